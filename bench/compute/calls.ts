@@ -1,0 +1,148 @@
+/** Watching WebGPU from outside, by its prototypes: works on every library, and is taken off again before anything is timed. */
+
+export interface GpuCalls {
+  dispatches: number
+  submits: number
+  passes: number
+  writes: number
+  buffers: number
+  bindGroups: number
+  pipelines: number
+  maps: number
+  bytesUploaded: number
+}
+
+const none = (): GpuCalls => ({
+  dispatches: 0,
+  submits: 0,
+  passes: 0,
+  writes: 0,
+  buffers: 0,
+  bindGroups: 0,
+  pipelines: 0,
+  maps: 0,
+  bytesUploaded: 0,
+})
+
+// biome-ignore lint/suspicious/noExplicitAny: methods of any signature are wrapped alike
+type Methods = Record<string, (...args: any[]) => any>
+
+/** Calls `seen` before every call of a method, until the returned function is called. */
+function watch(
+  // biome-ignore lint/suspicious/noExplicitAny: as above
+  owner: { prototype: any },
+  name: string,
+  // biome-ignore lint/suspicious/noExplicitAny: as above
+  seen: (target: any, args: any[]) => void,
+): () => void {
+  const methods = owner.prototype as Methods
+  const original = methods[name]
+  methods[name] = function (this: unknown, ...args) {
+    seen(this, args)
+    return original.apply(this, args)
+  }
+  return () => {
+    methods[name] = original
+  }
+}
+
+/** Counts what `body` asks of WebGPU. */
+export async function countCalls(body: () => Promise<unknown>): Promise<GpuCalls> {
+  const calls = none()
+  const count = (field: keyof GpuCalls) => () => {
+    calls[field]++
+  }
+  const undo = [
+    watch(GPUComputePassEncoder, 'dispatchWorkgroups', count('dispatches')),
+    watch(GPUComputePassEncoder, 'dispatchWorkgroupsIndirect', count('dispatches')),
+    watch(GPUCommandEncoder, 'beginComputePass', count('passes')),
+    watch(GPUQueue, 'submit', count('submits')),
+    watch(GPUQueue, 'writeBuffer', (_, [, , data, , size]) => {
+      calls.writes++
+      const elementBytes = ArrayBuffer.isView(data)
+        ? ((data as Uint8Array).BYTES_PER_ELEMENT ?? 1)
+        : 1
+      calls.bytesUploaded += size === undefined ? data.byteLength : size * elementBytes
+    }),
+    watch(GPUDevice, 'createBuffer', (_, [{ size, mappedAtCreation }]) => {
+      calls.buffers++
+      if (mappedAtCreation) calls.bytesUploaded += size
+    }),
+    watch(GPUDevice, 'createBindGroup', count('bindGroups')),
+    watch(GPUDevice, 'createComputePipeline', count('pipelines')),
+    watch(GPUDevice, 'createComputePipelineAsync', count('pipelines')),
+    watch(GPUBuffer, 'mapAsync', count('maps')),
+  ]
+  try {
+    await body()
+  } finally {
+    for (const one of undo) one()
+  }
+  return calls
+}
+
+/** The difference of `long` and `short`, by step. */
+export function perStep(short: GpuCalls, long: GpuCalls, steps: number): GpuCalls {
+  const fields = Object.keys(short) as (keyof GpuCalls)[]
+  return Object.fromEntries(
+    fields.map((field) => [field, (long[field] - short[field]) / steps]),
+  ) as unknown as GpuCalls
+}
+
+/** One dispatch as it was encoded. */
+export interface RecordedDispatch {
+  pipeline: GPUComputePipeline
+  bindGroup: GPUBindGroup
+  groups: [number, number, number]
+}
+
+/** The dispatches that `body` encodes, in order; for programs with one bind group a pipeline. */
+export async function recordDispatches(body: () => Promise<unknown>): Promise<RecordedDispatch[]> {
+  const recorded: RecordedDispatch[] = []
+  let pipeline: GPUComputePipeline
+  let bindGroup: GPUBindGroup
+  const undo = [
+    watch(GPUComputePassEncoder, 'setPipeline', (_, [given]) => {
+      pipeline = given
+    }),
+    watch(GPUComputePassEncoder, 'setBindGroup', (_, [, given]) => {
+      bindGroup = given
+    }),
+    watch(GPUComputePassEncoder, 'dispatchWorkgroups', (_, [x, y = 1, z = 1]) => {
+      recorded.push({ pipeline, bindGroup, groups: [x, y, z] })
+    }),
+  ]
+  try {
+    await body()
+  } finally {
+    for (const one of undo) one()
+  }
+  return recorded
+}
+
+/** Milliseconds of each compute pass that `body` encodes: to begin it, and from then to its end. */
+export async function timePasses(
+  body: () => Promise<unknown>,
+): Promise<{ beginMs: number[]; insideMs: number[] }> {
+  const times = { beginMs: [] as number[], insideMs: [] as number[] }
+  let began = 0
+  const { prototype } = GPUCommandEncoder
+  const begin = prototype.beginComputePass
+  prototype.beginComputePass = function (descriptor) {
+    const before = performance.now()
+    const pass = begin.call(this, descriptor)
+    began = performance.now()
+    times.beginMs.push(began - before)
+    return pass
+  }
+  const unwatch = watch(GPUComputePassEncoder, 'end', () => {
+    times.insideMs.push(performance.now() - began)
+  })
+  try {
+    await body()
+  } finally {
+    unwatch()
+    prototype.beginComputePass = begin
+  }
+  return times
+}

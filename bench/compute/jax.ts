@@ -1,0 +1,148 @@
+import {
+  blockUntilReady,
+  defaultDevice,
+  init,
+  jit,
+  nn,
+  numpy as np,
+  tree,
+  valueAndGrad,
+} from '@jax-js/jax'
+import {
+  adam,
+  type Batch,
+  batchSize,
+  layers,
+  type Matmul,
+  type MatmulTask,
+  type Trainer,
+  transposed,
+  type Weights,
+} from './task.ts'
+
+/** jax-js, written as its own README and demos write it: one `jit` over loss, gradient and update. */
+
+export type JaxDevice = 'webgpu' | 'wasm'
+type Leaves = Record<'w1' | 'b1' | 'w2' | 'b2', np.Array>
+const names = ['w1', 'b1', 'w2', 'b2'] as const
+
+async function open(device: JaxDevice): Promise<void> {
+  const available = await init(device)
+  if (!available.includes(device)) throw new Error(`jax-js: no ${device} here`)
+}
+
+export async function jaxTrainer(weights: Weights, device: JaxDevice): Promise<Trainer> {
+  await open(device)
+  defaultDevice(device)
+  const { inputs, hidden, classes } = layers
+  const array = (values: Float32Array<ArrayBuffer>, shape: number[]) =>
+    np.array(values, { shape, device })
+  let params: Leaves = {
+    w1: array(transposed(weights.w1, hidden, inputs), [inputs, hidden]),
+    b1: array(weights.b1.slice(), [hidden]),
+    w2: array(transposed(weights.w2, classes, hidden), [hidden, classes]),
+    b2: array(weights.b2.slice(), [classes]),
+  }
+  const zeros = (): Leaves =>
+    tree.map((leaf: np.Array) => np.zerosLike(leaf), tree.ref(params)) as Leaves
+  let first = zeros()
+  let second = zeros()
+
+  const lossOf = (p: Leaves, x: np.Array, y: np.Array): np.Array => {
+    const h = nn.relu(np.dot(x, p.w1).add(p.b1))
+    return nn
+      .logSoftmax(np.dot(h, p.w2).add(p.b2))
+      .mul(y)
+      .sum()
+      .mul(-1 / batchSize)
+  }
+  // The step counter changes from step to step, so what depends on it comes in as data: [lr / correction 1], [1 / sqrt(correction 2)].
+  const step = jit(
+    (
+      p: Leaves,
+      m: Leaves,
+      v: Leaves,
+      x: np.Array,
+      y: np.Array,
+      rate: np.Array,
+      scale: np.Array,
+    ) => {
+      const [loss, gradients] = valueAndGrad(lossOf)(tree.ref(p), x, y) as unknown as [
+        np.Array,
+        Leaves,
+      ]
+      const next = {} as Leaves
+      const nextFirst = {} as Leaves
+      const nextSecond = {} as Leaves
+      for (const name of names) {
+        const g = gradients[name]
+        const m2 = m[name].mul(adam.beta1).add(g.ref.mul(1 - adam.beta1))
+        const v2 = v[name].mul(adam.beta2).add(np.square(g).mul(1 - adam.beta2))
+        const denominator = np.sqrt(v2.ref).mul(scale.ref).add(adam.eps)
+        next[name] = p[name].sub(m2.ref.mul(rate.ref).div(denominator))
+        nextFirst[name] = m2
+        nextSecond[name] = v2
+      }
+      rate.dispose()
+      scale.dispose()
+      return [next, nextFirst, nextSecond, loss] as [Leaves, Leaves, Leaves, np.Array]
+    },
+  )
+
+  let count = 0
+  return {
+    async step({ pixels, oneHot }: Batch, wantsLoss) {
+      defaultDevice(device)
+      count++
+      const x = array(pixels, [batchSize, inputs])
+      const y = array(oneHot, [batchSize, classes])
+      const rate = array(Float32Array.of(adam.lr / (1 - adam.beta1 ** count)), [1])
+      const scale = array(Float32Array.of(1 / Math.sqrt(1 - adam.beta2 ** count)), [1])
+      const [nextParams, nextFirst, nextSecond, loss] = step(
+        params,
+        first,
+        second,
+        x,
+        y,
+        rate,
+        scale,
+      )
+      params = nextParams
+      first = nextFirst
+      second = nextSecond
+      if (wantsLoss) return (await loss.data())[0]
+      loss.dispose()
+      return Number.NaN
+    },
+    async settle() {
+      await blockUntilReady([params, first, second])
+    },
+  }
+}
+
+export async function jaxMatmul(
+  { form, m, k, n }: MatmulTask,
+  a: Float32Array<ArrayBuffer>,
+  b: Float32Array<ArrayBuffer>,
+): Promise<Matmul> {
+  await open('webgpu')
+  defaultDevice('webgpu')
+  const left = np.array(a, { shape: form === 'tn' ? [k, m] : [m, k], device: 'webgpu' })
+  const right = np.array(b, { shape: form === 'nt' ? [n, k] : [k, n], device: 'webgpu' })
+  const product = jit((x: np.Array, y: np.Array) =>
+    np.matmul(form === 'tn' ? np.transpose(x) : x, form === 'nt' ? np.transpose(y) : y),
+  )
+  return {
+    async run(times) {
+      // All kept to the end: jax-js is lazy and might skip what nobody holds.
+      const results = Array.from({ length: times }, () => product(left.ref, right.ref) as np.Array)
+      await blockUntilReady(results)
+      for (const one of results) one.dispose()
+    },
+    result: async () => (await (product(left.ref, right.ref) as np.Array).data()) as Float32Array,
+    dispose() {
+      left.dispose()
+      right.dispose()
+    },
+  }
+}

@@ -1,0 +1,154 @@
+import { openGpu } from '../../src/gpu/device.ts'
+import { download } from '../../src/gpu/readback.ts'
+import { compile } from '../../src/graph/compile.ts'
+import { crossEntropy } from '../../src/graph/functions.ts'
+import type { StepProgram } from '../../src/graph/program.ts'
+import { Runtime } from '../../src/graph/runtime.ts'
+import { chooseVariant } from '../../src/kernels/choose.ts'
+import { matmul, plain } from '../../src/kernels/matmul/matmul.ts'
+import type { Op, Operand } from '../../src/kernels/op.ts'
+import { manualSeed } from '../../src/nn/init.ts'
+import { models } from '../../src/nn/models.ts'
+import { AdamW } from '../../src/optim/adamw.ts'
+import { countElements, type TensorType, tensorType } from '../../src/util/shape.ts'
+import {
+  adam,
+  type Batch,
+  batchSize,
+  layers,
+  type Matmul,
+  type MatmulTask,
+  type Trainer,
+  type Weights,
+} from './task.ts'
+
+/** Ours, through the parts that `npm run train` uses. */
+
+let opened: Promise<Runtime> | undefined
+export function openRuntime(): Promise<Runtime> {
+  opened ??= openGpu().then((gpu) => new Runtime(gpu))
+  return opened
+}
+
+/** The weights that all libraries start from: those of `npm run train` with seed 0. */
+export async function initialWeights(): Promise<Weights> {
+  manualSeed(0)
+  const state = await models.mlp.make().stateDict()
+  const [w1, b1, w2, b2] = ['0.weight', '0.bias', '2.weight', '2.bias'].map(
+    (key) => state[key].data,
+  )
+  return { w1, b1, w2, b2 }
+}
+
+export interface OurTrainer extends Trainer {
+  readonly program: StepProgram
+  readonly runtime: Runtime
+}
+
+export async function tabringTrainer({ w1, b1, w2, b2 }: Weights): Promise<OurTrainer> {
+  const runtime = await openRuntime()
+  const model = models.mlp.make()
+  model.loadStateDict({
+    '0.weight': { shape: [layers.hidden, layers.inputs], data: w1 },
+    '0.bias': { shape: [layers.hidden], data: b1 },
+    '2.weight': { shape: [layers.classes, layers.hidden], data: w2 },
+    '2.bias': { shape: [layers.classes], data: b2 },
+  })
+  const optimizer = new AdamW(model.parameters(), {
+    lr: adam.lr,
+    betas: [adam.beta1, adam.beta2],
+    eps: adam.eps,
+    weightDecay: 0,
+  })
+  const program = await compile(
+    ({ x, y }) => {
+      const loss = crossEntropy(model.forward(x), y)
+      optimizer.zeroGrad()
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    },
+    { x: tensorType([batchSize, layers.inputs]), y: tensorType([batchSize], 'i32') },
+    { runtime },
+  )
+  return {
+    program,
+    runtime,
+    readsEveryLoss: true,
+    async step({ pixels, labels }: Batch) {
+      const { loss } = await program.run({ x: pixels, y: labels })
+      return loss[0]
+    },
+    // The loss is copied out behind the update, in the same submit: whoever has it has the weights.
+    settle: () => Promise.resolve(),
+  }
+}
+
+/** One submit a product, as the other libraries do. */
+export async function tabringMatmul(
+  task: MatmulTask,
+  a: Float32Array<ArrayBuffer>,
+  b: Float32Array<ArrayBuffer>,
+): Promise<Matmul & { variant: string }> {
+  const { gpu, pipelines, limits, variants } = await openRuntime()
+  const { form, m, k, n } = task
+  const inputs = [
+    tensorType(form === 'tn' ? [k, m] : [m, k]),
+    tensorType(form === 'nt' ? [n, k] : [k, n]),
+  ]
+  const call = { inputs, outputs: [tensorType([m, n])], attrs: plain(form) }
+  const variant = chooseVariant(matmul as Op, call, limits, variants, false)
+  const { dispatches, scratch = [] } = variant.lower(call)
+  const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST
+  const make = (label: string, type: TensorType) =>
+    gpu.createBuffer(label, countElements(type.shape) * 4, usage)
+  const ins = inputs.map((type, i) => make(`operand ${i}`, type))
+  const out = make('product', call.outputs[0])
+  const scratches = scratch.map((type) => make('scratch', type))
+  gpu.write(ins[0], a)
+  gpu.write(ins[1], b)
+  const bufferOf = (operand: Operand): GPUBuffer => {
+    if (operand === 'scalars') throw new Error('a plain product reads no scalars')
+    return 'in' in operand ? ins[operand.in] : 'out' in operand ? out : scratches[operand.scratch]
+  }
+  const recorded = await Promise.all(
+    dispatches.map(async (dispatch) => {
+      const { pipeline, layout } = await pipelines.get(dispatch)
+      const entries = dispatch.bindings.map(({ operand }, binding) => ({
+        binding,
+        resource: { buffer: bufferOf(operand) },
+      }))
+      return {
+        pipeline,
+        group: gpu.device.createBindGroup({ layout, entries }),
+        groups: dispatch.groups,
+      }
+    }),
+  )
+  const run = async (times: number) => {
+    for (let time = 0; time < times; time++) {
+      const encoder = gpu.device.createCommandEncoder()
+      const pass = encoder.beginComputePass()
+      for (const { pipeline, group, groups } of recorded) {
+        pass.setPipeline(pipeline)
+        pass.setBindGroup(0, group)
+        pass.dispatchWorkgroups(...groups)
+      }
+      pass.end()
+      gpu.submit(encoder)
+    }
+    await gpu.queue.onSubmittedWorkDone()
+    gpu.check()
+  }
+  return {
+    variant: variant.name,
+    run,
+    async result() {
+      await run(1)
+      return new Float32Array(await download(gpu, out, 0, m * n * 4))
+    },
+    dispose() {
+      for (const buffer of [...ins, out, ...scratches]) buffer.destroy()
+    },
+  }
+}

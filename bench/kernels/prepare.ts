@@ -1,0 +1,114 @@
+import type { Gpu } from '../../src/gpu/device.ts'
+import type { PipelineCache } from '../../src/gpu/pipeline.ts'
+import type { Lowering, OpCall, Operand } from '../../src/kernels/op.ts'
+import { countElements, type TensorType } from '../../src/util/shape.ts'
+
+/** A lowering with its pipelines compiled and its buffers bound, ready to run again and again. */
+export interface PreparedLowering {
+  /** Milliseconds from the submit of `times` executions to their end. */
+  run(times: number): Promise<number>
+  /** The contents of an output. */
+  read(output: number): Promise<ArrayBuffer>
+  destroy(): void
+}
+
+/**
+ * Compiles a lowering and binds it to buffers of its own.
+ *
+ * `inputs` gives contents; small numbers are made up where it has none, since zeros or subnormals may take other paths.
+ */
+export async function prepareLowering(
+  gpu: Gpu,
+  pipelines: PipelineCache,
+  lowering: Lowering,
+  call: OpCall,
+  inputs: readonly (Float32Array<ArrayBuffer> | undefined)[] = [],
+): Promise<PreparedLowering> {
+  const { device } = gpu
+  const make = (type: TensorType, label: string) =>
+    gpu.createBuffer(
+      label,
+      Math.max(16, countElements(type.shape) * 4),
+      GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC,
+    )
+  const ins = call.inputs.map((type, i) => {
+    const buffer = make(type, `timed input ${i}`)
+    const count = countElements(type.shape)
+    const made = () =>
+      type.dtype === 'f32'
+        ? Float32Array.from({ length: count }, (_, n) => ((n * 7919) % 1009) / 1009 - 0.5)
+        : new Uint32Array(count)
+    gpu.write(buffer, inputs[i] ?? made())
+    return buffer
+  })
+  const outs = call.outputs.map((type, i) => make(type, `timed output ${i}`))
+  const scratch = (lowering.scratch ?? []).map((type, i) => make(type, `timed scratch ${i}`))
+  const scalars = make({ shape: [64], dtype: 'f32' }, 'timed scalars')
+  gpu.write(scalars, new Float32Array(64).fill(0.5))
+  const bufferOf = (operand: Operand) =>
+    operand === 'scalars'
+      ? scalars
+      : 'in' in operand
+        ? ins[operand.in]
+        : 'out' in operand
+          ? outs[operand.out]
+          : scratch[operand.scratch]
+  const steps = await Promise.all(
+    lowering.dispatches.map(async (step) => {
+      const { pipeline, layout } = await pipelines.get(step)
+      const entries = step.bindings.map(({ operand }, binding) => ({
+        binding,
+        resource: { buffer: bufferOf(operand) },
+      }))
+      return { pipeline, group: device.createBindGroup({ layout, entries }), groups: step.groups }
+    }),
+  )
+  return {
+    async run(times) {
+      const encoder = device.createCommandEncoder()
+      const pass = encoder.beginComputePass()
+      for (let time = 0; time < times; time++) {
+        for (const { pipeline, group, groups } of steps) {
+          pass.setPipeline(pipeline)
+          pass.setBindGroup(0, group)
+          pass.dispatchWorkgroups(...groups)
+        }
+      }
+      pass.end()
+      const start = performance.now()
+      gpu.submit(encoder)
+      await Promise.race([gpu.queue.onSubmittedWorkDone(), gpu.failed])
+      return performance.now() - start
+    },
+    async read(output) {
+      const { size } = outs[output]
+      const staging = gpu.createBuffer(
+        'timed staging',
+        size,
+        GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
+      )
+      const encoder = device.createCommandEncoder()
+      encoder.copyBufferToBuffer(outs[output], 0, staging, 0, size)
+      gpu.submit(encoder)
+      await Promise.race([staging.mapAsync(GPUMapMode.READ), gpu.failed])
+      const contents = staging.getMappedRange().slice(0)
+      staging.destroy()
+      return contents
+    },
+    destroy() {
+      for (const buffer of [...ins, ...outs, ...scratch, scalars]) buffer.destroy()
+    },
+  }
+}
+
+/** Executions that together last at least `leastMs`: clocks in browsers are coarse. */
+export async function repeatsFor(prepared: PreparedLowering, leastMs: number): Promise<number> {
+  await prepared.run(1)
+  let times = 1
+  for (;;) {
+    // The faster of two: one slow run must not make later ones too short.
+    const ms = Math.min(await prepared.run(times), await prepared.run(times))
+    if (ms >= leastMs || times >= 4096) return times
+    times = Math.min(4096, ms < leastMs / 8 ? times * 4 : Math.ceil((times * leastMs * 1.2) / ms))
+  }
+}

@@ -1,0 +1,119 @@
+import { ChannelLink } from '../../src/peer/channel.ts'
+import { ProcessGroup } from '../../src/peer/group.ts'
+import type { Link } from '../../src/peer/link.ts'
+import { systemEnv } from '../../src/util/env.ts'
+import { messageOf } from '../../src/util/errors.ts'
+import type { FromWorker, RingTask, RingTimes, ToWorker } from './protocol.ts'
+import { RawLane } from './raw-lane.ts'
+
+/** One rank: the ring's all-reduce and the bare channels below it, in turns. */
+
+const links = new Map<number, Link>()
+const lanes = new Map<number, RawLane>()
+let group: ProcessGroup
+/** Raw bytes that have come, or will have, since the lane to the previous rank was made. */
+let rawReceived = 0
+
+const post = (message: FromWorker) => postMessage(message)
+
+function add(peerRank: number, channel: RTCDataChannel): void {
+  links.set(peerRank, new ChannelLink(channel))
+  lanes.set(peerRank, new RawLane(channel))
+}
+
+async function begin(epoch: number, rank: number, worldSize: number): Promise<void> {
+  group = new ProcessGroup({ rank, size: worldSize, epoch, links, env: systemEnv })
+  group.onfailure = (error) => post({ failed: error.message })
+  await group.ready()
+  await group.barrier()
+}
+
+/** The bytes that a ring all-reduce of `sizeBytes` sends per rank. */
+const ringBytes = (sizeBytes: number) => Math.round((2 * (group.size - 1) * sizeBytes) / group.size)
+
+async function ringSample(data: Float32Array, repeats: number): Promise<number> {
+  await group.barrier()
+  const began = performance.now()
+  for (let repeat = 0; repeat < repeats; repeat++) await group.allReduce(data)
+  return (performance.now() - began) / repeats
+}
+
+/** As many bytes to the next rank and from the previous one as the ring moves, on all links at once. */
+async function rawSample(sizeBytes: number, repeats: number): Promise<number> {
+  const { rank, size } = group
+  const next = lanes.get((rank + 1) % size)!
+  const previous = lanes.get((rank + size - 1) % size)!
+  const bytes = ringBytes(sizeBytes)
+  await group.barrier()
+  const began = performance.now()
+  for (let repeat = 0; repeat < repeats; repeat++) {
+    rawReceived += bytes
+    next.send(bytes)
+    await previous.receive(rawReceived)
+  }
+  return (performance.now() - began) / repeats
+}
+
+function framesSent(): { data: number; control: number } {
+  const all = [...group.stats().links.values()]
+  return {
+    data: all.reduce((sum, { dataFramesSent }) => sum + dataFramesSent, 0),
+    control: all.reduce((sum, { controlFramesSent }) => sum + controlFramesSent, 0),
+  }
+}
+
+async function measure({ sizeBytes, rounds, repeats, warmUps }: RingTask): Promise<RingTimes> {
+  const data = new Float32Array(sizeBytes / 4)
+  const times: RingTimes = { ringMs: [], rawMs: [], frames: { data: 0, control: 0 } }
+  for (let round = -warmUps; round < rounds; round++) {
+    data.fill(group.rank + 1)
+    const sample: Record<'ring' | 'raw', number> = { ring: 0, raw: 0 }
+    const order = round % 2 === 0 ? (['ring', 'raw'] as const) : (['raw', 'ring'] as const)
+    for (const kind of order) {
+      if (kind === 'raw') {
+        sample.raw = await rawSample(sizeBytes, repeats)
+        continue
+      }
+      const before = framesSent()
+      sample.ring = await ringSample(data, repeats)
+      const after = framesSent()
+      times.frames = { data: after.data - before.data, control: after.control - before.control }
+    }
+    check(data, repeats)
+    if (round < 0) continue
+    times.ringMs.push(sample.ring)
+    times.rawMs.push(sample.raw)
+  }
+  return times
+}
+
+/** A fast ring that adds wrongly is no ring. Each all-reduce multiplies what all ranks hold alike by their number. */
+function check(data: Float32Array, repeats: number): void {
+  const { size } = group
+  const first = (size * (size + 1)) / 2
+  const expected = Math.fround(first * size ** (repeats - 1))
+  for (const at of [0, data.length >> 1, data.length - 1]) {
+    if (Math.abs(data[at] / expected - 1) > 1e-5)
+      throw new Error(`allReduce: expected ${expected} at element ${at}, got ${data[at]}.`)
+  }
+}
+
+addEventListener('message', async ({ data }: MessageEvent<ToWorker>) => {
+  if ('add' in data) {
+    const { peerRank, transport } = data.add
+    if (transport.kind === 'channel') add(peerRank, transport.channel)
+    else post({ failed: `expected a data channel that the worker owns, got "${transport.kind}".` })
+    return
+  }
+  try {
+    if ('begin' in data) {
+      const { epoch, rank, worldSize } = data.begin
+      await begin(epoch, rank, worldSize)
+      post({ ready: true })
+    } else {
+      post({ measured: await measure(data.measure) })
+    }
+  } catch (thrown) {
+    post({ failed: messageOf(thrown) })
+  }
+})

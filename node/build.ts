@@ -1,0 +1,54 @@
+import { existsSync } from 'node:fs'
+import { readdir, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { build } from 'vite'
+import { TabringError } from '../src/util/errors.ts'
+
+const repository = join(import.meta.dirname, '..')
+const output = join(repository, 'dist')
+
+/** What the built pages are made of; a folder counts with all that is in it. */
+const sources = ['src', 'demos', 'public', 'vite.config.ts', 'package.json', 'node/vite-plugin.ts']
+
+/** Newest modification in `path`, in ms since 1970; 0 when it is not there. */
+async function newestMs(path: string): Promise<number> {
+  if (!existsSync(path)) return 0
+  const found = await stat(path)
+  if (!found.isDirectory()) return found.mtimeMs
+  const names = await readdir(path)
+  const times = await Promise.all(names.map((name) => newestMs(join(path, name))))
+  return Math.max(found.mtimeMs, ...times) // the folder's own time shows what was deleted
+}
+
+/** True when the pages were never built, or a source is newer than what was built. */
+export async function isStale(root: string = repository): Promise<boolean> {
+  const builtMs = await newestMs(join(root, 'dist', 'index.html'))
+  if (builtMs === 0) return true
+  const pages = (await readdir(root)).filter((name) => name.endsWith('.html'))
+  const times = await Promise.all([...sources, ...pages].map((name) => newestMs(join(root, name))))
+  return Math.max(...times) > builtMs
+}
+
+/**
+ * Builds the pages into `dist/` when they are stale or `force` is given; returns that folder.
+ *
+ * errors: `config.invalid` when there is no index.html; Vite's own error when a source does not build.
+ */
+export async function ensureBuilt(
+  options: { force?: boolean; log?: (line: string) => void } = {},
+): Promise<string> {
+  if (!options.force && !(await isStale())) return output
+  if (!existsSync(join(repository, 'index.html'))) {
+    throw new TabringError(
+      'config.invalid',
+      `build: expected ${join(repository, 'index.html')}, got no such file. Check out the whole repository.`,
+    )
+  }
+  options.log?.('Building the pages…')
+  await build({
+    root: repository,
+    configFile: join(repository, 'vite.config.ts'),
+    logLevel: 'warn',
+  })
+  return output
+}

@@ -1,0 +1,80 @@
+import { existsSync } from 'node:fs'
+import { chromium } from 'playwright'
+import { TabringError } from '../src/util/errors.ts'
+
+/** Names a browser executable and goes before every other way of finding one. */
+export const browserVariable = 'TABRING_BROWSER'
+
+const installedPaths: Record<string, string[]> = {
+  linux: [
+    '/usr/bin/google-chrome-stable',
+    '/usr/bin/google-chrome',
+    '/usr/bin/chromium',
+    '/usr/bin/chromium-browser',
+    '/snap/bin/chromium',
+  ],
+  darwin: [
+    '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
+    '/Applications/Chromium.app/Contents/MacOS/Chromium',
+  ],
+  win32: [
+    'C:\\Program Files\\Google\\Chrome\\Application\\chrome.exe',
+    'C:\\Program Files (x86)\\Google\\Chrome\\Application\\chrome.exe',
+    'C:\\Program Files\\Chromium\\Application\\chrome.exe',
+  ],
+}
+
+/**
+ * Returns the path of a Chromium-family browser: the one `TABRING_BROWSER` names, Playwright's own, or an installed one.
+ *
+ * errors: `browser.missing` when there is none; its text says how to get one.
+ */
+export function findBrowser(environment: NodeJS.ProcessEnv = process.env): string {
+  const named = environment[browserVariable]
+  if (named) {
+    if (existsSync(named)) return named
+    throw new TabringError(
+      'browser.missing',
+      `browser: ${browserVariable} names ${named}, which does not exist. Point it at a Chrome or Chromium executable.`,
+    )
+  }
+  const candidates = [chromium.executablePath(), ...(installedPaths[process.platform] ?? [])]
+  const found = candidates.find((path) => path && existsSync(path))
+  if (found) return found
+  throw new TabringError(
+    'browser.missing',
+    `browser: no Chrome or Chromium found. Run "npx playwright install chromium", install one with your system's packages, or set ${browserVariable} to its path.`,
+  )
+}
+
+export type AdapterChoice = 'auto' | 'software'
+
+/**
+ * The command-line flags with which Tabring starts a headless Chromium.
+ *
+ * `software` forces SwiftShader, the CPU adapter that tests use; `auto` takes the machine's GPU where Chromium offers it.
+ * Flags that keep background tabs at full speed are here because every rank but one is a background tab.
+ */
+export function browserFlags(adapter: AdapterChoice): string[] {
+  const runsAsRoot = process.platform === 'linux' && process.getuid?.() === 0
+  return [
+    // Chromium's sandbox refuses to start as root (containers, CI); an ordinary user keeps it.
+    ...(runsAsRoot ? ['--no-sandbox'] : []),
+    '--enable-unsafe-webgpu',
+    ...(adapter === 'software'
+      ? ['--use-webgpu-adapter=swiftshader']
+      : process.platform === 'linux'
+        ? ['--enable-features=Vulkan', '--disable-vulkan-surface']
+        : []),
+    // mDNS names do not resolve in many containers; plain host addresses do.
+    '--disable-features=WebRtcHideLocalIpsWithMdns',
+    // Without a default route only loopback is left, and Chromium needs to be told that it may use it.
+    '--allow-loopback-in-peer-connection',
+    '--disable-background-timer-throttling',
+    '--disable-renderer-backgrounding',
+    '--disable-backgrounding-occluded-windows',
+  ]
+}
+
+/** Permissions without which Chromium gathers no ICE candidates on a machine that has no default route. */
+export const iceWithoutRoutePermissions = ['microphone', 'camera']

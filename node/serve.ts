@@ -1,0 +1,164 @@
+import { existsSync } from 'node:fs'
+import {
+  createServer as createHttp,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
+import { createServer as createHttps } from 'node:https'
+import { createServer as createTcp } from 'node:net'
+import { join } from 'node:path'
+import sirv from 'sirv'
+import { messageOf, TabringError } from '../src/util/errors.ts'
+import { type Certificate, lanAddresses, ownCertificate, ownNames } from './certificate.ts'
+import { isolationHeaders } from './headers.ts'
+import { type Mounts, serveMounts } from './mounts.ts'
+import { attachSignaling, type SignalServer, type SignalServerOptions } from './signal-server.ts'
+
+export const defaultPort = 5173
+/** How many ports are tried, from the wanted one up. */
+const portsTried = 20
+
+export interface ServeOptions {
+  /** The built pages: Vite's output folder. */
+  root: string
+  /** 0 takes any free port. Default: 5173, or the next free one. */
+  port?: number
+  /** Fail rather than take another port. */
+  strictPort?: boolean
+  /** Default: this machine alone. `true`: every address it has. A string: that address. */
+  host?: boolean | string
+  /** Default: when `host` is given, because WebGPU exists on other machines' pages over HTTPS only. */
+  https?: boolean
+  /** A certificate to use; default: our own, made and kept in `.tabring/`. */
+  certificate?: Pick<Certificate, 'cert' | 'key'>
+  /** Handlers by exact path. */
+  extraRoutes?: Record<string, (request: IncomingMessage, response: ServerResponse) => void>
+  /** Folders served read-only as raw bytes, by URL prefix: `{ '/data/': dir }`. */
+  mounts?: Mounts
+  signaling?: SignalServerOptions
+}
+
+export interface Served {
+  port: number
+  /** For this machine. */
+  localUrl: string
+  /** For other machines; empty unless `host` was given. */
+  lanUrls: string[]
+  /** Set when our own certificate is used. */
+  certificate: Certificate | null
+  signaling: SignalServer
+  server: Server
+  /** Ends every connection and frees the port. */
+  close(): Promise<void>
+}
+
+/**
+ * Serves the built pages and the signaling server on one port.
+ *
+ * errors: `config.invalid` when there is no built page, no free port, or the address is not this machine's.
+ */
+export async function serve(options: ServeOptions): Promise<Served> {
+  const { root, host, mounts, extraRoutes = {} } = options
+  if (!existsSync(root)) {
+    throw new TabringError(
+      'config.invalid',
+      `serve: expected built pages in ${root}, got no such folder. Run "npm run build".`,
+    )
+  }
+  const isTls = options.https ?? (host !== undefined && host !== false)
+  let certificate: Certificate | null = null
+  if (isTls && !options.certificate) {
+    certificate = await ownCertificate({ names: ownNames(typeof host === 'string' ? [host] : []) })
+  }
+
+  const files = sirv(root, { etag: true })
+  const fromMounts = mounts ? serveMounts(mounts) : null
+  const handle = (request: IncomingMessage, response: ServerResponse) => {
+    for (const [name, value] of Object.entries(isolationHeaders)) response.setHeader(name, value)
+    response.setHeader('Cross-Origin-Resource-Policy', 'same-origin')
+    response.setHeader('X-Content-Type-Options', 'nosniff')
+    const path = (request.url ?? '/').split('?')[0]
+    if (Object.hasOwn(extraRoutes, path)) {
+      extraRoutes[path](request, response)
+      return
+    }
+    const built = () =>
+      files(request, response, () => {
+        response.writeHead(404, { 'Content-Type': 'text/plain; charset=utf-8' })
+        response.end(`no page ${path}\n`)
+      })
+    if (fromMounts) fromMounts(request, response, built)
+    else built()
+  }
+
+  const pems = options.certificate ?? certificate
+  const server: Server =
+    isTls && pems ? createHttps({ cert: pems.cert, key: pems.key }, handle) : createHttp(handle)
+  const address = host === true ? undefined : host || '127.0.0.1'
+  const port = await listen(server, options.port ?? defaultPort, address, options.strictPort)
+  const signaling = attachSignaling(server, options.signaling)
+
+  const scheme = isTls ? 'https' : 'http'
+  const urlOf = (name: string) => `${scheme}://${name.includes(':') ? `[${name}]` : name}:${port}/`
+  const isLocalName = typeof host !== 'string' || /^(localhost|127\.|::1$)/.test(host)
+  return {
+    port,
+    localUrl: urlOf(isLocalName ? 'localhost' : (host as string)),
+    lanUrls: host === true ? lanAddresses().map(urlOf) : isLocalName ? [] : [urlOf(host as string)],
+    certificate,
+    signaling,
+    server,
+    close: async () => {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+      await signaling.close()
+      server.closeAllConnections()
+      await closed
+    },
+  }
+}
+
+/** Listens on `wanted` or, unless strict, the next free port. Returns the port. */
+async function listen(
+  server: Server,
+  wanted: number,
+  address: string | undefined,
+  isStrict = false,
+): Promise<number> {
+  const last = wanted === 0 || isStrict ? wanted : Math.min(65_535, wanted + portsTried - 1)
+  for (let port = wanted; port <= last; port++) {
+    // A server on ::1 alone would get what a browser sends to "localhost", although 127.0.0.1 is free.
+    if (address === '127.0.0.1' && port !== 0 && (await isTaken(port, '::1'))) continue
+    const failure = await new Promise<NodeJS.ErrnoException | null>((resolve) => {
+      const onError = (error: NodeJS.ErrnoException) => resolve(error)
+      server.once('error', onError)
+      server.listen(port, address, () => {
+        server.off('error', onError)
+        resolve(null)
+      })
+    })
+    if (!failure) {
+      const bound = server.address()
+      return bound !== null && typeof bound === 'object' ? bound.port : port
+    }
+    if (failure.code !== 'EADDRINUSE') {
+      throw new TabringError(
+        'config.invalid',
+        `serve: cannot listen on ${address ?? 'all addresses'}, port ${port}: ${messageOf(failure)}. Use another --host or --port.`,
+      )
+    }
+  }
+  const tried = wanted === last ? `port ${wanted} is` : `ports ${wanted} to ${last} are`
+  throw new TabringError('config.invalid', `serve: ${tried} in use. Choose another --port.`)
+}
+
+async function isTaken(port: number, address: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const probe = createTcp()
+    probe.once('error', (error: NodeJS.ErrnoException) => resolve(error.code === 'EADDRINUSE'))
+    probe.listen(port, address, () => probe.close(() => resolve(false)))
+  })
+}
+
+/** The folder with the built pages of the repository that this file is in. */
+export const builtRoot = join(import.meta.dirname, '..', 'dist')

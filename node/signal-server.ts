@@ -1,0 +1,177 @@
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { type RawData, WebSocket, WebSocketServer } from 'ws'
+import { limits as defaultLimits, type Refusal, signalPath } from '../src/peer/messages.ts'
+import { type Limits, Rendezvous } from '../src/peer/rendezvous.ts'
+import { proofText } from '../src/peer/secret.ts'
+import { systemEnv } from '../src/util/env.ts'
+
+/** What signaling needs of an HTTP server: node:http, node:https and Vite's servers all have it. */
+export interface UpgradeServer {
+  on(
+    event: 'upgrade',
+    listener: (request: IncomingMessage, socket: Duplex, head: Buffer) => void,
+  ): unknown
+  off(
+    event: 'upgrade',
+    listener: (request: IncomingMessage, socket: Duplex, head: Buffer) => void,
+  ): unknown
+  once(event: 'close', listener: () => void): unknown
+}
+
+export interface SignalServerOptions {
+  /** Origins taken besides the server's own, exactly as browsers write them: `https://example.org:8443`. */
+  allowedOrigins?: readonly string[]
+  /** Open sockets of one IP address. Every rank of `--nproc-per-node` comes from one address. */
+  maxConnectionsPerIp?: number
+  maxConnections?: number
+  limits?: Partial<Limits>
+  /** One line for each socket that is refused; silent by default. */
+  log?: (line: string) => void
+}
+
+export interface SignalServer {
+  readonly rendezvous: Rendezvous
+  /** Tells every tab, ends every socket and stops listening for upgrades; the HTTP server stays open. */
+  close(): Promise<void>
+}
+
+/** A reader that lets this much pile up is cut off. units: bytes. */
+const maxQueuedBytes = 4 * 1024 * 1024
+/** How long a socket may take over the closing handshake. */
+const closeTimeoutMs = 2_000
+
+/**
+ * Puts the signaling server on an HTTP(S) server's own port, at `signalPath`; other upgrades (Vite's HMR) pass untouched.
+ *
+ * A socket that may not connect is accepted, told why in an `error` message, and closed: browsers hide the body of a refused
+ * upgrade. Origin: must be the server's own (scheme and Host header) or in `allowedOrigins`; WebSockets are not
+ * bound by CORS, so without this check any page could use a server on its visitor's machine.
+ */
+export function attachSignaling(
+  server: UpgradeServer,
+  options: SignalServerOptions = {},
+): SignalServer {
+  const maxConnections = options.maxConnections ?? 2_000
+  const maxConnectionsPerIp = options.maxConnectionsPerIp ?? 256
+  const allowedOrigins = new Set(options.allowedOrigins ?? [])
+  const messageBytes = options.limits?.messageBytes ?? defaultLimits.messageBytes
+  const log = options.log ?? (() => undefined)
+  const sockets = new Map<string, WebSocket>()
+  const socketsOfIp = new Map<string, number>()
+  let isClosed = false
+
+  const wss = new WebSocketServer({
+    noServer: true,
+    perMessageDeflate: false,
+    // Up to twice the limit is read, so that the state machine can say in words what is too large.
+    maxPayload: 2 * messageBytes,
+  })
+
+  const end = (socket: WebSocket, text: string) => {
+    // The closing frame holds 123 bytes of reason.
+    socket.close(
+      1008,
+      Buffer.from(text)
+        .subarray(0, 123)
+        .toString()
+        .replace(/\ufffd+$/, ''),
+    )
+    setTimeout(() => socket.terminate(), closeTimeoutMs).unref()
+  }
+
+  const rendezvous = new Rendezvous(
+    systemEnv,
+    {
+      send(id, message) {
+        const socket = sockets.get(id)
+        if (socket?.readyState !== WebSocket.OPEN) return
+        if (socket.bufferedAmount > maxQueuedBytes) {
+          log(`signaling: ${id} does not read; cut off at ${socket.bufferedAmount} queued bytes`)
+          socket.terminate()
+          return
+        }
+        socket.send(JSON.stringify(message))
+      },
+      close(id, text) {
+        const socket = sockets.get(id)
+        if (socket) end(socket, text)
+      },
+      verify(authKey, room, nonce, proof) {
+        const expected = createHmac('sha256', Buffer.from(authKey, 'hex'))
+          .update(proofText(room, nonce))
+          .digest()
+        const given = Buffer.from(proof, 'hex')
+        return given.length === expected.length && timingSafeEqual(given, expected)
+      },
+    },
+    options.limits,
+  )
+
+  const admission = (request: IncomingMessage, ip: string): [Refusal, string] | null => {
+    const origin = request.headers.origin
+    const isTls = 'encrypted' in request.socket
+    const own = `${isTls ? 'https' : 'http'}://${request.headers.host}`
+    if (origin === undefined || (origin !== own && !allowedOrigins.has(origin))) {
+      return ['foreign-origin', `expected a page of ${own}, got one of ${origin ?? 'no origin'}.`]
+    }
+    if (sockets.size >= maxConnections) {
+      return ['too-many', `the server has ${sockets.size} connections and takes no more.`]
+    }
+    if ((socketsOfIp.get(ip) ?? 0) >= maxConnectionsPerIp) {
+      return ['too-many', `expected at most ${maxConnectionsPerIp} connections from ${ip}.`]
+    }
+    return null
+  }
+
+  const accept = (socket: WebSocket, request: IncomingMessage) => {
+    const ip = request.socket.remoteAddress ?? 'unknown'
+    socket.on('error', (error) => log(`signaling: ${ip}: ${error.message}`))
+    const refused = admission(request, ip)
+    if (refused) {
+      const [code, text] = refused
+      log(`signaling: ${ip} refused: ${text}`)
+      socket.send(JSON.stringify({ type: 'error', code, text, about: null, isFatal: true }))
+      end(socket, text)
+      return
+    }
+    const id = randomBytes(8).toString('hex')
+    sockets.set(id, socket)
+    socketsOfIp.set(ip, (socketsOfIp.get(ip) ?? 0) + 1)
+    socket.on('message', (data: RawData, isBinary: boolean) => {
+      rendezvous.receive(id, isBinary ? '' : data.toString()) // '' is refused as not JSON
+    })
+    socket.on('close', (code, reason) => {
+      sockets.delete(id)
+      const left = socketsOfIp.get(ip)! - 1
+      if (left === 0) socketsOfIp.delete(ip)
+      else socketsOfIp.set(ip, left)
+      rendezvous.lost(
+        id,
+        `its signaling connection ended (${code}${reason.length ? `: ${reason}` : ''})`,
+      )
+    })
+    rendezvous.open(id)
+  }
+
+  const onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    if (isClosed || request.url?.split('?')[0] !== signalPath) return
+    wss.handleUpgrade(request, socket, head, accept)
+  }
+  server.on('upgrade', onUpgrade)
+
+  const close = async () => {
+    if (isClosed) return
+    isClosed = true
+    server.off('upgrade', onUpgrade)
+    const open = [...wss.clients]
+    const ended = open.map((socket) => new Promise((resolve) => socket.once('close', resolve)))
+    rendezvous.shutDown()
+    for (const socket of open) end(socket, 'the signaling server was stopped')
+    await Promise.all(ended)
+    wss.close()
+  }
+  server.once('close', () => void close())
+  return { rendezvous, close }
+}

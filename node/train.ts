@@ -1,0 +1,149 @@
+import { stat } from 'node:fs/promises'
+import { resolve } from 'node:path'
+import { messageOf, TabringError } from '../src/util/errors.ts'
+import { findBrowser } from './chromium.ts'
+import { serve } from './serve.ts'
+import { launchForTraining } from './train/browser.ts'
+import { checkDataFolder } from './train/data-folder.ts'
+import { dataMount, parseOptions, type TrainOptions } from './train/options.ts'
+import { OutFile } from './train/out-file.ts'
+import { makeReporter, type Reporter } from './train/report.ts'
+import { oneLine } from './train/tab-group.ts'
+import { trainInTabs } from './train/tabs.ts'
+
+/**
+ * `npm run train -- …`: trains in N headless tabs, as torchrun trains in N processes.
+ *
+ * Order: settings, data and `--out` are checked before anything is started; then pages, server, browser, tabs. Whatever was
+ * started is ended again in the reverse order, in every case.
+ */
+
+/** Why the run stops before its end without an error of its own. */
+class Interrupt extends Error {
+  constructor(readonly exitCode: number) {
+    super('interrupted')
+  }
+}
+
+/** npm, tsx and the terminal may each send the same Ctrl-C: only one that comes later is a second one. */
+const secondInterruptMs = 700
+const closeTimeoutMs = 8000
+
+/** A signal that aborts with an `Interrupt` on Ctrl-C and its like; a second Ctrl-C ends the process at once. */
+function interruptSignal(): AbortSignal {
+  const controller = new AbortController()
+  let firstMs: number | null = null
+  for (const [name, exitCode] of [
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+    ['SIGHUP', 129],
+  ] as const)
+    process.on(name, () => {
+      if (firstMs !== null && performance.now() - firstMs > secondInterruptMs)
+        process.exit(exitCode)
+      firstMs ??= performance.now()
+      controller.abort(new Interrupt(exitCode))
+    })
+  // Whoever read our output has gone (`| head`): there is nobody left to train for.
+  process.stdout.on('error', () => controller.abort(new Interrupt(141)))
+  return controller.signal
+}
+
+/** Runs `close`, but not for ever. */
+async function closeSoon(close: () => Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const limit = new Promise((resolve) => {
+    timer = setTimeout(resolve, closeTimeoutMs)
+  })
+  try {
+    await Promise.race([close(), limit])
+  } catch (thrown) {
+    process.stderr.write(`train: while closing: ${oneLine(messageOf(thrown))}\n`)
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+async function train(
+  options: TrainOptions,
+  reporter: Reporter,
+  signal: AbortSignal,
+): Promise<void> {
+  const { dataFolder, outFile } = options
+  const toClose: (() => Promise<unknown>)[] = []
+  try {
+    if (dataFolder !== undefined) await checkDataFolder(resolve(dataFolder))
+    findBrowser()
+    const out = outFile === undefined ? null : await OutFile.open(outFile)
+    if (out) toClose.push(() => out.discard())
+    signal.throwIfAborted()
+
+    // Vite is the slowest import by far; wrong input is refused without it.
+    const { ensureBuilt } = await import('./build.ts')
+    const root = await ensureBuilt({ log: (line) => reporter.note(line) })
+    signal.throwIfAborted()
+    const served = await serve({
+      root,
+      port: 0,
+      mounts: dataFolder === undefined ? undefined : { [dataMount]: resolve(dataFolder) },
+    })
+    toClose.push(() => served.close())
+    const browser = await launchForTraining(options.adapter, options.isHeaded, (line) =>
+      reporter.note(line),
+    )
+    toClose.push(() => browser.close())
+    signal.throwIfAborted()
+
+    const results = await trainInTabs({
+      browser,
+      url: served.localUrl,
+      worldSize: options.worldSize,
+      config: options.config,
+      timeoutMs: options.timeoutMs,
+      saveTo: out?.temporaryPath,
+      signal,
+      onEvent: (event) => reporter.event(event),
+    })
+    if (out) await out.commit()
+    reporter.done(results, out && { path: out.path, sizeBytes: (await stat(out.path)).size })
+  } finally {
+    reporter.stop()
+    for (const close of toClose.reverse()) await closeSoon(close)
+  }
+}
+
+/** What to try, where the error itself cannot know of our options. */
+function hintFor(thrown: unknown): string {
+  const isWithoutGpu = thrown instanceof TabringError && thrown.code === 'gpu.unavailable'
+  return isWithoutGpu ? ' Try --adapter software, or another browser by TABRING_BROWSER.' : ''
+}
+
+/** Returns the exit code, after everything that was started has ended. */
+async function main(argv: string[]): Promise<number> {
+  const signal = interruptSignal()
+  try {
+    const parsed = parseOptions(argv)
+    if (parsed.kind === 'help') {
+      process.stdout.write(parsed.text)
+      return 0
+    }
+    const { options } = parsed
+    const { batchSize, epochs } = options.config
+    const { isJson, worldSize } = options
+    const reporter = makeReporter(
+      { isJson, worldSize, batchSize, epochs },
+      process.stdout,
+      process.stderr,
+    )
+    await train(options, reporter, signal)
+    return 0
+  } catch (thrown) {
+    if (thrown instanceof Interrupt) return thrown.exitCode
+    process.stderr.write(`train: ${oneLine(messageOf(thrown))}${hintFor(thrown)}\n`)
+    return 1
+  }
+}
+
+const exitCode = await main(process.argv.slice(2))
+// Exit even if a handle is still open, but not before the output has gone out.
+process.stdout.write('', () => process.exit(exitCode))

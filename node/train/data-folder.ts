@@ -1,0 +1,36 @@
+import { readFile, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type DataSplits, type FolderReader, loadIdxFolder } from '../../src/data/dataset.ts'
+import { DataError, messageOf } from '../../src/util/errors.ts'
+
+/** A reader for the folder `directory` of the disk. errors: the reader rejects with `data.missing` when a file cannot be read. */
+export function readDiskFolder(directory: string): FolderReader {
+  return async (name) => {
+    const path = join(directory, name)
+    try {
+      return new Uint8Array(await readFile(path))
+    } catch (thrown) {
+      if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+      throw new DataError(
+        'data.missing',
+        `--data: expected to read ${path}, got ${messageOf(thrown)}. Check the file and its rights.`,
+        { cause: thrown },
+      )
+    }
+  }
+}
+
+/**
+ * Returns the data set in `directory`, read with the parser that the tabs use, so that no browser starts in vain.
+ *
+ * errors: `data.missing`, `data.malformed`, one line that names the file.
+ */
+export async function checkDataFolder(directory: string): Promise<DataSplits> {
+  const info = await stat(directory).catch(() => undefined)
+  if (!info?.isDirectory())
+    throw new DataError(
+      'data.missing',
+      `--data: expected a folder, got ${directory}, which ${info ? 'is none' : 'does not exist'}. Name a folder with the four IDX files.`,
+    )
+  return loadIdxFolder(readDiskFolder(directory))
+}

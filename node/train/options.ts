@@ -1,0 +1,157 @@
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
+import { parseTrainConfig, type TrainConfig } from '../../src/train/config.ts'
+import { messageOf, TabringError } from '../../src/util/errors.ts'
+import type { AdapterChoice } from '../chromium.ts'
+
+/** Where the tabs find the folder that `--data` names: a path on the page's own server. */
+export const dataMount = '/data/'
+
+/** The rendezvous takes no more members in one room. */
+const maxWorldSize = 64
+
+/** What one `npm run train` is to do. */
+export interface TrainOptions {
+  worldSize: number
+  /** Absent: the built-in digits. */
+  dataFolder?: string
+  /** Absent: the trained weights are not kept. */
+  outFile?: string
+  /** Progress as JSON lines on standard output. */
+  isJson: boolean
+  /** Visible browser windows. */
+  isHeaded: boolean
+  adapter: AdapterChoice
+  /** The longest silence of a rank that is borne. */
+  timeoutMs: number
+  config: TrainConfig
+}
+
+function wholeNumber(minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
+  return (text: string): number => {
+    const value = Number(text)
+    if (text.trim() !== '' && Number.isSafeInteger(value) && value >= minimum && value <= maximum)
+      return value
+    const range =
+      maximum === Number.MAX_SAFE_INTEGER
+        ? `of ${minimum} or more`
+        : `from ${minimum} to ${maximum}`
+    throw new InvalidArgumentError(`Expected a whole number ${range}, got "${text}".`)
+  }
+}
+
+function positiveNumber(canBeZero: boolean) {
+  return (text: string): number => {
+    const value = Number(text)
+    if (text.trim() !== '' && Number.isFinite(value) && (value > 0 || (canBeZero && value === 0)))
+      return value
+    throw new InvalidArgumentError(
+      `Expected a number ${canBeZero ? 'of 0 or more' : 'above 0'}, got "${text}".`,
+    )
+  }
+}
+
+function defineCommand(): Command {
+  return new Command('train')
+    .usage('[options]      (through npm: npm run train -- [options])')
+    .description(
+      'Trains one model in N headless browser tabs, each a rank with its own WebGPU device, over WebRTC.',
+    )
+    .option('--nproc-per-node <n>', 'number of tabs (ranks)', wholeNumber(1, maxWorldSize), 1)
+    .option(
+      '--data <dir>',
+      'folder with MNIST-layout IDX files, plain or .gz (default: drawn digits)',
+    )
+    .addOption(new Option('--model <name>', 'model').choices(['mlp', 'cnn']).default('mlp'))
+    .option('--epochs <n>', 'passes over the training data', wholeNumber(1), 3)
+    .option('--steps <n>', 'stop after so many steps', wholeNumber(1))
+    .option('--batch-size <n>', 'global batch size', wholeNumber(1), 64)
+    .addOption(
+      new Option('--optimizer <name>', 'optimizer').choices(['adamw', 'sgd']).default('adamw'),
+    )
+    .option('--lr <x>', 'learning rate (default: mlp 1e-3, cnn 3e-3)', positiveNumber(true))
+    .option('--seed <n>', 'seed of parameters and order', wholeNumber(0), 0)
+    .option('--out <file>', 'write the trained weights there, as .safetensors')
+    .option('--bucket-cap-mb <x>', 'largest gradient bucket', positiveNumber(false), 25)
+    .option('--hash-every <n>', "compare ranks' parameters every n steps", wholeNumber(1), 50)
+    .option('--tune', 'measure kernel variants instead of taking the fixed table', false)
+    .addOption(
+      new Option('--adapter <which>', 'auto takes a GPU where there is one')
+        .choices(['auto', 'software'])
+        .default('auto'),
+    )
+    .option('--json', 'print one JSON object a line instead of the bar', false)
+    .option('--headed', 'show the browser', false)
+    .option(
+      '--timeout <seconds>',
+      'give up on a rank that is silent so long',
+      positiveNumber(false),
+      120,
+    )
+    .allowExcessArguments(false)
+}
+
+/** `--nproc_per_node` and the like are taken as torchrun takes them: `_` for `-` in an option's name. */
+function withDashes(argument: string): string {
+  if (!argument.startsWith('--')) return argument
+  const [name, ...value] = argument.split('=')
+  return [name.replaceAll('_', '-'), ...value].join('=')
+}
+
+/** The text of Commander's complaint, on one line and in our form. */
+function oneLine(text: string): string {
+  return text
+    .replace(/^error: /, '')
+    .replace(/\s*\n\s*/g, ' ')
+    .replace(/\.? (\(Did you mean .*\))$/, '. $1')
+    .trim()
+}
+
+/**
+ * Returns what the arguments (without node and script) ask for, or the help text when they ask for help.
+ *
+ * errors: `config.invalid`, one line that names the option.
+ */
+export function parseOptions(
+  argv: readonly string[],
+): { kind: 'train'; options: TrainOptions } | { kind: 'help'; text: string } {
+  let help = ''
+  const command = defineCommand()
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => {
+        help += text
+      },
+      writeErr: () => undefined,
+    })
+  try {
+    command.parse(argv.map(withDashes), { from: 'user' })
+  } catch (thrown) {
+    if (thrown instanceof CommanderError && thrown.code === 'commander.helpDisplayed')
+      return { kind: 'help', text: help }
+    throw new TabringError(
+      'config.invalid',
+      `${oneLine(messageOf(thrown))} See npm run train -- --help.`,
+      { cause: thrown },
+    )
+  }
+  const { nprocPerNode, data, out, json, headed, adapter, timeout, ...settings } = command.opts()
+  const config = parseTrainConfig({ ...settings, data: data === undefined ? 'digits' : dataMount })
+  if (config.batchSize < nprocPerNode)
+    throw new TabringError(
+      'config.invalid',
+      `--batch-size: expected ${nprocPerNode} or more for ${nprocPerNode} ranks, got ${config.batchSize}. Raise it, or lower --nproc-per-node.`,
+    )
+  return {
+    kind: 'train',
+    options: {
+      worldSize: nprocPerNode,
+      dataFolder: data,
+      outFile: out,
+      isJson: json,
+      isHeaded: headed,
+      adapter,
+      timeoutMs: timeout * 1000,
+      config,
+    },
+  }
+}

@@ -1,0 +1,63 @@
+import { constants } from 'node:fs'
+import { access, open, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
+import { basename, dirname, join, resolve } from 'node:path'
+import { readSafetensors } from '../../src/data/safetensors.ts'
+import { messageOf, TabringError } from '../../src/util/errors.ts'
+
+function unwritable(path: string, got: string, cause?: unknown): TabringError {
+  return new TabringError(
+    'file.unwritable',
+    `--out: expected a file that can be written, got ${path}: ${got}. Choose another path.`,
+    { cause },
+  )
+}
+
+/**
+ * The place of a result file that appears whole or not at all.
+ *
+ * `open` proves before the run that the file can be written, by making the temporary file beside it; `commit` checks what
+ * was written there and renames it; `discard` takes the temporary file away. An existing file stays as it is until `commit`.
+ */
+export class OutFile {
+  private constructor(
+    /** Where the file will be. */
+    readonly path: string,
+    /** Where to write it meanwhile: the same folder, so that renaming is atomic. */
+    readonly temporaryPath: string,
+  ) {}
+
+  /** errors: `file.unwritable`: no such folder, no right to write there, or something there that is no regular file. */
+  static async open(path: string): Promise<OutFile> {
+    const wanted = resolve(path)
+    // Through a link to the file itself: renaming onto a link would replace the link.
+    const target = await realpath(wanted).catch(() => wanted)
+    const existing = await stat(target).catch(() => undefined)
+    if (existing?.isDirectory()) throw unwritable(path, 'it is a folder')
+    if (existing && !existing.isFile()) throw unwritable(path, 'it is no regular file')
+    const folder = await stat(dirname(target)).catch(() => undefined)
+    if (!folder?.isDirectory()) throw unwritable(path, `there is no folder ${dirname(target)}`)
+    const temporaryPath = join(dirname(target), `.${basename(target)}.${process.pid}.tmp`)
+    try {
+      if (existing) await access(target, constants.W_OK)
+      await (await open(temporaryPath, 'w')).close()
+    } catch (thrown) {
+      throw unwritable(path, (thrown as NodeJS.ErrnoException).code ?? messageOf(thrown), thrown)
+    }
+    return new OutFile(target, temporaryPath)
+  }
+
+  /** Puts the file in place. errors: `data.malformed` when it is no whole safetensors file; `file.unwritable`. */
+  async commit(): Promise<void> {
+    readSafetensors(await readFile(this.temporaryPath), basename(this.path))
+    try {
+      await rename(this.temporaryPath, this.path)
+    } catch (thrown) {
+      throw unwritable(this.path, messageOf(thrown), thrown)
+    }
+  }
+
+  /** Leaves nothing behind; harmless after `commit` and when called twice. */
+  async discard(): Promise<void> {
+    await rm(this.temporaryPath, { force: true })
+  }
+}

@@ -1,0 +1,252 @@
+import cliProgress from 'cli-progress'
+import type { RankResult, TabEvent } from './tab-group.ts'
+
+/** How a run is told to whoever started it. */
+export interface Reporter {
+  /** One line about something out of the ordinary. */
+  note(line: string): void
+  /** Any rank's event. */
+  event(event: TabEvent): void
+  /** The run ended well; `outFile` is where the weights are. */
+  done(results: RankResult[], outFile: OutSummary | null): void
+  /** Leaves the terminal clean; called in every case, before an error line is printed. */
+  stop(): void
+}
+
+export interface OutSummary {
+  path: string
+  sizeBytes: number
+}
+
+/** What reporters write to: process.stdout and process.stderr, or a test's. */
+export interface Output {
+  write(text: string): unknown
+  isTTY?: boolean
+}
+
+export interface ReportSettings {
+  isJson: boolean
+  worldSize: number
+  batchSize: number
+  epochs: number
+}
+
+/** The bar on a terminal, plain lines elsewhere, or JSON lines when asked for. Notes go to `error`. */
+export function makeReporter(settings: ReportSettings, output: Output, error: Output): Reporter {
+  if (settings.isJson) return new JsonReporter(output, error)
+  return output.isTTY
+    ? new BarReporter(settings, output, error)
+    : new LineReporter(settings, output, error)
+}
+
+type StepEvent = Extract<TabEvent, { event: 'step' }>
+
+/** The objects that `--json` prints, one a line: rank 0's phases and steps, and the end. */
+class JsonReporter implements Reporter {
+  constructor(
+    private readonly output: Output,
+    private readonly error: Output,
+  ) {}
+
+  note(line: string): void {
+    this.error.write(`train: ${line}\n`)
+  }
+
+  event(event: TabEvent): void {
+    if (event.rank !== 0) return
+    if (event.event === 'step')
+      this.#print({ event: 'step', step: event.step, loss: event.loss, rank: 0 })
+    if (event.event === 'phase') this.#print({ event: 'phase', phase: event.phase, rank: 0 })
+  }
+
+  done(results: RankResult[]): void {
+    const { steps, loss, testAccuracy, seconds } = results[0].result
+    this.#print({
+      event: 'done',
+      worldSize: results.length,
+      steps,
+      loss,
+      testAccuracy,
+      paramHashes: results.map(({ result }) => result.paramHash),
+      bytesSentPerRank: results.map(({ bytesSentOnChannels }) => bytesSentOnChannels),
+      samplesPerRank: results.map(({ result }) => result.samples),
+      seconds,
+    })
+  }
+
+  stop(): void {
+    // Nothing is drawn, so nothing needs to be taken away.
+  }
+
+  #print(value: object): void {
+    this.output.write(`${JSON.stringify(value)}\n`)
+  }
+}
+
+/** Samples a second of all ranks together, over the last few seconds of rank 0's steps. */
+export class Rate {
+  readonly #steps: number[] = []
+  constructor(
+    private readonly batchSize: number,
+    private readonly windowMs = 3000,
+  ) {}
+
+  /** Notes that one step has ended; units: `nowMs` on any clock. */
+  step(nowMs: number): void {
+    this.#steps.push(nowMs)
+    while (this.#steps.length > 2 && nowMs - this.#steps[0] > this.windowMs) this.#steps.shift()
+  }
+
+  /** units: samples a second; NaN before the second step. */
+  get samplesPerSec(): number {
+    const count = this.#steps.length - 1
+    if (count < 1) return Number.NaN
+    return (1000 * this.batchSize * count) / Math.max(1e-3, this.#steps[count] - this.#steps[0])
+  }
+}
+
+const phaseNames: Record<string, string> = {
+  load: 'loading the data',
+  compile: 'compiling',
+  broadcast: 'sending the first parameters',
+  train: 'training',
+  evaluate: 'testing',
+}
+
+const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
+const rateText = (rate: number) => (Number.isNaN(rate) ? '-' : whole.format(rate))
+const lossText = (loss: number | null) => (loss === null ? 'not a number' : loss.toFixed(4))
+
+/** Words for people: what the bar and the plain lines share. */
+abstract class PeopleReporter implements Reporter {
+  protected readonly rate: Rate
+  protected stepsDone = 0
+
+  constructor(
+    protected readonly settings: ReportSettings,
+    protected readonly output: Output,
+    protected readonly error: Output,
+  ) {
+    this.rate = new Rate(settings.batchSize)
+  }
+
+  note(line: string): void {
+    this.error.write(`train: ${line}\n`)
+  }
+
+  event(event: TabEvent): void {
+    if (event.rank !== 0) return
+    if (event.event === 'phase') this.phase(phaseNames[event.phase] ?? event.phase)
+    if (event.event === 'evaluation') this.evaluation(event.epoch, event.accuracy)
+    if (event.event === 'step') {
+      this.stepsDone++
+      this.rate.step(performance.now())
+      this.step(event)
+    }
+  }
+
+  protected abstract phase(name: string): void
+  protected abstract step(event: StepEvent): void
+  protected abstract evaluation(epoch: number, accuracy: number): void
+  abstract stop(): void
+
+  done(results: RankResult[], outFile: OutSummary | null): void {
+    this.stop()
+    const { steps, loss, testAccuracy, seconds } = results[0].result
+    const samples = results.reduce((sum, { result }) => sum + result.samples, 0)
+    const bytes = results.map(
+      ({ rank, bytesSentOnChannels }) => `rank ${rank} ${sizeText(bytesSentOnChannels)}`,
+    )
+    const ranks = `${results.length} rank${results.length === 1 ? '' : 's'}`
+    this.output.write(
+      [
+        `test accuracy  ${testAccuracy === null ? 'unknown' : `${(100 * testAccuracy).toFixed(2)} %`}, last loss ${lossText(loss)}`,
+        `time           ${seconds.toFixed(1)} s for ${whole.format(steps)} steps on ${ranks}, ${rateText(samples / seconds)} samples/s`,
+        `sent           ${bytes.join(', ')}`,
+        `weights        ${outFile ? `${outFile.path} (${sizeText(outFile.sizeBytes)})` : 'not kept; give --out FILE to keep them'}`,
+        '',
+      ].join('\n'),
+    )
+  }
+}
+
+/** units: bytes in, text with MiB or KiB out. */
+function sizeText(bytes: number): string {
+  return bytes >= 2 ** 20
+    ? `${(bytes / 2 ** 20).toFixed(1)} MiB`
+    : `${(bytes / 2 ** 10).toFixed(1)} KiB`
+}
+
+class BarReporter extends PeopleReporter {
+  readonly #bar = new cliProgress.SingleBar(
+    {
+      format:
+        '{phase} [{bar}] {value}/{total} | epoch {epoch}/{epochs} | loss {loss} | {rate} samples/s | eta {eta_formatted}',
+      hideCursor: true,
+      stopOnComplete: false,
+      clearOnComplete: false,
+      stream: this.output as NodeJS.WritableStream,
+      etaBuffer: 50,
+      fps: 10,
+    },
+    cliProgress.Presets.shades_classic,
+  )
+  #phase = ''
+  #isDrawn = false
+
+  protected override phase(name: string): void {
+    this.#phase = name
+    if (this.#isDrawn) this.#bar.update({ phase: name })
+    else this.output.write(`${name}…\n`)
+  }
+
+  protected override step(event: StepEvent): void {
+    const payload = {
+      phase: this.#phase,
+      epoch: Math.min(this.settings.epochs, event.epoch + 1),
+      epochs: this.settings.epochs,
+      loss: lossText(event.loss),
+      rate: rateText(this.rate.samplesPerSec),
+    }
+    if (!this.#isDrawn) this.#bar.start(event.totalSteps, 0, payload)
+    this.#isDrawn = true
+    this.#bar.update(this.stepsDone, payload)
+  }
+
+  protected override evaluation(): void {
+    // The summary tells the accuracy; the bar has no place for it.
+  }
+
+  override stop(): void {
+    if (this.#isDrawn) this.#bar.stop()
+    this.#isDrawn = false
+  }
+}
+
+/** Time between two plain lines about steps. */
+const lineEveryMs = 5000
+
+class LineReporter extends PeopleReporter {
+  #lastLineMs = Number.NEGATIVE_INFINITY
+
+  protected override phase(name: string): void {
+    this.output.write(`${name}…\n`)
+  }
+
+  protected override step(event: StepEvent): void {
+    const now = performance.now()
+    if (now - this.#lastLineMs < lineEveryMs && this.stepsDone !== event.totalSteps) return
+    this.#lastLineMs = now
+    this.output.write(
+      `step ${this.stepsDone}/${event.totalSteps}  loss ${lossText(event.loss)}  ${rateText(this.rate.samplesPerSec)} samples/s\n`,
+    )
+  }
+
+  protected override evaluation(epoch: number, accuracy: number): void {
+    this.output.write(`epoch ${epoch}: accuracy ${(100 * accuracy).toFixed(2)} %\n`)
+  }
+
+  override stop(): void {
+    // Lines are whole as they are.
+  }
+}

@@ -1,0 +1,218 @@
+import { stripVTControlCharacters } from 'node:util'
+import * as v from 'valibot'
+import { type ErrorCode, errorCodes, PeerError, TabringError } from '../../src/util/errors.ts'
+
+/**
+ * What tabs tell while they run, through the page function `__tabringEvent`: the part of the trainer's events that the
+ * launcher uses. Steps are counted from 1, epochs from 0; every rank tells its own.
+ */
+export type TabEvent =
+  | { event: 'phase'; phase: string; rank: number }
+  | {
+      event: 'step'
+      step: number
+      totalSteps: number
+      epoch: number
+      /** Of the global batch; null stands for NaN and the infinities, which JSON lacks. */
+      loss: number | null
+      rank: number
+    }
+  | { event: 'evaluation'; epoch: number; accuracy: number; rank: number }
+
+/** What a tab tells at its end, through `__tabringDone`; fields beyond these pass unread. */
+const doneSchema = v.variant('ok', [
+  v.object({
+    ok: v.literal(true),
+    rank: v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
+    /** As the data channels' own statistics count them. */
+    bytesSentOnChannels: v.number(),
+    result: v.object({
+      steps: v.number(),
+      /** Of the last step's global batch. */
+      loss: v.nullable(v.union([v.number(), v.nan()])),
+      testAccuracy: v.nullable(v.number()),
+      /** Over the parameters that this rank's GPU holds. */
+      paramHash: v.string(),
+      /** That this rank trained on. */
+      samples: v.number(),
+      seconds: v.number(),
+    }),
+  }),
+  v.object({
+    ok: v.literal(false),
+    /** Null when the tab ended before it had one. */
+    rank: v.optional(v.nullable(v.number()), null),
+    code: v.optional(v.string(), 'unknown'),
+    message: v.string(),
+  }),
+])
+
+export type TabDone = v.InferOutput<typeof doneSchema>
+export type RankResult = Omit<Extract<TabDone, { ok: true }>, 'ok'>
+
+interface TabState {
+  rank: number | null
+  doing: string
+  done: RankResult | null
+}
+
+/** How long the other ranks may still report after the first failure: theirs may be the cause. */
+const graceMs = 700
+
+/** Failures that tell of another rank's failure, and so are shown only when nothing better comes. */
+function distance(code: string): number {
+  if (code === 'peer.aborted') return 2
+  return code.startsWith('peer.') || code.startsWith('signal.') ? 1 : 0
+}
+
+/**
+ * What is known of a run's tabs: collects their words, and settles `finished` once.
+ *
+ * It knows no browser, only numbered tabs; time comes from `now` and `after`.
+ */
+export class TabGroup {
+  /** The results in rank order, when every tab has ended well. errors: the failure nearest to the cause. */
+  readonly finished: Promise<RankResult[]>
+  /** Resolves when any tab has sent an event. */
+  readonly firstWord: Promise<void>
+  readonly #tabs: TabState[]
+  readonly #listener: (event: TabEvent) => void
+  readonly #failures: { error: Error; distance: number }[] = []
+  #hearFirstWord!: () => void
+  #resolve!: (results: RankResult[]) => void
+  #reject!: (error: Error) => void
+  #lastHeardMs: number
+  #timer: NodeJS.Timeout | undefined
+  readonly #watchdog: NodeJS.Timeout
+
+  constructor(worldSize: number, timeoutMs: number, listener: (event: TabEvent) => void) {
+    this.#tabs = Array.from({ length: worldSize }, () => ({
+      rank: null,
+      doing: 'opening',
+      done: null,
+    }))
+    this.#listener = listener
+    this.finished = new Promise((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
+    })
+    this.firstWord = new Promise((resolve) => {
+      this.#hearFirstWord = resolve
+    })
+    this.finished.catch(() => undefined)
+    this.#lastHeardMs = performance.now()
+    this.#watchdog = setInterval(() => this.#checkSilence(timeoutMs), Math.min(1000, timeoutMs / 4))
+  }
+
+  /** `rank 2`, or `tab 3 of 4` as long as it has no rank. */
+  nameOf(tab: number): string {
+    const { rank } = this.#tabs[tab]
+    return rank === null ? `tab ${tab + 1} of ${this.#tabs.length}` : `rank ${rank}`
+  }
+
+  /** Whether the tab has said that its part ended well. */
+  isDone(tab: number): boolean {
+    return this.#tabs[tab].done !== null
+  }
+
+  /** Takes an event that `tab` sent: JSON text, or what it stands for. */
+  event(tab: number, words: unknown): void {
+    this.#lastHeardMs = performance.now()
+    this.#hearFirstWord()
+    const event = (typeof words === 'string' ? JSON.parse(words) : words) as TabEvent
+    const state = this.#tabs[tab]
+    state.rank = event.rank
+    if (event.event === 'phase') state.doing = event.phase
+    if (event.event === 'step') state.doing = `step ${event.step}`
+    this.#listener(event)
+  }
+
+  /** Takes the end that `tab` reports. */
+  done(tab: number, words: unknown): void {
+    this.#lastHeardMs = performance.now()
+    const parsed = v.safeParse(doneSchema, typeof words === 'string' ? JSON.parse(words) : words)
+    if (!parsed.success) {
+      const [issue] = parsed.issues
+      this.fail(tab, 'unknown', `expected its result, got a bad ${v.getDotPath(issue)}`)
+      return
+    }
+    const done = parsed.output
+    if (done.rank !== null) this.#tabs[tab].rank = done.rank
+    if (!done.ok) {
+      this.fail(tab, done.code, done.message)
+      return
+    }
+    const { rank, result, bytesSentOnChannels } = done
+    this.#tabs[tab].done = { rank, result, bytesSentOnChannels }
+    this.#tabs[tab].doing = 'done'
+    if (this.#failures.length === 0 && this.#tabs.every((state) => state.done)) this.#succeed()
+  }
+
+  /** Takes a failure of `tab`. The run is over; a moment later the failure nearest to the cause is the one told. */
+  fail(tab: number, code: string, message: string): void {
+    const known = Object.hasOwn(errorCodes, code) ? (code as ErrorCode) : 'peer.lost'
+    const name = this.nameOf(tab)
+    const text = message.startsWith(`${name}:`) ? message : `${name}: ${message}`
+    this.#add(new TabringError(known, oneLine(text)), distance(code))
+  }
+
+  /** Ends the run with a failure that no tab reported, such as the browser's end. */
+  failAll(error: Error): void {
+    this.#add(error, -1)
+  }
+
+  /** Stops waiting; `finished` stays as it is, or pending. */
+  stop(): void {
+    clearInterval(this.#watchdog)
+    clearTimeout(this.#timer)
+  }
+
+  #add(error: Error, distance: number): void {
+    this.#failures.push({ error, distance })
+    clearInterval(this.#watchdog)
+    if (distance < 0) this.#tellFailure()
+    this.#timer ??= setTimeout(() => this.#tellFailure(), graceMs)
+  }
+
+  #tellFailure(): void {
+    const nearest = Math.min(...this.#failures.map((failure) => failure.distance))
+    this.#reject(this.#failures.find((failure) => failure.distance === nearest)!.error)
+  }
+
+  #succeed(): void {
+    this.stop()
+    const results = this.#tabs.map((state) => state.done!).sort((a, b) => a.rank - b.rank)
+    const hashes = new Set(results.map(({ result }) => result.paramHash))
+    if (hashes.size === 1) this.#resolve(results)
+    else
+      this.#reject(
+        new TabringError(
+          'train.diverged',
+          `end of run: expected equal parameters on all ranks, got hashes ${results.map(({ result }) => result.paramHash).join(' ')}. This is a defect, or an adapter that computes wrongly.`,
+        ),
+      )
+  }
+
+  #checkSilence(timeoutMs: number): void {
+    const silentMs = performance.now() - this.#lastHeardMs
+    if (silentMs < timeoutMs) return
+    const waiting = this.#tabs
+      .map((state, tab) => ({ ...state, name: this.nameOf(tab) }))
+      .filter((state) => !state.done)
+      .map((state) => `${state.name} (${state.doing})`)
+    this.failAll(
+      new PeerError(
+        'peer.timeout',
+        `expected a word within ${timeoutMs / 1000} s, got none from ${waiting.join(', ')}. Raise --timeout if the machine is slow.`,
+      ),
+    )
+  }
+}
+
+/** `text` without line breaks, terminal colours and what follows a stack's first line. */
+export function oneLine(text: string): string {
+  return stripVTControlCharacters(text)
+    .split(/\n\s+at /)[0]
+    .replace(/\s*\n\s*/g, ' ')
+    .trim()
+}

@@ -1,0 +1,195 @@
+import type { Browser, Download, Page } from 'playwright'
+import { formatFragment, newRoomLink } from '../../src/peer/secret.ts'
+import type { TrainConfig } from '../../src/train/config.ts'
+import { messageOf, TabringError } from '../../src/util/errors.ts'
+import { iceWithoutRoutePermissions } from '../chromium.ts'
+import { type RankResult, type TabEvent, TabGroup } from './tab-group.ts'
+
+export interface TabsOptions {
+  browser: Browser
+  /** The server's address, with its final slash; `tab.html` is there. */
+  url: string
+  worldSize: number
+  config: TrainConfig
+  timeoutMs: number
+  /** Where rank 0's trained weights go; absent: nowhere. */
+  saveTo?: string
+  /** Ends the run with the signal's reason. */
+  signal: AbortSignal
+  onEvent: (event: TabEvent) => void
+}
+
+const pageTimeoutMs = 30_000
+/** How long rank 0 may take to hand over the weights after it has reported its end. */
+const downloadTimeoutMs = 30_000
+
+/**
+ * Opens one tab a rank in `browser`, joins them in one room, and returns their results in rank order.
+ *
+ * The first tab makes the room (`role=make`) and gets the settings; the others join as soon as the room is there. Each tab has
+ * a browser context of its own, as tabs on different machines would: no shared storage, no shared worker.
+ * Contract with the page: see `tabAddress`; it calls `__tabringEvent` and `__tabringDone`, and with `save=1` rank 0 offers
+ * its weights as a download before or after it calls `__tabringDone`.
+ * errors: one line that names the rank: what the tab reported, a crash, an uncaught error, silence; or the signal's reason.
+ * Tabs stay open after a failure: the caller closes the browser.
+ */
+export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
+  const { browser, worldSize, signal } = options
+  const group = new TabGroup(worldSize, options.timeoutMs, options.onEvent)
+  const onAbort = () => group.failAll(signal.reason)
+  const onDisconnected = () =>
+    group.failAll(
+      new TabringError(
+        'peer.lost',
+        'browser: expected it to run until the end, got its exit. It crashed or was closed.',
+      ),
+    )
+  signal.addEventListener('abort', onAbort)
+  browser.on('disconnected', onDisconnected)
+  const downloads = new Downloads()
+  const preparing = prepareTabs(options, group, downloads)
+  try {
+    signal.throwIfAborted()
+    preparing
+      .then((pages) => openTabs(pages, options, group))
+      .catch((thrown) => group.failAll(thrown))
+    const results = await group.finished
+    if (options.saveTo !== undefined) await save(downloads, options.saveTo, signal)
+    return results
+  } finally {
+    // Playwright throws out of band when a page is closed while it is being set up (seen in 1.65).
+    await preparing.catch(() => undefined)
+    group.stop()
+    signal.removeEventListener('abort', onAbort)
+    browser.off('disconnected', onDisconnected)
+  }
+}
+
+/** The address of one tab: parameters in the query, the room's secret in the fragment. */
+export function tabAddress(
+  url: string,
+  fragment: string,
+  role: 'make' | 'join',
+  { worldSize, config, saveTo }: Pick<TabsOptions, 'worldSize' | 'config' | 'saveTo'>,
+): string {
+  const query = new URLSearchParams({ role, ranks: String(worldSize), transport: 'webrtc' })
+  if (role === 'make') query.set('config', JSON.stringify(config))
+  if (saveTo !== undefined) query.set('save', '1')
+  return `${url}tab.html?${query}${fragment}`
+}
+
+/** Gives every tab its context and page functions; nothing is loaded yet. */
+function prepareTabs({ browser, worldSize }: TabsOptions, group: TabGroup, downloads: Downloads) {
+  return Promise.all(
+    Array.from({ length: worldSize }, (_, tab) => preparePage(browser, tab, group, downloads)),
+  )
+}
+
+/** Loads the maker's page, and the joiners' as soon as its room is there. */
+async function openTabs(pages: Page[], options: TabsOptions, group: TabGroup): Promise<void> {
+  const fragment = formatFragment(newRoomLink())
+  const address = (role: 'make' | 'join') => tabAddress(options.url, fragment, role, options)
+  const [maker, ...joiners] = pages
+  const roomIsThere = seesRoom(maker)
+  await openPage(maker, address('make'), 0, group)
+  if (joiners.length === 0) return
+  await Promise.race([roomIsThere, group.firstWord, group.finished])
+  await Promise.all(joiners.map((page, i) => openPage(page, address('join'), i + 1, group)))
+}
+
+/** Weights may be offered before anyone waits for them. */
+class Downloads {
+  readonly first: Promise<Download>
+  readonly add: (download: Download) => void
+  constructor() {
+    let add!: (download: Download) => void
+    this.first = new Promise((resolve) => {
+      add = resolve
+    })
+    this.add = add
+  }
+}
+
+async function preparePage(
+  browser: Browser,
+  tab: number,
+  group: TabGroup,
+  downloads: Downloads,
+): Promise<Page> {
+  const context = await browser.newContext()
+  await context.grantPermissions(iceWithoutRoutePermissions)
+  const page = await context.newPage()
+  page.on('crash', () =>
+    group.fail(
+      tab,
+      'worker.dead',
+      'expected its tab to live until the end, got a crash. Is the machine out of memory?',
+    ),
+  )
+  page.on('close', () => {
+    if (!group.isDone(tab))
+      group.fail(tab, 'worker.dead', 'expected its tab to stay open until the end, got closed.')
+  })
+  page.on('pageerror', (error) => {
+    if (!group.isDone(tab))
+      group.fail(tab, 'worker.dead', `uncaught error in its page: ${messageOf(error)}`)
+  })
+  page.on('download', (download) => downloads.add(download))
+  await page.exposeFunction('__tabringEvent', (words: unknown) => group.event(tab, words))
+  await page.exposeFunction('__tabringDone', (words: unknown) => group.done(tab, words))
+  return page
+}
+
+async function openPage(page: Page, address: string, tab: number, group: TabGroup): Promise<void> {
+  try {
+    const response = await page.goto(address, { timeout: pageTimeoutMs })
+    if (response && !response.ok())
+      group.fail(tab, 'worker.dead', `expected the page tab.html, got status ${response.status()}.`)
+  } catch (thrown) {
+    // The address holds the room's secret, so of Playwright's message only the reason is told. A tab that crashed
+    // or was closed meanwhile has been reported already and goes before this.
+    const reason = /net::\w+/.exec(messageOf(thrown))?.[0] ?? 'no page in time'
+    group.fail(tab, 'peer.lost', `expected the page tab.html, got ${reason}.`)
+  }
+}
+
+/**
+ * Resolves when the signaling server has welcomed the page's member: from then on others can join its room.
+ *
+ * Read off the page's own socket, so the page needs no word for it.
+ */
+function seesRoom(page: Page): Promise<void> {
+  return new Promise((resolve) => {
+    page.on('websocket', (socket) => {
+      socket.on('framereceived', ({ payload }) => {
+        if (String(payload).includes('"welcome"')) resolve()
+      })
+    })
+  })
+}
+
+async function save(downloads: Downloads, path: string, signal: AbortSignal): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  let onAbort: () => void = () => undefined
+  const end = new Promise<never>((_, reject) => {
+    onAbort = () => reject(signal.reason)
+    signal.addEventListener('abort', onAbort)
+    timer = setTimeout(
+      () =>
+        reject(
+          new TabringError(
+            'file.unwritable',
+            `rank 0: expected its weights within ${downloadTimeoutMs / 1000} s of the end, got none. Run again.`,
+          ),
+        ),
+      downloadTimeoutMs,
+    )
+  })
+  try {
+    const download = await Promise.race([downloads.first, end])
+    await Promise.race([download.saveAs(path), end])
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', onAbort)
+  }
+}

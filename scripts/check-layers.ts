@@ -1,0 +1,129 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative, resolve } from 'node:path'
+
+/**
+ * Fails when a file imports what its layer may not, or when imports form a cycle. docs/architecture.md explains the layers.
+ *
+ * A layer is a folder under src, or a file of it that is named here because it has rules of its own.
+ */
+const allowed: Record<string, readonly string[]> = {
+  'src/util': [],
+  'src/gpu': ['src/util'],
+  'src/kernels': ['src/util'],
+  'src/graph': ['src/util', 'src/gpu', 'src/kernels'],
+  'src/nn': ['src/util', 'src/graph', 'src/kernels'],
+  'src/optim': ['src/util', 'src/graph', 'src/kernels'],
+  'src/data': ['src/util'],
+  'src/peer': ['src/util'],
+  'src/train': [
+    'src/util',
+    'src/gpu',
+    'src/kernels',
+    'src/graph',
+    'src/nn',
+    'src/optim',
+    'src/data',
+    'src/peer',
+  ],
+  'src/worker/compute.worker.ts': [
+    'src/util',
+    'src/gpu',
+    'src/graph',
+    'src/data',
+    'src/peer',
+    'src/train',
+    'src/worker',
+  ],
+  'src/worker/tune-store.ts': ['src/kernels'],
+  // The page's side: control, connections and types, no device.
+  'src/worker': ['src/util', 'src/peer', 'src/train/config.ts'],
+  'src/ui': ['src/util', 'src/data/shares.ts', 'src/peer', 'src/train/config.ts', 'src/worker'],
+  node: ['src/util', 'src/peer', 'src/data', 'src/train/config.ts', 'src/worker/api.ts'],
+}
+
+/** Names that belong to pages; these layers must run in workers and in Node. */
+const pageOnly = /\b(?:window|document)\.[a-zA-Z]/
+const withoutPage = [
+  'src/util',
+  'src/gpu',
+  'src/kernels',
+  'src/graph',
+  'src/nn',
+  'src/optim',
+  'src/data',
+  'src/train',
+  'src/peer',
+]
+const mayUsePage = new Set(['src/peer/webrtc.ts'])
+
+const root = resolve(import.meta.dirname, '..')
+const files = ['src', 'node']
+  .flatMap((folder) =>
+    readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((name) =>
+      join(folder, name),
+    ),
+  )
+  .filter((name) => /\.tsx?$/.test(name) && !name.endsWith('.d.ts'))
+  .map((name) => name.replaceAll('\\', '/'))
+
+const isUnder = (file: string, layer: string) => file === layer || file.startsWith(`${layer}/`)
+const layerOf = (file: string) =>
+  Object.keys(allowed)
+    .filter((layer) => isUnder(file, layer))
+    .sort((a, b) => b.length - a.length)[0]
+
+const problems: string[] = []
+const graph = new Map<string, string[]>()
+for (const file of files) {
+  const text = readFileSync(join(root, file), 'utf8')
+  const layer = layerOf(file)
+  const imports = [...text.matchAll(/(import|export)\s+(type\s)?[^'";]*?from\s+'(\.[^']+)'/g)].map(
+    ([, , type, path]) => ({
+      isType: type !== undefined,
+      path: relative(root, resolve(root, dirname(file), path.replace(/\?.*$/, ''))).replaceAll(
+        '\\',
+        '/',
+      ),
+    }),
+  )
+  graph.set(
+    file,
+    imports.filter(({ isType }) => !isType).map(({ path }) => path),
+  )
+  if (layer) {
+    for (const { path, isType } of imports) {
+      const isAllowed =
+        isUnder(path, layer) ||
+        allowed[layer].some((other) => isUnder(path, other)) ||
+        // Types alone may come from the layers that a worker or a view describes.
+        (isType &&
+          (layer === 'src/worker' || layer === 'src/ui') &&
+          /^src\/(gpu|train|peer)\//.test(path))
+      if (!isAllowed && path.startsWith('src/'))
+        problems.push(
+          `${file} imports ${path}: ${layer} may import ${allowed[layer].join(', ') || 'nothing'}`,
+        )
+    }
+  }
+  if (withoutPage.some((other) => isUnder(file, other)) && !mayUsePage.has(file)) {
+    const code = text.replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, '')
+    if (pageOnly.test(code)) problems.push(`${file} uses window or document, which only a page has`)
+  }
+}
+
+const state = new Map<string, 'open' | 'done'>()
+function visit(file: string, path: readonly string[]): void {
+  if (state.get(file) === 'done') return
+  if (state.get(file) === 'open') {
+    problems.push(`cycle: ${[...path.slice(path.indexOf(file)), file].join(' -> ')}`)
+    return
+  }
+  state.set(file, 'open')
+  for (const next of graph.get(file) ?? []) visit(next, [...path, file])
+  state.set(file, 'done')
+}
+for (const file of graph.keys()) visit(file, [])
+
+for (const problem of problems) console.error(problem)
+console.log(`layers: ${files.length} files, ${problems.length} problems`)
+process.exit(problems.length > 0 ? 1 : 0)

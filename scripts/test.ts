@@ -1,0 +1,74 @@
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { browserVariable, findBrowser } from '../node/chromium.ts'
+
+/**
+ * `npm test`: types, lint, layers, then every test, in Node and in a headless browser with WebGPU and WebRTC.
+ *
+ * Where there is no browser it installs Playwright's. Nothing is skipped for want of a browser, an adapter or a route between tabs:
+ * such a machine fails, by name.
+ */
+const root = resolve(import.meta.dirname, '..')
+const bin = (name: string) =>
+  join(root, 'node_modules', '.bin', process.platform === 'win32' ? `${name}.cmd` : name)
+
+function run(name: string, args: readonly string[]): boolean {
+  console.log(`\n> ${name} ${args.join(' ')}`)
+  const isShellNeeded = process.platform === 'win32'
+  const { status } = spawnSync(bin(name), args, {
+    cwd: root,
+    stdio: 'inherit',
+    shell: isShellNeeded,
+  })
+  return status === 0
+}
+
+function ensureBrowser(): boolean {
+  try {
+    console.log(`browser: ${findBrowser()}`)
+    return true
+  } catch (error) {
+    if (process.env[browserVariable]) {
+      console.error(String(error))
+      return false
+    }
+    console.log('browser: none found, installing one')
+    return run('playwright', ['install', 'chromium'])
+  }
+}
+
+function runTests(): { passed: number; failed: number } {
+  const folder = join(root, 'test-results')
+  mkdirSync(folder, { recursive: true })
+  const report = join(folder, 'vitest.json')
+  rmSync(report, { force: true })
+  const isOk = run('vitest', [
+    'run',
+    ...process.argv.slice(2),
+    '--reporter=default',
+    '--reporter=json',
+    `--outputFile.json=${report}`,
+  ])
+  if (!existsSync(report)) return { passed: 0, failed: 1 }
+  const {
+    numPassedTests: passed,
+    numFailedTests,
+    numFailedTestSuites,
+  } = JSON.parse(readFileSync(report, 'utf8')) as Record<string, number>
+  const failed = numFailedTests || (isOk ? 0 : Math.max(1, numFailedTestSuites))
+  return { passed, failed }
+}
+
+if (!process.env.TABRING_DATA) {
+  console.log('data: TABRING_DATA is not set, so the tests on real data do not run')
+}
+const checks = [
+  run('tsc', ['--noEmit']),
+  run('biome', ['check', '.']),
+  run('tsx', ['scripts/check-layers.ts']),
+]
+const tests = ensureBrowser() ? runTests() : { passed: 0, failed: 1 }
+const failed = tests.failed + checks.filter((isOk) => !isOk).length
+console.log(`\n${tests.passed + checks.filter(Boolean).length} passed, ${failed} failed`)
+process.exit(failed > 0 ? 1 : 0)

@@ -1,0 +1,207 @@
+import { DataError } from '../util/errors.ts'
+
+/**
+ * The safetensors file format, written and read.
+ *
+ *     8 bytes   N, the header's size: 64-bit unsigned, little-endian
+ *     N bytes   the header: JSON object in UTF-8, beginning with `{`, padded with spaces at its end;
+ *               name -> { dtype, shape, data_offsets: [begin, end] }, and `__metadata__` -> text to text
+ *     then      the tensors' bytes, little-endian and row-major; offsets count from here, without hole or overlap
+ *
+ * source: the format section of huggingface/safetensors' README.
+ */
+
+const elementArrays = {
+  F64: Float64Array,
+  F32: Float32Array,
+  /** Raw bits; JavaScript of today has no array for it everywhere. */
+  F16: Uint16Array,
+  /** Raw bits. */
+  BF16: Uint16Array,
+  I64: BigInt64Array,
+  I32: Int32Array,
+  I16: Int16Array,
+  I8: Int8Array,
+  U64: BigUint64Array,
+  U32: Uint32Array,
+  U16: Uint16Array,
+  U8: Uint8Array,
+  /** One byte each, 0 or 1. */
+  BOOL: Uint8Array,
+} as const
+
+export type SafetensorsDtype = keyof typeof elementArrays
+type ArrayOf<D extends SafetensorsDtype> = InstanceType<(typeof elementArrays)[D]>
+
+/** A named array; `dtype` says which typed array `data` is. shape: `data` holds the product of `shape` elements. */
+export type SafeTensor = {
+  [D in SafetensorsDtype]: { dtype: D; shape: readonly number[]; data: ArrayOf<D> }
+}[SafetensorsDtype]
+
+export interface SafetensorsFile {
+  /** In the file's order. */
+  tensors: Map<string, SafeTensor>
+  metadata: Record<string, string>
+}
+
+const lengthBytes = 8
+const metadataKey = '__metadata__'
+/** The reference reader's limit. */
+const maxHeaderBytes = 100_000_000
+
+const elementsOf = (shape: readonly number[]) => shape.reduce((product, dim) => product * dim, 1)
+
+function malformed(where: string, expected: string, got: string): DataError {
+  return new DataError(
+    'data.malformed',
+    `${where}: expected ${expected}, got ${got}. Check or fetch the file again.`,
+  )
+}
+
+/**
+ * Returns the bytes of a safetensors file with `tensors` in the given order.
+ *
+ * Tensors with larger elements come first within the file, so that each begins at a multiple of its element size;
+ * among equal ones the given order holds. Equal input gives equal bytes.
+ * errors: `data.malformed` when a shape does not fit its data, or a name is reserved.
+ */
+export function writeSafetensors(
+  tensors: Iterable<readonly [name: string, tensor: SafeTensor]>,
+  metadata: Readonly<Record<string, string>> = {},
+): Uint8Array<ArrayBuffer> {
+  const entries = [...new Map(tensors)].sort(
+    ([, a], [, b]) => b.data.BYTES_PER_ELEMENT - a.data.BYTES_PER_ELEMENT,
+  )
+  const fields: string[] = []
+  if (Object.keys(metadata).length > 0)
+    fields.push(`${JSON.stringify(metadataKey)}:${JSON.stringify(metadata)}`)
+  let offset = 0
+  for (const [name, { dtype, shape, data }] of entries) {
+    if (name === metadataKey)
+      throw malformed('writeSafetensors', 'a name of your own', `"${metadataKey}"`)
+    if (!(data instanceof elementArrays[dtype]) || elementsOf(shape) !== data.length)
+      throw malformed(
+        `writeSafetensors: "${name}"`,
+        `${elementsOf(shape)} elements of ${dtype} for [${shape}]`,
+        `${data.length} in a ${data.constructor.name}`,
+      )
+    const end = offset + data.byteLength
+    fields.push(
+      `${JSON.stringify(name)}:${JSON.stringify({ dtype, shape, data_offsets: [offset, end] })}`,
+    )
+    offset = end
+  }
+  const json = new TextEncoder().encode(`{${fields.join(',')}}`)
+  const headerBytes = Math.ceil(json.length / lengthBytes) * lengthBytes
+  const file = new Uint8Array(lengthBytes + headerBytes + offset)
+  new DataView(file.buffer).setBigUint64(0, BigInt(headerBytes), true)
+  file.set(json, lengthBytes)
+  file.fill(0x20, lengthBytes + json.length, lengthBytes + headerBytes)
+  let at = lengthBytes + headerBytes
+  for (const [, { data }] of entries) {
+    file.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), at)
+    at += data.byteLength
+  }
+  return file
+}
+
+interface HeaderEntry {
+  name: string
+  dtype: SafetensorsDtype
+  shape: number[]
+  begin: number
+  end: number
+}
+
+const isSize = (value: unknown): value is number =>
+  Number.isSafeInteger(value) && Number(value) >= 0
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+function parseHeader(bytes: Uint8Array, where: string): Record<string, unknown> {
+  let header: unknown
+  try {
+    header = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes))
+  } catch (cause) {
+    throw Object.assign(malformed(where, 'a header of JSON in UTF-8', 'something else'), { cause })
+  }
+  if (bytes[0] !== 0x7b || !isRecord(header))
+    throw malformed(where, 'a header that is a JSON object from its first byte', 'something else')
+  return header
+}
+
+function parseEntry(name: string, value: unknown, where: string): HeaderEntry {
+  const at = `${where}: "${name}"`
+  const { dtype, shape, data_offsets: offsets } = isRecord(value) ? value : {}
+  if (typeof dtype !== 'string' || !Object.hasOwn(elementArrays, dtype))
+    throw malformed(at, `a dtype among ${Object.keys(elementArrays).join(' ')}`, String(dtype))
+  if (!Array.isArray(shape) || !shape.every(isSize))
+    throw malformed(at, 'a shape of whole numbers', JSON.stringify(shape) ?? 'none')
+  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize))
+    throw malformed(at, 'data_offsets of two whole numbers', JSON.stringify(offsets) ?? 'none')
+  const [begin, end] = offsets as [number, number]
+  const sizeBytes = elementsOf(shape) * elementArrays[dtype as SafetensorsDtype].BYTES_PER_ELEMENT
+  if (end - begin !== sizeBytes)
+    throw malformed(at, `${sizeBytes} bytes for ${dtype} [${shape}]`, `${end - begin}`)
+  return { name, dtype: dtype as SafetensorsDtype, shape, begin, end }
+}
+
+/**
+ * Returns the tensors of a safetensors file; `where` is the file's name in errors.
+ *
+ * Data are copies, so the file's bytes may be dropped or changed afterwards.
+ * errors: `data.malformed` for a wrong or cut header, an unknown dtype, offsets that do not fit the shape, holes or
+ * overlaps between tensors, and bytes missing or left over at the end.
+ */
+export function readSafetensors(file: Uint8Array, where = 'safetensors'): SafetensorsFile {
+  if (file.length < lengthBytes)
+    throw malformed(where, `${lengthBytes} bytes of header length`, `${file.length} (truncated)`)
+  const view = new DataView(file.buffer, file.byteOffset, file.byteLength)
+  const headerBytes = Number(view.getBigUint64(0, true))
+  if (headerBytes > maxHeaderBytes)
+    throw malformed(where, `a header of at most ${maxHeaderBytes} bytes`, `${headerBytes}`)
+  const dataBegin = lengthBytes + headerBytes
+  if (dataBegin > file.length)
+    throw malformed(
+      where,
+      `${headerBytes} bytes of header`,
+      `${file.length - lengthBytes} (truncated)`,
+    )
+  const { [metadataKey]: metadata = {}, ...named } = parseHeader(
+    file.subarray(lengthBytes, dataBegin),
+    where,
+  )
+  if (!isRecord(metadata) || !Object.values(metadata).every((value) => typeof value === 'string'))
+    throw malformed(where, `${metadataKey} of text to text`, JSON.stringify(metadata))
+  const entries = Object.entries(named)
+    .map(([name, value]) => parseEntry(name, value, where))
+    .sort((a, b) => a.begin - b.begin || a.end - b.end)
+
+  let filled = 0
+  const tensors = new Map<string, SafeTensor>()
+  for (const { name, dtype, shape, begin, end } of entries) {
+    if (begin !== filled)
+      throw malformed(
+        `${where}: "${name}"`,
+        `data from byte ${filled} on (no hole, no overlap)`,
+        `byte ${begin}`,
+      )
+    if (dataBegin + end > file.length)
+      throw malformed(
+        `${where}: "${name}"`,
+        `data up to byte ${end}`,
+        `${file.length - dataBegin} bytes (truncated)`,
+      )
+    const copy = new Uint8Array(file.subarray(dataBegin + begin, dataBegin + end)).buffer
+    const data = new elementArrays[dtype](copy)
+    tensors.set(name, { dtype, shape, data } as SafeTensor)
+    filled = end
+  }
+  if (dataBegin + filled !== file.length)
+    throw malformed(
+      where,
+      `the file's end after ${filled} bytes of data`,
+      `${file.length - dataBegin} bytes`,
+    )
+  return { tensors, metadata: { ...(metadata as Record<string, string>) } }
+}

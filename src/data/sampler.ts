@@ -1,0 +1,117 @@
+import { permutation } from '../util/random.ts'
+
+/** What `DistributedSampler` takes beside the data set; meanings as in PyTorch. */
+export interface DistributedSamplerOptions {
+  /** How many ranks share the data set. PyTorch's `num_replicas`; here without a default, as this layer knows no group. */
+  numReplicas: number
+  rank: number
+  /** default true */
+  shuffle?: boolean
+  /** default 0; the same on every rank */
+  seed?: number
+  /** Leave out the tail that does not divide evenly, instead of repeating samples. default false */
+  dropLast?: boolean
+}
+
+/**
+ * How many indices each rank gets of a data set of `length`.
+ *
+ * source: `DistributedSampler.__init__` of PyTorch 1.13, whose arithmetic this repeats.
+ */
+export function samplesPerReplica(length: number, numReplicas: number, dropLast: boolean): number {
+  const shared = dropLast && length % numReplicas !== 0 ? length - numReplicas : length
+  return Math.max(0, Math.ceil(shared / numReplicas))
+}
+
+/**
+ * Returns the part of `order` that belongs to one rank: padded by repetition from its start (or cut, with
+ * `dropLast`) to a multiple of the ranks, then every `numReplicas`-th index from `rank` on.
+ *
+ * shape: [samplesPerReplica(order.length, numReplicas, dropLast)]. An empty order gives an empty part.
+ * source: `DistributedSampler.__iter__` of PyTorch 1.13. A padding longer than the order repeats it as often as needed.
+ */
+export function replicaIndices(
+  order: ArrayLike<number>,
+  numReplicas: number,
+  rank: number,
+  dropLast: boolean,
+): Uint32Array<ArrayBuffer> {
+  const part = new Uint32Array(samplesPerReplica(order.length, numReplicas, dropLast))
+  for (let i = 0; i < part.length; i++) part[i] = order[(rank + i * numReplicas) % order.length]
+  return part
+}
+
+function requireInteger(name: string, value: number, minimum: number, below: number): void {
+  if (!Number.isSafeInteger(value) || value < minimum || value >= below)
+    throw new RangeError(
+      `DistributedSampler: ${name} must be an integer from ${minimum} to ${below - 1}, got ${value}. Correct it.`,
+    )
+}
+
+/**
+ * Gives one rank its indices of a data set for an epoch, as `torch.utils.data.DistributedSampler` does.
+ *
+ * Same names and meanings in camelCase, same arithmetic. With `shuffle` the order is Tabring's own
+ * `permutation(seed, epoch, length)`: PyTorch's `randperm` comes from its generator and is not repeated here, so the
+ * indices equal PyTorch's for an equal order, not for an equal seed.
+ * Call `setEpoch` before each epoch; without it every epoch has the same order.
+ *
+ * errors: RangeError when `numReplicas` is below 1, or `rank` is not below it.
+ */
+export class DistributedSampler implements Iterable<number> {
+  readonly numReplicas: number
+  readonly rank: number
+  readonly shuffle: boolean
+  readonly seed: number
+  readonly dropLast: boolean
+  /** Indices a rank and epoch. */
+  readonly numSamples: number
+  /** Indices of all ranks together, padding included. */
+  readonly totalSize: number
+  readonly #datasetLength: number
+  #epoch = 0
+
+  constructor(dataset: { readonly length: number }, options: DistributedSamplerOptions) {
+    const { numReplicas, rank, shuffle = true, seed = 0, dropLast = false } = options
+    requireInteger('numReplicas', numReplicas, 1, 2 ** 32)
+    requireInteger('rank', rank, 0, numReplicas)
+    requireInteger('seed', seed, 0, 2 ** 53)
+    requireInteger('the data set length', dataset.length, 0, 2 ** 32)
+    this.numReplicas = numReplicas
+    this.rank = rank
+    this.shuffle = shuffle
+    this.seed = seed
+    this.dropLast = dropLast
+    this.#datasetLength = dataset.length
+    this.numSamples = samplesPerReplica(dataset.length, numReplicas, dropLast)
+    this.totalSize = this.numSamples * numReplicas
+  }
+
+  get epoch(): number {
+    return this.#epoch
+  }
+
+  /** Chooses the order of the following iterations; the same on every rank. */
+  setEpoch(epoch: number): void {
+    requireInteger('epoch', epoch, 0, 2 ** 32)
+    this.#epoch = epoch
+  }
+
+  /** Indices a rank and epoch: PyTorch's `len(sampler)`. */
+  get length(): number {
+    return this.numSamples
+  }
+
+  /** This rank's indices of the current epoch. shape: [numSamples]. */
+  indices(): Uint32Array<ArrayBuffer> {
+    const length = this.#datasetLength
+    const order = this.shuffle
+      ? permutation(this.seed, this.#epoch, length)
+      : Uint32Array.from({ length }, (_, i) => i)
+    return replicaIndices(order, this.numReplicas, this.rank, this.dropLast)
+  }
+
+  [Symbol.iterator](): Iterator<number> {
+    return this.indices()[Symbol.iterator]()
+  }
+}

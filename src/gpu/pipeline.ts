@@ -1,0 +1,74 @@
+import { GpuError } from '../util/errors.ts'
+import type { Gpu } from './device.ts'
+
+/** What the pipeline cache needs of a dispatch. */
+export interface ShaderSource {
+  readonly label: string
+  readonly wgsl: string
+  readonly bindings: readonly { readonly access: 'read' | 'write' | 'update' }[]
+}
+
+export interface CompiledPipeline {
+  readonly pipeline: GPUComputePipeline
+  readonly layout: GPUBindGroupLayout
+}
+
+/** Compute pipelines by shader text: each text compiles once per device, all requested together compile in parallel. */
+export class PipelineCache {
+  readonly #gpu: Gpu
+  readonly #compiled = new Map<string, Promise<CompiledPipeline>>()
+  readonly #layouts = new Map<string, GPUBindGroupLayout>()
+
+  constructor(gpu: Gpu) {
+    this.#gpu = gpu
+  }
+
+  /** errors: `gpu.compile`, with the compiler's messages and line numbers. */
+  get(source: ShaderSource): Promise<CompiledPipeline> {
+    const known = this.#compiled.get(source.wgsl)
+    if (known) return known
+    const compiled = this.#compile(source)
+    this.#compiled.set(source.wgsl, compiled)
+    return compiled
+  }
+
+  async #compile({ label, wgsl, bindings }: ShaderSource): Promise<CompiledPipeline> {
+    const { device, counters } = this.#gpu
+    const layout = this.#layout(bindings.map(({ access }) => access !== 'read'))
+    const module = device.createShaderModule({ label, code: wgsl })
+    counters.pipelines++
+    try {
+      const pipeline = await device.createComputePipelineAsync({
+        label,
+        layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
+        compute: { module, entryPoint: 'main' },
+      })
+      return { pipeline, layout }
+    } catch (cause) {
+      const { messages } = await module.getCompilationInfo()
+      const lines = messages.map((m) => `${m.lineNum}:${m.linePos} ${m.message}`).join('\n')
+      throw new GpuError(
+        'gpu.compile',
+        `shader "${label}": does not compile.\n${lines || String(cause)}\n${wgsl}`,
+        { cause },
+      )
+    }
+  }
+
+  #layout(writable: readonly boolean[]): GPUBindGroupLayout {
+    const key = writable.map(Number).join('')
+    let layout = this.#layouts.get(key)
+    if (!layout) {
+      layout = this.#gpu.device.createBindGroupLayout({
+        label: `bindings ${key}`,
+        entries: writable.map((isWritable, binding) => ({
+          binding,
+          visibility: GPUShaderStage.COMPUTE,
+          buffer: { type: isWritable ? 'storage' : 'read-only-storage' },
+        })),
+      })
+      this.#layouts.set(key, layout)
+    }
+    return layout
+  }
+}

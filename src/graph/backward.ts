@@ -1,0 +1,79 @@
+import { map } from '../kernels/map/map.ts'
+import type { GradientContext, Op, Value } from '../kernels/op.ts'
+import { TabringError } from '../util/errors.ts'
+import type { Parameter } from './parameter.ts'
+import type { Trace } from './trace.ts'
+import { type GraphNode, type GraphValue, nodesBehind } from './value.ts'
+
+/**
+ * Adds the ops of the backward pass to the trace and returns the gradient by each parameter that `output` depends on.
+ *
+ * Reverse accumulation over nodes from the last to the first; a value used twice gets the sum of its gradients, added in
+ * that order. Ops before any parameter get no gradient ops.
+ * errors: `graph.misuse` when an op on the way has no gradient.
+ */
+export function gradientsOf(
+  trace: Trace,
+  output: GraphValue,
+  seed: GraphValue,
+): Map<Parameter, GraphValue> {
+  const nodes = nodesBehind([output])
+  const wanted = new Set<GraphValue>()
+  const isWanted = (value: GraphValue) => wanted.has(value) || isTrainable(value)
+  for (const node of nodes) {
+    if (node.inputs.some(isWanted)) for (const value of node.outputs) wanted.add(value)
+  }
+  const gradients = new Map<GraphValue, GraphValue>([[output, seed]])
+  for (const node of nodes.reverse()) {
+    if (!node.inputs.some(isWanted)) continue
+    const outputGradients = node.outputs.map((value) => gradients.get(value))
+    if (outputGradients.every((gradient) => gradient === undefined)) continue
+    const inputGradients = applyRule(trace, node, outputGradients, isWanted)
+    node.inputs.forEach((input, i) => {
+      const gradient = inputGradients[i]
+      if (!gradient || !isWanted(input)) return
+      const earlier = gradients.get(input)
+      gradients.set(
+        input,
+        earlier ? add(trace, earlier, gradient as GraphValue) : (gradient as GraphValue),
+      )
+    })
+  }
+  const byParameter = new Map<Parameter, GraphValue>()
+  for (const [value, gradient] of gradients) {
+    if (value.leaf?.kind === 'parameter') byParameter.set(value.leaf.parameter, gradient)
+  }
+  return byParameter
+}
+
+/** `a + b`, elementwise. */
+export const add = (trace: Trace, a: GraphValue, b: GraphValue): GraphValue =>
+  trace.emit(map, [a, b], { steps: [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }] })[0]
+
+const isTrainable = (value: GraphValue): boolean =>
+  value.leaf?.kind === 'parameter' && value.leaf.parameter.requiresGrad
+
+function applyRule(
+  trace: Trace,
+  node: GraphNode,
+  outputGradients: (GraphValue | undefined)[],
+  isWanted: (value: GraphValue) => boolean,
+): (Value | undefined)[] {
+  const { op, inputs, outputs, attrs } = node
+  if (!op.gradient) {
+    throw new TabringError(
+      'graph.misuse',
+      `backward: "${op.name}" has no gradient, but a parameter stands behind it. Keep it out of the loss.`,
+    )
+  }
+  const context: GradientContext = {
+    inputs,
+    outputs,
+    outputGradients,
+    attrs,
+    needs: (input) => isWanted(inputs[input]),
+    emit: <A>(next: Op<A>, values: readonly Value[], nextAttrs: A) =>
+      trace.emit(next, values as GraphValue[], nextAttrs),
+  }
+  return op.gradient(context)
+}

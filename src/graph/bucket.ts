@@ -1,0 +1,85 @@
+import type { Gpu } from '../gpu/device.ts'
+import type { GradientExchange } from './exchange.ts'
+import type { Parameter } from './parameter.ts'
+import { alignInPool, Pool, poolAlignment } from './pool.ts'
+
+/** Room for scalar outputs behind each bucket on the wire; one alignment unit, so that slices stay aligned. */
+export const tailElements = poolAlignment
+
+/**
+ * Parameters whose gradients travel and update together: one pool of parameters, one of gradients, the same layout in both.
+ *
+ * `elements` is the pools' length, a multiple of the alignment.
+ */
+export class Bucket {
+  readonly index: number
+  readonly parameters: readonly Parameter[]
+  /** First element of each parameter in the pools. */
+  readonly starts: readonly number[]
+  readonly elements: number
+  readonly parameterPool: Pool
+  readonly gradientPool: Pool
+  /** Optimizer state by name, made by the optimizer; this rank's part only. */
+  readonly state = new Map<string, Pool>()
+
+  constructor(index: number, parameters: readonly Parameter[]) {
+    this.index = index
+    this.parameters = parameters
+    let elements = 0
+    this.starts = parameters.map((parameter) => {
+      const start = elements
+      elements += alignInPool(parameter.count)
+      return start
+    })
+    this.elements = elements
+    this.parameterPool = new Pool(`parameters of bucket ${index}`, elements)
+    this.gradientPool = new Pool(`gradients of bucket ${index}`, elements)
+  }
+
+  /** Elements that travel: the bucket's own, then a tail in which the step's scalar outputs ride along. */
+  get wireElements(): number {
+    return this.elements + tailElements
+  }
+
+  /** Elements [start, end) that this rank updates: its chunk of what travels, without the tail. */
+  ownSlice(exchange: GradientExchange | undefined): { start: number; end: number } {
+    if (!exchange || exchange.size === 1) return { start: 0, end: this.elements }
+    const { start, end } = exchange.chunk(this.wireElements, exchange.rank)
+    return { start: Math.min(start, this.elements), end: Math.min(end, this.elements) }
+  }
+
+  /** Makes the pools and moves the parameters in, unless that has been done. */
+  allocate(gpu: Gpu): void {
+    this.gradientPool.allocate(gpu)
+    if (this.parameterPool.isAllocated) return
+    this.parameterPool.allocate(gpu)
+    this.parameters.forEach((parameter, i) => {
+      parameter.moveTo(gpu, { pool: this.parameterPool, start: this.starts[i] })
+    })
+  }
+}
+
+/**
+ * Cuts parameters, given in the order in which backward completes their gradients, into buckets of at most `capBytes`
+ * (a larger parameter has a bucket of its own).
+ *
+ * source: PyTorch's Reducer; unlike it, the order is the traced one from the first step on, so buckets are never rebuilt.
+ */
+export function layOutBuckets(
+  ordered: readonly Parameter[],
+  capBytes: number,
+  firstIndex: number,
+): Bucket[] {
+  const groups: Parameter[][] = []
+  let openBytes = 0
+  for (const parameter of ordered) {
+    const bytes = alignInPool(parameter.count) * 4
+    if (groups.length === 0 || openBytes + bytes > capBytes) {
+      groups.push([])
+      openBytes = 0
+    }
+    groups[groups.length - 1].push(parameter)
+    openBytes += bytes
+  }
+  return groups.map((parameters, offset) => new Bucket(firstIndex + offset, parameters))
+}

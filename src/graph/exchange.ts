@@ -1,0 +1,21 @@
+/**
+ * How a step program and a group of ranks meet: the program knows buckets, the exchange knows the ring.
+ *
+ * Implemented over a process group by train/data-parallel.ts; the graph layer sees no peers.
+ */
+export interface GradientExchange {
+  readonly rank: number
+  readonly size: number
+  /** Buckets close at this many bytes. */
+  readonly bucketCapBytes: number
+  /** Elements [start, end) of a bucket of `length` elements that `rank` reduces and updates. */
+  chunk(length: number, rank: number): { start: number; end: number }
+  /** Sums over ranks in place; afterwards this rank's chunk holds the sum, the rest is undefined. */
+  reduceScatter(bucket: number, data: Float32Array<ArrayBuffer>): Promise<void>
+  /** Spreads every rank's chunk to all ranks, in place. */
+  allGather(bucket: number, data: Float32Array<ArrayBuffer>): Promise<void>
+  /** Resolves when all ranks hold rank 0's parameters; programs wait for it before they are made. */
+  readonly ready: Promise<void>
+  /** Called once at the start of each step, before its first bucket. */
+  beginStep(): void
+}

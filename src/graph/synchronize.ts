@@ -1,0 +1,183 @@
+import type { Gpu } from '../gpu/device.ts'
+import { mapped } from '../gpu/readback.ts'
+import { invariant } from '../util/errors.ts'
+import { tailElements } from './bucket.ts'
+import type { GradientExchange } from './exchange.ts'
+import type { Prepared, PreparedUpdate } from './prepare.ts'
+import type { OnMark, ProgramBuffers, RunOutputs } from './program.ts'
+import { gradientWeight } from './trace.ts'
+
+interface BucketBuffers {
+  readonly prepared: PreparedUpdate
+  /** The elements of the bucket that this rank updates. */
+  readonly start: number
+  readonly end: number
+  readonly gradients: Float32Array<ArrayBuffer>
+  readonly parameters: Float32Array<ArrayBuffer>
+  readonly gradientStaging: GPUBuffer
+  readonly parameterStaging: GPUBuffer
+}
+
+/**
+ * The part of a step that ranks do together, bucket by bucket: owner-computes data parallelism.
+ *
+ * For each bucket: gradients to the host as soon as its part of backward has run, reduce-scatter, this rank's sum back to the
+ * device, optimizer on this rank's slice, updated slice to the host, all-gather, parameters to the device. Buckets go through
+ * this independently, so a bucket's exchange overlaps later parts of backward. Every rank ends with the owner's bits, whatever adapter
+ * the others have (WGSL's division and square root differ between them).
+ *
+ * cost: 2(N-1)/N x parameter bytes per rank and step, as an all-reduce; 1/N of the optimizer's state and work.
+ * source: ZeRO stage 1, Rajbhandari et al., arXiv 1910.02054; buckets after PyTorch's DistributedDataParallel.
+ */
+export class SynchronizedUpdates {
+  readonly times = { compute: 0, ring: 0 }
+  readonly #gpu: Gpu
+  readonly #exchange: GradientExchange
+  readonly #prepared: Prepared
+  readonly #programBuffers: ProgramBuffers
+  readonly #buckets: BucketBuffers[]
+  /** Scalar outputs, which the first bucket's tail averages over ranks. */
+  readonly #averaged: number[]
+  #firstMaps: Promise<void>[] = []
+  #beganMs = 0
+
+  constructor(gpu: Gpu, exchange: GradientExchange, prepared: Prepared, buffers: ProgramBuffers) {
+    this.#gpu = gpu
+    this.#exchange = exchange
+    this.#prepared = prepared
+    this.#programBuffers = buffers
+    this.#averaged = prepared.outputs.flatMap(({ type }, index) =>
+      type.shape.length === 0 && type.dtype === 'f32' ? [index] : [],
+    )
+    invariant(this.#averaged.length <= tailElements, () => 'more scalar outputs than a tail holds')
+    this.#buckets = prepared.updates.map((update, index) => {
+      const { wireElements: wire } = update.update.bucket
+      const { start, end } = update.update.bucket.ownSlice(exchange)
+      const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
+      return {
+        prepared: update,
+        start,
+        end,
+        gradients: new Float32Array(wire),
+        parameters: new Float32Array(wire),
+        gradientStaging: gpu.createBuffer(`readback of gradients ${index}`, wire * 4, usage),
+        parameterStaging: gpu.createBuffer(
+          `readback of parameters ${index}`,
+          (end - start) * 4,
+          usage,
+        ),
+      }
+    })
+  }
+
+  begin(): void {
+    this.#exchange.beginStep()
+    this.#firstMaps = []
+    this.#beganMs = performance.now()
+  }
+
+  /** Records the copies that bring bucket `index` (and, with the first, the averaged scalars) into its staging buffer. */
+  copyGradients(encoder: GPUCommandEncoder, index: number): void {
+    const { prepared, gradientStaging } = this.#buckets[index]
+    const { bucket } = prepared.update
+    encoder.copyBufferToBuffer(
+      bucket.gradientPool.buffer,
+      0,
+      gradientStaging,
+      0,
+      bucket.elements * 4,
+    )
+    if (index > 0) return
+    this.#averaged.forEach((output, i) => {
+      encoder.copyBufferToBuffer(
+        this.#programBuffers.outputs[output],
+        0,
+        gradientStaging,
+        (bucket.elements + i) * 4,
+        4,
+      )
+    })
+  }
+
+  /** Asks for bucket `index` right after its submit, so that it maps before later submits are done. */
+  submitted(index: number): void {
+    const map = mapped(this.#gpu, this.#buckets[index].gradientStaging)
+    map.catch(() => undefined)
+    this.#firstMaps[index] = map
+  }
+
+  /** Takes all buckets through exchange and update. errors: the exchange's, the device's. */
+  async run(
+    encode: (encoder: GPUCommandEncoder, start: number, end: number) => void,
+    onMark: OnMark | undefined,
+  ): Promise<void> {
+    let lastMapMs = 0
+    await Promise.all(
+      this.#buckets.map(async (bucket, index) => {
+        await this.#firstMaps[index]
+        lastMapMs = performance.now()
+        onMark?.(`bucket ${index} on the host`, lastMapMs)
+        await this.#exchangeBucket(bucket, index, encode, onMark)
+      }),
+    )
+    this.times.compute = lastMapMs - this.#beganMs
+    this.times.ring = performance.now() - lastMapMs
+  }
+
+  /** The outputs with every averaged scalar replaced by its weighted mean over ranks. */
+  reduceOutputs(outputs: RunOutputs): RunOutputs {
+    const [first] = this.#buckets
+    this.#averaged.forEach((output, i) => {
+      const { name } = this.#prepared.outputs[output]
+      outputs[name][0] = first.parameters[first.prepared.update.bucket.elements + i]
+    })
+    return outputs
+  }
+
+  destroy(): void {
+    for (const { gradientStaging, parameterStaging } of this.#buckets) {
+      gradientStaging.destroy()
+      parameterStaging.destroy()
+    }
+  }
+
+  async #exchangeBucket(
+    bucket: BucketBuffers,
+    index: number,
+    encode: (encoder: GPUCommandEncoder, start: number, end: number) => void,
+    onMark: OnMark | undefined,
+  ): Promise<void> {
+    const gpu = this.#gpu
+    const { gradients, parameters, start, end, prepared } = bucket
+    const { elements, gradientPool, parameterPool } = prepared.update.bucket
+    gradients.set(new Float32Array(bucket.gradientStaging.getMappedRange()))
+    bucket.gradientStaging.unmap()
+    if (index === 0) this.#weighTail(gradients, elements)
+
+    await this.#exchange.reduceScatter(index, gradients)
+    onMark?.(`bucket ${index} reduced`, performance.now())
+    if (end > start) {
+      gpu.write(gradientPool.buffer, gradients.subarray(start, end), start * 4)
+      const encoder = gpu.device.createCommandEncoder()
+      encode(encoder, prepared.start, prepared.end)
+      const bytes = (end - start) * 4
+      encoder.copyBufferToBuffer(parameterPool.buffer, start * 4, bucket.parameterStaging, 0, bytes)
+      gpu.submit(encoder)
+      await mapped(gpu, bucket.parameterStaging)
+      parameters.set(new Float32Array(bucket.parameterStaging.getMappedRange(0, bytes)), start)
+      bucket.parameterStaging.unmap()
+    }
+    parameters.set(gradients.subarray(elements), elements)
+
+    await this.#exchange.allGather(index, parameters)
+    onMark?.(`bucket ${index} gathered`, performance.now())
+    gpu.write(parameterPool.buffer, parameters.subarray(0, start), 0)
+    gpu.write(parameterPool.buffer, parameters.subarray(end, elements), end * 4)
+  }
+
+  #weighTail(gradients: Float32Array, elements: number): void {
+    const { scalars } = this.#prepared.trace
+    const weight = this.#programBuffers.scalarValues[scalars.named(gradientWeight, 1).slot]
+    for (let i = elements; i < gradients.length; i++) gradients[i] *= weight
+  }
+}

@@ -1,0 +1,142 @@
+import { fromScalar } from '../kernels/from-scalar/from-scalar.ts'
+import { map } from '../kernels/map/map.ts'
+import { matmul } from '../kernels/matmul/matmul.ts'
+import type { Op } from '../kernels/op.ts'
+import { reshape } from '../kernels/reshape/reshape.ts'
+import type { ScalarFunctionName } from '../kernels/steps.ts'
+import { sum } from '../kernels/sum/sum.ts'
+import { ShapeError, TabringError } from '../util/errors.ts'
+import { countElements, type DType, formatShape, type Shape } from '../util/shape.ts'
+import { add, gradientsOf } from './backward.ts'
+import { activeTrace, gradientWeight } from './trace.ts'
+import type { GraphValue } from './value.ts'
+
+/**
+ * A tensor as user code handles it: a shape and a place in the graph, without contents of its own.
+ *
+ * Methods add ops to the function being compiled; memory is the planner's, so there is nothing to dispose of.
+ */
+export abstract class Tensor {
+  abstract readonly value: GraphValue
+
+  get shape(): Shape {
+    return this.value.type.shape
+  }
+
+  get dtype(): DType {
+    return this.value.type.dtype
+  }
+
+  /** The number of elements. */
+  get count(): number {
+    return countElements(this.shape)
+  }
+
+  /** Elementwise, shapes broadcast by NumPy's rules. */
+  add(other: Tensor): Tensor {
+    return this.#elementwise('add', other)
+  }
+  sub(other: Tensor): Tensor {
+    return this.#elementwise('sub', other)
+  }
+  mul(other: Tensor): Tensor {
+    return this.#elementwise('mul', other)
+  }
+  div(other: Tensor): Tensor {
+    return this.#elementwise('div', other)
+  }
+  neg(): Tensor {
+    return this.#elementwise('neg')
+  }
+  relu(): Tensor {
+    return this.#elementwise('relu')
+  }
+
+  /** shape: [M, K] x [K, N] -> [M, N] */
+  matmul(other: Tensor): Tensor {
+    return emit(matmul, [this, other], { form: 'nn', epilogue: [], rowSums: false })
+  }
+
+  /** The same elements under another shape; one dimension may be -1. errors: `shape.mismatch` for another count. */
+  reshape(shape: Shape): Tensor {
+    const known = shape.reduce((product, d) => (d === -1 ? product : product * d), 1)
+    const resolved = shape.map((d) => (d === -1 ? this.count / known : d))
+    if (countElements(resolved) !== this.count || !resolved.every(Number.isInteger)) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `reshape: ${formatShape(shape)} must hold ${this.count} elements, got ${formatShape(this.shape)}. Check the product of dimensions.`,
+      )
+    }
+    return emit(reshape, [this], { shape: resolved })
+  }
+
+  /** Dimensions from `start` on become one. */
+  flatten(start = 0): Tensor {
+    return this.reshape([...this.shape.slice(0, start), -1])
+  }
+
+  /** Sum over `axes` (all of them unless told). */
+  sum(axes: readonly number[] = this.shape.map((_, axis) => axis), keepDims = false): Tensor {
+    const positive = axes.map((axis) => (axis < 0 ? axis + this.shape.length : axis))
+    return emit(sum, [this], { axes: positive, keepDims })
+  }
+
+  /**
+   * Adds this scalar's gradient by every parameter behind it to `parameter.grad`.
+   *
+   * errors: `shape.mismatch` unless it has one element; `graph.misuse` where an op has no gradient.
+   */
+  backward(): void {
+    const trace = activeTrace('backward')
+    if (this.count !== 1) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `backward: the loss must have one element, got ${formatShape(this.shape)}. Take its sum or mean first.`,
+      )
+    }
+    const [unit] = trace.emit(fromScalar, [], { slot: trace.scalars.named(gradientWeight, 1) })
+    const seed =
+      this.shape.length === 0 ? unit : trace.emit(reshape, [unit], { shape: this.shape })[0]
+    for (const [parameter, gradient] of gradientsOf(trace, this.value, seed)) {
+      // Ranks sum their gradients, so that each begins with its share: equal ones, unless a run says otherwise.
+      if (parameter.exchange) trace.scalars.set(gradientWeight, 1 / parameter.exchange.size)
+      const earlier = trace.gradients.get(parameter)
+      trace.gradients.set(parameter, earlier ? add(trace, earlier, gradient) : gradient)
+    }
+  }
+
+  #elementwise(fn: ScalarFunctionName, ...others: Tensor[]): Tensor {
+    const inputs = [this, ...others]
+    return emit(map, inputs, { steps: [{ fn, args: inputs.map((_, input) => ({ input })) }] })
+  }
+}
+
+/** A tensor that an op computes, or an input of the compiled function. */
+export class TracedTensor extends Tensor {
+  readonly value: GraphValue
+  constructor(value: GraphValue) {
+    super()
+    this.value = value
+  }
+}
+
+/** Adds an op to the function being compiled and returns its first output. */
+export function emit<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor {
+  return emitAll(op, inputs, attrs)[0]
+}
+
+/** Adds an op to the function being compiled and returns all its outputs. */
+export function emitAll<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor[] {
+  const values = inputs.map((tensor, i) => {
+    if (!(tensor instanceof Tensor)) {
+      throw new TabringError(
+        'graph.misuse',
+        `${op.name}: input ${i} must be a Tensor, got ${typeof tensor}. Pass arrays as inputs of the compiled function.`,
+      )
+    }
+    return tensor.value
+  })
+  return activeTrace(op.name)
+    .emit(op, values, attrs)
+    .map((value) => new TracedTensor(value))
+}

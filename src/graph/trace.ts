@@ -1,0 +1,110 @@
+import type { Op, ScalarSlot } from '../kernels/op.ts'
+import { TabringError } from '../util/errors.ts'
+import type { Bucket } from './bucket.ts'
+import type { GradientExchange } from './exchange.ts'
+import type { Parameter } from './parameter.ts'
+import { emitNode, type GraphNode, type GraphValue } from './value.ts'
+
+/** The step's scalars: one f32 each, written as one block before every run. */
+export class ScalarBlock {
+  readonly #sources: (() => number)[] = []
+  readonly #named = new Map<string, { slot: ScalarSlot; value: number }>()
+
+  /** A slot whose value `source` gives anew for each step. */
+  add(source: () => number): ScalarSlot {
+    this.#sources.push(source)
+    return { slot: this.#sources.length - 1 }
+  }
+
+  /** The slot of that name, made with `initial` at its first use. */
+  named(name: string, initial: number): ScalarSlot {
+    const known = this.#named.get(name)
+    if (known) return known.slot
+    const entry: { slot: ScalarSlot; value: number } = {
+      slot: this.add(() => entry.value),
+      value: initial,
+    }
+    this.#named.set(name, entry)
+    return entry.slot
+  }
+
+  /** errors: `graph.misuse` for a name that the traced function did not ask for. */
+  set(name: string, value: number): void {
+    const entry = this.#named.get(name)
+    if (!entry) {
+      throw new TabringError(
+        'graph.misuse',
+        `run: no step scalar "${name}"; this program has ${[...this.#named.keys()].join(', ') || 'none'}. Call stepScalar("${name}") in the traced function.`,
+      )
+    }
+    entry.value = value
+  }
+
+  has(name: string): boolean {
+    return this.#named.has(name)
+  }
+
+  get size(): number {
+    return this.#sources.length
+  }
+
+  fill(target: Float32Array): void {
+    for (let i = 0; i < this.#sources.length; i++) target[i] = this.#sources[i]()
+  }
+}
+
+/** The scalar by which `backward` begins: a rank's share of the batch in data-parallel training, else 1. */
+export const gradientWeight = 'gradientWeight'
+
+/** A bucket's part in a step: the gradients that fill it and the nodes that update its parameters. */
+export interface BucketUpdate {
+  readonly bucket: Bucket
+  /** By parameter of the bucket, in its order. */
+  readonly gradients: readonly GraphValue[]
+  readonly nodes: readonly GraphNode[]
+}
+
+/** What one call of a traced function left behind, besides the values that it returned. */
+export class Trace {
+  readonly scalars = new ScalarBlock()
+  readonly gradients = new Map<Parameter, GraphValue>()
+  readonly updates: BucketUpdate[] = []
+  exchange: GradientExchange | undefined
+  /** Called before each run's scalars are written (an optimizer counts its steps here). */
+  readonly beforeStep: (() => void)[] = []
+
+  emit<A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A): GraphValue[] {
+    return [...emitNode(op as Op, inputs, attrs).outputs]
+  }
+}
+
+let active: Trace | undefined
+
+/** The trace of the function being compiled. errors: `graph.misuse` outside of one, naming `what`. */
+export function activeTrace(what: string): Trace {
+  if (!active) {
+    throw new TabringError(
+      'graph.misuse',
+      `${what}: only inside a function given to compile(). Move the call there.`,
+    )
+  }
+  return active
+}
+
+export const isTracing = (): boolean => active !== undefined
+
+/** Runs `body` with `trace` active. errors: `graph.misuse` when traces nest. */
+export function withTrace<T>(trace: Trace, body: () => T): T {
+  if (active) {
+    throw new TabringError(
+      'graph.misuse',
+      'compile: a traced function may not compile another. Compile it outside and call one of them.',
+    )
+  }
+  active = trace
+  try {
+    return body()
+  } finally {
+    active = undefined
+  }
+}

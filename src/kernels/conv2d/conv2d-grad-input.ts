@@ -1,0 +1,195 @@
+import { countElements, tensorType } from '../../util/shape.ts'
+import { defineOp, type Op, type OpCall } from '../op.ts'
+import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { conv2dGradInputReference } from './conv2d.ref.ts'
+import naiveWgsl from './conv2d-grad-input-naive.wgsl?raw'
+import { applyEpilogue, epilogueOf } from './epilogue.ts'
+import {
+  type ConvGradInputAttrs,
+  checkEpilogue,
+  checkGradientShape,
+  checkImages,
+  convSizes,
+} from './geometry.ts'
+import { preferredTile, type TiledConv, tiledVariants } from './tile.ts'
+
+const sizesOf = ({ inputs: [, w], attrs }: Pick<OpCall<ConvGradInputAttrs>, 'inputs' | 'attrs'>) =>
+  convSizes('conv2dGradInput', attrs.inputShape, w.shape, attrs)
+
+/**
+ * The gradient as convolutions of dy, with the kernel turned round and in and out channels swapped: one for each phase of the stride.
+ *
+ * Pixels iy = SH*m + phase take the taps ky = first + SH*t only, from dy row m + shift - t; so each phase is a convolution at
+ * stride 1 with every SH-th tap. At stride 1 there is one phase.
+ */
+function asTiled(call: OpCall<ConvGradInputAttrs>): TiledConv[] {
+  const { N, C, H, W, O, KH, KW, OH, OW, SH, SW, PH, PW } = sizesOf(call)
+  const phases = (size: number, kernel: number, stride: number, padding: number) =>
+    Array.from({ length: Math.min(stride, size) }, (_, phase) => {
+      const first = (phase + padding) % stride
+      const taps = ceilDiv(Math.max(0, kernel - first), stride)
+      const shift = (phase + padding - first) / stride
+      return {
+        phase,
+        taps,
+        count: ceilDiv(size - phase, stride),
+        padding: taps - 1 - shift,
+        tap: (t: number) => first + stride * (taps - 1 - t),
+      }
+    })
+  return phases(H, KH, SH, PH).flatMap((row) =>
+    phases(W, KW, SW, PW).map((column) => ({
+      label: `conv2dGradInput ${O}->${C} ${row.taps}x${column.taps}`,
+      batch: N,
+      inChannels: row.taps * column.taps === 0 ? 0 : O,
+      inRows: OH,
+      inColumns: OW,
+      outChannels: C,
+      outRows: row.count,
+      outColumns: column.count,
+      kernel: [row.taps, column.taps],
+      stride: [1, 1],
+      padding: [row.padding, column.padding],
+      weights: {
+        outStride: KH * KW,
+        inStride: C * KH * KW,
+        tap: (ky, kx) => row.tap(ky) * KW + column.tap(kx),
+      },
+      output: { stride: [SH, SW], offset: [row.phase, column.phase] },
+      epilogue: call.attrs.epilogue,
+    })),
+  )
+}
+
+const plain = { stride: [1, 1], padding: [0, 0], epilogue: [] } as const
+const same3 = { stride: [1, 1], padding: [1, 1], epilogue: [] } as const
+
+/** dx [N,C,H,W] of conv2d from dy [N,O,OH,OW] and w [O,C,KH,KW], then the epilogue. source: torch.nn.grad.conv2d_input */
+export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAttrs>({
+  name: 'conv2dGradInput',
+  infer(inputs, attrs) {
+    const [dy, w] = inputs
+    const dx = tensorType([...attrs.inputShape])
+    checkImages('conv2dGradInput', 'dy', dy)
+    checkImages('conv2dGradInput', 'w', w)
+    checkImages('conv2dGradInput', 'x', dx)
+    const { N, O, OH, OW } = sizesOf({ inputs, attrs })
+    checkGradientShape('conv2dGradInput', dy.shape, [N, O, OH, OW])
+    checkEpilogue('conv2dGradInput', dx.shape, inputs.slice(2))
+    return [dx]
+  },
+  takesEpilogue: true,
+  variants: [
+    {
+      name: 'naive',
+      lower(call) {
+        const sizes = sizesOf(call)
+        const count = countElements(call.outputs[0].shape)
+        if (count === 0) return { dispatches: [] }
+        const groups = linearGroups(ceilDiv(count, 64))
+        const epilogue = epilogueOf(call.attrs.epilogue, call.inputs, 2, call.outputs[0])
+        const { N: _, ...constants } = sizes
+        return {
+          dispatches: [
+            dispatch({
+              label: `conv2dGradInput ${sizes.O}->${sizes.C} naive`,
+              bindings: [
+                reads('dy', { in: 0 }),
+                reads('w', { in: 1 }),
+                ...epilogue.bindings,
+                writes('dx', { out: 0 }),
+              ],
+              constants: { ...constants, COUNT: count, GROUPS_X: groups[0] },
+              body: `${epilogue.wgsl}\n\n${naiveWgsl}`,
+              groups,
+            }),
+          ],
+        }
+      },
+    },
+    ...tiledVariants(asTiled),
+  ],
+  preferred: (call) => preferredTile(asTiled(call)),
+  reference([dy, w, ...operands], call) {
+    const dx = conv2dGradInputReference(dy, w, sizesOf(call))
+    const { attrs, inputs, outputs } = call
+    return [applyEpilogue(attrs.epilogue, dx, outputs[0].shape, operands, inputs.slice(2))]
+  },
+  tolerance: {
+    absolute: 2e-5,
+    relative: 4e-6,
+    because: 'O*KH*KW products of normal numbers summed in f32; terms cancel',
+  },
+  cases: [
+    {
+      name: 'one element',
+      inputs: [tensorType([1, 1, 1, 1]), tensorType([1, 1, 1, 1])],
+      attrs: { ...plain, inputShape: [1, 1, 1, 1] },
+    },
+    {
+      name: 'MNIST layer 2, 2 images, relu gradient linked in',
+      inputs: [
+        tensorType([2, 32, 14, 14]),
+        tensorType([32, 16, 3, 3]),
+        tensorType([2, 16, 14, 14]),
+      ],
+      attrs: {
+        ...same3,
+        inputShape: [2, 16, 14, 14],
+        epilogue: [{ fn: 'reluGrad', args: [{ input: 0 }, { input: 1 }] }],
+      },
+    },
+    {
+      name: 'one input channel, 28x28',
+      inputs: [tensorType([2, 5, 28, 28]), tensorType([5, 1, 3, 3])],
+      attrs: { ...same3, inputShape: [2, 1, 28, 28] },
+    },
+    {
+      name: 'nothing divides: 5->7, 9x11, kernel 3x2, stride 2x3, padding 2x1',
+      inputs: [tensorType([3, 7, 6, 4]), tensorType([7, 5, 3, 2])],
+      attrs: { stride: [2, 3], padding: [2, 1], inputShape: [3, 5, 9, 11], epilogue: [] },
+    },
+    {
+      name: 'stride 2, kernel 3, padding 1, residual linked in',
+      inputs: [tensorType([2, 8, 7, 4]), tensorType([8, 5, 3, 3]), tensorType([2, 5, 13, 8])],
+      attrs: {
+        stride: [2, 2],
+        padding: [1, 1],
+        inputShape: [2, 5, 13, 8],
+        epilogue: [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }],
+      },
+    },
+    {
+      name: 'padding above the kernel',
+      inputs: [tensorType([2, 5, 4, 7]), tensorType([5, 2, 3, 3])],
+      attrs: { stride: [1, 1], padding: [2, 3], inputShape: [2, 2, 2, 3], epilogue: [] },
+    },
+    {
+      name: 'kernel 1x7 without padding',
+      inputs: [tensorType([2, 4, 5, 11]), tensorType([4, 4, 1, 7])],
+      attrs: { ...plain, inputShape: [2, 4, 5, 17] },
+    },
+    {
+      name: 'stride above the kernel leaves pixels without gradient',
+      inputs: [tensorType([2, 3, 4, 3]), tensorType([3, 2, 2, 2])],
+      attrs: { stride: [3, 4], padding: [1, 0], inputShape: [2, 2, 10, 10], epilogue: [] },
+    },
+    {
+      name: 'an empty batch',
+      inputs: [tensorType([0, 4, 8, 8]), tensorType([4, 3, 3, 3])],
+      attrs: { ...same3, inputShape: [0, 3, 8, 8] },
+    },
+    {
+      name: 'huge',
+      inputs: [tensorType([2, 5, 8, 8]), tensorType([5, 6, 3, 3])],
+      attrs: { ...same3, inputShape: [2, 6, 8, 8] },
+      fill: 'huge',
+    },
+    {
+      name: 'ties: exact in f32',
+      inputs: [tensorType([2, 4, 5, 5]), tensorType([4, 3, 3, 3])],
+      attrs: { ...plain, inputShape: [2, 3, 7, 7] },
+      fill: 'ties',
+    },
+  ],
+})

@@ -1,0 +1,32 @@
+// Gradient of a convolution by its weights, one invocation per weight, and one per row sum where wanted.
+//
+//   dw[o,c,ky,kx] = sum over n, oy, ox of dy[n,o,oy,ox] * x[n, c, oy*SH + ky - PH, ox*SW + kx - PW]
+//
+// dy: N O OH OW     x: N C H W     dw: O C KH KW
+// COUNT = O*C*KH*KW invocations in GROUPS_X-wide rows of workgroups; the excess returns at once.
+// Pixels outside the image count as 0. An empty batch gives 0.
+// Numerics: one f32 accumulator, summed in the order n, oy, ox. Long sums lose digits here: `split` is more exact.
+// Source: the definition, by the chain rule.
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+  let index = (group.y * GROUPS_X + group.x) * 64u + local;
+  if (index >= COUNT) { return; }
+  let kx = index % KW;
+  let ky = index / KW % KH;
+  let c = index / (KW * KH) % C;
+  let o = index / (KW * KH * C);
+  var sum = 0.0;
+  for (var n = 0u; n < N; n++) {
+    for (var oy = 0u; oy < OH; oy++) {
+      let iy = oy * SH + ky - PH;
+      if (iy >= H) { continue; }
+      for (var ox = 0u; ox < OW; ox++) {
+        let ix = ox * SW + kx - PW;
+        if (ix >= W) { continue; }
+        sum += dy[((n * O + o) * OH + oy) * OW + ox] * x[((n * C + c) * H + iy) * W + ix];
+      }
+    }
+  }
+  dw[index] = sum;
+}

@@ -1,0 +1,165 @@
+import { tensorType } from '../../util/shape.ts'
+import { defineOp, type Op, type OpCall, type Variant } from '../op.ts'
+import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { conv2dGradWeightReference, rowSumsReference } from './conv2d.ref.ts'
+import naiveWgsl from './conv2d-grad-weight-naive.wgsl?raw'
+import { type ConvGradWeightAttrs, checkGradientShape, checkImages, convSizes } from './geometry.ts'
+import { blockSize, splitGradWeight, type WeightBlock } from './grad-weight-split.ts'
+import rowSumsWgsl from './row-sums-naive.wgsl?raw'
+
+type Call = OpCall<ConvGradWeightAttrs>
+
+const sizesOf = ({ inputs: [dy, x], attrs }: Pick<Call, 'inputs' | 'attrs'>) =>
+  convSizes(
+    'conv2dGradWeight',
+    x.shape,
+    [dy.shape[1], x.shape[1], attrs.kernel[0], attrs.kernel[1]],
+    attrs,
+  )
+
+/** Best first for many channels; one input channel leaves room for more outputs. */
+const blocks = {
+  split4x4: { outputs: 4, inputs: 4 },
+  split8x1: { outputs: 8, inputs: 1 },
+  split4x1: { outputs: 4, inputs: 1 },
+} as const satisfies Record<string, WeightBlock>
+
+/** Accumulators beyond this make shaders that take seconds to compile and spill on GPUs. */
+const maxAccumulators = 160
+
+const canSplit = (call: Call, block: WeightBlock) => {
+  const sizes = sizesOf(call)
+  return sizes.N > 0 && blockSize(block, sizes) <= maxAccumulators
+}
+
+const same3 = { stride: [1, 1], padding: [1, 1], kernel: [3, 3], rowSums: true } as const
+
+/**
+ * dw [O,C,KH,KW] of conv2d from dy [N,O,OH,OW] and x [N,C,H,W]; with `rowSums` also db [O], the bias gradient.
+ * source: torch.nn.grad.conv2d_weight
+ */
+export const conv2dGradWeight: Op<ConvGradWeightAttrs> = defineOp<ConvGradWeightAttrs>({
+  name: 'conv2dGradWeight',
+  infer(inputs, attrs) {
+    const [dy, x] = inputs
+    checkImages('conv2dGradWeight', 'dy', dy)
+    checkImages('conv2dGradWeight', 'x', x)
+    const { N, C, O, KH, KW, OH, OW } = sizesOf({ inputs, attrs })
+    checkGradientShape('conv2dGradWeight', dy.shape, [N, O, OH, OW])
+    return [tensorType([O, C, KH, KW]), ...(attrs.rowSums ? [tensorType([O])] : [])]
+  },
+  variants: [
+    {
+      name: 'naive',
+      lower(call) {
+        const sizes = sizesOf(call)
+        const { O, C, KH, KW, OH, OW, N } = sizes
+        const count = O * C * KH * KW
+        const groups = linearGroups(ceilDiv(count, 64))
+        const weights = dispatch({
+          label: `conv2dGradWeight ${C}->${O} naive`,
+          bindings: [reads('dy', { in: 0 }), reads('x', { in: 1 }), writes('dw', { out: 0 })],
+          constants: { ...sizes, COUNT: count, GROUPS_X: groups[0] },
+          body: naiveWgsl,
+          groups,
+        })
+        const sums = dispatch({
+          label: `row sums ${O} naive`,
+          bindings: [reads('dy', { in: 0 }), writes('db', { out: 1 })],
+          constants: { N, O, PLANE: OH * OW },
+          body: rowSumsWgsl,
+          groups: [ceilDiv(O, 64), 1, 1],
+        })
+        return { dispatches: call.attrs.rowSums ? [weights, sums] : [weights] }
+      },
+    },
+    ...Object.entries(blocks).map(
+      ([name, block]): Variant<ConvGradWeightAttrs> => ({
+        name,
+        when: (call) => canSplit(call, block),
+        lower: (call) => splitGradWeight(sizesOf(call), call.attrs.rowSums, block, 2048),
+      }),
+    ),
+  ],
+  preferred(call) {
+    const { C } = sizesOf(call)
+    const order =
+      C < 4 ? (['split8x1', 'split4x1'] as const) : (['split4x4', 'split8x1', 'split4x1'] as const)
+    return order.find((name) => canSplit(call, blocks[name])) ?? 'naive'
+  },
+  reference([dy, x], call) {
+    const sizes = sizesOf(call)
+    const dw = conv2dGradWeightReference(dy, x, sizes)
+    return call.attrs.rowSums ? [dw, rowSumsReference(dy, sizes)] : [dw]
+  },
+  tolerance: {
+    absolute: 2e-4,
+    relative: 4e-6,
+    because:
+      'N*OH*OW products of normal numbers summed in f32, naive one after the other; terms cancel',
+  },
+  cases: [
+    {
+      name: 'one element',
+      inputs: [tensorType([1, 1, 1, 1]), tensorType([1, 1, 1, 1])],
+      attrs: { stride: [1, 1], padding: [0, 0], kernel: [1, 1], rowSums: true },
+    },
+    {
+      name: 'MNIST layer 1, 5 images',
+      inputs: [tensorType([5, 16, 28, 28]), tensorType([5, 1, 28, 28])],
+      attrs: same3,
+    },
+    {
+      name: 'MNIST layer 2, 3 images',
+      inputs: [tensorType([3, 32, 14, 14]), tensorType([3, 16, 14, 14])],
+      attrs: { ...same3, rowSums: false },
+    },
+    {
+      name: 'MNIST layer 2, more images than parts',
+      inputs: [tensorType([67, 8, 7, 7]), tensorType([67, 4, 7, 7])],
+      attrs: same3,
+    },
+    {
+      name: 'nothing divides: 5->7, 9x11, kernel 3x2, stride 2x3, padding 2x1',
+      inputs: [tensorType([3, 7, 6, 4]), tensorType([3, 5, 9, 11])],
+      attrs: { stride: [2, 3], padding: [2, 1], kernel: [3, 2], rowSums: true },
+    },
+    {
+      name: 'strips overhang: 17 columns',
+      inputs: [tensorType([2, 5, 6, 17]), tensorType([2, 3, 6, 17])],
+      attrs: same3,
+    },
+    {
+      name: 'padding above the kernel',
+      inputs: [tensorType([2, 5, 4, 7]), tensorType([2, 2, 2, 3])],
+      attrs: { stride: [1, 1], padding: [2, 3], kernel: [3, 3], rowSums: true },
+    },
+    {
+      name: 'kernel 1x7 without padding',
+      inputs: [tensorType([2, 4, 5, 11]), tensorType([2, 4, 5, 17])],
+      attrs: { stride: [1, 1], padding: [0, 0], kernel: [1, 7], rowSums: false },
+    },
+    {
+      name: 'stride above the kernel',
+      inputs: [tensorType([2, 3, 4, 3]), tensorType([2, 2, 10, 10])],
+      attrs: { stride: [3, 4], padding: [1, 0], kernel: [2, 2], rowSums: true },
+    },
+    {
+      name: 'an empty batch gives zeros',
+      inputs: [tensorType([0, 4, 8, 8]), tensorType([0, 3, 8, 8])],
+      attrs: same3,
+    },
+    {
+      name: 'huge',
+      inputs: [tensorType([2, 5, 8, 8]), tensorType([2, 6, 8, 8])],
+      attrs: same3,
+      fill: 'huge',
+    },
+    {
+      name: 'ties: exact in f32',
+      inputs: [tensorType([2, 4, 5, 5]), tensorType([2, 3, 5, 5])],
+      attrs: same3,
+      fill: 'ties',
+    },
+  ],
+})

@@ -1,0 +1,191 @@
+import { countElements, tensorType } from '../../util/shape.ts'
+import { defineOp, type Op, type OpCall } from '../op.ts'
+import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { conv2dReference } from './conv2d.ref.ts'
+import { conv2dGradInput } from './conv2d-grad-input.ts'
+import { conv2dGradWeight } from './conv2d-grad-weight.ts'
+import naiveWgsl from './conv2d-naive.wgsl?raw'
+import { applyEpilogue, epilogueOf } from './epilogue.ts'
+import { type ConvAttrs, checkEpilogue, checkImages, convSizes } from './geometry.ts'
+import { preferredTile, type TiledConv, tiledVariants } from './tile.ts'
+
+const sizesOf = ({ inputs: [x, w], attrs }: Pick<OpCall<ConvAttrs>, 'inputs' | 'attrs'>) =>
+  convSizes('conv2d', x.shape, w.shape, attrs)
+
+function asTiled(call: OpCall<ConvAttrs>): TiledConv[] {
+  const { N, C, H, W, O, KH, KW, OH, OW } = sizesOf(call)
+  return [
+    {
+      label: `conv2d ${C}->${O} ${KH}x${KW}`,
+      batch: N,
+      inChannels: C,
+      inRows: H,
+      inColumns: W,
+      outChannels: O,
+      outRows: OH,
+      outColumns: OW,
+      kernel: [KH, KW],
+      stride: call.attrs.stride,
+      padding: call.attrs.padding,
+      weights: { outStride: C * KH * KW, inStride: KH * KW, tap: (ky, kx) => ky * KW + kx },
+      output: { stride: [1, 1], offset: [0, 0] },
+      epilogue: call.attrs.epilogue,
+    },
+  ]
+}
+
+const bias = [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }] as const
+const biasRelu = [...bias, { fn: 'relu', args: [{ step: 0 }] }] as const
+const plain = { stride: [1, 1], padding: [0, 0], epilogue: [] } as const
+const same3 = { stride: [1, 1], padding: [1, 1], epilogue: [] } as const
+
+/** y = x convolved with w, then the epilogue; x [N,C,H,W], w [O,C,KH,KW], y [N,O,OH,OW]. source: torch.nn.functional.conv2d */
+export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
+  name: 'conv2d',
+  infer(inputs, attrs) {
+    const [x, w] = inputs
+    checkImages('conv2d', 'x', x)
+    checkImages('conv2d', 'w', w)
+    const { N, O, OH, OW } = sizesOf({ inputs, attrs })
+    checkEpilogue('conv2d', [N, O, OH, OW], inputs.slice(2))
+    return [tensorType([N, O, OH, OW])]
+  },
+  takesEpilogue: true,
+  variants: [
+    {
+      name: 'naive',
+      lower(call) {
+        const sizes = sizesOf(call)
+        const count = countElements(call.outputs[0].shape)
+        if (count === 0) return { dispatches: [] }
+        const groups = linearGroups(ceilDiv(count, 64))
+        const epilogue = epilogueOf(call.attrs.epilogue, call.inputs, 2, call.outputs[0])
+        const { N: _, ...constants } = sizes
+        return {
+          dispatches: [
+            dispatch({
+              label: `conv2d ${sizes.C}->${sizes.O} naive`,
+              bindings: [
+                reads('x', { in: 0 }),
+                reads('w', { in: 1 }),
+                ...epilogue.bindings,
+                writes('y', { out: 0 }),
+              ],
+              constants: { ...constants, COUNT: count, GROUPS_X: groups[0] },
+              body: `${epilogue.wgsl}\n\n${naiveWgsl}`,
+              groups,
+            }),
+          ],
+        }
+      },
+    },
+    ...tiledVariants(asTiled),
+  ],
+  preferred: (call) => preferredTile(asTiled(call)),
+  gradient(context) {
+    const [dy] = context.outputGradients
+    if (!dy) return []
+    const [x, w] = context.inputs
+    const { stride, padding } = context.attrs
+    const [, , KH, KW] = w.type.shape
+    return [
+      context.needs(0)
+        ? context.emit(conv2dGradInput, [dy, w], {
+            stride,
+            padding,
+            inputShape: x.type.shape,
+            epilogue: [],
+          })[0]
+        : undefined,
+      context.needs(1)
+        ? context.emit(conv2dGradWeight, [dy, x], {
+            stride,
+            padding,
+            kernel: [KH, KW],
+            rowSums: false,
+          })[0]
+        : undefined,
+    ]
+  },
+  reference([x, w, ...operands], call) {
+    const y = conv2dReference(x, w, sizesOf(call))
+    const { attrs, inputs, outputs } = call
+    return [applyEpilogue(attrs.epilogue, y, outputs[0].shape, operands, inputs.slice(2))]
+  },
+  tolerance: {
+    absolute: 2e-5,
+    relative: 4e-6,
+    because: 'C*KH*KW products of normal numbers summed in f32; terms cancel',
+  },
+  cases: [
+    {
+      name: 'one element',
+      inputs: [tensorType([1, 1, 1, 1]), tensorType([1, 1, 1, 1])],
+      attrs: plain,
+    },
+    {
+      name: 'MNIST layer 1, 3 images, bias and relu',
+      inputs: [tensorType([3, 1, 28, 28]), tensorType([16, 1, 3, 3]), tensorType([16, 1, 1])],
+      attrs: { ...same3, epilogue: biasRelu },
+    },
+    {
+      name: 'MNIST layer 2, 2 images, bias',
+      inputs: [tensorType([2, 16, 14, 14]), tensorType([32, 16, 3, 3]), tensorType([32, 1, 1])],
+      attrs: { ...same3, epilogue: bias },
+    },
+    {
+      name: 'nothing divides: 5->7, 9x11, kernel 3x2, stride 2x3, padding 2x1',
+      inputs: [tensorType([3, 5, 9, 11]), tensorType([7, 5, 3, 2])],
+      attrs: { stride: [2, 3], padding: [2, 1], epilogue: [] },
+    },
+    {
+      name: 'padding as large as the image, residual and bias',
+      inputs: [
+        tensorType([2, 2, 2, 3]),
+        tensorType([5, 2, 3, 3]),
+        tensorType([2, 5, 4, 7]),
+        tensorType([5, 1, 1]),
+      ],
+      attrs: {
+        stride: [1, 1],
+        padding: [2, 3],
+        epilogue: [
+          { fn: 'add', args: [{ input: 0 }, { input: 2 }] },
+          { fn: 'mul', args: [{ step: 0 }, { input: 1 }] },
+        ],
+      },
+    },
+    {
+      name: 'kernel as large as the image',
+      inputs: [tensorType([2, 3, 5, 4]), tensorType([6, 3, 5, 4])],
+      attrs: plain,
+    },
+    {
+      name: 'kernel 1x7 without padding',
+      inputs: [tensorType([2, 4, 5, 17]), tensorType([4, 4, 1, 7])],
+      attrs: plain,
+    },
+    {
+      name: 'stride above the kernel',
+      inputs: [tensorType([2, 2, 10, 10]), tensorType([3, 2, 2, 2])],
+      attrs: { stride: [3, 4], padding: [1, 0], epilogue: [] },
+    },
+    {
+      name: 'an empty batch',
+      inputs: [tensorType([0, 3, 8, 8]), tensorType([4, 3, 3, 3]), tensorType([4, 1, 1])],
+      attrs: { ...same3, epilogue: bias },
+    },
+    {
+      name: 'huge',
+      inputs: [tensorType([2, 6, 8, 8]), tensorType([5, 6, 3, 3])],
+      attrs: same3,
+      fill: 'huge',
+    },
+    {
+      name: 'ties: exact in f32',
+      inputs: [tensorType([2, 3, 7, 7]), tensorType([4, 3, 3, 3])],
+      attrs: same3,
+      fill: 'ties',
+    },
+  ],
+})

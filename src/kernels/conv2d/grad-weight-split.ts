@@ -1,0 +1,235 @@
+import { tensorType } from '../../util/shape.ts'
+import type { Lowering } from '../op.ts'
+import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { type ConvSizes, stripWidth } from './geometry.ts'
+import sumPartialsWgsl from './sum-partials.wgsl?raw'
+
+/** What one invocation accumulates: KH*KW weights of `outputs` x `inputs` channel pairs. */
+export interface WeightBlock {
+  readonly outputs: number
+  readonly inputs: number
+}
+
+/** Accumulators of a block. */
+export const blockSize = (block: WeightBlock, { KH, KW }: Pick<ConvSizes, 'KH' | 'KW'>): number =>
+  block.outputs * block.inputs * KH * KW
+
+/** One invocation adds up all partial sums of a weight, one after the other. */
+const maxSplits = 256
+
+const u32 = (value: number) => `${value >>> 0}u`
+
+/**
+ * Returns the two dispatches of the weight gradient: partial sums over parts of the batch and the image, then their sum.
+ *
+ * Who does what: one invocation accumulates a block of weights over a strip of columns of some images; neighbours take the next
+ * block, so that they read the same rows. It walks down the rows of dy and keeps the last rows of x in named variables, so each
+ * pixel is loaded once. Row sums of dy are added up on the way, and stored by the blocks of input channel 0.
+ * Strips: stripWidth wide. Parts: as many groups of images as give about `targetInvocations`.
+ * Numerics: f32; a row of a strip is summed in one expression, rows in order, images in order; then parts in order.
+ * A pixel past the right edge counts as dy = 0 and x as read, so an infinite x there gives NaN where the definition has no term.
+ * source: the split over N*OH*OW is ours; TensorFlow.js (conv_backprop_webgpu.ts) loops over it in one thread per weight.
+ */
+export function splitGradWeight(
+  sizes: ConvSizes,
+  rowSums: boolean,
+  block: WeightBlock,
+  targetInvocations: number,
+): Lowering {
+  const { N, C, H, W, O, KH, KW, OH, OW, SH, SW, PH, PW } = sizes
+  const columns = stripWidth(OW)
+  const strips = ceilDiv(OW, columns)
+  const blocksO = ceilDiv(O, block.outputs)
+  const blocksC = ceilDiv(C, block.inputs)
+  const blocks = blocksO * blocksC
+  const wantedSplits = Math.min(maxSplits, targetInvocations / blocks)
+  const wantedParts = Math.min(N, Math.max(1, Math.round(wantedSplits / strips)))
+  const imagesPerPart = ceilDiv(N, wantedParts)
+  const parts = ceilDiv(N, imagesPerPart)
+  const splits = parts * strips
+  const weightCount = O * C * KH * KW
+  const width = weightCount + (rowSums ? O : 0)
+  const count = blocks * splits
+  const groups = linearGroups(ceilDiv(count, 64))
+  const patchColumns = (columns - 1) * SW + KW
+  /** Rows of x that stay for the next row of dy. */
+  const kept = Math.max(0, KH - SH)
+
+  const lines: string[] = []
+  const put = (depth: number, line: string) => lines.push(`${'  '.repeat(depth)}${line}`)
+  const range = (length: number) => Array.from({ length }, (_, i) => i)
+  const columnInside = range(patchColumns).map((s) => {
+    const positions = range(strips).map((strip) => strip * columns * SW + s - PW)
+    const isInside = (p: number) => p >= 0 && p < W
+    return positions.every(isInside) ? 'always' : positions.some(isInside) ? 'some' : 'never'
+  })
+  const dyInside = range(columns).map((s) => (strips - 1) * columns + s < OW)
+  /** `image row` is an i32 expression of the row's number, `at` the flat index of its first column. */
+  const loadRow = (depth: number, target: string, row: number, first: string, define: boolean) => {
+    for (let j = 0; j < block.inputs; j++) {
+      for (let s = 0; s < patchColumns; s++) {
+        if (columnInside[s] === 'never') continue
+        const load = `x[at${j} + ${first} + ${s}u]`
+        const isIn = columnInside[s] === 'some' ? `isIn${row} & column${s}` : `isIn${row}`
+        put(
+          depth,
+          `${define ? 'let ' : ''}${target}${row}_${j}_${s} = select(0.0, ${load}, ${isIn});`,
+        )
+      }
+    }
+  }
+
+  put(1, `let index = (group.y * ${groups[0]}u + group.x) * 64u + local;`)
+  put(1, `if (index >= ${count}u) { return; }`)
+  put(1, `let c0 = index % ${blocksC}u * ${block.inputs}u;`)
+  put(1, `let o0 = index / ${blocksC}u % ${blocksO}u * ${block.outputs}u;`)
+  put(1, `let split = index / ${blocks}u;`)
+  put(1, `let ox0 = split % ${strips}u * ${columns}u;`)
+  put(1, `let n0 = split / ${strips}u * ${imagesPerPart}u;`)
+  put(1, `let n1 = min(n0 + ${imagesPerPart}u, ${N}u);`)
+  for (let s = 0; s < patchColumns; s++) {
+    if (columnInside[s] === 'some') {
+      put(1, `let column${s} = ox0 * ${SW}u + ${u32(s - PW)} < ${W}u;`)
+    }
+  }
+  for (let s = 0; s < columns; s++) {
+    if (!dyInside[s]) put(1, `let isDy${s} = ox0 + ${s}u < ${OW}u;`)
+  }
+  const accumulator = (i: number, j: number, ky: number, kx: number) => `a${i}_${j}_${ky}_${kx}`
+  const eachWeight = (visit: (i: number, j: number, ky: number, kx: number) => void) => {
+    for (let i = 0; i < block.outputs; i++)
+      for (let j = 0; j < block.inputs; j++)
+        for (let ky = 0; ky < KH; ky++) for (let kx = 0; kx < KW; kx++) visit(i, j, ky, kx)
+  }
+  eachWeight((i, j, ky, kx) => {
+    put(1, `var ${accumulator(i, j, ky, kx)} = 0.0;`)
+  })
+  if (rowSums) for (let i = 0; i < block.outputs; i++) put(1, `var sum${i} = 0.0;`)
+  for (let r = 0; r < kept; r++) {
+    for (let j = 0; j < block.inputs; j++)
+      for (let s = 0; s < patchColumns; s++)
+        if (columnInside[s] !== 'never') put(1, `var k${r}_${j}_${s} = 0.0;`)
+  }
+
+  put(1, 'for (var n = n0; n < n1; n++) {')
+  for (let j = 0; j < block.inputs; j++) {
+    put(2, `let at${j} = (n * ${C}u + c0 + ${j}u) * ${H * W}u + ox0 * ${SW}u + ${u32(-PW)};`)
+  }
+  for (let i = 0; i < block.outputs; i++) {
+    put(2, `let dyAt${i} = (n * ${O}u + o0 + ${i}u) * ${OH * OW}u + ox0;`)
+  }
+  // The rows above the first window row that its successors share; the loop then loads the new ones.
+  for (let r = 0; r < kept; r++) {
+    put(2, '{')
+    put(3, `let isIn${r} = ${u32(r - PH)} < ${H}u;`)
+    loadRow(3, 'k', r, u32((r - PH) * W), false)
+    put(2, '}')
+  }
+  put(2, `for (var oy = 0u; oy < ${OH}u; oy++) {`)
+  for (let r = kept; r < KH; r++) {
+    put(3, `let y${r} = oy * ${SH}u + ${u32(r - PH)};`)
+    put(3, `let isIn${r} = y${r} < ${H}u;`)
+    put(3, `let first${r} = y${r} * ${W}u;`)
+    loadRow(3, 'p', r, `first${r}`, true)
+  }
+  for (let r = 0; r < kept; r++) {
+    for (let j = 0; j < block.inputs; j++)
+      for (let s = 0; s < patchColumns; s++)
+        if (columnInside[s] !== 'never') put(3, `let p${r}_${j}_${s} = k${r}_${j}_${s};`)
+  }
+  for (let i = 0; i < block.outputs; i++) {
+    put(3, '{')
+    for (let s = 0; s < columns; s++) {
+      const load = `dy[dyAt${i} + oy * ${OW}u + ${s}u]`
+      put(4, `let d${s} = ${dyInside[s] ? load : `select(0.0, ${load}, isDy${s})`};`)
+    }
+    if (rowSums)
+      put(
+        4,
+        `sum${i} += ${range(columns)
+          .map((s) => `d${s}`)
+          .join(' + ')};`,
+      )
+    for (let j = 0; j < block.inputs; j++) {
+      for (let ky = 0; ky < KH; ky++) {
+        for (let kx = 0; kx < KW; kx++) {
+          const terms = range(columns)
+            .filter((s) => columnInside[s * SW + kx] !== 'never')
+            .map((s) => `d${s} * p${ky}_${j}_${s * SW + kx}`)
+          if (terms.length > 0) put(4, `${accumulator(i, j, ky, kx)} += ${balanced(terms)};`)
+        }
+      }
+    }
+    put(3, '}')
+  }
+  for (let r = 0; r < kept; r++) {
+    for (let j = 0; j < block.inputs; j++)
+      for (let s = 0; s < patchColumns; s++)
+        if (columnInside[s] !== 'never') put(3, `k${r}_${j}_${s} = p${r + SH}_${j}_${s};`)
+  }
+  put(2, '}')
+  put(1, '}')
+
+  put(1, `let base = split * ${width}u;`)
+  for (let i = 0; i < block.outputs; i++) {
+    put(1, O % block.outputs !== 0 && i > 0 ? `if (o0 + ${i}u < ${O}u) {` : '{')
+    for (let j = 0; j < block.inputs; j++) {
+      put(2, C % block.inputs !== 0 && j > 0 ? `if (c0 + ${j}u < ${C}u) {` : '{')
+      put(3, `let to = base + ((o0 + ${i}u) * ${C}u + c0 + ${j}u) * ${KH * KW}u;`)
+      for (let ky = 0; ky < KH; ky++)
+        for (let kx = 0; kx < KW; kx++)
+          put(3, `partial[to + ${ky * KW + kx}u] = ${accumulator(i, j, ky, kx)};`)
+      put(2, '}')
+    }
+    if (rowSums) {
+      put(2, `if (c0 == 0u) { partial[base + ${weightCount}u + o0 + ${i}u] = sum${i}; }`)
+    }
+    put(1, '}')
+  }
+
+  const label = `conv2dGradWeight ${C}->${O} ${KH}x${KW}`
+  const body = [
+    `// ${label}: one invocation accumulates ${block.outputs} x ${block.inputs} channel pairs over a strip. See grad-weight-split.ts.`,
+    '@compute @workgroup_size(64)',
+    'fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {',
+    ...lines,
+    '}',
+  ].join('\n')
+  const sumGroups = linearGroups(ceilDiv(width, 64))
+  const store = rowSums
+    ? `if (index < ${weightCount}u) { dw[index] = sum; } else { db[index - ${weightCount}u] = sum; }`
+    : 'dw[index] = sum;'
+  return {
+    scratch: [tensorType([splits, width])],
+    dispatches: [
+      dispatch({
+        label,
+        bindings: [
+          reads('dy', { in: 0 }),
+          reads('x', { in: 1 }),
+          writes('partial', { scratch: 0 }),
+        ],
+        body,
+        groups,
+      }),
+      dispatch({
+        label: `${label} sum`,
+        bindings: [
+          reads('partial', { scratch: 0 }),
+          writes('dw', { out: 0 }),
+          ...(rowSums ? [writes('db', { out: 1 })] : []),
+        ],
+        constants: { WIDTH: width, SPLITS: splits, GROUPS_X: sumGroups[0] },
+        body: `fn put(index: u32, sum: f32) { ${store} }\n\n${sumPartialsWgsl}`,
+        groups: sumGroups,
+      }),
+    ],
+  }
+}
+
+/** A sum as a balanced tree of pairs. */
+function balanced(terms: readonly string[]): string {
+  if (terms.length === 1) return terms[0]
+  const half = Math.ceil(terms.length / 2)
+  return `(${balanced(terms.slice(0, half))} + ${balanced(terms.slice(half))})`
+}

@@ -1,0 +1,42 @@
+import { adamw } from './adamw/adamw.ts'
+import { conv2d } from './conv2d/conv2d.ts'
+import { conv2dGradInput } from './conv2d/conv2d-grad-input.ts'
+import { conv2dGradWeight } from './conv2d/conv2d-grad-weight.ts'
+import {
+  crossEntropy,
+  crossEntropyGrad,
+  crossEntropyWithGrad,
+} from './cross-entropy/cross-entropy.ts'
+import { fromScalar } from './from-scalar/from-scalar.ts'
+import { paramHash } from './hash/param-hash.ts'
+import { map } from './map/map.ts'
+import { matmul } from './matmul/matmul.ts'
+import { maxPool2d, maxPool2dGrad } from './max-pool2d/max-pool2d.ts'
+import type { Op } from './op.ts'
+import { reshape } from './reshape/reshape.ts'
+import { sgd, sgdMomentum } from './sgd/sgd.ts'
+import { expand, sum } from './sum/sum.ts'
+import { topKCorrect } from './top-k/top-k.ts'
+
+/** Every op. A new op is its folder and its line here; tests/gpu/every-op.spec.ts then checks it. */
+export const ops: readonly Op[] = [
+  map,
+  matmul,
+  sum,
+  expand,
+  reshape,
+  fromScalar,
+  crossEntropy,
+  crossEntropyGrad,
+  crossEntropyWithGrad,
+  topKCorrect,
+  adamw,
+  sgd,
+  sgdMomentum,
+  paramHash,
+  conv2d,
+  conv2dGradInput,
+  conv2dGradWeight,
+  maxPool2d,
+  maxPool2dGrad,
+]

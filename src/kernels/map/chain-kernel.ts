@@ -1,0 +1,120 @@
+import { countElements, type Shape } from '../../util/shape.ts'
+import type { Lowering } from '../op.ts'
+import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { broadcastIndex, chainShape, type Step, stepsToWgsl } from '../steps.ts'
+
+/** Invocations of a workgroup. */
+const workgroupSize = 64
+
+/**
+ * The same broadcast over as few axes as possible: axes of size 1 go, neighbours that every operand treats alike merge.
+ *
+ * `[64, 28, 28] + [28, 28]` becomes `[64, 784] + [1, 784]`, so most kernels need no division at all.
+ */
+export function collapseBroadcast(
+  output: Shape,
+  operands: readonly Shape[],
+): { output: number[]; operands: number[][] } {
+  const collapsed: { size: number; isFull: boolean[] }[] = []
+  output.forEach((size, axis) => {
+    if (size === 1) return
+    const isFull = operands.map((shape) => {
+      const own = axis - (output.length - shape.length)
+      return own >= 0 && shape[own] !== 1
+    })
+    const last = collapsed.at(-1)
+    if (last?.isFull.every((full, i) => full === isFull[i])) last.size *= size
+    else collapsed.push({ size, isFull })
+  })
+  return {
+    output: collapsed.map(({ size }) => size),
+    operands: operands.map((_, i) => collapsed.map(({ size, isFull }) => (isFull[i] ? size : 1))),
+  }
+}
+
+/**
+ * Returns the kernel of a chain over broadcast operands.
+ *
+ * Bindings: `in0` .. `inN` (operands), `y` (the output's elements in row-major order).
+ * One invocation computes one element, or 4 neighbours (`wide`) where the last collapsed axis is a multiple of 4.
+ */
+export function lowerChain(
+  label: string,
+  steps: readonly Step[],
+  shapes: readonly Shape[],
+  outputShape: Shape,
+  isWide: boolean,
+): Lowering {
+  const count = countElements(chainShape(label, [...shapes, outputShape]))
+  if (count === 0) return { dispatches: [] }
+  const { output, operands } = collapseBroadcast(outputShape, shapes)
+  const last = output.length - 1
+  const perInvocation = isWide ? 4 : 1
+  const invocations = count / perInvocation
+  const groups = linearGroups(ceilDiv(invocations, workgroupSize))
+  const isVector = operands.map((shape) => isWide && shape[last] !== 1)
+
+  const lines: string[] = []
+  const wideSizes = output.map((size, axis) => (axis === last ? size / perInvocation : size))
+  const coordinates = wideSizes.map((_, axis) => `i${axis}`)
+  if (wideSizes.length === 1) lines.push('let i0 = i;')
+  else {
+    let rest = 'i'
+    for (let axis = last; axis >= 0; axis--) {
+      if (axis === 0) lines.push(`let i0 = ${rest};`)
+      else {
+        lines.push(`let i${axis} = ${rest} % ${wideSizes[axis]}u;`)
+        lines.push(`let rest${axis} = ${rest} / ${wideSizes[axis]}u;`)
+        rest = `rest${axis}`
+      }
+    }
+  }
+  operands.forEach((shape, n) => {
+    const own = shape.map((size, axis) => (axis === last && isVector[n] ? size / 4 : size))
+    // A binding that no step reads still takes its place in the bind group.
+    lines.push(`let v${n} = in${n}[${broadcastIndex(wideSizes, own, coordinates)}];`)
+  })
+  if (isWide) {
+    const results = ['x', 'y', 'z', 'w'].map((lane) => {
+      const inputs = operands.map((_, n) => (isVector[n] ? `v${n}.${lane}` : `v${n}`))
+      const chain = stepsToWgsl(steps, inputs, lane)
+      lines.push(...chain.lines)
+      return chain.result
+    })
+    lines.push(`y[i] = vec4<f32>(${results.join(', ')});`)
+  } else {
+    const inputs = operands.map((_, n) => `v${n}`)
+    const chain = stepsToWgsl(steps, inputs)
+    lines.push(...chain.lines, `y[i] = ${chain.result};`)
+  }
+
+  const body = `// y = ${steps.map(({ fn }) => fn).join(', ') || 'in0'} over ${output.join(' x ') || '1'} elements.
+// One invocation makes ${perInvocation === 1 ? 'one element' : '4 neighbours of the last axis'}; those past the end write nothing.
+@compute @workgroup_size(${workgroupSize})
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+  let i = (group.y * GROUPS_X + group.x) * ${workgroupSize}u + lane;
+  if (i >= COUNT) { return; }
+${lines.map((line) => `  ${line}`).join('\n')}
+}
+`
+  return {
+    dispatches: [
+      dispatch({
+        label,
+        bindings: [
+          ...shapes.map((_, n) => reads(`in${n}`, { in: n }, isVector[n] ? 'vec4<f32>' : 'f32')),
+          writes('y', { out: 0 }, isWide ? 'vec4<f32>' : 'f32'),
+        ],
+        constants: { COUNT: invocations, GROUPS_X: groups[0] },
+        body,
+        groups,
+      }),
+    ],
+  }
+}
+
+/** Whether the wide form fits: the last axis, after collapsing, is a multiple of 4. */
+export function canBeWide(shapes: readonly Shape[], outputShape: Shape): boolean {
+  const { output } = collapseBroadcast(outputShape, shapes)
+  return output.length > 0 && output[output.length - 1] % 4 === 0
+}

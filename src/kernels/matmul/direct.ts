@@ -1,0 +1,165 @@
+import { tensorType } from '../../util/shape.ts'
+import type { Lowering } from '../op.ts'
+import { ceilDiv, dispatch, writes } from '../shader.ts'
+import {
+  accumulators,
+  describeProblem,
+  indent,
+  isStoreWide,
+  type MatmulProblem,
+  multiply,
+  outputBindings,
+  readSide,
+  type StoreTarget,
+  sideElement,
+  sideLoads,
+  sideOf,
+  sideStarts,
+  storeRowSums,
+  storeTile,
+} from './generate.ts'
+import { sumSlicesKernel } from './naive.ts'
+
+/** How many rows and columns of c one invocation makes. */
+export interface RegisterTile {
+  readonly rows: number
+  readonly cols: number
+}
+
+/** Workgroup shapes: invocations along the lanes' dimension and across it, largest first. */
+const workgroupShapes = [
+  [8, 8],
+  [8, 4],
+  [4, 4],
+  [4, 2],
+  [4, 1],
+] as const
+
+/** Fewer workgroups than this leave cores idle, so smaller workgroups are taken. */
+const enoughWorkgroups = 16
+
+/** Which dimension neighbouring invocations walk along, and the grid that follows from it. */
+export function directGrid({ m, n }: MatmulProblem, { rows, cols }: RegisterTile) {
+  const tiles = { m: ceilDiv(m, rows), n: ceilDiv(n, cols) }
+  // Along N loads of b and stores coalesce; along M only where N is too narrow to fill a subgroup.
+  const lanes = tiles.n % 4 === 0 || tiles.n >= tiles.m ? 'n' : 'm'
+  const across = lanes === 'n' ? 'm' : 'n'
+  const groupsOf = ([along, beside]: readonly [number, number]) =>
+    [ceilDiv(tiles[lanes], along), ceilDiv(tiles[across], beside)] as const
+  const size =
+    workgroupShapes.find((shape) => {
+      const [x, y] = groupsOf(shape)
+      return x * y >= enoughWorkgroups
+    }) ?? workgroupShapes[workgroupShapes.length - 1]
+  return { tiles, lanes, across, size, groups: groupsOf(size) }
+}
+
+/**
+ * Each invocation makes a register tile and reads its operands straight from storage.
+ *
+ * With `slices` above 1, k is cut into slices (z), whose partial sums a second dispatch adds in order.
+ * source: jax-js's tuner (upcast + unroll); named registers after cera's measurements.
+ */
+export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices = 1): Lowering {
+  const { m, k, n, rowSums } = problem
+  const { rows, cols } = tile
+  const unroll = 4
+  const a = sideOf(problem, 'a', rows)
+  const b = sideOf(problem, 'b', cols)
+  const isSplit = slices > 1
+  const sliceSteps = ceilDiv(k, slices * unroll) * unroll
+  const wholeRounds = k - (k % unroll)
+  const target: StoreTarget = isSplit
+    ? {
+        epilogue: [],
+        operandShapes: [],
+        offset: { c: `slice * ${m * n}u`, sums: `slice * ${m}u` },
+      }
+    : problem
+
+  const round = (steps: number, at: string) => [
+    ...sideLoads(a, steps, at),
+    ...sideLoads(b, steps, at),
+    ...multiply(
+      rows,
+      cols,
+      steps,
+      (r, j) => sideElement(a, r, j),
+      (c, j) => sideElement(b, c, j),
+    ),
+  ]
+  const lines: string[] = []
+  if (isSplit) {
+    lines.push(
+      'let slice = at.z;',
+      `let k_first = slice * ${sliceSteps}u;`,
+      `let k_end = min(k_first + ${sliceSteps}u, ${k}u);`,
+      `let k_rounds = min(k_end, ${wholeRounds}u);`,
+    )
+  }
+  lines.push(...sideStarts(a), ...sideStarts(b), ...accumulators(rows, cols))
+  const [first, end] = isSplit ? ['k_first', 'k_rounds'] : ['0u', `${wholeRounds}u`]
+  if (wholeRounds > 0) {
+    lines.push(
+      `for (var k = ${first}; k < ${end}; k += ${unroll}u) {`,
+      ...indent(round(unroll, 'k')),
+      '}',
+    )
+  }
+  if (wholeRounds < k) {
+    const rest = round(k - wholeRounds, `${wholeRounds}u`)
+    lines.push(
+      isSplit ? `if (k_first <= ${wholeRounds}u && k_end == ${k}u) {` : '{',
+      ...indent(rest),
+      '}',
+    )
+  }
+  lines.push(...storeTile(problem, target, rows, cols))
+  if (rowSums) {
+    lines.push(
+      ...storeRowSums(
+        problem,
+        a,
+        target,
+        isSplit ? { first: 'k_first', end: 'k_end' } : { first: '0u', end: `${k}u` },
+      ),
+    )
+  }
+
+  const { tiles, lanes, across, size, groups } = directGrid(problem, tile)
+  const isWide = isStoreWide(n, cols) && (!isSplit || (m * n) % 4 === 0)
+  const body = [
+    `// c = a b, ${describeProblem(problem)}. One invocation makes ${rows} rows x ${cols} columns of c${isSplit ? ' over one slice of k' : ''}.`,
+    '// Edge tiles read clamped rows and columns and store only what lies in c.',
+    `@compute @workgroup_size(${size[0]}, ${size[1]})`,
+    'fn main(@builtin(global_invocation_id) at: vec3<u32>) {',
+    ...indent([
+      `let tile_${lanes} = at.x;`,
+      `let tile_${across} = at.y;`,
+      `if (tile_m >= ${tiles.m}u || tile_n >= ${tiles.n}u) { return; }`,
+      `let row = tile_m * ${rows}u;`,
+      `let col = tile_n * ${cols}u;`,
+      ...lines,
+    ]),
+    '}',
+    '',
+  ].join('\n')
+  const name = `matmul ${describeProblem(problem)} direct-${rows}x${cols}`
+  const outputs = isSplit
+    ? [
+        writes('c', { scratch: 0 }, isWide ? 'vec4<f32>' : 'f32'),
+        ...(rowSums ? [writes('row_sums', { scratch: 1 })] : []),
+      ]
+    : outputBindings(problem, isWide)
+  const main = dispatch({
+    label: isSplit ? `${name} split ${slices}` : name,
+    bindings: [readSide(a), readSide(b), ...outputs],
+    body,
+    groups: [groups[0], groups[1], slices],
+  })
+  if (!isSplit) return { dispatches: [main] }
+  return {
+    dispatches: [main, sumSlicesKernel(problem, slices)],
+    scratch: [tensorType([slices, m, n]), ...(rowSums ? [tensorType([slices, m])] : [])],
+  }
+}

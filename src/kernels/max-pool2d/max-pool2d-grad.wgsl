@@ -1,0 +1,35 @@
+// Gradient of max pooling, one invocation per input pixel (a gather: nothing is scattered, no atomics).
+//
+//   dx[n,c,iy,ix] = finish( sum over windows (oy, ox) that hold the pixel and have index = iy*W + ix of dy[n,c,oy,ox] )
+//
+// dy, index: N C OH OW     dx: N C H W
+// COUNT = N*C*H*W invocations in GROUPS_X-wide rows of workgroups; the excess returns at once.
+// Numerics: f32, windows in row-major order; without overlap the sum has one term.
+// Source: the definition, by the chain rule; PyTorch scatters over outputs instead.
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+  let at = (group.y * GROUPS_X + group.x) * 64u + local;
+  if (at >= COUNT) { return; }
+  let ix = at % W;
+  let iy = at / W % H;
+  let c = at / (W * H) % C;
+  let n = at / (W * H * C);
+  let plane = at / (W * H) * (OH * OW);
+  let here = i32(iy * W + ix);
+  // Windows that hold row iy: oy*SH <= iy + PH < oy*SH + KH.
+  let row = iy + PH;
+  let column = ix + PW;
+  let oy_end = min(row / SH + 1u, OH);
+  let ox_end = min(column / SW + 1u, OW);
+  let oy_start = select(0u, (row - KH) / SH + 1u, row >= KH);
+  let ox_start = select(0u, (column - KW) / SW + 1u, column >= KW);
+  var sum = 0.0;
+  for (var oy = oy_start; oy < oy_end; oy++) {
+    for (var ox = ox_start; ox < ox_end; ox++) {
+      let window = plane + oy * OW + ox;
+      if (index[window] == here) { sum += dy[window]; }
+    }
+  }
+  dx[at] = finish(sum, n, c, iy, ix);
+}

@@ -1,0 +1,316 @@
+import { ShapeError } from '../../util/errors.ts'
+import { countElements, formatShape, type Shape, sameShape, tensorType } from '../../util/shape.ts'
+import { applyEpilogue, epilogueOf } from '../conv2d/epilogue.ts'
+import { checkEpilogue, checkImages, checkWindow, windowCount } from '../conv2d/geometry.ts'
+import { defineOp, type Op, type OpCall } from '../op.ts'
+import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import type { Step } from '../steps.ts'
+import { maxPool2dGradReference, maxPool2dReference, type PoolSizes } from './max-pool2d.ref.ts'
+import forwardWgsl from './max-pool2d.wgsl?raw'
+import gradWgsl from './max-pool2d-grad.wgsl?raw'
+import { blockPoolGrad, gradTerms, maxUnrolled, unrolledPool } from './unrolled.ts'
+
+export interface MaxPoolAttrs {
+  readonly kernel: readonly [number, number]
+  readonly stride: readonly [number, number]
+  readonly padding: readonly [number, number]
+}
+
+export interface MaxPoolGradAttrs extends MaxPoolAttrs {
+  /** Shape of x. */
+  readonly inputShape: Shape
+  /** Chain at the store: input 0 is the sum, inputs 1.. broadcast to dx. */
+  readonly epilogue: readonly Step[]
+}
+
+/** errors: `shape.unsupported` where no window fits, or padding passes half the kernel (a window would hold padding alone). */
+function poolSizes(op: string, x: Shape, attrs: MaxPoolAttrs): PoolSizes {
+  const { kernel, stride, padding } = attrs
+  checkWindow(op, kernel, stride, padding)
+  const [N, C, H, W] = x
+  const OH = windowCount(H, kernel[0], stride[0], padding[0])
+  const OW = windowCount(W, kernel[1], stride[1], padding[1])
+  if (OH < 1 || OW < 1 || padding[0] * 2 > kernel[0] || padding[1] * 2 > kernel[1]) {
+    throw new ShapeError(
+      'shape.unsupported',
+      `${op}: the window must fit into the padded image and padding be at most half the kernel, got x${formatShape(x)}, kernel ${formatShape(kernel)}, padding ${formatShape(padding)}. Use a smaller window.`,
+    )
+  }
+  return {
+    planes: N * C,
+    H,
+    W,
+    OH,
+    OW,
+    KH: kernel[0],
+    KW: kernel[1],
+    SH: stride[0],
+    SW: stride[1],
+    PH: padding[0],
+    PW: padding[1],
+  }
+}
+
+const forwardSizes = ({ inputs: [x], attrs }: OpCall<MaxPoolAttrs>) =>
+  poolSizes('maxPool2d', x.shape, attrs)
+
+/** y = x's maximum in each window, and where it was: y f32 [N,C,OH,OW], index i32 of the same shape. */
+export const maxPool2d: Op<MaxPoolAttrs> = defineOp<MaxPoolAttrs>({
+  name: 'maxPool2d',
+  infer([x], attrs) {
+    checkImages('maxPool2d', 'x', x)
+    const { OH, OW } = poolSizes('maxPool2d', x.shape, attrs)
+    const shape = [x.shape[0], x.shape[1], OH, OW]
+    return [tensorType(shape), tensorType(shape, 'i32')]
+  },
+  variants: [
+    {
+      name: 'naive',
+      lower({ inputs, outputs, attrs }) {
+        const count = countElements(outputs[0].shape)
+        if (count === 0) return { dispatches: [] }
+        const { planes: _, ...constants } = poolSizes('maxPool2d', inputs[0].shape, attrs)
+        const groups = linearGroups(ceilDiv(count, 64))
+        return {
+          dispatches: [
+            dispatch({
+              label: `maxPool2d ${constants.KH}x${constants.KW}`,
+              bindings: [
+                reads('x', { in: 0 }),
+                writes('y', { out: 0 }),
+                writes('index', { out: 1 }, 'i32'),
+              ],
+              constants: { ...constants, COUNT: count, GROUPS_X: groups[0] },
+              body: forwardWgsl,
+              groups,
+            }),
+          ],
+        }
+      },
+    },
+    {
+      name: 'unrolled',
+      when: ({ attrs: { kernel } }) => kernel[0] * kernel[1] <= maxUnrolled,
+      lower: (call) => ({ dispatches: unrolledPool(forwardSizes(call), call) }),
+    },
+  ],
+  preferred: ({ attrs: { kernel } }) =>
+    kernel[0] * kernel[1] <= maxUnrolled ? 'unrolled' : 'naive',
+  gradient(context) {
+    const [dy] = context.outputGradients
+    if (!dy || !context.needs(0)) return []
+    const inputShape = context.inputs[0].type.shape
+    return context.emit(maxPool2dGrad, [dy, context.outputs[1]], {
+      ...context.attrs,
+      inputShape,
+      epilogue: [],
+    })
+  },
+  reference: ([x], { inputs, attrs }) =>
+    maxPool2dReference(x, poolSizes('maxPool2d', inputs[0].shape, attrs)),
+  tolerance: { absolute: 0, relative: 0, because: 'a maximum is one of its inputs' },
+  cases: [
+    {
+      name: 'one element',
+      inputs: [tensorType([1, 1, 1, 1])],
+      attrs: { kernel: [1, 1], stride: [1, 1], padding: [0, 0] },
+    },
+    {
+      name: 'MNIST layer 1, 2 images',
+      inputs: [tensorType([2, 16, 28, 28])],
+      attrs: { kernel: [2, 2], stride: [2, 2], padding: [0, 0] },
+    },
+    {
+      name: 'overlapping, padded, ties',
+      inputs: [tensorType([3, 2, 9, 7])],
+      attrs: { kernel: [3, 3], stride: [2, 2], padding: [1, 1] },
+      fill: 'ties',
+    },
+    {
+      name: 'not square, nothing divides, ties',
+      inputs: [tensorType([1, 3, 11, 13])],
+      attrs: { kernel: [4, 3], stride: [3, 2], padding: [2, 0] },
+      fill: 'ties',
+    },
+    {
+      name: 'stride above the kernel',
+      inputs: [tensorType([2, 1, 8, 8])],
+      attrs: { kernel: [2, 2], stride: [3, 3], padding: [0, 0] },
+    },
+    {
+      name: 'an empty batch',
+      inputs: [tensorType([0, 3, 8, 8])],
+      attrs: { kernel: [2, 2], stride: [2, 2], padding: [0, 0] },
+    },
+    {
+      name: 'huge',
+      inputs: [tensorType([2, 3, 7, 5])],
+      attrs: { kernel: [3, 2], stride: [1, 1], padding: [1, 1] },
+      fill: 'huge',
+    },
+  ],
+})
+
+const gradSizes = (attrs: MaxPoolGradAttrs) => poolSizes('maxPool2dGrad', attrs.inputShape, attrs)
+
+/** dx [N,C,H,W] of maxPool2d from dy and index [N,C,OH,OW], then the epilogue. */
+export const maxPool2dGrad: Op<MaxPoolGradAttrs> = defineOp<MaxPoolGradAttrs>({
+  name: 'maxPool2dGrad',
+  infer([dy, index, ...operands], attrs) {
+    const dx = tensorType([...attrs.inputShape])
+    checkImages('maxPool2dGrad', 'x', dx)
+    const { OH, OW } = gradSizes(attrs)
+    const expected = [dx.shape[0], dx.shape[1], OH, OW]
+    if (
+      !sameShape(dy.shape, expected) ||
+      !sameShape(index.shape, expected) ||
+      dy.dtype !== 'f32' ||
+      index.dtype !== 'i32'
+    ) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `maxPool2dGrad: dy and index must be f32 and i32${formatShape(expected)}, got ${dy.dtype}${formatShape(dy.shape)} and ${index.dtype}${formatShape(index.shape)}. Pass both outputs' gradients and indices unchanged.`,
+      )
+    }
+    checkEpilogue('maxPool2dGrad', dx.shape, operands)
+    return [dx]
+  },
+  takesEpilogue: true,
+  variants: [
+    {
+      name: 'naive',
+      lower({ inputs, outputs, attrs }) {
+        const [dx] = outputs
+        const count = countElements(dx.shape)
+        if (count === 0) return { dispatches: [] }
+        const { planes: _, ...constants } = gradSizes(attrs)
+        const groups = linearGroups(ceilDiv(count, 64))
+        const epilogue = epilogueOf(attrs.epilogue, inputs, 2, dx)
+        return {
+          dispatches: [
+            dispatch({
+              label: `maxPool2dGrad ${constants.KH}x${constants.KW}`,
+              bindings: [
+                reads('dy', { in: 0 }),
+                reads('index', { in: 1 }, 'i32'),
+                ...epilogue.bindings,
+                writes('dx', { out: 0 }),
+              ],
+              constants: { ...constants, C: dx.shape[1], COUNT: count, GROUPS_X: groups[0] },
+              body: `${epilogue.wgsl}\n\n${gradWgsl}`,
+              groups,
+            }),
+          ],
+        }
+      },
+    },
+    {
+      name: 'blocks',
+      when: ({ attrs }) => gradTerms(gradSizes(attrs)) <= maxUnrolled,
+      lower: (call) => ({
+        dispatches: blockPoolGrad(gradSizes(call.attrs), call.attrs.epilogue, call),
+      }),
+    },
+  ],
+  preferred: ({ attrs }) => (gradTerms(gradSizes(attrs)) <= maxUnrolled ? 'blocks' : 'naive'),
+  reference([dy, index, ...operands], { inputs, outputs, attrs }) {
+    const dx = maxPool2dGradReference(dy, index, gradSizes(attrs))
+    return [applyEpilogue(attrs.epilogue, dx, outputs[0].shape, operands, inputs.slice(2))]
+  },
+  tolerance: {
+    absolute: 1e-6,
+    relative: 1e-6,
+    because: 'a sum of at most KH*KW numbers in f32',
+  },
+  cases: [
+    {
+      name: 'one element',
+      inputs: [tensorType([1, 1, 1, 1]), tensorType([1, 1, 1, 1], 'i32')],
+      attrs: {
+        kernel: [1, 1],
+        stride: [1, 1],
+        padding: [0, 0],
+        inputShape: [1, 1, 1, 1],
+        epilogue: [],
+      },
+      integerBelow: { 1: 1 },
+    },
+    {
+      name: 'MNIST layer 2, 2 images, relu gradient linked in',
+      inputs: [
+        tensorType([2, 32, 7, 7]),
+        tensorType([2, 32, 7, 7], 'i32'),
+        tensorType([2, 32, 14, 14]),
+      ],
+      attrs: {
+        kernel: [2, 2],
+        stride: [2, 2],
+        padding: [0, 0],
+        inputShape: [2, 32, 14, 14],
+        epilogue: [{ fn: 'reluGrad', args: [{ input: 0 }, { input: 1 }] }],
+      },
+      integerBelow: { 1: 196 },
+    },
+    {
+      name: 'overlapping, padded',
+      inputs: [tensorType([3, 2, 2, 2]), tensorType([3, 2, 2, 2], 'i32')],
+      attrs: {
+        kernel: [3, 3],
+        stride: [2, 2],
+        padding: [1, 1],
+        inputShape: [3, 2, 3, 4],
+        epilogue: [],
+      },
+      integerBelow: { 1: 12 },
+      fill: 'ties',
+    },
+    {
+      name: 'overlapping, not square, nothing divides',
+      inputs: [tensorType([2, 3, 4, 6]), tensorType([2, 3, 4, 6], 'i32')],
+      attrs: {
+        kernel: [4, 3],
+        stride: [1, 1],
+        padding: [2, 1],
+        inputShape: [2, 3, 3, 6],
+        epilogue: [],
+      },
+      integerBelow: { 1: 18 },
+    },
+    {
+      name: 'stride above the kernel leaves pixels without gradient',
+      inputs: [tensorType([2, 1, 3, 3]), tensorType([2, 1, 3, 3], 'i32')],
+      attrs: {
+        kernel: [2, 2],
+        stride: [3, 3],
+        padding: [0, 0],
+        inputShape: [2, 1, 8, 8],
+        epilogue: [],
+      },
+      integerBelow: { 1: 64 },
+    },
+    {
+      name: 'an empty batch',
+      inputs: [tensorType([0, 3, 4, 4]), tensorType([0, 3, 4, 4], 'i32')],
+      attrs: {
+        kernel: [2, 2],
+        stride: [2, 2],
+        padding: [0, 0],
+        inputShape: [0, 3, 8, 8],
+        epilogue: [],
+      },
+    },
+    {
+      name: 'huge',
+      inputs: [tensorType([2, 3, 5, 4]), tensorType([2, 3, 5, 4], 'i32')],
+      attrs: {
+        kernel: [3, 3],
+        stride: [1, 1],
+        padding: [1, 1],
+        inputShape: [2, 3, 5, 4],
+        epilogue: [],
+      },
+      integerBelow: { 1: 20 },
+      fill: 'huge',
+    },
+  ],
+})

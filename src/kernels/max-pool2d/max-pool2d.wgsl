@@ -1,0 +1,45 @@
+// Max pooling forward, one invocation per output element.
+//
+//   y[p,oy,ox]     = max over the window of x[p, oy*SH + ky - PH, ox*SW + kx - PW]
+//   index[p,oy,ox] = row * W + column of that pixel in its plane
+//
+// x: P H W     y, index: P OH OW     (P = N*C planes, row-major)
+// COUNT = P*OH*OW invocations in GROUPS_X-wide rows of workgroups; the excess returns at once.
+// Padding counts as -inf and never wins, so index is always a pixel of the image.
+// Ties: the first in row-major order, since only a greater value replaces. A window of -inf alone gives its first pixel.
+// Numerics: exact. NaN wins, the last one as in PyTorch, found by its bits because compilers may assume that none occurs.
+// Source: the definition (PyTorch torch.nn.functional.max_pool2d with return_indices).
+
+fn is_nan(value: f32) -> bool {
+  return (bitcast<u32>(value) & 0x7fffffffu) > 0x7f800000u;
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+  let at = (group.y * GROUPS_X + group.x) * 64u + local;
+  if (at >= COUNT) { return; }
+  let ox = at % OW;
+  let oy = at / OW % OH;
+  let plane = at / (OW * OH) * (H * W);
+  let top = i32(oy * SH) - i32(PH);
+  let left = i32(ox * SW) - i32(PW);
+  let row_end = u32(min(top + i32(KH), i32(H)));
+  let column_end = u32(min(left + i32(KW), i32(W)));
+  let row_start = u32(max(top, 0));
+  let column_start = u32(max(left, 0));
+
+  var winner = row_start * W + column_start;
+  var best = x[plane + winner];
+  for (var row = row_start; row < row_end; row++) {
+    for (var column = column_start; column < column_end; column++) {
+      let here = row * W + column;
+      let value = x[plane + here];
+      if (is_nan(value) || (!is_nan(best) && value > best)) {
+        best = value;
+        winner = here;
+      }
+    }
+  }
+  y[at] = best;
+  index[at] = i32(winner);
+}

@@ -1,0 +1,184 @@
+import { countElements } from '../../util/shape.ts'
+import { epilogueOf } from '../conv2d/epilogue.ts'
+import type { Dispatch, OpCall } from '../op.ts'
+import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import type { Step } from '../steps.ts'
+import type { PoolSizes } from './max-pool2d.ref.ts'
+
+const range = (length: number) => Array.from({ length }, (_, i) => i)
+const u32 = (value: number) => `${value >>> 0}u`
+
+/** Window pixels beyond this make long shaders: such windows loop in `naive`. */
+export const maxUnrolled = 64
+
+/** Windows that a pixel can lie in, along one axis. */
+const windowsPerPixel = (kernel: number, stride: number) => ceilDiv(kernel, stride)
+
+/** Products of pixel and window that the gradient spells out. */
+export const gradTerms = ({ KH, KW, SH, SW }: PoolSizes): number =>
+  SH * SW * windowsPerPixel(KH, SH) * windowsPerPixel(KW, SW)
+
+/**
+ * Returns the dispatch of max pooling with the window spelled out.
+ *
+ * Who does what: one invocation computes one output; same rules for ties and NaN as max-pool2d.wgsl, bit for bit.
+ * Without padding no pixel is checked; with it, the search starts from the first pixel inside.
+ * Why so: on SwiftShader a loop that lanes leave at different times costs several times the loads in it.
+ */
+export function unrolledPool(sizes: PoolSizes, call: OpCall<unknown>): Dispatch[] {
+  const { planes, H, W, OH, OW, KH, KW, SH, SW, PH, PW } = sizes
+  const count = planes * OH * OW
+  if (count === 0) return []
+  const groups = linearGroups(ceilDiv(count, 64))
+  const lines: string[] = []
+  const isPadded = PH > 0 || PW > 0
+  for (const ky of range(KH)) {
+    for (const kx of range(KW)) {
+      if (!isPadded && ky === 0 && kx === 0) continue
+      const inside = isPadded ? `(top + ${ky}u < ${H}u) & (left + ${kx}u < ${W}u) & ` : ''
+      lines.push(
+        '  {',
+        `    let here = first + ${ky * W + kx}u;`,
+        '    let value = x[plane + here];',
+        '    let isNan = is_nan(value);',
+        `    let wins = ${inside}(isNan | (!bestIsNan & (value > best)));`,
+        '    best = select(best, value, wins);',
+        '    winner = select(winner, here, wins);',
+        `    bestIsNan = bestIsNan | ${isPadded ? '(wins & isNan)' : 'isNan'};`,
+        '  }',
+      )
+    }
+  }
+  const body = [
+    `// maxPool2d ${KH}x${KW}: one invocation per output, window spelled out. See unrolled.ts.`,
+    'fn is_nan(value: f32) -> bool { return (bitcast<u32>(value) & 0x7fffffffu) > 0x7f800000u; }',
+    '@compute @workgroup_size(64)',
+    'fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {',
+    `  let at = (group.y * ${groups[0]}u + group.x) * 64u + local;`,
+    `  if (at >= ${count}u) { return; }`,
+    `  let row = at / ${OW}u;`,
+    `  let image = row / ${OH}u;`,
+    `  let top = (row - image * ${OH}u) * ${SH}u + ${u32(-PH)};`,
+    `  let left = (at - row * ${OW}u) * ${SW}u + ${u32(-PW)};`,
+    `  let plane = image * ${H * W}u;`,
+    `  let first = top * ${W}u + left;`,
+    isPadded
+      ? `  var winner = select(top, 0u, top >= ${H}u) * ${W}u + select(left, 0u, left >= ${W}u);`
+      : '  var winner = first;',
+    '  var best = x[plane + winner];',
+    '  var bestIsNan = is_nan(best);',
+    ...lines,
+    '  y[at] = best;',
+    '  index[at] = i32(winner);',
+    '}',
+  ].join('\n')
+  return [
+    dispatch({
+      label: `maxPool2d ${KH}x${KW} ${call.inputs[0].shape.join('x')}`,
+      bindings: [
+        reads('x', { in: 0 }),
+        writes('y', { out: 0 }),
+        writes('index', { out: 1 }, 'i32'),
+      ],
+      body,
+      groups,
+    }),
+  ]
+}
+
+/**
+ * Returns the dispatch of the gradient by blocks of pixels.
+ *
+ * Who does what: one invocation computes the SH x SW pixels where a window starts. All of them lie in the same few windows (one,
+ * where windows do not overlap), whose dy and index it loads once.
+ * Numerics: f32, windows in row-major order as in max-pool2d-grad.wgsl, bit for bit.
+ */
+export function blockPoolGrad(
+  sizes: PoolSizes,
+  steps: readonly Step[],
+  call: OpCall<unknown>,
+): Dispatch[] {
+  const { planes, H, W, OH, OW, KH, KW, SH, SW, PH, PW } = sizes
+  const [dx] = call.outputs
+  if (countElements(dx.shape) === 0) return []
+  const C = dx.shape[1]
+  const epilogue = epilogueOf(steps, call.inputs, 2, dx)
+  const blocksY = ceilDiv(H + PH, SH)
+  const blocksX = ceilDiv(W + PW, SW)
+  const count = planes * blocksY * blocksX
+  const groups = linearGroups(ceilDiv(count, 64))
+  const lines: string[] = []
+  const put = (line: string) => lines.push(`  ${line}`)
+  // Block (by, bx) holds the pixels by*SH - PH + r, bx*SW - PW + s. Pixel row r lies in window rows by - j with j*SH + r < KH.
+  const windowRows = range(windowsPerPixel(KH, SH)).reverse()
+  const windowColumns = range(windowsPerPixel(KW, SW)).reverse()
+  for (const j of windowRows) {
+    for (const k of windowColumns) {
+      const checks = [
+        ...(j > 0 || blocksY > OH ? [`(by - ${j}u < ${OH}u)`] : []),
+        ...(k > 0 || blocksX > OW ? [`(bx - ${k}u < ${OW}u)`] : []),
+      ]
+      put(`let window${j}_${k} = (image * ${OH}u + by - ${j}u) * ${OW}u + bx - ${k}u;`)
+      put(`let dy${j}_${k} = dy[window${j}_${k}];`)
+      const load = `index[window${j}_${k}]`
+      put(
+        `let index${j}_${k} = ${checks.length === 0 ? load : `select(-1, ${load}, ${checks.join(' & ')})`};`,
+      )
+    }
+  }
+  for (const r of range(SH)) {
+    for (const s of range(SW)) {
+      const checks = [
+        ...(r < PH || (blocksY - 1) * SH - PH + r >= H ? [`(y0 + ${r}u < ${H}u)`] : []),
+        ...(s < PW || (blocksX - 1) * SW - PW + s >= W ? [`(x0 + ${s}u < ${W}u)`] : []),
+      ]
+      put(checks.length === 0 ? '{' : `if (${checks.join(' & ')}) {`)
+      put(`  let y = y0 + ${r}u;`)
+      put(`  let x = x0 + ${s}u;`)
+      put(`  let here = i32(y * ${W}u + x);`)
+      const terms = windowRows
+        .filter((j) => j * SH + r < KH)
+        .flatMap((j) =>
+          windowColumns
+            .filter((k) => k * SW + s < KW)
+            .map((k) => `select(0.0, dy${j}_${k}, index${j}_${k} == here)`),
+        )
+      put(`  let sum = ${terms.length > 0 ? terms.join(' + ') : '0.0'};`)
+      const operands = call.inputs.slice(2).map((_, k) => epilogue.operandAt(k, 'n', 'c', 'y', 'x'))
+      const { lines: chain, result } = epilogue.inline('sum', operands, 's')
+      for (const line of chain) put(`  ${line}`)
+      put(`  dx[image * ${H * W}u + u32(here)] = ${result};`)
+      put('}')
+    }
+  }
+  const body = [
+    `// maxPool2dGrad ${KH}x${KW}: one invocation per block of ${SH}x${SW} pixels. See unrolled.ts.`,
+    '@compute @workgroup_size(64)',
+    'fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {',
+    `  let at = (group.y * ${groups[0]}u + group.x) * 64u + local;`,
+    `  if (at >= ${count}u) { return; }`,
+    `  let row = at / ${blocksX}u;`,
+    `  let bx = at - row * ${blocksX}u;`,
+    `  let image = row / ${blocksY}u;`,
+    `  let by = row - image * ${blocksY}u;`,
+    `  let n = image / ${C}u;`,
+    `  let c = image - n * ${C}u;`,
+    `  let y0 = by * ${SH}u + ${u32(-PH)};`,
+    `  let x0 = bx * ${SW}u + ${u32(-PW)};`,
+    ...lines,
+    '}',
+  ].join('\n')
+  return [
+    dispatch({
+      label: `maxPool2dGrad ${KH}x${KW} ${dx.shape.join('x')}`,
+      bindings: [
+        reads('dy', { in: 0 }),
+        reads('index', { in: 1 }, 'i32'),
+        ...epilogue.bindings,
+        writes('dx', { out: 0 }),
+      ],
+      body,
+      groups,
+    }),
+  ]
+}

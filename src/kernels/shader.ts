@@ -1,0 +1,77 @@
+import type { Binding, Dispatch, Operand } from './op.ts'
+
+/** A storage variable of a shader: what it is called, how it is used, which tensor it is. */
+export interface ShaderBinding extends Binding {
+  /** WGSL element type; `f32` unless told. `vec4<f32>` needs a tensor whose element count is a multiple of 4. */
+  readonly element?: 'f32' | 'i32' | 'u32' | 'vec2<f32>' | 'vec4<f32>' | 'atomic<u32>'
+}
+
+export const reads = (
+  name: string,
+  operand: Operand,
+  element?: ShaderBinding['element'],
+): ShaderBinding => ({ name, access: 'read', operand, element })
+
+export const writes = (
+  name: string,
+  operand: Operand,
+  element?: ShaderBinding['element'],
+): ShaderBinding => ({ name, access: 'write', operand, element })
+
+export const updates = (
+  name: string,
+  operand: Operand,
+  element?: ShaderBinding['element'],
+): ShaderBinding => ({ name, access: 'update', operand, element })
+
+/**
+ * Returns a dispatch whose shader is: the storage variables, the constants, then `body`.
+ *
+ * Declarations and bind-group layout come from the same list, so they cannot disagree (a mismatch is silent wrong data on
+ * some drivers). Integer constants become `u32`, wrap a number in `f32(...)` by giving it as `{ f32: x }`.
+ */
+export function dispatch(options: {
+  label: string
+  bindings: readonly ShaderBinding[]
+  constants?: Readonly<Record<string, number | { f32: number } | { i32: number }>>
+  body: string
+  groups: readonly [number, number, number]
+}): Dispatch {
+  const variables = options.bindings.map(
+    ({ name, access, element = 'f32' }, index) =>
+      `@group(0) @binding(${index}) var<storage, ${access === 'read' ? 'read' : 'read_write'}> ${name}: array<${element}>;`,
+  )
+  const constants = Object.entries(options.constants ?? {}).map(([name, value]) =>
+    typeof value === 'number'
+      ? `const ${name}: u32 = ${value}u;`
+      : 'f32' in value
+        ? `const ${name}: f32 = ${f32Literal(value.f32)};`
+        : `const ${name}: i32 = ${value.i32};`,
+  )
+  return {
+    label: options.label,
+    wgsl: `${[...variables, ...constants].join('\n')}\n\n${options.body}`,
+    bindings: options.bindings.map(({ name, access, operand }) => ({ name, access, operand })),
+    groups: options.groups,
+  }
+}
+
+/** A WGSL literal that rounds to the same float32 as `value`. */
+export function f32Literal(value: number): string {
+  if (!Number.isFinite(value)) throw new Error(`f32Literal: expected a finite number, got ${value}`)
+  const text = String(Math.fround(value))
+  return /[.e]/.test(text) ? `${text}f` : `${text}.0f`
+}
+
+/** `ceil(count / size)` */
+export const ceilDiv = (count: number, size: number): number => Math.ceil(count / size)
+
+/**
+ * Workgroup counts for `groups` one-dimensional workgroups, folded into y where they pass the 65,535 limit.
+ * A shader then computes its index as `(group.y * GROUPS_X + group.x)`, with GROUPS_X the first entry.
+ */
+export function linearGroups(groups: number, limit = 65_535): readonly [number, number, number] {
+  if (groups <= limit) return [groups, 1, 1]
+  const rows = ceilDiv(groups, limit)
+  return [ceilDiv(groups, rows), rows, 1]
+}

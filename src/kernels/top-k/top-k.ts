@@ -1,0 +1,135 @@
+import { ShapeError } from '../../util/errors.ts'
+import { formatShape, tensorType, unify } from '../../util/shape.ts'
+import { countedRows, countedRowsWgsl } from '../cross-entropy/count.ts'
+import { type Case, defineOp, type Lowering, type OpCall, type ScalarSlot } from '../op.ts'
+import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { topKCorrectReference } from './top-k.ref.ts'
+import body from './top-k.wgsl?raw'
+import totalBody from './top-k-total.wgsl?raw'
+
+export interface TopKCorrectAttrs {
+  /** 1 for plain accuracy. */
+  readonly k: number
+  /** How many of the first rows count; null: all. */
+  readonly count: ScalarSlot | null
+}
+
+/** `stepsPerGroup`: how often a group takes its `threads` rows. */
+function lower(call: OpCall<TopKCorrectAttrs>, threads: number, stepsPerGroup: number): Lowering {
+  const { k, count } = call.attrs
+  const [rows, classes] = call.inputs[0].shape
+  const groupCount = Math.max(1, ceilDiv(rows, threads * stepsPerGroup))
+  const groups = linearGroups(groupCount)
+  const isWhole = groupCount === 1
+  const main = dispatch({
+    label: 'topKCorrect',
+    bindings: [
+      reads('logits', { in: 0 }),
+      reads('targets', { in: 1 }, 'i32'),
+      ...(count ? [reads('scalars', 'scalars')] : []),
+      isWhole ? writes('correct', { out: 0 }) : writes('partials', { scratch: 0 }, 'u32'),
+    ],
+    constants: {
+      R: rows,
+      C: classes,
+      K_LARGEST: k,
+      THREADS: threads,
+      STEPS: stepsPerGroup,
+      GROUPS: groupCount,
+      GROUPS_X: groups[0],
+    },
+    body: [
+      countedRowsWgsl(count),
+      `fn put_sum(group: u32, sum: u32) { ${
+        isWhole ? 'correct[0] = f32(sum);' : 'partials[group] = sum;'
+      } }`,
+      body,
+    ].join('\n'),
+    groups,
+  })
+  if (isWhole) return { dispatches: [main] }
+  const total = dispatch({
+    label: 'topKCorrect total',
+    bindings: [reads('partials', { scratch: 0 }, 'u32'), writes('correct', { out: 0 })],
+    constants: { N: groupCount, THREADS: Math.min(256, threads) },
+    body: totalBody,
+    groups: [1, 1, 1],
+  })
+  return { dispatches: [main, total], scratch: [tensorType([groupCount], 'u32')] }
+}
+
+const rowsCase = (
+  name: string,
+  [rows, classes]: readonly [number, number],
+  attrs: TopKCorrectAttrs,
+  more: Partial<Case<TopKCorrectAttrs>> = {},
+): Case<TopKCorrectAttrs> => ({
+  name,
+  inputs: [tensorType([rows, classes]), tensorType([rows], 'i32')],
+  integerBelow: { 1: classes },
+  attrs,
+  ...more,
+})
+
+/**
+ * How many of the first `count` rows have their target among the k largest logits.
+ *
+ * shape: logits R C f32, target R i32; correct [] f32.
+ * order: ties go to the lower index; a target outside 0..C-1 or a NaN there is not correct.
+ */
+export const topKCorrect = defineOp<TopKCorrectAttrs>({
+  name: 'topKCorrect',
+  infer([logits, target], { k }) {
+    unify('topKCorrect', [
+      ['logits', 'R C', logits.shape],
+      ['target', 'R', target.shape],
+    ])
+    if (logits.dtype !== 'f32' || target.dtype !== 'i32') {
+      throw new ShapeError(
+        'shape.unsupported',
+        `topKCorrect: expected f32 logits and i32 targets, got ${logits.dtype}${formatShape(logits.shape)} and ${target.dtype}${formatShape(target.shape)}. Give class numbers as i32.`,
+      )
+    }
+    if (!Number.isInteger(k) || k < 1) {
+      throw new ShapeError(
+        'shape.unsupported',
+        `topKCorrect: k must be a whole number of at least 1, got ${k}. Use 1 for plain accuracy.`,
+      )
+    }
+    return [tensorType([])]
+  },
+  variants: [
+    { name: 'naive', lower: (call) => lower(call, 1, Math.max(1, call.inputs[0].shape[0])) },
+    {
+      name: 'oneGroup',
+      when: (call, limits) => limits.maxInvocations >= 64 && call.inputs[0].shape[0] <= 65_536,
+      lower: (call) => lower(call, 64, Math.max(1, ceilDiv(call.inputs[0].shape[0], 64))),
+    },
+    {
+      name: 'groups',
+      when: (_call, limits) => limits.maxInvocations >= 64,
+      lower: (call) => lower(call, 64, 1),
+    },
+  ],
+  preferred: (call) => (call.inputs[0].shape[0] < 512 ? 'oneGroup' : 'groups'),
+  reference([logits, target], call, scalars) {
+    const { k, count } = call.attrs
+    const [rows, classes] = call.inputs[0].shape
+    const counted = countedRows(rows, count, scalars)
+    return [Float64Array.of(topKCorrectReference(logits, target, classes, k, counted))]
+  },
+  tolerance: { absolute: 0, relative: 0, because: 'a count of comparisons is exact' },
+  cases: [
+    rowsCase('one element', [1, 1], { k: 1, count: null }),
+    rowsCase('mnist batch', [64, 10], { k: 1, count: null }),
+    rowsCase('top 5, not a multiple', [77, 19], { k: 5, count: null }),
+    rowsCase('no rows', [0, 8], { k: 1, count: null }),
+    rowsCase('many rows', [1030, 10], { k: 2, count: null }),
+    rowsCase('k past the classes', [70, 3], { k: 9, count: null }),
+    rowsCase('huge', [65, 10], { k: 1, count: null }, { fill: 'huge' }),
+    rowsCase('ties', [130, 6], { k: 2, count: null }, { fill: 'ties' }),
+    rowsCase('fewer counted', [70, 4], { k: 1, count: { slot: 1 } }, { scalars: [9, 66] }),
+    rowsCase('none counted', [70, 4], { k: 1, count: { slot: 0 } }, { scalars: [0] }),
+    rowsCase('targets outside', [70, 4], { k: 4, count: null }, { integerBelow: { 1: 6 } }),
+  ],
+})

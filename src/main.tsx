@@ -1,0 +1,62 @@
+import { render } from 'preact'
+import 'uplot/dist/uPlot.min.css'
+import './ui/theme.css'
+import { formatFragment, newRoomLink, parseFragment, type RoomLink } from './peer/secret.ts'
+import { type Acts, idleActs } from './ui/acts.ts'
+import { App } from './ui/app.tsx'
+import { browserName, plainName } from './ui/browser-name.ts'
+import { enterRoom, nameKey } from './ui/room.ts'
+import { draftFromQuery, transportOf } from './ui/settings.ts'
+import { begin } from './ui/state.ts'
+import { pageSurface, Store } from './ui/store.ts'
+import { type Trouble, troubleAhead, troubleOf } from './ui/trouble.ts'
+import { toHex } from './util/env.ts'
+
+/** The signaling page: every tab that opens it is a rank. */
+
+/** The room that the address names, or a new one, which goes into the address. */
+function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
+  const ahead = troubleAhead({
+    isSecureContext: window.isSecureContext,
+    hasGpu: Boolean(navigator.gpu),
+    origin: location.origin,
+    port: location.port,
+  })
+  if (ahead) return { link: null, trouble: ahead }
+  try {
+    const link = parseFragment(location.hash) ?? newRoomLink()
+    history.replaceState(null, '', `${location.pathname}${location.search}${formatFragment(link)}`)
+    return { link, trouble: null }
+  } catch (thrown) {
+    return { link: null, trouble: troubleOf(thrown) }
+  }
+}
+
+const { link, trouble } = findRoom()
+const draft = draftFromQuery(location.search)
+const transport = transportOf(draft)
+const query = transport === 'auto' ? '' : `?transport=${transport}`
+const shortId = toHex(crypto.getRandomValues(new Uint8Array(2)))
+const name =
+  plainName(sessionStorage.getItem(nameKey) ?? '') ||
+  `${browserName(navigator.userAgent)} ${shortId}`
+sessionStorage.setItem(nameKey, name)
+
+const root = document.getElementById('app')!
+let acts: Acts = idleActs
+const store = new Store(
+  begin({
+    invite: link ? `${location.origin}${location.pathname}${query}${formatFragment(link)}` : '',
+    name,
+    draft,
+    transport,
+  }),
+  pageSurface,
+  (snapshot) => render(<App snapshot={snapshot} acts={acts} />, root),
+)
+document.addEventListener('visibilitychange', () => store.show())
+// Another room's link pasted into this tab.
+window.addEventListener('hashchange', () => location.reload())
+
+if (link) acts = enterRoom(link, store)
+else if (trouble) store.dispatch({ type: 'outside', trouble })

@@ -1,0 +1,31 @@
+import { Parameter } from '../graph/parameter.ts'
+import { RandomStream } from '../util/random.ts'
+import { countElements, type Shape } from '../util/shape.ts'
+
+let seed = 0
+let nextStream = 0
+
+/**
+ * Sets the seed of all parameters made from here on, in this page or worker.
+ *
+ * Each parameter draws from a stream of its own, numbered in order of creation, so the same code gives the same numbers everywhere.
+ */
+export function manualSeed(value: number): void {
+  seed = value
+  nextStream = 0
+}
+
+/**
+ * A parameter with PyTorch's default distribution for weights and biases of Linear and Conv layers:
+ * uniform in ±1/sqrt(fanIn).
+ *
+ * source: torch.nn.Linear.reset_parameters: kaiming_uniform_ with a = sqrt(5), which has this bound.
+ */
+export function fanInUniform(shape: Shape, fanIn: number): Parameter {
+  const bound = fanIn > 0 ? 1 / Math.sqrt(fanIn) : 0
+  const stream = new RandomStream(seed, nextStream++)
+  const data = Float32Array.from({ length: countElements(shape) }, () =>
+    stream.between(-bound, bound),
+  )
+  return new Parameter(shape, data)
+}

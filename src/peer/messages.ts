@@ -1,0 +1,288 @@
+import * as v from 'valibot'
+
+/**
+ * Everything a tab and the signaling server say to each other: JSON text, one object a message.
+ *
+ *   tab                         server
+ *    <- challenge                 on connecting: version and nonce
+ *    create | join ->             the room, and the key or the proof of it
+ *    <- welcome, lobby            who is there; lobby again after every change
+ *    start -> (the maker)         the settings of a run
+ *    <- assign                    epoch, rank, world size, the links to form
+ *    signal <->                   sealed session descriptions and candidates between linked ranks
+ *    ready ->                     my links are up
+ *    <- start                     everyone's are: go
+ *    done ->                      my part of the run has ended well
+ *    <- finished | abort          the epoch is over
+ *
+ * The server relays no gradients: `limits` keeps the boxes too small and too few for that.
+ */
+export const protocolVersion = 1
+
+/** The path on the page's own port where the server takes WebSockets. */
+export const signalPath = '/signal'
+
+/** Every limit of the signaling protocol, server and client alike. */
+export const limits = {
+  /** Largest message in either direction, in UTF-8 bytes. */
+  messageBytes: 64 * 1024,
+  /** Token bucket of each connection; a tab's 2 links with 2 attempts each need about 30 messages. */
+  messagesPerSec: 20,
+  messageBurst: 60,
+  /** Rooms of one server, and members of one room. */
+  rooms: 1000,
+  membersPerRoom: 64,
+  /** From connecting to a valid `create` or `join`. */
+  authenticateMs: 10_000,
+  /** From `assign` until every rank is ready. */
+  readyMs: 20_000,
+  /** The server pings this often and drops a connection that it has not heard from for `goneMs`. */
+  pingMs: 5_000,
+  goneMs: 15_000,
+  /** Changes of a lobby within this time are told in one message. */
+  lobbyDelayMs: 20,
+  /** JSON text of a run's settings. */
+  settingsBytes: 16 * 1024,
+  /** JSON text of an adapter summary. */
+  adapterBytes: 1024,
+  /** One sealed box, in characters of base64url; an offer takes about 1,200. */
+  boxChars: 16 * 1024,
+  /** All boxes that one rank may send in one epoch. */
+  boxCharsPerEpoch: 256 * 1024,
+  nameChars: 40,
+  textChars: 500,
+  /** Attempts to form one link. */
+  attempts: 8,
+} as const
+
+const hex = (bytes: number) =>
+  v.pipe(v.string(), v.regex(new RegExp(`^[0-9a-f]{${2 * bytes}}$`), `${2 * bytes} hex digits`))
+
+const whole = (minimum: number, maximum: number) =>
+  v.pipe(v.number(), v.safeInteger(), v.minValue(minimum), v.maxValue(maximum))
+
+/** Text for people: no control characters, so it cannot play tricks on a terminal. */
+const text = (chars: number) =>
+  v.pipe(v.string(), v.maxLength(chars), v.regex(/^[^\p{Cc}]*$/u, 'no control characters'))
+
+export type JsonValue =
+  | string
+  | number
+  | boolean
+  | null
+  | JsonValue[]
+  | { [key: string]: JsonValue }
+
+const json = (maxBytes: number) =>
+  v.custom<JsonValue>((value) => {
+    if (value === undefined) return false
+    try {
+      return utf8Bytes(JSON.stringify(value)) <= maxBytes
+    } catch {
+      return false // nested so deep that writing it overflows the stack
+    }
+  }, `JSON of at most ${maxBytes} bytes`)
+
+/** Length of `string` in UTF-8. units: bytes. */
+export function utf8Bytes(string: string): number {
+  return new TextEncoder().encode(string).length
+}
+
+export const roomIdSchema = hex(16)
+const memberIdSchema = hex(8)
+const epochSchema = whole(1, 2 ** 31)
+const rankSchema = whole(0, limits.membersPerRoom - 1)
+
+export const transportChoices = ['auto', 'webrtc', 'port'] as const
+/** `auto`: MessagePorts between tabs of one browser, WebRTC between others; the rest forces one kind. */
+export type TransportChoice = (typeof transportChoices)[number]
+
+/** What a member tells the others about itself. */
+const infoEntries = {
+  /** Shown to people. */
+  name: text(limits.nameChars),
+  /** The adapter as its owner describes it; opaque here. */
+  adapter: json(limits.adapterBytes),
+  /** Equal for tabs that share a browser's SharedWorker; empty when the tab has none. */
+  hostTag: v.union([v.literal(''), hex(16)]),
+  /** The tab is in the background. */
+  hidden: v.boolean(),
+  transport: v.picklist(transportChoices),
+}
+const infoSchema = v.strictObject(infoEntries)
+export type MemberInfo = v.InferOutput<typeof infoSchema>
+
+export const clientMessageSchema = v.variant('type', [
+  v.strictObject({
+    type: v.literal('create'),
+    version: v.literal(protocolVersion),
+    room: roomIdSchema,
+    authKey: hex(32),
+    info: infoSchema,
+  }),
+  v.strictObject({
+    type: v.literal('join'),
+    version: v.literal(protocolVersion),
+    room: roomIdSchema,
+    proof: hex(32),
+    info: infoSchema,
+  }),
+  v.strictObject({ type: v.literal('update'), info: infoSchema }),
+  v.strictObject({ type: v.literal('start'), settings: json(limits.settingsBytes) }),
+  v.strictObject({
+    type: v.literal('signal'),
+    epoch: epochSchema,
+    to: rankSchema,
+    attempt: whole(1, limits.attempts),
+    box: v.pipe(v.string(), v.maxLength(limits.boxChars), v.regex(/^[\w-]+$/, 'base64url')),
+  }),
+  v.strictObject({ type: v.literal('ready'), epoch: epochSchema }),
+  v.strictObject({
+    type: v.literal('linkDown'),
+    epoch: epochSchema,
+    peerRank: rankSchema,
+    text: text(limits.textChars),
+  }),
+  v.strictObject({ type: v.literal('abort'), epoch: epochSchema, text: text(limits.textChars) }),
+  v.strictObject({ type: v.literal('done'), epoch: epochSchema }),
+  v.strictObject({ type: v.literal('bye') }),
+  v.strictObject({ type: v.literal('pong') }),
+])
+export type ClientMessage = v.InferOutput<typeof clientMessageSchema>
+
+/**
+ * Where a room is. `failed` and `finished` take a new start like `lobby` does.
+ */
+export const roomStates = ['lobby', 'assigned', 'running', 'finished', 'failed'] as const
+export type RoomState = (typeof roomStates)[number]
+
+const lobbyMemberSchema = v.object({
+  ...infoEntries,
+  id: memberIdSchema,
+  /** Its rank in the current epoch; null while it waits for the next one. */
+  rank: v.nullable(rankSchema),
+  /** False for a rank whose signaling socket ended while the ring runs on. */
+  attached: v.boolean(),
+})
+export type LobbyMember = v.InferOutput<typeof lobbyMemberSchema>
+
+const assignedMemberSchema = v.object({ ...infoEntries, id: memberIdSchema })
+
+const assignedLinkSchema = v.object({
+  peerRank: rankSchema,
+  /** This side makes the offer. */
+  initiator: v.boolean(),
+  /** The same on both sides, because the server chose it. */
+  kind: v.picklist(['webrtc', 'port']),
+})
+export type AssignedLink = v.InferOutput<typeof assignedLinkSchema>
+
+export const refusals = [
+  'bad-message',
+  'too-large',
+  'too-fast',
+  'too-slow',
+  'too-many',
+  'foreign-origin',
+  'wrong-version',
+  'unknown-room',
+  'room-exists',
+  'room-full',
+  'server-full',
+  'bad-proof',
+  'not-in-a-room',
+  'already-in-a-room',
+  'not-the-maker',
+  'wrong-state',
+  'wrong-epoch',
+  'unknown-rank',
+  'no-transport',
+  'shutting-down',
+  'internal',
+] as const
+/** Why the server said no. */
+export type Refusal = (typeof refusals)[number]
+
+export const serverMessageSchema = v.variant('type', [
+  v.object({ type: v.literal('challenge'), version: v.number(), nonce: hex(16) }),
+  v.object({ type: v.literal('welcome'), id: memberIdSchema, room: roomIdSchema }),
+  v.object({
+    type: v.literal('lobby'),
+    state: v.picklist(roomStates),
+    /** Of the current or last run; 0 before the first. */
+    epoch: whole(0, 2 ** 31),
+    /** The member that may start: the one that has been here longest. */
+    maker: memberIdSchema,
+    /** In order of joining. */
+    members: v.pipe(v.array(lobbyMemberSchema), v.maxLength(limits.membersPerRoom)),
+  }),
+  v.object({
+    type: v.literal('assign'),
+    epoch: epochSchema,
+    rank: rankSchema,
+    worldSize: whole(1, limits.membersPerRoom),
+    /** By rank. */
+    members: v.pipe(v.array(assignedMemberSchema), v.maxLength(limits.membersPerRoom)),
+    links: v.pipe(v.array(assignedLinkSchema), v.maxLength(2)),
+  }),
+  v.object({
+    type: v.literal('signal'),
+    epoch: epochSchema,
+    /** Stamped by the server. */
+    from: rankSchema,
+    attempt: whole(1, limits.attempts),
+    box: v.pipe(v.string(), v.maxLength(limits.boxChars)),
+  }),
+  v.object({ type: v.literal('start'), epoch: epochSchema, settings: json(limits.settingsBytes) }),
+  v.object({
+    type: v.literal('abort'),
+    epoch: epochSchema,
+    /** The rank that the run failed by, where there is one. */
+    rank: v.nullable(rankSchema),
+    text: v.string(),
+  }),
+  v.object({ type: v.literal('finished'), epoch: epochSchema }),
+  v.object({
+    type: v.literal('gone'),
+    id: memberIdSchema,
+    name: v.string(),
+    rank: v.nullable(rankSchema),
+    text: v.string(),
+  }),
+  v.object({ type: v.literal('ping') }),
+  v.object({
+    type: v.literal('error'),
+    code: v.picklist(refusals),
+    text: v.string(),
+    /** The type of the message that was refused, where there was one. */
+    about: v.nullable(v.string()),
+    /** The server closes the connection. */
+    isFatal: v.boolean(),
+  }),
+])
+export type ServerMessage = v.InferOutput<typeof serverMessageSchema>
+export type Assignment = Omit<Extract<ServerMessage, { type: 'assign' }>, 'type'>
+export type Lobby = Omit<Extract<ServerMessage, { type: 'lobby' }>, 'type'>
+
+export type Parsed<T> = { ok: true; message: T } | { ok: false; text: string }
+
+/** Reads one message; a refusal's text says which field, what was expected and what came. */
+export function parseMessage<T>(schema: v.GenericSchema<unknown, T>, raw: string): Parsed<T> {
+  let value: unknown
+  try {
+    value = JSON.parse(raw)
+  } catch {
+    return { ok: false, text: 'expected JSON text' }
+  }
+  const result = v.safeParse(schema, value, { abortEarly: true })
+  if (result.success) return { ok: true, message: result.output }
+  const issue = result.issues[0]
+  const path = v.getDotPath(issue) ?? 'message'
+  const got = issue.received.slice(0, 80)
+  return { ok: false, text: `${path}: expected ${issue.expected ?? issue.message}, got ${got}` }
+}
+
+export const parseClientMessage = (raw: string): Parsed<ClientMessage> =>
+  parseMessage(clientMessageSchema, raw)
+export const parseServerMessage = (raw: string): Parsed<ServerMessage> =>
+  parseMessage(serverMessageSchema, raw)

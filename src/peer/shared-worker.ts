@@ -1,0 +1,48 @@
+import { toHex } from '../util/env.ts'
+
+/**
+ * The broker between the tabs of one browser: a SharedWorker that tells all of them one tag, by which they recognise
+ * each other in a room's lobby, and hands every pair that asks for the same key the two ends of a MessageChannel.
+ *
+ * It sees no data: messages on a port go from tab to tab. Storage partitions (another profile, a private window) have a
+ * broker of their own and so another tag.
+ */
+
+export type BrokerRequest = { type: 'pair'; key: string } | { type: 'cancel'; key: string }
+export type BrokerReply =
+  | { type: 'tag'; hostTag: string }
+  | { type: 'port'; key: string; port: MessagePort }
+
+const hostTag = toHex(crypto.getRandomValues(new Uint8Array(16)))
+/** Who asked for a key and waits for the other side. */
+const waiting = new Map<string, MessagePort>()
+
+function serve(tab: MessagePort): void {
+  const reply = (to: MessagePort, message: BrokerReply, transfer: Transferable[] = []) =>
+    to.postMessage(message, transfer)
+
+  tab.onmessage = ({ data }: MessageEvent<BrokerRequest>) => {
+    const other = waiting.get(data.key)
+    if (data.type === 'cancel') {
+      if (other === tab) waiting.delete(data.key)
+      return
+    }
+    if (!other || other === tab) {
+      waiting.set(data.key, tab)
+      return
+    }
+    waiting.delete(data.key)
+    const { port1, port2 } = new MessageChannel()
+    reply(other, { type: 'port', key: data.key, port: port1 }, [port1])
+    reply(tab, { type: 'port', key: data.key, port: port2 }, [port2])
+  }
+  // Fired by Chromium when the tab has gone; elsewhere its few keys stay until the last tab closes.
+  tab.addEventListener('close', () => {
+    for (const [key, port] of waiting) if (port === tab) waiting.delete(key)
+  })
+  reply(tab, { type: 'tag', hostTag })
+}
+
+// TypeScript's DOM library has no SharedWorkerGlobalScope.
+const scope = globalThis as unknown as { onconnect: (event: MessageEvent) => void }
+scope.onconnect = ({ ports }) => serve(ports[0])

@@ -1,0 +1,77 @@
+import { type TransportChoice, transportChoices } from './peer/messages.ts'
+import { newRoomLink, parseFragment } from './peer/secret.ts'
+import type { RunEvent } from './worker/api.ts'
+import { RoomMember, type RunEnd } from './worker/member.ts'
+
+/**
+ * The page of a headless rank: it does what its address says and reports to the launcher that opened it.
+ *
+ * `?role=make|join&ranks=N&transport=…&config={…}#room=…&key=…`. The maker starts as soon as `ranks` members are in the room.
+ */
+declare global {
+  interface Window {
+    __tabringEvent?: (json: string) => void
+    __tabringDone?: (json: string) => void
+  }
+}
+
+const parameters = new URLSearchParams(location.search)
+const ranks = Number(parameters.get('ranks') ?? 1)
+const isMaker = parameters.get('role') !== 'join'
+const chosen = parameters.get('transport') as TransportChoice
+const config = JSON.parse(parameters.get('config') ?? '{}')
+const report = (event: RunEvent) => window.__tabringEvent?.(JSON.stringify(event))
+const done = (words: object) => window.__tabringDone?.(JSON.stringify(words))
+
+const failed = (error: unknown, rank: number | null) =>
+  done({
+    ok: false,
+    rank,
+    code: error instanceof Error && 'code' in error ? error.code : 'unknown',
+    message: error instanceof Error ? error.message : String(error),
+  })
+
+async function finished(end: RunEnd): Promise<void> {
+  if (!end.ok) {
+    failed(end.error, end.rank)
+    return
+  }
+  if (end.rank === 0 && parameters.has('save')) await offerDownload()
+  done({
+    ok: true,
+    rank: end.rank,
+    result: end.result,
+    bytesSentOnChannels: end.ring.total.bytesSent,
+  })
+}
+
+/** Gives the trained parameters to whoever catches downloads. */
+async function offerDownload(): Promise<void> {
+  const anchor = document.createElement('a')
+  anchor.href = await member.compute.exportParameters()
+  anchor.download = 'model.safetensors'
+  anchor.click()
+}
+
+let hasStarted = false
+const member = new RoomMember({
+  link: parseFragment(location.hash) ?? newRoomLink(),
+  name: isMaker ? 'maker' : 'joiner',
+  transport: transportChoices.includes(chosen) ? chosen : 'webrtc',
+  mode: isMaker ? 'create' : 'join',
+  onLobby: ({ members }) => {
+    if (!isMaker || hasStarted || members.length < ranks) return
+    hasStarted = true
+    member.start(config)
+  },
+  onEvent: report,
+  onEnd: finished,
+  onServerLost: (error) => failed(error, null),
+  onRefused: (error) => failed(error, null),
+})
+
+try {
+  await member.join(await member.open())
+} catch (error) {
+  failed(error, null)
+}

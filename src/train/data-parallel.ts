@@ -1,0 +1,103 @@
+import type { GradientExchange } from '../graph/exchange.ts'
+import type { Parameter } from '../graph/parameter.ts'
+import { poolAlignment } from '../graph/pool.ts'
+import type { Tensor } from '../graph/tensor.ts'
+import { Module } from '../nn/module.ts'
+import type { ProcessGroup } from '../peer/group.ts'
+import { chunkRange } from '../peer/schedule.ts'
+import { getProcessGroup } from './process-group.ts'
+
+export interface DistributedDataParallelOptions {
+  /** The ranks that train together; default: the group of `initProcessGroup`. */
+  processGroup?: ProcessGroup
+  /** Gradients travel in buckets of at most this many MiB; default 25, as in PyTorch. */
+  bucketCapMb?: number
+}
+
+/**
+ * A module whose copies on all ranks stay equal: gradients are averaged over ranks while backward runs.
+ *
+ * As torch.nn.parallel.DistributedDataParallel, with one difference: each rank updates its slice of the parameters and gathers the
+ * rest, so that ranks with different adapters keep the same bits. Every rank must build the same module and compile the same steps.
+ * A compiled step weighs this rank by the step scalar `gradientWeight`, 1 / world size unless a run gives another share.
+ */
+export class DistributedDataParallel extends Module {
+  readonly module: Module
+  /** Resolves when all ranks hold rank 0's parameters. errors: those of the group. */
+  readonly ready: Promise<void>
+
+  constructor(module: Module, options: DistributedDataParallelOptions = {}) {
+    super()
+    this.module = module
+    const group = options.processGroup ?? getProcessGroup()
+    const parameters = module.parameters()
+    this.ready = broadcastParameters(parameters, group)
+    // Compiling a step waits for it too and reports the error there; here it must not count as unhandled.
+    this.ready.catch(() => undefined)
+    const exchange = new RingExchange(group, (options.bucketCapMb ?? 25) * 2 ** 20, this.ready)
+    for (const parameter of parameters) parameter.exchange = exchange
+  }
+
+  forward(x: Tensor): Tensor {
+    return this.module.forward(x)
+  }
+}
+
+/** Copies rank 0's parameters to all ranks, as one message. */
+async function broadcastParameters(
+  parameters: readonly Parameter[],
+  group: ProcessGroup,
+): Promise<void> {
+  if (group.size === 1) return
+  const total = parameters.reduce((sum, { count }) => sum + count, 0)
+  const packed = new Float32Array(total)
+  let start = 0
+  for (const parameter of parameters) {
+    packed.set(await parameter.read(), start)
+    start += parameter.count
+  }
+  await group.broadcast(packed, 0)
+  start = 0
+  for (const parameter of parameters) {
+    parameter.assign(packed.slice(start, start + parameter.count))
+    start += parameter.count
+  }
+}
+
+/** The ring as step programs see it: collectives keyed by step and bucket, so that ranks may launch them in different orders. */
+class RingExchange implements GradientExchange {
+  readonly rank: number
+  readonly size: number
+  readonly bucketCapBytes: number
+  readonly ready: Promise<void>
+  readonly #group: ProcessGroup
+  #step = 0
+
+  constructor(group: ProcessGroup, bucketCapBytes: number, ready: Promise<void>) {
+    this.rank = group.rank
+    this.size = group.size
+    this.bucketCapBytes = bucketCapBytes
+    this.ready = ready
+    this.#group = group
+  }
+
+  chunk(length: number, rank: number): { start: number; end: number } {
+    return chunkRange(length, this.size, rank, poolAlignment)
+  }
+
+  beginStep(): void {
+    this.#step++
+  }
+
+  reduceScatter(bucket: number, data: Float32Array<ArrayBuffer>): Promise<void> {
+    return this.#group.reduceScatter(data, this.#key(bucket))
+  }
+
+  allGather(bucket: number, data: Float32Array<ArrayBuffer>): Promise<void> {
+    return this.#group.allGather(data, this.#key(bucket))
+  }
+
+  #key(bucket: number) {
+    return { sequence: this.#step, bucket, alignment: poolAlignment }
+  }
+}

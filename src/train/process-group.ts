@@ -1,0 +1,63 @@
+import { type GroupConfig, ProcessGroup } from '../peer/group.ts'
+import type { Link } from '../peer/link.ts'
+import { systemEnv } from '../util/env.ts'
+import { TabringError } from '../util/errors.ts'
+
+export interface InitProcessGroupOptions {
+  rank: number
+  worldSize: number
+  /** One membership of the group; ranks of different epochs do not talk. Default 0. */
+  epoch?: number
+  /** One link to each ring neighbour, by rank. */
+  links: Map<number, Link>
+  /** A collective without progress for this long fails on every rank; default 30 s. */
+  timeoutMs?: number
+  onspan?: ConstructorParameters<typeof ProcessGroup>[0]['onspan']
+}
+
+let current: ProcessGroup | undefined
+
+/**
+ * Joins the ranks and makes them the default group; resolves when both neighbours have answered.
+ *
+ * errors: `peer.timeout`, `peer.lost`, `peer.mismatch`; `graph.misuse` when a group is there already.
+ */
+export async function initProcessGroup(options: InitProcessGroupOptions): Promise<ProcessGroup> {
+  if (current) {
+    throw new TabringError(
+      'graph.misuse',
+      `initProcessGroup: this rank is in a group of ${current.size} already. Call destroyProcessGroup() first.`,
+    )
+  }
+  const { rank, worldSize: size, epoch = 0, links, timeoutMs, onspan } = options
+  const config: Partial<GroupConfig> = timeoutMs === undefined ? {} : { deadlineMs: timeoutMs }
+  current = new ProcessGroup({ rank, size, epoch, links, env: systemEnv, config, onspan })
+  const joined = current
+  try {
+    await joined.ready()
+  } catch (error) {
+    destroyProcessGroup()
+    throw error
+  }
+  return joined
+}
+
+/** The default group. errors: `graph.misuse` before initProcessGroup. */
+export function getProcessGroup(): ProcessGroup {
+  if (!current) {
+    throw new TabringError(
+      'graph.misuse',
+      'process group: there is none. Call initProcessGroup() first, also for one rank.',
+    )
+  }
+  return current
+}
+
+export const getRank = (): number => getProcessGroup().rank
+export const getWorldSize = (): number => getProcessGroup().size
+
+/** Leaves the default group; a no-op when there is none. */
+export function destroyProcessGroup(): void {
+  current?.destroy()
+  current = undefined
+}

@@ -1,0 +1,63 @@
+import type { TrainConfig } from './config.ts'
+
+/** What a run tells while it goes on. Times are milliseconds; with several ranks parts overlap. */
+export type RunEvent =
+  | {
+      event: 'phase'
+      phase: 'load' | 'compile' | 'broadcast' | 'train' | 'evaluate'
+      rank: number
+    }
+  | {
+      event: 'step'
+      /** Steps done, from 1 to totalSteps. */
+      step: number
+      totalSteps: number
+      /** From 0. */
+      epoch: number
+      /** Mean loss over the global batch. */
+      loss: number
+      rank: number
+      /** Samples of this rank in this step. */
+      samples: number
+      times: { data: number; encode: number; compute: number; ring: number; total: number }
+      /** Payload bytes this rank has sent since the run began. */
+      bytesSent: number
+    }
+  | { event: 'evaluation'; step: number; epoch: number; accuracy: number; rank: number }
+
+/** What two runs must share to end with equal bits. */
+export interface RunRecord {
+  config: TrainConfig
+  worldSize: number
+  /** Rows of each rank's share of a full batch. */
+  shares: number[]
+  /** In the order of their exchange. */
+  buckets: { parameters: string[]; elements: number }[]
+  /** Kernel variant by call. */
+  variants: Record<string, string>
+  adapter: string
+}
+
+/** Something that happened in the step on record; `performance.now()` of the rank's worker. */
+export interface TimelineEntry {
+  name: string
+  atMs: number
+}
+
+/** What a finished run leaves on each rank, besides the trained parameters. */
+export interface TrainerResult {
+  steps: number
+  /** Global mean loss of the last step. */
+  loss: number
+  /** Share of all held-out samples that are right, over all ranks. */
+  testAccuracy: number
+  /** Hash of the parameters as this rank's GPU holds them, as hexadecimal digits. */
+  paramHash: string
+  /** Samples that this rank trained on. */
+  samples: number
+  /** Training and evaluation, without loading and compiling. */
+  seconds: number
+  /** One early step by parts: buckets on the host, frames, the end of backward. */
+  timeline: TimelineEntry[]
+  record: RunRecord
+}

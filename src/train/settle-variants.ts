@@ -1,0 +1,32 @@
+import { planShares } from '../data/shares.ts'
+import type { Prepared } from '../graph/prepare.ts'
+import { timeLowering } from '../graph/time-lowering.ts'
+import type { VariantTable } from '../kernels/choose.ts'
+import { tune } from '../kernels/tune.ts'
+import type { TrainerOptions } from './trainer.ts'
+
+/**
+ * Returns the kernel variants that all ranks use: rank 0 measures, and everyone takes its table. Empty unless the run is tuned.
+ *
+ * `prepareStep` gives the training step for a number of rows; shares differ by at most one row, so two steps cover all ranks.
+ */
+export async function settleVariants(
+  { runtime, group, config, tuneStore }: TrainerOptions,
+  prepareStep: (rows: number) => Prepared,
+): Promise<VariantTable> {
+  if (!config.tune) return {}
+  let own: VariantTable = {}
+  if (group.rank === 0) {
+    const rows = new Set(planShares(config.batchSize, group.size).map((share) => share.rows))
+    const { vendor, architecture, description } = runtime.gpu.facts
+    own = await tune({
+      targets: [...rows].flatMap((count) => prepareStep(count).calls),
+      limits: runtime.limits,
+      time: (lowering, { call }) => timeLowering(runtime, lowering, call),
+      store: tuneStore,
+      environment: `${vendor} ${architecture} ${description} ${navigator.userAgent}`,
+    })
+  }
+  const [table] = await group.allGatherBytes(new TextEncoder().encode(JSON.stringify(own)))
+  return group.size === 1 ? own : JSON.parse(new TextDecoder().decode(table))
+}

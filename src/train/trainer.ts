@@ -1,0 +1,301 @@
+import { type DataSplits, fillBatch, loadIdxFolder, readUrlFolder } from '../data/dataset.ts'
+import { makeDigits } from '../data/digits.ts'
+import {
+  batchSamples,
+  epochOrder,
+  planShares,
+  type Share,
+  shareIndices,
+  stepsPerEpoch,
+} from '../data/shares.ts'
+import { compile } from '../graph/compile.ts'
+import { crossEntropy, stepScalar } from '../graph/functions.ts'
+import { prepare, type TracedFunction } from '../graph/prepare.ts'
+import type { StepProgram } from '../graph/program.ts'
+import type { Runtime } from '../graph/runtime.ts'
+import { gradientWeight } from '../graph/trace.ts'
+import type { TuneStore } from '../kernels/tune.ts'
+import { manualSeed } from '../nn/init.ts'
+import { models } from '../nn/models.ts'
+import type { StateDict } from '../nn/module.ts'
+import { AdamW } from '../optim/adamw.ts'
+import type { Optimizer } from '../optim/optimizer.ts'
+import { SGD } from '../optim/sgd.ts'
+import type { CollectiveSpan, ProcessGroup } from '../peer/group.ts'
+import { PeerError, TabringError } from '../util/errors.ts'
+import { tensorType } from '../util/shape.ts'
+import { defaultLearningRate, type TrainConfig } from './config.ts'
+import { DistributedDataParallel } from './data-parallel.ts'
+import { Evaluation } from './evaluate.ts'
+import type { RunEvent, TimelineEntry, TrainerResult } from './run.ts'
+import { settleVariants } from './settle-variants.ts'
+import { ReplicaCheck } from './verify.ts'
+
+/** With one rank, steps that may be under way on the device while the next batch is made. */
+const stepsAhead = 2
+
+export interface TrainerOptions {
+  readonly runtime: Runtime
+  readonly group: ProcessGroup
+  readonly config: TrainConfig
+  /** Where relative data addresses start; the page's own address. */
+  readonly baseUrl: string
+  readonly onEvent: (event: RunEvent) => void
+  /** Ends the run with its reason at the next step. */
+  readonly signal?: AbortSignal
+  /** Keeps tuned kernel choices between visits. */
+  readonly tuneStore?: TuneStore
+}
+
+/**
+ * The built-in experiment on one rank: data, model, optimizer, the loop, evaluation.
+ *
+ * Each global batch is cut into contiguous shares; a rank's program has a fixed number of rows, and a step scalar says how many count.
+ * A loss that is not a number, a replica that differs, a lost rank or device end the run on every rank.
+ */
+export class Trainer {
+  readonly #options: TrainerOptions
+  #ddp: DistributedDataParallel | undefined
+  #program: StepProgram | undefined
+  /** What happened when in one step, and which step. */
+  readonly #timeline: TimelineEntry[] = []
+  #timelineStep = 0
+
+  constructor(options: TrainerOptions) {
+    this.#options = options
+  }
+
+  /** errors: `config.invalid`, `data.*`, `gpu.*`, `peer.*`, `train.*`. A failure here is made known to all ranks. */
+  async run(): Promise<TrainerResult> {
+    const { group } = this.#options
+    try {
+      return await this.#train()
+    } catch (thrown) {
+      const error =
+        thrown instanceof TabringError ? thrown : new TabringError('graph.misuse', String(thrown))
+      if (!group.error) group.abort(new PeerError(error.code, error.message))
+      throw thrown
+    }
+  }
+
+  /** The trained parameters with the keys of the plain model. errors: `graph.misuse` before the model is made. */
+  async stateDict(): Promise<StateDict> {
+    if (!this.#ddp) {
+      throw new TabringError('graph.misuse', 'parameters: there are none before training begins.')
+    }
+    return this.#ddp.module.stateDict()
+  }
+
+  /** The compiled training step, while there is one. */
+  get program(): StepProgram | undefined {
+    return this.#program
+  }
+
+  /** Takes the group's report of a collective; those of the step on record go into its timeline. */
+  onSpan(span: CollectiveSpan): void {
+    if (span.sequence !== this.#timelineStep || span.bucket > 60_000) return
+    const name = `bucket ${span.bucket} ${span.operation}`
+    this.#timeline.push(
+      { name: `${name}: launched`, atMs: span.launchedMs },
+      { name: `${name}: first frame sent`, atMs: span.firstSentMs },
+      { name: `${name}: last frame received`, atMs: span.lastReceivedMs },
+    )
+  }
+
+  async #train(): Promise<TrainerResult> {
+    const { runtime, group, config, onEvent } = this.#options
+    const { rank, size } = group
+    const phase = (name: Extract<RunEvent, { event: 'phase' }>['phase']) =>
+      onEvent({ event: 'phase', phase: name, rank })
+    if (config.batchSize < size) {
+      throw new TabringError(
+        'config.invalid',
+        `batchSize: expected at least one sample for each of the ${size} ranks, got ${config.batchSize}. Use a larger batch or fewer ranks.`,
+      )
+    }
+    phase('load')
+    const data = await this.#loadData()
+    const recipe = models[config.model]
+    const share = planShares(config.batchSize, size)[rank]
+
+    phase('broadcast')
+    manualSeed(config.seed)
+    const ddp = new DistributedDataParallel(recipe.make(), {
+      processGroup: group,
+      bucketCapMb: config.bucketCapMb,
+    })
+    this.#ddp = ddp
+    await ddp.ready
+
+    phase('compile')
+    const optimizer = makeOptimizer(ddp, config)
+    const stepTypes = (rows: number) => ({
+      x: tensorType([rows, ...recipe.sampleShape]),
+      y: tensorType([rows], 'i32'),
+    })
+    const stepFunction = trainingStep(ddp, optimizer)
+    runtime.variants = await settleVariants(this.#options, (rows) =>
+      prepare(runtime, stepFunction, stepTypes(rows)),
+    )
+    const step = await compile(stepFunction, stepTypes(share.rows), { runtime })
+    this.#program = step
+    const evaluation = await Evaluation.create(runtime, ddp, recipe, data.test)
+    const check = await ReplicaCheck.create(runtime, optimizer.buckets)
+    await check.compare(group, 0)
+
+    phase('train')
+    const began = performance.now()
+    const { loss, steps, samples, accuracy } = await this.#loop(
+      step,
+      data,
+      share,
+      evaluation,
+      check,
+    )
+    await check.compare(group, steps)
+    const seconds = (performance.now() - began) / 1000
+    const result: TrainerResult = {
+      steps,
+      loss,
+      testAccuracy: accuracy,
+      paramHash: await check.digest(),
+      samples,
+      seconds,
+      timeline: this.#timeline
+        .filter(({ atMs }) => !Number.isNaN(atMs))
+        .sort((a, b) => a.atMs - b.atMs),
+      record: {
+        config,
+        worldSize: size,
+        shares: planShares(config.batchSize, size).map(({ rows }) => rows),
+        buckets: optimizer.buckets.map(({ parameters, elements }) => ({
+          parameters: parameters.map(({ name }) => name),
+          elements,
+        })),
+        variants: { ...step.prepared.chosen },
+        adapter: `${runtime.gpu.facts.vendor} ${runtime.gpu.facts.architecture}`,
+      },
+    }
+    evaluation.destroy()
+    check.destroy()
+    // Nobody closes its links while another still needs them.
+    await group.barrier()
+    return result
+  }
+
+  async #loop(
+    step: StepProgram,
+    data: DataSplits,
+    share: Share,
+    evaluation: Evaluation,
+    check: ReplicaCheck,
+  ) {
+    const { group, config, onEvent, signal } = this.#options
+    const { rank, size } = group
+    const perEpoch = stepsPerEpoch(data.train.count, config.batchSize)
+    const totalSteps = config.steps ?? config.epochs * perEpoch
+    const rows = Math.max(1, share.rows)
+    const pixels = new Float32Array(rows * data.train.height * data.train.width)
+    const labels = new Int32Array(rows)
+    let order = epochOrder(config.seed, 0, data.train.count)
+    let samples = 0
+    let loss = Number.NaN
+    let accuracy = Number.NaN
+
+    const underWay: Promise<void>[] = []
+    const limit = size === 1 ? stepsAhead : 1
+    for (let index = 0; index < totalSteps; index++) {
+      signal?.throwIfAborted()
+      const began = performance.now()
+      const epoch = Math.floor(index / perEpoch)
+      const inEpoch = index % perEpoch
+      if (inEpoch === 0 && index > 0) order = epochOrder(config.seed, epoch, data.train.count)
+      const own = shareIndices(order, config.batchSize, inEpoch, share)
+      const global = batchSamples(data.train.count, config.batchSize, inEpoch)
+      fillBatch(data.train, own, pixels, labels)
+      this.#record(step, index + 1, totalSteps)
+      samples += own.length
+      const dataMs = performance.now() - began
+      const outputs = step.run(
+        { x: pixels, y: labels },
+        { count: own.length, [gradientWeight]: own.length / global },
+      )
+      underWay.push(
+        outputs.then((values) => {
+          loss = values.loss[0]
+          if (!Number.isFinite(loss)) throw lossNotFinite(index + 1, loss)
+          const total = performance.now() - began
+          const { encode, compute, ring } = step.times
+          onEvent({
+            event: 'step',
+            step: index + 1,
+            totalSteps,
+            epoch,
+            loss,
+            rank,
+            samples: own.length,
+            times: { data: dataMs, encode, compute, ring, total },
+            bytesSent: group.stats().payloadBytesSent,
+          })
+        }),
+      )
+      // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
+      underWay[underWay.length - 1].catch(() => undefined)
+      while (underWay.length >= limit) await underWay.shift()
+      const isLast = index + 1 === totalSteps
+      const endsEpoch = inEpoch + 1 === perEpoch
+      if (isLast || endsEpoch || (index + 1) % config.hashEvery === 0) {
+        while (underWay.length > 0) await underWay.shift()
+      }
+      if ((index + 1) % config.hashEvery === 0) await check.compare(group, index + 1)
+      if (isLast || endsEpoch) {
+        onEvent({ event: 'phase', phase: 'evaluate', rank })
+        accuracy = await evaluation.accuracy(group)
+        onEvent({ event: 'evaluation', step: index + 1, epoch, accuracy, rank })
+      }
+    }
+    return { loss, steps: totalSteps, samples, accuracy }
+  }
+
+  /** Puts one step after the first ones on record: which buckets and frames moved while backward still ran. */
+  #record(program: StepProgram, step: number, totalSteps: number): void {
+    if (step === Math.min(5, totalSteps)) {
+      this.#timelineStep = step
+      this.#timeline.push({ name: 'step begins', atMs: performance.now() })
+      program.onMark = (name, atMs) => this.#timeline.push({ name, atMs })
+    } else {
+      program.onMark = undefined
+    }
+  }
+
+  async #loadData(): Promise<DataSplits> {
+    const { config, baseUrl } = this.#options
+    if (config.data === 'digits') return makeDigits()
+    return loadIdxFolder(readUrlFolder(new URL(config.data, baseUrl)))
+  }
+}
+
+function makeOptimizer(model: DistributedDataParallel, config: TrainConfig): Optimizer {
+  const lr = config.lr ?? defaultLearningRate[config.model]
+  const parameters = model.parameters()
+  return config.optimizer === 'adamw'
+    ? new AdamW(parameters, { lr })
+    : new SGD(parameters, { lr, momentum: 0.9 })
+}
+
+/** Forward, backward and update of one batch, of which `count` rows weigh. */
+const trainingStep =
+  (model: DistributedDataParallel, optimizer: Optimizer): TracedFunction =>
+  ({ x, y }) => {
+    const loss = crossEntropy(model.forward(x), y, { count: stepScalar('count') })
+    optimizer.zeroGrad()
+    loss.backward()
+    optimizer.step()
+    return { loss }
+  }
+
+const lossNotFinite = (step: number, loss: number) =>
+  new TabringError(
+    'train.nan',
+    `step ${step}: expected a finite loss, got ${loss}. Lower the learning rate, or check the data for values that are not numbers.`,
+  )

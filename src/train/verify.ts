@@ -1,0 +1,80 @@
+import type { Bucket } from '../graph/bucket.ts'
+import { compile } from '../graph/compile.ts'
+import type { StepProgram } from '../graph/program.ts'
+import type { Runtime } from '../graph/runtime.ts'
+import { emit, TracedTensor } from '../graph/tensor.ts'
+import { GraphValue } from '../graph/value.ts'
+import { formatHash } from '../kernels/hash/hash-words.ts'
+import { paramHash } from '../kernels/hash/param-hash.ts'
+import type { ProcessGroup } from '../peer/group.ts'
+import { PeerError } from '../util/errors.ts'
+import { tensorType } from '../util/shape.ts'
+
+/**
+ * Compares what the ranks' GPUs hold: one 64-bit hash per bucket, computed where the parameters are.
+ *
+ * cost: one dispatch or two and 8 bytes per bucket on the device, 8 bytes per bucket and rank on the wire.
+ */
+export class ReplicaCheck {
+  readonly #buckets: readonly Bucket[]
+  readonly #program: StepProgram
+
+  private constructor(buckets: readonly Bucket[], program: StepProgram) {
+    this.#buckets = buckets
+    this.#program = program
+  }
+
+  /** For buckets whose pools are allocated: after the training step has been compiled. */
+  static async create(runtime: Runtime, buckets: readonly Bucket[]): Promise<ReplicaCheck> {
+    const program = await compile(
+      () =>
+        Object.fromEntries(
+          buckets.map(({ index, elements, parameterPool }) => {
+            const type = tensorType([elements])
+            const pool = new GraphValue(type, { kind: 'pool', pool: parameterPool, start: 0 })
+            return [`${index}`, emit(paramHash, [new TracedTensor(pool)], { length: elements })]
+          }),
+        ),
+      {},
+      { runtime },
+    )
+    return new ReplicaCheck(buckets, program)
+  }
+
+  /** This rank's hashes, two words per bucket in the order of buckets. */
+  async words(): Promise<Uint32Array<ArrayBuffer>> {
+    const outputs = await this.#program.run({})
+    return Uint32Array.from(this.#buckets.flatMap(({ index }) => [...outputs[`${index}`]]))
+  }
+
+  /** One hash over all buckets, as hexadecimal digits. */
+  async digest(): Promise<string> {
+    const words = await this.words()
+    return Array.from({ length: words.length / 2 }, (_, i) =>
+      formatHash([words[2 * i], words[2 * i + 1]]),
+    ).join('')
+  }
+
+  /** errors: `train.diverged`, naming the step, the first bad bucket and the ranks that differ from rank 0. */
+  async compare(group: ProcessGroup, step: number): Promise<void> {
+    if (group.size === 1) return
+    const own = await this.words()
+    const all = await group.allGatherU32(own)
+    for (const [i, { index, parameters }] of this.#buckets.entries()) {
+      const hashOf = (rank: number) =>
+        formatHash([all[rank * own.length + 2 * i], all[rank * own.length + 2 * i + 1]])
+      const others = Array.from({ length: group.size }, (_, rank) => rank).filter(
+        (rank) => hashOf(rank) !== hashOf(0),
+      )
+      if (others.length === 0) continue
+      throw new PeerError(
+        'train.diverged',
+        `replicas: after step ${step} bucket ${index} (${parameters[0].name} and ${parameters.length - 1} more) must hash to rank 0's ${hashOf(0)}, got ${others.map((rank) => `${hashOf(rank)} on rank ${rank}`).join(', ')}. A device computed or kept wrong bits; restart without that rank.`,
+      )
+    }
+  }
+
+  destroy(): void {
+    this.#program.destroy()
+  }
+}

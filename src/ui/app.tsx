@@ -1,0 +1,53 @@
+import type { Acts } from './acts.ts'
+import { Experiment } from './experiment.tsx'
+import { Header } from './header.tsx'
+import { LossChart } from './loss-chart.tsx'
+import { Members } from './members.tsx'
+import { Notice } from './notice.tsx'
+import { RankRates } from './rank-rates.tsx'
+import { Readouts } from './readouts.tsx'
+import { RingView } from './ring-view.tsx'
+import type { Snapshot } from './state.ts'
+import { StatusStrip } from './status-strip.tsx'
+import { StepPartsView } from './step-parts.tsx'
+import { Summary } from './summary.tsx'
+
+/** The page as a function of the snapshot. The instruments keep their places in every state. */
+export function App({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+  const { stage, trouble, run } = snapshot
+  const isShut = stage === 'outside' && run === null
+  return (
+    <div class="page" data-stage={stage} data-has-run={run !== null}>
+      <Header snapshot={snapshot} acts={acts} />
+      <main>
+        {trouble ? (
+          <Notice trouble={trouble} acts={acts} />
+        ) : (
+          <StatusStrip snapshot={snapshot} acts={acts} />
+        )}
+        {!isShut && (
+          <div class={`desk ${stage === 'outside' ? 'alone' : ''}`}>
+            {stage !== 'outside' && (
+              <div class="side">
+                <Members snapshot={snapshot} />
+                <Experiment snapshot={snapshot} acts={acts} />
+              </div>
+            )}
+            <div class="instruments">
+              <Readouts run={run} />
+              {run?.end?.kind === 'finished' && <Summary run={run} ending={run.end} acts={acts} />}
+              <LossChart run={run} />
+              <div class="pair">
+                <RingView snapshot={snapshot} />
+                <div class="stack">
+                  <RankRates run={run} />
+                  <StepPartsView run={run} />
+                </div>
+              </div>
+            </div>
+          </div>
+        )}
+      </main>
+    </div>
+  )
+}

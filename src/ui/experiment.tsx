@@ -1,0 +1,207 @@
+import type { TrainConfig } from '../train/config.ts'
+import type { Acts } from './acts.ts'
+import { Panel } from './panel.tsx'
+import {
+  builtInData,
+  checkDraft,
+  type Draft,
+  describeSetting,
+  type Setting,
+  settings,
+  transportOf,
+} from './settings.ts'
+import { isMaker, isRunning, makerName, type Snapshot } from './state.ts'
+
+/** The settings: a form for the maker between runs, a table for everyone else and while a run goes on. */
+export function Experiment({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+  const { run, lobby } = snapshot
+  if (lobby && isMaker(snapshot) && !isRunning(snapshot)) {
+    return <ExperimentForm snapshot={snapshot} acts={acts} />
+  }
+  return (
+    <Panel id="experiment" title="Experiment">
+      {run?.config ? (
+        <ExperimentTable config={run.config} />
+      ) : (
+        <p class="quiet">
+          {isRunning(snapshot)
+            ? 'The settings show here as soon as all ranks are linked.'
+            : lobby && !isMaker(snapshot)
+              ? `${makerName(snapshot)} chooses the settings; they show here once the run starts.`
+              : 'The settings show here once this tab is in the room.'}
+        </p>
+      )}
+    </Panel>
+  )
+}
+
+function ExperimentTable({ config }: { config: TrainConfig }) {
+  const rows = settings.filter(({ key }) => key !== 'transport')
+  return (
+    <dl class="facts">
+      {rows.map((setting) => (
+        <div key={setting.key}>
+          <dt>{setting.label}</dt>
+          <dd>{describeSetting(setting, config)}</dd>
+        </div>
+      ))}
+    </dl>
+  )
+}
+
+function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+  const { draft, lobby, transport } = snapshot
+  const { errors } = checkDraft(draft, lobby?.members.length)
+  const fields = (isAdvanced: boolean) =>
+    settings
+      .filter((setting) => (setting.isAdvanced ?? false) === isAdvanced)
+      .map((setting) => (
+        <Field
+          key={setting.key}
+          setting={setting}
+          draft={draft}
+          error={errors[setting.key]}
+          onChange={(value) => acts.set(setting.key, value)}
+        />
+      ))
+  const hasHiddenError = settings.some(({ key, isAdvanced }) => isAdvanced && errors[key])
+  return (
+    <Panel id="experiment" title="Experiment" aside="also in the address">
+      <form
+        class="settings"
+        noValidate
+        onSubmit={(event) => {
+          event.preventDefault()
+          acts.start()
+        }}
+      >
+        {fields(false)}
+        <details open={hasHiddenError || undefined}>
+          <summary>More settings</summary>
+          {fields(true)}
+          {transportOf(draft) !== transport && (
+            <p class="quiet">
+              A tab chooses its links when it enters.{' '}
+              <button type="button" onClick={acts.reenter}>
+                Enter again with these
+              </button>
+            </p>
+          )}
+        </details>
+        <button type="submit" class="unseen" tabIndex={-1} aria-hidden="true">
+          Start
+        </button>
+      </form>
+    </Panel>
+  )
+}
+
+interface FieldProps {
+  setting: Setting
+  draft: Draft
+  error: string | undefined
+  onChange: (value: string) => void
+}
+
+function Field({ setting, draft, error, onChange }: FieldProps) {
+  const { key, kind, label, hint, unit } = setting
+  const id = `setting-${key}`
+  const noteId = `${id}-note`
+  // What an address is matters once one is asked for.
+  const note = error ?? (kind === 'data' && draft.data === builtInData ? undefined : hint)
+  return (
+    <div class="field" data-wrong={error !== undefined}>
+      <label for={id}>{label}</label>
+      <div class="control">
+        <Control
+          setting={setting}
+          draft={draft}
+          id={id}
+          noteId={note && noteId}
+          error={error}
+          onChange={onChange}
+        />
+        {unit && <span class="unit">{unit}</span>}
+      </div>
+      {note && (
+        <p id={noteId} class={error ? 'error' : 'hint'} role={error ? 'alert' : undefined}>
+          {note}
+        </p>
+      )}
+    </div>
+  )
+}
+
+interface ControlProps extends FieldProps {
+  id: string
+  noteId: string | undefined
+}
+
+function Control({ setting, draft, id, noteId, error, onChange }: ControlProps) {
+  const { key, kind, choices, placeholder } = setting
+  const value = draft[key]
+  const common = {
+    id,
+    name: key,
+    'aria-describedby': noteId,
+    'aria-invalid': error !== undefined,
+  }
+  switch (kind) {
+    case 'choice':
+      return (
+        <select {...common} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+          {choices!.map(([choice, words]) => (
+            <option key={choice} value={choice}>
+              {words}
+            </option>
+          ))}
+          {!choices!.some(([choice]) => choice === value) && <option value={value}>{value}</option>}
+        </select>
+      )
+    case 'switch':
+      return (
+        <input
+          {...common}
+          type="checkbox"
+          checked={value === 'true' || value === '1'}
+          onChange={(event) => onChange(String(event.currentTarget.checked))}
+        />
+      )
+    case 'number':
+      return (
+        <input
+          {...common}
+          type="text"
+          inputMode="decimal"
+          autoComplete="off"
+          value={value}
+          placeholder={placeholder?.(draft)}
+          onInput={(event) => onChange(event.currentTarget.value)}
+        />
+      )
+    case 'data':
+      return (
+        <>
+          <select
+            {...common}
+            value={value === builtInData ? builtInData : 'address'}
+            onChange={(event) =>
+              onChange(event.currentTarget.value === builtInData ? builtInData : '')
+            }
+          >
+            <option value={builtInData}>drawn digits (built in)</option>
+            <option value="address">IDX files at an address…</option>
+          </select>
+          {value !== builtInData && (
+            <input
+              type="text"
+              aria-label="Address of the data"
+              placeholder="/data/mnist/"
+              value={value}
+              onInput={(event) => onChange(event.currentTarget.value)}
+            />
+          )}
+        </>
+      )
+  }
+}

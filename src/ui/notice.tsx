@@ -1,0 +1,45 @@
+import type { Acts } from './acts.ts'
+import type { Trouble } from './trouble.ts'
+
+/** Why this tab cannot take part, and what to do. */
+export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
+  const { kind, title, text, remedies, detail } = trouble
+  return (
+    <section class="notice" role="alert" data-kind={kind}>
+      <h2>{title}</h2>
+      <p>{text}</p>
+      <h3>What to do</h3>
+      <ul>
+        {remedies.map((remedy) => (
+          <li key={remedy}>{withCode(remedy)}</li>
+        ))}
+      </ul>
+      <p class="acts">
+        <button type="button" class="go" onClick={acts.reenter}>
+          Try again
+        </button>
+        {(kind === 'bad-link' || kind === 'refused') && (
+          <a class="button" href={location.pathname}>
+            Make a new room
+          </a>
+        )}
+      </p>
+      {detail && (
+        <details>
+          <summary>The error itself</summary>
+          <p class="mono error-itself">{detail}</p>
+        </details>
+      )}
+    </section>
+  )
+}
+
+const codeParts =
+  /(npm start(?: -- --host)?|https?:\/\/[\w.:-]+|chrome:\/\/[\w/#-]+|--[\w-]+(?:=\w+)?)/
+
+/** Commands, addresses and flags in a sentence, set as code. */
+function withCode(text: string) {
+  return text
+    .split(codeParts)
+    .map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))
+}

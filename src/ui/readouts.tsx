@@ -1,0 +1,62 @@
+import { formatLoss, formatNumber, formatPercent, formatSeconds } from './format.ts'
+import { ratesOf } from './rates.ts'
+import { last } from './series.ts'
+import type { Run } from './state.ts'
+
+/** The numbers that people look at first. */
+export function Readouts({ run }: { run: Run | null }) {
+  const rates = run && ratesOf(run)
+  const nan = Number.NaN
+  const isOver = run?.end != null
+  const result = run?.end?.kind === 'finished' ? run.end.result : null
+  const testedAt = run?.accuracy.length ? run.accuracy.xs[run.accuracy.length - 1] : null
+  return (
+    <dl class="readouts" aria-label="Readings">
+      <Readout
+        label="Loss"
+        value={formatLoss(result?.loss ?? (run ? last(run.loss) : nan))}
+        note="last step, all ranks"
+      />
+      <Readout
+        label="Test accuracy"
+        value={formatPercent(result?.testAccuracy ?? (run ? last(run.accuracy) : nan))}
+        note={testedAt === null ? 'after each epoch' : `at step ${testedAt}`}
+      />
+      <Readout
+        label="Samples/s, all ranks"
+        value={formatNumber(rates?.totalSamplesPerSec ?? nan)}
+        note={run ? `${run.worldSize} × in step` : 'not running'}
+      />
+      <Readout
+        label="Samples/s, this rank"
+        value={formatNumber(rates?.ownSamplesPerSec ?? nan)}
+        note={run ? `rank ${run.rank}, measured` : 'not running'}
+      />
+      {isOver ? (
+        <Readout
+          label="Time taken"
+          value={formatSeconds(result?.seconds ?? nan)}
+          note={result ? 'training and tests' : 'did not finish'}
+        />
+      ) : (
+        <Readout
+          label="Time left"
+          value={formatSeconds(rates && run.totalSteps ? rates.secondsLeft : nan)}
+          note="without the tests"
+        />
+      )}
+    </dl>
+  )
+}
+
+function Readout({ label, value, note }: { label: string; value: string; note: string }) {
+  return (
+    <div class="readout">
+      <dt>{label}</dt>
+      <dd>
+        <span class="value">{value}</span>
+        <span class="note">{note}</span>
+      </dd>
+    </div>
+  )
+}

@@ -1,0 +1,193 @@
+import { formatBytes, formatMany } from './format.ts'
+import { Panel } from './panel.tsx'
+import { type RingEdge, ratesOf, ringOf } from './rates.ts'
+import { goneRanks, isRunning, isWaitingForNext, type Run, type Snapshot } from './state.ts'
+
+const radius = 84
+const nodeRadius = 17
+/** The run's ranks, those of a run that goes on without this tab, or who would be one if it started now. */
+function ringMembers(snapshot: Snapshot): Run['members'] {
+  const { run, lobby } = snapshot
+  if (isWaitingForNext(snapshot)) {
+    const ranked = lobby!.members.filter(({ rank }) => rank !== null)
+    return ranked.sort((a, b) => a.rank! - b.rank!)
+  }
+  return run?.members ?? lobby?.members ?? []
+}
+
+/** Beyond this many ranks the links carry no text of their own. */
+const labelledRanks = 8
+
+interface Point {
+  x: number
+  y: number
+}
+
+/** The ring: ranks in order, links with what goes over them. Data goes one way round. */
+export function RingView({ snapshot }: { snapshot: Snapshot }) {
+  const { run } = snapshot
+  const isOn = isRunning(snapshot)
+  const members = ringMembers(snapshot)
+  const isPreview = !run && !isWaitingForNext(snapshot)
+  const size = members.length
+  const extra = isWaitingForNext(snapshot)
+    ? ', without this tab'
+    : isPreview
+      ? ', not linked yet'
+      : ''
+  const edges = ringOf(members)
+  const own =
+    run && !isWaitingForNext(snapshot)
+      ? run.rank
+      : members.findIndex(({ id }) => id === snapshot.ownId)
+  const gone = new Set(goneRanks(snapshot))
+  const rates = run && ratesOf(run)
+  const isMoving = isOn && run?.phase === 'train' && Number.isFinite(rates?.bytesPerSec)
+  const rateText = isMoving ? `${formatBytes(rates!.bytesPerSec)}/s` : ''
+  const kinds = new Set(edges.map(({ kind }) => kind))
+  const small = size > 12 ? Math.max(6, (Math.PI * radius) / size - 2) : nodeRadius
+
+  return (
+    <Panel id="ring" title="Ring" aside={size > 1 ? `${formatMany(size, 'rank')}${extra}` : ''}>
+      {size === 0 ? (
+        <p class="quiet">No ranks yet.</p>
+      ) : (
+        <svg
+          class="ring"
+          viewBox={size === 1 ? '-150 -40 300 80' : '-150 -118 300 236'}
+          role="img"
+          aria-label={words(size, own, rateText)}
+          data-preview={isPreview}
+        >
+          <defs>
+            <marker
+              id="head"
+              viewBox="0 0 8 8"
+              refX="6"
+              refY="4"
+              markerWidth="7"
+              markerHeight="7"
+              orient="auto"
+              markerUnits="userSpaceOnUse"
+            >
+              {/* The attribute is for browsers without context-stroke. */}
+              <path fill="#808a90" d="M0.5 0.5L7 4L0.5 7.5z" />
+            </marker>
+          </defs>
+          {edges.map((edge) => (
+            <Edge
+              key={edge.from}
+              edge={edge}
+              size={size}
+              nodeRadius={small}
+              text={size <= labelledRanks ? rateText : ''}
+              isCut={gone.has(edge.from) || gone.has(edge.to)}
+              isOwn={edge.from === own}
+            />
+          ))}
+          {members.map((member, rank) => {
+            const { x, y } = place(rank, size)
+            const isGone = gone.has(rank)
+            return (
+              <g
+                key={member.id}
+                class="node"
+                data-own={rank === own}
+                data-gone={isGone}
+                transform={`translate(${x} ${y})`}
+              >
+                <title>{`rank ${rank}: ${member.name}${isGone ? ' (gone)' : ''}`}</title>
+                <circle r={small} />
+                <text dy="0.35em" style={{ fontSize: `${small * 0.85}px` }}>
+                  {isGone ? '✕' : rank}
+                </text>
+              </g>
+            )
+          })}
+          {size > labelledRanks && (
+            <text class="centre" dy="0.35em">
+              {rateText}
+            </text>
+          )}
+        </svg>
+      )}
+      <p class="quiet">{note(size, kinds, isMoving, own)}</p>
+    </Panel>
+  )
+}
+
+function place(rank: number, size: number): Point {
+  if (size === 1) return { x: 0, y: 0 }
+  const angle = (2 * Math.PI * rank) / size - Math.PI / 2
+  // Two ranks lie side by side, so that the two directions are two arcs.
+  const turned = size === 2 ? angle - Math.PI / 2 : angle
+  return { x: radius * Math.cos(turned), y: radius * Math.sin(turned) }
+}
+
+interface EdgeProps {
+  edge: RingEdge
+  size: number
+  nodeRadius: number
+  text: string
+  isCut: boolean
+  isOwn: boolean
+}
+
+/** An arc of the circle between two ranks, with its arrow. */
+function Edge({
+  edge: { from, to, kind },
+  size,
+  nodeRadius: small,
+  text,
+  isCut,
+  isOwn,
+}: EdgeProps) {
+  const gap = (small + 5) / radius
+  const angleOf = (rank: number) =>
+    (2 * Math.PI * rank) / size - Math.PI / 2 - (size === 2 ? Math.PI / 2 : 0)
+  const begin = angleOf(from) + gap
+  const end = angleOf(from) + (2 * Math.PI) / size - gap
+  const at = (angle: number, r: number): Point => ({
+    x: r * Math.cos(angle),
+    y: r * Math.sin(angle),
+  })
+  const a = at(begin, radius)
+  const b = at(end, radius)
+  const label = at((begin + end) / 2, radius + 12)
+  const anchor = Math.abs(label.x) < 12 ? 'middle' : label.x > 0 ? 'start' : 'end'
+  return (
+    <g class="edge" data-kind={kind} data-cut={isCut} data-own={isOwn}>
+      <title>{`rank ${from} to rank ${to}: ${kind === 'port' ? 'MessagePort' : 'WebRTC'}`}</title>
+      <path
+        d={`M${a.x} ${a.y}A${radius} ${radius} 0 0 1 ${b.x} ${b.y}`}
+        marker-end={isCut ? undefined : 'url(#head)'}
+      />
+      {text && (
+        <text x={label.x} y={label.y} dy="0.35em" text-anchor={anchor}>
+          {text}
+        </text>
+      )}
+    </g>
+  )
+}
+
+function words(size: number, own: number, rate: string): string {
+  const ring = size === 1 ? 'One rank, no links' : `A ring of ${size} ranks`
+  const you = own >= 0 ? `, this tab is rank ${own}` : ''
+  return `${ring}${you}${rate ? `, ${rate} on each link` : ''}`
+}
+
+function note(size: number, kinds: ReadonlySet<string>, isMoving: boolean, own: number): string {
+  if (size === 0) return ''
+  if (size === 1) return 'One rank alone: nothing is sent.'
+  const how =
+    kinds.size > 1
+      ? 'Solid: WebRTC; dashed: MessagePort in one browser.'
+      : kinds.has('port')
+        ? 'MessagePorts within one browser.'
+        : 'WebRTC data channels.'
+  const measured = isMoving
+    ? ` Bytes/s are what rank ${own} sends; every link carries the same in each step.`
+    : ''
+  return `${how}${measured}`
+}

@@ -1,0 +1,115 @@
+import type { MemberInfo } from '../peer/messages.ts'
+import type { RoomLink } from '../peer/secret.ts'
+import { messageOf } from '../util/errors.ts'
+import { RoomMember, type RunEnd } from '../worker/member.ts'
+import type { Acts } from './acts.ts'
+import { plainName } from './browser-name.ts'
+import { checkDraft, queryOf } from './settings.ts'
+import { type Action, canStart, stopReason } from './state.ts'
+import type { Store } from './store.ts'
+import { troubleOf } from './trouble.ts'
+
+/** A member that can tell the room what changed about it; RoomMember may not yet. */
+type Updatable = RoomMember & {
+  update?(change: Partial<Pick<MemberInfo, 'name' | 'hidden'>>): void
+}
+
+/** Where the name of this tab is kept over a reload; each tab has its own. */
+export const nameKey = 'tabring-name'
+
+/** Brings the tab into its room: what the member tells becomes actions, what people do becomes calls. */
+export function enterRoom(link: RoomLink, store: Store): Acts {
+  const { dispatch } = bound(store)
+  const { name, transport } = store.snapshot
+  const member: Updatable = new RoomMember({
+    link,
+    name,
+    transport,
+    mode: 'either',
+    onLobby: (lobby, ownId) => dispatch({ type: 'lobby', lobby, ownId }),
+    onAssigned: (assignment) => dispatch({ type: 'assigned', assignment }),
+    onConfig: (config) => dispatch({ type: 'config', config }),
+    onEvent: (event) => dispatch({ type: 'event', event, atMs: performance.now() }),
+    onEnd: (end) => {
+      for (const action of endActions(end)) dispatch(action)
+    },
+    onServerLost: (error) => dispatch({ type: 'serverLost', text: error.message }),
+    onRefused: (error) => dispatch({ type: 'refused', text: error.message }),
+  })
+
+  const enter = async () => {
+    try {
+      const adapter = await member.open()
+      dispatch({ type: 'deviceOpened', adapter })
+      await member.join(adapter)
+      dispatch({ type: 'entered' })
+    } catch (thrown) {
+      dispatch({ type: 'outside', trouble: troubleOf(thrown) })
+      member.close()
+    }
+  }
+  void enter()
+  document.addEventListener('visibilitychange', () => member.update?.({ hidden: document.hidden }))
+
+  return {
+    set(key, value) {
+      dispatch({ type: 'setting', key, value })
+      const { draft } = store.snapshot
+      history.replaceState(null, '', `${location.pathname}${queryOf(draft)}${location.hash}`)
+    },
+    rename(text) {
+      const chosen = plainName(text)
+      if (!chosen) return
+      sessionStorage.setItem(nameKey, chosen)
+      dispatch({ type: 'named', name: chosen })
+      member.update?.({ name: chosen })
+    },
+    start() {
+      const { draft, lobby } = store.snapshot
+      const { config } = checkDraft(draft, lobby?.members.length)
+      if (config && canStart(store.snapshot)) member.start(config)
+    },
+    stop() {
+      dispatch({ type: 'stopping' })
+      member.stop(stopReason(store.snapshot.name))
+    },
+    async download() {
+      const { run } = store.snapshot
+      dispatch({ type: 'download', download: { is: 'busy' } })
+      try {
+        const url = await member.compute.exportParameters()
+        save(url, `tabring-${run?.config?.model ?? 'model'}-${run?.step ?? 0}-steps.safetensors`)
+        dispatch({ type: 'download', download: { is: 'done' } })
+      } catch (thrown) {
+        dispatch({ type: 'download', download: { is: 'failed', text: messageOf(thrown) } })
+      }
+    },
+    reenter: () => location.reload(),
+  }
+}
+
+function endActions(end: RunEnd): Action[] {
+  if (end.ok) {
+    const { result, ring } = end
+    const bytesSent = ring.total.bytesSent || result.links.bytesSent
+    return [{ type: 'finished', result, bytesSent }]
+  }
+  const code = 'code' in end.error ? String(end.error.code) : ''
+  const failed: Action = { type: 'failed', code, text: end.error.message }
+  return code === 'worker.dead'
+    ? [failed, { type: 'outside', trouble: troubleOf(end.error) }]
+    : [failed]
+}
+
+/** Browsers read a blob some time after the click. units: ms. */
+const revokeAfterMs = 60_000
+
+function save(url: string, name: string): void {
+  const anchor = document.createElement('a')
+  anchor.href = url
+  anchor.download = name
+  anchor.click()
+  setTimeout(() => URL.revokeObjectURL(url), revokeAfterMs)
+}
+
+const bound = (store: Store) => ({ dispatch: (action: Action) => store.dispatch(action) })

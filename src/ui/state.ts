@@ -1,0 +1,343 @@
+import type { Assignment, Lobby, LobbyMember, TransportChoice } from '../peer/messages.ts'
+import type { TrainConfig } from '../train/config.ts'
+import type { AdapterFacts, RunEvent, RunResult } from '../worker/api.ts'
+import { append, emptySeries, type Series } from './series.ts'
+import type { Draft, SettingKey } from './settings.ts'
+import type { Trouble } from './trouble.ts'
+
+/**
+ * Everything the page shows, and how it comes to change: one snapshot, one list of actions, one pure reducer.
+ *
+ * Times come in with the actions (`atMs`, any origin), so a recorded list of actions gives the same snapshots again.
+ */
+
+export interface Snapshot {
+  /**
+   * opening: the device; entering: the room; inside; outside: `trouble` says why.
+   */
+  readonly stage: 'opening' | 'entering' | 'inside' | 'outside'
+  readonly trouble: Trouble | null
+  /** The address that lets others in. */
+  readonly invite: string
+  readonly name: string
+  readonly adapter: AdapterFacts | null
+  readonly ownId: string | null
+  readonly lobby: Lobby | null
+  /** The connection to the signaling server has ended, with its words. */
+  readonly serverLost: string | null
+  /** The server's last no, until something else happens. */
+  readonly refusal: string | null
+  readonly draft: Draft
+  /** The links that this tab entered the room with. */
+  readonly transport: TransportChoice
+  /** The current run of this tab, or its last one. */
+  readonly run: Run | null
+}
+
+export type Phase = 'connect' | 'load' | 'broadcast' | 'compile' | 'train' | 'evaluate'
+
+export interface StepParts {
+  readonly data: number
+  readonly encode: number
+  readonly compute: number
+  readonly ring: number
+  readonly total: number
+}
+
+/** Where the run was at one moment; rates are differences of two. */
+export interface Mark {
+  readonly atMs: number
+  readonly step: number
+  readonly samples: number
+  readonly bytesSent: number
+}
+
+export interface Run {
+  readonly epoch: number
+  readonly rank: number
+  readonly worldSize: number
+  readonly members: Assignment['members']
+  readonly config: TrainConfig | null
+  readonly phase: Phase
+  readonly step: number
+  readonly totalSteps: number
+  /** Of the data, from 0. */
+  readonly dataEpoch: number
+  /** By step. */
+  readonly loss: Series
+  readonly accuracy: Series
+  /** Samples of this rank so far. */
+  readonly samples: number
+  readonly bytesSent: number
+  /** Moving average over about ten steps. units: ms. */
+  readonly parts: StepParts | null
+  /** The last few seconds of training without a pause. */
+  readonly recent: readonly Mark[]
+  readonly isStopping: boolean
+  readonly end: RunEnding | null
+  readonly download: Download
+}
+
+export type RunEnding =
+  | {
+      readonly kind: 'finished'
+      readonly result: RunResult
+      /** As the browser's data channels count, where there were some; else as the worker counts. */
+      readonly bytesSent: number
+    }
+  | {
+      readonly kind: 'stopped' | 'failed'
+      readonly code: string
+      readonly text: string
+    }
+
+export type Download =
+  | { readonly is: 'idle' | 'busy' | 'done' }
+  | { readonly is: 'failed'; readonly text: string }
+
+export type Action =
+  | { type: 'deviceOpened'; adapter: AdapterFacts }
+  | { type: 'entered' }
+  | { type: 'outside'; trouble: Trouble }
+  | { type: 'lobby'; lobby: Lobby; ownId: string | null }
+  | { type: 'assigned'; assignment: Assignment }
+  | { type: 'config'; config: TrainConfig }
+  | { type: 'event'; event: RunEvent; atMs: number }
+  | { type: 'finished'; result: RunResult; bytesSent: number }
+  | { type: 'failed'; code: string; text: string }
+  | { type: 'stopping' }
+  | { type: 'serverLost'; text: string }
+  | { type: 'refused'; text: string }
+  | { type: 'setting'; key: SettingKey; value: string }
+  | { type: 'named'; name: string }
+  | { type: 'download'; download: Download }
+
+export interface Beginning {
+  invite: string
+  name: string
+  draft: Draft
+  transport: TransportChoice
+}
+
+export function begin({ invite, name, draft, transport }: Beginning): Snapshot {
+  return {
+    stage: 'opening',
+    trouble: null,
+    invite,
+    name,
+    adapter: null,
+    ownId: null,
+    lobby: null,
+    serverLost: null,
+    refusal: null,
+    draft,
+    transport,
+    run: null,
+  }
+}
+
+/** The snapshot after `action`. */
+export function reduce(snapshot: Snapshot, action: Action): Snapshot {
+  switch (action.type) {
+    case 'deviceOpened':
+      return { ...snapshot, stage: 'entering', adapter: action.adapter }
+    case 'entered':
+      return { ...snapshot, stage: 'inside' }
+    case 'outside':
+      // The first trouble is the one shown.
+      return snapshot.stage === 'outside'
+        ? snapshot
+        : { ...snapshot, stage: 'outside', trouble: action.trouble }
+    case 'lobby':
+      return { ...snapshot, lobby: action.lobby, ownId: action.ownId }
+    case 'assigned':
+      return { ...snapshot, refusal: null, run: newRun(action.assignment) }
+    case 'serverLost':
+      return { ...snapshot, serverLost: action.text }
+    case 'refused':
+      return { ...snapshot, refusal: action.text }
+    case 'setting': {
+      const draft = { ...snapshot.draft, [action.key]: action.value }
+      return { ...snapshot, draft, refusal: null }
+    }
+    case 'named':
+      return { ...snapshot, name: action.name }
+    default:
+      return { ...snapshot, run: snapshot.run && reduceRun(snapshot.run, action) }
+  }
+}
+
+type RunAction = Extract<
+  Action,
+  { type: 'config' | 'event' | 'finished' | 'failed' | 'stopping' | 'download' }
+>
+
+function newRun({ epoch, rank, worldSize, members }: Assignment): Run {
+  return {
+    epoch,
+    rank,
+    worldSize,
+    members,
+    config: null,
+    phase: 'connect',
+    step: 0,
+    totalSteps: 0,
+    dataEpoch: 0,
+    loss: emptySeries,
+    accuracy: emptySeries,
+    samples: 0,
+    bytesSent: 0,
+    parts: null,
+    recent: [],
+    isStopping: false,
+    end: null,
+    download: { is: 'idle' },
+  }
+}
+
+function reduceRun(run: Run, action: RunAction): Run {
+  if (action.type === 'download') return { ...run, download: action.download }
+  if (run.end) return run // the first end is the one shown; what comes late belongs to no run
+  switch (action.type) {
+    case 'config':
+      return { ...run, config: action.config, phase: 'load' }
+    case 'event':
+      return reduceEvent(run, action.event, action.atMs)
+    case 'stopping':
+      return { ...run, isStopping: true }
+    case 'finished':
+      return {
+        ...run,
+        step: action.result.steps,
+        end: { kind: 'finished', result: action.result, bytesSent: action.bytesSent },
+      }
+    case 'failed': {
+      const { code, text } = action
+      return { ...run, end: { kind: isStop(text) ? 'stopped' : 'failed', code, text } }
+    }
+  }
+}
+
+function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
+  switch (event.event) {
+    case 'phase': {
+      const begins = event.phase === 'train'
+      const { samples, bytesSent } = run
+      const recent = begins ? [{ atMs, step: run.step, samples, bytesSent }] : run.recent
+      return { ...run, phase: event.phase, recent }
+    }
+    case 'evaluation':
+      return { ...run, accuracy: append(run.accuracy, event.step, event.accuracy) }
+    case 'step': {
+      const { step, totalSteps, epoch, loss, bytesSent } = event
+      const samples = run.samples + event.samples
+      const mark = { atMs, step, samples, bytesSent }
+      // Nothing announces that training goes on after a test; the pause must not count as slow steps.
+      const isResumed = run.phase !== 'train'
+      return {
+        ...run,
+        phase: 'train',
+        step,
+        totalSteps,
+        dataEpoch: epoch,
+        loss: append(run.loss, step, loss),
+        samples,
+        bytesSent,
+        parts: blend(run.parts, event.times),
+        recent: isResumed ? [mark] : addMark(run.recent, mark),
+      }
+    }
+  }
+}
+
+/** Marks are at least this far apart, so a second of fast steps does not fill the list. units: ms. */
+const markEveryMs = 100
+/** Rates are means over about this time. units: ms. */
+const rateWindowMs = 3000
+
+function addMark(recent: readonly Mark[], mark: Mark): readonly Mark[] {
+  const newest = recent.at(-1)
+  const before = recent.at(-2)
+  // The newest mark is always the present; it stays as history only when the one before it is old enough.
+  const kept =
+    newest && before && newest.atMs - before.atMs < markEveryMs ? recent.slice(0, -1) : recent
+  const begin = kept.findIndex(({ atMs }) => mark.atMs - atMs <= rateWindowMs)
+  // Steps longer than the window still need one mark to differ from.
+  return [...kept.slice(begin < 0 ? -1 : begin), mark]
+}
+
+/** Share of the newest step in the moving average of its parts. */
+const blendShare = 0.1
+
+function blend(old: StepParts | null, now: StepParts): StepParts {
+  if (!old) return { ...now }
+  const mix = (key: keyof StepParts) => old[key] + blendShare * (now[key] - old[key])
+  return {
+    data: mix('data'),
+    encode: mix('encode'),
+    compute: mix('compute'),
+    ring: mix('ring'),
+    total: mix('total'),
+  }
+}
+
+// --- a stop that people asked for travels as the reason of an abort ---
+
+const stopMark = 'stopped by '
+
+/** The reason that all ranks get when `name` stops a run. */
+export function stopReason(name: string): string {
+  return `${stopMark}${name}.`
+}
+
+function isStop(text: string): boolean {
+  return text.includes(stopMark)
+}
+
+/** Who stopped the run, from the text that it ended with. */
+export function stoppedBy(text: string): string {
+  return text.slice(text.indexOf(stopMark) + stopMark.length).replace(/\.$/, '')
+}
+
+// --- what views ask ---
+
+export function ownMember({ lobby, ownId }: Snapshot): LobbyMember | null {
+  return lobby?.members.find(({ id }) => id === ownId) ?? null
+}
+
+export function isMaker({ lobby, ownId }: Snapshot): boolean {
+  return lobby !== null && lobby.maker === ownId
+}
+
+export function makerName({ lobby }: Snapshot): string {
+  return lobby?.members.find(({ id }) => id === lobby.maker)?.name ?? 'the maker'
+}
+
+/** A run of this tab goes on. */
+export function isRunning({ run }: Snapshot): boolean {
+  return run !== null && run.end === null
+}
+
+/** The room is in a run that this tab is not part of. */
+export function isWaitingForNext(snapshot: Snapshot): boolean {
+  const { lobby } = snapshot
+  if (!lobby || isRunning(snapshot)) return false
+  const isOn = lobby.state === 'assigned' || lobby.state === 'running'
+  return isOn && ownMember(snapshot)?.rank === null
+}
+
+export function canStart(snapshot: Snapshot): boolean {
+  const { stage, lobby, serverLost } = snapshot
+  if (stage !== 'inside' || !lobby || serverLost !== null) return false
+  const isOn = lobby.state === 'assigned' || lobby.state === 'running'
+  return isMaker(snapshot) && !isOn && !isRunning(snapshot)
+}
+
+/** Ranks of the run that are not in the room any more. */
+export function goneRanks({ run, lobby }: Snapshot): readonly number[] {
+  if (!run || !lobby) return []
+  return run.members.flatMap(({ id }, rank) => {
+    const member = lobby.members.find((one) => one.id === id)
+    return member?.attached ? [] : [rank]
+  })
+}

@@ -1,0 +1,54 @@
+import type { Acts } from './acts.ts'
+import { formatBytes, formatCount } from './format.ts'
+import { Panel } from './panel.tsx'
+import type { Run, RunEnding } from './state.ts'
+
+interface SummaryProps {
+  run: Run
+  ending: Extract<RunEnding, { kind: 'finished' }>
+  acts: Acts
+}
+
+/** What a run ended with. */
+export function Summary({ run, ending, acts }: SummaryProps) {
+  const { result, bytesSent } = ending
+  const { worldSize, download } = run
+  return (
+    <Panel id="summary" title={`Run ${run.epoch}`} aside={`rank ${run.rank} of ${worldSize}`}>
+      <dl class="facts wide">
+        <div>
+          <dt>Steps</dt>
+          <dd>{formatCount(result.steps)}</dd>
+        </div>
+        <div>
+          <dt>Sent by this rank</dt>
+          <dd>{worldSize > 1 ? formatBytes(bytesSent) : 'nothing: it was alone'}</dd>
+        </div>
+        <div>
+          <dt>Samples of this rank</dt>
+          <dd>{formatCount(result.samples)}</dd>
+        </div>
+        <div class="long">
+          <dt>Parameter hash</dt>
+          <dd>
+            <code data-testid="param-hash">{result.paramHash}</code>{' '}
+            {worldSize > 1 && (
+              <span class="agree">
+                ✓ the same on all {worldSize} ranks, compared after the last step
+              </span>
+            )}
+          </dd>
+        </div>
+      </dl>
+      <p class="acts">
+        <button type="button" onClick={acts.download} disabled={download.is === 'busy'}>
+          {download.is === 'busy' ? 'Reading the GPU…' : 'Download weights (.safetensors)'}
+        </button>
+        <span role="status" class="quiet">
+          {download.is === 'done' && 'Saved; torch reads it with safetensors.torch.load_file.'}
+          {download.is === 'failed' && `The weights could not be read: ${download.text}`}
+        </span>
+      </p>
+    </Panel>
+  )
+}

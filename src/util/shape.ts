@@ -1,0 +1,87 @@
+import { ShapeError } from './errors.ts'
+
+/** Element types of tensors on the device; each takes 4 bytes. */
+export type DType = 'f32' | 'i32' | 'u32'
+/** Row-major dimensions; `[]` is a scalar. */
+export type Shape = readonly number[]
+
+/** What a tensor is without its contents. */
+export interface TensorType {
+  readonly shape: Shape
+  readonly dtype: DType
+}
+
+/** Returns a tensor type; `f32` unless told. */
+export const tensorType = (shape: Shape, dtype: DType = 'f32'): TensorType => ({ shape, dtype })
+
+/** The number of elements of a shape; 1 for a scalar. */
+export const countElements = (shape: Shape): number => shape.reduce((product, d) => product * d, 1)
+
+/** `[64, 784]` */
+export const formatShape = (shape: Shape): string => `[${shape.join(', ')}]`
+
+export const sameShape = (a: Shape, b: Shape): boolean =>
+  a.length === b.length && a.every((d, i) => d === b[i])
+
+/** Row-major strides in elements. */
+export function stridesOf(shape: Shape): number[] {
+  const strides = new Array<number>(shape.length)
+  let stride = 1
+  for (let axis = shape.length - 1; axis >= 0; axis--) {
+    strides[axis] = stride
+    stride *= shape[axis]
+  }
+  return strides
+}
+
+/**
+ * The shape of an elementwise result after NumPy's broadcasting rules.
+ *
+ * errors: `shape.mismatch`, naming `where`, both shapes and the axis counted from the right.
+ */
+export function broadcastShapes(where: string, a: Shape, b: Shape): Shape {
+  const rank = Math.max(a.length, b.length)
+  return Array.from({ length: rank }, (_, axis) => {
+    const fromA = a[axis - (rank - a.length)] ?? 1
+    const fromB = b[axis - (rank - b.length)] ?? 1
+    if (fromA !== fromB && fromA !== 1 && fromB !== 1) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `${where}: dimension ${axis} must agree or be 1, got ${formatShape(a)} and ${formatShape(b)}. Reshape one of them.`,
+      )
+    }
+    return fromA === 1 ? fromB : fromA
+  })
+}
+
+/**
+ * Binds the letters of shape patterns such as `"M K"` to sizes and returns them.
+ *
+ * errors: `shape.mismatch`, naming the op, the letter and both tensors.
+ */
+export function unify(
+  op: string,
+  operands: readonly (readonly [name: string, pattern: string, shape: Shape])[],
+): Record<string, number> {
+  const bound: Record<string, { size: number; name: string; shape: Shape }> = {}
+  for (const [name, pattern, shape] of operands) {
+    const letters = pattern.split(' ').filter(Boolean)
+    if (letters.length !== shape.length) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `${op}: ${name} must have ${letters.length} dimensions (${pattern}), got ${formatShape(shape)}. Reshape it.`,
+      )
+    }
+    letters.forEach((letter, axis) => {
+      const earlier = bound[letter]
+      if (earlier && earlier.size !== shape[axis]) {
+        throw new ShapeError(
+          'shape.mismatch',
+          `${op}: ${letter} must agree, got ${earlier.size} in ${earlier.name}${formatShape(earlier.shape)} and ${shape[axis]} in ${name}${formatShape(shape)}. Check the order of dimensions.`,
+        )
+      }
+      bound[letter] ??= { size: shape[axis], name, shape }
+    })
+  }
+  return Object.fromEntries(Object.entries(bound).map(([letter, { size }]) => [letter, size]))
+}

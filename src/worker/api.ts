@@ -1,0 +1,54 @@
+import type { AdapterFacts } from '../gpu/device.ts'
+import type { LinkStats } from '../peer/link.ts'
+import type { TrainConfig } from '../train/config.ts'
+import type { RunEvent, TrainerResult } from '../train/run.ts'
+
+export type { AdapterFacts } from '../gpu/device.ts'
+export type { RunEvent, RunRecord } from '../train/run.ts'
+
+/**
+ * What the page and its compute worker say to each other through Comlink: control and small numbers, never tensors.
+ */
+
+/** A link's transport, transferred to the worker in the task that made it, or pumped by the page through `port`. */
+export type Transport =
+  | { kind: 'channel'; channel: RTCDataChannel }
+  | { kind: 'port'; port: MessagePort }
+  | { kind: 'pump'; port: MessagePort }
+
+/** A rank's place in one epoch of a group. */
+export interface Membership {
+  epoch: number
+  rank: number
+  worldSize: number
+}
+
+export interface RunResult extends TrainerResult {
+  /** Sum over this rank's links, as the worker counts messages. */
+  links: LinkStats
+  adapter: AdapterFacts
+}
+
+/** The worker's methods. Every pending call rejects with `worker.dead` when the worker ends. */
+export interface ComputeApi {
+  /** Opens the GPU device. errors: `gpu.unavailable`. */
+  open(): Promise<AdapterFacts>
+  /** Gives the worker the transport to `peerRank`; the newest for a rank and epoch counts. */
+  addLink(epoch: number, peerRank: number, transport: Transport): Promise<void>
+  /**
+   * Runs the experiment to its end; data addresses are relative to `baseUrl`.
+   * errors: `config.invalid`, `data.*`, `gpu.*`, `peer.*`, `train.*`.
+   */
+  train(
+    membership: Membership,
+    config: TrainConfig,
+    baseUrl: string,
+    onEvent: (event: RunEvent) => void,
+  ): Promise<RunResult>
+  /** After a run that ended well and after the page has read its channels' statistics: says goodbye and closes the links. */
+  leave(): Promise<void>
+  /** Ends the run on all ranks: what is pending rejects with `reason`. A no-op when nothing runs. */
+  abort(reason: string): Promise<void>
+  /** The trained parameters as a `.safetensors` file behind a blob URL; the caller revokes it. errors: `graph.misuse` before a run. */
+  exportParameters(): Promise<string>
+}

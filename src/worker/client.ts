@@ -1,0 +1,83 @@
+import * as Comlink from 'comlink'
+import { toHex } from '../util/env.ts'
+import { TabringError } from '../util/errors.ts'
+import type { ComputeApi } from './api.ts'
+import { keepErrorCodes } from './error-transfer.ts'
+
+/** A compute worker as its page holds it. */
+export interface ComputeClient {
+  /** The worker's methods; each pending call rejects when the worker ends. */
+  readonly api: ComputeApi
+  /** Rejects with `worker.dead` when the worker ends, for whatever reason; never resolves. */
+  readonly dead: Promise<never>
+  /** Ends the worker at once. */
+  terminate(): void
+}
+
+/**
+ * Starts a compute worker.
+ *
+ * Comlink alone leaves calls to a dead worker pending for ever. Here the worker holds a Web Lock for as long as it lives, the page waits for
+ * that lock, and getting it means that the worker is gone: crashed, closed or terminated.
+ */
+export function startCompute(): ComputeClient {
+  keepErrorCodes()
+  const name = `tabring-compute-${toHex(crypto.getRandomValues(new Uint8Array(8)))}`
+  const worker = new Worker(new URL('./compute.worker.ts', import.meta.url), {
+    type: 'module',
+    name,
+  })
+  let fail!: (error: TabringError) => void
+  const dead = new Promise<never>((_, reject) => {
+    fail = reject
+  })
+  dead.catch(() => undefined)
+  const die = (why: string) =>
+    fail(
+      new TabringError(
+        'worker.dead',
+        `compute worker: ended (${why}). Reload the tab to start a new one.`,
+      ),
+    )
+  worker.addEventListener('error', ({ message }) => {
+    worker.terminate()
+    die(message || 'its script could not be loaded')
+  })
+  worker.addEventListener('message', function alive({ data }) {
+    if (data?.tabring !== 'alive') return
+    worker.removeEventListener('message', alive)
+    navigator.locks.request(name, () => die('crashed or closed'))
+  })
+  const remote = Comlink.wrap<ComputeApi>(worker)
+  return {
+    api: rejectWhenDead(remote, dead),
+    dead,
+    terminate() {
+      worker.terminate()
+      die('terminated')
+    },
+  }
+}
+
+/** The same methods, each racing against the worker's end. Transports and callbacks are handed over in the calling task. */
+function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>): ComputeApi {
+  const race = <T>(call: Promise<T>): Promise<T> => Promise.race([call, dead])
+  return {
+    open: () => race(remote.open()),
+    addLink: (epoch, peerRank, transport) => {
+      const moved = transport.kind === 'channel' ? transport.channel : transport.port
+      return race(
+        remote.addLink(
+          epoch,
+          peerRank,
+          Comlink.transfer(transport, [moved as unknown as Transferable]),
+        ),
+      )
+    },
+    train: (membership, config, baseUrl, onEvent) =>
+      race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvent))),
+    leave: () => race(remote.leave()),
+    abort: (reason) => race(remote.abort(reason)),
+    exportParameters: () => race(remote.exportParameters()),
+  }
+}

@@ -1,0 +1,152 @@
+import * as Comlink from 'comlink'
+import { writeSafetensors } from '../data/safetensors.ts'
+import { openGpu } from '../gpu/device.ts'
+import { Runtime } from '../graph/runtime.ts'
+import { ChannelLink } from '../peer/channel.ts'
+import type { ProcessGroup } from '../peer/group.ts'
+import type { Link, LinkStats } from '../peer/link.ts'
+import { PortLink } from '../peer/port.ts'
+import { PumpLink } from '../peer/pump.ts'
+import type { TrainConfig } from '../train/config.ts'
+import { destroyProcessGroup, initProcessGroup } from '../train/process-group.ts'
+import type { RunEvent } from '../train/run.ts'
+import { Trainer } from '../train/trainer.ts'
+import { PeerError, TabringError } from '../util/errors.ts'
+import type { AdapterFacts, ComputeApi, Membership, RunResult, Transport } from './api.ts'
+import { keepErrorCodes } from './error-transfer.ts'
+import { openTuneStore } from './tune-store.ts'
+
+/** One rank: it owns the GPU device, the links and the collectives. */
+class ComputeWorker implements ComputeApi {
+  #runtime: Promise<Runtime> | undefined
+  /** Links of epochs that have not begun, by epoch and rank. */
+  readonly #links = new Map<number, Map<number, Link>>()
+  #group: ProcessGroup | undefined
+  #trainer: Trainer | undefined
+  #abort: AbortController | undefined
+
+  async open(): Promise<AdapterFacts> {
+    return (await this.#openRuntime()).gpu.facts
+  }
+
+  async addLink(epoch: number, peerRank: number, transport: Transport): Promise<void> {
+    const links = this.#links.get(epoch) ?? new Map<number, Link>()
+    this.#links.set(epoch, links)
+    links.get(peerRank)?.close('replaced by another attempt')
+    links.set(peerRank, wrap(transport))
+  }
+
+  async train(
+    { epoch, rank, worldSize }: Membership,
+    config: TrainConfig,
+    baseUrl: string,
+    onEvent: (event: RunEvent) => void,
+  ): Promise<RunResult> {
+    if (this.#abort) {
+      throw new TabringError(
+        'graph.misuse',
+        'train: a run is under way. Abort it or wait for its end.',
+      )
+    }
+    this.#abort = new AbortController()
+    const links = this.#links.get(epoch) ?? new Map<number, Link>()
+    this.#links.delete(epoch)
+    try {
+      const runtime = await this.#openRuntime()
+      const { signal } = this.#abort
+      this.#group = await initProcessGroup({
+        rank,
+        worldSize,
+        epoch,
+        links,
+        onspan: (span) => this.#trainer?.onSpan(span),
+      })
+      this.#trainer = new Trainer({
+        runtime,
+        group: this.#group,
+        config,
+        baseUrl,
+        onEvent,
+        signal,
+        tuneStore: openTuneStore(),
+      })
+      const result = await this.#trainer.run()
+      return { ...result, links: await sumStats(links.values()), adapter: runtime.gpu.facts }
+    } catch (thrown) {
+      this.#end(links)
+      throw thrown
+    } finally {
+      this.#abort = undefined
+    }
+  }
+
+  async leave(): Promise<void> {
+    const group = this.#group
+    if (!group) return
+    await group.leave()
+    this.#end(new Map())
+  }
+
+  async abort(reason: string): Promise<void> {
+    const error = new PeerError('peer.aborted', reason)
+    this.#abort?.abort(error)
+    this.#group?.abort(error)
+  }
+
+  async exportParameters(): Promise<string> {
+    if (!this.#trainer) {
+      throw new TabringError(
+        'graph.misuse',
+        'exportParameters: there has been no run. Train first.',
+      )
+    }
+    const state = await this.#trainer.stateDict()
+    const file = writeSafetensors(
+      Object.entries(state).map(([key, { shape, data }]) => [key, { dtype: 'F32', shape, data }]),
+      { format: 'pt' },
+    )
+    return URL.createObjectURL(new Blob([file], { type: 'application/octet-stream' }))
+  }
+
+  #end(links: Map<number, Link>): void {
+    this.#group = undefined
+    destroyProcessGroup()
+    for (const link of links.values()) link.close('the run is over')
+  }
+
+  #openRuntime(): Promise<Runtime> {
+    this.#runtime ??= openGpu().then((gpu) => new Runtime(gpu))
+    this.#runtime.catch(() => {
+      this.#runtime = undefined
+    })
+    return this.#runtime
+  }
+}
+
+function wrap(transport: Transport): Link {
+  switch (transport.kind) {
+    case 'channel':
+      return new ChannelLink(transport.channel)
+    case 'port':
+      return new PortLink(transport.port)
+    case 'pump':
+      return new PumpLink(transport.port)
+  }
+}
+
+async function sumStats(links: Iterable<Link>): Promise<LinkStats> {
+  const total = { bytesSent: 0, bytesReceived: 0, messagesSent: 0, messagesReceived: 0 }
+  for (const link of links) {
+    const stats = await link.stats()
+    for (const field of Object.keys(total) as (keyof LinkStats)[]) total[field] += stats[field]
+  }
+  return total
+}
+
+keepErrorCodes()
+Comlink.expose(new ComputeWorker())
+// The page watches this lock: it is free only when this worker is gone, however it ended.
+navigator.locks.request(self.name, () => {
+  self.postMessage({ tabring: 'alive' })
+  return new Promise<void>(() => undefined)
+})

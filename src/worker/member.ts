@@ -1,0 +1,200 @@
+import { type LocalPorts, openLocalPorts } from '../peer/local-ports.ts'
+import type { Assignment, JsonValue, Lobby, TransportChoice } from '../peer/messages.ts'
+import type { RoomLink } from '../peer/secret.ts'
+import { SignalClient, signalUrl } from '../peer/signal.ts'
+import { parseTrainConfig, type TrainConfig } from '../train/config.ts'
+import { messageOf, PeerError } from '../util/errors.ts'
+import type { AdapterFacts, ComputeApi, RunEvent, RunResult } from './api.ts'
+import { type ComputeClient, startCompute } from './client.ts'
+import { formLinks, leaveOnPageHide, type RingLinks, type RingStats } from './connect.ts'
+
+/** What a run ended with on this rank. */
+export type RunEnd =
+  | { ok: true; rank: number; worldSize: number; result: RunResult; ring: RingStats }
+  | { ok: false; rank: number | null; error: Error }
+
+export interface RoomMemberOptions {
+  link: RoomLink
+  name: string
+  transport: TransportChoice
+  mode: 'create' | 'join' | 'either'
+  onLobby?: (lobby: Lobby, ownId: string | null) => void
+  onAssigned?: (assignment: Assignment) => void
+  onConfig?: (config: TrainConfig) => void
+  onEvent?: (event: RunEvent) => void
+  onEnd?: (end: RunEnd) => void
+  /** The connection to the server has ended; a run may go on without it. */
+  onServerLost?: (error: Error) => void
+  /** The server said no to something, and the connection stays. */
+  onRefused?: (error: Error) => void
+}
+
+/**
+ * A tab in a room, from its page's side: device, signaling, links and runs in one place.
+ *
+ * `open` the device, `join` the room, `start` if it is the maker; everything else arrives through the callbacks.
+ */
+export class RoomMember {
+  readonly #options: RoomMemberOptions
+  readonly #compute: ComputeClient
+  #client: SignalClient | undefined
+  #ports: LocalPorts | null = null
+  #ring: RingLinks | undefined
+  #assignment: Assignment | undefined
+  #isRunning = false
+  #isServerLost = false
+
+  constructor(options: RoomMemberOptions) {
+    this.#options = options
+    this.#compute = startCompute()
+    this.#compute.dead.catch((error) => this.#fail(error))
+  }
+
+  get compute(): ComputeApi {
+    return this.#compute.api
+  }
+
+  /** Opens the GPU device in the worker. errors: `gpu.unavailable`, `worker.dead`. */
+  open(): Promise<AdapterFacts> {
+    return this.#compute.api.open()
+  }
+
+  /** Enters the room. errors: SignalError with the server's reason, `signal.lost`. */
+  async join(adapter: AdapterFacts): Promise<void> {
+    const { link, name, transport, mode } = this.#options
+    if (transport !== 'webrtc') this.#ports = await openLocalPorts()
+    const client = new SignalClient({
+      url: signalUrl(location),
+      link,
+      info: {
+        name,
+        adapter: { ...adapter },
+        hostTag: this.#ports?.hostTag ?? '',
+        hidden: document.hidden,
+        transport,
+      },
+      mode,
+      WebSocket,
+    })
+    this.#client = client
+    client.on('lobby', (lobby) => this.#options.onLobby?.(lobby, client.id))
+    client.on('assign', (assignment) => this.#connect(assignment))
+    client.on('start', ({ epoch, settings }) => this.#run(epoch, settings))
+    client.on('abort', ({ epoch, rank, text }) => this.#abort(epoch, rank, text))
+    client.on('refused', (error) => this.#options.onRefused?.(error))
+    client.on('lost', (error) => {
+      this.#isServerLost = true
+      if (this.#assignment && !this.#isRunning) this.#fail(error)
+      this.#options.onServerLost?.(error)
+    })
+    leaveOnPageHide(client)
+    await client.open()
+  }
+
+  /** Seals the room as it is and starts training; for the maker. The server answers a refusal through `onRefused`. */
+  start(config: Partial<TrainConfig>): void {
+    this.#requireClient().start(parseTrainConfig(config) as unknown as JsonValue)
+  }
+
+  /** Ends the run on all ranks. */
+  stop(reason: string): void {
+    if (this.#assignment) this.#client?.abort(this.#assignment.epoch, reason)
+    this.#compute.api.abort(reason).catch(() => undefined)
+  }
+
+  /** Leaves the room and ends the worker. */
+  close(): void {
+    this.#client?.bye()
+    this.#ring?.close()
+    this.#ports?.close()
+    this.#compute.terminate()
+  }
+
+  #requireClient(): SignalClient {
+    if (!this.#client)
+      throw new PeerError('signal.lost', 'room: not joined yet. Call join() first.')
+    return this.#client
+  }
+
+  #connect(assignment: Assignment): void {
+    this.#assignment = assignment
+    this.#isRunning = false
+    this.#options.onAssigned?.(assignment)
+    const ring = formLinks({
+      client: this.#requireClient(),
+      assignment,
+      ports: this.#ports,
+      addLink: (epoch, peerRank, transport) => this.compute.addLink(epoch, peerRank, transport),
+    })
+    this.#ring = ring
+    ring.connected.catch((error) => this.#fail(error))
+  }
+
+  async #run(epoch: number, settings: JsonValue): Promise<void> {
+    const assignment = this.#assignment
+    const ring = this.#ring
+    if (!assignment || !ring || assignment.epoch !== epoch) return
+    const { rank, worldSize } = assignment
+    const client = this.#requireClient()
+    this.#isRunning = true
+    try {
+      const config = parseTrainConfig(settings)
+      this.#options.onConfig?.(config)
+      const result = await this.compute.train(
+        { epoch, rank, worldSize },
+        config,
+        location.href,
+        (event) => this.#options.onEvent?.(event),
+      )
+      const stats = await ring.stats()
+      await this.#waitForOthers(client, epoch)
+      await this.compute.leave()
+      ring.close()
+      this.#assignment = undefined
+      this.#isRunning = false
+      this.#options.onEnd?.({ ok: true, rank, worldSize, result, ring: stats })
+    } catch (thrown) {
+      client.abort(epoch, messageOf(thrown).slice(0, 300))
+      this.#fail(thrown)
+    }
+  }
+
+  /**
+   * Says that this rank is done and waits until all are, or until the server cannot tell any more.
+   *
+   * A connection that closes earlier would count as a loss at a neighbour, and take its channel's statistics along.
+   */
+  #waitForOthers(client: SignalClient, epoch: number): Promise<void> {
+    if (this.#isServerLost) return Promise.resolve()
+    return new Promise((resolve) => {
+      const listening = [
+        client.on('finished', (finished) => finish(finished.epoch)),
+        client.on('abort', (aborted) => finish(aborted.epoch)),
+        client.on('lost', () => finish(epoch)),
+      ]
+      const finish = (of: number) => {
+        if (of !== epoch) return
+        for (const off of listening) off()
+        resolve()
+      }
+      client.done(epoch)
+    })
+  }
+
+  #abort(epoch: number, rank: number | null, text: string): void {
+    if (this.#assignment?.epoch !== epoch) return
+    if (this.#isRunning) this.compute.abort(text).catch(() => undefined)
+    else this.#fail(new PeerError('peer.aborted', rank === null ? text : `rank ${rank}: ${text}`))
+  }
+
+  /** Ends the current assignment, once, with the first error; without one there is nothing to end. */
+  #fail(thrown: unknown): void {
+    if (!this.#assignment) return
+    const error = thrown instanceof Error ? thrown : new Error(String(thrown))
+    const { rank } = this.#assignment
+    this.#assignment = undefined
+    this.#isRunning = false
+    this.#ring?.close()
+    this.#options.onEnd?.({ ok: false, rank, error })
+  }
+}

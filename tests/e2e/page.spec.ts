@@ -1,0 +1,297 @@
+import { mkdirSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { ensureBuilt } from '../../node/build.ts'
+import { browserFlags, findBrowser, iceWithoutRoutePermissions } from '../../node/chromium.ts'
+import { type Served, serve } from '../../node/serve.ts'
+import { readSafetensors } from '../../src/data/safetensors.ts'
+
+/** The built page, driven as people do. Pictures go to the folder that TABRING_PICTURES names, or to test-results/page. */
+const pictures =
+  process.env.TABRING_PICTURES || join(import.meta.dirname, '..', '..', 'test-results', 'page')
+
+let served: Served
+let browser: Browser
+let contexts: BrowserContext[] = []
+/** What pages complained about; must stay empty. */
+let complaints: string[] = []
+
+beforeAll(async () => {
+  mkdirSync(pictures, { recursive: true })
+  served = await serve({ root: await ensureBuilt(), port: 0 })
+  browser = await chromium.launch({
+    executablePath: findBrowser(),
+    args: browserFlags('software'),
+  })
+})
+afterAll(async () => {
+  await browser?.close()
+  await served?.close()
+})
+afterEach(async () => {
+  await Promise.all(contexts.map((context) => context.close()))
+  contexts = []
+  const found = complaints
+  complaints = []
+  expect(found).toEqual([])
+})
+
+async function openContext(from = browser): Promise<BrowserContext> {
+  const context = await from.newContext({ viewport: { width: 1400, height: 900 } })
+  await context.grantPermissions(iceWithoutRoutePermissions)
+  contexts.push(context)
+  return context
+}
+
+async function openTab(context: BrowserContext, url: string): Promise<Page> {
+  const page = await context.newPage()
+  page.on('pageerror', (error) => complaints.push(error.message))
+  page.on('console', (message) => {
+    if (message.type() === 'error') complaints.push(message.text())
+  })
+  await page.goto(url)
+  return page
+}
+
+const status = (page: Page) => page.locator('.status h2 [role=status]')
+const invite = (page: Page) => page.getByLabel('Open this link').inputValue()
+const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
+const members = (page: Page) => page.getByRole('list', { name: 'Members' }).getByRole('listitem')
+const lossWords = (page: Page) => page.locator('.chart').getAttribute('aria-label')
+
+async function see(page: Page, title: string | RegExp, timeout = 30_000): Promise<void> {
+  await status(page).filter({ hasText: title }).waitFor({ timeout })
+}
+
+async function seeMembers(page: Page, count: number): Promise<void> {
+  await members(page)
+    .nth(count - 1)
+    .waitFor()
+  expect(await members(page).count()).toBe(count)
+}
+
+async function picture(page: Page, name: string): Promise<void> {
+  await page.screenshot({ path: join(pictures, `${name}-1400.png`), fullPage: true })
+  await page.setViewportSize({ width: 390, height: 844 })
+  await page.waitForTimeout(100) // the chart follows its holder's size on the next frame
+  const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
+  await page.screenshot({ path: join(pictures, `${name}-390.png`), fullPage: true })
+  await page.setViewportSize({ width: 1400, height: 900 })
+  expect(wider, `${name} is wider than a phone`).toBeLessThanOrEqual(0)
+}
+
+/** When the page first shows an error, by the clock of this machine, and its text. */
+function whenBad(page: Page) {
+  const watcher = page.evaluateHandle(() => {
+    const look = () => {
+      const text = document.querySelector('.status[data-tone=bad] .words p')?.textContent
+      return text ? { text, atMs: Date.now() } : null
+    }
+    const shown = new Promise<{ text: string; atMs: number }>((resolve) => {
+      const observer = new MutationObserver(() => {
+        const found = look()
+        if (!found) return
+        observer.disconnect()
+        resolve(found)
+      })
+      observer.observe(document.body, { subtree: true, childList: true, attributes: true })
+    })
+    return { shown }
+  })
+  const shown = watcher.then((handle) => handle.evaluate((watched) => watched.shown))
+  shown.catch(() => undefined) // awaited once the tab is closed
+  return { isWatching: watcher, shown }
+}
+
+/** A room of `count` tabs: in one browser profile, or each in its own. */
+async function openRoom(count: number, query: string, isShared = true): Promise<Page[]> {
+  const first = await openContext()
+  const maker = await openTab(first, `${served.localUrl}${query}`)
+  await see(maker, 'Alone in the room')
+  const link = await invite(maker)
+  const pages = [maker]
+  for (let i = 1; i < count; i++) {
+    pages.push(await openTab(isShared ? first : await openContext(), link))
+    await seeMembers(maker, i + 1)
+  }
+  await Promise.all(pages.map((page) => seeMembers(page, count)))
+  return pages
+}
+
+// Three software adapters on two cores take their time.
+describe('a room', { timeout: 240_000 }, () => {
+  it('three tabs of one browser join by the link, train over ports, agree, and train again', async () => {
+    const pages = await openRoom(3, '?epochs=1&steps=40&seed=3')
+    const [maker, second, third] = pages
+    expect(maker.url()).toMatch(/\?epochs=1&steps=40&seed=3#room=[0-9a-f]{32}&key=[\w-]{43}$/)
+    await see(maker, 'Ready with 3 ranks')
+    await see(second, /^Waiting for .+ to start$/)
+    for (const page of pages) {
+      const texts = await members(page).allInnerTexts()
+      expect(texts.every((text) => /swiftshader[\s\S]*software/i.test(text))).toBe(true)
+      expect(texts.filter((text) => /\byou\b/.test(text))).toHaveLength(1)
+      expect(texts[0]).toMatch(/\bmaker\b/)
+    }
+    expect(await button(second, 'Start').count()).toBe(0)
+    await picture(maker, 'lobby-maker')
+    await picture(second, 'lobby-joiner')
+
+    await button(maker, 'Start').focus()
+    await maker.keyboard.press('Enter')
+    await third.getByRole('progressbar').waitFor()
+    await third.locator('#experiment').getByText('mlp: 784–256–10, ReLU').waitFor()
+    await Promise.all(pages.map((page) => see(page, 'Finished', 90_000)))
+
+    const [, from, to] = (await lossWords(maker))!.match(/: ([\d.]+) at the first, ([\d.]+) at/)!
+    expect(Number(to)).toBeLessThan(0.7 * Number(from))
+    const hashes = await Promise.all(
+      pages.map((page) => page.getByTestId('param-hash').textContent()),
+    )
+    expect(hashes[0]).toMatch(/^[0-9a-f]{8,}$/)
+    expect(new Set(hashes).size).toBe(1)
+    expect(await maker.locator('#ring').textContent()).toContain('MessagePorts')
+    await picture(maker, 'finished')
+
+    const downloaded = maker.waitForEvent('download')
+    await maker.getByRole('button', { name: 'Download weights' }).click()
+    const download = await downloaded
+    expect(download.suggestedFilename()).toBe('tabring-mlp-40-steps.safetensors')
+    const { tensors } = readSafetensors(new Uint8Array(await readFile(await download.path())))
+    expect([...tensors.keys()].sort()).toEqual(['0.bias', '0.weight', '2.bias', '2.weight'])
+
+    await button(maker, 'Start again').click()
+    await maker.locator('#summary').getByText('Run 2').waitFor({ timeout: 90_000 })
+    await see(third, 'Finished', 90_000)
+    // Equal settings and seeds: the same bits again.
+    expect(await maker.getByTestId('param-hash').textContent()).toBe(hashes[0])
+  })
+
+  it('tabs that share nothing but the network train over WebRTC; the link carries the choice', async () => {
+    const pages = await openRoom(3, '?transport=webrtc&steps=20&model=cnn', false)
+    expect(await invite(pages[0])).toContain('/?transport=webrtc#room=')
+    await button(pages[0], 'Start').click()
+    await Promise.all(pages.map((page) => see(page, 'Finished', 110_000)))
+    const hashes = await Promise.all(
+      pages.map((page) => page.getByTestId('param-hash').textContent()),
+    )
+    expect(new Set(hashes).size).toBe(1)
+    expect(await pages[1].locator('#ring').textContent()).toContain('WebRTC data channels')
+    expect(await pages[1].locator('#summary').textContent()).toMatch(/[\d.]+ MiB/)
+  })
+
+  it('a closed tab is named by the others within 1 s; a late one waits; they start again, and stop', async () => {
+    const pages = await openRoom(3, '?steps=100000')
+    const [maker, second, third] = pages
+    await button(maker, 'Start').click()
+    await Promise.all(pages.map((page) => see(page, 'Training', 60_000)))
+    await maker.locator('.chart[aria-label*="at step"]').waitFor()
+    await picture(maker, 'training')
+
+    const late = await openTab(contexts[0], await invite(maker))
+    await see(late, 'A run is under way')
+    await picture(late, 'late')
+
+    const told = [maker, third].map(whenBad)
+    await Promise.all(told.map((one) => one.isWatching))
+    const closedAtMs = Date.now()
+    await second.close()
+    for (const { shown } of told) {
+      const { text, atMs } = await shown
+      console.log(`told after ${atMs - closedAtMs} ms: ${text}`)
+      expect(text).toContain('rank 1')
+      expect(atMs - closedAtMs).toBeLessThan(1000)
+    }
+    await picture(maker, 'failed')
+
+    await button(maker, 'Start again').click()
+    await Promise.all([maker, third, late].map((page) => see(page, 'Training', 60_000)))
+    await maker.locator('.chart[aria-label*="at step"]').waitFor()
+    await button(maker, 'Stop').click()
+    await Promise.all([maker, third, late].map((page) => see(page, 'Stopped')))
+    await picture(maker, 'stopped')
+  })
+
+  it('one tab trains alone, after its settings have been put right', async () => {
+    const page = await openTab(await openContext(), `${served.localUrl}?epochs=none&steps=5`)
+    await see(page, 'Alone in the room')
+    await page.getByText('expected a number, got none').waitFor()
+    expect(await button(page, 'Start').isDisabled()).toBe(true)
+    await picture(page, 'wrong-setting')
+    await page.getByLabel('Epochs').fill('2')
+    await page.waitForFunction(() => location.search === '?epochs=2&steps=5')
+    await button(page, 'Start').click()
+    await see(page, 'Finished', 60_000)
+    await picture(page, 'finished-alone')
+  })
+
+  it('the server goes away: it is said, and nothing can be started', async () => {
+    const own = await serve({ root: await ensureBuilt(), port: 0 })
+    const page = await openTab(await openContext(), own.localUrl)
+    await see(page, 'Alone in the room')
+    await own.close()
+    await see(page, 'The signaling server is gone')
+    expect(await button(page, 'Start').count()).toBe(0)
+    await button(page, 'Reload').waitFor()
+    await picture(page, 'server-lost')
+  })
+})
+
+describe('a page that cannot take part says why', () => {
+  const notice = (page: Page, kind: string) => page.locator(`.notice[data-kind="${kind}"]`)
+
+  it('no WebGPU', async () => {
+    const context = await openContext()
+    await context.addInitScript(() =>
+      Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }),
+    )
+    const page = await openTab(context, served.localUrl)
+    await notice(page, 'no-webgpu').waitFor()
+    await picture(page, 'no-webgpu')
+  })
+
+  it('an insecure context', async () => {
+    const context = await openContext()
+    await context.addInitScript(() =>
+      Object.defineProperty(window, 'isSecureContext', { get: () => false }),
+    )
+    const page = await openTab(context, served.localUrl)
+    await notice(page, 'insecure').waitFor()
+    const text = await notice(page, 'insecure').textContent()
+    expect(text).toContain('npm start -- --host')
+    expect(text).toContain(`http://localhost:${served.port}`)
+    await picture(page, 'insecure')
+  })
+
+  it('a cut link', async () => {
+    const page = await openTab(await openContext(), `${served.localUrl}#room=12ab&key=`)
+    await notice(page, 'bad-link').waitFor()
+    await picture(page, 'bad-link')
+  })
+
+  it('a wrong key', async () => {
+    const [maker] = await openRoom(1, '')
+    const link = (await invite(maker)).replace(/key=.{10}/, 'key=AAAAAAAAAA')
+    const page = await openTab(await openContext(), link)
+    await notice(page, 'refused').waitFor()
+    expect(await notice(page, 'refused').textContent()).toContain('not the key of the room')
+  })
+
+  it('no adapter', async () => {
+    const args = [
+      ...browserFlags('software').filter((flag) => !flag.includes('swiftshader')),
+      '--disable-gpu',
+      '--disable-software-rasterizer',
+    ]
+    const poor = await chromium.launch({ executablePath: findBrowser(), args })
+    try {
+      const page = await openTab(await openContext(poor), served.localUrl)
+      await notice(page, 'no-adapter').waitFor()
+      await picture(page, 'no-adapter')
+    } finally {
+      await poor.close()
+      contexts.pop()
+    }
+  })
+})

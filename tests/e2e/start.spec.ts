@@ -1,0 +1,68 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { afterEach, describe, expect, it } from 'vitest'
+
+const repository = join(import.meta.dirname, '..', '..')
+const children: ChildProcess[] = []
+afterEach(() => {
+  for (const child of children.splice(0)) child.kill('SIGKILL')
+})
+
+/** `npm start -- …`, and what it prints. */
+function npmStart(...flags: string[]) {
+  // The same program, without npm and tsx's own processes between: a signal reaches it alone.
+  const child = spawn(process.execPath, ['--import', 'tsx', 'node/start.ts', ...flags], {
+    cwd: repository,
+  })
+  children.push(child)
+  let text = ''
+  const seen = (wanted: string) =>
+    new Promise<string>((resolve, reject) => {
+      const look = () => text.includes(wanted) && resolve(text)
+      child.stdout.on('data', look)
+      child.once('exit', () => reject(new Error(`ended without "${wanted}": ${text}`)))
+      look()
+    })
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (bytes) => {
+      text += bytes
+    })
+  }
+  return { child, seen, text: () => text }
+}
+
+describe('npm start', () => {
+  it('builds, serves, prints the address, and ends on Ctrl-C', async () => {
+    const { child, seen } = npmStart('--port', '0')
+    const text = await seen('Ctrl-C')
+    const url = text.match(/http:\/\/localhost:\d+\//)?.[0]
+    const page = await fetch(url!.replace('localhost', '127.0.0.1'))
+    expect(page.status).toBe(200)
+    expect(await page.text()).toContain('<title>Tabring</title>')
+    expect(text).toContain('npm start -- --host')
+    const exited = once(child, 'exit')
+    child.kill('SIGINT')
+    expect((await exited)[0]).toBe(0)
+  })
+
+  it('a port in use: one clear line, and not 0', async () => {
+    const other = createServer().listen(0, '127.0.0.1')
+    await once(other, 'listening')
+    const { port } = other.address() as AddressInfo
+    const { child, text } = npmStart('--port', String(port))
+    const [code] = await once(child, 'exit')
+    other.close()
+    expect(code).toBe(1)
+    expect(text()).toContain(`serve: port ${port} is in use. Choose another --port.`)
+  })
+
+  it('--port that is none', async () => {
+    const { child, text } = npmStart('--port', '99999')
+    const [code] = await once(child, 'exit')
+    expect(code).toBe(1)
+    expect(text()).toContain('Expected a whole number from 0 to 65535')
+  })
+})

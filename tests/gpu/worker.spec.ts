@@ -1,0 +1,90 @@
+import { expect, test } from 'vitest'
+import { startCompute } from '../../src/worker/client.ts'
+
+const membership = { epoch: 1, rank: 0, worldSize: 1 }
+const endless = { model: 'mlp', data: 'digits', epochs: 1000 } as const
+
+/** A worker in the middle of a run. */
+async function training() {
+  const client = startCompute()
+  let sawStep!: () => void
+  const stepped = new Promise<void>((resolve) => {
+    sawStep = resolve
+  })
+  const run = client.api.train(
+    membership,
+    {
+      ...endless,
+      batchSize: 64,
+      optimizer: 'adamw',
+      seed: 0,
+      bucketCapMb: 25,
+      hashEvery: 50,
+      tune: false,
+    },
+    location.href,
+    ({ event }) => {
+      if (event === 'step') sawStep()
+    },
+  )
+  await Promise.race([stepped, run])
+  return { client, run }
+}
+
+test('a terminated worker rejects every pending call, and later ones', async () => {
+  const { client, run } = await training()
+  const pending = [run, client.api.leave(), client.dead]
+  client.terminate()
+  for (const call of [...pending, client.api.open()]) {
+    await expect(call).rejects.toMatchObject({ code: 'worker.dead' })
+  }
+})
+
+test('errors keep their code and text on the way out of the worker', async () => {
+  const client = startCompute()
+  await expect(client.api.exportParameters()).rejects.toMatchObject({
+    code: 'graph.misuse',
+    message: expect.stringContaining('Train first'),
+  })
+  client.terminate()
+})
+
+test('abort ends a run with its reason', async () => {
+  const { client, run } = await training()
+  await client.api.abort('enough')
+  await expect(run).rejects.toMatchObject({
+    code: 'peer.aborted',
+    message: expect.stringContaining('enough'),
+  })
+  client.terminate()
+})
+
+test('a second run may follow a first', async () => {
+  const client = startCompute()
+  const config = {
+    ...endless,
+    steps: 2,
+    batchSize: 16,
+    optimizer: 'sgd',
+    seed: 1,
+    bucketCapMb: 25,
+    hashEvery: 50,
+    tune: false,
+  } as const
+  const hashes = []
+  for (let epoch = 1; epoch <= 2; epoch++) {
+    const result = await client.api.train(
+      { ...membership, epoch },
+      config,
+      location.href,
+      () => undefined,
+    )
+    await client.api.leave()
+    hashes.push(result.paramHash)
+  }
+  expect(hashes[0]).toBe(hashes[1])
+  const file = await client.api.exportParameters()
+  expect((await (await fetch(file)).arrayBuffer()).byteLength).toBeGreaterThan(4 * 203_530)
+  URL.revokeObjectURL(file)
+  client.terminate()
+})

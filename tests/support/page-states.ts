@@ -1,0 +1,242 @@
+import type { Lobby, LobbyMember, RoomState } from '../../src/peer/messages.ts'
+import { SignalError } from '../../src/peer/signal.ts'
+import { parseTrainConfig } from '../../src/train/config.ts'
+import { defaultDraft } from '../../src/ui/settings.ts'
+import { type Action, begin, reduce, type Snapshot, stopReason } from '../../src/ui/state.ts'
+import { troubleAhead, troubleOf } from '../../src/ui/trouble.ts'
+import { GpuError, PeerError, TabringError } from '../../src/util/errors.ts'
+import type { RunResult } from '../../src/worker/api.ts'
+
+/** Every state that the page is designed for, each made by the reducer from actions like those of a real room. */
+
+const ids = Array.from({ length: 12 }, (_, index) => String(index).padStart(16, '0'))
+
+const adapters = [
+  {
+    vendor: 'nvidia',
+    architecture: 'ada-lovelace',
+    isSoftware: false,
+    hasF16: true,
+    hasSubgroups: true,
+  },
+  {
+    vendor: 'apple',
+    architecture: 'metal-3',
+    isSoftware: false,
+    hasF16: true,
+    hasSubgroups: false,
+  },
+  {
+    vendor: 'google',
+    architecture: 'swiftshader',
+    isSoftware: true,
+    hasF16: false,
+    hasSubgroups: true,
+  },
+]
+const names = [
+  'Chrome on Linux a3f1',
+  "Ada's laptop",
+  'Firefox on Windows 07bc',
+  'Safari on iOS 5e20',
+]
+
+export function makeMember(index: number, rank: number | null = null): LobbyMember {
+  return {
+    id: ids[index],
+    name: names[index] ?? `Chrome on Windows ${index}`,
+    adapter: adapters[index % adapters.length],
+    hostTag: index < 2 ? 'aa'.repeat(16) : 'bb'.repeat(16),
+    hidden: index === 2,
+    transport: 'auto',
+    rank,
+    attached: true,
+  }
+}
+
+export function makeLobby(count: number, state: RoomState = 'lobby', ranks = 0): Lobby {
+  return {
+    state,
+    epoch: state === 'lobby' ? 0 : 1,
+    maker: ids[0],
+    members: Array.from({ length: count }, (_, index) =>
+      makeMember(index, index < ranks ? index : null),
+    ),
+  }
+}
+
+export const makeSnapshot = (): Snapshot =>
+  begin({
+    invite: `https://192.168.1.20:5173/#room=${'7c'.repeat(16)}&key=${'k'.repeat(43)}`,
+    name: names[0],
+    draft: defaultDraft,
+    transport: 'auto',
+  })
+
+export const play = (snapshot: Snapshot, ...actions: Action[]): Snapshot =>
+  actions.reduce(reduce, snapshot)
+
+export function inside(count: number, own = 0, state: RoomState = 'lobby', ranks = 0): Snapshot {
+  return play(
+    makeSnapshot(),
+    { type: 'deviceOpened', adapter: { ...adapters[0], description: '', hasTimestamps: false } },
+    { type: 'lobby', lobby: makeLobby(count, state, ranks), ownId: ids[own] },
+    { type: 'entered' },
+  )
+}
+
+export function assigned(count: number, rank = 0): Snapshot {
+  const members = makeLobby(count).members.map(({ rank: _, attached: __, ...info }) => info)
+  return play(
+    inside(count, rank),
+    { type: 'assigned', assignment: { epoch: 1, rank, worldSize: count, members, links: [] } },
+    { type: 'lobby', lobby: makeLobby(count, 'running', count), ownId: ids[rank] },
+  )
+}
+
+/** A run of 540 steps after `steps` of them, 40 ms each, tested every 180. */
+export function training(count: number, steps: number, rank = 0): Snapshot {
+  let snapshot = play(
+    assigned(count, rank),
+    { type: 'config', config: parseTrainConfig({ epochs: 3 }) },
+    { type: 'event', event: { event: 'phase', phase: 'compile', rank }, atMs: 0 },
+    { type: 'event', event: { event: 'phase', phase: 'train', rank }, atMs: 1000 },
+  )
+  for (let step = 1; step <= steps; step++) {
+    const wave = Math.sin(step * 12.9898) * 43758.5453
+    const noise = wave - Math.floor(wave) - 0.5
+    const atMs = 1000 + 40 * step
+    const loss = 2.3 * Math.exp(-step / 60) + 0.08 + noise * (0.12 + 0.4 * Math.exp(-step / 80))
+    snapshot = play(snapshot, {
+      type: 'event',
+      atMs,
+      event: {
+        event: 'step',
+        step,
+        totalSteps: 540,
+        epoch: Math.floor((step - 1) / 180),
+        loss: Math.max(0.02, loss),
+        rank,
+        samples: Math.floor(64 / count) + (rank < 64 % count ? 1 : 0),
+        times: { data: 0.6, encode: 0.9, compute: 24, ring: count > 1 ? 21 : 0, total: 38 },
+        bytesSent: count > 1 ? step * ((2 * (count - 1)) / count) * 814_000 : 0,
+      },
+    })
+    if (step % 180 === 0) {
+      const accuracy = 0.9745 - 0.09 * Math.exp(-step / 120) + 0.001
+      const event = { event: 'evaluation', step, epoch: step / 180 - 1, accuracy, rank } as const
+      snapshot = play(snapshot, { type: 'event', atMs, event })
+    }
+  }
+  return snapshot
+}
+
+export function makeResult(worldSize: number): RunResult {
+  const config = parseTrainConfig({ epochs: 3 })
+  return {
+    steps: 540,
+    loss: 0.0713,
+    testAccuracy: 0.9745,
+    paramHash: '5f0c9a4471b2e8d3',
+    samples: 11_880,
+    seconds: 22.4,
+    timeline: [],
+    record: { config, worldSize, shares: [], buckets: [], variants: {}, adapter: '' },
+    links: { bytesSent: 586e6, bytesReceived: 586e6, messagesSent: 9000, messagesReceived: 9000 },
+    adapter: { ...adapters[0], description: '', hasTimestamps: false },
+  }
+}
+
+export function failed(count: number, code: TabringError['code'], text: string): Snapshot {
+  return play(
+    training(count, 203),
+    { type: 'failed', code, text },
+    { type: 'lobby', lobby: makeLobby(count, 'failed'), ownId: ids[0] },
+  )
+}
+
+function withoutMember(snapshot: Snapshot, index: number): Snapshot {
+  const lobby = snapshot.lobby!
+  const members = lobby.members.filter(({ id }) => id !== ids[index])
+  return { ...snapshot, lobby: { ...lobby, members } }
+}
+
+/** All states, by the name of their picture. */
+export function makeStates(): Record<string, Snapshot> {
+  const origin = 'http://192.168.1.20:5173'
+  const shut = (trouble: ReturnType<typeof troubleAhead>) =>
+    play(makeSnapshot(), { type: 'outside', trouble: trouble! })
+  const insecure = { isSecureContext: false, hasGpu: false, origin, port: '5173' }
+  const finished = (count: number) =>
+    play(
+      training(count, 540),
+      { type: 'finished', result: makeResult(count), bytesSent: 586e6 },
+      { type: 'lobby', lobby: makeLobby(count, 'finished'), ownId: ids[0] },
+    )
+  const gone =
+    "epoch 1: rank 1 (Ada's laptop) is gone: left. Start again without it, or once it is back."
+  const unreachable =
+    'link to rank 2 (Firefox on Windows 07bc): no connection: no network route: expected at least one candidate within 8000 ms, got none. Are both machines in one network?'
+  return {
+    insecure: shut(troubleAhead(insecure)),
+    'no-webgpu': shut(troubleAhead({ ...insecure, isSecureContext: true })),
+    'no-adapter': shut(
+      troubleOf(new GpuError('gpu.unavailable', 'device: WebGPU is there but no adapter came up.')),
+    ),
+    'bad-link': shut(troubleOf(new PeerError('config.invalid', 'room link: expected …'))),
+    'room-full': shut(troubleOf(new SignalError('room-full', 'the room is full with 64 members.'))),
+    'unknown-room': shut(troubleOf(new SignalError('unknown-room', 'there is no such room.'))),
+    'no-server': shut(
+      troubleOf(new PeerError('signal.lost', 'signaling: no connection to wss://… (1006).')),
+    ),
+    opening: makeSnapshot(),
+    entering: play(makeSnapshot(), {
+      type: 'deviceOpened',
+      adapter: { ...adapters[0], description: '', hasTimestamps: false },
+    }),
+    alone: inside(1),
+    'lobby-maker': inside(3),
+    'lobby-joiner': inside(3, 1),
+    'lobby-wrong-setting': play(
+      inside(3),
+      { type: 'setting', key: 'epochs', value: '0' },
+      { type: 'setting', key: 'batchSize', value: '2' },
+    ),
+    'lobby-late': inside(4, 3, 'running', 3),
+    'lobby-server-lost': play(inside(3), { type: 'serverLost', text: 'signaling: ended' }),
+    connecting: assigned(3),
+    compiling: play(
+      assigned(3),
+      { type: 'config', config: parseTrainConfig({}) },
+      { type: 'event', event: { event: 'phase', phase: 'compile', rank: 0 }, atMs: 0 },
+    ),
+    training: training(3, 260),
+    'training-one': training(1, 260),
+    'training-two': training(2, 260, 1),
+    'training-twelve': training(12, 100, 4),
+    'training-server-lost': play(training(3, 260), { type: 'serverLost', text: 'ended' }),
+    stopped: play(
+      training(3, 203),
+      {
+        type: 'failed',
+        code: 'peer.aborted',
+        text: `epoch 1: rank 0 (x): ${stopReason(names[0])}`,
+      },
+      { type: 'lobby', lobby: makeLobby(3, 'failed'), ownId: ids[0] },
+    ),
+    'failed-lost': withoutMember(failed(3, 'peer.lost', gone), 1),
+    'failed-unreachable': failed(3, 'peer.unreachable', unreachable),
+    finished: finished(3),
+    'finished-one': finished(1),
+    'worker-dead': play(
+      training(3, 203),
+      { type: 'failed', code: 'worker.dead', text: 'compute worker: ended (crashed or closed).' },
+      {
+        type: 'outside',
+        trouble: troubleOf(
+          new TabringError('worker.dead', 'compute worker: ended (crashed or closed).'),
+        ),
+      },
+    ),
+  }
+}

@@ -1,0 +1,117 @@
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright'
+import { ensureBuilt } from '../../node/build.ts'
+import { browserFlags, findBrowser, iceWithoutRoutePermissions } from '../../node/chromium.ts'
+import { type Served, serve } from '../../node/serve.ts'
+import { formatFragment, newRoomLink } from '../../src/peer/secret.ts'
+import type { TrainConfigInput } from '../../src/train/config.ts'
+import type { RunEvent, RunResult } from '../../src/worker/api.ts'
+
+export type Done =
+  | { ok: true; rank: number; result: RunResult; bytesSentOnChannels: number }
+  | { ok: false; rank: number | null; code: string; message: string }
+
+/** A real tab that is a rank, and what it has said. */
+export interface RankTab {
+  page: Page
+  events: RunEvent[]
+  /** Resolves with the tab's end and when it came, `performance.now()` of this process. */
+  done: Promise<Done & { atMs: number }>
+  /** Resolves at the first event that `matches`. */
+  saw(matches: (event: RunEvent) => boolean): Promise<RunEvent>
+}
+
+/** A built server and a browser for rank tabs. */
+export class RankTabs {
+  private readonly contexts: BrowserContext[] = []
+  private constructor(
+    private readonly served: Served,
+    readonly browser: Browser,
+  ) {}
+
+  static async start(mounts: Record<string, string> = {}): Promise<RankTabs> {
+    const served = await serve({ root: await ensureBuilt(), port: 0, mounts })
+    const browser = await chromium.launch({
+      executablePath: findBrowser(),
+      args: browserFlags('software'),
+    })
+    return new RankTabs(served, browser)
+  }
+
+  /** Opens `ranks` tabs in one room; for ports they share a browser context, as tabs of one person do. */
+  async open(
+    ranks: number,
+    transport: 'webrtc' | 'port',
+    config: TrainConfigInput,
+  ): Promise<RankTab[]> {
+    const fragment = formatFragment(newRoomLink())
+    const shared = transport === 'port' ? await this.context() : undefined
+    const tabs: RankTab[] = []
+    for (let i = 0; i < ranks; i++) {
+      const context = shared ?? (await this.context())
+      const tab = await openTab(context)
+      const query = new URLSearchParams({
+        role: i === 0 ? 'make' : 'join',
+        ranks: String(ranks),
+        transport,
+        ...(i === 0 ? { config: JSON.stringify(config) } : {}),
+      })
+      const welcomed = new Promise<void>((resolve) => {
+        tab.page.on('websocket', (socket) =>
+          socket.on('framereceived', ({ payload }) => {
+            if (String(payload).includes('"welcome"')) resolve()
+          }),
+        )
+      })
+      await tab.page.goto(`${this.served.localUrl}tab.html?${query}${fragment}`)
+      await Promise.race([welcomed, tab.done])
+      tabs.push(tab)
+    }
+    return tabs
+  }
+
+  async closeTabs(): Promise<void> {
+    await Promise.all(this.contexts.splice(0).map((context) => context.close()))
+  }
+
+  async stop(): Promise<void> {
+    await this.browser.close()
+    await this.served.close()
+  }
+
+  private async context(): Promise<BrowserContext> {
+    const context = await this.browser.newContext()
+    await context.grantPermissions(iceWithoutRoutePermissions)
+    this.contexts.push(context)
+    return context
+  }
+}
+
+async function openTab(context: BrowserContext): Promise<RankTab> {
+  const page = await context.newPage()
+  const events: RunEvent[] = []
+  const waiting: { matches: (event: RunEvent) => boolean; resolve: (event: RunEvent) => void }[] =
+    []
+  let finish!: (done: Done & { atMs: number }) => void
+  const done = new Promise<Done & { atMs: number }>((resolve) => {
+    finish = resolve
+  })
+  await page.exposeFunction('__tabringEvent', (json: string) => {
+    const event = JSON.parse(json) as RunEvent
+    events.push(event)
+    for (const { matches, resolve } of waiting) if (matches(event)) resolve(event)
+  })
+  await page.exposeFunction('__tabringDone', (json: string) =>
+    finish({ ...(JSON.parse(json) as Done), atMs: performance.now() }),
+  )
+  return {
+    page,
+    events,
+    done,
+    saw: (matches) =>
+      new Promise((resolve) => {
+        const known = events.find(matches)
+        if (known) resolve(known)
+        else waiting.push({ matches, resolve })
+      }),
+  }
+}

@@ -1,0 +1,113 @@
+import { expect, test } from 'vitest'
+import { dataMount, parseOptions } from '../../../node/train/options.ts'
+
+function optionsOf(...argv: string[]) {
+  const parsed = parseOptions(argv)
+  if (parsed.kind !== 'train') throw new Error('asked for help')
+  return parsed.options
+}
+
+test('without options one tab trains the drawn digits', () => {
+  expect(optionsOf()).toMatchObject({
+    worldSize: 1,
+    dataFolder: undefined,
+    outFile: undefined,
+    isJson: false,
+    adapter: 'auto',
+    timeoutMs: 120_000,
+    config: {
+      model: 'mlp',
+      data: 'digits',
+      epochs: 3,
+      batchSize: 64,
+      optimizer: 'adamw',
+      seed: 0,
+      tune: false,
+    },
+  })
+  expect(optionsOf().config.lr).toBeUndefined()
+})
+
+test('every option arrives', () => {
+  const argv =
+    '--nproc-per-node 3 --data some/dir --model cnn --epochs 2 --steps 7 --batch-size 30 --optimizer sgd --lr 0.1 --seed 5 ' +
+    '--out w.safetensors --bucket-cap-mb 0.5 --hash-every 10 --tune --adapter software --json --headed --timeout 9.5'
+  expect(optionsOf(...argv.split(' '))).toEqual({
+    worldSize: 3,
+    dataFolder: 'some/dir',
+    outFile: 'w.safetensors',
+    isJson: true,
+    isHeaded: true,
+    adapter: 'software',
+    timeoutMs: 9500,
+    config: {
+      model: 'cnn',
+      data: dataMount,
+      epochs: 2,
+      steps: 7,
+      batchSize: 30,
+      optimizer: 'sgd',
+      lr: 0.1,
+      seed: 5,
+      bucketCapMb: 0.5,
+      hashEvery: 10,
+      tune: true,
+    },
+  })
+})
+
+test("torchrun's spelling with underscores is taken", () => {
+  expect(optionsOf('--nproc_per_node', '4').worldSize).toBe(4)
+  expect(optionsOf('--nproc_per_node=4', '--data=a_b').dataFolder).toBe('a_b')
+})
+
+test('help names every option', () => {
+  const parsed = parseOptions(['--help'])
+  expect(parsed.kind).toBe('help')
+  const text = parsed.kind === 'help' ? parsed.text : ''
+  for (const name of [
+    'nproc-per-node',
+    'data',
+    'model',
+    'epochs',
+    'steps',
+    'batch-size',
+    'optimizer',
+    'lr',
+    'seed',
+    'out',
+    'bucket-cap-mb',
+    'hash-every',
+    'tune',
+    'adapter',
+    'json',
+    'headed',
+    'timeout',
+  ])
+    expect(text).toContain(`--${name}`)
+})
+
+test.each([
+  ['--epochs 0', 'Expected a whole number of 1 or more, got "0".'],
+  ['--epochs 1.5', 'got "1.5"'],
+  ['--seed -1', "'--seed <n>' argument '-1' is invalid"],
+  ['--lr abc', 'Expected a number of 0 or more, got "abc".'],
+  ['--lr Infinity', 'Expected a number of 0 or more'],
+  ['--bucket-cap-mb 0', 'Expected a number above 0, got "0".'],
+  ['--nproc-per-node 65', 'from 1 to 64, got "65"'],
+  ['--model transformer', 'Allowed choices are mlp, cnn.'],
+  ['--epoch 3', "unknown option '--epoch'. (Did you mean --epochs?)"],
+  ['--steps', "option '--steps <n>' argument missing"],
+  ['surplus', 'too many arguments'],
+  ['--nproc-per-node 4 --batch-size 3', '--batch-size: expected 4 or more for 4 ranks, got 3.'],
+])('%s is refused in one line', (argv, text) => {
+  let error: unknown
+  try {
+    parseOptions(argv.split(' '))
+  } catch (thrown) {
+    error = thrown
+  }
+  expect(error).toMatchObject({ code: 'config.invalid' })
+  expect((error as Error).message).toContain(text)
+  expect((error as Error).message).not.toContain('\n')
+})

@@ -1,0 +1,98 @@
+import { expect, test } from 'vitest'
+import { makeReporter, Rate } from '../../../node/train/report.ts'
+import type { RankResult, TabEvent } from '../../../node/train/tab-group.ts'
+
+class Memory {
+  text = ''
+  constructor(readonly isTTY = false) {}
+  write(text: string): void {
+    this.text += text
+  }
+}
+
+const step = (number: number, rank = 0): TabEvent => ({
+  event: 'step',
+  step: number,
+  totalSteps: 2,
+  epoch: 0,
+  loss: 0.5 / number,
+  rank,
+})
+const events: TabEvent[] = [
+  { event: 'phase', phase: 'compile', rank: 0 },
+  { event: 'phase', phase: 'compile', rank: 1 },
+  { event: 'phase', phase: 'train', rank: 0 },
+  step(1),
+  step(1, 1),
+  step(2),
+  { event: 'evaluation', epoch: 0, accuracy: 0.975, rank: 0 },
+]
+const results: RankResult[] = [0, 1].map((rank) => ({
+  rank,
+  bytesSentOnChannels: 2 ** 20 * (rank + 1),
+  result: { steps: 2, loss: 0.25, testAccuracy: 0.975, paramHash: 'abc', samples: 64, seconds: 4 },
+}))
+
+function report(isJson: boolean, isTTY: boolean) {
+  const output = new Memory(isTTY)
+  const error = new Memory()
+  const reporter = makeReporter({ isJson, worldSize: 2, batchSize: 64, epochs: 1 }, output, error)
+  reporter.note('look here')
+  for (const event of events) reporter.event(event)
+  reporter.done(results, { path: '/tmp/w.safetensors', sizeBytes: 2048 })
+  reporter.stop()
+  return { output: output.text, error: error.text }
+}
+
+test('--json prints phases and steps of rank 0 and the end, nothing else', () => {
+  const { output, error } = report(true, true)
+  expect(
+    output
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line)),
+  ).toEqual([
+    { event: 'phase', phase: 'compile', rank: 0 },
+    { event: 'phase', phase: 'train', rank: 0 },
+    { event: 'step', step: 1, loss: 0.5, rank: 0 },
+    { event: 'step', step: 2, loss: 0.25, rank: 0 },
+    {
+      event: 'done',
+      worldSize: 2,
+      steps: 2,
+      loss: 0.25,
+      testAccuracy: 0.975,
+      paramHashes: ['abc', 'abc'],
+      bytesSentPerRank: [2 ** 20, 2 ** 21],
+      samplesPerRank: [64, 64],
+      seconds: 4,
+    },
+  ])
+  expect(error).toBe('train: look here\n')
+})
+
+test('plain lines where there is no terminal, then the summary', () => {
+  const { output } = report(false, false)
+  expect(output.split('\n')).toEqual([
+    'compiling…',
+    'training…',
+    'step 1/2  loss 0.5000  - samples/s',
+    expect.stringMatching(/^step 2\/2 {2}loss 0\.2500 {2}[\d,]+ samples\/s$/),
+    'epoch 0: accuracy 97.50 %',
+    'test accuracy  97.50 %, last loss 0.2500',
+    'time           4.0 s for 2 steps on 2 ranks, 32 samples/s',
+    'sent           rank 0 1.0 MiB, rank 1 2.0 MiB',
+    'weights        /tmp/w.safetensors (2.0 KiB)',
+    '',
+  ])
+})
+
+test('the rate is of the last seconds', () => {
+  const rate = new Rate(64, 1000)
+  rate.step(0)
+  expect(rate.samplesPerSec).toBeNaN()
+  for (let ms = 100; ms <= 2000; ms += 100) rate.step(ms)
+  expect(rate.samplesPerSec).toBeCloseTo(640, 6)
+  for (let ms = 2200; ms <= 5000; ms += 200) rate.step(ms)
+  expect(rate.samplesPerSec).toBeCloseTo(320, 6)
+})

@@ -1,0 +1,182 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { fillBatch, loadIdxFolder } from '../../../src/data/dataset.ts'
+import { parseIdx, readIdx } from '../../../src/data/idx.ts'
+import { type Files, gzip, idxFile, smallFolder } from '../../support/idx-files.ts'
+import { testOnRealData } from '../../support/real-data.ts'
+
+const folderOf = (files: Files) => (name: string) => Promise.resolve(files[name])
+
+test('an IDX file gives its dimensions and elements, plain and compressed', async () => {
+  const file = idxFile([2, 3, 4], (i) => 200 + i)
+  for (const bytes of [file, gzip(file)]) {
+    const { dims, values } = await readIdx(bytes, 'some', 3)
+    expect(dims).toEqual([2, 3, 4])
+    expect([...values]).toEqual(Array.from({ length: 24 }, (_, i) => 200 + i))
+  }
+  expect(parseIdx(idxFile([0]), 'none', 1).values.length).toBe(0)
+})
+
+test('an IDX file may be a view into a larger buffer', () => {
+  const file = idxFile([3])
+  const larger = new Uint8Array(file.length + 7)
+  larger.set(file, 5)
+  expect([...parseIdx(larger.subarray(5, 5 + file.length), 'view', 1).values]).toEqual([0, 1, 2])
+})
+
+const good = idxFile([2, 28, 28])
+const wrongMagic = Uint8Array.from(good)
+wrongMagic[0] = 0x3c
+const hugeDims = Uint8Array.from(good)
+hugeDims.fill(0xff, 4, 16)
+
+test.each([
+  [
+    'bad magic',
+    wrongMagic,
+    'f: expected the IDX magic number 0x00 0x00 0x08 0x03, got 0x3c 0x00 0x08 0x03.',
+  ],
+  ['unknown element type', idxFile([2, 28, 28], undefined, 7), 'magic number'],
+  [
+    'other element type',
+    idxFile([2, 28, 28], undefined, 13),
+    'expected elements of type unsigned byte, got type float32',
+  ],
+  ['wrong rank', idxFile([2, 784]), 'expected 3 dimensions, got 2 in the header'],
+  [
+    'empty file',
+    new Uint8Array(0),
+    'expected an IDX header of 4 bytes or more, got 0 bytes (truncated)',
+  ],
+  ['header cut', good.slice(0, 9), 'expected an IDX header of 16 bytes, got 9 bytes (truncated)'],
+  [
+    'elements cut',
+    good.slice(0, 1000),
+    'expected 1568 bytes for 2 x 28 x 28 elements, got 984 (truncated)',
+  ],
+  ['surplus', Uint8Array.from([...good, 0]), 'got 1569 (surplus bytes)'],
+  ['dimensions beyond any file', hugeDims, '(truncated)'],
+  [
+    'truncated gzip',
+    gzip(good).slice(0, -9),
+    'f: expected a whole gzip stream, got one that is truncated or damaged',
+  ],
+  ['gzip header only', gzip(good).slice(0, 10), 'expected a whole gzip stream'],
+  ['damaged gzip', gzip(good).fill(0x55, 12, 24), 'expected a whole gzip stream'],
+  ['gzip of something else', gzip(Uint8Array.from([1, 2, 3, 4, 5])), 'magic number'],
+])('%s is one clear line', async (_, bytes, text) => {
+  const error = await readIdx(bytes, 'f', 3).then(
+    () => undefined,
+    (thrown) => thrown,
+  )
+  expect(error).toMatchObject({ name: 'DataError', code: 'data.malformed' })
+  expect(error.message).toContain(text)
+  expect(error.message).not.toContain('\n')
+})
+
+test('every cut of a gzip file is refused, none hangs or passes', async () => {
+  const whole = gzip(idxFile([1, 28, 28]))
+  for (let length = 2; length < whole.length; length += 3)
+    await expect(readIdx(whole.slice(0, length), 'cut', 3)).rejects.toMatchObject({
+      code: 'data.malformed',
+    })
+})
+
+test('a folder is found under each of its names', async () => {
+  const files = smallFolder()
+  const loaded = await loadIdxFolder(folderOf(files))
+  expect(loaded.train).toMatchObject({ count: 12, height: 28, width: 28, classes: 10 })
+  expect([...loaded.test.labels]).toEqual([3, 4, 5, 6, 7])
+
+  const renamed: Files = {}
+  for (const [name, bytes] of Object.entries(files))
+    renamed[`${name.replace('test-', 't10k-')}.gz`] = gzip(bytes)
+  const again = await loadIdxFolder(folderOf(renamed))
+  expect(again.test.labels).toEqual(loaded.test.labels)
+  expect(again.train.images).toEqual(loaded.train.images)
+})
+
+test.each<[string, (files: Files) => void, string, string]>([
+  [
+    'a missing file',
+    (f) => delete f['test-images-idx3-ubyte'],
+    'data.missing',
+    'test-images-idx3-ubyte or t10k-images-idx3-ubyte (plain or .gz), got none',
+  ],
+  [
+    'labels of another split',
+    (f) => {
+      f['t10k-labels-idx1-ubyte'] = f['test-labels-idx1-ubyte']
+      delete f['test-labels-idx1-ubyte']
+    },
+    'data.missing',
+    'test-labels-idx1-ubyte',
+  ],
+  [
+    'fewer labels',
+    (f) => {
+      f['train-labels-idx1-ubyte'] = idxFile([11], () => 1)
+    },
+    'data.malformed',
+    'expected 12 labels for the 12 images of train-images-idx3-ubyte, got 11',
+  ],
+  [
+    'a label beyond the classes',
+    (f) => {
+      f['test-labels-idx1-ubyte'] = idxFile([5], (i) => i + 6)
+    },
+    'data.malformed',
+    'test-labels-idx1-ubyte: expected labels from 0 to 9, got 10 at index 4',
+  ],
+  [
+    'another image size',
+    (f) => {
+      f['train-images-idx3-ubyte'] = idxFile([12, 32, 28])
+    },
+    'data.malformed',
+    'expected images of 28 x 28, got 32 x 28',
+  ],
+  [
+    'no images',
+    (f) => {
+      f['test-images-idx3-ubyte'] = idxFile([0, 28, 28])
+      f['test-labels-idx1-ubyte'] = idxFile([0])
+    },
+    'data.malformed',
+    'expected one image or more, got 0',
+  ],
+])('a folder with %s is refused in one line', async (_, damage, code, text) => {
+  const files = smallFolder()
+  damage(files)
+  const error = await loadIdxFolder(folderOf(files)).then(
+    () => undefined,
+    (thrown) => thrown,
+  )
+  expect(error).toMatchObject({ name: 'DataError', code })
+  expect(error.message).toContain(text)
+  expect(error.message).not.toContain('\n')
+})
+
+test('fillBatch scales pixels to 0..1 and pads with zeros', async () => {
+  const { train } = await loadIdxFolder(folderOf(smallFolder()))
+  const pixels = new Float32Array(3 * 784).fill(9)
+  const labels = new Uint32Array(3).fill(9)
+  fillBatch(train, [11, 2], pixels, labels)
+  expect([...labels]).toEqual([1, 2, 0])
+  expect(pixels[0]).toBe(Math.fround(train.images[11 * 784] / 255))
+  expect(pixels[784 + 5]).toBe(Math.fround(train.images[2 * 784 + 5] / 255))
+  expect(pixels.subarray(2 * 784).every((value) => value === 0)).toBe(true)
+})
+
+testOnRealData('the 9,000 MNIST images load', 'mnist-9k', async (folder) => {
+  const read = (name: string) =>
+    readFile(join(folder, name)).then(
+      (bytes) => new Uint8Array(bytes),
+      () => undefined,
+    )
+  const { train, test } = await loadIdxFolder(read)
+  expect([train.count, test.count]).toEqual([8000, 1000])
+  // The first labels of the MNIST test split, as published everywhere.
+  expect([...train.labels.subarray(0, 10)]).toEqual([7, 2, 1, 0, 4, 1, 4, 9, 5, 9])
+})

@@ -1,0 +1,73 @@
+import { expect, test } from 'vitest'
+import { adamw } from '../../../src/kernels/adamw/adamw.ts'
+import { crossEntropy, crossEntropyGrad } from '../../../src/kernels/cross-entropy/cross-entropy.ts'
+import { paramHash } from '../../../src/kernels/hash/param-hash.ts'
+import { sgd } from '../../../src/kernels/sgd/sgd.ts'
+import { topKCorrect } from '../../../src/kernels/top-k/top-k.ts'
+import { ShapeError } from '../../../src/util/errors.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+
+const labels = (rows: number) => tensorType([rows], 'i32')
+const slot = { slot: 0 }
+const flat = tensorType([8])
+const adamwAttrs = {
+  lr: slot,
+  biasCorrection1: slot,
+  biasCorrection2: slot,
+  beta1: 0.9,
+  beta2: 0.999,
+  eps: 1e-8,
+  weightDecay: 0,
+  start: 0,
+  length: 8,
+}
+
+const refused: [name: string, infer: () => unknown, text: RegExp][] = [
+  [
+    'rows that differ',
+    () => crossEntropy.infer([tensorType([4, 3]), labels(5)], { count: null }),
+    /crossEntropy: R must agree, got 4 in logits.* and 5 in target/,
+  ],
+  [
+    'float targets',
+    () => crossEntropy.infer([tensorType([4, 3]), tensorType([4])], { count: null }),
+    /i32 targets, got f32\[4, 3\] and f32\[4\]/,
+  ],
+  [
+    'a gradient that is no scalar',
+    () => crossEntropyGrad.infer([tensorType([4, 3]), labels(4), tensorType([1])], { count: null }),
+    /dloss must have 0 dimensions/,
+  ],
+  [
+    'the top 0',
+    () => topKCorrect.infer([tensorType([4, 3]), labels(4)], { k: 0, count: null }),
+    /k must be a whole number of at least 1, got 0/,
+  ],
+  [
+    'a slice past the end',
+    () => adamw.infer([flat, flat, flat, flat], { ...adamwAttrs, start: 4, length: 5 }),
+    /adamw: the slice must lie within 0..8, got start 4 and length 5/,
+  ],
+  [
+    'moments of another length',
+    () => adamw.infer([flat, flat, flat, tensorType([7])], adamwAttrs),
+    /adamw: n must agree, got 8 in param.* and 7 in v/,
+  ],
+  [
+    'a parameter of integers',
+    () => sgd.infer([labels(8), labels(8)], { lr: slot, weightDecay: 0, start: 0, length: 8 }),
+    /sgd: param must be f32, got i32\[8\]/,
+  ],
+  [
+    'a hash of more than there is',
+    () => paramHash.infer([flat], { length: 9 }),
+    /paramHash: length must lie within 0..8, got 9/,
+  ],
+]
+
+for (const [name, infer, text] of refused) {
+  test(`${name}: refused, and the text says why`, () => {
+    expect(infer).toThrow(ShapeError)
+    expect(infer).toThrow(text)
+  })
+}

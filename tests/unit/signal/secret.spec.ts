@@ -1,0 +1,106 @@
+import { createHmac } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import {
+  formatFragment,
+  newRoomLink,
+  parseFragment,
+  proofText,
+  RoomSecret,
+} from '../../../src/peer/secret.ts'
+
+const address = { epoch: 3, from: 1, to: 2, attempt: 1 }
+
+describe('room links', () => {
+  it('survive the fragment', () => {
+    const link = newRoomLink()
+    expect(parseFragment(formatFragment(link))).toEqual(link)
+    expect(parseFragment(formatFragment(link).slice(1))).toEqual(link)
+    expect(formatFragment(link)).toMatch(/^#room=[0-9a-f]{32}&key=[\w-]{43}$/)
+    expect(newRoomLink()).not.toEqual(link)
+  })
+
+  it('no room is null; a cut or garbled one is an error', () => {
+    expect(parseFragment('')).toBeNull()
+    expect(parseFragment('#debug=1')).toBeNull()
+    const whole = formatFragment(newRoomLink())
+    const room = `#room=${'a'.repeat(32)}`
+    for (const bad of [
+      whole.slice(0, -1),
+      whole.slice(0, 38),
+      `${room}&key=!`,
+      '#key=abc',
+      '#room=abc',
+    ]) {
+      expect(() => parseFragment(bad)).toThrow(/Copy the whole link/)
+    }
+  })
+})
+
+describe('keys', () => {
+  it('equal links give equal keys, others do not; the key does not show the secret', async () => {
+    const link = newRoomLink()
+    const [a, b] = await Promise.all([RoomSecret.derive(link), RoomSecret.derive(link)])
+    expect(a.authKey).toBe(b.authKey)
+    expect(a.authKey).toMatch(/^[0-9a-f]{64}$/)
+    expect(a.authKey).not.toBe(Buffer.from(link.key, 'base64url').toString('hex'))
+    const elsewhere = await RoomSecret.derive({ ...link, room: newRoomLink().room })
+    expect(elsewhere.authKey).not.toBe(a.authKey)
+  })
+
+  it("a proof is what the server's HMAC says", async () => {
+    const link = newRoomLink()
+    const secret = await RoomSecret.derive(link)
+    const nonce = '5a'.repeat(16)
+    const expected = createHmac('sha256', Buffer.from(secret.authKey, 'hex'))
+      .update(proofText(link.room, nonce))
+      .digest('hex')
+    expect(await secret.prove(nonce)).toBe(expected)
+  })
+
+  it('the known answer stays: old links must go on working', async () => {
+    const secret = await RoomSecret.derive({ room: 'ab'.repeat(16), key: 'A'.repeat(43) })
+    // HKDF-SHA-256 by node:crypto, written out here as the second implementation.
+    const { hkdfSync } = await import('node:crypto')
+    const expected = hkdfSync('sha256', Buffer.alloc(32), 'ab'.repeat(16), 'tabring auth 1', 32)
+    expect(secret.authKey).toBe(Buffer.from(expected).toString('hex'))
+  })
+})
+
+describe('boxes', () => {
+  it('open at their address only', async () => {
+    const link = newRoomLink()
+    const sender = await RoomSecret.derive(link)
+    const receiver = await RoomSecret.derive(link)
+    const value = [{ type: 'offer', sdp: 'v=0 é € 🙂' }]
+    const box = await sender.seal(address, value)
+    expect(box).toMatch(/^[\w-]+$/)
+    expect(await receiver.open(address, box)).toEqual(value)
+    for (const field of ['epoch', 'from', 'to', 'attempt'] as const) {
+      const wrong = { ...address, [field]: address[field] + 1 }
+      await expect(receiver.open(wrong, box)).rejects.toMatchObject({ code: 'peer.protocol' })
+    }
+    // sent back to its sender by the server
+    await expect(sender.open({ ...address, from: 2, to: 1 }, box)).rejects.toThrow(/does not open/)
+  })
+
+  it('no other room opens them, and two of equal content differ', async () => {
+    const link = newRoomLink()
+    const secret = await RoomSecret.derive(link)
+    const box = await secret.seal(address, 'x')
+    expect(await secret.seal(address, 'x')).not.toBe(box)
+    const stranger = await RoomSecret.derive({ room: link.room, key: newRoomLink().key })
+    await expect(stranger.open(address, box)).rejects.toThrow(/tampering/)
+  })
+
+  it('any changed, cut or invented box is refused', async () => {
+    const secret = await RoomSecret.derive(newRoomLink())
+    const box = await secret.seal(address, { a: 1 })
+    for (let i = 0; i < box.length - 1; i++) {
+      const changed = box.slice(0, i) + (box[i] === 'A' ? 'B' : 'A') + box.slice(i + 1)
+      await expect(secret.open(address, changed)).rejects.toMatchObject({ code: 'peer.protocol' })
+    }
+    for (const bad of ['', 'A', 'AAAA', box.slice(0, 20), box.slice(0, -4), '!!!!', '€']) {
+      await expect(secret.open(address, bad)).rejects.toMatchObject({ code: 'peer.protocol' })
+    }
+  })
+})

@@ -1,0 +1,414 @@
+import { X509Certificate } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { createServer, type Server } from 'node:http'
+import { request as requestTls } from 'node:https'
+import { type AddressInfo, connect as connectTcp } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { connect as connectTls } from 'node:tls'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { WebSocket } from 'ws'
+import { isGood, lanAddresses, ownCertificate, ownNames } from '../../../node/certificate.ts'
+import { type Served, serve } from '../../../node/serve.ts'
+import { attachSignaling, type SignalServer } from '../../../node/signal-server.ts'
+import { type JsonValue, limits, type MemberInfo } from '../../../src/peer/messages.ts'
+import { newRoomLink } from '../../../src/peer/secret.ts'
+import {
+  SignalClient,
+  SignalError,
+  type SignalEvents,
+  type SignalOptions,
+  type SocketConstructor,
+  signalUrl,
+} from '../../../src/peer/signal.ts'
+
+/** A WebSocket as a page of `origin` opens it. */
+function socketFrom(origin: string | undefined): SocketConstructor {
+  return class extends WebSocket {
+    constructor(url: string) {
+      super(url, { origin, rejectUnauthorized: false })
+    }
+  } as unknown as SocketConstructor
+}
+
+const info = (name: string): MemberInfo => ({
+  name,
+  adapter: { vendor: 'test' },
+  hostTag: '',
+  hidden: false,
+  transport: 'auto',
+})
+
+function next<K extends keyof SignalEvents>(
+  client: SignalClient,
+  event: K,
+  isIt: (value: SignalEvents[K]) => boolean = () => true,
+): Promise<SignalEvents[K]> {
+  return new Promise((resolve) => {
+    const off = client.on(event, (value) => {
+      if (!isIt(value)) return
+      off()
+      resolve(value)
+    })
+  })
+}
+
+/** The raw server: one JSON message after another. */
+async function raw(port: number, origin = `http://127.0.0.1:${port}`) {
+  const socket = new WebSocket(`ws://127.0.0.1:${port}/signal`, { origin })
+  const messages: { type: string; code?: string; text?: string }[] = []
+  socket.on('message', (data) => messages.push(JSON.parse(String(data))))
+  socket.on('error', () => undefined)
+  const closed = once(socket, 'close').then(([code, reason]) => ({ code, reason: String(reason) }))
+  await once(socket, 'open')
+  return { socket, messages, closed }
+}
+
+describe('the server on a port', () => {
+  let server: Server
+  let signaling: SignalServer
+  let port: number
+  const clients: SignalClient[] = []
+
+  beforeAll(async () => {
+    server = createServer()
+    signaling = attachSignaling(server, {
+      allowedOrigins: ['https://page.example'],
+      maxConnectionsPerIp: 6,
+    })
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    port = (server.address() as AddressInfo).port
+  })
+  afterEach(async () => {
+    for (const client of clients.splice(0)) client.bye()
+    await expect.poll(() => signaling.rendezvous.counts.connections).toBe(0)
+  })
+  afterAll(async () => {
+    await signaling.close()
+    server.close()
+  })
+
+  const make = (options: Partial<SignalOptions> & Pick<SignalOptions, 'link'>, name = 'tab') => {
+    const client = new SignalClient({
+      url: `ws://127.0.0.1:${port}/signal`,
+      info: info(name),
+      WebSocket: socketFrom(`http://127.0.0.1:${port}`),
+      ...options,
+    })
+    clients.push(client)
+    return client
+  }
+
+  it('three clients: lobby, start, sealed signals in order, ready, start, done', async () => {
+    const link = newRoomLink()
+    const tabs = ['a', 'b', 'c'].map((name) => make({ link }, name))
+    const full = next(tabs[0], 'lobby', (lobby) => lobby.members.length === 3)
+    for (const tab of tabs) await tab.open()
+    await full
+    expect(tabs.map((tab) => tab.isMaker)).toEqual([true, false, false])
+
+    const assigned = Promise.all(tabs.map((tab) => next(tab, 'assign')))
+    tabs[0].start({ steps: 2 })
+    const assignments = await assigned
+    const epoch = assignments[0].epoch
+    expect(assignments.map((one) => one.rank)).toEqual([0, 1, 2])
+
+    for (let i = 0; i < 20; i++) tabs[0].signal(epoch, 1, 1, { i })
+    const seen: unknown[] = []
+    await new Promise<void>((resolve) => {
+      // Late: what came before is kept.
+      tabs[1].on('signal', ({ from, data }) => {
+        expect(from).toBe(0)
+        if (seen.push((data as { i: number }).i) === 20) resolve()
+      })
+    })
+    expect(seen).toEqual([...Array(20).keys()])
+
+    const started = Promise.all(tabs.map((tab) => next(tab, 'start')))
+    for (const tab of tabs) tab.ready(epoch)
+    expect((await started).map((one) => one.settings)).toEqual(Array(3).fill({ steps: 2 }))
+    const finished = Promise.all(tabs.map((tab) => next(tab, 'finished')))
+    for (const tab of tabs) tab.done(epoch)
+    await finished
+  })
+
+  it('a bye in a run reaches the others as an abort that names the rank', async () => {
+    const link = newRoomLink()
+    const tabs = [make({ link }, 'a'), make({ link }, 'b')]
+    const full = next(tabs[0], 'lobby', (lobby) => lobby.members.length === 2)
+    for (const tab of tabs) await tab.open()
+    await full
+    const assigned = next(tabs[0], 'assign')
+    tabs[0].start(null)
+    await assigned
+    const abort = next(tabs[0], 'abort')
+    tabs[1].bye()
+    expect((await abort).text).toContain('rank 1 (b) is gone: left')
+  })
+
+  it('two that enter an empty room at once: one creates, one joins', async () => {
+    const link = newRoomLink()
+    const tabs = [make({ link }), make({ link })]
+    const full = next(tabs[1], 'lobby', (lobby) => lobby.members.length === 2)
+    await Promise.all(tabs.map((tab) => tab.open()))
+    await full
+  })
+
+  it('an unknown room, a wrong key, a taken room', async () => {
+    const link = newRoomLink()
+    await expect(make({ link, mode: 'join' }).open()).rejects.toMatchObject({
+      refusal: 'unknown-room',
+      code: 'signal.refused',
+    })
+    await make({ link, mode: 'create' }).open()
+    await expect(make({ link, mode: 'create' }).open()).rejects.toThrow(/room-exists/)
+    const wrong = { room: link.room, key: newRoomLink().key }
+    await expect(make({ link: wrong }).open()).rejects.toBeInstanceOf(SignalError)
+  })
+
+  it('a refused start comes as an event, and the connection stays', async () => {
+    const link = newRoomLink()
+    const [maker, other] = [make({ link }), make({ link })]
+    await maker.open()
+    await other.open()
+    const refused = next(other, 'refused')
+    other.start(null)
+    expect(await refused).toMatchObject({ refusal: 'not-the-maker' })
+    const tooMuch = next(maker, 'lost')
+    maker.start('x'.repeat(limits.settingsBytes) as JsonValue)
+    expect((await tooMuch).message).toContain('settings')
+  })
+
+  it('foreign, missing, near-miss and null origins are told why, an allowed one enters', async () => {
+    const link = newRoomLink()
+    for (const origin of [
+      'https://evil.example',
+      `https://127.0.0.1:${port}`,
+      `http://127.0.0.1:${port}0`,
+      `http://127.0.0.1:${port}.evil.example`,
+      `http://localhost:${port}`,
+      'null',
+      undefined,
+    ]) {
+      const client = make({ link, WebSocket: socketFrom(origin) })
+      await expect(client.open()).rejects.toMatchObject({ refusal: 'foreign-origin' })
+    }
+    await make({ link, WebSocket: socketFrom('https://page.example') }).open()
+  })
+
+  it('an oversized message, a huge one, a binary one: refused, nobody else notices', async () => {
+    const link = newRoomLink()
+    const witness = make({ link })
+    const alone = next(witness, 'lobby')
+    await witness.open()
+    await alone
+
+    const big = await raw(port)
+    big.socket.send(JSON.stringify({ type: 'x'.repeat(limits.messageBytes) }))
+    expect((await big.closed).code).toBe(1008)
+    expect(big.messages.at(-1)).toMatchObject({ type: 'error', code: 'too-large' })
+
+    const huge = await raw(port)
+    huge.socket.send('x'.repeat(4 * limits.messageBytes))
+    expect((await huge.closed).code).toBe(1009)
+
+    const binary = await raw(port)
+    binary.socket.send(Buffer.from('{"type":"pong"}'), { binary: true })
+    expect((await binary.closed).code).toBe(1008)
+    expect(binary.messages.at(-1)).toMatchObject({ code: 'bad-message' })
+
+    const changed = next(witness, 'lobby')
+    witness.update(info('still here'))
+    expect((await changed).members.map((one) => one.name)).toEqual(['still here'])
+  })
+
+  it('a socket too many from one address is told so', async () => {
+    const open = await Promise.all(Array.from({ length: 6 }, () => raw(port)))
+    const extra = await raw(port)
+    expect((await extra.closed).reason).toContain('at most 6 connections')
+    expect(extra.messages.at(-1)).toMatchObject({ code: 'too-many' })
+    for (const one of open) one.socket.terminate()
+  })
+
+  it('leaves upgrades of other paths to others', async () => {
+    const socket = connectTcp(port, '127.0.0.1')
+    socket.write(
+      'GET /other HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n',
+    )
+    await once(socket, 'connect')
+    // Asked after it, answered: so the first was seen and left alone.
+    const link = newRoomLink()
+    await make({ link }).open()
+    expect(socket.bytesRead).toBe(0)
+    socket.destroy()
+  })
+
+  it('no server: says so', async () => {
+    const client = make({ link: newRoomLink(), url: 'ws://127.0.0.1:9/signal' })
+    await expect(client.open()).rejects.toMatchObject({ code: 'signal.lost' })
+  })
+
+  it('a stopped server is told to its clients', async () => {
+    const other = createServer()
+    const its = attachSignaling(other)
+    other.listen(0, '127.0.0.1')
+    await once(other, 'listening')
+    const { port: itsPort } = other.address() as AddressInfo
+    const client = make({
+      link: newRoomLink(),
+      url: `ws://127.0.0.1:${itsPort}/signal`,
+      WebSocket: socketFrom(`http://127.0.0.1:${itsPort}`),
+    })
+    await client.open()
+    const lost = next(client, 'lost')
+    await its.close()
+    expect((await lost).message).toContain('stopped')
+    other.close()
+    await once(other, 'close')
+  })
+})
+
+describe('serve', () => {
+  let folder: string
+  const open: Served[] = []
+  const start = async (options: Partial<Parameters<typeof serve>[0]> = {}) => {
+    const served = await serve({ root: join(folder, 'dist'), port: 0, ...options })
+    open.push(served)
+    return served
+  }
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'tabring-serve-'))
+    await mkdir(join(folder, 'dist'))
+    await mkdir(join(folder, 'data'))
+    await mkdir(join(folder, 'data-secret'))
+    await writeFile(join(folder, 'dist', 'index.html'), '<p>page</p>')
+    await writeFile(join(folder, 'data', 'x.gz'), Buffer.from([0x1f, 0x8b, 1, 2]))
+    await writeFile(join(folder, 'data-secret', 'key'), 'secret')
+    await symlink(join(folder, 'data-secret', 'key'), join(folder, 'data', 'link')).catch(
+      () => undefined, // Windows without the privilege
+    )
+  })
+  afterEach(async () => {
+    for (const one of open.splice(0)) await one.close()
+  })
+  afterAll(() => rm(folder, { recursive: true }))
+
+  it('pages, isolation headers, extra routes, 404', async () => {
+    const served = await start({
+      extraRoutes: { '/hello': (_, response) => response.end('hi') },
+    })
+    const base = `http://127.0.0.1:${served.port}`
+    const page = await fetch(`${base}/`)
+    expect(await page.text()).toBe('<p>page</p>')
+    expect(page.headers.get('cross-origin-opener-policy')).toBe('same-origin')
+    expect(page.headers.get('cross-origin-embedder-policy')).toBe('require-corp')
+    expect(await (await fetch(`${base}/hello`)).text()).toBe('hi')
+    const missing = await fetch(`${base}/nothing`)
+    expect(missing.status).toBe(404)
+    expect(missing.headers.get('cross-origin-embedder-policy')).toBe('require-corp')
+    expect(served.localUrl).toBe(`http://localhost:${served.port}/`)
+    expect(served.lanUrls).toEqual([])
+  })
+
+  it('mounted folders: raw bytes, read-only, nothing beside the folder', async () => {
+    const served = await start({ mounts: { '/data/': join(folder, 'data') } })
+    const get = (path: string, method = 'GET') =>
+      new Promise<{ status: number; body: string }>((resolve) => {
+        const socket = connectTcp(served.port, '127.0.0.1')
+        let text = ''
+        socket.on('data', (bytes) => {
+          text += bytes.toString('latin1')
+        })
+        socket.on('close', () =>
+          resolve({ status: Number(text.slice(9, 12)), body: text.split('\r\n\r\n')[1] }),
+        )
+        // By hand: fetch would tidy the path up.
+        socket.write(`${method} ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`)
+      })
+    const file = await fetch(`http://127.0.0.1:${served.port}/data/x.gz`)
+    expect(file.headers.get('content-encoding')).toBeNull()
+    expect([...new Uint8Array(await file.arrayBuffer())]).toEqual([0x1f, 0x8b, 1, 2])
+    for (const path of [
+      '/data/nothing',
+      '/data/',
+      '/data/../data-secret/key',
+      '/data/..%2fdata-secret%2fkey',
+      '/data/%2e%2e/data-secret/key',
+      '/data/link',
+      '/data/x%00',
+    ]) {
+      expect([path, (await get(path)).status]).toEqual([path, 404])
+    }
+    expect((await get('/data/x.gz', 'PUT')).status).toBe(405)
+    expect((await get('/%', 'GET')).status).toBeGreaterThanOrEqual(400)
+  })
+
+  it('a busy port: the next one, or a clear error', async () => {
+    const first = await start()
+    const second = await start({ port: first.port })
+    expect(second.port).toBeGreaterThan(first.port)
+    await expect(start({ port: first.port, strictPort: true })).rejects.toThrow(
+      `serve: port ${first.port} is in use. Choose another --port.`,
+    )
+    await expect(start({ host: '203.0.113.1', https: false })).rejects.toThrow(/cannot listen/)
+    await expect(start({ root: join(folder, 'none') })).rejects.toThrow(/npm run build/)
+  })
+
+  it('for other machines: HTTPS, its addresses in the certificate, signaling over wss', async () => {
+    const certificate = await ownCertificate({ folders: [join(folder, '.tabring')] })
+    const served = await start({ host: true, certificate })
+    const socket = connectTls({ port: served.port, host: '127.0.0.1', rejectUnauthorized: false })
+    await once(socket, 'secureConnect')
+    const shown = new X509Certificate(socket.getPeerCertificate().raw)
+    socket.destroy()
+    expect(served.lanUrls).toHaveLength(lanAddresses().length)
+    for (const url of [served.localUrl, ...served.lanUrls]) {
+      const name = new URL(url).hostname.replace(/^\[|\]$/g, '')
+      expect(url).toMatch(/^https:/)
+      expect(/^[\d.]+$|:/.test(name) ? shown.checkIP(name) : shown.checkHost(name)).toBeDefined()
+    }
+    const status = await new Promise((resolve, reject) => {
+      requestTls({ port: served.port, host: '127.0.0.1', rejectUnauthorized: false }, (response) =>
+        resolve(response.resume().statusCode),
+      )
+        .on('error', reject)
+        .end()
+    })
+    expect(status).toBe(200)
+    const page = { protocol: 'https:', host: `127.0.0.1:${served.port}` }
+    const client = new SignalClient({
+      url: signalUrl(page),
+      link: newRoomLink(),
+      info: info('tab'),
+      WebSocket: socketFrom(`https://${page.host}`),
+    })
+    await client.open()
+    client.bye()
+  })
+
+  it('a certificate is kept, and replaced when old or short of a name', async () => {
+    const folders = [join(folder, 'missing', '\0'), join(folder, 'kept')]
+    const names = ownNames()
+    const first = await ownCertificate({ folders, names })
+    expect(first).toMatchObject({ isNew: true, folder: folders[1] })
+    const second = await ownCertificate({ folders, names })
+    expect(second).toMatchObject({ isNew: false, cert: first.cert })
+    const third = await ownCertificate({ folders, names: [...names, '198.51.100.7'] })
+    expect(third.isNew).toBe(true)
+    const dayMs = 86_400_000
+    expect(isGood(third.cert, names, Date.now())).toBe(true)
+    expect(isGood(third.cert, names, Date.now() + 360 * dayMs)).toBe(true)
+    expect(isGood(third.cert, names, Date.now() + 370 * dayMs)).toBe(false)
+    expect(isGood(third.cert, names, Date.now() - dayMs)).toBe(false)
+    const parsed = new X509Certificate(third.cert)
+    const daysLong = (Date.parse(parsed.validTo) - Date.parse(parsed.validFrom)) / dayMs
+    expect(daysLong).toBeLessThan(398)
+    await writeFile(join(folders[1], 'cert.pem'), 'garbage')
+    expect((await ownCertificate({ folders, names })).isNew).toBe(true)
+    const nowhere = ownCertificate({ folders: [join(folder, 'dist', 'index.html', 'x')] })
+    await expect(nowhere).rejects.toMatchObject({ code: 'file.unwritable' })
+  })
+})

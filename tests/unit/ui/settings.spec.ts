@@ -1,0 +1,92 @@
+import { describe, expect, it } from 'vitest'
+import { parseTrainConfig, trainConfigSchema } from '../../../src/train/config.ts'
+import {
+  checkDraft,
+  defaultDraft,
+  describeSetting,
+  draftFromQuery,
+  queryOf,
+  settings,
+} from '../../../src/ui/settings.ts'
+
+describe('the list of settings', () => {
+  it('names every setting of the schema once', () => {
+    const keys = settings.map(({ key }) => key)
+    expect(new Set(keys).size).toBe(keys.length)
+    expect(keys.filter((key) => key !== 'transport').sort()).toEqual(
+      Object.keys(trainConfigSchema.entries).sort(),
+    )
+  })
+
+  it("offers the schema's choices and no others", () => {
+    for (const { key, choices } of settings) {
+      if (!choices || key === 'transport') continue
+      for (const [value] of choices) expect(() => parseTrainConfig({ [key]: value })).not.toThrow()
+    }
+  })
+
+  it('describes every value of a run', () => {
+    const config = parseTrainConfig({ model: 'cnn' })
+    const words = settings.map((setting) => describeSetting(setting, config))
+    expect(words).toContain('0.003')
+    expect(words).toContain('drawn digits (built in)')
+    expect(words.join(' ')).not.toMatch(/undefined/)
+  })
+})
+
+describe('the address', () => {
+  it('names only what differs from the defaults', () => {
+    expect(queryOf(defaultDraft)).toBe('')
+    expect(queryOf({ ...defaultDraft, model: 'cnn', epochs: '5' })).toBe('?model=cnn&epochs=5')
+  })
+
+  it('gives the draft again', () => {
+    const query = '?model=cnn&data=%2Fdata%2Fmnist%2F&epochs=5&lr=0.01&steps=20&transport=webrtc'
+    expect(queryOf(draftFromQuery(query))).toBe(query)
+  })
+
+  it('ignores what it does not know, and keeps wrong values to show them', () => {
+    const draft = draftFromQuery('?utm=1&epochs=none')
+    expect(Object.keys(draft)).toEqual(Object.keys(defaultDraft))
+    expect(checkDraft(draft).errors.epochs).toBe('expected a number, got none')
+  })
+})
+
+describe('checking', () => {
+  it('the defaults are what the schema gives', () => {
+    const { config, errors } = checkDraft(defaultDraft)
+    expect(errors).toEqual({})
+    expect(parseTrainConfig(config)).toEqual(parseTrainConfig({}))
+  })
+
+  it('gives numbers, switches and texts', () => {
+    const draft = { ...defaultDraft, epochs: ' 2 ', lr: '1e-2', tune: 'true', steps: '' }
+    expect(checkDraft(draft).config).toMatchObject({
+      epochs: 2,
+      lr: 0.01,
+      tune: true,
+      steps: undefined,
+    })
+  })
+
+  it.each([
+    ['epochs', '0', 'expected 1 or more, got 0'],
+    ['epochs', '1.5', 'expected a whole number, got 1.5'],
+    ['lr', '-1', 'expected 0 or more, got -1'],
+    ['lr', 'fast', 'expected a number, got fast'],
+    ['bucketCapMb', '0', 'expected more than 0, got 0'],
+    ['model', 'gpt', 'expected mlp or cnn, got gpt'],
+    ['data', '', 'expected an address, got nothing'],
+    ['tune', 'maybe', 'expected true or false, got maybe'],
+  ] as const)('%s %s', (key, value, text) => {
+    const { config, errors } = checkDraft({ ...defaultDraft, [key]: value })
+    expect(config).toBeNull()
+    expect(errors).toEqual({ [key]: text })
+  })
+
+  it('every rank needs a sample', () => {
+    const draft = { ...defaultDraft, batchSize: '2' }
+    expect(checkDraft(draft, 2).config).not.toBeNull()
+    expect(checkDraft(draft, 3).errors.batchSize).toContain('one sample for each rank')
+  })
+})

@@ -1,0 +1,27 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { defineConfig } from 'vite'
+import { isolationHeaders } from './node/headers.ts'
+import { tabring } from './node/vite-plugin.ts'
+
+/** Every page at the top level that is there. */
+const pages = ['index.html', 'selftest.html', 'bench.html', 'tab.html'].filter((page) =>
+  existsSync(join(import.meta.dirname, page)),
+)
+
+export default defineConfig({
+  // Relative addresses: the built pages work under any path.
+  base: './',
+  plugins: [tabring()],
+  server: { headers: isolationHeaders },
+  preview: { headers: isolationHeaders },
+  worker: { format: 'es', rolldownOptions: { output: { keepNames: true } } },
+  // Found late, behind a worker's import, they would reload a page that is in a room already.
+  optimizeDeps: { include: ['comlink', 'simple-peer/simplepeer.min.js', 'valibot'] },
+  build: {
+    // WebGPU and transferable data channels are newer than all of ES2023.
+    target: 'es2023',
+    // Class names stay: errors carry theirs.
+    rolldownOptions: { input: pages, output: { keepNames: true } },
+  },
+})
