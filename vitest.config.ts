@@ -10,6 +10,7 @@ export default defineConfig({
           name: 'unit',
           environment: 'node',
           include: ['tests/unit/**/*.spec.ts'],
+          testTimeout: 30_000,
         },
       },
       {

@@ -120,6 +120,8 @@ export class StepProgram {
   readonly #pipelines: GPUComputePipeline[]
   readonly #layouts: GPUBindGroupLayout[]
   readonly #bindGroups: GPUBindGroup[] = []
+  /** Workgroup counts, three a dispatch. */
+  readonly #groups: Uint32Array
   readonly #buffers: ProgramBuffers
   readonly #staging: { buffer: GPUBuffer; isBusy: Promise<unknown> | undefined }[]
   readonly #outputOffsets: number[]
@@ -137,6 +139,9 @@ export class StepProgram {
     this.prepared = prepared
     this.#pipelines = compiled.map(({ pipeline }) => pipeline)
     this.#layouts = compiled.map(({ layout }) => layout)
+    this.#groups = Uint32Array.from(
+      prepared.plan.dispatches.flatMap(({ dispatch }) => dispatch.groups),
+    )
     this.#buffers = new ProgramBuffers(gpu, prepared)
     let bytes = 0
     this.#outputOffsets = prepared.outputs.map(({ type }) => {
@@ -256,13 +261,12 @@ export class StepProgram {
   #encode(encoder: GPUCommandEncoder, start: number, end: number): void {
     const pass = encoder.beginComputePass()
     const pipelines = this.#pipelines
-    const groups = this.#bindGroups
-    const { dispatches } = this.prepared.plan
+    const bindGroups = this.#bindGroups
+    const groups = this.#groups
     for (let i = start; i < end; i++) {
-      const [x, y, z] = dispatches[i].dispatch.groups
       pass.setPipeline(pipelines[i])
-      pass.setBindGroup(0, groups[i])
-      pass.dispatchWorkgroups(x, y, z)
+      pass.setBindGroup(0, bindGroups[i])
+      pass.dispatchWorkgroups(groups[3 * i], groups[3 * i + 1], groups[3 * i + 2])
     }
     pass.end()
     this.#gpu.counters.dispatches += end - start

@@ -17,6 +17,7 @@ export class Runtime {
       maxInvocations: gpu.limits.maxComputeInvocationsPerWorkgroup,
       workgroupMemoryBytes: gpu.limits.maxComputeWorkgroupStorageSize,
       maxGroupsPerDimension: gpu.limits.maxComputeWorkgroupsPerDimension,
+      isSoftware: gpu.facts.isSoftware,
     }
   }
 }

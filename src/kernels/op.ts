@@ -54,6 +54,8 @@ export interface KernelLimits {
   readonly maxInvocations: number
   readonly workgroupMemoryBytes: number
   readonly maxGroupsPerDimension: number
+  /** Whether the adapter computes on the CPU, where other tiles win; absent where that is not known. */
+  readonly isSoftware?: boolean
 }
 
 /** One way to compute an op. The first variant of every op is `naive`: plain, always possible, always tested. */

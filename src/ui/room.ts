@@ -1,4 +1,3 @@
-import type { MemberInfo } from '../peer/messages.ts'
 import type { RoomLink } from '../peer/secret.ts'
 import { messageOf } from '../util/errors.ts'
 import { RoomMember, type RunEnd } from '../worker/member.ts'
@@ -9,11 +8,6 @@ import { type Action, canStart, stopReason } from './state.ts'
 import type { Store } from './store.ts'
 import { troubleOf } from './trouble.ts'
 
-/** A member that can tell the room what changed about it; RoomMember may not yet. */
-type Updatable = RoomMember & {
-  update?(change: Partial<Pick<MemberInfo, 'name' | 'hidden'>>): void
-}
-
 /** Where the name of this tab is kept over a reload; each tab has its own. */
 export const nameKey = 'tabring-name'
 
@@ -21,7 +15,7 @@ export const nameKey = 'tabring-name'
 export function enterRoom(link: RoomLink, store: Store): Acts {
   const { dispatch } = bound(store)
   const { name, transport } = store.snapshot
-  const member: Updatable = new RoomMember({
+  const member = new RoomMember({
     link,
     name,
     transport,
@@ -49,7 +43,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
     }
   }
   void enter()
-  document.addEventListener('visibilitychange', () => member.update?.({ hidden: document.hidden }))
+  document.addEventListener('visibilitychange', () => member.update({ hidden: document.hidden }))
 
   return {
     set(key, value) {
@@ -62,7 +56,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
       if (!chosen) return
       sessionStorage.setItem(nameKey, chosen)
       dispatch({ type: 'named', name: chosen })
-      member.update?.({ name: chosen })
+      member.update({ name: chosen })
     },
     start() {
       const { draft, lobby } = store.snapshot

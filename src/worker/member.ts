@@ -1,5 +1,5 @@
 import { type LocalPorts, openLocalPorts } from '../peer/local-ports.ts'
-import type { Assignment, JsonValue, Lobby, TransportChoice } from '../peer/messages.ts'
+import type { Assignment, JsonValue, Lobby, MemberInfo, TransportChoice } from '../peer/messages.ts'
 import type { RoomLink } from '../peer/secret.ts'
 import { SignalClient, signalUrl } from '../peer/signal.ts'
 import { parseTrainConfig, type TrainConfig } from '../train/config.ts'
@@ -12,6 +12,9 @@ import { formLinks, leaveOnPageHide, type RingLinks, type RingStats } from './co
 export type RunEnd =
   | { ok: true; rank: number; worldSize: number; result: RunResult; ring: RingStats }
   | { ok: false; rank: number | null; error: Error }
+
+/** What may change about a tab while it is in a room. */
+export type MemberChange = Partial<Pick<MemberInfo, 'name' | 'hidden'>>
 
 export interface RoomMemberOptions {
   link: RoomLink
@@ -43,6 +46,10 @@ export class RoomMember {
   #assignment: Assignment | undefined
   #isRunning = false
   #isServerLost = false
+  /** As the room knows this tab; set once it is in. */
+  #info: MemberInfo | undefined
+  /** What was told before that. */
+  #changes: MemberChange = {}
 
   constructor(options: RoomMemberOptions) {
     this.#options = options
@@ -63,19 +70,15 @@ export class RoomMember {
   async join(adapter: AdapterFacts): Promise<void> {
     const { link, name, transport, mode } = this.#options
     if (transport !== 'webrtc') this.#ports = await openLocalPorts()
-    const client = new SignalClient({
-      url: signalUrl(location),
-      link,
-      info: {
-        name,
-        adapter: { ...adapter },
-        hostTag: this.#ports?.hostTag ?? '',
-        hidden: document.hidden,
-        transport,
-      },
-      mode,
-      WebSocket,
-    })
+    const info: MemberInfo = {
+      name,
+      adapter: { ...adapter },
+      hostTag: this.#ports?.hostTag ?? '',
+      hidden: document.hidden,
+      transport,
+      ...this.#changes,
+    }
+    const client = new SignalClient({ url: signalUrl(location), link, info, mode, WebSocket })
     this.#client = client
     client.on('lobby', (lobby) => this.#options.onLobby?.(lobby, client.id))
     client.on('assign', (assignment) => this.#connect(assignment))
@@ -88,7 +91,20 @@ export class RoomMember {
       this.#options.onServerLost?.(error)
     })
     leaveOnPageHide(client)
+    this.#changes = {}
     await client.open()
+    this.#info = info
+    if (Object.keys(this.#changes).length > 0) this.update(this.#changes)
+  }
+
+  /** Tells the room what changed about this tab, as soon as it is in. */
+  update(change: MemberChange): void {
+    if (!this.#info) {
+      this.#changes = { ...this.#changes, ...change }
+      return
+    }
+    this.#info = { ...this.#info, ...change }
+    this.#client?.update(this.#info)
   }
 
   /** Seals the room as it is and starts training; for the maker. The server answers a refusal through `onRefused`. */

@@ -14,6 +14,7 @@ export const limitsOf = (gpu: Gpu): KernelLimits => ({
   maxInvocations: gpu.limits.maxComputeInvocationsPerWorkgroup,
   workgroupMemoryBytes: gpu.limits.maxComputeWorkgroupStorageSize,
   maxGroupsPerDimension: gpu.limits.maxComputeWorkgroupsPerDimension,
+  isSoftware: gpu.facts.isSoftware,
 })
 
 const guardBytes = 256

@@ -107,16 +107,13 @@ const variants: [Variant<MatmulAttrs>, ...Variant<MatmulAttrs>[]] = [
   splitK(16, { rows: 4, cols: 4 }),
 ]
 
-/** Limits with what a caller may know beyond them: whether the adapter computes on the CPU. */
-type TableLimits = KernelLimits & { readonly isSoftware?: boolean }
-
 /**
  * The fixed table: by the size of c and the work.
  *
  * On SwiftShader a load costs as much as 20 multiplications, so the largest tile wins as soon as it leaves every core
  * its share; 256 accumulators would spill on a GPU, which gets the second half of the table. Numbers: bench/kernels.
  */
-export function preferred(call: OpCall<MatmulAttrs>, limits: TableLimits): string {
+export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): string {
   const problem = problemOf(call)
   const { m, k, n } = problem
   if (isEmpty(problem)) return 'naive'
