@@ -13,8 +13,8 @@ export type Reduction = 'sum' | 'mean'
 
 export interface RingCollectiveOptions {
   pattern: RingPattern
-  /** As errors show it: `allReduce #42 (epoch 3)`. */
-  label: string
+  /** As errors show it: `allReduce #42 bucket 0`. */
+  name: string
   rank: number
   size: number
   root: number
@@ -46,12 +46,16 @@ export interface Segment {
  * errors: `receive` throws `peer.protocol` before it writes anything.
  */
 export class RingCollective implements SegmentSource {
-  readonly label: string
+  readonly rank: number
+  /** Sends us data. */
+  readonly previousRank: number
+  /** Takes data from us. */
+  readonly nextRank: number
+  private readonly name: string
   private readonly steps: RingStep[]
   private readonly chunks: ChunkRange[]
   private readonly buffer: Float32Array
   private readonly codec: Codec
-  private readonly rank: number
   private readonly size: number
   private readonly reduction: Reduction
   /** Bytes by step. */
@@ -65,10 +69,12 @@ export class RingCollective implements SegmentSource {
 
   constructor(options: RingCollectiveOptions) {
     const { pattern, rank, size, root, buffer, alignment } = options
-    this.label = options.label
+    this.rank = rank
+    this.previousRank = (rank + size - 1) % size
+    this.nextRank = (rank + 1) % size
+    this.name = options.name
     this.buffer = buffer
     this.codec = options.codec
-    this.rank = rank
     this.size = size
     this.reduction = options.reduction
     this.steps = ringSchedule(pattern, rank, size, root)
@@ -202,6 +208,9 @@ export class RingCollective implements SegmentSource {
   }
 
   private error(text: string): PeerError {
-    return new PeerError('peer.protocol', `${this.label}: ${text}.`)
+    return new PeerError(
+      'peer.protocol',
+      `${this.name}: rank ${this.rank} got bad data from rank ${this.previousRank}: ${text}.`,
+    )
   }
 }

@@ -331,7 +331,7 @@ export class Session {
         `expected room for messages of 1 KiB and a window of 2 KiB, got ${hello.maxMessageBytes} and ${hello.windowBytes} bytes`,
       )
     }
-    // A quarter of the window at most, or the window could not hold early frames and others side by side (group.ts).
+    // A quarter of the window at most, or the window could not hold early frames and others side by side (collectives.ts).
     const most = Math.min(
       this.link.maxMessageBytes,
       hello.maxMessageBytes,

@@ -10,7 +10,7 @@ import {
   fieldOffset,
   headerBytes,
 } from '../../../src/peer/wire.ts'
-import type { PeerError } from '../../../src/util/errors.ts'
+import { PeerError } from '../../../src/util/errors.ts'
 import { memoryRing, outcomes } from '../../support/memory-ring.ts'
 import { VirtualEnv } from '../../support/virtual-env.ts'
 
@@ -258,6 +258,62 @@ test('abort from outside reaches every rank, with code and text', async () => {
   }
   expect(heard.length, 'once per rank').toBe(5)
   expect((await groups[0]!.failed).code).toBe('peer.aborted')
+})
+
+describe('every rank tells each fact of a failure once', () => {
+  const wait =
+    'rank 0 waited 1000 ms for chunk 1 from rank 2; last frame 499 ms ago; it has not started this collective. Is that tab in the background?'
+  const aborting = (reason: string | PeerError) => (group: ProcessGroup) => group.abort(reason)
+
+  // Ranks 0 and 1 run an all-reduce, rank 2 runs something else; `strike` is done to rank 1.
+  test.each<[string, (group: ProcessGroup) => void, operation: string, why: string]>([
+    ['in words', aborting('enough'), '', 'rank 1 aborted: enough'],
+    [
+      'an error that names no rank',
+      aborting(new PeerError('train.nan', 'loss: got NaN.')),
+      '',
+      'rank 1: loss: got NaN.',
+    ],
+    [
+      'what the server says',
+      aborting(new PeerError('peer.aborted', 'epoch 3: rank 2 (Ada) is gone: left.')),
+      '',
+      'rank 2 (Ada) is gone: left.',
+    ],
+    ['what one collective noticed', () => undefined, 'allReduce #4 bucket 0', wait],
+  ])('%s', async (_name, strike, operation, why) => {
+    const env = new VirtualEnv(1)
+    const { groups } = memoryRing(env, 3, () => ({ delayMs: () => 1 }))
+    const pending = outcomes(
+      groups.map((group, rank) =>
+        rank === 2
+          ? group.reduceScatter(new Float32Array(9), { sequence: 5 })
+          : group.allReduce(new Float32Array(9), {
+              sequence: 4,
+              deadlineMs: rank === 0 ? 1000 : 5000,
+            }),
+      ),
+    )
+    await env.advance(50)
+    strike(groups[1]!)
+    const errors = await env.until(pending, 5000)
+    const told = operation ? `${operation}: ${why}` : why
+    for (const group of groups) expect(group.error?.message).toBe(`epoch 3: ${told}`)
+    expect(errors.map((error) => error?.message)).toEqual([
+      `allReduce #4 bucket 0 (epoch 3): ${why}`,
+      `allReduce #4 bucket 0 (epoch 3): ${why}`,
+      `reduceScatter #5 bucket 0 (epoch 3): ${told}`,
+    ])
+  })
+
+  test('the rank that leaves rejects what it still waits for', async () => {
+    const env = new VirtualEnv(1)
+    const { groups } = memoryRing(env, 3)
+    const pending = outcomes([groups[0]!.barrier()])
+    groups[0]!.destroy('the tab was closed')
+    const errors = await env.until(pending, 10)
+    expect(errors[0]!.message).toBe('barrier #0 (epoch 3): rank 0 left: the tab was closed.')
+  })
 })
 
 test('a rank that leaves in the middle ends the others; one that has finished does not', async () => {

@@ -1,0 +1,267 @@
+/**
+ * All collectives of one rank in one epoch: launching them, letting them meet the neighbours', ending them.
+ *
+ * How neighbours meet. A rank that launches a collective sends START (a fingerprint: operation, element type, length,
+ * alignment, root, reduction; epoch, sequence and bucket are in the header) to both neighbours at once, ahead of all
+ * data. Each compares it with its own before a byte is written. START from the *next* rank also says that it is ready,
+ * so that data for it will be consumed the moment it arrives. Until then a sender may send only *eager* data: over all
+ * collectives that the next rank has not started, at most half of the window. The receiver holds eager data un-credited.
+ *
+ * Why nothing deadlocks. Frames on a link are FIFO and share one window, so frames that nobody takes could shut out
+ * those that are awaited (head-of-line blocking). Three facts prevent that. (1) A frame of a collective that is launched
+ * here is consumed on arrival: its bytes go into the caller's buffer, and passing them on needs no memory, so its credit
+ * always comes back. (2) Frames of collectives not launched here fill at most half of the window, so the other half
+ * always serves launched ones. (3) A collective that both neighbours have launched therefore always advances; it ends
+ * once all ranks have launched it. What a launch waits for is acyclic: reduce-scatter of bucket k waits for this rank's
+ * GPU alone, all-gather of bucket k for its own reduce-scatter and the GPU. So launch order may differ between ranks.
+ * CREDIT, PING, START and ABORT are not subject to the window (session.ts).
+ *
+ * In code: (1) and the holding are receiver.ts, (2) is sender.ts and again, as a check, receiver.ts.
+ */
+import type { Env } from '../util/env.ts'
+import { type ErrorCode, PeerError } from '../util/errors.ts'
+import {
+  type Announcement,
+  countedBucket,
+  isBucket,
+  kindOf,
+  lastExplicitBucket,
+  nameOf,
+  type Operation,
+  patterns,
+} from './announcement.ts'
+import type { Codec } from './codec.ts'
+import { Deadlines } from './deadlines.ts'
+import { type CollectiveSpan, Entries, Run } from './entries.ts'
+import { collectiveError } from './failure.ts'
+import type { LinkEnd } from './link.ts'
+import type { Neighbours } from './neighbours.ts'
+import { Receiver } from './receiver.ts'
+import { type Reduction, RingCollective } from './ring.ts'
+import { Sender } from './sender.ts'
+import type { Session } from './session.ts'
+import { type AbortRecord, encodeFingerprint, type FrameHeader } from './wire.ts'
+
+/**
+ * Which collective this is, and how it runs. Ranks agree by the key (`sequence`, `bucket`), not by launch order.
+ *
+ * Without `sequence` the group counts: then all ranks must launch such collectives in the same order. Counted and
+ * explicit keys never clash. A key is used once per epoch; a reduce-scatter and an all-gather may share one.
+ */
+export interface CollectiveOptions {
+  /** 0 to 2^32 - 1. */
+  sequence?: number
+  /** 0 to 65000. Default 0. */
+  bucket?: number
+  /** Chunk starts are multiples of this many elements. Default 1; 64 where chunks are bound on the GPU. */
+  alignment?: number
+  deadlineMs?: number
+  /** Default `sum`. `mean` divides each finished sum by the size, on its owner. */
+  reduction?: Reduction
+}
+
+export interface CollectivesOptions {
+  rank: number
+  size: number
+  epoch: number
+  env: Env
+  codec: Codec
+  /** Of a collective that names none. */
+  deadlineMs: number
+  /** Share of a window for eager data. */
+  eagerShare: number
+  neighbours: Neighbours
+  /** Called for each collective that ends well. */
+  onspan?: (span: CollectiveSpan) => void
+  /** Runs `action`; what it throws ends the epoch. */
+  attempt: (action: () => void) => void
+}
+
+export class Collectives {
+  /** How many have ended well. */
+  completed = 0
+
+  private readonly options: CollectivesOptions
+  private readonly entries = new Entries()
+  private readonly receiver: Receiver
+  private readonly sender: Sender
+  private readonly deadlines: Deadlines<Run>
+  private nextSequence = 0
+  /** Neighbours that said goodbye. */
+  private readonly departed = new Map<Session, LinkEnd>()
+  private closed: { record: AbortRecord; error: PeerError } | undefined
+
+  constructor(options: CollectivesOptions) {
+    this.options = options
+    const { rank, env, eagerShare, neighbours, attempt } = options
+    const { entries } = this
+    const eagerLimit = (windowBytes: number) => Math.floor(windowBytes * eagerShare)
+    const active = () => entries.active
+    const progress = () => this.deadlines.progress()
+    this.deadlines = new Deadlines<Run>({
+      env,
+      waiting: active,
+      onlate: (run, waitedMs) =>
+        attempt(() => {
+          throw this.timeout(run, waitedMs)
+        }),
+    })
+    this.receiver = new Receiver({ rank, neighbours, entries, eagerLimit, progress })
+    this.sender = new Sender({
+      next: neighbours.next,
+      eagerLimit,
+      active,
+      progress,
+      onsent: (run) => this.endIfComplete(run),
+    })
+  }
+
+  /** The next sequence number of those that the group counts. */
+  countSequence(): number {
+    const sequence = this.nextSequence
+    this.nextSequence = (this.nextSequence + 1) >>> 0
+    return sequence
+  }
+
+  /** Begins a collective on `buffer`, in place. Rejects, and changes nothing, when it may not begin. */
+  launch(
+    operation: Operation,
+    buffer: Float32Array,
+    options: CollectiveOptions,
+    root = 0,
+  ): Promise<void> {
+    const { rank, size, epoch, codec } = this.options
+    const isCounted = options.sequence === undefined
+    const sequence = options.sequence ?? this.countSequence()
+    const bucket = isCounted ? countedBucket : (options.bucket ?? 0)
+    const alignment = options.alignment ?? 1
+    const reduction = options.reduction ?? 'sum'
+    const name = nameOf(operation, sequence, bucket)
+    const refuse = (code: ErrorCode, text: string) =>
+      Promise.reject(new PeerError(code, `${name} (epoch ${epoch}): ${text}`))
+    if (this.closed)
+      return Promise.reject(collectiveError(name, this.closed.record, epoch, this.closed.error))
+    if (!isBucket(bucket))
+      return refuse(
+        'peer.mismatch',
+        `expected a bucket from 0 to ${lastExplicitBucket}, got ${bucket}.`,
+      )
+    if (size === 1) return Promise.resolve()
+
+    const own: Announcement = {
+      kind: kindOf(operation, codec.typeCode),
+      fingerprint: {
+        elements: buffer.length,
+        alignment,
+        root,
+        reduction: reduction === 'mean' ? 1 : 0,
+      },
+    }
+    const entry = this.entries.open(own.kind, sequence, bucket)
+    if (entry.run)
+      return refuse(
+        'peer.mismatch',
+        `expected a key that is not in use, got that of ${entry.run.name}. Give each collective its own sequence or bucket.`,
+      )
+    const run = new Run({
+      entry,
+      own,
+      ring: new RingCollective({
+        pattern: patterns[operation],
+        name,
+        rank,
+        size,
+        root,
+        buffer,
+        alignment,
+        reduction,
+        codec,
+      }),
+      payloadBytes: buffer.byteLength,
+      deadlineMs: options.deadlineMs ?? this.options.deadlineMs,
+      launchedMs: this.options.env.now(),
+    })
+    this.entries.launch(run)
+    this.options.attempt(() => this.begin(run))
+    return run.promise
+  }
+
+  /** A START or DATA frame of a neighbour. errors: `peer.protocol`, `peer.mismatch`. */
+  receive(session: Session, header: FrameHeader, message: Uint8Array<ArrayBuffer>): void {
+    const { run } = this.receiver.receive(session, header, message)
+    if (run) this.endIfComplete(run)
+    this.sender.pump()
+  }
+
+  /** Sends what may go now. */
+  pump(): void {
+    this.sender.pump()
+  }
+
+  /**
+   * A neighbour is gone. A rank that has all it needs may say goodbye while the others still finish among themselves.
+   *
+   * errors: `peer.lost` unless it said goodbye and nothing here needs it.
+   */
+  lose(session: Session, end: LinkEnd): void {
+    if (end.why !== 'bye') throw this.lost(session, end)
+    this.departed.set(session, end)
+    for (const run of this.entries.active) this.checkDeparted(run)
+  }
+
+  /** Rejects every pending and every later collective with what `record` says; `error` is the group's. Idempotent. */
+  close(record: AbortRecord, error: PeerError): void {
+    this.closed ??= { record, error }
+    this.deadlines.stop()
+    for (const run of this.entries.clear())
+      run.reject(collectiveError(run.name, record, this.options.epoch, error))
+  }
+
+  private begin(run: Run): void {
+    const { kind, fingerprint } = run.own
+    const { sequence, bucket } = run.entry
+    this.options.neighbours.sendStart(kind, sequence, bucket, encodeFingerprint(fingerprint))
+    run.compare()
+    this.receiver.takeHeld(run)
+    this.checkDeparted(run)
+    this.endIfComplete(run)
+    if (!run.isOver) this.deadlines.watch(run)
+    this.sender.pump()
+  }
+
+  private endIfComplete(run: Run): void {
+    if (run.isOver || !run.isComplete) return
+    run.span.endedMs = this.options.env.now()
+    this.completed += 1
+    this.entries.end(run)
+    run.resolve()
+    this.options.onspan?.(run.span)
+  }
+
+  private checkDeparted(run: Run): void {
+    const { previous, next } = this.options.neighbours
+    for (const [session, end] of this.departed) {
+      const isNeeded =
+        (session === previous && run.needsPrevious) || (session === next && run.needsNext)
+      if (isNeeded) throw this.lost(session, end, run)
+    }
+  }
+
+  private lost({ peerRank }: Session, { why, detail }: LinkEnd, run?: Run): PeerError {
+    return new PeerError(
+      'peer.lost',
+      `${run ? `${run.name}: ` : ''}rank ${this.options.rank} lost rank ${peerRank} (${why}, ${detail}). Start again without it.`,
+    )
+  }
+
+  private timeout(run: Run, waitedMs: number): PeerError {
+    const { rank, neighbours } = this.options
+    const { isPrevious, text, hasStarted } = run.awaited
+    const { silentMs } = isPrevious ? neighbours.previous! : neighbours.next!
+    return new PeerError(
+      'peer.timeout',
+      `${run.name}: rank ${rank} waited ${Math.round(waitedMs)} ms ${text}; last frame ${Math.round(silentMs)} ms ago` +
+        `${hasStarted ? '' : '; it has not started this collective'}. Is that tab in the background?`,
+    )
+  }
+}
