@@ -4,6 +4,7 @@ import { browserFlags, findBrowser } from './node/chromium.ts'
 
 export default defineConfig({
   test: {
+    // One project after the other: software WebGPU takes all cores, and tests of time need them for themselves.
     projects: [
       {
         test: {
@@ -11,10 +12,13 @@ export default defineConfig({
           environment: 'node',
           include: ['tests/unit/**/*.spec.ts'],
           testTimeout: 30_000,
+          sequence: { groupOrder: 0 },
         },
       },
       {
         // Runs inside a real page: the specs themselves call WebGPU, WebRTC and SharedWorker.
+        // Found late, behind a worker's import, they would reload the page in the middle of a test.
+        optimizeDeps: { include: ['comlink', 'simple-peer/simplepeer.min.js', 'valibot'] },
         server: {
           headers: {
             'Cross-Origin-Opener-Policy': 'same-origin',
@@ -25,6 +29,7 @@ export default defineConfig({
           name: 'gpu',
           include: ['tests/gpu/**/*.spec.ts'],
           testTimeout: 60_000,
+          sequence: { groupOrder: 1 },
           fileParallelism: false,
           browser: {
             enabled: true,
@@ -43,6 +48,7 @@ export default defineConfig({
           environment: 'node',
           include: ['tests/e2e/**/*.spec.ts'],
           testTimeout: 120_000,
+          sequence: { groupOrder: 2 },
           hookTimeout: 120_000,
           fileParallelism: false,
         },

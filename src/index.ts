@@ -25,9 +25,11 @@ export { models } from './nn/models.ts'
 export { Module, Sequential, type StateDict } from './nn/module.ts'
 export { AdamW } from './optim/adamw.ts'
 export { SGD } from './optim/sgd.ts'
+export { ChannelLink } from './peer/channel.ts'
 export { ProcessGroup } from './peer/group.ts'
 export type { Link } from './peer/link.ts'
 export { memoryPair } from './peer/memory.ts'
+export { PortLink } from './peer/port.ts'
 export { DistributedDataParallel } from './train/data-parallel.ts'
 export {
   destroyProcessGroup,
@@ -37,5 +39,6 @@ export {
   initProcessGroup,
 } from './train/process-group.ts'
 export { ReplicaCheck } from './train/verify.ts'
+export { systemEnv } from './util/env.ts'
 export { errorCodes, TabringError } from './util/errors.ts'
 export { tensorType } from './util/shape.ts'

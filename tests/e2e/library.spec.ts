@@ -1,0 +1,59 @@
+import { execFile } from 'node:child_process'
+import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { chromium } from 'playwright'
+import { build } from 'vite'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { browserFlags, findBrowser } from '../../node/chromium.ts'
+import { serve } from '../../node/serve.ts'
+
+const run = promisify(execFile)
+const repository = join(import.meta.dirname, '..', '..')
+const tool = (...path: string[]) => join(repository, 'node_modules', ...path)
+
+/** Someone else's project, with Tabring among its packages. */
+let project: string
+beforeAll(async () => {
+  await run('npm', ['run', 'build:lib'], { cwd: repository })
+  project = await mkdtemp(join(tmpdir(), 'tabring-user-'))
+  await mkdir(join(project, 'node_modules'))
+  await symlink(repository, join(project, 'node_modules', 'tabring'))
+  await cp(
+    join(import.meta.dirname, 'fixtures', 'library-user.ts'),
+    join(project, 'library-user.ts'),
+  )
+  await writeFile(
+    join(project, 'index.html'),
+    '<script type="module">import { train } from "./library-user.ts"; window.train = train</script>',
+  )
+})
+afterAll(() => rm(project, { recursive: true, force: true }))
+
+test('its types are enough for a strict program', async () => {
+  const flags = '--noEmit --strict --target es2023 --module esnext --moduleResolution bundler'
+  const args = [...flags.split(' '), '--lib', 'es2023,dom', 'library-user.ts']
+  const told = await run(tool('.bin', 'tsc'), args, { cwd: project }).catch((error) => error)
+  expect(told.stdout).toBe('')
+})
+
+test('a bundled page trains with it', async () => {
+  await build({ root: project, configFile: false, logLevel: 'warn', build: { target: 'es2023' } })
+  const served = await serve({ root: join(project, 'dist'), port: 0 })
+  const browser = await chromium.launch({
+    executablePath: findBrowser(),
+    args: browserFlags('software'),
+  })
+  try {
+    const page = await browser.newPage()
+    await page.goto(served.localUrl)
+    await page.waitForFunction('window.train')
+    const losses = (await page.evaluate('train()')) as number[]
+    expect(losses).toHaveLength(5)
+    expect(losses[4]).toBeLessThan(losses[0] - 0.05)
+  } finally {
+    await browser.close()
+    await served.close()
+  }
+})
