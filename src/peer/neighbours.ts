@@ -1,7 +1,8 @@
 import type { Env } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
 import type { Link, LinkEnd } from './link.ts'
-import { Session, type SessionConfig, type SessionStats } from './session.ts'
+import { Session } from './session.ts'
+import type { SessionConfig, SessionStats } from './session-config.ts'
 import type { AbortRecord, FrameHeader } from './wire.ts'
 
 /** What the sessions tell; see `Session`. */

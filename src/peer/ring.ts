@@ -1,5 +1,6 @@
 import { PeerError } from '../util/errors.ts'
 import type { Codec } from './codec.ts'
+import type { SegmentSource } from './frames.ts'
 import {
   type ChunkRange,
   chunkRange,
@@ -7,7 +8,6 @@ import {
   type RingStep,
   ringSchedule,
 } from './schedule.ts'
-import type { SegmentSource } from './session.ts'
 
 export type Reduction = 'sum' | 'mean'
 

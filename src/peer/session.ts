@@ -1,59 +1,33 @@
 /**
  * One side of a conversation over one link, for one epoch: frames, credits, heartbeats, one end.
  *
- * Map: settings - the Session: HELLO, sending, receiving, credit, heartbeat, leaving.
+ * Map: options - the Session: HELLO, sending, receiving, leaving. Its parts: hello.ts, frames.ts, credit.ts, heartbeat.ts.
  *
- * Flow control. The browser gives a receiver no back-pressure, and a connection with more than 512 KiB under way loses
- * packets before the wire (research/webrtc-transport.md 0.1, 0.2). So a sender counts the DATA bytes that the other side
- * has not yet *consumed* and never lets them exceed the window that the other side announced in HELLO. Only DATA counts:
- * START, CREDIT, PING, PONG, ABORT and BYE go straight to the link and never wait behind data in a queue of ours; on the
- * wire they wait for at most the link's own send queue.
+ * Only DATA waits for credit: START, CREDIT, PING, PONG, ABORT and BYE go straight to the link and never wait behind data
+ * in a queue of ours; on the wire they wait for at most the link's own send queue.
  */
 import type { Env } from '../util/env.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
-import type { Link, LinkEnd, LinkKind } from './link.ts'
+import { ReceiveWindow, SendWindow } from './credit.ts'
+import { FrameReader, FrameWriter, type SegmentSource } from './frames.ts'
+import { Heartbeat } from './heartbeat.ts'
+import { Handshake } from './hello.ts'
+import type { Link, LinkEnd } from './link.ts'
+import {
+  emptyStats,
+  type SessionConfig,
+  type SessionStats,
+  sessionDefaults,
+} from './session-config.ts'
 import {
   type AbortRecord,
   decodeAbort,
-  decodeHeader,
-  decodeHello,
-  emptyHeader,
   encodeAbort,
-  encodeHeader,
-  encodeHello,
   type FrameHeader,
   FrameType,
   frameTypeName,
   headerBytes,
 } from './wire.ts'
-
-export interface SessionConfig {
-  /** DATA bytes (headers included) that the other side may have under way to us, by kind of link. */
-  windowBytes: Record<LinkKind, number>
-  /** Credit is returned when this share of the window has been consumed, or after `creditIdleMs`. */
-  creditShare: number
-  creditIdleMs: number
-  /** A PING this often; silence of `suspectMs` is reported, silence of `deadMs` ends the session. */
-  pingMs: number
-  suspectMs: number
-  deadMs: number
-  /** How long to wait for the other side's HELLO. */
-  helloMs: number
-  /** How long `leave` waits for the other side to consume and to say goodbye. */
-  leaveMs: number
-}
-
-/** source: research/webrtc-transport.md 9.3 and 9.4. */
-export const sessionDefaults: SessionConfig = {
-  windowBytes: { webrtc: 512 * 1024, memory: 512 * 1024, port: 8 * 1024 * 1024 },
-  creditShare: 1 / 4,
-  creditIdleMs: 5,
-  pingMs: 1000,
-  suspectMs: 3000,
-  deadMs: 8000,
-  helloMs: 15_000,
-  leaveMs: 2000,
-}
 
 export interface SessionOptions {
   link: Link
@@ -63,34 +37,6 @@ export interface SessionOptions {
   peerRank: number
   size: number
   config?: Partial<SessionConfig>
-}
-
-export interface SessionStats {
-  kind: LinkKind
-  /** DATA payload bytes, headers not counted. */
-  payloadBytesSent: number
-  payloadBytesReceived: number
-  dataFramesSent: number
-  dataFramesReceived: number
-  controlFramesSent: number
-  controlFramesReceived: number
-  /** Frames of another epoch: counted and dropped. */
-  foreignEpochFrames: number
-  /** The most DATA bytes that ever were under way and not credited; at most the other side's window. */
-  peakInFlightBytes: number
-  /** Round trip of the last answered PING in milliseconds; NaN before the first. */
-  rttMs: number
-}
-
-/** Where the bytes of a DATA frame come from; they are written straight into the message. */
-export interface SegmentSource {
-  writeSegment(
-    step: number,
-    offset: number,
-    length: number,
-    target: Uint8Array<ArrayBuffer>,
-    at: number,
-  ): void
 }
 
 export class Session {
@@ -118,35 +64,15 @@ export class Session {
   private readonly link: Link
   private readonly env: Env
   private readonly epoch: number
-  private readonly size: number
   private readonly config: SessionConfig
-  private readonly ownWindowBytes: number
-  private readonly creditStepBytes: number
-  private readonly isTransferring: boolean
-
-  private readonly out = emptyHeader()
-  private readonly incoming = emptyHeader()
-  private readonly scratch: Uint8Array<ArrayBuffer>
-  private isHelloSent = false
-  private isHelloReceived = false
-  private pendingControl: { header: FrameHeader; payload: Uint8Array | undefined }[] = []
-  private maxFrameBytes = 0
-  private peerWindowBytes = 0
-  private inFlightBytes = 0
-  private framesSent = 0
-  private framesReceived = 0
-  /** Cumulative, modulo 2^32. */
-  private creditReceived = 0
-  private creditGiven = 0
-  private unreturnedBytes = 0
-  private isCreditTimerSet = false
-
-  private lastHeardMs: number
-  private lastTickMs: number
-  private isSuspect = false
-  private pingSerial = 0
-  private pingSentMs = 0
-  private ticks = 0
+  private readonly sendWindow = new SendWindow()
+  private readonly receiveWindow: ReceiveWindow
+  private readonly writer: FrameWriter
+  private readonly heartbeat: Heartbeat
+  private readonly reader: FrameReader
+  private readonly hello: Handshake
+  /** Control frames that wait for our HELLO. */
+  private waitingForHello: [fields: Partial<FrameHeader>, payload: Uint8Array | undefined][] = []
 
   private end: LinkEnd | undefined
   private isByeSent = false
@@ -155,46 +81,58 @@ export class Session {
   private settleReady!: { resolve: () => void; reject: (error: PeerError) => void }
 
   constructor(options: SessionOptions) {
-    this.link = options.link
-    this.env = options.env
-    this.epoch = options.epoch
+    const { link, env, epoch } = options
+    this.link = link
+    this.env = env
+    this.epoch = epoch
     this.rank = options.rank
     this.peerRank = options.peerRank
-    this.size = options.size
     this.config = { ...sessionDefaults, ...options.config }
-    this.ownWindowBytes = this.config.windowBytes[this.link.kind]
-    this.creditStepBytes = Math.floor(this.ownWindowBytes * this.config.creditShare)
-    this.isTransferring = this.link.transfers === true
-    this.scratch = new Uint8Array(this.isTransferring ? headerBytes : this.link.maxMessageBytes)
-    this.stats = {
-      kind: this.link.kind,
-      payloadBytesSent: 0,
-      payloadBytesReceived: 0,
-      dataFramesSent: 0,
-      dataFramesReceived: 0,
-      controlFramesSent: 0,
-      controlFramesReceived: 0,
-      foreignEpochFrames: 0,
-      peakInFlightBytes: 0,
-      rttMs: Number.NaN,
-    }
-    this.lastHeardMs = this.lastTickMs = this.env.now()
+    this.stats = emptyStats(link.kind)
+    const after = (delayMs: number, run: () => void) => this.after(delayMs, run)
+    this.receiveWindow = new ReceiveWindow({
+      windowBytes: this.config.windowBytes[link.kind],
+      share: this.config.creditShare,
+      idleMs: this.config.creditIdleMs,
+      after,
+      sendCredit: () => this.sendControl({ type: FrameType.credit }),
+    })
+    this.writer = new FrameWriter({ link, epoch, stampCredit: () => this.receiveWindow.stamp() })
+    this.reader = new FrameReader(epoch)
+    this.hello = new Handshake({
+      rank: this.rank,
+      peerRank: this.peerRank,
+      size: options.size,
+      maxMessageBytes: link.maxMessageBytes,
+      windowBytes: this.ownWindow,
+    })
+    this.heartbeat = new Heartbeat({
+      config: this.config,
+      now: () => env.now(),
+      after,
+      canPing: () => this.hello.isSent,
+      canJudge: () => this.hello.isReceived,
+      sendPing: (serial) => this.sendControl({ type: FrameType.ping, offset: serial }),
+      onsuspect: (isSuspect, silentMs) => this.onsuspect(isSuspect, silentMs),
+      ondead: (silentMs) => this.die(`nothing heard for ${Math.round(silentMs)} ms`),
+      onbeat: () => this.writable(),
+    })
     this.ready = new Promise((resolve, reject) => {
       this.settleReady = { resolve, reject }
     })
     // Whoever does not wait for `ready` hears of the same failure through `onend` or `onerror`.
     this.ready.catch(ignore)
 
-    this.link.onmessage = (message) => this.receive(message)
-    this.link.onroom = () => this.writable()
-    this.link.onend = (end) => this.finish(end)
+    link.onmessage = (message) => this.receive(message)
+    link.onroom = () => this.writable()
+    link.onend = (end) => this.finish(end)
     this.after(this.config.helloMs, () => this.checkHello())
-    this.tick()
+    this.heartbeat.beat()
     this.writable()
   }
 
   get isReady(): boolean {
-    return this.isHelloSent && this.isHelloReceived && !this.end
+    return this.hello.isDone && !this.end
   }
 
   get isEnded(): boolean {
@@ -203,22 +141,52 @@ export class Session {
 
   /** The largest DATA payload in bytes that one frame carries to the other side; 0 before `ready`. */
   get maxPayloadBytes(): number {
-    return this.maxFrameBytes - headerBytes
+    return this.hello.maxFrameBytes - headerBytes
   }
 
   /** The other side's window in bytes; 0 before `ready`. */
   get windowBytes(): number {
-    return this.peerWindowBytes
+    return this.sendWindow.windowBytes
   }
 
   /** The window that this side announced, bytes. */
   get ownWindow(): number {
-    return this.ownWindowBytes
+    return this.receiveWindow.windowBytes
   }
 
   /** Milliseconds since anything was heard from the other side. */
   get silentMs(): number {
-    return this.env.now() - this.lastHeardMs
+    return this.heartbeat.silentMs
+  }
+
+  // HELLO
+
+  private sendHello(): void {
+    const payload = this.hello.send()
+    this.sendControl({ type: FrameType.hello }, payload)
+    for (const waiting of this.waitingForHello) this.sendControl(...waiting)
+    this.waitingForHello = []
+    if (this.hello.isDone) this.settleReady.resolve()
+  }
+
+  private receiveHello(payload: Uint8Array): void {
+    this.hello.receive(payload)
+    this.sendWindow.windowBytes = this.hello.peerWindowBytes
+    if (this.hello.isDone) this.settleReady.resolve()
+    this.writable()
+  }
+
+  private checkHello(): void {
+    if (this.hello.isReceived || this.end) return
+    const foreign = this.stats.foreignEpochFrames
+    const error = new PeerError(
+      'peer.timeout',
+      `epoch ${this.epoch}: rank ${this.rank} waited ${this.config.helloMs} ms for HELLO from rank ${this.peerRank}` +
+        `${this.hello.isSent ? '' : '; the link never opened'}` +
+        `${foreign > 0 ? `; ${foreign} frames of another epoch came, last of epoch ${this.reader.header.epoch}` : ''}. Is that tab still there?`,
+    )
+    this.settleReady.reject(error)
+    this.onerror(error)
   }
 
   // Sending
@@ -226,8 +194,7 @@ export class Session {
   /** Whether a DATA frame of `payloadBytes` may go now: credit is there, and room in the link. */
   hasRoom(payloadBytes: number): boolean {
     if (!this.isReady || this.isByeSent) return false
-    const frameBytes = headerBytes + payloadBytes
-    return this.inFlightBytes + frameBytes <= this.peerWindowBytes && this.link.room() > 0
+    return this.sendWindow.hasRoom(headerBytes + payloadBytes) && this.link.room() > 0
   }
 
   /** Sends one DATA frame; ask `hasRoom` first. cost: one copy, from the source into the message. */
@@ -240,266 +207,104 @@ export class Session {
     length: number,
     source: SegmentSource,
   ): void {
-    const frameBytes = headerBytes + length
-    const { out } = this
-    out.type = FrameType.data
-    out.kind = kind
-    out.sequence = sequence
-    out.bucket = bucket
-    out.step = step
-    out.offset = offset
-    out.length = length
-    const message = this.isTransferring
-      ? new Uint8Array(frameBytes)
-      : frameBytes === this.scratch.length
-        ? this.scratch
-        : this.scratch.subarray(0, frameBytes)
-    source.writeSegment(step, offset, length, message, headerBytes)
-    this.inFlightBytes += frameBytes
-    this.stats.peakInFlightBytes = Math.max(this.stats.peakInFlightBytes, this.inFlightBytes)
-    this.stats.payloadBytesSent += length
-    this.stats.dataFramesSent += 1
-    this.transmit(out, message)
+    const { stats, sendWindow } = this
+    sendWindow.sent(headerBytes + length)
+    stats.peakInFlightBytes = Math.max(stats.peakInFlightBytes, sendWindow.inFlightBytes)
+    stats.payloadBytesSent += length
+    stats.dataFramesSent += 1
+    this.writer.data(kind, sequence, bucket, step, offset, length, source)
   }
 
   /** Sends START. `kind`, `sequence` and `bucket` as in the header. Waits for HELLO if that has not gone yet. */
   sendStart(kind: number, sequence: number, bucket: number, payload: Uint8Array): void {
-    this.sendControl({ ...emptyHeader(), type: FrameType.start, kind, sequence, bucket }, payload)
+    this.sendControl({ type: FrameType.start, kind, sequence, bucket }, payload)
   }
 
   sendAbort(record: AbortRecord): void {
-    this.sendControl({ ...emptyHeader(), type: FrameType.abort }, encodeAbort(record))
+    this.sendControl({ type: FrameType.abort }, encodeAbort(record))
   }
 
-  private sendControl(header: FrameHeader, payload?: Uint8Array): void {
+  private sendControl(fields: Partial<FrameHeader>, payload?: Uint8Array): void {
     if (this.end || this.isByeSent) return
-    if (!this.isHelloSent) {
-      this.pendingControl.push({ header, payload })
+    if (!this.hello.isSent) {
+      this.waitingForHello.push([fields, payload])
       return
     }
-    header.length = payload?.length ?? 0
-    const message = new Uint8Array(headerBytes + header.length)
-    if (payload) message.set(payload, headerBytes)
     this.stats.controlFramesSent += 1
-    this.transmit(header, message)
-  }
-
-  private transmit(header: FrameHeader, message: Uint8Array<ArrayBuffer>): void {
-    header.epoch = this.epoch
-    header.number = this.framesSent
-    header.credit = this.creditGiven
-    this.framesSent = (this.framesSent + 1) >>> 0
-    this.unreturnedBytes = 0
-    encodeHeader(header, message)
-    this.link.send(message, this.isTransferring)
+    this.writer.control(fields, payload)
   }
 
   private writable(): void {
-    if (!this.isHelloSent && !this.end && this.link.room() > 0) this.sendHello()
+    if (!this.hello.isSent && !this.end && this.link.room() > 0) this.sendHello()
     if (this.isReady) this.onwritable()
-  }
-
-  // HELLO
-
-  private sendHello(): void {
-    this.isHelloSent = true
-    this.sendControl(
-      { ...emptyHeader(), type: FrameType.hello },
-      encodeHello({
-        rank: this.rank,
-        size: this.size,
-        maxMessageBytes: this.link.maxMessageBytes,
-        windowBytes: this.ownWindowBytes,
-      }),
-    )
-    for (const { header, payload } of this.pendingControl) this.sendControl(header, payload)
-    this.pendingControl = []
-    if (this.isHelloReceived) this.settleReady.resolve()
-  }
-
-  private receiveHello(message: Uint8Array): void {
-    if (this.isHelloReceived) throw this.error('a second HELLO on one link')
-    const hello = decodeHello(message.subarray(headerBytes))
-    if (hello.rank !== this.peerRank || hello.size !== this.size) {
-      throw this.error(
-        `expected HELLO from rank ${this.peerRank} of ${this.size}, got rank ${hello.rank} of ${hello.size}`,
-        'peer.mismatch',
-      )
-    }
-    if (hello.maxMessageBytes < 1024 || hello.windowBytes < 2 * 1024) {
-      throw this.error(
-        `expected room for messages of 1 KiB and a window of 2 KiB, got ${hello.maxMessageBytes} and ${hello.windowBytes} bytes`,
-      )
-    }
-    // A quarter of the window at most, or the window could not hold early frames and others side by side (collectives.ts).
-    const most = Math.min(
-      this.link.maxMessageBytes,
-      hello.maxMessageBytes,
-      Math.floor(hello.windowBytes / 4),
-    )
-    this.maxFrameBytes = most - (most % 8)
-    this.peerWindowBytes = hello.windowBytes
-    this.isHelloReceived = true
-    if (this.isHelloSent) this.settleReady.resolve()
-    this.writable()
-  }
-
-  private checkHello(): void {
-    if (this.isHelloReceived || this.end) return
-    const foreign = this.stats.foreignEpochFrames
-    const error = new PeerError(
-      'peer.timeout',
-      `epoch ${this.epoch}: rank ${this.rank} waited ${this.config.helloMs} ms for HELLO from rank ${this.peerRank}` +
-        `${this.isHelloSent ? '' : '; the link never opened'}` +
-        `${foreign > 0 ? `; ${foreign} frames of another epoch came, last of epoch ${this.incoming.epoch}` : ''}. Is that tab still there?`,
-    )
-    this.settleReady.reject(error)
-    this.onerror(error)
   }
 
   // Receiving
 
+  /** Gives the other side back the credit for a DATA message whose bytes have been taken out. units: whole-message bytes. */
+  consumed(messageBytes: number): void {
+    this.receiveWindow.consumed(messageBytes)
+  }
+
+  /** What a frame's errors leave out, which link it was, is added here. */
   private receive(message: Uint8Array<ArrayBuffer>): void {
     if (this.end) return
     try {
       this.dispatch(message)
     } catch (thrown) {
-      const error =
-        thrown instanceof PeerError
-          ? thrown
-          : new PeerError('peer.protocol', this.sentence(messageOf(thrown)), { cause: thrown })
+      const code = thrown instanceof PeerError ? thrown.code : 'peer.protocol'
+      const error = new PeerError(code, this.sentence(messageOf(thrown)), { cause: thrown })
       this.settleReady.reject(error)
       this.onerror(error)
     }
   }
 
   private dispatch(message: Uint8Array<ArrayBuffer>): void {
-    const header = this.incoming
-    try {
-      decodeHeader(message, header)
-    } catch (thrown) {
-      throw this.error(messageOf(thrown))
-    }
-    this.heard()
-    if (header.epoch !== this.epoch) {
-      this.stats.foreignEpochFrames += 1
+    const { reader, stats } = this
+    const { header } = reader
+    const isOurs = reader.read(message)
+    this.heartbeat.heard()
+    if (!isOurs) {
+      stats.foreignEpochFrames += 1
       return
     }
-    if (header.number !== this.framesReceived) {
-      throw this.error(
-        `expected frame ${this.framesReceived}, got frame ${header.number} (${frameTypeName(header.type)}): the link lost, doubled or reordered a message`,
+    if (!this.hello.isReceived && header.type !== FrameType.hello)
+      throw new PeerError(
+        'peer.protocol',
+        `expected HELLO first, got ${frameTypeName(header.type)}`,
       )
+    const gained = this.sendWindow.take(header.credit)
+    if (gained > 0) this.settleLeaving()
+    if (header.type === FrameType.data) {
+      stats.payloadBytesReceived += header.length
+      stats.dataFramesReceived += 1
+      this.onframe(header, message)
+    } else {
+      stats.controlFramesReceived += 1
+      if (header.type === FrameType.start) this.onframe(header, message)
+      else this.receiveControl(header, message.subarray(headerBytes))
     }
-    this.framesReceived = (this.framesReceived + 1) >>> 0
-    if (!this.isHelloReceived && header.type !== FrameType.hello)
-      throw this.error(`expected HELLO first, got ${frameTypeName(header.type)}`)
-    const gained = this.takeCredit(header.credit)
-    switch (header.type) {
-      case FrameType.data:
-        this.stats.payloadBytesReceived += header.length
-        this.stats.dataFramesReceived += 1
-        this.onframe(header, message)
-        break
-      case FrameType.start:
-        this.stats.controlFramesReceived += 1
-        this.onframe(header, message)
-        break
-      default:
-        this.stats.controlFramesReceived += 1
-        this.receiveControl(header, message)
-    }
-    if (gained) this.writable()
+    if (gained > 0) this.writable()
   }
 
-  private receiveControl(header: FrameHeader, message: Uint8Array): void {
+  private receiveControl(header: FrameHeader, payload: Uint8Array): void {
     switch (header.type) {
       case FrameType.hello:
-        this.receiveHello(message)
+        this.receiveHello(payload)
         break
       case FrameType.ping:
-        this.sendControl({ ...emptyHeader(), type: FrameType.pong, offset: header.offset })
+        this.sendControl({ type: FrameType.pong, offset: header.offset })
         break
       case FrameType.pong:
-        if (header.offset === this.pingSerial) this.stats.rttMs = this.env.now() - this.pingSentMs
+        this.stats.rttMs = this.heartbeat.roundTripMs(header.offset) ?? this.stats.rttMs
         break
       case FrameType.abort:
-        this.onabort(decodeAbort(message.subarray(headerBytes)))
+        this.onabort(decodeAbort(payload))
         break
       case FrameType.bye:
-        this.receiveBye(new TextDecoder().decode(message.subarray(headerBytes)))
+        this.receiveBye(new TextDecoder().decode(payload))
         break
     }
-  }
-
-  // Credit
-
-  /** Gives the other side back the credit for a DATA message whose bytes have been taken out. units: whole-message bytes. */
-  consumed(messageBytes: number): void {
-    this.creditGiven = (this.creditGiven + messageBytes) >>> 0
-    this.unreturnedBytes += messageBytes
-    if (this.unreturnedBytes >= this.creditStepBytes) this.returnCredit()
-    else if (!this.isCreditTimerSet) {
-      this.isCreditTimerSet = true
-      this.after(this.config.creditIdleMs, () => {
-        this.isCreditTimerSet = false
-        this.returnCredit()
-      })
-    }
-  }
-
-  private returnCredit(): void {
-    if (this.unreturnedBytes > 0) this.sendControl({ ...emptyHeader(), type: FrameType.credit })
-  }
-
-  private takeCredit(cumulative: number): boolean {
-    const gained = (cumulative - this.creditReceived) >>> 0
-    if (gained === 0) return false
-    if (gained > this.inFlightBytes)
-      throw this.error(`credit for ${gained} bytes, but only ${this.inFlightBytes} are under way`)
-    this.creditReceived = cumulative
-    this.inFlightBytes -= gained
-    this.settleLeaving()
-    return true
-  }
-
-  // Heartbeat
-
-  private heard(): void {
-    this.lastHeardMs = this.env.now()
-    if (this.isSuspect) {
-      this.isSuspect = false
-      this.onsuspect(false, 0)
-    }
-  }
-
-  /** Twice per PING interval, so that a death is seen at most half an interval after `deadMs`. */
-  private tick(): void {
-    const intervalMs = this.config.pingMs / 2
-    const now = this.env.now()
-    const pauseMs = now - this.lastTickMs - intervalMs
-    this.lastTickMs = now
-    // When our own tab or worker stood still, timers run before the messages that piled up: that is not the other's silence.
-    if (pauseMs > this.config.pingMs) this.lastHeardMs += pauseMs
-    if (this.isHelloSent && this.ticks++ % 2 === 0) {
-      this.pingSerial = (this.pingSerial + 1) >>> 0
-      this.pingSentMs = now
-      this.sendControl({ ...emptyHeader(), type: FrameType.ping, offset: this.pingSerial })
-    }
-    if (this.isHelloReceived) {
-      const { silentMs } = this
-      if (silentMs >= this.config.deadMs) {
-        const detail = `nothing heard for ${Math.round(silentMs)} ms`
-        this.finish({ why: 'timeout', detail })
-        this.link.close(detail)
-        return
-      }
-      if (silentMs >= this.config.suspectMs && !this.isSuspect) {
-        this.isSuspect = true
-        this.onsuspect(true, silentMs)
-      }
-    }
-    this.after(intervalMs, () => this.tick())
-    this.writable()
   }
 
   // Leaving
@@ -531,17 +336,14 @@ export class Session {
   }
 
   private settleLeaving(): void {
-    if (!this.leaving || this.inFlightBytes > 0 || this.end) return
-    if (this.isHelloSent) this.sendBye(this.leaving.detail)
+    if (!this.leaving || this.sendWindow.inFlightBytes > 0 || this.end) return
+    if (this.hello.isSent) this.sendBye(this.leaving.detail)
     else this.leaving.finish()
   }
 
   private sendBye(detail: string): void {
     if (this.isByeSent) return
-    this.sendControl(
-      { ...emptyHeader(), type: FrameType.bye },
-      new TextEncoder().encode(detail.slice(0, 200)),
-    )
+    this.sendControl({ type: FrameType.bye }, new TextEncoder().encode(detail.slice(0, 200)))
     this.isByeSent = true
   }
 
@@ -552,6 +354,11 @@ export class Session {
     this.finish({ why: 'bye', detail })
     if (began) this.link.close(detail)
     else this.env.after(this.config.leaveMs, () => this.link.close(detail))
+  }
+
+  private die(detail: string): void {
+    this.finish({ why: 'timeout', detail })
+    this.link.close(detail)
   }
 
   private finish(end: LinkEnd): void {
@@ -570,13 +377,6 @@ export class Session {
       run()
     })
     this.cancels.add(cancel)
-  }
-
-  private error(
-    text: string,
-    code: 'peer.protocol' | 'peer.mismatch' = 'peer.protocol',
-  ): PeerError {
-    return new PeerError(code, this.sentence(text))
   }
 
   private sentence(text: string): string {

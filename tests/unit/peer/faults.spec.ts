@@ -400,6 +400,11 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     ['half an element', [start(), data(0, 0, 6)], /expected whole elements/],
     ['START twice', [start(), start()], /a second START for allReduce #5/],
     [
+      'half a START',
+      [(session) => session.sendStart(kind, 5, 0, new Uint8Array(8))],
+      /rank 0 got a bad frame from rank 1: frame: expected a START payload of 16 bytes, got 8\.$/,
+    ],
+    [
       'another length',
       [start(9)],
       /ranks disagree: rank 0 runs allReduce of 8 .*rank 1 runs allReduce of 9/,
