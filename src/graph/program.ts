@@ -28,6 +28,9 @@ export interface StepTimes {
   ring: number
 }
 
+const copyOf = (inputs: RunInputs): RunInputs =>
+  Object.fromEntries(Object.entries(inputs).map(([name, data]) => [name, data.slice()]))
+
 /** Reports something that happened in a run: a name and `performance.now()`. */
 export type OnMark = (name: string, atMs: number) => void
 
@@ -184,8 +187,8 @@ export class StepProgram {
   /**
    * Runs the program once.
    *
-   * The data is copied before this returns to the event loop, so callers may reuse their arrays. With one rank, several runs may be
-   * under way; each promise resolves with that run's outputs. With several ranks a run resolves when the parameters of all buckets are gathered.
+   * The data is copied before this returns, so callers may reuse their arrays at once. With one rank, several runs may be under way;
+   * each promise resolves with that run's outputs. With several ranks a run resolves when the parameters of all buckets are gathered.
    * errors: `graph.misuse` for wrong inputs; the device's first error; the exchange's errors.
    */
   async run(
@@ -195,6 +198,10 @@ export class StepProgram {
     const gpu = this.#gpu
     gpu.check()
     const staging = this.#staging[this.#runs++ % runsInFlight]
+    if (staging.isBusy) {
+      inputs = copyOf(inputs)
+      scalars = { ...scalars }
+    }
     while (staging.isBusy) await staging.isBusy.catch(() => undefined)
     if (this.#layout !== currentLayout()) this.#bind()
     const began = performance.now()

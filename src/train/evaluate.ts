@@ -1,4 +1,5 @@
 import { type DataSplits, fillBatch } from '../data/dataset.ts'
+import { planShares } from '../data/shares.ts'
 import { compile } from '../graph/compile.ts'
 import { stepScalar, topKCorrect } from '../graph/functions.ts'
 import type { StepProgram } from '../graph/program.ts'
@@ -8,54 +9,72 @@ import type { Module } from '../nn/module.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { tensorType } from '../util/shape.ts'
 
-const batchRows = 100
+/** Fewer rows than this a batch are not worth a dispatch. */
+const fewestRows = 16
+const defaultRows = 64
+/** Batches that are on the device while the next one is made. */
+const batchesAhead = 2
 
-/** Accuracy on held-out samples, each counted once: ranks take turns by batches and add their counts. */
+export interface EvaluationOptions {
+  readonly runtime: Runtime
+  readonly model: Module
+  readonly recipe: ModelRecipe
+  readonly data: DataSplits['test']
+  /** Rows of this rank's training batch. With as many here, forward needs no kernels of its own. */
+  readonly trainingRows: number
+}
+
+/** Accuracy on held-out samples, each counted once: ranks take contiguous shares and add their counts. */
 export class Evaluation {
   readonly #program: StepProgram
   readonly #data: DataSplits['test']
   readonly #pixels: Float32Array<ArrayBuffer>
-  readonly #labels = new Int32Array(batchRows)
+  readonly #labels: Int32Array<ArrayBuffer>
 
-  private constructor(program: StepProgram, data: DataSplits['test']) {
+  private constructor(program: StepProgram, data: DataSplits['test'], rows: number) {
     this.#program = program
     this.#data = data
-    this.#pixels = new Float32Array(batchRows * data.height * data.width)
+    this.#pixels = new Float32Array(rows * data.height * data.width)
+    this.#labels = new Int32Array(rows)
   }
 
-  static async create(
-    runtime: Runtime,
-    model: Module,
-    recipe: ModelRecipe,
-    data: DataSplits['test'],
-  ): Promise<Evaluation> {
+  static async create(options: EvaluationOptions): Promise<Evaluation> {
+    const { runtime, model, recipe, data, trainingRows } = options
+    const rows = trainingRows < fewestRows ? defaultRows : trainingRows
     const program = await compile(
       ({ x, y }) => ({
         correct: topKCorrect(model.forward(x), y, 1, { count: stepScalar('count') }),
       }),
-      { x: tensorType([batchRows, ...recipe.sampleShape]), y: tensorType([batchRows], 'i32') },
+      { x: tensorType([rows, ...recipe.sampleShape]), y: tensorType([rows], 'i32') },
       { runtime },
     )
-    return new Evaluation(program, data)
+    return new Evaluation(program, data, rows)
   }
 
   /** The share of test samples whose largest logit is their label's, over all ranks. errors: the group's. */
   async accuracy(group: ProcessGroup): Promise<number> {
+    const share = planShares(this.#data.count, group.size)[group.rank]
+    const end = share.offset + share.rows
+    const rows = this.#labels.length
+    const underWay: Promise<number>[] = []
     let correct = 0
-    const batches = Math.ceil(this.#data.count / batchRows)
-    for (let batch = group.rank; batch < batches; batch += group.size) {
-      const begin = batch * batchRows
-      const count = Math.min(batchRows, this.#data.count - begin)
-      const indices = Array.from({ length: count }, (_, i) => begin + i)
-      fillBatch(this.#data, indices, this.#pixels, this.#labels)
-      const outputs = await this.#program.run({ x: this.#pixels, y: this.#labels }, { count })
-      correct += outputs.correct[0]
+    for (let begin = share.offset; begin < end; begin += rows) {
+      underWay.push(this.#countCorrect(begin, Math.min(rows, end - begin)))
+      if (underWay.length > batchesAhead) correct += await underWay.shift()!
     }
+    for (const batch of underWay) correct += await batch
     const counts = await group.allGatherU32(Uint32Array.of(correct))
     return counts.reduce((sum, next) => sum + next, 0) / this.#data.count
   }
 
   destroy(): void {
     this.#program.destroy()
+  }
+
+  async #countCorrect(begin: number, count: number): Promise<number> {
+    const indices = Array.from({ length: count }, (_, i) => begin + i)
+    fillBatch(this.#data, indices, this.#pixels, this.#labels)
+    const outputs = await this.#program.run({ x: this.#pixels, y: this.#labels }, { count })
+    return outputs.correct[0]
   }
 }

@@ -139,7 +139,13 @@ export class Trainer {
     )
     const step = await compile(stepFunction, stepTypes(share.rows), { runtime })
     this.#program = step
-    const evaluation = await Evaluation.create(runtime, ddp, recipe, data.test)
+    const evaluation = await Evaluation.create({
+      runtime,
+      model: ddp,
+      recipe,
+      data: data.test,
+      trainingRows: share.rows,
+    })
     const check = await ReplicaCheck.create(runtime, optimizer.buckets)
     await check.compare(group, 0)
 

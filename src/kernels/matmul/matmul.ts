@@ -110,8 +110,9 @@ const variants: [Variant<MatmulAttrs>, ...Variant<MatmulAttrs>[]] = [
 /**
  * The fixed table: by the size of c and the work.
  *
- * On SwiftShader a load costs as much as 20 multiplications, so the largest tile wins as soon as it leaves every core
- * its share; 256 accumulators would spill on a GPU, which gets the second half of the table. Numbers: bench/kernels.
+ * On SwiftShader a load costs as much as 20 multiplications, so the largest tile runs fastest, but it takes 1.3 to 2 s to
+ * compile against 0.3 to 0.5 s of the 8x8 one, which some 2 ms a run earn back for large products only. 256 accumulators
+ * would spill on a GPU, which gets the first half of the table. Numbers: bench/kernels.
  */
 export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): string {
   const problem = problemOf(call)
@@ -125,7 +126,7 @@ export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): stri
       if (tiles(4, 4) < 1024 && k >= 1024) return 'split-16-4x4'
       return 'direct-4x4'
     }
-    if (flops >= 2e6 && tiles(16, 16) >= 16) return 'direct-16x16'
+    if (flops >= 1e8 && tiles(16, 16) >= 16) return 'direct-16x16'
     if (flops >= 1e5 && tiles(8, 8) >= 8) return 'direct-8x8'
     return 'direct-4x4'
   }
