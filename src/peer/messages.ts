@@ -55,6 +55,9 @@ export const limits = {
   attempts: 8,
 } as const
 
+/** Those that a server may be given of its own. */
+export type Limits = { [K in keyof typeof limits]: number }
+
 const hex = (bytes: number) =>
   v.pipe(v.string(), v.regex(new RegExp(`^[0-9a-f]{${2 * bytes}}$`), `${2 * bytes} hex digits`))
 
@@ -149,6 +152,7 @@ export const clientMessageSchema = v.variant('type', [
   v.strictObject({ type: v.literal('pong') }),
 ])
 export type ClientMessage = v.InferOutput<typeof clientMessageSchema>
+export type MessageOf<T extends ClientMessage['type']> = Extract<ClientMessage, { type: T }>
 
 /**
  * Where a room is. `failed` and `finished` take a new start like `lobby` does.

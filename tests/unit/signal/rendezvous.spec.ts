@@ -386,6 +386,25 @@ describe('a run', () => {
     expect(world.last('t0', 'abort').text).toContain('rank 1 (t1): the GPU was lost')
   })
 
+  it('says the epoch and the link once, also when the reason says them', async () => {
+    const ids = await world.fill(3)
+    const told: string[] = []
+    for (const reason of [
+      { type: 'linkDown', peerRank: 1, text: 'link to rank 1 (t1): ended: its tab let go.' },
+      { type: 'abort', text: 'allReduce #4 bucket 0 (epoch 2): rank 2 lost rank 1 (closed).' },
+      { type: 'abort', text: 'epoch 3: rank 2 waited 15000 ms for HELLO from rank 1.' },
+    ] as const) {
+      const epoch = await world.run(ids)
+      world.say('t2', { ...reason, epoch })
+      told.push(world.last('t0', 'abort').text)
+    }
+    expect(told).toEqual([
+      'epoch 1: rank 2 (t2) lost its link to rank 1 (t1): ended: its tab let go.',
+      'epoch 2: rank 2 (t2): allReduce #4 bucket 0: rank 2 lost rank 1 (closed).',
+      'epoch 3: rank 2 (t2) waited 15000 ms for HELLO from rank 1.',
+    ])
+  })
+
   it('a rank that is done may leave, and the run still finishes', async () => {
     const ids = await world.fill(3)
     const epoch = await world.run(ids)

@@ -1,0 +1,328 @@
+import { type Env, toHex } from '../util/env.ts'
+import { without, withoutEpoch } from './failure.ts'
+import type {
+  AssignedLink,
+  ClientMessage,
+  JsonValue,
+  Limits,
+  MemberInfo,
+  MessageOf,
+  Refusal,
+  RoomState,
+  ServerMessage,
+} from './messages.ts'
+import { planLinks } from './topology.ts'
+
+/** What a room needs from the server around it. */
+export interface RoomHost {
+  readonly env: Env
+  readonly limits: Limits
+  send(connectionId: string, message: ServerMessage): void
+  /** Tells one connection why not. A fatal refusal closes it, and the member leaves. */
+  refuse(
+    connectionId: string,
+    code: Refusal,
+    text: string,
+    about: ClientMessage['type'],
+    isFatal?: boolean,
+  ): void
+}
+
+export interface Member {
+  readonly id: string
+  info: MemberInfo
+  /** Null once detached. */
+  connectionId: string | null
+}
+
+/** What names its epoch, and what else a member may say. */
+type EpochMessage = MessageOf<'signal' | 'ready' | 'linkDown' | 'abort' | 'done'>
+export type RoomMessage = MessageOf<'update' | 'start'> | EpochMessage
+
+interface Rank {
+  readonly member: Member
+  readonly links: AssignedLink[]
+  isReady: boolean
+  isDone: boolean
+  boxChars: number
+}
+
+/**
+ * One room: its members, and the epoch that it is in.
+ *
+ *   LOBBY -start-> ASSIGNED(epoch) -all ready-> RUNNING -all done-> FINISHED
+ *                     |  lost rank, linkDown, abort, 20 s  |
+ *                     +-------------> FAILED <-------------+        start again: ASSIGNED(epoch + 1)
+ *
+ * - Membership is the server's: the member that has been here longest is the maker and rank 0, the others follow in
+ *   order of joining. Who comes during a run waits for the next epoch.
+ * - A rank that says bye, or whose socket ends before the run is RUNNING, fails the run at once.
+ * - A socket that ends without bye while RUNNING leaves its rank detached: the ring itself needs no server, so the run goes
+ *   on until a neighbour reports that link down too (FAILED), or everyone still attached is done (FINISHED). There is
+ *   no way back into a run for a detached rank.
+ */
+export class Room {
+  private state: RoomState = 'lobby'
+  private epoch = 0
+  /** In order of joining; the first is the maker. */
+  private members: Member[] = []
+  /** Of the current epoch; empty unless assigned or running. */
+  private ranks: Rank[] = []
+  private settings: JsonValue = null
+  private cancelReady: () => void = () => undefined
+  private isLobbyDue = false
+
+  constructor(
+    readonly id: string,
+    readonly authKey: string,
+    private readonly host: RoomHost,
+  ) {}
+
+  get size(): number {
+    return this.members.length
+  }
+
+  // --- members ---
+
+  add(connectionId: string, info: MemberInfo): Member {
+    const member: Member = { id: toHex(this.host.env.random(8)), info, connectionId }
+    this.members.push(member)
+    this.send(member, { type: 'welcome', id: member.id, room: this.id })
+    this.lobbyChanged()
+    return member
+  }
+
+  /** The connection of `member` has ended. Returns whether anyone is still here; the room is over when not. */
+  remove(member: Member, text: string, isBye: boolean): boolean {
+    member.connectionId = null
+    if (!this.members.some((one) => one.connectionId)) {
+      this.cancelReady()
+      return false
+    }
+    const rank = this.rankOf(member)
+    const isOwed = rank >= 0 && !this.ranks[rank].isDone
+    if (isOwed && this.state === 'running' && !isBye) {
+      this.lobbyChanged()
+      this.finishIfDone()
+      return true
+    }
+    const { id } = member
+    const { name } = member.info
+    const who = rank >= 0 ? this.nameOf(rank) : name
+    this.members = this.members.filter((one) => one !== member)
+    for (const one of this.members) {
+      this.send(one, { type: 'gone', id, name, rank: rank >= 0 ? rank : null, text })
+    }
+    if (isOwed) {
+      this.fail(rank, `${who} is gone: ${text}. Start again without it, or once it is back.`)
+    } else {
+      if (rank >= 0) this.finishIfDone()
+      this.lobbyChanged()
+    }
+    return true
+  }
+
+  /** A message of a member, other than those by which it came. */
+  receive(member: Member, message: RoomMessage): void {
+    if (message.type === 'update') {
+      member.info = message.info
+      this.lobbyChanged()
+    } else if (message.type === 'start') this.start(member, message.settings)
+    else this.inEpoch(member, message)
+  }
+
+  // --- a run ---
+
+  private start(member: Member, settings: JsonValue): void {
+    const { members, state } = this
+    if (members[0] !== member) {
+      const text = `only the room's maker (${members[0].info.name}) may start.`
+      this.refuse(member, 'not-the-maker', text, 'start')
+      return
+    }
+    if (this.isOn) {
+      const text = `expected a room that waits, got one that is ${state} (epoch ${this.epoch}).`
+      this.refuse(member, 'wrong-state', text, 'start')
+      return
+    }
+    const plan = planLinks(members.map((one) => one.info))
+    if ('apart' in plan) {
+      const [a, b] = plan.apart
+      const text = `ranks ${a} and ${b} do not share a browser, but the transport "port" is asked for. Use "auto" or "webrtc".`
+      this.refuse(member, 'no-transport', text, 'start')
+      return
+    }
+    this.epoch++
+    this.state = 'assigned'
+    this.settings = settings
+    this.ranks = members.map((one, rank) => ({
+      member: one,
+      links: plan.links[rank],
+      isReady: false,
+      isDone: false,
+      boxChars: 0,
+    }))
+    const { readyMs } = this.host.limits
+    this.cancelReady = this.host.env.after(readyMs, () => {
+      const late = this.ranks.flatMap((one, rank) => (one.isReady ? [] : [rank]))
+      const names = late.map((rank) => this.nameOf(rank)).join(', ')
+      this.fail(
+        late[0],
+        `expected every rank's links within ${readyMs} ms, got none from ${names}. Look at those tabs and start again.`,
+      )
+    })
+    const { epoch } = this
+    const worldSize = members.length
+    const told = members.map(({ id, info }) => ({ id, ...info }))
+    this.ranks.forEach(({ member: one, links }, rank) => {
+      this.send(one, { type: 'assign', epoch, rank, worldSize, members: told, links })
+    })
+    this.lobbyChanged()
+  }
+
+  private inEpoch(member: Member, message: EpochMessage): void {
+    const rank = this.rankOf(member)
+    if (!this.isOn || message.epoch !== this.epoch || rank < 0) {
+      // Common and harmless: the message crossed the end of its epoch.
+      const now = this.isOn ? `${this.epoch}${rank < 0 ? ', which you are not in' : ''}` : 'none'
+      const text = `expected the current epoch (${now}), got ${message.epoch}.`
+      this.refuse(member, 'wrong-epoch', text, message.type)
+      return
+    }
+    const mine = this.ranks[rank]
+    switch (message.type) {
+      case 'signal':
+        this.relay(rank, message)
+        return
+      case 'ready':
+        if (this.state !== 'assigned') return
+        mine.isReady = true
+        if (!this.ranks.every((one) => one.isReady)) return
+        this.cancelReady()
+        this.state = 'running'
+        this.sendToRanks({ type: 'start', epoch: this.epoch, settings: this.settings })
+        this.lobbyChanged()
+        return
+      case 'linkDown': {
+        const { peerRank, text } = message
+        if (!this.hasLink(rank, peerRank, 'linkDown')) return
+        // A rank that is done may go: what it owed the others has been sent.
+        if (this.ranks[peerRank].isDone) return
+        const peer = this.nameOf(peerRank)
+        const why = without(`link to ${peer}: `, text)
+        this.fail(peerRank, `${this.nameOf(rank)} lost its link to ${peer}: ${why}`)
+        return
+      }
+      case 'abort': {
+        const text = withoutEpoch(message.text, this.epoch)
+        const why = without(`rank ${rank} `, text)
+        this.fail(rank, `${this.nameOf(rank)}${why === text ? ':' : ''} ${why}`)
+        return
+      }
+      case 'done':
+        if (this.state !== 'running') {
+          const text = 'expected done while running, got it before the start.'
+          this.refuse(member, 'wrong-state', text, 'done')
+          return
+        }
+        mine.isDone = true
+        this.finishIfDone()
+    }
+  }
+
+  private relay(from: number, { to, attempt, box }: MessageOf<'signal'>): void {
+    const { member } = this.ranks[from]
+    const { boxCharsPerEpoch } = this.host.limits
+    if (!this.hasLink(from, to, 'signal')) return
+    this.ranks[from].boxChars += box.length
+    if (this.ranks[from].boxChars > boxCharsPerEpoch) {
+      const text = `expected at most ${boxCharsPerEpoch} characters of signals an epoch, got more. Signaling carries no data.`
+      this.refuse(member, 'too-large', text, 'signal', true)
+      return
+    }
+    this.send(this.ranks[to].member, { type: 'signal', epoch: this.epoch, from, attempt, box })
+  }
+
+  /** Refuses a message about a rank that `rank` has no link to. */
+  private hasLink(rank: number, peerRank: number, about: ClientMessage['type']): boolean {
+    const { member, links } = this.ranks[rank]
+    if (links.some((link) => link.peerRank === peerRank)) return true
+    const text = `expected a rank that this one has a link to, got ${peerRank}.`
+    this.refuse(member, 'unknown-rank', text, about)
+    return false
+  }
+
+  private finishIfDone(): void {
+    const attached = this.ranks.filter((one) => one.member.connectionId)
+    if (!attached.every((one) => one.isDone)) return
+    if (!this.ranks.some((one) => one.isDone)) return // all detached: nobody can tell how it ended
+    this.sendToRanks({ type: 'finished', epoch: this.epoch })
+    this.endEpoch('finished')
+  }
+
+  private fail(rank: number, text: string): void {
+    const { epoch } = this
+    this.sendToRanks({ type: 'abort', epoch, rank, text: `epoch ${epoch}: ${text}` })
+    this.endEpoch('failed')
+  }
+
+  private endEpoch(state: 'finished' | 'failed'): void {
+    this.cancelReady()
+    this.state = state
+    this.ranks = []
+    this.settings = null
+    this.members = this.members.filter((one) => one.connectionId)
+    this.lobbyChanged()
+  }
+
+  private get isOn(): boolean {
+    return this.state === 'assigned' || this.state === 'running'
+  }
+
+  private rankOf(member: Member): number {
+    return this.ranks.findIndex((one) => one.member === member)
+  }
+
+  private nameOf(rank: number): string {
+    return `rank ${rank} (${this.ranks[rank].member.info.name})`
+  }
+
+  // --- telling ---
+
+  private lobbyChanged(): void {
+    if (this.isLobbyDue) return
+    this.isLobbyDue = true
+    this.host.env.after(this.host.limits.lobbyDelayMs, () => {
+      this.isLobbyDue = false
+      if (this.members.length === 0) return
+      const { state, epoch } = this
+      const members = this.members.map((one) => {
+        const rank = this.rankOf(one)
+        const attached = one.connectionId !== null
+        return { id: one.id, ...one.info, rank: rank < 0 ? null : rank, attached }
+      })
+      const maker = this.members[0].id
+      for (const one of this.members) {
+        this.send(one, { type: 'lobby', state, epoch, maker, members })
+      }
+    })
+  }
+
+  private sendToRanks(message: ServerMessage): void {
+    for (const { member } of this.ranks) this.send(member, message)
+  }
+
+  private send({ connectionId }: Member, message: ServerMessage): void {
+    if (connectionId !== null) this.host.send(connectionId, message)
+  }
+
+  private refuse(
+    { connectionId }: Member,
+    code: Refusal,
+    text: string,
+    about: ClientMessage['type'],
+    isFatal = false,
+  ): void {
+    if (connectionId !== null) this.host.refuse(connectionId, code, text, about, isFatal)
+  }
+}

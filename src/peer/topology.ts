@@ -1,0 +1,32 @@
+/** Who is linked to whom in a ring, and how: pure functions of its members. */
+import type { AssignedLink, MemberInfo } from './messages.ts'
+
+/** The ring's edges as [offering rank, answering rank]: N of them, one for 2 ranks, none for 1. */
+export function ringEdges(worldSize: number): [number, number][] {
+  if (worldSize < 2) return []
+  if (worldSize === 2) return [[0, 1]]
+  return Array.from({ length: worldSize }, (_, rank) => [rank, (rank + 1) % worldSize])
+}
+
+/** The one rule that decides how two members are joined; null when what they ask for cannot be. */
+export function linkKind(a: MemberInfo, b: MemberInfo): AssignedLink['kind'] | null {
+  if (a.transport === 'webrtc' || b.transport === 'webrtc') {
+    return a.transport === 'port' || b.transport === 'port' ? null : 'webrtc'
+  }
+  if (a.hostTag !== '' && a.hostTag === b.hostTag) return 'port'
+  return a.transport === 'port' || b.transport === 'port' ? null : 'webrtc'
+}
+
+/** Each rank's links, by rank; or the two ranks that cannot be joined as they ask. */
+export function planLinks(
+  members: readonly MemberInfo[],
+): { links: AssignedLink[][] } | { apart: [number, number] } {
+  const links = members.map((): AssignedLink[] => [])
+  for (const [from, to] of ringEdges(members.length)) {
+    const kind = linkKind(members[from], members[to])
+    if (!kind) return { apart: [from, to] }
+    links[from].push({ peerRank: to, initiator: true, kind })
+    links[to].push({ peerRank: from, initiator: false, kind })
+  }
+  return { links }
+}
