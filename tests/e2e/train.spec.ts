@@ -22,6 +22,8 @@ async function results(
 }
 
 const config = { steps: 12, seed: 7, batchSize: 64, bucketCapMb: 0.01, hashEvery: 5 } as const
+type Results = Awaited<ReturnType<typeof results>>
+const first = new Map<string, Results>()
 
 test.each([
   [1, 'webrtc'],
@@ -32,6 +34,7 @@ test.each([
   '%d tabs over %s train one model and hold equal parameters',
   async (ranks, transport) => {
     const ends = await results(ranks, transport, config)
+    first.set(`${ranks} ${transport}`, ends)
     expect(ends.map(({ rank }) => rank)).toEqual([...Array(ranks).keys()])
     expect(new Set(ends.map(({ result }) => result.paramHash)).size).toBe(1)
     expect(new Set(ends.map(({ result }) => result.loss)).size).toBe(1)
@@ -39,30 +42,12 @@ test.each([
   },
 )
 
-test('ranks see the losses of one rank', async () => {
-  const [alone] = await results(1, 'webrtc', config)
-  const [three] = await results(3, 'webrtc', config)
-  expect(Math.abs(three.result.loss / alone.result.loss - 1)).toBeLessThan(1e-5)
-})
-
-test('equal records end with equal bits, over every link', async () => {
-  const hashes = [
-    await results(3, 'webrtc', config),
-    await results(3, 'webrtc', config),
-    await results(3, 'port', config),
-  ].map(([first]) => first.result.paramHash)
-  expect(new Set(hashes).size).toBe(1)
-})
-
-test('data channels carry 2(N-1)/N of the parameters each step', async () => {
-  // With the default cap: few frames, so that what is measured is the ring and not its smallest messages.
-  const steps = 150
-  const ends = await results(3, 'webrtc', { ...config, steps, bucketCapMb: 1, hashEvery: 50 })
-  const parameterBytes = 4 * (784 * 256 + 256 + 256 * 10 + 10)
-  for (const { rank, bytesSentOnChannels } of ends) {
-    const ratio = bytesSentOnChannels / (((2 * 2) / 3) * parameterBytes * steps)
-    expect(Math.abs(ratio - 1), `rank ${rank}: ${bytesSentOnChannels} bytes`).toBeLessThan(0.05)
-  }
+test('equal records end with equal bits, over every link; and with the loss of one rank', async () => {
+  const again = await results(3, 'webrtc', config)
+  const runs = [again, first.get('3 webrtc')!, first.get('3 port')!]
+  expect(new Set(runs.map(([{ result }]) => result.paramHash)).size).toBe(1)
+  const [alone] = first.get('1 webrtc')!
+  expect(Math.abs(again[0].result.loss / alone.result.loss - 1)).toBeLessThan(1e-5)
 })
 
 test('the first frame leaves before the last part of backward has ended', async () => {

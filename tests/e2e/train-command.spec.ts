@@ -1,0 +1,121 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { readSafetensors } from '../../src/data/safetensors.ts'
+import { testOnRealData } from '../support/real-data.ts'
+
+/** `npm run train` as a process: tabs, links, weights and the exit code, as its user sees them. */
+
+const repository = join(import.meta.dirname, '..', '..')
+
+let folder: string
+const children: ChildProcess[] = []
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'tabring-'))
+})
+afterEach(async () => {
+  for (const child of children.splice(0)) child.kill('SIGKILL')
+  await rm(folder, { recursive: true })
+})
+
+function startTraining(...argv: string[]) {
+  const child = spawn(
+    process.execPath,
+    ['--import', 'tsx', 'node/train.ts', '--adapter', 'software', ...argv],
+    { cwd: repository, stdio: ['ignore', 'pipe', 'pipe'] },
+  )
+  children.push(child)
+  const told = { stdout: '', stderr: '' }
+  child.stdout.on('data', (chunk) => {
+    told.stdout += chunk
+  })
+  child.stderr.on('data', (chunk) => {
+    told.stderr += chunk
+  })
+  return { child, told }
+}
+
+interface Done {
+  worldSize: number
+  steps: number
+  loss: number
+  testAccuracy: number
+  paramHashes: string[]
+  bytesSentPerRank: number[]
+  samplesPerRank: number[]
+}
+
+/** Runs to the end with `--json`; returns the losses by step and the last line. */
+async function trainWithJson(...argv: string[]): Promise<{ losses: number[]; done: Done }> {
+  const { child, told } = startTraining('--json', ...argv)
+  const [code] = await once(child, 'close')
+  expect(code, told.stderr).toBe(0)
+  const lines = told.stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+  const steps = lines.filter(({ event }) => event === 'step')
+  expect(steps.map(({ step }) => step)).toEqual(steps.map((_, i) => i + 1))
+  const done = lines[lines.length - 1]
+  expect(done).toMatchObject({ event: 'done', steps: steps.length })
+  expect(new Set(done.paramHashes).size).toBe(1)
+  return { losses: steps.map(({ loss }) => loss), done }
+}
+
+const mlpBytes = 4 * (784 * 256 + 256 + 256 * 10 + 10)
+
+test('three tabs train on drawn digits, tell each step, and write the weights', async () => {
+  const out = join(folder, 'weights.safetensors')
+  const flags = ['--nproc-per-node', '3', '--steps', '30', '--seed', '7', '--out', out]
+  const { losses, done } = await trainWithJson(...flags)
+  expect(losses).toHaveLength(30)
+  expect(losses[29]).toBeLessThan(losses[0] - 0.5)
+  expect(done.worldSize).toBe(3)
+  expect(done.paramHashes).toHaveLength(3)
+  expect(done.samplesPerRank).toEqual([22 * 30, 21 * 30, 21 * 30])
+  expect(done.bytesSentPerRank).toHaveLength(3)
+  for (const bytes of done.bytesSentPerRank) {
+    expect(Math.abs(bytes / (((2 * 2) / 3) * mlpBytes * 30) - 1)).toBeLessThan(0.05)
+  }
+  const { tensors } = readSafetensors(new Uint8Array(await readFile(out)))
+  expect([...tensors.keys()].sort()).toEqual(['0.bias', '0.weight', '2.bias', '2.weight'])
+  expect(await readdir(folder)).toEqual(['weights.safetensors'])
+}, 180_000)
+
+test('Ctrl-C in mid-run ends with 130 and leaves nothing behind', async () => {
+  const out = join(folder, 'weights.safetensors')
+  const { child, told } = startTraining('--json', '--nproc-per-node', '2', '--out', out)
+  while (!told.stdout.includes('"event":"step"')) await once(child.stdout, 'data')
+  child.kill('SIGINT')
+  const [code] = await once(child, 'close')
+  expect(code).toBe(130)
+  expect(told.stderr).not.toContain('Error')
+  expect(await readdir(folder)).toEqual([])
+}, 180_000)
+
+testOnRealData(
+  'three tabs reach 95 % with the MLP in three epochs of MNIST',
+  'mnist-9k',
+  async (data) => {
+    const { done } = await trainWithJson(
+      ...['--nproc-per-node', '3', '--data', data, '--model', 'mlp', '--epochs', '3'],
+    )
+    expect(done.testAccuracy).toBeGreaterThanOrEqual(0.95)
+  },
+  300_000,
+)
+
+testOnRealData(
+  'two tabs reach 97.5 % with the CNN in two epochs of MNIST',
+  'mnist-9k',
+  async (data) => {
+    const { done } = await trainWithJson(
+      ...['--nproc-per-node', '2', '--data', data, '--model', 'cnn', '--epochs', '2'],
+    )
+    expect(done.testAccuracy).toBeGreaterThanOrEqual(0.975)
+  },
+  300_000,
+)
