@@ -1,5 +1,5 @@
 import { planShares } from '../data/shares.ts'
-import { linkKind } from '../peer/rendezvous.ts'
+import { linkKind } from '../peer/topology.ts'
 import type { Run } from './state.ts'
 
 /** How fast a run goes. What is not measured yet is NaN. */

@@ -83,7 +83,7 @@ export class RoomMember {
     client.on('lobby', (lobby) => this.#options.onLobby?.(lobby, client.id))
     client.on('assign', (assignment) => this.#connect(assignment))
     client.on('start', ({ epoch, settings }) => this.#run(epoch, settings))
-    client.on('abort', ({ epoch, rank, text }) => this.#abort(epoch, rank, text))
+    client.on('abort', ({ epoch, text }) => this.#abort(epoch, text))
     client.on('refused', (error) => this.#options.onRefused?.(error))
     client.on('lost', (error) => {
       this.#isServerLost = true
@@ -197,10 +197,10 @@ export class RoomMember {
     })
   }
 
-  #abort(epoch: number, rank: number | null, text: string): void {
+  #abort(epoch: number, text: string): void {
     if (this.#assignment?.epoch !== epoch) return
     if (this.#isRunning) this.compute.abort(text).catch(() => undefined)
-    else this.#fail(new PeerError('peer.aborted', rank === null ? text : `rank ${rank}: ${text}`))
+    else this.#fail(new PeerError('peer.aborted', text))
   }
 
   /** Ends the current assignment, once, with the first error; without one there is nothing to end. */
