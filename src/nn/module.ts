@@ -9,10 +9,26 @@ export type StateDict = Record<string, { shape: Shape; data: Float32Array<ArrayB
 /**
  * A piece of a model: parameters and further modules in its own properties, and a `forward`.
  *
- * Keys of the state dict are property names joined by dots, in the order in which the constructor set them, as in torch.nn.
+ * Keys of the state dict are property names joined by dots, in the order in which the constructor set them, as in torch.nn;
+ * a name in camelCase becomes snake_case (`inProjWeight` is `in_proj_weight`), PyTorch's spelling.
  */
 export abstract class Module {
+  /** Whether layers behave as in training (dropout draws, batch statistics count); fixed into a program when it is compiled. */
+  training = true
+
   abstract forward(x: Tensor): Tensor
+
+  /** Sets the mode of this module and of all inside it; returns this module. */
+  train(mode = true): this {
+    this.training = mode
+    for (const [, module] of this.children()) module.train(mode)
+    return this
+  }
+
+  /** `train(false)`: what is compiled from here on evaluates. */
+  eval(): this {
+    return this.train(false)
+  }
 
   /** Modules in this one's properties, by name; containers override it. */
   children(): [name: string, module: Module][] {
@@ -47,11 +63,16 @@ export abstract class Module {
     return state
   }
 
-  /** Takes contents over. errors: `shape.mismatch`, naming missing and unknown keys, or a parameter of another shape. */
+  /**
+   * Takes contents over. A parameter that two places share may come under several of its keys; its first one wins.
+   *
+   * errors: `shape.mismatch`, naming missing and unknown keys, or a parameter of another shape.
+   */
   loadStateDict(state: StateDict): void {
     const own = new Map(this.namedParameters())
+    const aliases = new Set([...this.#walk('')].map(([key]) => key))
     const missing = [...own.keys()].filter((key) => !(key in state))
-    const unknown = Object.keys(state).filter((key) => !own.has(key))
+    const unknown = Object.keys(state).filter((key) => !aliases.has(key))
     if (missing.length || unknown.length) {
       throw new ShapeError(
         'shape.mismatch',
@@ -72,13 +93,17 @@ export abstract class Module {
 
   *#walk(prefix: string): Generator<[string, Parameter]> {
     for (const [name, property] of Object.entries(this)) {
-      if (property instanceof Parameter) yield [`${prefix}${name}`, property]
+      if (property instanceof Parameter) yield [`${prefix}${keyOf(name)}`, property]
     }
     for (const [name, module] of this.children()) {
-      for (const entry of module.#walk(`${prefix}${name}.`)) yield entry
+      for (const entry of module.#walk(`${prefix}${keyOf(name)}.`)) yield entry
     }
   }
 }
+
+/** PyTorch's spelling of a property: `outProj` is `out_proj`. */
+const keyOf = (name: string): string =>
+  name.replace(/[A-Z]/g, (capital) => `_${capital.toLowerCase()}`)
 
 /** Modules one after the other; their keys are their positions. */
 export class Sequential extends Module {
