@@ -14,6 +14,7 @@ export {
   stepScalar,
   topKCorrect,
 } from './graph/functions.ts'
+export { ModuleBuffer } from './graph/module-buffer.ts'
 export { Parameter } from './graph/parameter.ts'
 export type { InputTypes, Outputs, TracedFunction } from './graph/prepare.ts'
 export type { RunInputs, RunOutputs, StepProgram } from './graph/program.ts'

@@ -34,8 +34,8 @@ export function openRuntime(): Promise<Runtime> {
 export async function initialWeights(): Promise<Weights> {
   manualSeed(0)
   const state = await models.mlp.make().stateDict()
-  const [w1, b1, w2, b2] = ['0.weight', '0.bias', '2.weight', '2.bias'].map(
-    (key) => state[key].data,
+  const [w1, b1, w2, b2] = ['0.weight', '0.bias', '2.weight', '2.bias'].map((key) =>
+    Float32Array.from(state[key].data),
   )
   return { w1, b1, w2, b2 }
 }

@@ -3,8 +3,8 @@ import { invariant } from '../util/errors.ts'
 import { RandomStream } from '../util/random.ts'
 import { countElements, type TensorType } from '../util/shape.ts'
 import type { LoweredNode } from './lower.ts'
-import type { Parameter } from './parameter.ts'
 import type { Pool } from './pool.ts'
+import type { StoredTensor } from './stored-tensor.ts'
 import { type GraphValue, storageOf } from './value.ts'
 
 /** Where a tensor of a program lies. */
@@ -12,7 +12,7 @@ export type Place =
   | { readonly kind: 'input'; readonly name: string }
   | { readonly kind: 'output'; readonly index: number }
   | { readonly kind: 'pool'; readonly pool: Pool; readonly start: number }
-  | { readonly kind: 'parameter'; readonly parameter: Parameter }
+  | { readonly kind: 'stored'; readonly tensor: StoredTensor }
   | { readonly kind: 'shared'; readonly object: number }
   | { readonly kind: 'scalars' }
 
@@ -82,7 +82,8 @@ export function planMemory(
     if (place) return place
     const { leaf } = root
     if (leaf?.kind === 'input') return { kind: 'input', name: leaf.name }
-    if (leaf?.kind === 'parameter') return { kind: 'parameter', parameter: leaf.parameter }
+    if (leaf?.kind === 'parameter') return { kind: 'stored', tensor: leaf.parameter }
+    if (leaf?.kind === 'buffer') return { kind: 'stored', tensor: leaf.buffer }
     if (leaf?.kind === 'pool') return { kind: 'pool', pool: leaf.pool, start: leaf.start }
     const interval = intervals.get(root)
     invariant(interval, () => 'a tensor has no place in the plan')

@@ -77,7 +77,7 @@ export function prepare(
   const outputValues = named.map(([, tensor]) => tensor.value)
   const gradientValues = trace.updates.flatMap(({ gradients }) => gradients)
   const kept = [...outputValues, ...gradientValues]
-  const traced = nodesBehind(kept)
+  const traced = nodesBehind(kept, trace.effects)
   refuseReadsAfterUpdate(traced, trace)
   const { nodes, find } = (isNaive ? withoutRewrites : rewrite)({ nodes: traced, kept })
 

@@ -2,10 +2,10 @@ import type { Gpu } from '../gpu/device.ts'
 import { mapped } from '../gpu/readback.ts'
 import { TabringError } from '../util/errors.ts'
 import { countElements, type TensorType } from '../util/shape.ts'
-import { currentLayout } from './parameter.ts'
 import type { Place } from './plan.ts'
 import type { Prepared } from './prepare.ts'
 import type { Runtime } from './runtime.ts'
+import { currentLayout } from './stored-tensor.ts'
 import { SynchronizedUpdates } from './synchronize.ts'
 
 export type HostData =
@@ -71,8 +71,8 @@ export class ProgramBuffers {
         return { buffer: this.scalars, offset: 0 }
       case 'pool':
         return { buffer: place.pool.allocate(gpu), offset: place.start * 4 }
-      case 'parameter': {
-        const { pool, start } = place.parameter.place(gpu)
+      case 'stored': {
+        const { pool, start } = place.tensor.place(gpu)
         return { buffer: pool.buffer, offset: start * 4 }
       }
     }

@@ -92,6 +92,16 @@ class Editor {
     return count
   }
 
+  /** Whether a node between the two reads or changes what `first` changes in place, so that `first` may not move to `last`. */
+  isTouchedBetween(first: GraphNode, last: GraphNode): boolean {
+    const changed = new Set(first.op.updates?.map((input) => this.find(first.inputs[input])))
+    if (changed.size === 0) return false
+    return this.nodes.some(
+      ({ id, inputs }) =>
+        first.id < id && id < last.id && inputs.some((input) => changed.has(this.find(input))),
+    )
+  }
+
   /** Puts one node in the place of several; `outputs` says what each replaced value becomes. */
   replace(
     old: readonly GraphNode[],
@@ -228,7 +238,8 @@ function absorbProducer(editor: Editor, chain: GraphNode): GraphNode | undefined
         (producer.op === (map as Op) || producer.op.takesEpilogue) &&
         value === producer.outputs[0] &&
         sameShape(value.type.shape, output.type.shape) &&
-        editor.uses(value) === 1,
+        editor.uses(value) === 1 &&
+        !editor.isTouchedBetween(producer, chain),
     )
     .sort((a, b) => b.producer!.id - a.producer!.id)
   for (const { at, producer } of candidates) {

@@ -69,12 +69,16 @@ export class Trace {
   readonly scalars = new ScalarBlock()
   readonly gradients = new Map<Parameter, GraphValue>()
   readonly updates: BucketUpdate[] = []
+  /** Nodes that change an input in place (running statistics): a program keeps them whether or not anything reads their outputs. */
+  readonly effects: GraphNode[] = []
   exchange: GradientExchange | undefined
   /** Called before each run's scalars are written (an optimizer counts its steps here). */
   readonly beforeStep: (() => void)[] = []
 
   emit<A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A): GraphValue[] {
-    return [...emitNode(op as Op, inputs, attrs).outputs]
+    const node = emitNode(op as Op, inputs, attrs)
+    if (op.updates?.length) this.effects.push(node)
+    return [...node.outputs]
   }
 }
 

@@ -1,5 +1,5 @@
 import * as Comlink from 'comlink'
-import { writeSafetensors } from '../data/safetensors.ts'
+import { type SafeTensor, writeSafetensors } from '../data/safetensors.ts'
 import { openGpu } from '../gpu/device.ts'
 import { Runtime } from '../graph/runtime.ts'
 import { ChannelLink } from '../peer/channel.ts'
@@ -102,7 +102,13 @@ class ComputeWorker implements ComputeApi {
     }
     const state = await this.#trainer.stateDict()
     const file = writeSafetensors(
-      Object.entries(state).map(([key, { shape, data }]) => [key, { dtype: 'F32', shape, data }]),
+      Object.entries(state).map(([key, { shape, data }]): [string, SafeTensor] => [
+        key,
+        data instanceof Int32Array
+          ? // PyTorch's whole numbers are 64 bits wide.
+            { dtype: 'I64', shape, data: BigInt64Array.from(data, BigInt) }
+          : { dtype: 'F32', shape, data },
+      ]),
       { format: 'pt' },
     )
     return URL.createObjectURL(new Blob([file], { type: 'application/octet-stream' }))
