@@ -5,11 +5,19 @@ export { DistributedSampler } from './data/sampler.ts'
 export { openGpu } from './gpu/device.ts'
 export { compile } from './graph/compile.ts'
 export { runEagerly } from './graph/eager.ts'
+export { batchNorm } from './graph/functions/batch-norm.ts'
+export { conv1d, conv2d, convTranspose2d } from './graph/functions/convolution.ts'
 export {
-  conv2d,
+  adaptiveAvgPool1d,
+  adaptiveAvgPool2d,
+  avgPool1d,
+  avgPool2d,
+  maxPool1d,
+  maxPool2d,
+} from './graph/functions/pooling.ts'
+export {
   crossEntropy,
   linear,
-  maxPool2d,
   relu,
   stepScalar,
   topKCorrect,
@@ -20,10 +28,21 @@ export type { InputTypes, Outputs, TracedFunction } from './graph/prepare.ts'
 export type { RunInputs, RunOutputs, StepProgram } from './graph/program.ts'
 export { defaultRuntime, Runtime } from './graph/runtime.ts'
 export { Tensor } from './graph/tensor.ts'
+export { BatchNorm1d, BatchNorm2d } from './nn/batch-norm.ts'
+export { Conv1d, Conv2d, ConvTranspose2d } from './nn/convolution.ts'
 export { manualSeed } from './nn/init.ts'
-export { Conv2d, Flatten, Linear, MaxPool2d, ReLU } from './nn/layers.ts'
+export { Flatten, Linear, ReLU } from './nn/layers.ts'
 export { models } from './nn/models.ts'
 export { Module, Sequential, type StateDict } from './nn/module.ts'
+export {
+  AdaptiveAvgPool1d,
+  AdaptiveAvgPool2d,
+  AvgPool1d,
+  AvgPool2d,
+  MaxPool1d,
+  MaxPool2d,
+} from './nn/pooling.ts'
+export { ResNet, type ResNetOptions, resnet18, resnet34, resnet50 } from './nn/resnet.ts'
 export { AdamW } from './optim/adamw.ts'
 export { SGD } from './optim/sgd.ts'
 export { ChannelLink } from './peer/channel.ts'

@@ -27,8 +27,11 @@ export interface Program {
   readonly kept: readonly GraphValue[]
 }
 
-/** An op that takes an epilogue has two inputs of its own; its further inputs are the epilogue's operands. */
-const epilogueOperandsFrom = 2
+/** From which input on an op's inputs are its epilogue's operands, and how many bindings its storing dispatch has without them. */
+const epilogueOf = ({ op, outputs }: GraphNode): { operandsFrom: number; bindings: number } =>
+  typeof op.takesEpilogue === 'object'
+    ? op.takesEpilogue
+    : { operandsFrom: 2, bindings: 2 + outputs.length }
 
 /** Storage buffers a stage may bind by WebGPU's default limits. */
 const maxBindings = 8
@@ -245,8 +248,9 @@ function absorbProducer(editor: Editor, chain: GraphNode): GraphNode | undefined
   for (const { at, producer } of candidates) {
     const before = editor.inputsOf(producer!)
     const others = inputs.filter((_, i) => i !== at)
-    const bindings = before.length + others.length + producer!.outputs.length
-    if (bindings > maxBindings) continue
+    const { operandsFrom, bindings } =
+      producer!.op === (map as Op) ? { operandsFrom: 0, bindings: 1 } : epilogueOf(producer!)
+    if (bindings + before.length - operandsFrom + others.length > maxBindings) continue
     if (producer!.op === (map as Op)) {
       const joined = joinSteps(
         (producer!.attrs as { steps: Step[] }).steps,
@@ -263,7 +267,7 @@ function absorbProducer(editor: Editor, chain: GraphNode): GraphNode | undefined
       )
     }
     const attrs = producer!.attrs as { epilogue: Step[] }
-    const operands = before.length - epilogueOperandsFrom
+    const operands = before.length - operandsFrom
     const joined = joinSteps(attrs.epilogue, 1 + operands, steps, at)
     editor.replace(
       [producer!, chain],

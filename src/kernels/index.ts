@@ -1,4 +1,8 @@
 import { adamw } from './adamw/adamw.ts'
+import { avgPool2d, avgPool2dGrad } from './avg-pool2d/avg-pool2d.ts'
+import { batchNorm, batchNormEval, batchNormTracked } from './batch-norm/batch-norm.ts'
+import { batchNormGrad } from './batch-norm/batch-norm-grad.ts'
+import { convTranspose2d } from './conv2d/conv-transpose2d.ts'
 import { conv2d } from './conv2d/conv2d.ts'
 import { conv2dGradInput } from './conv2d/conv2d-grad-input.ts'
 import { conv2dGradWeight } from './conv2d/conv2d-grad-weight.ts'
@@ -39,4 +43,11 @@ export const ops: readonly Op[] = [
   conv2dGradWeight,
   maxPool2d,
   maxPool2dGrad,
+  convTranspose2d,
+  avgPool2d,
+  avgPool2dGrad,
+  batchNorm,
+  batchNormTracked,
+  batchNormEval,
+  batchNormGrad,
 ]

@@ -112,8 +112,9 @@ export interface Op<Attrs = unknown> {
   /**
    * Whether an elementwise chain may be linked into the store of output 0: attrs then have `epilogue: Step[]`, inputs 0 and 1 are
    * the op's own, inputs 2.. are the chain's inputs 1.., and chain input 0 is the value about to be stored.
+   * An op with other inputs of its own says from which input on the chain's come, and how many bindings the storing dispatch has without them.
    */
-  readonly takesEpilogue?: boolean
+  readonly takesEpilogue?: boolean | { readonly operandsFrom: number; readonly bindings: number }
   readonly variants: readonly [Variant<Attrs>, ...Variant<Attrs>[]]
   /** The variant of the fixed table, used unless a run is tuned. */
   preferred?(call: OpCall<Attrs>, limits: KernelLimits): string

@@ -29,3 +29,21 @@ export function fanInUniform(shape: Shape, fanIn: number): Parameter {
   )
   return new Parameter(shape, data)
 }
+
+/**
+ * Draws a convolution's or linear layer's weight anew: normal around 0 with variance 2 / fanOut, which keeps the size of gradients
+ * through ReLU layers.
+ *
+ * source: torch.nn.init.kaiming_normal_ with mode fan_out; He et al., arXiv 1502.01852. Normal numbers by Box and Muller.
+ */
+export function kaimingNormal(weight: Parameter): void {
+  const [outputs, , ...kernel] = weight.shape
+  const deviation = Math.sqrt(2 / (outputs * countElements(kernel)))
+  const stream = new RandomStream(seed, nextStream++)
+  weight.assign(
+    Float32Array.from({ length: weight.count }, () => {
+      const radius = Math.sqrt(-2 * Math.log(1 - stream.unit()))
+      return deviation * radius * Math.cos(2 * Math.PI * stream.unit())
+    }),
+  )
+}

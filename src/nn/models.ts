@@ -1,6 +1,8 @@
 import type { Shape } from '../util/shape.ts'
-import { Conv2d, Flatten, Linear, MaxPool2d, ReLU } from './layers.ts'
+import { Conv2d } from './convolution.ts'
+import { Flatten, Linear, ReLU } from './layers.ts'
 import { type Module, Sequential } from './module.ts'
+import { MaxPool2d } from './pooling.ts'
 
 /** A built-in model: how to make it, and the shape of one sample that it takes. */
 export interface ModelRecipe {

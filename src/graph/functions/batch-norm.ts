@@ -1,0 +1,56 @@
+import {
+  batchNormEval,
+  batchNorm as batchNormOp,
+  batchNormTracked,
+} from '../../kernels/batch-norm/batch-norm.ts'
+import { TabringError } from '../../util/errors.ts'
+import { emit, type Tensor } from '../tensor.ts'
+
+/** What a batch normalization keeps between steps; the op changes it on the device. */
+export interface RunningStatistics {
+  /** shape: [C] */
+  readonly mean: Tensor
+  /** shape: [C]; unbiased. */
+  readonly variance: Tensor
+  /** i32 scalar. */
+  readonly batches: Tensor
+}
+
+export interface BatchNormOptions {
+  /** Needed when not training; moved towards the batch's statistics when training. */
+  running?: RunningStatistics
+  /** Whether to normalize by the batch's own statistics; default false, as in PyTorch. */
+  training?: boolean
+  /** The share of a batch in the running statistics; null: the mean over all batches. Default 0.1. */
+  momentum?: number | null
+  /** Added to the variance; default 1e-5. */
+  eps?: number
+}
+
+/**
+ * x normalized by mean and variance of each channel, times weight, plus bias, as torch.nn.functional.batch_norm.
+ *
+ * Every row of a batch counts in the statistics, rows of a padded batch beyond the step scalar `count` included.
+ * shape: x[N, C, ...], weight[C], bias[C] -> the shape of x
+ * errors: `graph.misuse` without statistics to normalize by; `shape.unsupported` for one value a channel in training.
+ */
+export function batchNorm(
+  x: Tensor,
+  weight: Tensor,
+  bias: Tensor,
+  { running, training = false, momentum = 0.1, eps = 1e-5 }: BatchNormOptions = {},
+): Tensor {
+  const attrs = { eps, epilogue: [] }
+  if (training && running) {
+    const inputs = [x, weight, bias, running.mean, running.variance, running.batches]
+    return emit(batchNormTracked, inputs, { ...attrs, momentum })
+  }
+  if (training) return emit(batchNormOp, [x, weight, bias], attrs)
+  if (!running) {
+    throw new TabringError(
+      'graph.misuse',
+      'batchNorm: evaluation needs running statistics, got none. Pass `running`, or `training: true`.',
+    )
+  }
+  return emit(batchNormEval, [x, running.mean, running.variance, weight, bias], attrs)
+}
