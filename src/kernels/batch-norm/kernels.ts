@@ -173,7 +173,7 @@ export function gradInput(
   const count = countElements(dx.shape)
   if (count === 0) return []
   const perElement = isBatch
-    ? 'dx[at] = (dy[at] - common - (x[at] - center) * slope) * scale;'
+    ? 'dx[at] = (dy[at] - shared_mean - (x[at] - center) * slope) * scale;'
     : 'dx[at] = dy[at] * scale;'
   const { body, groups } = overElements(
     'batchNormGrad',
@@ -186,7 +186,7 @@ export function gradInput(
       ...(isBatch
         ? [
             'let center = mean[c];',
-            `let common = dbias[c] / ${f32Literal(sizes.M)};`,
+            `let shared_mean = dbias[c] / ${f32Literal(sizes.M)};`,
             `let slope = dweight[c] * inverse / ${f32Literal(sizes.M)};`,
           ]
         : []),
