@@ -17,7 +17,7 @@ export default defineConfig({
     },
     rolldownOptions: {
       output: { keepNames: true },
-      external: ['comlink', 'valibot', /^simple-peer/],
+      external: ['comlink', 'valibot', 'papaparse', /^simple-peer/, /^gpt-tokenizer/, /^@noble\/hashes/],
     },
   },
 })

@@ -18,7 +18,17 @@ export default defineConfig({
       {
         // Runs inside a real page: the specs themselves call WebGPU, WebRTC and SharedWorker.
         // Found late, behind a worker's import, they would reload the page in the middle of a test.
-        optimizeDeps: { include: ['comlink', 'simple-peer/simplepeer.min.js', 'valibot'] },
+        optimizeDeps: {
+          include: [
+            'comlink',
+            'simple-peer/simplepeer.min.js',
+            'valibot',
+            'papaparse',
+            '@noble/hashes/sha2.js',
+            '@noble/hashes/utils.js',
+            'gpt-tokenizer/esm/encoding/r50k_base',
+          ],
+        },
         server: {
           headers: {
             'Cross-Origin-Opener-Policy': 'same-origin',

@@ -29,6 +29,8 @@ export const errorCodes = {
   // data, files and settings
   'data.malformed': 'A data file does not follow its format.',
   'data.missing': 'A data file is not there.',
+  'data.checksum': 'A file is not the one that was asked for.',
+  'data.interrupted': 'A download ended before the whole file had come.',
   'config.invalid': 'A setting is outside what it may be.',
   'file.unwritable': 'A file could not be written.',
   'browser.missing': 'No browser was found.',
