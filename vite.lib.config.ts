@@ -17,7 +17,14 @@ export default defineConfig({
     },
     rolldownOptions: {
       output: { keepNames: true },
-      external: ['comlink', 'valibot', 'papaparse', /^simple-peer/, /^gpt-tokenizer/, /^@noble\/hashes/],
+      external: [
+        'comlink',
+        'valibot',
+        'papaparse',
+        /^simple-peer/,
+        /^gpt-tokenizer/,
+        /^@noble\/hashes/,
+      ],
     },
   },
 })

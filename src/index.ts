@@ -1,8 +1,56 @@
 /** Tabring's public face: models, training steps, process groups. Everything else is internal. */
 
+export { type Batch, countOf, defaultCollate, padBatch } from './data/collate.ts'
+export { type CsvColumns, type CsvOptions, CsvTable, readCsv } from './data/csv.ts'
+export { ConcatDataset, randomSplit, Subset, TensorDataset } from './data/datasets.ts'
+export {
+  type DownloadOptions,
+  type DownloadProgress,
+  download,
+  forgetDownload,
+} from './data/download.ts'
+export { type FileStore, memoryStore, privateFileStore } from './data/file-store.ts'
+export {
+  type FolderFile,
+  listDirectory,
+  listDropped,
+  listEntries,
+  listServed,
+} from './data/folder.ts'
+export { decodeImage } from './data/image/decode.ts'
+export type { PixelImage } from './data/image/pixels.ts'
+export {
+  centerCrop,
+  compose,
+  normalize,
+  randomHorizontalFlip,
+  randomResizedCrop,
+  resize,
+  type Transform,
+  toTensor,
+} from './data/image/transforms.ts'
+export { ImageFolder, type ImageSample } from './data/image-folder.ts'
+export { DataLoader, type DataLoaderOptions, type Sampler } from './data/loader/data-loader.ts'
+export { serveSamples } from './data/loader/serve-samples.ts'
 export { readSafetensors, writeSafetensors } from './data/safetensors.ts'
 export { DistributedSampler } from './data/sampler.ts'
+export {
+  type Dataset,
+  drawsOf,
+  type HostTensor,
+  hostTensor,
+  type Sample,
+  type SampleKey,
+} from './data/samples.ts'
+export {
+  type BytePairEncoding,
+  bytePairTokenizer,
+  CharTokenizer,
+  TokenDataset,
+  type Tokenizer,
+} from './data/text.ts'
 export { openGpu } from './gpu/device.ts'
+export { StagedTensor, StagedUploads } from './gpu/staging.ts'
 export { compile } from './graph/compile.ts'
 export { runEagerly } from './graph/eager.ts'
 export { batchNorm } from './graph/functions/batch-norm.ts'

@@ -30,7 +30,13 @@ export async function runEagerly(
   }
   for (const { update } of prepared.updates) update.bucket.allocate(gpu)
   const buffers = new ProgramBuffers(gpu, prepared)
-  buffers.write(gpu, prepared, inputs, scalars)
+  const staged = buffers.write(gpu, prepared, inputs, scalars)
+  if (staged.length > 0) {
+    const encoder = gpu.device.createCommandEncoder({ label: 'staged inputs' })
+    for (const input of staged) input.staged.record(encoder, input.buffer)
+    gpu.submit(encoder)
+    for (const input of staged) input.staged.release()
+  }
   for (const { dispatch, bindings } of prepared.plan.dispatches) {
     const { pipeline, layout } = await pipelines.get(dispatch)
     const entries = bindings.map(({ place, sizeBytes }, binding) => {

@@ -1,5 +1,6 @@
 import type { Gpu } from '../gpu/device.ts'
 import { mapped } from '../gpu/readback.ts'
+import { StagedTensor } from '../gpu/staging.ts'
 import { TabringError } from '../util/errors.ts'
 import { countElements, type TensorType } from '../util/shape.ts'
 import type { Place } from './plan.ts'
@@ -12,7 +13,10 @@ export type HostData =
   | Float32Array<ArrayBuffer>
   | Int32Array<ArrayBuffer>
   | Uint32Array<ArrayBuffer>
-export type RunInputs = Readonly<Record<string, HostData>>
+/** What one input may be given as: elements, elements under a shape, or a tensor in upload memory (for one run). */
+export type RunInput = HostData | { readonly data: HostData } | StagedTensor
+/** Inputs by name. Fields that the program has no input for, such as a batch's file names, are passed over. */
+export type RunInputs = Readonly<Record<string, RunInput | readonly string[]>>
 export type RunOutputs = Record<string, HostData>
 
 /** How many runs may be under way before the next one waits for the oldest. */
@@ -28,8 +32,24 @@ export interface StepTimes {
   ring: number
 }
 
-const copyOf = (inputs: RunInputs): RunInputs =>
-  Object.fromEntries(Object.entries(inputs).map(([name, data]) => [name, data.slice()]))
+const dataOf = (input: RunInputs[string] | undefined): HostData | StagedTensor | undefined => {
+  if (input === undefined || Array.isArray(input)) return undefined
+  const own = input as RunInput
+  return 'data' in own ? own.data : own
+}
+
+/** The inputs that the program has, with elements copied; staged ones belong to the run already. */
+const copyOf = (inputs: RunInputs, names: Iterable<string>): RunInputs =>
+  Object.fromEntries(
+    [...names].flatMap((name) => {
+      const data = dataOf(inputs[name])
+      if (data === undefined) return []
+      return [[name, data instanceof StagedTensor ? data : data.slice()]]
+    }),
+  )
+
+/** Staged inputs of one run, each with the buffer that it goes to. */
+type StagedInputs = readonly { readonly staged: StagedTensor; readonly buffer: GPUBuffer }[]
 
 /** Reports something that happened in a run: a name and `performance.now()`. */
 export type OnMark = (name: string, atMs: number) => void
@@ -78,29 +98,46 @@ export class ProgramBuffers {
     }
   }
 
-  /** Writes the inputs and the scalars. errors: `graph.misuse` for a missing input, a wrong type or length. */
+  /**
+   * Writes the inputs and the scalars; returns the staged inputs, whose copies the run records first.
+   *
+   * errors: `graph.misuse` for a missing input, a wrong type or length, a staged tensor that a run has used.
+   */
   write(
     gpu: Gpu,
     prepared: Prepared,
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>>,
-  ): void {
+  ): StagedInputs {
+    const stagedInputs: { staged: StagedTensor; buffer: GPUBuffer }[] = []
     for (const [name, { buffer, type }] of this.inputs) {
-      const data = inputs[name]
+      const data = dataOf(inputs[name])
       const count = countElements(type.shape)
       const array = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }[type.dtype]
-      if (!(data instanceof array) || data.length !== count) {
+      const made = data instanceof StagedTensor ? data.array : data?.constructor
+      if (!data || made !== array || data.length !== count) {
         throw new TabringError(
           'graph.misuse',
-          `run: input "${name}" must be a ${array.name} of ${count} elements, got ${data ? `${data.constructor.name} of ${data.length}` : 'nothing'}. Give what the program was compiled for.`,
+          `run: input "${name}" must be a ${array.name} of ${count} elements, got ${data ? `${made?.name} of ${data.length}` : 'nothing'}. Give what the program was compiled for.`,
         )
       }
-      gpu.write(buffer, data)
+      if (!(data instanceof StagedTensor)) {
+        gpu.write(buffer, data)
+        continue
+      }
+      if (data.isUsed) {
+        throw new TabringError(
+          'graph.misuse',
+          `run: input "${name}" must be a staged tensor that no run has used, got one that was. Take the next batch from the loader.`,
+        )
+      }
+      stagedInputs.push({ staged: data, buffer })
     }
     for (const name in scalars) prepared.trace.scalars.set(name, scalars[name])
     for (const before of prepared.trace.beforeStep) before()
     prepared.trace.scalars.fill(this.scalarValues)
     gpu.write(this.scalars, this.scalarValues)
+    return stagedInputs
   }
 
   destroy(): void {
@@ -199,16 +236,16 @@ export class StepProgram {
     gpu.check()
     const staging = this.#staging[this.#runs++ % runsInFlight]
     if (staging.isBusy) {
-      inputs = copyOf(inputs)
+      inputs = copyOf(inputs, this.#buffers.inputs.keys())
       scalars = { ...scalars }
     }
     while (staging.isBusy) await staging.isBusy.catch(() => undefined)
     if (this.#layout !== currentLayout()) this.#bind()
     const began = performance.now()
-    this.#buffers.write(gpu, this.prepared, inputs, scalars)
+    const staged = this.#buffers.write(gpu, this.prepared, inputs, scalars)
     const outputs = this.#updates
-      ? this.#runSynchronized(this.#updates, staging.buffer, began)
-      : this.#runAlone(staging.buffer, began)
+      ? this.#runSynchronized(this.#updates, staged, staging.buffer, began)
+      : this.#runAlone(staged, staging.buffer, began)
     staging.isBusy = outputs.finally(() => {
       staging.isBusy = undefined
     })
@@ -222,17 +259,20 @@ export class StepProgram {
     for (const { buffer } of this.#staging) buffer.destroy()
   }
 
-  async #runAlone(staging: GPUBuffer, began: number): Promise<RunOutputs> {
+  async #runAlone(staged: StagedInputs, staging: GPUBuffer, began: number): Promise<RunOutputs> {
     const encoder = this.#gpu.device.createCommandEncoder()
+    for (const input of staged) input.staged.record(encoder, input.buffer)
     this.#encode(encoder, 0, this.#pipelines.length)
     this.#copyOutputs(encoder, staging)
     this.#gpu.submit(encoder)
+    for (const input of staged) input.staged.release()
     this.times.encode = performance.now() - began
     return this.#readOutputs(staging)
   }
 
   async #runSynchronized(
     updates: SynchronizedUpdates,
+    staged: StagedInputs,
     staging: GPUBuffer,
     began: number,
   ): Promise<RunOutputs> {
@@ -244,10 +284,12 @@ export class StepProgram {
       const isLast = bucket === this.prepared.updates.length - 1
       const end = isLast ? computeEnd : gradientsEnd
       const encoder = gpu.device.createCommandEncoder()
+      if (bucket === 0) for (const input of staged) input.staged.record(encoder, input.buffer)
       if (end > start) this.#encode(encoder, start, end)
       if (isLast) this.#copyOutputs(encoder, staging)
       updates.copyGradients(encoder, bucket)
       gpu.submit(encoder)
+      if (bucket === 0) for (const input of staged) input.staged.release()
       updates.submitted(bucket)
       start = end
     }

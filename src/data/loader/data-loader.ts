@@ -13,7 +13,7 @@ export interface Sampler extends Iterable<number> {
 
 /** Puts batches where the device takes them up without a copy of the host's; `StagedUploads` is one. */
 export interface BatchPinner {
-  pin(batch: unknown): Promise<unknown>
+  pin(batch: object): Promise<object>
 }
 
 export interface DataLoaderOptions<S, B> {
@@ -143,7 +143,7 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
       const made = await this.#startedWorkers().make(epoch, indices)
       batch = collate ? collate(made as S[]) : (made as B)
     }
-    return pinMemory ? ((await pinMemory.pin(batch)) as B) : batch
+    return pinMemory ? ((await pinMemory.pin(batch as object)) as B) : batch
   }
 
   #startedWorkers(): SampleWorkers {
