@@ -1,7 +1,7 @@
 import type { Dispatch, Operand } from '../kernels/op.ts'
 import { invariant } from '../util/errors.ts'
-import { RandomStream } from '../util/random.ts'
 import { countElements, type TensorType } from '../util/shape.ts'
+import { type Interval, mostAlive, packIntervals } from './arena.ts'
 import type { LoweredNode } from './lower.ts'
 import type { Pool } from './pool.ts'
 import type { StoredTensor } from './stored-tensor.ts'
@@ -13,7 +13,8 @@ export type Place =
   | { readonly kind: 'output'; readonly index: number }
   | { readonly kind: 'pool'; readonly pool: Pool; readonly start: number }
   | { readonly kind: 'stored'; readonly tensor: StoredTensor }
-  | { readonly kind: 'shared'; readonly object: number }
+  /** Part of a buffer that intermediates share, from byte `offset` on. */
+  | { readonly kind: 'shared'; readonly object: number; readonly offset: number }
   | { readonly kind: 'scalars' }
 
 /** One dispatch with the place of each binding. */
@@ -33,24 +34,26 @@ export interface Plan {
   readonly lowerBoundBytes: number
 }
 
-interface Interval {
-  sizeBytes: number
-  first: number
-  last: number
-  object: number
-}
+const newInterval = (type: TensorType, at: number): Interval => ({
+  sizeBytes: bytesOf(type),
+  first: at,
+  last: at,
+  arena: -1,
+  offset: 0,
+})
 
 const bytesOf = (type: TensorType): number => Math.max(4, countElements(type.shape) * 4)
 
 /**
- * Gives every tensor a place: fixed ones as told, intermediates in shared buffers by liveness, larger ones first.
+ * Gives every tensor a place: fixed ones as told, intermediates at offsets of a few shared buffers by liveness.
  *
- * A dispatch never finds one buffer both read and written, since tensors alive at the same node share no buffer.
- * source: shared objects, Pisarchyk and Lee, arXiv 2001.03288; theirs is greedy by size alone.
+ * What a dispatch writes is never in a buffer that it reads: WebGPU checks that by whole buffers.
+ * No shared buffer is larger than `largestBufferBytes`.
  */
 export function planMemory(
   nodes: readonly LoweredNode[],
   fixed: ReadonlyMap<GraphValue, Place>,
+  largestBufferBytes = Number.POSITIVE_INFINITY,
 ): Plan {
   const intervals = new Map<GraphValue, Interval>()
   const touch = (value: GraphValue, at: number) => {
@@ -58,23 +61,35 @@ export function planMemory(
     if (fixed.has(root) || root.leaf) return
     const known = intervals.get(root)
     if (known) known.last = at
-    else intervals.set(root, { sizeBytes: bytesOf(root.type), first: at, last: at, object: -1 })
+    else intervals.set(root, newInterval(root.type, at))
   }
   const scratch: Interval[][] = []
   nodes.forEach(({ node, lowering }, at) => {
     for (const value of [...node.outputs, ...node.inputs]) touch(value, at)
-    scratch.push(
-      (lowering.scratch ?? []).map((type) => ({
-        sizeBytes: bytesOf(type),
-        first: at,
-        last: at,
-        object: -1,
-      })),
-    )
+    scratch.push((lowering.scratch ?? []).map((type) => newInterval(type, at)))
   })
   const all = [...intervals.values(), ...scratch.flat()]
-  const lowerBoundBytes = largestSumAlive(all, nodes.length)
-  const sharedBytes = assignObjects(all, lowerBoundBytes)
+  const lowerBoundBytes = mostAlive(all)
+  const intervalOf = ({ node }: LoweredNode, at: number, operand: Operand) => {
+    if (operand === 'scalars') return undefined
+    if ('scratch' in operand) return scratch[at][operand.scratch]
+    return intervals.get(
+      storageOf('in' in operand ? node.inputs[operand.in] : node.outputs[operand.out]),
+    )
+  }
+  const apart = nodes.flatMap((lowered, at) =>
+    lowered.lowering.dispatches.flatMap(({ bindings }) => {
+      const bound = bindings.map(({ access, operand }) => ({
+        isRead: access === 'read',
+        interval: intervalOf(lowered, at, operand),
+      }))
+      const of = (isRead: boolean) =>
+        bound.flatMap((b) => (b.isRead === isRead && b.interval ? [b.interval] : []))
+      const written = of(false)
+      return of(true).flatMap((read) => written.map((write) => [read, write] as const))
+    }),
+  )
+  const sharedBytes = packIntervals(all, apart, largestBufferBytes)
 
   const placeOf = (value: GraphValue): Place => {
     const root = storageOf(value)
@@ -87,7 +102,7 @@ export function planMemory(
     if (leaf?.kind === 'pool') return { kind: 'pool', pool: leaf.pool, start: leaf.start }
     const interval = intervals.get(root)
     invariant(interval, () => 'a tensor has no place in the plan')
-    return { kind: 'shared', object: interval.object }
+    return { kind: 'shared', object: interval.arena, offset: interval.offset }
   }
   const dispatches: PlannedDispatch[] = []
   const endOfNode: number[] = []
@@ -95,8 +110,8 @@ export function planMemory(
     const bind = (operand: Operand): { place: Place; sizeBytes: number } => {
       if (operand === 'scalars') return { place: { kind: 'scalars' }, sizeBytes: 0 }
       if ('scratch' in operand) {
-        const { object, sizeBytes } = scratch[at][operand.scratch]
-        return { place: { kind: 'shared', object }, sizeBytes }
+        const { arena: object, offset, sizeBytes } = scratch[at][operand.scratch]
+        return { place: { kind: 'shared', object, offset }, sizeBytes }
       }
       const value = 'in' in operand ? node.inputs[operand.in] : node.outputs[operand.out]
       return { place: placeOf(value), sizeBytes: bytesOf(value.type) }
@@ -116,78 +131,4 @@ export function planMemory(
     peakBytes: sharedBytes.reduce((sum, bytes) => sum + bytes, 0),
     lowerBoundBytes,
   }
-}
-
-/** Orders that are tried after the first while the plan is above its lower bound. */
-const searchRounds = 400
-
-/**
- * Sets each interval's object and returns the objects' sizes.
- *
- * Larger intervals first into the tightest free object; then a seeded search over changes of that order, kept when the sum shrinks.
- * The same program always gets the same plan.
- */
-function assignObjects(intervals: readonly Interval[], lowerBoundBytes: number): number[] {
-  let order = [...intervals].sort((a, b) => b.sizeBytes - a.sizeBytes || a.first - b.first)
-  let best = place(order)
-  const random = new RandomStream(0, intervals.length)
-  for (let round = 0; round < searchRounds && best.totalBytes > lowerBoundBytes; round++) {
-    const next = [...order]
-    const [moved] = next.splice(random.below(next.length), 1)
-    next.splice(random.below(next.length + 1), 0, moved)
-    const placed = place(next)
-    if (placed.totalBytes > best.totalBytes) continue
-    order = next
-    best = placed
-  }
-  order.forEach((interval, i) => {
-    interval.object = best.objectOf[i]
-  })
-  return best.sizes
-}
-
-/** Puts intervals, in order, each into the free object that grows least, then wastes least; makes a new one when that grows less. */
-function place(order: readonly Interval[]) {
-  const sizes: number[] = []
-  const users: Interval[][] = []
-  const objectOf = order.map((interval) => {
-    let chosen = -1
-    let leastGrowth = interval.sizeBytes
-    let leastWaste = Number.POSITIVE_INFINITY
-    sizes.forEach((sizeBytes, object) => {
-      const growth = Math.max(0, interval.sizeBytes - sizeBytes)
-      const waste = Math.max(0, sizeBytes - interval.sizeBytes)
-      if (growth > leastGrowth || (growth === leastGrowth && waste >= leastWaste)) return
-      const isFree = users[object].every(
-        (user) => user.last < interval.first || interval.last < user.first,
-      )
-      if (!isFree) return
-      chosen = object
-      leastGrowth = growth
-      leastWaste = waste
-    })
-    if (chosen < 0) {
-      chosen = sizes.push(0) - 1
-      users.push([])
-    }
-    sizes[chosen] = Math.max(sizes[chosen], interval.sizeBytes)
-    users[chosen].push(interval)
-    return chosen
-  })
-  return { sizes, objectOf, totalBytes: sizes.reduce((sum, bytes) => sum + bytes, 0) }
-}
-
-function largestSumAlive(intervals: readonly Interval[], times: number): number {
-  const change = new Array<number>(times + 1).fill(0)
-  for (const { first, last, sizeBytes } of intervals) {
-    change[first] += sizeBytes
-    change[last + 1] -= sizeBytes
-  }
-  let alive = 0
-  let largest = 0
-  for (const delta of change) {
-    alive += delta
-    largest = Math.max(largest, alive)
-  }
-  return largest
 }

@@ -86,7 +86,7 @@ export class ProgramBuffers {
       case 'output':
         return { buffer: this.outputs[place.index], offset: 0 }
       case 'shared':
-        return { buffer: this.#shared[place.object], offset: 0 }
+        return { buffer: this.#shared[place.object], offset: place.offset }
       case 'scalars':
         return { buffer: this.scalars, offset: 0 }
       case 'pool':

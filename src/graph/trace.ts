@@ -3,6 +3,7 @@ import { TabringError } from '../util/errors.ts'
 import type { Bucket } from './bucket.ts'
 import type { GradientExchange } from './exchange.ts'
 import type { Parameter } from './parameter.ts'
+import { Region } from './region.ts'
 import { emitNode, type GraphNode, type GraphValue } from './value.ts'
 
 /** The step's scalars: one f32 each, written as one block before every run. */
@@ -74,11 +75,27 @@ export class Trace {
   exchange: GradientExchange | undefined
   /** Called before each run's scalars are written (an optimizer counts its steps here). */
   readonly beforeStep: (() => void)[] = []
+  /** The innermost checkpointed region of each node that stands in one. */
+  readonly regions = new Map<GraphNode, Region>()
+  #region: Region | undefined
 
   emit<A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A): GraphValue[] {
     const node = emitNode(op as Op, inputs, attrs)
     if (op.updates?.length) this.effects.push(node)
+    if (this.#region) this.regions.set(node, this.#region)
+    for (let region = this.#region; region; region = region.parent) region.nodes.push(node)
     return [...node.outputs]
+  }
+
+  /** Runs `body` with all nodes that it adds in a region of their own. */
+  inRegion<T>(body: (region: Region) => T): T {
+    const outer = this.#region
+    this.#region = new Region(outer)
+    try {
+      return body(this.#region)
+    } finally {
+      this.#region = outer
+    }
   }
 }
 

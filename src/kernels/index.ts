@@ -3,6 +3,7 @@ import { avgPool2d, avgPool2dGrad } from './avg-pool2d/avg-pool2d.ts'
 import { batchNorm, batchNormEval, batchNormTracked } from './batch-norm/batch-norm.ts'
 import { batchNormGrad } from './batch-norm/batch-norm-grad.ts'
 import { convTranspose2d } from './conv2d/conv-transpose2d.ts'
+import { barrier } from './barrier/barrier.ts'
 import { conv2d } from './conv2d/conv2d.ts'
 import { conv2dGradInput } from './conv2d/conv2d-grad-input.ts'
 import { conv2dGradWeight } from './conv2d/conv2d-grad-weight.ts'
@@ -29,6 +30,7 @@ export const ops: readonly Op[] = [
   sum,
   expand,
   reshape,
+  barrier,
   fromScalar,
   crossEntropy,
   crossEntropyGrad,
