@@ -51,9 +51,11 @@ export {
 } from './data/text.ts'
 export { openGpu } from './gpu/device.ts'
 export { StagedTensor, StagedUploads } from './gpu/staging.ts'
-export { compile } from './graph/compile.ts'
+export { type CompileOptions, compile } from './graph/compile.ts'
+export { detectAnomaly } from './graph/detect-anomaly.ts'
 export { runEagerly } from './graph/eager.ts'
 export { batchNorm } from './graph/functions/batch-norm.ts'
+export { checkpoint, checkpointSequential } from './graph/functions/checkpoint.ts'
 export { conv1d, conv2d, convTranspose2d } from './graph/functions/convolution.ts'
 export {
   adaptiveAvgPool1d,
@@ -63,6 +65,7 @@ export {
   maxPool1d,
   maxPool2d,
 } from './graph/functions/pooling.ts'
+export { load, type Saved, type SavedState, save } from './data/saved-tree.ts'
 export {
   crossEntropy,
   linear,
@@ -70,15 +73,23 @@ export {
   stepScalar,
   topKCorrect,
 } from './graph/functions.ts'
+export { type DeviceProperties, gpu } from './graph/gpu.ts'
 export { ModuleBuffer } from './graph/module-buffer.ts'
 export { Parameter } from './graph/parameter.ts'
 export type { InputTypes, Outputs, TracedFunction } from './graph/prepare.ts'
-export type { RunInputs, RunOutputs, StepProgram } from './graph/program.ts'
-export { defaultRuntime, Runtime } from './graph/runtime.ts'
+export {
+  CpuRuntime,
+  defaultRuntime,
+  getDefaultDevice,
+  Runtime,
+  runtimeOf,
+  setDefaultDevice,
+} from './graph/runtime.ts'
+export type { ProgramMemory, RunInputs, RunOutputs, StepProgram } from './graph/step-program.ts'
 export { Tensor } from './graph/tensor.ts'
 export { BatchNorm1d, BatchNorm2d } from './nn/batch-norm.ts'
 export { Conv1d, Conv2d, ConvTranspose2d } from './nn/convolution.ts'
-export { manualSeed } from './nn/init.ts'
+export { getRngState, manualSeed, setRngState } from './nn/init.ts'
 export { Flatten, Linear, ReLU } from './nn/layers.ts'
 export { models } from './nn/models.ts'
 export { Module, Sequential, type StateDict } from './nn/module.ts'
@@ -98,6 +109,7 @@ export { ProcessGroup } from './peer/group.ts'
 export type { Link } from './peer/link.ts'
 export { memoryPair } from './peer/memory.ts'
 export { PortLink } from './peer/port.ts'
+export { loadCheckpoint, type Stateful, saveCheckpoint } from './train/checkpoint-file.ts'
 export { DistributedDataParallel } from './train/data-parallel.ts'
 export {
   destroyProcessGroup,
@@ -107,6 +119,7 @@ export {
   initProcessGroup,
 } from './train/process-group.ts'
 export { ReplicaCheck } from './train/verify.ts'
+export { type Device, type DeviceSpec, device, formatDevice } from './util/device.ts'
 export { systemEnv } from './util/env.ts'
 export { errorCodes, TabringError } from './util/errors.ts'
 export { tensorType } from './util/shape.ts'

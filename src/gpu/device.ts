@@ -1,3 +1,4 @@
+import type { Device } from '../util/device.ts'
 import { GpuError } from '../util/errors.ts'
 
 /** What was created and sent since the device was opened: the numbers a recorded step must keep at zero. */
@@ -25,6 +26,8 @@ export interface AdapterFacts {
 export class Gpu {
   readonly device: GPUDevice
   readonly facts: AdapterFacts
+  /** Which of this browser's devices it is. */
+  readonly id: Device
   readonly counters: GpuCounters = {
     buffers: 0,
     bindGroups: 0,
@@ -35,11 +38,15 @@ export class Gpu {
   }
   /** Rejects with the first validation error, out-of-memory or loss; never resolves. */
   readonly failed: Promise<never>
+  /** Resolves when the device is lost, by itself or by `close`. */
+  readonly lost: Promise<void>
   #firstError: GpuError | undefined
 
-  constructor(device: GPUDevice, facts: AdapterFacts) {
+  constructor(device: GPUDevice, facts: AdapterFacts, index = 0) {
     this.device = device
     this.facts = facts
+    this.id = { type: 'webgpu', index }
+    this.lost = device.lost.then(() => undefined)
     this.failed = new Promise((_, reject) => {
       const fail = (error: GpuError) => {
         this.#firstError ??= error
@@ -56,7 +63,10 @@ export class Gpu {
       device.lost.then(({ reason, message }) => {
         if (reason === 'destroyed') return
         fail(
-          new GpuError('gpu.lost', `device: lost (${message}). Reload the tab to get a new one.`),
+          new GpuError(
+            'gpu.lost',
+            `device: lost (${message}). Open it again with runtimeOf(), load a checkpoint and go on, or reload the tab.`,
+          ),
         )
       })
     })
@@ -120,12 +130,10 @@ const wantedLimits = [
   'maxStorageBuffersPerShaderStage',
 ] as const
 
-/**
- * Opens the best adapter of this page or worker with all the limits that it offers.
- *
- * errors: `gpu.unavailable`, which says whether the context is insecure, the browser has no WebGPU, or no adapter came up.
- */
-export async function openGpu(): Promise<Gpu> {
+const preferences = ['high-performance', 'low-power'] as const
+
+/** errors: `gpu.unavailable`, saying whether the context is insecure or the browser has no WebGPU. */
+function requireWebGpu(): GPU {
   if (!globalThis.isSecureContext) {
     throw new GpuError(
       'gpu.unavailable',
@@ -135,32 +143,66 @@ export async function openGpu(): Promise<Gpu> {
   if (!globalThis.navigator?.gpu) {
     throw new GpuError(
       'gpu.unavailable',
-      'device: this browser has no WebGPU. Use a current Chrome, Edge, Safari or Firefox; on Linux, Chrome may need chrome://flags/#enable-unsafe-webgpu.',
+      'device: this browser has no WebGPU. Use a current Chrome, Edge, Safari or Firefox (on Linux, Chrome may need chrome://flags/#enable-unsafe-webgpu), or compile for the device "cpu", which is slow.',
     )
   }
-  const adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance' })
+  return navigator.gpu
+}
+
+/** The first adapters of this browser that differ, at most `most`, the fastest first; none where no adapter comes up. errors: `gpu.unavailable`. */
+export async function findAdapters(most: number = preferences.length): Promise<GPUAdapter[]> {
+  const webgpu = requireWebGpu()
+  const adapters: GPUAdapter[] = []
+  for (const powerPreference of preferences) {
+    const adapter = await webgpu.requestAdapter({ powerPreference })
+    if (!adapter || adapters.some(({ info }) => nameOf(info) === nameOf(adapter.info))) continue
+    adapters.push(adapter)
+    if (adapters.length === most) break
+  }
+  return adapters
+}
+
+const nameOf = ({ vendor, architecture, device, description }: GPUAdapterInfo): string =>
+  [vendor, architecture, device, description].filter(Boolean).join(' ')
+
+export const factsOf = ({ info, features }: GPUAdapter): AdapterFacts => ({
+  vendor: info.vendor,
+  architecture: info.architecture,
+  description: info.description,
+  isSoftware:
+    info.isFallbackAdapter === true ||
+    /swiftshader|llvmpipe|lavapipe|warp|basic render/i.test(
+      `${info.architecture} ${info.description}`,
+    ),
+  hasF16: features.has('shader-f16'),
+  hasSubgroups: features.has('subgroups'),
+  hasTimestamps: features.has('timestamp-query'),
+})
+
+/**
+ * Opens an adapter of this page or worker, the fastest unless told, with all the limits that it offers.
+ *
+ * errors: `gpu.unavailable`, which says whether the context is insecure, the browser has no WebGPU, no adapter came up, or none of that index.
+ */
+export async function openGpu(index = 0): Promise<Gpu> {
+  const adapters = await findAdapters(index + 1)
+  const adapter = adapters[index]
+  if (adapters.length === 0) {
+    throw new GpuError(
+      'gpu.unavailable',
+      'device: WebGPU is there but no adapter came up. Turn on hardware acceleration in the browser, start Chromium with --enable-unsafe-webgpu --use-webgpu-adapter=swiftshader for a software one, or compile for the device "cpu", which is slow.',
+    )
+  }
   if (!adapter) {
     throw new GpuError(
       'gpu.unavailable',
-      'device: WebGPU is there but no adapter came up. Turn on hardware acceleration in the browser, or start Chromium with --enable-unsafe-webgpu --use-webgpu-adapter=swiftshader for a software one.',
+      `device: expected webgpu:0${adapters.length > 1 ? ` to webgpu:${adapters.length - 1}` : ', the only one'}, got webgpu:${index}. Choose one that gpu.deviceCount() counts.`,
     )
   }
-  const { info, features, limits } = adapter
+  const { features, limits } = adapter
   const device = await adapter.requestDevice({
     requiredFeatures: wantedFeatures.filter((feature) => features.has(feature)),
     requiredLimits: Object.fromEntries(wantedLimits.map((name) => [name, limits[name]])),
   })
-  return new Gpu(device, {
-    vendor: info.vendor,
-    architecture: info.architecture,
-    description: info.description,
-    isSoftware:
-      info.isFallbackAdapter === true ||
-      /swiftshader|llvmpipe|lavapipe|warp|basic render/i.test(
-        `${info.architecture} ${info.description}`,
-      ),
-    hasF16: features.has('shader-f16'),
-    hasSubgroups: features.has('subgroups'),
-    hasTimestamps: features.has('timestamp-query'),
-  })
+  return new Gpu(device, factsOf(adapter), index)
 }

@@ -14,9 +14,11 @@ export const arenaAlignment = 256
 
 const aligned = (bytes: number): number => Math.ceil(bytes / arenaAlignment) * arenaAlignment
 
-/** What the search may cost at most, in looks at a neighbour: some 100 ms. Counted, not timed, so that plans repeat. */
-const searchBudget = 4_000_000
-const mostRounds = 400
+/** What the search may cost at most, in looks at another interval: some 100 ms. Counted, not timed, so that plans repeat. */
+const searchBudget = 30_000_000
+const mostRounds = 3000
+/** Equally good spots among which the search chooses. */
+const mostTurns = 4
 
 /**
  * Puts intervals into arenas, one device buffer each, and returns the arenas' sizes.
@@ -52,22 +54,28 @@ export function packIntervals(
     by(({ last }) => last, size),
   ]
   let order = orders[0]
-  let best = packer.pack(order, Number.POSITIVE_INFINITY)!
+  let turns = new Uint8Array(intervals.length)
+  let best = packer.pack(order, turns, Number.POSITIVE_INFINITY)!
   for (const other of orders.slice(1)) {
-    const packed = packer.pack(other, best.totalBytes - 1)
+    const packed = packer.pack(other, turns, best.totalBytes - 1)
     if (!packed) continue
     order = other
     best = packed
   }
-  const rounds = Math.min(mostRounds, Math.floor(searchBudget / Math.max(1, packer.cost)))
+  const rounds = Math.min(mostRounds, Math.floor(searchBudget / Math.max(1, intervals.length ** 2)))
   const random = new RandomStream(0, intervals.length)
   for (let round = 0; round < rounds && best.totalBytes > leastBytes; round++) {
-    const next = [...order]
-    const [moved] = next.splice(random.below(next.length), 1)
-    next.splice(random.below(next.length + 1), 0, moved)
-    const packed = packer.pack(next, best.totalBytes)
+    const nextOrder = [...order]
+    const nextTurns = turns.slice()
+    // One change at a time: another place in the order, or another of several equally good spots.
+    if (random.below(2) === 0) {
+      const [moved] = nextOrder.splice(random.below(nextOrder.length), 1)
+      nextOrder.splice(random.below(nextOrder.length + 1), 0, moved)
+    } else nextTurns[random.below(nextTurns.length)] = random.below(mostTurns)
+    const packed = packer.pack(nextOrder, nextTurns, best.totalBytes)
     if (!packed) continue
-    order = next
+    order = nextOrder
+    turns = nextTurns
     best = packed
   }
   intervals.forEach((interval, i) => {
@@ -104,14 +112,20 @@ interface Packed {
   readonly totalBytes: number
 }
 
+interface Spot {
+  readonly arena: number
+  readonly offset: number
+  /** Free bytes from there on. */
+  readonly gap: number
+}
+
 class Packer {
-  readonly #sizes: number[]
-  /** By interval: those alive at the same time, and those that may not share an arena with it. */
-  readonly #neighbours: number[][]
+  readonly #sizes: Float64Array
+  readonly #first: Int32Array
+  readonly #last: Int32Array
+  /** By interval: those that may not share an arena with it. */
   readonly #apart: number[][]
   readonly #largestBytes: number
-  /** Looks at a neighbour in one packing. */
-  readonly cost: number
 
   constructor(
     intervals: readonly Interval[],
@@ -119,69 +133,81 @@ class Packer {
     largestBytes: number,
   ) {
     this.#largestBytes = largestBytes
-    this.#sizes = intervals.map(({ sizeBytes }) => aligned(sizeBytes))
-    this.#neighbours = intervals.map((a) =>
-      intervals.flatMap((b, j) => (a !== b && a.first <= b.last && b.first <= a.last ? [j] : [])),
-    )
+    this.#sizes = Float64Array.from(intervals, ({ sizeBytes }) => aligned(sizeBytes))
+    this.#first = Int32Array.from(intervals, ({ first }) => first)
+    this.#last = Int32Array.from(intervals, ({ last }) => last)
     const idOf = new Map(intervals.map((interval, i) => [interval, i]))
     this.#apart = intervals.map(() => [])
     for (const [a, b] of apart) {
       this.#apart[idOf.get(a)!].push(idOf.get(b)!)
       this.#apart[idOf.get(b)!].push(idOf.get(a)!)
     }
-    this.cost = this.#neighbours.reduce((sum, list) => sum + list.length, intervals.length)
   }
 
-  /** Packs in this order: each interval where the arenas grow least, then where the gap is tightest. Gives up above `limitBytes`. */
-  pack(order: readonly number[], limitBytes: number): Packed | undefined {
-    const count = order.length
-    const arenas = new Int32Array(count).fill(-1)
-    const offsets = new Float64Array(count)
+  /**
+   * Packs in this order, each interval where the arenas grow least; of several such spots the tightest, or as many further as `turns`
+   * says. Gives up above `limitBytes`.
+   */
+  pack(order: readonly number[], turns: Uint8Array, limitBytes: number): Packed | undefined {
+    const arenas = new Int32Array(order.length).fill(-1)
+    const offsets = new Float64Array(order.length)
     const sizes: number[] = []
+    /** By arena: its intervals in the order of their offsets. */
+    const users: number[][] = []
     let totalBytes = 0
     for (const id of order) {
       const size = this.#sizes[id]
-      const taken: number[][] = sizes.map(() => [])
-      for (const other of this.#neighbours[id])
-        if (arenas[other] >= 0) taken[arenas[other]].push(other)
-      const isBarred = new Array<boolean>(sizes.length).fill(false)
+      const isBarred = sizes.map(() => false)
       for (const other of this.#apart[id]) if (arenas[other] >= 0) isBarred[arenas[other]] = true
-      let chosen = -1
-      let chosenOffset = 0
-      let leastGrowth = Number.POSITIVE_INFINITY
-      let leastGap = Number.POSITIVE_INFINITY
+      let leastGrowth = size
+      let spots: Spot[] = []
       for (let arena = 0; arena < sizes.length; arena++) {
         if (isBarred[arena]) continue
-        const spot = this.#spot(taken[arena], offsets, size, sizes[arena])
+        const spot = this.#spot(id, arena, users[arena], offsets, sizes[arena])
         const growth = Math.max(0, spot.offset + size - sizes[arena])
-        if (sizes[arena] + growth > this.#largestBytes) continue
-        if (growth > leastGrowth || (growth === leastGrowth && spot.gap >= leastGap)) continue
-        chosen = arena
-        chosenOffset = spot.offset
+        if (growth > leastGrowth || sizes[arena] + growth > this.#largestBytes) continue
+        if (growth < leastGrowth) spots = []
         leastGrowth = growth
-        leastGap = spot.gap
+        spots.push(spot)
       }
-      if (chosen < 0 || leastGrowth > size) {
-        chosen = sizes.push(0) - 1
-        chosenOffset = 0
-        leastGrowth = size
+      if (leastGrowth === size) {
+        spots.push({ arena: sizes.length, offset: 0, gap: Number.POSITIVE_INFINITY })
+      }
+      spots.sort((a, b) => a.gap - b.gap)
+      const { arena: chosen, offset: chosenOffset } = spots[turns[id] % spots.length]
+      if (chosen === sizes.length) {
+        sizes.push(0)
+        users.push([])
       }
       arenas[id] = chosen
       offsets[id] = chosenOffset
       sizes[chosen] += leastGrowth
       totalBytes += leastGrowth
       if (totalBytes > limitBytes) return undefined
+      const list = users[chosen]
+      let at = list.length
+      while (at > 0 && offsets[list[at - 1]] > chosenOffset) at--
+      list.splice(at, 0, id)
     }
     return { arenas, offsets, sizes, totalBytes }
   }
 
-  /** The tightest free gap of an arena that holds `size` bytes, else the free end. */
-  #spot(taken: number[], offsets: Float64Array, size: number, end: number) {
-    taken.sort((a, b) => offsets[a] - offsets[b])
+  /** The tightest gap of an arena that is free while interval `id` lives and holds it, else the free end. */
+  #spot(
+    id: number,
+    arena: number,
+    users: readonly number[],
+    offsets: Float64Array,
+    end: number,
+  ): Spot {
+    const size = this.#sizes[id]
+    const first = this.#first[id]
+    const last = this.#last[id]
     let free = 0
     let best = -1
     let bestGap = Number.POSITIVE_INFINITY
-    for (const other of taken) {
+    for (const other of users) {
+      if (this.#last[other] < first || this.#first[other] > last) continue
       const gap = offsets[other] - free
       if (gap >= size && gap < bestGap) {
         best = free
@@ -190,7 +216,7 @@ class Packer {
       free = Math.max(free, offsets[other] + this.#sizes[other])
     }
     const tail = end - free
-    if (tail >= size && tail < bestGap) return { offset: free, gap: tail }
-    return best >= 0 ? { offset: best, gap: bestGap } : { offset: free, gap: tail }
+    const usesTail = best < 0 || (tail >= size && tail < bestGap)
+    return usesTail ? { arena, offset: free, gap: tail } : { arena, offset: best, gap: bestGap }
   }
 }

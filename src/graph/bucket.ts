@@ -1,5 +1,5 @@
-import type { Gpu } from '../gpu/device.ts'
 import type { GradientExchange } from './exchange.ts'
+import type { Memory } from './memory.ts'
 import type { Parameter } from './parameter.ts'
 import { alignInPool, Pool, poolAlignment } from './pool.ts'
 
@@ -48,13 +48,14 @@ export class Bucket {
     return { start: Math.min(start, this.elements), end: Math.min(end, this.elements) }
   }
 
-  /** Makes the pools and moves the parameters in, unless that has been done. */
-  allocate(gpu: Gpu): void {
-    this.gradientPool.allocate(gpu)
-    if (this.parameterPool.isAllocated) return
-    this.parameterPool.allocate(gpu)
+  /** Makes the pools and moves in the parameters that are not there. errors: `device.mismatch`. */
+  allocate(memory: Memory): void {
+    for (const parameter of this.parameters) parameter.requireOn(memory, parameter.name)
+    this.gradientPool.allocate(memory)
+    this.parameterPool.allocate(memory)
     this.parameters.forEach((parameter, i) => {
-      parameter.moveTo(gpu, { pool: this.parameterPool, start: this.starts[i] })
+      if (parameter.home?.pool === this.parameterPool) return
+      parameter.moveTo({ pool: this.parameterPool, start: this.starts[i] })
     })
   }
 }

@@ -1,15 +1,28 @@
 import { download } from '../gpu/readback.ts'
 import { TabringError } from '../util/errors.ts'
-import { countElements } from '../util/shape.ts'
+import { countElements, type DType } from '../util/shape.ts'
 import { type InputTypes, type PrepareOptions, prepare, type TracedFunction } from './prepare.ts'
-import { ProgramBuffers, type RunInputs, type RunOutputs } from './program.ts'
+import { ProgramBuffers } from './program.ts'
 import type { Runtime } from './runtime.ts'
+import type { HostData, RunInputs, RunOutputs } from './step-program.ts'
+import type { GraphNode, GraphValue } from './value.ts'
+
+/** A look at a value of a run: its contents as they are at that moment. */
+export type Look = (value: GraphValue) => Promise<HostData>
+
+export interface EagerOptions extends PrepareOptions {
+  /** Whether the optimizer's updates run; true unless told. */
+  readonly isUpdating?: boolean
+  readonly onKernel?: (label: string) => void
+  /** Called after the kernels of each node of forward and backward. What it throws ends the run. */
+  readonly onNode?: (node: GraphNode, look: Look) => Promise<void>
+}
 
 /**
  * Runs a function the slow way: traced anew each time, each kernel in a submit of its own, on buffers made for this run.
  *
  * The kernels and fused groups are those of the recorded program, so on one adapter the results are the same bits.
- * `onKernel` is called after each kernel has run, with its label and its first output's contents: a debugger's view.
+ * `onKernel` is called after each kernel with its label, `onNode` after each node with a way to look at values: a debugger's view.
  * errors: as StepProgram.run; `graph.misuse` with several ranks, which only recorded programs serve.
  */
 export async function runEagerly(
@@ -18,7 +31,7 @@ export async function runEagerly(
   types: InputTypes,
   inputs: RunInputs,
   scalars: Readonly<Record<string, number>> = {},
-  options: PrepareOptions & { onKernel?: (label: string) => void } = {},
+  options: EagerOptions = {},
 ): Promise<RunOutputs> {
   const { gpu, pipelines } = runtime
   const prepared = prepare(runtime, fn, types, options)
@@ -30,36 +43,57 @@ export async function runEagerly(
   }
   for (const { update } of prepared.updates) update.bucket.allocate(gpu)
   const buffers = new ProgramBuffers(gpu, prepared)
-  const staged = buffers.write(gpu, prepared, inputs, scalars)
+  const staged = buffers.write(gpu, prepared, inputs, scalars, options.isUpdating)
   if (staged.length > 0) {
     const encoder = gpu.device.createCommandEncoder({ label: 'staged inputs' })
     for (const input of staged) input.staged.record(encoder, input.buffer)
     gpu.submit(encoder)
     for (const input of staged) input.staged.release()
   }
-  for (const { dispatch, bindings } of prepared.plan.dispatches) {
-    const { pipeline, layout } = await pipelines.get(dispatch)
-    const entries = bindings.map(({ place, sizeBytes }, binding) => {
-      const { buffer, offset } = buffers.locate(gpu, place)
-      return { binding, resource: { buffer, offset, size: sizeBytes || buffer.size } }
-    })
-    gpu.counters.bindGroups++
-    gpu.counters.dispatches++
-    const encoder = gpu.device.createCommandEncoder({ label: dispatch.label })
-    const pass = encoder.beginComputePass()
-    pass.setPipeline(pipeline)
-    pass.setBindGroup(0, gpu.device.createBindGroup({ layout, entries }))
-    pass.dispatchWorkgroups(...dispatch.groups)
-    pass.end()
-    gpu.submit(encoder)
-    options.onKernel?.(dispatch.label)
+  const { dispatches, endOfNode, placeOf } = prepared.plan
+  const look: Look = async (value) => {
+    const { buffer, offset } = buffers.locate(gpu, placeOf(value))
+    const count = countElements(value.type.shape)
+    return toArray(value.type.dtype, await download(gpu, buffer, offset, count * 4))
   }
-  const outputs: RunOutputs = {}
-  for (const [i, { name, type }] of prepared.outputs.entries()) {
-    const array = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }[type.dtype]
-    const bytes = await download(gpu, buffers.outputs[i], 0, countElements(type.shape) * 4)
-    outputs[name] = new array(bytes)
+  try {
+    const kernels = prepared.nodes.filter(({ op }) => !op.isView)
+    let node = 0
+    const end = options.isUpdating === false ? prepared.computeEnd : dispatches.length
+    for (const [at, { dispatch, bindings }] of dispatches.slice(0, end).entries()) {
+      const { pipeline, layout } = await pipelines.get(dispatch)
+      const entries = bindings.map(({ place, sizeBytes }, binding) => {
+        const { buffer, offset } = buffers.locate(gpu, place)
+        return { binding, resource: { buffer, offset, size: sizeBytes || buffer.size } }
+      })
+      gpu.counters.bindGroups++
+      gpu.counters.dispatches++
+      const encoder = gpu.device.createCommandEncoder({ label: dispatch.label })
+      const pass = encoder.beginComputePass()
+      pass.setPipeline(pipeline)
+      pass.setBindGroup(0, gpu.device.createBindGroup({ layout, entries }))
+      pass.dispatchWorkgroups(...dispatch.groups)
+      pass.end()
+      gpu.submit(encoder)
+      options.onKernel?.(dispatch.label)
+      while (options.onNode && node < kernels.length && endOfNode[node] <= at + 1) {
+        await options.onNode(kernels[node++], look)
+      }
+    }
+    const outputs: RunOutputs = {}
+    for (const [i, { name, type }] of prepared.outputs.entries()) {
+      const bytes = await download(gpu, buffers.outputs[i], 0, countElements(type.shape) * 4)
+      outputs[name] = toArray(type.dtype, bytes)
+    }
+    return outputs
+  } finally {
+    buffers.destroy()
   }
-  buffers.destroy()
-  return outputs
 }
+
+const toArray = (dtype: DType, bytes: ArrayBuffer): HostData =>
+  dtype === 'f32'
+    ? new Float32Array(bytes)
+    : dtype === 'i32'
+      ? new Int32Array(bytes)
+      : new Uint32Array(bytes)

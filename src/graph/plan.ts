@@ -24,6 +24,8 @@ export interface PlannedDispatch {
 }
 
 export interface Plan {
+  /** Where a value of the program lies, while it is alive. */
+  placeOf(value: GraphValue): Place
   readonly dispatches: readonly PlannedDispatch[]
   /** `dispatches` index after the last kernel of each node, by node position. */
   readonly endOfNode: readonly number[]
@@ -125,6 +127,7 @@ export function planMemory(
     endOfNode.push(dispatches.length)
   })
   return {
+    placeOf,
     dispatches,
     endOfNode,
     sharedBytes,

@@ -2,10 +2,10 @@ import { map } from '../kernels/map/map.ts'
 import type { Op, OpCall } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import type { TensorType } from '../util/shape.ts'
-import { callOf, lowerNodes } from './lower.ts'
+import { checkLimits } from './limits.ts'
+import { callOf, type LoweringChoice, lowerNodes } from './lower.ts'
 import { type Place, type Plan, planMemory } from './plan.ts'
 import { rewrite, withoutRewrites } from './rewrite.ts'
-import type { Runtime } from './runtime.ts'
 import { Tensor, TracedTensor } from './tensor.ts'
 import { type BucketUpdate, Trace, withTrace } from './trace.ts'
 import { emitNode, type GraphNode, GraphValue, nodesBehind, storageOf } from './value.ts'
@@ -21,6 +21,9 @@ export interface PrepareOptions {
   /** No rewrites and the first variant of every op: slow, plain, for comparison. */
   readonly isNaive?: boolean
 }
+
+/** For which device programs are prepared, and with which kernels. */
+export type LoweringTarget = Pick<LoweringChoice, 'limits' | 'variants'>
 
 /** A bucket's exchange and update inside a prepared program. */
 export interface PreparedUpdate {
@@ -38,6 +41,11 @@ export interface Prepared {
   readonly inputs: InputTypes
   readonly outputs: readonly { readonly name: string; readonly type: TensorType }[]
   readonly plan: Plan
+  /** All nodes in execution order, views included: forward and backward, then the updates. */
+  readonly nodes: readonly GraphNode[]
+  readonly updateNodes: readonly GraphNode[]
+  /** Where outputs and gradients go. */
+  readonly fixed: ReadonlyMap<GraphValue, Place>
   /** Dispatches [0, computeEnd) are forward and backward. */
   readonly computeEnd: number
   readonly updates: readonly PreparedUpdate[]
@@ -49,7 +57,7 @@ export interface Prepared {
 
 /** Calls `fn` on tensors without contents and returns everything that a program or an eager run needs. */
 export function prepare(
-  runtime: Runtime,
+  target: LoweringTarget,
   fn: TracedFunction,
   inputs: InputTypes,
   { isNaive = false }: PrepareOptions = {},
@@ -107,11 +115,12 @@ export function prepare(
 
   const updateNodes = trace.updates.flatMap((update) => update.nodes)
   const { lowered, chosen } = lowerNodes([...nodes, ...updateNodes], {
-    limits: runtime.limits,
-    variants: runtime.variants,
+    limits: target.limits,
+    variants: target.variants,
     isNaive,
   })
-  const plan = planMemory(lowered, fixed)
+  checkLimits(lowered, target.limits)
+  const plan = planMemory(lowered, fixed, target.limits.maxBufferBytes)
   const position = new Map<GraphNode, number>(lowered.map(({ node }, at) => [node, at]))
   const firstUpdate = updateNodes.length ? position.get(updateNodes[0])! : lowered.length
   const endBefore = (at: number) => (at === 0 ? 0 : plan.endOfNode[at - 1])
@@ -135,6 +144,9 @@ export function prepare(
     inputs,
     outputs: named.map(([name, tensor]) => ({ name, type: tensor.value.type })),
     plan,
+    nodes,
+    updateNodes,
+    fixed,
     computeEnd,
     updates,
     calls: lowered.map(({ node }) => ({ op: node.op, call: callOf(node) })),

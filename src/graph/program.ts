@@ -1,58 +1,32 @@
 import type { Gpu } from '../gpu/device.ts'
 import { mapped } from '../gpu/readback.ts'
-import { StagedTensor } from '../gpu/staging.ts'
-import { TabringError } from '../util/errors.ts'
+import type { StagedTensor } from '../gpu/staging.ts'
+import { GpuError } from '../util/errors.ts'
 import { countElements, type TensorType } from '../util/shape.ts'
+import { formatCall } from './limits.ts'
 import type { Place } from './plan.ts'
 import type { Prepared } from './prepare.ts'
 import type { Runtime } from './runtime.ts'
+import {
+  checkInputs,
+  copyInputs,
+  fillScalars,
+  type OnMark,
+  type ProgramMemory,
+  type RunInputs,
+  type RunOutputs,
+  type StepProgram,
+  type StepTimes,
+} from './step-program.ts'
 import { currentLayout } from './stored-tensor.ts'
 import { SynchronizedUpdates } from './synchronize.ts'
-
-export type HostData =
-  | Float32Array<ArrayBuffer>
-  | Int32Array<ArrayBuffer>
-  | Uint32Array<ArrayBuffer>
-/** What one input may be given as: elements, elements under a shape, or a tensor in upload memory (for one run). */
-export type RunInput = HostData | { readonly data: HostData } | StagedTensor
-/** Inputs by name. Fields that the program has no input for, such as a batch's file names, are passed over. */
-export type RunInputs = Readonly<Record<string, RunInput | readonly string[]>>
-export type RunOutputs = Record<string, HostData>
+import type { GraphNode } from './value.ts'
 
 /** How many runs may be under way before the next one waits for the oldest. */
 const runsInFlight = 3
 
-/** Milliseconds that parts of the last run took on the host's clock. */
-export interface StepTimes {
-  /** JavaScript that wrote inputs and encoded and submitted the commands. */
-  encode: number
-  /** From the submit to the last bucket's gradients on the host; 0 with one rank. */
-  compute: number
-  /** From there to the last bucket gathered; 0 with one rank. */
-  ring: number
-}
-
-const dataOf = (input: RunInputs[string] | undefined): HostData | StagedTensor | undefined => {
-  if (input === undefined || Array.isArray(input)) return undefined
-  const own = input as RunInput
-  return 'data' in own ? own.data : own
-}
-
-/** The inputs that the program has, with elements copied; staged ones belong to the run already. */
-const copyOf = (inputs: RunInputs, names: Iterable<string>): RunInputs =>
-  Object.fromEntries(
-    [...names].flatMap((name) => {
-      const data = dataOf(inputs[name])
-      if (data === undefined) return []
-      return [[name, data instanceof StagedTensor ? data : data.slice()]]
-    }),
-  )
-
 /** Staged inputs of one run, each with the buffer that it goes to. */
 type StagedInputs = readonly { readonly staged: StagedTensor; readonly buffer: GPUBuffer }[]
-
-/** Reports something that happened in a run: a name and `performance.now()`. */
-export type OnMark = (name: string, atMs: number) => void
 
 /** Inputs, scalars, intermediates and outputs of a program on the device. */
 export class ProgramBuffers {
@@ -90,7 +64,7 @@ export class ProgramBuffers {
       case 'scalars':
         return { buffer: this.scalars, offset: 0 }
       case 'pool':
-        return { buffer: place.pool.allocate(gpu), offset: place.start * 4 }
+        return { buffer: place.pool.allocate(gpu).buffer, offset: place.start * 4 }
       case 'stored': {
         const { pool, start } = place.tensor.place(gpu)
         return { buffer: pool.buffer, offset: start * 4 }
@@ -99,7 +73,7 @@ export class ProgramBuffers {
   }
 
   /**
-   * Writes the inputs and the scalars; returns the staged inputs, whose copies the run records first.
+   * Writes the inputs and the scalars, counting a step unless told not to; returns the staged inputs, whose copies the run records first.
    *
    * errors: `graph.misuse` for a missing input, a wrong type or length, a staged tensor that a run has used.
    */
@@ -108,36 +82,26 @@ export class ProgramBuffers {
     prepared: Prepared,
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>>,
+    isCounted = true,
   ): StagedInputs {
     const stagedInputs: { staged: StagedTensor; buffer: GPUBuffer }[] = []
-    for (const [name, { buffer, type }] of this.inputs) {
-      const data = dataOf(inputs[name])
-      const count = countElements(type.shape)
-      const array = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }[type.dtype]
-      const made = data instanceof StagedTensor ? data.array : data?.constructor
-      if (!data || made !== array || data.length !== count) {
-        throw new TabringError(
-          'graph.misuse',
-          `run: input "${name}" must be a ${array.name} of ${count} elements, got ${data ? `${made?.name} of ${data.length}` : 'nothing'}. Give what the program was compiled for.`,
-        )
-      }
-      if (!(data instanceof StagedTensor)) {
-        gpu.write(buffer, data)
-        continue
-      }
-      if (data.isUsed) {
-        throw new TabringError(
-          'graph.misuse',
-          `run: input "${name}" must be a staged tensor that no run has used, got one that was. Take the next batch from the loader.`,
-        )
-      }
-      stagedInputs.push({ staged: data, buffer })
+    for (const [name, data] of checkInputs(prepared, inputs)) {
+      const { buffer } = this.inputs.get(name)!
+      if (ArrayBuffer.isView(data)) gpu.write(buffer, data)
+      else stagedInputs.push({ staged: data, buffer })
     }
-    for (const name in scalars) prepared.trace.scalars.set(name, scalars[name])
-    for (const before of prepared.trace.beforeStep) before()
-    prepared.trace.scalars.fill(this.scalarValues)
+    fillScalars(prepared, scalars, this.scalarValues, isCounted)
     gpu.write(this.scalars, this.scalarValues)
     return stagedInputs
+  }
+
+  /** Sizes of the buffers as they were made. */
+  get intermediateBytes(): number {
+    return this.#shared.reduce((sum, { size }) => sum + size, 0)
+  }
+  get otherBytes(): number {
+    const inputs = [...this.inputs.values()].map(({ buffer }) => buffer)
+    return [...inputs, ...this.outputs, this.scalars].reduce((sum, { size }) => sum + size, 0)
   }
 
   destroy(): void {
@@ -146,13 +110,28 @@ export class ProgramBuffers {
   }
 }
 
+/** The device has no room for a program: names the ops with the largest results. */
+function outOfMemory({ nodes }: Prepared, bytes: number): GpuError {
+  const bytesOf = ({ outputs }: GraphNode) =>
+    outputs.reduce((sum, { type }) => sum + countElements(type.shape) * 4, 0)
+  const largest = nodes
+    .filter(({ op }) => !op.isView)
+    .sort((a, b) => bytesOf(b) - bytesOf(a))
+    .slice(0, 3)
+    .map((node) => `${formatCall({ node })} with ${bytesOf(node)} bytes`)
+  return new GpuError(
+    'gpu.limit',
+    `device: the program needs ${bytes} bytes beside its parameters, which are not free; the largest results are ${largest.join(', ')}. Use a smaller batch, or checkpoint() parts of the model.`,
+  )
+}
+
 /**
  * A step program on the device: pipelines compiled, bind groups made, ready to be replayed.
  *
  * A run writes the inputs and one small block of scalars, and encodes the recorded dispatches; it creates no buffer, bind group or pipeline.
  * With one rank a run is one submit. With several it is one submit per bucket for forward and backward, and one per bucket for the update.
  */
-export class StepProgram {
+export class GpuProgram implements StepProgram {
   readonly prepared: Prepared
   readonly times: StepTimes = { encode: 0, compute: 0, ring: 0 }
   onMark: OnMark | undefined
@@ -204,30 +183,38 @@ export class StepProgram {
   }
 
   /** Compiles all pipelines in parallel and makes the program's buffers. errors: `gpu.compile`, `gpu.limit`. */
-  static async create(runtime: Runtime, prepared: Prepared): Promise<StepProgram> {
+  static async create(runtime: Runtime, prepared: Prepared): Promise<GpuProgram> {
     const { gpu, pipelines } = runtime
-    for (const { update } of prepared.updates) update.bucket.allocate(gpu)
     const compiled = await Promise.all(
       prepared.plan.dispatches.map(({ dispatch }) => pipelines.get(dispatch)),
     )
-    const program = new StepProgram(runtime, prepared, compiled)
+    gpu.device.pushErrorScope('out-of-memory')
+    const program = new GpuProgram(runtime, prepared, compiled)
     program.#bind()
+    const tooMuch = await gpu.device.popErrorScope().catch(() => null)
     gpu.check()
-    return program
+    if (!tooMuch) return program
+    const { deviceBytes, otherBytes } = program.memory
+    program.destroy()
+    throw outOfMemory(prepared, deviceBytes + otherBytes)
   }
 
-  /** Dispatches of one run. */
+  get memory(): ProgramMemory {
+    const { peakBytes, lowerBoundBytes } = this.prepared.plan
+    const { intermediateBytes, otherBytes } = this.#buffers
+    const readback = this.#staging.reduce((sum, { buffer }) => sum + buffer.size, 0)
+    return {
+      peakBytes,
+      lowerBoundBytes,
+      deviceBytes: intermediateBytes,
+      otherBytes: otherBytes + readback,
+    }
+  }
+
   get dispatchCount(): number {
     return this.#pipelines.length
   }
 
-  /**
-   * Runs the program once.
-   *
-   * The data is copied before this returns, so callers may reuse their arrays at once. With one rank, several runs may be under way;
-   * each promise resolves with that run's outputs. With several ranks a run resolves when the parameters of all buckets are gathered.
-   * errors: `graph.misuse` for wrong inputs; the device's first error; the exchange's errors.
-   */
   async run(
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>> = {},
@@ -236,7 +223,7 @@ export class StepProgram {
     gpu.check()
     const staging = this.#staging[this.#runs++ % runsInFlight]
     if (staging.isBusy) {
-      inputs = copyOf(inputs, this.#buffers.inputs.keys())
+      inputs = copyInputs(inputs, this.#buffers.inputs.keys())
       scalars = { ...scalars }
     }
     while (staging.isBusy) await staging.isBusy.catch(() => undefined)
@@ -349,6 +336,7 @@ export class StepProgram {
 
   #bind(): void {
     const { device, counters } = this.#gpu
+    for (const { update } of this.prepared.updates) update.bucket.allocate(this.#gpu)
     this.prepared.plan.dispatches.forEach(({ dispatch, bindings }, i) => {
       const entries = bindings.map(({ place, sizeBytes }, binding) => {
         const { buffer, offset } = this.#buffers.locate(this.#gpu, place)

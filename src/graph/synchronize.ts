@@ -4,7 +4,8 @@ import { invariant } from '../util/errors.ts'
 import { tailElements } from './bucket.ts'
 import type { GradientExchange } from './exchange.ts'
 import type { Prepared, PreparedUpdate } from './prepare.ts'
-import type { OnMark, ProgramBuffers, RunOutputs } from './program.ts'
+import type { ProgramBuffers } from './program.ts'
+import type { OnMark, RunOutputs } from './step-program.ts'
 import { gradientWeight } from './trace.ts'
 
 interface BucketBuffers {

@@ -54,6 +54,9 @@ export interface KernelLimits {
   readonly maxInvocations: number
   readonly workgroupMemoryBytes: number
   readonly maxGroupsPerDimension: number
+  /** Storage buffers that a dispatch may bind, and the largest one; absent where nothing bounds them. */
+  readonly maxBindings?: number
+  readonly maxBufferBytes?: number
   /** Whether the adapter computes on the CPU, where other tiles win; absent where that is not known. */
   readonly isSoftware?: boolean
 }

@@ -15,6 +15,20 @@ export function manualSeed(value: number): void {
   nextStream = 0
 }
 
+/** Where this page's or worker's stream of initial parameters stands; as torch.get_rng_state, but two numbers. */
+export interface RngState {
+  readonly seed: number
+  readonly nextStream: number
+}
+
+export const getRngState = (): RngState => ({ seed, nextStream })
+
+/** Goes on where `getRngState` was called. */
+export function setRngState(state: RngState): void {
+  seed = state.seed
+  nextStream = state.nextStream
+}
+
 /**
  * A parameter with PyTorch's default distribution for weights and biases of Linear and Conv layers:
  * uniform in ±1/sqrt(fanIn).

@@ -2,6 +2,7 @@ import type { ModuleBuffer } from '../graph/module-buffer.ts'
 import { Parameter } from '../graph/parameter.ts'
 import type { StoredData, StoredTensor } from '../graph/stored-tensor.ts'
 import type { Tensor } from '../graph/tensor.ts'
+import type { DeviceSpec } from '../util/device.ts'
 import { ShapeError } from '../util/errors.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
 
@@ -73,6 +74,16 @@ export abstract class Module {
       buffer.name ||= key
       return buffer
     })
+  }
+
+  /**
+   * Sends all parameters and buffers to a device; returns this module when they are there.
+   *
+   * Programs compiled for another device refuse them from then on. Move a model before its optimizer is made, as in PyTorch.
+   */
+  async to(device: DeviceSpec): Promise<this> {
+    for (const [, tensor] of this.#walk('')) await tensor.to(device)
+    return this
   }
 
   /** The contents of all parameters and persistent buffers as they are now. */

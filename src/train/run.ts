@@ -59,5 +59,7 @@ export interface TrainerResult {
   seconds: number
   /** One early step by parts: buckets on the host, frames, the end of backward. */
   timeline: TimelineEntry[]
+  /** Devices that were lost on the way and replaced; the numbers are those of an undisturbed run. */
+  lostDevices: number
   record: RunRecord
 }

@@ -10,6 +10,7 @@ export const errorCodes = {
   'graph.misuse': 'A tensor, module or optimizer was used outside the place where it is valid.',
   // the device
   'gpu.unavailable': 'The browser offers no WebGPU adapter, or the page is not a secure context.',
+  'device.mismatch': 'A tensor is on another device than the program that reads it.',
   'gpu.limit': 'A buffer or kernel needs more than the adapter allows.',
   'gpu.lost': 'The device was lost.',
   'gpu.compile': 'A shader or pipeline did not compile.',

@@ -16,6 +16,9 @@ import type { AdapterFacts, ComputeApi, Membership, RunResult, Transport } from 
 import { keepErrorCodes } from './error-transfer.ts'
 import { openTuneStore } from './tune-store.ts'
 
+const reopenAttempts = 20
+const reopenDelayMs = 500
+
 /** One rank: it owns the GPU device, the links and the collectives. */
 class ComputeWorker implements ComputeApi {
   #runtime: Promise<Runtime> | undefined
@@ -63,6 +66,7 @@ class ComputeWorker implements ComputeApi {
       })
       this.#trainer = new Trainer({
         runtime,
+        reopen: () => this.#reopenRuntime(),
         group: this.#group,
         config,
         baseUrl,
@@ -71,7 +75,7 @@ class ComputeWorker implements ComputeApi {
         tuneStore: openTuneStore(),
       })
       const result = await this.#trainer.run()
-      return { ...result, links: await sumStats(links.values()), adapter: runtime.gpu.facts }
+      return { ...result, links: await sumStats(links.values()), adapter: runtime.facts }
     } catch (thrown) {
       this.#end(links)
       throw thrown
@@ -118,6 +122,19 @@ class ComputeWorker implements ComputeApi {
     this.#group = undefined
     destroyProcessGroup()
     for (const link of links.values()) link.close('the run is over')
+  }
+
+  /** Opens a device after one was lost; the browser's GPU process may need a moment to come back. */
+  async #reopenRuntime(): Promise<Runtime> {
+    for (let attempt = 1; ; attempt++) {
+      this.#runtime = undefined
+      try {
+        return await this.#openRuntime()
+      } catch (error) {
+        if (attempt === reopenAttempts) throw error
+        await new Promise((resolve) => setTimeout(resolve, reopenDelayMs))
+      }
+    }
   }
 
   #openRuntime(): Promise<Runtime> {

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { planShares } from '../../src/data/shares.ts'
 import { compile } from '../../src/graph/compile.ts'
-import type { StepProgram } from '../../src/graph/program.ts'
+import type { StepProgram } from '../../src/graph/step-program.ts'
 import type { Module } from '../../src/nn/module.ts'
 import type { Optimizer } from '../../src/optim/optimizer.ts'
 import { ProcessGroup } from '../../src/peer/group.ts'

@@ -141,6 +141,7 @@ export function makeResult(worldSize: number): RunResult {
     samples: 11_880,
     seconds: 22.4,
     timeline: [],
+    lostDevices: 0,
     record: { config, worldSize, shares: [], buckets: [], variants: {}, adapter: '' },
     links: { bytesSent: 586e6, bytesReceived: 586e6, messagesSent: 9000, messagesReceived: 9000 },
     adapter: { ...adapters[0], description: '', hasTimestamps: false },
