@@ -140,3 +140,19 @@ test('a thousand tensors are planned within a second, and no arena passes the li
   for (const [a, b] of apart) expect(a.arena).not.toBe(b.arena)
   expect(ms).toBeLessThan(1000)
 })
+
+test('a plan that a device cannot run is refused by op, shapes and limit', () => {
+  const { make, sampleShape } = models.mlp
+  const refuse = (more: object) => () => {
+    const model = make()
+    prepare(
+      { ...limits, limits: { ...limits.limits, ...more } },
+      ({ x }) => ({ y: model.forward(x) }),
+      { x: tensorType([64, ...sampleShape]) },
+    )
+  }
+  expect(refuse({ maxBufferBytes: 300_000 })).toThrow(
+    /matmul\(f32\[64, 784\], f32\[256, 784\].*f32\[256, 784\] of 802816 bytes, the device allows 300000.*smaller/,
+  )
+  expect(refuse({ maxBindings: 2 })).toThrow(/matmul\(.*binds 4 tensors, the device allows 2/)
+})
