@@ -42,6 +42,7 @@ export {
   type Sample,
   type SampleKey,
 } from './data/samples.ts'
+export { load, type Saved, type SavedState, save } from './data/saved-tree.ts'
 export {
   type BytePairEncoding,
   bytePairTokenizer,
@@ -65,7 +66,6 @@ export {
   maxPool1d,
   maxPool2d,
 } from './graph/functions/pooling.ts'
-export { load, type Saved, type SavedState, save } from './data/saved-tree.ts'
 export {
   crossEntropy,
   linear,
