@@ -18,6 +18,8 @@ import { map } from './map/map.ts'
 import { matmul } from './matmul/matmul.ts'
 import { maxPool2d, maxPool2dGrad } from './max-pool2d/max-pool2d.ts'
 import type { Op } from './op.ts'
+import { recurrent } from './recurrent/recurrent.ts'
+import { recurrentGrad } from './recurrent/recurrent-grad.ts'
 import { reshape } from './reshape/reshape.ts'
 import { sgd, sgdMomentum } from './sgd/sgd.ts'
 import { expand, sum } from './sum/sum.ts'
@@ -31,6 +33,8 @@ export const ops: readonly Op[] = [
   expand,
   reshape,
   barrier,
+  recurrent,
+  recurrentGrad,
   fromScalar,
   crossEntropy,
   crossEntropyGrad,
