@@ -1,5 +1,5 @@
 import { crossEntropy as crossEntropyOp } from '../kernels/cross-entropy/cross-entropy.ts'
-import { matmul } from '../kernels/matmul/matmul.ts'
+import { matmul, plain } from '../kernels/matmul/matmul.ts'
 import type { ScalarSlot } from '../kernels/op.ts'
 import { topKCorrect as topKCorrectOp } from '../kernels/top-k/top-k.ts'
 import { emit, type Tensor } from './tensor.ts'
@@ -9,9 +9,12 @@ import { activeTrace } from './trace.ts'
 
 export const relu = (x: Tensor): Tensor => x.relu()
 
-/** shape: x[R, K], weight[C, K], bias[C] -> [R, C] */
+/** shape: x[.., K], weight[C, K], bias[C] -> [.., C] */
 export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
-  const product = emit(matmul, [x, weight], { form: 'nt', epilogue: [], rowSums: false })
+  if (x.shape.length === 1) {
+    return linear(x.reshape([1, x.count]), weight, bias).reshape([weight.shape[0]])
+  }
+  const product = emit(matmul, [x, weight], plain('nt'))
   return bias ? product.add(bias) : product
 }
 

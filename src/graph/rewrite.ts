@@ -6,12 +6,12 @@ import {
 } from '../kernels/cross-entropy/cross-entropy.ts'
 import { fromScalar } from '../kernels/from-scalar/from-scalar.ts'
 import { map } from '../kernels/map/map.ts'
-import { matmul } from '../kernels/matmul/matmul.ts'
+import { type MatmulAttrs, matmul } from '../kernels/matmul/matmul.ts'
 import type { Op, ScalarSlot } from '../kernels/op.ts'
 import { reshape } from '../kernels/reshape/reshape.ts'
 import { joinSteps, type Step } from '../kernels/steps.ts'
 import { sum } from '../kernels/sum/sum.ts'
-import { sameShape } from '../util/shape.ts'
+import { countElements, sameShape } from '../util/shape.ts'
 import { type GraphNode, GraphValue, makeNode } from './value.ts'
 
 /**
@@ -193,20 +193,37 @@ function joinBiasGradients(editor: Editor): void {
     if (total.op !== (sum as Op)) continue
     const [dy] = editor.inputsOf(total)
     const { axes } = total.attrs as { axes: readonly number[] }
-    const featureAxis = dy.type.shape.length === 2 ? 1 : dy.type.shape.length === 4 ? 1 : -1
-    const sumsAllButFeatures =
-      featureAxis > 0 &&
-      axes.length === dy.type.shape.length - 1 &&
-      dy.type.shape.every((_, axis) => axes.includes(axis) === (axis !== featureAxis))
-    if (!sumsAllButFeatures) continue
+    const { shape } = dy.type
+    const sumsAllBut = (kept: number) =>
+      shape.length > 1 &&
+      axes.length === shape.length - 1 &&
+      shape.every((_, axis) => axes.includes(axis) === (axis !== kept))
     const weightGradient = editor.nodes.find((node) => {
-      const isMatmul = node.op === (matmul as Op) && (node.attrs as { form: string }).form === 'tn'
-      if (!isMatmul && node.op !== (conv2dGradWeight as Op)) return false
-      return !(node.attrs as { rowSums: boolean }).rowSums && editor.inputsOf(node)[0] === dy
+      const [first] = editor.inputsOf(node)
+      if (node.op === (matmul as Op)) {
+        const { form, rowSums } = node.attrs as MatmulAttrs
+        // The rows of all batches are one product's rows.
+        const flat = editor.producerOf(first)
+        const isSame = first === dy || (flat?.op === (reshape as Op) && editor.inputsOf(flat)[0] === dy)
+        return (
+          form === 'tn' &&
+          !rowSums &&
+          isSame &&
+          first.type.shape.length === 2 &&
+          first.type.shape[1] === shape[shape.length - 1] &&
+          sumsAllBut(shape.length - 1)
+        )
+      }
+      return (
+        node.op === (conv2dGradWeight as Op) &&
+        !(node.attrs as { rowSums: boolean }).rowSums &&
+        first === dy &&
+        sumsAllBut(1)
+      )
     })
     if (!weightGradient || (weightGradient.attrs as { epilogue?: Step[] }).epilogue?.length)
       continue
-    const merged = new GraphValue({ shape: [dy.type.shape[featureAxis]], dtype: 'f32' })
+    const merged = new GraphValue({ shape: [countElements(total.outputs[0].type.shape)], dtype: 'f32' })
     const node = editor.replace(
       [weightGradient],
       weightGradient.op,

@@ -1,6 +1,6 @@
 import { fromScalar } from '../kernels/from-scalar/from-scalar.ts'
 import { map } from '../kernels/map/map.ts'
-import { matmul } from '../kernels/matmul/matmul.ts'
+import { matmul, plain } from '../kernels/matmul/matmul.ts'
 import type { Op } from '../kernels/op.ts'
 import { reshape } from '../kernels/reshape/reshape.ts'
 import type { ScalarFunctionName } from '../kernels/steps.ts'
@@ -52,9 +52,32 @@ export abstract class Tensor {
     return this.#elementwise('relu')
   }
 
-  /** shape: [M, K] x [K, N] -> [M, N] */
+  /**
+   * The product over the last axis of this and the last but one of `other`; axes before the last two broadcast.
+   *
+   * A tensor of one axis is a row on the left and a column on the right, and that axis is gone from the result.
+   * shape: [.., M, K] x [.., K, N] -> [.., M, N]
+   */
   matmul(other: Tensor): Tensor {
-    return emit(matmul, [this, other], { form: 'nn', epilogue: [], rowSums: false })
+    const [a, b] = [this.shape, other.shape]
+    if (a.length === 0 || b.length === 0) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `matmul: both tensors must have at least one dimension, got ${formatShape(a)} and ${formatShape(b)}. Multiply by a scalar with mul().`,
+      )
+    }
+    const left = a.length === 1 ? this.reshape([1, a[0]]) : this
+    const product =
+      b.length === 1
+        ? emit(matmul, [left, other.reshape([1, b[0]])], plain('nt'))
+        : emit(matmul, [left, other], plain('nn'))
+    const { shape } = product
+    const kept = shape.filter(
+      (_, axis) =>
+        !(a.length === 1 && axis === shape.length - 2) &&
+        !(b.length === 1 && axis === shape.length - 1),
+    )
+    return kept.length === shape.length ? product : product.reshape(kept)
   }
 
   /** The same elements under another shape; one dimension may be -1. errors: `shape.mismatch` for another count. */

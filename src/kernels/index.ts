@@ -4,6 +4,9 @@ import { barrier } from './barrier/barrier.ts'
 import { batchNorm, batchNormEval, batchNormTracked } from './batch-norm/batch-norm.ts'
 import { batchNormGrad } from './batch-norm/batch-norm-grad.ts'
 import { convTranspose2d } from './conv2d/conv-transpose2d.ts'
+import { cast } from './cast/cast.ts'
+import { cat, split } from './cat/cat.ts'
+import { constant } from './constant/constant.ts'
 import { conv2d } from './conv2d/conv2d.ts'
 import { conv2dGradInput } from './conv2d/conv2d-grad-input.ts'
 import { conv2dGradWeight } from './conv2d/conv2d-grad-weight.ts'
@@ -12,11 +15,15 @@ import {
   crossEntropyGrad,
   crossEntropyWithGrad,
 } from './cross-entropy/cross-entropy.ts'
+import { cumsum } from './cumsum/cumsum.ts'
 import { fromScalar } from './from-scalar/from-scalar.ts'
+import { gather, scatterAdd } from './gather/gather.ts'
 import { paramHash } from './hash/param-hash.ts'
+import { indexSelect, indexSelectGrad } from './index-select/index-select.ts'
 import { map } from './map/map.ts'
 import { matmul } from './matmul/matmul.ts'
 import { maxPool2d, maxPool2dGrad } from './max-pool2d/max-pool2d.ts'
+import { oneHot } from './one-hot/one-hot.ts'
 import type { Op } from './op.ts'
 import { recurrent } from './recurrent/recurrent.ts'
 import { recurrentGrad } from './recurrent/recurrent-grad.ts'
@@ -24,6 +31,8 @@ import { reshape } from './reshape/reshape.ts'
 import { sgd, sgdMomentum } from './sgd/sgd.ts'
 import { expand, sum } from './sum/sum.ts'
 import { topKCorrect } from './top-k/top-k.ts'
+import { triangle } from './triangle/triangle.ts'
+import { place, strided, view } from './view/view.ts'
 
 /** Every op. A new op is its folder and its line here; tests/gpu/every-op.spec.ts then checks it. */
 export const ops: readonly Op[] = [
@@ -56,4 +65,18 @@ export const ops: readonly Op[] = [
   batchNormTracked,
   batchNormEval,
   batchNormGrad,
+  view,
+  place,
+  strided,
+  cat,
+  split,
+  gather,
+  scatterAdd,
+  indexSelect,
+  indexSelectGrad,
+  oneHot,
+  cumsum,
+  triangle,
+  constant,
+  cast,
 ]

@@ -4,7 +4,7 @@ import type { Tensor } from '../graph/tensor.ts'
 import { fanInUniform } from './init.ts'
 import { Module } from './module.ts'
 
-/** y = x W^T + b. shape: [R, inFeatures] -> [R, outFeatures] */
+/** y = x W^T + b. shape: [.., inFeatures] -> [.., outFeatures] */
 export class Linear extends Module {
   readonly weight: Parameter
   readonly bias: Parameter | undefined

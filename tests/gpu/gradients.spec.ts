@@ -40,16 +40,21 @@ function draw(sample: Case, seed: number): HostArray[] {
 
 const isSuitable = (op: Op, sample: Case) => {
   const elements = sample.inputs.reduce((sum, { shape }) => sum + countElements(shape), 0)
-  const isPlain =
-    !(sample.attrs as { epilogue?: unknown[] }).epilogue?.length &&
-    !(sample.attrs as { rowSums?: boolean }).rowSums
+  const { epilogue, rowSums, a, b, store } = sample.attrs as Record<string, unknown>
+  // What rewrites link in comes after gradients are taken.
+  const isPlain = !(epilogue as unknown[] | undefined)?.length && !rowSums && !a && !b && !store
   const isChain = ((sample.attrs as { steps?: unknown[] }).steps?.length ?? 0) > 1
+  // Nothing flows through integers.
+  const isOfFloats =
+    sample.inputs.some(({ dtype }) => dtype === 'f32') &&
+    op.infer(sample.inputs, sample.attrs)[0]?.dtype === 'f32'
   const hasScalars = (sample.scalars?.length ?? 0) > 0
   return (
     op.gradient &&
     elements > 0 &&
     elements < 20_000 &&
     isPlain &&
+    isOfFloats &&
     !isChain &&
     !hasScalars &&
     sample.fill !== 'huge' &&

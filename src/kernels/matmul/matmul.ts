@@ -1,55 +1,51 @@
 import { ShapeError } from '../../util/errors.ts'
-import { countElements, formatShape, type Shape, tensorType, unify } from '../../util/shape.ts'
-import { defineOp, type KernelLimits, type Op, type OpCall, type Variant } from '../op.ts'
+import {
+  countElements,
+  formatShape,
+  type Shape,
+  sameShape,
+  stridesOf,
+  tensorType,
+} from '../../util/shape.ts'
+import {
+  defineOp,
+  type GradientContext,
+  type HostArray,
+  type KernelLimits,
+  type Op,
+  type OpCall,
+  type Value,
+  type Variant,
+} from '../op.ts'
+import { reshape } from '../reshape/reshape.ts'
 import { applySteps, broadcastOffset, chainShape, type Step } from '../steps.ts'
+import type { Strided } from '../strided.ts'
+import { sumTo } from '../sum/sum.ts'
 import { directGrid, directKernel, type RegisterTile } from './direct.ts'
-import type { MatmulForm, MatmulProblem } from './generate.ts'
 import { naiveKernel } from './naive.ts'
+import {
+  batchCount,
+  type MatmulAttrs,
+  type MatmulForm,
+  type MatmulProblem,
+  operandsOf,
+  problemOf,
+  sizesOf,
+  stridesInOrder,
+} from './problem.ts'
 import { invocationsOf, tiledKernel, type WorkgroupTile, workgroupBytesOf } from './tiled.ts'
 
-export type { MatmulForm }
-
-/**
- * `form`: which operand is read transposed. `epilogue`: a chain at the store; its input 0 is the accumulator, its inputs
- * 1.. are the call's inputs 2.., which broadcast to [M, N]. `rowSums` (tn only): a second output [M], the sums of a over
- * k, which is the bias gradient where the product is a weight gradient.
- */
-export interface MatmulAttrs {
-  readonly form: MatmulForm
-  readonly epilogue: readonly Step[]
-  readonly rowSums: boolean
-}
+export type { MatmulAttrs, MatmulForm }
 
 /** A product and nothing else. */
 export const plain = (form: MatmulForm): MatmulAttrs => ({ form, epilogue: [], rowSums: false })
 
-const patterns: Record<MatmulForm, readonly [a: string, b: string]> = {
-  nn: ['M K', 'K N'],
-  nt: ['M K', 'N K'],
-  tn: ['K M', 'K N'],
-}
-
-function sizesOf(form: MatmulForm, a: Shape, b: Shape): { M: number; K: number; N: number } {
-  const [patternA, patternB] = patterns[form]
-  const { M, K, N } = unify('matmul', [
-    ['a', patternA, a],
-    ['b', patternB, b],
-  ])
-  return { M, K, N }
-}
-
-/** The sizes and attrs of a call in the form that kernels take. */
-export function problemOf({ inputs, attrs }: OpCall<MatmulAttrs>): MatmulProblem {
-  const [a, b, ...operands] = inputs.map(({ shape }) => shape)
-  const { M, K, N } = sizesOf(attrs.form, a, b)
-  return { ...attrs, m: M, k: K, n: N, operandShapes: operands }
-}
-
-const isEmpty = ({ m, k, n }: MatmulProblem) => m * k * n === 0
+const isEmpty = (problem: MatmulProblem) =>
+  batchCount(problem) * problem.m * problem.k * problem.n === 0
 
 /** Whether a tile is worth trying: nothing is empty, and at least half of the first tile is c. */
-const fits = ({ m, k, n }: MatmulProblem, rows: number, cols: number) =>
-  k > 0 && 2 * m >= rows && 2 * n >= cols && m * n > 0
+const fits = (problem: MatmulProblem, rows: number, cols: number) =>
+  !isEmpty(problem) && 2 * problem.m >= rows && 2 * problem.n >= cols
 
 /** A register tile per invocation, straight from storage. */
 const direct = (tile: RegisterTile): Variant<MatmulAttrs> => ({
@@ -58,7 +54,7 @@ const direct = (tile: RegisterTile): Variant<MatmulAttrs> => ({
     const problem = problemOf(call)
     return (
       fits(problem, tile.rows, tile.cols) &&
-      Math.max(...directGrid(problem, tile).groups) <= maxGroupsPerDimension
+      Math.max(...directGrid(problem, tile).groups, batchCount(problem)) <= maxGroupsPerDimension
     )
   },
   lower: (call) => directKernel(problemOf(call), tile),
@@ -73,7 +69,8 @@ const tiled = (tile: WorkgroupTile): Variant<MatmulAttrs> => ({
       fits(problem, tile.m, tile.n) &&
       invocationsOf(tile) <= limits.maxInvocations &&
       workgroupBytesOf(tile) <= limits.workgroupMemoryBytes &&
-      Math.max(problem.m / tile.m, problem.n / tile.n) <= limits.maxGroupsPerDimension
+      Math.max(problem.m / tile.m, problem.n / tile.n, batchCount(problem)) <=
+        limits.maxGroupsPerDimension
     )
   },
   lower: (call) => tiledKernel(problemOf(call), tile),
@@ -87,7 +84,8 @@ const splitK = (slices: number, tile: RegisterTile): Variant<MatmulAttrs> => ({
     return (
       fits(problem, tile.rows, tile.cols) &&
       problem.k >= slices * 16 &&
-      Math.max(...directGrid(problem, tile).groups) <= maxGroupsPerDimension
+      Math.max(...directGrid(problem, tile).groups, batchCount(problem) * slices) <=
+        maxGroupsPerDimension
     )
   },
   lower: (call) => directKernel(problemOf(call), tile, slices),
@@ -118,8 +116,9 @@ export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): stri
   const problem = problemOf(call)
   const { m, k, n } = problem
   if (isEmpty(problem)) return 'naive'
-  const flops = 2 * m * k * n
-  const tiles = (rows: number, cols: number) => Math.ceil(m / rows) * Math.ceil(n / cols)
+  const products = batchCount(problem)
+  const flops = 2 * products * m * k * n
+  const tiles = (rows: number, cols: number) => products * Math.ceil(m / rows) * Math.ceil(n / cols)
   const choose = (): string => {
     if (limits.isSoftware === false) {
       if (tiles(8, 8) >= 4096 && m >= 64 && n >= 64) return 'direct-8x8'
@@ -130,9 +129,12 @@ export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): stri
     if (flops >= 1e5 && tiles(8, 8) >= 8) return 'direct-8x8'
     return 'direct-4x4'
   }
+  const canRun = (name: string) =>
+    variants.find((variant) => variant.name === name)?.when?.(call, limits) ?? true
   const name = choose()
-  const variant = variants.find((v) => v.name === name)
-  return (variant?.when?.(call, limits) ?? true) ? name : 'naive'
+  if (canRun(name)) return name
+  // Many small products: the tile that suits their sum may be larger than one of them.
+  return problem.batch.length > 0 && canRun('direct-4x4') ? 'direct-4x4' : 'naive'
 }
 
 const testCase = (
@@ -168,15 +170,78 @@ const testCase = (
   }
 }
 
+/** The same product for each batch. */
+const batchCase = (
+  name: string,
+  form: MatmulForm,
+  sizes: readonly [number, number, number],
+  batchA: Shape,
+  batchB: Shape,
+  more: Parameters<typeof testCase>[3] = {},
+) => {
+  const single = testCase(name, form, sizes, more)
+  const [a, b, ...operands] = single.inputs
+  return {
+    ...single,
+    name: `[${batchA}] ${form} [${batchB}] ${sizes.join('x')} ${name}`.trim(),
+    inputs: [tensorType([...batchA, ...a.shape]), tensorType([...batchB, ...b.shape]), ...operands],
+  }
+}
+
 const addBias: Step[] = [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }]
 const addBiasRelu: Step[] = [...addBias, { fn: 'relu', args: [{ step: 0 }] }]
 
-/** c = a b in one of three forms, then a chain at the store. */
+const addThree: Step[] = [
+  { fn: 'add', args: [{ input: 0 }, { input: 1 }] },
+  { fn: 'add', args: [{ step: 0 }, { input: 2 }] },
+  { fn: 'add', args: [{ step: 1 }, { input: 3 }] },
+]
+
+/**
+ * The gradients of c = a b. One product each, with the other operand's form turned.
+ *
+ * An operand that was broadcast gets the sum over its batches; where b has no batch axes that sum is part of the product,
+ * whose rows are then those of all batches.
+ */
+function gradient(context: GradientContext<MatmulAttrs>): (Value | undefined)[] {
+  const { inputs, outputGradients, attrs } = context
+  const [a, b] = inputs
+  const [dy] = outputGradients
+  const { form } = attrs
+  if (attrs.epilogue.length > 0 || attrs.rowSums || attrs.a || attrs.b || attrs.store) {
+    throw new Error('internal: matmul: gradients are taken before anything is linked in')
+  }
+  if (!dy) return [undefined, undefined]
+  const product = (of: MatmulForm, left: Value, right: Value) =>
+    context.emit(matmul, [left, right], plain(of))[0]
+  const rows = (value: Value): Value => {
+    const { shape } = value.type
+    const flat = [countElements(shape.slice(0, -1)), shape[shape.length - 1]]
+    return sameShape(flat, shape) ? value : context.emit(reshape, [value], { shape: flat })[0]
+  }
+  // c has the rows of a, unless b brings batch axes of its own.
+  const isShared = b.type.shape.length === 2 && form !== 'tn'
+  const byA: Record<MatmulForm, () => Value> = {
+    nn: () => product('nt', dy, b),
+    nt: () => product('nn', dy, b),
+    tn: () => product('nt', b, dy),
+  }
+  const byB: Record<MatmulForm, () => Value> = {
+    nn: () => (isShared ? product('tn', rows(a), rows(dy)) : product('tn', a, dy)),
+    nt: () => (isShared ? product('tn', rows(dy), rows(a)) : product('tn', dy, a)),
+    tn: () => product('nn', a, dy),
+  }
+  return [byA[form], byB[form]].map((rule, n) =>
+    context.needs(n) ? sumTo(context, rule(), inputs[n].type.shape) : undefined,
+  )
+}
+
+/** c = a b in one of three forms over broadcast batch axes, then a chain at the store. */
 export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
   name: 'matmul',
   takesEpilogue: true,
-  infer(inputs, { form, rowSums }) {
-    const [a, b, ...operands] = inputs
+  infer(inputs, attrs) {
+    const { form, rowSums, store } = attrs
     const other = inputs.find(({ dtype }) => dtype !== 'f32')
     if (other || (rowSums && form !== 'tn')) {
       throw new ShapeError(
@@ -184,59 +249,79 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
         `matmul: expected f32 inputs, and row sums in form tn alone, got ${other?.dtype ?? 'f32'} in form ${form}. Convert the input or leave row sums out.`,
       )
     }
-    const { M, N } = sizesOf(form, a.shape, b.shape)
-    const shape = chainShape('matmul epilogue', [
-      [M, N],
-      ...operands.map((operand) => operand.shape),
-    ])
-    if (shape.length !== 2 || shape[0] !== M || shape[1] !== N) {
+    const [a, b] = operandsOf({ inputs, outputs: [], attrs })
+    const { m, n, batch } = sizesOf(form, a.shape, b.shape)
+    if (rowSums && batch.length > 0) {
       throw new ShapeError(
-        'shape.mismatch',
-        `matmul: operands of the epilogue must broadcast to ${formatShape([M, N])}, got ${formatShape(shape)} with them. Reshape them.`,
+        'shape.unsupported',
+        `matmul: row sums need operands of 2 dimensions, got ${formatShape(a.shape)} and ${formatShape(b.shape)}. Leave row sums out.`,
       )
     }
-    return [tensorType([M, N]), ...(rowSums ? [tensorType([M])] : [])]
+    const c = [...batch, m, n]
+    const operands = inputs.slice(2).map(({ shape }) => shape)
+    const shape = chainShape('matmul epilogue', [c, ...operands])
+    if (!sameShape(shape, c)) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `matmul: operands of the epilogue must broadcast to ${formatShape(c)}, got ${formatShape(shape)} with them. Reshape them.`,
+      )
+    }
+    const output = store ? store.map((axis) => c[axis]) : c
+    return [tensorType(output), ...(rowSums ? [tensorType([m])] : [])]
   },
   variants,
   preferred,
-  gradient(context) {
-    const { inputs, outputGradients, attrs } = context
-    const [a, b] = inputs
-    const [dy] = outputGradients
-    if (attrs.epilogue.length > 0 || attrs.rowSums) {
-      throw new Error('internal: matmul: gradients are taken before epilogues are linked in')
-    }
-    if (!dy) return [undefined, undefined]
-    const product = (form: MatmulForm, left: typeof a, right: typeof a) =>
-      context.emit(matmul, [left, right], plain(form))[0]
-    const rules: Record<MatmulForm, readonly [() => typeof a, () => typeof a]> = {
-      nn: [() => product('nt', dy, b), () => product('tn', a, dy)],
-      nt: [() => product('nn', dy, b), () => product('tn', dy, a)],
-      tn: [() => product('nt', b, dy), () => product('nn', a, dy)],
-    }
-    return rules[attrs.form].map((rule, n) => (context.needs(n) ? rule() : undefined))
-  },
-  reference([a, b, ...operands], call) {
-    const { form, m, k, n, epilogue, rowSums, operandShapes } = problemOf(call)
-    const c = new Float64Array(m * n)
-    const atA = (row: number, step: number) => a[form === 'tn' ? step * m + row : row * k + step]
-    for (let row = 0; row < m; row++) {
-      for (let col = 0; col < n; col++) {
-        let total = 0
-        for (let step = 0; step < k; step++) {
-          total += atA(row, step) * b[form === 'nt' ? col * k + step : step * n + col]
-        }
-        const flat = row * n + col
-        c[flat] = applySteps(epilogue, [
-          total,
-          ...operands.map((values, i) => values[broadcastOffset([m, n], operandShapes[i], flat)]),
-        ])
+  gradient,
+  reference(values, call) {
+    const { form, epilogue, rowSums, store } = call.attrs
+    const [a, b] = operandsOf(call)
+    const { m, k, n, batch } = sizesOf(form, a.shape, b.shape)
+    const shape = [...batch, m, n]
+    const strides = store ? stridesInOrder(shape, store) : stridesOf(shape)
+    /** Where the last two axes of an operand begin, for the batch of the element `flat` of c. */
+    const startOf = (operand: Strided, flat: number) => {
+      let rest = Math.floor(flat / (m * n))
+      let at = operand.offset
+      for (let axis = batch.length - 1; axis >= 0; axis--) {
+        const own = axis - (shape.length - operand.shape.length)
+        if (own >= 0 && operand.shape[own] !== 1) at += (rest % batch[axis]) * operand.strides[own]
+        rest = Math.floor(rest / batch[axis])
       }
+      return at
+    }
+    const at = (operand: Strided, data: HostArray, start: number, row: number, col: number) => {
+      const [lead, step] = operand.strides.slice(-2)
+      return data[start + row * lead + col * step]
+    }
+    const atA = (start: number, row: number, step: number) =>
+      form === 'tn' ? at(a, values[0], start, step, row) : at(a, values[0], start, row, step)
+    const atB = (start: number, step: number, col: number) =>
+      form === 'nt' ? at(b, values[1], start, col, step) : at(b, values[1], start, step, col)
+    const c = new Float64Array(countElements(shape))
+    for (let flat = 0; flat < c.length; flat++) {
+      const [row, col] = [Math.floor(flat / n) % m, flat % n]
+      const [startA, startB] = [startOf(a, flat), startOf(b, flat)]
+      let total = 0
+      for (let step = 0; step < k; step++) {
+        total += atA(startA, row, step) * atB(startB, step, col)
+      }
+      let target = 0
+      let rest = flat
+      for (let axis = shape.length - 1; axis >= 0; axis--) {
+        target += (rest % shape[axis]) * strides[axis]
+        rest = Math.floor(rest / shape[axis])
+      }
+      c[target] = applySteps(epilogue, [
+        total,
+        ...values
+          .slice(2)
+          .map((data, i) => data[broadcastOffset(shape, call.inputs[2 + i].shape, flat)]),
+      ])
     }
     if (!rowSums) return [c]
     const sums = new Float64Array(m)
     for (let row = 0; row < m; row++) {
-      for (let step = 0; step < k; step++) sums[row] += atA(row, step)
+      for (let step = 0; step < k; step++) sums[row] += atA(a.offset, row, step)
     }
     return [c, sums]
   },
@@ -281,6 +366,48 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
     testCase('no k', 'tn', [5, 0, 6], { rowSums: true }),
     testCase('no rows', 'nt', [0, 4, 6]),
     testCase('no columns', 'tn', [5, 4, 0], { rowSums: true }),
+    batchCase('', 'nn', [3, 5, 7], [3], [3]),
+    batchCase('', 'nt', [9, 12, 10], [2, 3], [2, 3]),
+    batchCase('', 'tn', [16, 8, 20], [4], [4]),
+    batchCase('large enough for every tile', 'nn', [65, 64, 66], [2], [2]),
+    batchCase('broadcast', 'nn', [8, 4, 12], [2, 1], [1, 3]),
+    batchCase('broadcast', 'tn', [8, 4, 12], [3, 1], [2]),
+    batchCase('one a for all', 'nt', [6, 5, 9], [], [4]),
+    batchCase('one b for all', 'nn', [6, 8, 12], [2, 3], []),
+    batchCase('one b for all', 'nt', [6, 8, 12], [2, 3], []),
+    batchCase('one b for all', 'tn', [6, 8, 12], [5], []),
+    batchCase('long k', 'nt', [8, 300, 8], [2], [2]),
+    batchCase('a bias for all, one a batch, one of its own', 'nn', [8, 4, 12], [2, 3], [2, 3], {
+      operands: [[12], [3, 1, 1], [8, 1]],
+      epilogue: addThree,
+    }),
+    batchCase('folded, with a bias and one a row', 'nt', [8, 4, 12], [2, 3], [], {
+      operands: [[12], [2, 1, 1, 1], [8, 12]],
+      epilogue: addThree,
+    }),
+    batchCase('huge', 'nn', [5, 9, 6], [3], [3], { fill: 'huge' }),
+    batchCase('no batches', 'nn', [5, 9, 6], [0], [0]),
+    batchCase('no k', 'tn', [4, 0, 3], [2], [2]),
+    {
+      name: 'operands and result with axes in another order',
+      // q, k as [B, T, H, D]: the scores of each head, stored as [B, T, H, T].
+      inputs: [tensorType([2, 8, 3, 4]), tensorType([2, 8, 3, 4])],
+      attrs: {
+        ...plain('nt'),
+        a: { shape: [2, 3, 8, 4], strides: [96, 4, 12, 1], offset: 0 },
+        b: { shape: [2, 3, 8, 4], strides: [96, 4, 12, 1], offset: 0 },
+        store: [0, 2, 1, 3],
+      },
+    },
+    {
+      name: 'an operand that is part of its input',
+      inputs: [tensorType([10, 30]), tensorType([30, 12])],
+      attrs: {
+        ...plain('nn'),
+        a: { shape: [10, 9], strides: [30, 1], offset: 11 },
+        b: { shape: [9, 12], strides: [24, 1], offset: 4 },
+      },
+    },
   ],
 })
 

@@ -1,7 +1,15 @@
 import type { Lowering } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
-import { broadcastIndex, stepsToWgsl } from '../steps.ts'
-import { describeProblem, indent, type MatmulProblem, outputBindings } from './generate.ts'
+import { stepsToWgsl } from '../steps.ts'
+import {
+  batchStarts,
+  describeProblem,
+  indent,
+  operandIndex,
+  outputBindings,
+  sideOf,
+} from './generate.ts'
+import { batchCount, type MatmulProblem } from './problem.ts'
 
 const workgroupSize = 64
 
@@ -10,23 +18,28 @@ function elementKernel(
   problem: MatmulProblem,
   label: string,
   bindings: Parameters<typeof dispatch>[0]['bindings'],
+  starts: readonly string[],
   accumulate: readonly string[],
   accumulateSum: readonly string[],
 ) {
-  const { m, n, epilogue, operandShapes, rowSums } = problem
-  const count = m * n + (rowSums ? m : 0)
+  const { m, n, epilogue, operandShapes, rowSums, layouts } = problem
+  const isBatched = problem.batch.length > 0
+  const count = batchCount(problem) * m * n + (rowSums ? m : 0)
   const groups = linearGroups(ceilDiv(count, workgroupSize))
   const finish = stepsToWgsl(epilogue, [
     'total',
-    ...operandShapes.map((shape, i) => `e${i}[${broadcastIndex([m, n], shape, ['row', 'col'])}]`),
+    ...operandShapes.map((shape, i) => `e${i}[${operandIndex(problem, shape, 'row', 'col')}]`),
   ])
   const element = [
-    `let row = i / ${n}u;`,
+    `let row = i / ${n}u${isBatched ? ` % ${m}u` : ''};`,
     `let col = i % ${n}u;`,
+    ...(isBatched ? [`let batch = i / ${m * n}u;`, ...starts] : []),
     'var total = 0.0;',
     ...accumulate,
     ...finish.lines,
-    `c[i] = ${finish.result};`,
+    isBatched
+      ? `c[c_first + row * ${layouts.c.lead}u + col] = ${finish.result};`
+      : `c[i] = ${finish.result};`,
   ]
   const body = [
     `// c = a b, ${describeProblem(problem)}. One invocation makes one element; those past the end write nothing.`,
@@ -35,6 +48,7 @@ function elementKernel(
     ...indent([
       `let i = (group.y * ${groups[0]}u + group.x) * ${workgroupSize}u + lane;`,
       `if (i >= ${count}u) { return; }`,
+      ...(isBatched ? [] : starts),
       ...(m * n === 0
         ? []
         : rowSums
@@ -57,10 +71,16 @@ function elementKernel(
 
 /** One invocation per element, no reuse: what every other variant is tested and timed against. */
 export function naiveKernel(problem: MatmulProblem): Lowering {
-  const { form, m, k, n, rowSums } = problem
-  if (m * n === 0 && !(rowSums && m > 0)) return { dispatches: [] }
-  const a = form === 'tn' ? `a[k * ${m}u + row]` : `a[row * ${k}u + k]`
-  const b = form === 'nt' ? `b[col * ${k}u + k]` : `b[k * ${n}u + col]`
+  const { m, k, n, rowSums } = problem
+  if (batchCount(problem) * m * n === 0 && !(rowSums && m > 0)) return { dispatches: [] }
+  const sides = [sideOf(problem, 'a', 1, false), sideOf(problem, 'b', 1, false)]
+  const [a, b] = sides.map(({ name, first, isAlongK, lead }) => {
+    const own = name === 'a' ? 'row' : 'col'
+    const from = first === '' ? '' : `${first} + `
+    return isAlongK
+      ? `${name}[${from}${own} * ${lead}u + k]`
+      : `${name}[${from}k * ${lead}u + ${own}]`
+  })
   const loop = (term: string) =>
     k === 0 ? [] : [`for (var k = 0u; k < ${k}u; k++) { total += ${term}; }`]
   const bindings = [reads('a', { in: 0 }), reads('b', { in: 1 }), ...outputBindings(problem, false)]
@@ -70,6 +90,7 @@ export function naiveKernel(problem: MatmulProblem): Lowering {
         problem,
         `matmul ${describeProblem(problem)} naive`,
         bindings,
+        batchStarts(problem, sides),
         loop(`${a} * ${b}`),
         loop(a),
       ),
@@ -77,9 +98,10 @@ export function naiveKernel(problem: MatmulProblem): Lowering {
   }
 }
 
-/** The second pass of split-K: adds the slices in order and applies the epilogue. Scratch 0: [slices, M, N], 1: [slices, M]. */
+/** The second pass of split-K: adds the slices in order and applies the epilogue. Scratch 0: [slices, batches, M, N], 1: [slices, M]. */
 export function sumSlicesKernel(problem: MatmulProblem, slices: number) {
   const { m, n, rowSums } = problem
+  const total = batchCount(problem) * m * n
   const bindings = [
     reads('partial_c', { scratch: 0 }),
     ...(rowSums ? [reads('partial_sums', { scratch: 1 })] : []),
@@ -94,7 +116,8 @@ export function sumSlicesKernel(problem: MatmulProblem, slices: number) {
     problem,
     `matmul ${describeProblem(problem)} sum of ${slices} slices`,
     bindings,
-    loop(`partial_c[slice * ${m * n}u + i]`),
+    batchStarts(problem, []),
+    loop(`partial_c[slice * ${total}u + i]`),
     loop(`partial_sums[slice * ${m}u + row]`),
   )
 }
