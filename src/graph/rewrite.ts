@@ -204,7 +204,8 @@ function joinBiasGradients(editor: Editor): void {
         const { form, rowSums } = node.attrs as MatmulAttrs
         // The rows of all batches are one product's rows.
         const flat = editor.producerOf(first)
-        const isSame = first === dy || (flat?.op === (reshape as Op) && editor.inputsOf(flat)[0] === dy)
+        const isSame =
+          first === dy || (flat?.op === (reshape as Op) && editor.inputsOf(flat)[0] === dy)
         return (
           form === 'tn' &&
           !rowSums &&
@@ -223,7 +224,10 @@ function joinBiasGradients(editor: Editor): void {
     })
     if (!weightGradient || (weightGradient.attrs as { epilogue?: Step[] }).epilogue?.length)
       continue
-    const merged = new GraphValue({ shape: [countElements(total.outputs[0].type.shape)], dtype: 'f32' })
+    const merged = new GraphValue({
+      shape: [countElements(total.outputs[0].type.shape)],
+      dtype: 'f32',
+    })
     const node = editor.replace(
       [weightGradient],
       weightGradient.op,

@@ -4,9 +4,28 @@ import { matmul, plain } from '../kernels/matmul/matmul.ts'
 import type { Op } from '../kernels/op.ts'
 import { reshape } from '../kernels/reshape/reshape.ts'
 import type { ScalarFunctionName } from '../kernels/steps.ts'
+import { contiguous, isContiguous } from '../kernels/strided.ts'
 import { sum } from '../kernels/sum/sum.ts'
+import { type ViewAttrs, view } from '../kernels/view/view.ts'
+import {
+  expanded,
+  flipped,
+  narrowed,
+  permuted,
+  selected,
+  sliced,
+  transposed,
+} from '../kernels/view/views.ts'
+import { windowStrided } from '../kernels/view/window.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
-import { countElements, type DType, formatShape, type Shape } from '../util/shape.ts'
+import {
+  countElements,
+  type DType,
+  formatShape,
+  resolveAxis,
+  type Shape,
+  sameShape,
+} from '../util/shape.ts'
 import { add, gradientsOf } from './backward.ts'
 import { activeTrace, gradientWeight } from './trace.ts'
 import type { GraphValue } from './value.ts'
@@ -90,12 +109,61 @@ export abstract class Tensor {
         `reshape: ${formatShape(shape)} must hold ${this.count} elements, got ${formatShape(this.shape)}. Check the product of dimensions.`,
       )
     }
-    return emit(reshape, [this], { shape: resolved })
+    return sameShape(resolved, this.shape) ? this : emit(reshape, [this], { shape: resolved })
   }
 
   /** Dimensions from `start` on become one. */
   flatten(start = 0): Tensor {
     return this.reshape([...this.shape.slice(0, start), -1])
+  }
+
+  /** Axes in the order `axes`: axis n of the result is axis `axes[n]` of this. cost: a copy, unless a matmul can read it in place. */
+  permute(...axes: (number | readonly number[])[]): Tensor {
+    return this.#view(permuted(this.shape, axes.flat()))
+  }
+
+  /** Two axes swapped. cost: as permute. */
+  transpose(first: number, second: number): Tensor {
+    return this.#view(transposed(this.shape, first, second))
+  }
+
+  /** Axes of size 1 repeated to `shape`, new ones in front; -1 keeps a size. */
+  expand(...shape: (number | readonly number[])[]): Tensor {
+    return this.#view(expanded(this.shape, shape.flat()))
+  }
+
+  /** Without the axis `dim` where its size is 1; without all such axes unless told. */
+  squeeze(dim?: number): Tensor {
+    const only = dim === undefined ? undefined : resolveAxis('squeeze', this.shape, dim)
+    return this.reshape(
+      this.shape.filter((size, axis) => size !== 1 || (only !== undefined && axis !== only)),
+    )
+  }
+
+  /** With a new axis of size 1 that becomes axis `dim`. */
+  unsqueeze(dim: number): Tensor {
+    const at = resolveAxis('unsqueeze', [...this.shape, 1], dim)
+    return this.reshape([...this.shape.slice(0, at), 1, ...this.shape.slice(at)])
+  }
+
+  /** Python's `start:end:step` along one axis: negative ends count from the back. */
+  slice(dim: number, start = 0, end = Number.POSITIVE_INFINITY, step = 1): Tensor {
+    return this.#view(sliced(this.shape, dim, start, end, step))
+  }
+
+  /** `length` elements of one axis from `start` on. */
+  narrow(dim: number, start: number, length: number): Tensor {
+    return this.#view(narrowed(this.shape, dim, start, length))
+  }
+
+  /** The tensor at one index of an axis, which is gone from the result. */
+  select(dim: number, index: number): Tensor {
+    return this.#view(selected(this.shape, dim, index))
+  }
+
+  /** The axes `dims` backwards. */
+  flip(...dims: (number | readonly number[])[]): Tensor {
+    return this.#view(flipped(this.shape, dims.flat()))
   }
 
   /** Sum over `axes` (all of them unless told). */
@@ -126,6 +194,13 @@ export abstract class Tensor {
       const earlier = trace.gradients.get(parameter)
       trace.gradients.set(parameter, earlier ? add(trace, earlier, gradient) : gradient)
     }
+  }
+
+  /** A window of this tensor; the same memory where nothing moves. */
+  #view(attrs: ViewAttrs): Tensor {
+    const read = windowStrided(attrs, attrs.shape, contiguous(this.shape))
+    const isAll = isContiguous(read) && countElements(attrs.shape) === this.count
+    return isAll ? this.reshape(attrs.shape) : emit(view, [this], attrs)
   }
 
   #elementwise(fn: ScalarFunctionName, ...others: Tensor[]): Tensor {

@@ -85,3 +85,27 @@ export function unify(
   }
   return Object.fromEntries(Object.entries(bound).map(([letter, { size }]) => [letter, size]))
 }
+
+/** An axis counted from 0; negative ones count from the back. errors: `shape.mismatch`, naming `where`. */
+export function resolveAxis(where: string, shape: Shape, axis: number): number {
+  const resolved = axis < 0 ? axis + shape.length : axis
+  if (!Number.isInteger(axis) || resolved < 0 || resolved >= shape.length) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `${where}: expected a dimension of ${formatShape(shape)}, got ${axis}. Dimensions count from 0, or from -1 at the end.`,
+    )
+  }
+  return resolved
+}
+
+/** Distinct axes counted from 0. errors: `shape.mismatch`, naming `where`. */
+export function resolveAxes(where: string, shape: Shape, axes: readonly number[]): number[] {
+  const resolved = axes.map((axis) => resolveAxis(where, shape, axis))
+  if (new Set(resolved).size !== resolved.length) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `${where}: expected distinct dimensions, got [${axes.join(', ')}]. Name each once.`,
+    )
+  }
+  return resolved
+}

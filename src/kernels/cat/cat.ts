@@ -1,5 +1,11 @@
 import { invariant, ShapeError } from '../../util/errors.ts'
-import { countElements, formatShape, type Shape, type TensorType, tensorType } from '../../util/shape.ts'
+import {
+  countElements,
+  formatShape,
+  type Shape,
+  type TensorType,
+  tensorType,
+} from '../../util/shape.ts'
 import { constant } from '../constant/constant.ts'
 import { defineOp, type HostArray, type Lowering, type Op, type OpCall } from '../op.ts'
 import { reads, writes } from '../shader.ts'
@@ -64,7 +70,8 @@ function lower(
       ]
       group.forEach((part, n) => {
         const own = `part${n}[at * ${part.width}u + column - ${part.column - first}u]`
-        const move = op === 'cat' ? `whole_tensor[whole] = ${own};` : `${own} = whole_tensor[whole];`
+        const move =
+          op === 'cat' ? `whole_tensor[whole] = ${own};` : `${own} = whole_tensor[whole];`
         const isLast = n === group.length - 1
         const condition = `if (column < ${part.column - first + part.width}u) `
         lines.push(`${n === 0 ? '' : 'else '}${isLast && n > 0 ? '' : condition}{ ${move} }`)

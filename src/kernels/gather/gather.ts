@@ -1,5 +1,12 @@
 import { ShapeError } from '../../util/errors.ts'
-import { countElements, formatShape, type Shape, stridesOf, type TensorType, tensorType } from '../../util/shape.ts'
+import {
+  countElements,
+  formatShape,
+  type Shape,
+  stridesOf,
+  type TensorType,
+  tensorType,
+} from '../../util/shape.ts'
 import { constant } from '../constant/constant.ts'
 import { type Case, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
 import { reads, writes } from '../shader.ts'
@@ -253,8 +260,7 @@ export const scatterAdd: Op<ScatterAddAttrs> = defineOp<ScatterAddAttrs>({
   infer([index, src, x], { axis, shape }) {
     checkIndex('scatterAdd', shape, index, axis)
     const isCovered =
-      src.shape.length === shape.length &&
-      index.shape.every((size, d) => size <= src.shape[d])
+      src.shape.length === shape.length && index.shape.every((size, d) => size <= src.shape[d])
     if (!isCovered || src.dtype !== 'f32' || (x && x.dtype !== 'f32')) {
       throw new ShapeError(
         'shape.mismatch',
@@ -338,4 +344,3 @@ function scatterCase(
   const inputs = [tensorType(index, 'i32'), tensorType(src), ...(hasX ? [tensorType(shape)] : [])]
   return { name, inputs, attrs: { axis, shape }, integerBelow: { 0: Math.max(1, shape[axis]) } }
 }
-

@@ -1,5 +1,11 @@
 import { ShapeError } from '../../util/errors.ts'
-import { countElements, formatShape, type Shape, type TensorType, tensorType } from '../../util/shape.ts'
+import {
+  countElements,
+  formatShape,
+  type Shape,
+  type TensorType,
+  tensorType,
+} from '../../util/shape.ts'
 import { type Case, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import { notANumber, wordKernel } from '../view/copy-kernel.ts'

@@ -1,10 +1,23 @@
 import { ShapeError } from '../../util/errors.ts'
-import { type DType, formatShape, type Shape, type TensorType, tensorType } from '../../util/shape.ts'
+import {
+  type DType,
+  formatShape,
+  type Shape,
+  type TensorType,
+  tensorType,
+} from '../../util/shape.ts'
 import { defineOp, type HostArray, type Op, type OpCall, type Value } from '../op.ts'
 import { contiguous, type Strided } from '../strided.ts'
 import { sum } from '../sum/sum.ts'
 import { copyKernel, isWideCopy, placeKernel, wordOf } from './copy-kernel.ts'
-import { emptyLike, isInside, permutationOf, type Window, windowIndices, windowStrided } from './window.ts'
+import {
+  emptyLike,
+  isInside,
+  permutationOf,
+  type Window,
+  windowIndices,
+  windowStrided,
+} from './window.ts'
 
 // view, place and strided are copies by index arithmetic; view and place are each other's gradient, so they share a file.
 
@@ -72,9 +85,7 @@ export const view: Op<ViewAttrs> = defineOp<ViewAttrs>({
     }
     const repeated = attrs.axes.flatMap((axis, own) => (axis < 0 ? [own] : []))
     const once: Value =
-      repeated.length > 0
-        ? context.emit(sum, [dy], { axes: repeated, keepDims: false })[0]
-        : dy
+      repeated.length > 0 ? context.emit(sum, [dy], { axes: repeated, keepDims: false })[0] : dy
     return context.emit(place, [once], {
       shape,
       axes: attrs.axes.filter((axis) => axis >= 0),
@@ -84,7 +95,14 @@ export const view: Op<ViewAttrs> = defineOp<ViewAttrs>({
     })
   },
   reference: ([x], call) => [
-    readStrided(stridedOf(call), x, emptyLike(call.inputs[0].dtype, call.outputs[0].shape.reduce((a, b) => a * b, 1))),
+    readStrided(
+      stridedOf(call),
+      x,
+      emptyLike(
+        call.inputs[0].dtype,
+        call.outputs[0].shape.reduce((a, b) => a * b, 1),
+      ),
+    ),
   ],
   tolerance: exact,
   cases: [
@@ -121,7 +139,8 @@ export const place: Op<PlaceAttrs> = defineOp<PlaceAttrs>({
   name: 'place',
   infer([x], attrs) {
     const { shape, axes } = attrs
-    if (axes.includes(-1) || !isInside(attrs, x.shape, shape)) throw refuse('place', attrs, x, shape)
+    if (axes.includes(-1) || !isInside(attrs, x.shape, shape))
+      throw refuse('place', attrs, x, shape)
     return [tensorType(shape, x.dtype)]
   },
   variants: [
@@ -139,9 +158,10 @@ export const place: Op<PlaceAttrs> = defineOp<PlaceAttrs>({
     return context.emit(view, [dy], { shape, axes, start, step })
   },
   reference([x], { inputs: [{ shape: small, dtype }], attrs }) {
-    const y = emptyLike(dtype, attrs.shape.reduce((product, size) => product * size, 1)).fill(
-      attrs.fill,
-    )
+    const y = emptyLike(
+      dtype,
+      attrs.shape.reduce((product, size) => product * size, 1),
+    ).fill(attrs.fill)
     let n = 0
     for (const at of windowIndices(attrs, small, attrs.shape)) y[at] = x[n++]
     return [y]
@@ -194,7 +214,14 @@ export const strided: Op<Strided> = defineOp<Strided>({
   ],
   preferred: ({ attrs }) => (isWideCopy(attrs) ? 'wide' : 'naive'),
   reference: ([x], { inputs: [{ dtype }], outputs: [{ shape }], attrs }) => [
-    readStrided(attrs, x, emptyLike(dtype, shape.reduce((product, size) => product * size, 1))),
+    readStrided(
+      attrs,
+      x,
+      emptyLike(
+        dtype,
+        shape.reduce((product, size) => product * size, 1),
+      ),
+    ),
   ],
   tolerance: exact,
   cases: [
@@ -214,7 +241,11 @@ export const strided: Op<Strided> = defineOp<Strided>({
       attrs: { shape: [3, 4], strides: [1, 3], offset: 0 },
       fill: 'huge',
     },
-    { name: 'one element', inputs: [tensorType([9])], attrs: { shape: [], strides: [], offset: 5 } },
+    {
+      name: 'one element',
+      inputs: [tensorType([9])],
+      attrs: { shape: [], strides: [], offset: 5 },
+    },
     { name: 'nothing', inputs: [tensorType([3])], attrs: { shape: [0], strides: [1], offset: 0 } },
   ],
 })

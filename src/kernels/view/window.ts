@@ -37,7 +37,11 @@ export const isInside = ({ axes, start, step }: Window, small: Shape, large: Sha
     }))
 
 /** The small tensor as strides over the memory in which the large one lies. */
-export function windowStrided({ axes, start, step }: Window, small: Shape, large: Strided): Strided {
+export function windowStrided(
+  { axes, start, step }: Window,
+  small: Shape,
+  large: Strided,
+): Strided {
   invariant(start.length === large.shape.length, () => 'view: a window of another tensor')
   return {
     shape: small,
