@@ -66,6 +66,39 @@ export {
   maxPool1d,
   maxPool2d,
 } from './graph/functions/pooling.ts'
+export { einsum } from './graph/functions/einsum.ts'
+export {
+  embedding,
+  gather,
+  indexSelect,
+  oneHot,
+  scatterAdd,
+} from './graph/functions/index-ops.ts'
+export { bmm, dot, matmul, outer } from './graph/functions/matmul.ts'
+export {
+  arange,
+  cast,
+  cat,
+  chunk,
+  cumsum,
+  flip,
+  full,
+  narrow,
+  ones,
+  pad,
+  permute,
+  repeat,
+  roll,
+  select,
+  split,
+  squeeze,
+  stack,
+  transpose,
+  tril,
+  triu,
+  unsqueeze,
+  zeros,
+} from './graph/functions/shape.ts'
 export {
   crossEntropy,
   linear,
@@ -90,6 +123,8 @@ export { Tensor } from './graph/tensor.ts'
 export { BatchNorm1d, BatchNorm2d } from './nn/batch-norm.ts'
 export { Conv1d, Conv2d, ConvTranspose2d } from './nn/convolution.ts'
 export { getRngState, manualSeed, setRngState } from './nn/init.ts'
+export { Embedding } from './nn/embedding.ts'
+export { manualSeed } from './nn/init.ts'
 export { Flatten, Linear, ReLU } from './nn/layers.ts'
 export { models } from './nn/models.ts'
 export { Module, Sequential, type StateDict } from './nn/module.ts'

@@ -12,6 +12,7 @@ import { reshape } from '../kernels/reshape/reshape.ts'
 import { joinSteps, type Step } from '../kernels/steps.ts'
 import { sum } from '../kernels/sum/sum.ts'
 import { countElements, sameShape } from '../util/shape.ts'
+import { foldStores, foldViews } from './fold-views.ts'
 import { type GraphNode, GraphValue, makeNode } from './value.ts'
 
 /**
@@ -19,7 +20,8 @@ import { type GraphNode, GraphValue, makeNode } from './value.ts'
  *
  * 1. The gradient of a cross entropy joins the loss's own kernel.
  * 2. A bias gradient joins the weight gradient that reads the same output gradient.
- * 3. Elementwise chains join each other, and the store of the matmul, convolution or pooling gradient before them.
+ * 3. Matmuls read views where they lie and store their result with its axes in another order (fold-views.ts).
+ * 4. Elementwise chains join each other, and the store of the matmul, convolution or pooling gradient before them.
  */
 export interface Program {
   readonly nodes: readonly GraphNode[]
@@ -44,7 +46,9 @@ export function rewrite(program: Program): {
   const editor = new Editor(program)
   joinCrossEntropy(editor)
   joinBiasGradients(editor)
+  foldViews(editor)
   joinChains(editor)
+  foldStores(editor)
   return { nodes: editor.ordered(), find: (value) => editor.find(value) }
 }
 
@@ -55,7 +59,7 @@ export const withoutRewrites = (program: Program) => ({
 })
 
 /** A set of nodes under change: values forward to their replacements, uses are counted on demand. */
-class Editor {
+export class Editor {
   readonly #nodes: Set<GraphNode>
   readonly #forward = new Map<GraphValue, GraphValue>()
   readonly #kept: ReadonlySet<GraphValue>

@@ -48,16 +48,19 @@ export function fanInUniform(shape: Shape, fanIn: number): Parameter {
  * Draws a convolution's or linear layer's weight anew: normal around 0 with variance 2 / fanOut, which keeps the size of gradients
  * through ReLU layers.
  *
- * source: torch.nn.init.kaiming_normal_ with mode fan_out; He et al., arXiv 1502.01852. Normal numbers by Box and Muller.
+ * source: torch.nn.init.kaiming_normal_ with mode fan_out; He et al., arXiv 1502.01852.
  */
 export function kaimingNormal(weight: Parameter): void {
   const [outputs, , ...kernel] = weight.shape
   const deviation = Math.sqrt(2 / (outputs * countElements(kernel)))
+  weight.assign(normalNumbers(weight.count, deviation))
+}
+
+/** `count` numbers, normal around 0, from a stream of their own. source: Box and Muller. */
+export function normalNumbers(count: number, deviation: number): Float32Array<ArrayBuffer> {
   const stream = new RandomStream(seed, nextStream++)
-  weight.assign(
-    Float32Array.from({ length: weight.count }, () => {
-      const radius = Math.sqrt(-2 * Math.log(1 - stream.unit()))
-      return deviation * radius * Math.cos(2 * Math.PI * stream.unit())
-    }),
-  )
+  return Float32Array.from({ length: count }, () => {
+    const radius = Math.sqrt(-2 * Math.log(1 - stream.unit()))
+    return deviation * radius * Math.cos(2 * Math.PI * stream.unit())
+  })
 }
