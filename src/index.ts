@@ -58,14 +58,6 @@ export { runEagerly } from './graph/eager.ts'
 export { batchNorm } from './graph/functions/batch-norm.ts'
 export { checkpoint, checkpointSequential } from './graph/functions/checkpoint.ts'
 export { conv1d, conv2d, convTranspose2d } from './graph/functions/convolution.ts'
-export {
-  adaptiveAvgPool1d,
-  adaptiveAvgPool2d,
-  avgPool1d,
-  avgPool2d,
-  maxPool1d,
-  maxPool2d,
-} from './graph/functions/pooling.ts'
 export { einsum } from './graph/functions/einsum.ts'
 export {
   embedding,
@@ -75,6 +67,14 @@ export {
   scatterAdd,
 } from './graph/functions/index-ops.ts'
 export { bmm, dot, matmul, outer } from './graph/functions/matmul.ts'
+export {
+  adaptiveAvgPool1d,
+  adaptiveAvgPool2d,
+  avgPool1d,
+  avgPool2d,
+  maxPool1d,
+  maxPool2d,
+} from './graph/functions/pooling.ts'
 export {
   arange,
   cast,

@@ -4,8 +4,8 @@ import type { Op } from '../kernels/op.ts'
 import { reshape } from '../kernels/reshape/reshape.ts'
 import { contiguous, isContiguous, reshapeStrided, type Strided } from '../kernels/strided.ts'
 import { expand } from '../kernels/sum/sum.ts'
+import { regionStrided } from '../kernels/view/region.ts'
 import { strided, type ViewAttrs, view } from '../kernels/view/view.ts'
-import { windowStrided } from '../kernels/view/window.ts'
 import { type Shape, sameShape, stridesOf } from '../util/shape.ts'
 import type { Editor } from './rewrite.ts'
 import type { GraphNode, GraphValue } from './value.ts'
@@ -34,7 +34,7 @@ function placementOf(editor: Editor, value: GraphValue): Placement {
   }
   if (node.op === (view as Op)) {
     const { root, strided: from } = behind()
-    return { root, strided: windowStrided(node.attrs as ViewAttrs, shape, from) }
+    return { root, strided: regionStrided(node.attrs as ViewAttrs, shape, from) }
   }
   if (node.op === (expand as Op)) {
     const { root, strided: from } = behind()
@@ -161,7 +161,7 @@ function copiedProduct(editor: Editor, node: GraphNode) {
   const { shape } = result.type
   const copy =
     node.op === (view as Op)
-      ? windowStrided(node.attrs as ViewAttrs, (node.attrs as ViewAttrs).shape, contiguous(shape))
+      ? regionStrided(node.attrs as ViewAttrs, (node.attrs as ViewAttrs).shape, contiguous(shape))
       : (node.attrs as Strided)
   const order = orderOf(copy, shape)
   const attrs = product.attrs as MatmulAttrs

@@ -6,6 +6,7 @@ import { reshape } from '../kernels/reshape/reshape.ts'
 import type { ScalarFunctionName } from '../kernels/steps.ts'
 import { contiguous, isContiguous } from '../kernels/strided.ts'
 import { sum } from '../kernels/sum/sum.ts'
+import { regionStrided } from '../kernels/view/region.ts'
 import { type ViewAttrs, view } from '../kernels/view/view.ts'
 import {
   expanded,
@@ -16,7 +17,6 @@ import {
   sliced,
   transposed,
 } from '../kernels/view/views.ts'
-import { windowStrided } from '../kernels/view/window.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import {
   countElements,
@@ -196,9 +196,9 @@ export abstract class Tensor {
     }
   }
 
-  /** A window of this tensor; the same memory where nothing moves. */
+  /** A region of this tensor; the same memory where nothing moves. */
   #view(attrs: ViewAttrs): Tensor {
-    const read = windowStrided(attrs, attrs.shape, contiguous(this.shape))
+    const read = regionStrided(attrs, attrs.shape, contiguous(this.shape))
     const isAll = isContiguous(read) && countElements(attrs.shape) === this.count
     return isAll ? this.reshape(attrs.shape) : emit(view, [this], attrs)
   }

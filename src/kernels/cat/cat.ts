@@ -10,7 +10,7 @@ import { constant } from '../constant/constant.ts'
 import { defineOp, type HostArray, type Lowering, type Op, type OpCall } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import { wordKernel } from '../view/copy-kernel.ts'
-import { emptyLike } from '../view/window.ts'
+import { emptyLike } from '../view/region.ts'
 
 // cat and split are each other's gradient, so they share a file. One dispatch moves up to 7 parts: a stage binds 8 buffers.
 

@@ -2,7 +2,7 @@ import { countElements, type DType, type Shape, tensorType } from '../../util/sh
 import { defineOp, type Op } from '../op.ts'
 import { f32Literal, writes } from '../shader.ts'
 import { wordKernel, wordOf } from '../view/copy-kernel.ts'
-import { emptyLike } from '../view/window.ts'
+import { emptyLike } from '../view/region.ts'
 
 /** Element i is `start + i * step`; all equal `start` where `step` is 0. */
 export interface ConstantAttrs {

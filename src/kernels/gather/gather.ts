@@ -12,8 +12,8 @@ import { type Case, defineOp, type Lowering, type Op, type OpCall } from '../op.
 import { reads, writes } from '../shader.ts'
 import { coordinatesOf, offsetOf } from '../strided.ts'
 import { notANumber, wordKernel } from '../view/copy-kernel.ts'
+import { emptyLike } from '../view/region.ts'
 import { place } from '../view/view.ts'
-import { emptyLike } from '../view/window.ts'
 
 // gather and scatterAdd are each other's gradient, so they share a file.
 //

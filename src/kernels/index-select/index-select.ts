@@ -9,7 +9,7 @@ import {
 import { type Case, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import { notANumber, wordKernel } from '../view/copy-kernel.ts'
-import { emptyLike } from '../view/window.ts'
+import { emptyLike } from '../view/region.ts'
 
 // Slices of a tensor by an index (an embedding's lookup) and their gradient, which share a file.
 //

@@ -3,7 +3,7 @@ import { countElements, type DType, formatShape, type Shape, tensorType } from '
 import { type Case, defineOp, type Op } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import { wordKernel } from '../view/copy-kernel.ts'
-import { emptyLike } from '../view/window.ts'
+import { emptyLike } from '../view/region.ts'
 
 /** Which side of which diagonal stays: column - row >= diagonal (`isUpper`) or <= diagonal. */
 export interface TriangleAttrs {

@@ -2,7 +2,7 @@ import { countElements, type Shape, stridesOf } from '../../util/shape.ts'
 import type { Lowering } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
 import { coordinatesOf, mergeAxes, type Strided } from '../strided.ts'
-import type { Window } from './window.ts'
+import type { Region } from './region.ts'
 
 // Copies by index arithmetic. Elements are moved as 32-bit words, so one kernel serves every dtype and no bit changes.
 
@@ -76,10 +76,10 @@ export function copyKernel(label: string, from: Strided, isWide: boolean): Lower
   }
 }
 
-/** y of shape `large` = x where the window lies, `fill` (32 bits) elsewhere. */
+/** y of shape `large` = x where the region lies, `fill` (32 bits) elsewhere. */
 export function placeKernel(
   label: string,
-  window: Window,
+  region: Region,
   small: Shape,
   large: Shape,
   fill: number,
@@ -89,7 +89,7 @@ export function placeKernel(
   const strides = stridesOf(small)
   interface Axis {
     size: number
-    /** The stride in x, and how many steps the window takes along this axis. */
+    /** The stride in x, and how many steps the region takes along this axis. */
     stride: number
     steps: number
     start: number
@@ -98,14 +98,14 @@ export function placeKernel(
   }
   const axes: Axis[] = []
   large.forEach((size, axis) => {
-    const own = window.axes.indexOf(axis)
+    const own = region.axes.indexOf(axis)
     const steps = own < 0 ? 1 : small[own]
-    const [start, step] = [window.start[axis], window.step[axis]]
+    const [start, step] = [region.start[axis], region.step[axis]]
     const isWhole = start === 0 && step === 1 && steps === size
     if (isWhole && size === 1) return
     const stride = own < 0 ? 0 : strides[own]
     const last = axes.at(-1)
-    // Neighbours of which the window has all are one axis.
+    // Neighbours of which the region has all are one axis.
     if (isWhole && last?.isWhole && last.stride === stride * size) {
       last.size *= size
       last.stride = stride
@@ -146,7 +146,7 @@ export function placeKernel(
     dispatches: [
       wordKernel(
         label,
-        `y = x where the window lies in ${large.join(' x ') || '1'}, a constant elsewhere.`,
+        `y = x where the region lies in ${large.join(' x ') || '1'}, a constant elsewhere.`,
         [reads('x', { in: 0 }, 'u32'), writes('y', { out: 0 }, 'u32')],
         count,
         lines,

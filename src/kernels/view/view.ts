@@ -14,32 +14,32 @@ import {
   emptyLike,
   isInside,
   permutationOf,
-  type Window,
-  windowIndices,
-  windowStrided,
-} from './window.ts'
+  type Region,
+  regionIndices,
+  regionStrided,
+} from './region.ts'
 
 // view, place and strided are copies by index arithmetic; view and place are each other's gradient, so they share a file.
 
-/** The window of the input that becomes the output, and its shape. */
-export interface ViewAttrs extends Window {
+/** The region of the input that becomes the output, and its shape. */
+export interface ViewAttrs extends Region {
   readonly shape: Shape
 }
 
 /** Where the input goes in an output of that shape; `fill` elsewhere. */
-export interface PlaceAttrs extends Window {
+export interface PlaceAttrs extends Region {
   readonly shape: Shape
   readonly fill: number
 }
 
-const refuse = (op: string, window: Window, from: TensorType, shape: Shape) =>
+const refuse = (op: string, region: Region, from: TensorType, shape: Shape) =>
   new ShapeError(
     'shape.mismatch',
-    `${op}: expected a window inside the larger tensor, got axes [${window.axes}], start [${window.start}], step [${window.step}] for ${formatShape(from.shape)} and ${formatShape(shape)}. Check start, end and step.`,
+    `${op}: expected a region inside the larger tensor, got axes [${region.axes}], start [${region.start}], step [${region.step}] for ${formatShape(from.shape)} and ${formatShape(shape)}. Check start, end and step.`,
   )
 
 const stridedOf = ({ inputs: [x], attrs }: OpCall<ViewAttrs>): Strided =>
-  windowStrided(attrs, attrs.shape, contiguous(x.shape))
+  regionStrided(attrs, attrs.shape, contiguous(x.shape))
 
 function readStrided({ shape, strides, offset }: Strided, x: HostArray, y: HostArray): HostArray {
   for (let flat = 0; flat < y.length; flat++) {
@@ -56,7 +56,7 @@ function readStrided({ shape, strides, offset }: Strided, x: HostArray, y: HostA
 
 const exact = { absolute: 0, relative: 0, because: 'a copy' }
 
-/** y = a window of x: axes in another order, repeated, cut, stepped over or walked backwards. */
+/** y = a region of x: axes in another order, repeated, cut, stepped over or walked backwards. */
 export const view: Op<ViewAttrs> = defineOp<ViewAttrs>({
   name: 'view',
   infer([x], attrs) {
@@ -134,7 +134,7 @@ function viewCase(
   return { name, inputs: [tensorType(from, dtype)], attrs: { shape, axes, start, step }, fill }
 }
 
-/** y = x at a window of a larger tensor, `fill` elsewhere: padding, and the gradient of a slice. */
+/** y = x at a region of a larger tensor, `fill` elsewhere: padding, and the gradient of a slice. */
 export const place: Op<PlaceAttrs> = defineOp<PlaceAttrs>({
   name: 'place',
   infer([x], attrs) {
@@ -163,7 +163,7 @@ export const place: Op<PlaceAttrs> = defineOp<PlaceAttrs>({
       attrs.shape.reduce((product, size) => product * size, 1),
     ).fill(attrs.fill)
     let n = 0
-    for (const at of windowIndices(attrs, small, attrs.shape)) y[at] = x[n++]
+    for (const at of regionIndices(attrs, small, attrs.shape)) y[at] = x[n++]
     return [y]
   },
   tolerance: exact,

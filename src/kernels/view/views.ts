@@ -1,9 +1,9 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, resolveAxes, resolveAxis, type Shape } from '../../util/shape.ts'
+import { wholeRegion } from './region.ts'
 import type { ViewAttrs } from './view.ts'
-import { wholeWindow } from './window.ts'
 
-// The views that users ask for, as windows.
+// The views that users ask for, as regions.
 
 const refuse = (where: string, expected: string, got: string, advice: string) =>
   new ShapeError('shape.mismatch', `${where}: ${expected}, got ${got}. ${advice}`)
@@ -19,7 +19,7 @@ export function permuted(shape: Shape, axes: readonly number[]): ViewAttrs {
       'Name all of them.',
     )
   }
-  return { ...wholeWindow(shape), axes: order, shape: order.map((axis) => shape[axis]) }
+  return { ...wholeRegion(shape), axes: order, shape: order.map((axis) => shape[axis]) }
 }
 
 /** Two axes swapped. */
@@ -46,7 +46,7 @@ export function expanded(shape: Shape, to: Shape): ViewAttrs {
     )
   }
   return {
-    ...wholeWindow(shape),
+    ...wholeRegion(shape),
     shape: sizes,
     axes: sizes.map((size, axis) => {
       const own = axis - added
@@ -95,7 +95,7 @@ export function narrowed(shape: Shape, dim: number, start: number, length: numbe
 }
 
 function along(shape: Shape, axis: number, start: number, count: number, step: number): ViewAttrs {
-  const whole = wholeWindow(shape)
+  const whole = wholeRegion(shape)
   return {
     axes: whole.axes,
     start: whole.start.map((at, d) => (d === axis && count > 0 ? start : at)),
@@ -116,7 +116,7 @@ export function selected(shape: Shape, dim: number, index: number): ViewAttrs {
       'Indices count from 0, or from -1 at the end.',
     )
   }
-  const whole = wholeWindow(shape)
+  const whole = wholeRegion(shape)
   return {
     axes: whole.axes.filter((d) => d !== axis),
     start: whole.start.map((from, d) => (d === axis ? at : from)),
@@ -128,7 +128,7 @@ export function selected(shape: Shape, dim: number, index: number): ViewAttrs {
 /** Axes walked backwards. */
 export function flipped(shape: Shape, dims: readonly number[]): ViewAttrs {
   const axes = resolveAxes('flip', shape, dims)
-  const whole = wholeWindow(shape)
+  const whole = wholeRegion(shape)
   return {
     axes: whole.axes,
     start: shape.map((size, d) => (axes.includes(d) ? Math.max(0, size - 1) : 0)),

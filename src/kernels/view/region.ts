@@ -8,22 +8,22 @@ import type { Strided } from '../strided.ts'
  *
  * Along axis d of the large one it begins at `start[d]` in steps of `step[d]`; axes that none walks stay at `start[d]`.
  */
-export interface Window {
+export interface Region {
   readonly axes: readonly number[]
   readonly start: readonly number[]
   /** Not 0; negative to walk backwards. */
   readonly step: readonly number[]
 }
 
-/** The window of a whole tensor in order. */
-export const wholeWindow = (shape: Shape): Window => ({
+/** The region of a whole tensor in order. */
+export const wholeRegion = (shape: Shape): Region => ({
   axes: shape.map((_, axis) => axis),
   start: shape.map(() => 0),
   step: shape.map(() => 1),
 })
 
-/** Whether a window of that size lies inside. */
-export const isInside = ({ axes, start, step }: Window, small: Shape, large: Shape): boolean =>
+/** Whether a region of that size lies inside. */
+export const isInside = ({ axes, start, step }: Region, small: Shape, large: Shape): boolean =>
   axes.length === small.length &&
   start.length === large.length &&
   step.length === large.length &&
@@ -37,12 +37,12 @@ export const isInside = ({ axes, start, step }: Window, small: Shape, large: Sha
     }))
 
 /** The small tensor as strides over the memory in which the large one lies. */
-export function windowStrided(
-  { axes, start, step }: Window,
+export function regionStrided(
+  { axes, start, step }: Region,
   small: Shape,
   large: Strided,
 ): Strided {
-  invariant(start.length === large.shape.length, () => 'view: a window of another tensor')
+  invariant(start.length === large.shape.length, () => 'view: a region of another tensor')
   return {
     shape: small,
     strides: axes.map((axis) => (axis < 0 ? 0 : large.strides[axis] * step[axis])),
@@ -50,9 +50,9 @@ export function windowStrided(
   }
 }
 
-/** The order of axes of a window that only reorders them, or undefined. */
+/** The order of axes of a region that only reorders them, or undefined. */
 export function permutationOf(
-  { axes, start, step }: Window,
+  { axes, start, step }: Region,
   small: Shape,
   large: Shape,
 ): readonly number[] | undefined {
@@ -65,8 +65,8 @@ export function permutationOf(
 }
 
 /** For each element of the small tensor, its flat index in the large one. */
-export function* windowIndices(window: Window, small: Shape, large: Shape): Generator<number> {
-  const { strides, offset } = windowStrided(window, small, {
+export function* regionIndices(region: Region, small: Shape, large: Shape): Generator<number> {
+  const { strides, offset } = regionStrided(region, small, {
     shape: large,
     strides: stridesOf(large),
     offset: 0,
