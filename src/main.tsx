@@ -5,6 +5,7 @@ import { formatFragment, newRoomLink, parseFragment, type RoomLink } from './pee
 import { type Acts, idleActs } from './ui/acts.ts'
 import { App } from './ui/app.tsx'
 import { browserName, plainName } from './ui/browser-name.ts'
+import { chooseCpu, chosenDevice } from './ui/device-choice.ts'
 import { enterRoom, nameKey } from './ui/room.ts'
 import { draftFromQuery, transportOf } from './ui/settings.ts'
 import { begin } from './ui/state.ts'
@@ -18,7 +19,7 @@ import { toHex } from './util/env.ts'
 function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
   const ahead = troubleAhead({
     isSecureContext: window.isSecureContext,
-    hasGpu: Boolean(navigator.gpu),
+    hasGpu: Boolean(navigator.gpu) || chosenDevice() === 'cpu',
     origin: location.origin,
     port: location.port,
   })
@@ -43,7 +44,7 @@ const name =
 sessionStorage.setItem(nameKey, name)
 
 const root = document.getElementById('app')!
-let acts: Acts = idleActs
+let acts: Acts = { ...idleActs, useCpu: chooseCpu }
 const store = new Store(
   begin({
     invite: link ? `${location.origin}${location.pathname}${query}${formatFragment(link)}` : '',

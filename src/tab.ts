@@ -19,6 +19,8 @@ const parameters = new URLSearchParams(location.search)
 const ranks = Number(parameters.get('ranks') ?? 1)
 const isMaker = parameters.get('role') !== 'join'
 const chosen = parameters.get('transport') as TransportChoice
+/** Whoever writes `device=cpu` into the address agrees to the slow way. */
+const onCpu = parameters.get('device') === 'cpu'
 const config = JSON.parse(parameters.get('config') ?? '{}')
 const report = (event: RunEvent) => window.__tabringEvent?.(JSON.stringify(event))
 const done = (words: object) => window.__tabringDone?.(JSON.stringify(words))
@@ -71,7 +73,7 @@ const member = new RoomMember({
 })
 
 try {
-  await member.join(await member.open())
+  await member.join(await member.open(onCpu ? 'cpu' : 'webgpu'))
 } catch (error) {
   failed(error, null)
 }

@@ -25,13 +25,14 @@ const mostTurns = 4
  *
  * Intervals that live at the same time do not overlap in an arena; pairs of `apart` are not in one arena at all, since WebGPU forbids a
  * dispatch to read one part of a buffer and write another. No arena passes `largestBytes`.
- * Several greedy orders, then a seeded search from the best until nothing less is possible. The same program gets the same plan.
+ * Several greedy orders, then at most `largestRounds` of a seeded search from the best until nothing less is possible. The same program gets the same plan.
  * source: greedy by size over offsets, Pisarchyk and Lee, arXiv 2001.03288; the arenas' colours and the search are ours.
  */
 export function packIntervals(
   intervals: readonly Interval[],
   apart: readonly (readonly [Interval, Interval])[],
   largestBytes: number,
+  largestRounds = mostRounds,
 ): number[] {
   const leastBytes = mostAlive(intervals, aligned)
   const packer = new Packer(intervals, apart, largestBytes)
@@ -62,7 +63,10 @@ export function packIntervals(
     order = other
     best = packed
   }
-  const rounds = Math.min(mostRounds, Math.floor(searchBudget / Math.max(1, intervals.length ** 2)))
+  const rounds = Math.min(
+    largestRounds,
+    Math.floor(searchBudget / Math.max(1, intervals.length ** 2)),
+  )
   const random = new RandomStream(0, intervals.length)
   for (let round = 0; round < rounds && best.totalBytes > leastBytes; round++) {
     const nextOrder = [...order]

@@ -49,7 +49,8 @@ const bytesOf = (type: TensorType): number => Math.max(4, countElements(type.sha
 /**
  * Gives every tensor a place: fixed ones as told, intermediates at offsets of a few shared buffers by liveness.
  *
- * What a dispatch writes is never in a buffer that it reads: WebGPU checks that by whole buffers.
+ * What a dispatch writes is not in a buffer that it binds for reading alone: WebGPU checks that by whole buffers. Where keeping the two
+ * apart costs memory, a dispatch binds what it reads there as writable too.
  * No shared buffer is larger than `largestBufferBytes`.
  */
 export function planMemory(
@@ -79,19 +80,26 @@ export function planMemory(
       storageOf('in' in operand ? node.inputs[operand.in] : node.outputs[operand.out]),
     )
   }
-  const apart = nodes.flatMap((lowered, at) =>
-    lowered.lowering.dispatches.flatMap(({ bindings }) => {
-      const bound = bindings.map(({ access, operand }) => ({
+  const kernels = nodes.flatMap((lowered, at) =>
+    lowered.lowering.dispatches.map((dispatch): PlannedKernel => {
+      const bound = dispatch.bindings.map(({ access, operand }) => ({
         isRead: access === 'read',
         interval: intervalOf(lowered, at, operand),
       }))
       const of = (isRead: boolean) =>
         bound.flatMap((b) => (b.isRead === isRead && b.interval ? [b.interval] : []))
+      const read = of(true)
       const written = of(false)
-      return of(true).flatMap((read) => written.map((write) => [read, write] as const))
+      return {
+        dispatch,
+        at,
+        apart: read.flatMap((one) => written.map((other) => [one, other] as const)),
+        // Barriers need uniform control flow, which values of writable bindings cannot give; one tensor bound twice would overlap itself.
+        canShare: new Set(read).size === read.length && !needsUniformity.test(dispatch.wgsl),
+      }
     }),
   )
-  const sharedBytes = packIntervals(all, apart, largestBufferBytes)
+  const { sharedBytes, sharing } = packKernels(all, kernels, largestBufferBytes)
 
   const placeOf = (value: GraphValue): Place => {
     const root = storageOf(value)
@@ -119,9 +127,11 @@ export function planMemory(
       return { place: placeOf(value), sizeBytes: bytesOf(value.type) }
     }
     for (const dispatch of lowering.dispatches) {
+      const bindings = dispatch.bindings.map(({ operand }) => bind(operand))
+      const isSharing = sharing.has(dispatch)
       dispatches.push({
-        dispatch,
-        bindings: dispatch.bindings.map(({ operand }) => bind(operand)),
+        dispatch: isSharing ? withWritableReads(dispatch, bindings.map(objectOf)) : dispatch,
+        bindings,
       })
     }
     endOfNode.push(dispatches.length)
@@ -134,4 +144,76 @@ export function planMemory(
     peakBytes: sharedBytes.reduce((sum, bytes) => sum + bytes, 0),
     lowerBoundBytes,
   }
+}
+
+/** A dispatch of the plan: the tensors that its reading bindings and its writing ones keep apart. */
+interface PlannedKernel {
+  readonly dispatch: Dispatch
+  /** The position of its node. */
+  readonly at: number
+  readonly apart: readonly (readonly [Interval, Interval])[]
+  readonly canShare: boolean
+}
+
+const needsUniformity = /barrier|subgroup|workgroupUniformLoad/i
+
+/** Above this share of the least, dispatches that bind what they read as writable are looked for. */
+const enough = 1.1
+const mostTries = 16
+const roundsOfTry = 300
+
+/** Packs, and says which dispatches read and write one buffer. Those around the largest sum of sizes are tried first. */
+function packKernels(
+  intervals: readonly Interval[],
+  kernels: readonly PlannedKernel[],
+  largestBytes: number,
+): { sharedBytes: number[]; sharing: Set<Dispatch> } {
+  const sharing = new Set<Dispatch>()
+  const pack = (without?: Dispatch, rounds?: number) => {
+    const held = kernels.filter(({ dispatch }) => dispatch !== without && !sharing.has(dispatch))
+    const pairs = held.flatMap(({ apart }) => apart)
+    return packIntervals(intervals, pairs, largestBytes, rounds)
+  }
+  const total = (sizes: readonly number[]) => sizes.reduce((sum, bytes) => sum + bytes, 0)
+  let sharedBytes = pack()
+  const least = mostAlive(intervals)
+  if (total(sharedBytes) <= enough * least) return { sharedBytes, sharing }
+  const aliveAt = (at: number) =>
+    intervals
+      .filter(({ first, last }) => first <= at && at <= last)
+      .reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+  const candidates = kernels
+    .filter(({ canShare, apart }) => canShare && apart.length > 0)
+    .map(({ dispatch, at }) => ({ dispatch, alive: aliveAt(at) }))
+    .sort((a, b) => b.alive - a.alive)
+    .slice(0, mostTries)
+  for (const { dispatch } of candidates) {
+    if (total(pack(dispatch, roundsOfTry)) >= total(sharedBytes)) continue
+    sharing.add(dispatch)
+    sharedBytes = pack()
+    if (total(sharedBytes) <= enough * least) return { sharedBytes, sharing }
+  }
+  // The last try may have left other places behind.
+  return { sharedBytes: pack(), sharing }
+}
+
+const objectOf = ({ place }: { place: Place }): number | undefined =>
+  place.kind === 'shared' ? place.object : undefined
+
+/** The dispatch with every binding of a buffer that it writes declared as writable; the shader does the same. */
+function withWritableReads(dispatch: Dispatch, objects: readonly (number | undefined)[]): Dispatch {
+  const written = new Set(
+    dispatch.bindings.flatMap(({ access }, i) => (access === 'read' ? [] : [objects[i]])),
+  )
+  let { wgsl } = dispatch
+  const bindings = dispatch.bindings.map((binding, i) => {
+    if (binding.access !== 'read' || objects[i] === undefined || !written.has(objects[i])) {
+      return binding
+    }
+    const declaration = `@binding(${i}) var<storage, read> `
+    invariant(wgsl.includes(declaration), () => `${dispatch.label} declares binding ${i} otherwise`)
+    wgsl = wgsl.replace(declaration, `@binding(${i}) var<storage, read_write> `)
+    return { ...binding, access: 'update' as const }
+  })
+  return { ...dispatch, wgsl, bindings }
 }

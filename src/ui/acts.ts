@@ -9,6 +9,8 @@ export interface Acts {
   download(): void
   /** Enters the room again, with the settings in the address. */
   reenter(): void
+  /** Computes on the CPU from here on, which is slow. */
+  useCpu(): void
 }
 
 /** For tests and for looking at states: a page without a room behind it. */
@@ -19,4 +21,5 @@ export const idleActs: Acts = {
   stop: () => undefined,
   download: () => undefined,
   reenter: () => undefined,
+  useCpu: () => undefined,
 }

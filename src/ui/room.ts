@@ -3,6 +3,7 @@ import { messageOf } from '../util/errors.ts'
 import { RoomMember, type RunEnd } from '../worker/member.ts'
 import type { Acts } from './acts.ts'
 import { plainName } from './browser-name.ts'
+import { chooseCpu, chosenDevice } from './device-choice.ts'
 import { checkDraft, queryOf } from './settings.ts'
 import { type Action, canStart, stopReason } from './state.ts'
 import type { Store } from './store.ts'
@@ -33,7 +34,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
 
   const enter = async () => {
     try {
-      const adapter = await member.open()
+      const adapter = await member.open(chosenDevice())
       dispatch({ type: 'deviceOpened', adapter })
       await member.join(adapter)
       dispatch({ type: 'entered' })
@@ -79,6 +80,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
       }
     },
     reenter: () => location.reload(),
+    useCpu: chooseCpu,
   }
 }
 

@@ -2,6 +2,7 @@ import type { AdapterFacts } from '../gpu/device.ts'
 import type { LinkStats } from '../peer/link.ts'
 import type { TrainConfig } from '../train/config.ts'
 import type { RunEvent, TrainerResult } from '../train/run.ts'
+import type { DeviceType } from '../util/device.ts'
 
 export type { AdapterFacts } from '../gpu/device.ts'
 export type { RunEvent, RunRecord } from '../train/run.ts'
@@ -31,8 +32,8 @@ export interface RunResult extends TrainerResult {
 
 /** The worker's methods. Every pending call rejects with `worker.dead` when the worker ends. */
 export interface ComputeApi {
-  /** Opens the GPU device. errors: `gpu.unavailable`. */
-  open(): Promise<AdapterFacts>
+  /** Opens the device; `cpu`, which is slow, only where the user agreed. errors: `gpu.unavailable`. */
+  open(device?: DeviceType): Promise<AdapterFacts>
   /** Gives the worker the transport to `peerRank`; the newest for a rank and epoch counts. */
   addLink(epoch: number, peerRank: number, transport: Transport): Promise<void>
   /**

@@ -63,7 +63,7 @@ export function startCompute(): ComputeClient {
 function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>): ComputeApi {
   const race = <T>(call: Promise<T>): Promise<T> => Promise.race([call, dead])
   return {
-    open: () => race(remote.open()),
+    open: (device) => race(remote.open(device)),
     addLink: (epoch, peerRank, transport) => {
       const moved = transport.kind === 'channel' ? transport.channel : transport.port
       return race(

@@ -1,7 +1,7 @@
 import * as Comlink from 'comlink'
 import { type SafeTensor, writeSafetensors } from '../data/safetensors.ts'
 import { openGpu } from '../gpu/device.ts'
-import { Runtime } from '../graph/runtime.ts'
+import { type AnyRuntime, CpuRuntime, Runtime } from '../graph/runtime.ts'
 import { ChannelLink } from '../peer/channel.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import type { Link, LinkStats } from '../peer/link.ts'
@@ -11,6 +11,7 @@ import type { TrainConfig } from '../train/config.ts'
 import { destroyProcessGroup, initProcessGroup } from '../train/process-group.ts'
 import type { RunEvent } from '../train/run.ts'
 import { Trainer } from '../train/trainer.ts'
+import type { DeviceType } from '../util/device.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
 import type { AdapterFacts, ComputeApi, Membership, RunResult, Transport } from './api.ts'
 import { keepErrorCodes } from './error-transfer.ts'
@@ -21,15 +22,18 @@ const reopenDelayMs = 500
 
 /** One rank: it owns the GPU device, the links and the collectives. */
 class ComputeWorker implements ComputeApi {
-  #runtime: Promise<Runtime> | undefined
+  #device: DeviceType = 'webgpu'
+  #runtime: Promise<AnyRuntime> | undefined
   /** Links of epochs that have not begun, by epoch and rank. */
   readonly #links = new Map<number, Map<number, Link>>()
   #group: ProcessGroup | undefined
   #trainer: Trainer | undefined
   #abort: AbortController | undefined
 
-  async open(): Promise<AdapterFacts> {
-    return (await this.#openRuntime()).gpu.facts
+  async open(device: DeviceType = 'webgpu'): Promise<AdapterFacts> {
+    if (device !== this.#device) this.#runtime = undefined
+    this.#device = device
+    return (await this.#openRuntime()).facts
   }
 
   async addLink(epoch: number, peerRank: number, transport: Transport): Promise<void> {
@@ -125,7 +129,7 @@ class ComputeWorker implements ComputeApi {
   }
 
   /** Opens a device after one was lost; the browser's GPU process may need a moment to come back. */
-  async #reopenRuntime(): Promise<Runtime> {
+  async #reopenRuntime(): Promise<AnyRuntime> {
     for (let attempt = 1; ; attempt++) {
       this.#runtime = undefined
       try {
@@ -137,8 +141,11 @@ class ComputeWorker implements ComputeApi {
     }
   }
 
-  #openRuntime(): Promise<Runtime> {
-    this.#runtime ??= openGpu().then((gpu) => new Runtime(gpu))
+  #openRuntime(): Promise<AnyRuntime> {
+    this.#runtime ??=
+      this.#device === 'cpu'
+        ? Promise.resolve(new CpuRuntime())
+        : openGpu().then((gpu) => new Runtime(gpu))
     this.#runtime.catch(() => {
       this.#runtime = undefined
     })

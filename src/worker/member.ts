@@ -3,6 +3,7 @@ import type { Assignment, JsonValue, Lobby, MemberInfo, TransportChoice } from '
 import type { RoomLink } from '../peer/secret.ts'
 import { SignalClient, signalUrl } from '../peer/signal.ts'
 import { parseTrainConfig, type TrainConfig } from '../train/config.ts'
+import type { DeviceType } from '../util/device.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
 import type { AdapterFacts, ComputeApi, RunEvent, RunResult } from './api.ts'
 import { type ComputeClient, startCompute } from './client.ts'
@@ -61,9 +62,9 @@ export class RoomMember {
     return this.#compute.api
   }
 
-  /** Opens the GPU device in the worker. errors: `gpu.unavailable`, `worker.dead`. */
-  open(): Promise<AdapterFacts> {
-    return this.#compute.api.open()
+  /** Opens the device in the worker. errors: `gpu.unavailable`, `worker.dead`. */
+  open(device?: DeviceType): Promise<AdapterFacts> {
+    return this.#compute.api.open(device)
   }
 
   /** Enters the room. errors: SignalError with the server's reason, `signal.lost`. */
