@@ -55,9 +55,15 @@ export { StagedTensor, StagedUploads } from './gpu/staging.ts'
 export { type CompileOptions, compile } from './graph/compile.ts'
 export { detectAnomaly } from './graph/detect-anomaly.ts'
 export { runEagerly } from './graph/eager.ts'
+export {
+  type AttentionOptions,
+  packedAttention,
+  scaledDotProductAttention,
+} from './graph/functions/attention.ts'
 export { batchNorm } from './graph/functions/batch-norm.ts'
 export { checkpoint, checkpointSequential } from './graph/functions/checkpoint.ts'
 export { conv1d, conv2d, convTranspose2d } from './graph/functions/convolution.ts'
+export { dropout } from './graph/functions/dropout.ts'
 export { einsum } from './graph/functions/einsum.ts'
 export {
   embedding,
@@ -67,6 +73,7 @@ export {
   scatterAdd,
 } from './graph/functions/index-ops.ts'
 export { bmm, dot, matmul, outer } from './graph/functions/matmul.ts'
+export { groupNorm, layerNorm, rmsNorm } from './graph/functions/normalization.ts'
 export {
   adaptiveAvgPool1d,
   adaptiveAvgPool2d,
@@ -75,6 +82,11 @@ export {
   maxPool1d,
   maxPool2d,
 } from './graph/functions/pooling.ts'
+export {
+  packedRotaryEmbedding,
+  rotaryEmbedding,
+  rotaryTable,
+} from './graph/functions/rotary.ts'
 export {
   arange,
   cast,
@@ -122,11 +134,13 @@ export type { ProgramMemory, RunInputs, RunOutputs, StepProgram } from './graph/
 export { Tensor } from './graph/tensor.ts'
 export { BatchNorm1d, BatchNorm2d } from './nn/batch-norm.ts'
 export { Conv1d, Conv2d, ConvTranspose2d } from './nn/convolution.ts'
+export { Dropout } from './nn/dropout.ts'
 export { Embedding } from './nn/embedding.ts'
 export { getRngState, manualSeed, setRngState } from './nn/init.ts'
 export { Flatten, Linear, ReLU } from './nn/layers.ts'
 export { models } from './nn/models.ts'
 export { Module, Sequential, type StateDict } from './nn/module.ts'
+export { GroupNorm, LayerNorm, RMSNorm } from './nn/normalization.ts'
 export {
   AdaptiveAvgPool1d,
   AdaptiveAvgPool2d,

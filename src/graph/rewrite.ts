@@ -7,7 +7,7 @@ import {
 import { fromScalar } from '../kernels/from-scalar/from-scalar.ts'
 import { map } from '../kernels/map/map.ts'
 import { type MatmulAttrs, matmul } from '../kernels/matmul/matmul.ts'
-import type { Op, ScalarSlot } from '../kernels/op.ts'
+import type { EpilogueRoom, Op, ScalarSlot } from '../kernels/op.ts'
 import { reshape } from '../kernels/reshape/reshape.ts'
 import { joinSteps, type Step } from '../kernels/steps.ts'
 import { sum } from '../kernels/sum/sum.ts'
@@ -29,11 +29,12 @@ export interface Program {
   readonly kept: readonly GraphValue[]
 }
 
-/** From which input on an op's inputs are its epilogue's operands, and how many bindings its storing dispatch has without them. */
-const epilogueOf = ({ op, outputs }: GraphNode): { operandsFrom: number; bindings: number } =>
-  typeof op.takesEpilogue === 'object'
-    ? op.takesEpilogue
-    : { operandsFrom: 2, bindings: 2 + outputs.length }
+/** What an op says about its epilogue; two inputs of its own unless told. */
+function epilogueOf({ op, outputs, attrs }: GraphNode): EpilogueRoom {
+  const room = op.takesEpilogue
+  if (typeof room !== 'object') return { operandsFrom: 2, bindings: 2 + outputs.length }
+  return 'of' in room ? room.of(attrs) : room
+}
 
 /** Storage buffers a stage may bind by WebGPU's default limits. */
 const maxBindings = 8

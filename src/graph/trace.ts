@@ -6,10 +6,19 @@ import type { Parameter } from './parameter.ts'
 import { Region } from './region.ts'
 import { emitNode, type GraphNode, type GraphValue } from './value.ts'
 
+/** A scalar that runs may give by name. */
+export interface NamedScalar {
+  readonly slot: ScalarSlot
+  value: number
+  wasSet: boolean
+  /** For integers: values are below it. */
+  readonly limit?: number
+}
+
 /** The step's scalars: one f32 each, written as one block before every run. */
 export class ScalarBlock {
   readonly #sources: (() => number)[] = []
-  readonly #named = new Map<string, { slot: ScalarSlot; value: number }>()
+  readonly #named = new Map<string, NamedScalar>()
 
   /** A slot whose value `source` gives anew for each step. */
   add(source: () => number): ScalarSlot {
@@ -21,12 +30,34 @@ export class ScalarBlock {
   named(name: string, initial: number): ScalarSlot {
     const known = this.#named.get(name)
     if (known) return known.slot
-    const entry: { slot: ScalarSlot; value: number } = {
+    const entry: NamedScalar = {
       slot: this.add(() => entry.value),
       value: initial,
+      wasSet: false,
     }
     this.#named.set(name, entry)
     return entry.slot
+  }
+
+  /**
+   * A named integer as `halves` neighbouring slots of 16 bits each, lowest first, since an f32 holds no more than 24 bits exactly.
+   *
+   * Returns the entry, whose `slot` is the first.
+   */
+  integer(name: string, initial: number, halves: number): NamedScalar {
+    const known = this.#named.get(name)
+    if (known) return known
+    const entry: NamedScalar = {
+      slot: { slot: this.#sources.length },
+      value: initial,
+      wasSet: false,
+      limit: Math.min(2 ** (16 * halves), Number.MAX_SAFE_INTEGER + 1),
+    }
+    for (let half = 0; half < halves; half++) {
+      this.add(() => Math.floor(entry.value / 2 ** (16 * half)) % 0x10000)
+    }
+    this.#named.set(name, entry)
+    return entry
   }
 
   /** errors: `graph.misuse` for a name that the traced function did not ask for. */
@@ -38,7 +69,20 @@ export class ScalarBlock {
         `run: no step scalar "${name}"; this program has ${[...this.#named.keys()].join(', ') || 'none'}. Call stepScalar("${name}") in the traced function.`,
       )
     }
+    const { limit } = entry
+    if (limit !== undefined && !(Number.isInteger(value) && value >= 0 && value < limit)) {
+      throw new TabringError(
+        'graph.misuse',
+        `run: step scalar "${name}" must be an integer from 0 to ${limit - 1}, got ${value}. Choose one in that range.`,
+      )
+    }
     entry.value = value
+    entry.wasSet = true
+  }
+
+  /** Whether a run gave the scalar of that name a value. */
+  wasSet(name: string): boolean {
+    return this.#named.get(name)?.wasSet ?? false
   }
 
   has(name: string): boolean {

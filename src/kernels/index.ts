@@ -1,4 +1,5 @@
 import { adamw } from './adamw/adamw.ts'
+import { attention, attentionGrad } from './attention/attention.ts'
 import { avgPool2d, avgPool2dGrad } from './avg-pool2d/avg-pool2d.ts'
 import { barrier } from './barrier/barrier.ts'
 import { batchNorm, batchNormEval, batchNormTracked } from './batch-norm/batch-norm.ts'
@@ -16,6 +17,7 @@ import {
   crossEntropyWithGrad,
 } from './cross-entropy/cross-entropy.ts'
 import { cumsum } from './cumsum/cumsum.ts'
+import { dropout } from './dropout/dropout.ts'
 import { fromScalar } from './from-scalar/from-scalar.ts'
 import { gather, scatterAdd } from './gather/gather.ts'
 import { paramHash } from './hash/param-hash.ts'
@@ -23,11 +25,13 @@ import { indexSelect, indexSelectGrad } from './index-select/index-select.ts'
 import { map } from './map/map.ts'
 import { matmul } from './matmul/matmul.ts'
 import { maxPool2d, maxPool2dGrad } from './max-pool2d/max-pool2d.ts'
+import { norm, normGrad } from './norm/norm.ts'
 import { oneHot } from './one-hot/one-hot.ts'
 import type { Op } from './op.ts'
 import { recurrent } from './recurrent/recurrent.ts'
 import { recurrentGrad } from './recurrent/recurrent-grad.ts'
 import { reshape } from './reshape/reshape.ts'
+import { rotary } from './rotary/rotary.ts'
 import { sgd, sgdMomentum } from './sgd/sgd.ts'
 import { expand, sum } from './sum/sum.ts'
 import { topKCorrect } from './top-k/top-k.ts'
@@ -79,4 +83,10 @@ export const ops: readonly Op[] = [
   triangle,
   constant,
   cast,
+  norm,
+  normGrad,
+  dropout,
+  attention,
+  attentionGrad,
+  rotary,
 ]

@@ -104,6 +104,12 @@ export interface Tolerance {
   readonly because: string
 }
 
+/** From which input on an epilogue's operands come, and how many bindings the storing dispatch has without them. */
+export interface EpilogueRoom {
+  readonly operandsFrom: number
+  readonly bindings: number
+}
+
 export interface Op<Attrs = unknown> {
   readonly name: string
   /** Output types for these inputs. errors: ShapeError for inputs that do not fit. */
@@ -115,9 +121,13 @@ export interface Op<Attrs = unknown> {
   /**
    * Whether an elementwise chain may be linked into the store of output 0: attrs then have `epilogue: Step[]`, inputs 0 and 1 are
    * the op's own, inputs 2.. are the chain's inputs 1.., and chain input 0 is the value about to be stored.
-   * An op with other inputs of its own says from which input on the chain's come, and how many bindings the storing dispatch has without them.
+   * An op with other inputs of its own says how many, by its attrs where it depends on them.
    */
-  readonly takesEpilogue?: boolean | { readonly operandsFrom: number; readonly bindings: number }
+  readonly takesEpilogue?:
+    | boolean
+    | EpilogueRoom
+    // A method, so that an op of any attrs is an Op.
+    | { of(attrs: Attrs): EpilogueRoom }
   readonly variants: readonly [Variant<Attrs>, ...Variant<Attrs>[]]
   /** The variant of the fixed table, used unless a run is tuned. */
   preferred?(call: OpCall<Attrs>, limits: KernelLimits): string

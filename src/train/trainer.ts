@@ -12,6 +12,7 @@ import { compile } from '../graph/compile.ts'
 import { detectAnomaly } from '../graph/detect-anomaly.ts'
 import { crossEntropy, stepScalar } from '../graph/functions.ts'
 import { prepare, type TracedFunction } from '../graph/prepare.ts'
+import { randomScalarNames } from '../graph/random.ts'
 import { type AnyRuntime, Runtime } from '../graph/runtime.ts'
 import type { RunInputs, StepProgram } from '../graph/step-program.ts'
 import { gradientWeight } from '../graph/trace.ts'
@@ -303,7 +304,11 @@ export class Trainer {
       samples += own.length
       const dataMs = performance.now() - began
       const inputs = { x: pixels, y: labels }
-      const scalars = { count: own.length, [gradientWeight]: own.length / global }
+      const scalars = {
+        count: own.length,
+        [gradientWeight]: own.length / global,
+        ...randomScalarsFor(step, index, share.offset),
+      }
       if (index + 1 === this.#suspect) {
         while (underWay.length > 0) await underWay.shift()
         this.#suspect = 0
@@ -388,6 +393,16 @@ interface Loop {
   /** Rejects with the op by which a step's values stop being finite. */
   explain(step: number, inputs: RunInputs, scalars: Readonly<Record<string, number>>): Promise<void>
 }
+
+/** What random masks depend on, for a program that draws any: the step, and the global number of this rank's first sample. */
+const randomScalarsFor = (
+  program: StepProgram,
+  step: number,
+  firstSample: number,
+): Record<string, number> =>
+  program.prepared.trace.scalars.has(randomScalarNames.step)
+    ? { [randomScalarNames.step]: step, [randomScalarNames.sample]: firstSample }
+    : {}
 
 function makeOptimizer(model: DistributedDataParallel, config: TrainConfig): Optimizer {
   const lr = config.lr ?? defaultLearningRate[config.model]

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { compile } from '../../src/graph/compile.ts'
 import { Parameter } from '../../src/graph/parameter.ts'
 import { emitAll, type Tensor } from '../../src/graph/tensor.ts'
+import { activeTrace } from '../../src/graph/trace.ts'
 import { ops } from '../../src/kernels/index.ts'
 import type { Case, HostArray, Op } from '../../src/kernels/op.ts'
 import { RandomStream } from '../../src/util/random.ts'
@@ -40,15 +41,15 @@ function draw(sample: Case, seed: number): HostArray[] {
 
 const isSuitable = (op: Op, sample: Case) => {
   const elements = sample.inputs.reduce((sum, { shape }) => sum + countElements(shape), 0)
-  const { epilogue, rowSums, a, b, store } = sample.attrs as Record<string, unknown>
+  const { epilogue, rowSums, colSums, a, b, store } = sample.attrs as Record<string, unknown>
   // What rewrites link in comes after gradients are taken.
-  const isPlain = !(epilogue as unknown[] | undefined)?.length && !rowSums && !a && !b && !store
+  const isPlain =
+    !(epilogue as unknown[] | undefined)?.length && !rowSums && !colSums && !a && !b && !store
   const isChain = ((sample.attrs as { steps?: unknown[] }).steps?.length ?? 0) > 1
   // Nothing flows through integers.
   const isOfFloats =
     sample.inputs.some(({ dtype }) => dtype === 'f32') &&
     op.infer(sample.inputs, sample.attrs)[0]?.dtype === 'f32'
-  const hasScalars = (sample.scalars?.length ?? 0) > 0
   return (
     op.gradient &&
     elements > 0 &&
@@ -56,7 +57,6 @@ const isSuitable = (op: Op, sample: Case) => {
     isPlain &&
     isOfFloats &&
     !isChain &&
-    !hasScalars &&
     sample.fill !== 'huge' &&
     sample.fill !== 'ties'
   )
@@ -77,7 +77,8 @@ for (const op of ops) {
         outputs: op.infer(sample.inputs, sample.attrs),
         attrs: sample.attrs,
       }
-      const reference = (values: readonly HostArray[]) => op.reference(values, call, [])
+      const reference = (values: readonly HostArray[]) =>
+        op.reference(values, call, sample.scalars ?? [])
       const first = call.outputs[0]
       const stream = new RandomStream(5, 2)
       const dy = Float64Array.from({ length: countElements(first.shape) }, () =>
@@ -96,6 +97,8 @@ for (const op of ops) {
       )
       const program = await compile(
         (given) => {
+          // First of all, so that the case's scalars have the slots that its attrs name.
+          for (const scalar of sample.scalars ?? []) activeTrace('test').scalars.add(() => scalar)
           const tensors = inputs.map((_, i): Tensor => parameters[i] ?? given[`in${i}`])
           const y = emitAll(op, tensors, sample.attrs)[0]
           const loss = y.mul(given.dy).sum()
