@@ -212,13 +212,13 @@ export class Trainer {
       trainingRows: share.rows,
     })
     const check = await ReplicaCheck.create(runtime, optimizer.buckets)
-    if (this.#kept) restoreState(ddp, optimizer, this.#kept)
     const keep = async (progress: Progress) => {
-      if (size > 1 || progress.step === this.#kept?.progress.step) return
+      if (size > 1) return
       this.#kept = await keepState(ddp, optimizer, progress)
       this.#losses = 0
     }
-    await keep(beginning)
+    if (this.#kept) restoreState(ddp, optimizer, this.#kept)
+    else await keep(beginning)
     await check.compare(group, 0)
 
     phase('train')
