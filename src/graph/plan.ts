@@ -160,6 +160,8 @@ const needsUniformity = /barrier|subgroup|workgroupUniformLoad/i
 /** Above this share of the least, dispatches that bind what they read as writable are looked for. */
 const enough = 1.1
 const mostTries = 16
+/** Looks at another interval that a try may cost. */
+const budgetOfTry = 3_000_000
 const roundsOfTry = 300
 
 /** Packs, and says which dispatches read and write one buffer. Those around the largest sum of sizes are tried first. */
@@ -169,11 +171,12 @@ function packKernels(
   largestBytes: number,
 ): { sharedBytes: number[]; sharing: Set<Dispatch> } {
   const sharing = new Set<Dispatch>()
-  const pack = (without?: Dispatch, rounds?: number) => {
+  const pack = (without?: Dispatch, largestRounds?: number) => {
     const held = kernels.filter(({ dispatch }) => dispatch !== without && !sharing.has(dispatch))
     const pairs = held.flatMap(({ apart }) => apart)
-    return packIntervals(intervals, pairs, largestBytes, rounds)
+    return packIntervals(intervals, pairs, largestBytes, largestRounds)
   }
+  const rounds = Math.min(roundsOfTry, Math.floor(budgetOfTry / intervals.length ** 2))
   const total = (sizes: readonly number[]) => sizes.reduce((sum, bytes) => sum + bytes, 0)
   let sharedBytes = pack()
   const least = mostAlive(intervals)
@@ -188,7 +191,7 @@ function packKernels(
     .sort((a, b) => b.alive - a.alive)
     .slice(0, mostTries)
   for (const { dispatch } of candidates) {
-    if (total(pack(dispatch, roundsOfTry)) >= total(sharedBytes)) continue
+    if (total(pack(dispatch, rounds)) >= total(sharedBytes)) continue
     sharing.add(dispatch)
     sharedBytes = pack()
     if (total(sharedBytes) <= enough * least) return { sharedBytes, sharing }
