@@ -56,6 +56,16 @@ export { type CompileOptions, compile } from './graph/compile.ts'
 export { detectAnomaly } from './graph/detect-anomaly.ts'
 export { runEagerly } from './graph/eager.ts'
 export {
+  gelu,
+  leakyRelu,
+  logSoftmax,
+  sigmoid,
+  silu,
+  softmax,
+  softplus,
+  tanh,
+} from './graph/functions/activations.ts'
+export {
   type AttentionOptions,
   packedAttention,
   scaledDotProductAttention,
@@ -66,12 +76,45 @@ export { conv1d, conv2d, convTranspose2d } from './graph/functions/convolution.t
 export { dropout } from './graph/functions/dropout.ts'
 export { einsum } from './graph/functions/einsum.ts'
 export {
+  abs,
+  add,
+  clamp,
+  div,
+  erf,
+  exp,
+  floor,
+  log,
+  maximum,
+  minimum,
+  mul,
+  pow,
+  rsqrt,
+  sign,
+  sqrt,
+  square,
+  sub,
+  where,
+} from './graph/functions/elementwise.ts'
+export {
   embedding,
   gather,
   indexSelect,
   oneHot,
   scatterAdd,
 } from './graph/functions/index-ops.ts'
+export {
+  accuracy,
+  bceWithLogits,
+  binaryCrossEntropy,
+  binaryCrossEntropyWithLogits,
+  crossEntropy,
+  huberLoss,
+  klDiv,
+  l1Loss,
+  mseLoss,
+  nllLoss,
+  smoothL1Loss,
+} from './graph/functions/losses.ts'
 export { bmm, dot, matmul, outer } from './graph/functions/matmul.ts'
 export { groupNorm, layerNorm, rmsNorm } from './graph/functions/normalization.ts'
 export {
@@ -82,6 +125,20 @@ export {
   maxPool1d,
   maxPool2d,
 } from './graph/functions/pooling.ts'
+export {
+  amax,
+  amin,
+  argmax,
+  argmin,
+  logsumexp,
+  mean,
+  norm,
+  std,
+  sum,
+  topk,
+  variance,
+  varMean,
+} from './graph/functions/reductions.ts'
 export {
   packedRotaryEmbedding,
   rotaryEmbedding,
@@ -112,7 +169,6 @@ export {
   zeros,
 } from './graph/functions/shape.ts'
 export {
-  crossEntropy,
   linear,
   relu,
   stepScalar,
@@ -132,12 +188,33 @@ export {
 } from './graph/runtime.ts'
 export type { ProgramMemory, RunInputs, RunOutputs, StepProgram } from './graph/step-program.ts'
 export { Tensor } from './graph/tensor.ts'
+export {
+  GELU,
+  LeakyReLU,
+  LogSoftmax,
+  Sigmoid,
+  SiLU,
+  Softmax,
+  Softplus,
+  Tanh,
+} from './nn/activations.ts'
 export { BatchNorm1d, BatchNorm2d } from './nn/batch-norm.ts'
 export { Conv1d, Conv2d, ConvTranspose2d } from './nn/convolution.ts'
 export { Dropout } from './nn/dropout.ts'
 export { Embedding } from './nn/embedding.ts'
 export { getRngState, manualSeed, setRngState } from './nn/init.ts'
 export { Flatten, Linear, ReLU } from './nn/layers.ts'
+export {
+  BCELoss,
+  BCEWithLogitsLoss,
+  CrossEntropyLoss,
+  HuberLoss,
+  KLDivLoss,
+  L1Loss,
+  MSELoss,
+  NLLLoss,
+  SmoothL1Loss,
+} from './nn/losses.ts'
 export { models } from './nn/models.ts'
 export { Module, Sequential, type StateDict } from './nn/module.ts'
 export { GroupNorm, LayerNorm, RMSNorm } from './nn/normalization.ts'

@@ -7,7 +7,7 @@ import { expand } from '../kernels/sum/sum.ts'
 import { regionStrided } from '../kernels/view/region.ts'
 import { strided, type ViewAttrs, view } from '../kernels/view/view.ts'
 import { type Shape, sameShape, stridesOf } from '../util/shape.ts'
-import type { Editor } from './rewrite.ts'
+import type { Editor } from './editor.ts'
 import type { GraphNode, GraphValue } from './value.ts'
 
 // Views (permute, slice, expand, split, ...) are copies when they run alone. Here a matmul learns to read its operands

@@ -1,4 +1,3 @@
-import { crossEntropy as crossEntropyOp } from '../kernels/cross-entropy/cross-entropy.ts'
 import { matmul, plain } from '../kernels/matmul/matmul.ts'
 import type { ScalarSlot } from '../kernels/op.ts'
 import { topKCorrect as topKCorrectOp } from '../kernels/top-k/top-k.ts'
@@ -6,6 +5,8 @@ import { emit, type Tensor } from './tensor.ts'
 import { activeTrace } from './trace.ts'
 
 /** Functions on tensors, named as in torch.nn.functional. */
+
+export { crossEntropy } from './functions/losses.ts'
 
 export const relu = (x: Tensor): Tensor => x.relu()
 
@@ -21,15 +22,6 @@ export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
 /** Which rows of a padded batch count: a step scalar, or all of them. */
 export interface RowCount {
   count?: ScalarSlot
-}
-
-/**
- * The mean over rows of -log softmax(logits)[target].
- *
- * shape: logits[R, C], target[R] of i32 in 0..C-1 -> []
- */
-export function crossEntropy(logits: Tensor, target: Tensor, { count }: RowCount = {}): Tensor {
-  return emit(crossEntropyOp, [logits, target], { count: count ?? null })
 }
 
 /** How many rows have their target among the k largest logits. shape: logits[R, C], target[R] -> [] */

@@ -9,25 +9,13 @@ import { map } from '../kernels/map/map.ts'
 import { type MatmulAttrs, matmul } from '../kernels/matmul/matmul.ts'
 import type { EpilogueRoom, Op, ScalarSlot } from '../kernels/op.ts'
 import { reshape } from '../kernels/reshape/reshape.ts'
-import { joinSteps, type Step } from '../kernels/steps.ts'
+import { joinSteps, type Step, stepsToWgsl } from '../kernels/steps.ts'
 import { sum } from '../kernels/sum/sum.ts'
 import { countElements, sameShape } from '../util/shape.ts'
+import { Editor, maxBindings, type Program } from './editor.ts'
 import { foldStores, foldViews } from './fold-views.ts'
-import { type GraphNode, GraphValue, makeNode } from './value.ts'
-
-/**
- * Rewrites of a traced program that save dispatches and memory traffic, none of which changes what is computed beyond rounding.
- *
- * 1. The gradient of a cross entropy joins the loss's own kernel.
- * 2. A bias gradient joins the weight gradient that reads the same output gradient.
- * 3. Matmuls read views where they lie and store their result with its axes in another order (fold-views.ts).
- * 4. Elementwise chains join each other, and the store of the matmul, convolution or pooling gradient before them.
- */
-export interface Program {
-  readonly nodes: readonly GraphNode[]
-  /** Values that must exist after a run: outputs, and gradients that fill buckets. */
-  readonly kept: readonly GraphValue[]
-}
+import { dropExpands, joinAfterSums, joinBeforeSums } from './join-sums.ts'
+import { type GraphNode, GraphValue } from './value.ts'
 
 /** What an op says about its epilogue; two inputs of its own unless told. */
 function epilogueOf({ op, outputs, attrs }: GraphNode): EpilogueRoom {
@@ -36,10 +24,24 @@ function epilogueOf({ op, outputs, attrs }: GraphNode): EpilogueRoom {
   return 'of' in room ? room.of(attrs) : room
 }
 
-/** Storage buffers a stage may bind by WebGPU's default limits. */
-const maxBindings = 8
+/** An epilogue is written once for each element of a tile, so a long one would compile for seconds. */
+const maxEpilogueLines = 12
 
-/** Returns the rewritten nodes in execution order, and where each kept value went. */
+const linesOf = (steps: readonly Step[]): number =>
+  stepsToWgsl(steps, new Array<string>(maxBindings).fill('x')).lines.length
+
+/**
+ * Rewrites of a traced program that save dispatches and memory traffic, none of which changes what is computed beyond rounding.
+ *
+ * 1. The gradient of a cross entropy joins the loss's own kernel.
+ * 2. A bias gradient joins the weight gradient that reads the same output gradient.
+ * 3. Matmuls read views where they lie and store their result with its axes in another order (fold-views.ts).
+ * 4. An elementwise chain reads what a broadcast would have copied.
+ * 5. Elementwise chains join each other, and the store of the matmul, convolution or pooling gradient before them.
+ * 6. A chain joins the sum that reads it, and a sum takes in the chain that goes on from it (join-sums.ts).
+ *
+ * Returns the rewritten nodes in execution order, and where each kept value went.
+ */
 export function rewrite(program: Program): {
   nodes: GraphNode[]
   find: (value: GraphValue) => GraphValue
@@ -48,7 +50,11 @@ export function rewrite(program: Program): {
   joinCrossEntropy(editor)
   joinBiasGradients(editor)
   foldViews(editor)
+  dropExpands(editor)
+  joinAfterSums(editor)
   joinChains(editor)
+  joinBeforeSums(editor)
+  joinAfterSums(editor)
   foldStores(editor)
   return { nodes: editor.ordered(), find: (value) => editor.find(value) }
 }
@@ -58,111 +64,6 @@ export const withoutRewrites = (program: Program) => ({
   nodes: [...program.nodes],
   find: (value: GraphValue) => value,
 })
-
-/** A set of nodes under change: values forward to their replacements, uses are counted on demand. */
-export class Editor {
-  readonly #nodes: Set<GraphNode>
-  readonly #forward = new Map<GraphValue, GraphValue>()
-  readonly #kept: ReadonlySet<GraphValue>
-
-  constructor({ nodes, kept }: Program) {
-    this.#nodes = new Set(nodes)
-    this.#kept = new Set(kept)
-  }
-
-  get nodes(): GraphNode[] {
-    return [...this.#nodes].sort((a, b) => a.id - b.id)
-  }
-
-  find(value: GraphValue): GraphValue {
-    let current = value
-    for (let next = this.#forward.get(current); next; next = this.#forward.get(current))
-      current = next
-    return current
-  }
-
-  inputsOf(node: GraphNode): GraphValue[] {
-    return node.inputs.map((value) => this.find(value))
-  }
-
-  producerOf(value: GraphValue): GraphNode | undefined {
-    const { node } = this.find(value)
-    return node && this.#nodes.has(node) ? node : undefined
-  }
-
-  /** How many inputs read the value, plus one where it must be kept. */
-  uses(value: GraphValue): number {
-    let count = 0
-    for (const kept of this.#kept) if (this.find(kept) === value) count++
-    for (const node of this.#nodes) {
-      for (const input of node.inputs) if (this.find(input) === value) count++
-    }
-    return count
-  }
-
-  /** Whether a node between the two reads or changes what `first` changes in place, so that `first` may not move to `last`. */
-  isTouchedBetween(first: GraphNode, last: GraphNode): boolean {
-    const changed = new Set(first.op.updates?.map((input) => this.find(first.inputs[input])))
-    if (changed.size === 0) return false
-    return this.nodes.some(
-      ({ id, inputs }) =>
-        first.id < id && id < last.id && inputs.some((input) => changed.has(this.find(input))),
-    )
-  }
-
-  /** Puts one node in the place of several; `outputs` says what each replaced value becomes. */
-  replace(
-    old: readonly GraphNode[],
-    op: Op,
-    inputs: readonly GraphValue[],
-    attrs: unknown,
-    outputs: readonly GraphValue[],
-  ): GraphNode {
-    const id = Math.max(...old.map((node) => node.id))
-    const node = makeNode(
-      id,
-      op,
-      inputs,
-      attrs,
-      outputs.map(({ type }) => type),
-    )
-    for (const replaced of old) this.#nodes.delete(replaced)
-    outputs.forEach((value, i) => {
-      this.#forward.set(value, node.outputs[i])
-    })
-    this.#nodes.add(node)
-    return node
-  }
-
-  remove(node: GraphNode): void {
-    this.#nodes.delete(node)
-  }
-
-  /** Removes a node of one output; those who read it read `value`. */
-  forward(node: GraphNode, value: GraphValue): void {
-    this.#nodes.delete(node)
-    this.#forward.set(node.outputs[0], value)
-  }
-
-  /** Execution order: by id, but never before what a node reads; inputs are the final values. */
-  ordered(): GraphNode[] {
-    const result: GraphNode[] = []
-    const placed = new Set<GraphNode>()
-    const place = (node: GraphNode): void => {
-      if (placed.has(node)) return
-      placed.add(node)
-      const inputs = this.inputsOf(node)
-      for (const input of inputs) {
-        const producer = this.producerOf(input)
-        if (producer) place(producer)
-      }
-      result.push({ ...node, inputs })
-    }
-    for (const node of this.nodes) place(node)
-    for (const node of result) for (const output of node.outputs) output.node = node
-    return result
-  }
-}
 
 function joinCrossEntropy(editor: Editor): void {
   for (const gradient of editor.nodes) {
@@ -266,7 +167,9 @@ function absorbProducer(editor: Editor, chain: GraphNode): GraphNode | undefined
         producer !== undefined &&
         (producer.op === (map as Op) || producer.op.takesEpilogue) &&
         value === producer.outputs[0] &&
-        sameShape(value.type.shape, output.type.shape) &&
+        (sameShape(value.type.shape, output.type.shape) ||
+          // A single number is computed anew for each element rather than in a dispatch of its own.
+          (producer.op === (map as Op) && countElements(value.type.shape) === 1)) &&
         editor.uses(value) === 1 &&
         !editor.isTouchedBetween(producer, chain),
     )
@@ -295,6 +198,8 @@ function absorbProducer(editor: Editor, chain: GraphNode): GraphNode | undefined
     const attrs = producer!.attrs as { epilogue: Step[] }
     const operands = before.length - operandsFrom
     const joined = joinSteps(attrs.epilogue, 1 + operands, steps, at)
+    const isF32 = others.every(({ type }) => type.dtype === 'f32')
+    if (!isF32 || linesOf(joined) > maxEpilogueLines) continue
     editor.replace(
       [producer!, chain],
       producer!.op,

@@ -16,7 +16,9 @@ import {
   crossEntropyGrad,
   crossEntropyWithGrad,
 } from './cross-entropy/cross-entropy.ts'
+import { crossEntropyRows, crossEntropyRowsGrad } from './cross-entropy-rows/cross-entropy-rows.ts'
 import { cumsum } from './cumsum/cumsum.ts'
+import { detach } from './detach/detach.ts'
 import { dropout } from './dropout/dropout.ts'
 import { fromScalar } from './from-scalar/from-scalar.ts'
 import { gather, scatterAdd } from './gather/gather.ts'
@@ -30,9 +32,13 @@ import { oneHot } from './one-hot/one-hot.ts'
 import type { Op } from './op.ts'
 import { recurrent } from './recurrent/recurrent.ts'
 import { recurrentGrad } from './recurrent/recurrent-grad.ts'
+import { amax, amin } from './reduce/extreme.ts'
+import { sumOf } from './reduce/sum-of.ts'
 import { reshape } from './reshape/reshape.ts'
 import { rotary } from './rotary/rotary.ts'
+import { topK, topKGrad } from './select/select.ts'
 import { sgd, sgdMomentum } from './sgd/sgd.ts'
+import { logSoftmax, logSumExp, softmax, softmaxGrad } from './softmax/softmax.ts'
 import { expand, sum } from './sum/sum.ts'
 import { topKCorrect } from './top-k/top-k.ts'
 import { triangle } from './triangle/triangle.ts'
@@ -44,14 +50,26 @@ export const ops: readonly Op[] = [
   matmul,
   sum,
   expand,
+  sumOf,
+  amax,
+  amin,
+  topK,
+  topKGrad,
+  softmax,
+  logSoftmax,
+  softmaxGrad,
+  logSumExp,
   reshape,
   barrier,
   recurrent,
   recurrentGrad,
+  detach,
   fromScalar,
   crossEntropy,
   crossEntropyGrad,
   crossEntropyWithGrad,
+  crossEntropyRows,
+  crossEntropyRowsGrad,
   topKCorrect,
   adamw,
   sgd,

@@ -89,8 +89,11 @@ export interface Case<Attrs = unknown> {
   readonly name: string
   readonly inputs: readonly TensorType[]
   readonly attrs: Attrs
-  /** `normal`: standard normal. `huge`: magnitudes to 1e4 with both signs. `ties`: small integers, so that equal values occur. */
-  readonly fill?: 'normal' | 'huge' | 'ties'
+  /**
+   * `normal`: standard normal. `positive`: its magnitude, at least 0.1. `huge`: magnitudes to 1e4 with both signs.
+   * `ties`: small integers, so that equal values occur.
+   */
+  readonly fill?: 'normal' | 'positive' | 'huge' | 'ties'
   /** Exclusive upper bound of each integer input (class labels), by input index. */
   readonly integerBelow?: Readonly<Record<number, number>>
   /** Contents of the scalars buffer, where the op reads it. */

@@ -1,17 +1,10 @@
+import type { DType } from '../util/shape.ts'
 import type { Binding, Dispatch, Operand } from './op.ts'
 
 /** A storage variable of a shader: what it is called, how it is used, which tensor it is. */
 export interface ShaderBinding extends Binding {
   /** WGSL element type; `f32` unless told. `vec4<f32>` needs a tensor whose element count is a multiple of 4. */
-  readonly element?:
-    | 'f32'
-    | 'i32'
-    | 'u32'
-    | 'vec2<f32>'
-    | 'vec2<u32>'
-    | 'vec4<f32>'
-    | 'vec4<u32>'
-    | 'atomic<u32>'
+  readonly element?: DType | 'vec2<f32>' | 'vec2<u32>' | `vec4<${DType}>` | 'atomic<u32>'
 }
 
 export const reads = (

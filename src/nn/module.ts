@@ -21,7 +21,7 @@ export abstract class Module {
   training = true
   readonly #buffers = new Map<string, { buffer: ModuleBuffer; persistent: boolean }>()
 
-  abstract forward(x: Tensor): Tensor
+  abstract forward(x: Tensor, ...others: unknown[]): Tensor
 
   /** Sets the mode of this module and of all inside it; returns this module. */
   train(mode = true): this {

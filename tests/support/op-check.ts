@@ -32,6 +32,7 @@ export function drawTensor(
   }
   const draw = {
     normal: () => normal(source),
+    positive: () => 0.1 + Math.abs(normal(source)),
     huge: () => (source.below(2) === 0 ? -1 : 1) * 10 ** source.between(-1, 4),
     ties: () => source.below(5) - 2,
   }[fill ?? 'normal']

@@ -1,10 +1,13 @@
-import { countElements, type Shape } from '../../util/shape.ts'
+import { countElements, type DType, type Shape, type TensorType } from '../../util/shape.ts'
 import type { Lowering } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
 import { broadcastIndex, chainShape, type Step, stepsToWgsl } from '../steps.ts'
 
 /** Invocations of a workgroup. */
 const workgroupSize = 64
+
+const elementOf = (dtype: DType, isVector: boolean): ShaderBinding['element'] =>
+  isVector ? `vec4<${dtype}>` : dtype
 
 /**
  * The same broadcast over as few axes as possible: axes of size 1 go, neighbours that every operand treats alike merge.
@@ -41,10 +44,11 @@ export function collapseBroadcast(
 export function lowerChain(
   label: string,
   steps: readonly Step[],
-  shapes: readonly Shape[],
+  inputs: readonly TensorType[],
   outputShape: Shape,
   isWide: boolean,
 ): Lowering {
+  const shapes = inputs.map(({ shape }) => shape)
   const count = countElements(chainShape(label, [...shapes, outputShape]))
   if (count === 0) return { dispatches: [] }
   const { output, operands } = collapseBroadcast(outputShape, shapes)
@@ -72,7 +76,11 @@ export function lowerChain(
   operands.forEach((shape, n) => {
     const own = shape.map((size, axis) => (axis === last && isVector[n] ? size / 4 : size))
     // A binding that no step reads still takes its place in the bind group.
-    lines.push(`let v${n} = in${n}[${broadcastIndex(wideSizes, own, coordinates)}];`)
+    const element = `in${n}[${broadcastIndex(wideSizes, own, coordinates)}]`
+    const isFloat = inputs[n].dtype === 'f32'
+    lines.push(
+      `let v${n} = ${isFloat ? element : `${isVector[n] ? 'vec4<f32>' : 'f32'}(${element})`};`,
+    )
   })
   if (isWide) {
     const results = ['x', 'y', 'z', 'w'].map((lane) => {
@@ -102,7 +110,9 @@ ${lines.map((line) => `  ${line}`).join('\n')}
       dispatch({
         label,
         bindings: [
-          ...shapes.map((_, n) => reads(`in${n}`, { in: n }, isVector[n] ? 'vec4<f32>' : 'f32')),
+          ...inputs.map(({ dtype }, n) =>
+            reads(`in${n}`, { in: n }, elementOf(dtype, isVector[n])),
+          ),
           writes('y', { out: 0 }, isWide ? 'vec4<f32>' : 'f32'),
         ],
         constants: { COUNT: invocations, GROUPS_X: groups[0] },

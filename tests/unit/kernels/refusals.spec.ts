@@ -1,8 +1,12 @@
 import { expect, test } from 'vitest'
 import { adamw } from '../../../src/kernels/adamw/adamw.ts'
 import { crossEntropy, crossEntropyGrad } from '../../../src/kernels/cross-entropy/cross-entropy.ts'
+import { crossEntropyRows } from '../../../src/kernels/cross-entropy-rows/cross-entropy-rows.ts'
 import { paramHash } from '../../../src/kernels/hash/param-hash.ts'
+import { amax } from '../../../src/kernels/reduce/extreme.ts'
+import { topK } from '../../../src/kernels/select/select.ts'
 import { sgd } from '../../../src/kernels/sgd/sgd.ts'
+import { softmax } from '../../../src/kernels/softmax/softmax.ts'
 import { topKCorrect } from '../../../src/kernels/top-k/top-k.ts'
 import { ShapeError } from '../../../src/util/errors.ts'
 import { tensorType } from '../../../src/util/shape.ts'
@@ -22,6 +26,8 @@ const adamwAttrs = {
   length: 8,
 }
 
+const rowsAttrs = { isLogits: true, smoothing: 0, ignoreIndex: null, count: null }
+
 const refused: [name: string, infer: () => unknown, text: RegExp][] = [
   [
     'rows that differ',
@@ -37,6 +43,31 @@ const refused: [name: string, infer: () => unknown, text: RegExp][] = [
     'a gradient that is no scalar',
     () => crossEntropyGrad.infer([tensorType([4, 3]), labels(4), tensorType([1])], { count: null }),
     /dloss must have 0 dimensions/,
+  ],
+  [
+    'targets of another shape',
+    () => crossEntropyRows.infer([tensorType([4, 3, 2]), labels(4)], rowsAttrs),
+    /one target for each row of \[4, 3, 2\], that is \[4, 2\], got \[4\]/,
+  ],
+  [
+    'weights for other classes',
+    () => crossEntropyRows.infer([tensorType([4, 3]), labels(4), tensorType([4])], rowsAttrs),
+    /a weight for each of 3 classes, got f32\[4\]/,
+  ],
+  [
+    'more than there are',
+    () => topK.infer([tensorType([4, 3])], { k: 4, axis: 1, isLargest: true }),
+    /k must be within 1 and the size of the axis.*, got k 4 along axis 1 of f32\[4, 3\]/,
+  ],
+  [
+    'the largest of nothing',
+    () => amax.infer([tensorType([4, 0])], { axes: [1], keepDims: false }),
+    /amax: expected at least one element along axes \[1\], got \[4, 0\]/,
+  ],
+  [
+    'an axis that is not there',
+    () => softmax.infer([tensorType([4, 3])], { axis: 2 }),
+    /softmax: expected an axis.*, got axis 2 of f32\[4, 3\]/,
   ],
   [
     'the top 0',
