@@ -199,6 +199,7 @@ export {
   Tanh,
 } from './nn/activations.ts'
 export { BatchNorm1d, BatchNorm2d } from './nn/batch-norm.ts'
+export { CharRnn, type CharRnnOptions, charRnn } from './nn/char-rnn.ts'
 export { Conv1d, Conv2d, ConvTranspose2d } from './nn/convolution.ts'
 export { Dropout } from './nn/dropout.ts'
 export { Embedding } from './nn/embedding.ts'
@@ -219,6 +220,11 @@ export { models } from './nn/models.ts'
 export { Module, Sequential, type StateDict } from './nn/module.ts'
 export { GroupNorm, LayerNorm, RMSNorm } from './nn/normalization.ts'
 export {
+  type PackedSequence,
+  packPaddedSequence,
+  padPackedSequence,
+} from './nn/packed-sequence.ts'
+export {
   AdaptiveAvgPool1d,
   AdaptiveAvgPool2d,
   AvgPool1d,
@@ -226,6 +232,8 @@ export {
   MaxPool1d,
   MaxPool2d,
 } from './nn/pooling.ts'
+export { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from './nn/recurrent.ts'
+export type { FirstStates, LastStates, RecurrentLayerOptions } from './nn/recurrent-base.ts'
 export { ResNet, type ResNetOptions, resnet18, resnet34, resnet50 } from './nn/resnet.ts'
 export { AdamW } from './optim/adamw.ts'
 export { SGD } from './optim/sgd.ts'

@@ -1,0 +1,264 @@
+import { describe, expect, test } from 'vitest'
+import { compile } from '../../src/graph/compile.ts'
+import { crossEntropy } from '../../src/graph/functions.ts'
+import { Parameter } from '../../src/graph/parameter.ts'
+import type { RunOutputs } from '../../src/graph/step-program.ts'
+import type { Tensor } from '../../src/graph/tensor.ts'
+import { CharRnn } from '../../src/nn/char-rnn.ts'
+import type { Module } from '../../src/nn/module.ts'
+import { packPaddedSequence, padPackedSequence } from '../../src/nn/packed-sequence.ts'
+import { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from '../../src/nn/recurrent.ts'
+import type { RecurrentBase } from '../../src/nn/recurrent-base.ts'
+import { AdamW } from '../../src/optim/adamw.ts'
+import { tensorType } from '../../src/util/shape.ts'
+import goldenText from '../golden/rnn.json?raw'
+import { testRuntime } from '../support/formula-model.ts'
+import {
+  allowedDistance,
+  type GoldenResult,
+  type GoldenTensor,
+  largestDistance,
+  valuesOf,
+} from '../support/golden.ts'
+
+// Cells, layers and packed sequences with all gradients, and a training of 30 steps, against PyTorch (tests/golden/rnn.py).
+
+interface GoldenCase {
+  readonly name: string
+  readonly x: GoldenTensor
+  readonly states: readonly GoldenTensor[]
+  readonly lengths: readonly number[] | null
+  readonly weights: Record<string, GoldenTensor>
+  readonly coefficients: Record<string, GoldenTensor>
+  readonly outputs: Record<string, GoldenResult>
+}
+
+const golden = JSON.parse(goldenText) as {
+  cases: GoldenCase[]
+  trajectory: {
+    vocabulary: number
+    embedding: number
+    hidden: number
+    steps: number
+    T: number
+    B: number
+    lr: number
+    weights: Record<string, GoldenTensor>
+    text: number[]
+    firsts: number[][]
+    losses: GoldenResult
+  }
+}
+
+const runtime = await testRuntime()
+const floats = (tensor: GoldenTensor) => Float32Array.from(valuesOf(tensor))
+const leaf = (tensor: GoldenTensor) => new Parameter(tensor.shape, floats(tensor))
+const load = (module: Module, weights: Record<string, GoldenTensor>) =>
+  module.loadStateDict(
+    Object.fromEntries(
+      Object.entries(weights).map(([key, tensor]) => [
+        key,
+        { shape: tensor.shape, data: floats(tensor) },
+      ]),
+    ),
+  )
+
+const layers: Record<string, () => RecurrentBase> = {
+  RNN: () => new RNN(5, 6),
+  'GRU without bias, batch first': () => new GRU(5, 6, { bias: false, batchFirst: true }),
+  'LSTM, wide': () => new LSTM(5, 8),
+  'LSTM, 2 layers, both directions, batch first, packed 5 3 1': () =>
+    new LSTM(5, 4, { numLayers: 2, bidirectional: true, batchFirst: true }),
+  'GRU, 2 layers, both directions, packed 5 3 1': () =>
+    new GRU(5, 4, { numLayers: 2, bidirectional: true }),
+  'RNN, packed 1 3 2, total length 5': () => new RNN(5, 4, { bidirectional: true }),
+}
+
+type Results = Record<string, Tensor>
+
+const cells: Record<string, () => { module: Module; run(x: Tensor, states: Tensor[]): Results }> = {
+  RNNCell() {
+    const module = new RNNCell(5, 6)
+    return { module, run: (x, [h]) => ({ hn: module.forward(x, h) }) }
+  },
+  'RNNCell relu'() {
+    const module = new RNNCell(5, 6, { nonlinearity: 'relu' })
+    return { module, run: (x, [h]) => ({ hn: module.forward(x, h) }) }
+  },
+  GRUCell() {
+    const module = new GRUCell(5, 6)
+    return { module, run: (x, [h]) => ({ hn: module.forward(x, h) }) }
+  },
+  LSTMCell() {
+    const module = new LSTMCell(5, 6)
+    return { module, run: (x, [h, c]) => ({ ...module.withState(x, h, c) }) }
+  },
+}
+
+/** Runs the case once; `lengths` are part of the program or given to the run. */
+async function resultsOf(example: GoldenCase, lengthsAre: 'fixed' | 'given') {
+  const x = leaf(example.x)
+  const states = example.states.map(leaf)
+  const [h0, c0] = states
+  const cell = cells[example.name]?.()
+  const layer = cell ? undefined : layers[example.name]()
+  const module: Module = cell?.module ?? layer!
+  load(module, example.weights)
+  const { lengths } = example
+  const inputs = {
+    ...Object.fromEntries(
+      Object.entries(example.coefficients).map(([key, tensor]) => [key, tensorType(tensor.shape)]),
+    ),
+    ...(lengths && lengthsAre === 'given'
+      ? { lengths: tensorType([lengths.length], 'i32' as const) }
+      : {}),
+  }
+  const forward = (given: Results): Results => {
+    if (cell) return cell.run(x, states)
+    if (!lengths) {
+      const { output, hn, cn } = layer!.withState(x, { h0, c0 })
+      return { y: output, hn, ...(cn ? { cn } : {}) }
+    }
+    const { batchFirst } = layer!
+    const packed = packPaddedSequence(x, given.lengths ?? lengths, { batchFirst })
+    const { output, hn, cn } = layer!.withState(packed, { h0, c0 })
+    const totalLength = example.outputs.y.shape[batchFirst ? 1 : 0]
+    const padded = padPackedSequence(output, { batchFirst, totalLength })
+    return { y: padded.output, hn, ...(cn ? { cn } : {}) }
+  }
+  const program = await compile(
+    (given) => {
+      const results = forward(given)
+      const loss = Object.entries(results)
+        .map(([key, value]) => value.mul(given[key]).sum())
+        .reduce((sum, part) => sum.add(part))
+      loss.backward()
+      const gradients: [string, Parameter | undefined][] = [
+        ['dx', x],
+        ['dh0', h0],
+        ['dc0', c0],
+        ...[...module.namedParameters()].map(([key, parameter]): [string, Parameter] => [
+          `d:${key}`,
+          parameter,
+        ]),
+      ]
+      return {
+        ...results,
+        ...Object.fromEntries(
+          gradients.flatMap(([key, parameter]) => (parameter ? [[key, parameter.grad!]] : [])),
+        ),
+      }
+    },
+    inputs,
+    { runtime },
+  )
+  const outputs = await program.run({
+    ...Object.fromEntries(
+      Object.entries(example.coefficients).map(([key, tensor]) => [key, floats(tensor)]),
+    ),
+    ...(lengths ? { lengths: Int32Array.from(lengths) } : {}),
+  })
+  program.destroy()
+  return outputs
+}
+
+function expectClose(outputs: RunOutputs, example: GoldenCase): void {
+  expect(Object.keys(outputs).sort()).toEqual(Object.keys(example.outputs).sort())
+  const problems = Object.entries(example.outputs).flatMap(([key, result]) => {
+    const wanted = valuesOf(result)
+    const got = largestDistance(outputs[key] as Float32Array, wanted)
+    const allowed = allowedDistance(result.distance, wanted)
+    return got <= allowed ? [] : [`${key}: ${got} from float64, allowed ${allowed}`]
+  })
+  expect(problems).toEqual([])
+}
+
+describe('results and gradients', () => {
+  for (const example of golden.cases) {
+    test(example.name, async () => {
+      const fixed = await resultsOf(example, 'fixed')
+      expectClose(fixed, example)
+      if (!example.lengths) return
+      // Lengths that each run gives lead to the same bits.
+      expect(await resultsOf(example, 'given')).toEqual(fixed)
+    })
+  }
+})
+
+test('packPaddedSequence and padPackedSequence refuse lengths that do not fit', async () => {
+  const types = { x: tensorType([4, 2, 3]) }
+  const tryOut = (act: (x: Tensor) => Tensor) =>
+    compile(({ x }) => ({ y: act(x) }), types, { runtime })
+  await expect(tryOut((x) => packPaddedSequence(x, [5, 1]).data)).rejects.toThrow(
+    /from 1 to 4.*\[5, 1\]/,
+  )
+  await expect(tryOut((x) => packPaddedSequence(x, [1]).data)).rejects.toThrow(/2 lengths/)
+  const padding = (x: Tensor) =>
+    padPackedSequence(packPaddedSequence(x, [3, 1]), { totalLength: 2 }).output
+  await expect(tryOut(padding)).rejects.toThrow(/totalLength of 3 or more, got 2/)
+  await expect(tryOut((x) => new LSTM(4, 2).forward(x))).rejects.toThrow(
+    /LSTM: expected x \[T, B, 4\]/,
+  )
+})
+
+test('dropout acts between layers, by sample, in training alone', async () => {
+  const data = Float32Array.from({ length: 24 }, (_, i) => Math.sin(i))
+  const outputs: number[][] = []
+  for (const batchFirst of [false, true]) {
+    const module = new GRU(2, 8, { numLayers: 2, dropout: 0.5, batchFirst })
+    for (const parameter of module.parameters())
+      parameter.assign(Float32Array.from({ length: parameter.count }, (_, i) => Math.cos(i) / 2))
+    expect(Object.keys(await module.stateDict())).toHaveLength(8)
+    for (const mode of [true, false]) {
+      module.train(mode)
+      // The same samples in both layouts.
+      const forward = (x: Tensor) =>
+        batchFirst ? module.forward(x.transpose(0, 1)).transpose(0, 1) : module.forward(x)
+      const program = await compile(
+        ({ x }) => ({ y: forward(x) }),
+        { x: tensorType([4, 3, 2]) },
+        { runtime },
+      )
+      outputs.push([...(await program.run({ x: data })).y])
+      program.destroy()
+    }
+  }
+  const [stepsFirst, evaluated, samplesFirst, evaluatedToo] = outputs
+  expect(evaluatedToo).toEqual(evaluated)
+  expect(stepsFirst).not.toEqual(evaluated)
+  expect(samplesFirst).not.toEqual(evaluated)
+})
+
+test('a training of 30 steps stays with PyTorch', async () => {
+  const { vocabulary, embedding, hidden, steps, T, B, lr, weights, text, firsts, losses } =
+    golden.trajectory
+  const model = new CharRnn(vocabulary, { embeddingSize: embedding, hiddenSize: hidden })
+  load(model, weights)
+  const optimizer = new AdamW(model.parameters(), { lr })
+  const program = await compile(
+    ({ x, y }) => {
+      const loss = crossEntropy(model.forward(x).reshape([-1, vocabulary]), y.reshape([-1]))
+      optimizer.zeroGrad()
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    },
+    { x: tensorType([B, T], 'i32'), y: tensorType([B, T], 'i32') },
+    { runtime },
+  )
+  const got = new Float32Array(steps)
+  for (let step = 0; step < steps; step++) {
+    const rows = (offset: number) =>
+      Int32Array.from(
+        firsts[step].flatMap((first) => text.slice(first + offset, first + offset + T)),
+      )
+    got[step] = (await program.run({ x: rows(0), y: rows(1) })).loss[0]
+  }
+  const wanted = valuesOf(losses)
+  const distance = largestDistance(got, wanted)
+  console.log(
+    `char rnn: ${program.dispatchCount} dispatches, ${distance.toExponential(2)} from float64, PyTorch ${losses.distance.toExponential(2)}`,
+  )
+  expect(distance).toBeLessThanOrEqual(allowedDistance(losses.distance, wanted))
+  program.destroy()
+})
