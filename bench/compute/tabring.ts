@@ -9,7 +9,7 @@ import { matmul, plain } from '../../src/kernels/matmul/matmul.ts'
 import type { Op, Operand } from '../../src/kernels/op.ts'
 import { manualSeed } from '../../src/nn/init.ts'
 import { models } from '../../src/nn/models.ts'
-import { AdamW } from '../../src/optim/adamw.ts'
+import { AdamW } from '../../src/optim/adam.ts'
 import { countElements, type TensorType, tensorType } from '../../src/util/shape.ts'
 import {
   adam,

@@ -21,6 +21,7 @@ export class Bucket {
   readonly gradientPool: Pool
   /** Optimizer state by name, made by the optimizer; this rank's part only. */
   readonly state = new Map<string, Pool>()
+  #accumulated: Pool | undefined
 
   constructor(index: number, parameters: readonly Parameter[]) {
     this.index = index
@@ -34,6 +35,12 @@ export class Bucket {
     this.elements = elements
     this.parameterPool = new Pool(`parameters of bucket ${index}`, elements)
     this.gradientPool = new Pool(`gradients of bucket ${index}`, elements)
+  }
+
+  /** Gradients of earlier micro-steps, the same layout; made at its first use. */
+  get accumulatedPool(): Pool {
+    this.#accumulated ??= new Pool(`accumulated gradients of bucket ${this.index}`, this.elements)
+    return this.#accumulated
   }
 
   /** Elements that travel: the bucket's own, then a tail in which the step's scalar outputs ride along. */

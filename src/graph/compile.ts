@@ -28,7 +28,7 @@ export async function compile(
 ): Promise<StepProgram> {
   const runtime = options.runtime ?? (await runtimeOf(options.device ?? getDefaultDevice()))
   if (runtime instanceof CpuRuntime) {
-    const prepared = prepare(runtime, fn, inputs, { isNaive: true })
+    const prepared = prepare(runtime, fn, inputs, { ...options, isNaive: true })
     checkDevices(prepared, 'host')
     await prepared.trace.exchange?.ready
     return new CpuProgram(prepared)

@@ -2,8 +2,9 @@ import type { HostArray } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import { countElements, type TensorType } from '../util/shape.ts'
 import { tailElements } from './bucket.ts'
+import { joinRanks } from './join-ranks.ts'
 import { callOf } from './lower.ts'
-import type { Prepared, PreparedUpdate } from './prepare.ts'
+import type { Prepared } from './prepare.ts'
 import {
   checkInputs,
   fillScalars,
@@ -15,7 +16,7 @@ import {
   type StepProgram,
   type StepTimes,
 } from './step-program.ts'
-import { gradientWeight } from './trace.ts'
+import { type BucketUpdate, gradientWeight } from './trace.ts'
 import { type GraphNode, type GraphValue, storageOf } from './value.ts'
 
 /** A long run gives way to other tasks of its page or worker this often. */
@@ -40,6 +41,13 @@ const toHostData = (values: HostArray, { dtype }: TensorType): HostData =>
       ? Int32Array.from(values)
       : Uint32Array.from(values)
 
+/** A bucket's part in an exchange, as it travels. */
+interface Wire {
+  readonly update: BucketUpdate
+  readonly gradients: Float32Array<ArrayBuffer>
+  readonly parameters: Float32Array<ArrayBuffer>
+}
+
 /**
  * A program that runs the ops' references one after the other: the same interface as on a GPU, slow, for any place that runs JavaScript.
  *
@@ -61,10 +69,11 @@ export class CpuProgram implements StepProgram {
     this.#scalars = new Float32Array(Math.max(1, prepared.trace.scalars.size))
     for (const { update } of prepared.updates) update.bucket.allocate('host')
     const lastUse = new Map<GraphValue, GraphNode>()
-    for (const node of [...prepared.nodes, ...prepared.updateNodes]) {
+    const late = [...prepared.jointNodes, ...prepared.updateNodes, ...prepared.trace.after]
+    for (const node of [...prepared.nodes, ...late]) {
       for (const value of [...node.inputs, ...node.outputs]) lastUse.set(storageOf(value), node)
     }
-    const updates = new Set(prepared.updateNodes)
+    const updates = new Set(late)
     for (const [value, node] of lastUse) {
       // Buckets update side by side, in no fixed order, so what they read stays to the end.
       if (value.leaf || prepared.fixed.has(value) || updates.has(node)) continue
@@ -74,8 +83,9 @@ export class CpuProgram implements StepProgram {
 
   /** Nodes with something to compute: what would be dispatches. */
   get dispatchCount(): number {
-    const { nodes, updateNodes } = this.prepared
-    return [...nodes, ...updateNodes].filter(({ op }) => !op.isView).length
+    const { nodes, jointNodes, updateNodes, trace } = this.prepared
+    return [...nodes, ...jointNodes, ...updateNodes, ...trace.after].filter(({ op }) => !op.isView)
+      .length
   }
 
   get memory(): ProgramMemory {
@@ -113,65 +123,104 @@ export class CpuProgram implements StepProgram {
     const values = new Map<GraphValue, HostArray>()
     await this.#execute(prepared.nodes, inputs, values)
     const outputs: RunOutputs = {}
-    for (const [value, place] of prepared.fixed) {
-      const contents = toHostData(this.#read(value, inputs, values), value.type)
-      if (place.kind === 'pool')
-        place.pool.write(contents as Float32Array<ArrayBuffer>, place.start)
-      else if (place.kind === 'output') {
-        outputs[prepared.outputs[place.index].name] = contents
+    const keep = (isJoint: boolean) => {
+      for (const [value, place] of prepared.fixed) {
+        if (place.kind !== 'output') continue
+        const output = prepared.outputs[place.index]
+        if (output.isJoint !== isJoint) continue
+        outputs[output.name] = toHostData(this.#read(value, inputs, values), value.type)
       }
     }
+    keep(false)
     this.times.compute = performance.now() - began
-    const { exchange } = prepared.trace
-    const isAlone = !exchange || exchange.size === 1 || prepared.updates.length === 0
-    if (isAlone) {
-      await this.#execute(prepared.updateNodes, inputs, values)
-      return outputs
+    const { exchange, accumulation } = prepared.trace
+    const exchanges = prepared.updates.length > 0 && accumulation?.part !== 'add'
+    if (!exchange || exchange.size === 1 || !exchanges) {
+      await this.#execute([...prepared.jointNodes, ...prepared.updateNodes], inputs, values)
+    } else {
+      exchange.beginStep()
+      const buckets = prepared.updates.map(({ update }) => this.#wire(update))
+      const reduce = (bucket: Wire, index: number) => this.#reduce(bucket, index, outputs)
+      const update = async (bucket: Wire, index: number) => {
+        await this.#execute(bucket.update.nodes, inputs, values)
+        await this.#gather(bucket, index, outputs)
+      }
+      if (prepared.jointNodes.length === 0) {
+        await Promise.all(
+          buckets.map(async (bucket, index) => {
+            await reduce(bucket, index)
+            await update(bucket, index)
+          }),
+        )
+      } else {
+        await Promise.all(buckets.map(reduce))
+        await this.#agree(inputs, values)
+        await Promise.all(buckets.map(update))
+      }
+      this.times.ring = performance.now() - began - this.times.compute
     }
-    exchange.beginStep()
-    await Promise.all(
-      prepared.updates.map((update, index) =>
-        this.#exchange(update, index, outputs, inputs, values),
-      ),
-    )
-    this.times.ring = performance.now() - began - this.times.compute
+    keep(true)
+    await this.#execute(prepared.trace.after, inputs, values)
     return outputs
   }
 
-  /** One bucket's exchange, as SynchronizedUpdates does it: the sum of gradients, this rank's update, everyone's results. */
-  async #exchange(
-    { update: { bucket, nodes } }: PreparedUpdate,
-    index: number,
-    outputs: RunOutputs,
-    inputs: ReadonlyMap<string, HostArray>,
-    values: Map<GraphValue, HostArray>,
-  ): Promise<void> {
-    const exchange = this.prepared.trace.exchange!
-    const { elements } = bucket
-    const averaged = this.prepared.outputs.filter(
-      ({ type }) => type.shape.length === 0 && type.dtype === 'f32',
+  #wire(update: BucketUpdate): Wire {
+    const length = update.bucket.elements + tailElements
+    return { update, gradients: new Float32Array(length), parameters: new Float32Array(length) }
+  }
+
+  /** Scalar outputs of forward and backward, which ride behind the first bucket. */
+  get #averaged() {
+    return this.prepared.outputs.filter(
+      ({ type, isJoint }) => type.shape.length === 0 && type.dtype === 'f32' && !isJoint,
     )
-    const gradients = new Float32Array(elements + tailElements)
-    const own = bucket.gradientPool.host(0, elements)
+  }
+
+  /** Sums a bucket over ranks, as SynchronizedUpdates does. */
+  async #reduce({ update, gradients }: Wire, index: number, outputs: RunOutputs): Promise<void> {
+    const { elements, gradientPool } = update.bucket
+    const own = gradientPool.host(0, elements)
     gradients.set(own)
     if (index === 0) {
       const weight = this.#scalars[this.prepared.trace.scalars.named(gradientWeight, 1).slot]
-      averaged.forEach(({ name }, i) => {
+      this.#averaged.forEach(({ name }, i) => {
         gradients[elements + i] = outputs[name][0] * weight
       })
     }
-    await exchange.reduceScatter(index, gradients)
+    await this.prepared.trace.exchange!.reduceScatter(index, gradients)
     own.set(gradients.subarray(0, elements))
-    await this.#execute(nodes, inputs, values)
+  }
+
+  /** Runs the joint nodes; numbers that ranks must agree on are joined in the order of ranks. */
+  async #agree(
+    inputs: ReadonlyMap<string, HostArray>,
+    values: Map<GraphValue, HostArray>,
+  ): Promise<void> {
+    const { exchange, reductions } = this.prepared.trace
+    let count = 0
+    for (const node of this.prepared.jointNodes) {
+      await this.#execute([node], inputs, values)
+      const reduction = reductions.find((candidate) => candidate.node === node)
+      if (!reduction) continue
+      const own = Float32Array.from(values.get(node.outputs[0])!)
+      const joined = joinRanks(reduction, await exchange!.gatherScalars(count++, own))
+      values.set(node.outputs[0], Float64Array.from(joined))
+    }
+  }
+
+  /** Spreads this rank's slice of the parameters and takes the others'. */
+  async #gather({ update, gradients, parameters }: Wire, index: number, outputs: RunOutputs) {
+    const exchange = this.prepared.trace.exchange!
+    const { bucket } = update
+    const { elements } = bucket
     const { start, end } = bucket.ownSlice(exchange)
-    const parameters = new Float32Array(elements + tailElements)
     const stored = bucket.parameterPool.host(0, elements)
     parameters.set(stored.subarray(start, end) as Float32Array, start)
     parameters.set(gradients.subarray(elements), elements)
     await exchange.allGather(index, parameters)
     stored.set(parameters.subarray(0, elements))
     if (index > 0) return
-    averaged.forEach(({ name }, i) => {
+    this.#averaged.forEach(({ name }, i) => {
       outputs[name][0] = parameters[elements + i]
     })
   }
@@ -199,7 +248,13 @@ export class CpuProgram implements StepProgram {
     const contents = node.inputs.map((value) => this.#read(value, inputs, values))
     const results = node.op.reference(contents, callOf(node), [...this.#scalars])
     node.outputs.forEach((value, i) => {
-      values.set(value, round(results[i], value.type))
+      const rounded = round(results[i], value.type)
+      values.set(value, rounded)
+      // Gradients lie in their bucket as soon as they are there: what completes the bucket reads them.
+      const place = this.prepared.fixed.get(value)
+      if (place?.kind !== 'pool') return
+      const contents = toHostData(rounded, value.type) as Float32Array<ArrayBuffer>
+      place.pool.allocate('host').write(contents, place.start)
     })
     for (const at of node.op.updates ?? []) {
       const { leaf, type } = storageOf(node.inputs[at])

@@ -103,4 +103,18 @@ export class Pool {
     encoder.copyBufferToBuffer(other.buffer, from * 4, this.buffer, to * 4, count * 4)
     memory.submit(encoder)
   }
+
+  /** Exchanges contents with a pool of the same length; both are allocated. cost: three copies, and a buffer for one. */
+  swap(other: Pool): void {
+    const memory = this.#memory
+    invariant(
+      memory && memory === other.memory && other.elements === this.elements,
+      () => 'pools that cannot be swapped',
+    )
+    const kept = new Pool(`swap of ${this.label}`, this.elements).allocate(memory)
+    kept.copyFrom(this, 0, 0, this.elements)
+    this.copyFrom(other, 0, 0, this.elements)
+    other.copyFrom(kept, 0, 0, this.elements)
+    if (memory !== 'host') kept.buffer.destroy()
+  }
 }

@@ -176,8 +176,9 @@ export class GpuProgram implements StepProgram {
       ),
       isBusy: undefined,
     }))
-    const { exchange } = prepared.trace
-    if (exchange && exchange.size > 1 && prepared.updates.length > 0) {
+    const { exchange, accumulation } = prepared.trace
+    const exchanges = prepared.updates.length > 0 && accumulation?.part !== 'add'
+    if (exchange && exchange.size > 1 && exchanges) {
       this.#updates = new SynchronizedUpdates(gpu, exchange, prepared, this.#buffers)
     }
   }
@@ -263,7 +264,7 @@ export class GpuProgram implements StepProgram {
     staging: GPUBuffer,
     began: number,
   ): Promise<RunOutputs> {
-    const { computeEnd } = this.prepared
+    const { computeEnd, joint } = this.prepared
     const gpu = this.#gpu
     updates.begin()
     let start = 0
@@ -273,7 +274,7 @@ export class GpuProgram implements StepProgram {
       const encoder = gpu.device.createCommandEncoder()
       if (bucket === 0) for (const input of staged) input.staged.record(encoder, input.buffer)
       if (end > start) this.#encode(encoder, start, end)
-      if (isLast) this.#copyOutputs(encoder, staging)
+      if (isLast && joint.length === 0) this.#copyOutputs(encoder, staging)
       updates.copyGradients(encoder, bucket)
       gpu.submit(encoder)
       if (bucket === 0) for (const input of staged) input.staged.release()
@@ -286,10 +287,14 @@ export class GpuProgram implements StepProgram {
       mark('backward submitted', performance.now())
       gpu.queue.onSubmittedWorkDone().then(() => mark('backward done', performance.now()))
     }
-    const [outputs] = await Promise.all([
-      this.#readOutputs(staging),
-      updates.run((encoder, from, to) => this.#encode(encoder, from, to), mark),
-    ])
+    const updated = updates.run(
+      (encoder, from, to) => this.#encode(encoder, from, to),
+      mark,
+      (encoder) => this.#copyOutputs(encoder, staging),
+    )
+    // With joint nodes, outputs are copied behind them: mapping the staging buffer earlier would be an error.
+    if (joint.length > 0) await updated
+    const [outputs] = await Promise.all([this.#readOutputs(staging), updated])
     Object.assign(this.times, updates.times)
     return updates.reduceOutputs(outputs)
   }

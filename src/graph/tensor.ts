@@ -344,7 +344,7 @@ export abstract class Tensor {
         `backward: the loss must have one element, got ${formatShape(this.shape)}. Take its sum or mean first.`,
       )
     }
-    const [unit] = trace.emit(fromScalar, [], { slot: trace.scalars.named(gradientWeight, 1) })
+    const [unit] = trace.emit(fromScalar, [], { slot: trace.seedSlot() })
     const seed =
       this.shape.length === 0 ? unit : trace.emit(reshape, [unit], { shape: this.shape })[0]
     for (const [parameter, gradient] of gradientsOf(trace, this.value, seed)) {

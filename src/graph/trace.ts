@@ -3,6 +3,7 @@ import { TabringError } from '../util/errors.ts'
 import type { Bucket } from './bucket.ts'
 import type { GradientExchange } from './exchange.ts'
 import type { Parameter } from './parameter.ts'
+import type { Pool } from './pool.ts'
 import { Region } from './region.ts'
 import { emitNode, type GraphNode, type GraphValue } from './value.ts'
 
@@ -85,6 +86,11 @@ export class ScalarBlock {
     return this.#named.get(name)?.wasSet ?? false
   }
 
+  /** What a slot holds in the next run. */
+  value({ slot }: ScalarSlot): number {
+    return this.#sources[slot]()
+  }
+
   has(name: string): boolean {
     return this.#named.has(name)
   }
@@ -106,7 +112,31 @@ export interface BucketUpdate {
   readonly bucket: Bucket
   /** By parameter of the bucket, in its order. */
   readonly gradients: readonly GraphValue[]
+  /** Run on the whole bucket as soon as its gradients are there, before ranks exchange them. */
+  readonly completion: readonly GraphNode[]
   readonly nodes: readonly GraphNode[]
+}
+
+/** A number that ranks must agree on between exchange and update: [value, flag], left in `pool` by `node`. */
+export interface JointReduction {
+  readonly node: GraphNode
+  readonly pool: Pool
+  /** How values of ranks join; flags join by the largest. */
+  readonly join: 'sum' | 'largest'
+}
+
+/** What an update kernel multiplies a bucket's gradients by: a device tensor (factor, skip). */
+export interface GradientControl {
+  readonly value: GraphValue
+  /** Whether it may say that the update is left out. */
+  readonly maySkip: boolean
+}
+
+/** A part of a gradient accumulation: micro-steps add, without exchange and update; the last one takes the sum and updates. */
+export interface Accumulation {
+  readonly part: 'add' | 'take'
+  /** What each micro-step's gradient counts for. */
+  readonly weight: number
 }
 
 /** What one call of a traced function left behind, besides the values that it returned. */
@@ -116,12 +146,38 @@ export class Trace {
   readonly updates: BucketUpdate[] = []
   /** Nodes that change an input in place (running statistics): a program keeps them whether or not anything reads their outputs. */
   readonly effects: GraphNode[] = []
+  /** Nodes over all buckets between exchange and update, in order: norms, clipping, loss scaling. */
+  readonly joint: GraphNode[] = []
+  readonly reductions: JointReduction[] = []
+  readonly controls = new Map<Bucket, GradientControl>()
+  /** Nodes after all updates, on whole buckets. */
+  readonly after: GraphNode[] = []
+  readonly accumulation: Accumulation | undefined
   exchange: GradientExchange | undefined
   /** Called before each run's scalars are written (an optimizer counts its steps here). */
   readonly beforeStep: (() => void)[] = []
   /** The innermost checkpointed region of each node that stands in one. */
   readonly regions = new Map<GraphNode, Region>()
   #region: Region | undefined
+
+  constructor(accumulation?: Accumulation) {
+    this.accumulation = accumulation
+  }
+
+  /** Adds a node between exchange and update and returns its outputs. */
+  emitJoint<A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A): GraphValue[] {
+    const node = emitNode(op as Op, inputs, attrs)
+    this.joint.push(node)
+    return [...node.outputs]
+  }
+
+  /** The slot with which `backward` begins. */
+  seedSlot(): ScalarSlot {
+    const own = this.scalars.named(gradientWeight, 1)
+    const { accumulation, scalars } = this
+    if (!accumulation) return own
+    return scalars.add(() => scalars.value(own) * accumulation.weight)
+  }
 
   emit<A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A): GraphValue[] {
     const node = emitNode(op as Op, inputs, attrs)

@@ -1,4 +1,7 @@
-import { adamw } from './adamw/adamw.ts'
+import { accumulate, takeAccumulated } from './accumulate/accumulate.ts'
+import { adagrad } from './adagrad/adagrad.ts'
+import { adam, adamAmsgrad } from './adam/adam.ts'
+import { runningAverage } from './average/average.ts'
 import { attention, attentionGrad } from './attention/attention.ts'
 import { avgPool2d, avgPool2dGrad } from './avg-pool2d/avg-pool2d.ts'
 import { barrier } from './barrier/barrier.ts'
@@ -24,6 +27,11 @@ import { fromScalar } from './from-scalar/from-scalar.ts'
 import { gather, scatterAdd } from './gather/gather.ts'
 import { paramHash } from './hash/param-hash.ts'
 import { indexSelect, indexSelectGrad } from './index-select/index-select.ts'
+import { clipFactor, joinStats, withoutFactor } from './grad-clip/clip-factor.ts'
+import { clipValue } from './grad-clip/clip-value.ts'
+import { gradStats } from './grad-clip/grad-stats.ts'
+import { scalerUpdate, settle, unscale } from './grad-scaler/grad-scaler.ts'
+import { lion } from './lion/lion.ts'
 import { map } from './map/map.ts'
 import { matmul } from './matmul/matmul.ts'
 import { maxPool2d, maxPool2dGrad } from './max-pool2d/max-pool2d.ts'
@@ -35,9 +43,15 @@ import { recurrentGrad } from './recurrent/recurrent-grad.ts'
 import { amax, amin } from './reduce/extreme.ts'
 import { sumOf } from './reduce/sum-of.ts'
 import { reshape } from './reshape/reshape.ts'
+import {
+  rmsprop,
+  rmspropCentered,
+  rmspropCenteredMomentum,
+  rmspropMomentum,
+} from './rmsprop/rmsprop.ts'
+import { sgd, sgdMomentum, sgdNesterov } from './sgd/sgd.ts'
 import { rotary } from './rotary/rotary.ts'
 import { topK, topKGrad } from './select/select.ts'
-import { sgd, sgdMomentum } from './sgd/sgd.ts'
 import { logSoftmax, logSumExp, softmax, softmaxGrad } from './softmax/softmax.ts'
 import { expand, sum } from './sum/sum.ts'
 import { topKCorrect } from './top-k/top-k.ts'
@@ -71,9 +85,28 @@ export const ops: readonly Op[] = [
   crossEntropyRows,
   crossEntropyRowsGrad,
   topKCorrect,
-  adamw,
   sgd,
   sgdMomentum,
+  sgdNesterov,
+  adam,
+  adamAmsgrad,
+  rmsprop,
+  rmspropCentered,
+  rmspropMomentum,
+  rmspropCenteredMomentum,
+  adagrad,
+  lion,
+  runningAverage,
+  accumulate,
+  takeAccumulated,
+  gradStats,
+  joinStats,
+  clipFactor,
+  clipValue,
+  withoutFactor,
+  unscale,
+  settle,
+  scalerUpdate,
   paramHash,
   conv2d,
   conv2dGradInput,

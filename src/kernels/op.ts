@@ -96,6 +96,8 @@ export interface Case<Attrs = unknown> {
   readonly fill?: 'normal' | 'positive' | 'huge' | 'ties'
   /** Exclusive upper bound of each integer input (class labels), by input index. */
   readonly integerBelow?: Readonly<Record<number, number>>
+  /** Float inputs, by index, that are never negative: of what is drawn, the absolute value. */
+  readonly nonNegative?: readonly number[]
   /** Contents of the scalars buffer, where the op reads it. */
   readonly scalars?: readonly number[]
 }

@@ -66,6 +66,9 @@ async function broadcast(tensors: readonly StoredTensor[], group: ProcessGroup):
   }
 }
 
+/** Keys above all buckets', below those that groups count for themselves. */
+const firstScalarBucket = 50_000
+
 /** The ring as step programs see it: collectives keyed by step and bucket, so that ranks may launch them in different orders. */
 class RingExchange implements GradientExchange {
   readonly rank: number
@@ -97,6 +100,18 @@ class RingExchange implements GradientExchange {
 
   allGather(bucket: number, data: Float32Array<ArrayBuffer>): Promise<void> {
     return this.#group.allGather(data, this.#key(bucket))
+  }
+
+  async gatherScalars(
+    index: number,
+    values: Float32Array<ArrayBuffer>,
+  ): Promise<Float32Array<ArrayBuffer>> {
+    const words = new Uint32Array(values.buffer, values.byteOffset, values.length)
+    const all = await this.#group.allGatherU32(words, {
+      sequence: this.#step,
+      bucket: firstScalarBucket + index,
+    })
+    return new Float32Array(Uint32Array.from(all).buffer)
   }
 
   #key(bucket: number) {

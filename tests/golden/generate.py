@@ -1,4 +1,4 @@
-"""Writes the reference values of tests/gpu/golden-*.spec.ts from PyTorch: ops.json, optimizers.json, trajectories.json.
+"""Writes the reference values of tests/gpu/golden-*.spec.ts from PyTorch: ops.json, trajectories.json.
 
     /usr/bin/python3 tests/golden/generate.py          (Debian: apt-get install python3-torch; made with 1.13)
 
@@ -135,56 +135,6 @@ def op_cases():
         )
 
 
-# --- optimizers -------------------------------------------------------------------------------------------------------
-
-STEPS = 20
-PARAMETERS = 40
-
-
-def optimizer_case(name, optimizer, options):
-    start = random(PARAMETERS)
-    # The middle of the parameters has small gradients, where AdamW's eps counts.
-    scales = torch.ones(PARAMETERS)
-    scales[15:25] = 1e-6
-    gradients = random(STEPS, PARAMETERS) * scales
-    runs = {}
-    for dtype in (torch.float32, torch.float64):
-        parameter = torch.nn.Parameter(start.clone().to(dtype))
-        stepper = getattr(torch.optim, optimizer)([parameter], **options)
-        history = []
-        for gradient in gradients:
-            parameter.grad = gradient.clone().to(dtype)
-            stepper.step()
-            history.append(parameter.detach().clone())
-        runs[dtype] = torch.stack(history)
-    return {
-        "name": name,
-        "optimizer": optimizer,
-        "options": options,
-        "start": encode(start),
-        "gradients": encode(gradients),
-        # After each step; shape: steps, parameters.
-        "parameters": expected(runs[torch.float32], runs[torch.float64]),
-    }
-
-
-def optimizer_cases():
-    torch.manual_seed(2)
-    yield optimizer_case("AdamW with weight decay", "AdamW", {"lr": 1e-2, "weight_decay": 0.1})
-    yield optimizer_case(
-        "AdamW, other betas, no decay", "AdamW", {"lr": 3e-3, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0}
-    )
-    yield optimizer_case("SGD", "SGD", {"lr": 0.1})
-    yield optimizer_case("SGD with weight decay", "SGD", {"lr": 0.1, "weight_decay": 0.05})
-    yield optimizer_case("SGD with momentum", "SGD", {"lr": 0.1, "momentum": 0.9})
-    yield optimizer_case(
-        "SGD with momentum, weight decay, Nesterov",
-        "SGD",
-        {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.05, "nesterov": True},
-    )
-    yield optimizer_case("SGD with dampening", "SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.25})
-
-
 # --- trajectories -----------------------------------------------------------------------------------------------------
 
 DATA_SEEDS = {"levels": 101, "noise": 102, "labels": 103}
@@ -272,7 +222,6 @@ def trajectory(name, model, batch_size, optimizer, options):
 
 def main():
     write("ops.json", {"cases": list(op_cases())})
-    write("optimizers.json", {"cases": list(optimizer_cases())})
     check_words = formula.words(7, torch.tensor([0, 1, 2, 4_000_000_000])).tolist()
     check_images, check_labels = formula.samples(DATA_SEEDS, EVALUATION["first"], EVALUATION["count"])
     write(

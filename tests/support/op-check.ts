@@ -46,7 +46,10 @@ export function callOf<A>(op: Op<A>, { inputs, attrs }: Case<A>): OpCall<A> {
 
 /** All inputs of a case. */
 export const drawInputs = <A>(test: Case<A>, seed = defaultSeed): HostArray[] =>
-  test.inputs.map((type, i) => drawTensor(type, test.fill, seed, i, test.integerBelow?.[i]))
+  test.inputs.map((type, i) => {
+    const values = drawTensor(type, test.fill, seed, i, test.integerBelow?.[i])
+    return test.nonNegative?.includes(i) ? values.map(Math.abs) : values
+  })
 
 /**
  * Says what is wrong with `got`, or returns undefined.

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { adamw } from '../../../src/kernels/adamw/adamw.ts'
+import { adam } from '../../../src/kernels/adam/adam.ts'
 import { crossEntropy, crossEntropyGrad } from '../../../src/kernels/cross-entropy/cross-entropy.ts'
 import { crossEntropyRows } from '../../../src/kernels/cross-entropy-rows/cross-entropy-rows.ts'
 import { paramHash } from '../../../src/kernels/hash/param-hash.ts'
@@ -14,17 +14,12 @@ import { tensorType } from '../../../src/util/shape.ts'
 const labels = (rows: number) => tensorType([rows], 'i32')
 const slot = { slot: 0 }
 const flat = tensorType([8])
-const adamwAttrs = {
-  lr: slot,
-  biasCorrection1: slot,
-  biasCorrection2: slot,
-  beta1: 0.9,
-  beta2: 0.999,
-  eps: 1e-8,
-  weightDecay: 0,
-  start: 0,
-  length: 8,
-}
+const settings = Object.fromEntries(
+  ['decay', 'l2', 'beta1', 'oneMinusBeta1', 'beta2', 'oneMinusBeta2', 'stepSize', 'eps'].map(
+    (name) => [name, slot],
+  ),
+)
+const adamAttrs = { settings, start: 0, length: 8 }
 
 const rowsAttrs = { isLogits: true, smoothing: 0, ignoreIndex: null, count: null }
 
@@ -76,17 +71,27 @@ const refused: [name: string, infer: () => unknown, text: RegExp][] = [
   ],
   [
     'a slice past the end',
-    () => adamw.infer([flat, flat, flat, flat], { ...adamwAttrs, start: 4, length: 5 }),
-    /adamw: the slice must lie within 0..8, got start 4 and length 5/,
+    () => adam.infer([flat, flat, flat, flat], { ...adamAttrs, start: 4, length: 5 }),
+    /adam: the slice must lie within 0..8, got start 4 and length 5/,
   ],
   [
     'moments of another length',
-    () => adamw.infer([flat, flat, flat, tensorType([7])], adamwAttrs),
-    /adamw: n must agree, got 8 in param.* and 7 in v/,
+    () => adam.infer([flat, flat, flat, tensorType([7])], adamAttrs),
+    /adam: n must agree, got 8 in param.* and 7 in v/,
+  ],
+  [
+    'a setting without a slot',
+    () => adam.infer([flat, flat, flat, flat], { ...adamAttrs, settings: { decay: slot } }),
+    /adam: expected the settings decay, l2, .*, got decay/,
   ],
   [
     'a parameter of integers',
-    () => sgd.infer([labels(8), labels(8)], { lr: slot, weightDecay: 0, start: 0, length: 8 }),
+    () =>
+      sgd.infer([labels(8), labels(8)], {
+        settings: { lr: slot, weightDecay: slot },
+        start: 0,
+        length: 8,
+      }),
     /sgd: param must be f32, got i32\[8\]/,
   ],
   [
