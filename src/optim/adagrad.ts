@@ -23,14 +23,14 @@ export type AdagradOptions = Partial<AdagradSettings>
 /** Adagrad as torch.optim.Adagrad. source: Duchi, Hazan and Singer, JMLR 12 (2011). */
 export class Adagrad extends Optimizer<AdagradSettings> {
   constructor(params: Params<AdagradSettings>, options: AdagradOptions = {}) {
-    super(params, {
+    const defaults = {
       lr: 1e-2,
       lrDecay: 0,
       weightDecay: 0,
       initialAccumulatorValue: 0,
       eps: 1e-10,
-      ...options,
-    })
+    }
+    super(params, defaults, options)
   }
 
   protected update(trace: Trace, slice: Slice, group: ParamGroup<AdagradSettings>): GraphNode[] {

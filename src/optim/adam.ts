@@ -85,7 +85,7 @@ abstract class AdamBase extends Optimizer<AdamSettings> {
 export class Adam extends AdamBase {
   protected readonly isDecoupled = false
   constructor(params: Params<AdamSettings>, options: AdamOptions = {}) {
-    super(params, { ...defaults, ...options })
+    super(params, defaults, options)
   }
 }
 
@@ -93,6 +93,6 @@ export class Adam extends AdamBase {
 export class AdamW extends AdamBase {
   protected readonly isDecoupled = true
   constructor(params: Params<AdamSettings>, options: AdamWOptions = {}) {
-    super(params, { ...defaults, weightDecay: 0.01, ...options })
+    super(params, { ...defaults, weightDecay: 0.01 }, options)
   }
 }

@@ -20,7 +20,7 @@ export class Lion extends Optimizer<LionSettings> {
   protected override readonly savesStep = false
 
   constructor(params: Params<LionSettings>, options: LionOptions = {}) {
-    super(params, { lr: 1e-4, betas: [0.9, 0.99], weightDecay: 0, ...options })
+    super(params, { lr: 1e-4, betas: [0.9, 0.99], weightDecay: 0 }, options)
   }
 
   protected update(trace: Trace, slice: Slice, group: ParamGroup<LionSettings>): GraphNode[] {

@@ -9,7 +9,7 @@ import type { Op, ScalarSlot } from '../kernels/op.ts'
 import type { SettingSource, UpdateAttrs } from '../kernels/update/rule.ts'
 import { invariant, TabringError } from '../util/errors.ts'
 import { countElements, sameShape, tensorType } from '../util/shape.ts'
-import type { CommonSettings, ParamGroup, Params } from './settings.ts'
+import { type CommonSettings, overlay, type ParamGroup, type Params } from './settings.ts'
 import {
   groupFromDict,
   groupToDict,
@@ -58,8 +58,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   /** What fills a state at first, by name. */
   readonly #initial = new Map<string, number>()
 
-  constructor(params: Params<Settings>, defaults: Settings) {
-    this.defaults = defaults
+  constructor(params: Params<Settings>, defaults: Settings, options: Partial<Settings>) {
+    this.defaults = overlay(defaults, options)
     const isGrouped = params.length > 0 && 'params' in params[0]
     const groups = (isGrouped ? params : [{ params }]) as (Partial<Settings> & {
       params: readonly Parameter[]
@@ -245,7 +245,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   protected abstract check(settings: Settings): void
 
   #makeGroup(group: Partial<Settings> & { readonly params: readonly Parameter[] }) {
-    const made = { ...this.defaults, ...group } as ParamGroup<Settings>
+    const made = overlay<Settings>(this.defaults, group) as ParamGroup<Settings>
     this.check(made)
     return made
   }

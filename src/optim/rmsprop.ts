@@ -29,15 +29,15 @@ export type RMSpropOptions = Partial<RMSpropSettings>
 /** RMSprop as torch.optim.RMSprop. Which states there are is fixed when the step is compiled. source: Hinton's lecture 6e. */
 export class RMSprop extends Optimizer<RMSpropSettings> {
   constructor(params: Params<RMSpropSettings>, options: RMSpropOptions = {}) {
-    super(params, {
+    const defaults = {
       lr: 1e-2,
       alpha: 0.99,
       eps: 1e-8,
       weightDecay: 0,
       momentum: 0,
       centered: false,
-      ...options,
-    })
+    }
+    super(params, defaults, options)
   }
 
   protected update(trace: Trace, slice: Slice, group: ParamGroup<RMSpropSettings>): GraphNode[] {

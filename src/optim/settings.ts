@@ -26,6 +26,14 @@ export type Params<Settings> =
   | readonly Parameter[]
   | readonly (Partial<Settings> & { readonly params: readonly Parameter[] })[]
 
+/** `over` on top of `base`; what is undefined in it does not count. */
+export const overlay = <T extends object>(base: T, over: Partial<T>): T => ({
+  ...base,
+  ...(Object.fromEntries(
+    Object.entries(over).filter(([, value]) => value !== undefined),
+  ) as Partial<T>),
+})
+
 /** errors: `config.invalid`, naming the optimizer and the setting. */
 export function checkSetting(
   optimizer: string,

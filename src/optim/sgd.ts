@@ -30,14 +30,14 @@ export class SGD extends Optimizer<SGDSettings> {
   protected override readonly savesStep = false
 
   constructor(params: Params<SGDSettings>, options: SGDOptions = {}) {
-    super(params, {
+    const defaults = {
       lr: 1e-3,
       momentum: 0,
       dampening: 0,
       weightDecay: 0,
       nesterov: false,
-      ...options,
-    })
+    }
+    super(params, defaults, options)
   }
 
   protected update(trace: Trace, slice: Slice, group: ParamGroup<SGDSettings>): GraphNode[] {

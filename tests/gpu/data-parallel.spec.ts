@@ -4,12 +4,9 @@ import { compile } from '../../src/graph/compile.ts'
 import type { StepProgram } from '../../src/graph/step-program.ts'
 import type { Module } from '../../src/nn/module.ts'
 import type { Optimizer } from '../../src/optim/optimizer.ts'
-import { ProcessGroup } from '../../src/peer/group.ts'
-import type { Link } from '../../src/peer/link.ts'
-import { memoryPair } from '../../src/peer/memory.ts'
+import type { ProcessGroup } from '../../src/peer/group.ts'
 import { DistributedDataParallel } from '../../src/train/data-parallel.ts'
 import { ReplicaCheck } from '../../src/train/verify.ts'
-import { systemEnv } from '../../src/util/env.ts'
 import {
   batchOf,
   compileTraining,
@@ -22,6 +19,7 @@ import {
   testRuntime,
   trainingStep,
 } from '../support/formula-model.ts'
+import { ringOf } from '../support/process-ring.ts'
 import { testGpu } from '../support/run-op.ts'
 
 afterEach(async () => (await testGpu()).gpu.check())
@@ -34,23 +32,6 @@ interface Rank {
   program: StepProgram
   offset: number
   rows: number
-}
-
-/** N groups in this page, joined in a ring by memory links. */
-async function ringOf(size: number): Promise<ProcessGroup[]> {
-  const links = Array.from({ length: size }, () => new Map<number, Link>())
-  const pairs = size === 1 ? 0 : size === 2 ? 1 : size
-  for (let rank = 0; rank < pairs; rank++) {
-    const next = (rank + 1) % size
-    const [a, b] = memoryPair(systemEnv)
-    links[rank].set(next, a)
-    links[next].set(rank, b)
-  }
-  const groups = links.map(
-    (own, rank) => new ProcessGroup({ rank, size, epoch: 1, links: own, env: systemEnv }),
-  )
-  await Promise.all(groups.map((group) => group.ready()))
-  return groups
 }
 
 /** N ranks of one model on the specs' device. Only rank 0 begins with PyTorch's weights; the rest gets them by broadcast. */

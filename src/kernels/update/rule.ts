@@ -196,13 +196,12 @@ export function defineUpdate(
         }),
       )
       const tensors = inputs.slice(0, names.length) as HostArray[]
+      const x = new Array<number>(tensors.length)
       for (let i = attrs.start; i < attrs.start + attrs.length; i++) {
-        const x = tensors.map((tensor) => tensor[i])
+        for (let t = 0; t < x.length; t++) x[t] = tensors[t][i]
         if (control && scaledAt >= 0) x[scaledAt] *= control[0]
         rule.reference(x, settings)
-        rule.tensors.forEach(({ isUpdated }, t) => {
-          if (isUpdated) tensors[t][i] = x[t]
-        })
+        for (let t = 0; t < x.length; t++) if (rule.tensors[t].isUpdated) tensors[t][i] = x[t]
       }
       return []
     },
