@@ -20,11 +20,7 @@ export interface AccumulationOptions {
 export async function compileAccumulated(
   fn: TracedFunction,
   inputs: InputTypes,
-  {
-    steps,
-    weight = 1 / steps,
-    ...options
-  }: AccumulationOptions & CompileOptions,
+  { steps, weight = 1 / steps, ...options }: AccumulationOptions & CompileOptions,
 ): Promise<AccumulatedProgram> {
   if (!Number.isInteger(steps) || steps < 1) {
     throw new TabringError(

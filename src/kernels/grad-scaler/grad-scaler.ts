@@ -253,6 +253,7 @@ export const settle = defineOp<SettleAttrs>({
   },
   cases: [
     { name: 'plain', attrs: { form: 'plain' as const }, scalars: [] },
+    { name: 'huge', attrs: { form: 'plain' as const }, scalars: [], fill: 'huge' as const },
     ...[1, 2, 7, 300, 1e5].map((step) => ({
       name: `adam, ${step} steps`,
       attrs: {
