@@ -1,11 +1,13 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { compileAccumulated } from '../../src/graph/compile-accumulated.ts'
 import { crossEntropy, stepScalar } from '../../src/graph/functions.ts'
+import { CpuRuntime } from '../../src/graph/runtime.ts'
 import type { Tensor } from '../../src/graph/tensor.ts'
 import { adam } from '../../src/kernels/adam/adam.ts'
 import type { HostArray } from '../../src/kernels/op.ts'
 import { AdamW } from '../../src/optim/adam.ts'
 import { clipGradNorm, clipGradValue } from '../../src/optim/clip.ts'
+import { ExponentialMovingAverage } from '../../src/optim/ema.ts'
 import { GradScaler } from '../../src/optim/grad-scaler.ts'
 import { CosineAnnealingLR, OneCycleLR } from '../../src/optim/lr-scheduler/index.ts'
 import { RMSprop } from '../../src/optim/rmsprop.ts'
@@ -24,6 +26,7 @@ import {
   compileGradients,
   type GradientModel,
   goldenGradients,
+  gradientLoss,
   gradientModel,
   gradientTypes,
 } from '../support/gradient-model.ts'
@@ -441,6 +444,46 @@ describe('loss scaling', () => {
         return undefined
       }),
     ).rejects.toThrow(/Call unscale before clipping/)
+  })
+})
+
+test('the CPU runs the same steps: clipping, loss scale, average, accumulation', async () => {
+  const ends: Float32Array[][] = []
+  for (const runtime of [await testRuntime(), new CpuRuntime()]) {
+    const model = gradientModel()
+    const optimizer = new AdamW(model.parameters, { lr: 0.01, amsgrad: true })
+    const scaler = new GradScaler({ initScale: 64, growthInterval: 2 })
+    const ema = new ExponentialMovingAverage(model.parameters, { decay: 0.7 })
+    const program = await compileAccumulated(
+      (inputs) => {
+        scaler.scale(gradientLoss(model, inputs)).backward()
+        scaler.unscale(optimizer)
+        clipGradValue(model.parameters, 1)
+        const norm = clipGradNorm(model.parameters, 2)
+        scaler.step(optimizer)
+        scaler.update()
+        ema.update()
+        return { norm }
+      },
+      gradientTypes,
+      { steps: 2, runtime },
+    )
+    const norms: number[] = []
+    for (let step = 0; step < 12; step++) {
+      const gradients = goldenGradients(step)
+      if (step === 6) gradients.a[0] = Number.NaN
+      const { norm } = await program.run(gradients)
+      if (step !== 7) norms.push(norm[0])
+    }
+    expect(await scaler.getScale()).toBe(128)
+    const { state } = await optimizer.stateDict()
+    expect(state[0]['step']).toBe(5)
+    const averages = await ema.averaged(() => readAll(model))
+    ends.push([...(await readAll(model)), ...averages, Float32Array.from(norms)])
+    program.destroy()
+  }
+  ends[0].forEach((values, i) => {
+    expect(largestDistance(values, ends[1][i])).toBeLessThan(2e-6)
   })
 })
 

@@ -1,6 +1,5 @@
-import { compile } from '../../src/graph/compile.ts'
+import { type CompileOptions, compile } from '../../src/graph/compile.ts'
 import { Parameter } from '../../src/graph/parameter.ts'
-import type { PrepareOptions } from '../../src/graph/prepare.ts'
 import type { StepProgram } from '../../src/graph/step-program.ts'
 import type { Tensor } from '../../src/graph/tensor.ts'
 import { tensorType } from '../../src/util/shape.ts'
@@ -53,7 +52,7 @@ export const gradientLoss = ({ a, b }: GradientModel, inputs: Record<string, Ten
 export async function compileGradients(
   model: GradientModel,
   finish: (loss: Tensor) => Record<string, Tensor> | undefined,
-  options: PrepareOptions = {},
+  options: CompileOptions = {},
 ): Promise<StepProgram> {
   return compile(
     (inputs) => {
