@@ -50,8 +50,8 @@ import {
   rmspropMomentum,
 } from './rmsprop/rmsprop.ts'
 import { rotary } from './rotary/rotary.ts'
-import { sgd, sgdMomentum, sgdNesterov } from './sgd/sgd.ts'
 import { topK, topKGrad } from './select/select.ts'
+import { sgd, sgdMomentum, sgdNesterov } from './sgd/sgd.ts'
 import { logSoftmax, logSumExp, softmax, softmaxGrad } from './softmax/softmax.ts'
 import { expand, sum } from './sum/sum.ts'
 import { topKCorrect } from './top-k/top-k.ts'
