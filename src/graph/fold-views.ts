@@ -20,12 +20,24 @@ interface Placement {
   readonly strided: Strided
 }
 
-/** Follows a value through views and reshapes up to what computes it. */
+/**
+ * Follows a value through views and reshapes up to what computes it.
+ *
+ * What an op changes in place is not read through its views: they hold what was there before.
+ */
 function placementOf(editor: Editor, value: GraphValue): Placement {
+  const placement = followed(editor, value)
+  const isChanged = editor.nodes.some(({ op, inputs }) =>
+    op.updates?.some((n) => editor.find(inputs[n]) === placement.root),
+  )
+  return isChanged ? { root: value, strided: contiguous(value.type.shape) } : placement
+}
+
+function followed(editor: Editor, value: GraphValue): Placement {
   const whole = { root: value, strided: contiguous(value.type.shape) }
   const node = editor.producerOf(value)
   if (!node) return whole
-  const behind = () => placementOf(editor, editor.inputsOf(node)[0])
+  const behind = () => followed(editor, editor.inputsOf(node)[0])
   const { shape } = value.type
   if (node.op === (reshape as Op)) {
     const { root, strided: from } = behind()
@@ -127,7 +139,7 @@ function joinCopies(editor: Editor, node: GraphNode): void {
   const [output] = node.outputs
   const { root, strided: from } = placementOf(editor, editor.find(output))
   const [input] = editor.inputsOf(node)
-  if (root === behindReshapes(editor, input)) return
+  if (root === editor.find(output) || root === behindReshapes(editor, input)) return
   editor.replace([node], strided as Op, [root], from, [output])
 }
 

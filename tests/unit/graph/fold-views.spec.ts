@@ -2,10 +2,13 @@ import { expect, test } from 'vitest'
 import { einsum } from '../../../src/graph/functions/einsum.ts'
 import { split } from '../../../src/graph/functions/shape.ts'
 import { linear } from '../../../src/graph/functions.ts'
+import { ModuleBuffer } from '../../../src/graph/module-buffer.ts'
 import { Parameter } from '../../../src/graph/parameter.ts'
 import { type Outputs, prepare } from '../../../src/graph/prepare.ts'
 import type { Runtime } from '../../../src/graph/runtime.ts'
 import type { Tensor } from '../../../src/graph/tensor.ts'
+import { activeTrace } from '../../../src/graph/trace.ts'
+import { sgd } from '../../../src/kernels/sgd/sgd.ts'
 import { countElements, type Shape, tensorType } from '../../../src/util/shape.ts'
 
 // What transposes, slices and splits around matmuls cost: the kernels of a program, by name, without a device.
@@ -76,6 +79,20 @@ test('views in a row are one copy', () => {
     { x: [4, 5, 6] },
   )
   expect(kernels).toEqual(['strided'])
+})
+
+test('what an op changes in place is copied first', () => {
+  const statistics = new ModuleBuffer([16], new Float32Array(16))
+  const kernels = kernelsOf(
+    ({ x }) => {
+      const before = statistics.reshape([4, 4]).transpose(0, 1)
+      const attrs = { lr: { slot: 0 }, weightDecay: 0, start: 0, length: 16 }
+      activeTrace('test').emit(sgd, [statistics.value, x.reshape([16]).value], attrs)
+      return { y: x.matmul(before) }
+    },
+    { x: [4, 4] },
+  )
+  expect(kernels).toEqual(['view', 'sgd', 'matmul'])
 })
 
 test('a linear layer over three axes takes its bias, and its bias gradient, along', () => {
