@@ -25,11 +25,9 @@ interface Placement {
  *
  * What an op changes in place is not read through its views: they hold what was there before.
  */
-function placementOf(editor: Editor, value: GraphValue): Placement {
+function placementOf(editor: Editor, value: GraphValue, changed: readonly GraphValue[]): Placement {
   const placement = followed(editor, value)
-  const isChanged = editor.nodes.some(({ op, inputs }) =>
-    op.updates?.some((n) => editor.find(inputs[n]) === placement.root),
-  )
+  const isChanged = changed.some((other) => editor.find(other) === placement.root)
   return isChanged ? { root: value, strided: contiguous(value.type.shape) } : placement
 }
 
@@ -103,24 +101,25 @@ function readable(
 
 /** Matmuls read views in place; views in a row become one copy; what nobody reads any more goes. */
 export function foldViews(editor: Editor): void {
+  const changed = editor.nodes.flatMap(({ op, inputs }) => (op.updates ?? []).map((n) => inputs[n]))
   for (const node of editor.nodes) {
     if (node.op === (view as Op)) turnProduct(editor, node)
   }
   for (const node of editor.nodes) {
-    if (node.op === (matmul as Op)) readInPlace(editor, node)
+    if (node.op === (matmul as Op)) readInPlace(editor, node, changed)
   }
   // The last view first: it then goes back to the beginning by itself.
   for (const node of editor.nodes.reverse()) {
-    if (node.op === (view as Op)) joinCopies(editor, node)
+    if (node.op === (view as Op)) joinCopies(editor, node, changed)
   }
   removeUnread(editor)
 }
 
-function readInPlace(editor: Editor, node: GraphNode): void {
+function readInPlace(editor: Editor, node: GraphNode, changed: readonly GraphValue[]): void {
   const inputs = editor.inputsOf(node)
   let attrs = node.attrs as MatmulAttrs
   for (const [n, side] of (['a', 'b'] as const).entries()) {
-    const { root, strided: from } = placementOf(editor, inputs[n])
+    const { root, strided: from } = placementOf(editor, inputs[n], changed)
     if (root === behindReshapes(editor, inputs[n])) continue
     const read = readable(side, attrs.form, from)
     if (!read) continue
@@ -135,9 +134,9 @@ function readInPlace(editor: Editor, node: GraphNode): void {
   if (attrs !== node.attrs) editor.replace([node], matmul as Op, inputs, attrs, node.outputs)
 }
 
-function joinCopies(editor: Editor, node: GraphNode): void {
+function joinCopies(editor: Editor, node: GraphNode, changed: readonly GraphValue[]): void {
   const [output] = node.outputs
-  const { root, strided: from } = placementOf(editor, editor.find(output))
+  const { root, strided: from } = placementOf(editor, editor.find(output), changed)
   const [input] = editor.inputsOf(node)
   if (root === editor.find(output) || root === behindReshapes(editor, input)) return
   editor.replace([node], strided as Op, [root], from, [output])
@@ -146,8 +145,8 @@ function joinCopies(editor: Editor, node: GraphNode): void {
 function removeUnread(editor: Editor): void {
   const movers = new Set<Op>([view, expand, split, strided, reshape] as unknown as Op[])
   for (const node of editor.nodes.reverse()) {
-    const isRead = node.outputs.some((value) => editor.uses(value) > 0)
-    if (movers.has(node.op) && !isRead) editor.remove(node)
+    if (!movers.has(node.op)) continue
+    if (node.outputs.every((value) => editor.uses(value) === 0)) editor.remove(node)
   }
 }
 
