@@ -113,7 +113,8 @@ export async function readCsv(
   { delimiter = '', header = true }: CsvOptions = {},
 ): Promise<CsvTable> {
   const text = typeof source === 'string' ? source : await decodeText(source, name)
-  const { data, errors } = Papa.parse<string[]>(text, {
+  // An empty line at the end would count as a record in Papa's guess of the delimiter.
+  const { data, errors } = Papa.parse<string[]>(text.replace(/[\r\n]+$/, ''), {
     delimiter,
     // Papa drops nothing, so that a record's number is its line where no field spans several.
     skipEmptyLines: false,

@@ -33,6 +33,7 @@ test('delimiters, quotes, line ends, no header', async () => {
     ['1', '2'],
   ])
   expect((await readCsv('p\tq\n1\t2\n', 'tabs.csv')).columns).toEqual(['p', 'q'])
+  expect((await readCsv('p\tq\n1\t\n', 'tabs.csv')).texts('q')).toEqual([''])
   expect((await readCsv('x\n1\n2\n', 'one.csv')).numbers('x')).toEqual(Float32Array.of(1, 2))
 })
 
