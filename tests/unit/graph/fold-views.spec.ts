@@ -86,7 +86,8 @@ test('what an op changes in place is copied first', () => {
   const kernels = kernelsOf(
     ({ x }) => {
       const before = statistics.reshape([4, 4]).transpose(0, 1)
-      const attrs = { lr: { slot: 0 }, weightDecay: 0, start: 0, length: 16 }
+      const settings = { lr: { slot: 0 }, weightDecay: { slot: 1 } }
+      const attrs = { settings, start: 0, length: 16 }
       activeTrace('test').emit(sgd, [statistics.value, x.reshape([16]).value], attrs)
       return { y: x.matmul(before) }
     },
