@@ -42,9 +42,12 @@ export class Evaluation {
     const { runtime, model, recipe, data, trainingRows } = options
     const rows = trainingRows < fewestRows ? defaultRows : trainingRows
     const program = await compile(
-      ({ x, y }) => ({
-        correct: topKCorrect(model.forward(x), y, 1, { count: stepScalar('count') }),
-      }),
+      ({ x, y }) => {
+        const { training } = model
+        const logits = model.eval().forward(x)
+        model.train(training)
+        return { correct: topKCorrect(logits, y, 1, { count: stepScalar('count') }) }
+      },
       { x: tensorType([rows, ...recipe.sampleShape]), y: tensorType([rows], 'i32') },
       { runtime },
     )

@@ -21,6 +21,7 @@ import {
   convModel,
   convOptimizer,
   convRecipes,
+  convRuntime,
   convStep,
   convTypes,
 } from '../support/conv-models.ts'
@@ -159,7 +160,7 @@ for (const run of golden.trajectories) {
     const forward = await compile(
       (given) => ({ logits: model.forward(given.x) }),
       { x: tensorType([rows, ...sampleShape]) },
-      { runtime: await testRuntime() },
+      { runtime: await convRuntime(run) },
     )
     const { logits } = await forward.run({ x })
     hold('final logits', logits, run.finalLogits as GoldenResult)
@@ -187,7 +188,7 @@ for (const run of golden.trajectories) {
     const fromEager: number[] = []
     for (let step = 0; step < steps; step++) {
       const outputs = await runEagerly(
-        await testRuntime(),
+        await convRuntime(run),
         convStep(eager, optimizer),
         convTypes(run),
         batch(step, run.batchSize),

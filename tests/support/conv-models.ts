@@ -1,7 +1,9 @@
 import { compile } from '../../src/graph/compile.ts'
 import { crossEntropy } from '../../src/graph/functions.ts'
-import type { TracedFunction } from '../../src/graph/prepare.ts'
-import type { RunInputs, StepProgram } from '../../src/graph/program.ts'
+import { prepare, type TracedFunction } from '../../src/graph/prepare.ts'
+import { Runtime } from '../../src/graph/runtime.ts'
+import type { RunInputs, StepProgram } from '../../src/graph/step-program.ts'
+import { variantKey } from '../../src/kernels/choose.ts'
 import { BatchNorm2d } from '../../src/nn/batch-norm.ts'
 import { Conv2d } from '../../src/nn/convolution.ts'
 import { Flatten, Linear, ReLU } from '../../src/nn/layers.ts'
@@ -89,7 +91,39 @@ export const convStep =
     return { loss }
   }
 
+const runtimes = new Map<string, Promise<Runtime>>()
+
+/**
+ * The runtime for a run's programs. A ResNet has a hundred different shaders, so its convolutions take small tiles, which compile in a
+ * third of the time; every-op.spec.ts and the other run see the large ones.
+ */
+export function convRuntime(run: ConvRun): Promise<Runtime> {
+  const made = runtimes.get(run.name) ?? makeRuntime(run)
+  runtimes.set(run.name, made)
+  return made
+}
+
+const smallTiles: Readonly<Record<string, string>> = {
+  conv2d: 'tile4x2x2',
+  conv2dGradInput: 'tile4x2x2',
+  conv2dGradWeight: 'split4x1',
+}
+
+async function makeRuntime(run: ConvRun): Promise<Runtime> {
+  const shared = await testRuntime()
+  if (!run.name.startsWith('resnet')) return shared
+  const runtime = new Runtime(shared.gpu)
+  const model = convRecipes[run.name].make()
+  const { calls } = prepare(runtime, convStep(model, convOptimizer(run, model)), convTypes(run))
+  runtime.variants = Object.fromEntries(
+    calls.flatMap(({ op, call }) =>
+      op.name in smallTiles ? [[variantKey(op, call), smallTiles[op.name]]] : [],
+    ),
+  )
+  return runtime
+}
+
 export async function compileConvRun(run: ConvRun, model: Module): Promise<StepProgram> {
   const optimizer = convOptimizer(run, model)
-  return compile(convStep(model, optimizer), convTypes(run), { runtime: await testRuntime() })
+  return compile(convStep(model, optimizer), convTypes(run), { runtime: await convRuntime(run) })
 }
