@@ -116,7 +116,7 @@ def layer_cases():
     yield conv("conv1d, dilation 3, 2 groups, same", [2, 4, 19], [4, 2, 3], [4], padding="same", dilation=3, groups=2)
     yield transposed("convTranspose2d, stride 2, output padding", [2, 4, 4, 3], [4, 3, 3, 3], [3], stride=2, padding=1, output_padding=1)
     yield transposed("convTranspose2d, 2 groups, dilation 2", [2, 4, 4, 5], [4, 2, 3, 2], [4], stride=[1, 2], padding=[2, 0], dilation=[2, 1], groups=2)
-    yield transposed("convTranspose2d, kernel 4, stride 2", [1, 3, 5, 4], [3, 2, 4, 4], [2], stride=2, padding=1)
+    yield transposed("convTranspose2d, kernel 4, stride 2", [2, 3, 4, 3], [3, 2, 4, 4], [2], stride=2, padding=1)
     yield pool("avgPool2d, padding counts not", "avgPool2d", "avg_pool2d", [2, 3, 7, 8], [3, 2], stride=2, padding=1, count_include_pad=False)
     yield pool("avgPool2d, ceil mode, padding counts", "avgPool2d", "avg_pool2d", [2, 2, 8, 7], 3, stride=2, padding=1, ceil_mode=True)
     yield pool("adaptiveAvgPool2d, 7x10 to 3x4", "adaptiveAvgPool2d", "adaptive_avg_pool2d", [2, 3, 7, 10], [3, 4])
