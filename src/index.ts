@@ -199,11 +199,13 @@ export {
   Softplus,
   Tanh,
 } from './nn/activations.ts'
+export { MultiheadAttention, RotaryEmbedding } from './nn/attention.ts'
 export { BatchNorm1d, BatchNorm2d } from './nn/batch-norm.ts'
 export { CharRnn, type CharRnnOptions, charRnn } from './nn/char-rnn.ts'
 export { Conv1d, Conv2d, ConvTranspose2d } from './nn/convolution.ts'
 export { Dropout } from './nn/dropout.ts'
 export { Embedding } from './nn/embedding.ts'
+export { Gpt, type GptConfig } from './nn/gpt.ts'
 export { getRngState, manualSeed, setRngState } from './nn/init.ts'
 export { Flatten, Linear, ReLU } from './nn/layers.ts'
 export {

@@ -123,8 +123,8 @@ function readInPlace(editor: Editor, node: GraphNode, changed: readonly GraphVal
     if (root === behindReshapes(editor, inputs[n])) continue
     const read = readable(side, attrs.form, from)
     if (!read) continue
-    // Row sums come from form tn alone.
-    if (attrs.rowSums && read.form !== attrs.form) continue
+    // Sums come from form tn alone.
+    if ((attrs.rowSums || attrs.colSums) && read.form !== attrs.form) continue
     inputs[n] = root
     const { form } = read
     const isWhole = isContiguous(read.strided) && sameShape(read.strided.shape, root.type.shape)
@@ -176,7 +176,9 @@ function copiedProduct(editor: Editor, node: GraphNode) {
       : (node.attrs as Strided)
   const order = orderOf(copy, shape)
   const attrs = product.attrs as MatmulAttrs
-  return order && !attrs.store && !attrs.rowSums ? { product, attrs, order } : undefined
+  return order && !attrs.store && !attrs.rowSums && !attrs.colSums
+    ? { product, attrs, order }
+    : undefined
 }
 
 /** The transpose of a product is the product of its operands in the other order, where they can be read that way. */

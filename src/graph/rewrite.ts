@@ -104,22 +104,22 @@ function joinBiasGradients(editor: Editor): void {
       shape.length > 1 &&
       axes.length === shape.length - 1 &&
       shape.every((_, axis) => axes.includes(axis) === (axis !== kept))
+    /** Whether an operand's columns are the features of dy; the rows of all batches are one product's rows. */
+    const isSummed = (operand: GraphValue): boolean => {
+      const flat = editor.producerOf(operand)
+      return (
+        (operand === dy || (flat?.op === (reshape as Op) && editor.inputsOf(flat)[0] === dy)) &&
+        operand.type.shape.length === 2 &&
+        operand.type.shape[1] === shape[shape.length - 1] &&
+        sumsAllBut(shape.length - 1)
+      )
+    }
     const weightGradient = editor.nodes.find((node) => {
-      const [first] = editor.inputsOf(node)
+      const [first, second] = editor.inputsOf(node)
       if (node.op === (matmul as Op)) {
-        const { form, rowSums } = node.attrs as MatmulAttrs
-        // The rows of all batches are one product's rows.
-        const flat = editor.producerOf(first)
-        const isSame =
-          first === dy || (flat?.op === (reshape as Op) && editor.inputsOf(flat)[0] === dy)
-        return (
-          form === 'tn' &&
-          !rowSums &&
-          isSame &&
-          first.type.shape.length === 2 &&
-          first.type.shape[1] === shape[shape.length - 1] &&
-          sumsAllBut(shape.length - 1)
-        )
+        const { form, rowSums, colSums } = node.attrs as MatmulAttrs
+        // dy comes first for a weight [out, in], second for one [in, out].
+        return form === 'tn' && !rowSums && !colSums && (isSummed(first) || isSummed(second))
       }
       return (
         node.op === (conv2dGradWeight as Op) &&
@@ -130,6 +130,8 @@ function joinBiasGradients(editor: Editor): void {
     })
     if (!weightGradient || (weightGradient.attrs as { epilogue?: Step[] }).epilogue?.length)
       continue
+    const isColumns =
+      weightGradient.op === (matmul as Op) && !isSummed(editor.inputsOf(weightGradient)[0])
     const merged = new GraphValue({
       shape: [countElements(total.outputs[0].type.shape)],
       dtype: 'f32',
@@ -138,7 +140,7 @@ function joinBiasGradients(editor: Editor): void {
       [weightGradient],
       weightGradient.op,
       editor.inputsOf(weightGradient),
-      { ...(weightGradient.attrs as object), rowSums: true },
+      { ...(weightGradient.attrs as object), [isColumns ? 'colSums' : 'rowSums']: true },
       [weightGradient.outputs[0], merged],
     )
     const bias = total.outputs[0]

@@ -16,11 +16,11 @@ import {
   sideLoads,
   sideOf,
   sideStarts,
-  storeRowSums,
+  storeSums,
   storeTile,
 } from './generate.ts'
 import { sumSlicesKernel } from './naive.ts'
-import { batchCount, type MatmulProblem } from './problem.ts'
+import { batchCount, type MatmulProblem, sumsOf } from './problem.ts'
 
 /** How many rows and columns of c one invocation makes. */
 export interface RegisterTile {
@@ -66,7 +66,8 @@ export function directGrid(problem: MatmulProblem, { rows, cols }: RegisterTile)
  * source: jax-js's tuner (upcast + unroll); named registers after cera's measurements.
  */
 export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices = 1): Lowering {
-  const { m, k, n, rowSums } = problem
+  const { m, k, n } = problem
+  const sums = sumsOf(problem)
   const { rows, cols } = tile
   const unroll = 4
   const a = sideOf(problem, 'a', rows)
@@ -83,7 +84,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
         lead: n,
         offset: {
           c: isBatched ? `(slice * ${products * m * n}u + batch * ${m * n}u)` : `slice * ${m * n}u`,
-          sums: `slice * ${m}u`,
+          sums: `slice * ${sums?.count}u`,
         },
       }
     : outputTarget(problem)
@@ -132,11 +133,11 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
     )
   }
   lines.push(...storeTile(problem, target, rows, cols))
-  if (rowSums) {
+  if (sums) {
     lines.push(
-      ...storeRowSums(
-        problem,
-        a,
+      ...storeSums(
+        sums,
+        sums.of === 'a' ? a : b,
         target,
         isSplit ? { first: 'k_first', end: 'k_end' } : { first: '0u', end: `${k}u` },
       ),
@@ -165,7 +166,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
   const outputs = isSplit
     ? [
         writes('c', { scratch: 0 }, isWide ? 'vec4<f32>' : 'f32'),
-        ...(rowSums ? [writes('row_sums', { scratch: 1 })] : []),
+        ...(sums ? [writes(sums.variable, { scratch: 1 })] : []),
       ]
     : outputBindings(problem, isWide)
   const main = dispatch({
@@ -177,6 +178,9 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
   if (!isSplit) return { dispatches: [main] }
   return {
     dispatches: [main, sumSlicesKernel(problem, slices)],
-    scratch: [tensorType([slices, products, m, n]), ...(rowSums ? [tensorType([slices, m])] : [])],
+    scratch: [
+      tensorType([slices, products, m, n]),
+      ...(sums ? [tensorType([slices, sums.count])] : []),
+    ],
   }
 }

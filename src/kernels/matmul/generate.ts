@@ -3,7 +3,7 @@ import { collapseBroadcast } from '../map/chain-kernel.ts'
 import { reads, type ShaderBinding, writes } from '../shader.ts'
 import { broadcastIndex, type Step, stepsToWgsl } from '../steps.ts'
 import { coordinatesOf, offsetOf } from '../strided.ts'
-import { batchCount, type Layout, type MatmulProblem } from './problem.ts'
+import { batchCount, type Layout, type MatmulProblem, sumsOf } from './problem.ts'
 
 // What all matmul kernels share: the problem, reading a side into registers, multiplying, the sums of rows, the store.
 //
@@ -15,12 +15,12 @@ import { batchCount, type Layout, type MatmulProblem } from './problem.ts'
 
 /** Text that names a kernel in labels and shader headers: `32 of nt 64x784x256 bias-relu sums`. */
 export const describeProblem = (problem: MatmulProblem): string => {
-  const { form, m, k, n, batch, epilogue, rowSums } = problem
+  const { form, m, k, n, batch, epilogue, rowSums, colSums } = problem
   return [
     batch.length > 0 ? `${batchCount(problem)} of` : '',
     `${form} ${m}x${k}x${n}`,
     epilogue.map(({ fn }) => fn).join('-'),
-    rowSums ? 'sums' : '',
+    rowSums ? 'sums' : colSums ? 'column sums' : '',
   ]
     .filter(Boolean)
     .join(' ')
@@ -259,16 +259,16 @@ export function storeTile(
   })
 }
 
-/** Sums of a over k for the rows of a tile (form tn), in order of k; by the invocations that own column 0. */
-export function storeRowSums(
-  { m }: MatmulProblem,
+/** Sums of one operand over k for a tile (form tn), in order of k; by the invocations that own column (or row) 0. */
+export function storeSums(
+  sums: NonNullable<ReturnType<typeof sumsOf>>,
   side: Side,
   target: StoreTarget,
   k: { readonly first: string; readonly end: string },
 ): string[] {
   const { count } = side
   return [
-    'if (col == 0u) {',
+    `if (${sums.owner} == 0u) {`,
     ...indent([
       ...range(count).map((i) => `var sum${i} = 0.0;`),
       `for (var k = ${k.first}; k < ${k.end}; k++) {`,
@@ -278,8 +278,9 @@ export function storeRowSums(
       ]),
       '}',
       ...range(count).map((i) => {
-        const guard = m % count === 0 ? '' : `if (row + ${i}u < ${m}u) `
-        return `${guard}{ row_sums[${target.offset.sums ? `${target.offset.sums} + ` : ''}row + ${i}u] = sum${i}; }`
+        const { index, variable } = sums
+        const guard = sums.count % count === 0 ? '' : `if (${index} + ${i}u < ${sums.count}u) `
+        return `${guard}{ ${variable}[${target.offset.sums ? `${target.offset.sums} + ` : ''}${index} + ${i}u] = sum${i}; }`
       }),
     ]),
     '}',
@@ -288,10 +289,11 @@ export function storeRowSums(
 
 /** Bindings of a kernel that makes the call's outputs. */
 export function outputBindings(problem: MatmulProblem, isWide: boolean): ShaderBinding[] {
+  const sums = sumsOf(problem)
   return [
     ...problem.operandShapes.map((_, i) => reads(`e${i}`, { in: 2 + i })),
     writes('c', { out: 0 }, isWide ? 'vec4<f32>' : 'f32'),
-    ...(problem.rowSums ? [writes('row_sums', { out: 1 })] : []),
+    ...(sums ? [writes(sums.variable, { out: 1 })] : []),
   ]
 }
 

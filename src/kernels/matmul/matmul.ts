@@ -144,6 +144,7 @@ const testCase = (
     operands?: Shape[]
     epilogue?: Step[]
     rowSums?: boolean
+    colSums?: boolean
     fill?: 'normal' | 'huge' | 'ties'
   } = {},
 ) => {
@@ -164,7 +165,12 @@ const testCase = (
   return {
     name: `${form} ${m}x${k}x${n}${name && ` ${name}`}`,
     inputs: [...shapes[form], ...(more.operands ?? [])].map((shape) => tensorType(shape)),
-    attrs: { form, epilogue: more.epilogue ?? [], rowSums: more.rowSums ?? false },
+    attrs: {
+      form,
+      epilogue: more.epilogue ?? [],
+      rowSums: more.rowSums ?? false,
+      ...(more.colSums && { colSums: true }),
+    },
     fill: more.fill,
   }
 }
@@ -207,7 +213,14 @@ function gradient(context: GradientContext<MatmulAttrs>): (Value | undefined)[] 
   const [a, b] = inputs
   const [dy] = outputGradients
   const { form } = attrs
-  if (attrs.epilogue.length > 0 || attrs.rowSums || attrs.a || attrs.b || attrs.store) {
+  if (
+    attrs.epilogue.length > 0 ||
+    attrs.rowSums ||
+    attrs.colSums ||
+    attrs.a ||
+    attrs.b ||
+    attrs.store
+  ) {
     throw new Error('internal: matmul: gradients are taken before anything is linked in')
   }
   if (!dy) return [undefined, undefined]
@@ -240,20 +253,21 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
   name: 'matmul',
   takesEpilogue: true,
   infer(inputs, attrs) {
-    const { form, rowSums, store } = attrs
+    const { form, rowSums, colSums = false, store } = attrs
+    const hasSums = rowSums || colSums
     const other = inputs.find(({ dtype }) => dtype !== 'f32')
-    if (other || (rowSums && form !== 'tn')) {
+    if (other || (hasSums && form !== 'tn') || (rowSums && colSums)) {
       throw new ShapeError(
         'shape.unsupported',
-        `matmul: expected f32 inputs, and row sums in form tn alone, got ${other?.dtype ?? 'f32'} in form ${form}. Convert the input or leave row sums out.`,
+        `matmul: expected f32 inputs, and sums of one operand in form tn alone, got ${other?.dtype ?? 'f32'} in form ${form}. Convert the input or leave sums out.`,
       )
     }
     const [a, b] = operandsOf({ inputs, outputs: [], attrs })
     const { m, n, batch } = sizesOf(form, a.shape, b.shape)
-    if (rowSums && batch.length > 0) {
+    if (hasSums && batch.length > 0) {
       throw new ShapeError(
         'shape.unsupported',
-        `matmul: row sums need operands of 2 dimensions, got ${formatShape(a.shape)} and ${formatShape(b.shape)}. Leave row sums out.`,
+        `matmul: sums need operands of 2 dimensions, got ${formatShape(a.shape)} and ${formatShape(b.shape)}. Leave sums out.`,
       )
     }
     const c = [...batch, m, n]
@@ -266,13 +280,13 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
       )
     }
     const output = store ? store.map((axis) => c[axis]) : c
-    return [tensorType(output), ...(rowSums ? [tensorType([m])] : [])]
+    return [tensorType(output), ...(rowSums ? [tensorType([m])] : colSums ? [tensorType([n])] : [])]
   },
   variants,
   preferred,
   gradient,
   reference(values, call) {
-    const { form, epilogue, rowSums, store } = call.attrs
+    const { form, epilogue, rowSums, colSums, store } = call.attrs
     const [a, b] = operandsOf(call)
     const { m, k, n, batch } = sizesOf(form, a.shape, b.shape)
     const shape = [...batch, m, n]
@@ -314,6 +328,15 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
           .slice(2)
           .map((data, i) => data[broadcastOffset(shape, call.inputs[2 + i].shape, flat)]),
       ])
+    }
+    if (colSums) {
+      const sums = new Float64Array(n)
+      for (let col = 0; col < n; col++) {
+        for (let step = 0; step < k; step++) {
+          sums[col] += values[1][b.offset + col * alongN + step * alongKB]
+        }
+      }
+      return [c, sums]
     }
     if (!rowSums) return [c]
     const sums = new Float64Array(m)
@@ -363,6 +386,9 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
     testCase('huge', 'nn', [17, 40, 9], { fill: 'huge' }),
     testCase('no k', 'nn', [5, 0, 6], { operands: [[6]], epilogue: addBias }),
     testCase('no k', 'tn', [5, 0, 6], { rowSums: true }),
+    testCase('with column sums', 'tn', [64, 37, 30], { colSums: true }),
+    testCase('with column sums, long k', 'tn', [8, 515, 65], { colSums: true }),
+    testCase('column sums of nothing', 'tn', [5, 0, 6], { colSums: true }),
     testCase('no rows', 'nt', [0, 4, 6]),
     testCase('no columns', 'tn', [5, 4, 0], { rowSums: true }),
     batchCase('', 'nn', [3, 5, 7], [3], [3]),

@@ -9,7 +9,7 @@ import {
   outputBindings,
   sideOf,
 } from './generate.ts'
-import { batchCount, type MatmulProblem } from './problem.ts'
+import { batchCount, type MatmulProblem, sumsOf } from './problem.ts'
 
 const workgroupSize = 64
 
@@ -22,9 +22,10 @@ function elementKernel(
   accumulate: readonly string[],
   accumulateSum: readonly string[],
 ) {
-  const { m, n, epilogue, operandShapes, rowSums, layouts } = problem
+  const { m, n, epilogue, operandShapes, layouts } = problem
+  const sums = sumsOf(problem)
   const isBatched = problem.batch.length > 0
-  const count = batchCount(problem) * m * n + (rowSums ? m : 0)
+  const count = batchCount(problem) * m * n + (sums?.count ?? 0)
   const groups = linearGroups(ceilDiv(count, workgroupSize))
   const finish = stepsToWgsl(epilogue, [
     'total',
@@ -51,15 +52,15 @@ function elementKernel(
       ...(isBatched ? [] : starts),
       ...(m * n === 0
         ? []
-        : rowSums
+        : sums
           ? [`if (i < ${m * n}u) {`, ...indent([...element, 'return;']), '}']
           : element),
-      ...(rowSums
+      ...(sums
         ? [
-            `let row = i - ${m * n}u;`,
+            `let ${sums.index} = i - ${m * n}u;`,
             'var total = 0.0;',
             ...accumulateSum,
-            'row_sums[row] = total;',
+            `${sums.variable}[${sums.index}] = total;`,
           ]
         : []),
     ]),
@@ -71,8 +72,9 @@ function elementKernel(
 
 /** One invocation per element, no reuse: what every other variant is tested and timed against. */
 export function naiveKernel(problem: MatmulProblem): Lowering {
-  const { m, k, n, rowSums } = problem
-  if (batchCount(problem) * m * n === 0 && !(rowSums && m > 0)) return { dispatches: [] }
+  const { m, k, n } = problem
+  const sums = sumsOf(problem)
+  if (batchCount(problem) * m * n === 0 && !sums?.count) return { dispatches: [] }
   const sides = [sideOf(problem, 'a', 1, false), sideOf(problem, 'b', 1, false)]
   const [a, b] = sides.map(({ name, first, isAlongK, lead }) => {
     const own = name === 'a' ? 'row' : 'col'
@@ -92,19 +94,20 @@ export function naiveKernel(problem: MatmulProblem): Lowering {
         bindings,
         batchStarts(problem, sides),
         loop(`${a} * ${b}`),
-        loop(a),
+        loop(sums?.of === 'b' ? b : a),
       ),
     ],
   }
 }
 
-/** The second pass of split-K: adds the slices in order and applies the epilogue. Scratch 0: [slices, batches, M, N], 1: [slices, M]. */
+/** The second pass of split-K: adds the slices in order and applies the epilogue. Scratch 0: [slices, batches, M, N], 1: the slices' sums. */
 export function sumSlicesKernel(problem: MatmulProblem, slices: number) {
-  const { m, n, rowSums } = problem
+  const { m, n } = problem
+  const sums = sumsOf(problem)
   const total = batchCount(problem) * m * n
   const bindings = [
     reads('partial_c', { scratch: 0 }),
-    ...(rowSums ? [reads('partial_sums', { scratch: 1 })] : []),
+    ...(sums ? [reads('partial_sums', { scratch: 1 })] : []),
     ...outputBindings(problem, false).map((binding) =>
       binding.access === 'write' ? writes(binding.name, binding.operand) : binding,
     ),
@@ -118,6 +121,6 @@ export function sumSlicesKernel(problem: MatmulProblem, slices: number) {
     bindings,
     batchStarts(problem, []),
     loop(`partial_c[slice * ${total}u + i]`),
-    loop(`partial_sums[slice * ${m}u + row]`),
+    loop(`partial_sums[slice * ${sums?.count}u + ${sums?.index}]`),
   )
 }

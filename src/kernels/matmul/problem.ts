@@ -12,7 +12,7 @@ export type MatmulForm = 'nn' | 'nt' | 'tn'
  *
  * `epilogue`: a chain at the store; its input 0 is the accumulator, its inputs 1.. are the call's inputs 2.., which
  * broadcast to c. `rowSums` (tn without batch axes only): a second output [M], the sums of a over k, which is the bias
- * gradient where the product is a weight gradient.
+ * gradient where the product is a weight gradient. `colSums` instead: the same [N] of b, for weights stored [in, out].
  * `a`, `b`: how an operand lies in its input, where that is not the whole input in order. `store`: the axes of c in the
  * order in which the output has them. Both are set by rewrites that save copies.
  */
@@ -20,6 +20,7 @@ export interface MatmulAttrs {
   readonly form: MatmulForm
   readonly epilogue: readonly Step[]
   readonly rowSums: boolean
+  readonly colSums?: boolean
   readonly a?: Strided
   readonly b?: Strided
   readonly store?: readonly number[]
@@ -48,6 +49,17 @@ export interface MatmulProblem {
   readonly operandShapes: readonly Shape[]
   /** Whether a second output [M] takes the sums of a over k. */
   readonly rowSums: boolean
+  /** Whether a second output [N] takes the sums of b over k instead. */
+  readonly colSums: boolean
+}
+
+/** The second output, if there is one: the operand that it sums, its length, its variable and index, and whose first tile makes it. */
+export function sumsOf({ m, n, rowSums, colSums }: MatmulProblem) {
+  if (rowSums)
+    return { of: 'a', count: m, variable: 'row_sums', index: 'row', owner: 'col' } as const
+  if (colSums)
+    return { of: 'b', count: n, variable: 'col_sums', index: 'col', owner: 'row' } as const
+  return undefined
 }
 
 const patterns: Record<MatmulForm, readonly [a: string, b: string]> = {
@@ -101,7 +113,7 @@ function batchStrides({ shape, strides }: Strided, batch: Shape): number[] {
  */
 export function problemOf(call: OpCall<MatmulAttrs>): MatmulProblem {
   const { attrs } = call
-  const { form, epilogue, rowSums, store } = attrs
+  const { form, epilogue, rowSums, colSums = false, store } = attrs
   const [a, b] = operandsOf(call)
   const { m, k, n, batch } = sizesOf(form, a.shape, b.shape)
   const shape = [...batch, m, n]
@@ -112,6 +124,7 @@ export function problemOf(call: OpCall<MatmulAttrs>): MatmulProblem {
     shape,
     epilogue,
     rowSums,
+    colSums,
     operandShapes: call.inputs.slice(2).map((type) => type.shape),
   }
   const isShared = b.shape.slice(0, -2).every((size) => size === 1)

@@ -12,10 +12,10 @@ import {
   range,
   sideOf,
   sideStarts,
-  storeRowSums,
+  storeSums,
   storeTile,
 } from './generate.ts'
-import { batchCount, type MatmulProblem } from './problem.ts'
+import { batchCount, type MatmulProblem, sumsOf } from './problem.ts'
 
 /** A tile of c that one workgroup makes, the steps of k staged at a time, and each invocation's share of the tile. */
 export interface WorkgroupTile {
@@ -38,7 +38,8 @@ export const workgroupBytesOf = ({ m, n, k }: WorkgroupTile): number => (m + n) 
  * source: siboehm's kernel 5 (2D block tiling); tile sizes after llama.cpp and torchlette.
  */
 export function tiledKernel(problem: MatmulProblem, tile: WorkgroupTile): Lowering {
-  const { m, k, n, rowSums } = problem
+  const { m, k, n } = problem
+  const sums = sumsOf(problem)
   const { rows, cols } = tile
   const threads = invocationsOf(tile)
   const sides = {
@@ -117,14 +118,14 @@ export function tiledKernel(problem: MatmulProblem, tile: WorkgroupTile): Loweri
     ...(m % tile.m === 0 ? [] : [`row < ${m}u`]),
     ...(n % tile.n === 0 ? [] : [`col < ${n}u`]),
   ].join(' && ')
-  // Row sums read a straight from storage: one column of invocations, once.
+  // Sums read their operand straight from storage: one column (or row) of invocations, once.
   const target = outputTarget(problem)
   const stores = [
     ...storeTile(problem, target, rows, cols),
-    ...(rowSums
+    ...(sums
       ? [
-          ...sideStarts(sides.a),
-          ...storeRowSums(problem, sides.a, target, { first: '0u', end: `${k}u` }),
+          ...sideStarts(sides[sums.of]),
+          ...storeSums(sums, sides[sums.of], target, { first: '0u', end: `${k}u` }),
         ]
       : []),
   ]
