@@ -273,8 +273,7 @@ export const normGrad: Op<NormGradAttrs> = defineOp<NormGradAttrs>({
         hasBias: bias !== undefined,
         epilogue: [],
       },
-      // Products of four huge numbers leave f32's digits; the forward op covers magnitudes.
-      fill: fill === 'huge' ? ('normal' as const) : fill,
+      fill,
     })),
     {
       name: 'a residual gradient and a row added at the store',
