@@ -15,7 +15,7 @@ import { Dropout } from '../../src/nn/dropout.ts'
 import type { GptConfig } from '../../src/nn/gpt.ts'
 import { models } from '../../src/nn/models.ts'
 import type { Module } from '../../src/nn/module.ts'
-import { AdamW } from '../../src/optim/adamw.ts'
+import { AdamW } from '../../src/optim/adam.ts'
 import { type TensorType, tensorType } from '../../src/util/shape.ts'
 import goldenText from '../golden/attention.json?raw'
 import { formulaUniform, formulaWord } from '../support/formula-data.ts'
@@ -79,10 +79,17 @@ function problemsOf(
   op: string,
   got: Record<string, ArrayLike<number>>,
   expected: Record<string, GoldenResult>,
+  /**
+   * The size of the largest scores. Backward makes probabilities from each row's stored log of sums, whose rounding is that many
+   * 2^-24 of them, where PyTorch 1.13 stores the probabilities.
+   */
+  scores = 1,
 ): string[] {
   return Object.entries(expected).flatMap(([name, result]) => {
     const values = valuesOf(result)
-    const allowed = allowedDistance(result.distance, values)
+    const size = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0)
+    const own = Math.max(result.distance, size * scores * 2 ** -24)
+    const allowed = allowedDistance(own, values)
     const distance = largestDistance(got[name] ?? [], values)
     shares.set(op, Math.max(shares.get(op) ?? 0, distance / allowed))
     return distance <= allowed ? [] : [`${name}: ${distance} from float64, allowed ${allowed}`]
@@ -160,7 +167,8 @@ describe('ops against PyTorch', () => {
           ...Object.fromEntries(Object.entries(extra).map(([name, [, data]]) => [name, data])),
         })
         program.destroy()
-        expect(problemsOf(sample.op, got, sample.outputs)).toEqual([])
+        const scores = /large scores/.test(sample.name) ? 32 : 1
+        expect(problemsOf(sample.op, got, sample.outputs, scores)).toEqual([])
       })
     }
   }
@@ -368,7 +376,9 @@ describe('dropout', () => {
     )
     const { logits } = await program.run(
       { tokens: batchOf(0, first, count).tokens },
-      model.training ? { [randomScalarNames.step]: step, [randomScalarNames.sample]: first } : {},
+      program.prepared.trace.scalars.has(randomScalarNames.step)
+        ? { [randomScalarNames.step]: step, [randomScalarNames.sample]: first }
+        : {},
     )
     program.destroy()
     return bitsOf(logits)
