@@ -87,7 +87,7 @@ function problemsOf(
 ): string[] {
   return Object.entries(expected).flatMap(([name, result]) => {
     const values = valuesOf(result)
-    const size = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0)
+    const size = largestDistance(values, new Float64Array(values.length))
     const own = Math.max(result.distance, size * scores * 2 ** -24)
     const allowed = allowedDistance(own, values)
     const distance = largestDistance(got[name] ?? [], values)
