@@ -184,7 +184,12 @@ const sharedCases = [
   rowsCase('huge', [6, 40], {}, { fill: 'huge' }),
   rowsCase('ties', [33, 7], { smoothing: 0.1 }, { fill: 'ties' }),
   rowsCase('fewer counted', [9, 10], { count: { slot: 1 } }, { scalars: [0, 5] }),
-  rowsCase('targets outside', [40, 5], { ignoreIndex: 6 }, { integerBelow: { 1: 7 } }),
+  rowsCase(
+    'targets outside',
+    [40, 5],
+    { ignoreIndex: 6 },
+    { integerBelow: { 1: 7 }, fill: 'ties' },
+  ),
 ]
 
 const because =
