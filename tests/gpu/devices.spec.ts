@@ -2,6 +2,7 @@ import { afterEach, expect, test } from 'vitest'
 import { compile } from '../../src/graph/compile.ts'
 import { detectAnomaly } from '../../src/graph/detect-anomaly.ts'
 import { checkpoint, checkpointSequential } from '../../src/graph/functions/checkpoint.ts'
+import { dropout } from '../../src/graph/functions/dropout.ts'
 import { crossEntropy } from '../../src/graph/functions.ts'
 import { gpu } from '../../src/graph/gpu.ts'
 import { Parameter } from '../../src/graph/parameter.ts'
@@ -109,6 +110,20 @@ test('checkpoints may nest, and may hold convolutions and pooling', async () => 
   const options = { rows: 4, steps: 2 }
   const plain = await train(make, (model, x) => model.forward(x), sampleShape, options)
   const checkpointed = await train(make, nested, sampleShape, options)
+  expect(checkpointed.losses).toEqual(plain.losses)
+  expect(checkpointed.parameters).toBe(plain.parameters)
+})
+
+test('what is computed again draws the same dropout masks', async () => {
+  const make = () => new Sequential(new Linear(24, 40), new ReLU(), new Linear(40, classes))
+  const forward = (isCheckpointed: boolean) => (model: Module, x: Tensor) => {
+    const [first, activation, last] = model.children().map(([, layer]) => layer)
+    const hidden = (input: Tensor) => dropout(activation.forward(first.forward(input)), 0.3)
+    return last.forward(isCheckpointed ? checkpoint(hidden, x) : hidden(x)).relu()
+  }
+  const plain = await train(make, forward(false), [24])
+  const checkpointed = await train(make, forward(true), [24])
+  expect(new Set(plain.losses).size).toBe(plain.losses.length)
   expect(checkpointed.losses).toEqual(plain.losses)
   expect(checkpointed.parameters).toBe(plain.parameters)
 })
