@@ -26,9 +26,10 @@ export interface RngState {
 
 export const getRngState = (): RngState => ({ seed, nextStream })
 
-/** Goes on where `getRngState` was called. */
+/** Goes on where `getRngState` was called; masks of programs that are compiled from here on are those of its seed. */
 export function setRngState(state: RngState): void {
   seed = state.seed
+  setRandomSeed(seed)
   nextStream = state.nextStream
 }
 

@@ -37,7 +37,8 @@ export async function saveCheckpoint(
  * Puts a file's state into the parts and the random state; what follows is what would have followed in the run that saved it, bit for bit
  * on the same adapter.
  *
- * Make the parts anew and load before the step is compiled, or between steps. Waits for parts whose state takes time to read.
+ * Make the parts anew and load before the step is compiled. A step with dropout gets its number as the scalar `randomStep` in every run:
+ * a program of its own counts from 0. Waits for parts whose state takes time to read.
  * errors: `data.malformed` when the file holds other parts; those of the parts.
  */
 export async function loadCheckpoint(
