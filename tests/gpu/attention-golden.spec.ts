@@ -224,6 +224,8 @@ describe('ops against PyTorch', () => {
 
 const run = golden.gpt
 const length = run.config.blockSize
+/** An eager step is traced anew, so fewer of them are compared. */
+const eagerSteps = 10
 
 function goldenGpt(more: Partial<GptConfig> = {}): Module {
   const model = models.gpt({ ...run.config, ...more })
@@ -288,8 +290,10 @@ describe('gpt', () => {
     const optimizer = new AdamW(model.parameters(), { lr: run.lr })
     const program = await compile(trainingStep(model, optimizer), stepTypes(), { runtime })
     const losses: number[] = []
+    let fromReplay = ''
     for (let step = 0; step < run.steps; step++) {
       losses.push((await program.run(batchOf(step))).loss[0])
+      if (step + 1 === eagerSteps) fromReplay = await parameterBits(model)
     }
     let distance = 0
     let worst = 0
@@ -321,7 +325,7 @@ describe('gpt', () => {
     const eager = goldenGpt()
     const eagerOptimizer = new AdamW(eager.parameters(), { lr: run.lr })
     const fromEager: number[] = []
-    for (let step = 0; step < run.steps; step++) {
+    for (let step = 0; step < eagerSteps; step++) {
       const outputs = await runEagerly(
         runtime,
         trainingStep(eager, eagerOptimizer),
@@ -330,8 +334,8 @@ describe('gpt', () => {
       )
       fromEager.push(outputs.loss[0])
     }
-    expect(bitsOf(losses)).toEqual(bitsOf(fromEager))
-    expect(await parameterBits(model)).toEqual(await parameterBits(eager))
+    expect(bitsOf(losses.slice(0, eagerSteps))).toEqual(bitsOf(fromEager))
+    expect(fromReplay).toEqual(await parameterBits(eager))
     program.destroy()
   })
 

@@ -137,15 +137,19 @@ export function naiveForward(
     `  let row = at / ${d}u;
   let c = at % ${d}u;${rowPlace(sizes, tq, 'i')}
   var total = 0.0;
+  // Of large scores lse is rounded by more than the weights' sum may differ from 1.
+  var sum = 0.0;
   for (var j = 0u; j < ${tk}u; j++) {
     let pair = score(b, h, i, j);
     if (pair.y != 0.0) {
       let start_v = ${start(v, 'j', d)};
-      total += exp(pair.x - lse[row])${attrs.dropout ? ' * drop_factor(b, h, i, j)' : ''} * ${v.variable}[start_v + c];
+      let p = exp(pair.x - lse[row]);
+      sum += p;
+      total += p${attrs.dropout ? ' * drop_factor(b, h, i, j)' : ''} * ${v.variable}[start_v + c];
     }
   }
   let put = ${start(outputTensor(text, 'o'), 'i', d)};
-  o[put + c] = total;`,
+  o[put + c] = select(total / sum, 0.0, sum == 0.0);`,
   )
   return { dispatches: [lse, out] }
 }
