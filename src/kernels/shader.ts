@@ -5,6 +5,8 @@ import type { Binding, Dispatch, Operand } from './op.ts'
 export interface ShaderBinding extends Binding {
   /** WGSL element type; `f32` unless told. `vec4<f32>` needs a tensor whose element count is a multiple of 4. */
   readonly element?: DType | 'vec2<f32>' | 'vec2<u32>' | `vec4<${DType}>` | 'atomic<u32>'
+  /** Elements of the array in WGSL, where the tensor has at least so many: indices are then held within a constant instead of asking for a length. */
+  readonly count?: number
 }
 
 export const reads = (
@@ -39,8 +41,8 @@ export function dispatch(options: {
   groups: readonly [number, number, number]
 }): Dispatch {
   const variables = options.bindings.map(
-    ({ name, access, element = 'f32' }, index) =>
-      `@group(0) @binding(${index}) var<storage, ${access === 'read' ? 'read' : 'read_write'}> ${name}: array<${element}>;`,
+    ({ name, access, element = 'f32', count }, index) =>
+      `@group(0) @binding(${index}) var<storage, ${access === 'read' ? 'read' : 'read_write'}> ${name}: array<${element}${count === undefined ? '' : `, ${count}`}>;`,
   )
   const constants = Object.entries(options.constants ?? {}).map(([name, value]) =>
     typeof value === 'number'

@@ -488,7 +488,7 @@ test('the CPU runs the same steps: clipping, loss scale, average, accumulation',
 })
 
 describe('update kernels', () => {
-  const count = 1536
+  const count = 9216
   const names = ['decay', 'l2', 'beta1', 'oneMinusBeta1', 'beta2', 'oneMinusBeta2', 'stepSize']
   const settings = Object.fromEntries([...names, 'eps'].map((name, slot) => [name, { slot }]))
   const scalars = [0.999, 0.01, 0.9, 0.1, 0.99, 0.01, 0.01, 1e-8]
