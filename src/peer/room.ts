@@ -59,7 +59,8 @@ interface Rank {
  * - A rank that says bye, or whose socket ends before the run is RUNNING, fails the run at once.
  * - A socket that ends without bye while RUNNING leaves its rank detached: the ring itself needs no server, so the run goes
  *   on until a neighbour reports that link down too (FAILED), or everyone still attached is done (FINISHED). There is
- *   no way back into a run for a detached rank.
+ *   no way back into a run for a detached rank. Once every rank is detached the run counts as FAILED: they leave the room
+ *   to who waits in it.
  */
 export class Room {
   private state: RoomState = 'lobby'
@@ -254,8 +255,12 @@ export class Room {
 
   private finishIfDone(): void {
     const attached = this.ranks.filter((one) => one.member.connectionId)
+    if (attached.length === 0) {
+      // Nobody is left who could report an end, and who waits here must not wait for ever.
+      this.endEpoch('failed')
+      return
+    }
     if (!attached.every((one) => one.isDone)) return
-    if (!this.ranks.some((one) => one.isDone)) return // all detached: nobody can tell how it ended
     this.sendToRanks({ type: 'finished', epoch: this.epoch })
     this.endEpoch('finished')
   }

@@ -375,6 +375,40 @@ describe('a run', () => {
     expect(world.last('t1', 'lobby').maker).toBe(world.last('t1', 'welcome').id)
   })
 
+  it.each([1, 3])(
+    '%i ranks that all lose their sockets leave the room to who waits in it',
+    async (size) => {
+      const ids = await world.fill(size)
+      const epoch = await world.run(ids)
+      world.join('late')
+      world.join('later')
+      await world.tick()
+      for (const id of ids) {
+        expect(await world.state('late')).toBe('running')
+        world.server.lost(id, 'crashed')
+      }
+      expect(await world.state('late')).toBe('failed')
+      const lobby = world.last('later', 'lobby')
+      expect(lobby.members.map((one) => one.name)).toEqual(['late', 'later'])
+      expect(lobby.maker).toBe(world.last('late', 'welcome').id)
+      expect(await world.run(['late', 'later'])).toBe(epoch + 1)
+      expect(await world.state('later')).toBe('running')
+    },
+  )
+
+  it('a run whose last attached rank leaves it done has not finished for the detached one', async () => {
+    const ids = await world.fill(3)
+    const epoch = await world.run(ids)
+    world.join('late')
+    world.say('t1', { type: 'done', epoch })
+    world.say('t1', { type: 'bye' })
+    world.server.lost('t0', 'crashed')
+    expect(await world.state('late')).toBe('running')
+    world.server.lost('t2', 'crashed')
+    expect(await world.state('late')).toBe('failed')
+    expect(world.last('late', 'lobby').members.map((one) => one.name)).toEqual(['late'])
+  })
+
   it('linkDown, abort: told to all with rank and reason', async () => {
     const ids = await world.fill(3)
     const first = await world.run(ids)
