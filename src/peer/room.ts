@@ -71,7 +71,10 @@ export class Room {
   private ranks: Rank[] = []
   private settings: JsonValue = null
   private cancelReady: () => void = () => undefined
-  private isLobbyDue = false
+  /** The next lobby message, once one is due. */
+  private dueLobby: { atMs: number; cancel: () => void } | null = null
+  private hasUpdates = false
+  private updatesToldAtMs = Number.NEGATIVE_INFINITY
 
   constructor(
     readonly id: string,
@@ -98,6 +101,7 @@ export class Room {
     member.connectionId = null
     if (!this.members.some((one) => one.connectionId)) {
       this.cancelReady()
+      this.dueLobby?.cancel()
       return false
     }
     const rank = this.rankOf(member)
@@ -127,7 +131,7 @@ export class Room {
   receive(member: Member, message: RoomMessage): void {
     if (message.type === 'update') {
       member.info = message.info
-      this.lobbyChanged()
+      this.lobbyChanged(true)
     } else if (message.type === 'start') this.start(member, message.settings)
     else this.inEpoch(member, message)
   }
@@ -294,23 +298,32 @@ export class Room {
 
   // --- telling ---
 
-  private lobbyChanged(): void {
-    if (this.isLobbyDue) return
-    this.isLobbyDue = true
-    this.host.env.after(this.host.limits.lobbyDelayMs, () => {
-      this.isLobbyDue = false
-      if (this.members.length === 0) return
-      const { state, epoch } = this
-      const members = this.members.map((one) => {
-        const rank = this.rankOf(one)
-        const attached = one.connectionId !== null
-        return { id: one.id, ...one.info, rank: rank < 0 ? null : rank, attached }
-      })
-      const maker = this.members[0].id
-      for (const one of this.members) {
-        this.send(one, { type: 'lobby', state, epoch, maker, members })
-      }
+  /** Tells everyone soon; what a member says of itself (`isUpdate`) at most once in `lobbyUpdateMs`. */
+  private lobbyChanged(isUpdate = false): void {
+    const { env, limits } = this.host
+    const soonMs = env.now() + limits.lobbyDelayMs
+    const atMs = isUpdate ? Math.max(soonMs, this.updatesToldAtMs + limits.lobbyUpdateMs) : soonMs
+    if (isUpdate) this.hasUpdates = true
+    if (this.dueLobby && this.dueLobby.atMs <= atMs) return
+    this.dueLobby?.cancel()
+    const cancel = env.after(atMs - env.now(), () => this.tellLobby())
+    this.dueLobby = { atMs, cancel }
+  }
+
+  private tellLobby(): void {
+    this.dueLobby = null
+    if (this.hasUpdates) this.updatesToldAtMs = this.host.env.now()
+    this.hasUpdates = false
+    const { state, epoch } = this
+    const members = this.members.map((one) => {
+      const rank = this.rankOf(one)
+      const attached = one.connectionId !== null
+      return { id: one.id, ...one.info, rank: rank < 0 ? null : rank, attached }
     })
+    const maker = this.members[0].id
+    for (const one of this.members) {
+      this.send(one, { type: 'lobby', state, epoch, maker, members })
+    }
   }
 
   private sendToRanks(message: ServerMessage): void {
