@@ -48,6 +48,12 @@ export class Bucket {
     return { start: Math.min(start, this.elements), end: Math.min(end, this.elements) }
   }
 
+  /** Frees the pools; the parameters in them are gone. */
+  destroy(): void {
+    for (const pool of [this.parameterPool, this.gradientPool, ...this.state.values()])
+      pool.destroy()
+  }
+
   /** Makes the pools and moves the parameters in, unless that has been done. */
   allocate(gpu: Gpu): void {
     this.gradientPool.allocate(gpu)

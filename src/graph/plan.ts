@@ -33,6 +33,11 @@ export interface Plan {
   readonly lowerBoundBytes: number
 }
 
+export interface PlanOptions {
+  /** False gives every intermediate a buffer of its own, so that a mistake in sharing shows as a difference. Default true. */
+  readonly sharesBuffers?: boolean
+}
+
 interface Interval {
   sizeBytes: number
   first: number
@@ -51,6 +56,7 @@ const bytesOf = (type: TensorType): number => Math.max(4, countElements(type.sha
 export function planMemory(
   nodes: readonly LoweredNode[],
   fixed: ReadonlyMap<GraphValue, Place>,
+  { sharesBuffers = true }: PlanOptions = {},
 ): Plan {
   const intervals = new Map<GraphValue, Interval>()
   const touch = (value: GraphValue, at: number) => {
@@ -74,7 +80,7 @@ export function planMemory(
   })
   const all = [...intervals.values(), ...scratch.flat()]
   const lowerBoundBytes = largestSumAlive(all, nodes.length)
-  const sharedBytes = assignObjects(all, lowerBoundBytes)
+  const sharedBytes = sharesBuffers ? assignObjects(all, lowerBoundBytes) : assignApart(all)
 
   const placeOf = (value: GraphValue): Place => {
     const root = storageOf(value)
@@ -115,6 +121,14 @@ export function planMemory(
     peakBytes: sharedBytes.reduce((sum, bytes) => sum + bytes, 0),
     lowerBoundBytes,
   }
+}
+
+/** An object for each interval. */
+function assignApart(intervals: readonly Interval[]): number[] {
+  intervals.forEach((interval, object) => {
+    interval.object = object
+  })
+  return intervals.map(({ sizeBytes }) => sizeBytes)
 }
 
 /** Orders that are tried after the first while the plan is above its lower bound. */

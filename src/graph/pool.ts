@@ -34,6 +34,11 @@ export class Pool {
     return this.#buffer
   }
 
+  destroy(): void {
+    this.#buffer?.destroy()
+    this.#buffer = undefined
+  }
+
   get isAllocated(): boolean {
     return this.#buffer !== undefined
   }

@@ -3,7 +3,7 @@ import type { Op, OpCall } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import type { TensorType } from '../util/shape.ts'
 import { callOf, lowerNodes } from './lower.ts'
-import { type Place, type Plan, planMemory } from './plan.ts'
+import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
 import { rewrite, withoutRewrites } from './rewrite.ts'
 import type { Runtime } from './runtime.ts'
 import { Tensor, TracedTensor } from './tensor.ts'
@@ -17,7 +17,7 @@ export type Outputs = Readonly<Record<string, Tensor>>
 /** A function that can be compiled: it is called once per trace, with tensors that have no contents. */
 export type TracedFunction = (inputs: Record<string, Tensor>) => Outputs
 
-export interface PrepareOptions {
+export interface PrepareOptions extends PlanOptions {
   /** No rewrites and the first variant of every op: slow, plain, for comparison. */
   readonly isNaive?: boolean
 }
@@ -52,7 +52,7 @@ export function prepare(
   runtime: Runtime,
   fn: TracedFunction,
   inputs: InputTypes,
-  { isNaive = false }: PrepareOptions = {},
+  { isNaive = false, sharesBuffers }: PrepareOptions = {},
 ): Prepared {
   const trace = new Trace()
   const returned = withTrace(trace, () =>
@@ -111,7 +111,7 @@ export function prepare(
     variants: runtime.variants,
     isNaive,
   })
-  const plan = planMemory(lowered, fixed)
+  const plan = planMemory(lowered, fixed, { sharesBuffers })
   const position = new Map<GraphNode, number>(lowered.map(({ node }, at) => [node, at]))
   const firstUpdate = updateNodes.length ? position.get(updateNodes[0])! : lowered.length
   const endBefore = (at: number) => (at === 0 ? 0 : plan.endOfNode[at - 1])

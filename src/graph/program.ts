@@ -129,6 +129,8 @@ export class StepProgram {
   readonly #staging: { buffer: GPUBuffer; isBusy: Promise<unknown> | undefined }[]
   readonly #outputOffsets: number[]
   readonly #updates: SynchronizedUpdates | undefined
+  /** The newest run under way. */
+  #latest: Promise<unknown> | undefined
   #layout = -1
   #runs = 0
 
@@ -188,7 +190,8 @@ export class StepProgram {
    * Runs the program once.
    *
    * The data is copied before this returns, so callers may reuse their arrays at once. With one rank, several runs may be under way;
-   * each promise resolves with that run's outputs. With several ranks a run resolves when the parameters of all buckets are gathered.
+   * each promise resolves with that run's outputs. With several ranks runs go one after the other, and each resolves when the
+   * parameters of all buckets are gathered.
    * errors: `graph.misuse` for wrong inputs; the device's first error; the exchange's errors.
    */
   async run(
@@ -198,21 +201,26 @@ export class StepProgram {
     const gpu = this.#gpu
     gpu.check()
     const staging = this.#staging[this.#runs++ % runsInFlight]
-    if (staging.isBusy) {
+    if (staging.isBusy || (this.#updates && this.#latest)) {
       inputs = copyOf(inputs)
       scalars = { ...scalars }
     }
-    while (staging.isBusy) await staging.isBusy.catch(() => undefined)
+    // Buckets have one set of buffers: with several ranks one run goes after the other.
+    const waitsFor = () => (this.#updates ? this.#latest : staging.isBusy)
+    for (let busy = waitsFor(); busy; busy = waitsFor()) await busy.catch(() => undefined)
     if (this.#layout !== currentLayout()) this.#bind()
     const began = performance.now()
     this.#buffers.write(gpu, this.prepared, inputs, scalars)
     const outputs = this.#updates
       ? this.#runSynchronized(this.#updates, staging.buffer, began)
       : this.#runAlone(staging.buffer, began)
-    staging.isBusy = outputs.finally(() => {
+    const ended = outputs.finally(() => {
       staging.isBusy = undefined
+      if (this.#latest === ended) this.#latest = undefined
     })
-    staging.isBusy.catch(() => undefined)
+    ended.catch(() => undefined)
+    staging.isBusy = ended
+    this.#latest = ended
     return outputs
   }
 

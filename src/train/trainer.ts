@@ -8,6 +8,7 @@ import {
   shareIndices,
   stepsPerEpoch,
 } from '../data/shares.ts'
+import type { Bucket } from '../graph/bucket.ts'
 import { compile } from '../graph/compile.ts'
 import { crossEntropy, stepScalar } from '../graph/functions.ts'
 import { prepare, type TracedFunction } from '../graph/prepare.ts'
@@ -27,7 +28,9 @@ import { tensorType } from '../util/shape.ts'
 import { defaultLearningRate, type TrainConfig } from './config.ts'
 import { DistributedDataParallel } from './data-parallel.ts'
 import { Evaluation } from './evaluate.ts'
-import type { RunEvent, TimelineEntry, TrainerResult } from './run.ts'
+import { Patience } from './patience.ts'
+import type { RunEvent, RunRecord, TimelineEntry, TrainerResult } from './run.ts'
+import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
 import { ReplicaCheck } from './verify.ts'
 
@@ -57,12 +60,17 @@ export class Trainer {
   readonly #options: TrainerOptions
   #ddp: DistributedDataParallel | undefined
   #program: StepProgram | undefined
+  readonly #resources: { destroy(): void }[] = []
+  #buckets: readonly Bucket[] = []
+  #record: RunRecord | undefined
+  readonly #patience: Patience
   /** What happened when in one step, and which step. */
   readonly #timeline: TimelineEntry[] = []
   #timelineStep = 0
 
   constructor(options: TrainerOptions) {
     this.#options = options
+    this.#patience = new Patience(options.group)
   }
 
   /** errors: `config.invalid`, `data.*`, `gpu.*`, `peer.*`, `train.*`. A failure here is made known to all ranks. */
@@ -86,6 +94,11 @@ export class Trainer {
     return this.#ddp.module.stateDict()
   }
 
+  /** What decides the run's bits, once it is settled. */
+  get record(): RunRecord | undefined {
+    return this.#record
+  }
+
   /** The compiled training step, while there is one. */
   get program(): StepProgram | undefined {
     return this.#program
@@ -102,11 +115,21 @@ export class Trainer {
     )
   }
 
+  /** Frees what the run holds on the device, the trained parameters included. The trainer is of no use afterwards. */
+  destroy(): void {
+    for (const resource of this.#resources.splice(0)) resource.destroy()
+    for (const bucket of this.#buckets) bucket.destroy()
+    this.#ddp = undefined
+    this.#program = undefined
+  }
+
   async #train(): Promise<TrainerResult> {
-    const { runtime, group, config, onEvent } = this.#options
+    const { runtime, group, config, onEvent, signal } = this.#options
     const { rank, size } = group
-    const phase = (name: Extract<RunEvent, { event: 'phase' }>['phase']) =>
+    const phase = (name: Extract<RunEvent, { event: 'phase' }>['phase']) => {
+      signal?.throwIfAborted()
       onEvent({ event: 'phase', phase: name, rank })
+    }
     if (config.batchSize < size) {
       throw new TabringError(
         'config.invalid',
@@ -139,6 +162,8 @@ export class Trainer {
     )
     const step = await compile(stepFunction, stepTypes(share.rows), { runtime })
     this.#program = step
+    this.#resources.push(step)
+    this.#buckets = optimizer.buckets
     const evaluation = await Evaluation.create({
       runtime,
       model: ddp,
@@ -146,7 +171,21 @@ export class Trainer {
       data: data.test,
       trainingRows: share.rows,
     })
+    this.#resources.push(evaluation)
     const check = await ReplicaCheck.create(runtime, optimizer.buckets)
+    this.#resources.push(check)
+    this.#record = {
+      config,
+      worldSize: size,
+      shares: planShares(config.batchSize, size).map(({ rows }) => rows),
+      buckets: optimizer.buckets.map(({ parameters, elements }) => ({
+        parameters: parameters.map(({ name }) => name),
+        elements,
+      })),
+      variants: { ...step.prepared.chosen },
+      adapter: `${runtime.gpu.facts.vendor} ${runtime.gpu.facts.architecture}`,
+    }
+    await settleRecord(group, this.#record)
     await check.compare(group, 0)
 
     phase('train')
@@ -170,20 +209,8 @@ export class Trainer {
       timeline: this.#timeline
         .filter(({ atMs }) => !Number.isNaN(atMs))
         .sort((a, b) => a.atMs - b.atMs),
-      record: {
-        config,
-        worldSize: size,
-        shares: planShares(config.batchSize, size).map(({ rows }) => rows),
-        buckets: optimizer.buckets.map(({ parameters, elements }) => ({
-          parameters: parameters.map(({ name }) => name),
-          elements,
-        })),
-        variants: { ...step.prepared.chosen },
-        adapter: `${runtime.gpu.facts.vendor} ${runtime.gpu.facts.architecture}`,
-      },
+      record: this.#record,
     }
-    evaluation.destroy()
-    check.destroy()
     // Nobody closes its links while another still needs them.
     await group.barrier()
     return result
@@ -219,7 +246,7 @@ export class Trainer {
       const own = shareIndices(order, config.batchSize, inEpoch, share)
       const global = batchSamples(data.train.count, config.batchSize, inEpoch)
       fillBatch(data.train, own, pixels, labels)
-      this.#record(step, index + 1, totalSteps)
+      this.#watch(step, index + 1, totalSteps)
       samples += own.length
       const dataMs = performance.now() - began
       const outputs = step.run(
@@ -231,6 +258,7 @@ export class Trainer {
           loss = values.loss[0]
           if (!Number.isFinite(loss)) throw lossNotFinite(index + 1, loss)
           const total = performance.now() - began
+          this.#patience.stepped(total)
           const { encode, compute, ring } = step.times
           onEvent({
             event: 'step',
@@ -256,6 +284,7 @@ export class Trainer {
       if ((index + 1) % config.hashEvery === 0) await check.compare(group, index + 1)
       if (isLast || endsEpoch) {
         onEvent({ event: 'phase', phase: 'evaluate', rank })
+        this.#patience.forSetup()
         accuracy = await evaluation.accuracy(group)
         onEvent({ event: 'evaluation', step: index + 1, epoch, accuracy, rank })
       }
@@ -263,8 +292,8 @@ export class Trainer {
     return { loss, steps: totalSteps, samples, accuracy }
   }
 
-  /** Puts one step after the first ones on record: which buckets and frames moved while backward still ran. */
-  #record(program: StepProgram, step: number, totalSteps: number): void {
+  /** Puts one step after the first ones on the timeline: which buckets and frames moved while backward still ran. */
+  #watch(program: StepProgram, step: number, totalSteps: number): void {
     if (step === Math.min(5, totalSteps)) {
       this.#timelineStep = step
       this.#timeline.push({ name: 'step begins', atMs: performance.now() })

@@ -24,6 +24,8 @@ class ComputeWorker implements ComputeApi {
   #group: ProcessGroup | undefined
   #trainer: Trainer | undefined
   #abort: AbortController | undefined
+  /** The newest run, until its very end. */
+  #run: Promise<RunResult> | undefined
 
   async open(): Promise<AdapterFacts> {
     return (await this.#openRuntime()).gpu.facts
@@ -48,35 +50,51 @@ class ComputeWorker implements ComputeApi {
         'train: a run is under way. Abort it or wait for its end.',
       )
     }
-    this.#abort = new AbortController()
+    const abort = new AbortController()
+    this.#abort = abort
+    const { signal } = abort
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
     this.#links.delete(epoch)
-    try {
+    const before = this.#run
+    const run = async (): Promise<RunResult> => {
+      // An aborted run may still be compiling; what it holds is freed when it has come to its end.
+      await before?.catch(() => undefined)
+      this.#trainer?.destroy()
+      this.#trainer = undefined
       const runtime = await this.#openRuntime()
-      const { signal } = this.#abort
-      this.#group = await initProcessGroup({
+      signal.throwIfAborted()
+      let trainer: Trainer | undefined
+      const group = await initProcessGroup({
         rank,
         worldSize,
         epoch,
         links,
-        onspan: (span) => this.#trainer?.onSpan(span),
+        onspan: (span) => trainer?.onSpan(span),
       })
-      this.#trainer = new Trainer({
+      this.#group = group
+      signal.throwIfAborted()
+      trainer = new Trainer({
         runtime,
-        group: this.#group,
+        group,
         config,
         baseUrl,
         onEvent,
         signal,
-        tuneStore: openTuneStore(),
+        tuneStore: config.tune ? openTuneStore() : undefined,
       })
-      const result = await this.#trainer.run()
+      this.#trainer = trainer
+      const result = await trainer.run()
       return { ...result, links: await sumStats(links.values()), adapter: runtime.gpu.facts }
+    }
+    try {
+      // An abort does not wait for what cannot be broken off, such as a pipeline that compiles.
+      this.#run = run()
+      return await Promise.race([this.#run, rejectOnAbort(signal)])
     } catch (thrown) {
       this.#end(links)
       throw thrown
     } finally {
-      this.#abort = undefined
+      if (this.#abort === abort) this.#abort = undefined
     }
   }
 
@@ -103,7 +121,7 @@ class ComputeWorker implements ComputeApi {
     const state = await this.#trainer.stateDict()
     const file = writeSafetensors(
       Object.entries(state).map(([key, { shape, data }]) => [key, { dtype: 'F32', shape, data }]),
-      { format: 'pt' },
+      { format: 'pt', 'tabring.record': JSON.stringify(this.#trainer.record ?? null) },
     )
     return URL.createObjectURL(new Blob([file], { type: 'application/octet-stream' }))
   }
@@ -122,6 +140,12 @@ class ComputeWorker implements ComputeApi {
     return this.#runtime
   }
 }
+
+/** Never resolves; rejects with the signal's reason. */
+const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+  })
 
 function wrap(transport: Transport): Link {
   switch (transport.kind) {
