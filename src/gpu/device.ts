@@ -10,6 +10,9 @@ export interface GpuCounters {
   bytesUploaded: number
 }
 
+/** units: characters. */
+const longestFact = 80
+
 /** Facts about an adapter that people and run records need. */
 export interface AdapterFacts {
   readonly vendor: string
@@ -146,14 +149,16 @@ export async function openGpu(): Promise<Gpu> {
     )
   }
   const { info, features, limits } = adapter
+  // A room takes so much of each member's facts; some drivers write long stories.
+  const short = (text: string) => text.slice(0, longestFact)
   const device = await adapter.requestDevice({
     requiredFeatures: wantedFeatures.filter((feature) => features.has(feature)),
     requiredLimits: Object.fromEntries(wantedLimits.map((name) => [name, limits[name]])),
   })
   return new Gpu(device, {
-    vendor: info.vendor,
-    architecture: info.architecture,
-    description: info.description,
+    vendor: short(info.vendor),
+    architecture: short(info.architecture),
+    description: short(info.description),
     isSoftware:
       info.isFallbackAdapter === true ||
       /swiftshader|llvmpipe|lavapipe|warp|basic render/i.test(
