@@ -5,12 +5,13 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2
 }
 
-/** The mean of the middle half: as robust as the median, and finer than the clock that the values come from. */
-export function midmean(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b)
-  const quarter = sorted.length >> 2
-  const middle = sorted.slice(quarter, sorted.length - quarter)
-  return middle.reduce((sum, value) => sum + value, 0) / middle.length
+/** The median over blocks of `size` values of each block's mean: for values that are short against the clock's tick. */
+export function medianOfBlocks(values: readonly number[], size: number): number {
+  const means: number[] = []
+  for (let begin = 0; begin + size <= values.length; begin += size) {
+    means.push(values.slice(begin, begin + size).reduce((sum, value) => sum + value, 0) / size)
+  }
+  return median(means)
 }
 
 /** Smallest and largest. */

@@ -29,32 +29,47 @@ export function lanAddresses(): string[] {
   ].map((one) => one.address)
 }
 
-/** The names under which this machine can be opened: localhost, its hostname, its addresses, and `extra`. */
-export function ownNames(extra: readonly string[] = []): string[] {
+/** This machine's name in its networks, as far as it has one. */
+export function hostNames(): string[] {
   const name = hostname().toLowerCase()
-  const hosts = /^[a-z0-9.-]+$/.test(name)
-    ? [name, ...(name.includes('.') ? [] : [`${name}.local`])]
-    : []
-  return [...new Set(['localhost', '127.0.0.1', '::1', ...hosts, ...lanAddresses(), ...extra])]
+  if (!/^[a-z0-9.-]+$/.test(name)) return []
+  return [name, ...(name.includes('.') ? [] : [`${name}.local`])]
+}
+
+/** The names under which this machine is opened: localhost, its hostname, its IPv4 addresses, and `extra`. */
+export function ownNames(
+  extra: readonly string[] = [],
+  addresses: readonly string[] = lanAddresses(),
+): string[] {
+  const steady = addresses.filter((address) => !address.includes(':'))
+  return [...new Set(['localhost', '127.0.0.1', '::1', ...hostNames(), ...steady, ...extra])]
 }
 
 /**
- * A self-signed certificate for this machine: the kept one while it is valid and names every address, else a new one.
+ * A self-signed certificate for this machine: the kept one while it is valid and covers `names`, else a new one, which
+ * covers `alsoNames` too. Those are all addresses of now: systems change IPv6 ones daily, and with each new certificate
+ * every browser's exception would be lost.
  *
  * Kept in `.tabring/` under the working folder, or under the home folder where that cannot be written.
  * errors: `file.unwritable` when neither can.
  */
 export async function ownCertificate(
-  options: { names?: readonly string[]; folders?: readonly string[]; nowMs?: number } = {},
+  options: {
+    names?: readonly string[]
+    alsoNames?: readonly string[]
+    folders?: readonly string[]
+    nowMs?: number
+  } = {},
 ): Promise<Certificate> {
   const names = options.names ?? ownNames()
+  const alsoNames = options.alsoNames ?? lanAddresses()
   const folders = options.folders ?? [join(process.cwd(), '.tabring'), join(homedir(), '.tabring')]
   const nowMs = options.nowMs ?? Date.now()
   for (const folder of folders) {
     const kept = await readKept(folder)
     if (kept && isGood(kept.cert, names, nowMs)) return { ...kept, folder, isNew: false }
   }
-  const made = await make(names, nowMs)
+  const made = await make([...new Set([...names, ...alsoNames])], nowMs)
   const failures: string[] = []
   for (const folder of folders) {
     try {

@@ -5,23 +5,38 @@ import { TabringError } from '../src/util/errors.ts'
 /** Names a browser executable and goes before every other way of finding one. */
 export const browserVariable = 'TABRING_BROWSER'
 
-const installedPaths: Record<string, string[]> = {
-  linux: [
-    '/usr/bin/google-chrome-stable',
-    '/usr/bin/google-chrome',
-    '/usr/bin/chromium',
-    '/usr/bin/chromium-browser',
-    '/snap/bin/chromium',
-  ],
-  darwin: [
-    '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
-    '/Applications/Chromium.app/Contents/MacOS/Chromium',
-  ],
-  win32: [
-    'C:\\Program Files\\Google\\Chrome\\Application\\chrome.exe',
-    'C:\\Program Files (x86)\\Google\\Chrome\\Application\\chrome.exe',
-    'C:\\Program Files\\Chromium\\Application\\chrome.exe',
-  ],
+/** Where browsers get installed on `platform`, best first. */
+export function installedPaths(platform: string, environment: NodeJS.ProcessEnv): string[] {
+  switch (platform) {
+    case 'linux':
+      return [
+        '/usr/bin/google-chrome-stable',
+        '/usr/bin/google-chrome',
+        '/usr/bin/chromium',
+        '/usr/bin/chromium-browser',
+        '/snap/bin/chromium',
+      ]
+    case 'darwin':
+      return [
+        '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
+        '/Applications/Chromium.app/Contents/MacOS/Chromium',
+      ]
+    case 'win32': {
+      const folders = [
+        environment.ProgramFiles,
+        environment['ProgramFiles(x86)'],
+        // Installed without an administrator's rights: for one user.
+        environment.LOCALAPPDATA,
+        'C:\\Program Files',
+        'C:\\Program Files (x86)',
+      ].filter((folder) => folder !== undefined && folder !== '')
+      return ['Google\\Chrome', 'Chromium'].flatMap((browser) =>
+        [...new Set(folders)].map((folder) => `${folder}\\${browser}\\Application\\chrome.exe`),
+      )
+    }
+    default:
+      return []
+  }
 }
 
 /**
@@ -38,7 +53,7 @@ export function findBrowser(environment: NodeJS.ProcessEnv = process.env): strin
       `browser: ${browserVariable} names ${named}, which does not exist. Point it at a Chrome or Chromium executable.`,
     )
   }
-  const candidates = [chromium.executablePath(), ...(installedPaths[process.platform] ?? [])]
+  const candidates = [chromium.executablePath(), ...installedPaths(process.platform, environment)]
   const found = candidates.find((path) => path && existsSync(path))
   if (found) return found
   throw new TabringError(

@@ -9,9 +9,11 @@ import { createServer as createHttps } from 'node:https'
 import { createServer as createTcp } from 'node:net'
 import { join } from 'node:path'
 import sirv from 'sirv'
+import { type ServerFacts, serverFactsPath } from '../src/peer/messages.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { type Certificate, lanAddresses, ownCertificate, ownNames } from './certificate.ts'
 import { isolationHeaders } from './headers.ts'
+import { ownHosts } from './hosts.ts'
 import { type Mounts, serveMounts } from './mounts.ts'
 import { attachSignaling, type SignalServer, type SignalServerOptions } from './signal-server.ts'
 
@@ -26,7 +28,7 @@ export interface ServeOptions {
   port?: number
   /** Fail rather than take another port. */
   strictPort?: boolean
-  /** Default: this machine alone. `true`: every address it has. A string: that address. */
+  /** Default: this machine alone. `true`, `0.0.0.0`, `::`: every address it has. Another string: that address. */
   host?: boolean | string
   /** Default: when `host` is given, because WebGPU exists on other machines' pages over HTTPS only. */
   https?: boolean
@@ -34,8 +36,9 @@ export interface ServeOptions {
   certificate?: Pick<Certificate, 'cert' | 'key'>
   /** Handlers by exact path. */
   extraRoutes?: Record<string, (request: IncomingMessage, response: ServerResponse) => void>
-  /** Folders served read-only as raw bytes, by URL prefix: `{ '/data/': dir }`. */
+  /** Folders served read-only as raw bytes, by URL prefix: `{ '/data/': dir }`. The page offers the first. */
   mounts?: Mounts
+  /** Its `allowedOrigins` are pages behind a tunnel or proxy: their names are taken as Host headers too. */
   signaling?: SignalServerOptions
 }
 
@@ -54,12 +57,14 @@ export interface Served {
 }
 
 /**
- * Serves the built pages and the signaling server on one port.
+ * Serves the built pages and the signaling server on one port, to requests by a name that is its own (see `ownHosts`).
  *
  * errors: `config.invalid` when there is no built page, no free port, or the address is not this machine's.
  */
 export async function serve(options: ServeOptions): Promise<Served> {
-  const { root, host, mounts, extraRoutes = {} } = options
+  const { root, mounts, extraRoutes = {} } = options
+  const host = isWildcard(options.host) ? true : options.host
+  const hosts = typeof host === 'string' ? [host] : []
   if (!existsSync(root)) {
     throw new TabringError(
       'config.invalid',
@@ -69,8 +74,11 @@ export async function serve(options: ServeOptions): Promise<Served> {
   const isTls = options.https ?? (host !== undefined && host !== false)
   let certificate: Certificate | null = null
   if (isTls && !options.certificate) {
-    certificate = await ownCertificate({ names: ownNames(typeof host === 'string' ? [host] : []) })
+    certificate = await ownCertificate({ names: ownNames(hosts) })
   }
+
+  const isOwnHost = ownHosts(options.signaling?.allowedOrigins, hosts)
+  let facts: ServerFacts = { lanUrls: [], data: Object.keys(mounts ?? {})[0] ?? null }
 
   const files = sirv(root, { etag: true })
   const fromMounts = mounts ? serveMounts(mounts) : null
@@ -78,7 +86,19 @@ export async function serve(options: ServeOptions): Promise<Served> {
     for (const [name, value] of Object.entries(isolationHeaders)) response.setHeader(name, value)
     response.setHeader('Cross-Origin-Resource-Policy', 'same-origin')
     response.setHeader('X-Content-Type-Options', 'nosniff')
+    if (!isOwnHost(request.headers.host)) {
+      response.writeHead(403, { 'Content-Type': 'text/plain; charset=utf-8' })
+      response.end(
+        `serve: expected localhost or a name or address of this machine, got ${request.headers.host}. Behind a tunnel or proxy, name its address: npm start -- --allow-origin URL\n`,
+      )
+      return
+    }
     const path = (request.url ?? '/').split('?')[0]
+    if (path === serverFactsPath) {
+      response.writeHead(200, { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' })
+      response.end(JSON.stringify(facts))
+      return
+    }
     if (Object.hasOwn(extraRoutes, path)) {
       extraRoutes[path](request, response)
       return
@@ -97,15 +117,17 @@ export async function serve(options: ServeOptions): Promise<Served> {
     isTls && pems ? createHttps({ cert: pems.cert, key: pems.key }, handle) : createHttp(handle)
   const address = host === true ? undefined : host || '127.0.0.1'
   const port = await listen(server, options.port ?? defaultPort, address, options.strictPort)
-  const signaling = attachSignaling(server, options.signaling)
+  const signaling = attachSignaling(server, { hosts, ...options.signaling })
 
   const scheme = isTls ? 'https' : 'http'
   const urlOf = (name: string) => `${scheme}://${name.includes(':') ? `[${name}]` : name}:${port}/`
   const isLocalName = typeof host !== 'string' || /^(localhost|127\.|::1$)/.test(host)
+  const lanNames = host === true ? lanAddresses() : isLocalName ? [] : hosts
+  facts = { ...facts, lanUrls: lanNames.map(urlOf) }
   return {
     port,
-    localUrl: urlOf(isLocalName ? 'localhost' : (host as string)),
-    lanUrls: host === true ? lanAddresses().map(urlOf) : isLocalName ? [] : [urlOf(host as string)],
+    localUrl: urlOf(isLocalName ? 'localhost' : host),
+    lanUrls: facts.lanUrls,
     certificate,
     signaling,
     server,
@@ -116,6 +138,11 @@ export async function serve(options: ServeOptions): Promise<Served> {
       await closed
     },
   }
+}
+
+/** Addresses that mean every address. */
+function isWildcard(host: boolean | string | undefined): boolean {
+  return typeof host === 'string' && /^(0\.0\.0\.0|::0?|\[::\])$/.test(host)
 }
 
 /** Listens on `wanted` or, unless strict, the next free port. Returns the port. */

@@ -6,6 +6,7 @@ import { limits as defaultLimits, type Refusal, signalPath } from '../src/peer/m
 import { type Limits, Rendezvous } from '../src/peer/rendezvous.ts'
 import { proofText } from '../src/peer/secret.ts'
 import { systemEnv } from '../src/util/env.ts'
+import { ownHosts } from './hosts.ts'
 
 /** What signaling needs of an HTTP server: node:http, node:https and Vite's servers all have it. */
 export interface UpgradeServer {
@@ -23,6 +24,8 @@ export interface UpgradeServer {
 export interface SignalServerOptions {
   /** Origins taken besides the server's own, exactly as browsers write them: `https://example.org:8443`. */
   allowedOrigins?: readonly string[]
+  /** Names of this machine besides those that it knows itself; see `ownHosts`. */
+  hosts?: readonly string[]
   /** Open sockets of one IP address. Every rank of `--nproc-per-node` comes from one address. */
   maxConnectionsPerIp?: number
   maxConnections?: number
@@ -46,8 +49,8 @@ const closeTimeoutMs = 2_000
  * Puts the signaling server on an HTTP(S) server's own port, at `signalPath`; other upgrades (Vite's HMR) pass untouched.
  *
  * A socket that may not connect is accepted, told why in an `error` message, and closed: browsers hide the body of a refused
- * upgrade. Origin: must be the server's own (scheme and Host header) or in `allowedOrigins`; WebSockets are not
- * bound by CORS, so without this check any page could use a server on its visitor's machine.
+ * upgrade. Origin: must be the server's own (scheme and a Host header that is ours) or in `allowedOrigins`; WebSockets
+ * are not bound by CORS, so without this check any page could use a server on its visitor's machine.
  */
 export function attachSignaling(
   server: UpgradeServer,
@@ -56,6 +59,7 @@ export function attachSignaling(
   const maxConnections = options.maxConnections ?? 2_000
   const maxConnectionsPerIp = options.maxConnectionsPerIp ?? 256
   const allowedOrigins = new Set(options.allowedOrigins ?? [])
+  const isOwnHost = ownHosts(options.allowedOrigins, options.hosts)
   const messageBytes = options.limits?.messageBytes ?? defaultLimits.messageBytes
   const log = options.log ?? (() => undefined)
   const sockets = new Map<string, WebSocket>()
@@ -110,11 +114,16 @@ export function attachSignaling(
   )
 
   const admission = (request: IncomingMessage, ip: string): [Refusal, string] | null => {
-    const origin = request.headers.origin
+    const { origin, host } = request.headers
     const isTls = 'encrypted' in request.socket
-    const own = `${isTls ? 'https' : 'http'}://${request.headers.host}`
-    if (origin === undefined || (origin !== own && !allowedOrigins.has(origin))) {
-      return ['foreign-origin', `expected a page of ${own}, got one of ${origin ?? 'no origin'}.`]
+    const own = `${isTls ? 'https' : 'http'}://${host}`
+    const isOwn = origin === own && isOwnHost(host)
+    if (origin === undefined || !(isOwn || allowedOrigins.has(origin))) {
+      const expected = isOwnHost(host) ? own : "this machine's own name or address"
+      return [
+        'foreign-origin',
+        `expected a page of ${expected}, got one of ${origin ?? 'no origin'}.`,
+      ]
     }
     if (sockets.size >= maxConnections) {
       return ['too-many', `the server has ${sockets.size} connections and takes no more.`]

@@ -1,12 +1,17 @@
 import { spawn } from 'node:child_process'
+import { resolve } from 'node:path'
 import { Command, InvalidArgumentError } from 'commander'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { ensureBuilt } from './build.ts'
 import { defaultPort, type Served, serve } from './serve.ts'
+import { checkDataFolder } from './train/data-folder.ts'
+import { dataMount } from './train/options.ts'
 
 interface StartFlags {
   port?: number
   host?: boolean | string
+  data?: string
+  allowOrigin: string[]
   open: boolean
   forceBuild: boolean
 }
@@ -22,6 +27,16 @@ const command = new Command('npm start --')
     '--host [address]',
     'let other machines in, over HTTPS; with an address: listen on that one only',
   )
+  .option(
+    '--data <folder>',
+    `offer its four IDX files (plain or gzip) to the page, at ${dataMount}`,
+  )
+  .option(
+    '--allow-origin <url>',
+    'let in a page whose address is a tunnel or proxy to this server; may be repeated',
+    addOrigin,
+    [],
+  )
   .option('--open', 'open the page in the browser', false)
   .option('--force-build', 'build the page even when it is up to date', false)
 
@@ -33,10 +48,27 @@ function parsePort(text: string): number {
   return port
 }
 
+function addOrigin(text: string, origins: string[]): string[] {
+  const url = URL.canParse(text) ? new URL(text) : null
+  if (!url || !/^https?:$/.test(url.protocol)) {
+    throw new InvalidArgumentError('Expected an address like https://name.example:8443.')
+  }
+  return [...origins, url.origin]
+}
+
+/** The page's address on this machine, with the data folder chosen where there is one. */
+function pageUrl(served: Served, flags: StartFlags): string {
+  return flags.data === undefined ? served.localUrl : `${served.localUrl}?data=${dataMount}`
+}
+
 /** What a person reads once the server is up. */
-function greeting(served: Served): string {
-  const lines = ['', `  Tabring is at  ${served.localUrl}`]
+function greeting(served: Served, flags: StartFlags): string {
+  const lines = ['', `  Tabring is at  ${pageUrl(served, flags)}`]
   for (const url of served.lanUrls) lines.push(`  in the network ${url}`)
+  for (const origin of flags.allowOrigin) lines.push(`  and through    ${origin}/`)
+  if (flags.data !== undefined) {
+    lines.push('', `  Data: ${resolve(flags.data)}, at ${dataMount} on the page.`)
+  }
   lines.push(
     '',
     '  Open it in one tab: a room is made. Open the link that it shows in more tabs',
@@ -71,16 +103,18 @@ function openBrowser(url: string): void {
 
 async function main(): Promise<void> {
   const flags = command.parse().opts<StartFlags>()
+  if (flags.data !== undefined) await checkDataFolder(resolve(flags.data))
   const root = await ensureBuilt({ force: flags.forceBuild, log: (line) => console.log(line) })
   const served = await serve({
     root,
     port: flags.port,
     strictPort: flags.port !== undefined,
     host: flags.host,
-    signaling: { log: (line) => console.error(line) },
+    mounts: flags.data === undefined ? undefined : { [dataMount]: resolve(flags.data) },
+    signaling: { allowedOrigins: flags.allowOrigin, log: (line) => console.error(line) },
   })
-  console.log(greeting(served))
-  if (flags.open) openBrowser(served.localUrl)
+  console.log(greeting(served, flags))
+  if (flags.open) openBrowser(pageUrl(served, flags))
 
   let isEnding = false
   const end = () => {

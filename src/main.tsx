@@ -6,7 +6,8 @@ import { type Acts, idleActs } from './ui/acts.ts'
 import { App } from './ui/app.tsx'
 import { browserName, plainName } from './ui/browser-name.ts'
 import { chooseCpu, chosenDevice } from './ui/device-choice.ts'
-import { enterRoom, nameKey } from './ui/room.ts'
+import { keepName, readName } from './ui/kept-name.ts'
+import { enterRoom } from './ui/room.ts'
 import { draftFromQuery, transportOf } from './ui/settings.ts'
 import { begin } from './ui/state.ts'
 import { pageSurface, Store } from './ui/store.ts'
@@ -38,10 +39,8 @@ const draft = draftFromQuery(location.search)
 const transport = transportOf(draft)
 const query = transport === 'auto' ? '' : `?transport=${transport}`
 const shortId = toHex(crypto.getRandomValues(new Uint8Array(2)))
-const name =
-  plainName(sessionStorage.getItem(nameKey) ?? '') ||
-  `${browserName(navigator.userAgent)} ${shortId}`
-sessionStorage.setItem(nameKey, name)
+const name = plainName(readName()) || `${browserName(navigator.userAgent)} ${shortId}`
+keepName(name)
 
 const root = document.getElementById('app')!
 let acts: Acts = { ...idleActs, useCpu: chooseCpu }
@@ -58,6 +57,10 @@ const store = new Store(
 document.addEventListener('visibilitychange', () => store.show())
 // Another room's link pasted into this tab.
 window.addEventListener('hashchange', () => location.reload())
+// Brought back by Back: the tab said goodbye to its room when it was left.
+window.addEventListener('pageshow', ({ persisted }) => {
+  if (persisted) location.reload()
+})
 
 if (link) acts = enterRoom(link, store)
 else if (trouble) store.dispatch({ type: 'outside', trouble })

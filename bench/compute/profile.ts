@@ -1,4 +1,4 @@
-import { median, midmean } from '../statistics.ts'
+import { median, medianOfBlocks } from '../statistics.ts'
 import { type RecordedDispatch, recordDispatches, timePasses } from './calls.ts'
 import type { OurTrainer } from './tabring.ts'
 import type { Batch } from './task.ts'
@@ -6,11 +6,9 @@ import type { Batch } from './task.ts'
 /** Where a step of ours spends its time. */
 export interface StepProfile {
   dispatches: number
-  /** JavaScript per dispatch in a step: set pipeline, set bind group, dispatch. Midmean of steps: the clock is too coarse for a median. */
+  /** JavaScript per dispatch in a step: set pipeline, set bind group, dispatch. Median of blocks of ten steps. */
   encodeUsPerDispatch: number
-  /** The plain median of the same, in steps of the clock. */
-  encodeUsMedian: number
-  /** Beginning the pass, once a step; midmean. */
+  /** Beginning the pass, once a step; likewise. */
   beginPassUs: number
   /** The same three calls with all caches warm, many times over in one pass; median. */
   warmEncodeUsPerDispatch: number
@@ -22,7 +20,9 @@ export interface StepProfile {
   chosen: Readonly<Record<string, string>>
 }
 
-const profiledSteps = 200
+const profiledSteps = 300
+/** A step's encoding is some three ticks of the clock: ten steps make one sample. */
+const blockSteps = 10
 const encodeRepeats = 200
 const encodeSamples = 31
 const kernelSamples = 5
@@ -89,9 +89,8 @@ export async function profileStep(trainer: OurTrainer, batch: Batch): Promise<St
   }
   return {
     dispatches: recorded.length,
-    encodeUsPerDispatch: (midmean(insideMs) * 1000) / recorded.length,
-    encodeUsMedian: (median(insideMs) * 1000) / recorded.length,
-    beginPassUs: midmean(beginMs) * 1000,
+    encodeUsPerDispatch: (medianOfBlocks(insideMs, blockSteps) * 1000) / recorded.length,
+    beginPassUs: medianOfBlocks(beginMs, blockSteps) * 1000,
     warmEncodeUsPerDispatch: median(encodeUs),
     stepJsUs: median(jsUs),
     kernels,

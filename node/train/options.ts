@@ -63,10 +63,12 @@ function defineCommand(): Command {
     )
     .addOption(new Option('--model <name>', 'model').choices(['mlp', 'cnn']).default('mlp'))
     .option('--epochs <n>', 'passes over the training data', wholeNumber(1), 3)
-    .option('--steps <n>', 'stop after so many steps', wholeNumber(1))
+    .option('--steps <n>', 'train so many steps, instead of --epochs', wholeNumber(1))
     .option('--batch-size <n>', 'global batch size', wholeNumber(1), 64)
     .addOption(
-      new Option('--optimizer <name>', 'optimizer').choices(['adamw', 'sgd']).default('adamw'),
+      new Option('--optimizer <name>', 'adamw, or sgd with momentum 0.9')
+        .choices(['adamw', 'sgd'])
+        .default('adamw'),
     )
     .option('--lr <x>', 'learning rate (default: mlp 1e-3, cnn 3e-3)', positiveNumber(true))
     .option('--seed <n>', 'seed of parameters and order', wholeNumber(0), 0)

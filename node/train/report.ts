@@ -41,7 +41,7 @@ export function makeReporter(settings: ReportSettings, output: Output, error: Ou
 
 type StepEvent = Extract<TabEvent, { event: 'step' }>
 
-/** The objects that `--json` prints, one a line: rank 0's phases and steps, and the end. */
+/** The objects that `--json` prints, one a line: rank 0's steps, and the end. */
 class JsonReporter implements Reporter {
   constructor(
     private readonly output: Output,
@@ -56,7 +56,6 @@ class JsonReporter implements Reporter {
     if (event.rank !== 0) return
     if (event.event === 'step')
       this.#print({ event: 'step', step: event.step, loss: event.loss, rank: 0 })
-    if (event.event === 'phase') this.#print({ event: 'phase', phase: event.phase, rank: 0 })
   }
 
   done(results: RankResult[]): void {

@@ -11,6 +11,9 @@ export interface GpuCounters {
   bytesUploaded: number
 }
 
+/** units: characters. */
+const longestFact = 80
+
 /** Facts about an adapter that people and run records need. */
 export interface AdapterFacts {
   readonly vendor: string
@@ -165,10 +168,13 @@ export async function findAdapters(most: number = preferences.length): Promise<G
 const nameOf = ({ vendor, architecture, device, description }: GPUAdapterInfo): string =>
   [vendor, architecture, device, description].filter(Boolean).join(' ')
 
+/** A room takes so much of each member's facts; some drivers write long stories. */
+const short = (text: string): string => text.slice(0, longestFact)
+
 export const factsOf = ({ info, features }: GPUAdapter): AdapterFacts => ({
-  vendor: info.vendor,
-  architecture: info.architecture,
-  description: info.description,
+  vendor: short(info.vendor),
+  architecture: short(info.architecture),
+  description: short(info.description),
   isSoftware:
     info.isFallbackAdapter === true ||
     /swiftshader|llvmpipe|lavapipe|warp|basic render/i.test(

@@ -55,6 +55,12 @@ export class Bucket {
     return { start: Math.min(start, this.elements), end: Math.min(end, this.elements) }
   }
 
+  /** Frees the pools; the parameters in them are gone. */
+  destroy(): void {
+    for (const pool of [this.parameterPool, this.gradientPool, ...this.state.values()])
+      pool.destroy()
+  }
+
   /** Makes the pools and moves in the parameters that are not there. errors: `device.mismatch`. */
   allocate(memory: Memory): void {
     for (const parameter of this.parameters) parameter.requireOn(memory, parameter.name)

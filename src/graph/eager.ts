@@ -19,7 +19,8 @@ export interface EagerOptions extends PrepareOptions {
 }
 
 /**
- * Runs a function the slow way: traced anew each time, each kernel in a submit of its own, on buffers made for this run.
+ * Runs a function the slow way: traced anew each time, each kernel in a submit of its own, on buffers made for this run, one for
+ * each intermediate: no memory plan.
  *
  * The kernels and fused groups are those of the recorded program, so on one adapter the results are the same bits.
  * `onKernel` is called after each kernel with its label, `onNode` after each node with a way to look at values: a debugger's view.
@@ -34,7 +35,7 @@ export async function runEagerly(
   options: EagerOptions = {},
 ): Promise<RunOutputs> {
   const { gpu, pipelines } = runtime
-  const prepared = prepare(runtime, fn, types, options)
+  const prepared = prepare(runtime, fn, types, { sharesBuffers: false, ...options })
   if (prepared.trace.exchange && prepared.trace.exchange.size > 1) {
     throw new TabringError(
       'graph.misuse',

@@ -36,6 +36,12 @@ export interface Plan {
   readonly lowerBoundBytes: number
 }
 
+/** How a program's memory is planned. */
+export interface PlanOptions {
+  /** False gives every intermediate a buffer of its own, so that a mistake in sharing shows as a difference. Default true. */
+  readonly sharesBuffers?: boolean
+}
+
 const newInterval = (type: TensorType, at: number): Interval => ({
   sizeBytes: bytesOf(type),
   first: at,
@@ -57,6 +63,7 @@ export function planMemory(
   nodes: readonly LoweredNode[],
   fixed: ReadonlyMap<GraphValue, Place>,
   largestBufferBytes = Number.POSITIVE_INFINITY,
+  { sharesBuffers = true }: PlanOptions = {},
 ): Plan {
   const intervals = new Map<GraphValue, Interval>()
   const touch = (value: GraphValue, at: number) => {
@@ -99,7 +106,9 @@ export function planMemory(
       }
     }),
   )
-  const { sharedBytes, sharing } = packKernels(all, kernels, largestBufferBytes)
+  const { sharedBytes, sharing } = sharesBuffers
+    ? packKernels(all, kernels, largestBufferBytes)
+    : { sharedBytes: putApart(all), sharing: new Set<Dispatch>() }
 
   const placeOf = (value: GraphValue): Place => {
     const root = storageOf(value)
@@ -144,6 +153,15 @@ export function planMemory(
     peakBytes: sharedBytes.reduce((sum, bytes) => sum + bytes, 0),
     lowerBoundBytes,
   }
+}
+
+/** An arena for each interval. */
+function putApart(intervals: readonly Interval[]): number[] {
+  intervals.forEach((interval, arena) => {
+    interval.arena = arena
+    interval.offset = 0
+  })
+  return intervals.map(({ sizeBytes }) => sizeBytes)
 }
 
 /** A dispatch of the plan: the tensors that its reading bindings and its writing ones keep apart. */

@@ -66,6 +66,12 @@ export class Pool {
     return new array(this.#host, start * 4, count)
   }
 
+  destroy(): void {
+    this.#buffer?.destroy()
+    this.#buffer = undefined
+    this.#host = undefined
+  }
+
   get isAllocated(): boolean {
     return this.#memory !== undefined
   }

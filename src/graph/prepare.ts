@@ -4,7 +4,7 @@ import { TabringError } from '../util/errors.ts'
 import type { TensorType } from '../util/shape.ts'
 import { checkLimits } from './limits.ts'
 import { callOf, type LoweringChoice, lowerNodes } from './lower.ts'
-import { type Place, type Plan, planMemory } from './plan.ts'
+import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
 import { rewrite, withoutRewrites } from './rewrite.ts'
 import { Tensor, TracedTensor } from './tensor.ts'
 import {
@@ -23,7 +23,7 @@ export type Outputs = Readonly<Record<string, Tensor>>
 /** A function that can be compiled: it is called once per trace, with tensors that have no contents. */
 export type TracedFunction = (inputs: Record<string, Tensor>) => Outputs
 
-export interface PrepareOptions {
+export interface PrepareOptions extends PlanOptions {
   /** No rewrites and the first variant of every op: slow, plain, for comparison. */
   readonly isNaive?: boolean
   /** Makes this program a part of a gradient accumulation; compileAccumulated makes both parts. */
@@ -85,7 +85,7 @@ export function prepare(
   target: LoweringTarget,
   fn: TracedFunction,
   inputs: InputTypes,
-  { isNaive = false, accumulation }: PrepareOptions = {},
+  { isNaive = false, accumulation, sharesBuffers }: PrepareOptions = {},
 ): Prepared {
   const trace = new Trace(accumulation)
   const returned = withTrace(trace, () =>
@@ -156,7 +156,7 @@ export function prepare(
     { limits: target.limits, variants: target.variants, isNaive },
   )
   checkLimits(lowered, target.limits)
-  const plan = planMemory(lowered, fixed, target.limits.maxBufferBytes)
+  const plan = planMemory(lowered, fixed, target.limits.maxBufferBytes, { sharesBuffers })
   const position = new Map<GraphNode, number>(lowered.map(({ node }, at) => [node, at]))
   const endBefore = (at: number) => (at === 0 ? 0 : plan.endOfNode[at - 1])
   const endOf = (node: GraphNode) => plan.endOfNode[position.get(node)!]

@@ -145,6 +145,8 @@ export class GpuProgram implements StepProgram {
   readonly #staging: { buffer: GPUBuffer; isBusy: Promise<unknown> | undefined }[]
   readonly #outputOffsets: number[]
   readonly #updates: SynchronizedUpdates | undefined
+  /** The newest run under way. */
+  #latest: Promise<unknown> | undefined
   #layout = -1
   #runs = 0
 
@@ -223,21 +225,26 @@ export class GpuProgram implements StepProgram {
     const gpu = this.#gpu
     gpu.check()
     const staging = this.#staging[this.#runs++ % runsInFlight]
-    if (staging.isBusy) {
+    if (staging.isBusy || (this.#updates && this.#latest)) {
       inputs = copyInputs(inputs, this.#buffers.inputs.keys())
       scalars = { ...scalars }
     }
-    while (staging.isBusy) await staging.isBusy.catch(() => undefined)
+    // Buckets have one set of buffers: with several ranks one run goes after the other.
+    const waitsFor = () => (this.#updates ? this.#latest : staging.isBusy)
+    for (let busy = waitsFor(); busy; busy = waitsFor()) await busy.catch(() => undefined)
     if (this.#layout !== currentLayout()) this.#bind()
     const began = performance.now()
     const staged = this.#buffers.write(gpu, this.prepared, inputs, scalars)
     const outputs = this.#updates
       ? this.#runSynchronized(this.#updates, staged, staging.buffer, began)
       : this.#runAlone(staged, staging.buffer, began)
-    staging.isBusy = outputs.finally(() => {
+    const ended = outputs.finally(() => {
       staging.isBusy = undefined
+      if (this.#latest === ended) this.#latest = undefined
     })
-    staging.isBusy.catch(() => undefined)
+    ended.catch(() => undefined)
+    staging.isBusy = ended
+    this.#latest = ended
     return outputs
   }
 

@@ -6,11 +6,12 @@ import type { Runtime } from './runtime.ts'
 const sampleMs = 2
 const samples = 3
 const mostRepeats = 256
+const scalarSlots = 256
 
 /**
  * The milliseconds that one execution of a lowering takes on this device: the least of three samples of at least 2 ms each.
  *
- * Contents do not matter to these kernels' time, so tensors are zeros. Makes and frees buffers: not for the step's path.
+ * Tensors are zeros, whose values do not matter to these kernels' time; step scalars are large, so that every row counts. Makes and frees buffers: not for the step's path.
  */
 export async function timeLowering(
   runtime: Runtime,
@@ -23,7 +24,12 @@ export async function timeLowering(
   const inputs = call.inputs.map(make)
   const outputs = call.outputs.map(make)
   const scratch = (lowering.scratch ?? []).map(make)
-  const scalars = gpu.createBuffer('timing', 1024, GPUBufferUsage.STORAGE)
+  const scalars = gpu.createBuffer(
+    'timing',
+    scalarSlots * 4,
+    GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST,
+  )
+  gpu.write(scalars, new Float32Array(scalarSlots).fill(2 ** 20))
   const bufferOf = (operand: Operand): GPUBuffer =>
     operand === 'scalars'
       ? scalars

@@ -43,12 +43,12 @@ export function hashText(text: string): string {
 /**
  * The variants worth timing: the fixed table's choice, then the others in turn, spread over the op's list.
  *
- * `naive` is timed only where nothing else can run.
+ * `naive` is timed where that leaves room: a long menu has something better, a short one may not.
  */
 export function candidates<A>(op: Op<A>, call: OpCall<A>, limits: KernelLimits) {
   const all = applicable(op, call, limits)
   const others = all.filter(({ name }) => name !== op.variants[0].name)
-  if (others.length <= 1) return others.length === 1 ? others : all
+  if (others.length === 0) return all
   const first = others.find(({ name }) => name === op.preferred?.(call, limits))
   const rest = others.filter((variant) => variant !== first)
   const room = maxCandidates - (first ? 1 : 0)
@@ -57,7 +57,9 @@ export function candidates<A>(op: Op<A>, call: OpCall<A>, limits: KernelLimits) 
     rest.length <= room
       ? rest
       : Array.from({ length: room }, (_, i) => rest[Math.floor((i * rest.length) / room)])
-  return first ? [first, ...spread] : spread
+  const chosen = first ? [first, ...spread] : spread
+  const [naive] = all.filter(({ name }) => name === op.variants[0].name)
+  return naive && chosen.length < maxCandidates ? [...chosen, naive] : chosen
 }
 
 /** The store's key of a call: environment, call, and a hash of every candidate's shaders, so that new kernels are timed anew. */

@@ -66,7 +66,7 @@ export interface CollectivesOptions {
   epoch: number
   env: Env
   codec: Codec
-  /** Of a collective that names none. */
+  /** The first `deadlineMs`. */
   deadlineMs: number
   /** Share of a window for eager data. */
   eagerShare: number
@@ -80,6 +80,8 @@ export interface CollectivesOptions {
 export class Collectives {
   /** How many have ended well. */
   completed = 0
+  /** Of later collectives that name none. units: ms. */
+  deadlineMs: number
 
   private readonly options: CollectivesOptions
   private readonly entries = new Entries()
@@ -94,6 +96,7 @@ export class Collectives {
   constructor(options: CollectivesOptions) {
     this.options = options
     const { rank, env, eagerShare, neighbours, attempt } = options
+    this.deadlineMs = options.deadlineMs
     const { entries } = this
     const eagerLimit = (windowBytes: number) => Math.floor(windowBytes * eagerShare)
     const active = () => entries.active
@@ -178,7 +181,7 @@ export class Collectives {
         codec,
       }),
       payloadBytes: buffer.byteLength,
-      deadlineMs: options.deadlineMs ?? this.options.deadlineMs,
+      deadlineMs: options.deadlineMs ?? this.deadlineMs,
       launchedMs: this.options.env.now(),
     })
     this.entries.launch(run)

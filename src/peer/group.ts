@@ -133,6 +133,14 @@ export class ProcessGroup {
     return this.failure
   }
 
+  /** How long a collective that names no deadline may stand still before it fails; for those launched from now on. units: ms. */
+  get deadlineMs(): number {
+    return this.collectives.deadlineMs
+  }
+  set deadlineMs(value: number) {
+    this.collectives.deadlineMs = value
+  }
+
   /** Resolves when both neighbours have said HELLO. errors: `peer.timeout`, `peer.lost`, `peer.mismatch`, `peer.protocol`. */
   async ready(): Promise<void> {
     if (this.failure) throw this.failure

@@ -22,9 +22,23 @@ export const protocolVersion = 1
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
 
+/** The path on the page's own port where the server tells its pages about itself: `ServerFacts` as JSON. */
+export const serverFactsPath = '/server.json'
+
+export const serverFactsSchema = v.object({
+  /** The addresses of the page for other machines; empty when it is served to this one alone. */
+  lanUrls: v.array(v.pipe(v.string(), v.url())),
+  /** Where the server has a data folder; null when it has none. */
+  data: v.nullable(v.string()),
+})
+export type ServerFacts = v.InferOutput<typeof serverFactsSchema>
+
 /** Every limit of the signaling protocol, server and client alike. */
 export const limits = {
-  /** Largest message in either direction, in UTF-8 bytes. */
+  /**
+   * Largest message in either direction, in UTF-8 bytes: the server refuses a larger one, and its own largest, the lobby of
+   * a full room, fits whatever its members say of themselves (`adapterBytes`, `nameChars`).
+   */
   messageBytes: 64 * 1024,
   /** Token bucket of each connection; a tab's 2 links with 2 attempts each need about 30 messages. */
   messagesPerSec: 20,
@@ -41,10 +55,12 @@ export const limits = {
   goneMs: 15_000,
   /** Changes of a lobby within this time are told in one message. */
   lobbyDelayMs: 20,
+  /** Lobbies that only tell what members changed about themselves are at least this far apart. */
+  lobbyUpdateMs: 1_000,
   /** JSON text of a run's settings. */
   settingsBytes: 16 * 1024,
-  /** JSON text of an adapter summary. */
-  adapterBytes: 1024,
+  /** JSON text of an adapter summary; an actual one takes about 200. */
+  adapterBytes: 512,
   /** One sealed box, in characters of base64url; an offer takes about 1,200. */
   boxChars: 16 * 1024,
   /** All boxes that one rank may send in one epoch. */

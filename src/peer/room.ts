@@ -59,7 +59,8 @@ interface Rank {
  * - A rank that says bye, or whose socket ends before the run is RUNNING, fails the run at once.
  * - A socket that ends without bye while RUNNING leaves its rank detached: the ring itself needs no server, so the run goes
  *   on until a neighbour reports that link down too (FAILED), or everyone still attached is done (FINISHED). There is
- *   no way back into a run for a detached rank.
+ *   no way back into a run for a detached rank. Once every rank is detached the run counts as FAILED: they leave the room
+ *   to who waits in it.
  */
 export class Room {
   private state: RoomState = 'lobby'
@@ -70,7 +71,10 @@ export class Room {
   private ranks: Rank[] = []
   private settings: JsonValue = null
   private cancelReady: () => void = () => undefined
-  private isLobbyDue = false
+  /** The next lobby message, once one is due. */
+  private dueLobby: { atMs: number; cancel: () => void } | null = null
+  private hasUpdates = false
+  private updatesToldAtMs = Number.NEGATIVE_INFINITY
 
   constructor(
     readonly id: string,
@@ -97,6 +101,7 @@ export class Room {
     member.connectionId = null
     if (!this.members.some((one) => one.connectionId)) {
       this.cancelReady()
+      this.dueLobby?.cancel()
       return false
     }
     const rank = this.rankOf(member)
@@ -126,7 +131,7 @@ export class Room {
   receive(member: Member, message: RoomMessage): void {
     if (message.type === 'update') {
       member.info = message.info
-      this.lobbyChanged()
+      this.lobbyChanged(true)
     } else if (message.type === 'start') this.start(member, message.settings)
     else this.inEpoch(member, message)
   }
@@ -254,8 +259,12 @@ export class Room {
 
   private finishIfDone(): void {
     const attached = this.ranks.filter((one) => one.member.connectionId)
+    if (attached.length === 0) {
+      // Nobody is left who could report an end, and who waits here must not wait for ever.
+      this.endEpoch('failed')
+      return
+    }
     if (!attached.every((one) => one.isDone)) return
-    if (!this.ranks.some((one) => one.isDone)) return // all detached: nobody can tell how it ended
     this.sendToRanks({ type: 'finished', epoch: this.epoch })
     this.endEpoch('finished')
   }
@@ -289,23 +298,32 @@ export class Room {
 
   // --- telling ---
 
-  private lobbyChanged(): void {
-    if (this.isLobbyDue) return
-    this.isLobbyDue = true
-    this.host.env.after(this.host.limits.lobbyDelayMs, () => {
-      this.isLobbyDue = false
-      if (this.members.length === 0) return
-      const { state, epoch } = this
-      const members = this.members.map((one) => {
-        const rank = this.rankOf(one)
-        const attached = one.connectionId !== null
-        return { id: one.id, ...one.info, rank: rank < 0 ? null : rank, attached }
-      })
-      const maker = this.members[0].id
-      for (const one of this.members) {
-        this.send(one, { type: 'lobby', state, epoch, maker, members })
-      }
+  /** Tells everyone soon; what a member says of itself (`isUpdate`) at most once in `lobbyUpdateMs`. */
+  private lobbyChanged(isUpdate = false): void {
+    const { env, limits } = this.host
+    const soonMs = env.now() + limits.lobbyDelayMs
+    const atMs = isUpdate ? Math.max(soonMs, this.updatesToldAtMs + limits.lobbyUpdateMs) : soonMs
+    if (isUpdate) this.hasUpdates = true
+    if (this.dueLobby && this.dueLobby.atMs <= atMs) return
+    this.dueLobby?.cancel()
+    const cancel = env.after(atMs - env.now(), () => this.tellLobby())
+    this.dueLobby = { atMs, cancel }
+  }
+
+  private tellLobby(): void {
+    this.dueLobby = null
+    if (this.hasUpdates) this.updatesToldAtMs = this.host.env.now()
+    this.hasUpdates = false
+    const { state, epoch } = this
+    const members = this.members.map((one) => {
+      const rank = this.rankOf(one)
+      const attached = one.connectionId !== null
+      return { id: one.id, ...one.info, rank: rank < 0 ? null : rank, attached }
     })
+    const maker = this.members[0].id
+    for (const one of this.members) {
+      this.send(one, { type: 'lobby', state, epoch, maker, members })
+    }
   }
 
   private sendToRanks(message: ServerMessage): void {

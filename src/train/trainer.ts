@@ -8,6 +8,7 @@ import {
   shareIndices,
   stepsPerEpoch,
 } from '../data/shares.ts'
+import type { Bucket } from '../graph/bucket.ts'
 import { compile } from '../graph/compile.ts'
 import { detectAnomaly } from '../graph/detect-anomaly.ts'
 import { crossEntropy, stepScalar } from '../graph/functions.ts'
@@ -30,7 +31,9 @@ import { defaultLearningRate, type TrainConfig } from './config.ts'
 import { DistributedDataParallel } from './data-parallel.ts'
 import { Evaluation } from './evaluate.ts'
 import { beginning, type KeptState, keepState, type Progress, restoreState } from './kept-state.ts'
-import type { RunEvent, TimelineEntry, TrainerResult } from './run.ts'
+import { Patience } from './patience.ts'
+import type { RunEvent, RunRecord, TimelineEntry, TrainerResult } from './run.ts'
+import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
 import { ReplicaCheck } from './verify.ts'
 
@@ -70,6 +73,10 @@ export class Trainer {
   readonly #options: TrainerOptions
   #ddp: DistributedDataParallel | undefined
   #program: StepProgram | undefined
+  readonly #resources: { destroy(): void }[] = []
+  #buckets: readonly Bucket[] = []
+  #record: RunRecord | undefined
+  readonly #patience: Patience
   /** What happened when in one step, and which step. */
   readonly #timeline: TimelineEntry[] = []
   #timelineStep = 0
@@ -88,6 +95,7 @@ export class Trainer {
   constructor(options: TrainerOptions) {
     this.#options = options
     this.#runtime = options.runtime
+    this.#patience = new Patience(options.group)
   }
 
   /** errors: `config.invalid`, `data.*`, `gpu.*`, `peer.*`, `train.*`. A failure here is made known to all ranks. */
@@ -111,6 +119,11 @@ export class Trainer {
     return this.#ddp.module.stateDict()
   }
 
+  /** What decides the run's bits, once it is settled. */
+  get record(): RunRecord | undefined {
+    return this.#record
+  }
+
   /** The compiled training step, while there is one. */
   get program(): StepProgram | undefined {
     return this.#program
@@ -125,6 +138,14 @@ export class Trainer {
       { name: `${name}: first frame sent`, atMs: span.firstSentMs },
       { name: `${name}: last frame received`, atMs: span.lastReceivedMs },
     )
+  }
+
+  /** Frees what the run holds on the device, the trained parameters included. The trainer is of no use afterwards. */
+  destroy(): void {
+    for (const resource of this.#resources.splice(0)) resource.destroy()
+    for (const bucket of this.#buckets) bucket.destroy()
+    this.#ddp = undefined
+    this.#program = undefined
   }
 
   async #train(): Promise<TrainerResult> {
@@ -175,11 +196,13 @@ export class Trainer {
 
   /** Model, optimizer and programs on the current device, from the kept state on to the end. */
   async #onDevice(data: DataSplits): Promise<TrainerResult> {
-    const { group, config, onEvent } = this.#options
+    const { group, config, onEvent, signal } = this.#options
     const runtime = this.#runtime
     const { rank, size } = group
-    const phase = (name: Extract<RunEvent, { event: 'phase' }>['phase']) =>
+    const phase = (name: Extract<RunEvent, { event: 'phase' }>['phase']) => {
+      signal?.throwIfAborted()
       onEvent({ event: 'phase', phase: name, rank })
+    }
     const recipe = models[config.model]
     const share = planShares(config.batchSize, size)[rank]
 
@@ -204,6 +227,8 @@ export class Trainer {
     )
     const step = await compile(stepFunction, stepTypes(share.rows), { runtime })
     this.#program = step
+    this.#resources.push(step)
+    this.#buckets = optimizer.buckets
     const evaluation = await Evaluation.create({
       runtime,
       model: ddp,
@@ -211,7 +236,21 @@ export class Trainer {
       data: data.test,
       trainingRows: share.rows,
     })
+    this.#resources.push(evaluation)
     const check = await ReplicaCheck.create(runtime, optimizer.buckets)
+    this.#resources.push(check)
+    this.#record = {
+      config,
+      worldSize: size,
+      shares: planShares(config.batchSize, size).map(({ rows }) => rows),
+      buckets: optimizer.buckets.map(({ parameters, elements }) => ({
+        parameters: parameters.map(({ name }) => name),
+        elements,
+      })),
+      variants: { ...step.prepared.chosen },
+      adapter: `${runtime.facts.vendor} ${runtime.facts.architecture}`,
+    }
+    await settleRecord(group, this.#record)
     const keep = async (progress: Progress) => {
       if (size > 1) return
       this.#kept = await keepState(ddp, optimizer, progress)
@@ -257,20 +296,8 @@ export class Trainer {
         .filter(({ atMs }) => !Number.isNaN(atMs))
         .sort((a, b) => a.atMs - b.atMs),
       lostDevices: this.#lostDevices,
-      record: {
-        config,
-        worldSize: size,
-        shares: planShares(config.batchSize, size).map(({ rows }) => rows),
-        buckets: optimizer.buckets.map(({ parameters, elements }) => ({
-          parameters: parameters.map(({ name }) => name),
-          elements,
-        })),
-        variants: { ...step.prepared.chosen },
-        adapter: `${runtime.facts.vendor} ${runtime.facts.architecture}`,
-      },
+      record: this.#record,
     }
-    evaluation.destroy()
-    check.destroy()
     // Nobody closes its links while another still needs them.
     await group.barrier()
     return result
@@ -300,7 +327,7 @@ export class Trainer {
       const own = shareIndices(order, config.batchSize, inEpoch, share)
       const global = batchSamples(data.train.count, config.batchSize, inEpoch)
       fillBatch(data.train, own, pixels, labels)
-      this.#record(step, index + 1, totalSteps)
+      this.#watch(step, index + 1, totalSteps)
       samples += own.length
       const dataMs = performance.now() - began
       const inputs = { x: pixels, y: labels }
@@ -326,6 +353,7 @@ export class Trainer {
           if (index + 1 <= this.#told) return
           this.#told = index + 1
           const total = performance.now() - began
+          this.#patience.stepped(total)
           const { encode, compute, ring } = step.times
           onEvent({
             event: 'step',
@@ -352,6 +380,7 @@ export class Trainer {
       if ((index + 1) % config.hashEvery === 0) await check.compare(group, index + 1)
       if (isLast || endsEpoch) {
         onEvent({ event: 'phase', phase: 'evaluate', rank })
+        this.#patience.forSetup()
         accuracy = await evaluation.accuracy(group)
         if (index + 1 > this.#evaluated) {
           this.#evaluated = index + 1
@@ -363,8 +392,8 @@ export class Trainer {
     return { loss, step: totalSteps, samples, accuracy }
   }
 
-  /** Puts one step after the first ones on record: which buckets and frames moved while backward still ran. */
-  #record(program: StepProgram, step: number, totalSteps: number): void {
+  /** Puts one step after the first ones on the timeline: which buckets and frames moved while backward still ran. */
+  #watch(program: StepProgram, step: number, totalSteps: number): void {
     if (step === Math.min(5, totalSteps)) {
       this.#timelineStep = step
       this.#timeline.push({ name: 'step begins', atMs: performance.now() })

@@ -50,7 +50,7 @@ function ExperimentTable({ config }: { config: TrainConfig }) {
 }
 
 function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
-  const { draft, lobby, transport } = snapshot
+  const { draft, lobby, transport, server } = snapshot
   const { errors } = checkDraft(draft, lobby?.members.length)
   const fields = (isAdvanced: boolean) =>
     settings
@@ -60,6 +60,7 @@ function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
           key={setting.key}
           setting={setting}
           draft={draft}
+          served={server.data}
           error={errors[setting.key]}
           onChange={(value) => acts.set(setting.key, value)}
         />
@@ -99,11 +100,13 @@ function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
 interface FieldProps {
   setting: Setting
   draft: Draft
+  /** Where the page's server has data; null when it has none. */
+  served: string | null
   error: string | undefined
   onChange: (value: string) => void
 }
 
-function Field({ setting, draft, error, onChange }: FieldProps) {
+function Field({ setting, draft, served, error, onChange }: FieldProps) {
   const { key, kind, label, hint, unit } = setting
   const id = `setting-${key}`
   const noteId = `${id}-note`
@@ -116,6 +119,7 @@ function Field({ setting, draft, error, onChange }: FieldProps) {
         <Control
           setting={setting}
           draft={draft}
+          served={served}
           id={id}
           noteId={note && noteId}
           error={error}
@@ -137,7 +141,7 @@ interface ControlProps extends FieldProps {
   noteId: string | undefined
 }
 
-function Control({ setting, draft, id, noteId, error, onChange }: ControlProps) {
+function Control({ setting, draft, served, id, noteId, error, onChange }: ControlProps) {
   const { key, kind, choices, placeholder } = setting
   const value = draft[key]
   const common = {
@@ -186,7 +190,7 @@ function Control({ setting, draft, id, noteId, error, onChange }: ControlProps) 
             {...common}
             value={value === builtInData ? builtInData : 'address'}
             onChange={(event) =>
-              onChange(event.currentTarget.value === builtInData ? builtInData : '')
+              onChange(event.currentTarget.value === builtInData ? builtInData : (served ?? ''))
             }
           >
             <option value={builtInData}>drawn digits (built in)</option>
@@ -196,7 +200,7 @@ function Control({ setting, draft, id, noteId, error, onChange }: ControlProps) 
             <input
               type="text"
               aria-label="Address of the data"
-              placeholder="/data/mnist/"
+              placeholder="/data/"
               value={value}
               onInput={(event) => onChange(event.currentTarget.value)}
             />

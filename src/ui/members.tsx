@@ -1,18 +1,19 @@
 import { useState } from 'preact/hooks'
-import type { LobbyMember } from '../peer/messages.ts'
+import type { LobbyMember, ServerFacts } from '../peer/messages.ts'
 import { adapterWords } from './adapter-words.ts'
 import { formatMany } from './format.ts'
 import { Panel } from './panel.tsx'
+import { isLocalPage, outsideLinks } from './server-facts.ts'
 import type { Snapshot } from './state.ts'
 
 /** Who is in the room, and how others get in. */
 export function Members({ snapshot }: { snapshot: Snapshot }) {
-  const { lobby, ownId, invite } = snapshot
+  const { lobby, ownId, invite, server } = snapshot
   const members = lobby?.members ?? []
   const isOn = lobby?.state === 'assigned' || lobby?.state === 'running'
   return (
     <Panel id="room" title="Room" aside={lobby ? formatMany(members.length, 'tab') : ''}>
-      <Invite invite={invite} />
+      <Invite invite={invite} server={server} />
       <ul class="members" aria-label="Members">
         {members.map((member, index) => (
           <Member
@@ -86,12 +87,15 @@ function Member({ member, place, isSealed, isYou, isMaker }: MemberProps) {
   )
 }
 
-function Invite({ invite }: { invite: string }) {
+function Invite({ invite, server }: { invite: string; server: ServerFacts }) {
   const [outcome, setOutcome] = useState('')
-  const isLocal = /^https?:\/\/(localhost|127\.|\[::1\])/.test(invite)
+  const [chosen, setChosen] = useState(0)
+  const links = outsideLinks(invite, server)
+  const link = links[chosen] ?? links[0] ?? invite
+  const isForAll = links.length > 0
   const copy = async () => {
     try {
-      await navigator.clipboard.writeText(invite)
+      await navigator.clipboard.writeText(link)
       setOutcome('Copied')
     } catch {
       // No permission: the text is selected, so the keyboard's own copy works.
@@ -105,32 +109,53 @@ function Invite({ invite }: { invite: string }) {
   return (
     <div class="invite">
       <label for="invite">
-        {isLocal
-          ? 'Open this link in more tabs of this machine'
-          : 'Open this link in more tabs, or on other machines'}
+        {isForAll
+          ? 'Open this link in more tabs, or on other machines'
+          : 'Open this link in more tabs of this machine'}
       </label>
       <div class="field-row">
         <input
           id="invite"
           class="mono"
           readOnly
-          value={invite}
+          value={link}
           onFocus={(event) => event.currentTarget.select()}
         />
         <button type="button" onClick={copy} aria-live="polite">
           {outcome || 'Copy link'}
         </button>
       </div>
+      {links.length > 1 && (
+        <p class="quiet">
+          This machine has {links.length} addresses; if the link does not open elsewhere, take
+          another:{' '}
+          <select
+            aria-label="Address in the link"
+            value={String(chosen)}
+            onChange={(event) => setChosen(Number(event.currentTarget.value))}
+          >
+            {links.map((one, index) => (
+              <option key={one} value={String(index)}>
+                {new URL(one).hostname}
+              </option>
+            ))}
+          </select>
+        </p>
+      )}
       <p class="quiet">
+        {/* By the address of this page: tabs of one address and browser are linked the quick way. */}
         <a href={invite} target="_blank" rel="noopener noreferrer">
           Open another tab here
         </a>
         . The key after # stays in the tabs; whoever has the link can join.
-        {isLocal && (
+        {!isForAll && (
           <>
             {' '}
             For other machines, serve with <code>npm start -- --host</code>.
           </>
+        )}
+        {isForAll && isLocalPage(invite) && (
+          <> Each browser warns once about the certificate: choose “Advanced” and proceed.</>
         )}
       </p>
     </div>

@@ -47,7 +47,7 @@ export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
 }
 
 const codeParts =
-  /(npm start(?: -- --host)?|https?:\/\/[\w.:-]+|chrome:\/\/[\w/#-]+|--[\w-]+(?:=\w+)?)/
+  /(npm start(?: -- --(?:host|allow-origin))?|https?:\/\/[\w.:-]+|chrome:\/\/[\w/#-]+|--[\w-]+(?:=\w+)?)/
 
 /** Commands, addresses and flags in a sentence, set as code. */
 function withCode(text: string) {

@@ -4,13 +4,12 @@ import { RoomMember, type RunEnd } from '../worker/member.ts'
 import type { Acts } from './acts.ts'
 import { plainName } from './browser-name.ts'
 import { chooseCpu, chosenDevice } from './device-choice.ts'
+import { keepName } from './kept-name.ts'
+import { readServerFacts } from './server-facts.ts'
 import { checkDraft, queryOf } from './settings.ts'
 import { type Action, canStart, stopReason } from './state.ts'
 import type { Store } from './store.ts'
 import { troubleOf } from './trouble.ts'
-
-/** Where the name of this tab is kept over a reload; each tab has its own. */
-export const nameKey = 'tabring-name'
 
 /** Brings the tab into its room: what the member tells becomes actions, what people do becomes calls. */
 export function enterRoom(link: RoomLink, store: Store): Acts {
@@ -44,6 +43,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
     }
   }
   void enter()
+  void readServerFacts().then((facts) => dispatch({ type: 'server', facts }))
   document.addEventListener('visibilitychange', () => member.update({ hidden: document.hidden }))
 
   return {
@@ -55,7 +55,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
     rename(text) {
       const chosen = plainName(text)
       if (!chosen) return
-      sessionStorage.setItem(nameKey, chosen)
+      keepName(chosen)
       dispatch({ type: 'named', name: chosen })
       member.update({ name: chosen })
     },

@@ -42,7 +42,7 @@ export const settings: readonly Setting[] = [
     key: 'data',
     label: 'Data',
     kind: 'data',
-    hint: 'An address of a folder with the four MNIST-layout IDX files; relative to this page.',
+    hint: 'Address of a folder with the four MNIST-layout IDX files. npm start -- --data DIR serves one at /data/.',
   },
   { key: 'epochs', label: 'Epochs', kind: 'number', hint: 'Passes over the training data.' },
   {

@@ -1,7 +1,14 @@
-import type { Assignment, Lobby, LobbyMember, TransportChoice } from '../peer/messages.ts'
+import type {
+  Assignment,
+  Lobby,
+  LobbyMember,
+  ServerFacts,
+  TransportChoice,
+} from '../peer/messages.ts'
 import type { TrainConfig } from '../train/config.ts'
 import type { AdapterFacts, RunEvent, RunResult } from '../worker/api.ts'
 import { append, emptySeries, type Series } from './series.ts'
+import { noFacts } from './server-facts.ts'
 import type { Draft, SettingKey } from './settings.ts'
 import type { Trouble } from './trouble.ts'
 
@@ -17,8 +24,10 @@ export interface Snapshot {
    */
   readonly stage: 'opening' | 'entering' | 'inside' | 'outside'
   readonly trouble: Trouble | null
-  /** The address that lets others in. */
+  /** The address that lets others in, as this page was opened. */
   readonly invite: string
+  /** What the page's server offers; nothing before it has answered. */
+  readonly server: ServerFacts
   readonly name: string
   readonly adapter: AdapterFacts | null
   readonly ownId: string | null
@@ -106,6 +115,7 @@ export type Action =
   | { type: 'finished'; result: RunResult; bytesSent: number }
   | { type: 'failed'; code: string; text: string }
   | { type: 'stopping' }
+  | { type: 'server'; facts: ServerFacts }
   | { type: 'serverLost'; text: string }
   | { type: 'refused'; text: string }
   | { type: 'setting'; key: SettingKey; value: string }
@@ -124,6 +134,7 @@ export function begin({ invite, name, draft, transport }: Beginning): Snapshot {
     stage: 'opening',
     trouble: null,
     invite,
+    server: noFacts,
     name,
     adapter: null,
     ownId: null,
@@ -152,6 +163,8 @@ export function reduce(snapshot: Snapshot, action: Action): Snapshot {
       return { ...snapshot, lobby: action.lobby, ownId: action.ownId }
     case 'assigned':
       return { ...snapshot, refusal: null, run: newRun(action.assignment) }
+    case 'server':
+      return { ...snapshot, server: action.facts }
     case 'serverLost':
       return { ...snapshot, serverLost: action.text }
     case 'refused':

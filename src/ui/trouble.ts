@@ -157,6 +157,7 @@ function refused(error: SignalError): Trouble {
         'The server does not take this page',
         'The page was opened from another address than the one its server knows.',
         'Open the address that npm start printed.',
+        'Behind a tunnel or proxy, start the server with npm start -- --allow-origin and the address of this page.',
       )
     case 'wrong-version':
       return say(

@@ -29,6 +29,8 @@ class ComputeWorker implements ComputeApi {
   #group: ProcessGroup | undefined
   #trainer: Trainer | undefined
   #abort: AbortController | undefined
+  /** The newest run, until its very end. */
+  #run: Promise<RunResult> | undefined
 
   async open(device: DeviceType = 'webgpu'): Promise<AdapterFacts> {
     if (device !== this.#device) this.#runtime = undefined
@@ -55,36 +57,52 @@ class ComputeWorker implements ComputeApi {
         'train: a run is under way. Abort it or wait for its end.',
       )
     }
-    this.#abort = new AbortController()
+    const abort = new AbortController()
+    this.#abort = abort
+    const { signal } = abort
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
     this.#links.delete(epoch)
-    try {
+    const before = this.#run
+    const run = async (): Promise<RunResult> => {
+      // An aborted run may still be compiling; what it holds is freed when it has come to its end.
+      await before?.catch(() => undefined)
+      this.#trainer?.destroy()
+      this.#trainer = undefined
       const runtime = await this.#openRuntime()
-      const { signal } = this.#abort
-      this.#group = await initProcessGroup({
+      signal.throwIfAborted()
+      let trainer: Trainer | undefined
+      const group = await initProcessGroup({
         rank,
         worldSize,
         epoch,
         links,
-        onspan: (span) => this.#trainer?.onSpan(span),
+        onspan: (span) => trainer?.onSpan(span),
       })
-      this.#trainer = new Trainer({
+      this.#group = group
+      signal.throwIfAborted()
+      trainer = new Trainer({
         runtime,
         reopen: () => this.#reopenRuntime(),
-        group: this.#group,
+        group,
         config,
         baseUrl,
         onEvent,
         signal,
-        tuneStore: openTuneStore(),
+        tuneStore: config.tune ? openTuneStore() : undefined,
       })
-      const result = await this.#trainer.run()
+      this.#trainer = trainer
+      const result = await trainer.run()
       return { ...result, links: await sumStats(links.values()), adapter: runtime.facts }
+    }
+    try {
+      // An abort does not wait for what cannot be broken off, such as a pipeline that compiles.
+      this.#run = run()
+      return await Promise.race([this.#run, rejectOnAbort(signal)])
     } catch (thrown) {
       this.#end(links)
       throw thrown
     } finally {
-      this.#abort = undefined
+      if (this.#abort === abort) this.#abort = undefined
     }
   }
 
@@ -117,7 +135,7 @@ class ComputeWorker implements ComputeApi {
             { dtype: 'I64', shape, data: BigInt64Array.from(data, BigInt) }
           : { dtype: 'F32', shape, data },
       ]),
-      { format: 'pt' },
+      { format: 'pt', 'tabring.record': JSON.stringify(this.#trainer.record ?? null) },
     )
     return URL.createObjectURL(new Blob([file], { type: 'application/octet-stream' }))
   }
@@ -152,6 +170,12 @@ class ComputeWorker implements ComputeApi {
     return this.#runtime
   }
 }
+
+/** Never resolves; rejects with the signal's reason. */
+const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+  })
 
 function wrap(transport: Transport): Link {
   switch (transport.kind) {

@@ -144,7 +144,7 @@ export class RoomMember {
       addLink: (epoch, peerRank, transport) => this.compute.addLink(epoch, peerRank, transport),
     })
     this.#ring = ring
-    ring.connected.catch((error) => this.#fail(error))
+    ring.connected.catch((error) => this.#fail(error, assignment.epoch))
   }
 
   async #run(epoch: number, settings: JsonValue): Promise<void> {
@@ -153,6 +153,8 @@ export class RoomMember {
     if (!assignment || !ring || assignment.epoch !== epoch) return
     const { rank, worldSize } = assignment
     const client = this.#requireClient()
+    // From now on: the others may be done, or fail, before this rank is.
+    const others = this.#othersEnd(client, epoch)
     this.#isRunning = true
     try {
       const config = parseTrainConfig(settings)
@@ -161,41 +163,50 @@ export class RoomMember {
         { epoch, rank, worldSize },
         config,
         location.href,
-        (event) => this.#options.onEvent?.(event),
+        (event) => {
+          if (this.#assignment?.epoch === epoch) this.#options.onEvent?.(event)
+        },
       )
       const stats = await ring.stats()
-      await this.#waitForOthers(client, epoch)
-      await this.compute.leave()
+      client.done(epoch)
+      await others.ended
+      const isCurrent = this.#assignment?.epoch === epoch
+      if (isCurrent) await this.compute.leave()
       ring.close()
+      if (!isCurrent) return
       this.#assignment = undefined
       this.#isRunning = false
       this.#options.onEnd?.({ ok: true, rank, worldSize, result, ring: stats })
     } catch (thrown) {
       client.abort(epoch, messageOf(thrown).slice(0, 300))
-      this.#fail(thrown)
+      this.#fail(thrown, epoch)
+    } finally {
+      others.stop()
     }
   }
 
   /**
-   * Says that this rank is done and waits until all are, or until the server cannot tell any more.
+   * Listens for the end of an epoch on all ranks, or for the server's, which then cannot tell any more.
    *
    * A connection that closes earlier would count as a loss at a neighbour, and take its channel's statistics along.
    */
-  #waitForOthers(client: SignalClient, epoch: number): Promise<void> {
-    if (this.#isServerLost) return Promise.resolve()
-    return new Promise((resolve) => {
-      const listening = [
-        client.on('finished', (finished) => finish(finished.epoch)),
-        client.on('abort', (aborted) => finish(aborted.epoch)),
-        client.on('lost', () => finish(epoch)),
-      ]
-      const finish = (of: number) => {
-        if (of !== epoch) return
-        for (const off of listening) off()
-        resolve()
-      }
-      client.done(epoch)
+  #othersEnd(client: SignalClient, epoch: number): { ended: Promise<void>; stop: () => void } {
+    let finish!: () => void
+    const ended = new Promise<void>((resolve) => {
+      finish = resolve
     })
+    if (this.#isServerLost) finish()
+    const listening = [
+      client.on('finished', (finished) => finished.epoch === epoch && finish()),
+      client.on('abort', (aborted) => aborted.epoch === epoch && finish()),
+      client.on('lost', finish),
+    ]
+    return {
+      ended,
+      stop: () => {
+        for (const off of listening) off()
+      },
+    }
   }
 
   #abort(epoch: number, text: string): void {
@@ -204,9 +215,9 @@ export class RoomMember {
     else this.#fail(new PeerError('peer.aborted', text))
   }
 
-  /** Ends the current assignment, once, with the first error; without one there is nothing to end. */
-  #fail(thrown: unknown): void {
-    if (!this.#assignment) return
+  /** Ends the current assignment, once, with the first error. An error of another epoch ends nothing. */
+  #fail(thrown: unknown, epoch = this.#assignment?.epoch): void {
+    if (!this.#assignment || this.#assignment.epoch !== epoch) return
     const error = thrown instanceof Error ? thrown : new Error(String(thrown))
     const { rank } = this.#assignment
     this.#assignment = undefined

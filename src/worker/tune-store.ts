@@ -8,17 +8,36 @@ const settled = <T>(request: IDBRequest<T>): Promise<T> =>
     request.onerror = () => reject(request.error)
   })
 
-/** Tuned kernel choices in this origin's IndexedDB, by call, adapter, browser and shader text. */
+/**
+ * Tuned kernel choices in this origin's IndexedDB, by call, adapter, browser and shader text.
+ *
+ * Where the browser keeps nothing (private windows, blocked site data) choices are measured anew each time.
+ */
 export function openTuneStore(): TuneStore {
-  const opening = indexedDB.open('tabring-tuning', 1)
-  opening.onupgradeneeded = () => opening.result.createObjectStore(storeName)
-  const database = settled(opening)
-  const store = async (mode: IDBTransactionMode) =>
-    (await database).transaction(storeName, mode).objectStore(storeName)
+  let database: Promise<IDBDatabase> | undefined
+  const open = () => {
+    const opening = indexedDB.open('tabring-tuning', 1)
+    opening.onupgradeneeded = () => opening.result.createObjectStore(storeName)
+    return settled(opening)
+  }
+  const store = async (mode: IDBTransactionMode) => {
+    database ??= open()
+    return (await database).transaction(storeName, mode).objectStore(storeName)
+  }
   return {
-    get: async (key) => settled((await store('readonly')).get(key)),
-    set: async (key, variant) => {
-      await settled((await store('readwrite')).put(variant, key))
+    async get(key) {
+      try {
+        return await settled((await store('readonly')).get(key))
+      } catch {
+        return undefined // as good as never measured
+      }
+    },
+    async set(key, variant) {
+      try {
+        await settled((await store('readwrite')).put(variant, key))
+      } catch {
+        // The next visit measures again.
+      }
     },
   }
 }

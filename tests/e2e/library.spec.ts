@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -13,13 +13,15 @@ const run = promisify(execFile)
 const repository = join(import.meta.dirname, '..', '..')
 const tool = (...path: string[]) => join(repository, 'node_modules', ...path)
 
-/** Someone else's project, with Tabring among its packages. */
+/** Someone else's project, with Tabring among its packages as npm would have packed and installed it. */
 let project: string
 beforeAll(async () => {
-  await run('npm', ['run', 'build:lib'], { cwd: repository })
   project = await mkdtemp(join(tmpdir(), 'tabring-user-'))
-  await mkdir(join(project, 'node_modules'))
-  await symlink(repository, join(project, 'node_modules', 'tabring'))
+  await run('npm', ['pack', '--pack-destination', project], { cwd: repository })
+  const installed = join(project, 'node_modules', 'tabring')
+  await mkdir(installed, { recursive: true })
+  const [archive] = (await readdir(project)).filter((name) => name.endsWith('.tgz'))
+  await run('tar', ['-xzf', join(project, archive), '--strip-components=1', '-C', installed])
   await cp(
     join(import.meta.dirname, 'fixtures', 'library-user.ts'),
     join(project, 'library-user.ts'),

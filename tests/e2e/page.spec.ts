@@ -1,12 +1,15 @@
 import { mkdirSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { ensureBuilt } from '../../node/build.ts'
+import { lanAddresses, ownCertificate } from '../../node/certificate.ts'
 import { browserFlags, findBrowser, iceWithoutRoutePermissions } from '../../node/chromium.ts'
 import { type Served, serve } from '../../node/serve.ts'
 import { readSafetensors } from '../../src/data/safetensors.ts'
+import { smallFolder } from '../support/idx-files.ts'
 
 /** The built page, driven as people do. Pictures go to the folder that TABRING_PICTURES names, or to test-results/page. */
 const pictures =
@@ -15,11 +18,14 @@ const pictures =
 let served: Served
 let browser: Browser
 let contexts: BrowserContext[] = []
+/** Certificates and data of these tests. */
+let folder: string
 /** What pages complained about; must stay empty. */
 let complaints: string[] = []
 
 beforeAll(async () => {
   mkdirSync(pictures, { recursive: true })
+  folder = await mkdtemp(join(tmpdir(), 'tabring-page-'))
   served = await serve({ root: await ensureBuilt(), port: 0 })
   browser = await chromium.launch({
     executablePath: findBrowser(),
@@ -29,6 +35,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await browser?.close()
   await served?.close()
+  if (folder) await rm(folder, { recursive: true })
 })
 afterEach(async () => {
   await Promise.all(contexts.map((context) => context.close()))
@@ -39,7 +46,10 @@ afterEach(async () => {
 })
 
 async function openContext(from = browser): Promise<BrowserContext> {
-  const context = await from.newContext({ viewport: { width: 1400, height: 900 } })
+  const context = await from.newContext({
+    viewport: { width: 1400, height: 900 },
+    ignoreHTTPSErrors: true,
+  })
   await context.grantPermissions(iceWithoutRoutePermissions)
   contexts.push(context)
   return context
@@ -224,6 +234,86 @@ describe('a room', { timeout: 240_000 }, () => {
     await button(page, 'Start').click()
     await see(page, 'Finished', 60_000)
     await picture(page, 'finished-alone')
+  })
+
+  it('trains on the data folder that the server was given', async () => {
+    for (const [name, bytes] of Object.entries(smallFolder(200, 50))) {
+      await writeFile(join(folder, name), bytes)
+    }
+    const own = await serve({ root: await ensureBuilt(), port: 0, mounts: { '/data/': folder } })
+    try {
+      const page = await openTab(await openContext(), `${own.localUrl}?steps=5&batchSize=32`)
+      await see(page, 'Alone in the room')
+      await page.getByLabel('Data', { exact: true }).selectOption('IDX files at an address…')
+      expect(await page.getByLabel('Address of the data').inputValue()).toBe('/data/')
+      await button(page, 'Start').click()
+      await see(page, 'Finished', 60_000)
+      expect(await page.locator('#summary').textContent()).toContain('Steps5')
+      expect(new URL(page.url()).searchParams.get('data')).toBe('/data/')
+    } finally {
+      await own.close()
+    }
+  })
+
+  it.skipIf(lanAddresses().length === 0)(
+    'served to other machines, a page opened as localhost gives out a link that they can open',
+    async () => {
+      const root = await ensureBuilt()
+      const certificate = await ownCertificate({ folders: [join(folder, '.tabring')] })
+      const own = await serve({ root, port: 0, host: true, certificate })
+      try {
+        const maker = await openTab(await openContext(), own.localUrl)
+        await see(maker, 'Alone in the room')
+        await expect.poll(() => invite(maker)).toContain(own.lanUrls[0])
+        const room = await maker.locator('#room').textContent()
+        expect(room).toContain('or on other machines')
+        expect(room).not.toContain('npm start')
+        await picture(maker, 'host')
+        const here = await maker.getByText('Open another tab here').getAttribute('href')
+        expect(here).toContain(own.localUrl)
+        const other = await openTab(await openContext(), await invite(maker))
+        await Promise.all([maker, other].map((page) => seeMembers(page, 2)))
+        expect(await invite(other)).toBe(await invite(maker))
+      } finally {
+        await own.close()
+      }
+    },
+  )
+
+  it('a page that Back brings back enters its room anew', async () => {
+    const [maker] = await openRoom(1, '')
+    const link = maker.url()
+    // What a browser with a back-forward cache does; headless Chromium keeps no page that has a socket.
+    await maker.evaluate(() => {
+      window.dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }))
+      Object.assign(window, { isOld: true })
+    })
+    await Promise.all([
+      maker.waitForEvent('load'),
+      maker.evaluate(() =>
+        window.dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true })),
+      ),
+    ])
+    await see(maker, 'Alone in the room')
+    expect(await maker.evaluate(() => 'isOld' in window)).toBe(false)
+    expect(maker.url()).toBe(link)
+  })
+
+  it('a browser that blocks storage only forgets the name', async () => {
+    const context = await openContext()
+    await context.addInitScript(() =>
+      Object.defineProperty(window, 'sessionStorage', {
+        get: () => {
+          throw new DOMException('denied', 'SecurityError')
+        },
+      }),
+    )
+    const page = await openTab(context, served.localUrl)
+    await see(page, 'Alone in the room')
+    const name = page.getByRole('textbox', { name: 'This tab' })
+    await name.fill('Ada')
+    await name.press('Enter')
+    await members(page).filter({ hasText: 'Ada' }).waitFor()
   })
 
   it('the server goes away: it is said, and nothing can be started', async () => {

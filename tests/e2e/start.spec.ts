@@ -1,9 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
+import { smallFolder } from '../support/idx-files.ts'
 
 const repository = join(import.meta.dirname, '..', '..')
 const children: ChildProcess[] = []
@@ -64,5 +67,39 @@ describe('npm start', () => {
     const [code] = await once(child, 'exit')
     expect(code).toBe(1)
     expect(text()).toContain('Expected a whole number from 0 to 65535')
+  })
+
+  it('--data: the folder is checked, served and told', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'tabring-start-'))
+    try {
+      const empty = npmStart('--port', '0', '--data', folder)
+      expect((await once(empty.child, 'exit'))[0]).toBe(1)
+      expect(empty.text()).toContain('train-images-idx3-ubyte')
+      const none = npmStart('--port', '0', '--data', join(folder, 'none'))
+      expect((await once(none.child, 'exit'))[0]).toBe(1)
+      expect(none.text()).toContain('which does not exist')
+
+      const files = smallFolder()
+      for (const [name, bytes] of Object.entries(files)) await writeFile(join(folder, name), bytes)
+      const text = await npmStart('--port', '0', '--data', folder).seen('Ctrl-C')
+      expect(text).toContain(folder)
+      const url = text.match(/http:\/\/localhost:\d+\/\?data=\/data\//)?.[0]
+      const base = url!.replace('localhost', '127.0.0.1')
+      const file = await fetch(new URL('/data/test-labels-idx1-ubyte', base))
+      const expected = files['test-labels-idx1-ubyte']
+      expect(new Uint8Array(await file.arrayBuffer())).toEqual(expected)
+    } finally {
+      await rm(folder, { recursive: true })
+    }
+  })
+
+  it('--allow-origin: told, and one that is no address refused', async () => {
+    const flags = ['--allow-origin', 'https://Tabs.example/x', '--allow-origin', 'http://two:81']
+    const text = await npmStart('--port', '0', ...flags).seen('Ctrl-C')
+    expect(text).toContain('https://tabs.example/')
+    expect(text).toContain('http://two:81/')
+    const { child, text: said } = npmStart('--allow-origin', 'tabs.example')
+    expect((await once(child, 'exit'))[0]).toBe(1)
+    expect(said()).toContain('Expected an address like https://name.example:8443')
   })
 })

@@ -12,8 +12,9 @@ async function results(
   ranks: number,
   transport: 'webrtc' | 'port',
   config: Parameters<RankTabs['open']>[2],
+  initScript?: () => void,
 ) {
-  const opened = await tabs.open(ranks, transport, config)
+  const opened = await tabs.open(ranks, transport, config, initScript)
   const ends = await Promise.all(opened.map((tab) => tab.done))
   return ends.map((end) => {
     if (!end.ok) throw new Error(`${end.code}: ${end.message}`)
@@ -48,6 +49,35 @@ test('equal records end with equal bits, over every link; and with the loss of o
   expect(new Set(runs.map(([{ result }]) => result.paramHash)).size).toBe(1)
   const [alone] = first.get('1 webrtc')!
   expect(Math.abs(again[0].result.loss / alone.result.loss - 1)).toBeLessThan(1e-5)
+})
+
+/** As in browsers whose data channels cannot be transferred. */
+const refuseChannels = () => {
+  const original = MessagePort.prototype.postMessage as (...args: unknown[]) => void
+  MessagePort.prototype.postMessage = function (this: MessagePort, ...args: unknown[]) {
+    if (args[0] instanceof RTCDataChannel) throw new DOMException('refused', 'DataCloneError')
+    original.apply(this, args)
+  }
+}
+
+test('where data channels cannot go to a worker the page pumps them, to the same bits', async () => {
+  const ends = await results(2, 'webrtc', config, refuseChannels)
+  const hashes = [...ends, ...first.get('2 webrtc')!].map(({ result }) => result.paramHash)
+  expect(new Set(hashes).size).toBe(1)
+})
+
+test('three tabs train with the kernels that rank 0 has measured', async () => {
+  const tuned = { steps: 2, seed: 7, batchSize: 12, tune: true }
+  const ends = await results(3, 'webrtc', tuned)
+  expect(new Set(ends.map(({ result }) => result.paramHash)).size).toBe(1)
+  // All shares have four rows, so all ranks multiply alike; only their slices of the optimizer differ.
+  const products = ends.map(({ result }) =>
+    JSON.stringify(
+      Object.entries(result.record.variants).filter(([call]) => call.startsWith('matmul')),
+    ),
+  )
+  expect(new Set(products).size).toBe(1)
+  expect(products[0]).not.toBe('[]')
 })
 
 test('the first frame leaves before the last part of backward has ended', async () => {

@@ -88,3 +88,32 @@ test('a second run may follow a first', async () => {
   URL.revokeObjectURL(file)
   client.terminate()
 })
+
+test('an abort does not wait for the compiler, and the next run does', async () => {
+  const client = startCompute()
+  const config = { ...endless, batchSize: 64, optimizer: 'adamw', seed: 0 } as const
+  const more = { bucketCapMb: 25, hashEvery: 50, tune: false }
+  const phases: string[] = []
+  let compiling!: () => void
+  const compiles = new Promise<void>((resolve) => {
+    compiling = resolve
+  })
+  const first = client.api.train(membership, { ...config, ...more }, location.href, (event) => {
+    if (event.event !== 'phase') return
+    phases.push(event.phase)
+    if (event.phase === 'compile') compiling()
+  })
+  await compiles
+  await client.api.abort('changed my mind')
+  await expect(first).rejects.toMatchObject({ code: 'peer.aborted' })
+  const next = { ...membership, epoch: 2 }
+  const second = await client.api.train(
+    next,
+    { ...config, ...more, steps: 2 },
+    location.href,
+    () => undefined,
+  )
+  expect(second.steps).toBe(2)
+  expect(phases).toEqual(['load', 'broadcast', 'compile'])
+  client.terminate()
+})

@@ -198,6 +198,21 @@ export function makeStates(): Record<string, Snapshot> {
     alone: inside(1),
     'lobby-maker': inside(3),
     'lobby-joiner': inside(3, 1),
+    'lobby-local': {
+      ...inside(1),
+      invite: makeSnapshot().invite.replace('192.168.1.20', 'localhost'),
+    },
+    'lobby-host': play(
+      { ...inside(2), invite: makeSnapshot().invite.replace('192.168.1.20', 'localhost') },
+      {
+        type: 'server',
+        facts: {
+          lanUrls: ['https://192.168.1.20:5173/', 'https://[2001:db8:a:b:c:d:e:f]:5173/'],
+          data: '/data/',
+        },
+      },
+      { type: 'setting', key: 'data', value: '/data/' },
+    ),
     'lobby-wrong-setting': play(
       inside(3),
       { type: 'setting', key: 'epochs', value: '0' },

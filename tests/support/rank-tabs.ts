@@ -42,12 +42,15 @@ export class RankTabs {
     ranks: number,
     transport: 'webrtc' | 'port',
     config: TrainConfigInput,
+    /** Runs in every page before its own scripts. */
+    initScript?: () => void,
   ): Promise<RankTab[]> {
     const fragment = formatFragment(newRoomLink())
     const shared = transport === 'port' ? await this.context() : undefined
     const tabs: RankTab[] = []
     for (let i = 0; i < ranks; i++) {
       const context = shared ?? (await this.context())
+      if (initScript) await context.addInitScript(initScript)
       const tab = await openTab(context)
       const query = new URLSearchParams({
         role: i === 0 ? 'make' : 'join',

@@ -44,7 +44,7 @@ function report(isJson: boolean, isTTY: boolean) {
   return { output: output.text, error: error.text }
 }
 
-test('--json prints phases and steps of rank 0 and the end, nothing else', () => {
+test('--json prints the steps of rank 0 and the end, nothing else', () => {
   const { output, error } = report(true, true)
   expect(
     output
@@ -52,8 +52,6 @@ test('--json prints phases and steps of rank 0 and the end, nothing else', () =>
       .split('\n')
       .map((line) => JSON.parse(line)),
   ).toEqual([
-    { event: 'phase', phase: 'compile', rank: 0 },
-    { event: 'phase', phase: 'train', rank: 0 },
     { event: 'step', step: 1, loss: 0.5, rank: 0 },
     { event: 'step', step: 2, loss: 0.25, rank: 0 },
     {

@@ -132,6 +132,53 @@ describe('entering a room', () => {
     expect(world.last('t0', 'lobby').members[1]).toMatchObject(info)
   })
 
+  it('tells what members change about themselves at once, then at most once a second', async () => {
+    const ids = await world.fill(4)
+    const told = () => world.all('t0', 'lobby').length
+    const before = told()
+    const change = (hidden: boolean) => {
+      for (const id of ids) world.say(id, { type: 'update', info: infoOf(id, { hidden }) })
+    }
+    change(true)
+    await world.tick()
+    expect(told()).toBe(before + 1)
+    for (let i = 0; i < 9; i++) {
+      change(i % 2 === 1)
+      await world.env.advance(100)
+    }
+    expect(told()).toBe(before + 1)
+    await world.env.advance(limits.lobbyUpdateMs)
+    expect(told()).toBe(before + 2)
+    expect(world.last('t3', 'lobby').members.every((one) => !one.hidden)).toBe(true)
+    // Who comes is not kept waiting by that, and brings what is due along.
+    world.say('t1', { type: 'update', info: infoOf('new name') })
+    world.join('late')
+    await world.tick()
+    expect(world.last('t0', 'lobby').members.map((one) => one.name)).toContain('new name')
+    expect(world.last('t0', 'lobby').members).toHaveLength(5)
+    await world.env.advance(2 * limits.lobbyUpdateMs)
+    expect(told()).toBe(before + 3)
+  })
+
+  it('sends no message above the limit, whatever 64 members say of themselves', async () => {
+    // A lone surrogate takes six characters of JSON, and nothing that a name may hold takes more.
+    const rest = { adapter: 'x'.repeat(limits.adapterBytes - 2), hostTag: 'cd'.repeat(16) }
+    const info = infoOf('\ud800'.repeat(limits.nameChars), { ...rest, transport: 'webrtc' })
+    const ids = Array.from({ length: limits.membersPerRoom }, (_, i) => `t${i}`)
+    ids.forEach((id, i) => {
+      if (i === 0) world.create(id, roomA, info)
+      else world.join(id, roomA, info)
+    })
+    await world.tick()
+    await world.run(ids)
+    expect(world.last('t63', 'lobby').members).toHaveLength(64)
+    const sizes = world.inboxes.get('t63')!.map((one) => Buffer.byteLength(JSON.stringify(one)))
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(limits.messageBytes)
+    const tooLarge = { ...info, adapter: 'x'.repeat(limits.adapterBytes - 1) }
+    world.say('t63', { type: 'update', info: tooLarge })
+    expect(world.refusal('t63')).toBe('bad-message')
+  })
+
   it('refuses an unknown room, and lets the same connection create it', async () => {
     world.join('a')
     expect(world.refusal('a')).toBe('unknown-room')
@@ -373,6 +420,40 @@ describe('a run', () => {
     world.say('t1', { type: 'done', epoch })
     await world.tick()
     expect(world.last('t1', 'lobby').maker).toBe(world.last('t1', 'welcome').id)
+  })
+
+  it.each([1, 3])(
+    '%i ranks that all lose their sockets leave the room to who waits in it',
+    async (size) => {
+      const ids = await world.fill(size)
+      const epoch = await world.run(ids)
+      world.join('late')
+      world.join('later')
+      await world.tick()
+      for (const id of ids) {
+        expect(await world.state('late')).toBe('running')
+        world.server.lost(id, 'crashed')
+      }
+      expect(await world.state('late')).toBe('failed')
+      const lobby = world.last('later', 'lobby')
+      expect(lobby.members.map((one) => one.name)).toEqual(['late', 'later'])
+      expect(lobby.maker).toBe(world.last('late', 'welcome').id)
+      expect(await world.run(['late', 'later'])).toBe(epoch + 1)
+      expect(await world.state('later')).toBe('running')
+    },
+  )
+
+  it('a run whose last attached rank leaves it done has not finished for the detached one', async () => {
+    const ids = await world.fill(3)
+    const epoch = await world.run(ids)
+    world.join('late')
+    world.say('t1', { type: 'done', epoch })
+    world.say('t1', { type: 'bye' })
+    world.server.lost('t0', 'crashed')
+    expect(await world.state('late')).toBe('running')
+    world.server.lost('t2', 'crashed')
+    expect(await world.state('late')).toBe('failed')
+    expect(world.last('late', 'lobby').members.map((one) => one.name)).toEqual(['late'])
   })
 
   it('linkDown, abort: told to all with rank and reason', async () => {

@@ -1,10 +1,10 @@
 import { X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
-import { createServer, type Server } from 'node:http'
+import { createServer, request, type Server } from 'node:http'
 import { request as requestTls } from 'node:https'
 import { type AddressInfo, connect as connectTcp } from 'node:net'
-import { tmpdir } from 'node:os'
+import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect as connectTls } from 'node:tls'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
@@ -326,7 +326,7 @@ describe('serve', () => {
           resolve({ status: Number(text.slice(9, 12)), body: text.split('\r\n\r\n')[1] }),
         )
         // By hand: fetch would tidy the path up.
-        socket.write(`${method} ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`)
+        socket.write(`${method} ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`)
       })
     const file = await fetch(`http://127.0.0.1:${served.port}/data/x.gz`)
     expect(file.headers.get('content-encoding')).toBeNull()
@@ -389,6 +389,91 @@ describe('serve', () => {
     })
     await client.open()
     client.bye()
+  })
+
+  it.each(['0.0.0.0', '::', '[::]'])('--host %s is every address', async (host) => {
+    const certificate = await ownCertificate({ folders: [join(folder, '.tabring')] })
+    const served = await start({ host, certificate })
+    expect(served.localUrl).toBe(`https://localhost:${served.port}/`)
+    const names = lanAddresses().map((name) => (name.includes(':') ? `[${name}]` : name))
+    expect(served.lanUrls).toEqual(names.map((name) => `https://${name}:${served.port}/`))
+  })
+
+  /** The answer to a page request by the name `host`. */
+  const getAs = (port: number, host: string, path = '/') =>
+    new Promise<{ status: number; body: string }>((resolve, reject) => {
+      const headers = { host }
+      request({ port, host: '127.0.0.1', path, headers }, (response) => {
+        let body = ''
+        response.on('data', (bytes) => {
+          body += bytes
+        })
+        response.on('end', () => resolve({ status: response.statusCode!, body }))
+      })
+        .on('error', reject)
+        .end()
+    })
+
+  it('answers to its own names only, and to those of allowed origins', async () => {
+    const allowedOrigins = ['https://tabs.example', 'https://two.example:8443']
+    const served = await start({ signaling: { allowedOrigins } })
+    const { port } = served
+    const own = ['localhost', `LOCALHOST:${port}`, '127.0.0.1', '[::1]:80', '192.168.1.20:5173']
+    const machine = hostname().toLowerCase()
+    for (const host of [...own, machine, 'tabs.example', 'two.example:8443']) {
+      expect([host, (await getAs(port, host)).status]).toEqual([host, 200])
+    }
+    const foreign = ['evil.example', `localhost.evil.example:${port}`, `${machine}.evil.example`]
+    for (const host of [...foreign, '127.0.0.1.evil.example', 'tabs.example.evil.example']) {
+      const { status, body } = await getAs(port, host, '/server.json')
+      expect([host, status]).toEqual([host, 403])
+      expect(body).toContain('--allow-origin')
+      expect(body).toContain(host)
+    }
+  })
+
+  it('a rebound name opens no room; a page behind a tunnel does', async () => {
+    const { port } = await start({ signaling: { allowedOrigins: ['https://tabs.example'] } })
+    const firstWords = async (origin: string, host: string) => {
+      const headers = { host }
+      const socket = new WebSocket(`ws://127.0.0.1:${port}/signal`, { origin, headers })
+      const [data] = await once(socket, 'message')
+      socket.terminate()
+      return JSON.parse(String(data))
+    }
+    const rebound = await firstWords(`http://evil.example:${port}`, `evil.example:${port}`)
+    expect(rebound).toMatchObject({ type: 'error', code: 'foreign-origin' })
+    expect(rebound.text).toContain('http://evil.example')
+    // The tunnel may keep the name that it was asked by, or put ours in its place.
+    for (const host of ['tabs.example', `localhost:${port}`]) {
+      expect(await firstWords('https://tabs.example', host)).toMatchObject({ type: 'challenge' })
+    }
+  })
+
+  it('tells its pages the addresses for other machines, and where data is', async () => {
+    const alone = await start({ mounts: { '/data/': join(folder, 'data') } })
+    const facts = await getAs(alone.port, 'localhost', '/server.json')
+    expect(JSON.parse(facts.body)).toEqual({ lanUrls: [], data: '/data/' })
+    const plain = await start({ host: true, https: false })
+    const { body } = await getAs(plain.port, 'localhost', '/server.json')
+    expect(JSON.parse(body)).toEqual({ lanUrls: plain.lanUrls, data: null })
+  })
+
+  it('a certificate outlives IPv6 addresses, which come and go, but not IPv4 ones', async () => {
+    const folders = [join(folder, 'moving')]
+    const make = (...addresses: string[]) =>
+      ownCertificate({ folders, names: ownNames([], addresses), alsoNames: addresses })
+    const first = await make('198.51.100.7', '2001:db8::1', '2001:db8::aaaa')
+    const parsed = new X509Certificate(first.cert)
+    for (const name of ['198.51.100.7', '2001:db8::1', '2001:db8::aaaa', '127.0.0.1', '::1']) {
+      expect([name, parsed.checkIP(name)]).not.toContain(undefined)
+    }
+    const next = await make('198.51.100.7', '2001:db8::1', '2001:db8::bbbb')
+    expect(next).toMatchObject({ isNew: false, cert: first.cert })
+    expect((await make('198.51.100.8', '2001:db8::1')).isNew).toBe(true)
+    // One that was asked for by name counts: npm start -- --host 2001:db8::cccc
+    const names = ownNames(['2001:db8::cccc'], ['198.51.100.8'])
+    expect((await ownCertificate({ folders, names, alsoNames: [] })).isNew).toBe(true)
   })
 
   it('a certificate is kept, and replaced when old or short of a name', async () => {

@@ -11,6 +11,7 @@ import {
 } from '../../../src/ui/format.ts'
 import { ringOf } from '../../../src/ui/rates.ts'
 import { append, emptySeries, smoothed } from '../../../src/ui/series.ts'
+import { noFacts, outsideLinks } from '../../../src/ui/server-facts.ts'
 import { Store, type Surface, snapshotsPerSec } from '../../../src/ui/store.ts'
 import { troubleAhead, troubleOf } from '../../../src/ui/trouble.ts'
 import { GpuError } from '../../../src/util/errors.ts'
@@ -101,6 +102,28 @@ describe('what is wrong', () => {
     const text = 'device: WebGPU is there but no adapter came up. Turn on …'
     expect(troubleOf(new GpuError('gpu.unavailable', text)).kind).toBe('no-adapter')
   })
+})
+
+describe('the link for others', () => {
+  const at = (origin: string) => `${origin}/?transport=webrtc#room=12&key=ab`
+  const lan = ['https://192.168.1.20:5173/', 'https://[2001:db8::1]:5173/']
+
+  it('is the address of the page where others can open that', () => {
+    const own = at('https://tabs.example')
+    expect(outsideLinks(own, { ...noFacts, lanUrls: lan })).toEqual([own])
+    expect(outsideLinks(own, noFacts)).toEqual([own])
+  })
+
+  it.each(['https://localhost:5173', 'https://127.0.0.1:5173', 'https://[::1]:5173'])(
+    '%s: that of the machine, as the server tells it, or none',
+    (origin) => {
+      expect(outsideLinks(at(origin), { ...noFacts, lanUrls: lan })).toEqual([
+        at('https://192.168.1.20:5173'),
+        at('https://[2001:db8::1]:5173'),
+      ])
+      expect(outsideLinks(at(origin), noFacts)).toEqual([])
+    },
+  )
 })
 
 describe('the ring', () => {

@@ -1,0 +1,48 @@
+import { expect, test } from 'vitest'
+import { readSafetensors, writeSafetensors } from '../../src/data/safetensors.ts'
+import { compile } from '../../src/graph/compile.ts'
+import { models } from '../../src/nn/models.ts'
+import { tensorType } from '../../src/util/shape.ts'
+import torch from '../golden/trained-cnn.json'
+import fileUrl from '../golden/trained-cnn.safetensors?url'
+import { batchOf, goldenEvaluation, testRuntime } from '../support/formula-model.ts'
+
+// `npm run train -- --model cnn --steps 30 --seed 7 --out tests/golden/trained-cnn.safetensors` made the file, and PyTorch's reading of it
+// (check_safetensors.py) made the logits.
+
+const file = new Uint8Array(await (await fetch(fileUrl)).arrayBuffer())
+
+test('weights that were trained and saved here give the logits that PyTorch computes from the file', async () => {
+  const { tensors } = readSafetensors(file)
+  expect([...tensors.keys()]).toEqual(torch.keys)
+  const model = models.cnn.make()
+  model.loadStateDict(
+    Object.fromEntries(
+      [...tensors].map(([key, { shape, data }]) => [
+        key,
+        { shape, data: data as Float32Array<ArrayBuffer> },
+      ]),
+    ),
+  )
+  const { first, count } = goldenEvaluation
+  const { x } = batchOf(first, count)
+  const forward = await compile(
+    (inputs) => ({ logits: model.forward(inputs.x) }),
+    { x: tensorType([count, 1, 28, 28]) },
+    { runtime: await testRuntime() },
+  )
+  const { logits } = await forward.run({ x })
+  const expected = torch.logits.flat()
+  const single = torch.logits32.flat()
+  const distance = (got: ArrayLike<number>) =>
+    Math.max(...expected.map((value, i) => Math.abs(got[i] - value)))
+  expect(logits).toHaveLength(expected.length)
+  expect(distance(logits)).toBeLessThanOrEqual(5 * distance(single))
+  forward.destroy()
+})
+
+test('the writer still makes that file from those tensors', () => {
+  const { tensors, metadata } = readSafetensors(file)
+  const again = writeSafetensors([...tensors], metadata)
+  expect(again).toEqual(file)
+})
