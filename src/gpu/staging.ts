@@ -75,6 +75,12 @@ export class StagedUploads {
     return Object.fromEntries(staged)
   }
 
+  /** Takes the memory of a batch back that no run has used. */
+  unpin(batch: object): void {
+    for (const value of Object.values(batch))
+      if (value instanceof StagedTensor && !value.isUsed) value.release()
+  }
+
   destroy(): void {
     for (const buffer of [...this.#free.values()].flat()) buffer.destroy()
     this.#free.clear()

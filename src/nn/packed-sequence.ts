@@ -50,7 +50,7 @@ export function packPaddedSequence(
 }
 
 /**
- * The padded sequences and their lengths; padding is 0.
+ * The padded sequences and their lengths. Padding is 0 in what a layer gave; sequences that went through none keep theirs.
  *
  * `totalLength` is the number of steps that come out; default: the longest of lengths that are numbers, else all that went in.
  * shape: [T, B, F], or [B, T, F] with `batchFirst`.

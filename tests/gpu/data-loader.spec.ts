@@ -284,6 +284,19 @@ describe('pinMemory', () => {
     expect(results[0].slice(0, 3)).toEqual(
       [0, 1, 2].map((i) => Math.fround(Math.fround(i / 7) ** 2)),
     )
+    // Leaving a loop early gives back what was made ahead.
+    const { buffers } = runtime.gpu.counters
+    const described = new DataLoader(dataset, { batchSize: 4, numWorkers: 1, pinMemory: uploads })
+    open.push(described)
+    for (let turn = 0; turn < 4; turn++) {
+      for await (const batch of described) {
+        await program.run(batch)
+        break
+      }
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
+    // Two ahead and one in use.
+    expect(runtime.gpu.counters.buffers - buffers).toBeLessThanOrEqual(2)
     const staged = await uploads.pin({ x: { shape: [4, 3], data: new Float32Array(12) } })
     expect(staged.x).toBeInstanceOf(StagedTensor)
     await program.run(staged)

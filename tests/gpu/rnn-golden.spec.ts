@@ -201,6 +201,32 @@ test('packPaddedSequence and padPackedSequence refuse lengths that do not fit', 
   )
 })
 
+test('padPackedSequence cuts to the longest sequence, or fills up to totalLength', async () => {
+  const x = Float32Array.from({ length: 24 }, (_, i) => Math.cos(i))
+  const module = new RNN(3, 5)
+  const padded = async (totalLength?: number) => {
+    const program = await compile(
+      (given) => {
+        const { output } = module.withState(packPaddedSequence(given.x, [3, 1]))
+        const { output: y } = padPackedSequence(output, { totalLength })
+        const byBatch = padPackedSequence(output, { totalLength, batchFirst: true }).output
+        return { y, byBatch: byBatch.transpose(0, 1) }
+      },
+      { x: tensorType([4, 2, 3]) },
+      { runtime },
+    )
+    const outputs = await program.run({ x })
+    program.destroy()
+    expect(outputs.byBatch).toEqual(outputs.y)
+    return [...outputs.y]
+  }
+  const longest = await padded()
+  expect(longest).toHaveLength(3 * 2 * 5)
+  expect(longest.slice(15, 20)).toEqual([0, 0, 0, 0, 0])
+  expect(longest.slice(20, 25).every((value) => value !== 0)).toBe(true)
+  expect(await padded(6)).toEqual([...longest, ...new Array<number>(30).fill(0)])
+})
+
 test('dropout acts between layers, by sample, in training alone', async () => {
   const data = Float32Array.from({ length: 24 }, (_, i) => Math.sin(i))
   const outputs: number[][] = []

@@ -14,6 +14,8 @@ export interface Sampler extends Iterable<number> {
 /** Puts batches where the device takes them up without a copy of the host's; `StagedUploads` is one. */
 export interface BatchPinner {
   pin(batch: object): Promise<object>
+  /** Takes the memory of a batch back that nobody will use. */
+  unpin(batch: object): void
 }
 
 export interface DataLoaderOptions<S, B> {
@@ -102,14 +104,24 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
         underWay.push(batch)
       }
     }
-    for (;;) {
-      launch(Math.max(1, ahead))
-      const oldest = underWay.shift()
-      if (!oldest) return
-      const batch = await oldest
-      // Workers go on while the caller trains on this one.
-      launch(ahead)
-      yield batch
+    try {
+      for (;;) {
+        launch(Math.max(1, ahead))
+        const oldest = underWay.shift()
+        if (!oldest) return
+        const batch = await oldest
+        // Workers go on while the caller trains on this one.
+        launch(ahead)
+        yield batch
+      }
+    } finally {
+      // The caller left the loop early, or an error did: nobody will see what is under way.
+      const { pinMemory } = this.#options
+      for (const batch of underWay)
+        batch.then(
+          (made) => pinMemory?.unpin(made as object),
+          () => undefined,
+        )
     }
   }
 

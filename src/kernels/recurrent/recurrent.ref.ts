@@ -1,4 +1,5 @@
 import type { HostArray } from '../op.ts'
+import { sigmoid } from '../scalar/scalar-function.ts'
 import {
   type CellKind,
   cells,
@@ -8,9 +9,6 @@ import {
   type Sizes,
   timeOf,
 } from './cells.ts'
-
-const sigmoid = (a: number): number =>
-  a >= 0 ? 1 / (1 + Math.exp(-a)) : Math.exp(a) / (1 + Math.exp(a))
 
 export interface ForwardInputs {
   readonly gates: HostArray

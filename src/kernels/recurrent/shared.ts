@@ -1,20 +1,18 @@
 import { linearGroups, reads, type ShaderBinding } from '../shader.ts'
+import { type ScalarFunctionName, stepsToWgsl } from '../steps.ts'
 import type { RecurrentAttrs, Sizes } from './cells.ts'
 
-/** sigmoid and tanh to full relative precision at any argument: exp never overflows, and tanh has its series near 0. */
-export const activationsWgsl = `
-fn sigmoid(a: f32) -> f32 {
-  let t = exp(-abs(a));
-  let r = 1.0 / (1.0 + t);
-  return select(t * r, r, a >= 0.0);
+/** The elementwise function `fn` as a WGSL function `name`. */
+function scalarWgsl(name: string, fn: ScalarFunctionName): string {
+  const { lines, result } = stepsToWgsl([{ fn, args: [{ input: 0 }] }], ['a'])
+  return `fn ${name}(a: f32) -> f32 {\n  ${[...lines, `return ${result};`].join('\n  ')}\n}`
 }
-fn tanh_of(a: f32) -> f32 {
-  let t = exp(-2.0 * abs(a));
-  let q = a * a;
-  let near = abs(a) * (1.0 - q * (0.33333334 - q * (0.13333334 - q * (0.05396825 - q * (0.021869488 - q * 0.008863235)))));
-  let size = select((1.0 - t) / (1.0 + t), near, abs(a) < 0.3);
-  return select(size, -size, a < 0.0);
-}`
+
+/** The gates' functions, as elementwise kernels compute them. */
+export const activationsWgsl = [
+  scalarWgsl('sigmoid', 'sigmoid'),
+  scalarWgsl('tanh_of', 'tanh'),
+].join('\n')
 
 /** Places in time and memory; `lengthsInput` is the call's input that holds the lengths. */
 export function placesWgsl(
