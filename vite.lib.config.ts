@@ -1,10 +1,8 @@
 import { join } from 'node:path'
 import { defineConfig } from 'vite'
 
-/** The library as others import it: one module, its worker beside it, dependencies left to the importer. */
+/** The library as others import it: one module that imports nothing. */
 export default defineConfig({
-  base: './',
-  worker: { format: 'es', rolldownOptions: { output: { keepNames: true } } },
   build: {
     target: 'es2023',
     outDir: 'dist-lib',
@@ -15,16 +13,7 @@ export default defineConfig({
       formats: ['es'],
       fileName: 'index',
     },
-    rolldownOptions: {
-      output: { keepNames: true },
-      external: [
-        'comlink',
-        'valibot',
-        'papaparse',
-        /^simple-peer/,
-        /^gpt-tokenizer/,
-        /^@noble\/hashes/,
-      ],
-    },
+    // Errors carry their class's name.
+    rolldownOptions: { output: { keepNames: true } },
   },
 })

@@ -1,6 +1,8 @@
 import { playwright } from '@vitest/browser-playwright'
 import { defineConfig } from 'vitest/config'
 import { browserFlags, findBrowser } from './node/chromium.ts'
+import { isolationHeaders } from './node/headers.ts'
+import viteConfig from './vite.config.ts'
 
 export default defineConfig({
   test: {
@@ -17,24 +19,8 @@ export default defineConfig({
       },
       {
         // Runs inside a real page: the specs themselves call WebGPU, WebRTC and SharedWorker.
-        // Found late, behind a worker's import, they would reload the page in the middle of a test.
-        optimizeDeps: {
-          include: [
-            'comlink',
-            'simple-peer/simplepeer.min.js',
-            'valibot',
-            'papaparse',
-            '@noble/hashes/sha2.js',
-            '@noble/hashes/utils.js',
-            'gpt-tokenizer/esm/encoding/r50k_base',
-          ],
-        },
-        server: {
-          headers: {
-            'Cross-Origin-Opener-Policy': 'same-origin',
-            'Cross-Origin-Embedder-Policy': 'require-corp',
-          },
-        },
+        optimizeDeps: viteConfig.optimizeDeps,
+        server: { headers: isolationHeaders },
         test: {
           name: 'gpu',
           include: ['tests/gpu/**/*.spec.ts'],

@@ -58,7 +58,7 @@ export function candidates<A>(op: Op<A>, call: OpCall<A>, limits: KernelLimits) 
       ? rest
       : Array.from({ length: room }, (_, i) => rest[Math.floor((i * rest.length) / room)])
   const chosen = first ? [first, ...spread] : spread
-  const [naive] = all.filter(({ name }) => name === op.variants[0].name)
+  const naive = all.find(({ name }) => name === op.variants[0].name)
   return naive && chosen.length < maxCandidates ? [...chosen, naive] : chosen
 }
 

@@ -57,9 +57,8 @@ class ComputeWorker implements ComputeApi {
         'train: a run is under way. Abort it or wait for its end.',
       )
     }
-    const abort = new AbortController()
-    this.#abort = abort
-    const { signal } = abort
+    this.#abort = new AbortController()
+    const { signal } = this.#abort
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
     this.#links.delete(epoch)
     const before = this.#run
@@ -102,7 +101,7 @@ class ComputeWorker implements ComputeApi {
       this.#end(links)
       throw thrown
     } finally {
-      if (this.#abort === abort) this.#abort = undefined
+      this.#abort = undefined
     }
   }
 

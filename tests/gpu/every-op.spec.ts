@@ -1,4 +1,4 @@
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { ops } from '../../src/kernels/index.ts'
 import { callOf, checkCase } from '../support/op-check.ts'
 import { limitsOf, testGpu } from '../support/run-op.ts'
@@ -6,21 +6,11 @@ import { limitsOf, testGpu } from '../support/run-op.ts'
 // Every op of the registry x every case x every variant that can run it here.
 // One op alone: npx vitest run --project gpu tests/gpu/every-op.spec.ts -t "matmul"
 
-const { gpu, pipelines } = await testGpu()
+const { gpu } = await testGpu()
 const limits = limitsOf(gpu)
 
 for (const op of ops) {
   describe(op.name, () => {
-    // Compiling takes most of the time, and several compile at once. A shader that does not compile fails its own test.
-    beforeAll(async () => {
-      const sources = op.variants.flatMap((variant) =>
-        op.cases
-          .map((example) => callOf(op, example))
-          .filter((call) => variant.when?.(call, limits) ?? true)
-          .flatMap((call) => [...variant.lower(call).dispatches]),
-      )
-      await Promise.allSettled(sources.map((source) => pipelines.get(source)))
-    }, 300_000)
     for (const variant of op.variants) {
       for (const example of op.cases) {
         if (!(variant.when?.(callOf(op, example), limits) ?? true)) continue
