@@ -4,9 +4,63 @@ import { browserFlags, findBrowser } from './node/chromium.ts'
 import { isolationHeaders } from './node/headers.ts'
 import viteConfig from './vite.config.ts'
 
+/** Specs of single kernels: they mostly wait for the adapter's compiler, which in one browser compiles one after the other. */
+const ofKernels = [
+  'tests/gpu/*golden*.spec.ts',
+  'tests/gpu/every-op.spec.ts',
+  'tests/gpu/gradients.spec.ts',
+]
+
+/** Specs that say how soon something is noticed: nothing runs beside them. */
+const ofTime = ['tests/e2e/death.spec.ts']
+
+/** A project whose specs run inside a real page, in a browser of its own: they call WebGPU, WebRTC and SharedWorker themselves. */
+const inPage = (name: string, include: string[], exclude: string[] = []) => ({
+  optimizeDeps: viteConfig.optimizeDeps,
+  server: { headers: isolationHeaders },
+  test: {
+    name,
+    include,
+    exclude,
+    testTimeout: 60_000,
+    sequence: { groupOrder: 1 },
+    fileParallelism: false,
+    browser: {
+      enabled: true,
+      headless: true,
+      screenshotFailures: false,
+      provider: playwright({
+        launchOptions: { executablePath: findBrowser(), args: browserFlags('software') },
+      }),
+      instances: [{ browser: 'chromium' as const }],
+    },
+  },
+})
+
+/** A project whose specs drive browsers and processes from Node, `workers` files at a time. */
+const fromNode = (
+  name: string,
+  groupOrder: number,
+  workers: number,
+  include: string[],
+  exclude: string[] = [],
+) => ({
+  test: {
+    name,
+    environment: 'node' as const,
+    include,
+    exclude,
+    globalSetup: './tests/support/build-once.ts',
+    testTimeout: 240_000,
+    hookTimeout: 120_000,
+    maxWorkers: workers,
+    sequence: { groupOrder },
+  },
+})
+
 export default defineConfig({
   test: {
-    // One project after the other: software WebGPU takes all cores, and tests of time need them for themselves.
+    // Groups run one after the other, the projects of a group at once.
     projects: [
       {
         test: {
@@ -14,41 +68,14 @@ export default defineConfig({
           environment: 'node',
           include: ['tests/unit/**/*.spec.ts'],
           testTimeout: 30_000,
+          maxWorkers: 2,
           sequence: { groupOrder: 0 },
         },
       },
-      {
-        // Runs inside a real page: the specs themselves call WebGPU, WebRTC and SharedWorker.
-        optimizeDeps: viteConfig.optimizeDeps,
-        server: { headers: isolationHeaders },
-        test: {
-          name: 'gpu',
-          include: ['tests/gpu/**/*.spec.ts'],
-          testTimeout: 60_000,
-          sequence: { groupOrder: 1 },
-          fileParallelism: false,
-          browser: {
-            enabled: true,
-            headless: true,
-            screenshotFailures: false,
-            provider: playwright({
-              launchOptions: { executablePath: findBrowser(), args: browserFlags('software') },
-            }),
-            instances: [{ browser: 'chromium' }],
-          },
-        },
-      },
-      {
-        test: {
-          name: 'e2e',
-          environment: 'node',
-          include: ['tests/e2e/**/*.spec.ts'],
-          testTimeout: 120_000,
-          sequence: { groupOrder: 2 },
-          hookTimeout: 120_000,
-          fileParallelism: false,
-        },
-      },
+      inPage('gpu kernels', ofKernels),
+      inPage('gpu', ['tests/gpu/**/*.spec.ts'], ofKernels),
+      fromNode('e2e', 2, 2, ['tests/e2e/**/*.spec.ts'], ofTime),
+      fromNode('time', 3, 1, ofTime),
     ],
   },
 })

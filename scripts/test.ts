@@ -1,4 +1,5 @@
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { browserVariable, findBrowser } from '../node/chromium.ts'
@@ -13,14 +14,27 @@ const root = resolve(import.meta.dirname, '..')
 const bin = (name: string) =>
   join(root, 'node_modules', '.bin', process.platform === 'win32' ? `${name}.cmd` : name)
 
+const isShellNeeded = process.platform === 'win32'
+const title = (name: string, args: readonly string[]) => `\n> ${name} ${args.join(' ')}`
+
 function run(name: string, args: readonly string[]): boolean {
-  console.log(`\n> ${name} ${args.join(' ')}`)
-  const isShellNeeded = process.platform === 'win32'
+  console.log(title(name, args))
   const { status } = spawnSync(bin(name), args, {
     cwd: root,
     stdio: 'inherit',
     shell: isShellNeeded,
   })
+  return status === 0
+}
+
+/** Runs beside others; what it says comes out in one piece when it has ended. */
+async function runQuietly(name: string, args: readonly string[]): Promise<boolean> {
+  const child = spawn(bin(name), args, { cwd: root, shell: isShellNeeded })
+  const said: Buffer[] = []
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (chunk: Buffer) => said.push(chunk))
+  const [status] = await once(child, 'close')
+  console.log(`${title(name, args)}\n${Buffer.concat(said).toString()}`)
   return status === 0
 }
 
@@ -63,11 +77,11 @@ function runTests(): { passed: number; failed: number } {
 if (!process.env.TABRING_DATA) {
   console.log('data: TABRING_DATA is not set, so the tests on real data do not run')
 }
-const checks = [
-  run('tsc', ['--noEmit']),
-  run('biome', ['check', '.']),
-  run('tsx', ['scripts/check-layers.ts']),
-]
+const checks = await Promise.all([
+  runQuietly('tsc', ['--noEmit']),
+  runQuietly('biome', ['check', '.']),
+  runQuietly('tsx', ['scripts/check-layers.ts']),
+])
 const tests = ensureBrowser() ? runTests() : { passed: 0, failed: 1 }
 const failed = tests.failed + checks.filter((isOk) => !isOk).length
 console.log(`\n${tests.passed + checks.filter(Boolean).length} passed, ${failed} failed`)

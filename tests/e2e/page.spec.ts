@@ -133,9 +133,9 @@ async function openRoom(count: number, query: string, isShared = true): Promise<
 // Three software adapters on two cores take their time.
 describe('a room', { timeout: 240_000 }, () => {
   it('three tabs of one browser join by the link, train over ports, agree, and train again', async () => {
-    const pages = await openRoom(3, '?epochs=1&steps=40&seed=3')
+    const pages = await openRoom(3, '?epochs=1&steps=24&seed=3')
     const [maker, second, third] = pages
-    expect(maker.url()).toMatch(/\?epochs=1&steps=40&seed=3#room=[0-9a-f]{32}&key=[\w-]{43}$/)
+    expect(maker.url()).toMatch(/\?epochs=1&steps=24&seed=3#room=[0-9a-f]{32}&key=[\w-]{43}$/)
     await see(maker, 'Ready with 3 ranks')
     await see(second, /^Waiting for .+ to start$/)
     for (const page of pages) {
@@ -167,7 +167,7 @@ describe('a room', { timeout: 240_000 }, () => {
     const downloaded = maker.waitForEvent('download')
     await maker.getByRole('button', { name: 'Download weights' }).click()
     const download = await downloaded
-    expect(download.suggestedFilename()).toBe('tabring-mlp-40-steps.safetensors')
+    expect(download.suggestedFilename()).toBe('tabring-mlp-24-steps.safetensors')
     const { tensors } = readSafetensors(new Uint8Array(await readFile(await download.path())))
     expect([...tensors.keys()].sort()).toEqual(['0.bias', '0.weight', '2.bias', '2.weight'])
 
@@ -179,7 +179,7 @@ describe('a room', { timeout: 240_000 }, () => {
   })
 
   it('tabs that share nothing but the network train over WebRTC; the link carries the choice', async () => {
-    const pages = await openRoom(3, '?transport=webrtc&steps=20&model=cnn', false)
+    const pages = await openRoom(3, '?transport=webrtc&steps=6&model=cnn', false)
     expect(await invite(pages[0])).toContain('/?transport=webrtc#room=')
     await button(pages[0], 'Start').click()
     await Promise.all(pages.map((page) => see(page, 'Finished', 110_000)))

@@ -43,12 +43,13 @@ test.each([
   },
 )
 
-test('equal records end with equal bits, over every link; and with the loss of one rank', async () => {
-  const again = await results(3, 'webrtc', config)
-  const runs = [again, first.get('3 webrtc')!, first.get('3 port')!]
+test('equal records end with equal bits, over every link; and with the loss of one rank', () => {
+  const runs = [first.get('3 webrtc')!, first.get('3 port')!]
   expect(new Set(runs.map(([{ result }]) => result.paramHash)).size).toBe(1)
   const [alone] = first.get('1 webrtc')!
-  expect(Math.abs(again[0].result.loss / alone.result.loss - 1)).toBeLessThan(1e-5)
+  for (const [{ result }] of runs) {
+    expect(Math.abs(result.loss / alone.result.loss - 1)).toBeLessThan(1e-5)
+  }
 })
 
 /** As in browsers whose data channels cannot be transferred. */
@@ -81,7 +82,7 @@ test('three tabs train with the kernels that rank 0 has measured', async () => {
 })
 
 test('the first frame leaves before the last part of backward has ended', async () => {
-  const [first] = await results(3, 'webrtc', { ...config, model: 'cnn', batchSize: 96 })
+  const [first] = await results(3, 'webrtc', { ...config, model: 'cnn', steps: 4, batchSize: 48 })
   expect(first.result.record.buckets.length).toBeGreaterThanOrEqual(3)
   const { timeline } = first.result
   const at = (name: string) => timeline.find((entry) => entry.name === name)?.atMs

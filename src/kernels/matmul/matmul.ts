@@ -42,9 +42,16 @@ export const plain = (form: MatmulForm): MatmulAttrs => ({ form, epilogue: [], r
 const isEmpty = (problem: MatmulProblem) =>
   batchCount(problem) * problem.m * problem.k * problem.n === 0
 
-/** Whether a tile is worth trying: nothing is empty, and at least half of the first tile is c. */
-const fits = (problem: MatmulProblem, rows: number, cols: number) =>
-  !isEmpty(problem) && 2 * problem.m >= rows && 2 * problem.n >= cols
+/** Whether a tile is worth trying: nothing is empty, at least half of the first tile is c, and of all that wide tiles cover. */
+function fits(problem: MatmulProblem, rows: number, cols: number): boolean {
+  const { m, n } = problem
+  if (isEmpty(problem) || 2 * m < rows || 2 * n < cols) return false
+  return rows * cols <= 16 || coveredBy(m, n, rows, cols) <= 2 * m * n
+}
+
+/** Elements that whole tiles over [m, n] have. */
+const coveredBy = (m: number, n: number, rows: number, cols: number): number =>
+  Math.ceil(m / rows) * rows * Math.ceil(n / cols) * cols
 
 /** A register tile per invocation, straight from storage. */
 const direct = (tile: RegisterTile): Variant<MatmulAttrs> => ({
@@ -108,8 +115,9 @@ const variants: [Variant<MatmulAttrs>, ...Variant<MatmulAttrs>[]] = [
  * The fixed table: by the size of c and the work.
  *
  * On SwiftShader a load costs as much as 20 multiplications, so the largest tile runs fastest, but it takes 1.3 to 2 s to
- * compile against 0.3 to 0.5 s of the 8x8 one, which some 2 ms a run earn back for large products only. 256 accumulators
- * would spill on a GPU, which gets the first half of the table. Numbers: bench/kernels.
+ * compile (guards at edges double that) against 0.3 to 0.6 s of the 8x8 one and 0.1 to 0.2 s of the 4x4 one, which only
+ * large products earn back. 256 accumulators would spill on a GPU, which gets the first half of the table. Numbers:
+ * bench/kernels.
  */
 export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): string {
   const problem = problemOf(call)
@@ -125,8 +133,8 @@ export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): stri
       return 'direct-4x4'
     }
     if (flops >= 1e8 && tiles(16, 16) >= 16) return 'direct-16x16'
-    if (flops >= 1e5 && tiles(8, 8) >= 8) return 'direct-8x8'
-    return 'direct-4x4'
+    const wastesLittle = coveredBy(m, n, 8, 8) <= 1.25 * m * n
+    return flops >= 1e6 && tiles(8, 8) >= 8 && wastesLittle ? 'direct-8x8' : 'direct-4x4'
   }
   const canRun = (name: string) =>
     variants.find((variant) => variant.name === name)?.when?.(call, limits) ?? true
@@ -358,12 +366,12 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
     testCase('', 'nn', [3, 5, 7]),
     testCase('', 'nt', [3, 5, 7]),
     testCase('', 'tn', [3, 5, 7]),
-    testCase('', 'nn', [33, 20, 36]),
-    testCase('', 'nt', [33, 20, 36]),
-    testCase('', 'tn', [36, 20, 33]),
-    testCase('', 'nn', [65, 67, 66]),
-    testCase('', 'nt', [65, 67, 66]),
-    testCase('', 'tn', [65, 67, 66]),
+    testCase('', 'nn', [33, 20, 20]),
+    testCase('', 'nt', [33, 20, 20]),
+    testCase('', 'tn', [20, 20, 33]),
+    testCase('', 'nn', [102, 20, 118]),
+    testCase('', 'nt', [102, 19, 118]),
+    testCase('', 'tn', [102, 20, 118]),
     testCase('whole tiles', 'nn', [64, 64, 128]),
     testCase('long k', 'nt', [4, 1000, 6]),
     testCase('long k', 'tn', [5, 515, 8], { rowSums: true }),
