@@ -188,7 +188,7 @@ describe('a room', { timeout: 240_000 }, () => {
     )
     expect(new Set(hashes).size).toBe(1)
     expect(await pages[1].locator('#ring').textContent()).toContain('WebRTC data channels')
-    expect(await pages[1].locator('#summary').textContent()).toMatch(/[\d.]+ MiB/)
+    expect(await pages[1].locator('#summary').textContent()).toMatch(/[\d.]+ [KM]iB/)
   })
 
   it('a closed tab is named by the others within 1 s; a late one waits; they start again, and stop', async () => {
