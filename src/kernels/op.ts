@@ -59,6 +59,8 @@ export interface KernelLimits {
   readonly maxBufferBytes?: number
   /** Whether the adapter computes on the CPU, where other tiles win; absent where that is not known. */
   readonly isSoftware?: boolean
+  /** Whether shaders may compute with f16 themselves. */
+  readonly hasF16?: boolean
 }
 
 /** One way to compute an op. The first variant of every op is `naive`: plain, always possible, always tested. */
