@@ -1,4 +1,5 @@
 import { chooseVariant, variantKey } from '../kernels/choose.ts'
+import { withNativeHalf } from '../kernels/half.ts'
 import type { KernelLimits, Lowering, OpCall } from '../kernels/op.ts'
 import type { GraphNode } from './value.ts'
 
@@ -22,6 +23,15 @@ export const callOf = ({ inputs, outputs, attrs }: GraphNode): OpCall => ({
   attrs,
 })
 
+/** The same kernels with loads of f16 by the adapter's own instructions. */
+const inNativeHalf = (lowering: Lowering): Lowering => ({
+  ...lowering,
+  dispatches: lowering.dispatches.map((dispatch) => ({
+    ...dispatch,
+    wgsl: withNativeHalf(dispatch.wgsl),
+  })),
+})
+
 /** Chooses a variant for each node and returns the kernels, with the choice by key for the run's record. */
 export function lowerNodes(
   nodes: readonly GraphNode[],
@@ -34,7 +44,8 @@ export function lowerNodes(
     const call = callOf(node)
     const variant = chooseVariant(node.op, call, limits, variants, isNaive)
     chosen[variantKey(node.op, call)] = variant.name
-    lowered.push({ node, lowering: variant.lower(call) })
+    const lowering = variant.lower(call)
+    lowered.push({ node, lowering: limits.hasF16 ? inNativeHalf(lowering) : lowering })
   }
   return { lowered, chosen }
 }

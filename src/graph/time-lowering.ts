@@ -1,5 +1,5 @@
 import type { Lowering, OpCall, Operand } from '../kernels/op.ts'
-import { countElements, type TensorType } from '../util/shape.ts'
+import { bytesOf, type TensorType } from '../util/shape.ts'
 import type { Runtime } from './runtime.ts'
 
 /** A sample lasts at least this long, because clocks of pages are coarse. */
@@ -19,8 +19,8 @@ export async function timeLowering(
   call: OpCall,
 ): Promise<number> {
   const { gpu, pipelines } = runtime
-  const make = ({ shape }: TensorType) =>
-    gpu.createBuffer('timing', countElements(shape) * 4, GPUBufferUsage.STORAGE)
+  const make = (type: TensorType) =>
+    gpu.createBuffer('timing', bytesOf(type), GPUBufferUsage.STORAGE)
   const inputs = call.inputs.map(make)
   const outputs = call.outputs.map(make)
   const scratch = (lowering.scratch ?? []).map(make)
