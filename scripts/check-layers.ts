@@ -11,6 +11,9 @@ const allowed: Record<string, readonly string[]> = {
   'src/gpu': ['src/util'],
   'src/kernels': ['src/util'],
   'src/graph': ['src/util', 'src/gpu', 'src/kernels'],
+  // Single ops on a device: for the specs, the self-test page and the benchmarks.
+  'src/check': ['src/util', 'src/gpu', 'src/kernels', 'src/graph'],
+  'src/measure': ['src/util', 'src/gpu', 'src/kernels', 'src/graph'],
   'src/nn': ['src/util', 'src/graph', 'src/kernels'],
   'src/optim': ['src/util', 'src/graph', 'src/kernels'],
   'src/data': ['src/util'],
@@ -48,6 +51,8 @@ const withoutPage = [
   'src/gpu',
   'src/kernels',
   'src/graph',
+  'src/check',
+  'src/measure',
   'src/nn',
   'src/optim',
   'src/data',
