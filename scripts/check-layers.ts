@@ -11,6 +11,9 @@ const allowed: Record<string, readonly string[]> = {
   'src/gpu': ['src/util'],
   'src/kernels': ['src/util'],
   'src/graph': ['src/util', 'src/gpu', 'src/kernels'],
+  // Single ops on a device: for the specs, the self-test page and the benchmarks.
+  'src/check': ['src/util', 'src/gpu', 'src/kernels', 'src/graph'],
+  'src/measure': ['src/util', 'src/gpu', 'src/kernels', 'src/graph'],
   'src/nn': ['src/util', 'src/graph', 'src/kernels'],
   'src/optim': ['src/util', 'src/graph', 'src/kernels'],
   'src/data': ['src/util'],
@@ -43,6 +46,7 @@ const allowed: Record<string, readonly string[]> = {
 
 /** Packages that a layer under src may import; `node` may import any. */
 const packages: Record<string, readonly string[]> = {
+  'src/util': ['valibot'],
   'src/data': ['papaparse', '@noble/hashes', 'gpt-tokenizer'],
   'src/peer': ['simple-peer', 'valibot'],
   'src/train': ['valibot'],
@@ -67,6 +71,8 @@ const withoutPage = [
   'src/gpu',
   'src/kernels',
   'src/graph',
+  'src/check',
+  'src/measure',
   'src/nn',
   'src/optim',
   'src/data',

@@ -270,3 +270,5 @@ export { type Device, type DeviceSpec, device, formatDevice } from './util/devic
 export { systemEnv } from './util/env.ts'
 export { errorCodes, TabringError } from './util/errors.ts'
 export { tensorType } from './util/shape.ts'
+export { exportTrace } from './util/spans.ts'
+export { type SwitchInputs, setSwitches } from './util/switches.ts'

@@ -1,6 +1,7 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { parseTrainConfig, type TrainConfig } from '../../src/train/config.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
+import { checked, fromEnvironment, type SwitchInputs } from '../../src/util/switches.ts'
 import type { AdapterChoice } from '../chromium.ts'
 
 /** Where the tabs find the folder that `--data` names: a path on the page's own server. */
@@ -24,6 +25,10 @@ export interface TrainOptions {
   /** The longest silence of a rank that is borne. */
   timeoutMs: number
   config: TrainConfig
+  /** For the tabs, from flags and environment; flags go first. */
+  switches: SwitchInputs
+  /** Where the spans of all ranks go, as a Chrome trace; absent: nowhere. */
+  traceFile?: string
 }
 
 function wholeNumber(minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
@@ -93,6 +98,10 @@ function defineCommand(): Command {
       positiveNumber(false),
       120,
     )
+    .option('--debug <n>', 'tell of kernels, plans, values: 1 to 5, see docs/switches.md')
+    .option('--naive', 'no rewrites, the first variant of every op')
+    .option('--variant <op:name>', 'force kernel variants, several with commas')
+    .option('--trace <file>', 'write a Chrome trace there, for Perfetto')
     .allowExcessArguments(false)
 }
 
@@ -119,6 +128,7 @@ function oneLine(text: string): string {
  */
 export function parseOptions(
   argv: readonly string[],
+  environment: NodeJS.ProcessEnv = process.env,
 ): { kind: 'train'; options: TrainOptions } | { kind: 'help'; text: string } {
   let help = ''
   const command = defineCommand()
@@ -140,7 +150,26 @@ export function parseOptions(
       { cause: thrown },
     )
   }
-  const { nprocPerNode, data, out, json, headed, adapter, timeout, ...settings } = command.opts()
+  const {
+    nprocPerNode,
+    data,
+    out,
+    json,
+    headed,
+    adapter,
+    timeout,
+    debug,
+    naive,
+    variant,
+    trace,
+    ...settings
+  } = command.opts()
+  const flags = { debug, naive, variant, trace: trace === undefined ? undefined : true }
+  const given = Object.entries(flags).filter(([, value]) => value !== undefined)
+  const switches = {
+    ...fromEnvironment(environment),
+    ...checked('launcher', Object.fromEntries(given)),
+  }
   const config = parseTrainConfig({ ...settings, data: data === undefined ? 'digits' : dataMount })
   if (config.batchSize < nprocPerNode)
     throw new TabringError(
@@ -158,6 +187,8 @@ export function parseOptions(
       adapter,
       timeoutMs: timeout * 1000,
       config,
+      switches,
+      traceFile: trace,
     },
   }
 }

@@ -1,7 +1,7 @@
-import type { Gpu } from '../../src/gpu/device.ts'
-import type { PipelineCache } from '../../src/gpu/pipeline.ts'
-import type { Lowering, OpCall, Operand } from '../../src/kernels/op.ts'
-import { countElements, type TensorType } from '../../src/util/shape.ts'
+import type { Gpu } from '../gpu/device.ts'
+import type { PipelineCache } from '../gpu/pipeline.ts'
+import type { Lowering, OpCall, Operand } from '../kernels/op.ts'
+import { countElements, type TensorType } from '../util/shape.ts'
 
 /** A lowering with its pipelines compiled and its buffers bound, ready to run again and again. */
 export interface PreparedLowering {
