@@ -4,15 +4,19 @@ import { join } from 'node:path'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { messageOf } from '../src/util/errors.ts'
-import { matmulRows, mlpRows, openCompute } from './compute.ts'
+import { stepNames } from './compute/task.ts'
+import { openCompute } from './compute.ts'
+import { firstStepRows } from './first-step.ts'
 import { type Host, openHost } from './host.ts'
+import { matmulRows } from './matmul.ts'
 import { ringRows } from './ring.ts'
 import type { Place, Row } from './row.ts'
+import { stepRows } from './step.ts'
 import { formatReport } from './table.ts'
 
 /** `npm run bench -- …`; how it measures is in bench/README.md. */
 
-const parts = ['mlp', 'matmul', 'ring'] as const
+const parts = [...stepNames, 'first', 'matmul', 'ring'] as const
 type Part = (typeof parts)[number]
 
 interface Flags {
@@ -27,7 +31,7 @@ const fewestRounds = 7
 
 const command = new Command('npm run bench --')
   .description(
-    'Times a training step, matmuls and the ring beside other libraries and raw channels, in turns.',
+    'Times training steps, matmuls and the ring beside other libraries and raw channels, in turns.',
   )
   .addOption(new Option('--only <part>', 'one part alone').choices(parts))
   .option(
@@ -87,10 +91,15 @@ async function measure(
     machine: `${cpus()[0]?.model.trim() || 'unknown CPU'}, ${compute.cores} cores, load average before the run ${loadavg()[0].toFixed(1)}`,
   }
   const rows: Row[] = []
-  if (wants('mlp')) rows.push(...(await mlpRows(compute, place, rounds, note)))
+  for (const step of stepNames) {
+    if (wants(step)) rows.push(...(await stepRows(compute, step, place, rounds, note)))
+  }
   if (wants('matmul')) rows.push(...(await matmulRows(compute, place, rounds, note)))
-  // The ring's tabs have the machine for themselves.
+  // What follows has the machine for itself.
   await compute.page.close()
+  for (const step of wants('first') ? stepNames : []) {
+    rows.push(...(await firstStepRows(host, step, place, note)))
+  }
   if (wants('ring')) rows.push(...(await ringRows(host, place, rounds, note)))
   return { rows, place }
 }
