@@ -68,7 +68,7 @@ async function bench(flags: Flags): Promise<boolean> {
     const report = formatReport(rows, place)
     if (flags.json) for (const row of rows) process.stdout.write(`${JSON.stringify(row)}\n`)
     else process.stdout.write(report)
-    if (flags.save) note(`saved ${await save(report, rows, place)}`)
+    if (flags.save) note(`saved ${await save(report, rows, place, flags.only)}`)
     return rows.every(({ error }) => error === undefined)
   } finally {
     process.off('SIGINT', onInterrupt)
@@ -104,12 +104,18 @@ async function measure(
   return { rows, place }
 }
 
-/** Writes the table and the rows behind it; returns the file. */
-async function save(report: string, rows: readonly Row[], place: Place): Promise<string> {
+/** Writes the table and the rows behind it; returns the file, which for one part alone is one of its own. */
+async function save(
+  report: string,
+  rows: readonly Row[],
+  place: Place,
+  only: Part | undefined,
+): Promise<string> {
   const folder = join(import.meta.dirname, 'results')
   await mkdir(folder, { recursive: true })
   const plain = (text: string) => text.toLowerCase().replace(/[^a-z0-9.]+/g, '-')
-  const name = `${place.date}-${plain(place.adapter)}-${plain(place.browser)}.md`
+  const part = only ? `-${only}` : ''
+  const name = `${place.date}-${plain(place.adapter)}-${plain(place.browser)}${part}.md`
   const json = rows.map((row) => JSON.stringify(row)).join('\n')
   await writeFile(join(folder, name), `# ${place.date}\n\n${report}\n\`\`\`json\n${json}\n\`\`\`\n`)
   return join(folder, name)
