@@ -80,7 +80,11 @@ function defineCommand(): Command {
     .option('--out <file>', 'write the trained weights there, as .safetensors')
     .option('--bucket-cap-mb <x>', 'largest gradient bucket', positiveNumber(false), 25)
     .option('--hash-every <n>', "compare ranks' parameters every n steps", wholeNumber(1), 50)
-    .option('--tune', 'measure kernel variants instead of taking the fixed table', false)
+    .option(
+      '--tune',
+      'measure kernel variants, in this run anew, instead of taking the fixed table',
+      false,
+    )
     .addOption(
       new Option('--adapter <which>', 'auto takes a GPU where there is one')
         .choices(['auto', 'software'])
