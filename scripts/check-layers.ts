@@ -47,6 +47,7 @@ const allowed: Record<string, readonly string[]> = {
 /** Packages that a layer under src may import; `node` may import any. */
 const packages: Record<string, readonly string[]> = {
   'src/data': ['papaparse', '@noble/hashes', 'gpt-tokenizer'],
+  'src/util': ['valibot'],
   'src/peer': ['simple-peer', 'valibot'],
   'src/train': ['valibot'],
   'src/worker': ['comlink'],
