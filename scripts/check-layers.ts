@@ -48,6 +48,7 @@ const allowed: Record<string, readonly string[]> = {
 const packages: Record<string, readonly string[]> = {
   'src/util': ['valibot'],
   'src/data': ['papaparse', '@noble/hashes', 'gpt-tokenizer'],
+  'src/util': ['valibot'],
   'src/peer': ['simple-peer', 'valibot'],
   'src/train': ['valibot'],
   'src/worker': ['comlink'],

@@ -101,6 +101,9 @@ function defineCommand(): Command {
     .option('--debug <n>', 'tell of kernels, plans, values: 1 to 5, see docs/switches.md')
     .option('--naive', 'no rewrites, the first variant of every op')
     .option('--variant <op:name>', 'force kernel variants, several with commas')
+    .option('--drop <share>', 'lose this share of the messages between tabs')
+    .option('--delay-ms <n>', 'send each message between tabs so much later')
+    .option('--stall-rank <n>', 'this rank sends nothing, and tells nobody')
     .option('--trace <file>', 'write a Chrome trace there, for Perfetto')
     .allowExcessArguments(false)
 }
@@ -161,10 +164,14 @@ export function parseOptions(
     debug,
     naive,
     variant,
+    drop,
+    delayMs,
+    stallRank,
     trace,
     ...settings
   } = command.opts()
-  const flags = { debug, naive, variant, trace: trace === undefined ? undefined : true }
+  const faults = { drop, delayMs, stallRank }
+  const flags = { debug, naive, variant, ...faults, trace: trace === undefined ? undefined : true }
   const given = Object.entries(flags).filter(([, value]) => value !== undefined)
   const switches = {
     ...fromEnvironment(environment),

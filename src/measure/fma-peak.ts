@@ -1,7 +1,7 @@
+import { prepareLowering, repeatsFor } from '../graph/prepare-lowering.ts'
 import type { Runtime } from '../graph/runtime.ts'
 import { dispatch, writes } from '../kernels/shader.ts'
 import { tensorType } from '../util/shape.ts'
-import { prepareLowering, repeatsFor } from './prepare.ts'
 
 /** Chains that do not wait for each other, of four lanes each: more than any GPU's latency of an addition. */
 const chains = 8
@@ -44,7 +44,7 @@ ${Array.from({ length: unrolled }, () => names.map((name) => `    ${name} = fma(
     ],
   }
   const call = { inputs: [], outputs: [tensorType([count])], attrs: {} }
-  const prepared = await prepareLowering(runtime.gpu, runtime.pipelines, lowering, call)
+  const prepared = await prepareLowering(runtime, lowering, call)
   try {
     const times = await repeatsFor(prepared, 20)
     let least = Number.POSITIVE_INFINITY

@@ -1,9 +1,9 @@
+import { prepareLowering, repeatsFor } from '../graph/prepare-lowering.ts'
 import type { Runtime } from '../graph/runtime.ts'
 import { applicable } from '../kernels/choose.ts'
 import { flopsOf, type MatmulForm, matmul, preferred } from '../kernels/matmul/matmul.ts'
 import type { OpCall } from '../kernels/op.ts'
 import { formatShape, tensorType } from '../util/shape.ts'
-import { prepareLowering, repeatsFor } from './prepare.ts'
 
 /** A product c[m, n] over k; `rowSums` adds those of a, as in the gradient of a layer with a bias. */
 export type Problem = readonly [
@@ -96,7 +96,7 @@ export async function timeMatmul(
   options: MatmulTimingOptions = {},
 ): Promise<VariantTime[]> {
   const { runs = 7, leastMs = 2, preferredOnly = false, signal, onVariant } = options
-  const { gpu, pipelines, limits } = runtime
+  const { gpu, limits } = runtime
   const call = callOf(problem)
   const [, m, k, n] = problem
   const a = filled(m * k, 1)
@@ -117,7 +117,7 @@ export async function timeMatmul(
       onVariant?.(name)
       const start = performance.now()
       const lowering = variant.lower(call)
-      const prepared = await prepareLowering(gpu, pipelines, lowering, call as OpCall, [a, b])
+      const prepared = await prepareLowering(runtime, lowering, call as OpCall, [a, b])
       const entry = { name, prepared, times: 1, firstMs: 0, ms: [] as number[] }
       timed.push(entry)
       await prepared.run(1)

@@ -20,6 +20,13 @@ const level = v.pipe(
   v.maxValue(5),
 )
 
+/** A number at least 0, or a text of one. */
+const amount = v.pipe(
+  v.union([v.number(), v.pipe(v.string(), v.regex(/^\d+(\.\d+)?$/), v.transform(Number))]),
+  v.finite(),
+  v.minValue(0),
+)
+
 /** `matmul:direct-8x8,softmax:naive`, or the same as an object. */
 const variants = v.union([
   v.record(v.string(), v.string()),
@@ -84,6 +91,24 @@ export const switches = {
       'Spans of steps, kernels and collectives: as performance.measure in the performance panel of the developer tools, and as a Chrome trace that opens in Perfetto (`exportTrace()`, a button under a finished run, `--trace FILE` of the launcher).',
     ],
   }),
+  drop: define({
+    schema: v.pipe(amount, v.maxValue(1)),
+    type: 'a share from 0 to 1',
+    default: 0,
+    effect: ['Loses this share of the messages that this rank sends to others.'],
+  }),
+  delayMs: define({
+    schema: amount,
+    type: 'milliseconds',
+    default: 0,
+    effect: ['Sends each message to other ranks so much later.'],
+  }),
+  stallRank: define({
+    schema: v.nullable(v.pipe(amount, v.safeInteger())),
+    type: 'a rank',
+    default: null,
+    effect: ['This rank sends nothing to others, and tells nobody. Give it to every rank.'],
+  }),
   cpu: define({
     schema: boolean,
     type: 'true or false',
@@ -114,8 +139,9 @@ export const switchNames = Object.keys(switches) as SwitchName[]
 /** The launcher's page parameter, for what it was told by its own flags and environment. */
 export const launcherParameter = 'launcher'
 
-/** The environment variable of a switch: `TABRING_DEBUG`. */
-export const variableOf = (name: SwitchName): string => `TABRING_${name.toUpperCase()}`
+/** The environment variable of a switch: `TABRING_DELAY_MS`. */
+export const variableOf = (name: SwitchName): string =>
+  `TABRING_${name.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()}`
 
 let given: GivenSwitches | undefined
 let values: SwitchValues | undefined

@@ -56,7 +56,7 @@ test('the self-test of one op passes and hands over its table', async () => {
 })
 
 test('the self-test shows a wrong kernel in full, and can be cancelled', async () => {
-  const page = await open('selftest.html?op=softmax,matmul', () => {
+  const page = await open('selftest.html?op=softmax,attention', () => {
     const make = GPUDevice.prototype.createShaderModule
     GPUDevice.prototype.createShaderModule = function (descriptor) {
       return make.call(this, { ...descriptor, code: descriptor.code.replaceAll('exp(', 'exp2(') })

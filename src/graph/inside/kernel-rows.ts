@@ -1,5 +1,5 @@
 import { variantKey } from '../../kernels/choose.ts'
-import { countElements } from '../../util/shape.ts'
+import { bytesOf } from '../../util/shape.ts'
 import { formatTypes } from '../limits.ts'
 import type { Prepared } from '../prepare.ts'
 
@@ -28,7 +28,7 @@ export const kernelRows = ({ calls, chosen, plan }: Prepared): KernelRow[] =>
     end: plan.endOfNode[i],
     flops: op.flops?.(call),
     bytes: [...call.inputs, ...call.outputs].reduce(
-      (sum, { shape }) => sum + 4 * countElements(shape),
+      (sum, type) => sum + bytesOf(type),
       0,
     ),
   }))
