@@ -46,7 +46,6 @@ const allowed: Record<string, readonly string[]> = {
 
 /** Packages that a layer under src may import; `node` may import any. */
 const packages: Record<string, readonly string[]> = {
-  'src/util': ['valibot'],
   'src/data': ['papaparse', '@noble/hashes', 'gpt-tokenizer'],
   'src/util': ['valibot'],
   'src/peer': ['simple-peer', 'valibot'],

@@ -170,6 +170,7 @@ export {
   zeros,
 } from './graph/functions/shape.ts'
 export {
+  countedSamples,
   linear,
   relu,
   stepScalar,
