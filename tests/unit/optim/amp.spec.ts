@@ -1,5 +1,8 @@
 import { expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile.ts'
+import { scaledDotProductAttention } from '../../../src/graph/functions/attention.ts'
 import { mseLoss } from '../../../src/graph/functions/losses.ts'
+import { Parameter } from '../../../src/graph/parameter.ts'
 import { type Prepared, prepare } from '../../../src/graph/prepare.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
 import type { Tensor } from '../../../src/graph/tensor.ts'
@@ -10,6 +13,7 @@ import { autocast } from '../../../src/optim/amp.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { checkHalfTraining, halfModel, halfTypes } from '../../support/amp-run.ts'
+import { formulaUniform } from '../../support/formula-data.ts'
 
 const { limits } = new CpuRuntime()
 
@@ -105,4 +109,27 @@ test('inputs of a program in float16 are refused', () => {
   expect(() =>
     prepare({ limits, variants: {} }, ({ x }) => ({ y: x }), { x: tensorType([4], 'f16') }),
   ).toThrow('compile: input "x" must be f32, i32 or u32, got f16.')
+})
+
+test('attention under autocast is attention of rounded operands, its gradients those of rounded ones', async () => {
+  const shape = [1, 2, 5, 4]
+  const drawn = ['q', 'k', 'v', 'dy'].map((name, n) => [name, formulaUniform(n, 40, 2)] as const)
+  const attend = (enabled: boolean, values: (data: Float32Array) => Float32Array<ArrayBuffer>) => {
+    const parameters = drawn.slice(0, 3).map(([, data]) => new Parameter(shape, values(data)))
+    const step = ({ dy }: Record<string, Tensor>) => {
+      const [q, k, v] = parameters
+      const y = autocast({ enabled }, () => scaledDotProductAttention(q, k, v, { isCausal: true }))
+      y.float().mul(dy).sum().backward()
+      const gradients = parameters.map(({ grad }, n) => [`d${n}`, grad!] as const)
+      return { y, ...Object.fromEntries(gradients) }
+    }
+    return compile(step, { dy: tensorType(shape) }, { device: 'cpu' })
+  }
+  const dy = drawn[3][1].map(roundHalf)
+  const [half, rounded] = await Promise.all([
+    attend(true, (data) => data.slice()).then((program) => program.run({ dy })),
+    attend(false, (data) => data.map(roundHalf)).then((program) => program.run({ dy })),
+  ])
+  expect([...half.y]).toEqual([...rounded.y].map(roundHalf))
+  for (const name of ['d0', 'd1', 'd2']) expect([...half[name]], name).toEqual([...rounded[name]])
 })
