@@ -170,6 +170,7 @@ export {
   zeros,
 } from './graph/functions/shape.ts'
 export {
+  countedSamples,
   linear,
   relu,
   stepScalar,
@@ -240,6 +241,7 @@ export type { FirstStates, LastStates, RecurrentLayerOptions } from './nn/recurr
 export { ResNet, type ResNetOptions, resnet18, resnet34, resnet50 } from './nn/resnet.ts'
 export { Adagrad, type AdagradOptions } from './optim/adagrad.ts'
 export { Adam, type AdamOptions, AdamW, type AdamWOptions } from './optim/adam.ts'
+export * as amp from './optim/amp.ts'
 export { clipGradNorm, clipGradValue } from './optim/clip.ts'
 export { ExponentialMovingAverage } from './optim/ema.ts'
 export { GradScaler } from './optim/grad-scaler.ts'

@@ -1,6 +1,6 @@
 import type { Runtime } from '../graph/runtime.ts'
 import type { HostArray, Op, OpCall, Variant } from '../kernels/op.ts'
-import { countElements, type TensorType } from '../util/shape.ts'
+import { bytesOf, countElements, type TensorType } from '../util/shape.ts'
 
 /** Where single ops run. */
 export type OpDevice = Pick<Runtime, 'gpu' | 'pipelines'>
@@ -20,10 +20,26 @@ export interface OpRun {
   unwritten: number
 }
 
+/** Numbers that are halves exactly, two to a word; the float32 bits of a normal half are its own with more zeros. */
+function packHalves(values: HostArray): Uint32Array<ArrayBuffer> {
+  const bits = (value: number): number => {
+    const sign = Object.is(Math.sign(value), -0) || value < 0 ? 0x8000 : 0
+    const size = Math.abs(value)
+    if (size < 2 ** -14) return sign | (size * 2 ** 24)
+    const [word] = new Uint32Array(Float32Array.of(size).buffer)
+    return sign | ((word >>> 13) - (112 << 10))
+  }
+  const words = new Uint32Array(Math.ceil(values.length / 2))
+  for (let i = 0; i < values.length; i++) words[i >> 1] |= bits(values[i]) << ((i & 1) * 16)
+  return words
+}
+
 const toWords = (values: HostArray, type: TensorType): Uint32Array<ArrayBuffer> =>
-  type.dtype === 'f32'
-    ? new Uint32Array(Float32Array.from(values as Float64Array).buffer)
-    : Uint32Array.from(values as Int32Array)
+  type.dtype === 'f16'
+    ? packHalves(values)
+    : type.dtype === 'f32'
+      ? new Uint32Array(Float32Array.from(values as Float64Array).buffer)
+      : Uint32Array.from(values as Int32Array)
 
 /**
  * Runs one variant of an op.
@@ -42,7 +58,7 @@ export async function runOp<A>(
   const lowering = variant.lower(call)
   const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST
   const make = (type: TensorType, contents?: Uint32Array) => {
-    const count = countElements(type.shape)
+    const count = countElements(type.shape) === 0 ? 0 : bytesOf(type) / 4
     const bodyBytes = Math.max(256, Math.ceil((count * 4) / 256) * 256)
     const words = new Uint32Array((bodyBytes + 2 * guardBytes) / 4).fill(marker)
     if (contents) words.set(contents, guardBytes / 4)

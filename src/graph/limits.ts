@@ -1,6 +1,6 @@
 import type { Dispatch, KernelLimits, Operand } from '../kernels/op.ts'
 import { GpuError } from '../util/errors.ts'
-import { countElements, formatShape, type TensorType } from '../util/shape.ts'
+import { bytesOf, formatShape, type TensorType } from '../util/shape.ts'
 import type { LoweredNode } from './lower.ts'
 
 /** `f32[64, 784], i32[64]` */
@@ -44,7 +44,7 @@ function checkTensors(one: LoweredNode, dispatch: Dispatch, maxBufferBytes: numb
           : one.lowering.scratch?.[operand.scratch]
   for (const { name, operand } of dispatch.bindings) {
     const type = typeOf(operand)
-    const bytes = type ? countElements(type.shape) * 4 : 0
+    const bytes = type ? bytesOf(type) : 0
     if (!type || bytes <= maxBufferBytes) continue
     throw new GpuError(
       'gpu.limit',

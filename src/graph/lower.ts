@@ -1,4 +1,5 @@
 import { applicable, chooseVariant, variantKey } from '../kernels/choose.ts'
+import { withNativeHalf } from '../kernels/half.ts'
 import type { KernelLimits, Lowering, Op, OpCall, Variant } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import { switchValue } from '../util/switches.ts'
@@ -22,6 +23,15 @@ export const callOf = ({ inputs, outputs, attrs }: GraphNode): OpCall => ({
   inputs: inputs.map(({ type }) => type),
   outputs: outputs.map(({ type }) => type),
   attrs,
+})
+
+/** The same kernels with loads of f16 by the adapter's own instructions. */
+const inNativeHalf = (lowering: Lowering): Lowering => ({
+  ...lowering,
+  dispatches: lowering.dispatches.map((dispatch) => ({
+    ...dispatch,
+    wgsl: withNativeHalf(dispatch.wgsl),
+  })),
 })
 
 /**
@@ -55,7 +65,8 @@ export function lowerNodes(
     const variant =
       forced(node.op, call, limits) ?? chooseVariant(node.op, call, limits, variants, isNaive)
     chosen[variantKey(node.op, call)] = variant.name
-    lowered.push({ node, lowering: variant.lower(call) })
+    const lowering = variant.lower(call)
+    lowered.push({ node, lowering: limits.hasF16 ? inNativeHalf(lowering) : lowering })
   }
   return { lowered, chosen }
 }

@@ -1,6 +1,6 @@
 import { download } from '../gpu/readback.ts'
 import type { Lowering, OpCall, Operand } from '../kernels/op.ts'
-import { countElements, type TensorType } from '../util/shape.ts'
+import { bytesOf, type TensorType } from '../util/shape.ts'
 import type { Runtime } from './runtime.ts'
 
 /** A lowering with its pipelines compiled and its buffers bound, ready to run again and again. */
@@ -26,7 +26,7 @@ export async function prepareLowering(
   const make = (type: TensorType, label: string) =>
     gpu.createBuffer(
       label,
-      Math.max(16, countElements(type.shape) * 4),
+      Math.max(16, bytesOf(type)),
       GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC,
     )
   const ins = call.inputs.map((type, i) => {

@@ -1,6 +1,6 @@
 import { map } from '../kernels/map/map.ts'
 import type { Op, OpCall } from '../kernels/op.ts'
-import { TabringError } from '../util/errors.ts'
+import { ShapeError, TabringError } from '../util/errors.ts'
 import type { TensorType } from '../util/shape.ts'
 import { switchValue } from '../util/switches.ts'
 import { checkLimits } from './limits.ts'
@@ -89,26 +89,25 @@ export function prepare(
   { isNaive = switchValue('naive'), accumulation, sharesBuffers }: PrepareOptions = {},
 ): Prepared {
   const trace = new Trace(accumulation)
-  const returned = withTrace(trace, () =>
-    fn(
+  refuseHalfInputs(inputs)
+  const named = withTrace(trace, () => {
+    const returned = fn(
       Object.fromEntries(
         Object.entries(inputs).map(([name, type]) => [
           name,
           new TracedTensor(new GraphValue(type, { kind: 'input', name })),
         ]),
       ),
-    ),
-  )
-  const named = Object.entries(returned)
-  for (const [name, tensor] of named) {
-    if (!(tensor instanceof Tensor)) {
+    )
+    return Object.entries(returned).map(([name, tensor]): [string, GraphValue] => {
+      if (tensor instanceof Tensor) return [name, trace.toFloat(tensor.value)]
       throw new TabringError(
         'graph.misuse',
         `compile: output "${name}" must be a Tensor, got ${typeof tensor}. Return an object of tensors.`,
       )
-    }
-  }
-  const outputValues = named.map(([, tensor]) => tensor.value)
+    })
+  })
+  const outputValues = named.map(([, value]) => value)
   const jointNodes = [...trace.joint]
   const isJoint = ({ node }: GraphValue) => node !== undefined && trace.joint.includes(node)
   const gradientValues = trace.updates.flatMap(({ gradients }) => gradients)
@@ -178,7 +177,7 @@ export function prepare(
   return {
     trace,
     inputs,
-    outputs: named.map(([name, { value }]) => ({
+    outputs: named.map(([name, value]) => ({
       name,
       type: value.type,
       isJoint: isJoint(value),
@@ -195,6 +194,16 @@ export function prepare(
     calls: lowered.map(({ node }) => ({ op: node.op, call: callOf(node) })),
     chosen,
   }
+}
+
+/** f16 lives between ops: hosts hold floats as f32. */
+function refuseHalfInputs(inputs: InputTypes): void {
+  const half = Object.keys(inputs).find((name) => inputs[name].dtype === 'f16')
+  if (half === undefined) return
+  throw new ShapeError(
+    'shape.unsupported',
+    `compile: input "${half}" must be f32, i32 or u32, got f16. Give f32 and call half() in the function.`,
+  )
 }
 
 /** Cuts the joint nodes behind each of those whose result ranks must agree on. */

@@ -3,7 +3,7 @@ import { mapped } from '../gpu/readback.ts'
 import type { StagedTensor } from '../gpu/staging.ts'
 import { GpuError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
-import { countElements, type TensorType } from '../util/shape.ts'
+import { bytesOf, countElements, type HostDType, type TensorType } from '../util/shape.ts'
 import { describePlan } from './inside/plan-dump.ts'
 import { Profile } from './inside/profile.ts'
 import { ValueCheck } from './inside/value-check.ts'
@@ -15,6 +15,7 @@ import {
   checkInputs,
   copyInputs,
   fillScalars,
+  hostArrays,
   type OnMark,
   type ProgramMemory,
   type RunInputs,
@@ -116,13 +117,13 @@ export class ProgramBuffers {
 
 /** The device has no room for a program: names the ops with the largest results. */
 function outOfMemory({ nodes }: Prepared, bytes: number): GpuError {
-  const bytesOf = ({ outputs }: GraphNode) =>
-    outputs.reduce((sum, { type }) => sum + countElements(type.shape) * 4, 0)
+  const resultBytes = ({ outputs }: GraphNode) =>
+    outputs.reduce((sum, { type }) => sum + bytesOf(type), 0)
   const largest = nodes
     .filter(({ op }) => !op.isView)
-    .sort((a, b) => bytesOf(b) - bytesOf(a))
+    .sort((a, b) => resultBytes(b) - resultBytes(a))
     .slice(0, 3)
-    .map((node) => `${formatCall({ node })} with ${bytesOf(node)} bytes`)
+    .map((node) => `${formatCall({ node })} with ${resultBytes(node)} bytes`)
   return new GpuError(
     'gpu.limit',
     `device: the program needs ${bytes} bytes beside its parameters, which are not free; the largest results are ${largest.join(', ')}. Use a smaller batch, or checkpoint() parts of the model.`,
@@ -375,7 +376,7 @@ export class GpuProgram implements StepProgram {
     const bytes = staging.getMappedRange()
     const outputs: RunOutputs = {}
     this.prepared.outputs.forEach(({ name, type }, i) => {
-      const array = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }[type.dtype]
+      const array = hostArrays[type.dtype as HostDType]
       outputs[name] = new array(bytes, this.#outputOffsets[i], countElements(type.shape)).slice()
     })
     staging.unmap()

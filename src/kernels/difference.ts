@@ -1,4 +1,5 @@
 import { formatShape, type TensorType } from '../util/shape.ts'
+import { roundHalf, unpackHalves } from './half.ts'
 import type { HostArray, Tolerance } from './op.ts'
 
 /**
@@ -14,26 +15,30 @@ export function difference(
   { absolute, relative }: Tolerance,
   scale = 1,
 ): string | undefined {
-  if (got.length !== expected.length) {
-    return `expected ${expected.length} elements, got ${got.length}`
-  }
+  const words = type.dtype === 'f16' ? Math.ceil(expected.length / 2) : expected.length
+  if (got.length !== words) return `expected ${words} words, got ${got.length}`
+  const isFloat = type.dtype === 'f32' || type.dtype === 'f16'
   const values =
-    type.dtype === 'f32'
-      ? new Float32Array(got.buffer, got.byteOffset, got.length)
-      : type.dtype === 'i32'
-        ? new Int32Array(got.buffer, got.byteOffset, got.length)
-        : got
+    type.dtype === 'f16'
+      ? unpackHalves(got, expected.length)
+      : type.dtype === 'f32'
+        ? new Float32Array(got.buffer, got.byteOffset, got.length)
+        : type.dtype === 'i32'
+          ? new Int32Array(got.buffer, got.byteOffset, got.length)
+          : got
   /** How many times the allowed difference; above 1 is bad. */
   const excess = (index: number): number => {
     const e = expected[index]
     const g = values[index]
-    if (type.dtype !== 'f32') return g === e ? 0 : Number.POSITIVE_INFINITY
-    const rounded = Math.fround(e)
+    if (!isFloat) return g === e ? 0 : Number.POSITIVE_INFINITY
+    const rounded = type.dtype === 'f16' ? roundHalf(e) : Math.fround(e)
     if (!Number.isFinite(rounded) || !Number.isFinite(g)) {
       return Object.is(rounded, g) ? 0 : Number.POSITIVE_INFINITY
     }
     const distance = Math.abs(g - e)
-    return distance === 0 ? 0 : distance / (absolute * scale + relative * Math.abs(e))
+    // Near the middle of two halves a rounding may go either way.
+    const oneHalf = type.dtype === 'f16' ? Math.max(2 ** -10 * Math.abs(e), 2 ** -24) : 0
+    return distance === 0 ? 0 : distance / (absolute * scale + relative * Math.abs(e) + oneHalf)
   }
   const bad: number[] = []
   let worst = -1

@@ -1,5 +1,6 @@
 import { RandomStream } from '../util/random.ts'
 import { countElements, type TensorType } from '../util/shape.ts'
+import { roundHalf } from './half.ts'
 import type { Case, HostArray, Op, OpCall } from './op.ts'
 
 // The contents of an op's cases, drawn from a seed: for the specs, the self-test page and whoever looks at one case alone.
@@ -27,7 +28,7 @@ export function drawTensor(
 ): HostArray {
   const source = new RandomStream(seed, stream)
   const count = countElements(type.shape)
-  if (type.dtype !== 'f32') {
+  if (type.dtype !== 'f32' && type.dtype !== 'f16') {
     const values = type.dtype === 'i32' ? new Int32Array(count) : new Uint32Array(count)
     return values.map(() => source.below(integerBelow))
   }
@@ -37,7 +38,8 @@ export function drawTensor(
     huge: () => (source.below(2) === 0 ? -1 : 1) * 10 ** source.between(-1, 4),
     ties: () => source.below(5) - 2,
   }[fill ?? 'normal']
-  return Float64Array.from({ length: count }, () => Math.fround(draw()))
+  const store = type.dtype === 'f16' ? roundHalf : Math.fround
+  return Float64Array.from({ length: count }, () => store(draw()))
 }
 
 /** The call of a case, with its output types. */

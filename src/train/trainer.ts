@@ -11,7 +11,7 @@ import {
 import type { Bucket } from '../graph/bucket.ts'
 import { compile } from '../graph/compile.ts'
 import { detectAnomaly } from '../graph/detect-anomaly.ts'
-import { crossEntropy, stepScalar } from '../graph/functions.ts'
+import { countedSamples, crossEntropy } from '../graph/functions.ts'
 import { prepare, type TracedFunction } from '../graph/prepare.ts'
 import { randomScalarNames } from '../graph/random.ts'
 import { type AnyRuntime, Runtime } from '../graph/runtime.ts'
@@ -447,7 +447,7 @@ function makeOptimizer(model: DistributedDataParallel, config: TrainConfig): Opt
 const trainingStep =
   (model: DistributedDataParallel, optimizer: Optimizer): TracedFunction =>
   ({ x, y }) => {
-    const loss = crossEntropy(model.forward(x), y, { count: stepScalar('count') })
+    const loss = crossEntropy(model.forward(x), y, { count: countedSamples() })
     optimizer.zeroGrad()
     loss.backward()
     optimizer.step()

@@ -1,5 +1,5 @@
 import { variantKey } from '../../kernels/choose.ts'
-import { countElements } from '../../util/shape.ts'
+import { bytesOf } from '../../util/shape.ts'
 import { formatTypes } from '../limits.ts'
 import type { Prepared } from '../prepare.ts'
 
@@ -27,10 +27,7 @@ export const kernelRows = ({ calls, chosen, plan }: Prepared): KernelRow[] =>
     start: i === 0 ? 0 : plan.endOfNode[i - 1],
     end: plan.endOfNode[i],
     flops: op.flops?.(call),
-    bytes: [...call.inputs, ...call.outputs].reduce(
-      (sum, { shape }) => sum + 4 * countElements(shape),
-      0,
-    ),
+    bytes: [...call.inputs, ...call.outputs].reduce((sum, type) => sum + bytesOf(type), 0),
   }))
 
 const rate = (amount: number | undefined, ms: number): string =>

@@ -1,8 +1,9 @@
 import type { Gpu } from '../../gpu/device.ts'
 import { download } from '../../gpu/readback.ts'
 import { difference } from '../../kernels/difference.ts'
+import { unpackHalves } from '../../kernels/half.ts'
 import type { HostArray } from '../../kernels/op.ts'
-import { countElements } from '../../util/shape.ts'
+import { bytesOf, countElements, type TensorType } from '../../util/shape.ts'
 import { switchValue } from '../../util/switches.ts'
 import { formatCall } from '../limits.ts'
 import { callOf } from '../lower.ts'
@@ -55,7 +56,7 @@ export class ValueCheck {
       const start = i === 0 ? 0 : plan.endOfNode[i - 1]
       if (plan.endOfNode[i] > start) encode(encoder, start, plan.endOfNode[i])
       this.#gpu.submit(encoder)
-      const references = before.map(toHostArray)
+      const references = before.map((words, at) => toHostArray(words, inputs[at].type))
       const expected = op.reference(references, callOf(node), [...this.#buffers.scalarValues])
       const updated = op.updates ?? []
       const results = [...outputs, ...updated.map((at) => inputs[at])]
@@ -76,31 +77,37 @@ export class ValueCheck {
     )
   }
 
-  async #read(value: GraphValue): Promise<TypedWords> {
+  /** The value's 32-bit words. */
+  async #read(value: GraphValue): Promise<Uint32Array<ArrayBuffer>> {
     const { buffer, offset } = this.#buffers.locate(this.#gpu, this.#prepared.plan.placeOf(value))
-    const count = countElements(value.type.shape)
-    const bytes = await download(this.#gpu, buffer, offset, count * 4)
-    const array = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }[value.type.dtype]
-    return new array(bytes)
+    const isEmpty = countElements(value.type.shape) === 0
+    const bytes = isEmpty ? 0 : bytesOf(value.type)
+    return new Uint32Array(await download(this.#gpu, buffer, offset, bytes))
   }
 }
 
-type TypedWords = Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer> | Uint32Array<ArrayBuffer>
+/** The numbers that words on the device are. */
+function numbersOf(words: Uint32Array<ArrayBuffer>, { shape, dtype }: TensorType) {
+  if (dtype === 'f16') return unpackHalves(words, countElements(shape))
+  return new { f32: Float32Array, i32: Int32Array, u32: Uint32Array }[dtype](words.buffer)
+}
 
-const toHostArray = (values: TypedWords): HostArray =>
-  values instanceof Float32Array ? Float64Array.from(values) : values.slice()
+const toHostArray = (words: Uint32Array<ArrayBuffer>, type: TensorType): HostArray => {
+  const numbers = numbersOf(words, type)
+  return numbers instanceof Float32Array ? Float64Array.from(numbers) : numbers.slice()
+}
 
 /** What is wrong with a result: a value that is not finite, or a difference from the reference. */
 export function problemOf(
-  got: TypedWords,
+  words: Uint32Array<ArrayBuffer>,
   expected: HostArray,
   { type }: Pick<GraphValue, 'type'>,
   tolerance: Parameters<typeof difference>[3],
 ): string | undefined {
+  const got = numbersOf(words, type)
   const bad = got instanceof Float32Array ? got.findIndex((value) => !Number.isFinite(value)) : -1
   let scale = 1
   for (const value of expected) if (Number.isFinite(value)) scale = Math.max(scale, Math.abs(value))
-  const words = new Uint32Array(got.buffer, got.byteOffset, got.length)
   const problems = [
     ...(bad >= 0 ? [`[${bad}] is ${got[bad]}, the reference has ${expected[bad]}`] : []),
     difference(words, expected, type, tolerance, scale) ?? [],

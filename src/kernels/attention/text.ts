@@ -1,4 +1,4 @@
-import type { Shape, TensorType } from '../../util/shape.ts'
+import type { HostDType, Shape, TensorType } from '../../util/shape.ts'
 import type { Operand } from '../op.ts'
 import { dropThreshold, layerWord, maskWgsl } from '../random/masks.ts'
 import { f32Literal, reads, type ShaderBinding } from '../shader.ts'
@@ -109,7 +109,7 @@ fn drop_factor(b: u32, h: u32, i: u32, j: u32) -> f32 {
     : ''
 }`,
     maskBindings: (maskInput) => [
-      ...(mask ? [reads('mask', { in: maskInput }, mask.dtype)] : []),
+      ...(mask ? [reads('mask', { in: maskInput }, mask.dtype as HostDType)] : []),
       ...(drop ? [reads('scalars', 'scalars')] : []),
     ],
   }
