@@ -250,31 +250,3 @@ function fromSurroundings(): GivenSwitches {
       : fromEnvironment(process?.env ?? {}),
   }
 }
-
-/** docs/switches.md, whole. */
-export function describeSwitches(): string {
-  const rows = switchNames.map((name) => {
-    const { type, default: standard, effect, isOfRun } = switches[name] as Switch<v.GenericSchema>
-    const text = isOfRun ? [...effect, 'Give it to every rank.'] : effect
-    const shown = typeof standard === 'object' ? 'none' : String(standard)
-    return `| \`${name}\` | ${type} | ${shown} | ${text.join('<br>')} |`
-  })
-  return `# Switches
-
-Generated from \`src/util/switches.ts\`; a test holds the two together. \`npx tsx scripts/write-switches.ts\` writes it anew.
-
-| switch | type | default | effect |
-| --- | --- | --- | --- |
-${rows.join('\n')}
-
-The first of these that gives a switch wins, and what wins is logged once:
-
-1. code: \`setSwitches({ debug: 2 })\`
-2. the page's address: \`?debug=2&variant=matmul:direct-8x8\`
-3. the launcher's flag, then its environment: \`npm run train -- --debug 2\`, \`${variableOf('debug')}=2\`
-4. the default
-
-What is told goes to the console; the launcher writes it to standard error. A switch that is off costs a step nothing. Browsers round
-timestamps to 100 µs unless WebGPU developer features are on (\`chrome://flags/#enable-webgpu-developer-features\`), which the launcher sees to where times are asked for.
-`
-}
