@@ -77,7 +77,7 @@ export async function prepareLowering(
       pass.end()
       const start = performance.now()
       gpu.submit(encoder)
-      await Promise.race([gpu.queue.onSubmittedWorkDone(), gpu.failed])
+      await gpu.wait(gpu.queue.onSubmittedWorkDone())
       return performance.now() - start
     },
     async read(output) {
@@ -90,7 +90,7 @@ export async function prepareLowering(
       const encoder = device.createCommandEncoder()
       encoder.copyBufferToBuffer(outs[output], 0, staging, 0, size)
       gpu.submit(encoder)
-      await Promise.race([staging.mapAsync(GPUMapMode.READ), gpu.failed])
+      await gpu.wait(staging.mapAsync(GPUMapMode.READ))
       const contents = staging.getMappedRange().slice(0)
       staging.destroy()
       return contents

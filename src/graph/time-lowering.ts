@@ -65,7 +65,7 @@ export async function timeLowering(
     pass.end()
     const began = performance.now()
     gpu.submit(encoder)
-    await Promise.race([gpu.queue.onSubmittedWorkDone(), gpu.failed])
+    await gpu.wait(gpu.queue.onSubmittedWorkDone())
     return performance.now() - began
   }
   let repeats = 1
