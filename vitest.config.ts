@@ -26,7 +26,15 @@ const inPage = (name: string, include: string[], exclude: string[] = []) => ({
       headless: true,
       screenshotFailures: false,
       provider: playwright({
-        launchOptions: { executablePath: findBrowser(), args: browserFlags('software') },
+        launchOptions: {
+          executablePath: findBrowser(),
+          // A spec that counts the heap's bytes collects garbage first.
+          args: [
+            ...browserFlags('software'),
+            '--js-flags=--expose-gc',
+            '--enable-precise-memory-info',
+          ],
+        },
       }),
       instances: [{ browser: 'chromium' as const }],
     },

@@ -110,7 +110,7 @@ export async function runOp<A>(
   let inputsIntact = true
   const contents: Uint32Array[] = []
   for (const [index, { tensor, staging }] of readback.entries()) {
-    await Promise.race([staging.mapAsync(GPUMapMode.READ), gpu.failed])
+    await gpu.wait(staging.mapAsync(GPUMapMode.READ))
     const words = new Uint32Array(staging.getMappedRange().slice(0))
     staging.destroy()
     tensor.buffer.destroy()

@@ -40,43 +40,63 @@ export class Gpu {
     submits: 0,
     bytesUploaded: 0,
   }
-  /** Rejects with the first validation error, out-of-memory or loss; never resolves. */
-  readonly failed: Promise<never>
   /** Resolves when the device is lost, by itself or by `close`. */
   readonly lost: Promise<void>
   #firstError: GpuError | undefined
+  /** How waits that are under way end early. */
+  readonly #waiting = new Set<(error: GpuError) => void>()
 
   constructor(device: GPUDevice, facts: AdapterFacts, index = 0) {
     this.device = device
     this.facts = facts
     this.id = { type: 'webgpu', index }
     this.lost = device.lost.then(() => undefined)
-    this.failed = new Promise((_, reject) => {
-      const fail = (error: GpuError) => {
-        this.#firstError ??= error
-        reject(this.#firstError)
-      }
-      device.addEventListener('uncapturederror', ({ error }) => {
-        fail(
-          new GpuError(
-            'gpu.validation',
-            `device: a command was rejected: ${error.message} The results after it are not valid; stop the run and report this.`,
-          ),
-        )
-      })
-      device.lost.then(({ reason, message }) => {
-        tell(1, 'device', () => `webgpu:${index} ${reason}: ${message}`)
-        if (reason === 'destroyed') return
-        fail(
-          new GpuError(
-            'gpu.lost',
-            `device: lost (${message}). Open it again with runtimeOf(), load a checkpoint and go on, or reload the tab.`,
-          ),
-        )
-      })
+    device.addEventListener('uncapturederror', ({ error }) => {
+      this.#fail(
+        new GpuError(
+          'gpu.validation',
+          `device: a command was rejected: ${error.message} The results after it are not valid; stop the run and report this.`,
+        ),
+      )
     })
-    // Those who wait on the GPU race against `failed`; nobody waiting is not a second failure.
-    this.failed.catch(() => undefined)
+    device.lost.then(({ reason, message }) => {
+      tell(1, 'device', () => `webgpu:${index} ${reason}: ${message}`)
+      if (reason === 'destroyed') return
+      this.#fail(
+        new GpuError(
+          'gpu.lost',
+          `device: lost (${message}). Open it again with runtimeOf(), load a checkpoint and go on, or reload the tab.`,
+        ),
+      )
+    })
+  }
+
+  #fail(error: GpuError): void {
+    this.#firstError ??= error
+    for (const reject of this.#waiting) reject(this.#firstError)
+    this.#waiting.clear()
+  }
+
+  /**
+   * Waits for work on the device. errors: the device's first validation error, out-of-memory or loss.
+   *
+   * A race against one long-lived promise would leave a little memory behind with each wait.
+   */
+  async wait(work: Promise<unknown>): Promise<void> {
+    let reject: (error: GpuError) => void = () => undefined
+    try {
+      await new Promise((resolve, rejectWait) => {
+        reject = rejectWait
+        this.#waiting.add(reject)
+        work.then(resolve, rejectWait)
+      })
+    } catch (error) {
+      this.check()
+      throw error
+    } finally {
+      this.#waiting.delete(reject)
+    }
+    this.check()
   }
 
   get limits(): GPUSupportedLimits {

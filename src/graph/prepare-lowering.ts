@@ -70,7 +70,7 @@ export async function prepareLowering(
       pass.end()
       const start = performance.now()
       gpu.submit(encoder)
-      await Promise.race([gpu.queue.onSubmittedWorkDone(), gpu.failed])
+      await gpu.wait(gpu.queue.onSubmittedWorkDone())
       return performance.now() - start
     },
     read: (output) => download(gpu, outs[output], 0, outs[output].size),
