@@ -241,7 +241,7 @@ export class Trainer {
     this.#resources.push(evaluation)
     const check = await ReplicaCheck.create(runtime, optimizer.buckets)
     this.#resources.push(check)
-    this.#record = {
+    const own = {
       config,
       worldSize: size,
       shares: planShares(config.batchSize, size).map(({ rows }) => rows),
@@ -250,9 +250,10 @@ export class Trainer {
         elements,
       })),
       variants: { ...step.prepared.chosen },
-      adapter: `${runtime.facts.vendor} ${runtime.facts.architecture}`,
+      measured: { ...runtime.variants },
     }
-    await settleRecord(group, this.#record)
+    const { vendor, architecture } = runtime.facts
+    this.#record = await settleRecord(group, own, `${vendor} ${architecture}`)
     const keep = async (progress: Progress) => {
       if (size > 1) return
       this.#kept = await keepState(ddp, optimizer, progress)

@@ -142,7 +142,15 @@ export function makeResult(worldSize: number): RunResult {
     seconds: 22.4,
     timeline: [],
     lostDevices: 0,
-    record: { config, worldSize, shares: [], buckets: [], variants: {}, adapter: '' },
+    record: {
+      config,
+      worldSize,
+      shares: [],
+      buckets: [],
+      variants: {},
+      measured: {},
+      adapters: [],
+    },
     links: { bytesSent: 586e6, bytesReceived: 586e6, messagesSent: 9000, messagesReceived: 9000 },
     adapter: { ...adapters[0], description: '', hasTimestamps: false },
   }
