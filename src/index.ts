@@ -170,6 +170,7 @@ export {
   zeros,
 } from './graph/functions/shape.ts'
 export {
+  countedSamples,
   linear,
   relu,
   stepScalar,
@@ -270,3 +271,5 @@ export { type Device, type DeviceSpec, device, formatDevice } from './util/devic
 export { systemEnv } from './util/env.ts'
 export { errorCodes, TabringError } from './util/errors.ts'
 export { tensorType } from './util/shape.ts'
+export { exportTrace } from './util/spans.ts'
+export { type SwitchInputs, setSwitches } from './util/switches.ts'

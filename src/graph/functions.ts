@@ -36,3 +36,6 @@ export function topKCorrect(
 export function stepScalar(name: string, initial = 0): ScalarSlot {
   return activeTrace('stepScalar').scalars.named(name, initial)
 }
+
+/** The step scalar `count`: how many of the first samples count in a batch that was filled up with others; all until a run gives it. */
+export const countedSamples = (): ScalarSlot => stepScalar('count', 2 ** 24)

@@ -2,6 +2,7 @@ import { map } from '../kernels/map/map.ts'
 import type { Op, OpCall } from '../kernels/op.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import type { TensorType } from '../util/shape.ts'
+import { switchValue } from '../util/switches.ts'
 import { checkLimits } from './limits.ts'
 import { callOf, type LoweringChoice, lowerNodes } from './lower.ts'
 import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
@@ -24,7 +25,7 @@ export type Outputs = Readonly<Record<string, Tensor>>
 export type TracedFunction = (inputs: Record<string, Tensor>) => Outputs
 
 export interface PrepareOptions extends PlanOptions {
-  /** No rewrites and the first variant of every op: slow, plain, for comparison. */
+  /** No rewrites and the first variant of every op: slow, plain, for comparison. Default: the switch `naive`. */
   readonly isNaive?: boolean
   /** Makes this program a part of a gradient accumulation; compileAccumulated makes both parts. */
   readonly accumulation?: Accumulation
@@ -85,7 +86,7 @@ export function prepare(
   target: LoweringTarget,
   fn: TracedFunction,
   inputs: InputTypes,
-  { isNaive = false, accumulation, sharesBuffers }: PrepareOptions = {},
+  { isNaive = switchValue('naive'), accumulation, sharesBuffers }: PrepareOptions = {},
 ): Prepared {
   const trace = new Trace(accumulation)
   refuseHalfInputs(inputs)

@@ -1,5 +1,6 @@
 import { conv2dGradWeight } from '../kernels/conv2d/conv2d-grad-weight.ts'
 import {
+  type CrossEntropyAttrs,
   crossEntropy,
   crossEntropyGrad,
   crossEntropyWithGrad,
@@ -74,16 +75,16 @@ function joinCrossEntropy(editor: Editor): void {
     const loss = editor.nodes.find((node) => {
       if (node.op !== (crossEntropy as Op)) return false
       const inputs = editor.inputsOf(node)
-      return inputs[0] === logits && inputs[1] === target && sameCount(node.attrs, gradient.attrs)
+      return inputs[0] === logits && inputs[1] === target && sameRows(node.attrs, gradient.attrs)
     })
     if (!loss) continue
-    const { count } = loss.attrs as { count: ScalarSlot | null }
+    const attrs = loss.attrs as CrossEntropyAttrs
     const { slot } = seed.attrs as { slot: ScalarSlot }
     editor.replace(
       [loss, gradient],
       crossEntropyWithGrad as Op,
       [logits, target],
-      { count, seed: slot },
+      { ...attrs, seed: slot },
       [loss.outputs[0], gradient.outputs[0]],
     )
     if (editor.uses(seed.outputs[0]) === 0) editor.remove(seed)
@@ -92,9 +93,11 @@ function joinCrossEntropy(editor: Editor): void {
 
 const withoutHalf = ({ half: _, ...attrs }: { epilogue: readonly Step[]; half?: boolean }) => attrs
 
-const sameCount = (a: unknown, b: unknown): boolean =>
-  (a as { count: ScalarSlot | null }).count?.slot ===
-  (b as { count: ScalarSlot | null }).count?.slot
+/** Whether a loss and a gradient leave out the same rows. */
+function sameRows(loss: unknown, gradient: unknown): boolean {
+  const [a, b] = [loss as CrossEntropyAttrs, gradient as CrossEntropyAttrs]
+  return a.count?.slot === b.count?.slot && a.ignoreIndex === b.ignoreIndex
+}
 
 function joinBiasGradients(editor: Editor): void {
   for (const total of editor.nodes) {

@@ -151,6 +151,8 @@ export interface Op<Attrs = unknown> {
     call: OpCall<Attrs>,
     scalars: readonly number[],
   ): HostArray[]
+  /** Floating-point operations of a call, a multiply-add counting two, as rates are quoted. Absent: nobody quotes any. */
+  flops?(call: OpCall<Attrs>): number
   readonly tolerance: Tolerance
   readonly cases: readonly Case<Attrs>[]
 }

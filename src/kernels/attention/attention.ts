@@ -40,6 +40,10 @@ function problemOf(
 const fitsFlash = ({ batch, heads, tq, tk, d }: AttentionSizes) =>
   d <= maxRow && batch * heads * tq * tk * d > 0
 
+/** Operations of one product of queries and keys, or of probabilities and values; a causal mask leaves half of them. */
+const productFlops = ({ batch, heads, tq, tk, d }: AttentionSizes, { isCausal }: AttentionAttrs) =>
+  (2 * batch * heads * tq * tk * d) / (isCausal ? 2 : 1)
+
 /** The reference's view of a call. */
 function referenceProblem(
   inputs: readonly HostArray[],
@@ -239,6 +243,7 @@ export const attention: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
     const dy = converted(context, given, 'f32')
     return context.emit(attentionGrad, [dy, ...outputs, ...inputs], attrs)
   },
+  flops: (call) => 2 * productFlops(problemOf('attention', call, 0).sizes, call.attrs),
   reference: (inputs, call, scalars) =>
     attentionReference(referenceProblem(inputs, call, 0, scalars)),
   tolerance: {
@@ -300,6 +305,9 @@ export const attentionGrad: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
       },
     },
   ],
+  /** The scores again, then products for dv, dp, dq and dk. */
+  flops: (call) =>
+    5 * productFlops(problemOf('attentionGrad', call, gradProjections).sizes, call.attrs),
   reference(inputs, call, scalars) {
     const [dy, o, lse] = inputs
     const gradients = call.outputs.map(({ shape }) => new Float64Array(countElements(shape)))

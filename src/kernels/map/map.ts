@@ -138,6 +138,7 @@ export const map: Op<MapAttrs> = defineOp<MapAttrs>({
     },
   ],
   gradient,
+  flops: ({ outputs, attrs }) => attrs.steps.length * countElements(outputs[0].shape),
   reference(inputs, { inputs: types, outputs: [{ shape }], attrs }) {
     const y = new Float64Array(countElements(shape))
     for (let flat = 0; flat < y.length; flat++) {

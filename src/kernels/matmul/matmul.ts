@@ -322,6 +322,7 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
   variants,
   preferred,
   gradient,
+  flops: (call) => flopsOf(call),
   reference(values, call) {
     const { form, epilogue, rowSums, colSums, store } = call.attrs
     const [a, b] = operandsOf(call)
