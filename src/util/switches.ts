@@ -261,7 +261,7 @@ export function describeSwitches(): string {
   })
   return `# Switches
 
-Generated from \`src/util/switches.ts\`; a test holds the two together. \`npx tsx scripts/write-switches.ts\` writes it anew.
+Generated from \`src/util/switches.ts\`; a test holds the two together. \`npm run docs\` writes it anew.
 
 | switch | type | default | effect |
 | --- | --- | --- | --- |

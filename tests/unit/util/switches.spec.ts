@@ -1,5 +1,3 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 
 type Switches = typeof import('../../../src/util/switches.ts')
@@ -16,12 +14,6 @@ beforeEach(() => told.mockClear())
 afterEach(() => {
   vi.unstubAllGlobals()
   vi.unstubAllEnvs()
-})
-
-test('the committed page is the one that the table gives', async () => {
-  const { describeSwitches } = await load('')
-  const path = join(import.meta.dirname, '../../../docs/switches.md')
-  expect(readFileSync(path, 'utf8')).toBe(describeSwitches())
 })
 
 test('without anything given, defaults hold and nothing is told', async () => {
