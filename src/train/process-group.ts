@@ -2,7 +2,8 @@ import { FaultyLink } from '../peer/faulty-link.ts'
 import { type GroupConfig, ProcessGroup } from '../peer/group.ts'
 import type { Link } from '../peer/link.ts'
 import { systemEnv } from '../util/env.ts'
-import { TabringError } from '../util/errors.ts'
+import { messageOf, TabringError } from '../util/errors.ts'
+import { tell } from '../util/log.ts'
 import { switchValue } from '../util/switches.ts'
 
 export interface InitProcessGroupOptions {
@@ -46,9 +47,11 @@ export async function initProcessGroup(options: InitProcessGroupOptions): Promis
   try {
     await joined.ready()
   } catch (error) {
+    tell(1, 'group', () => `epoch ${epoch}: rank ${rank} did not join: ${messageOf(error)}`)
     destroyProcessGroup()
     throw error
   }
+  tell(1, 'group', () => `epoch ${epoch}: rank ${rank} of ${size} has its neighbours`)
   return joined
 }
 

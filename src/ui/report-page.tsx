@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact'
-import { useState } from 'preact/hooks'
+import { CopyButton } from './copy-button.tsx'
 import { Mark } from './header.tsx'
 import { Lamp } from './status-strip.tsx'
 
@@ -106,27 +106,11 @@ export function ReportPage(props: ReportPageProps) {
 
 /** The result as text, with a button that copies it. */
 function Markdown({ text }: { text: string }) {
-  const [outcome, setOutcome] = useState('')
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(text)
-      setOutcome('Copied')
-    } catch {
-      // No permission: the text is selected, so the keyboard's own copy works.
-      const field = document.getElementById('markdown') as HTMLTextAreaElement
-      field.focus()
-      field.select()
-      setOutcome('Press Ctrl+C')
-    }
-    setTimeout(() => setOutcome(''), 2000)
-  }
   return (
     <section class="panel" aria-labelledby="markdown-title">
       <header class="panel-head">
         <h2 id="markdown-title">As a Markdown table</h2>
-        <button type="button" onClick={copy} aria-live="polite">
-          {outcome || 'Copy table'}
-        </button>
+        <CopyButton text={text} label="Copy table" field="markdown" />
       </header>
       <textarea
         id="markdown"

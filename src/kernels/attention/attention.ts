@@ -8,9 +8,17 @@ import {
   tensorType,
 } from '../../util/shape.ts'
 import { converted } from '../map/map.ts'
-import { type Case, defineOp, type HostArray, type Op, type OpCall } from '../op.ts'
+import {
+  type Case,
+  defineOp,
+  type HostArray,
+  type KernelLimits,
+  type Op,
+  type OpCall,
+} from '../op.ts'
 import { maskKeyOf, randomScalars } from '../random/masks.ts'
 import { attentionGradReference, attentionReference } from './attention.ref.ts'
+import { directBackward, directForward, fitsDirect } from './direct.ts'
 import { flashBackward, flashForward, gradProjections, maxRow } from './flash.ts'
 import {
   type AttentionAttrs,
@@ -43,6 +51,20 @@ const fitsFlash = ({ batch, heads, tq, tk, d }: AttentionSizes) =>
 /** Operations of one product of queries and keys, or of probabilities and values; a causal mask leaves half of them. */
 const productFlops = ({ batch, heads, tq, tk, d }: AttentionSizes, { isCausal }: AttentionAttrs) =>
   (2 * batch * heads * tq * tk * d) / (isCausal ? 2 : 1)
+
+/** Whether `direct` can run a call: as `flash`, in float32, with rows enough for an invocation to own several. */
+function runsDirect(call: OpCall<AttentionAttrs>, first: number): boolean {
+  const { sizes, attrs } = problemOf('attention', call, first)
+  return fitsFlash(sizes) && !sizes.isHalf && fitsDirect(attrs) && sizes.tq >= 5
+}
+
+/** The fixed table: on a CPU loads cost most, on a GPU staging them in workgroup memory pays. */
+const preferredFrom =
+  (first: number) =>
+  (call: OpCall<AttentionAttrs>, limits: KernelLimits): string => {
+    if (limits.isSoftware && runsDirect(call, first)) return 'direct'
+    return fitsFlash(problemOf('attention', call, first).sizes) ? 'flash' : 'naive'
+  }
 
 /** The reference's view of a call. */
 function referenceProblem(
@@ -228,7 +250,16 @@ export const attention: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
         return flashForward(sizes, attrs, mask)
       },
     },
+    {
+      name: 'direct',
+      when: (call) => runsDirect(call, 0),
+      lower(call) {
+        const { sizes, mask, attrs } = problemOf('attention', call, 0)
+        return directForward(sizes, attrs, mask)
+      },
+    },
   ],
+  preferred: preferredFrom(0),
   gradient(context) {
     const { inputs, outputs, outputGradients, attrs } = context
     const projections = projectionsOf(attrs.layout)
@@ -304,10 +335,20 @@ export const attentionGrad: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
         return flashBackward(sizes, attrs, mask)
       },
     },
+    {
+      name: 'direct',
+      when: (call) => runsDirect(call, gradProjections),
+      lower(call) {
+        const { sizes, mask, attrs } = problemOf('attentionGrad', call, gradProjections)
+        return directBackward(sizes, attrs, mask)
+      },
+    },
   ],
   /** The scores again, then products for dv, dp, dq and dk. */
   flops: (call) =>
     5 * productFlops(problemOf('attentionGrad', call, gradProjections).sizes, call.attrs),
+
+  preferred: preferredFrom(gradProjections),
   reference(inputs, call, scalars) {
     const [dy, o, lse] = inputs
     const gradients = call.outputs.map(({ shape }) => new Float64Array(countElements(shape)))
