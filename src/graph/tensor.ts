@@ -414,6 +414,9 @@ export function emitAll<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tens
     .map((value) => new TracedTensor(value))
 }
 
+/** The tensor as f32 where it is f16, else itself. */
+export const toFloat = (x: Tensor): Tensor => (x.dtype === 'f16' ? x.float() : x)
+
 /**
  * a b in one of matmul's forms, plus a bias: in f16 under autocast, and where both are f16 already.
  *
@@ -421,7 +424,7 @@ export function emitAll<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tens
  */
 export function product(a: Tensor, b: Tensor, form: MatmulForm, bias?: Tensor): Tensor {
   const isHalf = activeTrace('matmul').isAutocast || (a.dtype === 'f16' && b.dtype === 'f16')
-  const [left, right] = [a, b].map((x) => (isHalf ? x.half() : x.dtype === 'f16' ? x.float() : x))
+  const [left, right] = [a, b].map((x) => (isHalf ? x.half() : toFloat(x)))
   const c = emit(matmul, [left, right], plain(form))
   if (!isHalf) return bias ? c.add(bias) : c
   return bias ? emit(map, [c, bias], { steps: singleStep('add', 2), dtype: 'f16' }) : c.half()

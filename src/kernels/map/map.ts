@@ -62,16 +62,23 @@ function emitChain(
   return context.emit<MapAttrs>(map, values, { steps: placed, ...(dtype && { dtype }) })[0]
 }
 
+/** The value stored as `dtype`. */
+export const converted = <A>(
+  context: GradientContext<A>,
+  value: Value,
+  dtype: 'f16' | 'f32',
+): Value =>
+  value.type.dtype === dtype
+    ? value
+    : context.emit<MapAttrs>(map, [value], { steps: [], ...(dtype === 'f16' && { dtype }) })[0]
+
 function gradient(context: GradientContext<MapAttrs>): (Value | undefined)[] {
   const { inputs, outputs, outputGradients, attrs } = context
   const [given] = outputGradients
   if (!given) return inputs.map(() => undefined)
   if (attrs.steps.length === 0) return [sumTo(context, given, inputs[0].type.shape)]
   // The gradient of an f16 tensor is one. What only converts (a parameter) passes gradients on as they are.
-  const dy =
-    attrs.dtype === 'f16' && given.type.dtype === 'f32'
-      ? context.emit<MapAttrs>(map, [given], { steps: [], dtype: 'f16' })[0]
-      : given
+  const dy = attrs.dtype === 'f16' ? converted(context, given, 'f16') : given
   invariant(
     attrs.steps.length === 1,
     () => `map: gradients are taken before chains are joined, got ${attrs.steps.length} steps`,

@@ -251,10 +251,28 @@ export function storeTile(
   cols: number,
 ): string[] {
   const { m, n } = problem
-  const finish = (accumulator: string, row: string, col: string, prefix: string) =>
+  const operands = target.operandShapes.map((shape, i) => ({
+    at: (row: string, col: string) => operandLoad(problem, i, row, col),
+    // The same for all rows (a bias): loaded once for the tile.
+    isPerColumn: !operandIndex(problem, shape, 'ROW', 'COL').includes('ROW'),
+    register: (column: number) => `e${i}_${column}`,
+  }))
+  const inside = (column: number) =>
+    n % cols === 0 ? `(col + ${column}u)` : `min(col + ${column}u, ${n - 1}u)`
+  const shared = operands
+    .filter(({ isPerColumn }) => isPerColumn)
+    .flatMap(({ at, register }) =>
+      range(cols).map((column) => `let ${register(column)} = ${at('0u', inside(column))};`),
+    )
+  const finish = (accumulator: string, row: string, column: number, prefix: string) =>
     stepsToWgsl(
       target.epilogue,
-      [accumulator, ...target.operandShapes.map((_, i) => operandLoad(problem, i, row, col))],
+      [
+        accumulator,
+        ...operands.map(({ at, isPerColumn, register }) =>
+          isPerColumn ? register(column) : at(row, `(col + ${column}u)`),
+        ),
+      ],
       prefix,
     )
   const guarded = (condition: string | undefined, lines: readonly string[]) => [
@@ -264,11 +282,11 @@ export function storeTile(
   ]
   const per = isStoreWide(problem, cols) ? 4 : 1
   const offset = target.offset.c ? `${target.offset.c}${per === 4 ? ' / 4u' : ''} + ` : ''
-  return range(rows).flatMap((r) => {
+  const stores = range(rows).flatMap((r) => {
     const row = `(row + ${r}u)`
     const columns = range(cols / per).flatMap((g) => {
       const parts = range(per).map((lane) =>
-        finish(`acc${r}_${g * per + lane}`, row, `(col + ${g * per + lane}u)`, `s${lane}_`),
+        finish(`acc${r}_${g * per + lane}`, row, g * per + lane, `s${lane}_`),
       )
       const results = parts.map(({ result }) => result)
       const store =
@@ -282,6 +300,7 @@ export function storeTile(
     })
     return guarded(m % rows === 0 ? undefined : `row + ${r}u < ${m}u`, columns)
   })
+  return [...shared, ...stores]
 }
 
 /** Sums of one operand over k for a tile (form tn), in order of k; by the invocations that own column (or row) 0. */

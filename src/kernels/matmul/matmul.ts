@@ -9,7 +9,7 @@ import {
   tensorType,
 } from '../../util/shape.ts'
 import { roundHalf } from '../half.ts'
-import { map } from '../map/map.ts'
+import { converted } from '../map/map.ts'
 import {
   defineOp,
   type GradientContext,
@@ -249,9 +249,7 @@ function gradient(context: GradientContext<MatmulAttrs>): (Value | undefined)[] 
   }
   if (!given) return [undefined, undefined]
   // Products of f16 operands have f16 operands in backward too.
-  const { dtype } = a.type
-  const attrsOfCopy = { steps: [], ...(dtype === 'f16' && { dtype }) }
-  const dy = given.type.dtype === dtype ? given : context.emit(map, [given], attrsOfCopy)[0]
+  const dy = converted(context, given, a.type.dtype === 'f16' ? 'f16' : 'f32')
   const product = (of: MatmulForm, left: Value, right: Value) =>
     context.emit(matmul, [left, right], plain(of))[0]
   const rows = (value: Value): Value => {

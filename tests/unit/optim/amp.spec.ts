@@ -1,15 +1,21 @@
 import { expect, test } from 'vitest'
-import { mseLoss } from '../../../src/graph/functions/losses.ts'
+import { compile } from '../../../src/graph/compile.ts'
+import { scaledDotProductAttention } from '../../../src/graph/functions/attention.ts'
+import { crossEntropy, mseLoss } from '../../../src/graph/functions/losses.ts'
+import { Parameter } from '../../../src/graph/parameter.ts'
 import { type Prepared, prepare } from '../../../src/graph/prepare.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
 import type { Tensor } from '../../../src/graph/tensor.ts'
 import { roundHalf, unpackHalves } from '../../../src/kernels/half.ts'
+import { gpt } from '../../../src/nn/gpt.ts'
+import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { Sequential } from '../../../src/nn/module.ts'
 import { autocast } from '../../../src/optim/amp.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { checkHalfTraining, halfModel, halfTypes } from '../../support/amp-run.ts'
+import { formulaUniform } from '../../support/formula-data.ts'
 
 const { limits } = new CpuRuntime()
 
@@ -105,4 +111,64 @@ test('inputs of a program in float16 are refused', () => {
   expect(() =>
     prepare({ limits, variants: {} }, ({ x }) => ({ y: x }), { x: tensorType([4], 'f16') }),
   ).toThrow('compile: input "x" must be f32, i32 or u32, got f16.')
+})
+
+test('attention under autocast is attention of rounded operands, its gradients those of rounded ones', async () => {
+  const shape = [1, 2, 5, 4]
+  const drawn = ['q', 'k', 'v', 'dy'].map((name, n) => [name, formulaUniform(n, 40, 2)] as const)
+  const attend = (enabled: boolean, values: (data: Float32Array) => Float32Array<ArrayBuffer>) => {
+    const parameters = drawn.slice(0, 3).map(([, data]) => new Parameter(shape, values(data)))
+    const step = ({ dy }: Record<string, Tensor>) => {
+      const [q, k, v] = parameters
+      const y = autocast({ enabled }, () => scaledDotProductAttention(q, k, v, { isCausal: true }))
+      y.float().mul(dy).sum().backward()
+      const gradients = parameters.map(({ grad }, n) => [`d${n}`, grad!] as const)
+      return { y, ...Object.fromEntries(gradients) }
+    }
+    return compile(step, { dy: tensorType(shape) }, { device: 'cpu' })
+  }
+  const dy = drawn[3][1].map(roundHalf)
+  const [half, rounded] = await Promise.all([
+    attend(true, (data) => data.slice()).then((program) => program.run({ dy })),
+    attend(false, (data) => data.map(roundHalf)).then((program) => program.run({ dy })),
+  ])
+  expect([...half.y]).toEqual([...rounded.y].map(roundHalf))
+  for (const name of ['d0', 'd1', 'd2']) expect([...half[name]], name).toEqual([...rounded[name]])
+})
+
+test('a GPT under autocast trains alike with and without rewrites, and near float32', async () => {
+  const [batch, length, vocabulary] = [2, 6, 12]
+  const tokens = Int32Array.from({ length: batch * length }, (_, i) => (i * 7 + 3) % vocabulary)
+  const losses = async (enabled: boolean, isNaive: boolean): Promise<number[]> => {
+    manualSeed(4)
+    const model = gpt({ vocabSize: vocabulary, blockSize: length, layers: 1, heads: 2, width: 16 })
+    const optimizer = new SGD(model.parameters(), { lr: 0.5 })
+    const program = await compile(
+      ({ x, y }) => {
+        const logits = autocast({ enabled }, () => model.forward(x))
+        const loss = crossEntropy(logits.reshape([batch * length, vocabulary]), y)
+        optimizer.zeroGrad()
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      },
+      { x: tensorType([batch, length], 'i32'), y: tensorType([batch * length], 'i32') },
+      { device: 'cpu', isNaive },
+    )
+    const y = tokens.map((token) => (token + 1) % vocabulary)
+    const result: number[] = []
+    for (let step = 0; step < 4; step++) result.push((await program.run({ x: tokens, y })).loss[0])
+    return result
+  }
+  const [half, naive, full] = [
+    await losses(true, false),
+    await losses(true, true),
+    await losses(false, false),
+  ]
+  expect(half[3]).toBeLessThan(half[0])
+  half.forEach((loss, step) => {
+    expect(Math.abs(loss - naive[step]), `without rewrites, step ${step}`).toBeLessThan(1e-4)
+    expect(Math.abs(loss - full[step]), `float32, step ${step}`).toBeLessThan(1e-2)
+  })
+  expect(half).not.toEqual(full)
 })
