@@ -91,6 +91,9 @@ function start(): void {
 
 const share = ({ gflops }: VariantTime): string => `${((100 * gflops) / peak).toFixed(1)} %`
 
+/** Narrow screens may break a product's name between its sizes. */
+const breakable = (product: string): string => product.replaceAll('x', 'x\u200b')
+
 function BenchPage() {
   const cells: (string | number)[][] = rows.map(({ product, best, fixed }) => [
     product,
@@ -128,7 +131,7 @@ function BenchPage() {
           title="Matrix products"
           aside={peakWords}
           heads={heads}
-          rows={cells}
+          rows={cells.map(([product, ...rest]) => [breakable(String(product)), ...rest])}
         />
       )}
     </ReportPage>

@@ -8,7 +8,7 @@ export function placeOf(facts: AdapterFacts, userAgent: string, date = new Date(
   const system = /\(([^;)]+)/.exec(userAgent)?.[1] ?? ''
   return [
     facts.description && facts.description !== text ? `${text} (${facts.description})` : text,
-    ...(isSoftware ? ['**software adapter**: says nothing about a GPU'] : []),
+    ...(isSoftware ? ['software adapter, which says nothing about a GPU'] : []),
     `${browser.replace('/', ' ')}${system && ` on ${system}`}`,
     date.toISOString().slice(0, 10),
   ].join(', ')
