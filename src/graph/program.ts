@@ -293,6 +293,7 @@ export class GpuProgram implements StepProgram {
   ): Promise<RunOutputs> {
     const { computeEnd, joint } = this.prepared
     const gpu = this.#gpu
+    const mark = this.onMark
     updates.begin()
     let start = 0
     for (const [bucket, { gradientsEnd }] of this.prepared.updates.entries()) {
@@ -305,15 +306,15 @@ export class GpuProgram implements StepProgram {
       updates.copyGradients(encoder, bucket)
       gpu.submit(encoder)
       if (bucket === 0) for (const input of staged) input.staged.release()
+      if (mark) {
+        const ended = () => mark(`part ${bucket} done`, performance.now())
+        gpu.queue.onSubmittedWorkDone().then(ended)
+      }
       updates.submitted(bucket)
       start = end
     }
     this.times.encode = performance.now() - began
-    const mark = this.onMark
-    if (mark) {
-      mark('backward submitted', performance.now())
-      gpu.queue.onSubmittedWorkDone().then(() => mark('backward done', performance.now()))
-    }
+    mark?.('backward submitted', performance.now())
     const updated = updates.run(
       (encoder, from, to) => this.#encode(encoder, from, to),
       mark,

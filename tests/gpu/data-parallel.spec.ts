@@ -7,6 +7,7 @@ import type { Optimizer } from '../../src/optim/optimizer.ts'
 import type { ProcessGroup } from '../../src/peer/group.ts'
 import { DistributedDataParallel } from '../../src/train/data-parallel.ts'
 import { ReplicaCheck } from '../../src/train/verify.ts'
+import { flipBit } from '../support/flip-bit.ts'
 import {
   batchOf,
   compileTraining,
@@ -176,14 +177,7 @@ test('one flipped bit in one GPU is found, with step, bucket and rank', async ()
     'fulfilled',
   ])
 
-  const bucket = ranks[1].optimizer.buckets[2]
-  const at = bucket.elements - 100
-  const words = new Uint32Array(
-    new Float32Array(await ranks[1].optimizer.buckets[2].parameters[0].read()).buffer,
-  )
-  const flipped = Uint32Array.of(words[0] ^ 1)
-  gpu.write(bucket.parameterPool.buffer, flipped, bucket.starts[0] * 4)
-  expect(at).toBeGreaterThan(0)
+  flipBit(gpu, ranks[1].optimizer.buckets[2].parameterPool.buffer)
   for (const result of await compareAll(2)) {
     expect(result.status).toBe('rejected')
     expect(String((result as PromiseRejectedResult).reason)).toMatch(
