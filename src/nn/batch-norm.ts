@@ -1,4 +1,5 @@
 import { batchNorm } from '../graph/functions/batch-norm.ts'
+import { countedSamples } from '../graph/functions.ts'
 import { ModuleBuffer } from '../graph/module-buffer.ts'
 import { Parameter } from '../graph/parameter.ts'
 import type { Tensor } from '../graph/tensor.ts'
@@ -23,7 +24,8 @@ const filled = (count: number, value: number) => new Float32Array(count).fill(va
  * Normalizes each channel: in training by the batch's mean and variance, in evaluation by running ones.
  *
  * Running statistics live on the device and change inside the recorded step. Each rank keeps those of its own batches; they are equal
- * at the start. Rows of a padded batch count like all others.
+ * at the start. Rows beyond the step scalar `count` are padding and stay out of the statistics; without it, or until a run gives it, all
+ * rows count. The first dimension is that of the samples.
  */
 abstract class BatchNorm extends Module {
   readonly weight: Parameter | undefined
@@ -72,11 +74,13 @@ abstract class BatchNorm extends Module {
       runningMean && runningVar && numBatchesTracked
         ? { mean: runningMean, variance: runningVar, batches: numBatchesTracked }
         : undefined
+    const training = this.training || !running
     return batchNorm(x, this.#scale, this.#shift, {
       running,
-      training: this.training || !running,
+      training,
       momentum: this.#momentum,
       eps: this.#eps,
+      count: training ? countedSamples() : undefined,
     })
   }
 

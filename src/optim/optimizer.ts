@@ -122,7 +122,9 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
           return gradient
         })
         const slice = this.#sliceOf(bucket, trace, control)
-        const nodes = isUpdate && slice.length > 0 ? this.update(trace, slice, group) : []
+        // A rank without a part of the bucket makes its states, too, empty ones: all ranks know the same names.
+        const made = isUpdate ? this.update(trace, slice, group) : []
+        const nodes = slice.length > 0 ? made : []
         trace.updates.push({ bucket, gradients, completion: completionOf(bucket, trace), nodes })
         updated += bucket.parameters.length
       }
@@ -151,17 +153,11 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   /**
    * The whole state on the host, in PyTorch's layout: with the parameters, all that a run needs to go on bit for bit.
    *
-   * cost: one copy and wait per state and bucket. errors: `graph.misuse` with several ranks, whose state is in slices.
+   * With several ranks, each of which has a slice of the state, all must call it between the same steps; each gets the whole.
+   * cost: one copy and wait per state and bucket; with several ranks an all-gather of each, too. errors: `peer.*`.
    */
   async stateDict(): Promise<OptimizerStateDict> {
     const all = this.paramGroups.flatMap(({ params }) => params)
-    const exchange = all.find((parameter) => parameter.exchange)?.exchange
-    if (exchange && exchange.size > 1) {
-      throw new TabringError(
-        'graph.misuse',
-        `stateDict: expected one rank, got ${exchange.size}, each with a slice of the optimizer's state. Save on a run of one rank.`,
-      )
-    }
     const state: Record<number, StateEntry> = {}
     if (this.stepCount > 0) {
       const tensors = await this.#readState()
@@ -345,7 +341,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     for (const bucket of this.buckets) {
       for (const parameter of bucket.parameters) entries.set(parameter, {})
       for (const [name, pool] of bucket.state) {
-        const contents = (await pool.read()) as Float32Array<ArrayBuffer>
+        const contents = await wholeState(bucket, pool)
         bucket.parameters.forEach((parameter, i) => {
           const data = contents.slice(bucket.starts[i], bucket.starts[i] + parameter.count)
           entries.get(parameter)![name] = { shape: parameter.shape, data }
@@ -359,6 +355,17 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const [pool] = this.#leftOut.values()
     return pool ? (await pool.read())[0] : 0
   }
+}
+
+/** A state of the whole bucket, of which each rank's pool has a slice. */
+async function wholeState(bucket: Bucket, pool: Pool): Promise<Float32Array<ArrayBuffer>> {
+  const own = (await pool.read()) as Float32Array<ArrayBuffer>
+  const { exchange } = bucket.parameters[0]
+  if (!exchange || exchange.size === 1) return own
+  const whole = new Float32Array(bucket.wireElements)
+  whole.set(own, bucket.ownSlice(exchange).start)
+  await exchange.gather(whole)
+  return whole
 }
 
 /** Emits an update kernel over a slice, with the slice's control behind the tensors. */

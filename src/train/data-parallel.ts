@@ -102,6 +102,10 @@ class RingExchange implements GradientExchange {
     return this.#group.allGather(data, this.#key(bucket))
   }
 
+  gather(data: Float32Array<ArrayBuffer>): Promise<void> {
+    return this.#group.allGather(data, { alignment: poolAlignment })
+  }
+
   async gatherScalars(
     index: number,
     values: Float32Array<ArrayBuffer>,

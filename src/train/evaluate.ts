@@ -1,7 +1,7 @@
 import { type DataSplits, fillBatch } from '../data/dataset.ts'
 import { planShares } from '../data/shares.ts'
 import { compile } from '../graph/compile.ts'
-import { stepScalar, topKCorrect } from '../graph/functions.ts'
+import { countedSamples, topKCorrect } from '../graph/functions.ts'
 import type { AnyRuntime } from '../graph/runtime.ts'
 import type { StepProgram } from '../graph/step-program.ts'
 import type { ModelRecipe } from '../nn/models.ts'
@@ -46,7 +46,7 @@ export class Evaluation {
         const { training } = model
         const logits = model.eval().forward(x)
         model.train(training)
-        return { correct: topKCorrect(logits, y, 1, { count: stepScalar('count') }) }
+        return { correct: topKCorrect(logits, y, 1, { count: countedSamples() }) }
       },
       { x: tensorType([rows, ...recipe.sampleShape]), y: tensorType([rows], 'i32') },
       { runtime },

@@ -11,7 +11,7 @@ import {
 import type { Bucket } from '../graph/bucket.ts'
 import { compile } from '../graph/compile.ts'
 import { detectAnomaly } from '../graph/detect-anomaly.ts'
-import { crossEntropy, stepScalar } from '../graph/functions.ts'
+import { countedSamples, crossEntropy } from '../graph/functions.ts'
 import { prepare, type TracedFunction } from '../graph/prepare.ts'
 import { randomScalarNames } from '../graph/random.ts'
 import { type AnyRuntime, Runtime } from '../graph/runtime.ts'
@@ -35,6 +35,7 @@ import { Patience } from './patience.ts'
 import type { RunEvent, RunRecord, TimelineEntry, TrainerResult } from './run.ts'
 import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
+import { tellCollective } from './tell-collective.ts'
 import { ReplicaCheck } from './verify.ts'
 
 /** With one rank, steps that may be under way on the device while the next batch is made. */
@@ -131,6 +132,7 @@ export class Trainer {
 
   /** Takes the group's report of a collective; those of the step on record go into its timeline. */
   onSpan(span: CollectiveSpan): void {
+    tellCollective(span)
     if (span.sequence !== this.#timelineStep || span.bucket > 60_000) return
     const name = `bucket ${span.bucket} ${span.operation}`
     this.#timeline.push(
@@ -446,7 +448,7 @@ function makeOptimizer(model: DistributedDataParallel, config: TrainConfig): Opt
 const trainingStep =
   (model: DistributedDataParallel, optimizer: Optimizer): TracedFunction =>
   ({ x, y }) => {
-    const loss = crossEntropy(model.forward(x), y, { count: stepScalar('count') })
+    const loss = crossEntropy(model.forward(x), y, { count: countedSamples() })
     optimizer.zeroGrad()
     loss.backward()
     optimizer.step()

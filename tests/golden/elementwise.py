@@ -13,7 +13,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from generate import FOLDER, MADE, encode
+from generate import encode, write_cases
 
 torch.manual_seed(30)
 
@@ -230,15 +230,15 @@ def loss_cases():
         },
         gradients=[],
     )
+    # PyTorch's default of ignore_index, given to no loss.
+    unlabelled = torch.tensor([1, -100, 4, 0, -100, 2])
+    yield case("cross entropy, unlabelled rows", "crossEntropy", {"input": normal(6, 5), "target": unlabelled}, lambda input, target: F.cross_entropy(input, target), {})
+    yield case("nll, unlabelled rows", "nllLoss", {"input": normal(6, 5), "target": unlabelled}, lambda input, target: F.nll_loss(input, target), {})
 
 
 def main():
     cases = [*elementwise_cases(), *reduction_cases(), *loss_cases()]
-    path = FOLDER / "elementwise.json"
-    lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)
-    made = json.dumps({**MADE, "by": "tests/golden/elementwise.py"})
-    path.write_text(f'{{"made":{made},"cases":[\n{lines}\n]}}\n')
-    print(f"{path.name}: {path.stat().st_size} bytes, {len(cases)} cases")
+    write_cases("elementwise.json", "elementwise.py", cases)
 
 
 if __name__ == "__main__":

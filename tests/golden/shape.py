@@ -8,7 +8,7 @@ The names are those of the functions in tests/gpu/shape-golden.spec.ts. Encoding
 import torch
 import torch.nn.functional as F
 
-from generate import op_case, random, write
+from generate import op_case, random, write_cases
 
 
 def case(name, compute, with_gradient=True, **inputs):
@@ -121,7 +121,7 @@ def moves():
 
 def main():
     torch.manual_seed(30)
-    write("shape.json", {"cases": [*products(), *contractions(), *moves()]})
+    write_cases("shape.json", "shape.py", [*products(), *contractions(), *moves()])
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ function piecesOf({ op, attrs, inputs, outputs }: OpCase): Piece[] {
       const count = attrs['count'] as number
       const [dy] = valuesOf(inputs['dy'])
       const rows = ['logits', 'target']
-      const counted = { count: { slot: 1 } }
+      const counted = { count: { slot: 1 }, ignoreIndex: -100 }
       const scalars = [dy, count]
       return [
         { op: 'crossEntropy', inputs: rows, attrs: counted, scalars, outputs: ['y'] },

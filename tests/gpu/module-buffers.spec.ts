@@ -1,6 +1,8 @@
 import { afterEach, expect, test } from 'vitest'
 import { compile } from '../../src/graph/compile.ts'
+import { countedSamples, crossEntropy } from '../../src/graph/functions.ts'
 import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
+import { SGD } from '../../src/optim/sgd.ts'
 import { RandomStream } from '../../src/util/random.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { testRuntime } from '../support/formula-model.ts'
@@ -77,6 +79,41 @@ test('a layer used twice counts its batches in the order of the code, fused or n
     )
     program.destroy()
   }
+})
+
+test('rows that fill a batch up stay out of statistics, loss and gradients', async () => {
+  const train = async (rowsOfProgram: number) => {
+    const first = new BatchNorm1d(features)
+    const second = new BatchNorm1d(features, { momentum: null })
+    const parameters = [first, second].flatMap((norm) => norm.parameters())
+    const optimizer = new SGD(parameters, { lr: 0.5 })
+    const program = await compile(
+      (given) => {
+        // The second layer sends gradients through its statistics into all rows of the first.
+        const logits = second.forward(first.forward(given.x).relu())
+        const loss = crossEntropy(logits, given.labels, { count: countedSamples() })
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      },
+      { x: tensorType([rowsOfProgram, features]), labels: tensorType([rowsOfProgram], 'i32') },
+      { runtime: await testRuntime() },
+    )
+    const losses: number[] = []
+    for (const [step, count] of [4, 3, 1].entries()) {
+      const x = draw(10 + step).slice(0, rowsOfProgram * features)
+      x.fill(1e4, count * features)
+      const labels = Int32Array.from({ length: rowsOfProgram }, (_, n) => n % features)
+      losses.push((await program.run({ x, labels }, { count })).loss[0])
+    }
+    program.destroy()
+    const states = [await first.stateDict(), await second.stateDict()]
+    return [losses, ...states.flatMap((state) => Object.values(state).map(({ data }) => [...data]))]
+  }
+  const [filled, short] = [await train(rows), await train(4)]
+  expect(filled).toEqual(short)
+  // The last batch, of one sample, has no variance and is not counted.
+  expect([filled[5], filled[10]]).toEqual([[2], [2]])
 })
 
 test('evaluation reads the statistics that training left on the device and changes nothing', async () => {

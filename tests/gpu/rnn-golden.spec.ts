@@ -2,9 +2,11 @@ import { describe, expect, test } from 'vitest'
 import { compile } from '../../src/graph/compile.ts'
 import { crossEntropy } from '../../src/graph/functions.ts'
 import { Parameter } from '../../src/graph/parameter.ts'
+import { randomScalarNames, resetRandomLayers } from '../../src/graph/random.ts'
 import type { RunOutputs } from '../../src/graph/step-program.ts'
 import type { Tensor } from '../../src/graph/tensor.ts'
 import { CharRnn } from '../../src/nn/char-rnn.ts'
+import { Dropout } from '../../src/nn/dropout.ts'
 import type { Module } from '../../src/nn/module.ts'
 import { packPaddedSequence, padPackedSequence } from '../../src/nn/packed-sequence.ts'
 import { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from '../../src/nn/recurrent.ts'
@@ -227,32 +229,81 @@ test('padPackedSequence cuts to the longest sequence, or fills up to totalLength
   expect(await padded(6)).toEqual([...longest, ...new Array<number>(30).fill(0)])
 })
 
-test('dropout acts between layers, by sample, in training alone', async () => {
-  const data = Float32Array.from({ length: 24 }, (_, i) => Math.sin(i))
-  const outputs: number[][] = []
-  for (const batchFirst of [false, true]) {
-    const module = new GRU(2, 8, { numLayers: 2, dropout: 0.5, batchFirst })
-    for (const parameter of module.parameters())
-      parameter.assign(Float32Array.from({ length: parameter.count }, (_, i) => Math.cos(i) / 2))
-    expect(Object.keys(await module.stateDict())).toHaveLength(8)
-    for (const mode of [true, false]) {
-      module.train(mode)
-      // The same samples in both layouts.
-      const forward = (x: Tensor) =>
-        batchFirst ? module.forward(x.transpose(0, 1)).transpose(0, 1) : module.forward(x)
-      const program = await compile(
-        ({ x }) => ({ y: forward(x) }),
-        { x: tensorType([4, 3, 2]) },
-        { runtime },
-      )
-      outputs.push([...(await program.run({ x: data })).y])
-      program.destroy()
-    }
+test('dropout acts between layers, in training alone, with masks that go by sample', async () => {
+  const [T, B, H] = [4, 3, 8]
+  const options = { numLayers: 2, dropout: 0.5 }
+  resetRandomLayers()
+  const whole = new GRU(2, H, options)
+  resetRandomLayers()
+  const samplesFirst = new GRU(2, H, { ...options, batchFirst: true })
+  // The same by hand, with samples first where the mask is drawn.
+  resetRandomLayers()
+  const [first, between, second] = [new GRU(2, H), new Dropout(0.5), new GRU(H, H)]
+  const byHand = (x: Tensor) =>
+    second.forward(between.forward(first.forward(x).transpose(0, 1)).transpose(0, 1))
+  const state = Object.fromEntries(
+    Object.entries(await whole.stateDict()).map(([key, { shape, data }], n) => [
+      key,
+      { shape, data: Float32Array.from(data, (_, i) => Math.cos(i + n) / 2) },
+    ]),
+  )
+  expect(Object.keys(state)).toHaveLength(8)
+  whole.loadStateDict(state)
+  samplesFirst.loadStateDict(state)
+  const ofLayer = (layer: number) =>
+    Object.fromEntries(
+      Object.entries(state).flatMap(([key, tensor]) =>
+        key.endsWith(`l${layer}`) ? [[key.replace(/\d$/, '0'), tensor]] : [],
+      ),
+    )
+  first.loadStateDict(ofLayer(0))
+  second.loadStateDict(ofLayer(1))
+
+  const x = Float32Array.from({ length: T * B * 2 }, (_, i) => Math.sin(i))
+  /** Two steps' outputs and, in training, the gradients by the first layer's weight. */
+  const evaluate = async (forward: (x: Tensor) => Tensor, mode: boolean, layer: GRU) => {
+    for (const module of [whole, samplesFirst, first, between, second]) module.train(mode)
+    const program = await compile(
+      (given): Record<string, Tensor> => {
+        const y = forward(given.x)
+        if (mode) y.mul(y).sum().backward()
+        const dw = layer.parameters()[0].grad
+        return dw ? { y, dw } : { y }
+      },
+      { x: tensorType([T, B, 2]) },
+      { runtime },
+    )
+    const steps = [await program.run({ x }), await program.run({ x })]
+    program.destroy()
+    return steps.map(({ y, dw }) => [[...y], [...(dw ?? [])]])
   }
-  const [stepsFirst, evaluated, samplesFirst, evaluatedToo] = outputs
-  expect(evaluatedToo).toEqual(evaluated)
-  expect(stepsFirst).not.toEqual(evaluated)
-  expect(samplesFirst).not.toEqual(evaluated)
+  const dropped = await evaluate((given) => whole.forward(given), true, whole)
+  expect(dropped[1], 'each step draws anew').not.toEqual(dropped[0])
+  expect(await evaluate(byHand, true, first)).toEqual(dropped)
+  const evaluated = await evaluate((given) => whole.forward(given), false, whole)
+  expect(evaluated[1]).toEqual(evaluated[0])
+  expect(await evaluate(byHand, false, first)).toEqual(evaluated)
+
+  // One sample alone, told its number, is dropped as within the batch.
+  samplesFirst.train()
+  const alone = await compile(
+    (given) => ({ y: samplesFirst.forward(given.x) }),
+    { x: tensorType([1, T, 2]) },
+    { runtime },
+  )
+  for (let b = 0; b < B; b++) {
+    const cut = (values: ArrayLike<number>, width: number) =>
+      Array.from({ length: T * width }, (_, i) => {
+        const t = Math.floor(i / width)
+        return values[(t * B + b) * width + (i % width)]
+      })
+    const { y } = await alone.run(
+      { x: Float32Array.from(cut(x, 2)) },
+      { [randomScalarNames.sample]: b, [randomScalarNames.step]: 0 },
+    )
+    expect(largestDistance(y, cut(dropped[0][0], H))).toBeLessThan(1e-6)
+  }
+  alone.destroy()
 })
 
 test('a training of 30 steps stays with PyTorch', async () => {

@@ -3,6 +3,7 @@ import {
   batchNorm as batchNormOp,
   batchNormTracked,
 } from '../../kernels/batch-norm/batch-norm.ts'
+import type { ScalarSlot } from '../../kernels/op.ts'
 import { TabringError } from '../../util/errors.ts'
 import { emit, type Tensor } from '../tensor.ts'
 
@@ -25,12 +26,14 @@ export interface BatchNormOptions {
   momentum?: number | null
   /** Added to the variance; default 1e-5. */
   eps?: number
+  /** How many of the first rows count in the batch's statistics, a step scalar; default all. */
+  count?: ScalarSlot
 }
 
 /**
  * x normalized by mean and variance of each channel, times weight, plus bias, as torch.nn.functional.batch_norm.
  *
- * Every row of a batch counts in the statistics, rows of a padded batch beyond the step scalar `count` included.
+ * Rows beyond `count` are normalized by the others' statistics; where fewer than two values count, running ones stay as they are.
  * shape: x[N, C, ...], weight[C], bias[C] -> the shape of x
  * errors: `graph.misuse` without statistics to normalize by; `shape.unsupported` for one value a channel in training.
  */
@@ -38,14 +41,15 @@ export function batchNorm(
   x: Tensor,
   weight: Tensor,
   bias: Tensor,
-  { running, training = false, momentum = 0.1, eps = 1e-5 }: BatchNormOptions = {},
+  { running, training = false, momentum = 0.1, eps = 1e-5, count }: BatchNormOptions = {},
 ): Tensor {
   const attrs = { eps, epilogue: [] }
+  const own = { ...attrs, count: count ?? null }
   if (training && running) {
     const inputs = [x, weight, bias, running.mean, running.variance, running.batches]
-    return emit(batchNormTracked, inputs, { ...attrs, momentum })
+    return emit(batchNormTracked, inputs, { ...own, momentum })
   }
-  if (training) return emit(batchNormOp, [x, weight, bias], attrs)
+  if (training) return emit(batchNormOp, [x, weight, bias], own)
   if (!running) {
     throw new TabringError(
       'graph.misuse',

@@ -15,6 +15,9 @@ export interface LossOptions {
   readonly reduction?: Reduction
 }
 
+/** PyTorch's default of `ignoreIndex`. */
+const ignoredClass = -100
+
 const reduce = (losses: Tensor, reduction: Reduction = 'mean'): Tensor =>
   reduction === 'none' ? losses : reduction === 'sum' ? losses.sum() : losses.mean()
 
@@ -134,7 +137,7 @@ export function klDiv(
 export interface ClassLossOptions extends LossOptions {
   /** A weight for each class; shape: [C]. A mean divides by the sum of the rows' weights. */
   readonly weight?: Tensor
-  /** Rows with this target count nothing. None unless told: PyTorch's default of -100 has to be given. */
+  /** Rows with this target count nothing; default -100. */
   readonly ignoreIndex?: number
   /** How many of the first samples count: a step scalar, for batches that are not full. */
   readonly count?: ScalarSlot
@@ -149,7 +152,7 @@ function classLoss(
   isLogits: boolean,
   input: Tensor,
   target: Tensor,
-  { weight, ignoreIndex, labelSmoothing = 0, reduction, count }: CrossEntropyOptions,
+  { weight, ignoreIndex = ignoredClass, labelSmoothing = 0, reduction, count }: CrossEntropyOptions,
 ): Tensor {
   if (!(labelSmoothing >= 0 && labelSmoothing <= 1)) {
     throw new ShapeError(
@@ -163,37 +166,42 @@ function classLoss(
     {
       isLogits,
       smoothing: labelSmoothing,
-      ignoreIndex: ignoreIndex ?? null,
+      ignoreIndex,
       count: count ?? null,
     },
   )
   if (reduction === 'none') return losses
   const total = losses.sum()
-  return reduction === 'sum' ? total : total.div(weights.detach().sum())
+  if (reduction === 'sum') return total
+  const all = weights.detach().sum()
+  // A rank whose share of a batch is empty has a loss and gradients of 0, as `crossEntropyOp`'s.
+  return total.div(count ? all.maximum(1e-30) : all)
 }
 
 /**
  * -log softmax(input)[target].
  *
  * shape: input [N, C, ...], target [N, ...] of i32 in 0..C-1, or f32 probabilities of input's shape -> [] or, unreduced, [N, ...]
- * cost: one dispatch with its gradient for a plain mean over [N, C]; else one for rows, one for each sum, one for the quotient.
- * numerics: NaN for a target outside 0..C-1 that is not ignored, and for a mean over nothing.
+ * cost: one dispatch with its gradient for a mean over [N, C] without weights and smoothing; else one for rows, one for each sum, one for the quotient.
+ * numerics: NaN for a target outside 0..C-1 that is not ignored, and for a mean over nothing, which with `count` is 0.
  */
 export function crossEntropy(
   input: Tensor,
   target: Tensor,
   options: CrossEntropyOptions = {},
 ): Tensor {
-  const { weight, ignoreIndex, labelSmoothing = 0, reduction = 'mean', count } = options
+  const {
+    weight,
+    ignoreIndex = ignoredClass,
+    labelSmoothing = 0,
+    reduction = 'mean',
+    count,
+  } = options
   if (target.dtype === 'f32') return softTargets(input, target, options)
   const isPlain =
-    input.shape.length === 2 &&
-    reduction === 'mean' &&
-    !weight &&
-    ignoreIndex === undefined &&
-    labelSmoothing === 0
+    input.shape.length === 2 && reduction === 'mean' && !weight && labelSmoothing === 0
   return isPlain
-    ? emit(crossEntropyOp, [input, target], { count: count ?? null })
+    ? emit(crossEntropyOp, [input, target], { count: count ?? null, ignoreIndex })
     : classLoss(true, input, target, options)
 }
 
@@ -201,7 +209,7 @@ export function crossEntropy(
 function softTargets(input: Tensor, target: Tensor, options: CrossEntropyOptions): Tensor {
   const { weight, ignoreIndex, labelSmoothing = 0, reduction = 'mean', count } = options
   refuseBroadcast('crossEntropy', input, target)
-  if (ignoreIndex !== undefined || count) {
+  if ((ignoreIndex ?? ignoredClass) !== ignoredClass || count) {
     throw new ShapeError(
       'shape.unsupported',
       'crossEntropy: ignoreIndex and count go with class numbers, got probabilities as targets. Leave them out.',

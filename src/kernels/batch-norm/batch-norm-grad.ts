@@ -1,6 +1,7 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, type Shape, sameShape, tensorType } from '../../util/shape.ts'
-import { type Case, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
+import { countedRows } from '../counted-rows.ts'
+import { type Case, defineOp, type Lowering, type Op, type OpCall, type ScalarSlot } from '../op.ts'
 import { batchNormGradReference } from './batch-norm.ref.ts'
 import { gradInput, gradSums, stripOf } from './kernels.ts'
 import { normSizes } from './sizes.ts'
@@ -9,6 +10,8 @@ export interface BatchNormGradAttrs {
   readonly eps: number
   /** Whether mean and variance are x's own, so that dx has their share. */
   readonly isBatch: boolean
+  /** How many of the first rows made mean and variance; null: all. */
+  readonly count: ScalarSlot | null
 }
 
 const sizesOf = ({
@@ -30,11 +33,11 @@ const sizesOf = ({
 
 function lower(call: OpCall<BatchNormGradAttrs>, isNaive: boolean): Lowering {
   const sizes = sizesOf(call)
-  const { eps, isBatch } = call.attrs
+  const { eps } = call.attrs
   return {
     dispatches: [
       gradSums(sizes, eps, isNaive ? 64 : undefined),
-      ...gradInput(sizes, eps, isBatch, isNaive ? 1 : stripOf(sizes), call),
+      ...gradInput(sizes, eps, call.attrs, isNaive ? 1 : stripOf(sizes), call),
     ],
   }
 }
@@ -45,6 +48,7 @@ const samples: readonly (readonly [
   x: Shape,
   isBatch: boolean,
   fill?: Case['fill'],
+  scalars?: readonly number[],
 ])[] = [
   ['one element', [1, 1], false],
   ['features of a linear layer, 70x33', [70, 33], true],
@@ -54,6 +58,8 @@ const samples: readonly (readonly [
   ['an empty batch', [0, 3, 4, 4], true],
   ['huge', [5, 4, 8], true, 'huge'],
   ['ties', [4, 6, 3], false, 'ties'],
+  ['rows that do not count', [5, 3, 6, 6], true, 'normal', [0, 3]],
+  ['no row counts', [2, 3, 4], true, 'normal', [0, 0]],
 ]
 
 /**
@@ -71,20 +77,25 @@ export const batchNormGrad: Op<BatchNormGradAttrs> = defineOp<BatchNormGradAttrs
     { name: 'naive', lower: (call) => lower(call, true) },
     { name: 'strips', lower: (call) => lower(call, false) },
   ],
-  reference: (inputs, call) =>
-    batchNormGradReference(inputs, sizesOf(call), call.attrs.eps, call.attrs.isBatch),
+  reference(inputs, call, scalars) {
+    const { eps, isBatch, count } = call.attrs
+    const sizes = sizesOf(call)
+    const rows = isBatch ? countedRows(sizes.N, count, scalars) : 0
+    return batchNormGradReference(inputs, sizes, eps, rows)
+  },
   tolerance: {
     absolute: 1e-4,
     relative: 4e-6,
     because: 'up to 10,000 products of normal numbers summed in f32; terms cancel',
   },
-  cases: samples.map(([name, x, isBatch, fill]) => {
+  cases: samples.map(([name, x, isBatch, fill, scalars]) => {
     const features = tensorType([x[1]])
     return {
       name,
       inputs: [tensorType(x), tensorType(x), features, features, features],
-      attrs: { eps: fill === 'huge' ? 2e4 : 8, isBatch },
+      attrs: { eps: fill === 'huge' ? 2e4 : 8, isBatch, count: scalars ? { slot: 1 } : null },
       fill,
+      scalars,
     }
   }),
 })

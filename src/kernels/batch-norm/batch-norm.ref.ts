@@ -8,6 +8,13 @@ export interface NormSizes {
 
 type Numbers = ArrayLike<number>
 
+/** The sizes of the first `rows` rows, which come first in memory. */
+export const countedSizes = (sizes: NormSizes, rows: number): NormSizes => ({
+  ...sizes,
+  N: rows,
+  M: rows * sizes.L,
+})
+
 /** Calls `visit` with the flat index and the channel of every element. */
 function eachElement({ N, C, L }: NormSizes, visit: (at: number, c: number) => void): void {
   for (let at = 0; at < N * C * L; at++) visit(at, Math.floor(at / L) % C)
@@ -39,12 +46,12 @@ export function normalizeReference(
   return y
 }
 
-/** dx, dweight and dbias; with `isBatch` mean and variance are x's own and their share is in dx. */
+/** dx, dweight and dbias; mean and variance are those of x's first `rows` rows (0: given ones), whose dx has their share. */
 export function batchNormGradReference(
   [dy, x, mean, variance, weight]: readonly Numbers[],
   sizes: NormSizes,
   eps: number,
-  isBatch: boolean,
+  rows: number,
 ): [Float64Array, Float64Array, Float64Array] {
   const dx = new Float64Array(x.length)
   const dweight = new Float64Array(sizes.C)
@@ -55,7 +62,8 @@ export function batchNormGradReference(
     dweight[c] += dy[at] * normal(at, c)
   })
   eachElement(sizes, (at, c) => {
-    const shared = isBatch ? (dbias[c] + normal(at, c) * dweight[c]) / sizes.M : 0
+    const isOwn = at < rows * sizes.C * sizes.L
+    const shared = isOwn ? (dbias[c] + normal(at, c) * dweight[c]) / (rows * sizes.L) : 0
     dx[at] = ((dy[at] - shared) * weight[c]) / Math.sqrt(variance[c] + eps)
   })
   return [dx, dweight, dbias]

@@ -1,5 +1,6 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, type Shape, type TensorType, tensorType } from '../../util/shape.ts'
+import { countedRows, countedRowsWgsl } from '../counted-rows.ts'
 import {
   type Case,
   defineOp,
@@ -7,13 +8,19 @@ import {
   type HostArray,
   type Op,
   type OpCall,
+  type ScalarSlot,
   type Value,
   type Variant,
 } from '../op.ts'
 import { dispatch, f32Literal, reads, type ShaderBinding, updates } from '../shader.ts'
 import { applySteps, broadcastOffset, type Step } from '../steps.ts'
-import { normalizeReference, statisticsReference } from './batch-norm.ref.ts'
-import { batchNormGrad } from './batch-norm-grad.ts'
+import {
+  countedSizes,
+  type NormSizes,
+  normalizeReference,
+  statisticsReference,
+} from './batch-norm.ref.ts'
+import { type BatchNormGradAttrs, batchNormGrad } from './batch-norm-grad.ts'
 import { normalize, statistics, stripOf } from './kernels.ts'
 import { needsTwo, normSizes } from './sizes.ts'
 
@@ -26,7 +33,12 @@ export interface BatchNormAttrs {
   readonly epilogue: readonly Step[]
 }
 
-export interface TrackedBatchNormAttrs extends BatchNormAttrs {
+export interface OwnBatchNormAttrs extends BatchNormAttrs {
+  /** How many of the first rows count in the statistics, a step scalar; null: all. */
+  readonly count: ScalarSlot | null
+}
+
+export interface TrackedBatchNormAttrs extends OwnBatchNormAttrs {
   /** The share of the new statistics in the running ones; null: the mean over all batches so far. */
   readonly momentum: number | null
 }
@@ -85,12 +97,31 @@ function withEpilogue(
 function gradients<A extends BatchNormAttrs>(
   context: GradientContext<A>,
   [mean, variance, weight]: readonly Value[],
-  isBatch: boolean,
+  rows: Pick<BatchNormGradAttrs, 'isBatch' | 'count'>,
 ): Value[] {
   const [dy] = context.outputGradients
   if (!dy) return []
-  const attrs = { eps: context.attrs.eps, isBatch }
+  const attrs = { eps: context.attrs.eps, ...rows }
   return context.emit(batchNormGrad, [dy, context.inputs[0], mean, variance, weight], attrs)
+}
+
+/** The same for an op that made mean and variance itself. */
+const ownGradients = <A extends OwnBatchNormAttrs>(context: GradientContext<A>): Value[] =>
+  gradients(context, [context.outputs[1], context.outputs[2], context.inputs[1]], {
+    isBatch: true,
+    count: context.attrs.count,
+  })
+
+/** Mean and variance of the rows that count, and their number of values a channel. */
+function ownStatisticsReference(
+  x: HostArray,
+  sizes: NormSizes,
+  { count }: OwnBatchNormAttrs,
+  scalars: readonly number[],
+) {
+  const used = countedSizes(sizes, countedRows(sizes.N, count, scalars))
+  const [mean, variance] = statisticsReference(x, used)
+  return { mean, variance, M: used.M }
 }
 
 const variantsOf = <A extends BatchNormAttrs>(
@@ -129,6 +160,8 @@ interface Sample {
   readonly operands?: readonly Shape[]
   readonly momentum?: number | null
   readonly fill?: Case['fill']
+  /** Scalar 1 says how many rows count. */
+  readonly scalars?: readonly number[]
 }
 
 const samples: readonly Sample[] = [
@@ -151,6 +184,15 @@ const samples: readonly Sample[] = [
   },
   { name: 'ties', x: [4, 6, 3], fill: 'ties' },
   { name: 'huge', x: [5, 4, 8], fill: 'huge' },
+  { name: 'rows that do not count', x: [5, 3, 6, 6], scalars: [0, 3] },
+  {
+    name: 'the mean over batches, rows that do not count',
+    x: [4, 3],
+    scalars: [0, 2],
+    momentum: null,
+  },
+  { name: 'one value counts', x: [2, 3], scalars: [0, 1] },
+  { name: 'no row counts', x: [2, 3, 4], scalars: [0, 0] },
 ]
 
 const casesOf = <A extends BatchNormAttrs>(
@@ -168,70 +210,85 @@ const casesOf = <A extends BatchNormAttrs>(
         ...inputs,
         ...(sample.operands ?? []).map((shape) => tensorType(shape)),
       ],
-      attrs: { eps: sample.eps ?? 1e-5, epilogue: sample.epilogue ?? [], ...attrs } as unknown as A,
+      attrs: {
+        eps: sample.eps ?? 1e-5,
+        epilogue: sample.epilogue ?? [],
+        count: sample.scalars ? { slot: 1 } : null,
+        ...attrs,
+      } as unknown as A,
       fill: sample.fill,
+      scalars: sample.scalars,
     }
   })
 
 /**
- * y = x [N,C,...] normalized by its own mean and variance by channel, times weight [C], plus bias [C], then the epilogue; further
- * outputs are the mean and the biased variance. Gradients flow through y alone.
+ * y = x [N,C,...] normalized by the mean and variance by channel of its rows that count, times weight [C], plus bias [C], then the
+ * epilogue; further outputs are the mean and the biased variance. Gradients flow through y alone.
  *
  * cost: two dispatches; the statistics read x twice.
  * source: torch.nn.functional.batch_norm with training=True; Ioffe and Szegedy, arXiv 1502.03167.
  */
-export const batchNorm: Op<BatchNormAttrs> = defineOp<BatchNormAttrs>({
+export const batchNorm: Op<OwnBatchNormAttrs> = defineOp<OwnBatchNormAttrs>({
   name: 'batchNorm',
   infer: (inputs, attrs) => outputTypes(inputs, batchSizes('batchNorm', { inputs, attrs }).C),
   takesEpilogue: { operandsFrom: 3, bindings: 6 },
-  variants: variantsOf((call, isNaive) => {
+  variants: variantsOf<OwnBatchNormAttrs>((call, isNaive) => {
     const sizes = batchSizes('batchNorm', call)
-    const { eps, epilogue } = call.attrs
+    const { eps, epilogue, count } = call.attrs
     const strip = isNaive ? 1 : stripOf(sizes)
     return {
       dispatches: [
-        statistics(sizes, isNaive ? naiveThreads : undefined, [], ''),
+        statistics(sizes, isNaive ? naiveThreads : undefined, count, [], ''),
         ...normalize(sizes, eps, strip, ownStatistics, epilogue, 3, call),
       ],
     }
   }),
-  gradient: (context) =>
-    gradients(context, [context.outputs[1], context.outputs[2], context.inputs[1]], true),
-  reference(given, call) {
+  gradient: ownGradients,
+  reference(given, call, scalars) {
     const sizes = batchSizes('batchNorm', call)
     const [x, weight, bias] = given
-    const [mean, variance] = statisticsReference(x, sizes)
+    const { mean, variance } = ownStatisticsReference(x, sizes, call.attrs, scalars)
     const y = normalizeReference([x, mean, variance, weight, bias], sizes, call.attrs.eps)
     return [withEpilogue(y, call, given, 3), mean, variance]
   },
   tolerance,
-  cases: [...casesOf<BatchNormAttrs>(() => ({ inputs: [], attrs: {} }))],
+  cases: casesOf<OwnBatchNormAttrs>(() => ({ inputs: [], attrs: {} })),
 })
 
-/** WGSL that moves the running statistics of channel c towards the batch's. */
-function keepRunning({ momentum }: TrackedBatchNormAttrs, M: number): string {
+/** WGSL that moves the running statistics of channel c towards the batch's; one value has no variance, and moves nothing. */
+function keepRunning({ momentum }: TrackedBatchNormAttrs): string {
   return [
+    '  if (count < 2u) { return; }',
     momentum === null
       ? '  let share = 1.0 / f32(batches[0]);'
       : `  let share = ${f32Literal(momentum)};`,
     '  running_mean[c] = (1.0 - share) * running_mean[c] + share * mean_now;',
-    `  let unbiased = variance_now * ${f32Literal(M / (M - 1))};`,
+    '  let unbiased = variance_now * (f32(count) / f32(count - 1u));',
     '  running_variance[c] = (1.0 - share) * running_variance[c] + share * unbiased;',
     ...(momentum === null ? [] : ['  if (c == 0u) { batches[0] += 1; }']),
   ].join('\n')
 }
 
 /** The number of batches counts up in a dispatch of its own where the statistics' workgroups read it. */
-const countBatch = () =>
+const countBatch = ({ N, L }: NormSizes, count: ScalarSlot | null) =>
   dispatch({
     label: 'batchNorm count',
-    bindings: [updates('batches', { in: 5 }, 'i32')],
-    body: '@compute @workgroup_size(1)\nfn main() { batches[0] += 1; }',
+    bindings: [
+      updates('batches', { in: 5 }, 'i32'),
+      ...(count ? [reads('scalars', 'scalars')] : []),
+    ],
+    constants: { R: N, L },
+    body: [
+      countedRowsWgsl(count),
+      '@compute @workgroup_size(1)',
+      'fn main() { batches[0] += i32(counted_rows() * L >= 2u); }',
+    ].join('\n'),
     groups: [1, 1, 1],
   })
 
 /**
- * batchNorm that also moves running mean [C] and (unbiased) variance [C] towards the batch's and counts the batch, i32 [].
+ * batchNorm that also moves running mean [C] and (unbiased) variance [C] towards the batch's and counts the batch, i32 []. Where fewer
+ * than two values a channel count, these stay as they are.
  *
  * source: torch.nn.BatchNorm2d in training.
  */
@@ -242,7 +299,7 @@ export const batchNormTracked: Op<TrackedBatchNormAttrs> = defineOp<TrackedBatch
   takesEpilogue: { operandsFrom: 6, bindings: 6 },
   variants: variantsOf<TrackedBatchNormAttrs>((call, isNaive) => {
     const sizes = trackedSizes(call)
-    const { eps, epilogue, momentum } = call.attrs
+    const { eps, epilogue, momentum, count } = call.attrs
     const batches: ShaderBinding =
       momentum === null ? reads('batches', { in: 5 }, 'i32') : updates('batches', { in: 5 }, 'i32')
     const running = [
@@ -250,31 +307,32 @@ export const batchNormTracked: Op<TrackedBatchNormAttrs> = defineOp<TrackedBatch
       updates('running_variance', { in: 4 }),
       batches,
     ]
-    const keep = keepRunning(call.attrs, sizes.M)
+    const keep = keepRunning(call.attrs)
     const strip = isNaive ? 1 : stripOf(sizes)
     return {
       dispatches: [
-        ...(momentum === null ? [countBatch()] : []),
-        statistics(sizes, isNaive ? naiveThreads : undefined, running, keep),
+        ...(momentum === null ? [countBatch(sizes, count)] : []),
+        statistics(sizes, isNaive ? naiveThreads : undefined, count, running, keep),
         ...normalize(sizes, eps, strip, ownStatistics, epilogue, 6, call),
       ],
     }
   }),
-  gradient: (context) =>
-    gradients(context, [context.outputs[1], context.outputs[2], context.inputs[1]], true),
-  reference(given, call) {
+  gradient: ownGradients,
+  reference(given, call, scalars) {
     const sizes = trackedSizes(call)
     const [x, weight, bias, runningMean, runningVariance, batches] = given
-    const [mean, variance] = statisticsReference(x, sizes)
+    const { mean, variance, M } = ownStatisticsReference(x, sizes, call.attrs, scalars)
     const y = normalizeReference([x, mean, variance, weight, bias], sizes, call.attrs.eps)
+    const result = [withEpilogue(y, call, given, 6), mean, variance]
+    if (M < 2) return result
     batches[0]++
     const share = call.attrs.momentum ?? 1 / batches[0]
     for (let c = 0; c < sizes.C; c++) {
-      const unbiased = (variance[c] * sizes.M) / (sizes.M - 1)
+      const unbiased = (variance[c] * M) / (M - 1)
       runningMean[c] = (1 - share) * runningMean[c] + share * mean[c]
       runningVariance[c] = (1 - share) * runningVariance[c] + share * unbiased
     }
-    return [withEpilogue(y, call, given, 6), mean, variance]
+    return result
   },
   tolerance,
   cases: casesOf<TrackedBatchNormAttrs>(({ momentum = 0.1 }, features) => ({
@@ -319,7 +377,10 @@ export const batchNormEval: Op<BatchNormAttrs> = defineOp<BatchNormAttrs>({
   }),
   gradient(context) {
     const [, mean, variance, weight] = context.inputs
-    const [dx, dweight, dbias] = gradients(context, [mean, variance, weight], false)
+    const [dx, dweight, dbias] = gradients(context, [mean, variance, weight], {
+      isBatch: false,
+      count: null,
+    })
     return [dx, undefined, undefined, dweight, dbias]
   },
   reference(values, call) {

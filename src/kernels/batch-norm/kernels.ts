@@ -1,5 +1,6 @@
 import { countElements, sameShape, type TensorType } from '../../util/shape.ts'
-import type { Dispatch, OpCall, Operand } from '../op.ts'
+import { countedRowsWgsl } from '../counted-rows.ts'
+import type { Dispatch, OpCall, Operand, ScalarSlot } from '../op.ts'
 import {
   ceilDiv,
   dispatch,
@@ -20,14 +21,20 @@ const threadsFor = ({ M }: NormSizes): number => (M >= 8192 ? 256 : 64)
 /** How the elementwise kernels share elements out: one invocation takes so many neighbours of one channel's plane. */
 export const stripOf = ({ L }: NormSizes): number => [8, 4, 2].find((n) => L % n === 0) ?? 1
 
+/** The rows that count, for a kernel that leaves the others out; null: all do. */
+type Count = ScalarSlot | null
+
+const countBinding = (count: Count): ShaderBinding[] => (count ? [reads('scalars', 'scalars')] : [])
+
 /** Mean and variance of x (input 0) into outputs 1 and 2; `keep` is WGSL that updates running statistics through `bindings`. */
 export function statistics(
   sizes: NormSizes,
   threads: number | undefined,
+  count: Count,
   bindings: readonly ShaderBinding[],
   keep: string,
 ): Dispatch {
-  const { C, L, M } = sizes
+  const { N, C, L, M } = sizes
   return dispatch({
     label: `batchNorm statistics ${C}x${M}`,
     bindings: [
@@ -35,9 +42,14 @@ export function statistics(
       writes('mean', { out: 1 }),
       writes('variance', { out: 2 }),
       ...bindings,
+      ...countBinding(count),
     ],
-    constants: { C, L, M, THREADS: threads ?? threadsFor(sizes) },
-    body: `fn keep(c: u32, mean_now: f32, variance_now: f32) {\n${keep}\n}\n\n${statisticsWgsl}`,
+    constants: { R: N, C, L, THREADS: threads ?? threadsFor(sizes) },
+    body: [
+      countedRowsWgsl(count),
+      `fn keep(c: u32, mean_now: f32, variance_now: f32, count: u32) {\n${keep}\n}\n`,
+      statisticsWgsl,
+    ].join('\n'),
     groups: [C, 1, 1],
   })
 }
@@ -161,37 +173,39 @@ function indexOf(operand: TensorType, output: TensorType): string {
   return broadcastIndex(output.shape, operand.shape, coordinates)
 }
 
-/** dx (output 0) from dy, x, mean, variance, weight (inputs) and dweight, dbias (outputs 1 and 2). */
+/** dx (output 0) from dy, x, mean, variance, weight (inputs) and dweight, dbias (outputs 1 and 2); rows that do not count have no share in the statistics. */
 export function gradInput(
   sizes: NormSizes,
   eps: number,
-  isBatch: boolean,
+  { isBatch, count }: { isBatch: boolean; count: Count },
   strip: number,
   call: OpCall<unknown>,
 ): Dispatch[] {
   const [dx] = call.outputs
-  const count = countElements(dx.shape)
-  if (count === 0) return []
-  const perElement = isBatch
-    ? 'dx[at] = (dy[at] - shared_mean - (x[at] - center) * slope) * scale;'
-    : 'dx[at] = dy[at] * scale;'
+  const elements = countElements(dx.shape)
+  if (elements === 0) return []
+  const apart = 'dy[at] - shared_mean - (x[at] - center) * slope'
+  const value = !isBatch ? 'dy[at]' : count ? `select(dy[at], ${apart}, at < used)` : apart
   const { body, groups } = overElements(
     'batchNormGrad',
     sizes,
-    count,
+    elements,
     strip,
     [
       `let inverse = 1.0 / sqrt(variance[c] + ${f32Literal(eps)});`,
       'let scale = weight[c] * inverse;',
       ...(isBatch
         ? [
+            'let rows = counted_rows();',
+            ...(count ? [`let used = rows * ${sizes.C * sizes.L}u;`] : []),
             'let center = mean[c];',
-            `let shared_mean = dbias[c] / ${f32Literal(sizes.M)};`,
-            `let slope = dweight[c] * inverse / ${f32Literal(sizes.M)};`,
+            `let divisor = f32(max(rows, 1u) * ${sizes.L}u);`,
+            'let shared_mean = dbias[c] / divisor;',
+            'let slope = dweight[c] * inverse / divisor;',
           ]
         : []),
     ],
-    [perElement],
+    [`dx[at] = (${value}) * scale;`],
   )
   return [
     dispatch({
@@ -203,8 +217,10 @@ export function gradInput(
         reads('weight', { in: 4 }),
         ...(isBatch ? [reads('dweight', { out: 1 }), reads('dbias', { out: 2 })] : []),
         writes('dx', { out: 0 }),
+        ...countBinding(count),
       ],
-      body,
+      constants: { R: sizes.N },
+      body: `${countedRowsWgsl(count)}\n\n${body}`,
       groups,
     }),
   ]

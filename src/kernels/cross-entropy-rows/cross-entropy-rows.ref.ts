@@ -5,7 +5,7 @@ export interface RowsProblem {
   readonly sizes: Pass
   readonly isLogits: boolean
   readonly smoothing: number
-  readonly ignoreIndex: number | null
+  readonly ignoreIndex: number
   /** How many of the first `outer` samples count. */
   readonly count: number
 }

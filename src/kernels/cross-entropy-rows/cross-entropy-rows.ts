@@ -6,7 +6,7 @@ import {
   type TensorType,
   tensorType,
 } from '../../util/shape.ts'
-import { countedRows } from '../cross-entropy/count.ts'
+import { countedRows } from '../counted-rows.ts'
 import { type Case, defineOp, type Lowering, type Op, type OpCall, type ScalarSlot } from '../op.ts'
 import { aroundAxis, type Pass } from '../reduce/shapes.ts'
 import { dispatch, reads, type ShaderBinding, writes } from '../shader.ts'
@@ -21,8 +21,8 @@ export interface CrossEntropyRowsAttrs {
   readonly isLogits: boolean
   /** The part of each target's probability that is spread over all classes. */
   readonly smoothing: number
-  /** Rows with this target have no loss and no weight; null: none. */
-  readonly ignoreIndex: number | null
+  /** Rows with this target have no loss and no weight. */
+  readonly ignoreIndex: number
   /** How many of the first samples count; null: all. */
   readonly count: ScalarSlot | null
 }
@@ -64,7 +64,7 @@ function link(
 ): { bindings: ShaderBinding[]; wgsl: string } {
   const { ignoreIndex, count } = attrs
   const conditions = [
-    ...(ignoreIndex === null ? [] : [`given == ${ignoreIndex}i`]),
+    `given == ${ignoreIndex}i`,
     ...(count ? [`row / INNER >= u32(max(scalars[${count.slot}u], 0.0))`] : []),
   ]
   return {
@@ -76,7 +76,7 @@ function link(
       'fn value_bits(value: f32, is_bad: bool) -> u32 { return select(bitcast<u32>(value), 0x7fc00000u, is_bad); }',
       lanesLibrary,
       `fn class_weight(c: u32) -> f32 { return ${weight === undefined ? '1.0' : 'class_weights[c]'}; }`,
-      `fn is_ignored(row: u32, given: i32) -> bool { return ${conditions.join(' || ') || 'false'}; }`,
+      `fn is_ignored(row: u32, given: i32) -> bool { return ${conditions.join(' || ')}; }`,
     ].join('\n'),
   }
 }
@@ -145,7 +145,7 @@ const problemOf = (call: OpCall<CrossEntropyRowsAttrs>, scalars: readonly number
 const plain: CrossEntropyRowsAttrs = {
   isLogits: true,
   smoothing: 0,
-  ignoreIndex: null,
+  ignoreIndex: -100,
   count: null,
 }
 

@@ -12,8 +12,8 @@ import { type Shape, tensorType } from '../../../src/util/shape.ts'
 const tensor = (shape: Shape) =>
   new TracedTensor(new GraphValue(tensorType(shape), { kind: 'input', name: 'x' }))
 const traced = (body: () => unknown) => () => withTrace(new Trace(), body)
-const plain = { stride: [1, 1], padding: [0, 0], epilogue: [] } as const
-const norm = { eps: 1e-5, epilogue: [] }
+const plain = { stride: [1, 1], padding: [0, 0], epilogue: [], count: null } as const
+const norm = { eps: 1e-5, epilogue: [], count: null }
 const features = tensorType([3])
 
 const refused: [name: string, act: () => unknown, text: RegExp][] = [

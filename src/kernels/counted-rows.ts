@@ -1,4 +1,4 @@
-import type { ScalarSlot } from '../op.ts'
+import type { ScalarSlot } from './op.ts'
 
 /**
  * The WGSL function `counted_rows()`: how many of the R rows count in this step.
