@@ -17,7 +17,17 @@ export default defineConfig({
   preview: { headers: isolationHeaders },
   worker: { format: 'es', rolldownOptions: { output: { keepNames: true } } },
   // Found late, behind a worker's import, they would reload a page that is in a room already.
-  optimizeDeps: { include: ['comlink', 'simple-peer/simplepeer.min.js', 'valibot'] },
+  optimizeDeps: {
+    include: [
+      'comlink',
+      'simple-peer/simplepeer.min.js',
+      'valibot',
+      'papaparse',
+      '@noble/hashes/sha2.js',
+      '@noble/hashes/utils.js',
+      'gpt-tokenizer/esm/encoding/r50k_base',
+    ],
+  },
   build: {
     // WebGPU and transferable data channels are newer than all of ES2023.
     target: 'es2023',

@@ -5,11 +5,7 @@ import { isolationHeaders } from './node/headers.ts'
 import viteConfig from './vite.config.ts'
 
 /** Specs of single kernels: they mostly wait for the adapter's compiler, which in one browser compiles one after the other. */
-const ofKernels = [
-  'tests/gpu/*golden*.spec.ts',
-  'tests/gpu/every-op.spec.ts',
-  'tests/gpu/gradients.spec.ts',
-]
+const ofKernels = ['tests/gpu/*golden*.spec.ts', 'tests/gpu/every-op.spec.ts']
 
 /** Specs that say how soon something is noticed: nothing runs beside them. */
 const ofTime = ['tests/e2e/death.spec.ts']
@@ -30,7 +26,15 @@ const inPage = (name: string, include: string[], exclude: string[] = []) => ({
       headless: true,
       screenshotFailures: false,
       provider: playwright({
-        launchOptions: { executablePath: findBrowser(), args: browserFlags('software') },
+        launchOptions: {
+          executablePath: findBrowser(),
+          // A spec that counts the heap's bytes collects garbage first.
+          args: [
+            ...browserFlags('software'),
+            '--js-flags=--expose-gc',
+            '--enable-precise-memory-info',
+          ],
+        },
       }),
       instances: [{ browser: 'chromium' as const }],
     },

@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs'
-import { realpath, stat } from 'node:fs/promises'
+import { readdir, realpath, stat } from 'node:fs/promises'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { resolve, sep } from 'node:path'
+import { join, relative, resolve, sep } from 'node:path'
 import { pipeline } from 'node:stream'
 
 /** Folders by URL prefix, which starts and ends with a slash. */
@@ -9,8 +9,11 @@ export type Mounts = Record<string, string>
 
 /**
  * A handler that serves the files of data folders, read-only and as the bytes they are: a `.gz` file stays compressed
- * (sirv would declare it as an encoding and the browser unpack it), no listing, nothing outside the folder even by links.
- * A path under a prefix that is no file is answered with 404; every other path goes to `next`.
+ * (sirv would declare it as an encoding and the browser unpack it), nothing outside the folder even by links. One range of bytes
+ * is served where it is asked for, so that a download can go on where it ended.
+ *
+ * A folder's address, which ends in `/`, is answered with the JSON array of the paths of all files below it.
+ * A path under a prefix that is neither is answered with 404; every other path goes to `next`.
  */
 export function serveMounts(
   mounts: Mounts,
@@ -35,27 +38,73 @@ export function serveMounts(
       refuse(405, 'read-only')
       return
     }
-    find(mounts[prefix], path.slice(prefix.length)).then(
-      (file) => {
-        if (!file) {
-          refuse(404, `no file ${path}`)
-          return
-        }
+    const answer = async () => {
+      const name = path.slice(prefix.length)
+      if (name === '' || name.endsWith('/')) {
+        const body = Buffer.from(JSON.stringify(await listFiles(mounts[prefix], name)))
         response.writeHead(200, {
-          'Content-Type': 'application/octet-stream',
-          'Content-Length': file.sizeBytes,
+          'Content-Type': 'application/json',
+          'Content-Length': body.length,
           'Cache-Control': 'no-cache',
         })
-        if (request.method === 'HEAD') {
-          response.end()
-          return
-        }
-        // A read error ends the response short of its length, which the browser reports.
-        pipeline(createReadStream(file.path), response, () => undefined)
-      },
-      () => refuse(404, `no file ${path}`),
-    )
+        response.end(request.method === 'HEAD' ? undefined : body)
+        return
+      }
+      const file = await find(mounts[prefix], name)
+      if (file) sendFile(request, response, file)
+      else refuse(404, `no file ${path}`)
+    }
+    answer().catch(() => refuse(404, `no file ${path}`))
   }
+}
+
+/** Sends the file or the one range of it that the request names, if the file is still the version that `If-Range` names. */
+function sendFile(request: IncomingMessage, response: ServerResponse, file: FoundFile): void {
+  const { sizeBytes, changedMs, path } = file
+  const tag = `"${sizeBytes.toString(16)}-${changedMs.toString(16)}"`
+  const headers = {
+    'Content-Type': 'application/octet-stream',
+    'Cache-Control': 'no-cache',
+    'Accept-Ranges': 'bytes',
+    ETag: tag,
+  }
+  const range = /^bytes=(\d+)-(\d*)$/.exec(request.headers.range ?? '')
+  const wanted = request.headers['if-range']
+  let start = 0
+  let end = sizeBytes - 1
+  if (range && (wanted === undefined || wanted === tag)) {
+    start = Number(range[1])
+    if (range[2]) end = Math.min(end, Number(range[2]))
+    if (start > end) {
+      response.writeHead(416, { 'Content-Range': `bytes */${sizeBytes}` })
+      response.end()
+      return
+    }
+    response.writeHead(206, {
+      ...headers,
+      'Content-Range': `bytes ${start}-${end}/${sizeBytes}`,
+      'Content-Length': end - start + 1,
+    })
+  } else {
+    response.writeHead(200, { ...headers, 'Content-Length': sizeBytes })
+  }
+  if (request.method === 'HEAD' || sizeBytes === 0) {
+    response.end()
+    return
+  }
+  // A read error ends the response short of its length, which the browser reports.
+  pipeline(createReadStream(path, { start, end }), response, () => undefined)
+}
+
+/** Paths of all files below a folder, in order; links are not followed. */
+async function listFiles(folder: string, name: string): Promise<string[]> {
+  const path = await inside(folder, name)
+  if (path === null) throw new Error('outside')
+  const entries = await readdir(path, { recursive: true, withFileTypes: true })
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(path, join(entry.parentPath, entry.name)).split(sep).join('/'))
+    .sort()
 }
 
 /** The decoded path of a request's URL; null when it is garbled. */
@@ -67,14 +116,24 @@ function pathOf(request: IncomingMessage): string | null {
   }
 }
 
-async function find(
-  folder: string,
-  name: string,
-): Promise<{ path: string; sizeBytes: number } | null> {
+interface FoundFile {
+  readonly path: string
+  readonly sizeBytes: number
+  readonly changedMs: number
+}
+
+/** The real path of `name` in `folder`; null where it leads out of it. */
+async function inside(folder: string, name: string): Promise<string | null> {
   if (name.includes('\0')) return null
   const root = await realpath(resolve(folder))
   const path = await realpath(resolve(root, `.${sep}${name}`))
-  if (!path.startsWith(root.endsWith(sep) ? root : root + sep)) return null
+  return path === root || path.startsWith(root.endsWith(sep) ? root : root + sep) ? path : null
+}
+
+async function find(folder: string, name: string): Promise<FoundFile | null> {
+  const path = await inside(folder, name)
+  if (path === null) return null
   const found = await stat(path)
-  return found.isFile() ? { path, sizeBytes: found.size } : null
+  if (!found.isFile()) return null
+  return { path, sizeBytes: found.size, changedMs: Math.floor(found.mtimeMs) }
 }

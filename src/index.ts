@@ -1,35 +1,263 @@
 /** Tabring's public face: models, training steps, process groups. Everything else is internal. */
 
+export { type Batch, countOf, defaultCollate, padBatch } from './data/collate.ts'
+export { type CsvColumns, type CsvOptions, CsvTable, readCsv } from './data/csv.ts'
+export { ConcatDataset, randomSplit, Subset, TensorDataset } from './data/datasets.ts'
+export {
+  type DownloadOptions,
+  type DownloadProgress,
+  download,
+  forgetDownload,
+} from './data/download.ts'
+export { type FileStore, memoryStore, privateFileStore } from './data/file-store.ts'
+export {
+  type FolderFile,
+  listDirectory,
+  listDropped,
+  listEntries,
+  listServed,
+} from './data/folder.ts'
+export { decodeImage } from './data/image/decode.ts'
+export type { PixelImage } from './data/image/pixels.ts'
+export {
+  centerCrop,
+  compose,
+  normalize,
+  randomHorizontalFlip,
+  randomResizedCrop,
+  resize,
+  type Transform,
+  toTensor,
+} from './data/image/transforms.ts'
+export { ImageFolder, type ImageSample } from './data/image-folder.ts'
+export { DataLoader, type DataLoaderOptions, type Sampler } from './data/loader/data-loader.ts'
+export { serveSamples } from './data/loader/serve-samples.ts'
 export { readSafetensors, writeSafetensors } from './data/safetensors.ts'
 export { DistributedSampler } from './data/sampler.ts'
+export {
+  type Dataset,
+  drawsOf,
+  type HostTensor,
+  hostTensor,
+  type Sample,
+  type SampleKey,
+} from './data/samples.ts'
+export { load, type Saved, type SavedState, save } from './data/saved-tree.ts'
+export {
+  type BytePairEncoding,
+  bytePairTokenizer,
+  CharTokenizer,
+  TokenDataset,
+  type Tokenizer,
+} from './data/text.ts'
 export { openGpu } from './gpu/device.ts'
-export { compile } from './graph/compile.ts'
+export { StagedTensor, StagedUploads } from './gpu/staging.ts'
+export { type CompileOptions, compile } from './graph/compile.ts'
+export { AccumulatedProgram, compileAccumulated } from './graph/compile-accumulated.ts'
+export { detectAnomaly } from './graph/detect-anomaly.ts'
 export { runEagerly } from './graph/eager.ts'
 export {
-  conv2d,
+  gelu,
+  leakyRelu,
+  logSoftmax,
+  sigmoid,
+  silu,
+  softmax,
+  softplus,
+  tanh,
+} from './graph/functions/activations.ts'
+export {
+  type AttentionOptions,
+  packedAttention,
+  scaledDotProductAttention,
+} from './graph/functions/attention.ts'
+export { batchNorm } from './graph/functions/batch-norm.ts'
+export { checkpoint, checkpointSequential } from './graph/functions/checkpoint.ts'
+export { conv1d, conv2d, convTranspose2d } from './graph/functions/convolution.ts'
+export { dropout } from './graph/functions/dropout.ts'
+export { einsum } from './graph/functions/einsum.ts'
+export {
+  abs,
+  add,
+  clamp,
+  div,
+  erf,
+  exp,
+  floor,
+  log,
+  maximum,
+  minimum,
+  mul,
+  pow,
+  rsqrt,
+  sign,
+  sqrt,
+  square,
+  sub,
+  where,
+} from './graph/functions/elementwise.ts'
+export {
+  embedding,
+  gather,
+  indexSelect,
+  oneHot,
+  scatterAdd,
+} from './graph/functions/index-ops.ts'
+export {
+  accuracy,
+  bceWithLogits,
+  binaryCrossEntropy,
+  binaryCrossEntropyWithLogits,
   crossEntropy,
-  linear,
+  huberLoss,
+  klDiv,
+  l1Loss,
+  mseLoss,
+  nllLoss,
+  smoothL1Loss,
+} from './graph/functions/losses.ts'
+export { bmm, dot, matmul, outer } from './graph/functions/matmul.ts'
+export { groupNorm, layerNorm, rmsNorm } from './graph/functions/normalization.ts'
+export {
+  adaptiveAvgPool1d,
+  adaptiveAvgPool2d,
+  avgPool1d,
+  avgPool2d,
+  maxPool1d,
   maxPool2d,
+} from './graph/functions/pooling.ts'
+export {
+  amax,
+  amin,
+  argmax,
+  argmin,
+  logsumexp,
+  mean,
+  norm,
+  std,
+  sum,
+  topk,
+  variance,
+  varMean,
+} from './graph/functions/reductions.ts'
+export {
+  packedRotaryEmbedding,
+  rotaryEmbedding,
+  rotaryTable,
+} from './graph/functions/rotary.ts'
+export {
+  arange,
+  cast,
+  cat,
+  chunk,
+  cumsum,
+  flip,
+  full,
+  narrow,
+  ones,
+  pad,
+  permute,
+  repeat,
+  roll,
+  select,
+  split,
+  squeeze,
+  stack,
+  transpose,
+  tril,
+  triu,
+  unsqueeze,
+  zeros,
+} from './graph/functions/shape.ts'
+export {
+  countedSamples,
+  linear,
   relu,
   stepScalar,
   topKCorrect,
 } from './graph/functions.ts'
+export { type DeviceProperties, gpu } from './graph/gpu.ts'
+export { ModuleBuffer } from './graph/module-buffer.ts'
 export { Parameter } from './graph/parameter.ts'
 export type { InputTypes, Outputs, TracedFunction } from './graph/prepare.ts'
-export type { RunInputs, RunOutputs, StepProgram } from './graph/program.ts'
-export { defaultRuntime, Runtime } from './graph/runtime.ts'
+export {
+  CpuRuntime,
+  defaultRuntime,
+  getDefaultDevice,
+  Runtime,
+  runtimeOf,
+  setDefaultDevice,
+} from './graph/runtime.ts'
+export type { ProgramMemory, RunInputs, RunOutputs, StepProgram } from './graph/step-program.ts'
 export { Tensor } from './graph/tensor.ts'
-export { manualSeed } from './nn/init.ts'
-export { Conv2d, Flatten, Linear, MaxPool2d, ReLU } from './nn/layers.ts'
+export {
+  GELU,
+  LeakyReLU,
+  LogSoftmax,
+  Sigmoid,
+  SiLU,
+  Softmax,
+  Softplus,
+  Tanh,
+} from './nn/activations.ts'
+export { MultiheadAttention, RotaryEmbedding } from './nn/attention.ts'
+export { BatchNorm1d, BatchNorm2d } from './nn/batch-norm.ts'
+export { CharRnn, type CharRnnOptions, charRnn } from './nn/char-rnn.ts'
+export { Conv1d, Conv2d, ConvTranspose2d } from './nn/convolution.ts'
+export { Dropout } from './nn/dropout.ts'
+export { Embedding } from './nn/embedding.ts'
+export { Gpt, type GptConfig } from './nn/gpt.ts'
+export { getRngState, manualSeed, setRngState } from './nn/init.ts'
+export { Flatten, Linear, ReLU } from './nn/layers.ts'
+export {
+  BCELoss,
+  BCEWithLogitsLoss,
+  CrossEntropyLoss,
+  HuberLoss,
+  KLDivLoss,
+  L1Loss,
+  MSELoss,
+  NLLLoss,
+  SmoothL1Loss,
+} from './nn/losses.ts'
 export { models } from './nn/models.ts'
 export { Module, Sequential, type StateDict } from './nn/module.ts'
-export { AdamW } from './optim/adamw.ts'
-export { SGD } from './optim/sgd.ts'
+export { GroupNorm, LayerNorm, RMSNorm } from './nn/normalization.ts'
+export {
+  type PackedSequence,
+  packPaddedSequence,
+  padPackedSequence,
+} from './nn/packed-sequence.ts'
+export {
+  AdaptiveAvgPool1d,
+  AdaptiveAvgPool2d,
+  AvgPool1d,
+  AvgPool2d,
+  MaxPool1d,
+  MaxPool2d,
+} from './nn/pooling.ts'
+export { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from './nn/recurrent.ts'
+export type { FirstStates, LastStates, RecurrentLayerOptions } from './nn/recurrent-base.ts'
+export { ResNet, type ResNetOptions, resnet18, resnet34, resnet50 } from './nn/resnet.ts'
+export { Adagrad, type AdagradOptions } from './optim/adagrad.ts'
+export { Adam, type AdamOptions, AdamW, type AdamWOptions } from './optim/adam.ts'
+export * as amp from './optim/amp.ts'
+export { clipGradNorm, clipGradValue } from './optim/clip.ts'
+export { ExponentialMovingAverage } from './optim/ema.ts'
+export { GradScaler } from './optim/grad-scaler.ts'
+export { Lion, type LionOptions } from './optim/lion.ts'
+export * as lrScheduler from './optim/lr-scheduler/index.ts'
+export { Optimizer } from './optim/optimizer.ts'
+export { RMSprop, type RMSpropOptions } from './optim/rmsprop.ts'
+export type { ParamGroup } from './optim/settings.ts'
+export { SGD, type SGDOptions } from './optim/sgd.ts'
+export type { OptimizerStateDict, StateTensor } from './optim/state-dict.ts'
 export { ChannelLink } from './peer/channel.ts'
 export { ProcessGroup } from './peer/group.ts'
 export type { Link } from './peer/link.ts'
 export { memoryPair } from './peer/memory.ts'
 export { PortLink } from './peer/port.ts'
+export { loadCheckpoint, type Stateful, saveCheckpoint } from './train/checkpoint-file.ts'
 export { DistributedDataParallel } from './train/data-parallel.ts'
 export {
   destroyProcessGroup,
@@ -39,6 +267,9 @@ export {
   initProcessGroup,
 } from './train/process-group.ts'
 export { ReplicaCheck } from './train/verify.ts'
+export { type Device, type DeviceSpec, device, formatDevice } from './util/device.ts'
 export { systemEnv } from './util/env.ts'
 export { errorCodes, TabringError } from './util/errors.ts'
 export { tensorType } from './util/shape.ts'
+export { exportTrace } from './util/spans.ts'
+export { type SwitchInputs, setSwitches } from './util/switches.ts'

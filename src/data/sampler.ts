@@ -97,6 +97,20 @@ export class DistributedSampler implements Iterable<number> {
     this.#epoch = epoch
   }
 
+  /** What decides the order of the following iterations. */
+  stateDict(): { epoch: number; seed: number } {
+    return { epoch: this.#epoch, seed: this.seed }
+  }
+
+  /** Goes on in the epoch of a saved state. errors: RangeError when the state is of another seed: it would give another order. */
+  loadStateDict({ epoch, seed }: { epoch: number; seed: number }): void {
+    if (seed !== this.seed)
+      throw new RangeError(
+        `DistributedSampler: the state's seed must be ${this.seed}, got ${seed}. Make the sampler with the seed of the run that was saved.`,
+      )
+    this.setEpoch(epoch)
+  }
+
   /** Indices a rank and epoch: PyTorch's `len(sampler)`. */
   get length(): number {
     return this.numSamples

@@ -1,4 +1,6 @@
+import type { Device } from '../util/device.ts'
 import { GpuError } from '../util/errors.ts'
+import { tell } from '../util/log.ts'
 
 /** What was created and sent since the device was opened: the numbers a recorded step must keep at zero. */
 export interface GpuCounters {
@@ -28,6 +30,8 @@ export interface AdapterFacts {
 export class Gpu {
   readonly device: GPUDevice
   readonly facts: AdapterFacts
+  /** Which of this browser's devices it is. */
+  readonly id: Device
   readonly counters: GpuCounters = {
     buffers: 0,
     bindGroups: 0,
@@ -36,35 +40,63 @@ export class Gpu {
     submits: 0,
     bytesUploaded: 0,
   }
-  /** Rejects with the first validation error, out-of-memory or loss; never resolves. */
-  readonly failed: Promise<never>
+  /** Resolves when the device is lost, by itself or by `close`. */
+  readonly lost: Promise<void>
   #firstError: GpuError | undefined
+  /** How waits that are under way end early. */
+  readonly #waiting = new Set<(error: GpuError) => void>()
 
-  constructor(device: GPUDevice, facts: AdapterFacts) {
+  constructor(device: GPUDevice, facts: AdapterFacts, index = 0) {
     this.device = device
     this.facts = facts
-    this.failed = new Promise((_, reject) => {
-      const fail = (error: GpuError) => {
-        this.#firstError ??= error
-        reject(this.#firstError)
-      }
-      device.addEventListener('uncapturederror', ({ error }) => {
-        fail(
-          new GpuError(
-            'gpu.validation',
-            `device: a command was rejected: ${error.message} The results after it are not valid; stop the run and report this.`,
-          ),
-        )
-      })
-      device.lost.then(({ reason, message }) => {
-        if (reason === 'destroyed') return
-        fail(
-          new GpuError('gpu.lost', `device: lost (${message}). Reload the tab to get a new one.`),
-        )
-      })
+    this.id = { type: 'webgpu', index }
+    this.lost = device.lost.then(() => undefined)
+    device.addEventListener('uncapturederror', ({ error }) => {
+      this.#fail(
+        new GpuError(
+          'gpu.validation',
+          `device: a command was rejected: ${error.message} The results after it are not valid; stop the run and report this.`,
+        ),
+      )
     })
-    // Those who wait on the GPU race against `failed`; nobody waiting is not a second failure.
-    this.failed.catch(() => undefined)
+    device.lost.then(({ reason, message }) => {
+      tell(1, 'device', () => `webgpu:${index} ${reason}: ${message}`)
+      if (reason === 'destroyed') return
+      this.#fail(
+        new GpuError(
+          'gpu.lost',
+          `device: lost (${message}). Open it again with runtimeOf(), load a checkpoint and go on, or reload the tab.`,
+        ),
+      )
+    })
+  }
+
+  #fail(error: GpuError): void {
+    this.#firstError ??= error
+    for (const reject of this.#waiting) reject(this.#firstError)
+    this.#waiting.clear()
+  }
+
+  /**
+   * Waits for work on the device. errors: the device's first validation error, out-of-memory or loss.
+   *
+   * A race against one long-lived promise would leave a little memory behind with each wait.
+   */
+  async wait(work: Promise<unknown>): Promise<void> {
+    let reject: (error: GpuError) => void = () => undefined
+    try {
+      await new Promise((resolve, rejectWait) => {
+        reject = rejectWait
+        this.#waiting.add(reject)
+        work.then(resolve, rejectWait)
+      })
+    } catch (error) {
+      this.check()
+      throw error
+    } finally {
+      this.#waiting.delete(reject)
+    }
+    this.check()
   }
 
   get limits(): GPUSupportedLimits {
@@ -123,12 +155,10 @@ const wantedLimits = [
   'maxStorageBuffersPerShaderStage',
 ] as const
 
-/**
- * Opens the best adapter of this page or worker with all the limits that it offers.
- *
- * errors: `gpu.unavailable`, which says whether the context is insecure, the browser has no WebGPU, or no adapter came up.
- */
-export async function openGpu(): Promise<Gpu> {
+const preferences = ['high-performance', 'low-power'] as const
+
+/** errors: `gpu.unavailable`, saying whether the context is insecure or the browser has no WebGPU. */
+function requireWebGpu(): GPU {
   if (!globalThis.isSecureContext) {
     throw new GpuError(
       'gpu.unavailable',
@@ -138,34 +168,76 @@ export async function openGpu(): Promise<Gpu> {
   if (!globalThis.navigator?.gpu) {
     throw new GpuError(
       'gpu.unavailable',
-      'device: this browser has no WebGPU. Use a current Chrome, Edge, Safari or Firefox; on Linux, Chrome may need chrome://flags/#enable-unsafe-webgpu.',
+      'device: this browser has no WebGPU. Use a current Chrome, Edge, Safari or Firefox (on Linux, Chrome may need chrome://flags/#enable-unsafe-webgpu), or compile for the device "cpu", which is slow.',
     )
   }
-  const adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance' })
+  return navigator.gpu
+}
+
+/** The first adapters of this browser that differ, at most `most`, the fastest first; none where no adapter comes up. errors: `gpu.unavailable`. */
+export async function findAdapters(most: number = preferences.length): Promise<GPUAdapter[]> {
+  const webgpu = requireWebGpu()
+  const adapters: GPUAdapter[] = []
+  for (const powerPreference of preferences) {
+    const adapter = await webgpu.requestAdapter({ powerPreference })
+    if (!adapter || adapters.some(({ info }) => nameOf(info) === nameOf(adapter.info))) continue
+    adapters.push(adapter)
+    if (adapters.length === most) break
+  }
+  return adapters
+}
+
+const nameOf = ({ vendor, architecture, device, description }: GPUAdapterInfo): string =>
+  [vendor, architecture, device, description].filter(Boolean).join(' ')
+
+/** A room takes so much of each member's facts; some drivers write long stories. */
+const short = (text: string): string => text.slice(0, longestFact)
+
+export const factsOf = ({ info, features }: GPUAdapter): AdapterFacts => ({
+  vendor: short(info.vendor),
+  architecture: short(info.architecture),
+  description: short(info.description),
+  isSoftware:
+    info.isFallbackAdapter === true ||
+    /swiftshader|llvmpipe|lavapipe|warp|basic render/i.test(
+      `${info.architecture} ${info.description}`,
+    ),
+  hasF16: features.has('shader-f16'),
+  hasSubgroups: features.has('subgroups'),
+  hasTimestamps: features.has('timestamp-query'),
+})
+
+function describe({ facts, limits, device }: Gpu): string {
+  const sizes = wantedLimits.map((name) => `${name} ${limits[name]}`)
+  return `${nameOf(device.adapterInfo)}${facts.isSoftware ? ' (software)' : ''}; ${[...device.features].join(', ')}; ${sizes.join(', ')}`
+}
+
+/**
+ * Opens an adapter of this page or worker, the fastest unless told, with all the limits that it offers.
+ *
+ * errors: `gpu.unavailable`, which says whether the context is insecure, the browser has no WebGPU, no adapter came up, or none of that index.
+ */
+export async function openGpu(index = 0): Promise<Gpu> {
+  const adapters = await findAdapters(index + 1)
+  const adapter = adapters[index]
+  if (adapters.length === 0) {
+    throw new GpuError(
+      'gpu.unavailable',
+      'device: WebGPU is there but no adapter came up. Turn on hardware acceleration in the browser, start Chromium with --enable-unsafe-webgpu --use-webgpu-adapter=swiftshader for a software one, or compile for the device "cpu", which is slow.',
+    )
+  }
   if (!adapter) {
     throw new GpuError(
       'gpu.unavailable',
-      'device: WebGPU is there but no adapter came up. Turn on hardware acceleration in the browser, or start Chromium with --enable-unsafe-webgpu --use-webgpu-adapter=swiftshader for a software one.',
+      `device: expected webgpu:0${adapters.length > 1 ? ` to webgpu:${adapters.length - 1}` : ', the only one'}, got webgpu:${index}. Choose one that gpu.deviceCount() counts.`,
     )
   }
-  const { info, features, limits } = adapter
-  // A room takes so much of each member's facts; some drivers write long stories.
-  const short = (text: string) => text.slice(0, longestFact)
+  const { features, limits } = adapter
   const device = await adapter.requestDevice({
     requiredFeatures: wantedFeatures.filter((feature) => features.has(feature)),
     requiredLimits: Object.fromEntries(wantedLimits.map((name) => [name, limits[name]])),
   })
-  return new Gpu(device, {
-    vendor: short(info.vendor),
-    architecture: short(info.architecture),
-    description: short(info.description),
-    isSoftware:
-      info.isFallbackAdapter === true ||
-      /swiftshader|llvmpipe|lavapipe|warp|basic render/i.test(
-        `${info.architecture} ${info.description}`,
-      ),
-    hasF16: features.has('shader-f16'),
-    hasSubgroups: features.has('subgroups'),
-    hasTimestamps: features.has('timestamp-query'),
-  })
+  const gpu = new Gpu(device, factsOf(adapter), index)
+  tell(1, 'device', () => describe(gpu))
+  return gpu
 }

@@ -3,13 +3,7 @@ import type { Gpu } from './device.ts'
 /** Waits until a staging buffer is mapped for reading. errors: the device's first error, where there was one. */
 export async function mapped(gpu: Gpu, staging: GPUBuffer): Promise<void> {
   gpu.check()
-  try {
-    await Promise.race([staging.mapAsync(GPUMapMode.READ), gpu.failed])
-  } catch (error) {
-    gpu.check()
-    throw error
-  }
-  gpu.check()
+  return gpu.wait(staging.mapAsync(GPUMapMode.READ))
 }
 
 /** Returns a copy of `sizeBytes` bytes of a buffer; makes a staging buffer for it, so it is not for the step's path. */

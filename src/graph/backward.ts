@@ -1,7 +1,8 @@
-import { map } from '../kernels/map/map.ts'
+import { type MapAttrs, map } from '../kernels/map/map.ts'
 import type { GradientContext, Op, Value } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import type { Parameter } from './parameter.ts'
+import { Recomputation } from './region.ts'
 import type { Trace } from './trace.ts'
 import { type GraphNode, type GraphValue, nodesBehind } from './value.ts'
 
@@ -9,7 +10,7 @@ import { type GraphNode, type GraphValue, nodesBehind } from './value.ts'
  * Adds the ops of the backward pass to the trace and returns the gradient by each parameter that `output` depends on.
  *
  * Reverse accumulation over nodes from the last to the first; a value used twice gets the sum of its gradients, added in
- * that order. Ops before any parameter get no gradient ops.
+ * that order. Ops before any parameter get no gradient ops. Ops of a checkpointed region read copies that are computed anew.
  * errors: `graph.misuse` when an op on the way has no gradient.
  */
 export function gradientsOf(
@@ -24,11 +25,15 @@ export function gradientsOf(
     if (node.inputs.some(isWanted)) for (const value of node.outputs) wanted.add(value)
   }
   const gradients = new Map<GraphValue, GraphValue>([[output, seed]])
+  const recomputation = new Recomputation((op, inputs, attrs) => trace.emit(op, inputs, attrs))
   for (const node of nodes.reverse()) {
     if (!node.inputs.some(isWanted)) continue
     const outputGradients = node.outputs.map((value) => gradients.get(value))
     if (outputGradients.every((gradient) => gradient === undefined)) continue
-    const inputGradients = applyRule(trace, node, outputGradients, isWanted)
+    const region = trace.regions.get(node)
+    const inputGradients = applyRule(trace, node, outputGradients, isWanted, (value) =>
+      recomputation.valueIn(region, value),
+    )
     node.inputs.forEach((input, i) => {
       const gradient = inputGradients[i]
       if (!gradient || !isWanted(input)) return
@@ -41,7 +46,8 @@ export function gradientsOf(
   }
   const byParameter = new Map<Parameter, GraphValue>()
   for (const [value, gradient] of gradients) {
-    if (value.leaf?.kind === 'parameter') byParameter.set(value.leaf.parameter, gradient)
+    if (value.leaf?.kind !== 'parameter') continue
+    byParameter.set(value.leaf.parameter, trace.toFloat(gradient))
   }
   return byParameter
 }
@@ -49,6 +55,20 @@ export function gradientsOf(
 /** `a + b`, elementwise. */
 export const add = (trace: Trace, a: GraphValue, b: GraphValue): GraphValue =>
   trace.emit(map, [a, b], { steps: [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }] })[0]
+
+/**
+ * A parameter's f16 copy is made again where backward reads it, so that it does not live from forward on; anything else is
+ * read where it is.
+ */
+function copiedAnew(trace: Trace, value: GraphValue): GraphValue {
+  const { node } = value
+  const isCopy =
+    node?.op === (map as Op) &&
+    value.type.dtype === 'f16' &&
+    (node.attrs as MapAttrs).steps.length === 0 &&
+    node.inputs[0].leaf?.kind === 'parameter'
+  return isCopy ? trace.emit(node.op, node.inputs, node.attrs)[0] : value
+}
 
 const isTrainable = (value: GraphValue): boolean =>
   value.leaf?.kind === 'parameter' && value.leaf.parameter.requiresGrad
@@ -58,6 +78,7 @@ function applyRule(
   node: GraphNode,
   outputGradients: (GraphValue | undefined)[],
   isWanted: (value: GraphValue) => boolean,
+  read: (value: GraphValue) => GraphValue,
 ): (Value | undefined)[] {
   const { op, inputs, outputs, attrs } = node
   if (!op.gradient) {
@@ -67,8 +88,8 @@ function applyRule(
     )
   }
   const context: GradientContext = {
-    inputs,
-    outputs,
+    inputs: inputs.map((value) => copiedAnew(trace, read(value))),
+    outputs: outputs.map(read),
     outputGradients,
     attrs,
     needs: (input) => isWanted(inputs[input]),

@@ -1,5 +1,5 @@
-import type { Gpu } from '../gpu/device.ts'
 import type { GradientExchange } from './exchange.ts'
+import type { Memory } from './memory.ts'
 import type { Parameter } from './parameter.ts'
 import { alignInPool, Pool, poolAlignment } from './pool.ts'
 
@@ -21,6 +21,7 @@ export class Bucket {
   readonly gradientPool: Pool
   /** Optimizer state by name, made by the optimizer; this rank's part only. */
   readonly state = new Map<string, Pool>()
+  #accumulated: Pool | undefined
 
   constructor(index: number, parameters: readonly Parameter[]) {
     this.index = index
@@ -34,6 +35,12 @@ export class Bucket {
     this.elements = elements
     this.parameterPool = new Pool(`parameters of bucket ${index}`, elements)
     this.gradientPool = new Pool(`gradients of bucket ${index}`, elements)
+  }
+
+  /** Gradients of earlier micro-steps, the same layout; made at its first use. */
+  get accumulatedPool(): Pool {
+    this.#accumulated ??= new Pool(`accumulated gradients of bucket ${this.index}`, this.elements)
+    return this.#accumulated
   }
 
   /** Elements that travel: the bucket's own, then a tail in which the step's scalar outputs ride along. */
@@ -54,13 +61,14 @@ export class Bucket {
       pool.destroy()
   }
 
-  /** Makes the pools and moves the parameters in, unless that has been done. */
-  allocate(gpu: Gpu): void {
-    this.gradientPool.allocate(gpu)
-    if (this.parameterPool.isAllocated) return
-    this.parameterPool.allocate(gpu)
+  /** Makes the pools and moves in the parameters that are not there. errors: `device.mismatch`. */
+  allocate(memory: Memory): void {
+    for (const parameter of this.parameters) parameter.requireOn(memory, parameter.name)
+    this.gradientPool.allocate(memory)
+    this.parameterPool.allocate(memory)
     this.parameters.forEach((parameter, i) => {
-      parameter.moveTo(gpu, { pool: this.parameterPool, start: this.starts[i] })
+      if (parameter.home?.pool === this.parameterPool) return
+      parameter.moveTo({ pool: this.parameterPool, start: this.starts[i] })
     })
   }
 }

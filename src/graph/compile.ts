@@ -1,21 +1,41 @@
+import type { DeviceSpec } from '../util/device.ts'
+import { benchmarkVariants, isBenchmarking } from './benchmark.ts'
+import { checkDevices } from './check-devices.ts'
+import { CpuProgram } from './cpu-program.ts'
 import { type InputTypes, type PrepareOptions, prepare, type TracedFunction } from './prepare.ts'
-import { StepProgram } from './program.ts'
-import { defaultRuntime, type Runtime } from './runtime.ts'
+import { GpuProgram } from './program.ts'
+import { type AnyRuntime, CpuRuntime, getDefaultDevice, runtimeOf } from './runtime.ts'
+import type { StepProgram } from './step-program.ts'
+
+export interface CompileOptions extends PrepareOptions {
+  /** Where to run; default: `getDefaultDevice()`. `'cpu'` runs the plain references: the same interface, slow. */
+  readonly device?: DeviceSpec
+  /** An opened device, instead of the page's own. */
+  readonly runtime?: AnyRuntime
+}
 
 /**
  * Traces `fn` once and returns the program that replays it.
  *
  * `fn` gets tensors by name and returns tensors by name; what it reads of the outside at tracing time (sizes, flags) is fixed, what
  * changes per run is an input or a step scalar.
- * errors: those of the ops it calls, `gpu.compile`, `gpu.limit`, `graph.misuse`.
+ * errors: those of the ops it calls, `gpu.compile`, `gpu.limit`, `graph.misuse`; `device.mismatch` for a tensor on another device.
  */
 export async function compile(
   fn: TracedFunction,
   inputs: InputTypes,
-  options: PrepareOptions & { runtime?: Runtime } = {},
+  options: CompileOptions = {},
 ): Promise<StepProgram> {
-  const runtime = options.runtime ?? (await defaultRuntime())
+  const runtime = options.runtime ?? (await runtimeOf(options.device ?? getDefaultDevice()))
+  if (runtime instanceof CpuRuntime) {
+    const prepared = prepare(runtime, fn, inputs, { ...options, isNaive: true })
+    checkDevices(prepared, 'host')
+    await prepared.trace.exchange?.ready
+    return new CpuProgram(prepared)
+  }
+  if (isBenchmarking()) await benchmarkVariants(runtime, prepare(runtime, fn, inputs, options))
   const prepared = prepare(runtime, fn, inputs, options)
+  checkDevices(prepared, runtime.gpu)
   await prepared.trace.exchange?.ready
-  return StepProgram.create(runtime, prepared)
+  return GpuProgram.create(runtime, prepared)
 }

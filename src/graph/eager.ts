@@ -1,16 +1,30 @@
 import { download } from '../gpu/readback.ts'
+import { unpackHalves } from '../kernels/half.ts'
 import { TabringError } from '../util/errors.ts'
-import { countElements } from '../util/shape.ts'
+import { bytesOf, countElements, type TensorType } from '../util/shape.ts'
 import { type InputTypes, type PrepareOptions, prepare, type TracedFunction } from './prepare.ts'
-import { ProgramBuffers, type RunInputs, type RunOutputs } from './program.ts'
+import { ProgramBuffers } from './program.ts'
 import type { Runtime } from './runtime.ts'
+import { type HostData, hostArrays, type RunInputs, type RunOutputs } from './step-program.ts'
+import type { GraphNode, GraphValue } from './value.ts'
+
+/** A look at a value of a run: its contents as they are at that moment. */
+export type Look = (value: GraphValue) => Promise<HostData>
+
+export interface EagerOptions extends PrepareOptions {
+  /** Whether the optimizer's updates run; true unless told. */
+  readonly isUpdating?: boolean
+  readonly onKernel?: (label: string) => void
+  /** Called after the kernels of each node of forward and backward. What it throws ends the run. */
+  readonly onNode?: (node: GraphNode, look: Look) => Promise<void>
+}
 
 /**
  * Runs a function the slow way: traced anew each time, each kernel in a submit of its own, on buffers made for this run, one for
  * each intermediate: no memory plan.
  *
  * The kernels and fused groups are those of the recorded program, so on one adapter the results are the same bits.
- * `onKernel` is called with a kernel's label before its results are waited for: a debugger's view of what is submitted.
+ * `onKernel` is called after each kernel with its label, `onNode` after each node with a way to look at values: a debugger's view.
  * errors: as StepProgram.run; `graph.misuse` with several ranks, which only recorded programs serve.
  */
 export async function runEagerly(
@@ -19,7 +33,7 @@ export async function runEagerly(
   types: InputTypes,
   inputs: RunInputs,
   scalars: Readonly<Record<string, number>> = {},
-  options: PrepareOptions & { onKernel?: (label: string) => void } = {},
+  options: EagerOptions = {},
 ): Promise<RunOutputs> {
   const { gpu, pipelines } = runtime
   const prepared = prepare(runtime, fn, types, { sharesBuffers: false, ...options })
@@ -31,9 +45,23 @@ export async function runEagerly(
   }
   for (const { update } of prepared.updates) update.bucket.allocate(gpu)
   const buffers = new ProgramBuffers(gpu, prepared)
+  const staged = buffers.write(gpu, prepared, inputs, scalars, options.isUpdating)
+  if (staged.length > 0) {
+    const encoder = gpu.device.createCommandEncoder({ label: 'staged inputs' })
+    for (const input of staged) input.staged.record(encoder, input.buffer)
+    gpu.submit(encoder)
+    for (const input of staged) input.staged.release()
+  }
+  const { dispatches, endOfNode, placeOf } = prepared.plan
+  const look: Look = async (value) => {
+    const { buffer, offset } = buffers.locate(gpu, placeOf(value))
+    return toArray(value.type, await download(gpu, buffer, offset, storedBytes(value.type)))
+  }
   try {
-    buffers.write(gpu, prepared, inputs, scalars)
-    for (const { dispatch, bindings } of prepared.plan.dispatches) {
+    const kernels = prepared.nodes.filter(({ op }) => !op.isView)
+    let node = 0
+    const end = options.isUpdating === false ? prepared.computeEnd : dispatches.length
+    for (const [at, { dispatch, bindings }] of dispatches.slice(0, end).entries()) {
       const { pipeline, layout } = await pipelines.get(dispatch)
       const entries = bindings.map(({ place, sizeBytes }, binding) => {
         const { buffer, offset } = buffers.locate(gpu, place)
@@ -49,15 +77,24 @@ export async function runEagerly(
       pass.end()
       gpu.submit(encoder)
       options.onKernel?.(dispatch.label)
+      while (options.onNode && node < kernels.length && endOfNode[node] <= at + 1) {
+        await options.onNode(kernels[node++], look)
+      }
     }
     const outputs: RunOutputs = {}
     for (const [i, { name, type }] of prepared.outputs.entries()) {
-      const array = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }[type.dtype]
-      const bytes = await download(gpu, buffers.outputs[i], 0, countElements(type.shape) * 4)
-      outputs[name] = new array(bytes)
+      outputs[name] = toArray(type, await download(gpu, buffers.outputs[i], 0, storedBytes(type)))
     }
     return outputs
   } finally {
     buffers.destroy()
   }
 }
+
+const storedBytes = (type: TensorType): number =>
+  countElements(type.shape) === 0 ? 0 : bytesOf(type)
+
+const toArray = ({ shape, dtype }: TensorType, bytes: ArrayBuffer): HostData =>
+  dtype === 'f16'
+    ? unpackHalves(new Uint32Array(bytes), countElements(shape))
+    : new hostArrays[dtype](bytes)

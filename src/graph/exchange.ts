@@ -14,6 +14,13 @@ export interface GradientExchange {
   reduceScatter(bucket: number, data: Float32Array<ArrayBuffer>): Promise<void>
   /** Spreads every rank's chunk to all ranks, in place. */
   allGather(bucket: number, data: Float32Array<ArrayBuffer>): Promise<void>
+  /** As `allGather`, outside of steps: for what all ranks ask for alike, in the same order. */
+  gather(data: Float32Array<ArrayBuffer>): Promise<void>
+  /** Every rank's `values`, in rank order; `index` counts such calls within the step. All ranks give equally many. */
+  gatherScalars(
+    index: number,
+    values: Float32Array<ArrayBuffer>,
+  ): Promise<Float32Array<ArrayBuffer>>
   /** Resolves when all ranks hold rank 0's parameters; programs wait for it before they are made. */
   readonly ready: Promise<void>
   /** Called once at the start of each step, before its first bucket. */

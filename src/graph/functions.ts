@@ -1,68 +1,25 @@
-import { conv2d as conv2dOp } from '../kernels/conv2d/conv2d.ts'
-import { crossEntropy as crossEntropyOp } from '../kernels/cross-entropy/cross-entropy.ts'
-import { matmul } from '../kernels/matmul/matmul.ts'
-import { maxPool2d as maxPool2dOp } from '../kernels/max-pool2d/max-pool2d.ts'
 import type { ScalarSlot } from '../kernels/op.ts'
 import { topKCorrect as topKCorrectOp } from '../kernels/top-k/top-k.ts'
-import { emit, emitAll, type Tensor } from './tensor.ts'
+import { emit, product, type Tensor } from './tensor.ts'
 import { activeTrace } from './trace.ts'
 
 /** Functions on tensors, named as in torch.nn.functional. */
 
-type Pair = number | readonly [number, number]
-const pair = (value: Pair): [number, number] =>
-  typeof value === 'number' ? [value, value] : [value[0], value[1]]
+export { crossEntropy } from './functions/losses.ts'
 
 export const relu = (x: Tensor): Tensor => x.relu()
 
-/** shape: x[R, K], weight[C, K], bias[C] -> [R, C] */
+/** shape: x[.., K], weight[C, K], bias[C] -> [.., C] */
 export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
-  const product = emit(matmul, [x, weight], { form: 'nt', epilogue: [], rowSums: false })
-  return bias ? product.add(bias) : product
-}
-
-/** shape: x[N, C, H, W], weight[O, C, KH, KW], bias[O] -> [N, O, OH, OW] */
-export function conv2d(
-  x: Tensor,
-  weight: Tensor,
-  bias?: Tensor,
-  options: { stride?: Pair; padding?: Pair } = {},
-): Tensor {
-  const attrs = {
-    stride: pair(options.stride ?? 1),
-    padding: pair(options.padding ?? 0),
-    epilogue: [],
+  if (x.shape.length === 1) {
+    return linear(x.reshape([1, x.count]), weight, bias).reshape([weight.shape[0]])
   }
-  const result = emit(conv2dOp, [x, weight], attrs)
-  return bias ? result.add(bias.reshape([-1, 1, 1])) : result
-}
-
-/** shape: x[N, C, H, W] -> [N, C, OH, OW]; of equal values the first in row-major order wins. */
-export function maxPool2d(
-  x: Tensor,
-  kernel: Pair,
-  options: { stride?: Pair; padding?: Pair } = {},
-): Tensor {
-  const attrs = {
-    kernel: pair(kernel),
-    stride: pair(options.stride ?? kernel),
-    padding: pair(options.padding ?? 0),
-  }
-  return emitAll(maxPool2dOp, [x], attrs)[0]
+  return product(x, weight, 'nt', bias)
 }
 
 /** Which rows of a padded batch count: a step scalar, or all of them. */
 export interface RowCount {
   count?: ScalarSlot
-}
-
-/**
- * The mean over rows of -log softmax(logits)[target].
- *
- * shape: logits[R, C], target[R] of i32 in 0..C-1 -> []
- */
-export function crossEntropy(logits: Tensor, target: Tensor, { count }: RowCount = {}): Tensor {
-  return emit(crossEntropyOp, [logits, target], { count: count ?? null })
 }
 
 /** How many rows have their target among the k largest logits. shape: logits[R, C], target[R] -> [] */
@@ -79,3 +36,6 @@ export function topKCorrect(
 export function stepScalar(name: string, initial = 0): ScalarSlot {
   return activeTrace('stepScalar').scalars.named(name, initial)
 }
+
+/** The step scalar `count`: how many of the first samples count in a batch that was filled up with others; all until a run gives it. */
+export const countedSamples = (): ScalarSlot => stepScalar('count', 2 ** 24)

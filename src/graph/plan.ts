@@ -1,10 +1,10 @@
 import type { Dispatch, Operand } from '../kernels/op.ts'
 import { invariant } from '../util/errors.ts'
-import { RandomStream } from '../util/random.ts'
-import { countElements, type TensorType } from '../util/shape.ts'
+import { bytesOf, type TensorType } from '../util/shape.ts'
+import { type Interval, mostAlive, packIntervals } from './arena.ts'
 import type { LoweredNode } from './lower.ts'
-import type { Parameter } from './parameter.ts'
 import type { Pool } from './pool.ts'
+import type { StoredTensor } from './stored-tensor.ts'
 import { type GraphValue, storageOf } from './value.ts'
 
 /** Where a tensor of a program lies. */
@@ -12,8 +12,9 @@ export type Place =
   | { readonly kind: 'input'; readonly name: string }
   | { readonly kind: 'output'; readonly index: number }
   | { readonly kind: 'pool'; readonly pool: Pool; readonly start: number }
-  | { readonly kind: 'parameter'; readonly parameter: Parameter }
-  | { readonly kind: 'shared'; readonly object: number }
+  | { readonly kind: 'stored'; readonly tensor: StoredTensor }
+  /** Part of a buffer that intermediates share, from byte `offset` on. */
+  | { readonly kind: 'shared'; readonly object: number; readonly offset: number }
   | { readonly kind: 'scalars' }
 
 /** One dispatch with the place of each binding. */
@@ -23,6 +24,8 @@ export interface PlannedDispatch {
 }
 
 export interface Plan {
+  /** Where a value of the program lies, while it is alive. */
+  placeOf(value: GraphValue): Place
   readonly dispatches: readonly PlannedDispatch[]
   /** `dispatches` index after the last kernel of each node, by node position. */
   readonly endOfNode: readonly number[]
@@ -33,29 +36,31 @@ export interface Plan {
   readonly lowerBoundBytes: number
 }
 
+/** How a program's memory is planned. */
 export interface PlanOptions {
   /** False gives every intermediate a buffer of its own, so that a mistake in sharing shows as a difference. Default true. */
   readonly sharesBuffers?: boolean
 }
 
-interface Interval {
-  sizeBytes: number
-  first: number
-  last: number
-  object: number
-}
-
-const bytesOf = (type: TensorType): number => Math.max(4, countElements(type.shape) * 4)
+const newInterval = (type: TensorType, at: number): Interval => ({
+  sizeBytes: bytesOf(type),
+  first: at,
+  last: at,
+  arena: -1,
+  offset: 0,
+})
 
 /**
- * Gives every tensor a place: fixed ones as told, intermediates in shared buffers by liveness, larger ones first.
+ * Gives every tensor a place: fixed ones as told, intermediates at offsets of a few shared buffers by liveness.
  *
- * A dispatch never finds one buffer both read and written, since tensors alive at the same node share no buffer.
- * source: shared objects, Pisarchyk and Lee, arXiv 2001.03288; theirs is greedy by size alone.
+ * What a dispatch writes is not in a buffer that it binds for reading alone: WebGPU checks that by whole buffers. Where keeping the two
+ * apart costs memory, a dispatch binds what it reads there as writable too.
+ * No shared buffer is larger than `largestBufferBytes`.
  */
 export function planMemory(
   nodes: readonly LoweredNode[],
   fixed: ReadonlyMap<GraphValue, Place>,
+  largestBufferBytes = Number.POSITIVE_INFINITY,
   { sharesBuffers = true }: PlanOptions = {},
 ): Plan {
   const intervals = new Map<GraphValue, Interval>()
@@ -64,23 +69,44 @@ export function planMemory(
     if (fixed.has(root) || root.leaf) return
     const known = intervals.get(root)
     if (known) known.last = at
-    else intervals.set(root, { sizeBytes: bytesOf(root.type), first: at, last: at, object: -1 })
+    else intervals.set(root, newInterval(root.type, at))
   }
   const scratch: Interval[][] = []
   nodes.forEach(({ node, lowering }, at) => {
     for (const value of [...node.outputs, ...node.inputs]) touch(value, at)
-    scratch.push(
-      (lowering.scratch ?? []).map((type) => ({
-        sizeBytes: bytesOf(type),
-        first: at,
-        last: at,
-        object: -1,
-      })),
-    )
+    scratch.push((lowering.scratch ?? []).map((type) => newInterval(type, at)))
   })
   const all = [...intervals.values(), ...scratch.flat()]
-  const lowerBoundBytes = largestSumAlive(all, nodes.length)
-  const sharedBytes = sharesBuffers ? assignObjects(all, lowerBoundBytes) : assignApart(all)
+  const lowerBoundBytes = mostAlive(all)
+  const intervalOf = ({ node }: LoweredNode, at: number, operand: Operand) => {
+    if (operand === 'scalars') return undefined
+    if ('scratch' in operand) return scratch[at][operand.scratch]
+    return intervals.get(
+      storageOf('in' in operand ? node.inputs[operand.in] : node.outputs[operand.out]),
+    )
+  }
+  const kernels = nodes.flatMap((lowered, at) =>
+    lowered.lowering.dispatches.map((dispatch): PlannedKernel => {
+      const bound = dispatch.bindings.map(({ access, operand }) => ({
+        isRead: access === 'read',
+        interval: intervalOf(lowered, at, operand),
+      }))
+      const of = (isRead: boolean) =>
+        bound.flatMap((b) => (b.isRead === isRead && b.interval ? [b.interval] : []))
+      const read = of(true)
+      const written = of(false)
+      return {
+        dispatch,
+        at,
+        apart: read.flatMap((one) => written.map((other) => [one, other] as const)),
+        // Barriers need uniform control flow, which values of writable bindings cannot give; one tensor bound twice would overlap itself.
+        canShare: new Set(read).size === read.length && !needsUniformity.test(dispatch.wgsl),
+      }
+    }),
+  )
+  const { sharedBytes, sharing } = sharesBuffers
+    ? packKernels(all, kernels, largestBufferBytes)
+    : { sharedBytes: putApart(all), sharing: new Set<Dispatch>() }
 
   const placeOf = (value: GraphValue): Place => {
     const root = storageOf(value)
@@ -88,11 +114,12 @@ export function planMemory(
     if (place) return place
     const { leaf } = root
     if (leaf?.kind === 'input') return { kind: 'input', name: leaf.name }
-    if (leaf?.kind === 'parameter') return { kind: 'parameter', parameter: leaf.parameter }
+    if (leaf?.kind === 'parameter') return { kind: 'stored', tensor: leaf.parameter }
+    if (leaf?.kind === 'buffer') return { kind: 'stored', tensor: leaf.buffer }
     if (leaf?.kind === 'pool') return { kind: 'pool', pool: leaf.pool, start: leaf.start }
     const interval = intervals.get(root)
     invariant(interval, () => 'a tensor has no place in the plan')
-    return { kind: 'shared', object: interval.object }
+    return { kind: 'shared', object: interval.arena, offset: interval.offset }
   }
   const dispatches: PlannedDispatch[] = []
   const endOfNode: number[] = []
@@ -100,21 +127,24 @@ export function planMemory(
     const bind = (operand: Operand): { place: Place; sizeBytes: number } => {
       if (operand === 'scalars') return { place: { kind: 'scalars' }, sizeBytes: 0 }
       if ('scratch' in operand) {
-        const { object, sizeBytes } = scratch[at][operand.scratch]
-        return { place: { kind: 'shared', object }, sizeBytes }
+        const { arena: object, offset, sizeBytes } = scratch[at][operand.scratch]
+        return { place: { kind: 'shared', object, offset }, sizeBytes }
       }
       const value = 'in' in operand ? node.inputs[operand.in] : node.outputs[operand.out]
       return { place: placeOf(value), sizeBytes: bytesOf(value.type) }
     }
     for (const dispatch of lowering.dispatches) {
+      const bindings = dispatch.bindings.map(({ operand }) => bind(operand))
+      const isSharing = sharing.has(dispatch)
       dispatches.push({
-        dispatch,
-        bindings: dispatch.bindings.map(({ operand }) => bind(operand)),
+        dispatch: isSharing ? withWritableReads(dispatch, bindings.map(objectOf)) : dispatch,
+        bindings,
       })
     }
     endOfNode.push(dispatches.length)
   })
   return {
+    placeOf,
     dispatches,
     endOfNode,
     sharedBytes,
@@ -123,84 +153,86 @@ export function planMemory(
   }
 }
 
-/** An object for each interval. */
-function assignApart(intervals: readonly Interval[]): number[] {
-  intervals.forEach((interval, object) => {
-    interval.object = object
+/** An arena for each interval. */
+function putApart(intervals: readonly Interval[]): number[] {
+  intervals.forEach((interval, arena) => {
+    interval.arena = arena
+    interval.offset = 0
   })
   return intervals.map(({ sizeBytes }) => sizeBytes)
 }
 
-/** Orders that are tried after the first while the plan is above its lower bound. */
-const searchRounds = 400
-
-/**
- * Sets each interval's object and returns the objects' sizes.
- *
- * Larger intervals first into the tightest free object; then a seeded search over changes of that order, kept when the sum shrinks.
- * The same program always gets the same plan.
- */
-function assignObjects(intervals: readonly Interval[], lowerBoundBytes: number): number[] {
-  let order = [...intervals].sort((a, b) => b.sizeBytes - a.sizeBytes || a.first - b.first)
-  let best = place(order)
-  const random = new RandomStream(0, intervals.length)
-  for (let round = 0; round < searchRounds && best.totalBytes > lowerBoundBytes; round++) {
-    const next = [...order]
-    const [moved] = next.splice(random.below(next.length), 1)
-    next.splice(random.below(next.length + 1), 0, moved)
-    const placed = place(next)
-    if (placed.totalBytes > best.totalBytes) continue
-    order = next
-    best = placed
-  }
-  order.forEach((interval, i) => {
-    interval.object = best.objectOf[i]
-  })
-  return best.sizes
+/** A dispatch of the plan: the tensors that its reading bindings and its writing ones keep apart. */
+interface PlannedKernel {
+  readonly dispatch: Dispatch
+  /** The position of its node. */
+  readonly at: number
+  readonly apart: readonly (readonly [Interval, Interval])[]
+  readonly canShare: boolean
 }
 
-/** Puts intervals, in order, each into the free object that grows least, then wastes least; makes a new one when that grows less. */
-function place(order: readonly Interval[]) {
-  const sizes: number[] = []
-  const users: Interval[][] = []
-  const objectOf = order.map((interval) => {
-    let chosen = -1
-    let leastGrowth = interval.sizeBytes
-    let leastWaste = Number.POSITIVE_INFINITY
-    sizes.forEach((sizeBytes, object) => {
-      const growth = Math.max(0, interval.sizeBytes - sizeBytes)
-      const waste = Math.max(0, sizeBytes - interval.sizeBytes)
-      if (growth > leastGrowth || (growth === leastGrowth && waste >= leastWaste)) return
-      const isFree = users[object].every(
-        (user) => user.last < interval.first || interval.last < user.first,
-      )
-      if (!isFree) return
-      chosen = object
-      leastGrowth = growth
-      leastWaste = waste
-    })
-    if (chosen < 0) {
-      chosen = sizes.push(0) - 1
-      users.push([])
+const needsUniformity = /barrier|subgroup|workgroupUniformLoad/i
+
+/** Above this share of the least, dispatches that bind what they read as writable are looked for. */
+const enough = 1.1
+const mostTries = 16
+/** Looks at another interval that a try may cost. */
+const budgetOfTry = 3_000_000
+const roundsOfTry = 300
+
+/** Packs, and says which dispatches read and write one buffer. Those around the largest sum of sizes are tried first. */
+function packKernels(
+  intervals: readonly Interval[],
+  kernels: readonly PlannedKernel[],
+  largestBytes: number,
+): { sharedBytes: number[]; sharing: Set<Dispatch> } {
+  const sharing = new Set<Dispatch>()
+  const pack = (without?: Dispatch, largestRounds?: number) => {
+    const held = kernels.filter(({ dispatch }) => dispatch !== without && !sharing.has(dispatch))
+    const pairs = held.flatMap(({ apart }) => apart)
+    return packIntervals(intervals, pairs, largestBytes, largestRounds)
+  }
+  const rounds = Math.min(roundsOfTry, Math.floor(budgetOfTry / intervals.length ** 2))
+  const total = (sizes: readonly number[]) => sizes.reduce((sum, bytes) => sum + bytes, 0)
+  let sharedBytes = pack()
+  const least = mostAlive(intervals)
+  if (total(sharedBytes) <= enough * least) return { sharedBytes, sharing }
+  const aliveAt = (at: number) =>
+    intervals
+      .filter(({ first, last }) => first <= at && at <= last)
+      .reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+  const candidates = kernels
+    .filter(({ canShare, apart }) => canShare && apart.length > 0)
+    .map(({ dispatch, at }) => ({ dispatch, alive: aliveAt(at) }))
+    .sort((a, b) => b.alive - a.alive)
+    .slice(0, mostTries)
+  for (const { dispatch } of candidates) {
+    if (total(pack(dispatch, rounds)) >= total(sharedBytes)) continue
+    sharing.add(dispatch)
+    sharedBytes = pack()
+    if (total(sharedBytes) <= enough * least) return { sharedBytes, sharing }
+  }
+  // The last try may have left other places behind.
+  return { sharedBytes: pack(), sharing }
+}
+
+const objectOf = ({ place }: { place: Place }): number | undefined =>
+  place.kind === 'shared' ? place.object : undefined
+
+/** The dispatch with every binding of a buffer that it writes declared as writable; the shader does the same. */
+function withWritableReads(dispatch: Dispatch, objects: readonly (number | undefined)[]): Dispatch {
+  const written = new Set(
+    dispatch.bindings.flatMap(({ access }, i) => (access === 'read' ? [] : [objects[i]])),
+  )
+  let { wgsl } = dispatch
+  const bindings = dispatch.bindings.map((binding, i) => {
+    if (binding.access !== 'read' || objects[i] === undefined || !written.has(objects[i])) {
+      return binding
     }
-    sizes[chosen] = Math.max(sizes[chosen], interval.sizeBytes)
-    users[chosen].push(interval)
-    return chosen
+    const declaration = `@binding(${i}) var<storage, read> `
+    invariant(wgsl.includes(declaration), () => `${dispatch.label} declares binding ${i} otherwise`)
+    wgsl = wgsl.replace(declaration, `@binding(${i}) var<storage, read_write> `)
+    return { ...binding, access: 'update' as const }
   })
-  return { sizes, objectOf, totalBytes: sizes.reduce((sum, bytes) => sum + bytes, 0) }
-}
-
-function largestSumAlive(intervals: readonly Interval[], times: number): number {
-  const change = new Array<number>(times + 1).fill(0)
-  for (const { first, last, sizeBytes } of intervals) {
-    change[first] += sizeBytes
-    change[last + 1] -= sizeBytes
-  }
-  let alive = 0
-  let largest = 0
-  for (const delta of change) {
-    alive += delta
-    largest = Math.max(largest, alive)
-  }
-  return largest
+  return { ...dispatch, wgsl, bindings }
 }

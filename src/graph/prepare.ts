@@ -1,13 +1,20 @@
 import { map } from '../kernels/map/map.ts'
 import type { Op, OpCall } from '../kernels/op.ts'
-import { TabringError } from '../util/errors.ts'
+import { ShapeError, TabringError } from '../util/errors.ts'
 import type { TensorType } from '../util/shape.ts'
-import { callOf, lowerNodes } from './lower.ts'
+import { switchValue } from '../util/switches.ts'
+import { checkLimits } from './limits.ts'
+import { callOf, type LoweringChoice, lowerNodes } from './lower.ts'
 import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
 import { rewrite, withoutRewrites } from './rewrite.ts'
-import type { Runtime } from './runtime.ts'
 import { Tensor, TracedTensor } from './tensor.ts'
-import { type BucketUpdate, Trace, withTrace } from './trace.ts'
+import {
+  type Accumulation,
+  type BucketUpdate,
+  type JointReduction,
+  Trace,
+  withTrace,
+} from './trace.ts'
 import { emitNode, type GraphNode, GraphValue, nodesBehind, storageOf } from './value.ts'
 
 /** The traced function's inputs by name. */
@@ -18,9 +25,14 @@ export type Outputs = Readonly<Record<string, Tensor>>
 export type TracedFunction = (inputs: Record<string, Tensor>) => Outputs
 
 export interface PrepareOptions extends PlanOptions {
-  /** No rewrites and the first variant of every op: slow, plain, for comparison. */
+  /** No rewrites and the first variant of every op: slow, plain, for comparison. Default: the switch `naive`. */
   readonly isNaive?: boolean
+  /** Makes this program a part of a gradient accumulation; compileAccumulated makes both parts. */
+  readonly accumulation?: Accumulation
 }
+
+/** For which device programs are prepared, and with which kernels. */
+export type LoweringTarget = Pick<LoweringChoice, 'limits' | 'variants'>
 
 /** A bucket's exchange and update inside a prepared program. */
 export interface PreparedUpdate {
@@ -32,15 +44,37 @@ export interface PreparedUpdate {
   readonly end: number
 }
 
+/** Dispatches [start, end) over all buckets, and what ranks must agree on after them. */
+export interface JointSegment {
+  readonly start: number
+  readonly end: number
+  readonly reduction: JointReduction | undefined
+}
+
 /** A traced function, rewritten, lowered and planned; nothing is on the device yet. */
 export interface Prepared {
   readonly trace: Trace
   readonly inputs: InputTypes
-  readonly outputs: readonly { readonly name: string; readonly type: TensorType }[]
+  /** `isJoint`: it comes of the joint nodes, and ranks agree on it already. */
+  readonly outputs: readonly {
+    readonly name: string
+    readonly type: TensorType
+    readonly isJoint: boolean
+  }[]
   readonly plan: Plan
+  /** All nodes in execution order, views included: forward and backward, what is between exchange and update, then the updates. */
+  readonly nodes: readonly GraphNode[]
+  readonly jointNodes: readonly GraphNode[]
+  readonly updateNodes: readonly GraphNode[]
+  /** Where outputs and gradients go. */
+  readonly fixed: ReadonlyMap<GraphValue, Place>
   /** Dispatches [0, computeEnd) are forward and backward. */
   readonly computeEnd: number
   readonly updates: readonly PreparedUpdate[]
+  /** What runs between the exchange of all buckets and the first update; empty for most programs. */
+  readonly joint: readonly JointSegment[]
+  /** Dispatches [afterStart, ..) run when all updates are done. */
+  readonly afterStart: number
   /** Every op with the call that it is used for, in order. */
   readonly calls: readonly { readonly op: Op; readonly call: OpCall }[]
   /** Variant by call, as chosen. */
@@ -49,39 +83,43 @@ export interface Prepared {
 
 /** Calls `fn` on tensors without contents and returns everything that a program or an eager run needs. */
 export function prepare(
-  runtime: Runtime,
+  target: LoweringTarget,
   fn: TracedFunction,
   inputs: InputTypes,
-  { isNaive = false, sharesBuffers }: PrepareOptions = {},
+  { isNaive = switchValue('naive'), accumulation, sharesBuffers }: PrepareOptions = {},
 ): Prepared {
-  const trace = new Trace()
-  const returned = withTrace(trace, () =>
-    fn(
+  const trace = new Trace(accumulation)
+  refuseHalfInputs(inputs)
+  const named = withTrace(trace, () => {
+    const returned = fn(
       Object.fromEntries(
         Object.entries(inputs).map(([name, type]) => [
           name,
           new TracedTensor(new GraphValue(type, { kind: 'input', name })),
         ]),
       ),
-    ),
-  )
-  const named = Object.entries(returned)
-  for (const [name, tensor] of named) {
-    if (!(tensor instanceof Tensor)) {
+    )
+    return Object.entries(returned).map(([name, tensor]): [string, GraphValue] => {
+      if (tensor instanceof Tensor) return [name, trace.toFloat(tensor.value)]
       throw new TabringError(
         'graph.misuse',
         `compile: output "${name}" must be a Tensor, got ${typeof tensor}. Return an object of tensors.`,
       )
-    }
-  }
-  const outputValues = named.map(([, tensor]) => tensor.value)
+    })
+  })
+  const outputValues = named.map(([, value]) => value)
+  const jointNodes = [...trace.joint]
+  const isJoint = ({ node }: GraphValue) => node !== undefined && trace.joint.includes(node)
   const gradientValues = trace.updates.flatMap(({ gradients }) => gradients)
-  const kept = [...outputValues, ...gradientValues]
-  const traced = nodesBehind(kept)
+  const kept = [...outputValues.filter((value) => !isJoint(value)), ...gradientValues]
+  const traced = nodesBehind(kept, trace.effects)
   refuseReadsAfterUpdate(traced, trace)
   const { nodes, find } = (isNaive ? withoutRewrites : rewrite)({ nodes: traced, kept })
 
   const fixed = new Map<GraphValue, Place>()
+  for (const { node, pool } of trace.reductions) {
+    fixed.set(node.outputs[0], { kind: 'pool', pool, start: 0 })
+  }
   /** Gives a kept value its place; one that already has another, or is no op's result, is copied there. */
   const fix = (value: GraphValue, place: Place): void => {
     const final = find(value)
@@ -91,7 +129,8 @@ export function prepare(
       return
     }
     const copy = emitNode(map as Op, [final], { steps: [] })
-    nodes.push(copy)
+    const list = isJoint(value) ? jointNodes : nodes
+    list.push(copy)
     fixed.set(copy.outputs[0], place)
     gradientRoots.set(value, copy.outputs[0])
   }
@@ -104,46 +143,97 @@ export function prepare(
   outputValues.forEach((value, index) => {
     fix(value, { kind: 'output', index })
   })
+  const gradientNode = (value: GraphValue): GraphNode =>
+    (gradientRoots.get(value) ?? storageOf(find(value))).node!
+  for (const { gradients, completion } of trace.updates) {
+    const last = Math.max(...gradients.map((value) => nodes.indexOf(gradientNode(value))))
+    if (completion.length > 0) nodes.splice(last + 1, 0, ...completion)
+  }
 
   const updateNodes = trace.updates.flatMap((update) => update.nodes)
-  const { lowered, chosen } = lowerNodes([...nodes, ...updateNodes], {
-    limits: runtime.limits,
-    variants: runtime.variants,
-    isNaive,
-  })
-  const plan = planMemory(lowered, fixed, { sharesBuffers })
+  const { lowered, chosen } = lowerNodes(
+    [...nodes, ...jointNodes, ...updateNodes, ...trace.after],
+    { limits: target.limits, variants: target.variants, isNaive },
+  )
+  checkLimits(lowered, target.limits)
+  const plan = planMemory(lowered, fixed, target.limits.maxBufferBytes, { sharesBuffers })
   const position = new Map<GraphNode, number>(lowered.map(({ node }, at) => [node, at]))
-  const firstUpdate = updateNodes.length ? position.get(updateNodes[0])! : lowered.length
   const endBefore = (at: number) => (at === 0 ? 0 : plan.endOfNode[at - 1])
-  const computeEnd = endBefore(firstUpdate)
+  const endOf = (node: GraphNode) => plan.endOfNode[position.get(node)!]
+  const computeEnd = endBefore(nodes.filter(({ op }) => !op.isView).length)
+  const afterStart = endBefore(lowered.length - trace.after.length)
   let gradientsEnd = 0
   const updates = trace.updates.map((update): PreparedUpdate => {
-    for (const value of update.gradients) {
-      const { node } = gradientRoots.get(value) ?? storageOf(find(value))
-      gradientsEnd = Math.max(gradientsEnd, plan.endOfNode[position.get(node!)!])
-    }
+    const complete = [...update.gradients.map(gradientNode), ...update.completion]
+    gradientsEnd = Math.max(gradientsEnd, ...complete.map(endOf))
     const own = update.nodes.map((node) => position.get(node)!)
     return {
       update,
       gradientsEnd,
-      start: own.length ? endBefore(own[0]) : computeEnd,
-      end: own.length ? plan.endOfNode[own[own.length - 1]] : computeEnd,
+      start: own.length ? endBefore(own[0]) : afterStart,
+      end: own.length ? plan.endOfNode[own[own.length - 1]] : afterStart,
     }
   })
   return {
     trace,
     inputs,
-    outputs: named.map(([name, tensor]) => ({ name, type: tensor.value.type })),
+    outputs: named.map(([name, value]) => ({
+      name,
+      type: value.type,
+      isJoint: isJoint(value),
+    })),
     plan,
+    nodes,
+    jointNodes,
+    updateNodes,
+    fixed,
     computeEnd,
     updates,
+    joint: segmentsOf(jointNodes, trace.reductions, computeEnd, endOf),
+    afterStart,
     calls: lowered.map(({ node }) => ({ op: node.op, call: callOf(node) })),
     chosen,
   }
 }
 
+/** f16 lives between ops: hosts hold floats as f32. */
+function refuseHalfInputs(inputs: InputTypes): void {
+  const half = Object.keys(inputs).find((name) => inputs[name].dtype === 'f16')
+  if (half === undefined) return
+  throw new ShapeError(
+    'shape.unsupported',
+    `compile: input "${half}" must be f32, i32 or u32, got f16. Give f32 and call half() in the function.`,
+  )
+}
+
+/** Cuts the joint nodes behind each of those whose result ranks must agree on. */
+function segmentsOf(
+  nodes: readonly GraphNode[],
+  reductions: readonly JointReduction[],
+  computeEnd: number,
+  endOf: (node: GraphNode) => number,
+): JointSegment[] {
+  const segments: JointSegment[] = []
+  let start = computeEnd
+  nodes.forEach((node, at) => {
+    const reduction = reductions.find((candidate) => candidate.node === node)
+    if (!reduction && at < nodes.length - 1) return
+    const end = endOf(node)
+    segments.push({ start, end, reduction })
+    start = end
+  })
+  return segments
+}
+
 /** Updates run after everything else in a program, so nothing traced after one may read what it changes. */
 function refuseReadsAfterUpdate(nodes: readonly GraphNode[], trace: Trace): void {
+  const early = nodes.find((node) => node.inputs.some((value) => trace.joint.includes(value.node!)))
+  if (early) {
+    throw new TabringError(
+      'graph.misuse',
+      `compile: "${early.op.name}" reads a gradient norm, which is there only after backward of all ranks. Return the norm as it is and compute on the host.`,
+    )
+  }
   for (const { bucket, nodes: updates } of trace.updates) {
     const updatedAt = updates[0]?.id ?? Number.POSITIVE_INFINITY
     const late = nodes.find(

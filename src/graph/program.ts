@@ -1,38 +1,37 @@
 import type { Gpu } from '../gpu/device.ts'
 import { mapped } from '../gpu/readback.ts'
-import { TabringError } from '../util/errors.ts'
-import { countElements, type TensorType } from '../util/shape.ts'
-import { currentLayout } from './parameter.ts'
+import type { StagedTensor } from '../gpu/staging.ts'
+import { GpuError } from '../util/errors.ts'
+import { tell } from '../util/log.ts'
+import { bytesOf, countElements, type HostDType, type TensorType } from '../util/shape.ts'
+import { describePlan } from './inside/plan-dump.ts'
+import { Profile } from './inside/profile.ts'
+import { ValueCheck } from './inside/value-check.ts'
+import { formatCall } from './limits.ts'
 import type { Place } from './plan.ts'
 import type { Prepared } from './prepare.ts'
 import type { Runtime } from './runtime.ts'
+import {
+  checkInputs,
+  copyInputs,
+  fillScalars,
+  hostArrays,
+  type OnMark,
+  type ProgramMemory,
+  type RunInputs,
+  type RunOutputs,
+  type StepProgram,
+  type StepTimes,
+} from './step-program.ts'
+import { currentLayout } from './stored-tensor.ts'
 import { SynchronizedUpdates } from './synchronize.ts'
-
-export type HostData =
-  | Float32Array<ArrayBuffer>
-  | Int32Array<ArrayBuffer>
-  | Uint32Array<ArrayBuffer>
-export type RunInputs = Readonly<Record<string, HostData>>
-export type RunOutputs = Record<string, HostData>
+import type { GraphNode } from './value.ts'
 
 /** How many runs may be under way before the next one waits for the oldest. */
 const runsInFlight = 3
 
-/** Milliseconds that parts of the last run took on the host's clock. */
-export interface StepTimes {
-  /** JavaScript that wrote inputs and encoded and submitted the commands. */
-  encode: number
-  /** From the submit to the last bucket's gradients on the host; 0 with one rank. */
-  compute: number
-  /** From there to the last bucket gathered; 0 with one rank. */
-  ring: number
-}
-
-const copyOf = (inputs: RunInputs): RunInputs =>
-  Object.fromEntries(Object.entries(inputs).map(([name, data]) => [name, data.slice()]))
-
-/** Reports something that happened in a run: a name and `performance.now()`. */
-export type OnMark = (name: string, atMs: number) => void
+/** Staged inputs of one run, each with the buffer that it goes to. */
+type StagedInputs = readonly { readonly staged: StagedTensor; readonly buffer: GPUBuffer }[]
 
 /** Inputs, scalars, intermediates and outputs of a program on the device. */
 export class ProgramBuffers {
@@ -66,41 +65,48 @@ export class ProgramBuffers {
       case 'output':
         return { buffer: this.outputs[place.index], offset: 0 }
       case 'shared':
-        return { buffer: this.#shared[place.object], offset: 0 }
+        return { buffer: this.#shared[place.object], offset: place.offset }
       case 'scalars':
         return { buffer: this.scalars, offset: 0 }
       case 'pool':
-        return { buffer: place.pool.allocate(gpu), offset: place.start * 4 }
-      case 'parameter': {
-        const { pool, start } = place.parameter.place(gpu)
+        return { buffer: place.pool.allocate(gpu).buffer, offset: place.start * 4 }
+      case 'stored': {
+        const { pool, start } = place.tensor.place(gpu)
         return { buffer: pool.buffer, offset: start * 4 }
       }
     }
   }
 
-  /** Writes the inputs and the scalars. errors: `graph.misuse` for a missing input, a wrong type or length. */
+  /**
+   * Writes the inputs and the scalars, counting a step unless told not to; returns the staged inputs, whose copies the run records first.
+   *
+   * errors: `graph.misuse` for a missing input, a wrong type or length, a staged tensor that a run has used.
+   */
   write(
     gpu: Gpu,
     prepared: Prepared,
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>>,
-  ): void {
-    for (const [name, { buffer, type }] of this.inputs) {
-      const data = inputs[name]
-      const count = countElements(type.shape)
-      const array = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }[type.dtype]
-      if (!(data instanceof array) || data.length !== count) {
-        throw new TabringError(
-          'graph.misuse',
-          `run: input "${name}" must be a ${array.name} of ${count} elements, got ${data ? `${data.constructor.name} of ${data.length}` : 'nothing'}. Give what the program was compiled for.`,
-        )
-      }
-      gpu.write(buffer, data)
+    isCounted = true,
+  ): StagedInputs {
+    const stagedInputs: { staged: StagedTensor; buffer: GPUBuffer }[] = []
+    for (const [name, data] of checkInputs(prepared, inputs)) {
+      const { buffer } = this.inputs.get(name)!
+      if (ArrayBuffer.isView(data)) gpu.write(buffer, data)
+      else stagedInputs.push({ staged: data, buffer })
     }
-    for (const name in scalars) prepared.trace.scalars.set(name, scalars[name])
-    for (const before of prepared.trace.beforeStep) before()
-    prepared.trace.scalars.fill(this.scalarValues)
+    fillScalars(prepared, scalars, this.scalarValues, isCounted)
     gpu.write(this.scalars, this.scalarValues)
+    return stagedInputs
+  }
+
+  /** Sizes of the buffers as they were made. */
+  get intermediateBytes(): number {
+    return this.#shared.reduce((sum, { size }) => sum + size, 0)
+  }
+  get otherBytes(): number {
+    const inputs = [...this.inputs.values()].map(({ buffer }) => buffer)
+    return [...inputs, ...this.outputs, this.scalars].reduce((sum, { size }) => sum + size, 0)
   }
 
   destroy(): void {
@@ -109,13 +115,28 @@ export class ProgramBuffers {
   }
 }
 
+/** The device has no room for a program: names the ops with the largest results. */
+function outOfMemory({ nodes }: Prepared, bytes: number): GpuError {
+  const resultBytes = ({ outputs }: GraphNode) =>
+    outputs.reduce((sum, { type }) => sum + bytesOf(type), 0)
+  const largest = nodes
+    .filter(({ op }) => !op.isView)
+    .sort((a, b) => resultBytes(b) - resultBytes(a))
+    .slice(0, 3)
+    .map((node) => `${formatCall({ node })} with ${resultBytes(node)} bytes`)
+  return new GpuError(
+    'gpu.limit',
+    `device: the program needs ${bytes} bytes beside its parameters, which are not free; the largest results are ${largest.join(', ')}. Use a smaller batch, or checkpoint() parts of the model.`,
+  )
+}
+
 /**
  * A step program on the device: pipelines compiled, bind groups made, ready to be replayed.
  *
  * A run writes the inputs and one small block of scalars, and encodes the recorded dispatches; it creates no buffer, bind group or pipeline.
  * With one rank a run is one submit. With several it is one submit per bucket for forward and backward, and one per bucket for the update.
  */
-export class StepProgram {
+export class GpuProgram implements StepProgram {
   readonly prepared: Prepared
   readonly times: StepTimes = { encode: 0, compute: 0, ring: 0 }
   onMark: OnMark | undefined
@@ -129,6 +150,9 @@ export class StepProgram {
   readonly #staging: { buffer: GPUBuffer; isBusy: Promise<unknown> | undefined }[]
   readonly #outputOffsets: number[]
   readonly #updates: SynchronizedUpdates | undefined
+  /** What switches ask for; both undefined as a rule. */
+  readonly #profile: Profile | undefined
+  readonly #check: ValueCheck | undefined
   /** The newest run under way. */
   #latest: Promise<unknown> | undefined
   #layout = -1
@@ -162,38 +186,51 @@ export class StepProgram {
       ),
       isBusy: undefined,
     }))
-    const { exchange } = prepared.trace
-    if (exchange && exchange.size > 1 && prepared.updates.length > 0) {
+    this.#profile = Profile.of(gpu, prepared)
+    this.#check = ValueCheck.of(gpu, prepared, this.#buffers)
+    const { exchange, accumulation } = prepared.trace
+    const exchanges = prepared.updates.length > 0 && accumulation?.part !== 'add'
+    if (exchange && exchange.size > 1 && exchanges) {
       this.#updates = new SynchronizedUpdates(gpu, exchange, prepared, this.#buffers)
     }
   }
 
   /** Compiles all pipelines in parallel and makes the program's buffers. errors: `gpu.compile`, `gpu.limit`. */
-  static async create(runtime: Runtime, prepared: Prepared): Promise<StepProgram> {
+  static async create(runtime: Runtime, prepared: Prepared): Promise<GpuProgram> {
     const { gpu, pipelines } = runtime
-    for (const { update } of prepared.updates) update.bucket.allocate(gpu)
     const compiled = await Promise.all(
       prepared.plan.dispatches.map(({ dispatch }) => pipelines.get(dispatch)),
     )
-    const program = new StepProgram(runtime, prepared, compiled)
+    gpu.device.pushErrorScope('out-of-memory')
+    const program = new GpuProgram(runtime, prepared, compiled)
     program.#bind()
+    const tooMuch = await gpu.device.popErrorScope().catch(() => null)
     gpu.check()
-    return program
+    if (!tooMuch) {
+      tell(3, 'plan', () => describePlan(prepared, program.memory, runtime))
+      return program
+    }
+    const { deviceBytes, otherBytes } = program.memory
+    program.destroy()
+    throw outOfMemory(prepared, deviceBytes + otherBytes)
   }
 
-  /** Dispatches of one run. */
+  get memory(): ProgramMemory {
+    const { peakBytes, lowerBoundBytes } = this.prepared.plan
+    const { intermediateBytes, otherBytes } = this.#buffers
+    const readback = this.#staging.reduce((sum, { buffer }) => sum + buffer.size, 0)
+    return {
+      peakBytes,
+      lowerBoundBytes,
+      deviceBytes: intermediateBytes,
+      otherBytes: otherBytes + readback,
+    }
+  }
+
   get dispatchCount(): number {
     return this.#pipelines.length
   }
 
-  /**
-   * Runs the program once.
-   *
-   * The data is copied before this returns, so callers may reuse their arrays at once. With one rank, several runs may be under way;
-   * each promise resolves with that run's outputs. With several ranks runs go one after the other, and each resolves when the
-   * parameters of all buckets are gathered.
-   * errors: `graph.misuse` for wrong inputs; the device's first error; the exchange's errors.
-   */
   async run(
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>> = {},
@@ -201,19 +238,21 @@ export class StepProgram {
     const gpu = this.#gpu
     gpu.check()
     const staging = this.#staging[this.#runs++ % runsInFlight]
-    if (staging.isBusy || (this.#updates && this.#latest)) {
-      inputs = copyOf(inputs)
+    // Buckets, like the switches' instruments, exist once: then one run goes after the other.
+    const isSerial = this.#updates ?? this.#profile ?? this.#check
+    if (staging.isBusy || (isSerial && this.#latest)) {
+      inputs = copyInputs(inputs, this.#buffers.inputs.keys())
       scalars = { ...scalars }
     }
-    // Buckets have one set of buffers: with several ranks one run goes after the other.
-    const waitsFor = () => (this.#updates ? this.#latest : staging.isBusy)
+    const waitsFor = () => (isSerial ? this.#latest : staging.isBusy)
     for (let busy = waitsFor(); busy; busy = waitsFor()) await busy.catch(() => undefined)
     if (this.#layout !== currentLayout()) this.#bind()
     const began = performance.now()
-    this.#buffers.write(gpu, this.prepared, inputs, scalars)
-    const outputs = this.#updates
-      ? this.#runSynchronized(this.#updates, staging.buffer, began)
-      : this.#runAlone(staging.buffer, began)
+    const staged = this.#buffers.write(gpu, this.prepared, inputs, scalars)
+    const running = this.#updates
+      ? this.#runSynchronized(this.#updates, staged, staging.buffer, began)
+      : this.#runAlone(staged, staging.buffer, began)
+    const outputs = this.#profile ? this.#profile.watch(running, began) : running
     const ended = outputs.finally(() => {
       staging.isBusy = undefined
       if (this.#latest === ended) this.#latest = undefined
@@ -227,53 +266,72 @@ export class StepProgram {
   destroy(): void {
     this.#buffers.destroy()
     this.#updates?.destroy()
+    this.#profile?.destroy()
     for (const { buffer } of this.#staging) buffer.destroy()
   }
 
-  async #runAlone(staging: GPUBuffer, began: number): Promise<RunOutputs> {
-    const encoder = this.#gpu.device.createCommandEncoder()
-    this.#encode(encoder, 0, this.#pipelines.length)
+  async #runAlone(staged: StagedInputs, staging: GPUBuffer, began: number): Promise<RunOutputs> {
+    let encoder = this.#gpu.device.createCommandEncoder()
+    for (const input of staged) input.staged.record(encoder, input.buffer)
+    if (this.#check) {
+      this.#gpu.submit(encoder)
+      await this.#check.run((own, from, to) => this.#encode(own, from, to))
+      encoder = this.#gpu.device.createCommandEncoder()
+    } else this.#encode(encoder, 0, this.#pipelines.length)
     this.#copyOutputs(encoder, staging)
     this.#gpu.submit(encoder)
+    for (const input of staged) input.staged.release()
     this.times.encode = performance.now() - began
     return this.#readOutputs(staging)
   }
 
   async #runSynchronized(
     updates: SynchronizedUpdates,
+    staged: StagedInputs,
     staging: GPUBuffer,
     began: number,
   ): Promise<RunOutputs> {
-    const { computeEnd } = this.prepared
+    const { computeEnd, joint } = this.prepared
     const gpu = this.#gpu
+    const mark = this.onMark
     updates.begin()
     let start = 0
     for (const [bucket, { gradientsEnd }] of this.prepared.updates.entries()) {
       const isLast = bucket === this.prepared.updates.length - 1
       const end = isLast ? computeEnd : gradientsEnd
       const encoder = gpu.device.createCommandEncoder()
+      if (bucket === 0) for (const input of staged) input.staged.record(encoder, input.buffer)
       if (end > start) this.#encode(encoder, start, end)
-      if (isLast) this.#copyOutputs(encoder, staging)
+      if (isLast && joint.length === 0) this.#copyOutputs(encoder, staging)
       updates.copyGradients(encoder, bucket)
       gpu.submit(encoder)
+      if (bucket === 0) for (const input of staged) input.staged.release()
+      if (mark) {
+        const ended = () => mark(`part ${bucket} done`, performance.now())
+        gpu.queue.onSubmittedWorkDone().then(ended)
+      }
       updates.submitted(bucket)
       start = end
     }
     this.times.encode = performance.now() - began
-    const mark = this.onMark
-    if (mark) {
-      mark('backward submitted', performance.now())
-      gpu.queue.onSubmittedWorkDone().then(() => mark('backward done', performance.now()))
-    }
-    const [outputs] = await Promise.all([
-      this.#readOutputs(staging),
-      updates.run((encoder, from, to) => this.#encode(encoder, from, to), mark),
-    ])
+    mark?.('backward submitted', performance.now())
+    const updated = updates.run(
+      (encoder, from, to) => this.#encode(encoder, from, to),
+      mark,
+      (encoder) => this.#copyOutputs(encoder, staging),
+    )
+    // With joint nodes, outputs are copied behind them: mapping the staging buffer earlier would be an error.
+    if (joint.length > 0) await updated
+    const [outputs] = await Promise.all([this.#readOutputs(staging), updated])
     Object.assign(this.times, updates.times)
     return updates.reduceOutputs(outputs)
   }
 
   #encode(encoder: GPUCommandEncoder, start: number, end: number): void {
+    if (this.#profile?.isTiming) {
+      this.#encodeTimed(encoder, this.#profile, start, end)
+      return
+    }
     const pass = encoder.beginComputePass()
     const pipelines = this.#pipelines
     const bindGroups = this.#bindGroups
@@ -284,6 +342,19 @@ export class StepProgram {
       pass.dispatchWorkgroups(groups[3 * i], groups[3 * i + 1], groups[3 * i + 2])
     }
     pass.end()
+    this.#gpu.counters.dispatches += end - start
+  }
+
+  /** Each dispatch in a pass of its own, between two timestamps. */
+  #encodeTimed(encoder: GPUCommandEncoder, profile: Profile, start: number, end: number): void {
+    for (let i = start; i < end; i++) {
+      const pass = encoder.beginComputePass(profile.pass(i))
+      pass.setPipeline(this.#pipelines[i])
+      pass.setBindGroup(0, this.#bindGroups[i])
+      const [x, y, z] = this.#groups.subarray(3 * i, 3 * i + 3)
+      pass.dispatchWorkgroups(x, y, z)
+      pass.end()
+    }
     this.#gpu.counters.dispatches += end - start
   }
 
@@ -306,7 +377,7 @@ export class StepProgram {
     const bytes = staging.getMappedRange()
     const outputs: RunOutputs = {}
     this.prepared.outputs.forEach(({ name, type }, i) => {
-      const array = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }[type.dtype]
+      const array = hostArrays[type.dtype as HostDType]
       outputs[name] = new array(bytes, this.#outputOffsets[i], countElements(type.shape)).slice()
     })
     staging.unmap()
@@ -315,6 +386,7 @@ export class StepProgram {
 
   #bind(): void {
     const { device, counters } = this.#gpu
+    for (const { update } of this.prepared.updates) update.bucket.allocate(this.#gpu)
     this.prepared.plan.dispatches.forEach(({ dispatch, bindings }, i) => {
       const entries = bindings.map(({ place, sizeBytes }, binding) => {
         const { buffer, offset } = this.#buffers.locate(this.#gpu, place)

@@ -1,39 +1,48 @@
 import { conv2dGradWeight } from '../kernels/conv2d/conv2d-grad-weight.ts'
 import {
+  type CrossEntropyAttrs,
   crossEntropy,
   crossEntropyGrad,
   crossEntropyWithGrad,
 } from '../kernels/cross-entropy/cross-entropy.ts'
 import { fromScalar } from '../kernels/from-scalar/from-scalar.ts'
-import { map } from '../kernels/map/map.ts'
-import { matmul } from '../kernels/matmul/matmul.ts'
-import type { Op, ScalarSlot } from '../kernels/op.ts'
+import { type MapAttrs, map } from '../kernels/map/map.ts'
+import { type MatmulAttrs, matmul } from '../kernels/matmul/matmul.ts'
+import type { EpilogueRoom, Op, ScalarSlot } from '../kernels/op.ts'
 import { reshape } from '../kernels/reshape/reshape.ts'
-import { joinSteps, type Step } from '../kernels/steps.ts'
+import { joinSteps, type Step, stepsToWgsl } from '../kernels/steps.ts'
 import { sum } from '../kernels/sum/sum.ts'
-import { sameShape } from '../util/shape.ts'
-import { type GraphNode, GraphValue, makeNode } from './value.ts'
+import { countElements, sameShape } from '../util/shape.ts'
+import { Editor, maxBindings, type Program } from './editor.ts'
+import { foldStores, foldViews } from './fold-views.ts'
+import { dropExpands, joinAfterSums, joinBeforeSums } from './join-sums.ts'
+import { type GraphNode, GraphValue } from './value.ts'
+
+/** What an op says about its epilogue; two inputs of its own unless told. */
+function epilogueOf({ op, outputs, attrs }: GraphNode): EpilogueRoom {
+  const room = op.takesEpilogue
+  if (typeof room !== 'object') return { operandsFrom: 2, bindings: 2 + outputs.length }
+  return 'of' in room ? room.of(attrs) : room
+}
+
+/** An epilogue is written once for each element of a tile, so a long one would compile for seconds. */
+const maxEpilogueLines = 12
+
+const linesOf = (steps: readonly Step[]): number =>
+  stepsToWgsl(steps, new Array<string>(maxBindings).fill('x')).lines.length
 
 /**
  * Rewrites of a traced program that save dispatches and memory traffic, none of which changes what is computed beyond rounding.
  *
  * 1. The gradient of a cross entropy joins the loss's own kernel.
  * 2. A bias gradient joins the weight gradient that reads the same output gradient.
- * 3. Elementwise chains join each other, and the store of the matmul, convolution or pooling gradient before them.
+ * 3. Matmuls read views where they lie and store their result with its axes in another order (fold-views.ts).
+ * 4. An elementwise chain reads what a broadcast would have copied.
+ * 5. Elementwise chains join each other, and the store of the matmul, convolution or pooling gradient before them.
+ * 6. A chain joins the sum that reads it, and a sum takes in the chain that goes on from it (join-sums.ts).
+ *
+ * Returns the rewritten nodes in execution order, and where each kept value went.
  */
-export interface Program {
-  readonly nodes: readonly GraphNode[]
-  /** Values that must exist after a run: outputs, and gradients that fill buckets. */
-  readonly kept: readonly GraphValue[]
-}
-
-/** An op that takes an epilogue has two inputs of its own; its further inputs are the epilogue's operands. */
-const epilogueOperandsFrom = 2
-
-/** Storage buffers a stage may bind by WebGPU's default limits. */
-const maxBindings = 8
-
-/** Returns the rewritten nodes in execution order, and where each kept value went. */
 export function rewrite(program: Program): {
   nodes: GraphNode[]
   find: (value: GraphValue) => GraphValue
@@ -41,7 +50,13 @@ export function rewrite(program: Program): {
   const editor = new Editor(program)
   joinCrossEntropy(editor)
   joinBiasGradients(editor)
+  foldViews(editor)
+  dropExpands(editor)
+  joinAfterSums(editor)
   joinChains(editor)
+  joinBeforeSums(editor)
+  joinAfterSums(editor)
+  foldStores(editor)
   return { nodes: editor.ordered(), find: (value) => editor.find(value) }
 }
 
@@ -50,101 +65,6 @@ export const withoutRewrites = (program: Program) => ({
   nodes: [...program.nodes],
   find: (value: GraphValue) => value,
 })
-
-/** A set of nodes under change: values forward to their replacements, uses are counted on demand. */
-class Editor {
-  readonly #nodes: Set<GraphNode>
-  readonly #forward = new Map<GraphValue, GraphValue>()
-  readonly #kept: ReadonlySet<GraphValue>
-
-  constructor({ nodes, kept }: Program) {
-    this.#nodes = new Set(nodes)
-    this.#kept = new Set(kept)
-  }
-
-  get nodes(): GraphNode[] {
-    return [...this.#nodes].sort((a, b) => a.id - b.id)
-  }
-
-  find(value: GraphValue): GraphValue {
-    let current = value
-    for (let next = this.#forward.get(current); next; next = this.#forward.get(current))
-      current = next
-    return current
-  }
-
-  inputsOf(node: GraphNode): GraphValue[] {
-    return node.inputs.map((value) => this.find(value))
-  }
-
-  producerOf(value: GraphValue): GraphNode | undefined {
-    const { node } = this.find(value)
-    return node && this.#nodes.has(node) ? node : undefined
-  }
-
-  /** How many inputs read the value, plus one where it must be kept. */
-  uses(value: GraphValue): number {
-    let count = 0
-    for (const kept of this.#kept) if (this.find(kept) === value) count++
-    for (const node of this.#nodes) {
-      for (const input of node.inputs) if (this.find(input) === value) count++
-    }
-    return count
-  }
-
-  /** Puts one node in the place of several; `outputs` says what each replaced value becomes. */
-  replace(
-    old: readonly GraphNode[],
-    op: Op,
-    inputs: readonly GraphValue[],
-    attrs: unknown,
-    outputs: readonly GraphValue[],
-  ): GraphNode {
-    const id = Math.max(...old.map((node) => node.id))
-    const node = makeNode(
-      id,
-      op,
-      inputs,
-      attrs,
-      outputs.map(({ type }) => type),
-    )
-    for (const replaced of old) this.#nodes.delete(replaced)
-    outputs.forEach((value, i) => {
-      this.#forward.set(value, node.outputs[i])
-    })
-    this.#nodes.add(node)
-    return node
-  }
-
-  remove(node: GraphNode): void {
-    this.#nodes.delete(node)
-  }
-
-  /** Removes a node of one output; those who read it read `value`. */
-  forward(node: GraphNode, value: GraphValue): void {
-    this.#nodes.delete(node)
-    this.#forward.set(node.outputs[0], value)
-  }
-
-  /** Execution order: by id, but never before what a node reads; inputs are the final values. */
-  ordered(): GraphNode[] {
-    const result: GraphNode[] = []
-    const placed = new Set<GraphNode>()
-    const place = (node: GraphNode): void => {
-      if (placed.has(node)) return
-      placed.add(node)
-      const inputs = this.inputsOf(node)
-      for (const input of inputs) {
-        const producer = this.producerOf(input)
-        if (producer) place(producer)
-      }
-      result.push({ ...node, inputs })
-    }
-    for (const node of this.nodes) place(node)
-    for (const node of result) for (const output of node.outputs) output.node = node
-    return result
-  }
-}
 
 function joinCrossEntropy(editor: Editor): void {
   for (const gradient of editor.nodes) {
@@ -155,58 +75,109 @@ function joinCrossEntropy(editor: Editor): void {
     const loss = editor.nodes.find((node) => {
       if (node.op !== (crossEntropy as Op)) return false
       const inputs = editor.inputsOf(node)
-      return inputs[0] === logits && inputs[1] === target && sameCount(node.attrs, gradient.attrs)
+      return inputs[0] === logits && inputs[1] === target && sameRows(node.attrs, gradient.attrs)
     })
     if (!loss) continue
-    const { count } = loss.attrs as { count: ScalarSlot | null }
+    const attrs = loss.attrs as CrossEntropyAttrs
     const { slot } = seed.attrs as { slot: ScalarSlot }
     editor.replace(
       [loss, gradient],
       crossEntropyWithGrad as Op,
       [logits, target],
-      { count, seed: slot },
+      { ...attrs, seed: slot },
       [loss.outputs[0], gradient.outputs[0]],
     )
     if (editor.uses(seed.outputs[0]) === 0) editor.remove(seed)
   }
 }
 
-const sameCount = (a: unknown, b: unknown): boolean =>
-  (a as { count: ScalarSlot | null }).count?.slot ===
-  (b as { count: ScalarSlot | null }).count?.slot
+const withoutHalf = ({ half: _, ...attrs }: { epilogue: readonly Step[]; half?: boolean }) => attrs
+
+/** Whether a loss and a gradient leave out the same rows. */
+function sameRows(loss: unknown, gradient: unknown): boolean {
+  const [a, b] = [loss as CrossEntropyAttrs, gradient as CrossEntropyAttrs]
+  return a.count?.slot === b.count?.slot && a.ignoreIndex === b.ignoreIndex
+}
 
 function joinBiasGradients(editor: Editor): void {
   for (const total of editor.nodes) {
     if (total.op !== (sum as Op)) continue
-    const [dy] = editor.inputsOf(total)
+    const [summed] = editor.inputsOf(total)
+    const dy = behindFloat(editor, summed)
     const { axes } = total.attrs as { axes: readonly number[] }
-    const featureAxis = dy.type.shape.length === 2 ? 1 : dy.type.shape.length === 4 ? 1 : -1
-    const sumsAllButFeatures =
-      featureAxis > 0 &&
-      axes.length === dy.type.shape.length - 1 &&
-      dy.type.shape.every((_, axis) => axes.includes(axis) === (axis !== featureAxis))
-    if (!sumsAllButFeatures) continue
+    const { shape } = dy.type
+    const sumsAllBut = (kept: number) =>
+      shape.length > 1 &&
+      axes.length === shape.length - 1 &&
+      shape.every((_, axis) => axes.includes(axis) === (axis !== kept))
+    /** Whether an operand's columns are the features of dy; the rows of all batches are one product's rows. */
+    const isSummed = (operand: GraphValue): boolean => {
+      const flat = editor.producerOf(operand)
+      return (
+        (operand === dy || (flat?.op === (reshape as Op) && editor.inputsOf(flat)[0] === dy)) &&
+        operand.type.shape.length === 2 &&
+        operand.type.shape[1] === shape[shape.length - 1] &&
+        sumsAllBut(shape.length - 1)
+      )
+    }
     const weightGradient = editor.nodes.find((node) => {
-      const isMatmul = node.op === (matmul as Op) && (node.attrs as { form: string }).form === 'tn'
-      if (!isMatmul && node.op !== (conv2dGradWeight as Op)) return false
-      return !(node.attrs as { rowSums: boolean }).rowSums && editor.inputsOf(node)[0] === dy
+      const [first, second] = editor.inputsOf(node)
+      if (node.op === (matmul as Op)) {
+        const { form, rowSums, colSums } = node.attrs as MatmulAttrs
+        // dy comes first for a weight [out, in], second for one [in, out].
+        return form === 'tn' && !rowSums && !colSums && (isSummed(first) || isSummed(second))
+      }
+      return (
+        node.op === (conv2dGradWeight as Op) &&
+        !(node.attrs as { rowSums: boolean }).rowSums &&
+        first === dy &&
+        sumsAllBut(1)
+      )
     })
     if (!weightGradient || (weightGradient.attrs as { epilogue?: Step[] }).epilogue?.length)
       continue
-    const merged = new GraphValue({ shape: [dy.type.shape[featureAxis]], dtype: 'f32' })
+    const isColumns =
+      weightGradient.op === (matmul as Op) && !isSummed(editor.inputsOf(weightGradient)[0])
+    const merged = new GraphValue({
+      shape: [countElements(total.outputs[0].type.shape)],
+      dtype: 'f32',
+    })
     const node = editor.replace(
       [weightGradient],
       weightGradient.op,
       editor.inputsOf(weightGradient),
-      { ...(weightGradient.attrs as object), rowSums: true },
+      { ...(weightGradient.attrs as object), [isColumns ? 'colSums' : 'rowSums']: true },
       [weightGradient.outputs[0], merged],
     )
     const bias = total.outputs[0]
     if (sameShape(bias.type.shape, merged.type.shape)) editor.forward(total, node.outputs[1])
     else
       editor.replace([total], reshape as Op, [node.outputs[1]], { shape: bias.type.shape }, [bias])
+    if (summed !== dy && editor.uses(summed) === 0) editor.remove(editor.producerOf(summed)!)
   }
 }
+
+/** The f16 tensor of which the value is the f32 form; else the value itself. */
+function behindFloat(editor: Editor, value: GraphValue): GraphValue {
+  const node = editor.producerOf(value)
+  if (node?.op !== (map as Op) || (node.attrs as MapAttrs).steps.length > 0) return value
+  const [input] = editor.inputsOf(node)
+  return input.type.dtype === 'f16' && value.type.dtype === 'f32' ? input : value
+}
+
+/** A chain before another one: where its result was stored as f16, the joined chain rounds there too. */
+function stepsBefore(steps: readonly Step[], { type }: GraphValue): readonly Step[] {
+  if (type.dtype !== 'f16') return steps
+  const last = steps.length === 0 ? { input: 0 } : { step: steps.length - 1 }
+  return [...steps, { fn: 'roundHalf', args: [last] }]
+}
+
+/** Whether a matmul can store its result as f16. */
+const canStoreHalf = ({ op, attrs, outputs }: GraphNode): boolean =>
+  op === (matmul as Op) &&
+  outputs.length === 1 &&
+  !(attrs as MatmulAttrs).store &&
+  outputs[0].type.shape[outputs[0].type.shape.length - 1] % 4 === 0
 
 function joinChains(editor: Editor): void {
   for (const traced of editor.nodes) {
@@ -218,7 +189,7 @@ function joinChains(editor: Editor): void {
 /** Joins one producer into an elementwise chain; returns the chain while it is still one of its own. */
 function absorbProducer(editor: Editor, chain: GraphNode): GraphNode | undefined {
   const inputs = editor.inputsOf(chain)
-  const steps = (chain.attrs as { steps: Step[] }).steps
+  const { steps, dtype } = chain.attrs as MapAttrs
   const output = chain.outputs[0]
   const candidates = inputs
     .map((value, at) => ({ value, at, producer: editor.producerOf(value) }))
@@ -227,18 +198,22 @@ function absorbProducer(editor: Editor, chain: GraphNode): GraphNode | undefined
         producer !== undefined &&
         (producer.op === (map as Op) || producer.op.takesEpilogue) &&
         value === producer.outputs[0] &&
-        sameShape(value.type.shape, output.type.shape) &&
-        editor.uses(value) === 1,
+        (sameShape(value.type.shape, output.type.shape) ||
+          // A single number is computed anew for each element rather than in a dispatch of its own.
+          (producer.op === (map as Op) && countElements(value.type.shape) === 1)) &&
+        editor.uses(value) === 1 &&
+        !editor.isTouchedBetween(producer, chain),
     )
     .sort((a, b) => b.producer!.id - a.producer!.id)
   for (const { at, producer } of candidates) {
     const before = editor.inputsOf(producer!)
     const others = inputs.filter((_, i) => i !== at)
-    const bindings = before.length + others.length + producer!.outputs.length
-    if (bindings > maxBindings) continue
+    const { operandsFrom, bindings } =
+      producer!.op === (map as Op) ? { operandsFrom: 0, bindings: 1 } : epilogueOf(producer!)
+    if (bindings + before.length - operandsFrom + others.length > maxBindings) continue
     if (producer!.op === (map as Op)) {
       const joined = joinSteps(
-        (producer!.attrs as { steps: Step[] }).steps,
+        stepsBefore((producer!.attrs as MapAttrs).steps, producer!.outputs[0]),
         before.length,
         steps,
         at,
@@ -247,18 +222,24 @@ function absorbProducer(editor: Editor, chain: GraphNode): GraphNode | undefined
         [producer!, chain],
         map as Op,
         [...before, ...others],
-        { steps: joined },
+        { steps: joined, ...(dtype && { dtype }) },
         [output],
       )
     }
     const attrs = producer!.attrs as { epilogue: Step[] }
-    const operands = before.length - epilogueOperandsFrom
-    const joined = joinSteps(attrs.epilogue, 1 + operands, steps, at)
+    const operands = before.length - operandsFrom
+    if (dtype && !canStoreHalf(producer!)) continue
+    const before16 = stepsBefore(attrs.epilogue, producer!.outputs[0])
+    const joined = joinSteps(before16, 1 + operands, steps, at)
+    const isRead = others.every(
+      ({ type }) => type.dtype === 'f32' || (type.dtype === 'f16' && producer!.op.takesHalf),
+    )
+    if (!isRead || linesOf(joined) > maxEpilogueLines) continue
     editor.replace(
       [producer!, chain],
       producer!.op,
       [...before, ...others],
-      { ...attrs, epilogue: joined },
+      { ...withoutHalf(attrs), epilogue: joined, ...(dtype && { half: true }) },
       [output, ...producer!.outputs.slice(1)],
     )
     return undefined

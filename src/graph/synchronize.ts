@@ -3,9 +3,14 @@ import { mapped } from '../gpu/readback.ts'
 import { invariant } from '../util/errors.ts'
 import { tailElements } from './bucket.ts'
 import type { GradientExchange } from './exchange.ts'
-import type { Prepared, PreparedUpdate } from './prepare.ts'
-import type { OnMark, ProgramBuffers, RunOutputs } from './program.ts'
+import { joinRanks } from './join-ranks.ts'
+import type { JointSegment, Prepared, PreparedUpdate } from './prepare.ts'
+import type { ProgramBuffers } from './program.ts'
+import type { OnMark, RunOutputs } from './step-program.ts'
 import { gradientWeight } from './trace.ts'
+
+/** A joint number: a value and a flag. */
+const jointBytes = 8
 
 interface BucketBuffers {
   readonly prepared: PreparedUpdate
@@ -18,12 +23,16 @@ interface BucketBuffers {
   readonly parameterStaging: GPUBuffer
 }
 
+/** Records dispatches [start, end) of the program. */
+export type EncodeRange = (encoder: GPUCommandEncoder, start: number, end: number) => void
+
 /**
  * The part of a step that ranks do together, bucket by bucket: owner-computes data parallelism.
  *
  * For each bucket: gradients to the host as soon as its part of backward has run, reduce-scatter, this rank's sum back to the
  * device, optimizer on this rank's slice, updated slice to the host, all-gather, parameters to the device. Buckets go through
- * this independently, so a bucket's exchange overlaps later parts of backward. Every rank ends with the owner's bits, whatever adapter
+ * this independently, so a bucket's exchange overlaps later parts of backward; only a program with joint nodes (a norm over all
+ * buckets, a loss scale) waits for all sums before the first update, and exchanges 8 bytes a rank for each of them. Every rank ends with the owner's bits, whatever adapter
  * the others have (WGSL's division and square root differ between them).
  *
  * cost: 2(N-1)/N x parameter bytes per rank and step, as an all-reduce; 1/N of the optimizer's state and work.
@@ -36,7 +45,9 @@ export class SynchronizedUpdates {
   readonly #prepared: Prepared
   readonly #programBuffers: ProgramBuffers
   readonly #buckets: BucketBuffers[]
-  /** Scalar outputs, which the first bucket's tail averages over ranks. */
+  /** A staging buffer for each number that ranks agree on. */
+  readonly #jointStaging: (GPUBuffer | undefined)[]
+  /** Scalar outputs of forward and backward, which the first bucket's tail averages over ranks. */
   readonly #averaged: number[]
   #firstMaps: Promise<void>[] = []
   #beganMs = 0
@@ -46,14 +57,18 @@ export class SynchronizedUpdates {
     this.#exchange = exchange
     this.#prepared = prepared
     this.#programBuffers = buffers
-    this.#averaged = prepared.outputs.flatMap(({ type }, index) =>
-      type.shape.length === 0 && type.dtype === 'f32' ? [index] : [],
+    this.#averaged = prepared.outputs.flatMap(({ type, isJoint }, index) =>
+      type.shape.length === 0 && type.dtype === 'f32' && !isJoint ? [index] : [],
     )
     invariant(this.#averaged.length <= tailElements, () => 'more scalar outputs than a tail holds')
+    const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
+    this.#jointStaging = prepared.joint.map(
+      ({ reduction }, index) =>
+        reduction && gpu.createBuffer(`readback of joint number ${index}`, jointBytes, usage),
+    )
     this.#buckets = prepared.updates.map((update, index) => {
       const { wireElements: wire } = update.update.bucket
       const { start, end } = update.update.bucket.ownSlice(exchange)
-      const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
       return {
         prepared: update,
         start,
@@ -106,20 +121,49 @@ export class SynchronizedUpdates {
     this.#firstMaps[index] = map
   }
 
-  /** Takes all buckets through exchange and update. errors: the exchange's, the device's. */
+  /**
+   * Takes all buckets through exchange and update; `onJoint` records its commands behind the joint nodes.
+   *
+   * errors: the exchange's, the device's.
+   */
   async run(
-    encode: (encoder: GPUCommandEncoder, start: number, end: number) => void,
+    encode: EncodeRange,
     onMark: OnMark | undefined,
+    onJoint: (encoder: GPUCommandEncoder) => void,
   ): Promise<void> {
+    const { joint, afterStart, plan } = this.#prepared
     let lastMapMs = 0
-    await Promise.all(
-      this.#buckets.map(async (bucket, index) => {
-        await this.#firstMaps[index]
-        lastMapMs = performance.now()
-        onMark?.(`bucket ${index} on the host`, lastMapMs)
-        await this.#exchangeBucket(bucket, index, encode, onMark)
-      }),
-    )
+    const reduce = async (bucket: BucketBuffers, index: number) => {
+      await this.#firstMaps[index]
+      lastMapMs = performance.now()
+      onMark?.(`bucket ${index} on the host`, lastMapMs)
+      await this.#reduce(bucket, index)
+      onMark?.(`bucket ${index} reduced`, performance.now())
+    }
+    const update = async (bucket: BucketBuffers, index: number) => {
+      await this.#update(bucket, index, encode)
+      onMark?.(`bucket ${index} gathered`, performance.now())
+    }
+    if (joint.length === 0) {
+      await Promise.all(
+        this.#buckets.map(async (bucket, index) => {
+          await reduce(bucket, index)
+          await update(bucket, index)
+        }),
+      )
+    } else {
+      await Promise.all(this.#buckets.map(reduce))
+      for (const [index, segment] of joint.entries()) {
+        const isLast = index === joint.length - 1
+        await this.#agree(segment, index, encode, isLast ? onJoint : undefined)
+      }
+      await Promise.all(this.#buckets.map(update))
+    }
+    if (afterStart < plan.dispatches.length) {
+      const encoder = this.#gpu.device.createCommandEncoder()
+      encode(encoder, afterStart, plan.dispatches.length)
+      this.#gpu.submit(encoder)
+    }
     this.times.compute = lastMapMs - this.#beganMs
     this.times.ring = performance.now() - lastMapMs
   }
@@ -135,29 +179,58 @@ export class SynchronizedUpdates {
   }
 
   destroy(): void {
+    for (const staging of this.#jointStaging) staging?.destroy()
     for (const { gradientStaging, parameterStaging } of this.#buckets) {
       gradientStaging.destroy()
       parameterStaging.destroy()
     }
   }
 
-  async #exchangeBucket(
-    bucket: BucketBuffers,
+  /** Sums a bucket over ranks; this rank's slice of the sum goes back to the device. */
+  async #reduce(
+    { gradients, gradientStaging, start, end, prepared }: BucketBuffers,
     index: number,
-    encode: (encoder: GPUCommandEncoder, start: number, end: number) => void,
-    onMark: OnMark | undefined,
+  ) {
+    const { elements, gradientPool } = prepared.update.bucket
+    gradients.set(new Float32Array(gradientStaging.getMappedRange()))
+    gradientStaging.unmap()
+    if (index === 0) this.#weighTail(gradients, elements)
+    await this.#exchange.reduceScatter(index, gradients)
+    if (end > start) {
+      this.#gpu.write(gradientPool.buffer, gradients.subarray(start, end), start * 4)
+    }
+  }
+
+  /** Runs a joint segment and replaces its [value, flag] by what all ranks' make together, in the order of ranks. */
+  async #agree(
+    { start, end, reduction }: JointSegment,
+    index: number,
+    encode: EncodeRange,
+    onEncoded: ((encoder: GPUCommandEncoder) => void) | undefined,
   ): Promise<void> {
     const gpu = this.#gpu
-    const { gradients, parameters, start, end, prepared } = bucket
-    const { elements, gradientPool, parameterPool } = prepared.update.bucket
-    gradients.set(new Float32Array(bucket.gradientStaging.getMappedRange()))
-    bucket.gradientStaging.unmap()
-    if (index === 0) this.#weighTail(gradients, elements)
+    const staging = this.#jointStaging[index]
+    const encoder = gpu.device.createCommandEncoder()
+    if (end > start) encode(encoder, start, end)
+    onEncoded?.(encoder)
+    if (reduction && staging) {
+      encoder.copyBufferToBuffer(reduction.pool.buffer, 0, staging, 0, jointBytes)
+    }
+    gpu.submit(encoder)
+    if (!reduction || !staging) return
+    await mapped(gpu, staging)
+    const own = new Float32Array(staging.getMappedRange().slice(0))
+    staging.unmap()
+    const all = await this.#exchange.gatherScalars(index, own)
+    gpu.write(reduction.pool.buffer, joinRanks(reduction, all))
+  }
 
-    await this.#exchange.reduceScatter(index, gradients)
-    onMark?.(`bucket ${index} reduced`, performance.now())
+  /** Updates this rank's slice and gathers the others'. */
+  async #update(bucket: BucketBuffers, index: number, encode: EncodeRange): Promise<void> {
+    const gpu = this.#gpu
+    const { gradients, parameters, start, end, prepared } = bucket
+    const { elements, parameterPool } = prepared.update.bucket
     if (end > start) {
-      gpu.write(gradientPool.buffer, gradients.subarray(start, end), start * 4)
       const encoder = gpu.device.createCommandEncoder()
       encode(encoder, prepared.start, prepared.end)
       const bytes = (end - start) * 4
@@ -168,9 +241,7 @@ export class SynchronizedUpdates {
       bucket.parameterStaging.unmap()
     }
     parameters.set(gradients.subarray(elements), elements)
-
     await this.#exchange.allGather(index, parameters)
-    onMark?.(`bucket ${index} gathered`, performance.now())
     gpu.write(parameterPool.buffer, parameters.subarray(0, start), 0)
     gpu.write(parameterPool.buffer, parameters.subarray(end, elements), end * 4)
   }

@@ -1,15 +1,51 @@
+import { detach } from '../kernels/detach/detach.ts'
 import { fromScalar } from '../kernels/from-scalar/from-scalar.ts'
-import { map } from '../kernels/map/map.ts'
-import { matmul } from '../kernels/matmul/matmul.ts'
-import type { Op } from '../kernels/op.ts'
+import { map, singleStep } from '../kernels/map/map.ts'
+import { type MatmulForm, matmul, plain } from '../kernels/matmul/matmul.ts'
+import type { Op, ScalarSlot } from '../kernels/op.ts'
+import { amax, amin } from '../kernels/reduce/extreme.ts'
 import { reshape } from '../kernels/reshape/reshape.ts'
-import type { ScalarFunctionName } from '../kernels/steps.ts'
+import { lossTerms } from '../kernels/scalar/losses.ts'
+import { topK } from '../kernels/select/select.ts'
+import { logSoftmax, softmax } from '../kernels/softmax/softmax.ts'
+import type { ScalarFunctionName, StepArgument } from '../kernels/steps.ts'
+import { contiguous, isContiguous } from '../kernels/strided.ts'
 import { sum } from '../kernels/sum/sum.ts'
+import { regionStrided } from '../kernels/view/region.ts'
+import { type ViewAttrs, view } from '../kernels/view/view.ts'
+import {
+  expanded,
+  flipped,
+  narrowed,
+  permuted,
+  selected,
+  sliced,
+  transposed,
+} from '../kernels/view/views.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
-import { countElements, type DType, formatShape, type Shape } from '../util/shape.ts'
+import {
+  countElements,
+  type DType,
+  formatShape,
+  resolveAxis,
+  type Shape,
+  sameShape,
+} from '../util/shape.ts'
 import { add, gradientsOf } from './backward.ts'
 import { activeTrace, gradientWeight } from './trace.ts'
 import type { GraphValue } from './value.ts'
+
+/** What elementwise functions take: a tensor, a number that never changes, or one that each run gives anew. */
+export type Operand = Tensor | number | ScalarSlot
+
+/** One axis or several; negative ones count from the end. */
+export type Axes = number | readonly number[]
+
+/** Elements that were chosen (f32), and where they were along the axis (i32). */
+export interface ValuesAndIndices {
+  readonly values: Tensor
+  readonly indices: Tensor
+}
 
 /**
  * A tensor as user code handles it: a shape and a place in the graph, without contents of its own.
@@ -32,29 +68,164 @@ export abstract class Tensor {
     return countElements(this.shape)
   }
 
-  /** Elementwise, shapes broadcast by NumPy's rules. */
-  add(other: Tensor): Tensor {
-    return this.#elementwise('add', other)
+  // --- elementwise; shapes broadcast by NumPy's rules ---
+
+  add(other: Operand): Tensor {
+    return elementwise('add', this, other)
   }
-  sub(other: Tensor): Tensor {
-    return this.#elementwise('sub', other)
+  sub(other: Operand): Tensor {
+    return elementwise('sub', this, other)
   }
-  mul(other: Tensor): Tensor {
-    return this.#elementwise('mul', other)
+  mul(other: Operand): Tensor {
+    return elementwise('mul', this, other)
   }
-  div(other: Tensor): Tensor {
-    return this.#elementwise('div', other)
+  div(other: Operand): Tensor {
+    return elementwise('div', this, other)
+  }
+  /** This to the power of `exponent`. numerics: NaN for a negative base and a broken exponent. */
+  pow(exponent: Operand): Tensor {
+    return exponent === 2 ? this.square() : elementwise('pow', this, exponent)
   }
   neg(): Tensor {
-    return this.#elementwise('neg')
+    return elementwise('neg', this)
   }
-  relu(): Tensor {
-    return this.#elementwise('relu')
+  exp(): Tensor {
+    return elementwise('exp', this)
+  }
+  log(): Tensor {
+    return elementwise('log', this)
+  }
+  sqrt(): Tensor {
+    return elementwise('sqrt', this)
+  }
+  rsqrt(): Tensor {
+    return elementwise('rsqrt', this)
+  }
+  square(): Tensor {
+    return elementwise('square', this)
+  }
+  abs(): Tensor {
+    return elementwise('abs', this)
+  }
+  sign(): Tensor {
+    return elementwise('sign', this)
+  }
+  floor(): Tensor {
+    return elementwise('floor', this)
+  }
+  erf(): Tensor {
+    return elementwise('erf', this)
+  }
+  /** Held within the bounds that are given. */
+  clamp(min?: number, max?: number): Tensor {
+    if (min === undefined) return max === undefined ? this : elementwise('clampMax', this, max)
+    return max === undefined
+      ? elementwise('clampMin', this, min)
+      : elementwise('clamp', this, min, max)
+  }
+  /** The smaller of the two; equal elements share the gradient. */
+  minimum(other: Operand): Tensor {
+    return elementwise('minimum', this, other)
+  }
+  /** The larger of the two; equal elements share the gradient. */
+  maximum(other: Operand): Tensor {
+    return elementwise('maximum', this, other)
   }
 
-  /** shape: [M, K] x [K, N] -> [M, N] */
+  // --- comparisons: f32, 1 where it holds and 0 elsewhere; no gradient ---
+
+  eq(other: Operand): Tensor {
+    return elementwise('eq', this, other)
+  }
+  ne(other: Operand): Tensor {
+    return elementwise('ne', this, other)
+  }
+  lt(other: Operand): Tensor {
+    return elementwise('lt', this, other)
+  }
+  le(other: Operand): Tensor {
+    return elementwise('le', this, other)
+  }
+  gt(other: Operand): Tensor {
+    return elementwise('gt', this, other)
+  }
+  ge(other: Operand): Tensor {
+    return elementwise('ge', this, other)
+  }
+
+  // --- activations ---
+
+  relu(): Tensor {
+    return elementwise('relu', this)
+  }
+  sigmoid(): Tensor {
+    return elementwise('sigmoid', this)
+  }
+  tanh(): Tensor {
+    return elementwise('tanh', this)
+  }
+  /** exp(x) / sum of exp(x) over an axis. */
+  softmax(axis: number): Tensor {
+    return emit(softmax, [this], { axis: this.axis(axis) })
+  }
+  /** The logarithm of `softmax`. */
+  logSoftmax(axis: number): Tensor {
+    return emit(logSoftmax, [this], { axis: this.axis(axis) })
+  }
+
+  /**
+   * The same numbers stored as float16, two to a word: rounded to nearest, beyond 65,504 infinite.
+   *
+   * Products of two such tensors read them as they are, elementwise functions too; every other op gets them as f32.
+   */
+  half(): Tensor {
+    return this.dtype === 'f16' ? this : emit(map, [this], { steps: [], dtype: 'f16' })
+  }
+
+  /** The same numbers as f32; integers are exact to 2^24. */
+  float(): Tensor {
+    return this.dtype === 'f32' ? this : emit(map, [this], { steps: [] })
+  }
+
+  /** The same contents as a constant: no gradient passes. */
+  detach(): Tensor {
+    return emit(detach, [this], {})
+  }
+
+  /** An axis counted from 0, of one that may count from the end. errors: `shape.unsupported` outside. */
+  axis(axis: number): number {
+    return resolveAxis('axis', this.shape, axis)
+  }
+
+  /** Axes counted from 0; all of them unless told. */
+  axes(axes: Axes = this.shape.map((_, axis) => axis)): number[] {
+    return (typeof axes === 'number' ? [axes] : axes).map((axis) => this.axis(axis))
+  }
+
+  /**
+   * The product over the last axis of this and the last but one of `other`; axes before the last two broadcast.
+   *
+   * A tensor of one axis is a row on the left and a column on the right, and that axis is gone from the result.
+   * shape: [.., M, K] x [.., K, N] -> [.., M, N]
+   */
   matmul(other: Tensor): Tensor {
-    return emit(matmul, [this, other], { form: 'nn', epilogue: [], rowSums: false })
+    const [a, b] = [this.shape, other.shape]
+    if (a.length === 0 || b.length === 0) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `matmul: both tensors must have at least one dimension, got ${formatShape(a)} and ${formatShape(b)}. Multiply by a scalar with mul().`,
+      )
+    }
+    const left = a.length === 1 ? this.reshape([1, a[0]]) : this
+    const c =
+      b.length === 1 ? product(left, other.reshape([1, b[0]]), 'nt') : product(left, other, 'nn')
+    const { shape } = c
+    const kept = shape.filter(
+      (_, axis) =>
+        !(a.length === 1 && axis === shape.length - 2) &&
+        !(b.length === 1 && axis === shape.length - 1),
+    )
+    return kept.length === shape.length ? c : c.reshape(kept)
   }
 
   /** The same elements under another shape; one dimension may be -1. errors: `shape.mismatch` for another count. */
@@ -67,7 +238,7 @@ export abstract class Tensor {
         `reshape: ${formatShape(shape)} must hold ${this.count} elements, got ${formatShape(this.shape)}. Check the product of dimensions.`,
       )
     }
-    return emit(reshape, [this], { shape: resolved })
+    return sameShape(resolved, this.shape) ? this : emit(reshape, [this], { shape: resolved })
   }
 
   /** Dimensions from `start` on become one. */
@@ -75,10 +246,97 @@ export abstract class Tensor {
     return this.reshape([...this.shape.slice(0, start), -1])
   }
 
-  /** Sum over `axes` (all of them unless told). */
-  sum(axes: readonly number[] = this.shape.map((_, axis) => axis), keepDims = false): Tensor {
-    const positive = axes.map((axis) => (axis < 0 ? axis + this.shape.length : axis))
-    return emit(sum, [this], { axes: positive, keepDims })
+  /** Axes in the order `axes`: axis n of the result is axis `axes[n]` of this. cost: a copy, unless a matmul can read it in place. */
+  permute(...axes: (number | readonly number[])[]): Tensor {
+    return this.#view(permuted(this.shape, axes.flat()))
+  }
+
+  /** Two axes swapped. cost: as permute. */
+  transpose(first: number, second: number): Tensor {
+    return this.#view(transposed(this.shape, first, second))
+  }
+
+  /** Axes of size 1 repeated to `shape`, new ones in front; -1 keeps a size. */
+  expand(...shape: (number | readonly number[])[]): Tensor {
+    return this.#view(expanded(this.shape, shape.flat()))
+  }
+
+  /** Without the axis `dim` where its size is 1; without all such axes unless told. */
+  squeeze(dim?: number): Tensor {
+    const only = dim === undefined ? undefined : resolveAxis('squeeze', this.shape, dim)
+    return this.reshape(
+      this.shape.filter((size, axis) => size !== 1 || (only !== undefined && axis !== only)),
+    )
+  }
+
+  /** With a new axis of size 1 that becomes axis `dim`. */
+  unsqueeze(dim: number): Tensor {
+    const at = resolveAxis('unsqueeze', [...this.shape, 1], dim)
+    return this.reshape([...this.shape.slice(0, at), 1, ...this.shape.slice(at)])
+  }
+
+  /** Python's `start:end:step` along one axis: negative ends count from the back. */
+  slice(dim: number, start = 0, end = Number.POSITIVE_INFINITY, step = 1): Tensor {
+    return this.#view(sliced(this.shape, dim, start, end, step))
+  }
+
+  /** `length` elements of one axis from `start` on. */
+  narrow(dim: number, start: number, length: number): Tensor {
+    return this.#view(narrowed(this.shape, dim, start, length))
+  }
+
+  /** The tensor at one index of an axis, which is gone from the result. */
+  select(dim: number, index: number): Tensor {
+    return this.#view(selected(this.shape, dim, index))
+  }
+
+  /** The axes `dims` backwards. */
+  flip(...dims: (number | readonly number[])[]): Tensor {
+    return this.#view(flipped(this.shape, dims.flat()))
+  }
+
+  // --- reductions over `axes` (all of them unless told), which stay as size 1 with `keepDims` ---
+
+  sum(axes?: Axes, keepDims = false): Tensor {
+    return emit(sum, [this], { axes: this.axes(axes), keepDims })
+  }
+  mean(axes?: Axes, keepDims = false): Tensor {
+    const reduced = this.axes(axes)
+    const count = reduced.reduce((product, axis) => product * this.shape[axis], 1)
+    return this.sum(reduced, keepDims).div(count)
+  }
+  /** The largest elements; equal ones share the gradient evenly. */
+  amax(axes?: Axes, keepDims = false): Tensor {
+    return emit(amax, [this], { axes: this.axes(axes), keepDims })
+  }
+  /** The smallest elements; equal ones share the gradient evenly. */
+  amin(axes?: Axes, keepDims = false): Tensor {
+    return emit(amin, [this], { axes: this.axes(axes), keepDims })
+  }
+  /** The largest element; or, over one axis, the largest ones and where they are, of equal ones the first. */
+  max(): Tensor
+  max(axis: number, keepDims?: boolean): ValuesAndIndices
+  max(axis?: number, keepDims = false): Tensor | ValuesAndIndices {
+    return axis === undefined ? this.amax() : this.#first(axis, keepDims, true)
+  }
+  /** The smallest element; or, over one axis, the smallest ones and where they are, of equal ones the first. */
+  min(): Tensor
+  min(axis: number, keepDims?: boolean): ValuesAndIndices
+  min(axis?: number, keepDims = false): Tensor | ValuesAndIndices {
+    return axis === undefined ? this.amin() : this.#first(axis, keepDims, false)
+  }
+  /** The index (i32) of the largest element along an axis, or in the flattened tensor; of equal ones the first. */
+  argmax(axis?: number, keepDims = false): Tensor {
+    return this.#place(axis, keepDims, true)
+  }
+  /** The index (i32) of the smallest element along an axis, or in the flattened tensor; of equal ones the first. */
+  argmin(axis?: number, keepDims = false): Tensor {
+    return this.#place(axis, keepDims, false)
+  }
+  /** The k largest (or smallest) elements along an axis in order, and their indices (i32). cost: k passes over it. */
+  topk(k: number, axis = -1, isLargest = true): ValuesAndIndices {
+    const [values, indices] = emitAll(topK, [this], { k, axis: this.axis(axis), isLargest })
+    return { values, indices }
   }
 
   /**
@@ -94,7 +352,7 @@ export abstract class Tensor {
         `backward: the loss must have one element, got ${formatShape(this.shape)}. Take its sum or mean first.`,
       )
     }
-    const [unit] = trace.emit(fromScalar, [], { slot: trace.scalars.named(gradientWeight, 1) })
+    const [unit] = trace.emit(fromScalar, [], { slot: trace.seedSlot() })
     const seed =
       this.shape.length === 0 ? unit : trace.emit(reshape, [unit], { shape: this.shape })[0]
     for (const [parameter, gradient] of gradientsOf(trace, this.value, seed)) {
@@ -105,9 +363,24 @@ export abstract class Tensor {
     }
   }
 
-  #elementwise(fn: ScalarFunctionName, ...others: Tensor[]): Tensor {
-    const inputs = [this, ...others]
-    return emit(map, inputs, { steps: [{ fn, args: inputs.map((_, input) => ({ input })) }] })
+  /** A region of this tensor; the same memory where nothing moves. */
+  #view(attrs: ViewAttrs): Tensor {
+    const read = regionStrided(attrs, attrs.shape, contiguous(this.shape))
+    const isAll = isContiguous(read) && countElements(attrs.shape) === this.count
+    return isAll ? this.reshape(attrs.shape) : emit(view, [this], attrs)
+  }
+
+  #first(axis: number, keepDims: boolean, isLargest: boolean): ValuesAndIndices {
+    const { values, indices } = this.topk(1, axis, isLargest)
+    if (keepDims) return { values, indices }
+    const shape = this.shape.filter((_, at) => at !== this.axis(axis))
+    return { values: values.reshape(shape), indices: indices.reshape(shape) }
+  }
+
+  #place(axis: number | undefined, keepDims: boolean, isLargest: boolean): Tensor {
+    if (axis !== undefined) return this.#first(axis, keepDims, isLargest).indices
+    const { indices } = this.reshape([-1]).#first(0, false, isLargest)
+    return keepDims ? indices.reshape(this.shape.map(() => 1)) : indices
   }
 }
 
@@ -139,4 +412,66 @@ export function emitAll<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tens
   return activeTrace(op.name)
     .emit(op, values, attrs)
     .map((value) => new TracedTensor(value))
+}
+
+/** The tensor as f32 where it is f16, else itself. */
+export const toFloat = (x: Tensor): Tensor => (x.dtype === 'f16' ? x.float() : x)
+
+/**
+ * a b in one of matmul's forms, plus a bias: in f16 under autocast, and where both are f16 already.
+ *
+ * numerics: f16 operands, f32 sums and bias, the result rounded to f16 once.
+ */
+export function product(a: Tensor, b: Tensor, form: MatmulForm, bias?: Tensor): Tensor {
+  const isHalf = activeTrace('matmul').isAutocast || (a.dtype === 'f16' && b.dtype === 'f16')
+  const [left, right] = [a, b].map((x) => (isHalf ? x.half() : toFloat(x)))
+  const c = emit(matmul, [left, right], plain(form))
+  if (!isHalf) return bias ? c.add(bias) : c
+  return bias ? emit(map, [c, bias], { steps: singleStep('add', 2), dtype: 'f16' }) : c.half()
+}
+
+/** Functions whose results need float32's range or digits even where their arguments are f16, as PyTorch's autocast has them. */
+const inFloat: ReadonlySet<ScalarFunctionName> = new Set<ScalarFunctionName>([
+  'exp',
+  'log',
+  'pow',
+  'rsqrt',
+  'softplus',
+  ...(Object.keys(lossTerms) as ScalarFunctionName[]),
+])
+
+const isSlot = (operand: Tensor | ScalarSlot): operand is ScalarSlot =>
+  !(operand instanceof Tensor) && typeof operand?.slot === 'number'
+
+/**
+ * Adds an elementwise function of tensors, numbers and step scalars to the function being compiled.
+ *
+ * Tensors that are all f16 give f16, but for functions that need more range.
+ * cost: nothing for a number, which is written into the shader; a step scalar is a dispatch of one thread.
+ * errors: `graph.misuse` for numbers that are not finite, or where no operand is a tensor.
+ */
+export function elementwise(fn: ScalarFunctionName, ...operands: Operand[]): Tensor {
+  const inputs: Tensor[] = []
+  const args = operands.map((operand): StepArgument => {
+    if (typeof operand !== 'number') {
+      return {
+        input: inputs.push(isSlot(operand) ? emit(fromScalar, [], { slot: operand }) : operand) - 1,
+      }
+    }
+    if (!Number.isFinite(Math.fround(operand))) {
+      throw new TabringError(
+        'graph.misuse',
+        `${fn}: a number must be finite in float32, got ${operand}. Leave the bound out, or give a tensor.`,
+      )
+    }
+    return { constant: operand }
+  })
+  if (inputs.length === 0) {
+    throw new TabringError(
+      'graph.misuse',
+      `${fn}: expected a tensor among the operands, got numbers alone. Compute it in JavaScript.`,
+    )
+  }
+  const isHalf = inputs.every(({ dtype }) => dtype === 'f16') && !inFloat.has(fn)
+  return emit(map, inputs, { steps: [{ fn, args }], ...(isHalf && { dtype: 'f16' as const }) })
 }

@@ -1,14 +1,26 @@
+import { map } from '../kernels/map/map.ts'
 import type { Op, ScalarSlot } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import type { Bucket } from './bucket.ts'
 import type { GradientExchange } from './exchange.ts'
 import type { Parameter } from './parameter.ts'
+import type { Pool } from './pool.ts'
+import { Region } from './region.ts'
 import { emitNode, type GraphNode, type GraphValue } from './value.ts'
+
+/** A scalar that runs may give by name. */
+export interface NamedScalar {
+  readonly slot: ScalarSlot
+  value: number
+  wasSet: boolean
+  /** For integers: values are below it. */
+  readonly limit?: number
+}
 
 /** The step's scalars: one f32 each, written as one block before every run. */
 export class ScalarBlock {
   readonly #sources: (() => number)[] = []
-  readonly #named = new Map<string, { slot: ScalarSlot; value: number }>()
+  readonly #named = new Map<string, NamedScalar>()
 
   /** A slot whose value `source` gives anew for each step. */
   add(source: () => number): ScalarSlot {
@@ -20,12 +32,34 @@ export class ScalarBlock {
   named(name: string, initial: number): ScalarSlot {
     const known = this.#named.get(name)
     if (known) return known.slot
-    const entry: { slot: ScalarSlot; value: number } = {
+    const entry: NamedScalar = {
       slot: this.add(() => entry.value),
       value: initial,
+      wasSet: false,
     }
     this.#named.set(name, entry)
     return entry.slot
+  }
+
+  /**
+   * A named integer as `halves` neighbouring slots of 16 bits each, lowest first, since an f32 holds no more than 24 bits exactly.
+   *
+   * Returns the entry, whose `slot` is the first.
+   */
+  integer(name: string, initial: number, halves: number): NamedScalar {
+    const known = this.#named.get(name)
+    if (known) return known
+    const entry: NamedScalar = {
+      slot: { slot: this.#sources.length },
+      value: initial,
+      wasSet: false,
+      limit: Math.min(2 ** (16 * halves), Number.MAX_SAFE_INTEGER + 1),
+    }
+    for (let half = 0; half < halves; half++) {
+      this.add(() => Math.floor(entry.value / 2 ** (16 * half)) % 0x10000)
+    }
+    this.#named.set(name, entry)
+    return entry
   }
 
   /** errors: `graph.misuse` for a name that the traced function did not ask for. */
@@ -37,7 +71,25 @@ export class ScalarBlock {
         `run: no step scalar "${name}"; this program has ${[...this.#named.keys()].join(', ') || 'none'}. Call stepScalar("${name}") in the traced function.`,
       )
     }
+    const { limit } = entry
+    if (limit !== undefined && !(Number.isInteger(value) && value >= 0 && value < limit)) {
+      throw new TabringError(
+        'graph.misuse',
+        `run: step scalar "${name}" must be an integer from 0 to ${limit - 1}, got ${value}. Choose one in that range.`,
+      )
+    }
     entry.value = value
+    entry.wasSet = true
+  }
+
+  /** Whether a run gave the scalar of that name a value. */
+  wasSet(name: string): boolean {
+    return this.#named.get(name)?.wasSet ?? false
+  }
+
+  /** What a slot holds in the next run. */
+  value({ slot }: ScalarSlot): number {
+    return this.#sources[slot]()
   }
 
   has(name: string): boolean {
@@ -61,7 +113,31 @@ export interface BucketUpdate {
   readonly bucket: Bucket
   /** By parameter of the bucket, in its order. */
   readonly gradients: readonly GraphValue[]
+  /** Run on the whole bucket as soon as its gradients are there, before ranks exchange them. */
+  readonly completion: readonly GraphNode[]
   readonly nodes: readonly GraphNode[]
+}
+
+/** A number that ranks must agree on between exchange and update: [value, flag], left in `pool` by `node`. */
+export interface JointReduction {
+  readonly node: GraphNode
+  readonly pool: Pool
+  /** How values of ranks join; flags join by the largest. */
+  readonly join: 'sum' | 'largest'
+}
+
+/** What an update kernel multiplies a bucket's gradients by: a device tensor (factor, skip). */
+export interface GradientControl {
+  readonly value: GraphValue
+  /** Whether it may say that the update is left out. */
+  readonly maySkip: boolean
+}
+
+/** A part of a gradient accumulation: micro-steps add, without exchange and update; the last one takes the sum and updates. */
+export interface Accumulation {
+  readonly part: 'add' | 'take'
+  /** What each micro-step's gradient counts for. */
+  readonly weight: number
 }
 
 /** What one call of a traced function left behind, besides the values that it returned. */
@@ -69,12 +145,83 @@ export class Trace {
   readonly scalars = new ScalarBlock()
   readonly gradients = new Map<Parameter, GraphValue>()
   readonly updates: BucketUpdate[] = []
+  /** Nodes that change an input in place (running statistics): a program keeps them whether or not anything reads their outputs. */
+  readonly effects: GraphNode[] = []
+  /** Nodes over all buckets between exchange and update, in order: norms, clipping, loss scaling. */
+  readonly joint: GraphNode[] = []
+  readonly reductions: JointReduction[] = []
+  readonly controls = new Map<Bucket, GradientControl>()
+  /** Nodes after all updates, on whole buckets. */
+  readonly after: GraphNode[] = []
+  readonly accumulation: Accumulation | undefined
   exchange: GradientExchange | undefined
   /** Called before each run's scalars are written (an optimizer counts its steps here). */
   readonly beforeStep: (() => void)[] = []
+  /** The innermost checkpointed region of each node that stands in one. */
+  readonly regions = new Map<GraphNode, Region>()
+  #region: Region | undefined
+  #isAutocast = false
 
-  emit<A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A): GraphValue[] {
-    return [...emitNode(op as Op, inputs, attrs).outputs]
+  constructor(accumulation?: Accumulation) {
+    this.accumulation = accumulation
+  }
+
+  /** Adds a node between exchange and update and returns its outputs. */
+  emitJoint<A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A): GraphValue[] {
+    const node = emitNode(op as Op, inputs, attrs)
+    this.joint.push(node)
+    return [...node.outputs]
+  }
+
+  /** The slot with which `backward` begins. */
+  seedSlot(): ScalarSlot {
+    const own = this.scalars.named(gradientWeight, 1)
+    const { accumulation, scalars } = this
+    if (!accumulation) return own
+    return scalars.add(() => scalars.value(own) * accumulation.weight)
+  }
+
+  /** Adds a node and returns its outputs. What is stored as f16 comes as f32 to ops that do not read it. */
+  emit<A>(op: Op<A>, given: readonly GraphValue[], attrs: A): GraphValue[] {
+    const takesAll = op.takesHalf || op.isView
+    const inputs = takesAll ? given : given.map((value) => this.toFloat(value))
+    const node = emitNode(op as Op, inputs, attrs)
+    if (op.updates?.length) this.effects.push(node)
+    if (this.#region) this.regions.set(node, this.#region)
+    for (let region = this.#region; region; region = region.parent) region.nodes.push(node)
+    return [...node.outputs]
+  }
+
+  /** The value as f32 where it is stored as f16. */
+  toFloat(value: GraphValue): GraphValue {
+    return value.type.dtype === 'f16' ? this.emit(map, [value], { steps: [] })[0] : value
+  }
+
+  /** Whether products take their operands as f16 now. */
+  get isAutocast(): boolean {
+    return this.#isAutocast
+  }
+
+  /** Runs `body` with autocast on or off. */
+  withAutocast<T>(isOn: boolean, body: () => T): T {
+    const outer = this.#isAutocast
+    this.#isAutocast = isOn
+    try {
+      return body()
+    } finally {
+      this.#isAutocast = outer
+    }
+  }
+
+  /** Runs `body` with all nodes that it adds in a region of their own. */
+  inRegion<T>(body: (region: Region) => T): T {
+    const outer = this.#region
+    this.#region = new Region(outer)
+    try {
+      return body(this.#region)
+    } finally {
+      this.#region = outer
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 import type { Op, Value } from '../kernels/op.ts'
 import type { TensorType } from '../util/shape.ts'
+import type { ModuleBuffer } from './module-buffer.ts'
 import type { Parameter } from './parameter.ts'
 import type { Pool } from './pool.ts'
 
@@ -9,6 +10,8 @@ export type Leaf =
   | { readonly kind: 'input'; readonly name: string }
   /** A parameter's current contents, wherever it lives on the device. */
   | { readonly kind: 'parameter'; readonly parameter: Parameter }
+  /** A module's buffer, likewise. */
+  | { readonly kind: 'buffer'; readonly buffer: ModuleBuffer }
   /** Part of a pool, from element `start` on. */
   | { readonly kind: 'pool'; readonly pool: Pool; readonly start: number }
 
@@ -63,10 +66,13 @@ export function makeNode(
   return node
 }
 
-/** All nodes that the values depend on, in the order of their ids. */
-export function nodesBehind(values: Iterable<GraphValue>): GraphNode[] {
-  const seen = new Set<GraphNode>()
-  const open = [...values]
+/** `also` and all nodes that it and the values depend on, in the order of their ids. */
+export function nodesBehind(
+  values: Iterable<GraphValue>,
+  also: readonly GraphNode[] = [],
+): GraphNode[] {
+  const seen = new Set<GraphNode>(also)
+  const open = [...values, ...also.flatMap(({ inputs }) => inputs)]
   for (let value = open.pop(); value; value = open.pop()) {
     const { node } = value
     if (!node || seen.has(node)) continue

@@ -54,8 +54,13 @@ export interface KernelLimits {
   readonly maxInvocations: number
   readonly workgroupMemoryBytes: number
   readonly maxGroupsPerDimension: number
+  /** Storage buffers that a dispatch may bind, and the largest one; absent where nothing bounds them. */
+  readonly maxBindings?: number
+  readonly maxBufferBytes?: number
   /** Whether the adapter computes on the CPU, where other tiles win; absent where that is not known. */
   readonly isSoftware?: boolean
+  /** Whether shaders may compute with f16 themselves. */
+  readonly hasF16?: boolean
 }
 
 /** One way to compute an op. The first variant of every op is `naive`: plain, always possible, always tested. */
@@ -86,10 +91,15 @@ export interface Case<Attrs = unknown> {
   readonly name: string
   readonly inputs: readonly TensorType[]
   readonly attrs: Attrs
-  /** `normal`: standard normal. `huge`: magnitudes to 1e4 with both signs. `ties`: small integers, so that equal values occur. */
-  readonly fill?: 'normal' | 'huge' | 'ties'
+  /**
+   * `normal`: standard normal. `positive`: its magnitude, at least 0.1. `huge`: magnitudes to 1e4 with both signs.
+   * `ties`: small integers, so that equal values occur.
+   */
+  readonly fill?: 'normal' | 'positive' | 'huge' | 'ties'
   /** Exclusive upper bound of each integer input (class labels), by input index. */
   readonly integerBelow?: Readonly<Record<number, number>>
+  /** Float inputs, by index, that are never negative: of what is drawn, the absolute value. */
+  readonly nonNegative?: readonly number[]
   /** Contents of the scalars buffer, where the op reads it. */
   readonly scalars?: readonly number[]
 }
@@ -101,6 +111,12 @@ export interface Tolerance {
   readonly because: string
 }
 
+/** From which input on an epilogue's operands come, and how many bindings the storing dispatch has without them. */
+export interface EpilogueRoom {
+  readonly operandsFrom: number
+  readonly bindings: number
+}
+
 export interface Op<Attrs = unknown> {
   readonly name: string
   /** Output types for these inputs. errors: ShapeError for inputs that do not fit. */
@@ -109,11 +125,18 @@ export interface Op<Attrs = unknown> {
   readonly updates?: readonly number[]
   /** Whether the one output is the one input's memory under another shape; such an op has no dispatches. */
   readonly isView?: boolean
+  /** Whether it reads inputs and gradients stored as f16; the graph converts them to f32 for every other op. */
+  readonly takesHalf?: boolean
   /**
    * Whether an elementwise chain may be linked into the store of output 0: attrs then have `epilogue: Step[]`, inputs 0 and 1 are
    * the op's own, inputs 2.. are the chain's inputs 1.., and chain input 0 is the value about to be stored.
+   * An op with other inputs of its own says how many, by its attrs where it depends on them.
    */
-  readonly takesEpilogue?: boolean
+  readonly takesEpilogue?:
+    | boolean
+    | EpilogueRoom
+    // A method, so that an op of any attrs is an Op.
+    | { of(attrs: Attrs): EpilogueRoom }
   readonly variants: readonly [Variant<Attrs>, ...Variant<Attrs>[]]
   /** The variant of the fixed table, used unless a run is tuned. */
   preferred?(call: OpCall<Attrs>, limits: KernelLimits): string
@@ -128,6 +151,8 @@ export interface Op<Attrs = unknown> {
     call: OpCall<Attrs>,
     scalars: readonly number[],
   ): HostArray[]
+  /** Floating-point operations of a call, a multiply-add counting two, as rates are quoted. Absent: nobody quotes any. */
+  flops?(call: OpCall<Attrs>): number
   readonly tolerance: Tolerance
   readonly cases: readonly Case<Attrs>[]
 }

@@ -1,9 +1,13 @@
+import type { HostDType } from '../util/shape.ts'
+import { halfFunctions } from './half.ts'
 import type { Binding, Dispatch, Operand } from './op.ts'
 
 /** A storage variable of a shader: what it is called, how it is used, which tensor it is. */
 export interface ShaderBinding extends Binding {
   /** WGSL element type; `f32` unless told. `vec4<f32>` needs a tensor whose element count is a multiple of 4. */
-  readonly element?: 'f32' | 'i32' | 'u32' | 'vec2<f32>' | 'vec4<f32>' | 'atomic<u32>'
+  readonly element?: HostDType | 'vec2<f32>' | 'vec2<u32>' | `vec4<${HostDType}>` | 'atomic<u32>'
+  /** Elements of the array in WGSL, where the tensor has at least so many: indices are then held within a constant instead of asking for a length. */
+  readonly count?: number
 }
 
 export const reads = (
@@ -38,8 +42,8 @@ export function dispatch(options: {
   groups: readonly [number, number, number]
 }): Dispatch {
   const variables = options.bindings.map(
-    ({ name, access, element = 'f32' }, index) =>
-      `@group(0) @binding(${index}) var<storage, ${access === 'read' ? 'read' : 'read_write'}> ${name}: array<${element}>;`,
+    ({ name, access, element = 'f32', count }, index) =>
+      `@group(0) @binding(${index}) var<storage, ${access === 'read' ? 'read' : 'read_write'}> ${name}: array<${element}${count === undefined ? '' : `, ${count}`}>;`,
   )
   const constants = Object.entries(options.constants ?? {}).map(([name, value]) =>
     typeof value === 'number'
@@ -50,7 +54,7 @@ export function dispatch(options: {
   )
   return {
     label: options.label,
-    wgsl: `${[...variables, ...constants].join('\n')}\n\n${options.body}`,
+    wgsl: `${[...variables, ...constants].join('\n')}\n\n${halfFunctions(options.body)}${options.body}`,
     bindings: options.bindings.map(({ name, access, operand }) => ({ name, access, operand })),
     groups: options.groups,
   }

@@ -1,4 +1,8 @@
 import { broadcastShapes, type Shape } from '../util/shape.ts'
+import { activations } from './scalar/activations.ts'
+import { arithmetic, comparisons } from './scalar/arithmetic.ts'
+import { lossTerms } from './scalar/losses.ts'
+import { f32Literal } from './shader.ts'
 
 /**
  * Chains of scalar functions: the body of every elementwise kernel and of every epilogue.
@@ -7,36 +11,24 @@ import { broadcastShapes, type Shape } from '../util/shape.ts'
  * earlier steps; the last step is the result. The same chain runs as its own kernel (map) or at the store of a matmul
  * or convolution, where chain input 0 is the accumulator.
  */
-export type StepArgument = { input: number } | { step: number }
+export type StepArgument =
+  | { readonly input: number }
+  | { readonly step: number }
+  /** A number that never changes, written into the shader. */
+  | { readonly constant: number }
 
 export interface Step {
   readonly fn: ScalarFunctionName
   readonly args: readonly StepArgument[]
 }
 
-interface ScalarFunction {
-  readonly arity: number
-  /** WGSL expression on f32 operands, each a name. */
-  wgsl(...args: string[]): string
-  /** The same on numbers. */
-  reference(...args: number[]): number
-}
-
-/** Every scalar function, by name. Adding one here makes it an elementwise op and an epilogue. */
+/** Every scalar function, by name. Adding one to its table makes it an elementwise op and an epilogue. */
 export const scalarFunctions = {
-  add: { arity: 2, wgsl: (a, b) => `(${a} + ${b})`, reference: (a, b) => a + b },
-  sub: { arity: 2, wgsl: (a, b) => `(${a} - ${b})`, reference: (a, b) => a - b },
-  mul: { arity: 2, wgsl: (a, b) => `(${a} * ${b})`, reference: (a, b) => a * b },
-  div: { arity: 2, wgsl: (a, b) => `(${a} / ${b})`, reference: (a, b) => a / b },
-  neg: { arity: 1, wgsl: (a) => `(-${a})`, reference: (a) => -a },
-  relu: { arity: 1, wgsl: (a) => `max(${a}, 0.0)`, reference: (a) => Math.max(a, 0) },
-  /** dx of relu from dy and the *output* y. */
-  reluGrad: {
-    arity: 2,
-    wgsl: (dy, y) => `select(0.0, ${dy}, ${y} > 0.0)`,
-    reference: (dy, y) => (y > 0 ? dy : 0),
-  },
-} as const satisfies Record<string, ScalarFunction>
+  ...arithmetic,
+  ...comparisons,
+  ...activations,
+  ...lossTerms,
+}
 
 export type ScalarFunctionName = keyof typeof scalarFunctions
 
@@ -46,11 +38,20 @@ export function stepsToWgsl(
   inputs: readonly string[],
   prefix = 's',
 ): { lines: string[]; result: string } {
-  const nameOf = (argument: StepArgument) =>
-    'input' in argument ? inputs[argument.input] : `${prefix}${argument.step}`
-  const lines = steps.map(({ fn, args }, index) => {
-    const wgsl = scalarFunctions[fn].wgsl as (...names: string[]) => string
-    return `let ${prefix}${index} = ${wgsl(...args.map(nameOf))};`
+  const nameOf = (argument: StepArgument): string =>
+    'input' in argument
+      ? inputs[argument.input]
+      : 'step' in argument
+        ? `${prefix}${argument.step}`
+        : f32Literal(argument.constant)
+  const lines = steps.flatMap(({ fn, args }, index) => {
+    const text = scalarFunctions[fn].wgsl(...args.map(nameOf))
+    const parts = typeof text === 'string' ? [text] : text
+    const own = parts.map((part) => part.replaceAll('$', `${prefix}${index}_`))
+    return [
+      ...own.slice(0, -1).map((line) => `let ${line};`),
+      `let ${prefix}${index} = ${own[own.length - 1]};`,
+    ]
   })
   return { lines, result: steps.length === 0 ? inputs[0] : `${prefix}${steps.length - 1}` }
 }
@@ -58,9 +59,14 @@ export function stepsToWgsl(
 /** The chain on plain numbers. */
 export function applySteps(steps: readonly Step[], inputs: readonly number[]): number {
   const results: number[] = []
+  const take = (argument: StepArgument): number =>
+    'input' in argument
+      ? inputs[argument.input]
+      : 'step' in argument
+        ? results[argument.step]
+        : argument.constant
   for (const { fn, args } of steps) {
-    const reference = scalarFunctions[fn].reference as (...values: number[]) => number
-    results.push(reference(...args.map((a) => ('input' in a ? inputs[a.input] : results[a.step]))))
+    results.push(scalarFunctions[fn].reference(...args.map(take)))
   }
   return steps.length === 0 ? inputs[0] : results[results.length - 1]
 }
@@ -79,6 +85,7 @@ export function joinSteps(
   const shifted = second.map(({ fn, args }) => ({
     fn,
     args: args.map((argument): StepArgument => {
+      if ('constant' in argument) return argument
       if ('step' in argument) return { step: argument.step + first.length }
       if (argument.input === at) {
         return first.length === 0 ? { input: 0 } : { step: first.length - 1 }

@@ -1,4 +1,5 @@
 import { Parameter } from '../graph/parameter.ts'
+import { resetRandomLayers, setRandomSeed } from '../graph/random.ts'
 import { RandomStream } from '../util/random.ts'
 import { countElements, type Shape } from '../util/shape.ts'
 
@@ -6,13 +7,30 @@ let seed = 0
 let nextStream = 0
 
 /**
- * Sets the seed of all parameters made from here on, in this page or worker.
+ * Sets the seed of all parameters made and all random masks compiled from here on, in this page or worker.
  *
  * Each parameter draws from a stream of its own, numbered in order of creation, so the same code gives the same numbers everywhere.
  */
 export function manualSeed(value: number): void {
   seed = value
   nextStream = 0
+  setRandomSeed(value)
+  resetRandomLayers()
+}
+
+/** Where this page's or worker's stream of initial parameters stands; as torch.get_rng_state, but two numbers. */
+export interface RngState {
+  readonly seed: number
+  readonly nextStream: number
+}
+
+export const getRngState = (): RngState => ({ seed, nextStream })
+
+/** Goes on where `getRngState` was called; masks of programs that are compiled from here on are those of its seed. */
+export function setRngState(state: RngState): void {
+  seed = state.seed
+  setRandomSeed(seed)
+  nextStream = state.nextStream
 }
 
 /**
@@ -22,10 +40,42 @@ export function manualSeed(value: number): void {
  * source: torch.nn.Linear.reset_parameters: kaiming_uniform_ with a = sqrt(5), which has this bound.
  */
 export function fanInUniform(shape: Shape, fanIn: number): Parameter {
-  const bound = fanIn > 0 ? 1 / Math.sqrt(fanIn) : 0
+  return uniform(shape, fanIn > 0 ? 1 / Math.sqrt(fanIn) : 0)
+}
+
+/** A parameter whose elements all begin as `value`: ones for the weights of normalisation layers, zeros for their biases. */
+export const filled = (shape: Shape, value: number): Parameter =>
+  new Parameter(shape, new Float32Array(countElements(shape)).fill(value))
+
+/** A parameter of numbers evenly distributed in ±bound. */
+export function uniform(shape: Shape, bound: number): Parameter {
   const stream = new RandomStream(seed, nextStream++)
   const data = Float32Array.from({ length: countElements(shape) }, () =>
     stream.between(-bound, bound),
   )
   return new Parameter(shape, data)
+}
+
+/** `count` normal numbers with mean 0, of a stream of their own. source: Box and Muller. */
+export function normalNumbers(count: number, deviation: number): Float32Array<ArrayBuffer> {
+  const stream = new RandomStream(seed, nextStream++)
+  return Float32Array.from({ length: count }, () => {
+    const radius = Math.sqrt(-2 * Math.log(1 - stream.unit()))
+    return deviation * radius * Math.cos(2 * Math.PI * stream.unit())
+  })
+}
+
+/** A parameter of normal numbers with mean 0. */
+export const normal = (shape: Shape, deviation: number): Parameter =>
+  new Parameter(shape, normalNumbers(countElements(shape), deviation))
+
+/**
+ * Draws a convolution's or linear layer's weight anew: normal around 0 with variance 2 / fanOut, which keeps the size of gradients
+ * through ReLU layers.
+ *
+ * source: torch.nn.init.kaiming_normal_ with mode fan_out; He et al., arXiv 1502.01852.
+ */
+export function kaimingNormal(weight: Parameter): void {
+  const [outputs, , ...kernel] = weight.shape
+  weight.assign(normalNumbers(weight.count, Math.sqrt(2 / (outputs * countElements(kernel)))))
 }

@@ -1,6 +1,9 @@
 import type { Shape } from '../util/shape.ts'
-import { Conv2d, Flatten, Linear, MaxPool2d, ReLU } from './layers.ts'
+import { Conv2d } from './convolution.ts'
+import { gpt } from './gpt.ts'
+import { Flatten, Linear, ReLU } from './layers.ts'
 import { type Module, Sequential } from './module.ts'
+import { MaxPool2d } from './pooling.ts'
 
 /** A built-in model: how to make it, and the shape of one sample that it takes. */
 export interface ModelRecipe {
@@ -9,8 +12,8 @@ export interface ModelRecipe {
   make(): Module
 }
 
-/** The built-in models by name; state-dict keys are those of the same torch.nn.Sequential. */
-export const models: Readonly<Record<'mlp' | 'cnn', ModelRecipe>> = {
+/** The built-in models by name; state-dict keys are those of the same torch.nn.Sequential, or of GPT-2. */
+export const models: Readonly<Record<'mlp' | 'cnn', ModelRecipe> & { gpt: typeof gpt }> = {
   /** 784-256-10 with ReLU. */
   mlp: {
     sampleShape: [784],
@@ -33,4 +36,6 @@ export const models: Readonly<Record<'mlp' | 'cnn', ModelRecipe>> = {
         new Linear(1568, 10),
       ),
   },
+  /** A language model of the given size: `models.gpt({ vocabSize: 65, blockSize: 64, layers: 2, heads: 4, width: 64 })`. */
+  gpt,
 }

@@ -2,15 +2,22 @@ import { type Bucket, layOutBuckets } from '../graph/bucket.ts'
 import type { Parameter } from '../graph/parameter.ts'
 import { Pool } from '../graph/pool.ts'
 import { activeTrace, type Trace } from '../graph/trace.ts'
-import { type GraphNode, GraphValue } from '../graph/value.ts'
-import { TabringError } from '../util/errors.ts'
-import { tensorType } from '../util/shape.ts'
-
-/** Parameters that share settings. `lr` may be changed between steps; it is read anew for each. */
-export interface ParameterGroup {
-  readonly parameters: readonly Parameter[]
-  lr: number
-}
+import { emitNode, type GraphNode, GraphValue } from '../graph/value.ts'
+import { accumulate, takeAccumulated } from '../kernels/accumulate/accumulate.ts'
+import { type SettleAttrs, settle } from '../kernels/grad-scaler/grad-scaler.ts'
+import type { Op, ScalarSlot } from '../kernels/op.ts'
+import type { SettingSource, UpdateAttrs } from '../kernels/update/rule.ts'
+import { invariant, TabringError } from '../util/errors.ts'
+import { countElements, sameShape, tensorType } from '../util/shape.ts'
+import { type CommonSettings, overlay, type ParamGroup, type Params } from './settings.ts'
+import {
+  groupFromDict,
+  groupToDict,
+  type OptimizerStateDict,
+  type SettingValue,
+  type StateEntry,
+  type StateTensor,
+} from './state-dict.ts'
 
 /** The part of a bucket that this rank updates, and values for it. */
 export interface Slice {
@@ -18,67 +25,111 @@ export interface Slice {
   readonly length: number
   readonly parameter: GraphValue
   readonly gradient: GraphValue
-  /** This rank's part of an optimizer state, zero at first. */
-  state(name: string): GraphValue
+  /** (factor, skip, settled settings ...), where something clips or scales the gradients. */
+  readonly control: GraphValue | undefined
+  /** Whether `control` has the settings that depend on the number of updates made. */
+  readonly isSettled: boolean
+  /** This rank's part of an optimizer state, named as in PyTorch, holding `initial` at first. */
+  state(name: string, initial?: number): GraphValue
 }
 
+/** Which optimizer updates a parameter; the last one that was given it. */
+const owners = new WeakMap<Parameter, Optimizer>()
+
 /**
- * The base of all optimizers: buckets, slices and step counting are here, the update rule is the subclass's.
+ * The base of all optimizers: groups, buckets, slices, step counting and state dicts are here, the update rule is the subclass's.
  *
  * With several ranks each updates its own slice with its own slice of the state, and the program gathers the rest.
  */
-export abstract class Optimizer<Group extends ParameterGroup = ParameterGroup> {
-  readonly groups: readonly Group[]
-  /** Steps begun so far; 1 during the first. */
+export abstract class Optimizer<Settings extends CommonSettings = CommonSettings> {
+  /** The groups with their settings; numbers may be changed between steps. */
+  readonly paramGroups: ParamGroup<Settings>[]
+  readonly defaults: Readonly<Settings>
+  /** Steps begun so far; 1 during the first. Includes those that a GradScaler left out. */
   stepCount = 0
-  readonly #buckets = new Map<Group, Bucket[]>()
+  /** Whether each parameter's saved state has PyTorch's `step`. */
+  protected readonly savesStep: boolean = true
+  readonly #buckets = new Map<ParamGroup<Settings>, Bucket[]>()
   #bucketCount = 0
+  /** Updates that a GradScaler left out, one counter a group; only where there is a scaler. */
+  readonly #leftOut = new Map<ParamGroup<Settings>, Pool>()
+  /** State that was loaded, for pools that are made later. */
+  #loaded = new Map<Parameter, StateEntry>()
+  /** What fills a state at first, by name. */
+  readonly #initial = new Map<string, number>()
 
-  constructor(groups: readonly Group[]) {
-    this.groups = groups
-    const all = groups.flatMap(({ parameters }) => parameters)
+  constructor(params: Params<Settings>, defaults: Settings, options: Partial<Settings>) {
+    this.defaults = overlay(defaults, options)
+    const isGrouped = params.length > 0 && 'params' in params[0]
+    const groups = (isGrouped ? params : [{ params }]) as (Partial<Settings> & {
+      params: readonly Parameter[]
+    })[]
+    this.paramGroups = groups.map((group) => this.#makeGroup(group))
+    const all = this.paramGroups.flatMap((group) => group.params)
     if (all.length === 0 || new Set(all).size !== all.length) {
       throw new TabringError(
         'graph.misuse',
         `${this.constructor.name}: expected at least one parameter and none twice, got ${all.length}. Pass model.parameters().`,
       )
     }
+    for (const parameter of all) owners.set(parameter, this as unknown as Optimizer)
+  }
+
+  /** Adds a group; programs compiled from then on update it too. errors: `graph.misuse` for a parameter that is in already. */
+  addParamGroup(group: Partial<Settings> & { readonly params: readonly Parameter[] }): void {
+    const known = this.paramGroups.flatMap(({ params }) => params)
+    const twice = group.params.find((parameter) => known.includes(parameter))
+    if (twice) {
+      throw new TabringError(
+        'graph.misuse',
+        `addParamGroup: "${twice.name}" must be new, got one that is in a group already. Leave it out.`,
+      )
+    }
+    this.paramGroups.push(this.#makeGroup(group))
+    for (const parameter of group.params) owners.set(parameter, this as unknown as Optimizer)
   }
 
   /** Forgets the gradients that `backward` gave so far in the function being compiled. */
   zeroGrad(): void {
     const trace = activeTrace('zeroGrad')
-    for (const { parameters } of this.groups) {
-      for (const parameter of parameters) trace.gradients.delete(parameter)
+    for (const { params } of this.paramGroups) {
+      for (const parameter of params) trace.gradients.delete(parameter)
     }
   }
 
-  /** Adds the update of every parameter that has a gradient. errors: `graph.misuse` when none has. */
+  /**
+   * Adds the update of every parameter that has a gradient.
+   *
+   * In a micro-step of an accumulation it adds the gradients to the earlier ones instead.
+   * errors: `graph.misuse` when no parameter has a gradient.
+   */
   step(): void {
     const trace = activeTrace('optimizer.step')
-    trace.beforeStep.push(() => {
-      this.stepCount++
-    })
+    const isUpdate = trace.accumulation?.part !== 'add'
+    if (isUpdate) {
+      trace.beforeStep.push(() => {
+        this.stepCount++
+      })
+    }
     let updated = 0
-    for (const group of this.groups) {
-      for (const bucket of this.#bucketsOf(group, trace)) {
+    for (const group of this.paramGroups) {
+      const buckets = this.#bucketsOf(group, trace)
+      const control = this.#controlOf(group, buckets, trace)
+      for (const bucket of buckets) {
         const gradients = bucket.parameters.map((parameter) => {
           const gradient = trace.gradients.get(parameter)
           if (!gradient) throw gradientMissing(parameter)
           return gradient
         })
-        const slice = sliceOf(bucket, trace)
-        const nodes = slice.length === 0 ? [] : this.update(trace, slice, group)
-        trace.updates.push({ bucket, gradients, nodes })
+        const slice = this.#sliceOf(bucket, trace, control)
+        // A rank without a part of the bucket makes its states, too, empty ones: all ranks know the same names.
+        const made = isUpdate ? this.update(trace, slice, group) : []
+        const nodes = slice.length > 0 ? made : []
+        trace.updates.push({ bucket, gradients, completion: completionOf(bucket, trace), nodes })
         updated += bucket.parameters.length
       }
     }
-    if (updated === 0) {
-      throw new TabringError(
-        'graph.misuse',
-        'optimizer.step: no parameter has a gradient. Call loss.backward() before it in the same function.',
-      )
-    }
+    if (updated === 0) throw noGradient('optimizer.step')
   }
 
   /** All buckets made so far, in the order in which they are exchanged. */
@@ -86,57 +137,335 @@ export abstract class Optimizer<Group extends ParameterGroup = ParameterGroup> {
     return [...this.#buckets.values()].flat().sort((a, b) => a.index - b.index)
   }
 
-  /** Emits the update of one slice. */
-  protected abstract update(trace: Trace, slice: Slice, group: Group): GraphNode[]
+  /** The buckets that the step being compiled updates. errors: `graph.misuse` when it has updated them already. */
+  bucketsOfStep(trace: Trace, what: string): Bucket[] {
+    const buckets = this.paramGroups.flatMap((group) => this.#bucketsOf(group, trace))
+    if (buckets.length === 0) throw noGradient(what)
+    if (trace.updates.some(({ bucket }) => buckets.includes(bucket))) {
+      throw new TabringError(
+        'graph.misuse',
+        `${what}: expected a call before optimizer.step(), got one after it. Move it between backward() and step().`,
+      )
+    }
+    return buckets
+  }
 
-  #bucketsOf(group: Group, trace: Trace): Bucket[] {
-    const exchange = group.parameters[0]?.exchange
-    if (group.parameters.some((parameter) => parameter.exchange !== exchange)) {
+  /**
+   * The whole state on the host, in PyTorch's layout: with the parameters, all that a run needs to go on bit for bit.
+   *
+   * With several ranks, each of which has a slice of the state, all must call it between the same steps; each gets the whole.
+   * cost: one copy and wait per state and bucket; with several ranks an all-gather of each, too. errors: `peer.*`.
+   */
+  async stateDict(): Promise<OptimizerStateDict> {
+    const all = this.paramGroups.flatMap(({ params }) => params)
+    const state: Record<number, StateEntry> = {}
+    if (this.stepCount > 0) {
+      const tensors = await this.#readState()
+      const steps = this.stepCount - (await this.#countLeftOut())
+      all.forEach((parameter, index) => {
+        const own = tensors.get(parameter) ?? this.#loaded.get(parameter)
+        if (own) state[index] = this.savesStep ? { step: steps, ...own } : own
+      })
+    }
+    let index = 0
+    return {
+      state,
+      param_groups: this.paramGroups.map((group) =>
+        groupToDict(
+          { ...group } as unknown as Record<string, unknown>,
+          group.params.map(() => index++),
+        ),
+      ),
+    }
+  }
+
+  /**
+   * Takes over what `stateDict` returned, on a model with the same parameters in the same order; before or after compiling.
+   *
+   * errors: `data.malformed`, naming what differs.
+   */
+  loadStateDict(saved: OptimizerStateDict): void {
+    const sizes = (counts: readonly number[]) => `[${counts.join(', ')}]`
+    const own = this.paramGroups.map(({ params }) => params.length)
+    const theirs = saved.param_groups.map(({ params }) => (params as readonly number[]).length)
+    if (sizes(own) !== sizes(theirs)) {
+      throw new TabringError(
+        'data.malformed',
+        `loadStateDict: expected groups of ${sizes(own)} parameters, got ${sizes(theirs)}. Make the optimizer as it was when saved.`,
+      )
+    }
+    const loaded = new Map<Parameter, StateEntry>()
+    let steps = 0
+    this.paramGroups.forEach((group, at) => {
+      const indices = saved.param_groups[at]['params'] as readonly number[]
+      group.params.forEach((parameter, i) => {
+        const entry = saved.state[indices[i]]
+        if (!entry) return
+        const tensors = tensorsOf(entry)
+        for (const [name, { shape, data }] of Object.entries(tensors)) {
+          if (!sameShape(shape, parameter.shape) || data.length !== countElements(shape)) {
+            throw new TabringError(
+              'data.malformed',
+              `loadStateDict: ${name} of "${parameter.name}" must be [${parameter.shape.join(', ')}], got [${shape.join(', ')}]. Load a state made for this model.`,
+            )
+          }
+        }
+        loaded.set(parameter, tensors)
+        // SGD saves no step; a momentum buffer tells that there was one.
+        const isBegun = Object.keys(tensors).length > 0
+        steps = Math.max(steps, Number(entry['step'] ?? (isBegun ? 1 : 0)))
+      })
+      groupFromDict(
+        this.constructor.name,
+        group as unknown as Record<string, unknown>,
+        saved.param_groups[at] as Record<string, SettingValue>,
+      )
+    })
+    this.#loaded = loaded
+    this.stepCount = steps
+    for (const pool of this.#leftOut.values()) pool.write(new Float32Array(pool.elements))
+    for (const bucket of this.buckets) {
+      for (const [name, pool] of bucket.state) this.#fillState(bucket, name, pool)
+    }
+  }
+
+  /** Emits the update of one slice. */
+  protected abstract update(trace: Trace, slice: Slice, group: ParamGroup<Settings>): GraphNode[]
+
+  /** Which settings depend on the number of updates made, for steps that a GradScaler may leave out. */
+  protected settleAttrs(_trace: Trace, _group: ParamGroup<Settings>): SettleAttrs {
+    return { form: 'plain' }
+  }
+
+  /** errors: `config.invalid` for settings that the rule cannot have. */
+  protected abstract check(settings: Settings): void
+
+  #makeGroup(group: Partial<Settings> & { readonly params: readonly Parameter[] }) {
+    const made = overlay<Settings>(this.defaults, group) as ParamGroup<Settings>
+    this.check(made)
+    return made
+  }
+
+  #bucketsOf(group: ParamGroup<Settings>, trace: Trace): Bucket[] {
+    const exchange = group.params[0]?.exchange
+    if (group.params.some((parameter) => parameter.exchange !== exchange)) {
       throw new TabringError(
         'graph.misuse',
         'optimizer.step: some parameters of a group are wrapped for data parallel, some are not. Wrap the whole model.',
       )
     }
     trace.exchange = exchange
-    const known = this.#buckets.get(group)
-    if (known) return known
-    const ordered = group.parameters
-      .filter((parameter) => trace.gradients.has(parameter))
-      .sort((a, b) => completionOf(trace, a) - completionOf(trace, b))
+    const known = this.#buckets.get(group) ?? []
+    const placed = new Set(known.flatMap(({ parameters }) => parameters))
+    const ordered = group.params
+      .filter((parameter) => trace.gradients.has(parameter) && !placed.has(parameter))
+      .sort((a, b) => idOfGradient(trace, a) - idOfGradient(trace, b))
+    if (ordered.length === 0) return known
+    // Parameters that get their first gradient in a later program (unfrozen ones) have buckets of their own.
     const cap = exchange && exchange.size > 1 ? exchange.bucketCapBytes : Number.POSITIVE_INFINITY
-    const buckets = layOutBuckets(ordered, cap, this.#bucketCount)
-    this.#bucketCount += buckets.length
+    const buckets = [...known, ...layOutBuckets(ordered, cap, this.#bucketCount)]
+    this.#bucketCount += buckets.length - known.length
     this.#buckets.set(group, buckets)
     return buckets
   }
+
+  /** The group's control; where updates may be left out, behind the kernel that counts them. */
+  #controlOf(group: ParamGroup<Settings>, buckets: readonly Bucket[], trace: Trace) {
+    const control = buckets[0] && trace.controls.get(buckets[0])
+    if (!control?.maySkip) return { value: control?.value, isSettled: false }
+    let pool = this.#leftOut.get(group)
+    if (!pool) {
+      pool = new Pool('updates left out', 1)
+      this.#leftOut.set(group, pool)
+    }
+    const counter = new GraphValue(tensorType([1]), { kind: 'pool', pool, start: 0 })
+    const [value] = trace.emitJoint(
+      settle,
+      [control.value, counter],
+      this.settleAttrs(trace, group),
+    )
+    return { value, isSettled: true }
+  }
+
+  #sliceOf(
+    bucket: Bucket,
+    trace: Trace,
+    control: { value: GraphValue | undefined; isSettled: boolean },
+  ): Slice {
+    const { start, end } = bucket.ownSlice(trace.exchange)
+    const length = end - start
+    const part = (pool: Pool, from: number) =>
+      new GraphValue(tensorType([length]), { kind: 'pool', pool, start: from })
+    return {
+      bucket,
+      length,
+      parameter: part(bucket.parameterPool, start),
+      gradient: part(bucket.gradientPool, start),
+      control: control.value,
+      isSettled: control.isSettled,
+      state: (name, initial = 0) => {
+        this.#initial.set(name, initial)
+        let pool = bucket.state.get(name)
+        if (!pool) {
+          pool = new Pool(`${name} of bucket ${bucket.index}`, length)
+          bucket.state.set(name, pool)
+          this.#fillState(bucket, name, pool, start)
+        }
+        return part(pool, 0)
+      },
+    }
+  }
+
+  /** Writes what was loaded, and the initial value elsewhere, into a state's pool, which holds the bucket from `sliceStart` on. */
+  #fillState(bucket: Bucket, name: string, pool: Pool, sliceStart?: number): void {
+    const exchange = bucket.parameters[0].exchange
+    const from = sliceStart ?? bucket.ownSlice(exchange).start
+    const initial = this.#initial.get(name) ?? 0
+    const isLoaded = bucket.parameters.some((parameter) => this.#loaded.has(parameter))
+    if (initial === 0 && !isLoaded && !pool.isAllocated) return
+    const contents = new Float32Array(pool.elements).fill(initial)
+    bucket.parameters.forEach((parameter, i) => {
+      const tensor = this.#loaded.get(parameter)?.[name] as StateTensor | undefined
+      if (!tensor) return
+      const first = Math.max(bucket.starts[i], from)
+      const end = Math.min(bucket.starts[i] + parameter.count, from + pool.elements)
+      if (end <= first) return
+      const data = tensor.data.subarray(first - bucket.starts[i], end - bucket.starts[i])
+      contents.set(data, first - from)
+    })
+    pool.write(contents)
+  }
+
+  async #readState(): Promise<Map<Parameter, StateEntry>> {
+    const entries = new Map<Parameter, Record<string, StateTensor>>()
+    for (const bucket of this.buckets) {
+      for (const parameter of bucket.parameters) entries.set(parameter, {})
+      for (const [name, pool] of bucket.state) {
+        const contents = await wholeState(bucket, pool)
+        bucket.parameters.forEach((parameter, i) => {
+          const data = contents.slice(bucket.starts[i], bucket.starts[i] + parameter.count)
+          entries.get(parameter)![name] = { shape: parameter.shape, data }
+        })
+      }
+    }
+    return entries
+  }
+
+  async #countLeftOut(): Promise<number> {
+    const [pool] = this.#leftOut.values()
+    return pool ? (await pool.read())[0] : 0
+  }
 }
 
-const completionOf = (trace: Trace, parameter: Parameter): number =>
-  trace.gradients.get(parameter)!.node?.id ?? 0
+/** A state of the whole bucket, of which each rank's pool has a slice. */
+async function wholeState(bucket: Bucket, pool: Pool): Promise<Float32Array<ArrayBuffer>> {
+  const own = (await pool.read()) as Float32Array<ArrayBuffer>
+  const { exchange } = bucket.parameters[0]
+  if (!exchange || exchange.size === 1) return own
+  const whole = new Float32Array(bucket.wireElements)
+  whole.set(own, bucket.ownSlice(exchange).start)
+  await exchange.gather(whole)
+  return whole
+}
+
+/** Emits an update kernel over a slice, with the slice's control behind the tensors. */
+export function emitUpdate(
+  op: Op<UpdateAttrs>,
+  slice: Slice,
+  states: readonly GraphValue[],
+  settings: Readonly<Record<string, SettingSource>>,
+): GraphNode {
+  const inputs = [slice.parameter, slice.gradient, ...states]
+  return emitNode(op as Op, slice.control ? [...inputs, slice.control] : inputs, {
+    settings,
+    start: 0,
+    length: slice.length,
+  })
+}
+
+/** Step scalars by name, each with what it reads in every step. */
+export const slots = <Name extends string>(
+  trace: Trace,
+  sources: Readonly<Record<Name, () => number>>,
+): Record<Name, ScalarSlot> =>
+  Object.fromEntries(
+    Object.entries<() => number>(sources).map(([name, source]) => [
+      name,
+      trace.scalars.add(source),
+    ]),
+  ) as Record<Name, ScalarSlot>
+
+/**
+ * The buckets of the step being compiled that hold these parameters' gradients; parameters without a gradient are passed over.
+ *
+ * errors: `graph.misuse` when no optimizer has them, or a bucket holds others too.
+ */
+export function bucketsBehind(
+  parameters: readonly Parameter[],
+  trace: Trace,
+  what: string,
+): Bucket[] {
+  const wanted = new Set(parameters.filter((parameter) => trace.gradients.has(parameter)))
+  if (wanted.size === 0) throw noGradient(what)
+  const optimizers = new Set<Optimizer>()
+  for (const parameter of wanted) {
+    const owner = owners.get(parameter)
+    if (!owner) {
+      throw new TabringError(
+        'graph.misuse',
+        `${what}: "${parameter.name}" must belong to an optimizer, got none. Make the optimizer first.`,
+      )
+    }
+    optimizers.add(owner)
+  }
+  const buckets = [...optimizers]
+    .flatMap((optimizer) => optimizer.bucketsOfStep(trace, what))
+    .filter((bucket) => bucket.parameters.some((parameter) => wanted.has(parameter)))
+  for (const bucket of buckets) {
+    const other = bucket.parameters.find((parameter) => !wanted.has(parameter))
+    if (other) {
+      throw new TabringError(
+        'graph.misuse',
+        `${what}: expected all parameters of a group, got some without "${other.name}". Pass them all, or give those that are meant a group of their own.`,
+      )
+    }
+  }
+  return buckets
+}
+
+/** What a micro-step, or the step that ends an accumulation, does with a bucket's own gradients. */
+function completionOf(bucket: Bucket, { accumulation }: Trace): GraphNode[] {
+  if (!accumulation) return []
+  const type = tensorType([bucket.elements])
+  const total = new GraphValue(type, { kind: 'pool', pool: bucket.accumulatedPool, start: 0 })
+  const grad = new GraphValue(type, { kind: 'pool', pool: bucket.gradientPool, start: 0 })
+  const op = accumulation.part === 'add' ? accumulate : takeAccumulated
+  const attrs: UpdateAttrs = { settings: {}, start: 0, length: bucket.elements }
+  return [emitNode(op as Op, [total, grad], attrs)]
+}
+
+function tensorsOf(entry: StateEntry): Record<string, StateTensor> {
+  const tensors: Record<string, StateTensor> = {}
+  for (const [name, value] of Object.entries(entry)) {
+    if (value !== null && typeof value === 'object') tensors[name] = value
+  }
+  return tensors
+}
+
+function idOfGradient(trace: Trace, parameter: Parameter): number {
+  const gradient = trace.gradients.get(parameter)
+  invariant(gradient, () => `"${parameter.name}" has no gradient`)
+  return gradient.node?.id ?? 0
+}
+
+const noGradient = (what: string) =>
+  new TabringError(
+    'graph.misuse',
+    `${what}: no parameter has a gradient. Call loss.backward() before it in the same function.`,
+  )
 
 const gradientMissing = (parameter: Parameter) =>
   new TabringError(
     'graph.misuse',
     `optimizer.step: "${parameter.name}" had a gradient when the buckets were laid out and has none now. Make every compiled step use the same parameters.`,
   )
-
-function sliceOf(bucket: Bucket, trace: Trace): Slice {
-  const { start, end } = bucket.ownSlice(trace.exchange)
-  const length = end - start
-  const part = (pool: Pool, from: number) =>
-    new GraphValue(tensorType([length]), { kind: 'pool', pool, start: from })
-  return {
-    bucket,
-    length,
-    parameter: part(bucket.parameterPool, start),
-    gradient: part(bucket.gradientPool, start),
-    state(name) {
-      let pool = bucket.state.get(name)
-      if (!pool) {
-        pool = new Pool(`${name} of bucket ${bucket.index}`, length)
-        bucket.state.set(name, pool)
-      }
-      return part(pool, 0)
-    },
-  }
-}

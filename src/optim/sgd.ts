@@ -1,46 +1,74 @@
-import type { Parameter } from '../graph/parameter.ts'
 import type { Trace } from '../graph/trace.ts'
-import { emitNode, type GraphNode } from '../graph/value.ts'
-import type { Op } from '../kernels/op.ts'
-import { sgd, sgdMomentum } from '../kernels/sgd/sgd.ts'
-import { Optimizer, type ParameterGroup, type Slice } from './optimizer.ts'
+import type { GraphNode } from '../graph/value.ts'
+import type { SettleAttrs } from '../kernels/grad-scaler/grad-scaler.ts'
+import { sgd, sgdMomentum, sgdNesterov } from '../kernels/sgd/sgd.ts'
+import { TabringError } from '../util/errors.ts'
+import { emitUpdate, Optimizer, type Slice, slots } from './optimizer.ts'
+import { checkNotNegative, type ParamGroup, type Params } from './settings.ts'
 
-export interface SGDOptions {
+export interface SGDSettings {
   /** Learning rate; default 1e-3. */
-  lr?: number
+  lr: number
   /** Default 0: no momentum buffer. */
-  momentum?: number
-  dampening?: number
-  weightDecay?: number
-  nesterov?: boolean
+  momentum: number
+  /** Default 0. */
+  dampening: number
+  /** Default 0. */
+  weightDecay: number
+  /** Default false. */
+  nesterov: boolean
 }
 
-type SGDGroup = ParameterGroup & { options: Required<SGDOptions> }
+export type SGDOptions = Partial<SGDSettings>
 
-/** Stochastic gradient descent with momentum, as torch.optim.SGD. */
-export class SGD extends Optimizer<SGDGroup> {
-  constructor(parameters: readonly Parameter[], options: SGDOptions = {}) {
-    const { lr = 1e-3, momentum = 0, dampening = 0, weightDecay = 0, nesterov = false } = options
-    super([{ parameters, lr, options: { lr, momentum, dampening, weightDecay, nesterov } }])
+/**
+ * Stochastic gradient descent with momentum, as torch.optim.SGD.
+ *
+ * Whether there is a momentum buffer, and its form, are fixed by what `momentum` and `nesterov` are when the step is compiled.
+ */
+export class SGD extends Optimizer<SGDSettings> {
+  protected override readonly savesStep = false
+
+  constructor(params: Params<SGDSettings>, options: SGDOptions = {}) {
+    const defaults = {
+      lr: 1e-3,
+      momentum: 0,
+      dampening: 0,
+      weightDecay: 0,
+      nesterov: false,
+    }
+    super(params, defaults, options)
   }
 
-  protected update(trace: Trace, slice: Slice, group: SGDGroup): GraphNode[] {
-    const { momentum, dampening, weightDecay, nesterov } = group.options
-    const common = {
-      lr: trace.scalars.add(() => group.lr),
-      weightDecay,
-      start: 0,
-      length: slice.length,
-    }
-    const inputs = [slice.parameter, slice.gradient]
-    if (momentum === 0) return [emitNode(sgd as Op, inputs, common)]
-    const attrs = {
+  protected update(trace: Trace, slice: Slice, group: ParamGroup<SGDSettings>): GraphNode[] {
+    const common = slots(trace, { lr: () => group.lr, weightDecay: () => group.weightDecay })
+    if (group.momentum === 0) return [emitUpdate(sgd, slice, [], common)]
+    const settings = {
       ...common,
-      momentum,
-      nesterov,
+      ...slots(trace, { momentum: () => group.momentum }),
       // PyTorch fills the momentum buffer with the whole first gradient, undamped.
-      gradScale: trace.scalars.add(() => (this.stepCount <= 1 ? 1 : 1 - dampening)),
+      gradScale: slice.isSettled
+        ? { control: 2 }
+        : trace.scalars.add(() => (this.stepCount <= 1 ? 1 : 1 - group.dampening)),
     }
-    return [emitNode(sgdMomentum as Op, [...inputs, slice.state('momentum')], attrs)]
+    const op = group.nesterov ? sgdNesterov : sgdMomentum
+    return [emitUpdate(op, slice, [slice.state('momentum_buffer')], settings)]
+  }
+
+  protected override settleAttrs(trace: Trace, group: ParamGroup<SGDSettings>): SettleAttrs {
+    return {
+      form: 'sgd',
+      ...slots(trace, { step: () => this.stepCount, undamped: () => 1 - group.dampening }),
+    }
+  }
+
+  protected check({ lr, momentum, weightDecay, dampening, nesterov }: SGDSettings): void {
+    checkNotNegative('SGD', { lr, momentum, weightDecay })
+    if (nesterov && (momentum <= 0 || dampening !== 0)) {
+      throw new TabringError(
+        'config.invalid',
+        `SGD: nesterov must come with a momentum and no dampening, got momentum ${momentum} and dampening ${dampening}. Set momentum, or leave nesterov out.`,
+      )
+    }
   }
 }

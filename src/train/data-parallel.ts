@@ -1,6 +1,6 @@
 import type { GradientExchange } from '../graph/exchange.ts'
-import type { Parameter } from '../graph/parameter.ts'
 import { poolAlignment } from '../graph/pool.ts'
+import type { StoredTensor } from '../graph/stored-tensor.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { Module } from '../nn/module.ts'
 import type { ProcessGroup } from '../peer/group.ts'
@@ -23,7 +23,7 @@ export interface DistributedDataParallelOptions {
  */
 export class DistributedDataParallel extends Module {
   readonly module: Module
-  /** Resolves when all ranks hold rank 0's parameters. errors: those of the group. */
+  /** Resolves when all ranks hold rank 0's parameters and buffers. errors: those of the group. */
   readonly ready: Promise<void>
 
   constructor(module: Module, options: DistributedDataParallelOptions = {}) {
@@ -31,7 +31,7 @@ export class DistributedDataParallel extends Module {
     this.module = module
     const group = options.processGroup ?? getProcessGroup()
     const parameters = module.parameters()
-    this.ready = broadcastParameters(parameters, group)
+    this.ready = broadcast([...parameters, ...module.buffers()], group)
     // Compiling a step waits for it too and reports the error there; here it must not count as unhandled.
     this.ready.catch(() => undefined)
     const exchange = new RingExchange(group, (options.bucketCapMb ?? 25) * 2 ** 20, this.ready)
@@ -43,26 +43,31 @@ export class DistributedDataParallel extends Module {
   }
 }
 
-/** Copies rank 0's parameters to all ranks, as one message. */
-async function broadcastParameters(
-  parameters: readonly Parameter[],
-  group: ProcessGroup,
-): Promise<void> {
+/** Copies rank 0's contents of the tensors to all ranks, as one message. */
+async function broadcast(tensors: readonly StoredTensor[], group: ProcessGroup): Promise<void> {
   if (group.size === 1) return
-  const total = parameters.reduce((sum, { count }) => sum + count, 0)
+  const total = tensors.reduce((sum, { count }) => sum + count, 0)
   const packed = new Float32Array(total)
+  // Integers travel as their bits.
+  const bits = new Int32Array(packed.buffer)
   let start = 0
-  for (const parameter of parameters) {
-    packed.set(await parameter.read(), start)
-    start += parameter.count
+  for (const tensor of tensors) {
+    const data = await tensor.read()
+    if (data instanceof Int32Array) bits.set(data, start)
+    else packed.set(data, start)
+    start += tensor.count
   }
   await group.broadcast(packed, 0)
   start = 0
-  for (const parameter of parameters) {
-    parameter.assign(packed.slice(start, start + parameter.count))
-    start += parameter.count
+  for (const tensor of tensors) {
+    const array = tensor.dtype === 'i32' ? bits : packed
+    tensor.assign(array.slice(start, start + tensor.count))
+    start += tensor.count
   }
 }
+
+/** Keys above all buckets', below those that groups count for themselves. */
+const firstScalarBucket = 50_000
 
 /** The ring as step programs see it: collectives keyed by step and bucket, so that ranks may launch them in different orders. */
 class RingExchange implements GradientExchange {
@@ -95,6 +100,22 @@ class RingExchange implements GradientExchange {
 
   allGather(bucket: number, data: Float32Array<ArrayBuffer>): Promise<void> {
     return this.#group.allGather(data, this.#key(bucket))
+  }
+
+  gather(data: Float32Array<ArrayBuffer>): Promise<void> {
+    return this.#group.allGather(data, { alignment: poolAlignment })
+  }
+
+  async gatherScalars(
+    index: number,
+    values: Float32Array<ArrayBuffer>,
+  ): Promise<Float32Array<ArrayBuffer>> {
+    const words = new Uint32Array(values.buffer, values.byteOffset, values.length)
+    const all = await this.#group.allGatherU32(words, {
+      sequence: this.#step,
+      bucket: firstScalarBucket + index,
+    })
+    return new Float32Array(Uint32Array.from(all).buffer)
   }
 
   #key(bucket: number) {

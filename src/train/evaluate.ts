@@ -1,9 +1,9 @@
 import { type DataSplits, fillBatch } from '../data/dataset.ts'
 import { planShares } from '../data/shares.ts'
 import { compile } from '../graph/compile.ts'
-import { stepScalar, topKCorrect } from '../graph/functions.ts'
-import type { StepProgram } from '../graph/program.ts'
-import type { Runtime } from '../graph/runtime.ts'
+import { countedSamples, topKCorrect } from '../graph/functions.ts'
+import type { AnyRuntime } from '../graph/runtime.ts'
+import type { StepProgram } from '../graph/step-program.ts'
 import type { ModelRecipe } from '../nn/models.ts'
 import type { Module } from '../nn/module.ts'
 import type { ProcessGroup } from '../peer/group.ts'
@@ -16,7 +16,7 @@ const defaultRows = 64
 const batchesAhead = 2
 
 export interface EvaluationOptions {
-  readonly runtime: Runtime
+  readonly runtime: AnyRuntime
   readonly model: Module
   readonly recipe: ModelRecipe
   readonly data: DataSplits['test']
@@ -42,9 +42,12 @@ export class Evaluation {
     const { runtime, model, recipe, data, trainingRows } = options
     const rows = trainingRows < fewestRows ? defaultRows : trainingRows
     const program = await compile(
-      ({ x, y }) => ({
-        correct: topKCorrect(model.forward(x), y, 1, { count: stepScalar('count') }),
-      }),
+      ({ x, y }) => {
+        const { training } = model
+        const logits = model.eval().forward(x)
+        model.train(training)
+        return { correct: topKCorrect(logits, y, 1, { count: countedSamples() }) }
+      },
       { x: tensorType([rows, ...recipe.sampleShape]), y: tensorType([rows], 'i32') },
       { runtime },
     )

@@ -33,9 +33,12 @@ export interface RunRecord {
   shares: number[]
   /** In the order of their exchange. */
   buckets: { parameters: string[]; elements: number }[]
-  /** Kernel variant by call. */
+  /** Kernel variant by call in this rank's step. */
   variants: Record<string, string>
-  adapter: string
+  /** Kernel variant by call as rank 0 measured it for the rows of all ranks; empty unless the run is tuned. */
+  measured: Record<string, string>
+  /** By rank. Where nothing is measured, the adapter decides the variants, and everywhere the last bits. */
+  adapters: string[]
 }
 
 /** Something that happened in the step on record; `performance.now()` of the rank's worker. */
@@ -59,5 +62,7 @@ export interface TrainerResult {
   seconds: number
   /** One early step by parts: buckets on the host, frames, the end of backward. */
   timeline: TimelineEntry[]
+  /** Devices that were lost on the way and replaced; the numbers are those of an undisturbed run. */
+  lostDevices: number
   record: RunRecord
 }

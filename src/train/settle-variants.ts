@@ -1,5 +1,6 @@
 import { planShares } from '../data/shares.ts'
 import type { Prepared } from '../graph/prepare.ts'
+import { Runtime } from '../graph/runtime.ts'
 import { timeLowering } from '../graph/time-lowering.ts'
 import type { VariantTable } from '../kernels/choose.ts'
 import { tune } from '../kernels/tune.ts'
@@ -16,7 +17,7 @@ export async function settleVariants(
 ): Promise<VariantTable> {
   if (!config.tune) return {}
   let own: VariantTable = {}
-  if (group.rank === 0) {
+  if (group.rank === 0 && runtime instanceof Runtime) {
     const rows = new Set(planShares(config.batchSize, group.size).map((share) => share.rows))
     const { vendor, architecture, description } = runtime.gpu.facts
     own = await tune({

@@ -10,35 +10,48 @@ import {
 } from '../data/shares.ts'
 import type { Bucket } from '../graph/bucket.ts'
 import { compile } from '../graph/compile.ts'
-import { crossEntropy, stepScalar } from '../graph/functions.ts'
+import { detectAnomaly } from '../graph/detect-anomaly.ts'
+import { countedSamples, crossEntropy } from '../graph/functions.ts'
 import { prepare, type TracedFunction } from '../graph/prepare.ts'
-import type { StepProgram } from '../graph/program.ts'
-import type { Runtime } from '../graph/runtime.ts'
+import { randomScalarNames } from '../graph/random.ts'
+import { type AnyRuntime, Runtime } from '../graph/runtime.ts'
+import type { RunInputs, StepProgram } from '../graph/step-program.ts'
 import { gradientWeight } from '../graph/trace.ts'
 import type { TuneStore } from '../kernels/tune.ts'
 import { manualSeed } from '../nn/init.ts'
 import { models } from '../nn/models.ts'
 import type { StateDict } from '../nn/module.ts'
-import { AdamW } from '../optim/adamw.ts'
+import { AdamW } from '../optim/adam.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
 import { SGD } from '../optim/sgd.ts'
 import type { CollectiveSpan, ProcessGroup } from '../peer/group.ts'
-import { PeerError, TabringError } from '../util/errors.ts'
+import { messageOf, PeerError, TabringError } from '../util/errors.ts'
 import { tensorType } from '../util/shape.ts'
 import { defaultLearningRate, type TrainConfig } from './config.ts'
 import { DistributedDataParallel } from './data-parallel.ts'
 import { Evaluation } from './evaluate.ts'
+import { beginning, type KeptState, keepState, type Progress, restoreState } from './kept-state.ts'
 import { Patience } from './patience.ts'
 import type { RunEvent, RunRecord, TimelineEntry, TrainerResult } from './run.ts'
 import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
+import { tellCollective } from './tell-collective.ts'
 import { ReplicaCheck } from './verify.ts'
 
 /** With one rank, steps that may be under way on the device while the next batch is made. */
 const stepsAhead = 2
 
+/** With one rank, the state is kept on the host every so many steps, so that a lost device costs no more than these. */
+const keepEvery = 50
+/** How long a device that fails may take to say that it is lost. */
+const lossWordMs = 2000
+/** Devices that may be lost without a kept state in between. */
+const mostLosses = 3
+
 export interface TrainerOptions {
-  readonly runtime: Runtime
+  readonly runtime: AnyRuntime
+  /** Opens a device in place of one that was lost; without it, a loss ends the run. */
+  readonly reopen?: () => Promise<AnyRuntime>
   readonly group: ProcessGroup
   readonly config: TrainConfig
   /** Where relative data addresses start; the page's own address. */
@@ -54,7 +67,8 @@ export interface TrainerOptions {
  * The built-in experiment on one rank: data, model, optimizer, the loop, evaluation.
  *
  * Each global batch is cut into contiguous shares; a rank's program has a fixed number of rows, and a step scalar says how many count.
- * A loss that is not a number, a replica that differs, a lost rank or device end the run on every rank.
+ * A loss that is not a number, a replica that differs, a lost rank end the run on every rank, and so does a lost device where there
+ * are several: alone, a rank opens another one and goes on from the state that it kept last.
  */
 export class Trainer {
   readonly #options: TrainerOptions
@@ -67,9 +81,21 @@ export class Trainer {
   /** What happened when in one step, and which step. */
   readonly #timeline: TimelineEntry[] = []
   #timelineStep = 0
+  #runtime: AnyRuntime
+  #kept: KeptState | undefined
+  /** The last step that was told of; steps that are done again are not told again. */
+  #told = 0
+  #evaluated = 0
+  /** Devices lost since a state was kept, and in all. */
+  #losses = 0
+  #lostDevices = 0
+  /** The step whose loss was not finite, when its cause is being looked for. */
+  #suspect = 0
+  #hasLooked = false
 
   constructor(options: TrainerOptions) {
     this.#options = options
+    this.#runtime = options.runtime
     this.#patience = new Patience(options.group)
   }
 
@@ -106,6 +132,7 @@ export class Trainer {
 
   /** Takes the group's report of a collective; those of the step on record go into its timeline. */
   onSpan(span: CollectiveSpan): void {
+    tellCollective(span)
     if (span.sequence !== this.#timelineStep || span.bucket > 60_000) return
     const name = `bucket ${span.bucket} ${span.operation}`
     this.#timeline.push(
@@ -124,20 +151,60 @@ export class Trainer {
   }
 
   async #train(): Promise<TrainerResult> {
-    const { runtime, group, config, onEvent, signal } = this.#options
+    const { group, config, onEvent } = this.#options
+    if (config.batchSize < group.size) {
+      throw new TabringError(
+        'config.invalid',
+        `batchSize: expected at least one sample for each of the ${group.size} ranks, got ${config.batchSize}. Use a larger batch or fewer ranks.`,
+      )
+    }
+    onEvent({ event: 'phase', phase: 'load', rank: group.rank })
+    const data = await this.#loadData()
+    for (;;) {
+      try {
+        return await this.#onDevice(data)
+      } catch (error) {
+        await this.#recover(error)
+      }
+    }
+  }
+
+  /** Makes the next attempt possible after `error`, or throws it. */
+  async #recover(error: unknown): Promise<void> {
+    const { group, reopen, signal } = this.#options
+    if (group.size > 1 || signal?.aborted) throw error
+    const isNan = error instanceof TabringError && error.code === 'train.nan'
+    if (isNan) {
+      // Done again from the kept state up to the step in question, whose ops are then looked at one by one.
+      if (this.#suspect === 0 || !(this.#runtime instanceof Runtime) || !this.#kept) throw error
+      return
+    }
+    if (!reopen || !(await this.#isLost()) || this.#losses >= mostLosses) throw error
+    this.#losses++
+    this.#lostDevices++
+    console.warn(
+      `tabring: ${messageOf(error)} Training goes on from step ${this.#kept?.progress.step ?? 0}.`,
+    )
+    this.#runtime = await reopen()
+  }
+
+  /** Whether the device is lost; a command may fail a moment before the browser says so. */
+  async #isLost(): Promise<boolean> {
+    if (!(this.#runtime instanceof Runtime)) return false
+    const { gpu } = this.#runtime
+    const wait = new Promise<boolean>((resolve) => setTimeout(resolve, lossWordMs, false))
+    return Promise.race([gpu.lost.then(() => true), wait])
+  }
+
+  /** Model, optimizer and programs on the current device, from the kept state on to the end. */
+  async #onDevice(data: DataSplits): Promise<TrainerResult> {
+    const { group, config, onEvent, signal } = this.#options
+    const runtime = this.#runtime
     const { rank, size } = group
     const phase = (name: Extract<RunEvent, { event: 'phase' }>['phase']) => {
       signal?.throwIfAborted()
       onEvent({ event: 'phase', phase: name, rank })
     }
-    if (config.batchSize < size) {
-      throw new TabringError(
-        'config.invalid',
-        `batchSize: expected at least one sample for each of the ${size} ranks, got ${config.batchSize}. Use a larger batch or fewer ranks.`,
-      )
-    }
-    phase('load')
-    const data = await this.#loadData()
     const recipe = models[config.model]
     const share = planShares(config.batchSize, size)[rank]
 
@@ -157,7 +224,7 @@ export class Trainer {
       y: tensorType([rows], 'i32'),
     })
     const stepFunction = trainingStep(ddp, optimizer)
-    runtime.variants = await settleVariants(this.#options, (rows) =>
+    runtime.variants = await settleVariants({ ...this.#options, runtime }, (rows) =>
       prepare(runtime, stepFunction, stepTypes(rows)),
     )
     const step = await compile(stepFunction, stepTypes(share.rows), { runtime })
@@ -174,7 +241,7 @@ export class Trainer {
     this.#resources.push(evaluation)
     const check = await ReplicaCheck.create(runtime, optimizer.buckets)
     this.#resources.push(check)
-    this.#record = {
+    const own = {
       config,
       worldSize: size,
       shares: planShares(config.batchSize, size).map(({ rows }) => rows),
@@ -183,20 +250,42 @@ export class Trainer {
         elements,
       })),
       variants: { ...step.prepared.chosen },
-      adapter: `${runtime.gpu.facts.vendor} ${runtime.gpu.facts.architecture}`,
+      measured: { ...runtime.variants },
     }
-    await settleRecord(group, this.#record)
+    const { vendor, architecture } = runtime.facts
+    this.#record = await settleRecord(group, own, `${vendor} ${architecture}`)
+    const keep = async (progress: Progress) => {
+      if (size > 1) return
+      this.#kept = await keepState(ddp, optimizer, progress)
+      this.#losses = 0
+    }
+    if (this.#kept) restoreState(ddp, optimizer, this.#kept)
+    else await keep(beginning)
     await check.compare(group, 0)
 
     phase('train')
     const began = performance.now()
-    const { loss, steps, samples, accuracy } = await this.#loop(
+    const {
+      loss,
+      step: steps,
+      samples,
+      accuracy,
+    } = await this.#loop({
       step,
       data,
       share,
       evaluation,
       check,
-    )
+      keep,
+      explain: async (at, inputs, scalars) => {
+        if (!(runtime instanceof Runtime)) return
+        try {
+          await detectAnomaly(runtime, stepFunction, stepTypes(share.rows), inputs, scalars)
+        } catch (error) {
+          throw new TabringError('train.nan', `step ${at}: ${messageOf(error)}`)
+        }
+      },
+    })
     await check.compare(group, steps)
     const seconds = (performance.now() - began) / 1000
     const result: TrainerResult = {
@@ -209,6 +298,7 @@ export class Trainer {
       timeline: this.#timeline
         .filter(({ atMs }) => !Number.isNaN(atMs))
         .sort((a, b) => a.atMs - b.atMs),
+      lostDevices: this.#lostDevices,
       record: this.#record,
     }
     // Nobody closes its links while another still needs them.
@@ -216,13 +306,7 @@ export class Trainer {
     return result
   }
 
-  async #loop(
-    step: StepProgram,
-    data: DataSplits,
-    share: Share,
-    evaluation: Evaluation,
-    check: ReplicaCheck,
-  ) {
+  async #loop({ step, data, share, evaluation, check, keep, explain }: Loop): Promise<Progress> {
     const { group, config, onEvent, signal } = this.#options
     const { rank, size } = group
     const perEpoch = stepsPerEpoch(data.train.count, config.batchSize)
@@ -230,33 +314,47 @@ export class Trainer {
     const rows = Math.max(1, share.rows)
     const pixels = new Float32Array(rows * data.train.height * data.train.width)
     const labels = new Int32Array(rows)
-    let order = epochOrder(config.seed, 0, data.train.count)
-    let samples = 0
-    let loss = Number.NaN
-    let accuracy = Number.NaN
+    const first = this.#kept?.progress ?? beginning
+    let order = epochOrder(config.seed, Math.floor(first.step / perEpoch), data.train.count)
+    let { samples, loss, accuracy } = first
 
     const underWay: Promise<void>[] = []
     const limit = size === 1 ? stepsAhead : 1
-    for (let index = 0; index < totalSteps; index++) {
+    for (let index = first.step; index < totalSteps; index++) {
       signal?.throwIfAborted()
       const began = performance.now()
       const epoch = Math.floor(index / perEpoch)
       const inEpoch = index % perEpoch
-      if (inEpoch === 0 && index > 0) order = epochOrder(config.seed, epoch, data.train.count)
+      if (inEpoch === 0 && index > first.step)
+        order = epochOrder(config.seed, epoch, data.train.count)
       const own = shareIndices(order, config.batchSize, inEpoch, share)
       const global = batchSamples(data.train.count, config.batchSize, inEpoch)
       fillBatch(data.train, own, pixels, labels)
       this.#watch(step, index + 1, totalSteps)
       samples += own.length
       const dataMs = performance.now() - began
-      const outputs = step.run(
-        { x: pixels, y: labels },
-        { count: own.length, [gradientWeight]: own.length / global },
-      )
+      const inputs = { x: pixels, y: labels }
+      const scalars = {
+        count: own.length,
+        [gradientWeight]: own.length / global,
+        ...randomScalarsFor(step, index, share.offset),
+      }
+      if (index + 1 === this.#suspect) {
+        while (underWay.length > 0) await underWay.shift()
+        this.#suspect = 0
+        this.#hasLooked = true
+        await explain(index + 1, inputs, scalars)
+      }
+      const outputs = step.run(inputs, scalars)
       underWay.push(
         outputs.then((values) => {
           loss = values.loss[0]
-          if (!Number.isFinite(loss)) throw lossNotFinite(index + 1, loss)
+          if (!Number.isFinite(loss)) {
+            if (!this.#hasLooked) this.#suspect = index + 1
+            throw lossNotFinite(index + 1, loss)
+          }
+          if (index + 1 <= this.#told) return
+          this.#told = index + 1
           const total = performance.now() - began
           this.#patience.stepped(total)
           const { encode, compute, ring } = step.times
@@ -278,7 +376,8 @@ export class Trainer {
       while (underWay.length >= limit) await underWay.shift()
       const isLast = index + 1 === totalSteps
       const endsEpoch = inEpoch + 1 === perEpoch
-      if (isLast || endsEpoch || (index + 1) % config.hashEvery === 0) {
+      const isKept = size === 1 && (index + 1) % keepEvery === 0
+      if (isLast || endsEpoch || isKept || (index + 1) % config.hashEvery === 0) {
         while (underWay.length > 0) await underWay.shift()
       }
       if ((index + 1) % config.hashEvery === 0) await check.compare(group, index + 1)
@@ -286,10 +385,14 @@ export class Trainer {
         onEvent({ event: 'phase', phase: 'evaluate', rank })
         this.#patience.forSetup()
         accuracy = await evaluation.accuracy(group)
-        onEvent({ event: 'evaluation', step: index + 1, epoch, accuracy, rank })
+        if (index + 1 > this.#evaluated) {
+          this.#evaluated = index + 1
+          onEvent({ event: 'evaluation', step: index + 1, epoch, accuracy, rank })
+        }
       }
+      if (isKept) await keep({ step: index + 1, samples, loss, accuracy })
     }
-    return { loss, steps: totalSteps, samples, accuracy }
+    return { loss, step: totalSteps, samples, accuracy }
   }
 
   /** Puts one step after the first ones on the timeline: which buckets and frames moved while backward still ran. */
@@ -310,6 +413,29 @@ export class Trainer {
   }
 }
 
+/** What the loop works with. */
+interface Loop {
+  readonly step: StepProgram
+  readonly data: DataSplits
+  readonly share: Share
+  readonly evaluation: Evaluation
+  readonly check: ReplicaCheck
+  /** Keeps the state where the run could go on from; between steps. */
+  keep(progress: Progress): Promise<void>
+  /** Rejects with the op by which a step's values stop being finite. */
+  explain(step: number, inputs: RunInputs, scalars: Readonly<Record<string, number>>): Promise<void>
+}
+
+/** What random masks depend on, for a program that draws any: the step, and the global number of this rank's first sample. */
+const randomScalarsFor = (
+  program: StepProgram,
+  step: number,
+  firstSample: number,
+): Record<string, number> =>
+  program.prepared.trace.scalars.has(randomScalarNames.step)
+    ? { [randomScalarNames.step]: step, [randomScalarNames.sample]: firstSample }
+    : {}
+
 function makeOptimizer(model: DistributedDataParallel, config: TrainConfig): Optimizer {
   const lr = config.lr ?? defaultLearningRate[config.model]
   const parameters = model.parameters()
@@ -322,7 +448,7 @@ function makeOptimizer(model: DistributedDataParallel, config: TrainConfig): Opt
 const trainingStep =
   (model: DistributedDataParallel, optimizer: Optimizer): TracedFunction =>
   ({ x, y }) => {
-    const loss = crossEntropy(model.forward(x), y, { count: stepScalar('count') })
+    const loss = crossEntropy(model.forward(x), y, { count: countedSamples() })
     optimizer.zeroGrad()
     loss.backward()
     optimizer.step()

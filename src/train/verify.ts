@@ -1,7 +1,7 @@
 import type { Bucket } from '../graph/bucket.ts'
 import { compile } from '../graph/compile.ts'
-import type { StepProgram } from '../graph/program.ts'
-import type { Runtime } from '../graph/runtime.ts'
+import type { AnyRuntime } from '../graph/runtime.ts'
+import type { StepProgram } from '../graph/step-program.ts'
 import { emit, TracedTensor } from '../graph/tensor.ts'
 import { GraphValue } from '../graph/value.ts'
 import { formatHash } from '../kernels/hash/hash-words.ts'
@@ -25,7 +25,7 @@ export class ReplicaCheck {
   }
 
   /** For buckets whose pools are allocated: after the training step has been compiled. */
-  static async create(runtime: Runtime, buckets: readonly Bucket[]): Promise<ReplicaCheck> {
+  static async create(runtime: AnyRuntime, buckets: readonly Bucket[]): Promise<ReplicaCheck> {
     const program = await compile(
       () =>
         Object.fromEntries(

@@ -1,6 +1,9 @@
 import type { Acts } from './acts.ts'
 import type { Trouble } from './trouble.ts'
 
+/** Troubles that a tab does not have when it computes on the CPU. */
+const withoutGpu: ReadonlySet<Trouble['kind']> = new Set(['no-webgpu', 'no-adapter', 'device'])
+
 /** Why this tab cannot take part, and what to do. */
 export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
   const { kind, title, text, remedies, detail } = trouble
@@ -18,6 +21,15 @@ export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
         <button type="button" class="go" onClick={acts.reenter}>
           Try again
         </button>
+        {withoutGpu.has(kind) && (
+          <button
+            type="button"
+            onClick={acts.useCpu}
+            title="For trying things out: a step takes seconds to minutes"
+          >
+            Compute on the CPU (very slow)
+          </button>
+        )}
         {(kind === 'bad-link' || kind === 'refused') && (
           <a class="button" href={location.pathname}>
             Make a new room

@@ -1,8 +1,10 @@
 import type { RoomLink } from '../peer/secret.ts'
 import { messageOf } from '../util/errors.ts'
+import { exportTrace, isTracing } from '../util/spans.ts'
 import { RoomMember, type RunEnd } from '../worker/member.ts'
 import type { Acts } from './acts.ts'
 import { plainName } from './browser-name.ts'
+import { chooseCpu, chosenDevice } from './device-choice.ts'
 import { keepName } from './kept-name.ts'
 import { readServerFacts } from './server-facts.ts'
 import { checkDraft, queryOf } from './settings.ts'
@@ -32,7 +34,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
 
   const enter = async () => {
     try {
-      const adapter = await member.open()
+      const adapter = await member.open(chosenDevice())
       dispatch({ type: 'deviceOpened', adapter })
       await member.join(adapter)
       dispatch({ type: 'entered' })
@@ -78,7 +80,15 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
         dispatch({ type: 'download', download: { is: 'failed', text: messageOf(thrown) } })
       }
     },
+    saveTrace: isTracing()
+      ? async () => {
+          const trace = exportTrace(await member.compute.traceEvents())
+          const url = URL.createObjectURL(new Blob([trace], { type: 'application/json' }))
+          save(url, `tabring-rank-${store.snapshot.run?.rank ?? 0}.trace.json`)
+        }
+      : null,
     reenter: () => location.reload(),
+    useCpu: chooseCpu,
   }
 }
 

@@ -143,6 +143,8 @@ const failureTitles: Record<string, string> = {
   'train.diverged': 'The replicas differ',
   'data.missing': 'The data is not there',
   'data.malformed': 'The data cannot be read',
+  'data.checksum': 'The data is not what was asked for',
+  'data.interrupted': 'The download broke off',
   'worker.dead': 'The compute worker ended',
 }
 

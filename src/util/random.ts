@@ -72,7 +72,7 @@ export function philox4x32(
  * What a stream is for. Two purposes never share a number, whatever their seeds and streams are.
  * Append only: changing a value changes every run's bits.
  */
-export const purposes = { general: 0, permutation: 1, digits: 2, dropout: 3 } as const
+export const purposes = { general: 0, permutation: 1, digits: 2, dropout: 3, augment: 4 } as const
 
 export type Purpose = keyof typeof purposes
 
@@ -93,20 +93,23 @@ export function keyOfSeed(seed: number): [low: number, high: number] {
 }
 
 /**
- * A cursor over the stream (seed, purpose, stream).
+ * A cursor over the stream (seed, purpose, stream), or over its page `page` where a use has two numbers to key by.
  *
- * Counter layout: word 0 and 1 the block number, word 2 the stream, word 3 the purpose.
+ * Counter layout: word 0 and 1 the block number (pages are 2^32 blocks apart), word 2 the stream, word 3 the purpose.
  */
 export class RandomStream {
   readonly #key: [number, number]
   readonly #stream: number
   readonly #purpose: number
+  readonly #page: number
   readonly #block = new Uint32Array(4)
   #blockIndex = 0
   #next = 4
 
-  constructor(seed: number, stream: number, purpose: Purpose = 'general') {
+  constructor(seed: number, stream: number, purpose: Purpose = 'general', page = 0) {
     requireWord('stream', stream)
+    requireWord('page', page)
+    this.#page = page
     this.#key = keyOfSeed(seed)
     this.#stream = stream
     this.#purpose = purposes[purpose]
@@ -116,7 +119,7 @@ export class RandomStream {
   word(): number {
     if (this.#next === 4) {
       const low = this.#blockIndex >>> 0
-      const high = Math.floor(this.#blockIndex / 0x100000000)
+      const high = this.#page + Math.floor(this.#blockIndex / 0x100000000)
       const [k0, k1] = this.#key
       philox4x32(low, high, this.#stream, this.#purpose, k0, k1, this.#block)
       this.#blockIndex++

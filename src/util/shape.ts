@@ -1,7 +1,9 @@
 import { ShapeError } from './errors.ts'
 
-/** Element types of tensors on the device; each takes 4 bytes. */
-export type DType = 'f32' | 'i32' | 'u32'
+/** Element types that hosts hold too; each takes 4 bytes. */
+export type HostDType = 'f32' | 'i32' | 'u32'
+/** Element types of tensors on the device. `f16` lives between ops alone: two to a word, so that a tensor of them takes half the memory. */
+export type DType = HostDType | 'f16'
 /** Row-major dimensions; `[]` is a scalar. */
 export type Shape = readonly number[]
 
@@ -16,6 +18,10 @@ export const tensorType = (shape: Shape, dtype: DType = 'f32'): TensorType => ({
 
 /** The number of elements of a shape; 1 for a scalar. */
 export const countElements = (shape: Shape): number => shape.reduce((product, d) => product * d, 1)
+
+/** Bytes of a tensor on the device: whole words, at least one. */
+export const bytesOf = ({ shape, dtype }: TensorType): number =>
+  Math.max(4, Math.ceil(countElements(shape) / (dtype === 'f16' ? 2 : 1)) * 4)
 
 /** `[64, 784]` */
 export const formatShape = (shape: Shape): string => `[${shape.join(', ')}]`
@@ -84,4 +90,28 @@ export function unify(
     })
   }
   return Object.fromEntries(Object.entries(bound).map(([letter, { size }]) => [letter, size]))
+}
+
+/** An axis counted from 0; negative ones count from the back. errors: `shape.mismatch`, naming `where`. */
+export function resolveAxis(where: string, shape: Shape, axis: number): number {
+  const resolved = axis < 0 ? axis + shape.length : axis
+  if (!Number.isInteger(axis) || resolved < 0 || resolved >= shape.length) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `${where}: expected a dimension of ${formatShape(shape)}, got ${axis}. Dimensions count from 0, or from -1 at the end.`,
+    )
+  }
+  return resolved
+}
+
+/** Distinct axes counted from 0. errors: `shape.mismatch`, naming `where`. */
+export function resolveAxes(where: string, shape: Shape, axes: readonly number[]): number[] {
+  const resolved = axes.map((axis) => resolveAxis(where, shape, axis))
+  if (new Set(resolved).size !== resolved.length) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `${where}: expected distinct dimensions, got [${axes.join(', ')}]. Name each once.`,
+    )
+  }
+  return resolved
 }

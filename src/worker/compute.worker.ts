@@ -1,7 +1,7 @@
 import * as Comlink from 'comlink'
-import { writeSafetensors } from '../data/safetensors.ts'
+import { type SafeTensor, writeSafetensors } from '../data/safetensors.ts'
 import { openGpu } from '../gpu/device.ts'
-import { Runtime } from '../graph/runtime.ts'
+import { type AnyRuntime, CpuRuntime, Runtime } from '../graph/runtime.ts'
 import { ChannelLink } from '../peer/channel.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import type { Link, LinkStats } from '../peer/link.ts'
@@ -11,14 +11,21 @@ import type { TrainConfig } from '../train/config.ts'
 import { destroyProcessGroup, initProcessGroup } from '../train/process-group.ts'
 import type { RunEvent } from '../train/run.ts'
 import { Trainer } from '../train/trainer.ts'
+import type { DeviceType } from '../util/device.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
+import { nameSpans, type TraceEvent, traceEvents } from '../util/spans.ts'
+import { type GivenSwitches, takeSwitches } from '../util/switches.ts'
 import type { AdapterFacts, ComputeApi, Membership, RunResult, Transport } from './api.ts'
 import { keepErrorCodes } from './error-transfer.ts'
 import { openTuneStore } from './tune-store.ts'
 
+const reopenAttempts = 20
+const reopenDelayMs = 500
+
 /** One rank: it owns the GPU device, the links and the collectives. */
 class ComputeWorker implements ComputeApi {
-  #runtime: Promise<Runtime> | undefined
+  #device: DeviceType = 'webgpu'
+  #runtime: Promise<AnyRuntime> | undefined
   /** Links of epochs that have not begun, by epoch and rank. */
   readonly #links = new Map<number, Map<number, Link>>()
   #group: ProcessGroup | undefined
@@ -27,8 +34,11 @@ class ComputeWorker implements ComputeApi {
   /** The newest run, until its very end. */
   #run: Promise<RunResult> | undefined
 
-  async open(): Promise<AdapterFacts> {
-    return (await this.#openRuntime()).gpu.facts
+  async open(device: DeviceType = 'webgpu', switches?: GivenSwitches): Promise<AdapterFacts> {
+    if (switches) takeSwitches(switches)
+    if (device !== this.#device) this.#runtime = undefined
+    this.#device = device
+    return (await this.#openRuntime()).facts
   }
 
   async addLink(epoch: number, peerRank: number, transport: Transport): Promise<void> {
@@ -50,6 +60,7 @@ class ComputeWorker implements ComputeApi {
         'train: a run is under way. Abort it or wait for its end.',
       )
     }
+    nameSpans(rank, `rank ${rank}`)
     this.#abort = new AbortController()
     const { signal } = this.#abort
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
@@ -74,6 +85,7 @@ class ComputeWorker implements ComputeApi {
       signal.throwIfAborted()
       trainer = new Trainer({
         runtime,
+        reopen: () => this.#reopenRuntime(),
         group,
         config,
         baseUrl,
@@ -83,7 +95,7 @@ class ComputeWorker implements ComputeApi {
       })
       this.#trainer = trainer
       const result = await trainer.run()
-      return { ...result, links: await sumStats(links.values()), adapter: runtime.gpu.facts }
+      return { ...result, links: await sumStats(links.values()), adapter: runtime.facts }
     }
     try {
       // An abort does not wait for what cannot be broken off, such as a pipeline that compiles.
@@ -119,10 +131,20 @@ class ComputeWorker implements ComputeApi {
     }
     const state = await this.#trainer.stateDict()
     const file = writeSafetensors(
-      Object.entries(state).map(([key, { shape, data }]) => [key, { dtype: 'F32', shape, data }]),
+      Object.entries(state).map(([key, { shape, data }]): [string, SafeTensor] => [
+        key,
+        data instanceof Int32Array
+          ? // PyTorch's whole numbers are 64 bits wide.
+            { dtype: 'I64', shape, data: BigInt64Array.from(data, BigInt) }
+          : { dtype: 'F32', shape, data },
+      ]),
       { format: 'pt', 'tabring.record': JSON.stringify(this.#trainer.record ?? null) },
     )
     return URL.createObjectURL(new Blob([file], { type: 'application/octet-stream' }))
+  }
+
+  async traceEvents(): Promise<TraceEvent[]> {
+    return traceEvents()
   }
 
   #end(links: Map<number, Link>): void {
@@ -131,8 +153,24 @@ class ComputeWorker implements ComputeApi {
     for (const link of links.values()) link.close('the run is over')
   }
 
-  #openRuntime(): Promise<Runtime> {
-    this.#runtime ??= openGpu().then((gpu) => new Runtime(gpu))
+  /** Opens a device after one was lost; the browser's GPU process may need a moment to come back. */
+  async #reopenRuntime(): Promise<AnyRuntime> {
+    for (let attempt = 1; ; attempt++) {
+      this.#runtime = undefined
+      try {
+        return await this.#openRuntime()
+      } catch (error) {
+        if (attempt === reopenAttempts) throw error
+        await new Promise((resolve) => setTimeout(resolve, reopenDelayMs))
+      }
+    }
+  }
+
+  #openRuntime(): Promise<AnyRuntime> {
+    this.#runtime ??=
+      this.#device === 'cpu'
+        ? Promise.resolve(new CpuRuntime())
+        : openGpu().then((gpu) => new Runtime(gpu))
     this.#runtime.catch(() => {
       this.#runtime = undefined
     })

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { cp, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -22,25 +22,18 @@ beforeAll(async () => {
   await mkdir(installed, { recursive: true })
   const [archive] = (await readdir(project)).filter((name) => name.endsWith('.tgz'))
   await run('tar', ['-xzf', join(project, archive), '--strip-components=1', '-C', installed])
-  await cp(
-    join(import.meta.dirname, 'fixtures', 'library-user.ts'),
-    join(project, 'library-user.ts'),
-  )
-  await writeFile(
-    join(project, 'index.html'),
-    '<script type="module">import { train } from "./library-user.ts"; window.train = train</script>',
-  )
+  await cp(join(import.meta.dirname, 'fixtures', 'library-user'), project, { recursive: true })
 })
 afterAll(() => rm(project, { recursive: true, force: true }))
 
 test('its types are enough for a strict program', async () => {
   const flags = '--noEmit --strict --target es2023 --module esnext --moduleResolution bundler'
-  const args = [...flags.split(' '), '--lib', 'es2023,dom', 'library-user.ts']
+  const args = [...flags.split(' '), '--lib', 'es2023,dom', 'page.ts', 'rank.ts']
   const told = await run(tool('.bin', 'tsc'), args, { cwd: project }).catch((error) => error)
   expect(told.stdout).toBe('')
 })
 
-test('a bundled page trains with it', async () => {
+test('two workers of a bundled page train with it, as one alone does', async () => {
   await build({ root: project, configFile: false, logLevel: 'warn', build: { target: 'es2023' } })
   const served = await serve({ root: join(project, 'dist'), port: 0 })
   const browser = await chromium.launch({
@@ -51,9 +44,14 @@ test('a bundled page trains with it', async () => {
     const page = await browser.newPage()
     await page.goto(served.localUrl)
     await page.waitForFunction('window.train')
-    const losses = (await page.evaluate('train()')) as number[]
-    expect(losses).toHaveLength(5)
-    expect(losses[4]).toBeLessThan(losses[0] - 0.05)
+    const [alone] = (await page.evaluate('train(1)')) as number[][]
+    const [first, second] = (await page.evaluate('train(2)')) as number[][]
+    expect(first).toHaveLength(5)
+    expect(first[4]).toBeLessThan(first[0] - 0.05)
+    expect(second).toEqual(first)
+    first.forEach((loss, i) => {
+      expect(Math.abs(loss / alone[i] - 1), `step ${i + 1}`).toBeLessThan(1e-5)
+    })
   } finally {
     await browser.close()
     await served.close()

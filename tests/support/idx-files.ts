@@ -1,4 +1,5 @@
 import { gzipSync } from 'node:zlib'
+import type { DataSplits } from '../../src/data/dataset.ts'
 
 /** Builders of IDX files for tests, well-formed and not. */
 
@@ -33,3 +34,15 @@ export function smallFolder(train = 12, test = 5): Files {
     'test-labels-idx1-ubyte': idxFile([test], (i) => (i + 3) % 10),
   }
 }
+
+/** The data folder that holds these images. */
+export const idxFolder = (splits: DataSplits): Files =>
+  Object.fromEntries(
+    (['train', 'test'] as const).flatMap((split) => {
+      const { images, labels, count, height, width } = splits[split]
+      return [
+        [`${split}-images-idx3-ubyte`, idxFile([count, height, width], (i) => images[i])],
+        [`${split}-labels-idx1-ubyte`, idxFile([count], (i) => labels[i])],
+      ]
+    }),
+  )

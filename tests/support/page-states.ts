@@ -141,7 +141,16 @@ export function makeResult(worldSize: number): RunResult {
     samples: 11_880,
     seconds: 22.4,
     timeline: [],
-    record: { config, worldSize, shares: [], buckets: [], variants: {}, adapter: '' },
+    lostDevices: 0,
+    record: {
+      config,
+      worldSize,
+      shares: [],
+      buckets: [],
+      variants: {},
+      measured: {},
+      adapters: [],
+    },
     links: { bytesSent: 586e6, bytesReceived: 586e6, messagesSent: 9000, messagesReceived: 9000 },
     adapter: { ...adapters[0], description: '', hasTimestamps: false },
   }

@@ -1,9 +1,9 @@
 // Gradient of a convolution by its input, one invocation per element of dx (a gather: nothing is scattered).
 //
-//   dx[n,c,iy,ix] = finish( sum over o, ky, kx of dy[n,o,oy,ox] * w[o,c,ky,kx] )
-//                   where oy*SH = iy + PH - ky and ox*SW = ix + PW - kx have a solution inside OH x OW
+//   dx[n,c,iy,ix] = finish( sum over o, ky, kx of dy[n,o,oy,ox] * w[o,c%CG,ky,kx] ), o in the group of c,
+//                   where oy*SH = iy + PH - ky*DH and ox*SW = ix + PW - kx*DW have a solution inside OH x OW
 //
-// dy: N O OH OW     w: O C KH KW     dx: N C H W
+// dy: N O OH OW     w: O CG KH KW     dx: N C H W
 // COUNT = N*C*H*W invocations in GROUPS_X-wide rows of workgroups; the excess returns at once.
 // Numerics: one f32 accumulator, summed in the order o, ky, kx.
 // Source: the definition, by the chain rule.
@@ -17,16 +17,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let c = index / (W * H) % C;
   let n = index / (W * H * C);
   var sum = 0.0;
-  for (var o = 0u; o < O; o++) {
+  let o_first = c / CG * OG;
+  for (var o = o_first; o < o_first + OG; o++) {
     for (var ky = 0u; ky < KH; ky++) {
-      let ty = i32(iy + PH) - i32(ky);
+      let ty = i32(iy + PH) - i32(ky * DH);
       if (ty < 0 || ty % i32(SH) != 0 || ty / i32(SH) >= i32(OH)) { continue; }
       let oy = u32(ty) / SH;
       for (var kx = 0u; kx < KW; kx++) {
-        let tx = i32(ix + PW) - i32(kx);
+        let tx = i32(ix + PW) - i32(kx * DW);
         if (tx < 0 || tx % i32(SW) != 0 || tx / i32(SW) >= i32(OW)) { continue; }
         let ox = u32(tx) / SW;
-        sum += dy[((n * O + o) * OH + oy) * OW + ox] * w[((o * C + c) * KH + ky) * KW + kx];
+        sum += dy[((n * O + o) * OH + oy) * OW + ox] * w[((o * CG + c % CG) * KH + ky) * KW + kx];
       }
     }
   }

@@ -9,6 +9,7 @@ import {
   checkEpilogue,
   checkGradientShape,
   checkImages,
+  convFlops,
   convSizes,
 } from './geometry.ts'
 import { preferredTile, type TiledConv, tiledVariants } from './tile.ts'
@@ -19,40 +20,55 @@ const sizesOf = ({ inputs: [, w], attrs }: Pick<OpCall<ConvGradInputAttrs>, 'inp
 /**
  * The gradient as convolutions of dy, with the kernel turned round and in and out channels swapped: one for each phase of the stride.
  *
- * Pixels iy = SH*m + phase take the taps ky = first + SH*t only, from dy row m + shift - t; so each phase is a convolution at
- * stride 1 with every SH-th tap. At stride 1 there is one phase.
+ * Pixels iy = SH*m + phase take the taps ky = first + period*t only, from dy row m + shift - t*step; so each phase is a convolution at
+ * stride 1 with every period-th tap. At stride 1 there is one phase. Without dilation the period is SH and the step 1.
  */
 function asTiled(call: OpCall<ConvGradInputAttrs>): TiledConv[] {
-  const { N, C, H, W, O, KH, KW, OH, OW, SH, SW, PH, PW } = sizesOf(call)
-  const phases = (size: number, kernel: number, stride: number, padding: number) =>
-    Array.from({ length: Math.min(stride, size) }, (_, phase) => {
-      const first = (phase + padding) % stride
-      const taps = ceilDiv(Math.max(0, kernel - first), stride)
-      const shift = (phase + padding - first) / stride
+  const { N, C, H, W, O, KH, KW, OH, OW, SH, SW, PH, PW, DH, DW, G, CG, OG } = sizesOf(call)
+  const phases = (
+    size: number,
+    kernel: number,
+    stride: number,
+    padding: number,
+    dilation: number,
+  ) => {
+    const common = greatestCommonDivisor(stride, dilation)
+    const period = stride / common
+    const step = dilation / common
+    return Array.from({ length: Math.min(stride, size) }, (_, phase) => {
+      let first = 0
+      while (first < kernel && (phase + padding - first * dilation) % stride !== 0) first++
+      const taps = ceilDiv(kernel - first, period)
+      const shift = Math.floor((phase + padding - first * dilation) / stride)
       return {
         phase,
         taps,
         count: ceilDiv(size - phase, stride),
-        padding: taps - 1 - shift,
-        tap: (t: number) => first + stride * (taps - 1 - t),
+        step,
+        padding: (taps - 1) * step - shift,
+        tap: (t: number) => first + period * (taps - 1 - t),
       }
     })
-  return phases(H, KH, SH, PH).flatMap((row) =>
-    phases(W, KW, SW, PW).map((column) => ({
+  }
+  return phases(H, KH, SH, PH, DH).flatMap((row) =>
+    phases(W, KW, SW, PW, DW).map((column) => ({
       label: `conv2dGradInput ${O}->${C} ${row.taps}x${column.taps}`,
       batch: N,
-      inChannels: row.taps * column.taps === 0 ? 0 : O,
+      groups: G,
+      inChannels: row.taps * column.taps === 0 ? 0 : OG,
       inRows: OH,
       inColumns: OW,
-      outChannels: C,
+      outChannels: CG,
       outRows: row.count,
       outColumns: column.count,
       kernel: [row.taps, column.taps],
       stride: [1, 1],
       padding: [row.padding, column.padding],
+      dilation: [row.step, column.step],
       weights: {
+        groupStride: OG * CG * KH * KW,
         outStride: KH * KW,
-        inStride: C * KH * KW,
+        inStride: CG * KH * KW,
         tap: (ky, kx) => row.tap(ky) * KW + column.tap(kx),
       },
       output: { stride: [SH, SW], offset: [row.phase, column.phase] },
@@ -61,10 +77,13 @@ function asTiled(call: OpCall<ConvGradInputAttrs>): TiledConv[] {
   )
 }
 
+const greatestCommonDivisor = (a: number, b: number): number =>
+  b === 0 ? a : greatestCommonDivisor(b, a % b)
+
 const plain = { stride: [1, 1], padding: [0, 0], epilogue: [] } as const
 const same3 = { stride: [1, 1], padding: [1, 1], epilogue: [] } as const
 
-/** dx [N,C,H,W] of conv2d from dy [N,O,OH,OW] and w [O,C,KH,KW], then the epilogue. source: torch.nn.grad.conv2d_input */
+/** dx [N,C,H,W] of conv2d from dy [N,O,OH,OW] and w [O,C/groups,KH,KW], then the epilogue. source: torch.nn.grad.conv2d_input */
 export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAttrs>({
   name: 'conv2dGradInput',
   infer(inputs, attrs) {
@@ -79,6 +98,7 @@ export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
     return [dx]
   },
   takesEpilogue: true,
+  flops: (call) => convFlops(sizesOf(call)),
   variants: [
     {
       name: 'naive',
@@ -173,6 +193,51 @@ export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
       name: 'stride above the kernel leaves pixels without gradient',
       inputs: [tensorType([2, 3, 4, 3]), tensorType([3, 2, 2, 2])],
       attrs: { stride: [3, 4], padding: [1, 0], inputShape: [2, 2, 10, 10], epilogue: [] },
+    },
+    {
+      name: 'dilation 2x3, stride 1x2, 3<-5, 11x13',
+      inputs: [tensorType([2, 5, 11, 7]), tensorType([5, 3, 3, 3])],
+      attrs: {
+        stride: [1, 2],
+        padding: [2, 3],
+        dilation: [2, 3],
+        inputShape: [2, 3, 11, 13],
+        epilogue: [],
+      },
+    },
+    {
+      name: 'dilation 2, stride 2: every second pixel has no tap',
+      inputs: [tensorType([2, 4, 4, 4]), tensorType([4, 3, 3, 2])],
+      attrs: {
+        stride: [2, 2],
+        padding: [1, 0],
+        dilation: [2, 2],
+        inputShape: [2, 3, 9, 9],
+        epilogue: [],
+      },
+    },
+    {
+      name: '3 groups of 2<-3, uneven padding, residual linked in',
+      inputs: [tensorType([2, 9, 7, 6]), tensorType([9, 2, 2, 3]), tensorType([2, 6, 7, 6])],
+      attrs: {
+        stride: [1, 1],
+        padding: [0, 1],
+        paddingEnd: [1, 1],
+        groups: 3,
+        inputShape: [2, 6, 7, 6],
+        epilogue: [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }],
+      },
+    },
+    {
+      name: 'depthwise 10 channels, 2 outputs each, stride 2',
+      inputs: [tensorType([2, 20, 5, 5]), tensorType([20, 1, 3, 3])],
+      attrs: {
+        stride: [2, 2],
+        padding: [1, 1],
+        groups: 10,
+        inputShape: [2, 10, 9, 9],
+        epilogue: [],
+      },
     },
     {
       name: 'an empty batch',

@@ -1,9 +1,10 @@
 // Gradient of a convolution by its weights, one invocation per weight, and one per row sum where wanted.
 //
-//   dw[o,c,ky,kx] = sum over n, oy, ox of dy[n,o,oy,ox] * x[n, c, oy*SH + ky - PH, ox*SW + kx - PW]
+//   dw[o,c,ky,kx] = sum over n, oy, ox of dy[n,o,oy,ox] * x[n, g*CG + c, oy*SH + ky*DH - PH, ox*SW + kx*DW - PW],
+//                   with g = o / OG, the group
 //
-// dy: N O OH OW     x: N C H W     dw: O C KH KW
-// COUNT = O*C*KH*KW invocations in GROUPS_X-wide rows of workgroups; the excess returns at once.
+// dy: N O OH OW     x: N C H W     dw: O CG KH KW
+// COUNT = O*CG*KH*KW invocations in GROUPS_X-wide rows of workgroups; the excess returns at once.
 // Pixels outside the image count as 0. An empty batch gives 0.
 // Numerics: one f32 accumulator, summed in the order n, oy, ox. Long sums lose digits here: `split` is more exact.
 // Source: the definition, by the chain rule.
@@ -14,15 +15,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   if (index >= COUNT) { return; }
   let kx = index % KW;
   let ky = index / KW % KH;
-  let c = index / (KW * KH) % C;
-  let o = index / (KW * KH * C);
+  let o = index / (KW * KH * CG);
+  let c = o / OG * CG + index / (KW * KH) % CG;
   var sum = 0.0;
   for (var n = 0u; n < N; n++) {
     for (var oy = 0u; oy < OH; oy++) {
-      let iy = oy * SH + ky - PH;
+      let iy = oy * SH + ky * DH - PH;
       if (iy >= H) { continue; }
       for (var ox = 0u; ox < OW; ox++) {
-        let ix = ox * SW + kx - PW;
+        let ix = ox * SW + kx * DW - PW;
         if (ix >= W) { continue; }
         sum += dy[((n * O + o) * OH + oy) * OW + ox] * x[((n * C + c) * H + iy) * W + ix];
       }

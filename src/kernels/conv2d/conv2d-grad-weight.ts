@@ -3,7 +3,13 @@ import { defineOp, type Op, type OpCall, type Variant } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
 import { conv2dGradWeightReference, rowSumsReference } from './conv2d.ref.ts'
 import naiveWgsl from './conv2d-grad-weight-naive.wgsl?raw'
-import { type ConvGradWeightAttrs, checkGradientShape, checkImages, convSizes } from './geometry.ts'
+import {
+  type ConvGradWeightAttrs,
+  checkGradientShape,
+  checkImages,
+  convFlops,
+  convSizes,
+} from './geometry.ts'
 import { blockSize, splitGradWeight, type WeightBlock } from './grad-weight-split.ts'
 import rowSumsWgsl from './row-sums-naive.wgsl?raw'
 
@@ -13,7 +19,7 @@ const sizesOf = ({ inputs: [dy, x], attrs }: Pick<Call, 'inputs' | 'attrs'>) =>
   convSizes(
     'conv2dGradWeight',
     x.shape,
-    [dy.shape[1], x.shape[1], attrs.kernel[0], attrs.kernel[1]],
+    [dy.shape[1], Math.floor(x.shape[1] / (attrs.groups ?? 1)), attrs.kernel[0], attrs.kernel[1]],
     attrs,
   )
 
@@ -35,7 +41,7 @@ const canSplit = (call: Call, block: WeightBlock) => {
 const same3 = { stride: [1, 1], padding: [1, 1], kernel: [3, 3], rowSums: true } as const
 
 /**
- * dw [O,C,KH,KW] of conv2d from dy [N,O,OH,OW] and x [N,C,H,W]; with `rowSums` also db [O], the bias gradient.
+ * dw [O,C/groups,KH,KW] of conv2d from dy [N,O,OH,OW] and x [N,C,H,W]; with `rowSums` also db [O], the bias gradient.
  * source: torch.nn.grad.conv2d_weight
  */
 export const conv2dGradWeight: Op<ConvGradWeightAttrs> = defineOp<ConvGradWeightAttrs>({
@@ -44,17 +50,18 @@ export const conv2dGradWeight: Op<ConvGradWeightAttrs> = defineOp<ConvGradWeight
     const [dy, x] = inputs
     checkImages('conv2dGradWeight', 'dy', dy)
     checkImages('conv2dGradWeight', 'x', x)
-    const { N, C, O, KH, KW, OH, OW } = sizesOf({ inputs, attrs })
+    const { N, CG, O, KH, KW, OH, OW } = sizesOf({ inputs, attrs })
     checkGradientShape('conv2dGradWeight', dy.shape, [N, O, OH, OW])
-    return [tensorType([O, C, KH, KW]), ...(attrs.rowSums ? [tensorType([O])] : [])]
+    return [tensorType([O, CG, KH, KW]), ...(attrs.rowSums ? [tensorType([O])] : [])]
   },
+  flops: (call) => convFlops(sizesOf(call)),
   variants: [
     {
       name: 'naive',
       lower(call) {
         const sizes = sizesOf(call)
-        const { O, C, KH, KW, OH, OW, N } = sizes
-        const count = O * C * KH * KW
+        const { O, C, CG, KH, KW, OH, OW, N } = sizes
+        const count = O * CG * KH * KW
         const groups = linearGroups(ceilDiv(count, 64))
         const weights = dispatch({
           label: `conv2dGradWeight ${C}->${O} naive`,
@@ -82,9 +89,9 @@ export const conv2dGradWeight: Op<ConvGradWeightAttrs> = defineOp<ConvGradWeight
     ),
   ],
   preferred(call) {
-    const { C } = sizesOf(call)
+    const { CG } = sizesOf(call)
     const order =
-      C < 4 ? (['split8x1', 'split4x1'] as const) : (['split4x4', 'split8x1', 'split4x1'] as const)
+      CG < 4 ? (['split8x1', 'split4x1'] as const) : (['split4x4', 'split8x1', 'split4x1'] as const)
     return order.find((name) => canSplit(call, blocks[name])) ?? 'naive'
   },
   reference([dy, x], call) {
@@ -143,6 +150,46 @@ export const conv2dGradWeight: Op<ConvGradWeightAttrs> = defineOp<ConvGradWeight
       name: 'stride above the kernel',
       inputs: [tensorType([2, 3, 4, 3]), tensorType([2, 2, 10, 10])],
       attrs: { stride: [3, 4], padding: [1, 0], kernel: [2, 2], rowSums: true },
+    },
+    {
+      name: 'dilation 2x3, stride 1x2, 3->5, 11x13',
+      inputs: [tensorType([2, 5, 11, 7]), tensorType([2, 3, 11, 13])],
+      attrs: {
+        stride: [1, 2],
+        padding: [2, 3],
+        dilation: [2, 3],
+        kernel: [3, 3],
+        rowSums: true,
+      },
+    },
+    {
+      name: '3 groups of 2->3, uneven padding',
+      inputs: [tensorType([2, 9, 7, 6]), tensorType([2, 6, 7, 6])],
+      attrs: {
+        stride: [1, 1],
+        padding: [0, 1],
+        paddingEnd: [1, 1],
+        groups: 3,
+        kernel: [2, 3],
+        rowSums: true,
+      },
+    },
+    {
+      name: 'depthwise 10 channels, 2 outputs each, stride 2',
+      inputs: [tensorType([2, 20, 5, 5]), tensorType([2, 10, 9, 9])],
+      attrs: { stride: [2, 2], padding: [1, 1], groups: 10, kernel: [3, 3], rowSums: true },
+    },
+    {
+      name: '2 groups of 5->6, dilation 2',
+      inputs: [tensorType([3, 12, 8, 8]), tensorType([3, 10, 8, 8])],
+      attrs: {
+        stride: [1, 1],
+        padding: [2, 2],
+        dilation: [2, 2],
+        groups: 2,
+        kernel: [3, 3],
+        rowSums: true,
+      },
     },
     {
       name: 'an empty batch gives zeros',

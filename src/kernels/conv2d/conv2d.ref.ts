@@ -2,20 +2,20 @@ import type { ConvSizes } from './geometry.ts'
 
 /** Calls `visit` with the flat indices of every product of a convolution: into x, w and y. */
 function eachTerm(sizes: ConvSizes, visit: (x: number, w: number, y: number) => void): void {
-  const { N, C, H, W, O, KH, KW, OH, OW, SH, SW, PH, PW } = sizes
+  const { N, C, H, W, O, KH, KW, OH, OW, SH, SW, PH, PW, DH, DW, CG, OG } = sizes
   for (let n = 0; n < N; n++)
     for (let o = 0; o < O; o++)
       for (let oy = 0; oy < OH; oy++)
         for (let ox = 0; ox < OW; ox++)
-          for (let c = 0; c < C; c++)
+          for (let c = 0; c < CG; c++)
             for (let ky = 0; ky < KH; ky++)
               for (let kx = 0; kx < KW; kx++) {
-                const iy = oy * SH + ky - PH
-                const ix = ox * SW + kx - PW
+                const iy = oy * SH + ky * DH - PH
+                const ix = ox * SW + kx * DW - PW
                 if (iy < 0 || iy >= H || ix < 0 || ix >= W) continue
                 visit(
-                  ((n * C + c) * H + iy) * W + ix,
-                  ((o * C + c) * KH + ky) * KW + kx,
+                  ((n * C + Math.floor(o / OG) * CG + c) * H + iy) * W + ix,
+                  ((o * CG + c) * KH + ky) * KW + kx,
                   ((n * O + o) * OH + oy) * OW + ox,
                 )
               }
@@ -43,7 +43,7 @@ export function conv2dGradInputReference(dy: Numbers, w: Numbers, sizes: ConvSiz
 
 /** dw */
 export function conv2dGradWeightReference(dy: Numbers, x: Numbers, sizes: ConvSizes): Float64Array {
-  const dw = new Float64Array(sizes.O * sizes.C * sizes.KH * sizes.KW)
+  const dw = new Float64Array(sizes.O * sizes.CG * sizes.KH * sizes.KW)
   eachTerm(sizes, (ix, iw, iy) => {
     dw[iw] += dy[iy] * x[ix]
   })

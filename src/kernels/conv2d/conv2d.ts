@@ -6,28 +6,42 @@ import { conv2dGradInput } from './conv2d-grad-input.ts'
 import { conv2dGradWeight } from './conv2d-grad-weight.ts'
 import naiveWgsl from './conv2d-naive.wgsl?raw'
 import { applyEpilogue, epilogueOf } from './epilogue.ts'
-import { type ConvAttrs, checkEpilogue, checkImages, convSizes } from './geometry.ts'
+import {
+  type ConvAttrs,
+  checkEpilogue,
+  checkImages,
+  convFlops,
+  convSizes,
+  windowOf,
+} from './geometry.ts'
 import { preferredTile, type TiledConv, tiledVariants } from './tile.ts'
 
 const sizesOf = ({ inputs: [x, w], attrs }: Pick<OpCall<ConvAttrs>, 'inputs' | 'attrs'>) =>
   convSizes('conv2d', x.shape, w.shape, attrs)
 
 function asTiled(call: OpCall<ConvAttrs>): TiledConv[] {
-  const { N, C, H, W, O, KH, KW, OH, OW } = sizesOf(call)
+  const { N, C, H, W, O, KH, KW, OH, OW, DH, DW, G, CG, OG } = sizesOf(call)
   return [
     {
       label: `conv2d ${C}->${O} ${KH}x${KW}`,
       batch: N,
-      inChannels: C,
+      groups: G,
+      inChannels: CG,
       inRows: H,
       inColumns: W,
-      outChannels: O,
+      outChannels: OG,
       outRows: OH,
       outColumns: OW,
       kernel: [KH, KW],
       stride: call.attrs.stride,
       padding: call.attrs.padding,
-      weights: { outStride: C * KH * KW, inStride: KH * KW, tap: (ky, kx) => ky * KW + kx },
+      dilation: [DH, DW],
+      weights: {
+        groupStride: OG * CG * KH * KW,
+        outStride: CG * KH * KW,
+        inStride: KH * KW,
+        tap: (ky, kx) => ky * KW + kx,
+      },
       output: { stride: [1, 1], offset: [0, 0] },
       epilogue: call.attrs.epilogue,
     },
@@ -39,7 +53,7 @@ const biasRelu = [...bias, { fn: 'relu', args: [{ step: 0 }] }] as const
 const plain = { stride: [1, 1], padding: [0, 0], epilogue: [] } as const
 const same3 = { stride: [1, 1], padding: [1, 1], epilogue: [] } as const
 
-/** y = x convolved with w, then the epilogue; x [N,C,H,W], w [O,C,KH,KW], y [N,O,OH,OW]. source: torch.nn.functional.conv2d */
+/** y = x convolved with w, then the epilogue; x [N,C,H,W], w [O,C/groups,KH,KW], y [N,O,OH,OW]. source: torch.nn.functional.conv2d */
 export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
   name: 'conv2d',
   infer(inputs, attrs) {
@@ -51,6 +65,7 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
     return [tensorType([N, O, OH, OW])]
   },
   takesEpilogue: true,
+  flops: (call) => convFlops(sizesOf(call)),
   variants: [
     {
       name: 'naive',
@@ -86,21 +101,19 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
     const [dy] = context.outputGradients
     if (!dy) return []
     const [x, w] = context.inputs
-    const { stride, padding } = context.attrs
+    const window = windowOf(context.attrs)
     const [, , KH, KW] = w.type.shape
     return [
       context.needs(0)
         ? context.emit(conv2dGradInput, [dy, w], {
-            stride,
-            padding,
+            ...window,
             inputShape: x.type.shape,
             epilogue: [],
           })[0]
         : undefined,
       context.needs(1)
         ? context.emit(conv2dGradWeight, [dy, x], {
-            stride,
-            padding,
+            ...window,
             kernel: [KH, KW],
             rowSums: false,
           })[0]
@@ -169,6 +182,26 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
       name: 'stride above the kernel',
       inputs: [tensorType([2, 2, 10, 10]), tensorType([3, 2, 2, 2])],
       attrs: { stride: [3, 4], padding: [1, 0], epilogue: [] },
+    },
+    {
+      name: 'dilation 2x3, stride 1x2, 3->5, 11x13, bias',
+      inputs: [tensorType([2, 3, 11, 13]), tensorType([5, 3, 3, 3]), tensorType([5, 1, 1])],
+      attrs: { stride: [1, 2], padding: [2, 3], dilation: [2, 3], epilogue: bias },
+    },
+    {
+      name: '3 groups of 2->3, uneven padding',
+      inputs: [tensorType([2, 6, 7, 6]), tensorType([9, 2, 2, 3]), tensorType([9, 1, 1])],
+      attrs: { stride: [1, 1], padding: [0, 1], paddingEnd: [1, 1], groups: 3, epilogue: bias },
+    },
+    {
+      name: 'depthwise 10 channels, 2 outputs each, stride 2',
+      inputs: [tensorType([2, 10, 9, 9]), tensorType([20, 1, 3, 3])],
+      attrs: { stride: [2, 2], padding: [1, 1], groups: 10, epilogue: [] },
+    },
+    {
+      name: '2 groups of 5->6, dilation 2',
+      inputs: [tensorType([1, 10, 8, 8]), tensorType([12, 5, 3, 3])],
+      attrs: { stride: [1, 1], padding: [2, 2], dilation: [2, 2], groups: 2, epilogue: [] },
     },
     {
       name: 'an empty batch',

@@ -4,11 +4,21 @@ import { chainShape, type Step } from '../steps.ts'
 
 /**
  * Shape letters of the convolution family, NCHW as in PyTorch:
- * N batch, C input channels, H W input, O output channels, KH KW kernel, OH OW output.
+ * N batch, C input channels, H W input, O output channels, KH KW kernel, OH OW output, G groups.
  */
-export interface ConvAttrs {
+export interface ConvWindow {
   readonly stride: readonly [number, number]
+  /** Zeros above and left of the image, and below and right of it unless `paddingEnd` says otherwise. */
   readonly padding: readonly [number, number]
+  /** Zeros below and right of the image. */
+  readonly paddingEnd?: readonly [number, number]
+  /** Distance of neighbouring taps; 1 unless told. */
+  readonly dilation?: readonly [number, number]
+  /** Channels fall into so many groups, each convolved on its own; w is then [O, C / groups, KH, KW]. 1 unless told. */
+  readonly groups?: number
+}
+
+export interface ConvAttrs extends ConvWindow {
   /** Chain at the store: input 0 is the accumulator, inputs 1.. broadcast to the output. */
   readonly epilogue: readonly Step[]
 }
@@ -18,15 +28,13 @@ export interface ConvGradInputAttrs extends ConvAttrs {
   readonly inputShape: Shape
 }
 
-export interface ConvGradWeightAttrs {
-  readonly stride: readonly [number, number]
-  readonly padding: readonly [number, number]
+export interface ConvGradWeightAttrs extends ConvWindow {
   readonly kernel: readonly [number, number]
   /** Whether db[O], the sum of dy over N, OH and OW, comes along as a second output. */
   readonly rowSums: boolean
 }
 
-/** All sizes of one convolution; `SH SW` strides, `PH PW` padding. */
+/** All sizes of one convolution; `SH SW` strides, `PH PW` padding, `DH DW` dilation, `CG OG` channels of one group. */
 export interface ConvSizes {
   readonly N: number
   readonly C: number
@@ -41,7 +49,27 @@ export interface ConvSizes {
   readonly SW: number
   readonly PH: number
   readonly PW: number
+  readonly DH: number
+  readonly DW: number
+  readonly G: number
+  readonly CG: number
+  readonly OG: number
 }
+
+/** The window of a convolution, for the ops of its gradient: without the epilogue, and without what is left out. */
+export const windowOf = ({
+  stride,
+  padding,
+  paddingEnd,
+  dilation,
+  groups,
+}: ConvWindow): ConvWindow => ({
+  stride,
+  padding,
+  ...(paddingEnd ? { paddingEnd } : {}),
+  ...(dilation ? { dilation } : {}),
+  ...(groups ? { groups } : {}),
+})
 
 /** Number of window positions along one axis: `floor((size + 2 * padding - kernel) / stride) + 1`; below 1 if none fits. */
 export const windowCount = (
@@ -96,24 +124,23 @@ export function checkImages(op: string, name: string, type: TensorType): void {
 }
 
 /** errors: `shape.mismatch`, `shape.unsupported`. */
-export function convSizes(
-  op: string,
-  x: Shape,
-  w: Shape,
-  attrs: Pick<ConvAttrs, 'stride' | 'padding'>,
-): ConvSizes {
+export function convSizes(op: string, x: Shape, w: Shape, attrs: ConvWindow): ConvSizes {
   const [N, C, H, W] = x
-  const [O, wC, KH, KW] = w
-  const { stride, padding } = attrs
+  const [O, CG, KH, KW] = w
+  const { stride, padding, paddingEnd = padding, dilation = [1, 1], groups: G = 1 } = attrs
   checkWindow(op, [KH, KW], stride, padding)
-  if (C !== wC) {
+  checkWindow(op, dilation, stride, paddingEnd)
+  if (C !== CG * G || O % G !== 0) {
     throw new ShapeError(
       'shape.mismatch',
-      `${op}: C must agree, got ${C} in x${formatShape(x)} and ${wC} in w${formatShape(w)}. Check the layer's input channels.`,
+      `${op}: C must agree, got ${C} in x${formatShape(x)} and ${CG}${G === 1 ? '' : ` x ${G} groups`} in w${formatShape(w)}, and O be a multiple of the groups. Check the layer's channels and groups.`,
     )
   }
-  const OH = windowCount(H, KH, stride[0], padding[0])
-  const OW = windowCount(W, KW, stride[1], padding[1])
+  const [DH, DW] = dilation
+  const count = (size: number, axis: 0 | 1, kernel: number) =>
+    windowCount(size + paddingEnd[axis] - padding[axis], kernel, stride[axis], padding[axis])
+  const OH = count(H, 0, DH * (KH - 1) + 1)
+  const OW = count(W, 1, DW * (KW - 1) + 1)
   if (OH < 1 || OW < 1 || O < 1) {
     throw new ShapeError(
       'shape.unsupported',
@@ -122,8 +149,12 @@ export function convSizes(
   }
   const [SH, SW] = stride
   const [PH, PW] = padding
-  return { N, C, H, W, O, KH, KW, OH, OW, SH, SW, PH, PW }
+  return { N, C, H, W, O, KH, KW, OH, OW, SH, SW, PH, PW, DH, DW, G, CG, OG: O / G }
 }
+
+/** Floating-point operations of a convolution, and of each of its gradients. */
+export const convFlops = ({ N, O, OH, OW, CG, KH, KW }: ConvSizes): number =>
+  2 * N * O * OH * OW * CG * KH * KW
 
 /** errors: `shape.mismatch` where dy is not the output of a convolution with these sizes. */
 export function checkGradientShape(op: string, dy: Shape, expected: Shape): void {

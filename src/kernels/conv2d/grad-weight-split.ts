@@ -14,6 +14,10 @@ export interface WeightBlock {
 export const blockSize = (block: WeightBlock, { KH, KW }: Pick<ConvSizes, 'KH' | 'KW'>): number =>
   block.outputs * block.inputs * KH * KW
 
+/** The block, no larger than a group where there are groups. */
+const withinGroup = (block: WeightBlock, { G, CG, OG }: ConvSizes): WeightBlock =>
+  G === 1 ? block : { outputs: Math.min(block.outputs, OG), inputs: Math.min(block.inputs, CG) }
+
 /** One invocation adds up all partial sums of a weight, one after the other. */
 const maxSplits = 256
 
@@ -24,7 +28,8 @@ const u32 = (value: number) => `${value >>> 0}u`
  *
  * Who does what: one invocation accumulates a block of weights over a strip of columns of some images; neighbours take the next
  * block, so that they read the same rows. It walks down the rows of dy and keeps the last rows of x in named variables, so each
- * pixel is loaded once. Row sums of dy are added up on the way, and stored by the blocks of input channel 0.
+ * pixel is loaded once (with dilation, once a tap row). Row sums of dy are added up on the way, and stored by the blocks of a group's
+ * input channel 0.
  * Strips: stripWidth wide. Parts: as many groups of images as give about `targetInvocations`.
  * Numerics: f32; a row of a strip is summed in one expression, rows in order, images in order; then parts in order.
  * A pixel past the right edge counts as dy = 0 and x as read, so an infinite x there gives NaN where the definition has no term.
@@ -33,27 +38,31 @@ const u32 = (value: number) => `${value >>> 0}u`
 export function splitGradWeight(
   sizes: ConvSizes,
   rowSums: boolean,
-  block: WeightBlock,
+  wanted: WeightBlock,
   targetInvocations: number,
 ): Lowering {
-  const { N, C, H, W, O, KH, KW, OH, OW, SH, SW, PH, PW } = sizes
+  const { N, C, H, W, O, KH, KW, OH, OW, SH, SW, PH, PW, DH, DW, G, CG, OG } = sizes
+  const block = withinGroup(wanted, sizes)
   const columns = stripWidth(OW)
   const strips = ceilDiv(OW, columns)
-  const blocksO = ceilDiv(O, block.outputs)
-  const blocksC = ceilDiv(C, block.inputs)
-  const blocks = blocksO * blocksC
+  const blocksO = ceilDiv(OG, block.outputs)
+  const blocksC = ceilDiv(CG, block.inputs)
+  const blocks = G * blocksO * blocksC
   const wantedSplits = Math.min(maxSplits, targetInvocations / blocks)
   const wantedParts = Math.min(N, Math.max(1, Math.round(wantedSplits / strips)))
   const imagesPerPart = ceilDiv(N, wantedParts)
   const parts = ceilDiv(N, imagesPerPart)
   const splits = parts * strips
-  const weightCount = O * C * KH * KW
+  const weightCount = O * CG * KH * KW
   const width = weightCount + (rowSums ? O : 0)
   const count = blocks * splits
   const groups = linearGroups(ceilDiv(count, 64))
-  const patchColumns = (columns - 1) * SW + KW
+  const patchColumns = (columns - 1) * SW + (KW - 1) * DW + 1
   /** Rows of x that stay for the next row of dy. */
-  const kept = Math.max(0, KH - SH)
+  const kept = DH === 1 ? Math.max(0, KH - SH) : 0
+
+  /** The first channel of the invocation's group, as a term. */
+  const inGroup = (channels: number) => (G > 1 ? `g * ${channels}u + ` : '')
 
   const lines: string[] = []
   const put = (depth: number, line: string) => lines.push(`${'  '.repeat(depth)}${line}`)
@@ -61,6 +70,8 @@ export function splitGradWeight(
   const columnInside = range(patchColumns).map((s) => {
     const positions = range(strips).map((strip) => strip * columns * SW + s - PW)
     const isInside = (p: number) => p >= 0 && p < W
+    const isRead = range(columns).some((o) => range(KW).some((kx) => o * SW + kx * DW === s))
+    if (!isRead) return 'never'
     return positions.every(isInside) ? 'always' : positions.some(isInside) ? 'some' : 'never'
   })
   const dyInside = range(columns).map((s) => (strips - 1) * columns + s < OW)
@@ -83,6 +94,7 @@ export function splitGradWeight(
   put(1, `if (index >= ${count}u) { return; }`)
   put(1, `let c0 = index % ${blocksC}u * ${block.inputs}u;`)
   put(1, `let o0 = index / ${blocksC}u % ${blocksO}u * ${block.outputs}u;`)
+  if (G > 1) put(1, `let g = index / ${blocksC * blocksO}u % ${G}u;`)
   put(1, `let split = index / ${blocks}u;`)
   put(1, `let ox0 = split % ${strips}u * ${columns}u;`)
   put(1, `let n0 = split / ${strips}u * ${imagesPerPart}u;`)
@@ -113,10 +125,13 @@ export function splitGradWeight(
 
   put(1, 'for (var n = n0; n < n1; n++) {')
   for (let j = 0; j < block.inputs; j++) {
-    put(2, `let at${j} = (n * ${C}u + c0 + ${j}u) * ${H * W}u + ox0 * ${SW}u + ${u32(-PW)};`)
+    put(
+      2,
+      `let at${j} = (n * ${C}u + ${inGroup(CG)}c0 + ${j}u) * ${H * W}u + ox0 * ${SW}u + ${u32(-PW)};`,
+    )
   }
   for (let i = 0; i < block.outputs; i++) {
-    put(2, `let dyAt${i} = (n * ${O}u + o0 + ${i}u) * ${OH * OW}u + ox0;`)
+    put(2, `let dyAt${i} = (n * ${O}u + ${inGroup(OG)}o0 + ${i}u) * ${OH * OW}u + ox0;`)
   }
   // The rows above the first window row that its successors share; the loop then loads the new ones.
   for (let r = 0; r < kept; r++) {
@@ -127,7 +142,7 @@ export function splitGradWeight(
   }
   put(2, `for (var oy = 0u; oy < ${OH}u; oy++) {`)
   for (let r = kept; r < KH; r++) {
-    put(3, `let y${r} = oy * ${SH}u + ${u32(r - PH)};`)
+    put(3, `let y${r} = oy * ${SH}u + ${u32(r * DH - PH)};`)
     put(3, `let isIn${r} = y${r} < ${H}u;`)
     put(3, `let first${r} = y${r} * ${W}u;`)
     loadRow(3, 'p', r, `first${r}`, true)
@@ -154,8 +169,8 @@ export function splitGradWeight(
       for (let ky = 0; ky < KH; ky++) {
         for (let kx = 0; kx < KW; kx++) {
           const terms = range(columns)
-            .filter((s) => columnInside[s * SW + kx] !== 'never')
-            .map((s) => `d${s} * p${ky}_${j}_${s * SW + kx}`)
+            .filter((s) => columnInside[s * SW + kx * DW] !== 'never')
+            .map((s) => `d${s} * p${ky}_${j}_${s * SW + kx * DW}`)
           if (terms.length > 0) put(4, `${accumulator(i, j, ky, kx)} += ${balanced(terms)};`)
         }
       }
@@ -172,17 +187,20 @@ export function splitGradWeight(
 
   put(1, `let base = split * ${width}u;`)
   for (let i = 0; i < block.outputs; i++) {
-    put(1, O % block.outputs !== 0 && i > 0 ? `if (o0 + ${i}u < ${O}u) {` : '{')
+    put(1, OG % block.outputs !== 0 && i > 0 ? `if (o0 + ${i}u < ${OG}u) {` : '{')
     for (let j = 0; j < block.inputs; j++) {
-      put(2, C % block.inputs !== 0 && j > 0 ? `if (c0 + ${j}u < ${C}u) {` : '{')
-      put(3, `let to = base + ((o0 + ${i}u) * ${C}u + c0 + ${j}u) * ${KH * KW}u;`)
+      put(2, CG % block.inputs !== 0 && j > 0 ? `if (c0 + ${j}u < ${CG}u) {` : '{')
+      put(3, `let to = base + ((${inGroup(OG)}o0 + ${i}u) * ${CG}u + c0 + ${j}u) * ${KH * KW}u;`)
       for (let ky = 0; ky < KH; ky++)
         for (let kx = 0; kx < KW; kx++)
           put(3, `partial[to + ${ky * KW + kx}u] = ${accumulator(i, j, ky, kx)};`)
       put(2, '}')
     }
     if (rowSums) {
-      put(2, `if (c0 == 0u) { partial[base + ${weightCount}u + o0 + ${i}u] = sum${i}; }`)
+      put(
+        2,
+        `if (c0 == 0u) { partial[base + ${weightCount}u + ${inGroup(OG)}o0 + ${i}u] = sum${i}; }`,
+      )
     }
     put(1, '}')
   }

@@ -13,13 +13,15 @@ export interface Tile {
 }
 
 /**
- * A convolution as the generator sees it: `out[n,o,oy,ox] = sum over c, ky, kx of image[n, c, oy*SH + ky - PH, ox*SW + kx - PW]
+ * A convolution as the generator sees it: `out[n,o,oy,ox] = sum over c, ky, kx of image[n, c, oy*SH + ky*DH - PH, ox*SW + kx*DW - PW]
  * * w[o * outStride + c * inStride + tap(ky, kx)]`. The gradient by the input is one or several of these, with the kernel
- * turned round; its padding can be negative.
+ * turned round; its padding can be negative. With groups, o and c count within their group g, whose weights begin at g * groupStride;
+ * channel counts are those of one group.
  */
 export interface TiledConv {
   readonly label: string
   readonly batch: number
+  readonly groups: number
   readonly inChannels: number
   readonly inRows: number
   readonly inColumns: number
@@ -29,7 +31,13 @@ export interface TiledConv {
   readonly kernel: readonly [number, number]
   readonly stride: readonly [number, number]
   readonly padding: readonly [number, number]
-  readonly weights: { outStride: number; inStride: number; tap(ky: number, kx: number): number }
+  readonly dilation: readonly [number, number]
+  readonly weights: {
+    groupStride: number
+    outStride: number
+    inStride: number
+    tap(ky: number, kx: number): number
+  }
   /** Where output row r, column s goes: row `r * stride[0] + offset[0]`, column alike, of the tensor's planes. */
   readonly output: { stride: readonly [number, number]; offset: readonly [number, number] }
   readonly epilogue: readonly Step[]
@@ -53,19 +61,21 @@ const u32 = (value: number) => `${value >>> 0}u`
  * source: direct convolution with register blocking, as in tfjs PR #1710; the bigger tile and the static border test are ours.
  */
 export function tiledConv<A>(conv: TiledConv, tile: Tile, call: OpCall<A>): Dispatch[] {
-  const { batch, inChannels, inRows, inColumns, outChannels, outRows, outColumns } = conv
+  const { batch, groups: groupCount, inChannels, inRows, inColumns } = conv
+  const { outChannels, outRows, outColumns } = conv
   const [KH, KW] = conv.kernel
   const [SH, SW] = conv.stride
   const [PH, PW] = conv.padding
+  const [DH, DW] = conv.dilation
   const output: TensorType = call.outputs[0]
   if (batch === 0) return []
   const epilogue = epilogueOf(conv.epilogue, call.inputs, 2, output)
   const tilesX = ceilDiv(outColumns, tile.columns)
   const tilesY = ceilDiv(outRows, tile.rows)
   const tilesO = ceilDiv(outChannels, tile.channels)
-  const count = batch * tilesO * tilesY * tilesX
+  const count = batch * groupCount * tilesO * tilesY * tilesX
   const groups = linearGroups(ceilDiv(count, 64))
-  const { outStride, inStride, tap } = conv.weights
+  const { groupStride, outStride, inStride, tap } = conv.weights
 
   // Which patch rows and columns are inside the image for every tile, for none, or for some.
   const inside = (
@@ -81,14 +91,23 @@ export function tiledConv<A>(conv: TiledConv, tile: Tile, call: OpCall<A>): Disp
       ? 'never'
       : 'some'
   }
-  const patchRows = (tile.rows - 1) * SH + KH
-  const patchColumns = (tile.columns - 1) * SW + KW
-  const rowInside = Array.from({ length: patchRows }, (_, r) =>
-    inside(r - PH, tilesY, tile.rows * SH, inRows),
-  )
-  const columnInside = Array.from({ length: patchColumns }, (_, s) =>
-    inside(s - PW, tilesX, tile.columns * SW, inColumns),
-  )
+  /** Patch positions that some tap reads; with dilation not all are. */
+  const read = (outputs: number, stride: number, taps: number, dilation: number) => {
+    const positions = new Set<number>()
+    for (let o = 0; o < outputs; o++)
+      for (let k = 0; k < taps; k++) positions.add(o * stride + k * dilation)
+    return [...positions].sort((a, b) => a - b)
+  }
+  const patchRows = read(tile.rows, SH, KH, DH)
+  const patchColumns = read(tile.columns, SW, KW, DW)
+  const rowInside = patchRows.reduce<string[]>((known, r) => {
+    known[r] = inside(r - PH, tilesY, tile.rows * SH, inRows)
+    return known
+  }, [])
+  const columnInside = patchColumns.reduce<string[]>((known, s) => {
+    known[s] = inside(s - PW, tilesX, tile.columns * SW, inColumns)
+    return known
+  }, [])
 
   const head: string[] = []
   const put = (depth: number, line: string) => head.push(`${'  '.repeat(depth)}${line}`)
@@ -97,20 +116,25 @@ export function tiledConv<A>(conv: TiledConv, tile: Tile, call: OpCall<A>): Disp
   put(1, `let x0 = index % ${tilesX}u * ${tile.columns}u;`)
   put(1, `let y0 = index / ${tilesX}u % ${tilesY}u * ${tile.rows}u;`)
   put(1, `let c0 = index / ${tilesX * tilesY}u % ${tilesO}u * ${tile.channels}u;`)
-  put(1, `let n = index / ${tilesX * tilesY * tilesO}u;`)
+  const tilesOfImage = tilesX * tilesY * tilesO * groupCount
+  if (groupCount > 1) {
+    put(1, `let g = index / ${tilesX * tilesY * tilesO}u % ${groupCount}u;`)
+  }
+  put(1, `let n = index / ${tilesOfImage}u;`)
   // Unsigned coordinates wrap above and left of the image, so that one comparison does for both ends.
-  for (let r = 0; r < patchRows; r++) {
+  for (const r of patchRows) {
     if (rowInside[r] === 'some') put(1, `let row${r} = y0 * ${SH}u + ${u32(r - PH)} < ${inRows}u;`)
   }
-  for (let s = 0; s < patchColumns; s++) {
+  for (const s of patchColumns) {
     if (columnInside[s] === 'some')
       put(1, `let column${s} = x0 * ${SW}u + ${u32(s - PW)} < ${inColumns}u;`)
   }
+  const image = groupCount > 1 ? `(n * ${groupCount}u + g)` : 'n'
   put(
     1,
-    `var at = n * ${inChannels * inRows * inColumns}u + (y0 * ${SH}u + ${u32(-PH)}) * ${inColumns}u + x0 * ${SW}u + ${u32(-PW)};`,
+    `var at = ${image} * ${inChannels * inRows * inColumns}u + (y0 * ${SH}u + ${u32(-PH)}) * ${inColumns}u + x0 * ${SW}u + ${u32(-PW)};`,
   )
-  put(1, `var weight = c0 * ${outStride}u;`)
+  put(1, `var weight = ${groupCount > 1 ? `g * ${groupStride}u + ` : ''}c0 * ${outStride}u;`)
   const accumulator = (i: number, r: number, s: number) => `a${i}_${r}_${s}`
   const eachCell = (visit: (i: number, r: number, s: number) => void) => {
     for (let i = 0; i < tile.channels; i++)
@@ -121,8 +145,8 @@ export function tiledConv<A>(conv: TiledConv, tile: Tile, call: OpCall<A>): Disp
   })
 
   put(1, `for (var c = 0u; c < ${inChannels}u; c++) {`)
-  for (let r = 0; r < patchRows; r++) {
-    for (let s = 0; s < patchColumns; s++) {
+  for (const r of patchRows) {
+    for (const s of patchColumns) {
       if (rowInside[r] === 'never' || columnInside[s] === 'never') continue
       const checks = [
         ...(rowInside[r] === 'some' ? [`row${r}`] : []),
@@ -148,7 +172,7 @@ export function tiledConv<A>(conv: TiledConv, tile: Tile, call: OpCall<A>): Disp
         for (let ky = 0; ky < KH; ky++) {
           const terms: string[] = []
           for (let kx = 0; kx < KW; kx++) {
-            const [pr, ps] = [r * SH + ky, s * SW + kx]
+            const [pr, ps] = [r * SH + ky * DH, s * SW + kx * DW]
             if (rowInside[pr] !== 'never' && columnInside[ps] !== 'never')
               terms.push(`p${pr}_${ps} * w${ky}_${kx}`)
           }
@@ -176,14 +200,14 @@ export function tiledConv<A>(conv: TiledConv, tile: Tile, call: OpCall<A>): Disp
   const tailX = outColumns % tile.columns !== 0
   for (let i = 0; i < tile.channels; i++) {
     put(1, tailO && i > 0 ? `if (c0 + ${i}u < ${outChannels}u) {` : '{')
-    put(2, `let c = c0 + ${i}u;`)
+    put(2, `let c = ${groupCount > 1 ? `g * ${outChannels}u + ` : ''}c0 + ${i}u;`)
     const operandCount = call.inputs.length - 2
     // An operand that is the same all over a plane, such as a bias, is loaded once per channel.
     for (let k = 0; k < operandCount; k++) {
       if (!epilogue.variesInPlane(k))
         put(2, `let b${k} = ${epilogue.operandAt(k, 'n', 'c', '0u', '0u')};`)
     }
-    put(2, `let plane = (n * ${outChannels}u + c) * ${planeRows * planeColumns}u;`)
+    put(2, `let plane = (n * ${groupCount * outChannels}u + c) * ${planeRows * planeColumns}u;`)
     for (let r = 0; r < tile.rows; r++) {
       put(2, tailY && r > 0 ? `if (y0 + ${r}u < ${outRows}u) {` : '{')
       put(3, `let y = ${place('y0', r, 0)};`)
@@ -233,17 +257,26 @@ function tileCost(conv: TiledConv, tile: Tile): number {
   const perChannel = 20 * memory + tileTerms(tile, conv.kernel)
   const stores = 25 * tile.channels * tile.rows * tile.columns
   const invocations =
+    conv.groups *
     ceilDiv(conv.outChannels, tile.channels) *
     ceilDiv(conv.outRows, tile.rows) *
     ceilDiv(conv.outColumns, tile.columns)
   return invocations * (conv.inChannels * perChannel + stores)
 }
 
+/** Channels of a tile: no more than a group has, where there are groups. */
+const atMost = (channels: number, { groups, outChannels }: TiledConv) =>
+  groups === 1 ? channels : Math.min(channels, outChannels)
+
 /** The menu. `strip` takes as many columns as suit the image. */
 const menu: Readonly<Record<string, (conv: TiledConv) => Tile>> = {
-  tile4x2x2: () => ({ channels: 4, rows: 2, columns: 2 }),
-  tile4x4x4: () => ({ channels: 4, rows: 4, columns: 4 }),
-  strip8x2: ({ outColumns }) => ({ channels: 8, rows: 2, columns: stripWidth(outColumns) }),
+  tile4x2x2: (conv) => ({ channels: atMost(4, conv), rows: 2, columns: 2 }),
+  tile4x4x4: (conv) => ({ channels: atMost(4, conv), rows: 4, columns: 4 }),
+  strip8x2: (conv) => ({
+    channels: atMost(8, conv),
+    rows: 2,
+    columns: stripWidth(conv.outColumns),
+  }),
 }
 
 /** A shader longer than this takes seconds to compile. */

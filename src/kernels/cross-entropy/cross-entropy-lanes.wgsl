@@ -2,18 +2,20 @@
 //
 //   top = max_c x[r,c]    s = sum_c exp(x[r,c] - top)
 //   row loss = log s + (top - x[r,t])
-//   dx[r,c]  = (exp(x[r,c] - top) / s - [c = t]) * scale / count,   0 for r >= count
+//   dx[r,c]  = (exp(x[r,c] - top) / s - [c = t]) * scale / used,   0 for r >= count and for ignored rows
 //
 // bindings  logits: R C, targets: R (i32); what is stored where is linked in:
-//           counted_rows(), gradient_scale(), put_gradient(index, value bits), put_total(group, sum, is_bad, count)
+//           counted_rows(), is_ignored(target), gradient_scale(), put_gradient(index, value bits),
+//           put_total(group, sum, is_bad, rows that are counted and not ignored)
 // threads   lane l of a row reads columns l, l + LANES, ...; lanes of a row are neighbours, so reads coalesce.
-//           With GROUPS = 1 the whole loss and gradient are this one dispatch; else each group puts one partial sum.
+//           Each group counts the ignored targets for itself. With GROUPS = 1 the whole loss and gradient are this one dispatch; else each group puts one partial sum.
 // numerics  as in cross-entropy-rows.wgsl. Order of every sum: within a lane over c upwards, over lanes as a binary
 //           tree; row losses within a thread over steps upwards, over threads as a binary tree.
 // source    ours; the tree is the usual workgroup reduction with halving strides.
 
 var<workgroup> values: array<f32, THREADS>;
 var<workgroup> flags: array<u32, THREADS>;
+var<workgroup> used_rows: atomic<u32>;
 
 fn max_over_lanes(thread: u32, value: f32) -> f32 {
   if (LANES == 1u) {
@@ -59,13 +61,23 @@ fn main(
   let group = group_id.y * GROUPS_X + group_id.x;
   let lane = thread % LANES;
   let count = counted_rows();
-  let scale = gradient_scale() / f32(max(count, 1u));
+  var own_used = 0u;
+  for (var r = thread; r < count; r += THREADS) {
+    own_used += u32(!is_ignored(targets[r]));
+  }
+  atomicAdd(&used_rows, own_used);
+  workgroupBarrier();
+  let used = atomicLoad(&used_rows);
+  let scale = gradient_scale() / f32(max(used, 1u));
   var total = 0.0;
   var bad = 0u;
   for (var step = 0u; step < STEPS; step++) {
     let row = (group * STEPS + step) * (THREADS / LANES) + thread / LANES;
     let first = row * C;
-    let is_counted = row < count;
+    var is_counted = row < count;
+    if (is_counted) {
+      is_counted = !is_ignored(targets[row]);
+    }
     var top = LOWEST;
     if (is_counted) {
       for (var c = lane; c < C; c += LANES) {
@@ -114,7 +126,7 @@ fn main(
       workgroupBarrier();
     }
     if (thread == 0u && group < GROUPS) {
-      put_total(group, values[0], flags[0] != 0u, count);
+      put_total(group, values[0], flags[0] != 0u, used);
     }
   }
 }

@@ -1,8 +1,8 @@
 // The end of cross entropy over several groups: the mean of N partial sums.
 //
-//   loss = (sum_i partials[i]) / count,   0 for count = 0
+//   loss = (sum_i partials[i]) / used,   used = partials[N]
 //
-// bindings  partials: N (f32 bits; a NaN spoils the loss), loss: one f32, as bits; counted_rows() is linked in.
+// bindings  partials: N (f32 bits; a NaN spoils the loss) and a whole number, loss: one f32, as bits.
 // threads   one group; thread t adds partials t, t + THREADS, ... and a binary tree adds the threads. THREADS = 1 is
 //           the plain loop.
 // numerics  fixed order of additions, whatever the device.
@@ -30,6 +30,7 @@ fn main(@builtin(local_invocation_index) thread: u32) {
     workgroupBarrier();
   }
   if (thread == 0u) {
-    loss[0] = mean_bits(values[0], flags[0] != 0u, counted_rows());
+    let used = select(0u, partials[N], N > 0u);
+    loss[0] = mean_bits(values[0], flags[0] != 0u, used);
   }
 }

@@ -1,5 +1,6 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, type TensorType, tensorType, unify } from '../../util/shape.ts'
+import { countedRows, countedRowsWgsl } from '../counted-rows.ts'
 import {
   type Case,
   type Dispatch,
@@ -13,7 +14,6 @@ import {
   type Variant,
 } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
-import { countedRows, countedRowsWgsl } from './count.ts'
 import { crossEntropyReference } from './cross-entropy.ref.ts'
 import lanesBody from './cross-entropy-lanes.wgsl?raw'
 import rowsBody from './cross-entropy-rows.wgsl?raw'
@@ -21,7 +21,7 @@ import totalBody from './cross-entropy-total.wgsl?raw'
 import meanBody from './mean.wgsl?raw'
 
 /**
- * Cross entropy from logits, the mean over the rows that count, with its gradient.
+ * Cross entropy from logits, the mean over the rows that count and are not ignored, with its gradient.
  *
  * Parts: one lowering for all three ops (`lower`), then the ops: the loss alone, its gradient by a given output
  * gradient, and both from one dispatch with the output gradient in a step scalar.
@@ -29,6 +29,8 @@ import meanBody from './mean.wgsl?raw'
 export interface CrossEntropyAttrs {
   /** How many of the first rows count; null: all. */
   readonly count: ScalarSlot | null
+  /** Rows with this target do not count. */
+  readonly ignoreIndex: number
 }
 
 export interface CrossEntropyWithGradAttrs extends CrossEntropyAttrs {
@@ -37,9 +39,8 @@ export interface CrossEntropyWithGradAttrs extends CrossEntropyAttrs {
 }
 
 /** Where the parts of a call come from and go to. */
-interface Parts {
+interface Parts extends CrossEntropyAttrs {
   readonly label: string
-  readonly count: ScalarSlot | null
   readonly loss?: Operand
   readonly dlogits?: Operand
   readonly seed?: ScalarSlot
@@ -59,6 +60,10 @@ const sizesOf = (call: OpCall): readonly [rows: number, classes: number] => {
   return [rows, classes]
 }
 
+/** WGSL of the mean: over nothing it is 0 where a step scalar may say so, else NaN. */
+const meanOf = ({ count }: CrossEntropyAttrs): string =>
+  `fn mean_of_nothing() -> u32 { return ${count ? '0u' : 'NAN_BITS'}; }\n${meanBody}`
+
 /** The storage variables that `parts` needs besides where the loss goes, and the functions that reach them. */
 function link(parts: Parts): { bindings: ShaderBinding[]; wgsl: string } {
   const usesScalars = parts.count !== null || parts.seed !== undefined
@@ -71,8 +76,9 @@ function link(parts: Parts): { bindings: ShaderBinding[]; wgsl: string } {
       ...(parts.dlogits ? [writes('dlogits', parts.dlogits, 'u32')] : []),
     ],
     wgsl: [
-      meanBody,
+      meanOf(parts),
       countedRowsWgsl(parts.count),
+      `fn is_ignored(target_class: i32) -> bool { return target_class == ${parts.ignoreIndex}i; }`,
       `fn gradient_scale() -> f32 { return ${
         parts.seed ? `scalars[${parts.seed.slot}u]` : parts.dloss ? 'dloss[0]' : '1.0'
       }; }`,
@@ -82,16 +88,12 @@ function link(parts: Parts): { bindings: ShaderBinding[]; wgsl: string } {
 }
 
 /** Adds `terms` partial sums in scratch tensor 0 up to the loss. */
-const lowerTotal = (parts: Parts, loss: Operand, rows: number, terms: number, threads: number) =>
+const lowerTotal = (parts: Parts, loss: Operand, terms: number, threads: number) =>
   dispatch({
     label: `${parts.label} total`,
-    bindings: [
-      reads('partials', { scratch: 0 }, 'u32'),
-      ...(parts.count ? [reads('scalars', 'scalars')] : []),
-      writes('loss', loss, 'u32'),
-    ],
-    constants: { R: rows, N: terms, THREADS: threads },
-    body: [meanBody, countedRowsWgsl(parts.count), totalBody].join('\n'),
+    bindings: [reads('partials', { scratch: 0 }, 'u32'), writes('loss', loss, 'u32')],
+    constants: { N: terms, THREADS: threads },
+    body: [meanOf(parts), totalBody].join('\n'),
     groups: [1, 1, 1],
   })
 
@@ -114,14 +116,15 @@ function lowerNaive(call: OpCall, parts: Parts): Lowering {
         body: [
           wgsl,
           `fn put_row(row: u32, bits: u32) { ${parts.loss ? 'row_losses[row] = bits;' : ''} }`,
+          `fn put_used(used: u32) { ${parts.loss ? 'row_losses[R] = used;' : ''} }`,
           rowsBody,
         ].join('\n'),
         groups,
       }),
     )
   }
-  if (parts.loss) dispatches.push(lowerTotal(parts, parts.loss, rows, rows, 1))
-  return { dispatches, scratch: parts.loss ? [tensorType([rows])] : [] }
+  if (parts.loss) dispatches.push(lowerTotal(parts, parts.loss, rows, 1))
+  return { dispatches, scratch: parts.loss ? [tensorType([rows + 1])] : [] }
 }
 
 /** Several threads a row where rows are long; all in one group, or one group for each block of rows. */
@@ -138,8 +141,8 @@ function lowerLanes(call: OpCall, parts: Parts, isOneGroup: boolean): Lowering {
   const store = !parts.loss
     ? ''
     : isWhole
-      ? 'loss[0] = mean_bits(total, is_bad, count);'
-      : 'partials[group] = value_bits(total, is_bad);'
+      ? 'loss[0] = mean_bits(total, is_bad, used);'
+      : 'partials[group] = value_bits(total, is_bad); if (group == 0u) { partials[GROUPS] = used; }'
   const main = dispatch({
     label: parts.label,
     bindings: [
@@ -161,24 +164,30 @@ function lowerLanes(call: OpCall, parts: Parts, isOneGroup: boolean): Lowering {
     },
     body: [
       wgsl,
-      `fn put_total(group: u32, total: f32, is_bad: bool, count: u32) { ${store} }`,
+      `fn put_total(group: u32, total: f32, is_bad: bool, used: u32) { ${store} }`,
       lanesBody,
     ].join('\n'),
     groups,
   })
   if (!parts.loss || isWhole) return { dispatches: [main] }
   return {
-    dispatches: [main, lowerTotal(parts, parts.loss, rows, groupCount, maxThreads)],
-    scratch: [tensorType([groupCount])],
+    dispatches: [main, lowerTotal(parts, parts.loss, groupCount, maxThreads)],
+    scratch: [tensorType([groupCount + 1])],
   }
 }
 
 const hasThreads = ({ maxInvocations }: KernelLimits): boolean => maxInvocations >= maxThreads
 
+/** On a CPU barriers cost more than the lanes save, unless there are too few rows to go round. */
+const prefersNaive = (call: OpCall, limits: KernelLimits): boolean => {
+  const [rows, classes] = sizesOf(call)
+  return !hasThreads(limits) || (limits.isSoftware === true && rows >= 64 && lanesFor(classes) > 1)
+}
+
 /** Small calls take one group: its single dispatch is quicker than two over many groups. */
 const preferredLossVariant = (call: OpCall, limits: KernelLimits): string => {
   const [rows, classes] = sizesOf(call)
-  if (!hasThreads(limits)) return 'naive'
+  if (prefersNaive(call, limits)) return 'naive'
   return rows < 512 && rows * classes <= 16_384 ? 'oneGroup' : 'groups'
 }
 
@@ -214,6 +223,12 @@ function inferLogits(op: string, inputs: readonly TensorType[]): readonly [Tenso
   return [logits, target]
 }
 
+const usedRows = (
+  rows: number,
+  { count, ignoreIndex }: CrossEntropyAttrs,
+  scalars: readonly number[],
+) => ({ count: countedRows(rows, count, scalars), ofNothing: count ? 0 : Number.NaN, ignoreIndex })
+
 const because =
   'exp is allowed 3 + 2|x| ulp and log 2^-21 in WGSL; the loss adds one log to a difference of logits'
 
@@ -230,8 +245,8 @@ const rowsCase = <A>(
   ...more,
 })
 
-const all: CrossEntropyAttrs = { count: null }
-const counted: CrossEntropyAttrs = { count: { slot: 2 } }
+const all: CrossEntropyAttrs = { count: null, ignoreIndex: -100 }
+const counted: CrossEntropyAttrs = { ...all, count: { slot: 2 } }
 
 /** Shapes and fills that every op of the family is tried with; `scalars[1]` is the seed, `scalars[2]` the count. */
 const sharedCases: readonly Case<CrossEntropyAttrs>[] = [
@@ -251,13 +266,24 @@ const sharedCases: readonly Case<CrossEntropyAttrs>[] = [
     scalars: [0, 1, 33],
     integerBelow: { 1: 7 },
   }),
+  rowsCase(
+    'ignored targets, fewer counted',
+    [9, 10],
+    { ...counted, ignoreIndex: 3 },
+    {
+      scalars: [0, 1.5, 7],
+      integerBelow: { 1: 5 },
+    },
+  ),
+  rowsCase('ignored targets, many rows', [700, 10], { ...all, ignoreIndex: 4 }),
+  rowsCase('all ignored', [9, 10], { ...all, ignoreIndex: 0 }, { integerBelow: { 1: 1 } }),
 ]
 
 /**
- * The mean over the first `count` rows of logsumexp(logits) - logits[target].
+ * The mean of logsumexp(logits) - logits[target] over those of the first `count` rows whose target is not `ignoreIndex`.
  *
  * shape: logits R C f32, target R i32; loss [].
- * numerics: 0 for a count of 0; NaN when a counted target is outside 0..C-1.
+ * numerics: NaN when a counted target is outside 0..C-1. The mean over nothing is NaN, but 0 with `count`: a rank's share may be empty.
  */
 export const crossEntropy = defineOp<CrossEntropyAttrs>({
   name: 'crossEntropy',
@@ -265,17 +291,17 @@ export const crossEntropy = defineOp<CrossEntropyAttrs>({
     inferLogits('crossEntropy', inputs)
     return [tensorType([])]
   },
-  variants: lossVariants(({ count }) => ({ label: 'crossEntropy', count, loss: { out: 0 } })),
+  variants: lossVariants((attrs) => ({ ...attrs, label: 'crossEntropy', loss: { out: 0 } })),
   preferred: preferredLossVariant,
   gradient({ inputs, outputGradients: [dloss], attrs, needs, emit }) {
     if (!dloss || !needs(0)) return []
     const [logits, target] = inputs
-    return [emit(crossEntropyGrad, [logits, target, dloss], { count: attrs.count })[0]]
+    return [emit(crossEntropyGrad, [logits, target, dloss], attrs)[0]]
   },
   reference([logits, target], call, scalars) {
     const [rows, classes] = sizesOf(call)
-    const count = countedRows(rows, call.attrs.count, scalars)
-    return [Float64Array.of(crossEntropyReference(logits, target, classes, count).loss)]
+    const used = usedRows(rows, call.attrs, scalars)
+    return [Float64Array.of(crossEntropyReference(logits, target, classes, used).loss)]
   },
   tolerance: { absolute: 1e-6, relative: 1e-6, because },
   cases: sharedCases,
@@ -301,11 +327,11 @@ export const crossEntropyGrad = defineOp<CrossEntropyAttrs>({
       lower: (call) => lowerLanes(call, gradParts(call.attrs), false),
     },
   ],
-  preferred: (_call, limits) => (hasThreads(limits) ? 'groups' : 'naive'),
+  preferred: (call, limits) => (prefersNaive(call, limits) ? 'naive' : 'groups'),
   reference([logits, target, dloss], call, scalars) {
     const [rows, classes] = sizesOf(call)
-    const count = countedRows(rows, call.attrs.count, scalars)
-    return [crossEntropyReference(logits, target, classes, count, dloss[0]).dlogits]
+    const used = usedRows(rows, call.attrs, scalars)
+    return [crossEntropyReference(logits, target, classes, used, dloss[0]).dlogits]
   },
   tolerance: { absolute: 1e-6, relative: 2e-6, because },
   cases: sharedCases.map((sample) => ({
@@ -314,9 +340,9 @@ export const crossEntropyGrad = defineOp<CrossEntropyAttrs>({
   })),
 })
 
-const gradParts = ({ count }: CrossEntropyAttrs): Parts => ({
+const gradParts = (attrs: CrossEntropyAttrs): Parts => ({
+  ...attrs,
   label: 'crossEntropyGrad',
-  count,
   dloss: { in: 2 },
   dlogits: { out: 0 },
 })
@@ -333,19 +359,18 @@ export const crossEntropyWithGrad = defineOp<CrossEntropyWithGradAttrs>({
     const [logits] = inferLogits('crossEntropyWithGrad', inputs)
     return [tensorType([]), logits]
   },
-  variants: lossVariants(({ count, seed }) => ({
+  variants: lossVariants((attrs) => ({
+    ...attrs,
     label: 'crossEntropyWithGrad',
-    count,
-    seed,
     loss: { out: 0 },
     dlogits: { out: 1 },
   })),
   preferred: preferredLossVariant,
   reference([logits, target], call, scalars): HostArray[] {
     const [rows, classes] = sizesOf(call)
-    const count = countedRows(rows, call.attrs.count, scalars)
+    const used = usedRows(rows, call.attrs, scalars)
     const scale = scalars[call.attrs.seed.slot]
-    const { loss, dlogits } = crossEntropyReference(logits, target, classes, count, scale)
+    const { loss, dlogits } = crossEntropyReference(logits, target, classes, used, scale)
     return [Float64Array.of(loss), dlogits]
   },
   tolerance: { absolute: 1e-6, relative: 2e-6, because },

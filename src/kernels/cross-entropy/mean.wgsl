@@ -14,9 +14,10 @@ fn value_bits(value: f32, is_bad: bool) -> u32 {
   return select(bitcast<u32>(value), NAN_BITS, is_bad);
 }
 
-fn mean_bits(total: f32, is_bad: bool, count: u32) -> u32 {
-  if (count == 0u) {
-    return 0u;
+/** mean_of_nothing(), as bits, is linked in. */
+fn mean_bits(total: f32, is_bad: bool, used: u32) -> u32 {
+  if (used == 0u) {
+    return mean_of_nothing();
   }
-  return value_bits(total / f32(count), is_bad);
+  return value_bits(total / f32(used), is_bad);
 }

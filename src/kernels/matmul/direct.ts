@@ -3,22 +3,24 @@ import type { Lowering } from '../op.ts'
 import { ceilDiv, dispatch, writes } from '../shader.ts'
 import {
   accumulators,
+  batchStarts,
   describeProblem,
   indent,
   isStoreWide,
-  type MatmulProblem,
   multiply,
   outputBindings,
+  outputTarget,
   readSide,
   type StoreTarget,
   sideElement,
   sideLoads,
   sideOf,
   sideStarts,
-  storeRowSums,
+  storeSums,
   storeTile,
 } from './generate.ts'
 import { sumSlicesKernel } from './naive.ts'
+import { batchCount, type MatmulProblem, sumsOf } from './problem.ts'
 
 /** How many rows and columns of c one invocation makes. */
 export interface RegisterTile {
@@ -39,7 +41,9 @@ const workgroupShapes = [
 const enoughWorkgroups = 16
 
 /** Which dimension neighbouring invocations walk along, and the grid that follows from it. */
-export function directGrid({ m, n }: MatmulProblem, { rows, cols }: RegisterTile) {
+export function directGrid(problem: MatmulProblem, { rows, cols }: RegisterTile) {
+  const { m, n } = problem
+  const products = batchCount(problem)
   const tiles = { m: ceilDiv(m, rows), n: ceilDiv(n, cols) }
   // Along N loads of b and stores coalesce; along M only where N is too narrow to fill a subgroup.
   const lanes = tiles.n % 4 === 0 || tiles.n >= tiles.m ? 'n' : 'm'
@@ -49,7 +53,7 @@ export function directGrid({ m, n }: MatmulProblem, { rows, cols }: RegisterTile
   const size =
     workgroupShapes.find((shape) => {
       const [x, y] = groupsOf(shape)
-      return x * y >= enoughWorkgroups
+      return x * y * products >= enoughWorkgroups
     }) ?? workgroupShapes[workgroupShapes.length - 1]
   return { tiles, lanes, across, size, groups: groupsOf(size) }
 }
@@ -57,11 +61,13 @@ export function directGrid({ m, n }: MatmulProblem, { rows, cols }: RegisterTile
 /**
  * Each invocation makes a register tile and reads its operands straight from storage.
  *
- * With `slices` above 1, k is cut into slices (z), whose partial sums a second dispatch adds in order.
+ * Workgroups along z are batches. With `slices` above 1, k is cut into slices (z too), whose partial sums a second
+ * dispatch adds in order.
  * source: jax-js's tuner (upcast + unroll); named registers after cera's measurements.
  */
 export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices = 1): Lowering {
-  const { m, k, n, rowSums } = problem
+  const { m, k, n } = problem
+  const sums = sumsOf(problem)
   const { rows, cols } = tile
   const unroll = 4
   const a = sideOf(problem, 'a', rows)
@@ -69,13 +75,20 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
   const isSplit = slices > 1
   const sliceSteps = ceilDiv(k, slices * unroll) * unroll
   const wholeRounds = k - (k % unroll)
+  const products = batchCount(problem)
+  const isBatched = problem.batch.length > 0
   const target: StoreTarget = isSplit
     ? {
+        isHalf: false,
         epilogue: [],
         operandShapes: [],
-        offset: { c: `slice * ${m * n}u`, sums: `slice * ${m}u` },
+        lead: n,
+        offset: {
+          c: isBatched ? `(slice * ${products * m * n}u + batch * ${m * n}u)` : `slice * ${m * n}u`,
+          sums: `slice * ${sums?.count}u`,
+        },
       }
-    : problem
+    : outputTarget(problem)
 
   const round = (steps: number, at: string) => [
     ...sideLoads(a, steps, at),
@@ -89,15 +102,21 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
     ),
   ]
   const lines: string[] = []
+  if (isBatched) lines.push(`let batch = at.z${isSplit ? ` / ${slices}u` : ''};`)
   if (isSplit) {
     lines.push(
-      'let slice = at.z;',
+      `let slice = at.z${isBatched ? ` % ${slices}u` : ''};`,
       `let k_first = slice * ${sliceSteps}u;`,
       `let k_end = min(k_first + ${sliceSteps}u, ${k}u);`,
       `let k_rounds = min(k_end, ${wholeRounds}u);`,
     )
   }
-  lines.push(...sideStarts(a), ...sideStarts(b), ...accumulators(rows, cols))
+  lines.push(
+    ...batchStarts(problem, [a, b], !isSplit),
+    ...sideStarts(a),
+    ...sideStarts(b),
+    ...accumulators(rows, cols),
+  )
   const [first, end] = isSplit ? ['k_first', 'k_rounds'] : ['0u', `${wholeRounds}u`]
   if (wholeRounds > 0) {
     lines.push(
@@ -115,11 +134,11 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
     )
   }
   lines.push(...storeTile(problem, target, rows, cols))
-  if (rowSums) {
+  if (sums) {
     lines.push(
-      ...storeRowSums(
-        problem,
-        a,
+      ...storeSums(
+        sums,
+        sums.of === 'a' ? a : b,
         target,
         isSplit ? { first: 'k_first', end: 'k_end' } : { first: '0u', end: `${k}u` },
       ),
@@ -127,7 +146,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
   }
 
   const { tiles, lanes, across, size, groups } = directGrid(problem, tile)
-  const isWide = isStoreWide(n, cols) && (!isSplit || (m * n) % 4 === 0)
+  const isWide = isStoreWide(problem, cols)
   const body = [
     `// c = a b, ${describeProblem(problem)}. One invocation makes ${rows} rows x ${cols} columns of c${isSplit ? ' over one slice of k' : ''}.`,
     '// Edge tiles read clamped rows and columns and store only what lies in c.',
@@ -148,18 +167,21 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
   const outputs = isSplit
     ? [
         writes('c', { scratch: 0 }, isWide ? 'vec4<f32>' : 'f32'),
-        ...(rowSums ? [writes('row_sums', { scratch: 1 })] : []),
+        ...(sums ? [writes(sums.variable, { scratch: 1 })] : []),
       ]
     : outputBindings(problem, isWide)
   const main = dispatch({
     label: isSplit ? `${name} split ${slices}` : name,
     bindings: [readSide(a), readSide(b), ...outputs],
     body,
-    groups: [groups[0], groups[1], slices],
+    groups: [groups[0], groups[1], products * slices],
   })
   if (!isSplit) return { dispatches: [main] }
   return {
     dispatches: [main, sumSlicesKernel(problem, slices)],
-    scratch: [tensorType([slices, m, n]), ...(rowSums ? [tensorType([slices, m])] : [])],
+    scratch: [
+      tensorType([slices, products, m, n]),
+      ...(sums ? [tensorType([slices, sums.count])] : []),
+    ],
   }
 }

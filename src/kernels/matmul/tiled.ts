@@ -1,19 +1,23 @@
 import type { Lowering } from '../op.ts'
-import { ceilDiv, dispatch, reads } from '../shader.ts'
+import { ceilDiv, dispatch } from '../shader.ts'
 import {
   accumulators,
+  batchStarts,
   describeProblem,
   indent,
   isStoreWide,
-  type MatmulProblem,
   multiply,
   outputBindings,
+  outputTarget,
   range,
+  readSide,
+  sideLoad,
   sideOf,
   sideStarts,
-  storeRowSums,
+  storeSums,
   storeTile,
 } from './generate.ts'
+import { batchCount, type MatmulProblem, sumsOf } from './problem.ts'
 
 /** A tile of c that one workgroup makes, the steps of k staged at a time, and each invocation's share of the tile. */
 export interface WorkgroupTile {
@@ -36,17 +40,23 @@ export const workgroupBytesOf = ({ m, n, k }: WorkgroupTile): number => (m + n) 
  * source: siboehm's kernel 5 (2D block tiling); tile sizes after llama.cpp and torchlette.
  */
 export function tiledKernel(problem: MatmulProblem, tile: WorkgroupTile): Lowering {
-  const { form, m, k, n, rowSums } = problem
+  const { m, k, n } = problem
+  const sums = sumsOf(problem)
   const { rows, cols } = tile
   const threads = invocationsOf(tile)
+  const sides = {
+    a: sideOf(problem, 'a', rows, false),
+    b: sideOf(problem, 'b', cols, false),
+  }
   const staged = {
-    a: { size: m, tile: tile.m, first: 'first_row', isAlongK: form !== 'tn' },
-    b: { size: n, tile: tile.n, first: 'first_col', isAlongK: form === 'nt' },
+    a: { ...sides.a, tile: tile.m, first: 'first_row' },
+    b: { ...sides.b, tile: tile.n, first: 'first_col' },
   }
 
   /** Copies `steps` steps of one operand from `at` into workgroup memory; rows past the edge repeat the last one. */
   const stage = (name: 'a' | 'b', steps: number, at: string): string[] => {
-    const { size, tile: width, first, isAlongK } = staged[name]
+    const { size, tile: width, first, isAlongK, lead } = staged[name]
+    const from = sides[name].first === '' ? '' : `${sides[name].first} + `
     const total = width * steps
     return range(ceilDiv(total, threads)).map((part) => {
       const e = `(lane + ${part * threads}u)`
@@ -55,9 +65,9 @@ export function tiledKernel(problem: MatmulProblem, tile: WorkgroupTile): Loweri
         : [`${e} / ${width}u`, `${e} % ${width}u`]
       const index = `min(${first} + ${own}, ${size - 1}u)`
       const source = isAlongK
-        ? `${index} * ${k}u + ${at} + ${step}`
-        : `(${at} + ${step}) * ${size}u + ${index}`
-      const copy = `tile_${name}[(${step}) * ${width}u + ${own}] = ${name}[${source}];`
+        ? `${from}${index} * ${lead}u + ${at} + ${step}`
+        : `${from}(${at} + ${step}) * ${lead}u + ${index}`
+      const copy = `tile_${name}[(${step}) * ${width}u + ${own}] = ${sideLoad(staged[name], source)};`
       return (part + 1) * threads > total ? `if (${e} < ${total}u) { ${copy} }` : copy
     })
   }
@@ -92,7 +102,11 @@ export function tiledKernel(problem: MatmulProblem, tile: WorkgroupTile): Loweri
     'workgroupBarrier();',
   ]
   const wholeBlocks = k - (k % tile.k)
-  const lines = [...accumulators(rows, cols)]
+  const lines = [
+    ...(problem.batch.length > 0 ? ['let batch = group.z;'] : []),
+    ...batchStarts(problem, [sides.a, sides.b]),
+    ...accumulators(rows, cols),
+  ]
   if (wholeBlocks > 0) {
     lines.push(
       `for (var k = 0u; k < ${wholeBlocks}u; k += ${tile.k}u) {`,
@@ -106,14 +120,14 @@ export function tiledKernel(problem: MatmulProblem, tile: WorkgroupTile): Loweri
     ...(m % tile.m === 0 ? [] : [`row < ${m}u`]),
     ...(n % tile.n === 0 ? [] : [`col < ${n}u`]),
   ].join(' && ')
-  // Row sums read a straight from storage: one column of invocations, once.
-  const side = { ...sideOf(problem, 'a', rows), isWide: false }
+  // Sums read their operand straight from storage: one column (or row) of invocations, once.
+  const target = outputTarget(problem)
   const stores = [
-    ...storeTile(problem, problem, rows, cols),
-    ...(rowSums
+    ...storeTile(problem, target, rows, cols),
+    ...(sums
       ? [
-          ...sideStarts(side),
-          ...storeRowSums(problem, side, problem, { first: '0u', end: `${k}u` }),
+          ...sideStarts(sides[sums.of]),
+          ...storeSums(sums, sides[sums.of], target, { first: '0u', end: `${k}u` }),
         ]
       : []),
   ]
@@ -144,12 +158,12 @@ export function tiledKernel(problem: MatmulProblem, tile: WorkgroupTile): Loweri
       dispatch({
         label: `matmul ${describeProblem(problem)} tiled-${tile.m}x${tile.n}`,
         bindings: [
-          reads('a', { in: 0 }),
-          reads('b', { in: 1 }),
-          ...outputBindings(problem, isStoreWide(n, cols)),
+          readSide(sides.a),
+          readSide(sides.b),
+          ...outputBindings(problem, isStoreWide(problem, cols)),
         ],
         body,
-        groups: [ceilDiv(n, tile.n), ceilDiv(m, tile.m), 1],
+        groups: [ceilDiv(n, tile.n), ceilDiv(m, tile.m), batchCount(problem)],
       }),
     ],
   }

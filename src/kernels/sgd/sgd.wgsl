@@ -1,27 +1,15 @@
-// SGD on elements START .. START + LENGTH of flat tensors, in place.
+// SGD on one element.
 //
-//   d <- g + WEIGHT_DECAY * p
-//   d <- with_momentum(d, i)              linked in: d itself, or, with a momentum buffer b,
-//          b <- MOMENTUM * b + gradient_scale() * d,  then  b  (plain)  or  d + MOMENTUM * b  (nesterov)
+//   d <- g + weight_decay * p
+//   d <- with_momentum(d, i, s)           linked in: d itself, or, with a momentum buffer b,
+//          b <- momentum * b + grad_scale * d,  then  b  (plain)  or  d + momentum * b  (Nesterov)
 //   p <- p - lr * d
 //
-// bindings  param and, with momentum, buffer: N (updated), grad: N, all as VALUE, which is f32 or vec4<f32>; scalars
-//           holds the learning rate and the gradient scale. START and COUNT are in units of VALUE.
-// threads   one element of VALUE each; each checks the end.
-// numerics  the gradient scale is 1 on the first step and 1 - dampening later, over a buffer that starts as zeros:
+// numerics  grad_scale is 1 on the first step and 1 - dampening later, over a buffer that starts as zeros:
 //           the same bits as PyTorch's copy of the first gradient.
 // source    PyTorch 1.13, torch/optim/sgd.py, _single_tensor_sgd, in its order of operations.
 
-@compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(local_invocation_index) thread: u32,
-) {
-  let offset = (group.y * GROUPS_X + group.x) * THREADS + thread;
-  if (offset >= COUNT) {
-    return;
-  }
-  let i = START + offset;
+fn update(i: u32, s: Settings) {
   let value = param[i];
-  param[i] = value - learning_rate() * with_momentum(grad[i] + WEIGHT_DECAY * value, i);
+  param[i] = value - s.lr * with_momentum(scaled(i, s) + s.weight_decay * value, i, s);
 }

@@ -2,131 +2,68 @@ import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type Shape, sameShape, tensorType } from '../../util/shape.ts'
 import { canBeWide, lowerChain } from '../map/chain-kernel.ts'
 import {
-  type Dispatch,
   defineOp,
   type GradientContext,
   type Lowering,
   type Op,
   type OpCall,
-  type Operand,
   type Value,
 } from '../op.ts'
+import { canUseTree, lowerReduction, prefersTree } from '../reduce/passes.ts'
+import { checkAxes, type ReduceAttrs, reducedShape } from '../reduce/shapes.ts'
 import { reshape } from '../reshape/reshape.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
 import { broadcastOffset, chainShape } from '../steps.ts'
-import sumWgsl from './sum.wgsl?raw'
-import treeWgsl from './sum-tree.wgsl?raw'
 
 // sum and expand are each other's gradient, so they share a file.
-
-/** Sums over `axes`, which stay as size 1 with `keepDims`. */
-export interface SumAttrs {
-  readonly axes: readonly number[]
-  readonly keepDims: boolean
-}
 
 /** Broadcasts the input to `shape` by NumPy's rules. */
 export interface ExpandAttrs {
   readonly shape: Shape
 }
 
-const afterSum = (shape: Shape, axes: readonly number[], keepDims: boolean): number[] =>
-  keepDims
-    ? shape.map((size, axis) => (axes.includes(axis) ? 1 : size))
-    : shape.filter((_, axis) => !axes.includes(axis))
-
-/** One pass over memory: [outer, reduced, inner] becomes [outer, inner]. */
-interface Pass {
-  readonly outer: number
-  readonly reduced: number
-  readonly inner: number
-}
-
-/** The passes of a sum, one for each run of neighbouring reduced axes, innermost first. */
-export function sumPasses(shape: Shape, axes: readonly number[]): Pass[] {
-  if (axes.some((axis) => shape[axis] === 0)) {
-    return [{ outer: countElements(afterSum(shape, axes, false)), reduced: 0, inner: 1 }]
-  }
-  const runs: { size: number; isReduced: boolean }[] = []
-  shape.forEach((size, axis) => {
-    if (size === 1) return
-    const isReduced = axes.includes(axis)
-    const last = runs.at(-1)
-    if (last?.isReduced === isReduced) last.size *= size
-    else runs.push({ size, isReduced })
-  })
-  const passes: Pass[] = []
-  let inner = 1
-  for (let at = runs.length - 1; at >= 0; at--) {
-    const { size, isReduced } = runs[at]
-    if (isReduced) {
-      const outer = runs.slice(0, at).reduce((product, run) => product * run.size, 1)
-      passes.push({ outer, reduced: size, inner })
-    } else inner *= size
-  }
-  return passes.length > 0 ? passes : [{ outer: countElements(shape), reduced: 1, inner: 1 }]
-}
-
-function lower({ inputs, outputs, attrs }: OpCall<SumAttrs>, useTree: boolean): Lowering {
-  if (countElements(outputs[0].shape) === 0) return { dispatches: [] }
-  const passes = sumPasses(inputs[0].shape, attrs.axes)
-  const dispatches = passes.map(({ outer, reduced, inner }, index): Dispatch => {
-    const isTree = useTree && reduced > 64
-    const from: Operand = index === 0 ? { in: 0 } : { scratch: index - 1 }
-    const to: Operand = index === passes.length - 1 ? { out: 0 } : { scratch: index }
-    const groups = linearGroups(isTree ? outer * inner : ceilDiv(outer * inner, 64))
-    return dispatch({
-      label: `sum ${outer}x${reduced}x${inner}${isTree ? ' tree' : ''}`,
-      bindings: [reads('x', from), writes('y', to)],
-      constants: { OUTER: outer, REDUCED: reduced, INNER: inner, GROUPS_X: groups[0] },
-      body: isTree ? treeWgsl : sumWgsl,
-      groups,
-    })
-  })
-  const scratch = passes.slice(0, -1).map(({ outer, inner }) => tensorType([outer * inner]))
-  return { dispatches, scratch }
-}
+const lower = ({ inputs, attrs }: OpCall<ReduceAttrs>, useTree: boolean): Lowering =>
+  lowerReduction(
+    {
+      label: 'sum',
+      shape: inputs[0].shape,
+      axes: attrs.axes,
+      combine: 'sum',
+      sources: [{ operand: { in: 0 }, shape: inputs[0].shape }],
+      steps: [],
+      finalSteps: [],
+      out: { out: 0 },
+    },
+    useTree,
+  )
 
 /** y = x summed over axes. */
-export const sum: Op<SumAttrs> = defineOp<SumAttrs>({
+export const sum: Op<ReduceAttrs> = defineOp<ReduceAttrs>({
   name: 'sum',
   infer([x], { axes, keepDims }) {
-    const wrong = axes.find((axis, n) => !(axis in x.shape) || axes.indexOf(axis) !== n)
-    if (wrong !== undefined || x.dtype !== 'f32') {
-      throw new ShapeError(
-        'shape.unsupported',
-        `sum: expected distinct axes of an f32 tensor, got axes [${axes.join(', ')}] of ${x.dtype}${formatShape(x.shape)}. Axes count from 0.`,
-      )
-    }
-    return [tensorType(afterSum(x.shape, axes, keepDims))]
+    checkAxes('sum', x, axes)
+    return [tensorType(reducedShape(x.shape, axes, keepDims))]
   },
   variants: [
     { name: 'naive', lower: (call) => lower(call, false) },
     {
       name: 'tree',
-      when: ({ inputs: [x], attrs }) =>
-        sumPasses(x.shape, attrs.axes).some(({ reduced }) => reduced > 64),
+      when: ({ inputs: [x], attrs }) => canUseTree(x.shape, attrs.axes),
       lower: (call) => lower(call, true),
     },
   ],
-  preferred: ({ inputs: [x], attrs }) =>
-    sumPasses(x.shape, attrs.axes).some(
-      ({ outer, reduced, inner }) => reduced >= 256 && outer * inner <= 1024,
-    )
-      ? 'tree'
-      : 'naive',
+  preferred: ({ inputs: [x], attrs }) => (prefersTree(x.shape, attrs.axes) ? 'tree' : 'naive'),
   gradient(context) {
     const [dy] = context.outputGradients
     if (!dy) return [undefined]
     const { shape } = context.inputs[0].type
-    const kept = afterSum(shape, context.attrs.axes, true)
+    const kept = reducedShape(shape, context.attrs.axes, true)
     const [aligned] = sameShape(kept, dy.type.shape)
       ? [dy]
       : context.emit(reshape, [dy], { shape: kept })
     return context.emit(expand, [aligned], { shape })
   },
   reference([x], { inputs: [{ shape }], attrs: { axes } }) {
-    const kept = afterSum(shape, axes, true)
+    const kept = reducedShape(shape, axes, true)
     const y = new Float64Array(countElements(kept))
     for (let flat = 0; flat < x.length; flat++) y[broadcastOffset(shape, kept, flat)] += x[flat]
     return [y]
@@ -178,6 +115,11 @@ export const sum: Op<SumAttrs> = defineOp<SumAttrs>({
       attrs: { axes: [1], keepDims: false },
     },
     {
+      name: 'all of 20,001, in chunks',
+      inputs: [tensorType([20_001])],
+      attrs: { axes: [0], keepDims: false },
+    },
+    {
       name: 'huge',
       inputs: [tensorType([3, 129])],
       attrs: { axes: [1], keepDims: false },
@@ -202,12 +144,12 @@ export const expand: Op<ExpandAttrs> = defineOp<ExpandAttrs>({
   variants: [
     {
       name: 'naive',
-      lower: ({ inputs: [x], outputs: [y] }) => lowerChain('expand', [], [x.shape], y.shape, false),
+      lower: ({ inputs: [x], outputs: [y] }) => lowerChain('expand', [], [x], y.shape, false),
     },
     {
       name: 'wide',
       when: ({ inputs: [x], outputs: [y] }) => canBeWide([x.shape], y.shape),
-      lower: ({ inputs: [x], outputs: [y] }) => lowerChain('expand', [], [x.shape], y.shape, true),
+      lower: ({ inputs: [x], outputs: [y] }) => lowerChain('expand', [], [x], y.shape, true),
     },
   ],
   gradient(context) {

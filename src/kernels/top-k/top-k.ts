@@ -1,6 +1,6 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, tensorType, unify } from '../../util/shape.ts'
-import { countedRows, countedRowsWgsl } from '../cross-entropy/count.ts'
+import { countedRows, countedRowsWgsl } from '../counted-rows.ts'
 import { type Case, defineOp, type Lowering, type OpCall, type ScalarSlot } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
 import { topKCorrectReference } from './top-k.ref.ts'

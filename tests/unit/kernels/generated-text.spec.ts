@@ -3,7 +3,7 @@ import { collapseBroadcast } from '../../../src/kernels/map/chain-kernel.ts'
 import { map } from '../../../src/kernels/map/map.ts'
 import { matmul } from '../../../src/kernels/matmul/matmul.ts'
 import type { Op, OpCall } from '../../../src/kernels/op.ts'
-import { sumPasses } from '../../../src/kernels/sum/sum.ts'
+import { reductionPasses } from '../../../src/kernels/reduce/shapes.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
 // The text that the generators write, for three calls: a change of a generator shows here as the change of a shader.
@@ -76,10 +76,10 @@ test('broadcasts collapse to few axes', () => {
 })
 
 test('sums take one pass for each run of reduced axes', () => {
-  expect(sumPasses([4, 16, 7, 7], [0, 2, 3])).toEqual([
+  expect(reductionPasses([4, 16, 7, 7], [0, 2, 3])).toEqual([
     { outer: 64, reduced: 49, inner: 1 },
     { outer: 1, reduced: 4, inner: 16 },
   ])
-  expect(sumPasses([8, 5], [0])).toEqual([{ outer: 1, reduced: 8, inner: 5 }])
-  expect(sumPasses([0, 5], [0])).toEqual([{ outer: 5, reduced: 0, inner: 1 }])
+  expect(reductionPasses([8, 5], [0])).toEqual([{ outer: 1, reduced: 8, inner: 5 }])
+  expect(reductionPasses([0, 5], [0])).toEqual([{ outer: 5, reduced: 0, inner: 1 }])
 })

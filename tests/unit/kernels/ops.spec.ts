@@ -5,13 +5,28 @@ import { countElements } from '../../../src/util/shape.ts'
 
 // What every op's list of cases must hold, so that a new op cannot come without its edges.
 
+/** Kernels of one thread over a few numbers. */
+const ofPairs = { empty: 'its tensors are pairs', one: 'its tensors are pairs' }
+
 /** Where an edge cannot occur, and why. */
-const exempt: Record<string, Partial<Record<'odd' | 'empty' | 'huge', string>>> = {
+const exempt: Record<string, Partial<Record<'odd' | 'empty' | 'huge' | 'one', string>>> = {
   fromScalar: {
     odd: 'its output is one element',
     empty: 'its output is one element',
     huge: 'its input is the scalars buffer',
   },
+  joinStats: ofPairs,
+  clipFactor: { empty: ofPairs.empty },
+  withoutFactor: ofPairs,
+  unscale: ofPairs,
+  settle: { empty: ofPairs.empty },
+  scalerUpdate: ofPairs,
+  batchNorm: { empty: 'statistics of nothing are refused' },
+  attentionGrad: {
+    huge: 'exponentials of huge scores overflow beside an lse that is not theirs; the goldens hold large scores',
+  },
+  rotary: { one: 'elements turn in pairs' },
+  batchNormTracked: { empty: 'statistics of nothing are refused' },
 }
 
 /** Element counts of a case's inputs and outputs. */

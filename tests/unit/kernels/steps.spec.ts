@@ -44,6 +44,20 @@ describe('chains', () => {
     }
   })
 
+  test('numbers are written into the shader, and stay where chains join', () => {
+    const steps: Step[] = [{ fn: 'mul', args: [{ input: 0 }, { constant: 0.5 }] }]
+    expect(applySteps(steps, [3])).toBe(1.5)
+    expect(stepsToWgsl(steps, ['v']).lines).toEqual(['let s0 = (v * 0.5f);'])
+    expect(applySteps(joinSteps(biasRelu, 2, steps, 0), [4, 5])).toBe(4.5)
+  })
+
+  test('a function of several lines names them after its step', () => {
+    const { lines, result } = stepsToWgsl([{ fn: 'sigmoid', args: [{ input: 0 }] }], ['v'], 'x')
+    expect(result).toBe('x0')
+    expect(lines[0]).toBe('let x0_t = exp(-abs(v));')
+    expect(lines.join('\n')).not.toContain('$')
+  })
+
   test('joining with an empty chain keeps the other', () => {
     expect(joinSteps([], 1, biasRelu, 0)).toEqual(biasRelu)
     expect(joinSteps(biasRelu, 2, [], 0)).toEqual(biasRelu)
@@ -52,7 +66,7 @@ describe('chains', () => {
   test('every scalar function takes as many arguments as it says', () => {
     for (const [name, { arity, wgsl }] of Object.entries(scalarFunctions)) {
       const names = ['p', 'q', 'r'].slice(0, arity)
-      const text = (wgsl as (...args: string[]) => string)(...names)
+      const text = [wgsl(...names)].flat().join('\n')
       for (const argument of names) expect(text, name).toContain(argument)
       expect(text, name).not.toContain('undefined')
     }

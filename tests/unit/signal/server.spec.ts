@@ -331,9 +331,11 @@ describe('serve', () => {
     const file = await fetch(`http://127.0.0.1:${served.port}/data/x.gz`)
     expect(file.headers.get('content-encoding')).toBeNull()
     expect([...new Uint8Array(await file.arrayBuffer())]).toEqual([0x1f, 0x8b, 1, 2])
+    const listing = await fetch(`http://127.0.0.1:${served.port}/data/`)
+    expect(await listing.json()).toEqual(['x.gz'])
     for (const path of [
       '/data/nothing',
-      '/data/',
+      '/data/../data-secret/',
       '/data/../data-secret/key',
       '/data/..%2fdata-secret%2fkey',
       '/data/%2e%2e/data-secret/key',

@@ -1,0 +1,30 @@
+import { type SwitchName, switches, switchNames, variableOf } from '../../src/util/switches.ts'
+import { madeBy, table } from './table.ts'
+
+function row(name: SwitchName): string[] {
+  const { type, default: standard, effect } = switches[name]
+  const isOfRun = 'isOfRun' in switches[name]
+  const text = isOfRun ? [...effect, 'Give it to every rank.'] : effect
+  const shown = typeof standard === 'object' ? 'none' : String(standard)
+  return [`\`${name}\``, type, shown, text.join('<br>')]
+}
+
+/** docs/switches.md: every switch, and where it may be set. */
+export const switchesPage = (): string =>
+  [
+    madeBy('src/util/switches.ts'),
+    '',
+    '# Switches',
+    '',
+    table(['switch', 'type', 'default', 'effect'], switchNames.map(row)),
+    '',
+    'The first of these that gives a switch wins, and what wins is logged once:',
+    '',
+    '1. code: `setSwitches({ debug: 2 })`',
+    "2. the page's address: `?debug=2&variant=matmul:direct-8x8`",
+    `3. the launcher's flag, then its environment: \`npm run train -- --debug 2\`, \`${variableOf('debug')}=2\``,
+    '4. the default',
+    '',
+    'What is told goes to the console; the launcher writes it to standard error. A switch that is off costs a step nothing. Browsers round timestamps to 100 µs unless WebGPU developer features are on (`chrome://flags/#enable-webgpu-developer-features`), which the launcher sees to where times are asked for.',
+    '',
+  ].join('\n')

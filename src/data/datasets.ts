@@ -1,0 +1,158 @@
+import { DataError } from '../util/errors.ts'
+import { permutation } from '../util/random.ts'
+import { countElements } from '../util/shape.ts'
+import type { DatasetDescription } from './descriptions.ts'
+import type { Dataset, HostTensor, Sample, SampleKey } from './samples.ts'
+
+/** errors: RangeError unless `index` is a whole number from 0 to length - 1. */
+export function requireIndex(where: string, index: number, length: number): void {
+  if (!Number.isInteger(index) || index < 0 || index >= length)
+    throw new RangeError(
+      `${where}: expected an index from 0 to ${length - 1}, got ${index}. Keep within the data set's length.`,
+    )
+}
+
+/** `describe` of a data set over others. errors: `config.invalid` where one of them cannot be described. */
+export function describeInner(where: string, dataset: Dataset<never>): DatasetDescription {
+  const described = dataset.describe?.()
+  if (!described) throw notDescribed(where, `a ${dataset.constructor.name} without describe()`)
+  return described
+}
+
+/** The error for something that is code and cannot be posted to the loader's own workers. */
+export const notDescribed = (where: string, got: string) =>
+  new DataError(
+    'config.invalid',
+    `${where}: expected a data set that a worker can make anew, got ${got}. Give DataLoader a worker file of your own that calls serveSamples, or use numWorkers 0.`,
+  )
+
+/**
+ * Tensors whose first dimension numbers the samples, by field.
+ *
+ * Sample i is row i of each: a copy. A one-dimensional i32 tensor gives plain numbers (class labels).
+ * errors: RangeError when the tensors differ in length.
+ */
+export class TensorDataset implements Dataset {
+  readonly tensors: Readonly<Record<string, HostTensor>>
+  readonly length: number
+
+  constructor(tensors: Readonly<Record<string, HostTensor>>) {
+    const lengths = Object.entries(tensors).map(([name, { shape }]) => ({ name, rows: shape[0] }))
+    const [first] = lengths
+    const other = lengths.find(({ rows }) => rows === undefined || rows !== first.rows)
+    if (!first || other)
+      throw new RangeError(
+        `TensorDataset: expected tensors with equal first dimensions, got ${lengths.map(({ name, rows }) => `${name}: ${rows}`).join(', ') || 'none'}. Cut them to one length.`,
+      )
+    this.tensors = tensors
+    this.length = first.rows
+  }
+
+  get(index: number): Sample {
+    requireIndex('TensorDataset', index, this.length)
+    return Object.fromEntries(
+      Object.entries(this.tensors).map(([name, { shape, data }]) => {
+        const rowShape = shape.slice(1)
+        if (rowShape.length === 0 && data instanceof Int32Array) return [name, data[index]]
+        const count = countElements(rowShape)
+        const row = data.slice(index * count, (index + 1) * count)
+        return [name, { shape: rowShape, data: row as HostTensor['data'] }]
+      }),
+    )
+  }
+
+  describe(): DatasetDescription {
+    return { kind: 'tensors', tensors: this.tensors }
+  }
+}
+
+/** The samples of another data set at `indices`, in that order. errors: RangeError for an index it does not have. */
+export class Subset<S> implements Dataset<S> {
+  readonly dataset: Dataset<S>
+  readonly indices: Uint32Array<ArrayBuffer>
+
+  constructor(dataset: Dataset<S>, indices: ArrayLike<number>) {
+    for (let i = 0; i < indices.length; i++) requireIndex('Subset', indices[i], dataset.length)
+    this.dataset = dataset
+    this.indices = Uint32Array.from(indices)
+  }
+
+  get length(): number {
+    return this.indices.length
+  }
+
+  get(index: number, key: SampleKey): S | Promise<S> {
+    requireIndex('Subset', index, this.length)
+    return this.dataset.get(this.indices[index], key)
+  }
+
+  describe(): DatasetDescription {
+    return {
+      kind: 'subset',
+      of: describeInner('Subset', this.dataset as Dataset<never>),
+      indices: this.indices,
+    }
+  }
+}
+
+/** Data sets one after the other. */
+export class ConcatDataset<S> implements Dataset<S> {
+  readonly datasets: readonly Dataset<S>[]
+  readonly length: number
+
+  constructor(datasets: readonly Dataset<S>[]) {
+    this.datasets = datasets
+    this.length = datasets.reduce((sum, { length }) => sum + length, 0)
+  }
+
+  get(index: number, key: SampleKey): S | Promise<S> {
+    requireIndex('ConcatDataset', index, this.length)
+    let own = index
+    let at = 0
+    while (own >= this.datasets[at].length) own -= this.datasets[at++].length
+    return this.datasets[at].get(own, key)
+  }
+
+  describe(): DatasetDescription {
+    return {
+      kind: 'concat',
+      of: this.datasets.map((dataset) => describeInner('ConcatDataset', dataset as Dataset<never>)),
+    }
+  }
+}
+
+/**
+ * Cuts a data set at random into parts without common samples: whole `lengths` that add up to the data set's, or fractions
+ * that add up to 1.
+ *
+ * The cut depends on seed and length alone. Fractions round down; what is left goes to the parts one by one from the first, as in PyTorch.
+ * errors: RangeError when the lengths do not add up.
+ */
+export function randomSplit<S>(
+  dataset: Dataset<S>,
+  lengths: readonly number[],
+  { seed = 0 }: { seed?: number } = {},
+): Subset<S>[] {
+  const sum = lengths.reduce((total, length) => total + length, 0)
+  let counts = [...lengths]
+  if (lengths.every((length) => length >= 0 && length <= 1) && Math.abs(sum - 1) < 1e-9) {
+    counts = lengths.map((fraction) => Math.floor(dataset.length * fraction))
+    let left = dataset.length - counts.reduce((total, count) => total + count, 0)
+    for (let part = 0; left > 0; part = (part + 1) % counts.length, left--) counts[part]++
+  }
+  const total = counts.reduce((all, count) => all + count, 0)
+  if (total !== dataset.length || !counts.every((count) => Number.isInteger(count) && count >= 0))
+    throw new RangeError(
+      `randomSplit: expected lengths that add up to ${dataset.length}, or fractions that add up to 1, got [${lengths.join(', ')}]. Correct them.`,
+    )
+  const order = permutation(seed, splitEpoch, dataset.length)
+  let start = 0
+  return counts.map((count) => {
+    const part = order.subarray(start, start + count)
+    start += count
+    return new Subset(dataset, part)
+  })
+}
+
+/** No training run has this epoch, so that a split never repeats an epoch's order. */
+const splitEpoch = 0xffffffff

@@ -1,0 +1,253 @@
+import { sha256 } from '@noble/hashes/sha2.js'
+import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils.js'
+import { DataError, messageOf } from '../util/errors.ts'
+import { defaultFileStore, type FileStore, type PartFolder } from './file-store.ts'
+
+export interface DownloadProgress {
+  receivedBytes: number
+  /** Absent where the server does not say. */
+  totalBytes: number | undefined
+  /** Bytes that an earlier attempt had left: this one began behind them. */
+  resumedBytes: number
+}
+
+export interface DownloadOptions {
+  /** The file's SHA-256 as 64 hexadecimal digits; checked at the end, and against a cached file. */
+  sha256?: string
+  onProgress?: (progress: DownloadProgress) => void
+  /** Where files are kept. default: the origin private file system, else memory. */
+  store?: FileStore
+  /** Further attempts after an interruption, each from where the last one ended. default 3 */
+  retries?: number
+  /** Milliseconds before the first further attempt; doubled for each. default 500 */
+  retryDelayMs?: number
+  signal?: AbortSignal
+}
+
+/** What is known of a file whose parts lie in the store. */
+interface Facts {
+  url: string
+  /** Sizes of the parts that are there whole, in order. */
+  parts: number[]
+  totalBytes: number | null
+  /** The server's name for this version of the file; without one nothing is resumed. */
+  version: string | null
+  /** The whole file's, once it is there. */
+  sha256: string | null
+}
+
+const partBytes = 4 * 2 ** 20
+const factsName = 'facts.json'
+const partName = (index: number) => `part-${index}`
+const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
+const hashOf = (text: string) => bytesToHex(sha256(utf8ToBytes(text)))
+
+/**
+ * Returns the file at `url`, from the cache when it is there whole.
+ *
+ * It is written in parts of 4 MiB as it comes. An interrupted download, in this call or an earlier visit, goes on behind its last
+ * byte (HTTP Range) if the server supports that and its file is still the same version; else it begins anew.
+ * A cached file is not asked for again; `forgetDownload` removes it.
+ * errors: `data.missing` when the server refuses; `data.interrupted` when all attempts broke off (what came is kept);
+ * `data.checksum` when the whole file is another one (it is thrown away); `config.invalid` for a `sha256` that is none.
+ */
+export async function download(url: string | URL, options: DownloadOptions = {}): Promise<Blob> {
+  const address = new URL(url, globalThis.location?.href).href
+  const wanted = options.sha256?.toLowerCase()
+  if (wanted !== undefined && !/^[0-9a-f]{64}$/.test(wanted))
+    throw new DataError(
+      'config.invalid',
+      `download: expected a sha256 of 64 hexadecimal digits, got "${options.sha256}". Copy it from where the file is published.`,
+    )
+  const store = options.store ?? defaultFileStore()
+  return alone(`tabring-download-${address}`, async () => {
+    const folder = await store.folder(hashOf(address))
+    const facts = await readFacts(folder, address)
+    if (facts.sha256 !== null && (wanted === undefined || facts.sha256 === wanted))
+      return wholeFile(folder, facts)
+    if (facts.sha256 !== null) await begin(folder, facts)
+    await receiveAll(folder, facts, options)
+    return finish(folder, facts, wanted)
+  })
+}
+
+/** Removes what the cache has of the file at `url`. */
+export async function forgetDownload(
+  url: string | URL,
+  store: FileStore = defaultFileStore(),
+): Promise<void> {
+  const address = new URL(url, globalThis.location?.href).href
+  await (await store.folder(hashOf(address))).clear()
+}
+
+/** Runs `body` while no other tab or worker of this origin runs one of the same name. */
+async function alone<T>(name: string, body: () => Promise<T>): Promise<T> {
+  if (!globalThis.navigator?.locks) return body()
+  return (await navigator.locks.request(name, body)) as T
+}
+
+async function readFacts(folder: PartFolder, url: string): Promise<Facts> {
+  const empty: Facts = { url, parts: [], totalBytes: null, version: null, sha256: null }
+  const blob = await folder.read(factsName)
+  if (!blob) return empty
+  let facts: Facts
+  try {
+    facts = JSON.parse(await blob.text())
+  } catch {
+    await begin(folder, empty)
+    return empty
+  }
+  // Another program, or the browser under pressure, may have removed a part.
+  for (const [index, bytes] of facts.parts.entries()) {
+    if ((await folder.read(partName(index)))?.size !== bytes) {
+      await begin(folder, empty)
+      return empty
+    }
+  }
+  return facts
+}
+
+const writeFacts = (folder: PartFolder, facts: Facts) =>
+  folder.write(factsName, new Blob([JSON.stringify(facts)]))
+
+/** Forgets all parts. */
+async function begin(folder: PartFolder, facts: Facts): Promise<void> {
+  await folder.clear()
+  Object.assign(facts, { parts: [], totalBytes: null, version: null, sha256: null })
+}
+
+async function wholeFile(folder: PartFolder, facts: Facts): Promise<Blob> {
+  const parts = await Promise.all(facts.parts.map((_, index) => folder.read(partName(index))))
+  return new Blob(parts as Blob[])
+}
+
+async function finish(folder: PartFolder, facts: Facts, wanted: string | undefined): Promise<Blob> {
+  const hash = sha256.create()
+  for (const [index] of facts.parts.entries()) {
+    const part = await folder.read(partName(index))
+    hash.update(new Uint8Array(await part!.arrayBuffer()))
+  }
+  const got = bytesToHex(hash.digest())
+  if (wanted !== undefined && got !== wanted) {
+    const bytes = sum(facts.parts)
+    await begin(folder, facts)
+    throw new DataError(
+      'data.checksum',
+      `${facts.url}: expected the file with SHA-256 ${wanted}, got ${got} (${bytes} bytes). Check the address and the checksum.`,
+    )
+  }
+  facts.sha256 = got
+  await writeFacts(folder, facts)
+  return wholeFile(folder, facts)
+}
+
+/** Attempts until the file is whole. errors: `data.missing`, `data.interrupted`, the signal's reason. */
+async function receiveAll(
+  folder: PartFolder,
+  facts: Facts,
+  options: DownloadOptions,
+): Promise<void> {
+  const { retries = 3, retryDelayMs = 500, signal } = options
+  for (let attempt = 0; ; attempt++) {
+    const why = await receive(folder, facts, options)
+    if (why === undefined) return
+    signal?.throwIfAborted()
+    if (attempt === retries)
+      throw new DataError(
+        'data.interrupted',
+        `${facts.url}: expected ${facts.totalBytes ?? 'all its'} bytes, got ${sum(facts.parts)} before the connection broke off ${attempt + 1} times (${why}). Try again: the download goes on from there.`,
+      )
+    await new Promise((resolve) => setTimeout(resolve, retryDelayMs * 2 ** attempt))
+  }
+}
+
+/** One attempt; returns why it broke off, or undefined when the file is whole. */
+async function receive(
+  folder: PartFolder,
+  facts: Facts,
+  { signal, onProgress }: DownloadOptions,
+): Promise<string | undefined> {
+  let at = sum(facts.parts)
+  if (at > 0 && (facts.version === null || facts.totalBytes === null)) {
+    await begin(folder, facts)
+    at = 0
+  }
+  if (at > 0 && at === facts.totalBytes) return undefined
+  const headers: Record<string, string> =
+    at > 0 ? { Range: `bytes=${at}-`, 'If-Range': facts.version! } : {}
+  let response: Response
+  try {
+    response = await fetch(facts.url, { headers, signal, cache: 'no-store' })
+  } catch (thrown) {
+    return messageOf(thrown)
+  }
+  if (response.status >= 500) return `status ${response.status}`
+  if (!response.ok || !response.body)
+    throw new DataError(
+      'data.missing',
+      `${facts.url}: expected the file, got status ${response.status}. Check the address.`,
+    )
+  const continues =
+    response.status === 206 && response.headers.get('Content-Range')?.startsWith(`bytes ${at}-`)
+  if (!continues) {
+    if (at > 0) await begin(folder, facts)
+    at = 0
+    noteVersion(facts, response.headers)
+  }
+  return receiveBody(folder, facts, response.body, at, onProgress)
+}
+
+function noteVersion(facts: Facts, headers: Headers): void {
+  // An encoded body's bytes and the file's are not the same ones: their length says nothing, a range would not fit.
+  const isEncoded = (headers.get('Content-Encoding') ?? 'identity') !== 'identity'
+  const length = headers.get('Content-Length')
+  facts.totalBytes = isEncoded || length === null ? null : Number(length)
+  const tag = headers.get('ETag')
+  // A weak tag does not promise equal bytes.
+  const version = tag && !tag.startsWith('W/') ? tag : headers.get('Last-Modified')
+  facts.version = isEncoded ? null : version
+}
+
+async function receiveBody(
+  folder: PartFolder,
+  facts: Facts,
+  body: ReadableStream<Uint8Array<ArrayBuffer>>,
+  resumedBytes: number,
+  onProgress: DownloadOptions['onProgress'],
+): Promise<string | undefined> {
+  let open: Uint8Array<ArrayBuffer>[] = []
+  let openBytes = 0
+  const keep = async () => {
+    if (openBytes === 0) return
+    await folder.write(partName(facts.parts.length), new Blob(open))
+    facts.parts.push(openBytes)
+    open = []
+    openBytes = 0
+    await writeFacts(folder, facts)
+  }
+  const report = () =>
+    onProgress?.({
+      receivedBytes: sum(facts.parts) + openBytes,
+      totalBytes: facts.totalBytes ?? undefined,
+      resumedBytes,
+    })
+  report()
+  const reader = body.getReader()
+  try {
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) break
+      open.push(value)
+      openBytes += value.byteLength
+      report()
+      if (openBytes >= partBytes) await keep()
+    }
+  } catch (thrown) {
+    await keep()
+    return messageOf(thrown)
+  }
+  await keep()
+  const received = sum(facts.parts)
+  if (facts.totalBytes !== null && received < facts.totalBytes) return 'the body ended early'
+  return undefined
+}

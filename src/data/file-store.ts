@@ -1,0 +1,81 @@
+/** A place for files in parts, kept between visits where the browser has one. */
+export interface FileStore {
+  folder(name: string): Promise<PartFolder>
+}
+
+/** The parts of one file, by name. A part is there whole or not at all. */
+export interface PartFolder {
+  /** undefined when there is no such part. */
+  read(part: string): Promise<Blob | undefined>
+  write(part: string, contents: Blob): Promise<void>
+  clear(): Promise<void>
+}
+
+/** Parts in this page's memory: gone with the page. */
+export function memoryStore(): FileStore {
+  const folders = new Map<string, Map<string, Blob>>()
+  return {
+    async folder(name) {
+      const parts = folders.get(name) ?? new Map<string, Blob>()
+      folders.set(name, parts)
+      return {
+        read: async (part) => parts.get(part),
+        write: async (part, contents) => {
+          parts.set(part, contents)
+        },
+        clear: async () => parts.clear(),
+      }
+    },
+  }
+}
+
+/**
+ * Parts in the origin private file system, below the folder `root`.
+ *
+ * Blobs that come from it are views of files: reading a part costs no memory until its bytes are used.
+ */
+export function privateFileStore(root = 'tabring-files'): FileStore {
+  const open = async (name: string) => {
+    const top = await navigator.storage.getDirectory()
+    const all = await top.getDirectoryHandle(root, { create: true })
+    return all.getDirectoryHandle(name, { create: true })
+  }
+  return {
+    async folder(name) {
+      let directory = await open(name)
+      return {
+        async read(part) {
+          const handle = await directory.getFileHandle(part).catch(() => undefined)
+          return handle?.getFile()
+        },
+        async write(part, contents) {
+          const handle = await directory.getFileHandle(part, { create: true })
+          // The new contents take the old ones' place when the stream is closed, not before.
+          const stream = await handle.createWritable()
+          await stream.write(contents)
+          await stream.close()
+        },
+        async clear() {
+          const top = await navigator.storage.getDirectory()
+          const all = await top.getDirectoryHandle(root, { create: true })
+          await all.removeEntry(name, { recursive: true })
+          directory = await open(name)
+        },
+      }
+    },
+  }
+}
+
+let inMemory: FileStore | undefined
+
+/** The origin private file system where this context may write to it, else memory. */
+export function defaultFileStore(): FileStore {
+  if (
+    globalThis.navigator?.storage?.getDirectory !== undefined &&
+    typeof FileSystemFileHandle !== 'undefined' &&
+    'createWritable' in FileSystemFileHandle.prototype
+  )
+    return privateFileStore()
+  inMemory ??= memoryStore()
+  return inMemory
+}

@@ -1,0 +1,134 @@
+import { DataError } from '../util/errors.ts'
+
+/**
+ * Folders of files wherever they come from: picked by the user, dropped onto the page, or listed by a server.
+ *
+ * A file's `source` can be posted to a worker, which reads it there.
+ */
+export type FileSource = Blob | FileSystemFileHandle | { readonly url: string }
+
+export interface FolderFile {
+  /** From the folder on, parts joined by `/`. */
+  readonly path: string
+  readonly source: FileSource
+}
+
+/** The same order everywhere: by UTF-16 code units, which no language setting changes. */
+const byPath = (a: FolderFile, b: FolderFile) => (a.path < b.path ? -1 : a.path > b.path ? 1 : 0)
+
+/** The file's bytes. errors: `data.missing` when it cannot be read, naming its path. */
+export async function readFile({ path, source }: FolderFile): Promise<Blob> {
+  try {
+    if (source instanceof Blob) return source
+    if ('getFile' in source) return await source.getFile()
+    const response = await fetch(source.url)
+    if (response.ok) return await response.blob()
+    throw new Error(`status ${response.status} from ${source.url}`)
+  } catch (thrown) {
+    throw new DataError(
+      'data.missing',
+      `${path}: expected a readable file, got ${thrown instanceof Error ? thrown.message : String(thrown)}. Choose the folder again, or check the address.`,
+      { cause: thrown },
+    )
+  }
+}
+
+/** All files below a folder that the user picked (`showDirectoryPicker`) or that lies in the origin private file system. */
+export async function listDirectory(directory: FileSystemDirectoryHandle): Promise<FolderFile[]> {
+  const files: FolderFile[] = []
+  const walk = async (folder: FileSystemDirectoryHandle, prefix: string): Promise<void> => {
+    for await (const [name, handle] of folder.entries()) {
+      if (handle.kind === 'directory')
+        await walk(handle as FileSystemDirectoryHandle, `${prefix}${name}/`)
+      else files.push({ path: `${prefix}${name}`, source: handle as FileSystemFileHandle })
+    }
+  }
+  await walk(directory, '')
+  return files.sort(byPath)
+}
+
+/**
+ * All files that were dropped, folders with what is below them. Call it in the drop event's own task: later the items are gone.
+ *
+ * One dropped folder is taken as the root itself: its name is not part of the paths.
+ */
+export function listDropped(items: DataTransferItemList): Promise<FolderFile[]> {
+  const entries = [...items]
+    .filter(({ kind }) => kind === 'file')
+    .map((item) => item.webkitGetAsEntry())
+    .filter((entry) => entry !== null)
+  return listEntries(entries)
+}
+
+/** All files of file system entries, as `listDropped`. */
+export async function listEntries(entries: readonly FileSystemEntry[]): Promise<FolderFile[]> {
+  const files: FolderFile[] = []
+  const walk = async (entry: FileSystemEntry, prefix: string): Promise<void> => {
+    if (entry.isFile) {
+      const source = await new Promise<File>((resolve, reject) => {
+        ;(entry as FileSystemFileEntry).file(resolve, reject)
+      })
+      files.push({ path: `${prefix}${entry.name}`, source })
+      return
+    }
+    for (const child of await childrenOf(entry as FileSystemDirectoryEntry))
+      await walk(child, `${prefix}${entry.name}/`)
+  }
+  const [only] = entries
+  if (entries.length === 1 && only.isDirectory) {
+    for (const child of await childrenOf(only as FileSystemDirectoryEntry)) await walk(child, '')
+  } else {
+    for (const entry of entries) await walk(entry, '')
+  }
+  return files.sort(byPath)
+}
+
+/** Browsers give a folder's entries in portions (of 100 in Chromium); an empty one is the end. */
+async function childrenOf(directory: FileSystemDirectoryEntry): Promise<FileSystemEntry[]> {
+  const reader = directory.createReader()
+  const all: FileSystemEntry[] = []
+  for (;;) {
+    const some = await new Promise<FileSystemEntry[]>((resolve, reject) => {
+      reader.readEntries(resolve, reject)
+    })
+    if (some.length === 0) return all
+    all.push(...some)
+  }
+}
+
+/**
+ * The files of a served folder by its listing: a JSON array of paths relative to the listing's own address.
+ *
+ * `npm start` answers a data folder's address (ending in `/`) with its listing; any other server can hold one as a file.
+ * errors: `data.missing` when it is not there; `data.malformed` when it is no array of relative paths.
+ */
+export async function listServed(listingUrl: string | URL): Promise<FolderFile[]> {
+  const base = new URL(listingUrl, globalThis.location?.href)
+  const response = await fetch(base)
+  if (!response.ok)
+    throw new DataError(
+      'data.missing',
+      `${base}: expected a listing, got status ${response.status}. Check the data folder's address.`,
+    )
+  const text = await response.text()
+  let paths: unknown
+  try {
+    paths = JSON.parse(text)
+  } catch {
+    paths = undefined
+  }
+  if (!Array.isArray(paths) || !paths.every((path) => typeof path === 'string' && isInside(path)))
+    throw new DataError(
+      'data.malformed',
+      `${base}: expected a JSON array of relative paths, got ${text.slice(0, 60)}. Write the listing anew.`,
+    )
+  return (paths as string[])
+    .map((path) => ({
+      path,
+      source: { url: new URL(path.split('/').map(encodeURIComponent).join('/'), base).href },
+    }))
+    .sort(byPath)
+}
+
+const isInside = (path: string): boolean =>
+  path !== '' && !path.split('/').some((part) => part === '' || part === '.' || part === '..')

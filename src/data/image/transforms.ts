@@ -1,0 +1,226 @@
+import type { RandomStream } from '../../util/random.ts'
+import type { HostTensor } from '../samples.ts'
+import { crop, flipHorizontally, type PixelImage } from './pixels.ts'
+import { scaleTo } from './resize.ts'
+
+/**
+ * What torchvision's transforms of the same names do.
+ *
+ * Images stay bytes until `toTensor`; everything is computed by IEEE operations that round alike everywhere, so equal draws
+ * give equal samples on every browser. Random ones draw from the stream that they are given, the sample's own.
+ */
+export interface Transform<In, Out> {
+  (input: In, random: RandomStream): Out
+  /** The transform as plain data, which a worker makes anew; a function of your own has none. */
+  readonly description?: TransformDescription
+}
+
+export type TransformDescription =
+  | { readonly kind: 'resize'; readonly size: number | readonly [number, number] }
+  | { readonly kind: 'centerCrop'; readonly size: number | readonly [number, number] }
+  | {
+      readonly kind: 'randomResizedCrop'
+      readonly size: number | readonly [number, number]
+      readonly scale: readonly [number, number]
+      readonly ratio: readonly [number, number]
+    }
+  | { readonly kind: 'randomHorizontalFlip'; readonly p: number }
+  | { readonly kind: 'toTensor' }
+  | {
+      readonly kind: 'normalize'
+      readonly mean: readonly number[]
+      readonly std: readonly number[]
+    }
+  | { readonly kind: 'compose'; readonly of: readonly TransformDescription[] }
+
+type Size = number | readonly [height: number, width: number]
+const both = (size: Size): readonly [number, number] =>
+  typeof size === 'number' ? [size, size] : size
+
+function describe<In, Out>(
+  apply: (input: In, random: RandomStream) => Out,
+  description: TransformDescription | undefined,
+): Transform<In, Out> {
+  return Object.assign((input: In, random: RandomStream) => apply(input, random), { description })
+}
+
+function requireSize(where: string, size: Size): void {
+  if (!both(size).every((side) => Number.isInteger(side) && side > 0))
+    throw new RangeError(
+      `${where}: expected a size of whole numbers above 0, got ${String(size)}. Correct it.`,
+    )
+}
+
+/** Scales: one number is the length of the shorter side, which keeps the aspect ratio; two are [height, width]. */
+export function resize(size: Size): Transform<PixelImage, PixelImage> {
+  requireSize('resize', size)
+  return describe(
+    (image) => {
+      if (typeof size !== 'number') return scaleTo(image, ...size)
+      const { height, width } = image
+      const longer = Math.trunc((size * Math.max(height, width)) / Math.min(height, width))
+      return height <= width ? scaleTo(image, size, longer) : scaleTo(image, longer, size)
+    },
+    { kind: 'resize', size },
+  )
+}
+
+/** Python's `round`: a half goes to the even neighbour. */
+const roundHalfEven = (value: number): number => {
+  const low = Math.floor(value)
+  if (value - low !== 0.5) return Math.round(value)
+  return low % 2 === 0 ? low : low + 1
+}
+
+/** Cuts the middle out; a smaller image gets black borders. */
+export function centerCrop(size: Size): Transform<PixelImage, PixelImage> {
+  requireSize('centerCrop', size)
+  const [height, width] = both(size)
+  return describe(
+    (image) => {
+      // torchvision pads first, left and top getting the smaller half, and then cuts.
+      const padTop = height > image.height ? Math.floor((height - image.height) / 2) : 0
+      const padLeft = width > image.width ? Math.floor((width - image.width) / 2) : 0
+      const paddedHeight = Math.max(height, image.height)
+      const paddedWidth = Math.max(width, image.width)
+      const top = roundHalfEven((paddedHeight - height) / 2) - padTop
+      const left = roundHalfEven((paddedWidth - width) / 2) - padLeft
+      return crop(image, top, left, height, width)
+    },
+    { kind: 'centerCrop', size },
+  )
+}
+
+/** `low` to `high`, evenly on a logarithmic scale: low * (high / low)^u by square roots alone, which round alike everywhere. */
+function logUniform(random: RandomStream, low: number, high: number): number {
+  let bits = random.word() >>> 8
+  let root = high / low
+  let value = low
+  for (let bit = 23; bit >= 0; bit--) {
+    root = Math.sqrt(root)
+    if (bits >= 2 ** bit) {
+      value *= root
+      bits -= 2 ** bit
+    }
+  }
+  return value
+}
+
+/** Cuts a window of random area and aspect ratio and scales it to `size`. Ten tries, then the middle, as torchvision. */
+export function randomResizedCrop(
+  size: Size,
+  options: { scale?: readonly [number, number]; ratio?: readonly [number, number] } = {},
+): Transform<PixelImage, PixelImage> {
+  requireSize('randomResizedCrop', size)
+  const { scale = [0.08, 1], ratio = [3 / 4, 4 / 3] } = options
+  return describe(
+    (image, random) => {
+      const window = randomWindow(image, random, scale, ratio)
+      return scaleTo(crop(image, ...window), ...both(size))
+    },
+    { kind: 'randomResizedCrop', size, scale, ratio },
+  )
+}
+
+function randomWindow(
+  { height, width }: PixelImage,
+  random: RandomStream,
+  scale: readonly [number, number],
+  ratio: readonly [number, number],
+): [top: number, left: number, height: number, width: number] {
+  for (let attempt = 0; attempt < 10; attempt++) {
+    const area = height * width * random.between(...scale)
+    const aspect = logUniform(random, ...ratio)
+    const w = roundHalfEven(Math.sqrt(area * aspect))
+    const h = roundHalfEven(Math.sqrt(area / aspect))
+    if (w > 0 && w <= width && h > 0 && h <= height) {
+      return [random.below(height - h + 1), random.below(width - w + 1), h, w]
+    }
+  }
+  const own = width / height
+  const w = own > ratio[1] ? roundHalfEven(height * ratio[1]) : width
+  const h = own < ratio[0] ? roundHalfEven(width / ratio[0]) : height
+  return [Math.floor((height - h) / 2), Math.floor((width - w) / 2), h, w]
+}
+
+/** Exchanges left and right with probability `p`. */
+export function randomHorizontalFlip(p = 0.5): Transform<PixelImage, PixelImage> {
+  return describe((image, random) => (random.unit() < p ? flipHorizontally(image) : image), {
+    kind: 'randomHorizontalFlip',
+    p,
+  })
+}
+
+/** Bytes to f32 from 0 to 1. shape: [height, width, channels] -> [channels, height, width] */
+export function toTensor(): Transform<PixelImage, HostTensor> {
+  return describe(
+    ({ height, width, channels, data }) => {
+      const plane = height * width
+      const values = new Float32Array(plane * channels)
+      for (let i = 0; i < plane; i++) {
+        for (let c = 0; c < channels; c++) values[c * plane + i] = data[i * channels + c] / 255
+      }
+      return { shape: [channels, height, width], data: values }
+    },
+    { kind: 'toTensor' },
+  )
+}
+
+/** (x - mean) / std for each channel. shape: [channels, height, width]. errors: RangeError for another number of channels. */
+export function normalize(
+  mean: readonly number[],
+  std: readonly number[],
+): Transform<HostTensor, HostTensor> {
+  if (mean.length !== std.length || std.some((value) => !(value > 0)))
+    throw new RangeError(
+      `normalize: expected as many positive stds as means, got [${mean.join(', ')}] and [${std.join(', ')}]. Correct them.`,
+    )
+  return describe(
+    ({ shape, data }) => {
+      if (shape[0] !== mean.length)
+        throw new RangeError(
+          `normalize: expected ${mean.length} channels, got [${shape.join(', ')}]. Give a mean and a std for each channel.`,
+        )
+      const plane = data.length / mean.length
+      const values = new Float32Array(data.length)
+      for (let i = 0; i < data.length; i++) {
+        const c = Math.floor(i / plane)
+        values[i] = Math.fround(data[i] - Math.fround(mean[c])) / Math.fround(std[c])
+      }
+      return { shape, data: values }
+    },
+    { kind: 'normalize', mean, std },
+  )
+}
+
+/** The transforms one after the other, all drawing from the sample's one stream. */
+export function compose<In = PixelImage, Out = HostTensor>(
+  transforms: readonly Transform<never, unknown>[],
+): Transform<In, Out> {
+  const of = transforms.map(({ description }) => description)
+  return describe(
+    (input, random) =>
+      transforms.reduce<unknown>((value, next) => next(value as never, random), input) as Out,
+    of.every((one) => one !== undefined) ? { kind: 'compose', of } : undefined,
+  )
+}
+
+/** The transform that `description` describes. */
+export function restoreTransform(description: TransformDescription): Transform<never, unknown> {
+  switch (description.kind) {
+    case 'resize':
+      return resize(description.size)
+    case 'centerCrop':
+      return centerCrop(description.size)
+    case 'randomResizedCrop':
+      return randomResizedCrop(description.size, description)
+    case 'randomHorizontalFlip':
+      return randomHorizontalFlip(description.p)
+    case 'toTensor':
+      return toTensor()
+    case 'normalize':
+      return normalize(description.mean, description.std)
+    case 'compose':
+      return compose(description.of.map(restoreTransform))
+  }
+}

@@ -1,0 +1,95 @@
+import { DataError, messageOf } from '../../util/errors.ts'
+import { defaultCollate } from '../collate.ts'
+import type { Dataset, Sample } from '../samples.ts'
+import { codeOf, makeBatch } from './make-batch.ts'
+import type { FromWorker, ToWorker } from './protocol.ts'
+import { restoreDataset } from './restore.ts'
+import { wholeBuffers } from './whole-buffers.ts'
+
+/** A worker's own scope, as far as it is used here. */
+interface WorkerScope {
+  onmessage: ((event: MessageEvent<ToWorker>) => void) | null
+  postMessage(message: FromWorker, transfer: Transferable[]): void
+}
+
+export interface ServeOptions<S> {
+  /** Stacks samples here, in the worker. default: defaultCollate */
+  collate?: (samples: S[]) => unknown
+}
+
+/**
+ * Makes this worker serve a DataLoader with the samples of `dataset`.
+ *
+ * Call it at the top of a worker file of your own, and give the loader `worker: () => new Worker(new URL('./that-file.ts', import.meta.url),
+ * { type: 'module' })`. Without a data set the loader says which one to make, from its own description.
+ */
+export function serveSamples<S = Sample>(
+  dataset?: Dataset<S> | Promise<Dataset<S>>,
+  options: ServeOptions<S> = {},
+): void {
+  const scope = globalThis as unknown as WorkerScope
+  let serving: Promise<{ dataset: Dataset<unknown>; isRaw: boolean; seed: number }> | undefined
+  const fail = (id: number | null, thrown: unknown) =>
+    scope.postMessage(
+      {
+        kind: 'failed',
+        id,
+        error: {
+          code: codeOf(thrown),
+          message: messageOf(thrown),
+          stack: thrown instanceof Error ? thrown.stack : undefined,
+        },
+      },
+      [],
+    )
+  // One batch after the other, so that decoded images of several do not pile up.
+  let last: Promise<unknown> = Promise.resolve()
+
+  scope.onmessage = ({ data: message }) => {
+    if (message.kind === 'begin') {
+      const { seed, isRaw, dataset: description } = message
+      const begin = async () => {
+        if (!dataset && !description)
+          throw new DataError(
+            'config.invalid',
+            'serveSamples: expected a data set, got none. Pass one, or leave the loader its own worker.',
+          )
+        const own = dataset ? await dataset : restoreDataset(description!)
+        return { dataset: own as Dataset<unknown>, isRaw, seed }
+      }
+      serving = begin()
+      serving.then(
+        (ready) => {
+          const say = () => scope.postMessage({ kind: 'ready', length: ready.dataset.length }, [])
+          if (!globalThis.navigator?.locks) return say()
+          navigator.locks.request(message.lock, () => {
+            say()
+            return new Promise<void>(() => undefined)
+          })
+        },
+        (thrown) => fail(null, thrown),
+      )
+      return
+    }
+    const { id, epoch, indices } = message
+    last = last.then(async () => {
+      try {
+        const own = await serving!
+        const collate = own.isRaw
+          ? (samples: unknown[]) => samples
+          : (options.collate ?? defaultCollate)
+        const made = await makeBatch(
+          own.dataset,
+          collate as (samples: unknown[]) => unknown,
+          own.seed,
+          epoch,
+          indices,
+        )
+        const { value, buffers } = wholeBuffers(made)
+        scope.postMessage({ kind: 'made', id, batch: value }, buffers)
+      } catch (thrown) {
+        fail(id, thrown)
+      }
+    })
+  }
+}

@@ -1,0 +1,58 @@
+import { RandomStream } from '../util/random.ts'
+import { countElements, type Shape } from '../util/shape.ts'
+import type { DatasetDescription } from './descriptions.ts'
+
+/** Elements on the host, in the types that programs take. */
+export type HostNumbers =
+  | Float32Array<ArrayBuffer>
+  | Int32Array<ArrayBuffer>
+  | Uint32Array<ArrayBuffer>
+
+/** Numbers on the host under a row-major shape. */
+export interface HostTensor {
+  readonly shape: Shape
+  readonly data: HostNumbers
+}
+
+/** One sample by field: tensors, whole numbers (class labels), and texts (file names). */
+export type Sample = Readonly<Record<string, HostTensor | number | string>>
+
+/** What decides the random draws of a sample: nothing else does, so any split over ranks and workers draws alike. */
+export interface SampleKey {
+  readonly seed: number
+  readonly epoch: number
+  /** The sample's number in the data set that the loader has. */
+  readonly index: number
+}
+
+/** A data set with numbered samples, as `torch.utils.data.Dataset`. */
+export interface Dataset<S = Sample> {
+  readonly length: number
+  /** Sample `index`, from 0 to length - 1. Random transforms draw from `drawsOf(key)`. */
+  get(index: number, key: SampleKey): S | Promise<S>
+  /** The data set as plain data from which a worker makes it anew; absent where only a worker of its own can. */
+  describe?(): DatasetDescription
+}
+
+/** The random numbers of one sample in one epoch. */
+export const drawsOf = ({ seed, epoch, index }: SampleKey): RandomStream =>
+  new RandomStream(seed, index, 'augment', epoch)
+
+export const isHostTensor = (value: unknown): value is HostTensor =>
+  typeof value === 'object' &&
+  value !== null &&
+  'shape' in value &&
+  Array.isArray(value.shape) &&
+  'data' in value &&
+  (value.data instanceof Float32Array ||
+    value.data instanceof Int32Array ||
+    value.data instanceof Uint32Array)
+
+/** Returns the tensor. errors: RangeError when the shape holds another number of elements. */
+export function hostTensor(shape: Shape, data: HostNumbers): HostTensor {
+  if (countElements(shape) !== data.length)
+    throw new RangeError(
+      `hostTensor: [${shape.join(', ')}] holds ${countElements(shape)} elements, got ${data.length}. Correct the shape.`,
+    )
+  return { shape, data }
+}

@@ -1,0 +1,141 @@
+import { DataError } from '../util/errors.ts'
+import {
+  readSafetensors,
+  type SafeTensor,
+  type SafetensorsDtype,
+  writeSafetensors,
+} from './safetensors.ts'
+
+/**
+ * Nested state in one safetensors file: what torch.save and torch.load are for PyTorch.
+ *
+ * Arrays become tensors named by their path (`model.0.weight`), so other programs can read them. The rest is JSON under `tabring` in the
+ * file's metadata, with `{ "$tensor": name }` where an array was. Numbers that JSON has not are `{ "$number": "NaN" }`.
+ */
+export type Saved =
+  | null
+  | boolean
+  | number
+  | string
+  | SavedArray
+  | SavedTensor
+  | readonly Saved[]
+  | { readonly [key: string]: Saved | undefined }
+
+export type SavedArray =
+  | Float32Array<ArrayBuffer>
+  | Float64Array<ArrayBuffer>
+  | Int32Array<ArrayBuffer>
+  | Uint32Array<ArrayBuffer>
+  | Uint8Array<ArrayBuffer>
+
+/** An array with its shape, as state dicts hold it. */
+export interface SavedTensor {
+  readonly shape: readonly number[]
+  readonly data: SavedArray
+}
+
+export type SavedState = { readonly [key: string]: Saved | undefined }
+
+const metadataKey = 'tabring'
+const version = 1
+
+const dtypes: readonly [new (length: number) => SavedArray, SafetensorsDtype][] = [
+  [Float32Array, 'F32'],
+  [Float64Array, 'F64'],
+  [Int32Array, 'I32'],
+  [Uint32Array, 'U32'],
+  [Uint8Array, 'U8'],
+]
+
+const dtypeOf = (value: unknown): SafetensorsDtype | undefined =>
+  dtypes.find(([array]) => value instanceof array)?.[1]
+
+const isTensor = (value: object): value is SavedTensor =>
+  'shape' in value &&
+  'data' in value &&
+  Object.keys(value).length === 2 &&
+  dtypeOf(value.data) !== undefined
+
+const refuse = (path: readonly string[], expected: string, got: string): DataError =>
+  new DataError(
+    'data.malformed',
+    `save: ${path.join('.') || 'state'}: expected ${expected}, got ${got}. Turn it into plain values first.`,
+  )
+
+/**
+ * Returns the bytes of a file that holds `state`. Equal states give equal bytes.
+ *
+ * errors: `data.malformed`, naming the path, for what is neither plain nor an array: functions, class instances, keys that begin with `$`.
+ */
+export function save(state: SavedState): Uint8Array<ArrayBuffer> {
+  const tensors = new Map<string, SafeTensor>()
+  const add = (path: readonly string[], shape: readonly number[], data: SavedArray): string => {
+    let name = path.join('.')
+    while (tensors.has(name)) name += "'"
+    tensors.set(name, { dtype: dtypeOf(data)!, shape, data } as SafeTensor)
+    return name
+  }
+  const encode = (value: unknown, path: readonly string[]): unknown => {
+    if (value === null || typeof value === 'boolean' || typeof value === 'string') return value
+    if (typeof value === 'number') {
+      return Number.isFinite(value) && !Object.is(value, -0)
+        ? value
+        : { $number: Object.is(value, -0) ? '-0' : String(value) }
+    }
+    if (typeof value !== 'object') throw refuse(path, 'a plain value or an array', typeof value)
+    if (dtypeOf(value)) {
+      const data = value as SavedArray
+      return { $tensor: add(path, [data.length], data), plain: true }
+    }
+    if (isTensor(value)) return { $tensor: add(path, value.shape, value.data) }
+    if (Array.isArray(value)) return value.map((item, i) => encode(item, [...path, String(i)]))
+    const prototype = Object.getPrototypeOf(value)
+    if (prototype !== Object.prototype && prototype !== null) {
+      throw refuse(path, 'a plain object', `a ${value.constructor?.name ?? 'class instance'}`)
+    }
+    const entries = Object.entries(value).filter(([, item]) => item !== undefined)
+    const reserved = entries.find(([key]) => key.startsWith('$'))
+    if (reserved) throw refuse(path, 'keys without "$" at their start', `"${reserved[0]}"`)
+    return Object.fromEntries(entries.map(([key, item]) => [key, encode(item, [...path, key])]))
+  }
+  const tree = encode(state, [])
+  return writeSafetensors(tensors, { [metadataKey]: JSON.stringify({ version, state: tree }) })
+}
+
+/**
+ * Returns the state of a file that `save` wrote.
+ *
+ * errors: `data.malformed` for anything else; `readSafetensors` reads plain weights.
+ */
+export function load(file: Uint8Array<ArrayBuffer>, where = 'checkpoint'): SavedState {
+  const { tensors, metadata } = readSafetensors(file, where)
+  const malformed = (expected: string, got: string) =>
+    new DataError(
+      'data.malformed',
+      `${where}: expected ${expected}, got ${got}. Load a file that save() wrote; readSafetensors() reads plain weights.`,
+    )
+  if (!(metadataKey in metadata)) throw malformed(`the entry "${metadataKey}"`, 'none')
+  const decode = (value: unknown): Saved => {
+    if (value === null || typeof value !== 'object') return value as Saved
+    if (Array.isArray(value)) return value.map(decode)
+    if ('$number' in value) return Number(value.$number)
+    if ('$tensor' in value) {
+      const tensor = tensors.get(String(value.$tensor))
+      if (!tensor) throw malformed(`the tensor "${value.$tensor}"`, 'none')
+      const data = tensor.data as SavedArray
+      return 'plain' in value ? data : { shape: tensor.shape, data }
+    }
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, decode(item)]))
+  }
+  let header: { version?: unknown; state?: unknown }
+  try {
+    header = JSON.parse(metadata[metadataKey])
+  } catch {
+    throw malformed('JSON', `${metadata[metadataKey].slice(0, 40)}`)
+  }
+  if (header?.version !== version || !header.state || typeof header.state !== 'object') {
+    throw malformed(`version ${version}`, String(header?.version))
+  }
+  return decode(header.state) as SavedState
+}

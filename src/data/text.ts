@@ -1,0 +1,125 @@
+import { DataError } from '../util/errors.ts'
+import { requireIndex } from './datasets.ts'
+import type { DatasetDescription } from './descriptions.ts'
+import type { Dataset, HostTensor } from './samples.ts'
+
+/** Turns text into numbers from 0 to vocabularySize - 1 and back. */
+export interface Tokenizer {
+  readonly vocabularySize: number
+  encode(text: string): Int32Array<ArrayBuffer>
+  decode(tokens: Iterable<number>): string
+}
+
+/** One token a character (Unicode code point). */
+export class CharTokenizer implements Tokenizer {
+  /** By token. */
+  readonly characters: readonly string[]
+  readonly #tokens: ReadonlyMap<string, number>
+
+  /** errors: RangeError when a character repeats or is more than one code point. */
+  constructor(characters: readonly string[]) {
+    this.#tokens = new Map(characters.map((character, i) => [character, i]))
+    const wrong = characters.find((character) => [...character].length !== 1)
+    if (wrong !== undefined || this.#tokens.size !== characters.length)
+      throw new RangeError(
+        `CharTokenizer: expected distinct single characters, got ${wrong === undefined ? 'one twice' : JSON.stringify(wrong)}. Use CharTokenizer.of(text).`,
+      )
+    this.characters = characters
+  }
+
+  /** A tokenizer for every character of `text`, numbered by code point. */
+  static of(text: string): CharTokenizer {
+    const found = [...new Set(text)]
+    return new CharTokenizer(found.sort((a, b) => a.codePointAt(0)! - b.codePointAt(0)!))
+  }
+
+  get vocabularySize(): number {
+    return this.characters.length
+  }
+
+  /** errors: `data.malformed` for a character that it does not know. */
+  encode(text: string): Int32Array<ArrayBuffer> {
+    return Int32Array.from([...text], (character, at) => {
+      const token = this.#tokens.get(character)
+      if (token === undefined)
+        throw new DataError(
+          'data.malformed',
+          `CharTokenizer: expected one of ${this.characters.length} known characters, got ${JSON.stringify(character)} at character ${at}. Make the tokenizer from all of the text.`,
+        )
+      return token
+    })
+  }
+
+  /** errors: RangeError for a token that it does not have. */
+  decode(tokens: Iterable<number>): string {
+    return Array.from(tokens, (token) => {
+      requireIndex('CharTokenizer', token, this.characters.length)
+      return this.characters[token]
+    }).join('')
+  }
+}
+
+/** OpenAI's published encodings; GPT-2's own is `r50k_base`. */
+export type BytePairEncoding = 'r50k_base' | 'cl100k_base'
+
+/** `await` it once: the tokenizer's tables (0.6 to 1.2 MB) are loaded when this is called and not before. */
+export async function bytePairTokenizer(
+  encoding: BytePairEncoding = 'r50k_base',
+): Promise<Tokenizer> {
+  const tables =
+    encoding === 'r50k_base'
+      ? await import('gpt-tokenizer/esm/encoding/r50k_base')
+      : await import('gpt-tokenizer/esm/encoding/cl100k_base')
+  return {
+    vocabularySize: tables.vocabularySize,
+    encode: (text) => Int32Array.from(tables.encode(text)),
+    decode: (tokens) => tables.decode(tokens),
+  }
+}
+
+/**
+ * Windows of a token sequence for next-token prediction: `x` tokens i .. i+T-1, `y` tokens i+1 .. i+T, both i32 [blockSize].
+ *
+ * Windows begin `stride` tokens apart (default: blockSize, so that they do not overlap); an incomplete last one is left out.
+ * errors: `data.malformed` when the tokens do not fill one window.
+ */
+export class TokenDataset implements Dataset<{ x: HostTensor; y: HostTensor }> {
+  readonly tokens: Int32Array<ArrayBuffer>
+  readonly blockSize: number
+  readonly stride: number
+  readonly length: number
+
+  constructor(
+    tokens: Int32Array<ArrayBuffer>,
+    { blockSize, stride = blockSize }: { blockSize: number; stride?: number },
+  ) {
+    if (!Number.isInteger(blockSize) || blockSize < 1 || !Number.isInteger(stride) || stride < 1)
+      throw new RangeError(
+        `TokenDataset: expected whole blockSize and stride above 0, got ${blockSize} and ${stride}. Correct them.`,
+      )
+    if (tokens.length <= blockSize)
+      throw new DataError(
+        'data.malformed',
+        `TokenDataset: expected more than ${blockSize} tokens, got ${tokens.length}. Use a longer text or a smaller blockSize.`,
+      )
+    this.tokens = tokens
+    this.blockSize = blockSize
+    this.stride = stride
+    this.length = Math.floor((tokens.length - 1 - blockSize) / stride) + 1
+  }
+
+  get(index: number): { x: HostTensor; y: HostTensor } {
+    requireIndex('TokenDataset', index, this.length)
+    const start = index * this.stride
+    const window = (from: number) => ({
+      shape: [this.blockSize],
+      data: this.tokens.slice(from, from + this.blockSize),
+    })
+    return { x: window(start), y: window(start + 1) }
+  }
+
+  describe(): DatasetDescription {
+    const { tokens, blockSize, stride } = this
+    return { kind: 'tokens', tokens, blockSize, stride }
+  }
+}

@@ -1,0 +1,115 @@
+import type { Gpu } from './device.ts'
+
+/** Element arrays that can be staged. */
+type Numbers = Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer> | Uint32Array<ArrayBuffer>
+
+/** A tensor in upload memory, good for one run of a program. */
+export class StagedTensor {
+  readonly shape: readonly number[]
+  /** Which typed array the elements came from. */
+  readonly array: new (
+    count: number,
+  ) => Numbers
+  /** The number of elements. */
+  readonly length: number
+  readonly #buffer: GPUBuffer
+  readonly #giveBack: (buffer: GPUBuffer) => void
+  #isUsed = false
+
+  constructor(
+    shape: readonly number[],
+    data: Numbers,
+    buffer: GPUBuffer,
+    giveBack: (buffer: GPUBuffer) => void,
+  ) {
+    this.shape = shape
+    this.array = data.constructor as new (count: number) => Numbers
+    this.length = data.length
+    this.#buffer = buffer
+    this.#giveBack = giveBack
+  }
+
+  /** Whether a run has taken it up. */
+  get isUsed(): boolean {
+    return this.#isUsed
+  }
+
+  /** Records the copy to a program's input; call `release` after the submit. */
+  record(encoder: GPUCommandEncoder, target: GPUBuffer): void {
+    this.#isUsed = true
+    if (this.length > 0) encoder.copyBufferToBuffer(this.#buffer, 0, target, 0, this.length * 4)
+  }
+
+  /** Gives the memory back; it is written again when the device has read it. */
+  release(): void {
+    this.#isUsed = true
+    this.#giveBack(this.#buffer)
+  }
+}
+
+type Staged<B> = {
+  [Field in keyof B]: B[Field] extends { data: Numbers } ? StagedTensor : B[Field]
+}
+
+/**
+ * Upload memory for batches: what `pinMemory` is in PyTorch.
+ *
+ * A batch is written into mapped buffers, memory that the GPU process shares, while earlier steps run; the run that takes it up only
+ * records a copy on the device, where `writeBuffer` would copy on the host in the step itself. Buffers are made for the first
+ * batches and then used again, by size.
+ */
+export class StagedUploads {
+  readonly #gpu: Gpu
+  readonly #free = new Map<number, GPUBuffer[]>()
+
+  constructor(gpu: Gpu) {
+    this.#gpu = gpu
+  }
+
+  /** The batch with every tensor staged; other fields stay. Each result is good for one run. */
+  async pin<B extends object>(batch: B): Promise<Staged<B>> {
+    const staged = Object.entries(batch).map(([field, value]) => {
+      const isTensor = typeof value === 'object' && value !== null && ArrayBuffer.isView(value.data)
+      return [field, isTensor ? this.#stage(value.shape, value.data) : value]
+    })
+    return Object.fromEntries(staged)
+  }
+
+  /** Takes the memory of a batch back that no run has used. */
+  unpin(batch: object): void {
+    for (const value of Object.values(batch))
+      if (value instanceof StagedTensor && !value.isUsed) value.release()
+  }
+
+  destroy(): void {
+    for (const buffer of [...this.#free.values()].flat()) buffer.destroy()
+    this.#free.clear()
+  }
+
+  #stage(shape: readonly number[], data: Numbers): StagedTensor {
+    const sizeBytes = Math.max(4, data.byteLength)
+    const free = this.#free.get(sizeBytes) ?? []
+    this.#free.set(sizeBytes, free)
+    const buffer = free.pop() ?? this.#make(sizeBytes)
+    const bytes = new Uint8Array(buffer.getMappedRange())
+    bytes.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength))
+    buffer.unmap()
+    return new StagedTensor(shape, data, buffer, (used) => {
+      used.mapAsync(GPUMapMode.WRITE).then(
+        () => free.push(used),
+        // The device is gone, which its users hear from the device itself.
+        () => undefined,
+      )
+    })
+  }
+
+  #make(sizeBytes: number): GPUBuffer {
+    this.#gpu.counters.buffers++
+    return this.#gpu.device.createBuffer({
+      label: 'staged upload',
+      size: sizeBytes,
+      usage: GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC,
+      mappedAtCreation: true,
+    })
+  }
+}

@@ -1,0 +1,92 @@
+import { TabringError } from '../util/errors.ts'
+import { type CompileOptions, compile } from './compile.ts'
+import type { InputTypes, TracedFunction } from './prepare.ts'
+import { copyInputs, type RunInputs, type RunOutputs, type StepProgram } from './step-program.ts'
+
+export interface AccumulationOptions {
+  /** How many runs make one update. */
+  readonly steps: number
+  /** What each run's gradient counts for; default 1 / steps, which makes the update that of one batch of all runs' samples. */
+  readonly weight?: number
+}
+
+/**
+ * Traces a training step twice: as a micro-step that only adds its gradients to the earlier ones, and as the one that takes the sum and updates.
+ *
+ * `fn` is an ordinary step: forward, `zeroGrad`, `backward`, perhaps clipping, `optimizer.step`. Micro-steps exchange nothing with other ranks
+ * (PyTorch's `no_sync`), clip nothing and count no step.
+ * cost: one more buffer of the gradients' size, one dispatch a bucket and run. errors: as compile; `config.invalid` for bad options.
+ */
+export async function compileAccumulated(
+  fn: TracedFunction,
+  inputs: InputTypes,
+  { steps, weight = 1 / steps, ...options }: AccumulationOptions & CompileOptions,
+): Promise<AccumulatedProgram> {
+  if (!Number.isInteger(steps) || steps < 1) {
+    throw new TabringError(
+      'config.invalid',
+      `compileAccumulated: steps must be a whole number of at least 1, got ${steps}. Use 1 to update in every run.`,
+    )
+  }
+  const part = (name: 'add' | 'take') =>
+    compile(fn, inputs, { ...options, accumulation: { part: name, weight } })
+  const add = await part('add')
+  return new AccumulatedProgram(add, await part('take'), steps)
+}
+
+/** A step of several runs: all but the last add gradients, the last one updates. */
+export class AccumulatedProgram {
+  /** The micro-step and the last run's program. */
+  readonly add: StepProgram
+  readonly take: StepProgram
+  readonly steps: number
+  #added = 0
+  #current: StepProgram | undefined
+  /** Settles when the last run has begun, and its outputs. */
+  #begun: Promise<unknown> = Promise.resolve()
+  #outputs: Promise<unknown> = Promise.resolve()
+
+  constructor(add: StepProgram, take: StepProgram, steps: number) {
+    this.add = add
+    this.take = take
+    this.steps = steps
+  }
+
+  /** Whether the next run updates. */
+  get isLast(): boolean {
+    return this.#added === this.steps - 1
+  }
+
+  /**
+   * Runs the next part on its share of the samples; outputs are of this share alone.
+   *
+   * `last` updates now, with what has been added so far (the end of an epoch), or puts the update off. Calls run in their order; data and
+   * scalars are copied before this returns. errors: as StepProgram.run.
+   */
+  run(
+    inputs: RunInputs,
+    scalars: Readonly<Record<string, number>> = {},
+    { last = this.isLast }: { last?: boolean } = {},
+  ): Promise<RunOutputs> {
+    this.#added = last ? 0 : this.#added + 1
+    const program = last ? this.take : this.add
+    const data = copyInputs(inputs, Object.keys(program.prepared.inputs))
+    const settings = { ...scalars }
+    const begun = this.#begun.then(async () => {
+      // Each program keeps its own runs in order; the two would not keep to each other's.
+      if (this.#current !== program) await this.#outputs.catch(() => undefined)
+      this.#current = program
+      const outputs = program.run(data, settings)
+      this.#outputs = outputs
+      outputs.catch(() => undefined)
+      return { outputs }
+    })
+    this.#begun = begun
+    return begun.then(({ outputs }) => outputs)
+  }
+
+  destroy(): void {
+    this.add.destroy()
+    this.take.destroy()
+  }
+}

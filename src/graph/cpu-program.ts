@@ -1,0 +1,297 @@
+import { roundHalf } from '../kernels/half.ts'
+import type { HostArray } from '../kernels/op.ts'
+import { TabringError } from '../util/errors.ts'
+import { bytesOf, countElements, type TensorType } from '../util/shape.ts'
+import { tailElements } from './bucket.ts'
+import { joinRanks } from './join-ranks.ts'
+import { callOf } from './lower.ts'
+import type { Prepared } from './prepare.ts'
+import {
+  checkInputs,
+  fillScalars,
+  type HostData,
+  type OnMark,
+  type ProgramMemory,
+  type RunInputs,
+  type RunOutputs,
+  type StepProgram,
+  type StepTimes,
+} from './step-program.ts'
+import { type BucketUpdate, gradientWeight } from './trace.ts'
+import { type GraphNode, type GraphValue, storageOf } from './value.ts'
+
+/** A long run gives way to other tasks of its page or worker this often. */
+const breathAfterMs = 100
+
+const breathe = () => new Promise<void>((resolve) => setTimeout(resolve))
+
+/** Rounds floats in place, as storing them on a device would. */
+function round(values: HostArray, { dtype }: TensorType): HostArray {
+  const store = dtype === 'f16' ? roundHalf : dtype === 'f32' ? Math.fround : undefined
+  if (store) for (let i = 0; i < values.length; i++) values[i] = store(values[i])
+  return values
+}
+
+/** The contents as references take them: floats as f64. */
+const toHostArray = (data: HostData): HostArray =>
+  data instanceof Float32Array ? Float64Array.from(data) : data
+
+const toHostData = (values: HostArray, { dtype }: TensorType): HostData =>
+  dtype === 'f32'
+    ? Float32Array.from(values)
+    : dtype === 'i32'
+      ? Int32Array.from(values)
+      : Uint32Array.from(values)
+
+/** A bucket's part in an exchange, as it travels. */
+interface Wire {
+  readonly update: BucketUpdate
+  readonly gradients: Float32Array<ArrayBuffer>
+  readonly parameters: Float32Array<ArrayBuffer>
+}
+
+/**
+ * A program that runs the ops' references one after the other: the same interface as on a GPU, slow, for any place that runs JavaScript.
+ *
+ * numerics: each op computes in f64 and rounds its results to float32, so it is at least as close to the exact result as a GPU.
+ */
+export class CpuProgram implements StepProgram {
+  readonly prepared: Prepared
+  readonly times: StepTimes = { encode: 0, compute: 0, ring: 0 }
+  onMark: OnMark | undefined
+  readonly #scalars: Float32Array<ArrayBuffer>
+  /** By node of forward and backward: intermediates that nothing reads after it. */
+  readonly #dead = new Map<GraphNode, GraphValue[]>()
+  #last: Promise<unknown> = Promise.resolve()
+  #lastBreathMs = 0
+  #mostBytes = 0
+
+  constructor(prepared: Prepared) {
+    this.prepared = prepared
+    this.#scalars = new Float32Array(Math.max(1, prepared.trace.scalars.size))
+    for (const { update } of prepared.updates) update.bucket.allocate('host')
+    const lastUse = new Map<GraphValue, GraphNode>()
+    const late = [...prepared.jointNodes, ...prepared.updateNodes, ...prepared.trace.after]
+    for (const node of [...prepared.nodes, ...late]) {
+      for (const value of [...node.inputs, ...node.outputs]) lastUse.set(storageOf(value), node)
+    }
+    const updates = new Set(late)
+    for (const [value, node] of lastUse) {
+      // Buckets update side by side, in no fixed order, so what they read stays to the end.
+      if (value.leaf || prepared.fixed.has(value) || updates.has(node)) continue
+      this.#dead.set(node, [...(this.#dead.get(node) ?? []), value])
+    }
+  }
+
+  /** Nodes with something to compute: what would be dispatches. */
+  get dispatchCount(): number {
+    const { nodes, jointNodes, updateNodes, trace } = this.prepared
+    return [...nodes, ...jointNodes, ...updateNodes, ...trace.after].filter(({ op }) => !op.isView)
+      .length
+  }
+
+  get memory(): ProgramMemory {
+    const { peakBytes, lowerBoundBytes } = this.prepared.plan
+    return { peakBytes, lowerBoundBytes, deviceBytes: this.#mostBytes, otherBytes: 0 }
+  }
+
+  run(inputs: RunInputs, scalars: Readonly<Record<string, number>> = {}): Promise<RunOutputs> {
+    const contents = new Map(
+      checkInputs(this.prepared, inputs).map(([name, data]) => {
+        if (ArrayBuffer.isView(data)) return [name, toHostArray(data.slice())]
+        throw new TabringError(
+          'device.mismatch',
+          `run: input "${name}" must be on the cpu, where the program runs, got upload memory of a GPU. Turn pinMemory off.`,
+        )
+      }),
+    )
+    const given = { ...scalars }
+    const run = this.#last.then(() => this.#run(contents, given))
+    this.#last = run.catch(() => undefined)
+    return run
+  }
+
+  destroy(): void {
+    // Nothing outlives a run but parameters and pools, which are not the program's.
+  }
+
+  async #run(
+    inputs: ReadonlyMap<string, HostArray>,
+    scalars: Readonly<Record<string, number>>,
+  ): Promise<RunOutputs> {
+    const { prepared } = this
+    const began = performance.now()
+    fillScalars(prepared, scalars, this.#scalars)
+    const values = new Map<GraphValue, HostArray>()
+    await this.#execute(prepared.nodes, inputs, values)
+    const outputs: RunOutputs = {}
+    const keep = (isJoint: boolean) => {
+      for (const [value, place] of prepared.fixed) {
+        if (place.kind !== 'output') continue
+        const output = prepared.outputs[place.index]
+        if (output.isJoint !== isJoint) continue
+        outputs[output.name] = toHostData(this.#read(value, inputs, values), value.type)
+      }
+    }
+    keep(false)
+    this.times.compute = performance.now() - began
+    const { exchange, accumulation } = prepared.trace
+    const exchanges = prepared.updates.length > 0 && accumulation?.part !== 'add'
+    if (!exchange || exchange.size === 1 || !exchanges) {
+      await this.#execute([...prepared.jointNodes, ...prepared.updateNodes], inputs, values)
+    } else {
+      exchange.beginStep()
+      const buckets = prepared.updates.map(({ update }) => this.#wire(update))
+      const reduce = (bucket: Wire, index: number) => this.#reduce(bucket, index, outputs)
+      const update = async (bucket: Wire, index: number) => {
+        await this.#execute(bucket.update.nodes, inputs, values)
+        await this.#gather(bucket, index, outputs)
+      }
+      if (prepared.jointNodes.length === 0) {
+        await Promise.all(
+          buckets.map(async (bucket, index) => {
+            await reduce(bucket, index)
+            await update(bucket, index)
+          }),
+        )
+      } else {
+        await Promise.all(buckets.map(reduce))
+        await this.#agree(inputs, values)
+        await Promise.all(buckets.map(update))
+      }
+      this.times.ring = performance.now() - began - this.times.compute
+    }
+    keep(true)
+    await this.#execute(prepared.trace.after, inputs, values)
+    return outputs
+  }
+
+  #wire(update: BucketUpdate): Wire {
+    const length = update.bucket.elements + tailElements
+    return { update, gradients: new Float32Array(length), parameters: new Float32Array(length) }
+  }
+
+  /** Scalar outputs of forward and backward, which ride behind the first bucket. */
+  get #averaged() {
+    return this.prepared.outputs.filter(
+      ({ type, isJoint }) => type.shape.length === 0 && type.dtype === 'f32' && !isJoint,
+    )
+  }
+
+  /** Sums a bucket over ranks, as SynchronizedUpdates does. */
+  async #reduce({ update, gradients }: Wire, index: number, outputs: RunOutputs): Promise<void> {
+    const { elements, gradientPool } = update.bucket
+    const own = gradientPool.host(0, elements)
+    gradients.set(own)
+    if (index === 0) {
+      const weight = this.#scalars[this.prepared.trace.scalars.named(gradientWeight, 1).slot]
+      this.#averaged.forEach(({ name }, i) => {
+        gradients[elements + i] = outputs[name][0] * weight
+      })
+    }
+    await this.prepared.trace.exchange!.reduceScatter(index, gradients)
+    own.set(gradients.subarray(0, elements))
+  }
+
+  /** Runs the joint nodes; numbers that ranks must agree on are joined in the order of ranks. */
+  async #agree(
+    inputs: ReadonlyMap<string, HostArray>,
+    values: Map<GraphValue, HostArray>,
+  ): Promise<void> {
+    const { exchange, reductions } = this.prepared.trace
+    let count = 0
+    for (const node of this.prepared.jointNodes) {
+      await this.#execute([node], inputs, values)
+      const reduction = reductions.find((candidate) => candidate.node === node)
+      if (!reduction) continue
+      const own = Float32Array.from(values.get(node.outputs[0])!)
+      const joined = joinRanks(reduction, await exchange!.gatherScalars(count++, own))
+      values.set(node.outputs[0], Float64Array.from(joined))
+    }
+  }
+
+  /** Spreads this rank's slice of the parameters and takes the others'. */
+  async #gather({ update, gradients, parameters }: Wire, index: number, outputs: RunOutputs) {
+    const exchange = this.prepared.trace.exchange!
+    const { bucket } = update
+    const { elements } = bucket
+    const { start, end } = bucket.ownSlice(exchange)
+    const stored = bucket.parameterPool.host(0, elements)
+    parameters.set(stored.subarray(start, end) as Float32Array, start)
+    parameters.set(gradients.subarray(elements), elements)
+    await exchange.allGather(index, parameters)
+    stored.set(parameters.subarray(0, elements))
+    if (index > 0) return
+    this.#averaged.forEach(({ name }, i) => {
+      outputs[name][0] = parameters[elements + i]
+    })
+  }
+
+  async #execute(
+    nodes: readonly GraphNode[],
+    inputs: ReadonlyMap<string, HostArray>,
+    values: Map<GraphValue, HostArray>,
+  ): Promise<void> {
+    for (const node of nodes) {
+      if (performance.now() - this.#lastBreathMs > breathAfterMs) {
+        await breathe()
+        this.#lastBreathMs = performance.now()
+      }
+      if (!node.op.isView) this.#compute(node, inputs, values)
+      for (const value of this.#dead.get(node) ?? []) values.delete(value)
+    }
+  }
+
+  #compute(
+    node: GraphNode,
+    inputs: ReadonlyMap<string, HostArray>,
+    values: Map<GraphValue, HostArray>,
+  ): void {
+    const contents = node.inputs.map((value) => this.#read(value, inputs, values))
+    const results = node.op.reference(contents, callOf(node), [...this.#scalars])
+    node.outputs.forEach((value, i) => {
+      const rounded = round(results[i], value.type)
+      values.set(value, rounded)
+      // Gradients lie in their bucket as soon as they are there: what completes the bucket reads them.
+      const place = this.prepared.fixed.get(value)
+      if (place?.kind !== 'pool') return
+      const contents = toHostData(rounded, value.type) as Float32Array<ArrayBuffer>
+      place.pool.allocate('host').write(contents, place.start)
+    })
+    for (const at of node.op.updates ?? []) {
+      const { leaf, type } = storageOf(node.inputs[at])
+      const changed = toHostData(round(contents[at], type), type) as Float32Array<ArrayBuffer>
+      const home =
+        leaf?.kind === 'pool'
+          ? leaf
+          : leaf?.kind === 'parameter'
+            ? leaf.parameter.place('host')
+            : leaf?.kind === 'buffer'
+              ? leaf.buffer.place('host')
+              : undefined
+      home?.pool.write(changed, home.start)
+    }
+    let bytes = 0
+    for (const { type } of values.keys()) bytes += bytesOf(type)
+    this.#mostBytes = Math.max(this.#mostBytes, bytes)
+  }
+
+  #read(
+    value: GraphValue,
+    inputs: ReadonlyMap<string, HostArray>,
+    values: ReadonlyMap<GraphValue, HostArray>,
+  ): HostArray {
+    const root = storageOf(value)
+    const { leaf } = root
+    if (!leaf) return values.get(root)!
+    if (leaf.kind === 'input') return inputs.get(leaf.name)!
+    const stored =
+      leaf.kind === 'pool'
+        ? { pool: leaf.pool.allocate('host'), start: leaf.start }
+        : leaf.kind === 'parameter'
+          ? leaf.parameter.place('host')
+          : leaf.buffer.place('host')
+    const contents = stored.pool.host(stored.start, countElements(root.type.shape), root.type.dtype)
+    return toHostArray(contents.slice())
+  }
+}

@@ -1,0 +1,114 @@
+import { attention } from '../../kernels/attention/attention.ts'
+import type { AttentionAttrs, AttentionLayout } from '../../kernels/attention/geometry.ts'
+import { ShapeError } from '../../util/errors.ts'
+import { countElements, formatShape } from '../../util/shape.ts'
+import { functionalLayer, randomSlots } from '../random.ts'
+import { emitAll, type Tensor, toFloat } from '../tensor.ts'
+import { activeTrace } from '../trace.ts'
+
+export interface AttentionOptions {
+  /**
+   * A mask that broadcasts to [batch, heads, queries, keys]. Integers: 0 where a key is not seen. f32: added to the scores (below
+   * -1e30 a key is not seen), unless `isBooleanMask`.
+   */
+  attnMask?: Tensor
+  /** Whether an f32 mask holds 0 and 1, as comparisons give them. */
+  isBooleanMask?: boolean
+  /** Whether a mask of integers is not 0 where a key is not seen, as torch.nn.MultiheadAttention has it. */
+  isHiddenMask?: boolean
+  /** The share of probabilities that are dropped; default 0. */
+  dropoutP?: number
+  /** Tells dropout masks of one step apart; default: the number of this call in the traced function. */
+  layer?: number
+  /** Whether query i sees keys 0 to i alone. */
+  isCausal?: boolean
+  /** Factor of the scores; default 1 / sqrt(elements of a query). */
+  scale?: number
+}
+
+const dropoutOf = (options: AttentionOptions): AttentionAttrs['dropout'] =>
+  options.dropoutP
+    ? {
+        p: options.dropoutP,
+        layer: options.layer ?? functionalLayer('attention'),
+        random: randomSlots('attention'),
+      }
+    : null
+
+function maskOf(options: AttentionOptions): AttentionAttrs['mask'] {
+  const { attnMask, isBooleanMask, isHiddenMask } = options
+  if (!attnMask) return null
+  if (isHiddenMask) return 'hidden'
+  const isOfFloats = attnMask.dtype === 'f32' || attnMask.dtype === 'f16'
+  return !isOfFloats || isBooleanMask ? 'boolean' : 'additive'
+}
+
+/** Emits the op on queries, keys and values (one tensor where packed) that lie as `layout` says. */
+export function attend(
+  projections: readonly Tensor[],
+  layout: AttentionLayout,
+  sizes: { batch: number; heads: number; width: number; isSequenceFirst?: boolean },
+  options: AttentionOptions,
+): Tensor {
+  const attrs: AttentionAttrs = {
+    layout,
+    batch: sizes.batch,
+    heads: sizes.heads,
+    ...(sizes.isSequenceFirst && { isSequenceFirst: true }),
+    scale: options.scale ?? sizes.width ** -0.5,
+    isCausal: options.isCausal ?? false,
+    mask: maskOf(options),
+    dropout: dropoutOf(options),
+  }
+  const isHalf =
+    activeTrace('attention').isAutocast || projections.every(({ dtype }) => dtype === 'f16')
+  const operands = projections.map((x) => (isHalf ? x.half() : toFloat(x)))
+  const inputs = options.attnMask ? [...operands, toFloat(options.attnMask)] : operands
+  const [output] = emitAll(attention, inputs, attrs)
+  return isHalf ? output.half() : output
+}
+
+/**
+ * softmax(scale * query key^T + mask) value, by heads.
+ *
+ * shape: query [..., H, L, E], key and value [..., H, S, E] -> [..., H, L, E]; 3 dimensions are one head, 2 one sample of it.
+ * cost: no score is stored, so memory grows with L alone; forward and backward walk over all pairs (causal: over half of them).
+ * A query that sees no key gives 0. Rows of more than 128 elements take a slow kernel.
+ * source: torch.nn.functional.scaled_dot_product_attention; Dao et al., arXiv 2205.14135.
+ */
+export function scaledDotProductAttention(
+  query: Tensor,
+  key: Tensor,
+  value: Tensor,
+  options: AttentionOptions = {},
+): Tensor {
+  const rank = query.shape.length
+  const isAlike = [key, value].every(
+    ({ shape }) =>
+      shape.length === rank && shape.slice(0, -2).every((size, axis) => size === query.shape[axis]),
+  )
+  if (rank < 2 || !isAlike) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `scaledDotProductAttention: query, key and value must be [..., length, width] with equal leading dimensions, got ${[query, key, value].map(({ shape }) => formatShape(shape)).join(', ')}. Check the order of dimensions.`,
+    )
+  }
+  const heads = rank > 3 ? query.shape[rank - 3] : 1
+  const batch = countElements(query.shape.slice(0, rank > 3 ? rank - 3 : rank - 2))
+  const width = query.shape[rank - 1]
+  return attend([query, key, value], 'heads', { batch, heads, width }, options)
+}
+
+/**
+ * Self-attention on queries, keys and values side by side, as one projection makes them: no split, no transpose.
+ *
+ * shape: qkv [batch * T, 3 * heads * E] or [batch, T, 3 * heads * E] -> the same with heads * E
+ */
+export function packedAttention(
+  qkv: Tensor,
+  sizes: { batch: number; heads: number },
+  options: AttentionOptions = {},
+): Tensor {
+  const width = qkv.shape[qkv.shape.length - 1] / (3 * sizes.heads)
+  return attend([qkv], 'packed', { ...sizes, width }, options)
+}

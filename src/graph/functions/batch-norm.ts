@@ -1,0 +1,60 @@
+import {
+  batchNormEval,
+  batchNorm as batchNormOp,
+  batchNormTracked,
+} from '../../kernels/batch-norm/batch-norm.ts'
+import type { ScalarSlot } from '../../kernels/op.ts'
+import { TabringError } from '../../util/errors.ts'
+import { emit, type Tensor } from '../tensor.ts'
+
+/** What a batch normalization keeps between steps; the op changes it on the device. */
+export interface RunningStatistics {
+  /** shape: [C] */
+  readonly mean: Tensor
+  /** shape: [C]; unbiased. */
+  readonly variance: Tensor
+  /** i32 scalar. */
+  readonly batches: Tensor
+}
+
+export interface BatchNormOptions {
+  /** Needed when not training; moved towards the batch's statistics when training. */
+  running?: RunningStatistics
+  /** Whether to normalize by the batch's own statistics; default false, as in PyTorch. */
+  training?: boolean
+  /** The share of a batch in the running statistics; null: the mean over all batches. Default 0.1. */
+  momentum?: number | null
+  /** Added to the variance; default 1e-5. */
+  eps?: number
+  /** How many of the first rows count in the batch's statistics, a step scalar; default all. */
+  count?: ScalarSlot
+}
+
+/**
+ * x normalized by mean and variance of each channel, times weight, plus bias, as torch.nn.functional.batch_norm.
+ *
+ * Rows beyond `count` are normalized by the others' statistics; where fewer than two values count, running ones stay as they are.
+ * shape: x[N, C, ...], weight[C], bias[C] -> the shape of x
+ * errors: `graph.misuse` without statistics to normalize by; `shape.unsupported` for one value a channel in training.
+ */
+export function batchNorm(
+  x: Tensor,
+  weight: Tensor,
+  bias: Tensor,
+  { running, training = false, momentum = 0.1, eps = 1e-5, count }: BatchNormOptions = {},
+): Tensor {
+  const attrs = { eps, epilogue: [] }
+  const own = { ...attrs, count: count ?? null }
+  if (training && running) {
+    const inputs = [x, weight, bias, running.mean, running.variance, running.batches]
+    return emit(batchNormTracked, inputs, { ...own, momentum })
+  }
+  if (training) return emit(batchNormOp, [x, weight, bias], own)
+  if (!running) {
+    throw new TabringError(
+      'graph.misuse',
+      'batchNorm: evaluation needs running statistics, got none. Pass `running`, or `training: true`.',
+    )
+  }
+  return emit(batchNormEval, [x, running.mean, running.variance, weight, bias], attrs)
+}

@@ -1,0 +1,151 @@
+import { convTranspose2d as convTranspose2dOp } from '../../kernels/conv2d/conv-transpose2d.ts'
+import { conv2d as conv2dOp } from '../../kernels/conv2d/conv2d.ts'
+import { ShapeError } from '../../util/errors.ts'
+import { formatShape } from '../../util/shape.ts'
+import { emit, type Tensor } from '../tensor.ts'
+import { type Pair, pair } from './pair.ts'
+
+/** Convolutions, named as in torch.nn.functional. */
+
+/** 'valid': no padding. 'same': as many outputs as inputs, at stride 1; where the zeros do not share out evenly, one more below and right. */
+export type ConvPadding<Size> = Size | 'same' | 'valid'
+
+export interface ConvOptions<Size = Pair> {
+  stride?: Size
+  padding?: ConvPadding<Size>
+  /** Distance of neighbouring taps. */
+  dilation?: Size
+  /** Channels fall into so many groups, each convolved on its own; weight is then [O, C / groups, ...]. */
+  groups?: number
+}
+
+export interface ConvTransposeOptions {
+  stride?: Pair
+  padding?: Pair
+  /** Rows and columns added below and right, which a strided convolution would not have seen; less than the stride. */
+  outputPadding?: Pair
+  dilation?: Pair
+  groups?: number
+}
+
+/** What differs from 1, so that plain calls keep plain attrs. */
+const extras = (dilation: readonly [number, number], groups: number) => ({
+  ...(dilation.some((d) => d !== 1) ? { dilation } : {}),
+  ...(groups === 1 ? {} : { groups }),
+})
+
+function paddings(
+  padding: ConvPadding<Pair>,
+  kernel: readonly [number, number],
+  stride: readonly [number, number],
+  dilation: readonly [number, number],
+): { padding: [number, number]; paddingEnd?: [number, number] } {
+  if (padding === 'valid') return { padding: [0, 0] }
+  if (padding !== 'same') return { padding: pair(padding) }
+  if (stride.some((s) => s !== 1)) {
+    throw new ShapeError(
+      'shape.unsupported',
+      `conv2d: padding 'same' needs stride 1, got ${formatShape(stride)}. Give the padding as numbers.`,
+    )
+  }
+  const total = kernel.map((taps, axis) => dilation[axis] * (taps - 1))
+  const begin = total.map((zeros) => Math.floor(zeros / 2))
+  return {
+    padding: [begin[0], begin[1]],
+    ...(total.some((zeros) => zeros % 2 !== 0)
+      ? { paddingEnd: [total[0] - begin[0], total[1] - begin[1]] }
+      : {}),
+  }
+}
+
+/** The bias [O] as it broadcasts over planes. */
+const addBias = (y: Tensor, bias: Tensor | undefined): Tensor =>
+  bias ? y.add(bias.reshape([-1, 1, 1])) : y
+
+/** shape: x[N, C, H, W], weight[O, C / groups, KH, KW], bias[O] -> [N, O, OH, OW] */
+export function conv2d(
+  x: Tensor,
+  weight: Tensor,
+  bias?: Tensor,
+  options: ConvOptions = {},
+): Tensor {
+  const stride = pair(options.stride ?? 1)
+  const dilation = pair(options.dilation ?? 1)
+  const [, , KH, KW] = weight.shape
+  const attrs = {
+    stride,
+    ...paddings(options.padding ?? 0, [KH, KW], stride, dilation),
+    ...extras(dilation, options.groups ?? 1),
+    epilogue: [],
+  }
+  return addBias(emit(conv2dOp, [x, weight], attrs), bias)
+}
+
+/** shape: x[N, C, L], weight[O, C / groups, K], bias[O] -> [N, O, OL]; a conv2d of images one row high. */
+export function conv1d(
+  x: Tensor,
+  weight: Tensor,
+  bias?: Tensor,
+  { stride = 1, padding = 0, dilation = 1, groups = 1 }: ConvOptions<number> = {},
+): Tensor {
+  if (x.shape.length !== 3 || weight.shape.length !== 3) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `conv1d: x and weight must have 3 dimensions, got x${formatShape(x.shape)} and weight${formatShape(weight.shape)}. Reshape them.`,
+    )
+  }
+  const [N, C, L] = x.shape
+  const [O, CG, K] = weight.shape
+  const y = conv2d(x.reshape([N, C, 1, L]), weight.reshape([O, CG, 1, K]), bias, {
+    stride: [1, stride],
+    padding: typeof padding === 'number' ? [0, padding] : padding,
+    dilation: [1, dilation],
+    groups,
+  })
+  return y.reshape([N, O, y.shape[3]])
+}
+
+/**
+ * The transpose of a convolution: what conv2d with the same options would have its input's gradient by.
+ *
+ * shape: x[N, C, H, W], weight[C, O / groups, KH, KW], bias[O] -> [N, O, OH, OW] with
+ * OH = (H - 1) * stride - 2 * padding + dilation * (KH - 1) + outputPadding + 1
+ */
+export function convTranspose2d(
+  x: Tensor,
+  weight: Tensor,
+  bias?: Tensor,
+  options: ConvTransposeOptions = {},
+): Tensor {
+  const stride = pair(options.stride ?? 1)
+  const padding = pair(options.padding ?? 0)
+  const outputPadding = pair(options.outputPadding ?? 0)
+  const dilation = pair(options.dilation ?? 1)
+  const groups = options.groups ?? 1
+  if (x.shape.length !== 4 || weight.shape.length !== 4 || x.shape[1] !== weight.shape[0]) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `convTranspose2d: expected x[N, C, H, W] and weight[C, O / groups, KH, KW], got ${formatShape(x.shape)} and ${formatShape(weight.shape)}. Check the layer's input channels.`,
+    )
+  }
+  if (outputPadding.some((more, axis) => more < 0 || more >= stride[axis])) {
+    throw new ShapeError(
+      'shape.unsupported',
+      `convTranspose2d: output padding must be from 0 and less than the stride, got ${formatShape(outputPadding)} at stride ${formatShape(stride)}. Correct one of them.`,
+    )
+  }
+  const sizeOf = (axis: 0 | 1) =>
+    (x.shape[2 + axis] - 1) * stride[axis] -
+    2 * padding[axis] +
+    dilation[axis] * (weight.shape[2 + axis] - 1) +
+    outputPadding[axis] +
+    1
+  const attrs = {
+    stride,
+    padding,
+    ...extras(dilation, groups),
+    inputShape: [x.shape[0], weight.shape[1] * groups, sizeOf(0), sizeOf(1)],
+    epilogue: [],
+  }
+  return addBias(emit(convTranspose2dOp, [x, weight], attrs), bias)
+}

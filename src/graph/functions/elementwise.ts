@@ -1,0 +1,37 @@
+import { TabringError } from '../../util/errors.ts'
+import { elementwise, type Operand, type Tensor } from '../tensor.ts'
+
+/** Elementwise functions, named as in torch; shapes broadcast by NumPy's rules. Those of two operands take numbers on either side. */
+
+export const add = (a: Operand, b: Operand): Tensor => elementwise('add', a, b)
+export const sub = (a: Operand, b: Operand): Tensor => elementwise('sub', a, b)
+export const mul = (a: Operand, b: Operand): Tensor => elementwise('mul', a, b)
+export const div = (a: Operand, b: Operand): Tensor => elementwise('div', a, b)
+export const minimum = (a: Operand, b: Operand): Tensor => elementwise('minimum', a, b)
+export const maximum = (a: Operand, b: Operand): Tensor => elementwise('maximum', a, b)
+
+/** a to the power of b. errors: `graph.misuse` for a base that is a number and not above 0. */
+export function pow(a: Operand, b: Operand): Tensor {
+  if (typeof a === 'number' && !(a > 0)) {
+    throw new TabringError(
+      'graph.misuse',
+      `pow: a base that is a number must be above 0, got ${a}. Give it as a tensor.`,
+    )
+  }
+  return elementwise('pow', a, b)
+}
+
+/** a where the condition (f32 or integer) is not 0, else b. The gradient goes to the one that was taken. */
+export const where = (condition: Tensor, a: Operand, b: Operand): Tensor =>
+  elementwise('where', condition, a, b)
+
+export const exp = (x: Tensor): Tensor => x.exp()
+export const log = (x: Tensor): Tensor => x.log()
+export const sqrt = (x: Tensor): Tensor => x.sqrt()
+export const rsqrt = (x: Tensor): Tensor => x.rsqrt()
+export const square = (x: Tensor): Tensor => x.square()
+export const abs = (x: Tensor): Tensor => x.abs()
+export const sign = (x: Tensor): Tensor => x.sign()
+export const floor = (x: Tensor): Tensor => x.floor()
+export const erf = (x: Tensor): Tensor => x.erf()
+export const clamp = (x: Tensor, min?: number, max?: number): Tensor => x.clamp(min, max)

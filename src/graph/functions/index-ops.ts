@@ -1,0 +1,72 @@
+import { gather as gatherOp, scatterAdd as scatterAddOp } from '../../kernels/gather/gather.ts'
+import { indexSelect as indexSelectOp } from '../../kernels/index-select/index-select.ts'
+import { oneHot as oneHotOp } from '../../kernels/one-hot/one-hot.ts'
+import { ShapeError } from '../../util/errors.ts'
+import { formatShape, resolveAxis } from '../../util/shape.ts'
+import { emit, type Tensor } from '../tensor.ts'
+
+/**
+ * Functions that look elements up by integer tensors, named as in torch.
+ *
+ * A kernel cannot stop at an index that is out of range: it gives NaN there (0 for integers), which the loss then shows.
+ */
+
+/** y[i][j] = x[index[i][j]][j] for dim 0, and so on. The gradient adds in order of the index. */
+export const gather = (x: Tensor, dim: number, index: Tensor): Tensor =>
+  emit(gatherOp, [x, index], { axis: resolveAxis('gather', x.shape, dim) })
+
+/**
+ * x with src[i][j] added at [index[i][j]][j] for dim 0, and so on, in order of i: the same bits in every run.
+ *
+ * cost: a search along the index for each element, or one invocation a line where lines are many and long.
+ */
+export const scatterAdd = (x: Tensor, dim: number, index: Tensor, src: Tensor): Tensor =>
+  emit(scatterAddOp, [index, src, x], {
+    axis: resolveAxis('scatterAdd', x.shape, dim),
+    shape: x.shape,
+  })
+
+/** Slices of x along an axis, by a one-dimensional index. cost of the gradient: as embedding. */
+export function indexSelect(x: Tensor, dim: number, index: Tensor): Tensor {
+  if (index.shape.length !== 1) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `indexSelect: the index must have 1 dimension, got ${formatShape(index.shape)}. Flatten it, or use gather().`,
+    )
+  }
+  const axis = resolveAxis('indexSelect', x.shape, dim)
+  return emit(indexSelectOp, [x, index], { axis, ignored: null })
+}
+
+/** Rows of zeros with a 1 at the index, as f32 (PyTorch's are integers). shape: index[..] -> [.., numClasses] */
+export const oneHot = (index: Tensor, numClasses: number): Tensor =>
+  emit(oneHotOp, [index], { classes: numClasses })
+
+/**
+ * Rows of a table. shape: index[..], weight[V, D] -> [.., D]
+ *
+ * `paddingIdx`: a row that gets no gradient; negative counts from the back.
+ * cost of the gradient, for N indices: N^2 comparisons of integers, N rows added in order of position, V*D elements
+ * cleared. Nothing searches the table.
+ */
+export function embedding(
+  index: Tensor,
+  weight: Tensor,
+  { paddingIdx }: { paddingIdx?: number } = {},
+): Tensor {
+  if (weight.shape.length !== 2) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `embedding: the weight must have 2 dimensions, got ${formatShape(weight.shape)}. Pass a table of rows.`,
+    )
+  }
+  const [rows] = weight.shape
+  const ignored = paddingIdx === undefined ? null : paddingIdx < 0 ? paddingIdx + rows : paddingIdx
+  if (ignored !== null && !(Number.isInteger(ignored) && ignored >= 0 && ignored < rows)) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `embedding: paddingIdx must be a row of ${formatShape(weight.shape)}, got ${paddingIdx}. Rows count from 0.`,
+    )
+  }
+  return emit(indexSelectOp, [weight, index], { axis: 0, ignored })
+}

@@ -1,0 +1,246 @@
+import { crossEntropy as crossEntropyOp } from '../../kernels/cross-entropy/cross-entropy.ts'
+import { crossEntropyRows } from '../../kernels/cross-entropy-rows/cross-entropy-rows.ts'
+import type { ScalarSlot } from '../../kernels/op.ts'
+import { topKCorrect } from '../../kernels/top-k/top-k.ts'
+import { ShapeError } from '../../util/errors.ts'
+import { formatShape, sameShape } from '../../util/shape.ts'
+import { elementwise, emit, emitAll, type Operand, type Tensor } from '../tensor.ts'
+
+/** Losses, named as in torch.nn.functional. */
+
+export type Reduction = 'none' | 'sum' | 'mean'
+
+export interface LossOptions {
+  /** What becomes of the elements' (or rows') losses; their mean unless told. */
+  readonly reduction?: Reduction
+}
+
+/** PyTorch's default of `ignoreIndex`. */
+const ignoredClass = -100
+
+const reduce = (losses: Tensor, reduction: Reduction = 'mean'): Tensor =>
+  reduction === 'none' ? losses : reduction === 'sum' ? losses.sum() : losses.mean()
+
+/** Predictions and targets of one shape: what PyTorch warns of, the mean over a broadcast, is never meant. */
+function refuseBroadcast(where: string, input: Tensor, target: Tensor): void {
+  if (!sameShape(input.shape, target.shape)) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `${where}: input and target must have one shape, got ${formatShape(input.shape)} and ${formatShape(target.shape)}. Reshape one of them.`,
+    )
+  }
+}
+
+// --- regression ---
+
+/** (input - target)^2 */
+export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  refuseBroadcast('mseLoss', input, target)
+  return reduce(elementwise('squaredError', input, target), options.reduction)
+}
+
+/** |input - target| */
+export function l1Loss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  refuseBroadcast('l1Loss', input, target)
+  return reduce(elementwise('absoluteError', input, target), options.reduction)
+}
+
+/** d^2 / 2 up to |d| = delta, and delta (|d| - delta / 2) beyond, for d = input - target. */
+export function huberLoss(
+  input: Tensor,
+  target: Tensor,
+  options: LossOptions & { delta?: number } = {},
+): Tensor {
+  const { delta = 1, reduction } = options
+  refuseBroadcast('huberLoss', input, target)
+  if (!(delta > 0)) refuseSize('huberLoss', 'delta', delta)
+  return reduce(elementwise('huber', input, target, delta), reduction)
+}
+
+/** d^2 / (2 beta) below |d| = beta, and |d| - beta / 2 beyond, for d = input - target; |d| for a beta of 0. */
+export function smoothL1Loss(
+  input: Tensor,
+  target: Tensor,
+  options: LossOptions & { beta?: number } = {},
+): Tensor {
+  const { beta = 1, reduction } = options
+  if (beta === 0) return l1Loss(input, target, { reduction })
+  refuseBroadcast('smoothL1Loss', input, target)
+  if (!(beta > 0)) refuseSize('smoothL1Loss', 'beta', beta)
+  return reduce(elementwise('huber', input, target, beta).div(beta), reduction)
+}
+
+function refuseSize(where: string, name: string, value: number): never {
+  throw new ShapeError(
+    'shape.unsupported',
+    `${where}: ${name} must be above 0, got ${value}. 1 is the usual value.`,
+  )
+}
+
+// --- probabilities ---
+
+export interface BinaryOptions extends LossOptions {
+  /** Multiplies the losses; broadcasts. */
+  readonly weight?: Operand
+}
+
+/** -target log(input) - (1 - target) log(1 - input) for probabilities; logarithms are held above -100. */
+export function binaryCrossEntropy(
+  input: Tensor,
+  target: Tensor,
+  { weight, reduction }: BinaryOptions = {},
+): Tensor {
+  refuseBroadcast('binaryCrossEntropy', input, target)
+  const losses = elementwise('bce', input, target)
+  return reduce(weight === undefined ? losses : losses.mul(weight), reduction)
+}
+
+/**
+ * `binaryCrossEntropy` of sigmoid(input), exact at any magnitude.
+ *
+ * `posWeight` multiplies the part of positive targets; a tensor of it broadcasts and gets no gradient.
+ */
+export function binaryCrossEntropyWithLogits(
+  input: Tensor,
+  target: Tensor,
+  { weight, posWeight, reduction }: BinaryOptions & { posWeight?: Operand } = {},
+): Tensor {
+  refuseBroadcast('binaryCrossEntropyWithLogits', input, target)
+  const losses =
+    posWeight === undefined
+      ? elementwise('bceLogits', input, target)
+      : elementwise('bceLogitsWeighted', input, target, posWeight)
+  return reduce(weight === undefined ? losses : losses.mul(weight), reduction)
+}
+
+/** The short name of `binaryCrossEntropyWithLogits`. */
+export const bceWithLogits = binaryCrossEntropyWithLogits
+
+/**
+ * target (log target - input) for log-probabilities `input`, and a target of probabilities or (`logTarget`) their logarithms.
+ *
+ * `batchmean`, the divergence itself, divides the sum by the first dimension.
+ */
+export function klDiv(
+  input: Tensor,
+  target: Tensor,
+  options: { reduction?: Reduction | 'batchmean'; logTarget?: boolean } = {},
+): Tensor {
+  refuseBroadcast('klDiv', input, target)
+  const { reduction, logTarget = false } = options
+  const losses = elementwise(logTarget ? 'klDivLog' : 'klDiv', input, target)
+  return reduction === 'batchmean' ? losses.sum().div(input.shape[0]) : reduce(losses, reduction)
+}
+
+// --- classes ---
+
+export interface ClassLossOptions extends LossOptions {
+  /** A weight for each class; shape: [C]. A mean divides by the sum of the rows' weights. */
+  readonly weight?: Tensor
+  /** Rows with this target count nothing; default -100. */
+  readonly ignoreIndex?: number
+  /** How many of the first samples count: a step scalar, for batches that are not full. */
+  readonly count?: ScalarSlot
+}
+
+export interface CrossEntropyOptions extends ClassLossOptions {
+  /** The part of each target's probability that is spread over all classes. */
+  readonly labelSmoothing?: number
+}
+
+function classLoss(
+  isLogits: boolean,
+  input: Tensor,
+  target: Tensor,
+  { weight, ignoreIndex = ignoredClass, labelSmoothing = 0, reduction, count }: CrossEntropyOptions,
+): Tensor {
+  if (!(labelSmoothing >= 0 && labelSmoothing <= 1)) {
+    throw new ShapeError(
+      'shape.unsupported',
+      `crossEntropy: labelSmoothing must be within 0..1, got ${labelSmoothing}. 0.1 is the usual value.`,
+    )
+  }
+  const [losses, weights] = emitAll(
+    crossEntropyRows,
+    [input, target, ...(weight ? [weight] : [])],
+    {
+      isLogits,
+      smoothing: labelSmoothing,
+      ignoreIndex,
+      count: count ?? null,
+    },
+  )
+  if (reduction === 'none') return losses
+  const total = losses.sum()
+  if (reduction === 'sum') return total
+  const all = weights.detach().sum()
+  // A rank whose share of a batch is empty has a loss and gradients of 0, as `crossEntropyOp`'s.
+  return total.div(count ? all.maximum(1e-30) : all)
+}
+
+/**
+ * -log softmax(input)[target].
+ *
+ * shape: input [N, C, ...], target [N, ...] of i32 in 0..C-1, or f32 probabilities of input's shape -> [] or, unreduced, [N, ...]
+ * cost: one dispatch with its gradient for a mean over [N, C] without weights and smoothing; else one for rows, one for each sum, one for the quotient.
+ * numerics: NaN for a target outside 0..C-1 that is not ignored, and for a mean over nothing, which with `count` is 0.
+ */
+export function crossEntropy(
+  input: Tensor,
+  target: Tensor,
+  options: CrossEntropyOptions = {},
+): Tensor {
+  const {
+    weight,
+    ignoreIndex = ignoredClass,
+    labelSmoothing = 0,
+    reduction = 'mean',
+    count,
+  } = options
+  if (target.dtype === 'f32') return softTargets(input, target, options)
+  const isPlain =
+    input.shape.length === 2 && reduction === 'mean' && !weight && labelSmoothing === 0
+  return isPlain
+    ? emit(crossEntropyOp, [input, target], { count: count ?? null, ignoreIndex })
+    : classLoss(true, input, target, options)
+}
+
+/** Cross entropy against probabilities: -sum over classes of weight target log softmax(input), a mean over rows. */
+function softTargets(input: Tensor, target: Tensor, options: CrossEntropyOptions): Tensor {
+  const { weight, ignoreIndex, labelSmoothing = 0, reduction = 'mean', count } = options
+  refuseBroadcast('crossEntropy', input, target)
+  if ((ignoreIndex ?? ignoredClass) !== ignoredClass || count) {
+    throw new ShapeError(
+      'shape.unsupported',
+      'crossEntropy: ignoreIndex and count go with class numbers, got probabilities as targets. Leave them out.',
+    )
+  }
+  const classes = input.shape[1]
+  const smoothed =
+    labelSmoothing === 0 ? target : target.mul(1 - labelSmoothing).add(labelSmoothing / classes)
+  const weighted = weight
+    ? smoothed.mul(weight.reshape([-1, ...input.shape.slice(2).map(() => 1)]))
+    : smoothed
+  const losses = input.logSoftmax(1).mul(weighted).sum(1).neg()
+  return reduce(losses, reduction)
+}
+
+/** -weight[target] input[target] for log-probabilities. shape: as `crossEntropy`; cost: as its general form. */
+export const nllLoss = (input: Tensor, target: Tensor, options: ClassLossOptions = {}): Tensor =>
+  classLoss(false, input, target, options)
+
+/**
+ * For each k: the percentage of rows whose target is among the k largest outputs.
+ *
+ * shape: output [N, C], target [N] of i32 -> [] for each k; `count` as for `crossEntropy`.
+ */
+export function accuracy(
+  output: Tensor,
+  target: Tensor,
+  { topk = [1], count }: { topk?: readonly number[]; count?: ScalarSlot } = {},
+): Tensor[] {
+  return topk.map((k) => {
+    const correct = emit(topKCorrect, [output, target], { k, count: count ?? null })
+    return count ? correct.mul(100).div(count) : correct.mul(100 / output.shape[0])
+  })
+}

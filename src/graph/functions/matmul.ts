@@ -1,0 +1,46 @@
+import { ShapeError } from '../../util/errors.ts'
+import { formatShape, type Shape } from '../../util/shape.ts'
+import type { Tensor } from '../tensor.ts'
+
+/** Products of tensors, named as in torch. */
+
+export const matmul = (a: Tensor, b: Tensor): Tensor => a.matmul(b)
+
+const mustHaveRank = (where: string, rank: number, ...tensors: Tensor[]) => {
+  const other = tensors.find(({ shape }) => shape.length !== rank)
+  if (other) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `${where}: expected tensors of ${rank} ${rank === 1 ? 'dimension' : 'dimensions'}, got ${tensors.map(({ shape }) => formatShape(shape)).join(' and ')}. Reshape them, or use matmul().`,
+    )
+  }
+}
+
+const mustAgree = (where: string, what: string, a: Shape, b: Shape, agree: boolean) => {
+  if (!agree) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `${where}: ${what} must agree, got ${formatShape(a)} and ${formatShape(b)}. Check the order of dimensions.`,
+    )
+  }
+}
+
+/** One product for each batch, without broadcasting. shape: [B, M, K] x [B, K, N] -> [B, M, N] */
+export function bmm(a: Tensor, b: Tensor): Tensor {
+  mustHaveRank('bmm', 3, a, b)
+  mustAgree('bmm', 'batches', a.shape, b.shape, a.shape[0] === b.shape[0])
+  return a.matmul(b)
+}
+
+/** All products of an element of a and one of b. shape: [M] x [N] -> [M, N] */
+export function outer(a: Tensor, b: Tensor): Tensor {
+  mustHaveRank('outer', 1, a, b)
+  return a.reshape([a.count, 1]).mul(b)
+}
+
+/** The sum of products. shape: [K] x [K] -> [] */
+export function dot(a: Tensor, b: Tensor): Tensor {
+  mustHaveRank('dot', 1, a, b)
+  mustAgree('dot', 'lengths', a.shape, b.shape, a.count === b.count)
+  return a.matmul(b)
+}

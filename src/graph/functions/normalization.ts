@@ -1,0 +1,89 @@
+import { norm } from '../../kernels/norm/norm.ts'
+import { ShapeError } from '../../util/errors.ts'
+import { countElements, formatShape, type Shape, sameShape } from '../../util/shape.ts'
+import { emitAll, type Tensor } from '../tensor.ts'
+
+/** The inputs of `norm`: weight and bias follow x where they exist. */
+const withParameters = (x: Tensor, weight?: Tensor, bias?: Tensor): Tensor[] => [
+  x,
+  ...(weight ? [weight, ...(bias ? [bias] : [])] : []),
+]
+
+/** errors: `shape.mismatch` unless x ends in `normalizedShape`. */
+function checkEnd(where: string, x: Tensor, normalizedShape: Shape): void {
+  const end = x.shape.slice(x.shape.length - normalizedShape.length)
+  if (normalizedShape.length === 0 || !sameShape(end, normalizedShape)) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `${where}: x must end in the normalised shape ${formatShape(normalizedShape)}, got ${formatShape(x.shape)}. Check the layer's size.`,
+    )
+  }
+}
+
+/**
+ * x with mean 0 and variance 1 over its last axes, times weight, plus bias.
+ *
+ * shape: x[..., *normalizedShape], weight and bias [*normalizedShape]; a bias needs a weight.
+ * source: Ba, Kiros and Hinton, arXiv 1607.06450; torch.nn.functional.layer_norm.
+ */
+export function layerNorm(
+  x: Tensor,
+  normalizedShape: Shape,
+  weight?: Tensor,
+  bias?: Tensor,
+  eps = 1e-5,
+): Tensor {
+  checkEnd('layerNorm', x, normalizedShape)
+  const size = countElements(normalizedShape)
+  const attrs = { size, groups: 1, span: 1, eps, isCentered: true }
+  return emitAll(norm, withParameters(x, weight, bias), attrs)[0]
+}
+
+/**
+ * x over the root of its mean square along the last axes, times weight.
+ *
+ * shape: x[..., *normalizedShape], weight [*normalizedShape]. `eps` is float32's machine epsilon unless told, as in PyTorch.
+ * source: Zhang and Sennrich, arXiv 1910.07467; torch.nn.functional.rms_norm.
+ */
+export function rmsNorm(
+  x: Tensor,
+  normalizedShape: Shape,
+  weight?: Tensor,
+  eps = 2 ** -23,
+): Tensor {
+  checkEnd('rmsNorm', x, normalizedShape)
+  const size = countElements(normalizedShape)
+  const attrs = { size, groups: 1, span: 1, eps, isCentered: false }
+  return emitAll(norm, withParameters(x, weight), attrs)[0]
+}
+
+/**
+ * x with mean 0 and variance 1 over each of `numGroups` groups of channels of each sample, times weight, plus bias by channel.
+ *
+ * shape: x[N, C, ...], weight and bias [C]; numGroups divides C.
+ * source: Wu and He, arXiv 1803.08494; torch.nn.functional.group_norm.
+ */
+export function groupNorm(
+  x: Tensor,
+  numGroups: number,
+  weight?: Tensor,
+  bias?: Tensor,
+  eps = 1e-5,
+): Tensor {
+  const [, channels = 0, ...space] = x.shape
+  if (x.shape.length < 2 || !(numGroups > 0) || channels % numGroups !== 0) {
+    throw new ShapeError(
+      'shape.unsupported',
+      `groupNorm: expected [N, C, ...] with C a multiple of ${numGroups} groups, got ${formatShape(x.shape)}. Choose a divisor of C.`,
+    )
+  }
+  const span = countElements(space)
+  const attrs = {
+    size: (channels / numGroups) * span,
+    groups: numGroups,
+    span,
+    eps,
+    isCentered: true,
+  }
+  return emitAll(norm, withParameters(x, weight, bias), attrs)[0]
+}

@@ -1,0 +1,90 @@
+import { avgPool2d as avgPool2dOp } from '../../kernels/avg-pool2d/avg-pool2d.ts'
+import { maxPool2d as maxPool2dOp } from '../../kernels/max-pool2d/max-pool2d.ts'
+import { ShapeError } from '../../util/errors.ts'
+import { formatShape } from '../../util/shape.ts'
+import { emit, emitAll, type Tensor } from '../tensor.ts'
+import { type Pair, pair } from './pair.ts'
+
+/** Pooling, named as in torch.nn.functional. */
+
+export interface PoolOptions<Size = Pair> {
+  /** Default: the kernel. */
+  stride?: Size
+  padding?: Size
+}
+
+export interface AvgPoolOptions<Size = Pair> extends PoolOptions<Size> {
+  /** Whether a last window that hangs over the image counts too; default false. */
+  ceilMode?: boolean
+  /** Whether padding counts in the mean's divisor; default true. */
+  countIncludePad?: boolean
+}
+
+/** shape: x[N, C, H, W] -> [N, C, OH, OW]; of equal values the first in row-major order wins. */
+export function maxPool2d(x: Tensor, kernel: Pair, options: PoolOptions = {}): Tensor {
+  const attrs = {
+    kernel: pair(kernel),
+    stride: pair(options.stride ?? kernel),
+    padding: pair(options.padding ?? 0),
+  }
+  return emitAll(maxPool2dOp, [x], attrs)[0]
+}
+
+/** The mean of each window. shape: x[N, C, H, W] -> [N, C, OH, OW] */
+export function avgPool2d(x: Tensor, kernel: Pair, options: AvgPoolOptions = {}): Tensor {
+  return emit(avgPool2dOp, [x], {
+    kernel: pair(kernel),
+    stride: pair(options.stride ?? kernel),
+    padding: pair(options.padding ?? 0),
+    ceilMode: options.ceilMode ?? false,
+    countIncludePad: options.countIncludePad ?? true,
+  })
+}
+
+/** The mean of each of `outputSize` windows that share the image evenly; null keeps a size. shape: x[N, C, H, W] -> [N, C, OH, OW] */
+export function adaptiveAvgPool2d(
+  x: Tensor,
+  outputSize: number | readonly [number | null, number | null],
+): Tensor {
+  const [rows, columns] = typeof outputSize === 'number' ? [outputSize, outputSize] : outputSize
+  return emit(avgPool2dOp, [x], { outputSize: [rows ?? x.shape[2], columns ?? x.shape[3]] })
+}
+
+/** shape: x[N, C, L] -> [N, C, OL]; the 2-D pooling of images one row high. */
+export function maxPool1d(x: Tensor, kernel: number, options: PoolOptions<number> = {}): Tensor {
+  return alongRows('maxPool1d', x, (image) =>
+    maxPool2d(image, [1, kernel], inRows(kernel, options)),
+  )
+}
+
+/** The mean of each window. shape: x[N, C, L] -> [N, C, OL] */
+export function avgPool1d(x: Tensor, kernel: number, options: AvgPoolOptions<number> = {}): Tensor {
+  return alongRows('avgPool1d', x, (image) =>
+    avgPool2d(image, [1, kernel], { ...options, ...inRows(kernel, options) }),
+  )
+}
+
+/** shape: x[N, C, L] -> [N, C, outputSize] */
+export function adaptiveAvgPool1d(x: Tensor, outputSize: number): Tensor {
+  return alongRows('adaptiveAvgPool1d', x, (image) => adaptiveAvgPool2d(image, [1, outputSize]))
+}
+
+const inRows = (
+  kernel: number,
+  { stride = kernel, padding = 0 }: PoolOptions<number>,
+): { stride: [number, number]; padding: [number, number] } => ({
+  stride: [1, stride],
+  padding: [0, padding],
+})
+
+function alongRows(name: string, x: Tensor, pool: (image: Tensor) => Tensor): Tensor {
+  if (x.shape.length !== 3) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `${name}: x must have 3 dimensions, got ${formatShape(x.shape)}. Reshape it.`,
+    )
+  }
+  const [N, C, L] = x.shape
+  const y = pool(x.reshape([N, C, 1, L]))
+  return y.reshape([N, C, y.shape[3]])
+}

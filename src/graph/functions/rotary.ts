@@ -1,0 +1,59 @@
+import { rotary } from '../../kernels/rotary/rotary.ts'
+import { emit, type Tensor } from '../tensor.ts'
+
+export interface RotaryOptions {
+  /** Whether neighbours pair up; default: element i pairs with i + width / 2. */
+  isInterleaved?: boolean
+}
+
+/**
+ * x with pairs of elements turned by their position's angles.
+ *
+ * shape: x [..., T, E], table [>= T, E / 2, 2] of (cos, sin) -> as x
+ * source: Su et al., RoFormer, arXiv 2104.09864.
+ */
+export function rotaryEmbedding(x: Tensor, table: Tensor, options: RotaryOptions = {}): Tensor {
+  const rank = x.shape.length
+  return emit(rotary, [x, table], {
+    width: x.shape[rank - 1],
+    inner: 1,
+    turned: 1,
+    positions: x.shape[rank - 2] ?? 1,
+    isInterleaved: options.isInterleaved ?? false,
+    isInverse: false,
+  })
+}
+
+/** The same on the queries and keys of a packed projection. shape: qkv [batch * T, 3 * heads * E] */
+export function packedRotaryEmbedding(
+  qkv: Tensor,
+  table: Tensor,
+  { positions, heads }: { positions: number; heads: number },
+  options: RotaryOptions = {},
+): Tensor {
+  return emit(rotary, [qkv, table], {
+    width: qkv.shape[qkv.shape.length - 1] / (3 * heads),
+    inner: 3 * heads,
+    turned: 2 * heads,
+    positions,
+    isInterleaved: options.isInterleaved ?? false,
+    isInverse: false,
+  })
+}
+
+/** (cos, sin) of position * base^(-2 i / width), [positions, width / 2, 2]; computed in float64, rounded once. */
+export function rotaryTable(
+  width: number,
+  positions: number,
+  base = 10_000,
+): Float32Array<ArrayBuffer> {
+  const half = width / 2
+  const table = new Float32Array(positions * width)
+  for (let position = 0; position < positions; position++) {
+    for (let i = 0; i < half; i++) {
+      const angle = position * base ** ((-2 * i) / width)
+      table.set([Math.cos(angle), Math.sin(angle)], (position * half + i) * 2)
+    }
+  }
+  return table
+}

@@ -1,0 +1,191 @@
+import { cast as castOp } from '../../kernels/cast/cast.ts'
+import { cat as catOp, split as splitOp } from '../../kernels/cat/cat.ts'
+import { constant } from '../../kernels/constant/constant.ts'
+import { cumsum as cumsumOp } from '../../kernels/cumsum/cumsum.ts'
+import { triangle } from '../../kernels/triangle/triangle.ts'
+import { place } from '../../kernels/view/view.ts'
+import { ShapeError } from '../../util/errors.ts'
+import {
+  countElements,
+  type DType,
+  formatShape,
+  type HostDType,
+  resolveAxes,
+  resolveAxis,
+  type Shape,
+} from '../../util/shape.ts'
+import { emit, emitAll, type Tensor } from '../tensor.ts'
+
+/** Functions that move elements, named as in torch; results are contiguous. Ranges and indices count as in PyTorch. */
+
+export const permute = (x: Tensor, axes: readonly number[]): Tensor => x.permute(axes)
+export const transpose = (x: Tensor, first: number, second: number): Tensor =>
+  x.transpose(first, second)
+export const squeeze = (x: Tensor, dim?: number): Tensor => x.squeeze(dim)
+export const unsqueeze = (x: Tensor, dim: number): Tensor => x.unsqueeze(dim)
+export const narrow = (x: Tensor, dim: number, start: number, length: number): Tensor =>
+  x.narrow(dim, start, length)
+export const select = (x: Tensor, dim: number, index: number): Tensor => x.select(dim, index)
+export const flip = (x: Tensor, dims: readonly number[]): Tensor => x.flip(dims)
+
+const mustHold = (condition: boolean, text: () => string): void => {
+  if (!condition) throw new ShapeError('shape.mismatch', text())
+}
+
+/** The tensors one after the other along an existing axis. cost: one dispatch for each 7 tensors. */
+export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
+  mustHold(tensors.length > 0, () => 'cat: expected at least one tensor, got none. Pass a list.')
+  const axis = resolveAxis('cat', tensors[0].shape, dim)
+  return tensors.length === 1 ? tensors[0] : emit(catOp, tensors, { axis })
+}
+
+/** The tensors, all of one shape, along a new axis `dim`. */
+export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
+  const other = tensors.find(({ shape }) => formatShape(shape) !== formatShape(tensors[0].shape))
+  mustHold(
+    !other,
+    () =>
+      `stack: tensors must have one shape, got ${formatShape(tensors[0].shape)} and ${formatShape(other!.shape)}. Use cat() for others.`,
+  )
+  const axis = tensors.length > 0 ? resolveAxis('stack', [...tensors[0].shape, 1], dim) : 0
+  return cat(
+    tensors.map((tensor) => tensor.unsqueeze(axis)),
+    axis,
+  )
+}
+
+/** The parts of an axis: of `size` elements each, the last one of what is left, or of the given sizes. */
+export function split(x: Tensor, size: number | readonly number[], dim = 0): Tensor[] {
+  const axis = resolveAxis('split', x.shape, dim)
+  const total = x.shape[axis]
+  if (typeof size === 'number') {
+    mustHold(
+      Number.isInteger(size) && size > 0,
+      () => `split: expected a size of at least 1, got ${size}. Pass the size of a part.`,
+    )
+  }
+  const sizes =
+    typeof size === 'number'
+      ? Array.from({ length: Math.max(1, Math.ceil(total / size)) }, (_, n) =>
+          Math.min(size, total - n * size),
+        )
+      : size
+  return sizes.length === 1 && sizes[0] === total ? [x] : emitAll(splitOp, [x], { axis, sizes })
+}
+
+/** An axis in `chunks` parts of one size, the last one of what is left; fewer where that suffices, as in PyTorch. */
+export function chunk(x: Tensor, chunks: number, dim = 0): Tensor[] {
+  const axis = resolveAxis('chunk', x.shape, dim)
+  mustHold(
+    Number.isInteger(chunks) && chunks > 0,
+    () => `chunk: expected at least 1 chunk, got ${chunks}. Pass how many parts you want.`,
+  )
+  return split(x, Math.max(1, Math.ceil(x.shape[axis] / chunks)), axis)
+}
+
+/**
+ * x with `pads` elements of `value` around it: (before, after) for the last axis, then for the one before it, and so on.
+ *
+ * Negative pads cut elements off.
+ */
+export function pad(x: Tensor, pads: readonly number[], value = 0): Tensor {
+  mustHold(
+    pads.length % 2 === 0 && pads.length <= 2 * x.shape.length && pads.every(Number.isInteger),
+    () =>
+      `pad: expected a pair of whole numbers for each of the last axes of ${formatShape(x.shape)}, got [${pads.join(', ')}]. Pairs begin at the last axis.`,
+  )
+  const pairs = x.shape.map((_, axis) => {
+    const at = 2 * (x.shape.length - 1 - axis)
+    return [pads[at] ?? 0, pads[at + 1] ?? 0] as const
+  })
+  let inner = x
+  pairs.forEach(([before, after], axis) => {
+    const first = Math.max(0, -before)
+    const length = x.shape[axis] - first - Math.max(0, -after)
+    mustHold(
+      length >= 0,
+      () =>
+        `pad: cannot cut ${first} and ${Math.max(0, -after)} elements off dimension ${axis} of ${formatShape(x.shape)}, got [${pads.join(', ')}]. Cut less.`,
+    )
+    inner = inner.narrow(axis, first, length)
+  })
+  const start = pairs.map(([before]) => Math.max(0, before))
+  const shape = inner.shape.map((size, axis) => size + start[axis] + Math.max(0, pairs[axis][1]))
+  if (formatShape(shape) === formatShape(inner.shape)) return inner
+  // Of an empty tensor nothing lies in the window, wherever that begins.
+  const isEmpty = countElements(inner.shape) === 0
+  return emit(place, [inner], {
+    shape,
+    axes: shape.map((_, axis) => axis),
+    start: isEmpty ? shape.map(() => 0) : start,
+    step: shape.map(() => 1),
+    fill: value,
+  })
+}
+
+/** x `sizes[n]` times along axis n; more sizes than axes add axes in front. */
+export function repeat(x: Tensor, sizes: readonly number[]): Tensor {
+  mustHold(
+    sizes.length >= x.shape.length && sizes.every((size) => Number.isInteger(size) && size >= 0),
+    () =>
+      `repeat: expected a whole number for each dimension of ${formatShape(x.shape)}, got [${sizes.join(', ')}]. Use 1 to leave one as it is.`,
+  )
+  const own = [...sizes.map(() => 1), ...x.shape].slice(-sizes.length)
+  return x
+    .reshape(own.flatMap((size) => [1, size]))
+    .expand(own.flatMap((size, axis) => [sizes[axis], size]))
+    .reshape(own.map((size, axis) => size * sizes[axis]))
+}
+
+/** x with its elements moved by `shifts[n]` places along axis `dims[n]`; those beyond the end come back at the beginning. */
+export function roll(x: Tensor, shifts: readonly number[], dims: readonly number[]): Tensor {
+  mustHold(
+    shifts.length === dims.length,
+    () =>
+      `roll: expected a shift for each dimension, got [${shifts.join(', ')}] for [${dims.join(', ')}]. Give one each.`,
+  )
+  return resolveAxes('roll', x.shape, dims).reduce((tensor, axis, n) => {
+    const size = x.shape[axis]
+    const by = size === 0 ? 0 : ((shifts[n] % size) + size) % size
+    if (by === 0) return tensor
+    return cat([tensor.narrow(axis, size - by, by), tensor.narrow(axis, 0, size - by)], axis)
+  }, x)
+}
+
+/** Running sums along an axis. */
+export const cumsum = (x: Tensor, dim: number): Tensor =>
+  emit(cumsumOp, [x], { axis: resolveAxis('cumsum', x.shape, dim), isReversed: false })
+
+/** The lower triangle of the last two axes, with `diagonal` diagonals above the main one; 0 elsewhere. */
+export const tril = (x: Tensor, diagonal = 0): Tensor =>
+  emit(triangle, [x], { diagonal, isUpper: false })
+
+/** The upper triangle of the last two axes, without `diagonal` diagonals from the main one up; 0 elsewhere. */
+export const triu = (x: Tensor, diagonal = 0): Tensor =>
+  emit(triangle, [x], { diagonal, isUpper: true })
+
+/** Elements as another dtype: floats to integers round toward 0. Nothing flows back through integers. */
+export const cast = (x: Tensor, dtype: DType): Tensor =>
+  x.dtype === dtype ? x : dtype === 'f16' ? x.half() : emit(castOp, [x], { dtype })
+
+/** A tensor of one number, written by the device in each run. cost: one dispatch. */
+export const full = (shape: Shape, value: number, dtype: HostDType = 'f32'): Tensor =>
+  emit(constant, [], { shape, dtype, start: value, step: 0 })
+export const zeros = (shape: Shape, dtype: HostDType = 'f32'): Tensor => full(shape, 0, dtype)
+export const ones = (shape: Shape, dtype: HostDType = 'f32'): Tensor => full(shape, 1, dtype)
+
+/** `start`, `start + step`, .. below `end`; f32 unless told. */
+export function arange(
+  start: number,
+  end: number,
+  step = 1,
+  { dtype = 'f32' }: { dtype?: HostDType } = {},
+): Tensor {
+  const count = Math.ceil((end - start) / step)
+  mustHold(
+    Number.isFinite(count) && count >= 0,
+    () =>
+      `arange: expected a step that leads from start to end, got ${start}, ${end} and ${step}. Check its sign.`,
+  )
+  return emit(constant, [], { shape: [count], dtype, start, step })
+}

@@ -1,0 +1,77 @@
+import { factsOf, findAdapters } from '../gpu/device.ts'
+import { type DeviceSpec, device } from '../util/device.ts'
+import { GpuError } from '../util/errors.ts'
+import { isBenchmarking, setBenchmarking } from './benchmark.ts'
+import { currentDevice, setDevice } from './runtime.ts'
+
+/** What a WebGPU device is and may do. Browsers tell no memory size. */
+export interface DeviceProperties {
+  readonly name: string
+  readonly vendor: string
+  readonly architecture: string
+  readonly isSoftware: boolean
+  readonly hasF16: boolean
+  readonly hasSubgroups: boolean
+  readonly hasTimestamps: boolean
+  readonly maxBufferBytes: number
+  readonly maxBindingBytes: number
+  readonly maxInvocations: number
+  readonly workgroupMemoryBytes: number
+}
+
+async function getDeviceProperties(spec: DeviceSpec = currentDevice()): Promise<DeviceProperties> {
+  const { index } = device(spec)
+  const adapters = await findAdapters()
+  const adapter = adapters[index]
+  if (!adapter) {
+    throw new GpuError(
+      'gpu.unavailable',
+      `gpu: expected a device below ${adapters.length}, got ${index}. Choose one that gpu.deviceCount() counts.`,
+    )
+  }
+  const { vendor, architecture, description, ...facts } = factsOf(adapter)
+  const { limits } = adapter
+  return {
+    name: description || [vendor, architecture].filter(Boolean).join(' ') || 'WebGPU adapter',
+    vendor,
+    architecture,
+    ...facts,
+    maxBufferBytes: limits.maxBufferSize,
+    maxBindingBytes: limits.maxStorageBufferBindingSize,
+    maxInvocations: limits.maxComputeInvocationsPerWorkgroup,
+    workgroupMemoryBytes: limits.maxComputeWorkgroupStorageSize,
+  }
+}
+
+async function deviceCount(): Promise<number> {
+  try {
+    return (await findAdapters()).length
+  } catch (error) {
+    if (error instanceof GpuError) return 0
+    throw error
+  }
+}
+
+/** WebGPU as torch.cuda and torch.backends.cudnn are for CUDA; what asks the browser is asynchronous here. */
+export const gpu = {
+  /** Whether an adapter can be opened in this page or worker. */
+  isAvailable: async (): Promise<boolean> => (await deviceCount()) > 0,
+  /** How many adapters differ: with two GPUs of unequal power, two. */
+  deviceCount,
+  /** The browser's words for the device. errors: `gpu.unavailable`. */
+  getDeviceName: async (spec?: DeviceSpec): Promise<string> =>
+    (await getDeviceProperties(spec)).name,
+  getDeviceProperties,
+  /** Whether shaders of the device compute with float16 themselves; where not, float16 is a way of storing alone. errors: `gpu.unavailable`. */
+  isFloat16Supported: async (spec?: DeviceSpec): Promise<boolean> =>
+    (await getDeviceProperties(spec)).hasF16,
+  currentDevice,
+  setDevice,
+  /** Tuned kernels (true) or the fixed table (false, the default). Tuned ones may add in another order on another adapter. */
+  get benchmark(): boolean {
+    return isBenchmarking()
+  },
+  set benchmark(value: boolean) {
+    setBenchmarking(value)
+  },
+}

@@ -1,0 +1,18 @@
+import { type Shape, tensorType } from '../util/shape.ts'
+import { type StoredData, StoredTensor } from './stored-tensor.ts'
+import { GraphValue } from './value.ts'
+
+/**
+ * A tensor that belongs to a module and has no gradient, such as running statistics.
+ *
+ * It changes on the device, inside the recorded step, by ops that list it in their `updates`. Its dtype is its data's.
+ */
+export class ModuleBuffer extends StoredTensor {
+  readonly value: GraphValue
+
+  constructor(shape: Shape, data: StoredData) {
+    const type = tensorType(shape, data instanceof Int32Array ? 'i32' : 'f32')
+    super(type, data)
+    this.value = new GraphValue(type, { kind: 'buffer', buffer: this })
+  }
+}

@@ -1,0 +1,118 @@
+import { StagedTensor } from '../gpu/staging.ts'
+import { TabringError } from '../util/errors.ts'
+import { countElements, type HostDType } from '../util/shape.ts'
+import type { Prepared } from './prepare.ts'
+
+/** The arrays that hold a tensor's elements on the host. */
+export const hostArrays = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }
+
+export type HostData =
+  | Float32Array<ArrayBuffer>
+  | Int32Array<ArrayBuffer>
+  | Uint32Array<ArrayBuffer>
+/** What one input may be given as: elements, elements under a shape, or a tensor in upload memory (for one run). */
+export type RunInput = HostData | { readonly data: HostData } | StagedTensor
+/** Inputs by name. Fields that the program has no input for, such as a batch's file names, are passed over. */
+export type RunInputs = Readonly<Record<string, RunInput | readonly string[]>>
+export type RunOutputs = Record<string, HostData>
+
+/** Milliseconds that parts of the last run took on the host's clock. */
+export interface StepTimes {
+  /** JavaScript that wrote inputs and encoded and submitted the commands. */
+  encode: number
+  /** From the submit to the last bucket's gradients on the host; 0 with one rank. */
+  compute: number
+  /** From there to the last bucket gathered; 0 with one rank. */
+  ring: number
+}
+
+/** Reports something that happened in a run: a name and `performance.now()`. */
+export type OnMark = (name: string, atMs: number) => void
+
+/** Bytes of a program, parameters and pools aside. */
+export interface ProgramMemory {
+  /** What the plan gives intermediates, and the least that any plan could: the largest sum of sizes alive at once. */
+  readonly peakBytes: number
+  readonly lowerBoundBytes: number
+  /** Sizes of the buffers that the device made for intermediates. */
+  readonly deviceBytes: number
+  /** Sizes of the buffers for inputs, outputs, scalars and readback. */
+  readonly otherBytes: number
+}
+
+/** A compiled function: what `compile` returns, on every device. */
+export interface StepProgram {
+  readonly prepared: Prepared
+  readonly times: StepTimes
+  readonly memory: ProgramMemory
+  onMark: OnMark | undefined
+  /** Dispatches of one run. */
+  readonly dispatchCount: number
+  /**
+   * Runs the program once.
+   *
+   * The data is copied before this returns, so callers may reuse their arrays at once. With one rank, several runs may be under way;
+   * each promise resolves with that run's outputs. With several ranks a run resolves when the parameters of all buckets are gathered.
+   * errors: `graph.misuse` for wrong inputs; the device's first error; the exchange's errors.
+   */
+  run(inputs: RunInputs, scalars?: Readonly<Record<string, number>>): Promise<RunOutputs>
+  destroy(): void
+}
+
+const dataOf = (input: RunInputs[string] | undefined): HostData | StagedTensor | undefined => {
+  if (input === undefined || Array.isArray(input)) return undefined
+  const own = input as RunInput
+  return 'data' in own ? own.data : own
+}
+
+/** The inputs of these names, with elements copied; staged ones belong to the run already. */
+export const copyInputs = (inputs: RunInputs, names: Iterable<string>): RunInputs =>
+  Object.fromEntries(
+    [...names].flatMap((name) => {
+      const data = dataOf(inputs[name])
+      if (data === undefined) return []
+      return [[name, data instanceof StagedTensor ? data : data.slice()]]
+    }),
+  )
+
+/**
+ * The program's inputs out of those that a run was given.
+ *
+ * errors: `graph.misuse` for a missing input, a wrong type or length, a staged tensor that a run has used.
+ */
+export function checkInputs(
+  prepared: Prepared,
+  inputs: RunInputs,
+): [name: string, data: HostData | StagedTensor][] {
+  return Object.entries(prepared.inputs).map(([name, type]) => {
+    const data = dataOf(inputs[name])
+    const count = countElements(type.shape)
+    const array = hostArrays[type.dtype as HostDType]
+    const made = data instanceof StagedTensor ? data.array : data?.constructor
+    if (!data || made !== array || data.length !== count) {
+      throw new TabringError(
+        'graph.misuse',
+        `run: input "${name}" must be a ${array.name} of ${count} elements, got ${data ? `${made?.name} of ${data.length}` : 'nothing'}. Give what the program was compiled for.`,
+      )
+    }
+    if (data instanceof StagedTensor && data.isUsed) {
+      throw new TabringError(
+        'graph.misuse',
+        `run: input "${name}" must be a staged tensor that no run has used, got one that was. Take the next batch from the loader.`,
+      )
+    }
+    return [name, data]
+  })
+}
+
+/** Counts the step (unless `isCounted` is false) and writes this run's block of scalars to `values`. */
+export function fillScalars(
+  { trace }: Prepared,
+  scalars: Readonly<Record<string, number>>,
+  values: Float32Array,
+  isCounted = true,
+): void {
+  for (const name in scalars) trace.scalars.set(name, scalars[name])
+  if (isCounted) for (const before of trace.beforeStep) before()
+  trace.scalars.fill(values)
+}

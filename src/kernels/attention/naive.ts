@@ -1,0 +1,240 @@
+import type { TensorType } from '../../util/shape.ts'
+import { tensorType } from '../../util/shape.ts'
+import type { Dispatch, Lowering } from '../op.ts'
+import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
+import { lowestScore } from './attention.ref.ts'
+import { type AttentionAttrs, type AttentionSizes, projectionsOf } from './geometry.ts'
+import {
+  type AttentionText,
+  attentionText,
+  elementAt,
+  gradientTensors,
+  outputTensor,
+  projectionTensors,
+  type RowTensor,
+} from './text.ts'
+
+// The plain form: one invocation makes one element and computes every score that it needs anew. Any shape, no tiles.
+
+const threads = 64
+const gradProjections = 3
+
+/** Where row `t` begins, in elements. */
+const start = ({ place }: Pick<RowTensor, 'place'>, t: string, d: number) =>
+  `(b * ${place.batch}u + h * ${place.head}u + (${t}) * ${place.position}u + ${place.first}u) * ${d}u`
+
+/** Functions `score(b, h, i, j)` (see `seen`) and `product(b, h, i, j)`, the dot of dy and a value. */
+function pairFunctions(text: AttentionText, withProduct: boolean): string {
+  const { sizes, attrs, isHalf } = text
+  const { d } = sizes
+  const { tensors } = projectionTensors(text, 0)
+  const [q, k, v] = tensors
+  const dy = outputTensor(text, 'dy')
+  const product = `
+fn product(b: u32, h: u32, i: u32, j: u32) -> f32 {
+  let start_y = ${start(dy, 'i', d)};
+  let start_v = ${start(v, 'j', d)};
+  var total = 0.0;
+  for (var c = 0u; c < ${d}u; c++) { total += dy[start_y + c] * ${elementAt(v.variable, 'start_v + c', isHalf)}; }
+  return total;
+}
+`
+  return `${text.functions}
+fn score(b: u32, h: u32, i: u32, j: u32) -> vec2<f32> {
+  ${attrs.isCausal ? 'if (j > i) { return vec2<f32>(0.0, 0.0); }' : ''}
+  let start_q = ${start(q, 'i', d)};
+  let start_k = ${start(k, 'j', d)};
+  var total = 0.0;
+  for (var c = 0u; c < ${d}u; c++) { total += ${elementAt(q.variable, 'start_q + c', isHalf)} * ${elementAt(k.variable, 'start_k + c', isHalf)}; }
+  return seen(b, h, i, j, total * SCALE);
+}
+${withProduct ? product : ''}`
+}
+
+/** A kernel with one invocation for each of `count` indices `at`. */
+function elementwise(
+  text: AttentionText,
+  label: string,
+  count: number,
+  bindings: readonly ShaderBinding[],
+  functions: string,
+  body: string,
+): Dispatch {
+  const groups = linearGroups(ceilDiv(count, threads))
+  return dispatch({
+    label,
+    bindings,
+    constants: { SCALE: { f32: text.attrs.scale }, LOWEST: { f32: lowestScore } },
+    body: `// ${label}: one invocation makes one element, additions in order.
+${functions}
+@compute @workgroup_size(${threads})
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let at = (group.y * ${groups[0]}u + group.x) * ${threads}u + thread;
+  if (at >= ${count}u) { return; }
+${body}
+}
+`,
+    groups,
+  })
+}
+
+/** `i`, `h`, `b` of the flat row `row`. */
+const rowPlace = ({ heads }: AttentionSizes, rows: number, name: string) => `
+  let ${name} = row % ${rows}u;
+  let h = row / ${rows}u % ${heads}u;
+  let b = row / ${rows * heads}u;`
+
+const scalarBindings = (bindings: readonly ShaderBinding[]): ShaderBinding[] =>
+  bindings.map((binding) =>
+    binding.element === 'vec4<f32>'
+      ? { ...binding, element: 'f32' as const }
+      : binding.element === 'vec2<u32>'
+        ? { ...binding, element: 'u32' as const }
+        : binding,
+  )
+
+/** lse, then o from it. */
+export function naiveForward(
+  sizes: AttentionSizes,
+  attrs: AttentionAttrs,
+  mask: TensorType | undefined,
+): Lowering {
+  const { batch, heads, tq, tk, d } = sizes
+  const text = attentionText(sizes, attrs, mask)
+  const rows = batch * heads * tq
+  if (rows === 0) return { dispatches: [] }
+  const projections = projectionTensors(text, 0)
+  const scores = projectionTensors(text, 0, [0, 1])
+  const masks = text.maskBindings(projectionsOf(attrs.layout))
+  const [, , v] = projections.tensors
+  const functions = pairFunctions(text, false)
+  const lse = elementwise(
+    text,
+    'attention lse naive',
+    rows,
+    [...scalarBindings(scores.bindings), ...masks, writes('lse', { out: 1 })],
+    functions,
+    `  let row = at;${rowPlace(sizes, tq, 'i')}
+  var top = LOWEST;
+  for (var j = 0u; j < ${tk}u; j++) {
+    let pair = score(b, h, i, j);
+    if (pair.y != 0.0) { top = max(top, pair.x); }
+  }
+  var sum = 0.0;
+  for (var j = 0u; j < ${tk}u; j++) {
+    let pair = score(b, h, i, j);
+    if (pair.y != 0.0) { sum += exp(pair.x - top); }
+  }
+  lse[row] = select(top + log(sum), 0.0, sum == 0.0);`,
+  )
+  if (d === 0) return { dispatches: [lse] }
+  const out = elementwise(
+    text,
+    'attention naive',
+    rows * d,
+    [
+      ...scalarBindings(projections.bindings),
+      ...masks,
+      reads('lse', { out: 1 }),
+      writes('o', { out: 0 }),
+    ],
+    functions,
+    `  let row = at / ${d}u;
+  let c = at % ${d}u;${rowPlace(sizes, tq, 'i')}
+  var total = 0.0;
+  // Of large scores lse is rounded by more than the weights' sum may differ from 1.
+  var sum = 0.0;
+  for (var j = 0u; j < ${tk}u; j++) {
+    let pair = score(b, h, i, j);
+    if (pair.y != 0.0) {
+      let start_v = ${start(v, 'j', d)};
+      let p = exp(pair.x - lse[row]);
+      sum += p;
+      total += p${attrs.dropout ? ' * drop_factor(b, h, i, j)' : ''} * ${elementAt(v.variable, 'start_v + c', text.isHalf)};
+    }
+  }
+  let put = ${start(outputTensor(text, 'o'), 'i', d)};
+  o[put + c] = select(total / sum, 0.0, sum == 0.0);`,
+  )
+  return { dispatches: [lse, out] }
+}
+
+/** The rows' sums of dy * o, then each gradient by itself. */
+export function naiveBackward(
+  sizes: AttentionSizes,
+  attrs: AttentionAttrs,
+  mask: TensorType | undefined,
+): Lowering {
+  const { batch, heads, tq, tk, d } = sizes
+  const text = attentionText(sizes, attrs, mask)
+  if (batch * heads * d === 0) return { dispatches: [] }
+  const rowCount = batch * heads * tq
+  const masks = text.maskBindings(gradProjections + projectionsOf(attrs.layout))
+  const { tensors } = projectionTensors(text, 0)
+  const dy = outputTensor(text, 'dy')
+  const drop = (i: string, j: string) => (attrs.dropout ? ` * drop_factor(b, h, ${i}, ${j})` : '')
+  const rows = elementwise(
+    text,
+    'attentionGrad rows naive',
+    rowCount,
+    [
+      reads('dy', { in: 0 }),
+      reads('o', { in: 1 }),
+      reads('lse', { in: 2 }),
+      writes('rows', { scratch: 0 }),
+    ],
+    '',
+    `  let row = at;${rowPlace(sizes, tq, 'i')}
+  let start_y = ${start(dy, 'i', d)};
+  var total = 0.0;
+  for (var c = 0u; c < ${d}u; c++) { total += dy[start_y + c] * o[start_y + c]; }
+  rows[2u * row] = lse[row];
+  rows[2u * row + 1u] = total;`,
+  )
+  const kernels = gradientTensors(text).flatMap((target, role) => {
+    const count = batch * heads * (role === 0 ? tq : tk)
+    if (count === 0) return []
+    const needsProduct = role !== 2
+    const [own, other] = role === 0 ? ['i', 'j'] : ['j', 'i']
+    const source = role === 0 ? tensors[1] : role === 1 ? tensors[0] : dy
+    const projections = projectionTensors(text, gradProjections, needsProduct ? [0, 1, 2] : [0, 1])
+    return [
+      elementwise(
+        text,
+        `attentionGrad naive ${role}`,
+        count * d,
+        [
+          reads('dy', { in: 0 }),
+          reads('rows', { scratch: 0 }),
+          ...scalarBindings(projections.bindings),
+          ...masks,
+          writes(target.variable, target.operand),
+        ],
+        pairFunctions(text, needsProduct),
+        `  let row = at / ${d}u;
+  let c = at % ${d}u;${rowPlace(sizes, role === 0 ? tq : tk, own)}
+  var total = 0.0;
+  for (var ${other} = 0u; ${other} < ${role === 0 ? tk : tq}u; ${other}++) {
+    let pair = score(b, h, i, j);
+    if (pair.y != 0.0) {
+      let query = (b * ${heads}u + h) * ${tq}u + i;
+      let p = exp(pair.x - rows[2u * query]);
+      let begin = ${start(source, other, d)};
+      ${
+        needsProduct
+          ? `let ds = p * (product(b, h, i, j)${drop('i', 'j')} - rows[2u * query + 1u]) * SCALE;
+      total += ds * ${elementAt(source.variable, 'begin + c', text.isHalf)};`
+          : `total += p${drop('i', 'j')} * dy[begin + c];`
+      }
+    }
+  }
+  let put = ${start(target, own, d)};
+  ${target.variable}[put + c] = total;`,
+      ),
+    ]
+  })
+  return {
+    dispatches: [...(rowCount === 0 ? [] : [rows]), ...kernels],
+    scratch: [tensorType([Math.max(1, rowCount), 2])],
+  }
+}

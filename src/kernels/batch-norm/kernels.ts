@@ -1,0 +1,227 @@
+import { countElements, sameShape, type TensorType } from '../../util/shape.ts'
+import { countedRowsWgsl } from '../counted-rows.ts'
+import type { Dispatch, OpCall, Operand, ScalarSlot } from '../op.ts'
+import {
+  ceilDiv,
+  dispatch,
+  f32Literal,
+  linearGroups,
+  reads,
+  type ShaderBinding,
+  writes,
+} from '../shader.ts'
+import { broadcastIndex, type Step, stepsToWgsl } from '../steps.ts'
+import type { NormSizes } from './batch-norm.ref.ts'
+import gradSumsWgsl from './grad-sums.wgsl?raw'
+import statisticsWgsl from './statistics.wgsl?raw'
+
+/** Invocations of a channel's workgroup: more where a channel is long. */
+const threadsFor = ({ M }: NormSizes): number => (M >= 8192 ? 256 : 64)
+
+/** How the elementwise kernels share elements out: one invocation takes so many neighbours of one channel's plane. */
+export const stripOf = ({ L }: NormSizes): number => [8, 4, 2].find((n) => L % n === 0) ?? 1
+
+/** The rows that count, for a kernel that leaves the others out; null: all do. */
+type Count = ScalarSlot | null
+
+const countBinding = (count: Count): ShaderBinding[] => (count ? [reads('scalars', 'scalars')] : [])
+
+/** Mean and variance of x (input 0) into outputs 1 and 2; `keep` is WGSL that updates running statistics through `bindings`. */
+export function statistics(
+  sizes: NormSizes,
+  threads: number | undefined,
+  count: Count,
+  bindings: readonly ShaderBinding[],
+  keep: string,
+): Dispatch {
+  const { N, C, L, M } = sizes
+  return dispatch({
+    label: `batchNorm statistics ${C}x${M}`,
+    bindings: [
+      reads('x', { in: 0 }),
+      writes('mean', { out: 1 }),
+      writes('variance', { out: 2 }),
+      ...bindings,
+      ...countBinding(count),
+    ],
+    constants: { R: N, C, L, THREADS: threads ?? threadsFor(sizes) },
+    body: [
+      countedRowsWgsl(count),
+      `fn keep(c: u32, mean_now: f32, variance_now: f32, count: u32) {\n${keep}\n}\n`,
+      statisticsWgsl,
+    ].join('\n'),
+    groups: [C, 1, 1],
+  })
+}
+
+/** dweight and dbias (outputs 1 and 2) from dy, x, mean and variance (inputs 0 to 3). */
+export function gradSums(sizes: NormSizes, eps: number, threads: number | undefined): Dispatch {
+  const { C, L, M } = sizes
+  return dispatch({
+    label: `batchNormGrad sums ${C}x${M}`,
+    bindings: [
+      reads('dy', { in: 0 }),
+      reads('x', { in: 1 }),
+      reads('mean', { in: 2 }),
+      reads('variance', { in: 3 }),
+      writes('dweight', { out: 1 }),
+      writes('dbias', { out: 2 }),
+    ],
+    constants: { C, L, M, THREADS: threads ?? threadsFor(sizes), EPS: { f32: eps } },
+    body: gradSumsWgsl,
+    groups: [C, 1, 1],
+  })
+}
+
+/** WGSL of an elementwise kernel over [N, C, L]: `perChannel` lines know `c`, `perElement` lines know `at`, too. */
+function overElements(
+  comment: string,
+  { C, L }: NormSizes,
+  count: number,
+  strip: number,
+  perChannel: readonly string[],
+  perElement: readonly string[],
+): { body: string; groups: readonly [number, number, number] } {
+  const groups = linearGroups(ceilDiv(count / strip, 64))
+  const body = [
+    `// ${comment}: one invocation takes ${strip} neighbouring elements of a channel. See kernels.ts.`,
+    '@compute @workgroup_size(64)',
+    'fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {',
+    `  let first = ((group.y * ${groups[0]}u + group.x) * 64u + local) * ${strip}u;`,
+    `  if (first >= ${count}u) { return; }`,
+    `  let c = first / ${L}u % ${C}u;`,
+    ...perChannel.map((line) => `  ${line}`),
+    ...Array.from({ length: strip }, (_, s) => [
+      '  {',
+      `    let at = first + ${s}u;`,
+      ...perElement.map((line) => `    ${line}`),
+      '  }',
+    ]).flat(),
+    '}',
+  ].join('\n')
+  return { body, groups }
+}
+
+/** Where the vectors that normalize x (input 0) are. */
+export interface NormOperands {
+  readonly mean: Operand
+  readonly variance: Operand
+  readonly weight: Operand
+  readonly bias: Operand
+}
+
+/**
+ * y (output 0) = finish((x - mean) * (weight / sqrt(variance + eps)) + bias), where `finish` is the chain `steps`, whose operands are the
+ * call's inputs from `operandsFrom` on.
+ */
+export function normalize(
+  sizes: NormSizes,
+  eps: number,
+  strip: number,
+  { mean, variance, weight, bias }: NormOperands,
+  steps: readonly Step[],
+  operandsFrom: number,
+  call: OpCall<unknown>,
+): Dispatch[] {
+  const [y] = call.outputs
+  const count = countElements(y.shape)
+  if (count === 0) return []
+  const operands = call.inputs.slice(operandsFrom)
+  const { lines, result } = stepsToWgsl(steps, [
+    'normal',
+    ...operands.map((operand, k) => `e${k + 1}[${indexOf(operand, y)}]`),
+  ])
+  const { body, groups } = overElements(
+    'batchNorm',
+    sizes,
+    count,
+    strip,
+    [
+      `let scale = weight[c] / sqrt(variance[c] + ${f32Literal(eps)});`,
+      'let center = mean[c];',
+      'let shift = bias[c];',
+    ],
+    ['let normal = (x[at] - center) * scale + shift;', ...lines, `y[at] = ${result};`],
+  )
+  return [
+    dispatch({
+      label: `batchNorm ${y.shape.join('x')}`,
+      bindings: [
+        reads('x', { in: 0 }),
+        reads('mean', mean),
+        reads('variance', variance),
+        reads('weight', weight),
+        reads('bias', bias),
+        ...operands.map((_, k) => reads(`e${k + 1}`, { in: operandsFrom + k })),
+        writes('y', { out: 0 }),
+      ],
+      body,
+      groups,
+    }),
+  ]
+}
+
+/** WGSL index into a chain operand for the output element `at`. */
+function indexOf(operand: TensorType, output: TensorType): string {
+  if (sameShape(operand.shape, output.shape)) return 'at'
+  let stride = 1
+  const coordinates: string[] = []
+  for (let axis = output.shape.length - 1; axis >= 0; axis--) {
+    coordinates[axis] = `(at / ${stride}u % ${output.shape[axis]}u)`
+    stride *= output.shape[axis]
+  }
+  return broadcastIndex(output.shape, operand.shape, coordinates)
+}
+
+/** dx (output 0) from dy, x, mean, variance, weight (inputs) and dweight, dbias (outputs 1 and 2); rows that do not count have no share in the statistics. */
+export function gradInput(
+  sizes: NormSizes,
+  eps: number,
+  { isBatch, count }: { isBatch: boolean; count: Count },
+  strip: number,
+  call: OpCall<unknown>,
+): Dispatch[] {
+  const [dx] = call.outputs
+  const elements = countElements(dx.shape)
+  if (elements === 0) return []
+  const apart = 'dy[at] - shared_mean - (x[at] - center) * slope'
+  const value = !isBatch ? 'dy[at]' : count ? `select(dy[at], ${apart}, at < used)` : apart
+  const { body, groups } = overElements(
+    'batchNormGrad',
+    sizes,
+    elements,
+    strip,
+    [
+      `let inverse = 1.0 / sqrt(variance[c] + ${f32Literal(eps)});`,
+      'let scale = weight[c] * inverse;',
+      ...(isBatch
+        ? [
+            'let rows = counted_rows();',
+            ...(count ? [`let used = rows * ${sizes.C * sizes.L}u;`] : []),
+            'let center = mean[c];',
+            `let divisor = f32(max(rows, 1u) * ${sizes.L}u);`,
+            'let shared_mean = dbias[c] / divisor;',
+            'let slope = dweight[c] * inverse / divisor;',
+          ]
+        : []),
+    ],
+    [`dx[at] = (${value}) * scale;`],
+  )
+  return [
+    dispatch({
+      label: `batchNormGrad ${dx.shape.join('x')}`,
+      bindings: [
+        reads('dy', { in: 0 }),
+        ...(isBatch ? [reads('x', { in: 1 }), reads('mean', { in: 2 })] : []),
+        reads('variance', { in: 3 }),
+        reads('weight', { in: 4 }),
+        ...(isBatch ? [reads('dweight', { out: 1 }), reads('dbias', { out: 2 })] : []),
+        writes('dx', { out: 0 }),
+        ...countBinding(count),
+      ],
+      constants: { R: sizes.N },
+      body: `${countedRowsWgsl(count)}\n\n${body}`,
+      groups,
+    }),
+  ]
+}

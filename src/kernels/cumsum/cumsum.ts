@@ -1,0 +1,109 @@
+import { ShapeError } from '../../util/errors.ts'
+import { countElements, formatShape, type Shape, tensorType } from '../../util/shape.ts'
+import { type Case, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
+import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import wgsl from './cumsum.wgsl?raw'
+import lanesWgsl from './cumsum-lanes.wgsl?raw'
+
+/** `isReversed`: sums begin at the end of the axis (the gradient). */
+export interface CumsumAttrs {
+  readonly axis: number
+  readonly isReversed: boolean
+}
+
+const sizesOf = ({ inputs: [{ shape }], attrs: { axis } }: OpCall<CumsumAttrs>) => ({
+  lines: countElements(shape) / Math.max(1, shape[axis]),
+  size: shape[axis],
+  inner: countElements(shape.slice(axis + 1)),
+})
+
+function lower(call: OpCall<CumsumAttrs>, byLanes: boolean): Lowering {
+  const { lines, size, inner } = sizesOf(call)
+  if (countElements(call.inputs[0].shape) === 0) return { dispatches: [] }
+  const groups = linearGroups(byLanes ? lines : ceilDiv(lines, 64))
+  return {
+    dispatches: [
+      dispatch({
+        label: `cumsum ${lines}x${size}${byLanes ? ' lanes' : ''}`,
+        bindings: [reads('x', { in: 0 }), writes('y', { out: 0 })],
+        constants: {
+          COUNT: lines,
+          SIZE: size,
+          INNER: inner,
+          REVERSE: call.attrs.isReversed ? 1 : 0,
+          GROUPS_X: groups[0],
+          ...(byLanes ? { PART: ceilDiv(size, 64) } : {}),
+        },
+        body: byLanes ? lanesWgsl : wgsl,
+        groups,
+      }),
+    ],
+  }
+}
+
+/** y = running sums of x along an axis. */
+export const cumsum: Op<CumsumAttrs> = defineOp<CumsumAttrs>({
+  name: 'cumsum',
+  infer([x], { axis }) {
+    if (x.dtype !== 'f32' || !(axis in x.shape)) {
+      throw new ShapeError(
+        'shape.unsupported',
+        `cumsum: expected an f32 tensor with dimension ${axis}, got ${x.dtype}${formatShape(x.shape)}. Convert it.`,
+      )
+    }
+    return [x]
+  },
+  variants: [
+    { name: 'naive', lower: (call) => lower(call, false) },
+    {
+      name: 'lanes',
+      when: (call) => sizesOf(call).size > 64,
+      lower: (call) => lower(call, true),
+    },
+  ],
+  preferred(call) {
+    const { lines, size } = sizesOf(call)
+    return size >= 256 && lines < 256 ? 'lanes' : 'naive'
+  },
+  gradient(context) {
+    const [dy] = context.outputGradients
+    const { axis, isReversed } = context.attrs
+    return [dy && context.emit(cumsum, [dy], { axis, isReversed: !isReversed })[0]]
+  },
+  reference([x], { inputs: [{ shape }], attrs: { axis, isReversed } }) {
+    const y = Float64Array.from(x as Float64Array)
+    const inner = countElements(shape.slice(axis + 1))
+    const size = shape[axis]
+    for (let i = 0; i < y.length; i++) {
+      // Backwards where the sums begin at the end, so that the neighbour is done.
+      const flat = isReversed ? y.length - 1 - i : i
+      const t = Math.floor(flat / inner) % size
+      if (isReversed ? t < size - 1 : t > 0) y[flat] += y[flat + (isReversed ? inner : -inner)]
+    }
+    return [y]
+  },
+  tolerance: {
+    absolute: 1e-4,
+    relative: 1e-6,
+    because: 'up to a thousand additions in f32; terms cancel, so the error is absolute',
+  },
+  cases: [
+    cumsumCase('rows', [5, 7], 1),
+    cumsumCase('columns', [70, 3], 0),
+    cumsumCase('the middle axis, backwards', [2, 5, 3], 1, true),
+    cumsumCase('a long line', [1000], 0),
+    cumsumCase('long lines backwards', [3, 300], 1, true),
+    cumsumCase('one element', [1], 0),
+    cumsumCase('nothing', [3, 0], 1),
+    { ...cumsumCase('huge', [2, 40], 1), fill: 'huge' },
+  ],
+})
+
+function cumsumCase(
+  name: string,
+  shape: Shape,
+  axis: number,
+  isReversed = false,
+): Case<CumsumAttrs> {
+  return { name, inputs: [tensorType(shape)], attrs: { axis, isReversed } }
+}

@@ -1,0 +1,206 @@
+import { ShapeError } from '../../util/errors.ts'
+import { formatShape, type TensorType, tensorType } from '../../util/shape.ts'
+import { type Dispatch, defineOp, type ScalarSlot } from '../op.ts'
+import { dispatch, reads, type ShaderBinding, writes } from '../shader.ts'
+import { type NormKind, normFunctions, norms } from './norm.ts'
+
+/** A dispatch of one thread. */
+export const single = (
+  label: string,
+  bindings: readonly ShaderBinding[],
+  functions: string,
+  lines: readonly string[],
+): Dispatch =>
+  dispatch({
+    label,
+    bindings,
+    body: `${functions}\n@compute @workgroup_size(1)\nfn main() {\n${lines.map((line) => `  ${line}`).join('\n')}\n}`,
+    groups: [1, 1, 1],
+  })
+
+/** errors: `shape.mismatch` unless every input is a flat f32 tensor of two elements or more. */
+export function checkPairs(op: string, inputs: readonly TensorType[], most: number): void {
+  const wrong = inputs.find(
+    ({ shape, dtype }) => shape.length !== 1 || shape[0] < 2 || dtype !== 'f32',
+  )
+  if (wrong || inputs.length > most) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `${op}: expected at most ${most} flat inputs of 2 elements or more, got ${wrong ? formatShape(wrong.shape) : inputs.length}. Join them in groups.`,
+    )
+  }
+}
+
+/** How many tensors one call of `joinStats` takes. */
+export const mostJoined = 6
+
+/** The stats of several tensors together. shape: inputs [2] each; output [2]. order: that of the inputs. */
+export const joinStats = defineOp<{ readonly norm: NormKind }>({
+  name: 'joinStats',
+  infer(inputs) {
+    checkPairs('joinStats', inputs, mostJoined)
+    return [tensorType([2])]
+  },
+  variants: [
+    {
+      name: 'naive',
+      lower: ({ inputs, attrs: { norm } }) => ({
+        dispatches: [
+          single(
+            'joinStats',
+            [...inputs.map((_, i) => reads(`stats${i}`, { in: i })), writes('total', { out: 0 })],
+            normFunctions(norm, ['join']),
+            [
+              'var value = 0.0;',
+              'var flag = 0.0;',
+              ...inputs.flatMap((_, i) => [
+                `value = join(value, stats${i}[0]);`,
+                `flag = max(flag, stats${i}[1]);`,
+              ]),
+              'total[0] = value;',
+              'total[1] = flag;',
+            ],
+          ),
+        ],
+      }),
+    },
+  ],
+  reference(inputs, { attrs: { norm } }) {
+    const { join } = norms[norm]
+    return [
+      Float64Array.of(
+        inputs.reduce((value, stats) => join(value, stats[0]), 0),
+        inputs.reduce((flag, stats) => Math.max(flag, stats[1]), 0),
+      ),
+    ]
+  },
+  tolerance: { absolute: 1e-6, relative: 1e-6, because: 'a few additions' },
+  cases: [
+    { name: 'none', inputs: [], attrs: { norm: 'l2' } },
+    { name: 'one', inputs: [tensorType([2])], attrs: { norm: 'l2' } },
+    { name: 'several', inputs: Array(6).fill(tensorType([2])), attrs: { norm: 'l1' } },
+    { name: 'largest', inputs: Array(3).fill(tensorType([2])), attrs: { norm: 'largest' } },
+    { name: 'huge', inputs: Array(3).fill(tensorType([2])), attrs: { norm: 'l2' }, fill: 'huge' },
+  ],
+})
+
+export interface ClipFactorAttrs {
+  readonly norm: NormKind
+  readonly maxNorm: ScalarSlot
+}
+
+/**
+ * The gradients' norm, and the factor that brings it to at most `maxNorm`.
+ *
+ * shape: stats [2], and where gradients have a factor already, control [2..]; norm [], control [2].
+ * numerics: min(1, maxNorm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_.
+ */
+export const clipFactor = defineOp<ClipFactorAttrs>({
+  name: 'clipFactor',
+  infer(inputs) {
+    checkPairs('clipFactor', inputs, 2)
+    return [tensorType([]), tensorType([2])]
+  },
+  variants: [
+    {
+      name: 'naive',
+      lower: ({ inputs, attrs: { norm, maxNorm } }) => ({
+        dispatches: [
+          single(
+            'clipFactor',
+            [
+              reads('stats', { in: 0 }),
+              ...(inputs.length > 1 ? [reads('before', { in: 1 })] : []),
+              writes('norm', { out: 0 }),
+              writes('control', { out: 1 }),
+              reads('scalars', 'scalars'),
+            ],
+            normFunctions(norm, ['finish']),
+            [
+              `let factor = ${inputs.length > 1 ? 'before[0]' : '1.0'};`,
+              'let total = factor * finish(stats[0]);',
+              'norm[0] = total;',
+              `control[0] = factor * min(1.0, scalars[${maxNorm.slot}u] / (total + 1e-6));`,
+              `control[1] = ${inputs.length > 1 ? 'before[1]' : '0.0'};`,
+            ],
+          ),
+        ],
+      }),
+    },
+  ],
+  reference([stats, before], { attrs: { norm, maxNorm } }, scalars) {
+    const factor = before ? before[0] : 1
+    const total = factor * norms[norm].finish(stats[0])
+    return [
+      Float64Array.of(total),
+      Float64Array.of(
+        factor * Math.min(1, scalars[maxNorm.slot] / (total + 1e-6)),
+        before ? before[1] : 0,
+      ),
+    ]
+  },
+  tolerance: {
+    absolute: 1e-6,
+    relative: 2e-6,
+    because: 'a root, a division of 2.5 ulp, a product',
+  },
+  cases: [
+    {
+      name: 'alone',
+      inputs: [tensorType([2])],
+      attrs: { norm: 'l2', maxNorm: { slot: 1 } },
+      scalars: [0, 0.25],
+      nonNegative: [0],
+    },
+    {
+      name: 'nothing to clip',
+      inputs: [tensorType([2])],
+      attrs: { norm: 'l2', maxNorm: { slot: 1 } },
+      scalars: [0, 100],
+      nonNegative: [0],
+    },
+    {
+      name: 'after another factor',
+      inputs: [tensorType([2]), tensorType([4])],
+      attrs: { norm: 'l1', maxNorm: { slot: 0 } },
+      scalars: [0.5],
+      nonNegative: [0, 1],
+    },
+    {
+      name: 'huge',
+      inputs: [tensorType([2]), tensorType([2])],
+      attrs: { norm: 'largest', maxNorm: { slot: 0 } },
+      scalars: [1],
+      nonNegative: [0, 1],
+      fill: 'huge',
+    },
+  ],
+})
+
+/** A control whose factor has been applied: 1, and whether the update is left out. shape: control [2..]; output [2]. */
+export const withoutFactor = defineOp<Record<string, never>>({
+  name: 'withoutFactor',
+  infer(inputs) {
+    checkPairs('withoutFactor', inputs, 1)
+    return [tensorType([2])]
+  },
+  variants: [
+    {
+      name: 'naive',
+      lower: () => ({
+        dispatches: [
+          single('withoutFactor', [reads('before', { in: 0 }), writes('control', { out: 0 })], '', [
+            'control[0] = 1.0;',
+            'control[1] = before[1];',
+          ]),
+        ],
+      }),
+    },
+  ],
+  reference: ([before]) => [Float64Array.of(1, before[1])],
+  tolerance: { absolute: 0, relative: 0, because: 'copies' },
+  cases: [
+    { name: 'drawn', inputs: [tensorType([2])], attrs: {} },
+    { name: 'longer, huge', inputs: [tensorType([4])], attrs: {}, fill: 'huge' },
+  ],
+})

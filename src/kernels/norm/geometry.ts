@@ -1,0 +1,62 @@
+import { ShapeError } from '../../util/errors.ts'
+import { countElements, formatShape, sameShape, type TensorType } from '../../util/shape.ts'
+
+/**
+ * What is normalised: rows of `size` neighbouring elements, each by its own mean and deviation.
+ *
+ * Weight and bias belong to channels: row r has `size / span` of them, from `(r % groups) * size / span` on, each over `span`
+ * neighbours. Layer normalisation is one group with span 1; group normalisation of [N, C, H, W] has span H*W.
+ */
+export interface NormAttrs {
+  readonly size: number
+  readonly groups: number
+  readonly span: number
+  readonly eps: number
+  /** Whether the mean is taken off first; RMS normalisation leaves it. */
+  readonly isCentered: boolean
+}
+
+export interface NormSizes {
+  readonly rows: number
+  readonly size: number
+  readonly groups: number
+  readonly span: number
+  /** Channels of weight and bias. */
+  readonly channels: number
+  /** Channels of one row. */
+  readonly channelsPerRow: number
+}
+
+/** errors: `shape.unsupported` where x does not cut into such rows, or is not f32. */
+export function normSizes(op: string, x: TensorType, attrs: NormAttrs): NormSizes {
+  const { size, groups, span } = attrs
+  const rows = countElements(x.shape) / size
+  if (x.dtype !== 'f32' || !(size > 0) || size % span !== 0 || rows % groups !== 0) {
+    throw new ShapeError(
+      'shape.unsupported',
+      `${op}: expected f32 in whole rows of ${size} elements, ${groups} rows a sample, got ${x.dtype}${formatShape(x.shape)}. Check the normalised shape or the number of groups.`,
+    )
+  }
+  const channelsPerRow = size / span
+  return { rows, size, groups, span, channels: groups * channelsPerRow, channelsPerRow }
+}
+
+/** errors: `shape.mismatch` unless each parameter has one f32 element a channel, under one shape. */
+export function checkChannels(
+  op: string,
+  parameters: readonly TensorType[],
+  { channels }: NormSizes,
+): void {
+  const wrong = parameters.find(
+    ({ shape, dtype }) =>
+      countElements(shape) !== channels ||
+      dtype !== 'f32' ||
+      !sameShape(shape, parameters[0].shape),
+  )
+  if (wrong) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `${op}: weight and bias must be f32 of ${channels} elements, got ${wrong.dtype}${formatShape(wrong.shape)}. Make them for this normalised shape.`,
+    )
+  }
+}

@@ -1,0 +1,317 @@
+import { ShapeError } from '../../util/errors.ts'
+import { formatShape, sameShape, tensorType } from '../../util/shape.ts'
+import { applyEpilogue } from '../conv2d/epilogue.ts'
+import { type Case, defineOp, type KernelLimits, type Op, type OpCall } from '../op.ts'
+import { chainShape, type Step } from '../steps.ts'
+import { checkChannels, type NormAttrs, type NormSizes, normSizes } from './geometry.ts'
+import { type GradOutputs, storeChain } from './grad.ts'
+import { fitsLanes, laneLayout, lanesNorm, lanesNormGrad } from './lanes.ts'
+import { channelGradients, naiveNorm, naiveNormGradInput } from './naive.ts'
+import { normGradReference, normReference } from './norm.ref.ts'
+
+export type { NormAttrs }
+
+const describe = ({ rows, size }: NormSizes) => `${rows}x${size}`
+
+const sizesOf = ({ inputs: [x], attrs }: OpCall<NormAttrs>) => normSizes('norm', x, attrs)
+const parametersOf = ({ inputs }: OpCall<NormAttrs>) => ({
+  weight: inputs.length > 1,
+  bias: inputs.length > 2,
+})
+
+/** Rows, and channels, from which one invocation each keeps a CPU busy. */
+const enoughInvocations = 64
+
+/** The fixed table: lanes beat one invocation a row where rows are of some length, save on a CPU, where their barriers cost more. */
+function preferred(sizes: NormSizes, { isSoftware }: KernelLimits): string {
+  const { rows, channels, span } = sizes
+  const isBusy = rows >= enoughInvocations && channels >= enoughInvocations && span === 1
+  if (isSoftware && isBusy) return 'naive'
+  return fitsLanes(sizes) && laneLayout(sizes).lanes > 1 ? 'lanes' : 'naive'
+}
+
+const layer = (size: number, more: Partial<NormAttrs> = {}): NormAttrs => ({
+  size,
+  groups: 1,
+  span: 1,
+  eps: 1e-5,
+  isCentered: true,
+  ...more,
+})
+
+const cases: readonly Case<NormAttrs>[] = [
+  { name: 'one element', inputs: [1, 1, 1].map((n) => tensorType([n])), attrs: layer(1) },
+  {
+    name: 'layer 5x7',
+    inputs: [tensorType([5, 7]), tensorType([7]), tensorType([7])],
+    attrs: layer(7),
+  },
+  {
+    name: 'layer without parameters, 3x2x6 over 2 axes',
+    inputs: [tensorType([3, 2, 6])],
+    attrs: layer(12),
+  },
+  {
+    name: 'layer 70x64, several workgroups',
+    inputs: [tensorType([70, 64]), tensorType([64]), tensorType([64])],
+    attrs: layer(64),
+  },
+  {
+    name: 'layer 300x36',
+    inputs: [tensorType([300, 36]), tensorType([36]), tensorType([36])],
+    attrs: layer(36),
+  },
+  {
+    name: 'layer 3x770, scalar lanes in several units',
+    inputs: [tensorType([3, 255]), tensorType([255]), tensorType([255])],
+    attrs: layer(255),
+  },
+  {
+    name: 'layer 2x772',
+    inputs: [tensorType([2, 772]), tensorType([772]), tensorType([772])],
+    attrs: layer(772),
+  },
+  {
+    name: 'a row beyond the registers',
+    inputs: [tensorType([2, 2053]), tensorType([2053]), tensorType([2053])],
+    attrs: layer(2053),
+  },
+  {
+    name: 'rms 9x20',
+    inputs: [tensorType([9, 20]), tensorType([20])],
+    attrs: layer(20, { isCentered: false, eps: 1e-6 }),
+  },
+  {
+    name: 'groups 2 of 2x6x3x3',
+    inputs: [tensorType([2, 6, 3, 3]), tensorType([6]), tensorType([6])],
+    attrs: layer(27, { groups: 2, span: 9 }),
+  },
+  {
+    name: 'groups 3 of 5x6x4x2',
+    inputs: [tensorType([5, 6, 4, 2]), tensorType([6]), tensorType([6])],
+    attrs: layer(16, { groups: 3, span: 8 }),
+  },
+  {
+    name: 'groups 2 of 3x8, no space',
+    inputs: [tensorType([3, 8]), tensorType([8]), tensorType([8])],
+    attrs: layer(4, { groups: 2, span: 1 }),
+  },
+  {
+    name: 'no rows',
+    inputs: [tensorType([0, 8]), tensorType([8]), tensorType([8])],
+    attrs: layer(8),
+  },
+  {
+    name: 'huge',
+    inputs: [tensorType([4, 33]), tensorType([33]), tensorType([33])],
+    attrs: layer(33),
+    fill: 'huge',
+  },
+  {
+    name: 'ties',
+    inputs: [tensorType([4, 12]), tensorType([12]), tensorType([12])],
+    attrs: layer(12),
+    fill: 'ties',
+  },
+]
+
+/** y = rows of x normalised, times weight, plus bias; stats [rows, 2] = mean and 1 / deviation. Inputs: x, weight?, bias?. */
+export const norm: Op<NormAttrs> = defineOp<NormAttrs>({
+  name: 'norm',
+  infer([x, ...parameters], attrs) {
+    const sizes = normSizes('norm', x, attrs)
+    checkChannels('norm', parameters, sizes)
+    return [tensorType(x.shape), tensorType([sizes.rows, 2])]
+  },
+  variants: [
+    {
+      name: 'naive',
+      lower(call) {
+        const sizes = sizesOf(call)
+        if (sizes.rows === 0) return { dispatches: [] }
+        const label = `norm ${describe(sizes)} naive`
+        return { dispatches: [naiveNorm(label, sizes, call.attrs, parametersOf(call))] }
+      },
+    },
+    {
+      name: 'lanes',
+      when: (call) => fitsLanes(sizesOf(call)),
+      lower(call) {
+        const sizes = sizesOf(call)
+        if (sizes.rows === 0) return { dispatches: [] }
+        return lanesNorm(`norm ${describe(sizes)}`, sizes, call.attrs, parametersOf(call))
+      },
+    },
+  ],
+  preferred: (call, limits) => preferred(sizesOf(call), limits),
+  gradient(context) {
+    const { inputs, outputs, outputGradients, attrs } = context
+    const [dy] = outputGradients
+    if (!dy) return inputs.map(() => undefined)
+    const [x, weight, bias] = inputs
+    return context.emit(normGrad, [dy, x, outputs[1], ...(weight ? [weight] : [])], {
+      ...attrs,
+      hasWeight: weight !== undefined,
+      hasBias: bias !== undefined,
+      epilogue: [],
+    })
+  },
+  reference([x, weight, bias], call) {
+    return normReference(x, weight, bias, sizesOf(call), call.attrs.eps, call.attrs.isCentered)
+  },
+  tolerance: {
+    absolute: 2e-6,
+    relative: 4e-6,
+    because: 'sums over a row in f32 and a square root and division of a few ULP; terms cancel',
+  },
+  cases,
+})
+
+export interface NormGradAttrs extends NormAttrs {
+  readonly hasWeight: boolean
+  readonly hasBias: boolean
+  /** Chain at the store of dx: input 0 is dx, inputs 1.. are the call's further inputs, which broadcast to x. */
+  readonly epilogue: readonly Step[]
+}
+
+const gradSizes = ({ inputs, attrs }: OpCall<NormGradAttrs>) =>
+  normSizes('normGrad', inputs[1], attrs)
+const ownInputs = ({ hasWeight }: NormGradAttrs) => (hasWeight ? 4 : 3)
+const gradOutputs = ({ hasWeight, hasBias }: NormGradAttrs): GradOutputs => ({
+  weight: hasWeight ? 1 : undefined,
+  bias: hasBias ? 2 : undefined,
+})
+
+function lowerGrad(call: OpCall<NormGradAttrs>, useLanes: boolean) {
+  const { attrs, inputs } = call
+  const sizes = gradSizes(call)
+  const label = `normGrad ${describe(sizes)}${useLanes ? '' : ' naive'}`
+  const chain = storeChain(attrs.epilogue, inputs, ownInputs(attrs), inputs[1].shape)
+  const outputs = gradOutputs(attrs)
+  const isPerElement = sizes.groups === 1 && sizes.span === 1
+  if (useLanes && sizes.rows > 0 && (isPerElement || !attrs.hasWeight)) {
+    return lanesNormGrad(label, sizes, attrs, attrs.hasWeight, chain, outputs)
+  }
+  const channels = attrs.hasWeight
+    ? [channelGradients(`${label} parameters`, sizes, outputs, useLanes)]
+    : []
+  if (sizes.rows === 0) return { dispatches: channels }
+  const rows = useLanes
+    ? lanesNormGrad(label, sizes, attrs, attrs.hasWeight, chain, undefined).dispatches
+    : [naiveNormGradInput(label, sizes, attrs, attrs.hasWeight, chain)]
+  return { dispatches: [...rows, ...channels] }
+}
+
+/** dx, dweight?, dbias? of norm. Inputs: dy, x, stats, weight?, then the epilogue's operands. */
+export const normGrad: Op<NormGradAttrs> = defineOp<NormGradAttrs>({
+  name: 'normGrad',
+  // dy, x, stats, weight?, dx and partial sums.
+  takesEpilogue: {
+    of: (attrs) => ({ operandsFrom: ownInputs(attrs), bindings: ownInputs(attrs) + 2 }),
+  },
+  infer(inputs, attrs) {
+    const [dy, x, stats] = inputs
+    const sizes = normSizes('normGrad', x, attrs)
+    const weight = attrs.hasWeight ? inputs[3] : undefined
+    if (!sameShape(dy.shape, x.shape) || !sameShape(stats.shape, [sizes.rows, 2])) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `normGrad: dy must be ${formatShape(x.shape)} and stats ${formatShape([sizes.rows, 2])}, got ${formatShape(dy.shape)} and ${formatShape(stats.shape)}. Pass the forward op's outputs unchanged.`,
+      )
+    }
+    if (weight) checkChannels('normGrad', [weight], sizes)
+    const operands = inputs.slice(ownInputs(attrs)).map(({ shape }) => shape)
+    if (!sameShape(chainShape('normGrad epilogue', [x.shape, ...operands]), x.shape)) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `normGrad: operands of the epilogue must broadcast to ${formatShape(x.shape)}, got ${operands.map(formatShape).join(', ')}. Reshape them.`,
+      )
+    }
+    return [
+      tensorType(x.shape),
+      ...(weight ? [tensorType(weight.shape)] : []),
+      ...(weight && attrs.hasBias ? [tensorType(weight.shape)] : []),
+    ]
+  },
+  variants: [
+    { name: 'naive', lower: (call) => lowerGrad(call, false) },
+    {
+      name: 'lanes',
+      when: (call) => fitsLanes(gradSizes(call)),
+      lower: (call) => lowerGrad(call, true),
+    },
+  ],
+  preferred: (call, limits) => preferred(gradSizes(call), limits),
+  reference([dy, x, stats, ...others], call) {
+    const { attrs, inputs, outputs } = call
+    const weight = attrs.hasWeight ? others[0] : undefined
+    const { dx, dweight, dbias } = normGradReference(
+      dy,
+      x,
+      stats,
+      weight,
+      gradSizes(call),
+      attrs.isCentered,
+    )
+    const own = ownInputs(attrs)
+    const operands = others.slice(own - 3)
+    return [
+      applyEpilogue(attrs.epilogue, dx, outputs[0].shape, operands, inputs.slice(own)),
+      ...(attrs.hasWeight ? [dweight] : []),
+      ...(attrs.hasBias ? [dbias] : []),
+    ]
+  },
+  tolerance: {
+    absolute: 5e-5,
+    relative: 4e-6,
+    because: 'sums over rows and columns of products of three normals in f32; terms cancel',
+  },
+  cases: [
+    ...cases.map(({ name, inputs: [x, weight, bias], attrs, fill }) => ({
+      name,
+      inputs: [
+        x,
+        x,
+        tensorType([normSizes('norm', x, attrs).rows, 2]),
+        ...(weight ? [weight] : []),
+      ],
+      attrs: {
+        ...attrs,
+        hasWeight: weight !== undefined,
+        hasBias: bias !== undefined,
+        epilogue: [],
+      },
+      fill,
+    })),
+    {
+      name: 'a residual gradient and a row added at the store',
+      inputs: [
+        tensorType([6, 3, 8]),
+        tensorType([6, 3, 8]),
+        tensorType([18, 2]),
+        tensorType([8]),
+        tensorType([6, 3, 8]),
+        tensorType([3, 1]),
+      ],
+      attrs: {
+        ...layer(8),
+        hasWeight: true,
+        hasBias: true,
+        epilogue: [
+          { fn: 'add', args: [{ input: 0 }, { input: 1 }] },
+          { fn: 'mul', args: [{ step: 0 }, { input: 2 }] },
+        ],
+      },
+    },
+    {
+      name: 'many rows',
+      inputs: [
+        tensorType([1000, 4]),
+        tensorType([1000, 4]),
+        tensorType([1000, 2]),
+        tensorType([4]),
+      ],
+      attrs: { ...layer(4), hasWeight: true, hasBias: true, epilogue: [] },
+    },
+  ],
+})

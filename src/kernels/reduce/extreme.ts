@@ -1,0 +1,108 @@
+import { countElements, sameShape, tensorType } from '../../util/shape.ts'
+import { type MapAttrs, map } from '../map/map.ts'
+import { i, s, singleStep, step } from '../map/rules/rule.ts'
+import { type Case, defineOp, type Lowering, type Op, type OpCall, type Value } from '../op.ts'
+import { reshape } from '../reshape/reshape.ts'
+import { broadcastOffset } from '../steps.ts'
+import { sum } from '../sum/sum.ts'
+import { canUseTree, lowerReduction, prefersTree } from './passes.ts'
+import { checkAxes, type ReduceAttrs, reducedShape, refuseEmpty } from './shapes.ts'
+
+const lower = (
+  { inputs, attrs }: OpCall<ReduceAttrs>,
+  combine: 'max' | 'min',
+  useTree: boolean,
+): Lowering =>
+  lowerReduction(
+    {
+      label: `a${combine}`,
+      shape: inputs[0].shape,
+      axes: attrs.axes,
+      combine,
+      sources: [{ operand: { in: 0 }, shape: inputs[0].shape }],
+      steps: [],
+      finalSteps: [],
+      out: { out: 0 },
+    },
+    useTree,
+  )
+
+const cases: readonly Case<ReduceAttrs>[] = [
+  { name: 'one element', inputs: [tensorType([1])], attrs: { axes: [0], keepDims: false } },
+  { name: 'columns of 3x5', inputs: [tensorType([3, 5])], attrs: { axes: [0], keepDims: false } },
+  { name: 'rows of 7x1001', inputs: [tensorType([7, 1001])], attrs: { axes: [1], keepDims: true } },
+  { name: 'all of 20,001', inputs: [tensorType([20_001])], attrs: { axes: [0], keepDims: false } },
+  {
+    name: 'axes 0, 2 of 5x6x70',
+    inputs: [tensorType([5, 6, 70])],
+    attrs: { axes: [0, 2], keepDims: true },
+  },
+  {
+    name: 'ties',
+    inputs: [tensorType([6, 67])],
+    attrs: { axes: [1], keepDims: false },
+    fill: 'ties',
+  },
+  {
+    name: 'huge',
+    inputs: [tensorType([129, 3])],
+    attrs: { axes: [0], keepDims: false },
+    fill: 'huge',
+  },
+  {
+    name: 'nothing over the other axis',
+    inputs: [tensorType([0, 5])],
+    attrs: { axes: [1], keepDims: false },
+  },
+]
+
+const extreme = (name: string, combine: 'max' | 'min'): Op<ReduceAttrs> => {
+  const op: Op<ReduceAttrs> = defineOp<ReduceAttrs>({
+    name,
+    infer([x], { axes, keepDims }) {
+      checkAxes(name, x, axes)
+      refuseEmpty(name, x, axes)
+      return [tensorType(reducedShape(x.shape, axes, keepDims))]
+    },
+    variants: [
+      { name: 'naive', lower: (call) => lower(call, combine, false) },
+      {
+        name: 'tree',
+        when: ({ inputs: [x], attrs }) => canUseTree(x.shape, attrs.axes),
+        lower: (call) => lower(call, combine, true),
+      },
+    ],
+    preferred: ({ inputs: [x], attrs }) => (prefersTree(x.shape, attrs.axes) ? 'tree' : 'naive'),
+    // dy / (how many are equal to y) at each of those
+    gradient({ inputs: [x], outputs: [y], outputGradients: [dy], attrs, emit }) {
+      if (!dy) return [undefined]
+      const kept = reducedShape(x.type.shape, attrs.axes, true)
+      const aligned = (value: Value): Value =>
+        sameShape(value.type.shape, kept) ? value : emit(reshape, [value], { shape: kept })[0]
+      const [isTop] = emit<MapAttrs>(map, [x, aligned(y)], { steps: singleStep('eq', 2) })
+      const [count] = emit(sum, [isTop], { axes: attrs.axes, keepDims: true })
+      const steps = [step('eq', i(0), i(1)), step('div', i(2), i(3)), step('mul', s(0), s(1))]
+      return emit<MapAttrs>(map, [x, aligned(y), aligned(dy), count], { steps })
+    },
+    reference([x], { inputs: [{ shape }], attrs: { axes } }) {
+      const kept = reducedShape(shape, axes, true)
+      const y = new Float64Array(countElements(kept)).fill(
+        combine === 'max' ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY,
+      )
+      for (let flat = 0; flat < x.length; flat++) {
+        const at = broadcastOffset(shape, kept, flat)
+        y[at] = Math[combine](y[at], x[flat])
+      }
+      return [y]
+    },
+    tolerance: { absolute: 0, relative: 0, because: 'one of the elements' },
+    cases,
+  })
+  return op
+}
+
+/** y = the largest element over axes; a NaN wins; the gradient is shared evenly by equal elements. */
+export const amax = extreme('amax', 'max')
+
+/** y = the smallest element over axes; a NaN wins; the gradient is shared evenly by equal elements. */
+export const amin = extreme('amin', 'min')

@@ -1,0 +1,190 @@
+import {
+  countElements,
+  type Shape,
+  sameShape,
+  type TensorType,
+  tensorType,
+} from '../../util/shape.ts'
+import { collapseBroadcast } from '../map/chain-kernel.ts'
+import type { Dispatch, Lowering, Operand } from '../op.ts'
+import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
+import { broadcastIndex, type Step, stepsToWgsl } from '../steps.ts'
+import serialBody from './serial.wgsl?raw'
+import { type Pass, reductionPasses } from './shapes.ts'
+import treeBody from './tree.wgsl?raw'
+
+/** How two elements become one. Elements are f32 for sums, order-keeping u32 keys for extremes. */
+export type Combine = 'sum' | 'max' | 'min'
+
+export interface Source {
+  readonly operand: Operand
+  /** Broadcasts to the shape that is reduced. */
+  readonly shape: Shape
+}
+
+export interface Reduction {
+  readonly label: string
+  readonly shape: Shape
+  readonly axes: readonly number[]
+  readonly combine: Combine
+  /** What is reduced: `steps` over the sources, element by element. */
+  readonly sources: readonly Source[]
+  readonly steps: readonly Step[]
+  /** Steps on the result, its input 0; `finalSteps` of a mean divide by the count. */
+  readonly finalSteps: readonly Step[]
+  readonly out: Operand
+  /** The first scratch tensor that is free. */
+  readonly firstScratch?: number
+}
+
+/** From how many elements on a pass of few results is cut into chunks, so that more than one workgroup has work. */
+const splitFrom = 16_384
+const chunk = 2048
+
+/** How a pass runs: `serial` one thread a result, `tree` 64 threads a result, `split` two trees. */
+export type PassForm = 'serial' | 'tree'
+
+/** Trees pay where there are few results, each of many elements. */
+export const prefersTree = (shape: Shape, axes: readonly number[]): boolean =>
+  reductionPasses(shape, axes).some(
+    ({ outer, reduced, inner }) => reduced >= 256 && outer * inner <= 1024,
+  )
+
+export const canUseTree = (shape: Shape, axes: readonly number[]): boolean =>
+  reductionPasses(shape, axes).some(({ reduced }) => reduced > 64)
+
+const elementWgsl: Record<Combine, string> = {
+  sum: `alias Element = f32;
+const START = 0.0;
+fn combine(a: f32, b: f32) -> f32 { return a + b; }
+fn element_of(value: f32) -> f32 { return value; }
+fn value_of(element: f32) -> f32 { return element; }`,
+  max: extremeWgsl('max', '0u', '0xffffffffu'),
+  min: extremeWgsl('min', '0xffffffffu', '0u'),
+}
+
+/**
+ * Extremes on the bits of floats as ordered integers: exact, free of order, and a NaN wins on every adapter.
+ * The keys of NaNs are one end of the range, `start` (where nothing was seen) the other.
+ */
+function extremeWgsl(name: 'max' | 'min', start: string, nanKey: string): string {
+  return `alias Element = u32;
+const START = ${start};
+fn combine(a: u32, b: u32) -> u32 { return ${name}(a, b); }
+fn element_of(value: f32) -> u32 {
+  let bits = bitcast<u32>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) { return ${nanKey}; }
+  return select(bits | 0x80000000u, ~bits, (bits & 0x80000000u) != 0u);
+}
+fn value_of(key: u32) -> f32 {
+  if (key == ${nanKey}) { return bitcast<f32>((key & 0u) | 0x7fc00000u); }
+  return bitcast<f32>(select(~key, key & 0x7fffffffu, (key & 0x80000000u) != 0u));
+}`
+}
+
+/** The WGSL function `load(at)`: the element at a flat index of the reduced shape. */
+function loadWgsl(shape: Shape, sources: readonly Source[], steps: readonly Step[]): string {
+  const names = sources.map((_, n) => `x${n}`)
+  const lines: string[] = []
+  const { output, operands } = collapseBroadcast(
+    shape,
+    sources.map((source) => source.shape),
+  )
+  const needsCoordinates = sources.some(
+    (source) => countElements(source.shape) > 1 && !sameElements(source.shape, shape),
+  )
+  if (needsCoordinates) {
+    let rest = 'at'
+    for (let axis = output.length - 1; axis >= 0; axis--) {
+      lines.push(`let i${axis} = ${axis === 0 ? rest : `${rest} % ${output[axis]}u`};`)
+      if (axis > 0) lines.push(`let rest${axis} = ${rest} / ${output[axis]}u;`)
+      rest = `rest${axis}`
+    }
+  }
+  const coordinates = output.map((_, axis) => `i${axis}`)
+  sources.forEach((source, n) => {
+    const index =
+      countElements(source.shape) === 1
+        ? '0u'
+        : sameElements(source.shape, shape)
+          ? 'at'
+          : broadcastIndex(output, operands[n], coordinates)
+    lines.push(`let v${n} = ${names[n]}[${index}];`)
+  })
+  const chain = stepsToWgsl(
+    steps,
+    sources.map((_, n) => `v${n}`),
+  )
+  return [
+    'fn load(at: u32) -> f32 {',
+    ...[...lines, ...chain.lines, `return ${chain.result};`].map((line) => `  ${line}`),
+    '}',
+  ].join('\n')
+}
+
+/** Whether a source has an element for each of the shape's, in the same order. */
+const sameElements = (source: Shape, shape: Shape): boolean =>
+  sameShape(
+    source.filter((size) => size !== 1),
+    shape.filter((size) => size !== 1),
+  )
+
+function finishWgsl(steps: readonly Step[]): string {
+  const chain = stepsToWgsl(steps, ['value'])
+  return `fn finish(value: f32) -> f32 {\n${chain.lines.map((line) => `  ${line}\n`).join('')}  return ${chain.result};\n}`
+}
+
+/** Passes with long ones cut in two: chunks of a result first, then the chunks' results. */
+function cutPasses(passes: readonly Pass[], isTree: boolean): (Pass & { chunks: number })[] {
+  return passes.flatMap((pass) => {
+    const { outer, reduced, inner } = pass
+    if (!isTree || reduced < splitFrom || outer * inner > 64) return [{ ...pass, chunks: 1 }]
+    const chunks = ceilDiv(reduced, chunk)
+    return [
+      { ...pass, chunks },
+      { outer, reduced: chunks, inner, chunks: 1 },
+    ]
+  })
+}
+
+/** The dispatches of a reduction and the scratch tensors they need, which follow those before `firstScratch`. */
+export function lowerReduction(reduction: Reduction, useTree: boolean): Lowering {
+  const { label, shape, axes, combine, sources, steps, finalSteps, out } = reduction
+  const { firstScratch = 0 } = reduction
+  const results = shape.filter((_, axis) => !axes.includes(axis))
+  if (countElements(results) === 0) return { dispatches: [] }
+  const passes = cutPasses(reductionPasses(shape, axes), useTree)
+  const scratch: TensorType[] = []
+  const dispatches = passes.map(({ outer, reduced, inner, chunks }, index): Dispatch => {
+    const isLast = index === passes.length - 1
+    const isTree = useTree && (reduced > 64 || chunks > 1)
+    const count = outer * chunks * inner
+    const groups = linearGroups(isTree ? count : ceilDiv(count, 64))
+    const from: Source[] =
+      index === 0
+        ? [...sources]
+        : [{ operand: { scratch: firstScratch + index - 1 }, shape: [outer, reduced, inner] }]
+    if (!isLast) scratch.push(tensorType([count]))
+    const bindings: ShaderBinding[] = from.map(({ operand }, n) => reads(`x${n}`, operand))
+    return dispatch({
+      label: `${label} ${outer}x${reduced}x${inner}${isTree ? ' tree' : ''}${chunks > 1 ? ` in ${chunks}` : ''}`,
+      bindings: [...bindings, writes('y', isLast ? out : { scratch: firstScratch + index })],
+      constants: {
+        OUTER: outer,
+        REDUCED: reduced,
+        INNER: inner,
+        CHUNKS: chunks,
+        CHUNK: chunks === 1 ? reduced : chunk,
+        GROUPS_X: groups[0],
+      },
+      body: [
+        elementWgsl[combine],
+        index === 0 ? loadWgsl(shape, from, steps) : loadWgsl(from[0].shape, from, []),
+        finishWgsl(isLast ? finalSteps : []),
+        isTree ? treeBody : serialBody,
+      ].join('\n'),
+      groups,
+    })
+  })
+  return { dispatches, scratch }
+}

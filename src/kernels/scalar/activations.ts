@@ -1,0 +1,110 @@
+import { erf, erfLines } from './erf.ts'
+import { scalarTable, sigmoid, sigmoidLines, softplus, softplusLines } from './scalar-function.ts'
+
+const sqrtHalf = Math.SQRT1_2
+const sqrtTwoOverPi = Math.sqrt(2 / Math.PI)
+const cubic = 0.044715
+/** 1 / sqrt(2 pi) */
+const densityAtZero = 1 / Math.sqrt(2 * Math.PI)
+
+/**
+ * Lines that set `$sigma` and `$rest` of twice the tanh form's argument: 0.5 (1 + tanh u) is sigmoid(2 u), which has
+ * no cancellation. `$x` is the operand, held where the cube is finite: beyond 20 the result is 0 or x.
+ */
+const tanhFormLines = (a: string): string[] => [
+  `$x = clamp(${a}, -20.0, 20.0)`,
+  `$twice = ${2 * sqrtTwoOverPi} * $x * (1.0 + ${cubic} * $x * $x)`,
+  ...sigmoidLines('$twice'),
+]
+
+export const activations = scalarTable({
+  relu: { arity: 1, wgsl: (a) => `max(${a}, 0.0)`, reference: (a) => Math.max(a, 0) },
+  /** dx of relu from dy and the *output* y. */
+  reluGrad: {
+    arity: 2,
+    wgsl: (dy, y) => `select(0.0, ${dy}, ${y} > 0.0)`,
+    reference: (dy, y) => (y > 0 ? dy : 0),
+  },
+  leakyRelu: {
+    arity: 2,
+    wgsl: (a, slope) => `select(${a} * ${slope}, ${a}, ${a} > 0.0)`,
+    reference: (a, slope) => (a > 0 ? a : a * slope),
+  },
+  sigmoid: { arity: 1, wgsl: (a) => [...sigmoidLines(a), '$sigma'], reference: sigmoid },
+  /** By exp(-2 |a|), which cannot overflow, and by its series near 0, where that would cancel. */
+  tanh: {
+    arity: 1,
+    wgsl: (a) => [
+      `$t = exp(-2.0 * abs(${a}))`,
+      `$q = ${a} * ${a}`,
+      '$inner = 0.05396825 - $q * (0.021869488 - $q * 0.008863235)',
+      `$near = abs(${a}) * (1.0 - $q * (0.33333334 - $q * (0.13333334 - $q * $inner)))`,
+      `$size = select((1.0 - $t) / (1.0 + $t), $near, abs(${a}) < 0.3)`,
+      `select($size, -$size, ${a} < 0.0)`,
+    ],
+    reference: Math.tanh,
+  },
+  erf: { arity: 1, wgsl: (a) => [...erfLines(a), '$erf'], reference: erf },
+  /** x Phi(x) */
+  gelu: {
+    arity: 1,
+    wgsl: (a) => [
+      `$scaled = ${a} * ${sqrtHalf}`,
+      ...erfLines('$scaled'),
+      `0.5 * ${a} * (1.0 + $erf)`,
+    ],
+    reference: (a) => 0.5 * a * (1 + erf(a * sqrtHalf)),
+  },
+  /** dx of gelu from dy and the input x: Phi(x) + x phi(x). */
+  geluGrad: {
+    arity: 2,
+    wgsl: (dy, a) => [
+      `$scaled = ${a} * ${sqrtHalf}`,
+      ...erfLines('$scaled'),
+      `${dy} * (0.5 * (1.0 + $erf) + ${a} * ${densityAtZero} * exp(-$scaled * $scaled))`,
+    ],
+    reference: (dy, a) =>
+      dy * (0.5 * (1 + erf(a * sqrtHalf)) + a * densityAtZero * Math.exp((-a * a) / 2)),
+  },
+  /** The tanh form: x 0.5 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). */
+  geluTanh: {
+    arity: 1,
+    wgsl: (a) => [...tanhFormLines(a), `${a} * $sigma`],
+    reference: (a) => a * sigmoid(2 * sqrtTwoOverPi * (a + cubic * a ** 3)),
+  },
+  /** dx of geluTanh from dy and the input x. */
+  geluTanhGrad: {
+    arity: 2,
+    wgsl: (dy, a) => [
+      ...tanhFormLines(a),
+      `$slope = ${2 * sqrtTwoOverPi} * (1.0 + ${3 * cubic} * $x * $x)`,
+      `${dy} * ($sigma + $x * $sigma * $rest * $slope)`,
+    ],
+    reference: (dy, a) => {
+      const twice = 2 * sqrtTwoOverPi * (a + cubic * a ** 3)
+      const slope = 2 * sqrtTwoOverPi * (1 + 3 * cubic * a * a)
+      return dy * (sigmoid(twice) + a * sigmoid(twice) * sigmoid(-twice) * slope)
+    },
+  },
+  silu: {
+    arity: 1,
+    wgsl: (a) => [...sigmoidLines(a), `${a} * $sigma`],
+    reference: (a) => a * sigmoid(a),
+  },
+  /** dx of silu from dy and the input x. */
+  siluGrad: {
+    arity: 2,
+    wgsl: (dy, a) => [...sigmoidLines(a), `${dy} * $sigma * (1.0 + ${a} * $rest)`],
+    reference: (dy, a) => dy * sigmoid(a) * (1 + a * sigmoid(-a)),
+  },
+  /** log(1 + exp(beta x)) / beta, and x itself where beta x is above the threshold. */
+  softplus: {
+    arity: 3,
+    wgsl: (a, beta, threshold) => [
+      `$scaled = ${a} * ${beta}`,
+      ...softplusLines('$scaled'),
+      `select($softplus / ${beta}, ${a}, $scaled > ${threshold})`,
+    ],
+    reference: (a, beta, threshold) => (a * beta > threshold ? a : softplus(a * beta) / beta),
+  },
+})

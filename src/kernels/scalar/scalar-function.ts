@@ -1,0 +1,62 @@
+/** A function of numbers, as WGSL and as JavaScript. */
+export interface ScalarFunction {
+  readonly arity: number
+  /**
+   * The function on f32 operands, each a name or a literal: an expression, or lines `$name = expression` with the
+   * result's expression last. `$` becomes a prefix of the step's own, so names never clash.
+   */
+  wgsl(...args: string[]): string | readonly string[]
+  /** The same on numbers. */
+  reference(...args: number[]): number
+}
+
+/** Returns the table, with its names as its type. */
+export const scalarTable = <Name extends string>(
+  table: Record<Name, ScalarFunction>,
+): Record<Name, ScalarFunction> => table
+
+/** Whether `a` is a NaN, told by its bits: shader compilers may assume that f32 arithmetic never sees one. */
+export const isNaNWgsl = (a: string): string => `((bitcast<u32>(${a}) & 0x7fffffffu) > 0x7f800000u)`
+
+/** An f32 with these bits. `a` is any value known at run time alone: WGSL refuses constants that are not finite. */
+const bitsWgsl = (a: string, bits: string): string =>
+  `bitcast<f32>((bitcast<u32>(${a}) & 0u) | ${bits})`
+export const nanWgsl = (a: string): string => bitsWgsl(a, '0x7fc00000u')
+export const infinityWgsl = (a: string): string => bitsWgsl(a, '0x7f800000u')
+export const minusInfinityWgsl = (a: string): string => bitsWgsl(a, '0xff800000u')
+
+/** The natural logarithm as IEEE has it: -inf at 0, NaN below; WGSL leaves both open. */
+export const logWgsl = (a: string): string =>
+  `select(select(log(${a}), ${minusInfinityWgsl(a)}, ${a} == 0.0), ${nanWgsl(a)}, ${a} < 0.0)`
+
+/** Lines that set `$sigma` = 1 / (1 + exp(-a)) and `$rest` = 1 - sigma, both to full relative precision at any `a`. */
+export const sigmoidLines = (a: string): string[] => [
+  `$t = exp(-abs(${a}))`,
+  '$r = 1.0 / (1.0 + $t)',
+  `$sigma = select($t * $r, $r, ${a} >= 0.0)`,
+  `$rest = select($r, $t * $r, ${a} >= 0.0)`,
+]
+
+/**
+ * Lines that set `$softplus` = log(1 + exp(a)).
+ *
+ * max(a, 0) + log1p(u) with u = exp(-|a|) in 0..1, and log1p(u) = 2 atanh(u / (2 + u)) by its series: log(1 + u)
+ * itself would lose the digits of a small u.
+ */
+export const softplusLines = (a: string): string[] => [
+  `$u = exp(-abs(${a}))`,
+  '$s = $u / (2.0 + $u)',
+  '$q = $s * $s',
+  '$series = 0.11111111 + $q * (0.09090909 + $q * (0.07692308 + $q * 0.06666667))',
+  `$softplus = max(${a}, 0.0) + 2.0 * $s * (1.0 + $q * (0.33333334 + $q * (0.2 + $q * (0.14285715 + $q * $series))))`,
+]
+
+/** The same on numbers. */
+export const softplus = (a: number): number => Math.max(a, 0) + Math.log1p(Math.exp(-Math.abs(a)))
+
+export const sigmoid = (a: number): number =>
+  a >= 0 ? 1 / (1 + Math.exp(-a)) : Math.exp(a) / (1 + Math.exp(a))
+
+/** The number that an f32 literal in WGSL stands for; undefined for a name. */
+export const literalValue = (text: string): number | undefined =>
+  /^-?[\d.]+(?:e[+-]?\d+)?f$/.test(text) ? Number(text.slice(0, -1)) : undefined

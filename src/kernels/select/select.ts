@@ -1,0 +1,177 @@
+import { ShapeError } from '../../util/errors.ts'
+import { countElements, formatShape, type Shape, tensorType } from '../../util/shape.ts'
+import { type Case, defineOp, type Lowering, type Op, type OpCall } from '../op.ts'
+import { aroundAxis } from '../reduce/shapes.ts'
+import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { rowGrid, rowVariants } from '../softmax/lanes.ts'
+import body from './top-k.wgsl?raw'
+import gradBody from './top-k-grad.wgsl?raw'
+
+/** The k first of each row along `axis`, counted from 0: the largest, or the smallest. */
+export interface TopKAttrs {
+  readonly axis: number
+  readonly k: number
+  readonly isLargest: boolean
+}
+
+const rowsOf = ({ inputs, attrs }: OpCall<TopKAttrs>) => aroundAxis(inputs[0].shape, attrs.axis)
+
+/** NaN is above every number; as the one smallest (`min`) it comes first all the same, so that it shows. */
+const keyWgsl = ({ isLargest, k }: TopKAttrs): string =>
+  isLargest
+    ? 'fn key_of(bits: u32) -> u32 { return order_of(bits); }'
+    : `fn key_of(bits: u32) -> u32 { let order = order_of(bits); return ${
+        k === 1 ? 'select(~order, 0xffffffffu, order == 0xffffffffu)' : '~order'
+      }; }`
+
+const lower = (call: OpCall<TopKAttrs>, lanes: number): Lowering => {
+  if (countElements(call.outputs[0].shape) === 0) return { dispatches: [] }
+  const { constants, groups } = rowGrid(rowsOf(call), lanes)
+  return {
+    dispatches: [
+      dispatch({
+        label: `topK ${call.attrs.k}`,
+        bindings: [
+          reads('x', { in: 0 }, 'u32'),
+          writes('values', { out: 0 }, 'u32'),
+          writes('indices', { out: 1 }, 'i32'),
+        ],
+        constants: { ...constants, K: call.attrs.k },
+        body: [keyWgsl(call.attrs), body].join('\n'),
+        groups,
+      }),
+    ],
+  }
+}
+
+const axisCase = (
+  name: string,
+  shape: Shape,
+  axis: number,
+  k: number,
+  more: Partial<Case<TopKAttrs>> & { isSmallest?: boolean } = {},
+): Case<TopKAttrs> => {
+  const { isSmallest = false, ...rest } = more
+  return { name, inputs: [tensorType(shape)], attrs: { axis, k, isLargest: !isSmallest }, ...rest }
+}
+
+/**
+ * The k largest or smallest elements along an axis, in order, and their indices.
+ *
+ * shape: [.., n, ..] -> values f32 and indices i32, both [.., k, ..]
+ * order: of equal elements the one with the lower index comes first.
+ */
+export const topK: Op<TopKAttrs> = defineOp<TopKAttrs>({
+  name: 'topK',
+  infer([x], { axis, k }) {
+    const size = x.shape[axis]
+    if (x.dtype !== 'f32' || !Number.isInteger(k) || k < 1 || !(k <= size)) {
+      throw new ShapeError(
+        'shape.unsupported',
+        `topK: k must be within 1 and the size of the axis of an f32 tensor, got k ${k} along axis ${axis} of ${x.dtype}${formatShape(x.shape)}. Check the axis.`,
+      )
+    }
+    const shape = x.shape.map((d, n) => (n === axis ? k : d))
+    return [tensorType(shape), tensorType(shape, 'i32')]
+  },
+  ...rowVariants(rowsOf, lower),
+  gradient({ inputs: [x], outputs: [, indices], outputGradients: [dy], attrs, emit }) {
+    if (!dy) return [undefined]
+    return emit(topKGrad, [dy, indices], { axis: attrs.axis, size: x.type.shape[attrs.axis] })
+  },
+  reference([x], call) {
+    const { k, isLargest } = call.attrs
+    const { outer, reduced, inner } = rowsOf(call)
+    const values = new Float64Array(outer * k * inner)
+    const indices = new Int32Array(outer * k * inner)
+    for (let row = 0; row < outer * inner; row++) {
+      const [o, n] = [Math.floor(row / inner), row % inner]
+      const at = (c: number) => (o * reduced + c) * inner + n
+      const order = Array.from({ length: reduced }, (_, c) => c).sort(
+        (a, b) => (isLargest ? x[at(b)] - x[at(a)] : x[at(a)] - x[at(b)]) || a - b,
+      )
+      order.slice(0, k).forEach((c, j) => {
+        values[(o * k + j) * inner + n] = x[at(c)]
+        indices[(o * k + j) * inner + n] = c
+      })
+    }
+    return [values, indices]
+  },
+  tolerance: { absolute: 0, relative: 0, because: 'some of the elements' },
+  cases: [
+    axisCase('one element', [1], 0, 1),
+    axisCase('the largest of rows of 9x10', [9, 10], 1, 1),
+    axisCase('the smallest of columns of 70x5', [70, 5], 0, 1, { isSmallest: true }),
+    axisCase('5 of rows of 5x67', [5, 67], 1, 5),
+    axisCase('3 of the middle of 2x40x9', [2, 40, 9], 1, 3, { isSmallest: true }),
+    axisCase('4 of long rows', [3, 1003], 1, 4),
+    axisCase('all of 19, a sort', [19], 0, 19),
+    axisCase('nothing', [0, 7], 1, 2),
+    axisCase('huge', [6, 40], 1, 3, { fill: 'huge' }),
+    axisCase('ties', [9, 66], 1, 7, { fill: 'ties' }),
+    axisCase('ties of the smallest', [67, 9], 1, 4, { fill: 'ties', isSmallest: true }),
+  ],
+})
+
+export interface TopKGradAttrs {
+  readonly axis: number
+  /** Of the axis that was chosen from. */
+  readonly size: number
+}
+
+/** The gradient of `topK`'s values. shape: dy f32 and indices i32, both [.., k, ..] -> [.., size, ..] */
+export const topKGrad: Op<TopKGradAttrs> = defineOp<TopKGradAttrs>({
+  name: 'topKGrad',
+  infer: ([dy], { axis, size }) => [tensorType(dy.shape.map((d, n) => (n === axis ? size : d)))],
+  variants: [
+    {
+      name: 'naive',
+      lower({ inputs: [dy], outputs: [dx], attrs: { axis, size } }) {
+        const count = countElements(dx.shape)
+        if (count === 0) return { dispatches: [] }
+        const { reduced, inner } = aroundAxis(dy.shape, axis)
+        const groups = linearGroups(ceilDiv(count, 64))
+        return {
+          dispatches: [
+            dispatch({
+              label: 'topKGrad',
+              bindings: [
+                reads('dy', { in: 0 }),
+                reads('indices', { in: 1 }, 'i32'),
+                writes('dx', { out: 0 }),
+              ],
+              constants: { COUNT: count, N: size, K: reduced, INNER: inner, GROUPS_X: groups[0] },
+              body: gradBody,
+              groups,
+            }),
+          ],
+        }
+      },
+    },
+  ],
+  reference([dy, indices], { inputs: [{ shape }], outputs: [dx], attrs: { axis, size } }) {
+    const result = new Float64Array(countElements(dx.shape))
+    const { reduced, inner } = aroundAxis(shape, axis)
+    for (let at = 0; at < dy.length; at++) {
+      const outer = Math.floor(at / (reduced * inner))
+      result[(outer * size + indices[at]) * inner + (at % inner)] = dy[at]
+    }
+    return [result]
+  },
+  tolerance: { absolute: 0, relative: 0, because: 'a copy' },
+  // One chosen element a row: drawn indices may be equal, those of a real choice are not.
+  cases: [
+    ['one element', [1], 0, 1, undefined],
+    ['of rows of 9x10', [9, 1], 1, 10, undefined],
+    ['of columns of 67x5', [1, 5], 0, 67, undefined],
+    ['of the middle of 2x40x9', [2, 1, 9], 1, 40, undefined],
+    ['nothing', [0, 1], 1, 7, undefined],
+    ['huge', [33, 1], 1, 5, 'huge'],
+  ].map(([name, shape, axis, size, fill]) => ({
+    name: name as string,
+    inputs: [tensorType(shape as number[]), tensorType(shape as number[], 'i32')],
+    attrs: { axis: axis as number, size: size as number },
+    integerBelow: { 1: size as number },
+    fill: fill as Case['fill'],
+  })),
+})

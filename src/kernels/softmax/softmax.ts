@@ -1,0 +1,237 @@
+import { ShapeError } from '../../util/errors.ts'
+import { countElements, formatShape, type TensorType, tensorType } from '../../util/shape.ts'
+import { type MapAttrs, map } from '../map/map.ts'
+import { i, s, step } from '../map/rules/rule.ts'
+import {
+  type Case,
+  defineOp,
+  type HostArray,
+  type Lowering,
+  type Op,
+  type OpCall,
+  type Value,
+} from '../op.ts'
+import { aroundAxis, reducedShape, refuseEmpty } from '../reduce/shapes.ts'
+import { reshape } from '../reshape/reshape.ts'
+import { dispatch, reads, writes } from '../shader.ts'
+import { lanesLibrary, rowGrid, rowVariants } from './lanes.ts'
+import body from './softmax.wgsl?raw'
+import gradBody from './softmax-grad.wgsl?raw'
+
+/** Over which axis, counted from 0. */
+export interface AxisAttrs {
+  readonly axis: number
+}
+
+const rowsOf = ({ inputs, attrs }: OpCall<AxisAttrs>) => aroundAxis(inputs[0].shape, attrs.axis)
+
+function checkAxis(op: string, x: TensorType, axis: number): void {
+  if (!(axis in x.shape) || x.dtype !== 'f32') {
+    throw new ShapeError(
+      'shape.unsupported',
+      `${op}: expected an axis of an f32 tensor, got axis ${axis} of ${x.dtype}${formatShape(x.shape)}. Axes count from 0.`,
+    )
+  }
+}
+
+/** What a kernel of the family stores, in WGSL. */
+interface Store {
+  readonly label: string
+  readonly put: string
+  readonly putRow: string
+}
+
+const stores = {
+  softmax: { label: 'softmax', put: 'y[at] = exp(value - top) / total;', putRow: '' },
+  logSoftmax: { label: 'logSoftmax', put: 'y[at] = (value - top) - log(total);', putRow: '' },
+  logSumExp: {
+    label: 'logSumExp',
+    put: '',
+    putRow: 'y[row] = select(top + log(total), top, top > HIGHEST);',
+  },
+} satisfies Record<string, Store>
+
+const lowerWith =
+  ({ label, put, putRow }: Store) =>
+  (call: OpCall<AxisAttrs>, lanes: number): Lowering => {
+    const { constants, groups } = rowGrid(rowsOf(call), lanes)
+    if (countElements(call.outputs[0].shape) === 0) return { dispatches: [] }
+    return {
+      dispatches: [
+        dispatch({
+          label,
+          bindings: [reads('x', { in: 0 }), writes('y', { out: 0 })],
+          constants: { ...constants, HAS_ELEMENTS: put === '' ? 0 : 1 },
+          body: [
+            lanesLibrary,
+            `fn put(at: u32, top: f32, total: f32, value: f32) { ${put} }`,
+            `fn put_row(row: u32, top: f32, total: f32) { ${putRow} }`,
+            body,
+          ].join('\n'),
+          groups,
+        }),
+      ],
+    }
+  }
+
+const axisCases: readonly Case<AxisAttrs>[] = [
+  { name: 'one element', inputs: [tensorType([1])], attrs: { axis: 0 } },
+  { name: 'rows of 64x10', inputs: [tensorType([64, 10])], attrs: { axis: 1 } },
+  { name: 'columns of 33x5', inputs: [tensorType([33, 5])], attrs: { axis: 0 } },
+  { name: 'long rows', inputs: [tensorType([3, 1003])], attrs: { axis: 1 } },
+  { name: 'rows of 70x65', inputs: [tensorType([70, 65])], attrs: { axis: 1 } },
+  { name: 'the middle of 2x67x9', inputs: [tensorType([2, 67, 9])], attrs: { axis: 1 } },
+  { name: 'nothing', inputs: [tensorType([0, 7])], attrs: { axis: 1 } },
+  { name: 'huge', inputs: [tensorType([7, 40])], attrs: { axis: 1 }, fill: 'huge' },
+  { name: 'ties', inputs: [tensorType([9, 33])], attrs: { axis: 1 }, fill: 'ties' },
+]
+
+/** For each row: calls `visit` with the flat indices of its elements. */
+function eachRow(call: OpCall<AxisAttrs>, visit: (indices: number[], row: number) => void): void {
+  const { outer, reduced, inner } = rowsOf(call)
+  for (let row = 0; row < outer * inner; row++) {
+    const first = Math.floor(row / inner) * reduced * inner + (row % inner)
+    visit(
+      Array.from({ length: reduced }, (_, c) => first + c * inner),
+      row,
+    )
+  }
+}
+
+/** The largest element of a row and the sum of the exponentials of the distances to it. */
+function topAndSum(x: HostArray, indices: readonly number[]): { top: number; total: number } {
+  const top = indices.reduce((most, at) => Math.max(most, x[at]), Number.NEGATIVE_INFINITY)
+  return { top, total: indices.reduce((sum, at) => sum + Math.exp(x[at] - top), 0) }
+}
+
+const because = 'exp is allowed 3 + 2|x| ulp and log 2^-21 in WGSL; sums of up to a thousand terms'
+
+function pointwise(name: 'softmax' | 'logSoftmax', isLog: boolean): Op<AxisAttrs> {
+  const { variants, preferred } = rowVariants(rowsOf, lowerWith(stores[name]))
+  return defineOp<AxisAttrs>({
+    name,
+    infer([x], { axis }) {
+      checkAxis(name, x, axis)
+      return [x]
+    },
+    variants,
+    preferred,
+    gradient({ outputs: [y], outputGradients: [dy], attrs, emit }) {
+      return dy ? emit(softmaxGrad, [y, dy], { axis: attrs.axis, isLog }) : [undefined]
+    },
+    reference([x], call) {
+      const y = new Float64Array(x.length)
+      eachRow(call, (indices) => {
+        const { top, total } = topAndSum(x, indices)
+        for (const at of indices) {
+          y[at] = isLog ? x[at] - top - Math.log(total) : Math.exp(x[at] - top) / total
+        }
+      })
+      return [y]
+    },
+    tolerance: { absolute: 1e-6, relative: 2e-6, because },
+    cases: axisCases,
+  })
+}
+
+/** y = exp(x) / sum of exp(x) over an axis. */
+export const softmax = pointwise('softmax', false)
+
+/** y = x - log of the sum of exp(x) over an axis. */
+export const logSoftmax = pointwise('logSoftmax', true)
+
+export interface SoftmaxGradAttrs extends AxisAttrs {
+  /** Whether the result is the logarithm. */
+  readonly isLog: boolean
+}
+
+const gradVariants = rowVariants<SoftmaxGradAttrs>(rowsOf, (call, lanes) => {
+  if (countElements(call.outputs[0].shape) === 0) return { dispatches: [] }
+  const { constants, groups } = rowGrid(rowsOf(call), lanes)
+  const { isLog } = call.attrs
+  return {
+    dispatches: [
+      dispatch({
+        label: isLog ? 'logSoftmaxGrad' : 'softmaxGrad',
+        bindings: [reads('y', { in: 0 }), reads('dy', { in: 1 }), writes('dx', { out: 0 })],
+        constants,
+        body: [
+          lanesLibrary,
+          `fn weigh(dy: f32, y: f32) -> f32 { return ${isLog ? 'dy' : 'dy * y'}; }`,
+          `fn slope(dy: f32, y: f32, total: f32) -> f32 { return ${
+            isLog ? 'dy - exp(y) * total' : 'y * (dy - total)'
+          }; }`,
+          gradBody,
+        ].join('\n'),
+        groups,
+      }),
+    ],
+  }
+})
+
+/** dx of softmax or logSoftmax from the result and its gradient. shape: y, dy -> dx, all alike */
+export const softmaxGrad: Op<SoftmaxGradAttrs> = defineOp<SoftmaxGradAttrs>({
+  name: 'softmaxGrad',
+  infer([y], { axis }) {
+    checkAxis('softmaxGrad', y, axis)
+    return [y]
+  },
+  ...gradVariants,
+  reference([y, dy], call) {
+    const dx = new Float64Array(y.length)
+    const { isLog } = call.attrs
+    eachRow(call, (indices) => {
+      const total = indices.reduce((sum, at) => sum + (isLog ? dy[at] : dy[at] * y[at]), 0)
+      for (const at of indices) {
+        dx[at] = isLog ? dy[at] - Math.exp(y[at]) * total : y[at] * (dy[at] - total)
+      }
+    })
+    return [dx]
+  },
+  tolerance: {
+    absolute: 2e-4,
+    relative: 4e-6,
+    because: 'sums of up to a thousand drawn terms, which no softmax bounds, times an element',
+  },
+  cases: axisCases.flatMap((sample) =>
+    [false, true].map((isLog) => ({
+      ...sample,
+      name: `${sample.name}${isLog ? ', logarithm' : ''}`,
+      // A huge logarithm has no finite exponential.
+      fill: sample.fill === 'huge' && isLog ? ('ties' as const) : sample.fill,
+      inputs: [sample.inputs[0], sample.inputs[0]],
+      attrs: { ...sample.attrs, isLog },
+    })),
+  ),
+})
+
+const reductionVariants = rowVariants(rowsOf, lowerWith(stores.logSumExp))
+
+/** y = log of the sum of exp(x) over an axis, which goes. */
+export const logSumExp: Op<AxisAttrs> = defineOp<AxisAttrs>({
+  name: 'logSumExp',
+  infer([x], { axis }) {
+    checkAxis('logSumExp', x, axis)
+    refuseEmpty('logSumExp', x, [axis])
+    return [tensorType(reducedShape(x.shape, [axis], false))]
+  },
+  ...reductionVariants,
+  // dy exp(x - y)
+  gradient({ inputs: [x], outputs: [y], outputGradients: [dy], attrs, emit }) {
+    if (!dy) return [undefined]
+    const shape = reducedShape(x.type.shape, [attrs.axis], true)
+    const [total, slope] = [y, dy].map((value: Value) => emit(reshape, [value], { shape })[0])
+    const steps = [step('sub', i(0), i(1)), step('exp', s(0)), step('mul', s(1), i(2))]
+    return emit<MapAttrs>(map, [x, total, slope], { steps })
+  },
+  reference([x], call) {
+    const y = new Float64Array(countElements(call.outputs[0].shape))
+    eachRow(call, (indices, row) => {
+      const { top, total } = topAndSum(x, indices)
+      y[row] = top + Math.log(total)
+    })
+    return [y]
+  },
+  tolerance: { absolute: 1e-6, relative: 2e-6, because },
+  cases: axisCases,
+})

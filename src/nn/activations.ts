@@ -1,0 +1,80 @@
+import * as functions from '../graph/functions/activations.ts'
+import type { Tensor } from '../graph/tensor.ts'
+import { Module } from './module.ts'
+
+/** Activations as modules; ReLU is in layers.ts. None has parameters. */
+
+export class LeakyReLU extends Module {
+  readonly #negativeSlope: number
+  constructor(negativeSlope = 0.01) {
+    super()
+    this.#negativeSlope = negativeSlope
+  }
+  forward(x: Tensor): Tensor {
+    return functions.leakyRelu(x, this.#negativeSlope)
+  }
+}
+
+export class GELU extends Module {
+  readonly #approximate: 'none' | 'tanh'
+  constructor(options: { approximate?: 'none' | 'tanh' } = {}) {
+    super()
+    this.#approximate = options.approximate ?? 'none'
+  }
+  forward(x: Tensor): Tensor {
+    return functions.gelu(x, this.#approximate)
+  }
+}
+
+export class SiLU extends Module {
+  forward(x: Tensor): Tensor {
+    return functions.silu(x)
+  }
+}
+
+export class Sigmoid extends Module {
+  forward(x: Tensor): Tensor {
+    return x.sigmoid()
+  }
+}
+
+export class Tanh extends Module {
+  forward(x: Tensor): Tensor {
+    return x.tanh()
+  }
+}
+
+export class Softplus extends Module {
+  readonly #beta: number
+  readonly #threshold: number
+  constructor(beta = 1, threshold = 20) {
+    super()
+    this.#beta = beta
+    this.#threshold = threshold
+  }
+  forward(x: Tensor): Tensor {
+    return functions.softplus(x, this.#beta, this.#threshold)
+  }
+}
+
+export class Softmax extends Module {
+  readonly #axis: number
+  constructor(axis: number) {
+    super()
+    this.#axis = axis
+  }
+  forward(x: Tensor): Tensor {
+    return x.softmax(this.#axis)
+  }
+}
+
+export class LogSoftmax extends Module {
+  readonly #axis: number
+  constructor(axis: number) {
+    super()
+    this.#axis = axis
+  }
+  forward(x: Tensor): Tensor {
+    return x.logSoftmax(this.#axis)
+  }
+}

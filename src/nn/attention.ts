@@ -1,0 +1,163 @@
+import { attend } from '../graph/functions/attention.ts'
+import { rotaryEmbedding, rotaryTable } from '../graph/functions/rotary.ts'
+import { linear } from '../graph/functions.ts'
+import { ModuleBuffer } from '../graph/module-buffer.ts'
+import type { Parameter } from '../graph/parameter.ts'
+import { nextRandomLayer } from '../graph/random.ts'
+import type { Tensor } from '../graph/tensor.ts'
+import { ShapeError } from '../util/errors.ts'
+import { formatShape } from '../util/shape.ts'
+import { filled, uniform } from './init.ts'
+import { Linear } from './layers.ts'
+import { Module } from './module.ts'
+
+export interface MultiheadAttentionOptions {
+  /** The share of probabilities that are dropped in training; default 0. */
+  dropout?: number
+  /** Whether projections have biases; default true. */
+  bias?: boolean
+  /** Whether tensors are [N, L, E]; default false: [L, N, E]. */
+  batchFirst?: boolean
+}
+
+export interface MultiheadAttentionInputs {
+  /** Default: the query. */
+  key?: Tensor
+  /** Default: the key. */
+  value?: Tensor
+  /** [L, S], [N, 1, L, S] or alike. Integers: not 0 where a key is not seen, as in PyTorch's module. f32: added to the scores. */
+  attnMask?: Tensor
+  /** [N, S]. Integers: not 0 where a key is ignored. f32: added to the scores. Beside `attnMask` both must be f32. */
+  keyPaddingMask?: Tensor
+  isCausal?: boolean
+}
+
+/**
+ * Attention by several heads between an input and an output projection, with torch.nn.MultiheadAttention's keys.
+ *
+ * shape: query [L, N, embedDim], key and value [S, N, embedDim] -> as query; [N, L, embedDim] with `batchFirst`.
+ * Returns the output alone: no probabilities are ever stored, so there are none to return.
+ */
+export class MultiheadAttention extends Module {
+  readonly inProjWeight: Parameter
+  readonly inProjBias: Parameter | undefined
+  readonly outProj: Linear
+  readonly #embedDim: number
+  readonly #heads: number
+  readonly #dropout: number
+  readonly #isBatchFirst: boolean
+  readonly #layer = nextRandomLayer()
+
+  constructor(embedDim: number, numHeads: number, options: MultiheadAttentionOptions = {}) {
+    super()
+    if (!(numHeads > 0) || embedDim % numHeads !== 0) {
+      throw new ShapeError(
+        'shape.unsupported',
+        `MultiheadAttention: expected a width that ${numHeads} heads divide, got ${embedDim}. Choose another number of heads.`,
+      )
+    }
+    this.#embedDim = embedDim
+    this.#heads = numHeads
+    this.#dropout = options.dropout ?? 0
+    this.#isBatchFirst = options.batchFirst ?? false
+    const hasBias = options.bias ?? true
+    // Xavier's uniform bound of the joint projection, and zero biases, as in torch.nn.MultiheadAttention.
+    this.inProjWeight = uniform([3 * embedDim, embedDim], Math.sqrt(6 / (4 * embedDim)))
+    this.inProjBias = hasBias ? filled([3 * embedDim], 0) : undefined
+    this.outProj = new Linear(embedDim, embedDim, { bias: hasBias })
+    this.outProj.bias?.assign(new Float32Array(embedDim))
+  }
+
+  forward(query: Tensor, inputs: MultiheadAttentionInputs = {}): Tensor {
+    const { key = query, isCausal } = inputs
+    const value = inputs.value ?? key
+    const width = this.#embedDim
+    const wrong = [query, key, value].find(({ shape }) => shape.length !== 3 || shape[2] !== width)
+    const [sequenceAxis, batchAxis] = this.#isBatchFirst ? [1, 0] : [0, 1]
+    if (wrong || key.shape[batchAxis] !== query.shape[batchAxis]) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `MultiheadAttention: query, key and value must be ${this.#isBatchFirst ? '[N, L, ' : '[L, N, '}${width}] with one N, got ${[query, key, value].map(({ shape }) => formatShape(shape)).join(', ')}. Check the order of dimensions.`,
+      )
+    }
+    const rows = (x: Tensor) => x.reshape([-1, width])
+    const project = (x: Tensor, first: number, count: number) =>
+      linear(
+        rows(x),
+        this.inProjWeight.narrow(0, first * width, count * width),
+        this.inProjBias?.narrow(0, first * width, count * width),
+      )
+    const isSelf = query === key && key === value
+    const projections = isSelf
+      ? [linear(rows(query), this.inProjWeight, this.inProjBias)]
+      : [project(query, 0, 1), project(key, 1, 1), project(value, 2, 1)]
+    const batch = query.shape[batchAxis]
+    const attended = attend(
+      projections,
+      isSelf ? 'packed' : 'tokens',
+      {
+        batch,
+        heads: this.#heads,
+        width: width / this.#heads,
+        isSequenceFirst: !this.#isBatchFirst,
+      },
+      {
+        isCausal,
+        dropoutP: this.training ? this.#dropout : 0,
+        layer: this.#layer,
+        ...jointMask(inputs, batch, key.shape[sequenceAxis]),
+      },
+    )
+    return this.outProj.forward(attended).reshape(query.shape)
+  }
+}
+
+/** Both masks as one. errors: `shape.unsupported` for two masks of which one is not f32. */
+function jointMask(
+  { attnMask, keyPaddingMask }: MultiheadAttentionInputs,
+  batch: number,
+  keys: number,
+): { attnMask?: Tensor; isHiddenMask?: boolean } {
+  const padding = keyPaddingMask?.reshape([batch, 1, 1, keys])
+  const mask = attnMask ?? padding
+  if (!mask) return {}
+  if (!attnMask || !padding) return { attnMask: mask, isHiddenMask: mask.dtype !== 'f32' }
+  if (attnMask.dtype !== 'f32' || padding.dtype !== 'f32') {
+    throw new ShapeError(
+      'shape.unsupported',
+      `MultiheadAttention: two masks must both be f32 and added to the scores, got ${attnMask.dtype} and ${padding.dtype}. Convert them, with -1e38 where a key is not seen.`,
+    )
+  }
+  return { attnMask: attnMask.add(padding) }
+}
+
+export interface RotaryEmbeddingOptions {
+  /** Positions that the table holds; default 2048. */
+  maxPositions?: number
+  /** Angles are position * base^(-2 i / width); default 10,000. */
+  base?: number
+  /** Whether neighbours pair up; default: element i pairs with i + width / 2, as in GPT-NeoX and Llama. */
+  isInterleaved?: boolean
+}
+
+/** Rotary position embedding of queries or keys. shape: [..., T, width] -> the same */
+export class RotaryEmbedding extends Module {
+  readonly #table: ModuleBuffer
+  readonly #isInterleaved: boolean
+
+  constructor(width: number, options: RotaryEmbeddingOptions = {}) {
+    super()
+    const { maxPositions = 2048, base = 10_000 } = options
+    this.#isInterleaved = options.isInterleaved ?? false
+    const table = rotaryTable(width, maxPositions, base)
+    this.#table = this.registerBuffer(
+      'table',
+      new ModuleBuffer([maxPositions, width / 2, 2], table),
+      { persistent: false },
+    )
+  }
+
+  forward(x: Tensor): Tensor {
+    return rotaryEmbedding(x, this.#table, { isInterleaved: this.#isInterleaved })
+  }
+}

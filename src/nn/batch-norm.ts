@@ -1,0 +1,103 @@
+import { batchNorm } from '../graph/functions/batch-norm.ts'
+import { countedSamples } from '../graph/functions.ts'
+import { ModuleBuffer } from '../graph/module-buffer.ts'
+import { Parameter } from '../graph/parameter.ts'
+import type { Tensor } from '../graph/tensor.ts'
+import { ShapeError } from '../util/errors.ts'
+import { formatShape } from '../util/shape.ts'
+import { Module } from './module.ts'
+
+export interface BatchNormLayerOptions {
+  /** Added to the variance; default 1e-5. */
+  eps?: number
+  /** The share of a batch in the running statistics; null: the mean over all batches. Default 0.1. */
+  momentum?: number | null
+  /** Whether weight and bias are learned; default true. */
+  affine?: boolean
+  /** Whether running statistics are kept; without them evaluation normalizes by the batch, too. Default true. */
+  trackRunningStats?: boolean
+}
+
+const filled = (count: number, value: number) => new Float32Array(count).fill(value)
+
+/**
+ * Normalizes each channel: in training by the batch's mean and variance, in evaluation by running ones.
+ *
+ * Running statistics live on the device and change inside the recorded step. Each rank keeps those of its own batches; they are equal
+ * at the start. Rows beyond the step scalar `count` are padding and stay out of the statistics; without it, or until a run gives it, all
+ * rows count. The first dimension is that of the samples.
+ */
+abstract class BatchNorm extends Module {
+  readonly weight: Parameter | undefined
+  readonly bias: Parameter | undefined
+  readonly runningMean: ModuleBuffer | undefined
+  readonly runningVar: ModuleBuffer | undefined
+  readonly numBatchesTracked: ModuleBuffer | undefined
+  readonly #scale: Tensor
+  readonly #shift: Tensor
+  readonly #eps: number
+  readonly #momentum: number | null
+
+  constructor(features: number, options: BatchNormLayerOptions = {}) {
+    super()
+    const { eps = 1e-5, momentum = 0.1, affine = true, trackRunningStats = true } = options
+    if (affine) {
+      this.weight = new Parameter([features], filled(features, 1))
+      this.bias = new Parameter([features], filled(features, 0))
+    }
+    // Fixed ones and zeros in the place of what is not learned.
+    this.#scale = this.weight ?? new ModuleBuffer([features], filled(features, 1))
+    this.#shift = this.bias ?? new ModuleBuffer([features], filled(features, 0))
+    if (trackRunningStats) {
+      const buffer = (name: string, data: Float32Array<ArrayBuffer>) =>
+        this.registerBuffer(name, new ModuleBuffer([features], data))
+      this.runningMean = buffer('runningMean', filled(features, 0))
+      this.runningVar = buffer('runningVar', filled(features, 1))
+      this.numBatchesTracked = this.registerBuffer(
+        'numBatchesTracked',
+        new ModuleBuffer([], Int32Array.of(0)),
+      )
+    }
+    this.#eps = eps
+    this.#momentum = momentum
+  }
+
+  forward(x: Tensor): Tensor {
+    if (!this.ranks.includes(x.shape.length)) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `${this.constructor.name}: x must have ${this.ranks.join(' or ')} dimensions, got ${formatShape(x.shape)}. Reshape it.`,
+      )
+    }
+    const { runningMean, runningVar, numBatchesTracked } = this
+    const running =
+      runningMean && runningVar && numBatchesTracked
+        ? { mean: runningMean, variance: runningVar, batches: numBatchesTracked }
+        : undefined
+    const training = this.training || !running
+    return batchNorm(x, this.#scale, this.#shift, {
+      running,
+      training,
+      momentum: this.#momentum,
+      eps: this.#eps,
+      count: training ? countedSamples() : undefined,
+    })
+  }
+
+  /** How many dimensions x may have. */
+  protected abstract get ranks(): readonly number[]
+}
+
+/** Batch normalization. shape: [N, C] or [N, C, L] -> the same */
+export class BatchNorm1d extends BatchNorm {
+  protected get ranks() {
+    return [2, 3]
+  }
+}
+
+/** Batch normalization of images. shape: [N, C, H, W] -> the same */
+export class BatchNorm2d extends BatchNorm {
+  protected get ranks() {
+    return [4]
+  }
+}

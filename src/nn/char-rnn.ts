@@ -1,0 +1,48 @@
+import type { Tensor } from '../graph/tensor.ts'
+import { Embedding } from './embedding.ts'
+import { Linear } from './layers.ts'
+import { Module } from './module.ts'
+import { LSTM } from './recurrent.ts'
+import type { FirstStates, LastStates } from './recurrent-base.ts'
+
+export interface CharRnnOptions {
+  /** default 64 */
+  embeddingSize?: number
+  /** default 128 */
+  hiddenSize?: number
+  /** default 1 */
+  numLayers?: number
+  /** Dropout between layers. default 0 */
+  dropout?: number
+}
+
+/** A language model on characters: embedding, LSTM, linear head. shape: tokens[B, T] of i32 -> logits[B, T, vocabularySize] */
+export class CharRnn extends Module {
+  readonly embedding: Embedding
+  readonly lstm: LSTM
+  readonly head: Linear
+
+  constructor(vocabularySize: number, options: CharRnnOptions = {}) {
+    super()
+    const { embeddingSize = 64, hiddenSize = 128, numLayers = 1, dropout = 0 } = options
+    this.embedding = new Embedding(vocabularySize, embeddingSize)
+    this.lstm = new LSTM(embeddingSize, hiddenSize, { numLayers, dropout, batchFirst: true })
+    this.head = new Linear(hiddenSize, vocabularySize)
+  }
+
+  forward(tokens: Tensor): Tensor {
+    return this.withState(tokens).logits
+  }
+
+  /** Logits and the states after the last token, from which a text can be continued. */
+  withState(tokens: Tensor, states?: FirstStates): LastStates & { logits: Tensor } {
+    const { output, ...last } = this.lstm.withState(this.embedding.forward(tokens), states)
+    const [B, T, H] = output.shape
+    const logits = this.head.forward(output.reshape([B * T, H]))
+    return { logits: logits.reshape([B, T, logits.shape[1]]), ...last }
+  }
+}
+
+/** A `CharRnn`, by the name of its recipe. */
+export const charRnn = (vocabularySize: number, options: CharRnnOptions = {}): CharRnn =>
+  new CharRnn(vocabularySize, options)

@@ -1,0 +1,99 @@
+import {
+  type ConvOptions,
+  type ConvTransposeOptions,
+  conv1d,
+  conv2d,
+  convTranspose2d,
+} from '../graph/functions/convolution.ts'
+import { type Pair, pair } from '../graph/functions/pair.ts'
+import type { Parameter } from '../graph/parameter.ts'
+import type { Tensor } from '../graph/tensor.ts'
+import { fanInUniform } from './init.ts'
+import { Module } from './module.ts'
+
+interface WithBias {
+  /** Default true. */
+  bias?: boolean
+}
+
+export type Conv1dOptions = ConvOptions<number> & WithBias
+export type Conv2dOptions = ConvOptions & WithBias
+export type ConvTranspose2dOptions = ConvTransposeOptions & WithBias
+
+/** 1-D cross-correlation. shape: [N, inChannels, L] -> [N, outChannels, OL] */
+export class Conv1d extends Module {
+  readonly weight: Parameter
+  readonly bias: Parameter | undefined
+  readonly #options: Conv1dOptions
+
+  constructor(
+    inChannels: number,
+    outChannels: number,
+    kernelSize: number,
+    options: Conv1dOptions = {},
+  ) {
+    super()
+    const ofGroup = inChannels / (options.groups ?? 1)
+    const fanIn = ofGroup * kernelSize
+    this.weight = fanInUniform([outChannels, ofGroup, kernelSize], fanIn)
+    this.bias = options.bias === false ? undefined : fanInUniform([outChannels], fanIn)
+    this.#options = options
+  }
+
+  forward(x: Tensor): Tensor {
+    return conv1d(x, this.weight, this.bias, this.#options)
+  }
+}
+
+/** 2-D cross-correlation. shape: [N, inChannels, H, W] -> [N, outChannels, OH, OW] */
+export class Conv2d extends Module {
+  readonly weight: Parameter
+  readonly bias: Parameter | undefined
+  readonly #options: Conv2dOptions
+
+  constructor(
+    inChannels: number,
+    outChannels: number,
+    kernelSize: Pair,
+    options: Conv2dOptions = {},
+  ) {
+    super()
+    const [height, width] = pair(kernelSize)
+    const ofGroup = inChannels / (options.groups ?? 1)
+    const fanIn = ofGroup * height * width
+    this.weight = fanInUniform([outChannels, ofGroup, height, width], fanIn)
+    this.bias = options.bias === false ? undefined : fanInUniform([outChannels], fanIn)
+    this.#options = options
+  }
+
+  forward(x: Tensor): Tensor {
+    return conv2d(x, this.weight, this.bias, this.#options)
+  }
+}
+
+/** The transpose of a 2-D cross-correlation, which enlarges images. shape: [N, inChannels, H, W] -> [N, outChannels, OH, OW] */
+export class ConvTranspose2d extends Module {
+  readonly weight: Parameter
+  readonly bias: Parameter | undefined
+  readonly #options: ConvTranspose2dOptions
+
+  constructor(
+    inChannels: number,
+    outChannels: number,
+    kernelSize: Pair,
+    options: ConvTranspose2dOptions = {},
+  ) {
+    super()
+    const [height, width] = pair(kernelSize)
+    const ofGroup = outChannels / (options.groups ?? 1)
+    // PyTorch counts the weight's second dimension as inputs here too.
+    const fanIn = ofGroup * height * width
+    this.weight = fanInUniform([inChannels, ofGroup, height, width], fanIn)
+    this.bias = options.bias === false ? undefined : fanInUniform([outChannels], fanIn)
+    this.#options = options
+  }
+
+  forward(x: Tensor): Tensor {
+    return convTranspose2d(x, this.weight, this.bias, this.#options)
+  }
+}

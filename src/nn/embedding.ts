@@ -1,0 +1,36 @@
+import { embedding } from '../graph/functions/index-ops.ts'
+import { Parameter } from '../graph/parameter.ts'
+import type { Tensor } from '../graph/tensor.ts'
+import { normalNumbers } from './init.ts'
+import { Module } from './module.ts'
+
+export interface EmbeddingOptions {
+  /** A row that begins as zeros and gets no gradient; negative counts from the back. */
+  paddingIdx?: number
+}
+
+/**
+ * A table of rows, looked up by index. shape: index[..] of i32 or u32 -> [.., embeddingDim]
+ *
+ * Rows begin standard normal, as in torch.nn.Embedding.
+ */
+export class Embedding extends Module {
+  readonly weight: Parameter
+  readonly #options: EmbeddingOptions
+
+  constructor(numEmbeddings: number, embeddingDim: number, options: EmbeddingOptions = {}) {
+    super()
+    const { paddingIdx } = options
+    const rows = normalNumbers(numEmbeddings * embeddingDim, 1)
+    if (paddingIdx !== undefined) {
+      const row = paddingIdx < 0 ? paddingIdx + numEmbeddings : paddingIdx
+      rows.fill(0, row * embeddingDim, (row + 1) * embeddingDim)
+    }
+    this.weight = new Parameter([numEmbeddings, embeddingDim], rows)
+    this.#options = options
+  }
+
+  forward(index: Tensor): Tensor {
+    return embedding(index, this.weight, this.#options)
+  }
+}

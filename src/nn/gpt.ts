@@ -1,0 +1,239 @@
+import { gelu } from '../graph/functions/activations.ts'
+import { packedAttention } from '../graph/functions/attention.ts'
+import { linear } from '../graph/functions.ts'
+import type { Parameter } from '../graph/parameter.ts'
+import { nextRandomLayer } from '../graph/random.ts'
+import { product, type Tensor } from '../graph/tensor.ts'
+import { ShapeError } from '../util/errors.ts'
+import { formatShape } from '../util/shape.ts'
+import { Dropout } from './dropout.ts'
+import { Embedding } from './embedding.ts'
+import { filled, normal, normalNumbers } from './init.ts'
+import { Module, type StateDict } from './module.ts'
+import { LayerNorm } from './normalization.ts'
+
+export interface GptConfig {
+  /** Tokens; GPT-2 has 50,257. */
+  vocabSize: number
+  /** The longest sequence; GPT-2 has 1024. */
+  blockSize: number
+  /** Blocks; GPT-2's smallest has 12. */
+  layers: number
+  /** Heads of attention; GPT-2's smallest has 12. */
+  heads: number
+  /** Elements of a token's vector, a multiple of `heads`; GPT-2's smallest has 768. */
+  width: number
+  /** The share dropped of embeddings, probabilities and residuals in training; default 0, GPT-2 was trained with 0.1. */
+  dropout?: number
+  /** Added to variances; default 1e-5. */
+  layerNormEps?: number
+}
+
+/** Standard deviation of GPT-2's first weights. */
+const deviation = 0.02
+
+/** GPT-2's linear layer: y = x W + b with W [inFeatures, outFeatures]. shape: [R, inFeatures] -> [R, outFeatures] */
+class Conv1D extends Module {
+  readonly weight: Parameter
+  readonly bias: Parameter
+
+  constructor(inFeatures: number, outFeatures: number, weightDeviation = deviation) {
+    super()
+    this.weight = normal([inFeatures, outFeatures], weightDeviation)
+    this.bias = filled([outFeatures], 0)
+  }
+
+  forward(x: Tensor): Tensor {
+    return product(x, this.weight, 'nn', this.bias)
+  }
+}
+
+/** Layers that add to the residual begin smaller, since their sum grows with depth. */
+const residualDeviation = ({ layers }: GptConfig) => deviation / Math.sqrt(2 * layers)
+
+class Attention extends Module {
+  // Names as in the state dict.
+  readonly c_attn: Conv1D
+  readonly c_proj: Conv1D
+  readonly #heads: number
+  readonly #dropoutP: number
+  readonly #layer = nextRandomLayer()
+  readonly resid_dropout: Dropout
+
+  constructor(config: GptConfig) {
+    super()
+    const { width, heads, dropout = 0 } = config
+    this.c_attn = new Conv1D(width, 3 * width)
+    this.c_proj = new Conv1D(width, width, residualDeviation(config))
+    this.#heads = heads
+    this.#dropoutP = dropout
+    this.resid_dropout = new Dropout(dropout)
+  }
+
+  /** shape: x [batch * T, width], samples one after the other */
+  forward(x: Tensor, batch = 1): Tensor {
+    const attended = packedAttention(
+      this.c_attn.forward(x),
+      { batch, heads: this.#heads },
+      { isCausal: true, dropoutP: this.training ? this.#dropoutP : 0, layer: this.#layer },
+    )
+    return this.resid_dropout.forward(this.c_proj.forward(attended), { samples: batch })
+  }
+}
+
+class Mlp extends Module {
+  readonly c_fc: Conv1D
+  readonly c_proj: Conv1D
+  readonly dropout: Dropout
+
+  constructor(config: GptConfig) {
+    super()
+    const { width, dropout = 0 } = config
+    this.c_fc = new Conv1D(width, 4 * width)
+    this.c_proj = new Conv1D(4 * width, width, residualDeviation(config))
+    this.dropout = new Dropout(dropout)
+  }
+
+  forward(x: Tensor, batch = 1): Tensor {
+    const hidden = gelu(this.c_fc.forward(x), 'tanh')
+    return this.dropout.forward(this.c_proj.forward(hidden), { samples: batch })
+  }
+}
+
+class Block extends Module {
+  readonly ln_1: LayerNorm
+  readonly attn: Attention
+  readonly ln_2: LayerNorm
+  readonly mlp: Mlp
+
+  constructor(config: GptConfig) {
+    super()
+    const eps = config.layerNormEps ?? 1e-5
+    this.ln_1 = new LayerNorm(config.width, { eps })
+    this.attn = new Attention(config)
+    this.ln_2 = new LayerNorm(config.width, { eps })
+    this.mlp = new Mlp(config)
+  }
+
+  forward(x: Tensor, batch = 1): Tensor {
+    const attended = x.add(this.attn.forward(this.ln_1.forward(x), batch))
+    return attended.add(this.mlp.forward(this.ln_2.forward(attended), batch))
+  }
+}
+
+/** The blocks by number. */
+class Blocks extends Module {
+  readonly #blocks: readonly Block[]
+
+  constructor(config: GptConfig) {
+    super()
+    this.#blocks = Array.from({ length: config.layers }, () => new Block(config))
+  }
+
+  override children(): [string, Module][] {
+    return this.#blocks.map((block, i) => [String(i), block])
+  }
+
+  forward(x: Tensor, batch = 1): Tensor {
+    return this.#blocks.reduce((tensor, block) => block.forward(tensor, batch), x)
+  }
+}
+
+class Transformer extends Module {
+  readonly wte: Embedding
+  readonly wpe: Embedding
+  readonly drop: Dropout
+  readonly h: Blocks
+  readonly ln_f: LayerNorm
+
+  constructor(config: GptConfig) {
+    super()
+    const { vocabSize, blockSize, width, dropout = 0, layerNormEps = 1e-5 } = config
+    this.wte = tableOf(vocabSize, width)
+    this.wpe = tableOf(blockSize, width)
+    this.drop = new Dropout(dropout)
+    this.h = new Blocks(config)
+    this.ln_f = new LayerNorm(width, { eps: layerNormEps })
+  }
+
+  /** shape: tokens [batch, T] of i32 -> [batch * T, width] */
+  forward(tokens: Tensor): Tensor {
+    const [batch, length] = tokens.shape
+    const { weight } = this.wpe
+    const [blockSize, width] = weight.shape
+    const positions = length === blockSize ? weight : weight.narrow(0, 0, length)
+    const embedded = this.drop.forward(this.wte.forward(tokens).add(positions))
+    return this.ln_f.forward(this.h.forward(embedded.reshape([batch * length, width]), batch))
+  }
+}
+
+/** The output layer: scores of all tokens by the token table. */
+class Head extends Module {
+  readonly weight: Parameter
+
+  constructor(weight: Parameter) {
+    super()
+    this.weight = weight
+  }
+
+  forward(x: Tensor): Tensor {
+    return linear(x, this.weight)
+  }
+}
+
+function tableOf(rows: number, width: number): Embedding {
+  const table = new Embedding(rows, width)
+  table.weight.assign(normalNumbers(rows * width, deviation))
+  return table
+}
+
+/**
+ * A language model with GPT-2's structure and state-dict keys, the output layer sharing the token table's weight.
+ *
+ * shape: tokens [batch, T] of i32, T up to `blockSize` -> logits [batch, T, vocabSize]
+ * Weights of GPT-2 as Hugging Face publishes them load as they are. source: Radford et al., "Language models are unsupervised
+ * multitask learners" (2019).
+ */
+export class Gpt extends Module {
+  readonly config: GptConfig
+  readonly transformer: Transformer
+  readonly lmHead: Head
+
+  constructor(config: GptConfig) {
+    super()
+    const { width, heads } = config
+    if (!(heads > 0) || width % heads !== 0) {
+      throw new ShapeError(
+        'shape.unsupported',
+        `gpt: expected a width that ${heads} heads divide, got ${width}. Choose another number of heads.`,
+      )
+    }
+    this.config = { ...config }
+    this.transformer = new Transformer(config)
+    this.lmHead = new Head(this.transformer.wte.weight)
+  }
+
+  forward(tokens: Tensor): Tensor {
+    const { blockSize, vocabSize } = this.config
+    const [batch, length] = tokens.shape
+    if (tokens.shape.length !== 2 || length > blockSize) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `gpt: tokens must be [batch, T] with T up to ${blockSize}, got ${formatShape(tokens.shape)}. Cut the sequences, or make the model with a larger blockSize.`,
+      )
+    }
+    return this.lmHead.forward(this.transformer.forward(tokens)).reshape([batch, length, vocabSize])
+  }
+
+  /** As Module's; the constant attention masks that old GPT-2 files hold are passed over. */
+  override loadStateDict(state: StateDict): void {
+    super.loadStateDict(
+      Object.fromEntries(
+        Object.entries(state).filter(([key]) => !/\.attn\.(?:bias|masked_bias)$/.test(key)),
+      ),
+    )
+  }
+}
+
+/** Returns a new GPT. */
+export const gpt = (config: GptConfig): Gpt => new Gpt(config)

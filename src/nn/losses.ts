@@ -1,0 +1,127 @@
+import * as losses from '../graph/functions/losses.ts'
+import { ModuleBuffer } from '../graph/module-buffer.ts'
+import type { Tensor } from '../graph/tensor.ts'
+import type { ScalarSlot } from '../kernels/op.ts'
+import { Module } from './module.ts'
+
+/** Losses as modules. None has parameters; class weights are buffers of the state dict, as in torch.nn. */
+
+const bufferOf = (values: readonly number[] | undefined): ModuleBuffer | undefined =>
+  values && new ModuleBuffer([values.length], Float32Array.from(values))
+
+export class MSELoss extends Module {
+  readonly #options: losses.LossOptions
+  constructor(options: losses.LossOptions = {}) {
+    super()
+    this.#options = options
+  }
+  forward(input: Tensor, target: Tensor): Tensor {
+    return losses.mseLoss(input, target, this.#options)
+  }
+}
+
+export class L1Loss extends Module {
+  readonly #options: losses.LossOptions
+  constructor(options: losses.LossOptions = {}) {
+    super()
+    this.#options = options
+  }
+  forward(input: Tensor, target: Tensor): Tensor {
+    return losses.l1Loss(input, target, this.#options)
+  }
+}
+
+export class HuberLoss extends Module {
+  readonly #options: losses.LossOptions & { delta?: number }
+  constructor(options: losses.LossOptions & { delta?: number } = {}) {
+    super()
+    this.#options = options
+  }
+  forward(input: Tensor, target: Tensor): Tensor {
+    return losses.huberLoss(input, target, this.#options)
+  }
+}
+
+export class SmoothL1Loss extends Module {
+  readonly #options: losses.LossOptions & { beta?: number }
+  constructor(options: losses.LossOptions & { beta?: number } = {}) {
+    super()
+    this.#options = options
+  }
+  forward(input: Tensor, target: Tensor): Tensor {
+    return losses.smoothL1Loss(input, target, this.#options)
+  }
+}
+
+export class BCELoss extends Module {
+  readonly #options: losses.LossOptions
+  constructor(options: losses.LossOptions = {}) {
+    super()
+    this.#options = options
+  }
+  forward(input: Tensor, target: Tensor): Tensor {
+    return losses.binaryCrossEntropy(input, target, this.#options)
+  }
+}
+
+export class BCEWithLogitsLoss extends Module {
+  readonly posWeight: ModuleBuffer | undefined
+  readonly #options: losses.LossOptions
+  /** `posWeight`: of positive targets, one for each entry of the last dimension. */
+  constructor(options: losses.LossOptions & { posWeight?: readonly number[] } = {}) {
+    super()
+    const { posWeight, ...others } = options
+    this.#options = others
+    this.posWeight = bufferOf(posWeight)
+    if (this.posWeight) this.registerBuffer('pos_weight', this.posWeight)
+  }
+  forward(input: Tensor, target: Tensor): Tensor {
+    const options = { ...this.#options, posWeight: this.posWeight }
+    return losses.binaryCrossEntropyWithLogits(input, target, options)
+  }
+}
+
+export class KLDivLoss extends Module {
+  readonly #options: Parameters<typeof losses.klDiv>[2]
+  constructor(options: Parameters<typeof losses.klDiv>[2] = {}) {
+    super()
+    this.#options = options
+  }
+  forward(input: Tensor, target: Tensor): Tensor {
+    return losses.klDiv(input, target, this.#options)
+  }
+}
+
+type ClassWeights = { readonly weight?: readonly number[] }
+
+export class NLLLoss extends Module {
+  readonly weight: ModuleBuffer | undefined
+  readonly #options: losses.ClassLossOptions
+  constructor({ weight, ...options }: Omit<losses.ClassLossOptions, 'weight'> & ClassWeights = {}) {
+    super()
+    this.#options = options
+    this.weight = bufferOf(weight)
+    if (this.weight) this.registerBuffer('weight', this.weight)
+  }
+  forward(input: Tensor, target: Tensor): Tensor {
+    return losses.nllLoss(input, target, { ...this.#options, weight: this.weight })
+  }
+}
+
+export class CrossEntropyLoss extends Module {
+  readonly weight: ModuleBuffer | undefined
+  readonly #options: losses.CrossEntropyOptions
+  constructor({
+    weight,
+    ...options
+  }: Omit<losses.CrossEntropyOptions, 'weight' | 'count'> & ClassWeights = {}) {
+    super()
+    this.#options = options
+    this.weight = bufferOf(weight)
+    if (this.weight) this.registerBuffer('weight', this.weight)
+  }
+  /** `count`: how many of the first samples count, a step scalar. */
+  forward(input: Tensor, target: Tensor, count?: ScalarSlot): Tensor {
+    return losses.crossEntropy(input, target, { ...this.#options, weight: this.weight, count })
+  }
+}

@@ -1,0 +1,84 @@
+import { groupNorm, layerNorm, rmsNorm } from '../graph/functions/normalization.ts'
+import type { Parameter } from '../graph/parameter.ts'
+import type { Tensor } from '../graph/tensor.ts'
+import type { Shape } from '../util/shape.ts'
+import { filled } from './init.ts'
+import { Module } from './module.ts'
+
+const asShape = (size: number | Shape): Shape => (typeof size === 'number' ? [size] : [...size])
+
+export interface LayerNormOptions {
+  /** Added to the variance; default 1e-5. */
+  eps?: number
+  /** Whether there are weight and bias; default true. */
+  elementwiseAffine?: boolean
+  /** Whether there is a bias beside the weight; default true. */
+  bias?: boolean
+}
+
+/** Layer normalisation over the last axes. shape: [..., *normalizedShape] -> the same */
+export class LayerNorm extends Module {
+  readonly weight: Parameter | undefined
+  readonly bias: Parameter | undefined
+  readonly #shape: Shape
+  readonly #eps: number
+
+  constructor(normalizedShape: number | Shape, options: LayerNormOptions = {}) {
+    super()
+    this.#shape = asShape(normalizedShape)
+    this.#eps = options.eps ?? 1e-5
+    const isAffine = options.elementwiseAffine ?? true
+    this.weight = isAffine ? filled(this.#shape, 1) : undefined
+    this.bias = isAffine && options.bias !== false ? filled(this.#shape, 0) : undefined
+  }
+
+  forward(x: Tensor): Tensor {
+    return layerNorm(x, this.#shape, this.weight, this.bias, this.#eps)
+  }
+}
+
+/** RMS normalisation over the last axes. shape: [..., *normalizedShape] -> the same */
+export class RMSNorm extends Module {
+  readonly weight: Parameter | undefined
+  readonly #shape: Shape
+  readonly #eps: number | undefined
+
+  constructor(
+    normalizedShape: number | Shape,
+    options: { eps?: number; elementwiseAffine?: boolean } = {},
+  ) {
+    super()
+    this.#shape = asShape(normalizedShape)
+    this.#eps = options.eps
+    this.weight = options.elementwiseAffine === false ? undefined : filled(this.#shape, 1)
+  }
+
+  forward(x: Tensor): Tensor {
+    return rmsNorm(x, this.#shape, this.weight, this.#eps)
+  }
+}
+
+/** Group normalisation. shape: [N, numChannels, ...] -> the same */
+export class GroupNorm extends Module {
+  readonly weight: Parameter | undefined
+  readonly bias: Parameter | undefined
+  readonly #groups: number
+  readonly #eps: number
+
+  constructor(
+    numGroups: number,
+    numChannels: number,
+    options: { eps?: number; affine?: boolean } = {},
+  ) {
+    super()
+    this.#groups = numGroups
+    this.#eps = options.eps ?? 1e-5
+    const isAffine = options.affine ?? true
+    this.weight = isAffine ? filled([numChannels], 1) : undefined
+    this.bias = isAffine ? filled([numChannels], 0) : undefined
+  }
+
+  forward(x: Tensor): Tensor {
+    return groupNorm(x, this.#groups, this.weight, this.bias, this.#eps)
+  }
+}

@@ -1,0 +1,105 @@
+import type { Pair } from '../graph/functions/pair.ts'
+import {
+  type AvgPoolOptions,
+  adaptiveAvgPool1d,
+  adaptiveAvgPool2d,
+  avgPool1d,
+  avgPool2d,
+  maxPool1d,
+  maxPool2d,
+  type PoolOptions,
+} from '../graph/functions/pooling.ts'
+import type { Tensor } from '../graph/tensor.ts'
+import { Module } from './module.ts'
+
+/** The largest value of each window. shape: [N, C, H, W] -> [N, C, OH, OW] */
+export class MaxPool2d extends Module {
+  readonly #kernel: Pair
+  readonly #options: PoolOptions
+
+  constructor(kernelSize: Pair, options: PoolOptions = {}) {
+    super()
+    this.#kernel = kernelSize
+    this.#options = options
+  }
+
+  forward(x: Tensor): Tensor {
+    return maxPool2d(x, this.#kernel, this.#options)
+  }
+}
+
+/** The largest value of each window. shape: [N, C, L] -> [N, C, OL] */
+export class MaxPool1d extends Module {
+  readonly #kernel: number
+  readonly #options: PoolOptions<number>
+
+  constructor(kernelSize: number, options: PoolOptions<number> = {}) {
+    super()
+    this.#kernel = kernelSize
+    this.#options = options
+  }
+
+  forward(x: Tensor): Tensor {
+    return maxPool1d(x, this.#kernel, this.#options)
+  }
+}
+
+/** The mean of each window. shape: [N, C, H, W] -> [N, C, OH, OW] */
+export class AvgPool2d extends Module {
+  readonly #kernel: Pair
+  readonly #options: AvgPoolOptions
+
+  constructor(kernelSize: Pair, options: AvgPoolOptions = {}) {
+    super()
+    this.#kernel = kernelSize
+    this.#options = options
+  }
+
+  forward(x: Tensor): Tensor {
+    return avgPool2d(x, this.#kernel, this.#options)
+  }
+}
+
+/** The mean of each window. shape: [N, C, L] -> [N, C, OL] */
+export class AvgPool1d extends Module {
+  readonly #kernel: number
+  readonly #options: AvgPoolOptions<number>
+
+  constructor(kernelSize: number, options: AvgPoolOptions<number> = {}) {
+    super()
+    this.#kernel = kernelSize
+    this.#options = options
+  }
+
+  forward(x: Tensor): Tensor {
+    return avgPool1d(x, this.#kernel, this.#options)
+  }
+}
+
+/** The mean of windows that share the image evenly; null keeps a size. shape: [N, C, H, W] -> [N, C, ...outputSize] */
+export class AdaptiveAvgPool2d extends Module {
+  readonly #outputSize: number | readonly [number | null, number | null]
+
+  constructor(outputSize: number | readonly [number | null, number | null]) {
+    super()
+    this.#outputSize = outputSize
+  }
+
+  forward(x: Tensor): Tensor {
+    return adaptiveAvgPool2d(x, this.#outputSize)
+  }
+}
+
+/** The mean of windows that share the row evenly. shape: [N, C, L] -> [N, C, outputSize] */
+export class AdaptiveAvgPool1d extends Module {
+  readonly #outputSize: number
+
+  constructor(outputSize: number) {
+    super()
+    this.#outputSize = outputSize
+  }
+
+  forward(x: Tensor): Tensor {
+    return adaptiveAvgPool1d(x, this.#outputSize)
+  }
+}

@@ -1,0 +1,187 @@
+import { type RecurrentWeights, recurrentLayer } from '../graph/functions/recurrent.ts'
+import { cat, stack, zeros } from '../graph/functions/shape.ts'
+import type { Parameter } from '../graph/parameter.ts'
+import { Tensor } from '../graph/tensor.ts'
+import { type CellKind, cells } from '../kernels/recurrent/cells.ts'
+import { ShapeError } from '../util/errors.ts'
+import { formatShape, type Shape, sameShape } from '../util/shape.ts'
+import { Dropout } from './dropout.ts'
+import { fanInUniform } from './init.ts'
+import { Module } from './module.ts'
+import type { Lengths, PackedSequence } from './packed-sequence.ts'
+
+export interface RecurrentLayerOptions {
+  /** Layers on top of each other. default 1 */
+  numLayers?: number
+  /** default true */
+  bias?: boolean
+  /** Sequences are the first dimension of x and of the output, steps the second. default false */
+  batchFirst?: boolean
+  /** Dropout between layers, not after the last. default 0 */
+  dropout?: number
+  /** A second layer goes through each sequence from its end; outputs stand side by side. default false */
+  bidirectional?: boolean
+}
+
+/** First states, each [layers x directions, B, H]; what is not given is 0. */
+export interface FirstStates {
+  readonly h0?: Tensor
+  readonly c0?: Tensor
+}
+
+/** Last states, each [layers x directions, B, H]. */
+export interface LastStates {
+  readonly hn: Tensor
+  /** LSTM alone. */
+  readonly cn: Tensor | undefined
+}
+
+/** Makes the parameters of one direction under PyTorch's names, as properties of `module`; all are drawn from ±1/sqrt(hiddenSize). */
+export function addWeights(
+  module: Module,
+  cell: CellKind,
+  suffix: string,
+  inputSize: number,
+  hiddenSize: number,
+  bias: boolean,
+): RecurrentWeights {
+  const rows = cells[cell].gates * hiddenSize
+  const add = (name: string, shape: Shape): Parameter => {
+    const parameter = fanInUniform(shape, hiddenSize)
+    Object.assign(module, { [`${name}${suffix}`]: parameter })
+    return parameter
+  }
+  return {
+    ih: add('weight_ih', [rows, inputSize]),
+    hh: add('weight_hh', [rows, hiddenSize]),
+    biasIh: bias ? add('bias_ih', [rows]) : undefined,
+    biasHh: bias ? add('bias_hh', [rows]) : undefined,
+  }
+}
+
+/** What RNN, GRU and LSTM share: layers, directions, states, variable lengths. Parameters are called `weight_ih_l0`, ..., `weight_hh_l0_reverse`. */
+export abstract class RecurrentBase extends Module {
+  readonly inputSize: number
+  readonly hiddenSize: number
+  readonly numLayers: number
+  readonly batchFirst: boolean
+  readonly bidirectional: boolean
+  readonly #cell: CellKind
+  readonly #weights: readonly RecurrentWeights[]
+  /** One between each two layers, each with masks of its own. */
+  readonly #dropouts: readonly Dropout[]
+
+  constructor(
+    cell: CellKind,
+    inputSize: number,
+    hiddenSize: number,
+    options: RecurrentLayerOptions = {},
+  ) {
+    super()
+    const { numLayers = 1, bias = true, batchFirst = false, bidirectional = false } = options
+    for (const [name, value] of Object.entries({ inputSize, hiddenSize, numLayers }))
+      if (!Number.isInteger(value) || value < 1)
+        throw new ShapeError(
+          'shape.unsupported',
+          `${new.target.name}: expected ${name} to be a whole number above 0, got ${value}. Correct it.`,
+        )
+    this.inputSize = inputSize
+    this.hiddenSize = hiddenSize
+    this.numLayers = numLayers
+    this.batchFirst = batchFirst
+    this.bidirectional = bidirectional
+    this.#cell = cell
+    const directions = bidirectional ? ['', '_reverse'] : ['']
+    this.#weights = Array.from({ length: numLayers }, (_, layer) =>
+      directions.map((direction) => {
+        const width = layer === 0 ? inputSize : hiddenSize * directions.length
+        return addWeights(this, cell, `_l${layer}${direction}`, width, hiddenSize, bias)
+      }),
+    ).flat()
+    const { dropout = 0 } = options
+    this.#dropouts = Array.from(
+      { length: dropout > 0 ? numLayers - 1 : 0 },
+      () => new Dropout(dropout),
+    )
+  }
+
+  override children(): [string, Module][] {
+    // Dropout has neither parameters nor keys, but follows the mode.
+    return this.#dropouts.map((dropout, i) => [`dropout${i}`, dropout])
+  }
+
+  /** The outputs of the last layer. shape: [T, B, inputSize] -> [T, B, directions x H], or with B first. */
+  forward(x: Tensor): Tensor {
+    return this.withState(x).output
+  }
+
+  /**
+   * Outputs and last states, from given first ones; for a packed sequence the outputs are packed too.
+   *
+   * errors: `shape.mismatch` for states or inputs of another shape.
+   */
+  withState(x: Tensor, states?: FirstStates): LastStates & { output: Tensor }
+  withState(x: PackedSequence, states?: FirstStates): LastStates & { output: PackedSequence }
+  withState(
+    x: Tensor | PackedSequence,
+    states: FirstStates = {},
+  ): LastStates & { output: Tensor | PackedSequence } {
+    if (x instanceof Tensor) return this.#run(x, this.batchFirst, undefined, states)
+    const { data, lengths, batchFirst } = x
+    const { output, ...last } = this.#run(data, batchFirst, lengths, states)
+    return { output: { data: output, lengths, batchFirst }, ...last }
+  }
+
+  /** Masks go by sample, so that any split over ranks draws alike: samples must come first while they are made. */
+  #dropped(output: Tensor, gap: number, batchFirst: boolean): Tensor {
+    const dropout = this.#dropouts[gap]
+    if (!dropout?.training) return output
+    if (batchFirst) return dropout.forward(output)
+    return dropout.forward(output.transpose(0, 1)).transpose(0, 1)
+  }
+
+  #run(
+    x: Tensor,
+    batchFirst: boolean,
+    lengths: Lengths | undefined,
+    { h0, c0 }: FirstStates,
+  ): LastStates & { output: Tensor } {
+    const where = this.constructor.name
+    if (x.shape.length !== 3 || x.shape[2] !== this.inputSize)
+      throw new ShapeError(
+        'shape.mismatch',
+        `${where}: expected x [${batchFirst ? 'B, T' : 'T, B'}, ${this.inputSize}], got ${formatShape(x.shape)}. Check inputSize.`,
+      )
+    const B = x.shape[batchFirst ? 0 : 1]
+    const directions = this.bidirectional ? 2 : 1
+    const stateShape = [this.numLayers * directions, B, this.hiddenSize]
+    for (const [name, state] of Object.entries({ h0, c0 }))
+      if (state && !sameShape(state.shape, stateShape))
+        throw new ShapeError(
+          'shape.mismatch',
+          `${where}: expected ${name} ${formatShape(stateShape)}, got ${formatShape(state.shape)}. States are [layers x directions, B, hiddenSize].`,
+        )
+    const nothing = h0 && (c0 || this.#cell !== 'lstm') ? undefined : zeros([B, this.hiddenSize])
+    const stateOf = (all: Tensor | undefined, index: number) => all?.select(0, index) ?? nothing!
+    const hn: Tensor[] = []
+    const cn: Tensor[] = []
+    let output = x
+    for (let layer = 0; layer < this.numLayers; layer++) {
+      const input = layer > 0 ? this.#dropped(output, layer - 1, batchFirst) : output
+      const both = Array.from({ length: directions }, (_, direction) => {
+        const index = layer * directions + direction
+        const result = recurrentLayer(
+          input,
+          { h0: stateOf(h0, index), c0: this.#cell === 'lstm' ? stateOf(c0, index) : undefined },
+          this.#weights[index],
+          { cell: this.#cell, isReverse: direction === 1, batchFirst, lengths },
+        )
+        hn.push(result.hn)
+        if (result.cn) cn.push(result.cn)
+        return result.y
+      })
+      output = directions === 1 ? both[0] : cat(both, 2)
+    }
+    return { output, hn: stack(hn), cn: cn.length > 0 ? stack(cn) : undefined }
+  }
+}

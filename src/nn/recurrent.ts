@@ -1,0 +1,104 @@
+import { type RecurrentWeights, recurrentLayer } from '../graph/functions/recurrent.ts'
+import { zeros } from '../graph/functions/shape.ts'
+import type { Tensor } from '../graph/tensor.ts'
+import type { CellKind } from '../kernels/recurrent/cells.ts'
+import { Module } from './module.ts'
+import { addWeights, RecurrentBase, type RecurrentLayerOptions } from './recurrent-base.ts'
+
+export interface RnnOptions extends RecurrentLayerOptions {
+  /** default 'tanh' */
+  nonlinearity?: 'tanh' | 'relu'
+}
+
+/** Elman's recurrent network, as torch.nn.RNN: h' = tanh(W_ih x + b_ih + W_hh h + b_hh). */
+export class RNN extends RecurrentBase {
+  constructor(inputSize: number, hiddenSize: number, options: RnnOptions = {}) {
+    super(options.nonlinearity ?? 'tanh', inputSize, hiddenSize, options)
+  }
+}
+
+/** Gated recurrent units, as torch.nn.GRU. source: Cho et al., arXiv 1406.1078, with the reset gate as cuDNN has it. */
+export class GRU extends RecurrentBase {
+  constructor(inputSize: number, hiddenSize: number, options: RecurrentLayerOptions = {}) {
+    super('gru', inputSize, hiddenSize, options)
+  }
+}
+
+/** Long short-term memory, as torch.nn.LSTM without projections. source: Hochreiter and Schmidhuber, 1997. */
+export class LSTM extends RecurrentBase {
+  constructor(inputSize: number, hiddenSize: number, options: RecurrentLayerOptions = {}) {
+    super('lstm', inputSize, hiddenSize, options)
+  }
+}
+
+interface CellOptions {
+  /** default true */
+  bias?: boolean
+}
+
+/** One step of one layer; parameters are called `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`. */
+abstract class CellBase extends Module {
+  readonly hiddenSize: number
+  readonly #cell: CellKind
+  readonly #weights: RecurrentWeights
+
+  constructor(cell: CellKind, inputSize: number, hiddenSize: number, { bias = true }: CellOptions) {
+    super()
+    this.hiddenSize = hiddenSize
+    this.#cell = cell
+    this.#weights = addWeights(this, cell, '', inputSize, hiddenSize, bias)
+  }
+
+  protected step(x: Tensor, h?: Tensor, c?: Tensor): { hn: Tensor; cn: Tensor | undefined } {
+    const nothing =
+      h && (c || this.#cell !== 'lstm') ? undefined : zeros([x.shape[0], this.hiddenSize])
+    return recurrentLayer(
+      x.reshape([1, ...x.shape]),
+      { h0: h ?? nothing!, c0: this.#cell === 'lstm' ? (c ?? nothing!) : undefined },
+      this.#weights,
+      { cell: this.#cell },
+    )
+  }
+}
+
+/** One step of an RNN. shape: x[B, inputSize], h[B, H] (default 0) -> h'[B, H] */
+export class RNNCell extends CellBase {
+  constructor(
+    inputSize: number,
+    hiddenSize: number,
+    options: CellOptions & { nonlinearity?: 'tanh' | 'relu' } = {},
+  ) {
+    super(options.nonlinearity ?? 'tanh', inputSize, hiddenSize, options)
+  }
+
+  forward(x: Tensor, h?: Tensor): Tensor {
+    return this.step(x, h).hn
+  }
+}
+
+/** One step of a GRU. shape: x[B, inputSize], h[B, H] (default 0) -> h'[B, H] */
+export class GRUCell extends CellBase {
+  constructor(inputSize: number, hiddenSize: number, options: CellOptions = {}) {
+    super('gru', inputSize, hiddenSize, options)
+  }
+
+  forward(x: Tensor, h?: Tensor): Tensor {
+    return this.step(x, h).hn
+  }
+}
+
+/** One step of an LSTM. shape: x[B, inputSize], h and c [B, H] (default 0) -> h'[B, H]; `withState` gives c' too. */
+export class LSTMCell extends CellBase {
+  constructor(inputSize: number, hiddenSize: number, options: CellOptions = {}) {
+    super('lstm', inputSize, hiddenSize, options)
+  }
+
+  forward(x: Tensor, h?: Tensor, c?: Tensor): Tensor {
+    return this.withState(x, h, c).hn
+  }
+
+  withState(x: Tensor, h?: Tensor, c?: Tensor): { hn: Tensor; cn: Tensor } {
+    const { hn, cn } = this.step(x, h, c)
+    return { hn, cn: cn! }
+  }
+}

@@ -1,0 +1,151 @@
+import type { Bucket } from '../graph/bucket.ts'
+import type { Parameter } from '../graph/parameter.ts'
+import { Pool, poolAlignment } from '../graph/pool.ts'
+import { type Tensor, TracedTensor } from '../graph/tensor.ts'
+import { activeTrace, type GradientControl, type Trace } from '../graph/trace.ts'
+import { GraphValue } from '../graph/value.ts'
+import { fromScalar } from '../kernels/from-scalar/from-scalar.ts'
+import {
+  clipFactor,
+  joinStats,
+  mostJoined,
+  withoutFactor,
+} from '../kernels/grad-clip/clip-factor.ts'
+import { clipValue } from '../kernels/grad-clip/clip-value.ts'
+import { gradStats } from '../kernels/grad-clip/grad-stats.ts'
+import type { NormKind } from '../kernels/grad-clip/norm.ts'
+import { TabringError } from '../util/errors.ts'
+import { tensorType } from '../util/shape.ts'
+import { bucketsBehind } from './optimizer.ts'
+
+/** A limit, or a function that is asked in every step. */
+export type Limit = number | (() => number)
+
+const sourceOf = (limit: Limit) => (typeof limit === 'number' ? () => limit : limit)
+
+/**
+ * Scales the gradients of `parameters` so that their norm, taken as of one vector, is at most `maxNorm`; returns the norm before.
+ *
+ * As torch.nn.utils.clip_grad_norm_: call it between `backward` and `optimizer.step` in a compiled function. The factor is applied as the
+ * update reads the gradients; `parameter.grad` stays as it was. The norm may be an output of the function, but not an op's input. In a
+ * micro-step of an accumulation nothing is clipped and the norm is 0.
+ * order: fixed, by bucket, then by rank.
+ * cost: one more pass over the gradients; with several ranks also 8 bytes a rank and a wait for all buckets before the first update.
+ * errors: `graph.misuse` before backward, after step, or for a part of a parameter group.
+ */
+export function clipGradNorm(
+  parameters: readonly Parameter[],
+  maxNorm: Limit,
+  { normType = 2 }: { normType?: number } = {},
+): Tensor {
+  const trace = activeTrace('clipGradNorm')
+  if (trace.accumulation?.part === 'add') {
+    const [zero] = trace.emit(fromScalar, [], { slot: trace.scalars.add(() => 0) })
+    return new TracedTensor(zero)
+  }
+  const norm = kindOf(normType)
+  const buckets = bucketsBehind(parameters, trace, 'clipGradNorm')
+  const before = commonControl(buckets, trace)
+  const stats = statsOf(buckets, norm, trace)
+  const [total, control] = trace.emitJoint(clipFactor, before ? [stats, before.value] : [stats], {
+    norm,
+    maxNorm: trace.scalars.add(sourceOf(maxNorm)),
+  })
+  for (const bucket of buckets) {
+    trace.controls.set(bucket, { value: control, maySkip: before?.maySkip ?? false })
+  }
+  return new TracedTensor(total)
+}
+
+/**
+ * Clips every element of the gradients of `parameters` to -limit .. limit, in place in their buckets.
+ *
+ * As torch.nn.utils.clip_grad_value_, between `backward` and `optimizer.step`. cost: one dispatch a bucket. errors: as clipGradNorm.
+ */
+export function clipGradValue(parameters: readonly Parameter[], limit: Limit): void {
+  const trace = activeTrace('clipGradValue')
+  if (trace.accumulation?.part === 'add') return
+  const buckets = bucketsBehind(parameters, trace, 'clipGradValue')
+  const before = commonControl(buckets, trace)
+  const slot = trace.scalars.add(sourceOf(limit))
+  for (const bucket of buckets) {
+    const grad = ownGradient(bucket, trace)
+    const length = grad.type.shape[0]
+    if (length === 0) continue
+    trace.emitJoint(clipValue, before ? [grad, before.value] : [grad], {
+      settings: { limit: slot },
+      start: 0,
+      length,
+    })
+  }
+  if (!before) return
+  // The factor is in the gradients now; whether the update is left out still holds.
+  const [value] = trace.emitJoint(withoutFactor, [before.value], {})
+  for (const bucket of buckets) trace.controls.set(bucket, { value, maySkip: before.maySkip })
+}
+
+/** This rank's part of a bucket's gradients. */
+export function ownGradient(bucket: Bucket, trace: Trace): GraphValue {
+  const { start, end } = bucket.ownSlice(trace.exchange)
+  return new GraphValue(tensorType([end - start]), {
+    kind: 'pool',
+    pool: bucket.gradientPool,
+    start,
+  })
+}
+
+/**
+ * (norm's total before its root, 1 if anything is infinite or NaN) over the gradients of all buckets and all ranks: [2].
+ *
+ * The gradients are as they lie in the buckets, without their control's factor.
+ */
+export function statsOf(buckets: readonly Bucket[], norm: NormKind, trace: Trace): GraphValue {
+  let parts = buckets
+    .map((bucket) => ownGradient(bucket, trace))
+    .filter(({ type }) => type.shape[0] > 0)
+    .map((grad) => {
+      const attrs = { norm, start: 0, length: grad.type.shape[0] }
+      return trace.emitJoint(gradStats, [grad], attrs)[0]
+    })
+  const join = (some: readonly GraphValue[]) => trace.emitJoint(joinStats, some, { norm })[0]
+  if (parts.length === 0) parts = [join([])]
+  while (parts.length > 1) {
+    const groups: GraphValue[][] = []
+    for (let at = 0; at < parts.length; at += mostJoined) {
+      groups.push(parts.slice(at, at + mostJoined))
+    }
+    parts = groups.map(join)
+  }
+  const [stats] = parts
+  if (trace.exchange && trace.exchange.size > 1) {
+    const pool = new Pool('joint number', poolAlignment)
+    trace.reductions.push({
+      node: stats.node!,
+      pool,
+      join: norm === 'largest' ? 'largest' : 'sum',
+    })
+  }
+  return stats
+}
+
+function kindOf(normType: number): NormKind {
+  if (normType === 2) return 'l2'
+  if (normType === 1) return 'l1'
+  if (normType === Number.POSITIVE_INFINITY) return 'largest'
+  throw new TabringError(
+    'config.invalid',
+    `clipGradNorm: normType must be 1, 2 or Infinity, got ${normType}. Use one of these.`,
+  )
+}
+
+/** The control that all these buckets have. errors: `graph.misuse` where they differ. */
+function commonControl(buckets: readonly Bucket[], trace: Trace): GradientControl | undefined {
+  const first = trace.controls.get(buckets[0])
+  if (buckets.some((bucket) => trace.controls.get(bucket)?.value !== first?.value)) {
+    throw new TabringError(
+      'graph.misuse',
+      'clip: expected gradients that are all scaled alike, got some that were clipped or unscaled on their own. Treat all of them in each call.',
+    )
+  }
+  return first
+}

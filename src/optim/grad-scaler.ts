@@ -1,0 +1,155 @@
+import { Pool } from '../graph/pool.ts'
+import { type Tensor, TracedTensor } from '../graph/tensor.ts'
+import { activeTrace, type Trace } from '../graph/trace.ts'
+import { GraphValue } from '../graph/value.ts'
+import { mostControls, scalerUpdate, unscale } from '../kernels/grad-scaler/grad-scaler.ts'
+import { TabringError } from '../util/errors.ts'
+import { tensorType } from '../util/shape.ts'
+import { statsOf } from './clip.ts'
+import type { Optimizer } from './optimizer.ts'
+import { type CommonSettings, checkSetting } from './settings.ts'
+
+export interface GradScalerOptions {
+  /** Default 65536. */
+  initScale?: number
+  /** What the scale is multiplied by after `growthInterval` steps without an infinite or NaN gradient; default 2. */
+  growthFactor?: number
+  /** What the scale is multiplied by when one is found; default 0.5. */
+  backoffFactor?: number
+  /** Default 2000. */
+  growthInterval?: number
+  /** Default true; else every method does what it would without a scaler. */
+  enabled?: boolean
+}
+
+/** PyTorch's keys. */
+export interface GradScalerState {
+  scale: number
+  growth_factor: number
+  backoff_factor: number
+  growth_interval: number
+  _growth_tracker: number
+}
+
+/**
+ * Dynamic loss scaling, as torch.cuda.amp.GradScaler, inside the recorded step: `scale(loss).backward()`, perhaps `unscale(optimizer)` and
+ * clipping, then `step(optimizer)` and `update()`.
+ *
+ * Scale, the look for infinite and NaN gradients, and leaving an update out are all on the device; nothing waits for the host. Learning-rate
+ * schedules run on the host and count left-out steps too.
+ * cost: a pass over the gradients and about four dispatches of one thread.
+ */
+export class GradScaler {
+  readonly #options: Required<GradScalerOptions>
+  /** (scale, steps since it changed) */
+  readonly #pool = new Pool('gradient scaler', 2)
+  /** What `step` and `unscale` have done in the function being compiled. */
+  readonly #steps = new WeakMap<Trace, Map<Optimizer, GraphValue>>()
+
+  constructor(options: GradScalerOptions = {}) {
+    const { enabled = true, initScale = 65_536, growthInterval = 2000 } = options
+    const { growthFactor = 2, backoffFactor = 0.5 } = options
+    checkSetting('GradScaler', 'initScale', initScale, initScale > 0, 'above 0')
+    checkSetting('GradScaler', 'growthFactor', growthFactor, growthFactor > 1, 'above 1')
+    const isBackoff = backoffFactor > 0 && backoffFactor < 1
+    checkSetting('GradScaler', 'backoffFactor', backoffFactor, isBackoff, 'between 0 and 1')
+    this.#options = { enabled, initScale, growthFactor, backoffFactor, growthInterval }
+    this.#pool.write(Float32Array.of(initScale, 0))
+  }
+
+  /** The loss times the scale: call `backward` on it. */
+  scale(loss: Tensor): Tensor {
+    if (!this.#options.enabled) return loss
+    const scale = new GraphValue(tensorType([]), { kind: 'pool', pool: this.#pool, start: 0 })
+    return loss.mul(new TracedTensor(scale))
+  }
+
+  /** Takes the scale out of the optimizer's gradients, before clipping; `step` does it where this was not called. */
+  unscale<S extends CommonSettings>(optimizer: Optimizer<S>): void {
+    const trace = activeTrace('scaler.unscale')
+    const key = optimizer as unknown as Optimizer
+    if (!this.#options.enabled || trace.accumulation?.part === 'add') return
+    const done = this.#doneIn(trace)
+    if (done.has(key)) {
+      throw new TabringError(
+        'graph.misuse',
+        'scaler.unscale: expected one call for each optimizer and step, got a second one. Leave it out.',
+      )
+    }
+    const buckets = optimizer.bucketsOfStep(trace, 'scaler.unscale')
+    if (buckets.some((bucket) => trace.controls.has(bucket))) {
+      throw new TabringError(
+        'graph.misuse',
+        'scaler.unscale: expected gradients as backward left them, got clipped ones. Call unscale before clipping.',
+      )
+    }
+    const stats = statsOf(buckets, 'l2', trace)
+    const [value] = trace.emitJoint(unscale, [stats, this.#state()], {})
+    for (const bucket of buckets) trace.controls.set(bucket, { value, maySkip: true })
+    done.set(key, value)
+  }
+
+  /** `optimizer.step()`, which changes nothing in a step with an infinite or NaN gradient. */
+  step<S extends CommonSettings>(optimizer: Optimizer<S>): void {
+    const trace = activeTrace('scaler.step')
+    const isDone = this.#doneIn(trace).has(optimizer as unknown as Optimizer)
+    if (!isDone) this.unscale(optimizer)
+    optimizer.step()
+  }
+
+  /** Sets the scale for the next step; call it after `step` for all optimizers. errors: `graph.misuse` before any. */
+  update(): void {
+    const trace = activeTrace('scaler.update')
+    if (!this.#options.enabled || trace.accumulation?.part === 'add') return
+    const controls = [...this.#doneIn(trace).values()]
+    if (controls.length === 0 || controls.length > mostControls) {
+      throw new TabringError(
+        'graph.misuse',
+        `scaler.update: expected 1 to ${mostControls} optimizers that stepped before, got ${controls.length}. Call scaler.step(optimizer) first.`,
+      )
+    }
+    const options = this.#options
+    trace.emitJoint(scalerUpdate, [this.#state(), ...controls], {
+      growth: trace.scalars.add(() => options.growthFactor),
+      backoff: trace.scalars.add(() => options.backoffFactor),
+      interval: trace.scalars.add(() => options.growthInterval),
+    })
+  }
+
+  /** The scale of the next step. cost: a copy and a wait for the device. */
+  async getScale(): Promise<number> {
+    return this.#options.enabled ? (await this.#pool.read())[0] : 1
+  }
+
+  async stateDict(): Promise<GradScalerState> {
+    const [scale, tracker] = await this.#pool.read()
+    const { growthFactor, backoffFactor, growthInterval } = this.#options
+    return {
+      scale,
+      growth_factor: growthFactor,
+      backoff_factor: backoffFactor,
+      growth_interval: growthInterval,
+      _growth_tracker: tracker,
+    }
+  }
+
+  loadStateDict(state: GradScalerState): void {
+    this.#options.growthFactor = state.growth_factor
+    this.#options.backoffFactor = state.backoff_factor
+    this.#options.growthInterval = state.growth_interval
+    this.#pool.write(Float32Array.of(state.scale, state._growth_tracker))
+  }
+
+  #state(): GraphValue {
+    return new GraphValue(tensorType([2]), { kind: 'pool', pool: this.#pool, start: 0 })
+  }
+
+  #doneIn(trace: Trace): Map<Optimizer, GraphValue> {
+    let done = this.#steps.get(trace)
+    if (!done) {
+      done = new Map()
+      this.#steps.set(trace, done)
+    }
+    return done
+  }
+}

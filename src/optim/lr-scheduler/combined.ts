@@ -1,0 +1,116 @@
+import {
+  type AnyScheduler,
+  checkOption,
+  type LRScheduler,
+  type Schedulable,
+  type SchedulerState,
+} from './scheduler.ts'
+
+/** One scheduler after the other: number i + 1 begins at milestone i, as its epoch 0. */
+export class SequentialLR implements AnyScheduler {
+  readonly optimizer: Schedulable
+  readonly #schedulers: readonly LRScheduler[]
+  #milestones: number[]
+  #lastEpoch = 0
+  #lastLr: readonly number[]
+
+  constructor(
+    optimizer: Schedulable,
+    schedulers: readonly LRScheduler[],
+    milestones: readonly number[],
+  ) {
+    checkOption(
+      'SequentialLR',
+      'milestones',
+      milestones,
+      milestones.length === schedulers.length - 1,
+      `one fewer than the ${schedulers.length} schedulers`,
+    )
+    const isOne = schedulers.every((scheduler) => scheduler.optimizer === optimizer)
+    checkOption('SequentialLR', 'schedulers', 'another', isOne, 'on the same optimizer')
+    this.optimizer = optimizer
+    this.#schedulers = schedulers
+    this.#milestones = [...milestones]
+    // All of them made their epoch 0 when they were made; only the first one's is to hold.
+    for (const group of optimizer.paramGroups) group.lr = group.initialLr!
+    for (const scheduler of schedulers) scheduler.lastEpoch -= 1
+    schedulers[0].initialStep()
+    this.#lastLr = schedulers[0].getLastLr()
+  }
+
+  step(): void {
+    this.#lastEpoch++
+    const at = this.#milestones.filter((milestone) => milestone <= this.#lastEpoch).length
+    const scheduler = this.#schedulers[at]
+    if (at > 0 && this.#milestones[at - 1] === this.#lastEpoch) scheduler.step(0)
+    else scheduler.step()
+    this.#lastLr = scheduler.getLastLr()
+  }
+
+  getLastLr(): readonly number[] {
+    return this.#lastLr
+  }
+
+  stateDict(): SchedulerState {
+    return {
+      _milestones: [...this.#milestones],
+      last_epoch: this.#lastEpoch,
+      _last_lr: [...this.#lastLr],
+      _schedulers: this.#schedulers.map((scheduler) => scheduler.stateDict()),
+    }
+  }
+
+  loadStateDict(state: SchedulerState): void {
+    this.#milestones = [...(state['_milestones'] as number[])]
+    this.#lastEpoch = state['last_epoch'] as number
+    this.#lastLr = [...(state['_last_lr'] as number[])]
+    loadAll('SequentialLR', this.#schedulers, state)
+  }
+}
+
+/** All schedulers in each step, one after the other. */
+export class ChainedScheduler implements AnyScheduler {
+  readonly optimizer: Schedulable
+  readonly #schedulers: readonly AnyScheduler[]
+  #lastLr: number[]
+
+  constructor(schedulers: readonly AnyScheduler[]) {
+    checkOption('ChainedScheduler', 'schedulers', 0, schedulers.length > 0, 'at least one')
+    const [{ optimizer }] = schedulers
+    const isOne = schedulers.every((scheduler) => scheduler.optimizer === optimizer)
+    checkOption('ChainedScheduler', 'schedulers', 'another', isOne, 'on the same optimizer')
+    this.optimizer = optimizer
+    this.#schedulers = schedulers
+    this.#lastLr = optimizer.paramGroups.map(({ lr }) => lr)
+  }
+
+  step(): void {
+    for (const scheduler of this.#schedulers) scheduler.step()
+    this.#lastLr = this.optimizer.paramGroups.map(({ lr }) => lr)
+  }
+
+  getLastLr(): readonly number[] {
+    return this.#lastLr
+  }
+
+  stateDict(): SchedulerState {
+    return {
+      _last_lr: [...this.#lastLr],
+      _schedulers: this.#schedulers.map((scheduler) => scheduler.stateDict()),
+    }
+  }
+
+  loadStateDict(state: SchedulerState): void {
+    this.#lastLr = [...(state['_last_lr'] as number[])]
+    loadAll('ChainedScheduler', this.#schedulers, state)
+  }
+}
+
+function loadAll(name: string, schedulers: readonly AnyScheduler[], state: SchedulerState): void {
+  const states = state['_schedulers'] as SchedulerState[]
+  const isAll = states.length === schedulers.length
+  checkOption(name, '_schedulers', states.length, isAll, `${schedulers.length} states`)
+  schedulers.forEach((scheduler, i) => {
+    scheduler.loadStateDict(states[i])
+  })
+}

@@ -1,0 +1,186 @@
+import { checkOption, LRScheduler, perGroup, type Schedulable } from './scheduler.ts'
+
+/** Sets each group's learning rate to its initial one times `lambda(epoch)`; one function, or one for each group. */
+export class LambdaLR extends LRScheduler {
+  readonly #lambdas: ((epoch: number) => number)[]
+
+  constructor(
+    optimizer: Schedulable,
+    lambda: ((epoch: number) => number) | readonly ((epoch: number) => number)[],
+  ) {
+    super(optimizer)
+    this.#lambdas = perGroup('LambdaLR', 'lambda', lambda, optimizer.paramGroups.length)
+    this.initialStep()
+  }
+
+  protected rates(): number[] {
+    return this.baseLrs.map((base, i) => base * this.#lambdas[i](this.lastEpoch))
+  }
+}
+
+/** Multiplies the learning rates by `gamma` every `stepSize` epochs. */
+export class StepLR extends LRScheduler {
+  protected stepSize: number
+  protected gamma: number
+
+  constructor(
+    optimizer: Schedulable,
+    { stepSize, gamma = 0.1 }: { stepSize: number; gamma?: number },
+  ) {
+    super(optimizer)
+    checkOption('StepLR', 'stepSize', stepSize, stepSize >= 1, 'at least 1')
+    this.stepSize = stepSize
+    this.gamma = gamma
+    this.initialStep()
+  }
+
+  protected rates(): number[] {
+    const isDue = this.lastEpoch !== 0 && this.lastEpoch % this.stepSize === 0
+    return isDue ? this.scaled(this.gamma) : this.present()
+  }
+
+  protected override closedForm(): number[] {
+    const factor = this.gamma ** Math.floor(this.lastEpoch / this.stepSize)
+    return this.baseLrs.map((base) => base * factor)
+  }
+
+  protected override fields() {
+    return { ...super.fields(), stepSize: 'step_size', gamma: 'gamma' }
+  }
+}
+
+/** Multiplies the learning rates by `gamma` at each milestone; one given twice counts twice. */
+export class MultiStepLR extends LRScheduler {
+  /** How often each milestone was given. */
+  protected milestones: Record<number, number> = {}
+  protected gamma: number
+
+  constructor(
+    optimizer: Schedulable,
+    { milestones, gamma = 0.1 }: { milestones: readonly number[]; gamma?: number },
+  ) {
+    super(optimizer)
+    for (const epoch of milestones) this.milestones[epoch] = (this.milestones[epoch] ?? 0) + 1
+    this.gamma = gamma
+    this.initialStep()
+  }
+
+  protected rates(): number[] {
+    const times = this.milestones[this.lastEpoch]
+    return times ? this.scaled(this.gamma ** times) : this.present()
+  }
+
+  protected override closedForm(): number[] {
+    const passed = Object.entries(this.milestones)
+      .filter(([epoch]) => Number(epoch) <= this.lastEpoch)
+      .reduce((sum, [, times]) => sum + times, 0)
+    return this.baseLrs.map((base) => base * this.gamma ** passed)
+  }
+
+  protected override fields() {
+    return { ...super.fields(), milestones: 'milestones', gamma: 'gamma' }
+  }
+}
+
+/** Multiplies the learning rates by `gamma` in every epoch. */
+export class ExponentialLR extends LRScheduler {
+  protected gamma: number
+
+  constructor(optimizer: Schedulable, { gamma }: { gamma: number }) {
+    super(optimizer)
+    this.gamma = gamma
+    this.initialStep()
+  }
+
+  protected rates(): number[] {
+    return this.lastEpoch === 0 ? this.present() : this.scaled(this.gamma)
+  }
+
+  protected override closedForm(): number[] {
+    return this.baseLrs.map((base) => base * this.gamma ** this.lastEpoch)
+  }
+
+  protected override fields() {
+    return { ...super.fields(), gamma: 'gamma' }
+  }
+}
+
+/** `factor` times the learning rates until epoch `totalIters`, then themselves. */
+export class ConstantLR extends LRScheduler {
+  protected factor: number
+  protected totalIters: number
+
+  constructor(
+    optimizer: Schedulable,
+    { factor = 1 / 3, totalIters = 5 }: { factor?: number; totalIters?: number } = {},
+  ) {
+    super(optimizer)
+    checkOption('ConstantLR', 'factor', factor, factor > 0 && factor <= 1, 'above 0 and at most 1')
+    this.factor = factor
+    this.totalIters = totalIters
+    this.initialStep()
+  }
+
+  protected rates(): number[] {
+    if (this.lastEpoch === 0) return this.scaled(this.factor)
+    return this.lastEpoch === this.totalIters ? this.scaled(1 / this.factor) : this.present()
+  }
+
+  protected override closedForm(): number[] {
+    const isOver = this.lastEpoch >= this.totalIters ? 1 : 0
+    return this.baseLrs.map((base) => base * (this.factor + isOver * (1 - this.factor)))
+  }
+
+  protected override fields() {
+    return { ...super.fields(), factor: 'factor', totalIters: 'total_iters' }
+  }
+}
+
+/** Goes from `startFactor` to `endFactor` times the learning rates in a line over `totalIters` epochs: a warm-up. */
+export class LinearLR extends LRScheduler {
+  protected startFactor: number
+  protected endFactor: number
+  protected totalIters: number
+
+  constructor(
+    optimizer: Schedulable,
+    {
+      startFactor = 1 / 3,
+      endFactor = 1,
+      totalIters = 5,
+    }: { startFactor?: number; endFactor?: number; totalIters?: number } = {},
+  ) {
+    super(optimizer)
+    const isStart = startFactor > 0 && startFactor <= 1
+    checkOption('LinearLR', 'startFactor', startFactor, isStart, 'above 0 and at most 1')
+    const isEnd = endFactor >= 0 && endFactor <= 1
+    checkOption('LinearLR', 'endFactor', endFactor, isEnd, 'between 0 and 1')
+    this.startFactor = startFactor
+    this.endFactor = endFactor
+    this.totalIters = totalIters
+    this.initialStep()
+  }
+
+  protected rates(): number[] {
+    if (this.lastEpoch === 0) return this.scaled(this.startFactor)
+    if (this.lastEpoch > this.totalIters) return this.present()
+    const change = this.endFactor - this.startFactor
+    const before = this.totalIters * this.startFactor + (this.lastEpoch - 1) * change
+    return this.scaled(1 + change / before)
+  }
+
+  protected override closedForm(): number[] {
+    const share = Math.min(this.totalIters, this.lastEpoch) / this.totalIters
+    const factor = this.startFactor + (this.endFactor - this.startFactor) * share
+    return this.baseLrs.map((base) => base * factor)
+  }
+
+  protected override fields() {
+    return {
+      ...super.fields(),
+      startFactor: 'start_factor',
+      endFactor: 'end_factor',
+      totalIters: 'total_iters',
+    }
+  }
+}

@@ -1,0 +1,141 @@
+import type { ParamGroup } from '../settings.ts'
+import { checkOption, LRScheduler, perGroup, type Schedulable } from './scheduler.ts'
+
+export interface OneCycleOptions {
+  /** The highest learning rate; one, or one for each group. */
+  maxLr: number | readonly number[]
+  /** Steps of the whole cycle; or `epochs` and `stepsPerEpoch`. */
+  totalSteps?: number
+  epochs?: number
+  stepsPerEpoch?: number
+  /** Share of the cycle that goes up; default 0.3. */
+  pctStart?: number
+  /** Default `cos`. */
+  annealStrategy?: 'cos' | 'linear'
+  /** Whether momentum, or Adam's first beta, goes the other way; default true. */
+  cycleMomentum?: boolean
+  /** Default 0.85. */
+  baseMomentum?: number | readonly number[]
+  /** Default 0.95. */
+  maxMomentum?: number | readonly number[]
+  /** The first learning rate is maxLr / divFactor; default 25. */
+  divFactor?: number
+  /** The last is the first / finalDivFactor; default 1e4. */
+  finalDivFactor?: number
+  /** Default false. */
+  threePhase?: boolean
+}
+
+/** What a group has besides, where its optimizer has it. */
+type CycledGroup = ParamGroup & { momentum?: number; betas?: readonly [number, number] }
+type LrName = 'initialLr' | 'maxLr' | 'minLr'
+type MomentumName = 'maxMomentum' | 'baseMomentum'
+
+interface Phase {
+  readonly endStep: number
+  readonly lr: readonly [LrName, LrName]
+  readonly momentum: readonly [MomentumName, MomentumName]
+}
+
+/**
+ * One cycle: learning rates up to `maxLr` and far down, momentum the other way; `step` after every batch. source: arXiv 1708.07120.
+ *
+ * errors: `config.invalid`; from `step` past the last one.
+ */
+export class OneCycleLR extends LRScheduler {
+  protected totalSteps: number
+  protected cycleMomentum: boolean
+  readonly #phases: readonly Phase[]
+  readonly #anneal: (start: number, end: number, share: number) => number
+
+  constructor(optimizer: Schedulable, options: OneCycleOptions) {
+    super(optimizer)
+    const { epochs = 0, stepsPerEpoch = 0, totalSteps = epochs * stepsPerEpoch } = options
+    const { pctStart = 0.3, divFactor = 25, finalDivFactor = 1e4 } = options
+    const { baseMomentum = 0.85, maxMomentum = 0.95 } = options
+    const isTotal = Number.isInteger(totalSteps) && totalSteps > 0
+    checkOption('OneCycleLR', 'totalSteps', totalSteps, isTotal, 'a whole number above 0')
+    const isShare = pctStart >= 0 && pctStart <= 1
+    checkOption('OneCycleLR', 'pctStart', pctStart, isShare, 'between 0 and 1')
+    this.totalSteps = totalSteps
+    this.cycleMomentum = options.cycleMomentum ?? true
+    this.#anneal = options.annealStrategy === 'linear' ? linear : cosine
+    this.#phases = phasesOf(totalSteps, pctStart, options.threePhase ?? false)
+
+    const groups: readonly CycledGroup[] = optimizer.paramGroups
+    const maxLrs = perGroup('OneCycleLR', 'maxLr', options.maxLr, groups.length)
+    const bases = perGroup('OneCycleLR', 'baseMomentum', baseMomentum, groups.length)
+    const tops = perGroup('OneCycleLR', 'maxMomentum', maxMomentum, groups.length)
+    groups.forEach((group, i) => {
+      group.initialLr = maxLrs[i] / divFactor
+      group.maxLr = maxLrs[i]
+      group.minLr = group.initialLr / finalDivFactor
+      if (!this.cycleMomentum) return
+      const hasOne = group.momentum !== undefined || group.betas !== undefined
+      checkOption('OneCycleLR', 'optimizer', 'none', hasOne, 'one with momentum or betas')
+      group.maxMomentum = tops[i]
+      group.baseMomentum = bases[i]
+    })
+    this.baseLrs = groups.map(({ initialLr }) => initialLr!)
+    this.initialStep()
+  }
+
+  protected rates(): number[] {
+    const step = this.lastEpoch
+    const isInside = step <= this.totalSteps
+    checkOption('OneCycleLR', 'step', step + 1, isInside, `at most ${this.totalSteps}`)
+    const last = this.#phases.length - 1
+    const at = this.#phases.findIndex(({ endStep }, i) => step <= endStep || i === last)
+    const { endStep, lr, momentum } = this.#phases[at]
+    const startStep = at === 0 ? 0 : this.#phases[at - 1].endStep
+    const share = (step - startStep) / (endStep - startStep)
+    return (this.optimizer.paramGroups as readonly CycledGroup[]).map((group) => {
+      if (this.cycleMomentum) {
+        const next = this.#anneal(group[momentum[0]]!, group[momentum[1]]!, share)
+        if (group.betas) group.betas = [next, group.betas[1]]
+        else group.momentum = next
+      }
+      return this.#anneal(group[lr[0]]!, group[lr[1]]!, share)
+    })
+  }
+
+  protected override fields() {
+    return { ...super.fields(), totalSteps: 'total_steps', cycleMomentum: 'cycle_momentum' }
+  }
+}
+
+const cosine = (start: number, end: number, share: number): number =>
+  end + ((start - end) / 2) * (Math.cos(Math.PI * share) + 1)
+
+const linear = (start: number, end: number, share: number): number => (end - start) * share + start
+
+function phasesOf(totalSteps: number, pctStart: number, isThreePhase: boolean): Phase[] {
+  const up: Phase = {
+    endStep: pctStart * totalSteps - 1,
+    lr: ['initialLr', 'maxLr'],
+    momentum: ['maxMomentum', 'baseMomentum'],
+  }
+  if (!isThreePhase) {
+    return [
+      up,
+      {
+        endStep: totalSteps - 1,
+        lr: ['maxLr', 'minLr'],
+        momentum: ['baseMomentum', 'maxMomentum'],
+      },
+    ]
+  }
+  return [
+    up,
+    {
+      endStep: 2 * pctStart * totalSteps - 2,
+      lr: ['maxLr', 'initialLr'],
+      momentum: ['baseMomentum', 'maxMomentum'],
+    },
+    {
+      endStep: totalSteps - 1,
+      lr: ['initialLr', 'minLr'],
+      momentum: ['maxMomentum', 'maxMomentum'],
+    },
+  ]
+}

@@ -1,0 +1,123 @@
+import { checkOption, perGroup, type Schedulable, type SchedulerState } from './scheduler.ts'
+
+export interface PlateauOptions {
+  /** Whether the metric should fall or rise; default `min`. */
+  mode?: 'min' | 'max'
+  /** What learning rates are multiplied by; default 0.1. */
+  factor?: number
+  /** Epochs without improvement that are let pass; default 10. */
+  patience?: number
+  /** Least change that counts; default 1e-4. */
+  threshold?: number
+  /** Whether the threshold is a share of the best value or an amount; default `rel`. */
+  thresholdMode?: 'rel' | 'abs'
+  /** Epochs after a reduction in which nothing is counted; default 0. */
+  cooldown?: number
+  /** Default 0. */
+  minLr?: number | readonly number[]
+  /** Smaller changes of a learning rate are left out; default 1e-8. */
+  eps?: number
+}
+
+/** Lowers the learning rates when a metric stops getting better, as torch's ReduceLROnPlateau: `step(metric)` after each epoch. */
+export class ReduceLROnPlateau {
+  readonly optimizer: Schedulable
+  #options: Required<Omit<PlateauOptions, 'minLr'>> & { minLrs: number[] }
+  /** `null` before the first epoch. */
+  #best: number | null = null
+  #badEpochs = 0
+  #cooldownLeft = 0
+  #lastEpoch = 0
+  #lastLr: number[]
+
+  constructor(optimizer: Schedulable, options: PlateauOptions = {}) {
+    const { mode = 'min', factor = 0.1, patience = 10, threshold = 1e-4 } = options
+    const { thresholdMode = 'rel', cooldown = 0, minLr = 0, eps = 1e-8 } = options
+    checkOption('ReduceLROnPlateau', 'factor', factor, factor < 1, 'below 1')
+    const minLrs = perGroup('ReduceLROnPlateau', 'minLr', minLr, optimizer.paramGroups.length)
+    this.optimizer = optimizer
+    this.#options = { mode, factor, patience, threshold, thresholdMode, cooldown, minLrs, eps }
+    this.#lastLr = optimizer.paramGroups.map(({ lr }) => lr)
+  }
+
+  /** Takes the epoch's metric. */
+  step(metric: number): void {
+    const { patience, cooldown } = this.#options
+    this.#lastEpoch++
+    if (this.#isBetter(metric)) {
+      this.#best = metric
+      this.#badEpochs = 0
+    } else {
+      this.#badEpochs++
+    }
+    if (this.#cooldownLeft > 0) {
+      this.#cooldownLeft--
+      this.#badEpochs = 0
+    }
+    if (this.#badEpochs > patience) {
+      this.#reduce()
+      this.#cooldownLeft = cooldown
+      this.#badEpochs = 0
+    }
+    this.#lastLr = this.optimizer.paramGroups.map(({ lr }) => lr)
+  }
+
+  getLastLr(): readonly number[] {
+    return this.#lastLr
+  }
+
+  stateDict(): SchedulerState {
+    const { mode, factor, patience, threshold, thresholdMode, cooldown, minLrs, eps } =
+      this.#options
+    return {
+      mode,
+      factor,
+      patience,
+      threshold,
+      threshold_mode: thresholdMode,
+      cooldown,
+      min_lrs: [...minLrs],
+      eps,
+      best: this.#best,
+      num_bad_epochs: this.#badEpochs,
+      cooldown_counter: this.#cooldownLeft,
+      last_epoch: this.#lastEpoch,
+      _last_lr: [...this.#lastLr],
+    }
+  }
+
+  loadStateDict(state: SchedulerState): void {
+    const saved = structuredClone(state)
+    this.#options = {
+      mode: saved['mode'] as 'min' | 'max',
+      factor: saved['factor'] as number,
+      patience: saved['patience'] as number,
+      threshold: saved['threshold'] as number,
+      thresholdMode: saved['threshold_mode'] as 'rel' | 'abs',
+      cooldown: saved['cooldown'] as number,
+      minLrs: saved['min_lrs'] as number[],
+      eps: saved['eps'] as number,
+    }
+    this.#best = saved['best'] as number | null
+    this.#badEpochs = saved['num_bad_epochs'] as number
+    this.#cooldownLeft = saved['cooldown_counter'] as number
+    this.#lastEpoch = saved['last_epoch'] as number
+    this.#lastLr = saved['_last_lr'] as number[]
+  }
+
+  #isBetter(metric: number): boolean {
+    const { mode, threshold, thresholdMode } = this.#options
+    const sign = mode === 'min' ? -1 : 1
+    const best = this.#best ?? -sign * Number.POSITIVE_INFINITY
+    const limit = thresholdMode === 'rel' ? best * (1 + sign * threshold) : best + sign * threshold
+    return mode === 'min' ? metric < limit : metric > limit
+  }
+
+  #reduce(): void {
+    const { factor, minLrs, eps } = this.#options
+    this.optimizer.paramGroups.forEach((group, i) => {
+      const next = Math.max(group.lr * factor, minLrs[i])
+      if (group.lr - next > eps) group.lr = next
+    })
+  }
+}

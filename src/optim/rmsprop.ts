@@ -1,0 +1,67 @@
+import type { Trace } from '../graph/trace.ts'
+import type { GraphNode } from '../graph/value.ts'
+import {
+  rmsprop,
+  rmspropCentered,
+  rmspropCenteredMomentum,
+  rmspropMomentum,
+} from '../kernels/rmsprop/rmsprop.ts'
+import { emitUpdate, Optimizer, type Slice, slots } from './optimizer.ts'
+import { checkNotNegative, type ParamGroup, type Params } from './settings.ts'
+
+export interface RMSpropSettings {
+  /** Learning rate; default 1e-2. */
+  lr: number
+  /** Decay rate of the squared gradient's mean; default 0.99. */
+  alpha: number
+  /** Added to the denominator; default 1e-8. */
+  eps: number
+  /** Default 0. */
+  weightDecay: number
+  /** Default 0: no momentum buffer. */
+  momentum: number
+  /** Divide by the gradient's deviation instead of its root mean square; default false. */
+  centered: boolean
+}
+
+export type RMSpropOptions = Partial<RMSpropSettings>
+
+/** RMSprop as torch.optim.RMSprop. Which states there are is fixed when the step is compiled. source: Hinton's lecture 6e. */
+export class RMSprop extends Optimizer<RMSpropSettings> {
+  constructor(params: Params<RMSpropSettings>, options: RMSpropOptions = {}) {
+    const defaults = {
+      lr: 1e-2,
+      alpha: 0.99,
+      eps: 1e-8,
+      weightDecay: 0,
+      momentum: 0,
+      centered: false,
+    }
+    super(params, defaults, options)
+  }
+
+  protected update(trace: Trace, slice: Slice, group: ParamGroup<RMSpropSettings>): GraphNode[] {
+    const common = slots(trace, {
+      lr: () => group.lr,
+      weightDecay: () => group.weightDecay,
+      alpha: () => group.alpha,
+      oneMinusAlpha: () => 1 - group.alpha,
+      eps: () => group.eps,
+    })
+    const averages = [
+      slice.state('square_avg'),
+      ...(group.centered ? [slice.state('grad_avg')] : []),
+    ]
+    if (group.momentum === 0) {
+      const op = group.centered ? rmspropCentered : rmsprop
+      return [emitUpdate(op, slice, averages, common)]
+    }
+    const settings = { ...common, ...slots(trace, { momentum: () => group.momentum }) }
+    const op = group.centered ? rmspropCenteredMomentum : rmspropMomentum
+    return [emitUpdate(op, slice, [...averages, slice.state('momentum_buffer')], settings)]
+  }
+
+  protected check({ lr, alpha, eps, weightDecay, momentum }: RMSpropSettings): void {
+    checkNotNegative('RMSprop', { lr, alpha, eps, weightDecay, momentum })
+  }
+}

@@ -1,0 +1,63 @@
+import { load, type Saved, type SavedState, save } from '../data/saved-tree.ts'
+import { getRngState, setRngState } from '../nn/init.ts'
+import { DataError } from '../util/errors.ts'
+
+/** Anything that can say its state and take it over: modules, optimizers, schedulers, samplers. */
+export interface Stateful {
+  stateDict(): unknown
+  // A method, so that classes whose state is narrower fit.
+  loadStateDict(state: never): unknown
+}
+
+export type Parts = Readonly<Record<string, Stateful>>
+
+/** What `loadCheckpoint` returns: where the run stood, and what else was put in. */
+export interface Resumed {
+  readonly step: number
+  readonly extra: SavedState
+}
+
+/**
+ * Returns one file with the state of all parts, the random state of this page or worker, and the step.
+ *
+ * `parts` by name: `{ model, optimizer, scheduler, sampler }`. Call it between steps.
+ * errors: `data.malformed` for a state that is not made of plain values and arrays.
+ */
+export async function saveCheckpoint(
+  parts: Parts,
+  step: number,
+  extra: SavedState = {},
+): Promise<Uint8Array<ArrayBuffer>> {
+  const states: Record<string, Saved> = {}
+  for (const [name, part] of Object.entries(parts)) states[name] = (await part.stateDict()) as Saved
+  return save({ ...states, run: { step, random: { ...getRngState() }, extra } })
+}
+
+/**
+ * Puts a file's state into the parts and the random state; what follows is what would have followed in the run that saved it, bit for bit
+ * on the same adapter.
+ *
+ * Make the parts anew and load before the step is compiled. A step with dropout gets its number as the scalar `randomStep` in every run:
+ * a program of its own counts from 0. Waits for parts whose state takes time to read.
+ * errors: `data.malformed` when the file holds other parts; those of the parts.
+ */
+export async function loadCheckpoint(
+  file: Uint8Array<ArrayBuffer>,
+  parts: Parts,
+): Promise<Resumed> {
+  const { run, ...states } = load(file)
+  const given = Object.keys(parts).sort().join(', ')
+  const found = Object.keys(states).sort().join(', ')
+  if (given !== found || !run) {
+    throw new DataError(
+      'data.malformed',
+      `loadCheckpoint: expected the parts ${found || 'of a run'}, got ${given}. Pass the parts that were saved.`,
+    )
+  }
+  for (const [name, part] of Object.entries(parts)) await part.loadStateDict(states[name] as never)
+  const { step, random, extra } = run as unknown as Resumed & {
+    random: { seed: number; nextStream: number }
+  }
+  setRngState(random)
+  return { step, extra }
+}

@@ -1,0 +1,52 @@
+import type { Module, StateDict } from '../nn/module.ts'
+import type { Optimizer } from '../optim/optimizer.ts'
+
+/** How far a run has come. */
+export interface Progress {
+  /** Steps done. */
+  readonly step: number
+  /** Samples that this rank trained on. */
+  readonly samples: number
+  readonly loss: number
+  readonly accuracy: number
+}
+
+/** A run at some step, on the host: what it takes to go on from there on another device, bit for bit. */
+export interface KeptState {
+  readonly progress: Progress
+  readonly model: StateDict
+  readonly stepCount: number
+  /** Optimizer state by bucket and name. */
+  readonly pools: readonly ReadonlyMap<string, Float32Array<ArrayBuffer>>[]
+}
+
+export const beginning: Progress = { step: 0, samples: 0, loss: Number.NaN, accuracy: Number.NaN }
+
+/** Reads everything that the next step depends on. Between steps: nothing may be under way. */
+export async function keepState(
+  model: Module,
+  optimizer: Optimizer,
+  progress: Progress,
+): Promise<KeptState> {
+  const pools: Map<string, Float32Array<ArrayBuffer>>[] = []
+  for (const { state } of optimizer.buckets) {
+    const kept = new Map<string, Float32Array<ArrayBuffer>>()
+    for (const [name, pool] of state) {
+      kept.set(name, (await pool.read()) as Float32Array<ArrayBuffer>)
+    }
+    pools.push(kept)
+  }
+  return { progress, model: await model.stateDict(), stepCount: optimizer.stepCount, pools }
+}
+
+/** Puts a kept state into a model and an optimizer whose step has been compiled. */
+export function restoreState(model: Module, optimizer: Optimizer, kept: KeptState): void {
+  model.loadStateDict(kept.model)
+  optimizer.stepCount = kept.stepCount
+  for (const [i, { state }] of optimizer.buckets.entries()) {
+    for (const [name, pool] of state) {
+      const data = kept.pools[i].get(name)
+      if (data) pool.write(data)
+    }
+  }
+}

@@ -1,0 +1,274 @@
+import { afterEach, expect, test } from 'vitest'
+import { compile } from '../../src/graph/compile.ts'
+import { detectAnomaly } from '../../src/graph/detect-anomaly.ts'
+import { checkpoint, checkpointSequential } from '../../src/graph/functions/checkpoint.ts'
+import { crossEntropy } from '../../src/graph/functions.ts'
+import { gpu } from '../../src/graph/gpu.ts'
+import { Parameter } from '../../src/graph/parameter.ts'
+import { resetRandomLayers } from '../../src/graph/random.ts'
+import { Runtime } from '../../src/graph/runtime.ts'
+import type { Tensor } from '../../src/graph/tensor.ts'
+import { gpt } from '../../src/nn/gpt.ts'
+import { manualSeed } from '../../src/nn/init.ts'
+import { Linear, ReLU } from '../../src/nn/layers.ts'
+import { models } from '../../src/nn/models.ts'
+import { type Module, Sequential } from '../../src/nn/module.ts'
+import { AdamW } from '../../src/optim/adam.ts'
+import { SGD } from '../../src/optim/sgd.ts'
+import { uniform } from '../../src/util/random.ts'
+import { tensorType } from '../../src/util/shape.ts'
+import { testRuntime } from '../support/formula-model.ts'
+import { testGpu } from '../support/run-op.ts'
+
+afterEach(async () => (await testGpu()).gpu.check())
+
+const classes = 10
+
+/** Rows of numbers with labels, the same for equal seeds. */
+const batch = (rows: number, width: number, seed = 1) => ({
+  x: uniform(seed, 0, rows * width, -1, 1),
+  y: Int32Array.from(uniform(seed, 1, rows, 0, classes), Math.floor),
+})
+
+interface Trained {
+  readonly losses: number[]
+  readonly parameters: string
+  readonly peakBytes: number
+  readonly deviceBytes: number
+}
+
+/** Trains a model of its own for some steps and returns everything that two ways of doing it must share. */
+async function train(
+  make: () => Module,
+  forward: (model: Module, x: Tensor) => Tensor,
+  sampleShape: readonly number[],
+  options: { rows?: number; steps?: number; device?: 'cpu' } = {},
+): Promise<Trained> {
+  const { rows = 32, steps = 3, device } = options
+  manualSeed(7)
+  const model = make()
+  const optimizer = new AdamW(model.parameters(), { lr: 1e-2 })
+  const program = await compile(
+    ({ x, y }) => {
+      const loss = crossEntropy(forward(model, x), y)
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    },
+    { x: tensorType([rows, ...sampleShape]), y: tensorType([rows], 'i32') },
+    device ? { device } : { runtime: await testRuntime() },
+  )
+  const width = sampleShape.reduce((product, d) => product * d, 1)
+  const losses: number[] = []
+  for (let step = 0; step < steps; step++) {
+    losses.push((await program.run(batch(rows, width, step + 1))).loss[0])
+  }
+  const state = await model.stateDict()
+  const { peakBytes, deviceBytes } = program.memory
+  program.destroy()
+  const parameters = Object.values(state)
+    .map(({ data }) => [...new Uint32Array(data.buffer)].join())
+    .join(';')
+  return { losses, parameters, peakBytes, deviceBytes }
+}
+
+const depth = 24
+const width = 64
+const deepMlp = () =>
+  new Sequential(
+    ...Array.from({ length: depth }, () => [new Linear(width, width), new ReLU()]).flat(),
+    new Linear(width, classes),
+  )
+
+test('a checkpointed deep MLP trains to the same bits in half the memory', async () => {
+  const plain = await train(deepMlp, (model, x) => model.forward(x), [width], {
+    rows: 128,
+    steps: 2,
+  })
+  const segments = await train(
+    deepMlp,
+    (model, x) => checkpointSequential(model as Sequential, 5, x),
+    [width],
+    { rows: 128, steps: 2 },
+  )
+  console.log(
+    `plain ${plain.deviceBytes} bytes, checkpointed ${segments.deviceBytes}, predicted ${segments.peakBytes}`,
+  )
+  expect(segments.losses).toEqual(plain.losses)
+  expect(segments.parameters).toBe(plain.parameters)
+  expect(segments.deviceBytes).toBe(segments.peakBytes)
+  expect(segments.deviceBytes).toBeLessThanOrEqual(0.5 * plain.deviceBytes)
+})
+
+test('checkpointed blocks of a GPT of 12 layers, dropout included: equal gradients in half the memory', async () => {
+  const layers = 12
+  const [rows, length, width, tokens] = [2, 16, 16, 16]
+  const data = {
+    x: Int32Array.from({ length: rows * length }, (_, i) => (i * 7) % tokens),
+    y: Int32Array.from({ length: rows * length }, (_, i) => (i * 5 + 3) % tokens),
+  }
+  const gradientsOf = async (isCheckpointed: boolean) => {
+    manualSeed(5)
+    // Blocks of one-layer models, whose layers have the same numbers: kernels of equal text compile once.
+    const parts = Array.from({ length: layers }, () => {
+      resetRandomLayers()
+      return gpt({ vocabSize: tokens, blockSize: length, layers: 1, heads: 2, width, dropout: 0.2 })
+    })
+    const { wte, wpe, drop, ln_f } = parts[0].transformer
+    const blocks = parts.map(({ transformer }) => transformer.h)
+    const modules = [wte, wpe, ln_f, ...blocks]
+    const optimizer = new SGD(
+      modules.flatMap((module) => module.parameters()),
+      { lr: 0 },
+    )
+    const program = await compile(
+      ({ x, y }) => {
+        const embedded = drop.forward(wte.forward(x).add(wpe.weight))
+        const hidden = blocks.reduce(
+          (tensor, block) => {
+            const forward = (input: Tensor) => block.forward(input, rows)
+            return isCheckpointed ? checkpoint(forward, tensor) : forward(tensor)
+          },
+          embedded.reshape([rows * length, width]),
+        )
+        const loss = crossEntropy(parts[0].lmHead.forward(ln_f.forward(hidden)), y)
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      },
+      { x: tensorType([rows, length], 'i32'), y: tensorType([rows * length], 'i32') },
+      { runtime: await testRuntime() },
+    )
+    const { loss } = await program.run(data)
+    const { memory } = program
+    const gradients = new Map<Parameter, number[]>()
+    for (const { parameters, starts, gradientPool } of optimizer.buckets) {
+      const contents = await gradientPool.read()
+      parameters.forEach((parameter, i) => {
+        const own = contents.slice(starts[i], starts[i] + parameter.count)
+        gradients.set(parameter, [...new Uint32Array(own.buffer)])
+      })
+    }
+    program.destroy()
+    const inOrder = optimizer.paramGroups[0].params.map((parameter) => gradients.get(parameter)!)
+    return { loss: loss[0], memory, gradients: inOrder }
+  }
+  const plain = await gradientsOf(false)
+  const segments = await gradientsOf(true)
+  console.log(
+    `GPT of ${layers} layers: plain ${plain.memory.deviceBytes} bytes, checkpointed ${segments.memory.deviceBytes}, predicted ${plain.memory.peakBytes} and ${segments.memory.peakBytes}`,
+  )
+  expect(segments.loss).toBe(plain.loss)
+  expect(plain.gradients).toHaveLength(4 + 12 * layers)
+  for (const words of plain.gradients) expect(words.some((word) => word << 1 !== 0)).toBe(true)
+  expect(segments.gradients).toEqual(plain.gradients)
+  for (const { memory } of [plain, segments]) expect(memory.deviceBytes).toBe(memory.peakBytes)
+  expect(segments.memory.deviceBytes).toBeLessThanOrEqual(0.5 * plain.memory.deviceBytes)
+})
+
+test('checkpoints may nest, and may hold convolutions and pooling', async () => {
+  const nested = (model: Module, x: Tensor) => {
+    const layers = model.children().map(([, layer]) => layer)
+    const through = (from: number, to: number) => (input: Tensor) =>
+      layers.slice(from, to).reduce((tensor, layer) => layer.forward(tensor), input)
+    const inner = (input: Tensor) => through(5, 6)(checkpoint(through(3, 5), input))
+    return through(6, 8)(checkpoint(inner, checkpoint(through(0, 3), x)))
+  }
+  const { make, sampleShape } = models.cnn
+  const options = { rows: 4, steps: 2 }
+  const plain = await train(make, (model, x) => model.forward(x), sampleShape, options)
+  const checkpointed = await train(make, nested, sampleShape, options)
+  expect(checkpointed.losses).toEqual(plain.losses)
+  expect(checkpointed.parameters).toBe(plain.parameters)
+})
+
+test('the CPU runs the same programs to the same numbers', async () => {
+  for (const name of ['mlp', 'cnn'] as const) {
+    const { make, sampleShape } = models[name]
+    const forward = (model: Module, x: Tensor) => model.forward(x)
+    const options = { rows: 4, steps: 2 }
+    const onGpu = await train(make, forward, sampleShape, options)
+    const onCpu = await train(make, forward, sampleShape, { ...options, device: 'cpu' })
+    onCpu.losses.forEach((loss, i) => {
+      expect(Math.abs(loss - onGpu.losses[i])).toBeLessThan(1e-5)
+    })
+  }
+})
+
+test('a parameter on another device is refused by op, argument and both devices', async () => {
+  const layer = new Linear(4, 4)
+  layer.parameters()
+  const types = { x: tensorType([2, 4]) }
+  const forward = ({ x }: Record<string, Tensor>) => ({ y: layer.forward(x) })
+  const input = { x: uniform(1, 0, 8) }
+  const program = await compile(forward, types, { runtime: await testRuntime() })
+  const { y } = await program.run(input)
+  await expect(compile(forward, types, { device: 'cpu' })).rejects.toMatchObject({
+    code: 'device.mismatch',
+    message: expect.stringMatching(/matmul: argument 1 \("weight"\): expected cpu.*got webgpu:0/),
+  })
+  await layer.to('cpu')
+  const onCpu = await compile(forward, types, { device: 'cpu' })
+  const again = (await onCpu.run(input)).y
+  again.forEach((value, i) => {
+    expect(Math.abs(value - y[i])).toBeLessThan(1e-6)
+  })
+  await expect(program.run(input)).rejects.toMatchObject({ code: 'device.mismatch' })
+  await layer.to({ type: 'webgpu' })
+  expect((await program.run(input)).y).toEqual(y)
+})
+
+test('gpu tells what is there', async () => {
+  expect(await gpu.isAvailable()).toBe(true)
+  expect(await gpu.deviceCount()).toBeGreaterThanOrEqual(1)
+  expect(gpu.currentDevice()).toBe(0)
+  expect((await gpu.getDeviceName()).length).toBeGreaterThan(0)
+  const properties = await gpu.getDeviceProperties('webgpu:0')
+  expect(properties.maxBufferBytes).toBeGreaterThan(2 ** 20)
+  await expect(gpu.getDeviceProperties(9)).rejects.toMatchObject({ code: 'gpu.unavailable' })
+  expect(() => gpu.setDevice('cpu')).toThrow(/cpu/)
+})
+
+test('gpu.benchmark measures kernels and gives the same results within rounding', async () => {
+  const { gpu: device } = await testGpu()
+  const runtime = new Runtime(device)
+  const weight = new Parameter([24, 64], uniform(3, 0, 24 * 64, -1, 1))
+  const run = async () => {
+    const program = await compile(
+      ({ x }) => ({ y: x.matmul(weight) }),
+      { x: tensorType([40, 24]) },
+      { runtime },
+    )
+    return (await program.run({ x: uniform(4, 0, 40 * 24, -1, 1) })).y
+  }
+  const fixed = await run()
+  gpu.benchmark = true
+  try {
+    const tuned = await run()
+    expect(Object.keys(runtime.variants).length).toBe(1)
+    tuned.forEach((value, i) => {
+      expect(Math.abs(value - fixed[i])).toBeLessThan(1e-5)
+    })
+  } finally {
+    gpu.benchmark = false
+  }
+})
+
+test('detectAnomaly names the op, or the parameter, that is not finite', async () => {
+  const runtime = await testRuntime()
+  const types = { x: tensorType([2, 3]) }
+  const weight = new Parameter([3, 4], uniform(5, 0, 12, 1, 2))
+  weight.name = 'weight'
+  const divide = ({ x }: Record<string, Tensor>) => ({ y: x.div(x.sub(x)).matmul(weight) })
+  const input = { x: uniform(6, 0, 6, 1, 2) }
+  await expect(detectAnomaly(runtime, divide, types, input)).rejects.toMatchObject({
+    code: 'train.nan',
+    message: expect.stringMatching(/^map\(f32\[2, 3\], f32\[2, 3\]\): expected a finite result/),
+  })
+  const multiply = ({ x }: Record<string, Tensor>) => ({ y: x.matmul(weight) })
+  await detectAnomaly(runtime, multiply, types, input)
+  weight.assign(new Float32Array(12).fill(Number.NaN))
+  await expect(detectAnomaly(runtime, multiply, types, input)).rejects.toMatchObject({
+    message: expect.stringMatching(/matmul\(.*parameter "weight"/),
+  })
+})

@@ -1,0 +1,314 @@
+import { describe, expect, test } from 'vitest'
+import { compile } from '../../src/graph/compile.ts'
+import * as activations from '../../src/graph/functions/activations.ts'
+import * as elementwise from '../../src/graph/functions/elementwise.ts'
+import * as losses from '../../src/graph/functions/losses.ts'
+import * as reductions from '../../src/graph/functions/reductions.ts'
+import { stepScalar } from '../../src/graph/functions.ts'
+import { Parameter } from '../../src/graph/parameter.ts'
+import type { Tensor } from '../../src/graph/tensor.ts'
+import * as modules from '../../src/nn/activations.ts'
+import * as lossModules from '../../src/nn/losses.ts'
+import type { Module } from '../../src/nn/module.ts'
+import type { TensorType } from '../../src/util/shape.ts'
+import goldenText from '../golden/elementwise.json?raw'
+import { testRuntime } from '../support/formula-model.ts'
+import {
+  allowedDistance,
+  type GoldenResult,
+  type GoldenTensor,
+  typeOf,
+  valuesOf,
+} from '../support/golden.ts'
+
+// What people call, forward and backward through compile(), against PyTorch's float64 results (tests/golden/elementwise.py):
+// within 5 times the distance of PyTorch's own float32 results.
+
+interface GoldenCase {
+  readonly name: string
+  readonly call: string
+  // biome-ignore lint/suspicious/noExplicitAny: options of whatever function the case calls.
+  readonly options: any
+  readonly inputs: Record<string, GoldenTensor>
+  readonly outputs: Record<string, GoldenResult>
+}
+
+type Inputs = Record<string, Tensor>
+type Options = GoldenCase['options']
+type Call = (inputs: Inputs, options: Options) => Tensor | Inputs
+
+const ofX =
+  (fn: (x: Tensor) => Tensor): Call =>
+  ({ x }) =>
+    fn(x)
+const ofPair =
+  (fn: (a: Tensor, b: Tensor) => Tensor): Call =>
+  ({ a, b }) =>
+    fn(a, b)
+const compared =
+  (name: 'eq' | 'ne' | 'lt' | 'le' | 'gt' | 'ge'): Call =>
+  ({ a, b }) =>
+    a[name](b)
+const reduced =
+  (name: 'mean' | 'sum' | 'amax' | 'amin'): Call =>
+  ({ x }, { axes, keepDims }) =>
+    x[name](axes, keepDims)
+const chosen = ({ values, indices }: { values: Tensor; indices: Tensor }) => ({
+  y: values,
+  indices,
+})
+const numberOf = (p: number | 'inf') => (p === 'inf' ? Number.POSITIVE_INFINITY : p)
+
+const calls: Record<string, Call> = {
+  ...Object.fromEntries(
+    (
+      [
+        'exp',
+        'square',
+        'abs',
+        'sign',
+        'floor',
+        'erf',
+        'neg',
+        'log',
+        'sqrt',
+        'rsqrt',
+        'relu',
+      ] as const
+    ).map((name) => [name, ofX((x) => x[name]())]),
+  ),
+  powNumber: ({ x }, { exponent }) => x.pow(exponent),
+  pow: ofPair(elementwise.pow),
+  powOfTwo: ({ x }) => elementwise.pow(2, x),
+  numbers: ({ x }) => elementwise.sub(1, x).mul(0.3).add(2).div(7).sub(0.1),
+  reciprocal: ({ x }) => elementwise.div(1, x),
+  div: ofPair(elementwise.div),
+  clamp: ({ x }, { min, max }) => x.clamp(min, max),
+  minimum: ofPair(elementwise.minimum),
+  maximum: ofPair(elementwise.maximum),
+  where: ({ c, a, b }) => elementwise.where(c, a, b),
+  eq: compared('eq'),
+  ne: compared('ne'),
+  lt: compared('lt'),
+  le: compared('le'),
+  gt: compared('gt'),
+  ge: compared('ge'),
+  leakyRelu: ofX((x) => activations.leakyRelu(x, 0.2)),
+  sigmoid: ofX(activations.sigmoid),
+  tanh: ofX(activations.tanh),
+  silu: ofX(activations.silu),
+  gelu: ofX((x) => activations.gelu(x)),
+  geluTanh: ofX((x) => activations.gelu(x, 'tanh')),
+  softplus: ofX((x) => activations.softplus(x)),
+  softplusSharp: ofX((x) => activations.softplus(x, 2, 3)),
+  sum: reduced('sum'),
+  mean: reduced('mean'),
+  amax: reduced('amax'),
+  amin: reduced('amin'),
+  maxAll: ({ x }) => x.max(),
+  minAll: ({ x }) => x.min(),
+  max: ({ x }, { axis }) => chosen(x.max(axis)),
+  min: ({ x }, { axis }) => chosen(x.min(axis)),
+  argmax: ({ x }, { axis }) => x.argmax(axis),
+  argmin: ({ x }, { axis }) => x.argmin(axis),
+  topk: ({ x }, { k, axis, largest }) => chosen(x.topk(k, axis, largest)),
+  logsumexp: ({ x }, options) => reductions.logsumexp(x, options),
+  variance: ({ x }, options) => reductions.variance(x, options),
+  std: ({ x }, options) => reductions.std(x, options),
+  norm: ({ x }, { p, axes }) => reductions.norm(x, numberOf(p), { axes }),
+  softmax: ({ x }, { axis }) => activations.softmax(x, axis),
+  logSoftmax: ({ x }, { axis }) => activations.logSoftmax(x, axis),
+  mseLoss: ({ input, target }, options) => losses.mseLoss(input, target, options),
+  l1Loss: ({ input, target }, options) => losses.l1Loss(input, target, options),
+  huberLoss: ({ input, target }, options) => losses.huberLoss(input, target, options),
+  smoothL1Loss: ({ input, target }, options) => losses.smoothL1Loss(input, target, options),
+  binaryCrossEntropy: ({ input, target, weight }, options) =>
+    losses.binaryCrossEntropy(input, target, { ...options, weight }),
+  bceWithLogits: ({ input, target, ...more }, options) =>
+    losses.bceWithLogits(input, target, { ...options, ...more }),
+  klDiv: ({ input, target }, options) => losses.klDiv(input, target, options),
+  crossEntropy: ({ input, target, weight }, options) =>
+    losses.crossEntropy(input, target, { ...options, weight }),
+  nllLoss: ({ input, target, weight }, options) =>
+    losses.nllLoss(input, target, { ...options, weight }),
+  accuracy: ({ input, target }) => {
+    const [y, y5] = losses.accuracy(input, target, { topk: [1, 5] })
+    return { y, y5 }
+  },
+}
+
+/** Whether the element is where PyTorch's is: `allowed` away, or for an edge a few roundings of itself. */
+function isClose(got: number, expected: number, allowed: number, isEdge: boolean): boolean {
+  if (!Number.isFinite(Math.fround(expected))) return Object.is(got, Math.fround(expected))
+  const limit = isEdge ? 4e-6 * Math.abs(expected) + 5e-7 : allowed
+  return Math.abs(got - expected) <= limit
+}
+
+function problemsOf(golden: GoldenCase, name: string, got: ArrayLike<number>): string[] {
+  const result = golden.outputs[name]
+  const expected = valuesOf(result)
+  if (got.length !== expected.length) return [`${name}: ${got.length} elements`]
+  const allowed = result.dtype === 'f64' ? allowedDistance(result.distance, finite(expected)) : 0
+  return Array.from(expected).flatMap((value, at) =>
+    isClose(got[at], value, allowed, golden.options.edges === true)
+      ? []
+      : [`${name}[${at}]: expected ${value}, got ${got[at]}, allowed ${allowed}`],
+  )
+}
+
+const finite = (values: ArrayLike<number>): number[] =>
+  Array.from(values).map((value) => (Number.isFinite(value) ? value : 0))
+
+const { cases } = JSON.parse(goldenText) as { cases: GoldenCase[] }
+
+/** Runs a case and returns what its outputs and gradients are. */
+async function run(golden: GoldenCase) {
+  const { inputs, outputs, options } = golden
+  const parameters = new Map<string, Parameter>()
+  const given: Record<string, TensorType> = {}
+  for (const [name, tensor] of Object.entries(inputs)) {
+    if (`d${name}` in outputs) {
+      parameters.set(name, new Parameter(tensor.shape, Float32Array.from(valuesOf(tensor))))
+    } else given[name] = typeOf(tensor)
+  }
+  const call = calls[golden.call]
+  if (!call) throw new Error(`golden case ${golden.name}: nothing is known as ${golden.call}`)
+  const program = await compile(
+    ({ dy, ...others }) => {
+      const result = call({ ...others, ...Object.fromEntries(parameters) }, options)
+      const named: Inputs = 'shape' in result ? { y: result as Tensor } : (result as Inputs)
+      if (parameters.size === 0) return named
+      named.y.mul(dy).sum().backward()
+      const gradients = [...parameters].map(([name, parameter]) => [`d${name}`, parameter.grad!])
+      return { ...named, ...Object.fromEntries(gradients) }
+    },
+    given,
+    { runtime: await testRuntime() },
+  )
+  const contents = Object.keys(given).map((name) => {
+    const values = valuesOf(inputs[name])
+    return [name, given[name].dtype === 'f32' ? Float32Array.from(values) : Int32Array.from(values)]
+  })
+  const got = await program.run(Object.fromEntries(contents))
+  const dispatches = program.dispatchCount
+  program.destroy()
+  return { got, dispatches }
+}
+
+describe('against PyTorch', () => {
+  for (const golden of cases) {
+    test(golden.name, async () => {
+      const { got } = await run(golden)
+      expect(Object.keys(got).sort()).toEqual(Object.keys(golden.outputs).sort())
+      const problems = Object.keys(got).flatMap((name) => problemsOf(golden, name, got[name]))
+      expect(problems).toEqual([])
+    })
+  }
+})
+
+test('a mean loss is one dispatch forward and two with its gradient', async () => {
+  const golden = cases.find(({ name }) => name === 'mse, mean')!
+  const runtime = await testRuntime()
+  const weight = new Parameter([3, 5], Float32Array.from(valuesOf(golden.inputs['input'])))
+  const program = await compile(
+    ({ target }) => {
+      const loss = losses.mseLoss(weight, target)
+      loss.backward()
+      return { loss, gradient: weight.grad! }
+    },
+    { target: { shape: [3, 5], dtype: 'f32' } },
+    { runtime },
+  )
+  // The loss, the step scalar that gradients begin with, the gradient.
+  expect(program.dispatchCount).toBe(3)
+  program.destroy()
+})
+
+test('reductions of chains are one pass over memory each', async () => {
+  const counts: Record<string, [(x: Tensor) => Tensor, number]> = {
+    mean: [(x) => x.mul(2).add(1).mean(1), 1],
+    norm: [(x) => reductions.norm(x, 2, { axes: 0 }), 1],
+    variance: [(x) => reductions.variance(x, { axes: 1 }), 2],
+    std: [(x) => reductions.std(x, { axes: [0, 1] }), 2],
+    logsumexp: [(x) => reductions.logsumexp(x), 1],
+    softmax: [(x) => x.softmax(1), 1],
+    'max along an axis': [(x) => x.max(1).values, 1],
+    argmax: [(x) => x.argmax(0), 1],
+    'a number that each run gives': [(x) => x.mul(stepScalar('factor', 2)).add(1), 2],
+  }
+  const runtime = await testRuntime()
+  for (const [name, [fn, expected]] of Object.entries(counts)) {
+    const types = { x: { shape: [5, 7], dtype: 'f32' } } as const
+    const program = await compile(({ x }) => ({ y: fn(x) }), types, { runtime })
+    expect(program.dispatchCount, name).toBe(expected)
+    program.destroy()
+  }
+})
+
+test('modules compute what the functions compute', async () => {
+  const pairs: [Module, (x: Tensor, target: Tensor, labels: Tensor) => Tensor][] = [
+    [new modules.LeakyReLU(0.3), (x) => activations.leakyRelu(x, 0.3)],
+    [new modules.GELU(), (x) => activations.gelu(x)],
+    [new modules.GELU({ approximate: 'tanh' }), (x) => activations.gelu(x, 'tanh')],
+    [new modules.SiLU(), activations.silu],
+    [new modules.Sigmoid(), activations.sigmoid],
+    [new modules.Tanh(), activations.tanh],
+    [new modules.Softplus(2), (x) => activations.softplus(x, 2)],
+    [new modules.Softmax(1), (x) => activations.softmax(x, 1)],
+    [new modules.LogSoftmax(-1), (x) => activations.logSoftmax(x, 1)],
+    [new lossModules.MSELoss({ reduction: 'sum' }), (x, t) => losses.mseLoss(x, t).mul(6)],
+    [new lossModules.L1Loss(), (x, t) => losses.l1Loss(x, t)],
+    [new lossModules.HuberLoss({ delta: 2 }), (x, t) => losses.huberLoss(x, t, { delta: 2 })],
+    [new lossModules.SmoothL1Loss({ beta: 2 }), (x, t) => losses.smoothL1Loss(x, t, { beta: 2 })],
+    [new lossModules.BCELoss(), (x, t) => losses.binaryCrossEntropy(x, t)],
+    [
+      new lossModules.BCEWithLogitsLoss({ posWeight: [3, 3, 3] }),
+      (x, t) => losses.bceWithLogits(x, t, { posWeight: 3 }),
+    ],
+    [
+      new lossModules.KLDivLoss({ reduction: 'batchmean' }),
+      (x, t) => losses.klDiv(x, t, { reduction: 'batchmean' }),
+    ],
+    [
+      new lossModules.NLLLoss({ reduction: 'none' }),
+      (x, _, labels) => losses.nllLoss(x, labels, { reduction: 'none' }),
+    ],
+    [
+      new lossModules.CrossEntropyLoss({ weight: [2, 2, 2], labelSmoothing: 0.1 }),
+      (x, _, labels) => losses.crossEntropy(x, labels, { labelSmoothing: 0.1 }),
+    ],
+  ]
+  const program = await compile(
+    ({ x, target, labels }) =>
+      Object.fromEntries(
+        pairs.flatMap(([module, fn], n) => {
+          const isClasses = /NLL|CrossEntropyLoss/.test(module.constructor.name)
+          return [
+            [`module ${n}`, module.forward(x, isClasses ? labels : target)],
+            [`function ${n}`, fn(x, target, labels)],
+          ]
+        }),
+      ),
+    {
+      x: { shape: [2, 3], dtype: 'f32' },
+      target: { shape: [2, 3], dtype: 'f32' },
+      labels: { shape: [2], dtype: 'i32' },
+    },
+    { runtime: await testRuntime() },
+  )
+  const got = await program.run({
+    x: Float32Array.of(0.3, 0.6, 0.9, 0.1, 0.2, 0.8),
+    target: Float32Array.of(0.5, 0.1, 0.4, 0.9, 0.05, 0.3),
+    labels: Int32Array.of(2, 0),
+  })
+  pairs.forEach(([module], n) => {
+    const [own, other] = [got[`module ${n}`], got[`function ${n}`]]
+    expect(own.length).toBe(other.length)
+    own.forEach((value, at) => {
+      expect(value, `${module.constructor.name} [${at}]`).toBeCloseTo(other[at], 5)
+    })
+  })
+  const weighted = new lossModules.CrossEntropyLoss({ weight: [1, 2, 3] })
+  expect(Object.keys(await weighted.stateDict())).toEqual(['weight'])
+  program.destroy()
+})

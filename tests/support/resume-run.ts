@@ -1,0 +1,106 @@
+import { expect } from 'vitest'
+import { DistributedSampler } from '../../src/data/sampler.ts'
+import { compile } from '../../src/graph/compile.ts'
+import { dropout } from '../../src/graph/functions/dropout.ts'
+import { crossEntropy } from '../../src/graph/functions.ts'
+import type { AnyRuntime } from '../../src/graph/runtime.ts'
+import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
+import { getRngState, manualSeed } from '../../src/nn/init.ts'
+import { Linear, ReLU } from '../../src/nn/layers.ts'
+import { Sequential } from '../../src/nn/module.ts'
+import { AdamW } from '../../src/optim/adam.ts'
+import { StepLR } from '../../src/optim/lr-scheduler/decays.ts'
+import { SGD } from '../../src/optim/sgd.ts'
+import { loadCheckpoint, saveCheckpoint } from '../../src/train/checkpoint-file.ts'
+import { uniform } from '../../src/util/random.ts'
+import { tensorType } from '../../src/util/shape.ts'
+
+const rows = 16
+const features = 12
+const samples = 5 * rows
+const images = uniform(1, 0, samples * features, -1, 1)
+const labels = Int32Array.from(uniform(1, 1, samples, 0, 4), Math.floor)
+
+/** Everything that a training script makes. */
+export async function makeRun(runtime: AnyRuntime, optimizerName: 'adamw' | 'sgd') {
+  const model = new Sequential(
+    new Linear(features, 24),
+    new BatchNorm1d(24),
+    new ReLU(),
+    new Linear(24, 4),
+  )
+  const optimizer =
+    optimizerName === 'adamw'
+      ? new AdamW(model.parameters(), { lr: 1e-2 })
+      : new SGD(model.parameters(), { lr: 1e-2, momentum: 0.9, dampening: 0.1 })
+  const scheduler = new StepLR(optimizer, { stepSize: 3, gamma: 0.5 })
+  const sampler = new DistributedSampler({ length: samples }, { numReplicas: 1, rank: 0, seed: 4 })
+  const parts = { model, optimizer, scheduler, sampler }
+  /** Trains steps [from, to); `compile` comes late, so that a checkpoint may be loaded before. */
+  const train = async (from: number, to: number): Promise<number[]> => {
+    const program = await compile(
+      ({ x, y }) => {
+        const loss = crossEntropy(dropout(model.forward(x), 0.25), y)
+        optimizer.zeroGrad()
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      },
+      { x: tensorType([rows, features]), y: tensorType([rows], 'i32') },
+      { runtime },
+    )
+    const perEpoch = samples / rows
+    const losses: number[] = []
+    for (let step = from; step < to; step++) {
+      if (step % perEpoch === 0) sampler.setEpoch(step / perEpoch)
+      const at = (step % perEpoch) * rows
+      const chosen = sampler.indices().subarray(at, at + rows)
+      const x = new Float32Array(rows * features)
+      const y = new Int32Array(rows)
+      chosen.forEach((sample, row) => {
+        x.set(images.subarray(sample * features, (sample + 1) * features), row * features)
+        y[row] = labels[sample]
+      })
+      losses.push((await program.run({ x, y }, { randomStep: step })).loss[0])
+      scheduler.step()
+    }
+    program.destroy()
+    return losses
+  }
+  return { parts, train }
+}
+
+const bitsOf = async (model: Sequential) =>
+  Object.entries(await model.stateDict()).map(
+    ([key, { data }]) => `${key} ${new Uint32Array(data.buffer).join()}`,
+  )
+
+/** Trains 10 steps at once, and 5 steps, through a file, on another runtime, and 5 more: both must end with the same bits. */
+export async function checkResume(
+  name: 'adamw' | 'sgd',
+  openRuntime: () => Promise<AnyRuntime>,
+): Promise<void> {
+  const runtime = await openRuntime()
+  manualSeed(11)
+  const whole = await makeRun(runtime, name)
+  const losses = await whole.train(0, 10)
+
+  manualSeed(11)
+  const first = await makeRun(runtime, name)
+  const firstLosses = await first.train(0, 5)
+  const file = await saveCheckpoint(first.parts, 5, { note: 'half way' })
+  const random = getRngState()
+
+  manualSeed(99)
+  const second = await makeRun(await openRuntime(), name)
+  const { step, extra } = await loadCheckpoint(file, second.parts)
+  expect({ step, extra, random: getRngState() }).toEqual({
+    step: 5,
+    extra: { note: 'half way' },
+    random,
+  })
+  const secondLosses = await second.train(step, 10)
+  expect([...firstLosses, ...secondLosses]).toEqual(losses)
+  expect(await bitsOf(second.parts.model)).toEqual(await bitsOf(whole.parts.model))
+  expect(second.parts.optimizer.paramGroups[0].lr).toBe(whole.parts.optimizer.paramGroups[0].lr)
+}

@@ -1,0 +1,158 @@
+import { expect, test } from 'vitest'
+import {
+  arenaAlignment,
+  type Interval,
+  mostAlive,
+  packIntervals,
+} from '../../../src/graph/arena.ts'
+import { checkpointSequential } from '../../../src/graph/functions/checkpoint.ts'
+import { crossEntropy } from '../../../src/graph/functions.ts'
+import { type Prepared, prepare } from '../../../src/graph/prepare.ts'
+import type { Runtime } from '../../../src/graph/runtime.ts'
+import { Linear, ReLU } from '../../../src/nn/layers.ts'
+import { models } from '../../../src/nn/models.ts'
+import type { Module } from '../../../src/nn/module.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { RandomStream } from '../../../src/util/random.ts'
+import { type Shape, tensorType } from '../../../src/util/shape.ts'
+
+// The planner alone: what it promises is checked on the plan, without a device.
+
+/** What planning reads of a runtime. */
+const limits = {
+  limits: {
+    maxInvocations: 256,
+    workgroupMemoryBytes: 16_384,
+    maxGroupsPerDimension: 65_535,
+    isSoftware: true,
+  },
+  variants: {},
+} as unknown as Runtime
+
+function prepareTraining(
+  model: Module,
+  sampleShape: Shape,
+  rows: number,
+  forward = (x: Parameters<Module['forward']>[0]) => model.forward(x),
+): Prepared {
+  const optimizer = new SGD(model.parameters())
+  return prepare(
+    limits,
+    ({ x, y }) => {
+      const loss = crossEntropy(forward(x), y)
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    },
+    { x: tensorType([rows, ...sampleShape]), y: tensorType([rows], 'i32') },
+  )
+}
+
+/** Everything that a plan must keep to; the shares' bytes as they are used at most. */
+function checkPlan({ plan }: Prepared): void {
+  for (const { dispatch, bindings } of plan.dispatches) {
+    const shared = bindings.flatMap(({ place, sizeBytes }, i) =>
+      place.kind === 'shared' ? [{ ...place, sizeBytes, access: dispatch.bindings[i].access }] : [],
+    )
+    for (const a of shared) {
+      expect(a.offset % arenaAlignment).toBe(0)
+      expect(a.offset + a.sizeBytes).toBeLessThanOrEqual(plan.sharedBytes[a.object])
+      for (const b of shared) {
+        if (a.object !== b.object) continue
+        expect(a.access === 'read', `${dispatch.label} reads and writes one buffer`).toBe(
+          b.access === 'read',
+        )
+        const isApart = a.offset + a.sizeBytes <= b.offset || b.offset + b.sizeBytes <= a.offset
+        expect(a === b || a.access === 'read' || isApart, `${dispatch.label} writes overlap`).toBe(
+          true,
+        )
+      }
+    }
+  }
+}
+
+for (const name of ['mlp', 'cnn'] as const) {
+  test(`${name}: peak memory is at most 1.1 times the liveness bound`, () => {
+    const { make, sampleShape } = models[name]
+    for (const rows of [16, 20, 32, 64, 128]) {
+      const began = performance.now()
+      const prepared = prepareTraining(make(), sampleShape, rows)
+      const ms = performance.now() - began
+      const { peakBytes, lowerBoundBytes, sharedBytes } = prepared.plan
+      console.log(
+        `${name}, ${rows} rows: ${peakBytes} of ${lowerBoundBytes} = ${(peakBytes / lowerBoundBytes).toFixed(3)}, ${sharedBytes.length} buffers, ${ms.toFixed(0)} ms`,
+      )
+      checkPlan(prepared)
+      expect(peakBytes).toBeLessThanOrEqual(1.1 * lowerBoundBytes)
+    }
+  })
+}
+
+const deep = (layers: number, width: number) => {
+  const list = Array.from({ length: layers }, () => [new Linear(width, width), new ReLU()]).flat()
+  return { list, model: { parameters: () => list.flatMap((m) => m.parameters()) } as Module }
+}
+
+test('checkpoints lower the predicted peak of a deep MLP by half and more', () => {
+  const { list, model } = deep(24, 128)
+  const run = (segments: number) =>
+    prepareTraining(model, [128], 256, (x) => checkpointSequential(list, segments, x)).plan
+  const plain = run(1)
+  const checkpointed = run(5)
+  console.log(
+    `plain ${plain.peakBytes} of ${plain.lowerBoundBytes}, checkpointed ${checkpointed.peakBytes} of ${checkpointed.lowerBoundBytes}`,
+  )
+  expect(checkpointed.peakBytes).toBeLessThanOrEqual(0.5 * plain.peakBytes)
+  expect(checkpointed.peakBytes).toBeLessThanOrEqual(1.1 * checkpointed.lowerBoundBytes)
+})
+
+test('the same program gets the same plan', () => {
+  const plan = () => prepareTraining(models.cnn.make(), [1, 28, 28], 32).plan
+  const shape = ({ dispatches, sharedBytes }: ReturnType<typeof plan>) =>
+    JSON.stringify([
+      sharedBytes,
+      dispatches.map(({ bindings }) =>
+        bindings.map(({ place }) => (place.kind === 'shared' ? place : place.kind)),
+      ),
+    ])
+  expect(shape(plan())).toBe(shape(plan()))
+})
+
+test('a thousand tensors are planned within a second, and no arena passes the limit', () => {
+  const random = new RandomStream(3, 0)
+  const intervals = Array.from({ length: 1000 }, (_, at): Interval => {
+    const sizeBytes = 4 * (1 + random.below(100_000))
+    return { sizeBytes, first: at, last: at + 1 + random.below(60), arena: -1, offset: 0 }
+  })
+  const apart = intervals.slice(1).map((next, i) => [intervals[i], next] as const)
+  const began = performance.now()
+  const sizes = packIntervals(intervals, apart, 2 ** 21)
+  const ms = performance.now() - began
+  const total = sizes.reduce((a, b) => a + b, 0)
+  console.log(`${total} of ${mostAlive(intervals)}, ${sizes.length} arenas, ${ms.toFixed(0)} ms`)
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(2 ** 21)
+  for (const [i, a] of intervals.entries()) {
+    for (const b of intervals.slice(i + 1)) {
+      if (a.arena !== b.arena || b.first > a.last) continue
+      expect(a.offset + a.sizeBytes <= b.offset || b.offset + b.sizeBytes <= a.offset).toBe(true)
+    }
+  }
+  for (const [a, b] of apart) expect(a.arena).not.toBe(b.arena)
+  expect(ms).toBeLessThan(1000)
+})
+
+test('a plan that a device cannot run is refused by op, shapes and limit', () => {
+  const { make, sampleShape } = models.mlp
+  const refuse = (more: object) => () => {
+    const model = make()
+    prepare(
+      { ...limits, limits: { ...limits.limits, ...more } },
+      ({ x }) => ({ y: model.forward(x) }),
+      { x: tensorType([64, ...sampleShape]) },
+    )
+  }
+  expect(refuse({ maxBufferBytes: 300_000 })).toThrow(
+    /matmul\(f32\[64, 784\], f32\[256, 784\].*f32\[256, 784\] of 802816 bytes, the device allows 300000.*smaller/,
+  )
+  expect(refuse({ maxBindings: 2 })).toThrow(/matmul\(.*binds 4 tensors, the device allows 2/)
+})

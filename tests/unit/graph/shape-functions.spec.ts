@@ -1,0 +1,141 @@
+import { expect, test } from 'vitest'
+import { embedding, indexSelect, oneHot } from '../../../src/graph/functions/index-ops.ts'
+import { bmm, dot, outer } from '../../../src/graph/functions/matmul.ts'
+import {
+  arange,
+  cat,
+  chunk,
+  narrow,
+  pad,
+  permute,
+  repeat,
+  roll,
+  split,
+  stack,
+} from '../../../src/graph/functions/shape.ts'
+import { type Tensor, TracedTensor } from '../../../src/graph/tensor.ts'
+import { Trace, withTrace } from '../../../src/graph/trace.ts'
+import { GraphValue } from '../../../src/graph/value.ts'
+import { Embedding } from '../../../src/nn/embedding.ts'
+import { type DType, type Shape, tensorType } from '../../../src/util/shape.ts'
+
+// Shapes that the functions give, and what they say to arguments that do not fit; values are held to PyTorch on the device.
+
+const x = (shape: Shape, dtype: DType = 'f32') =>
+  new TracedTensor(new GraphValue(tensorType(shape, dtype), { kind: 'input', name: 'x' }))
+
+const traced = <T>(body: () => T): T => withTrace(new Trace(), body)
+
+const shapes: [name: string, make: () => Tensor | Tensor[], expected: Shape | Shape[]][] = [
+  ['expand', () => x([3, 1]).expand(2, -1, 4), [2, 3, 4]],
+  ['squeeze of an axis that is not 1', () => x([3, 1]).squeeze(0), [3, 1]],
+  ['squeeze of all', () => x([1, 3, 1]).squeeze(), [3]],
+  ['unsqueeze at the end', () => x([3, 4]).unsqueeze(-1), [3, 4, 1]],
+  ['slice to nothing', () => x([5]).slice(0, 4, 2), [0]],
+  ['slice beyond the end', () => x([5]).slice(0, -2, 99), [2]],
+  ['select', () => x([3, 4, 5]).select(1, -1), [3, 5]],
+  ['stack', () => stack([x([2, 3]), x([2, 3])], -1), [2, 3, 2]],
+  ['split', () => split(x([5, 2]), 2), [[2, 2], [2, 2], [1, 2]]], // biome-ignore format: a row
+  ['chunk into more than there is', () => chunk(x([5]), 4), [[2], [2], [1]]],
+  ['pad', () => pad(x([2, 3]), [1, 1]), [2, 5]],
+  ['repeat', () => repeat(x([2, 3]), [4, 1, 2]), [4, 2, 6]],
+  ['roll', () => roll(x([4, 3]), [5, -1], [0, 1]), [4, 3]],
+  ['arange', () => arange(0, 1, 0.25), [4]],
+  ['oneHot', () => oneHot(x([2, 3], 'i32'), 7), [2, 3, 7]],
+  ['embedding', () => new Embedding(10, 4).forward(x([2, 3], 'i32')), [2, 3, 4]],
+  ['matmul of vectors', () => x([3]).matmul(x([3])), []],
+  ['matmul of broadcast batches', () => x([4, 1, 2, 3]).matmul(x([5, 3, 6])), [4, 5, 2, 6]],
+  ['outer', () => outer(x([3]), x([4])), [3, 4]],
+]
+
+test.each(shapes)('%s', (_, make, expected) => {
+  const made = traced(make)
+  expect(Array.isArray(made) ? made.map(({ shape }) => shape) : made.shape).toEqual(expected)
+})
+
+test('views that move nothing are the same memory', () => {
+  const trace = new Trace()
+  withTrace(trace, () => {
+    for (const same of [
+      x([3, 4]).permute(0, 1),
+      x([1, 4]).transpose(0, 1),
+      x([3, 4]).slice(1),
+      x([3, 1]).expand(3, 1),
+    ]) {
+      expect(same.value.node?.op.name ?? 'reshape').toBe('reshape')
+    }
+  })
+})
+
+const refused: [name: string, make: () => unknown, text: RegExp][] = [
+  [
+    'permute',
+    () => permute(x([2, 3]), [0, 0]),
+    /permute: expected distinct dimensions, got \[0, 0\]/,
+  ],
+  [
+    'permute of some',
+    () => permute(x([2, 3]), [0]),
+    /permute: expected each dimension of \[2, 3\]/,
+  ],
+  [
+    'transpose',
+    () => x([2, 3]).transpose(0, 2),
+    /transpose: expected a dimension of \[2, 3\], got 2/,
+  ],
+  ['expand', () => x([2, 3]).expand(2, 6), /expand: .*\[2, 3\] broadcasts, got \[2, 6\]/],
+  ['slice', () => x([2]).slice(0, 0, 2, -1), /slice: .*step of at least 1, got .*-1/],
+  ['narrow', () => narrow(x([2, 3]), 1, 2, 2), /narrow: .*dimension 1 of \[2, 3\], got start 2/],
+  ['select', () => x([2, 3]).select(1, 3), /select: .*dimension 1 of \[2, 3\], got 3/],
+  ['cat', () => cat([x([2, 3]), x([3, 2])]), /cat: tensors must agree .* f32\[2, 3\], f32\[3, 2\]/],
+  ['cat of none', () => cat([]), /cat: expected at least one tensor/],
+  [
+    'stack',
+    () => stack([x([2]), x([3])]),
+    /stack: tensors must have one shape, got \[2\] and \[3\]/,
+  ],
+  ['split', () => split(x([5]), [2, 2]), /split: sizes must sum to the dimension 0, got \[2, 2\]/],
+  ['pad', () => pad(x([2]), [1]), /pad: expected a pair .*got \[1\]/],
+  ['pad by too little', () => pad(x([2]), [-2, -1]), /pad: cannot cut 2 and 1 elements off/],
+  ['arange', () => arange(0, 5, -1), /arange: expected a step that leads from start to end/],
+  [
+    'indexSelect',
+    () => indexSelect(x([3]), 0, x([1, 2], 'i32')),
+    /the index must have 1 dimension/,
+  ],
+  ['a float index', () => embedding(x([3]), x([4, 2])), /indexSelect: expected an integer index/],
+  [
+    'paddingIdx',
+    () => embedding(x([3], 'i32'), x([4, 2]), { paddingIdx: 4 }),
+    /embedding: paddingIdx must be a row of \[4, 2\], got 4/,
+  ],
+  ['bmm', () => bmm(x([2, 3, 4]), x([3, 4, 5])), /bmm: batches must agree/],
+  ['dot', () => dot(x([2]), x([3])), /dot: lengths must agree, got \[2\] and \[3\]/],
+  [
+    'matmul',
+    () => x([2, 3]).matmul(x([4, 5])),
+    /matmul: K must agree, got 3 in a\[2, 3\] and 4 in b/,
+  ],
+  [
+    'matmul of batches',
+    () => x([2, 3, 4]).matmul(x([3, 4, 5])),
+    /matmul: dimension 0 must agree or be 1/,
+  ],
+  ['matmul of a scalar', () => x([]).matmul(x([2])), /matmul: both tensors must have at least one/],
+]
+
+test.each(refused)('%s is refused', (_, make, text) => {
+  expect(() => traced(make)).toThrow(text)
+})
+
+test("an embedding's padding row begins as zeros, the others do not", async () => {
+  const table = await new Embedding(5, 3, { paddingIdx: -2 }).weight.read()
+  const rows = Array.from({ length: 5 }, (_, row) => table.slice(row * 3, row * 3 + 3))
+  expect(rows.map((row) => row.every((value) => value === 0))).toEqual([
+    false,
+    false,
+    false,
+    true,
+    false,
+  ])
+})

@@ -1,0 +1,148 @@
+import { describe, expect, test } from 'vitest'
+import * as schedules from '../../../src/optim/lr-scheduler/index.ts'
+import type { AnyScheduler, Schedulable } from '../../../src/optim/lr-scheduler/scheduler.ts'
+import type { ParamGroup } from '../../../src/optim/settings.ts'
+import golden from '../../golden/optim.json'
+import { type GoldenTensor, valuesOf } from '../../support/golden.ts'
+
+// Learning rates, and momentum where it is cycled, over 50 steps against PyTorch's (tests/golden/optim.py), to 1e-12.
+
+type Group = ParamGroup & { momentum?: number; betas?: readonly [number, number] }
+type Plateau = schedules.ReduceLROnPlateau
+
+const s = schedules
+
+/** The golden cases by name. */
+const makers: Record<string, (o: Schedulable) => AnyScheduler | Plateau> = {
+  StepLR: (o) => new s.StepLR(o, { stepSize: 7, gamma: 0.3 }),
+  MultiStepLR: (o) => new s.MultiStepLR(o, { milestones: [5, 12, 12, 40], gamma: 0.5 }),
+  ExponentialLR: (o) => new s.ExponentialLR(o, { gamma: 0.93 }),
+  ConstantLR: (o) => new s.ConstantLR(o, { factor: 0.25, totalIters: 6 }),
+  LinearLR: (o) => new s.LinearLR(o, { startFactor: 0.1, endFactor: 1, totalIters: 10 }),
+  'LinearLR, down': (o) => new s.LinearLR(o, { startFactor: 1, endFactor: 0.05, totalIters: 33 }),
+  CosineAnnealingLR: (o) => new s.CosineAnnealingLR(o, { tMax: 60, etaMin: 1e-3 }),
+  'CosineAnnealingLR, several': (o) => new s.CosineAnnealingLR(o, { tMax: 11, etaMin: 1e-4 }),
+  CosineAnnealingWarmRestarts: (o) => new s.CosineAnnealingWarmRestarts(o, { t0: 7, etaMin: 1e-3 }),
+  'CosineAnnealingWarmRestarts, longer': (o) =>
+    new s.CosineAnnealingWarmRestarts(o, { t0: 5, tMult: 2 }),
+  OneCycleLR: (o) => new s.OneCycleLR(o, { maxLr: 0.2, totalSteps: 50 }),
+  'OneCycleLR, three phases, linear': (o) =>
+    new s.OneCycleLR(o, {
+      maxLr: [0.2, 0.05],
+      totalSteps: 50,
+      threePhase: true,
+      annealStrategy: 'linear',
+      divFactor: 10,
+      pctStart: 0.25,
+    }),
+  'OneCycleLR, beta': (o) =>
+    new s.OneCycleLR(o, { maxLr: 0.2, epochs: 6, stepsPerEpoch: 10, baseMomentum: 0.8 }),
+  LambdaLR: (o) => new s.LambdaLR(o, [(epoch) => 1 / (1 + epoch), (epoch) => 0.95 ** epoch]),
+  SequentialLR: (o) =>
+    new s.SequentialLR(
+      o,
+      [
+        new s.LinearLR(o, { startFactor: 0.1, totalIters: 8 }),
+        new s.CosineAnnealingLR(o, { tMax: 30 }),
+        new s.ExponentialLR(o, { gamma: 0.9 }),
+      ],
+      [8, 35],
+    ),
+  ChainedScheduler: (o) =>
+    new s.ChainedScheduler([
+      new s.ConstantLR(o, { factor: 0.1, totalIters: 4 }),
+      new s.ExponentialLR(o, { gamma: 0.9 }),
+    ]),
+  ReduceLROnPlateau: (o) => new s.ReduceLROnPlateau(o, { patience: 3, cooldown: 2, factor: 0.5 }),
+  'ReduceLROnPlateau, max, absolute': (o) =>
+    new s.ReduceLROnPlateau(o, {
+      mode: 'max',
+      patience: 2,
+      threshold: 0.01,
+      thresholdMode: 'abs',
+      minLr: [0.01, 0.005],
+    }),
+}
+
+function groupsFor(name: string): { paramGroups: Group[] } {
+  const more = () => (name.includes('beta') ? { betas: [0.9, 0.999] as const } : { momentum: 0.9 })
+  return {
+    paramGroups: [
+      { params: [], lr: 0.1, ...more() },
+      { params: [], lr: 0.02, ...more() },
+    ],
+  }
+}
+
+const advance = (scheduler: AnyScheduler | Plateau, step: number) => {
+  if (scheduler instanceof s.ReduceLROnPlateau) scheduler.step(golden.metrics[step])
+  else scheduler.step()
+}
+
+const rowOf = ({ paramGroups: [first, second] }: { paramGroups: Group[] }) => [
+  first.lr,
+  second.lr,
+  first.momentum ?? first.betas![0],
+]
+
+describe('schedules against PyTorch', () => {
+  test.each(golden.schedules.map(({ name }) => name))('%s', (name) => {
+    const found = golden.schedules.find((one) => one.name === name)!
+    const expected = valuesOf(found.rows as GoldenTensor)
+    const optimizer = groupsFor(name)
+    const scheduler = makers[name](optimizer)
+    let largest = 0
+    for (let step = 0; step < 50; step++) {
+      rowOf(optimizer).forEach((value, i) => {
+        largest = Math.max(largest, Math.abs(value - expected[3 * step + i]))
+      })
+      advance(scheduler, step)
+    }
+    expect(largest).toBeLessThan(1e-12)
+  })
+
+  test.each(Object.keys(makers))('%s goes on from its state as if nothing had been', (name) => {
+    const whole = groupsFor(name)
+    const uninterrupted = makers[name](whole)
+    const before = groupsFor(name)
+    const first = makers[name](before)
+    for (let step = 0; step < 17; step++) {
+      advance(uninterrupted, step)
+      advance(first, step)
+    }
+    const after = groupsFor(name)
+    const second = makers[name](after)
+    second.loadStateDict(JSON.parse(JSON.stringify(first.stateDict())))
+    before.paramGroups.forEach((group, i) => {
+      Object.assign(after.paramGroups[i], group)
+    })
+    for (let step = 17; step < 40; step++) {
+      advance(uninterrupted, step)
+      advance(second, step)
+      expect(rowOf(after)).toEqual(rowOf(whole))
+    }
+    expect(second.stateDict()).toEqual(uninterrupted.stateDict())
+  })
+})
+
+test('states have the keys that PyTorch gives them', () => {
+  const scheduler = new s.CosineAnnealingLR(groupsFor(''), { tMax: 10 })
+  expect(Object.keys(scheduler.stateDict()).sort()).toEqual(
+    ['T_max', '_last_lr', '_step_count', 'base_lrs', 'eta_min', 'last_epoch'].sort(),
+  )
+})
+
+test('bad options are refused by name', () => {
+  const optimizer = groupsFor('')
+  expect(() => new s.StepLR(optimizer, { stepSize: 0 })).toThrow(
+    /StepLR: stepSize must be at least 1/,
+  )
+  expect(() => new s.OneCycleLR(optimizer, { maxLr: [1], totalSteps: 5 })).toThrow(
+    /OneCycleLR: maxLr must be one value, or one for each of 2 groups, got 1/,
+  )
+  expect(() => new s.ReduceLROnPlateau(optimizer, { factor: 1 })).toThrow(/factor must be below 1/)
+  const scheduler = new s.OneCycleLR(optimizer, { maxLr: 1, totalSteps: 2 })
+  for (let step = 0; step < 2; step++) scheduler.step()
+  expect(() => scheduler.step()).toThrow(/OneCycleLR: step must be at most 2, got 4/)
+  expect(() => new s.SequentialLR(optimizer, [scheduler], [3])).toThrow(/one fewer than the 1/)
+})

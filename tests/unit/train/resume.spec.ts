@@ -1,0 +1,15 @@
+import { expect, test } from 'vitest'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { loadCheckpoint, saveCheckpoint } from '../../../src/train/checkpoint-file.ts'
+import { checkResume, makeRun } from '../../support/resume-run.ts'
+
+test.each(['adamw', 'sgd'] as const)(
+  '%s on the CPU: 10 steps are 5, a file, another runtime and 5 more, bit for bit',
+  (name) => checkResume(name, async () => new CpuRuntime()),
+)
+
+test('other parts than those of the file are refused', async () => {
+  const { parts } = await makeRun(new CpuRuntime(), 'sgd')
+  const file = await saveCheckpoint({ model: parts.model }, 1)
+  await expect(loadCheckpoint(file, parts)).rejects.toThrow(/expected the parts model, got model, /)
+})
