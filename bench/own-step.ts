@@ -45,7 +45,19 @@ export function ownRows(
     row('buffers created', calls.buffers, ownGoals.buffers, ''),
     row('bind groups created', calls.bindGroups, ownGoals.bindGroups, ''),
     row('bytes uploaded', calls.bytesUploaded, undefined, 'B'),
-    row('encoding, a dispatch', profile.encodeUsPerDispatch, ownGoals.encodeUsPerDispatch, 'µs'),
+    {
+      ...row(
+        'encoding, a dispatch',
+        profile.encodeUsPerDispatch,
+        ownGoals.encodeUsPerDispatch,
+        'µs',
+      ),
+      oursSpread: profile.encodeUsSpread.map(rounded),
+    },
+    {
+      ...row('whole encoder, a dispatch', profile.wholeEncodeUsPerDispatch, undefined, 'µs'),
+      oursSpread: profile.wholeEncodeUsSpread.map(rounded),
+    },
     row('beginning the pass, once', profile.beginPassUs, undefined, 'µs'),
     row('encoding, a dispatch, caches warm', profile.warmEncodeUsPerDispatch, undefined, 'µs'),
     row('JavaScript until submitted', profile.stepJsUs, undefined, 'µs'),

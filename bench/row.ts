@@ -16,6 +16,8 @@ export interface Row {
   better: 'lower' | 'higher'
   /** Smallest and largest ratio of a round. */
   ratioSpread?: [number, number]
+  /** Smallest and largest of ours. */
+  oursSpread?: number[]
   rounds?: number
   /** What `ratio` is to reach; on the software adapter. */
   goal?: number

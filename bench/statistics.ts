@@ -5,13 +5,13 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2
 }
 
-/** The median over blocks of `size` values of each block's mean: for values that are short against the clock's tick. */
-export function medianOfBlocks(values: readonly number[], size: number): number {
+/** The mean of each block of `size` values; what does not fill a block is left out. For values that are short against the clock's tick. */
+export function blockMeans(values: readonly number[], size: number): number[] {
   const means: number[] = []
   for (let begin = 0; begin + size <= values.length; begin += size) {
     means.push(values.slice(begin, begin + size).reduce((sum, value) => sum + value, 0) / size)
   }
-  return median(means)
+  return means
 }
 
 /** Smallest and largest. */

@@ -44,10 +44,11 @@ function goalOf({ goal, isReached, better }: Row): string {
 
 function ownTable(rows: readonly Row[]): string {
   return table(
-    ['our step', 'value', 'limit'],
+    ['our step', 'value', 'lowest to highest', 'limit'],
     rows.map((row) => [
       row.row,
       amount(row.ours, row.unit),
+      row.oursSpread?.join(' to ') ?? '',
       row.theirs === null ? '' : `≤ ${row.theirs}: ${row.isReached ? 'yes' : 'NO'}`,
     ]),
   )

@@ -27,19 +27,22 @@ const none = (): GpuCalls => ({
 // biome-ignore lint/suspicious/noExplicitAny: methods of any signature are wrapped alike
 type Methods = Record<string, (...args: any[]) => any>
 
-/** Calls `seen` before every call of a method, until the returned function is called. */
+/** Calls `seen` before every call of a method, and `after` after it, until the returned function is called. */
 function watch(
   // biome-ignore lint/suspicious/noExplicitAny: as above
   owner: { prototype: any },
   name: string,
   // biome-ignore lint/suspicious/noExplicitAny: as above
   seen: (target: any, args: any[]) => void,
+  after: () => void = () => undefined,
 ): () => void {
   const methods = owner.prototype as Methods
   const original = methods[name]
   methods[name] = function (this: unknown, ...args) {
     seen(this, args)
-    return original.apply(this, args)
+    const result = original.apply(this, args)
+    after()
+    return result
   }
   return () => {
     methods[name] = original
@@ -120,29 +123,52 @@ export async function recordDispatches(body: () => Promise<unknown>): Promise<Re
   return recorded
 }
 
-/** Milliseconds of each compute pass that `body` encodes: to begin it, and from then to its end. */
-export async function timePasses(
-  body: () => Promise<unknown>,
-): Promise<{ beginMs: number[]; insideMs: number[] }> {
-  const times = { beginMs: [] as number[], insideMs: [] as number[] }
-  let began = 0
-  const { prototype } = GPUCommandEncoder
-  const begin = prototype.beginComputePass
-  prototype.beginComputePass = function (descriptor) {
-    const before = performance.now()
-    const pass = begin.call(this, descriptor)
-    began = performance.now()
-    times.beginMs.push(began - before)
-    return pass
-  }
-  const unwatch = watch(GPUComputePassEncoder, 'end', () => {
-    times.insideMs.push(performance.now() - began)
-  })
+/** Milliseconds of JavaScript, one value for each command encoder of one compute pass. */
+export interface EncodingTimes {
+  beginPass: number[]
+  /** From the begun pass to its end: the dispatches. */
+  inside: number[]
+  /** From making the encoder to the finished command buffer: the pass begun and ended, outputs copied. */
+  whole: number[]
+}
+
+/** Times what `body` encodes. */
+export async function timeEncoding(body: () => Promise<unknown>): Promise<EncodingTimes> {
+  const times: EncodingTimes = { beginPass: [], inside: [], whole: [] }
+  let made = 0
+  let beforePass = 0
+  let inPass = 0
+  const undo = [
+    watch(GPUDevice, 'createCommandEncoder', () => {
+      made = performance.now()
+    }),
+    watch(
+      GPUCommandEncoder,
+      'beginComputePass',
+      () => {
+        beforePass = performance.now()
+      },
+      () => {
+        inPass = performance.now()
+        times.beginPass.push(inPass - beforePass)
+      },
+    ),
+    watch(GPUComputePassEncoder, 'end', () => {
+      times.inside.push(performance.now() - inPass)
+    }),
+    watch(
+      GPUCommandEncoder,
+      'finish',
+      () => undefined,
+      () => {
+        times.whole.push(performance.now() - made)
+      },
+    ),
+  ]
   try {
     await body()
   } finally {
-    unwatch()
-    prototype.beginComputePass = begin
+    for (const one of undo) one()
   }
   return times
 }

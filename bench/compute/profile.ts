@@ -1,5 +1,5 @@
-import { median, medianOfBlocks } from '../statistics.ts'
-import { type RecordedDispatch, recordDispatches, timePasses } from './calls.ts'
+import { blockMeans, median, spread } from '../statistics.ts'
+import { type RecordedDispatch, recordDispatches, timeEncoding } from './calls.ts'
 import type { OurTrainer } from './tabring.ts'
 import type { Batch } from './task.ts'
 
@@ -8,6 +8,11 @@ export interface StepProfile {
   dispatches: number
   /** JavaScript per dispatch in a step: set pipeline, set bind group, dispatch. Median of samples. */
   encodeUsPerDispatch: number
+  /** Smallest and largest of those blocks. */
+  encodeUsSpread: [number, number]
+  /** The whole encoder per dispatch: made, pass begun and ended, outputs copied, finished. Likewise. */
+  wholeEncodeUsPerDispatch: number
+  wholeEncodeUsSpread: [number, number]
   /** Beginning the pass, once a step; likewise. */
   beginPassUs: number
   /** The same three calls with all caches warm, many times over in one pass; median. */
@@ -34,7 +39,7 @@ export async function profileStep(trainer: OurTrainer, batch: Batch): Promise<St
   const { program, runtime } = trainer
   const blockSteps = Math.ceil(blockDispatches / program.dispatchCount)
   const jsUs: number[] = []
-  const { beginMs, insideMs } = await timePasses(async () => {
+  const times = await timeEncoding(async () => {
     for (let step = 0; step < encodedBlocks * blockSteps; step++) {
       await trainer.step(batch, true)
       jsUs.push(program.times.encode * 1000)
@@ -89,10 +94,17 @@ export async function profileStep(trainer: OurTrainer, batch: Batch): Promise<St
     const us = Math.max(0, ((median(manyMs) - median(oneMs)) * 1000) / times)
     kernels.push({ label: dispatch.pipeline.label, groups: dispatch.groups, us })
   }
+  const blocksUs = (ms: readonly number[], dispatches: number) =>
+    blockMeans(ms, blockSteps).map((mean) => (mean * 1000) / dispatches)
+  const insideUs = blocksUs(times.inside, recorded.length)
+  const wholeUs = blocksUs(times.whole, recorded.length)
   return {
     dispatches: recorded.length,
-    encodeUsPerDispatch: (medianOfBlocks(insideMs, blockSteps) * 1000) / recorded.length,
-    beginPassUs: medianOfBlocks(beginMs, blockSteps) * 1000,
+    encodeUsPerDispatch: median(insideUs),
+    encodeUsSpread: spread(insideUs),
+    wholeEncodeUsPerDispatch: median(wholeUs),
+    wholeEncodeUsSpread: spread(wholeUs),
+    beginPassUs: median(blocksUs(times.beginPass, 1)),
     warmEncodeUsPerDispatch: median(encodeUs),
     stepJsUs: median(jsUs),
     kernels,
