@@ -5,11 +5,7 @@ import { isolationHeaders } from './node/headers.ts'
 import viteConfig from './vite.config.ts'
 
 /** Specs of single kernels: they mostly wait for the adapter's compiler, which in one browser compiles one after the other. */
-const ofKernels = [
-  'tests/gpu/*golden*.spec.ts',
-  'tests/gpu/every-op.spec.ts',
-  'tests/gpu/gradients.spec.ts',
-]
+const ofKernels = ['tests/gpu/*golden*.spec.ts', 'tests/gpu/every-op.spec.ts']
 
 /** Specs that say how soon something is noticed: nothing runs beside them. */
 const ofTime = ['tests/e2e/death.spec.ts']

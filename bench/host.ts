@@ -48,7 +48,7 @@ export async function openHost(
     })
     const served: Served = await serve({ root, port: 0 })
     toClose.push(() => served.close())
-    const browser = await launchForTraining(adapter, false, note)
+    const browser = await launchForTraining(adapter, { isHeaded: false, timesKernels: false }, note)
     toClose.push(() => browser.close())
     return { url: `${served.localUrl}bench/`, browser, close }
   } catch (thrown) {

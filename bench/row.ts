@@ -44,14 +44,14 @@ export interface PairOptions {
   extra?: Record<string, unknown>
 }
 
-/** A row of pairs: `ours[i]` and `theirs[i]` belong to one round. */
+/** A row of pairs: `ours[i]` and `theirs[i]` belong to one round; a slow peer may have been in the first rounds only. */
 export function pairRow(
   { row, peer, unit, better, goal, extra }: PairOptions,
   place: Place,
   ours: readonly number[],
   theirs: readonly number[],
 ): Row {
-  const ratios = pairRatios(ours, theirs)
+  const ratios = pairRatios(ours.slice(0, theirs.length), theirs)
   const ratio = median(ratios)
   const isReached =
     goal === undefined ? undefined : better === 'lower' ? ratio <= goal : ratio >= goal
@@ -68,7 +68,7 @@ export function pairRow(
     ratioSpread: spread(ratios).map(rounded) as [number, number],
     oursSpread: spread(ours).map(rounded),
     theirsSpread: spread(theirs).map(rounded),
-    rounds: ours.length,
+    rounds: ratios.length,
     ...(goal === undefined ? {} : { goal, isReached }),
     browser: place.browser,
     ...extra,

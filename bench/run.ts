@@ -4,15 +4,19 @@ import { join } from 'node:path'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { messageOf } from '../src/util/errors.ts'
-import { matmulRows, mlpRows, openCompute } from './compute.ts'
+import { stepNames } from './compute/task.ts'
+import { openCompute } from './compute.ts'
+import { firstStepRows } from './first-step.ts'
 import { type Host, openHost } from './host.ts'
+import { matmulRows } from './matmul.ts'
 import { ringRows } from './ring.ts'
 import type { Place, Row } from './row.ts'
+import { stepRows } from './step.ts'
 import { formatReport } from './table.ts'
 
 /** `npm run bench -- …`; how it measures is in bench/README.md. */
 
-const parts = ['mlp', 'matmul', 'ring'] as const
+const parts = [...stepNames, 'first', 'matmul', 'ring'] as const
 type Part = (typeof parts)[number]
 
 interface Flags {
@@ -27,7 +31,7 @@ const fewestRounds = 7
 
 const command = new Command('npm run bench --')
   .description(
-    'Times a training step, matmuls and the ring beside other libraries and raw channels, in turns.',
+    'Times training steps, matmuls and the ring beside other libraries and raw channels, in turns.',
   )
   .addOption(new Option('--only <part>', 'one part alone').choices(parts))
   .option(
@@ -64,7 +68,7 @@ async function bench(flags: Flags): Promise<boolean> {
     const report = formatReport(rows, place)
     if (flags.json) for (const row of rows) process.stdout.write(`${JSON.stringify(row)}\n`)
     else process.stdout.write(report)
-    if (flags.save) note(`saved ${await save(report, rows, place)}`)
+    if (flags.save) note(`saved ${await save(report, rows, place, flags.only)}`)
     return rows.every(({ error }) => error === undefined)
   } finally {
     process.off('SIGINT', onInterrupt)
@@ -87,20 +91,31 @@ async function measure(
     machine: `${cpus()[0]?.model.trim() || 'unknown CPU'}, ${compute.cores} cores, load average before the run ${loadavg()[0].toFixed(1)}`,
   }
   const rows: Row[] = []
-  if (wants('mlp')) rows.push(...(await mlpRows(compute, place, rounds, note)))
+  for (const step of stepNames) {
+    if (wants(step)) rows.push(...(await stepRows(compute, step, place, rounds, note)))
+  }
   if (wants('matmul')) rows.push(...(await matmulRows(compute, place, rounds, note)))
-  // The ring's tabs have the machine for themselves.
+  // What follows has the machine for itself.
   await compute.page.close()
+  for (const step of wants('first') ? stepNames : []) {
+    rows.push(...(await firstStepRows(host, step, place, note)))
+  }
   if (wants('ring')) rows.push(...(await ringRows(host, place, rounds, note)))
   return { rows, place }
 }
 
-/** Writes the table and the rows behind it; returns the file. */
-async function save(report: string, rows: readonly Row[], place: Place): Promise<string> {
+/** Writes the table and the rows behind it; returns the file, which for one part alone is one of its own. */
+async function save(
+  report: string,
+  rows: readonly Row[],
+  place: Place,
+  only: Part | undefined,
+): Promise<string> {
   const folder = join(import.meta.dirname, 'results')
   await mkdir(folder, { recursive: true })
   const plain = (text: string) => text.toLowerCase().replace(/[^a-z0-9.]+/g, '-')
-  const name = `${place.date}-${plain(place.adapter)}-${plain(place.browser)}.md`
+  const part = only ? `-${only}` : ''
+  const name = `${place.date}-${plain(place.adapter)}-${plain(place.browser)}${part}.md`
   const json = rows.map((row) => JSON.stringify(row)).join('\n')
   await writeFile(join(folder, name), `# ${place.date}\n\n${report}\n\`\`\`json\n${json}\n\`\`\`\n`)
   return join(folder, name)

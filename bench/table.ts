@@ -6,10 +6,7 @@ export function formatReport(rows: readonly Row[], place: Place): string {
   const parts = [heading(place), pairTable(rows.filter(({ peer }) => !isOwn(peer)))]
   const own = rows.filter(({ peer }) => isOwn(peer))
   if (own.length > 0) parts.push(ownTable(own))
-  const losses = lossTable(rows)
-  if (losses) parts.push(losses)
-  const kernels = kernelTable(rows)
-  if (kernels) parts.push(kernels)
+  parts.push(...lossTables(rows), ...kernelTables(rows))
   return `${parts.join('\n\n')}\n`
 }
 
@@ -64,21 +61,27 @@ interface Detail {
   mainThreadUsPerStep?: number
 }
 
-/** What each library did in the step, from the details that the rows carry. */
-function lossTable(rows: readonly Row[]): string | undefined {
-  const found = new Map<string, Detail>()
-  for (const { peer, oursDetail, theirsDetail } of rows) {
+/** What each library did in a step, from the details that the rows carry. */
+function lossTables(rows: readonly Row[]): string[] {
+  const steps = new Map<string, Map<string, Detail>>()
+  for (const { row, peer, oursDetail, theirsDetail } of rows) {
+    if (!oursDetail && !theirsDetail) continue
+    const found = steps.get(row) ?? new Map<string, Detail>()
+    steps.set(row, found)
     if (oursDetail) found.set('Tabring', oursDetail as Detail)
     if (theirsDetail) found.set(peer, theirsDetail as Detail)
   }
-  if (found.size === 0) return undefined
+  return [...steps].map(([step, found]) => lossTable(step, found))
+}
+
+function lossTable(step: string, found: ReadonlyMap<string, Detail>): string {
   return table(
     [
-      'library',
-      'dispatches / submits / uploads / buffers / bind groups a step',
+      step,
+      'dispatches / submits / uploads / buffers / bind groups',
       'main thread, µs a step',
       'run-ahead (fastest of three)',
-      'losses of steps 1 to 5 (worst difference from float64)',
+      'losses of steps 1 to 5 (worst difference from PyTorch in float64)',
     ],
     [...found].map(([name, detail]) => {
       const { dispatches, submits, writes, buffers, bindGroups } = detail.callsPerStep ?? {}
@@ -93,20 +96,22 @@ function lossTable(rows: readonly Row[]): string | undefined {
   )
 }
 
-function kernelTable(rows: readonly Row[]): string | undefined {
-  const row = rows.find(({ kernels }) => kernels)
-  if (!row) return undefined
-  const kernels = row.kernels as { label: string; groups: number[]; us: number }[]
-  const total = kernels.reduce((sum, { us }) => sum + us, 0)
-  return table(
-    ['kernel', 'workgroups', 'µs', 'share'],
-    kernels.map(({ label, groups, us }) => [
-      label,
-      groups.join(' x '),
-      us.toFixed(0),
-      `${((us / total) * 100).toFixed(0)} %`,
-    ]),
-  )
+/** Device time by kernel, a table for each step that has one. */
+function kernelTables(rows: readonly Row[]): string[] {
+  return rows.flatMap(({ row, kernels: found }) => {
+    if (!found) return []
+    const kernels = found as { label: string; groups: number[]; us: number }[]
+    const total = kernels.reduce((sum, { us }) => sum + us, 0)
+    return table(
+      [row, 'workgroups', 'µs', 'share'],
+      kernels.map(({ label, groups, us }) => [
+        label,
+        groups.join(' x '),
+        us.toFixed(0),
+        `${((us / total) * 100).toFixed(0)} %`,
+      ]),
+    )
+  })
 }
 
 const amount = (value: number | null, unit: string): string =>

@@ -1,6 +1,7 @@
-import { stat } from 'node:fs/promises'
+import { stat, writeFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { messageOf, TabringError } from '../src/util/errors.ts'
+import { exportTrace, type TraceEvent } from '../src/util/spans.ts'
 import { findBrowser } from './chromium.ts'
 import { serve } from './serve.ts'
 import { launchForTraining } from './train/browser.ts'
@@ -88,12 +89,17 @@ async function train(
       mounts: dataFolder === undefined ? undefined : { [dataMount]: resolve(dataFolder) },
     })
     toClose.push(() => served.close())
-    const browser = await launchForTraining(options.adapter, options.isHeaded, (line) =>
+    const { isHeaded, switches, traceFile } = options
+    const trace = traceFile === undefined ? null : await OutFile.open(traceFile, '--trace')
+    if (trace) toClose.push(() => trace.discard())
+    const timesKernels = Number(switches.debug ?? 0) >= 2 || switches.trace !== undefined
+    const browser = await launchForTraining(options.adapter, { isHeaded, timesKernels }, (line) =>
       reporter.note(line),
     )
     toClose.push(() => browser.close())
     signal.throwIfAborted()
 
+    const spans: TraceEvent[] = []
     const results = await trainInTabs({
       browser,
       url: served.localUrl,
@@ -103,7 +109,14 @@ async function train(
       saveTo: out?.temporaryPath,
       signal,
       onEvent: (event) => reporter.event(event),
+      switches,
+      onLine: (line) => reporter.note(line),
+      onTrace: trace ? (json) => spans.push(...JSON.parse(json)) : undefined,
     })
+    if (trace) {
+      await writeFile(trace.temporaryPath, exportTrace(spans))
+      await trace.commit((bytes) => JSON.parse(String(bytes)))
+    }
     if (out) await out.commit()
     reporter.done(results, out && { path: out.path, sizeBytes: (await stat(out.path)).size })
   } finally {

@@ -11,6 +11,9 @@ const allowed: Record<string, readonly string[]> = {
   'src/gpu': ['src/util'],
   'src/kernels': ['src/util'],
   'src/graph': ['src/util', 'src/gpu', 'src/kernels'],
+  // Single ops on a device: for the specs, the self-test page and the benchmarks.
+  'src/check': ['src/util', 'src/gpu', 'src/kernels', 'src/graph'],
+  'src/measure': ['src/util', 'src/gpu', 'src/kernels', 'src/graph'],
   'src/nn': ['src/util', 'src/graph', 'src/kernels'],
   'src/optim': ['src/util', 'src/graph', 'src/kernels'],
   'src/data': ['src/util'],
@@ -41,6 +44,26 @@ const allowed: Record<string, readonly string[]> = {
   node: ['src/util', 'src/peer', 'src/data', 'src/train/config.ts', 'src/worker/api.ts'],
 }
 
+/** Packages that a layer under src may import; `node` may import any. */
+const packages: Record<string, readonly string[]> = {
+  'src/data': ['papaparse', '@noble/hashes', 'gpt-tokenizer'],
+  'src/util': ['valibot'],
+  'src/peer': ['simple-peer', 'valibot'],
+  'src/train': ['valibot'],
+  'src/worker': ['comlink'],
+  'src/worker/compute.worker.ts': ['comlink'],
+  'src/ui': ['preact', 'uplot', 'valibot'],
+  src: ['preact', 'uplot'],
+}
+
+/** The ways to write an import: `from '…'`, `import '…'`, `import('…')`, `new URL('…', import.meta.url)`. */
+const importForms = [
+  /\b(?:import|export)\s+(?<type>type\s)?[^'";]*?\sfrom\s+'(?<name>[^']+)'/g,
+  /\bimport\s+(?<type>type\s)?'(?<name>[^']+)'/g,
+  /\b(?<type>typeof\s+)?import\(\s*'(?<name>[^']+)'\s*\)/g,
+  /\bnew URL\(\s*(?<type>type\s)?'(?<name>[^']+)',\s*import\.meta\.url/g,
+]
+
 /** Names that belong to pages; these layers must run in workers and in Node. */
 const pageOnly = /\b(?:window|document)\.[a-zA-Z]/
 const withoutPage = [
@@ -48,6 +71,8 @@ const withoutPage = [
   'src/gpu',
   'src/kernels',
   'src/graph',
+  'src/check',
+  'src/measure',
   'src/nn',
   'src/optim',
   'src/data',
@@ -77,15 +102,32 @@ const graph = new Map<string, string[]>()
 for (const file of files) {
   const text = readFileSync(join(root, file), 'utf8')
   const layer = layerOf(file)
-  const imports = [...text.matchAll(/(import|export)\s+(type\s)?[^'";]*?from\s+'(\.[^']+)'/g)].map(
-    ([, , type, path]) => ({
-      isType: type !== undefined,
-      path: relative(root, resolve(root, dirname(file), path.replace(/\?.*$/, ''))).replaceAll(
+  const code = text.replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*/gm, '')
+  const named = importForms.flatMap((form) =>
+    [...code.matchAll(form)].map(({ groups }) => ({
+      isType: groups!.type !== undefined,
+      name: groups!.name,
+    })),
+  )
+  const imports = named
+    .filter(({ name }) => name.startsWith('.'))
+    .map(({ isType, name }) => ({
+      isType,
+      path: relative(root, resolve(root, dirname(file), name.replace(/\?.*$/, ''))).replaceAll(
         '\\',
         '/',
       ),
-    }),
-  )
+    }))
+  if (layer !== 'node') {
+    for (const { name } of named) {
+      if (name.startsWith('.')) continue
+      const isAllowed = (packages[layer ?? 'src'] ?? []).some((one) => isUnder(name, one))
+      if (!isAllowed)
+        problems.push(
+          `${file} imports ${name}: ${layer ?? 'src'} may import ${packages[layer ?? 'src']?.join(', ') ?? 'no package'}`,
+        )
+    }
+  }
   graph.set(
     file,
     imports.filter(({ isType }) => !isType).map(({ path }) => path),

@@ -52,7 +52,7 @@ function ensureBrowser(): boolean {
   }
 }
 
-function runTests(): { passed: number; failed: number } {
+function runTests(): { passed: number; failed: number; skipped: number } {
   const folder = join(root, 'test-results')
   mkdirSync(folder, { recursive: true })
   const report = join(folder, 'vitest.json')
@@ -64,14 +64,15 @@ function runTests(): { passed: number; failed: number } {
     '--reporter=json',
     `--outputFile.json=${report}`,
   ])
-  if (!existsSync(report)) return { passed: 0, failed: 1 }
+  if (!existsSync(report)) return { passed: 0, failed: 1, skipped: 0 }
   const {
     numPassedTests: passed,
+    numPendingTests: skipped,
     numFailedTests,
     numFailedTestSuites,
   } = JSON.parse(readFileSync(report, 'utf8')) as Record<string, number>
   const failed = numFailedTests || (isOk ? 0 : Math.max(1, numFailedTestSuites))
-  return { passed, failed }
+  return { passed, failed, skipped }
 }
 
 if (!process.env.TABRING_DATA) {
@@ -82,7 +83,8 @@ const checks = await Promise.all([
   runQuietly('biome', ['check', '.']),
   runQuietly('tsx', ['scripts/check-layers.ts']),
 ])
-const tests = ensureBrowser() ? runTests() : { passed: 0, failed: 1 }
+const tests = ensureBrowser() ? runTests() : { passed: 0, failed: 1, skipped: 0 }
 const failed = tests.failed + checks.filter((isOk) => !isOk).length
-console.log(`\n${tests.passed + checks.filter(Boolean).length} passed, ${failed} failed`)
+const notRun = tests.skipped > 0 ? `, ${tests.skipped} did not run` : ''
+console.log(`\n${tests.passed + checks.filter(Boolean).length} passed, ${failed} failed${notRun}`)
 process.exit(failed > 0 ? 1 : 0)

@@ -241,6 +241,7 @@ export type { FirstStates, LastStates, RecurrentLayerOptions } from './nn/recurr
 export { ResNet, type ResNetOptions, resnet18, resnet34, resnet50 } from './nn/resnet.ts'
 export { Adagrad, type AdagradOptions } from './optim/adagrad.ts'
 export { Adam, type AdamOptions, AdamW, type AdamWOptions } from './optim/adam.ts'
+export * as amp from './optim/amp.ts'
 export { clipGradNorm, clipGradValue } from './optim/clip.ts'
 export { ExponentialMovingAverage } from './optim/ema.ts'
 export { GradScaler } from './optim/grad-scaler.ts'
@@ -270,3 +271,5 @@ export { type Device, type DeviceSpec, device, formatDevice } from './util/devic
 export { systemEnv } from './util/env.ts'
 export { errorCodes, TabringError } from './util/errors.ts'
 export { tensorType } from './util/shape.ts'
+export { exportTrace } from './util/spans.ts'
+export { type SwitchInputs, setSwitches } from './util/switches.ts'

@@ -8,7 +8,7 @@ import { browserName, plainName } from './ui/browser-name.ts'
 import { chooseCpu, chosenDevice } from './ui/device-choice.ts'
 import { keepName, readName } from './ui/kept-name.ts'
 import { enterRoom } from './ui/room.ts'
-import { draftFromQuery, transportOf } from './ui/settings.ts'
+import { draftFromQuery, inviteQuery, transportOf } from './ui/settings.ts'
 import { begin } from './ui/state.ts'
 import { pageSurface, Store } from './ui/store.ts'
 import { type Trouble, troubleAhead, troubleOf } from './ui/trouble.ts'
@@ -18,14 +18,14 @@ import { toHex } from './util/env.ts'
 
 /** The room that the address names, or a new one, which goes into the address. */
 function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
-  const ahead = troubleAhead({
-    isSecureContext: window.isSecureContext,
-    hasGpu: Boolean(navigator.gpu) || chosenDevice() === 'cpu',
-    origin: location.origin,
-    port: location.port,
-  })
-  if (ahead) return { link: null, trouble: ahead }
   try {
+    const ahead = troubleAhead({
+      isSecureContext: window.isSecureContext,
+      hasGpu: Boolean(navigator.gpu) || chosenDevice() === 'cpu',
+      origin: location.origin,
+      port: location.port,
+    })
+    if (ahead) return { link: null, trouble: ahead }
     const link = parseFragment(location.hash) ?? newRoomLink()
     history.replaceState(null, '', `${location.pathname}${location.search}${formatFragment(link)}`)
     return { link, trouble: null }
@@ -37,7 +37,7 @@ function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
 const { link, trouble } = findRoom()
 const draft = draftFromQuery(location.search)
 const transport = transportOf(draft)
-const query = transport === 'auto' ? '' : `?transport=${transport}`
+const query = link ? inviteQuery(transport) : ''
 const shortId = toHex(crypto.getRandomValues(new Uint8Array(2)))
 const name = plainName(readName()) || `${browserName(navigator.userAgent)} ${shortId}`
 keepName(name)

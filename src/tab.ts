@@ -1,17 +1,20 @@
 import { type TransportChoice, transportChoices } from './peer/messages.ts'
 import { newRoomLink, parseFragment } from './peer/secret.ts'
+import { isTracing } from './util/spans.ts'
+import { switchValue } from './util/switches.ts'
 import type { RunEvent } from './worker/api.ts'
 import { RoomMember, type RunEnd } from './worker/member.ts'
 
 /**
  * The page of a headless rank: it does what its address says and reports to the launcher that opened it.
  *
- * `?role=make|join&ranks=N&transport=…&config={…}#room=…&key=…`. The maker starts as soon as `ranks` members are in the room.
+ * `?role=make|join&ranks=N&transport=…&config={…}&launcher={…}#room=…&key=…`. The maker starts as soon as `ranks` members are in the room.
  */
 declare global {
   interface Window {
     __tabringEvent?: (json: string) => void
     __tabringDone?: (json: string) => void
+    __tabringTrace?: (json: string) => void
   }
 }
 
@@ -19,8 +22,6 @@ const parameters = new URLSearchParams(location.search)
 const ranks = Number(parameters.get('ranks') ?? 1)
 const isMaker = parameters.get('role') !== 'join'
 const chosen = parameters.get('transport') as TransportChoice
-/** Whoever writes `device=cpu` into the address agrees to the slow way. */
-const onCpu = parameters.get('device') === 'cpu'
 const config = JSON.parse(parameters.get('config') ?? '{}')
 const report = (event: RunEvent) => window.__tabringEvent?.(JSON.stringify(event))
 const done = (words: object) => window.__tabringDone?.(JSON.stringify(words))
@@ -39,6 +40,7 @@ async function finished(end: RunEnd): Promise<void> {
     return
   }
   if (end.rank === 0 && parameters.has('save')) await offerDownload()
+  if (isTracing()) window.__tabringTrace?.(JSON.stringify(await member.compute.traceEvents()))
   done({
     ok: true,
     rank: end.rank,
@@ -73,7 +75,8 @@ const member = new RoomMember({
 })
 
 try {
-  await member.join(await member.open(onCpu ? 'cpu' : 'webgpu'))
+  // Whoever writes `cpu` into the address agrees to the slow way.
+  await member.join(await member.open(switchValue('cpu') ? 'cpu' : 'webgpu'))
 } catch (error) {
   failed(error, null)
 }

@@ -8,54 +8,56 @@ import {
   tree,
   valueAndGrad,
 } from '@jax-js/jax'
+import { jaxModels, type Leaves } from './jax-models.ts'
 import {
   adam,
   type Batch,
-  batchSize,
-  layers,
   type Matmul,
   type MatmulTask,
+  type StepName,
   type Trainer,
-  transposed,
+  targetsOf,
   type Weights,
 } from './task.ts'
 
 /** jax-js, written as its own README and demos write it: one `jit` over loss, gradient and update. */
 
 export type JaxDevice = 'webgpu' | 'wasm'
-type Leaves = Record<'w1' | 'b1' | 'w2' | 'b2', np.Array>
-const names = ['w1', 'b1', 'w2', 'b2'] as const
 
 async function open(device: JaxDevice): Promise<void> {
   const available = await init(device)
   if (!available.includes(device)) throw new Error(`jax-js: no ${device} here`)
 }
 
-export async function jaxTrainer(weights: Weights, device: JaxDevice): Promise<Trainer> {
+export async function jaxTrainer(
+  name: StepName,
+  weights: Weights,
+  device: JaxDevice,
+): Promise<Trainer> {
   await open(device)
   defaultDevice(device)
-  const { inputs, hidden, classes } = layers
+  const model = jaxModels[name]
+  const { rows, classes } = targetsOf[name]
   const array = (values: Float32Array<ArrayBuffer>, shape: number[]) =>
     np.array(values, { shape, device })
-  let params: Leaves = {
-    w1: array(transposed(weights.w1, hidden, inputs), [inputs, hidden]),
-    b1: array(weights.b1.slice(), [hidden]),
-    w2: array(transposed(weights.w2, classes, hidden), [hidden, classes]),
-    b2: array(weights.b2.slice(), [classes]),
-  }
+  let params: Leaves = Object.fromEntries(
+    Object.entries(model.weights(weights)).map(([key, { data, shape }]) => [
+      key,
+      array(data.slice(), shape),
+    ]),
+  )
+  const names = Object.keys(params)
   const zeros = (): Leaves =>
     tree.map((leaf: np.Array) => np.zerosLike(leaf), tree.ref(params)) as Leaves
   let first = zeros()
   let second = zeros()
 
-  const lossOf = (p: Leaves, x: np.Array, y: np.Array): np.Array => {
-    const h = nn.relu(np.dot(x, p.w1).add(p.b1))
-    return nn
-      .logSoftmax(np.dot(h, p.w2).add(p.b2))
+  const lossOf = (p: Leaves, x: np.Array, y: np.Array): np.Array =>
+    nn
+      .logSoftmax(model.logits(p, x))
       .mul(y)
       .sum()
-      .mul(-1 / batchSize)
-  }
+      .mul(-1 / rows)
   // The step counter changes from step to step, so what depends on it comes in as data: [lr / correction 1], [1 / sqrt(correction 2)].
   const step = jit(
     (
@@ -91,11 +93,12 @@ export async function jaxTrainer(weights: Weights, device: JaxDevice): Promise<T
 
   let count = 0
   return {
-    async step({ pixels, oneHot }: Batch, wantsLoss) {
+    async step(batch: Batch, wantsLoss) {
       defaultDevice(device)
       count++
-      const x = array(pixels, [batchSize, inputs])
-      const y = array(oneHot, [batchSize, classes])
+      const { data, shape } = model.inputs(batch)
+      const x = array(data, shape)
+      const y = array(batch.oneHotTargets, [rows, classes])
       const rate = array(Float32Array.of(adam.lr / (1 - adam.beta1 ** count)), [1])
       const scale = array(Float32Array.of(1 / Math.sqrt(1 - adam.beta2 ** count)), [1])
       const [nextParams, nextFirst, nextSecond, loss] = step(

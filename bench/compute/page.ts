@@ -1,20 +1,18 @@
-import { fillBatch } from '../../src/data/dataset.ts'
-import { drawDigits } from '../../src/data/digits.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { RandomStream } from '../../src/util/random.ts'
 import { median } from '../statistics.ts'
 import { countCalls, type GpuCalls, perStep } from './calls.ts'
-import { matmulElement, oracleLosses, worstDifference } from './oracle.ts'
+import { batchOf, expectedLosses, weightsOf } from './given.ts'
+import { matmulElement, worstDifference } from './oracle.ts'
 import type { StepProfile } from './profile.ts'
 import type { OurTrainer } from './tabring.ts'
 import {
   type Batch,
-  batchSize,
   flops,
-  layers,
   type Matmul,
   type MatmulTask,
   matmulTasks,
+  type StepName,
   type Trainer,
   type Weights,
 } from './task.ts'
@@ -22,11 +20,11 @@ import {
 /** The page in which all libraries run side by side; `bench/compute.ts` drives it from outside. */
 
 /** Libraries by key; each is loaded when it is asked for. */
-const trainers: Record<string, (weights: Weights) => Promise<Trainer>> = {
-  tabring: async (weights) => (await import('./tabring.ts')).tabringTrainer(weights),
-  jax: async (weights) => (await import('./jax.ts')).jaxTrainer(weights, 'webgpu'),
-  jaxWasm: async (weights) => (await import('./jax.ts')).jaxTrainer(weights, 'wasm'),
-  tfjs: async (weights) => (await import('./tfjs.ts')).tfjsTrainer(weights),
+const trainers: Record<string, (step: StepName, weights: Weights) => Promise<Trainer>> = {
+  tabring: async (...args) => (await import('./tabring.ts')).tabringTrainer(...args),
+  jax: async (...args) => (await import('./jax.ts')).jaxTrainer(...args, 'webgpu'),
+  jaxWasm: async (...args) => (await import('./jax.ts')).jaxTrainer(...args, 'wasm'),
+  tfjs: async (...args) => (await import('./tfjs.ts')).tfjsTrainer(...args),
 }
 type MakeMatmul = (
   task: MatmulTask,
@@ -40,7 +38,8 @@ const matmuls: Record<string, MakeMatmul> = {
 }
 
 const batchCount = 8
-const checkedSteps = 5
+/** Beside those that are checked. */
+const discardedSteps = 5
 /** Float32 against float64 over five steps; a wrong formula is off by far more. */
 const lossTolerance = 2e-4
 const matmulTolerance = 1e-4
@@ -53,33 +52,30 @@ const runAheads = {
 } as const
 type RunAhead = keyof typeof runAheads
 
+/** A library whose step takes longer is timed by single steps, in a few rounds: minutes more would tell nothing. */
+const slowStepMs = 2000
+const slowRounds = 3
+
 interface Entry {
   trainer: Trainer
   runAhead: RunAhead
+  isSlow: boolean
   stepsDone: number
 }
 const entries = new Map<string, Entry>()
 let batches: Batch[] = []
 let weights: Weights
-let expected: number[] = []
+let expected: readonly number[] = []
 
-async function prepare(): Promise<void> {
-  if (batches.length > 0) return
-  const digits = drawDigits(0, 0, batchCount * batchSize)
-  batches = Array.from({ length: batchCount }, (_, batch) => {
-    const pixels = new Float32Array(batchSize * layers.inputs)
-    const labels = new Int32Array(batchSize)
-    const indices = Array.from({ length: batchSize }, (_, row) => batch * batchSize + row)
-    fillBatch(digits, indices, pixels, labels)
-    const oneHot = new Float32Array(batchSize * layers.classes)
-    labels.forEach((label, row) => {
-      oneHot[row * layers.classes + label] = 1
-    })
-    return { pixels, labels, oneHot }
-  })
-  weights = await (await import('./tabring.ts')).initialWeights()
-  expected = oracleLosses(weights, batches.slice(0, checkedSteps))
+function prepare(step: StepName): void {
+  entries.clear()
+  batches = Array.from({ length: batchCount }, (_, index) => batchOf(step, index))
+  weights = weightsOf(step)
+  expected = expectedLosses(step)
 }
+
+const isNear = (losses: readonly number[]): boolean =>
+  worstDifference(losses, expected) <= lossTolerance
 
 /** Takes `count` steps and returns milliseconds per step, the last step's weights included. */
 async function block(entry: Entry, count: number, runAhead = entry.runAhead): Promise<number> {
@@ -109,18 +105,19 @@ const entryOf = (key: string): Entry => {
 /** An entry for each key: numbers by round, or why there are none. */
 type Rounds = Record<string, number[] | { error: string }>
 
-/** Times each key once a round, each round beginning with another one. */
+/** Times each key once a round, each round beginning with another one; `isSlow` ones in the first rounds only. */
 async function interleave(
   keys: readonly string[],
   rounds: number,
   time: (key: string) => Promise<number>,
+  isSlow: (key: string) => boolean = () => false,
 ): Promise<Rounds> {
   const results: Rounds = Object.fromEntries(keys.map((key) => [key, []]))
   for (let round = 0; round < rounds; round++) {
     for (let at = 0; at < keys.length; at++) {
       const key = keys[(round + at) % keys.length]
       const sofar = results[key]
-      if (!Array.isArray(sofar)) continue
+      if (!Array.isArray(sofar) || (round >= slowRounds && isSlow(key))) continue
       try {
         sofar.push(await time(key))
       } catch (thrown) {
@@ -144,36 +141,55 @@ const bench = {
     }
   },
 
-  /** Loads a library, takes five steps from the common weights and holds the losses against the oracle. */
+  /** Chooses the step, and makes its weights and batches; models of another step are let go. */
+  prepare,
+
+  /** Loads a library, takes the first steps from the common weights and holds the losses against PyTorch's. */
   async load(
+    step: StepName,
     key: string,
-  ): Promise<{ losses: number[]; expected: number[]; worst: number; firstStepMs: number }> {
-    await prepare()
-    const began = performance.now()
-    const trainer = await trainers[key](weights)
+  ): Promise<{ losses: number[]; worst: number; isSlow: boolean }> {
+    const trainer = await trainers[key](step, weights)
     const losses: number[] = []
-    let firstStepMs = 0
-    for (const batch of batches.slice(0, checkedSteps)) {
+    let began = 0
+    for (const batch of batches.slice(0, expected.length)) {
       losses.push(await trainer.step(batch, true))
-      firstStepMs ||= performance.now() - began
+      began ||= performance.now()
     }
-    const worst = worstDifference(losses, expected)
-    if (!(worst <= lossTolerance))
+    if (!isNear(losses))
       throw new Error(`losses ${losses.join(', ')}; expected ${expected.join(', ')}`)
-    entries.set(key, { trainer, runAhead: 'loss of each step awaited', stepsDone: checkedSteps })
-    return { losses, expected, worst, firstStepMs }
+    const isSlow = (performance.now() - began) / (expected.length - 1) > slowStepMs
+    entries.set(key, {
+      trainer,
+      runAhead: 'loss of each step awaited',
+      isSlow,
+      stepsDone: expected.length,
+    })
+    return { losses, worst: worstDifference(losses, expected), isSlow }
+  },
+
+  /** Milliseconds from loading the library's code to the first loss on the host; for a page in which nothing has run. */
+  async firstStep(step: StepName, key: string): Promise<number> {
+    prepare(step)
+    const began = performance.now()
+    const trainer = await trainers[key](step, weights)
+    const loss = await trainer.step(batches[0], true)
+    const ms = performance.now() - began
+    if (!isNear([loss])) throw new Error(`first loss ${loss}; expected ${expected[0]}`)
+    return ms
   },
 
   /** Discards the first steps, then settles on the way of running ahead that suits the library best. */
-  async calibrate(key: string): Promise<Record<RunAhead, number>> {
+  async calibrate(key: string, blockSteps: number): Promise<Partial<Record<RunAhead, number>>> {
     const entry = entryOf(key)
-    await block(entry, 10)
+    if (entry.isSlow) return {}
+    await block(entry, discardedSteps)
     const names = (Object.keys(runAheads) as RunAhead[]).filter(
       (name) => runAheads[name].isEveryLossRead || !entry.trainer.readsEveryLoss,
     )
     const ms = Object.fromEntries(names.map((name) => [name, [] as number[]]))
     for (let round = 0; round < 3; round++) {
-      for (const name of names) ms[name].push(await block(entry, 6, name))
+      for (const name of names) ms[name].push(await block(entry, blockSteps, name))
     }
     const medians = Object.fromEntries(names.map((name) => [name, median(ms[name])])) as Record<
       RunAhead,
@@ -185,24 +201,31 @@ const bench = {
 
   runAheadOf: (key: string): RunAhead => entryOf(key).runAhead,
 
-  mlpRounds: (keys: readonly string[], rounds: number, stepsPerBlock: number): Promise<Rounds> =>
-    interleave(keys, rounds, (key) => block(entryOf(key), stepsPerBlock)),
+  stepRounds: (keys: readonly string[], rounds: number, stepsPerBlock: number): Promise<Rounds> =>
+    interleave(
+      keys,
+      rounds,
+      (key) => block(entryOf(key), entryOf(key).isSlow ? 1 : stepsPerBlock),
+      (key) => entryOf(key).isSlow,
+    ),
 
   async steps(key: string, count: number): Promise<void> {
     await block(entryOf(key), count, 'loss of each step awaited')
   },
 
   /** WebGPU calls of one step, from the difference of a short and a long run. */
-  async calls(key: string): Promise<GpuCalls> {
+  async calls(key: string, steps: number): Promise<GpuCalls> {
     const entry = entryOf(key)
     const run = (count: number) => () => block(entry, count, 'loss of each step awaited')
-    return perStep(await countCalls(run(2)), await countCalls(run(12)), 10)
+    return perStep(await countCalls(run(1)), await countCalls(run(1 + steps)), steps)
   },
 
   async profile(): Promise<StepProfile> {
     const { profileStep } = await import('./profile.ts')
     return profileStep(entryOf('tabring').trainer as OurTrainer, batches[0])
   },
+
+  dispatchesPerLayer: async () => (await import('./tabring.ts')).dispatchesPerLayer(),
 
   /** GFLOP/s by library and round for one product, each checked first. */
   async matmulRounds(index: number, rounds: number): Promise<{ rounds: Rounds; variant: string }> {
@@ -219,14 +242,14 @@ const bench = {
       try {
         const one = await matmuls[key](task, a, b)
         checkProduct(task, a, b, await one.result())
-        await one.run(2)
+        await one.run(1)
         made.set(key, one)
       } catch (thrown) {
         failures[key] = { error: messageOf(thrown) }
       }
     }
     // Long enough for the clock at some GFLOP/s, short enough for the slowest.
-    const times = Math.min(100, Math.max(2, Math.ceil(2e8 / flops(task))))
+    const times = Math.min(100, Math.max(1, Math.ceil(2e8 / flops(task))))
     const timed = await interleave([...made.keys()], rounds, async (key) => {
       const began = performance.now()
       await made.get(key)!.run(times)

@@ -6,7 +6,7 @@ import type { Batch } from './task.ts'
 /** Where a step of ours spends its time. */
 export interface StepProfile {
   dispatches: number
-  /** JavaScript per dispatch in a step: set pipeline, set bind group, dispatch. Median of blocks of ten steps. */
+  /** JavaScript per dispatch in a step: set pipeline, set bind group, dispatch. Median of samples. */
   encodeUsPerDispatch: number
   /** Beginning the pass, once a step; likewise. */
   beginPassUs: number
@@ -20,9 +20,10 @@ export interface StepProfile {
   chosen: Readonly<Record<string, string>>
 }
 
-const profiledSteps = 300
-/** A step's encoding is some three ticks of the clock: ten steps make one sample. */
-const blockSteps = 10
+/** Samples of a step's encoding. */
+const encodedBlocks = 30
+/** Encoding of seven dispatches is some three ticks of the clock, so a sample is of as many steps as make this many dispatches. */
+const blockDispatches = 70
 const encodeRepeats = 200
 const encodeSamples = 31
 const kernelSamples = 5
@@ -31,9 +32,10 @@ const kernelSampleMs = 20
 
 export async function profileStep(trainer: OurTrainer, batch: Batch): Promise<StepProfile> {
   const { program, runtime } = trainer
+  const blockSteps = Math.ceil(blockDispatches / program.dispatchCount)
   const jsUs: number[] = []
   const { beginMs, insideMs } = await timePasses(async () => {
-    for (let step = 0; step < profiledSteps; step++) {
+    for (let step = 0; step < encodedBlocks * blockSteps; step++) {
       await trainer.step(batch, true)
       jsUs.push(program.times.encode * 1000)
     }

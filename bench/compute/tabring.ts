@@ -7,18 +7,21 @@ import type { StepProgram } from '../../src/graph/step-program.ts'
 import { chooseVariant } from '../../src/kernels/choose.ts'
 import { matmul, plain } from '../../src/kernels/matmul/matmul.ts'
 import type { Op, Operand } from '../../src/kernels/op.ts'
-import { manualSeed } from '../../src/nn/init.ts'
 import { models } from '../../src/nn/models.ts'
+import type { Module } from '../../src/nn/module.ts'
 import { AdamW } from '../../src/optim/adam.ts'
 import { countElements, type TensorType, tensorType } from '../../src/util/shape.ts'
 import {
   adam,
   type Batch,
-  batchSize,
-  layers,
+  gptConfig,
+  imageBatch,
   type Matmul,
   type MatmulTask,
+  type StepName,
   type Trainer,
+  targetsOf,
+  textBatch,
   type Weights,
 } from './task.ts'
 
@@ -30,58 +33,81 @@ export function openRuntime(): Promise<Runtime> {
   return opened
 }
 
-/** The weights that all libraries start from: those of `npm run train` with seed 0. */
-export async function initialWeights(): Promise<Weights> {
-  manualSeed(0)
-  const state = await models.mlp.make().stateDict()
-  const [w1, b1, w2, b2] = ['0.weight', '0.bias', '2.weight', '2.bias'].map((key) =>
-    Float32Array.from(state[key].data),
-  )
-  return { w1, b1, w2, b2 }
-}
-
 export interface OurTrainer extends Trainer {
   readonly program: StepProgram
   readonly runtime: Runtime
 }
 
-export async function tabringTrainer({ w1, b1, w2, b2 }: Weights): Promise<OurTrainer> {
+const makeModel = {
+  mlp: () => models.mlp.make(),
+  cnn: () => models.cnn.make(),
+  gpt: () => models.gpt(gptConfig),
+} satisfies Record<StepName, () => Module>
+
+const inputTypes = {
+  mlp: tensorType([imageBatch, ...models.mlp.sampleShape]),
+  cnn: tensorType([imageBatch, ...models.cnn.sampleShape]),
+  gpt: tensorType([textBatch, gptConfig.blockSize], 'i32'),
+} satisfies Record<StepName, TensorType>
+
+export async function tabringTrainer(name: StepName, weights: Weights): Promise<OurTrainer> {
   const runtime = await openRuntime()
-  const model = models.mlp.make()
-  model.loadStateDict({
-    '0.weight': { shape: [layers.hidden, layers.inputs], data: w1 },
-    '0.bias': { shape: [layers.hidden], data: b1 },
-    '2.weight': { shape: [layers.classes, layers.hidden], data: w2 },
-    '2.bias': { shape: [layers.classes], data: b2 },
-  })
+  const model = makeModel[name]()
+  model.loadStateDict(weights)
+  const program = await compileStep(model, inputTypes[name], targetsOf[name], runtime)
+  return {
+    program,
+    runtime,
+    readsEveryLoss: true,
+    async step({ inputs, targets }: Batch) {
+      const { loss } = await program.run({ x: inputs, y: targets })
+      return loss[0]
+    },
+    // The loss is copied out behind the update, in the same submit: whoever has it has the weights.
+    settle: () => Promise.resolve(),
+  }
+}
+
+function compileStep(
+  model: Module,
+  input: TensorType,
+  { rows, classes }: { rows: number; classes: number },
+  runtime: Runtime,
+): Promise<StepProgram> {
   const optimizer = new AdamW(model.parameters(), {
     lr: adam.lr,
     betas: [adam.beta1, adam.beta2],
     eps: adam.eps,
     weightDecay: 0,
   })
-  const program = await compile(
+  return compile(
     ({ x, y }) => {
-      const loss = crossEntropy(model.forward(x), y)
+      const loss = crossEntropy(model.forward(x).reshape([rows, classes]), y)
       optimizer.zeroGrad()
       loss.backward()
       optimizer.step()
       return { loss }
     },
-    { x: tensorType([batchSize, layers.inputs]), y: tensorType([batchSize], 'i32') },
+    { x: input, y: tensorType([rows], 'i32') },
     { runtime },
   )
-  return {
-    program,
-    runtime,
-    readsEveryLoss: true,
-    async step({ pixels, labels }: Batch) {
-      const { loss } = await program.run({ x: pixels, y: labels })
-      return loss[0]
-    },
-    // The loss is copied out behind the update, in the same submit: whoever has it has the weights.
-    settle: () => Promise.resolve(),
-  }
+}
+
+/** Dispatches that one more layer of the GPT adds to a step, forward and backward. */
+export async function dispatchesPerLayer(): Promise<number> {
+  const runtime = await openRuntime()
+  const { layers } = gptConfig
+  const [fewer, more] = await Promise.all(
+    [layers, layers + 1].map((count) =>
+      compileStep(
+        models.gpt({ ...gptConfig, layers: count }),
+        inputTypes.gpt,
+        targetsOf.gpt,
+        runtime,
+      ),
+    ),
+  )
+  return more.dispatchCount - fewer.dispatchCount
 }
 
 /** One submit a product, as the other libraries do. */

@@ -1,26 +1,41 @@
-/** The training step that every library is timed on, and the library's side of it. */
+import golden from '../../tests/golden/bench.json'
 
-/** 784-256-10 with ReLU, mean cross entropy, Adam. */
-export const layers = { inputs: 784, hidden: 256, classes: 10 } as const
-export const batchSize = 64
+/** What every library is timed on, and the library's side of it. */
+
+/** 784-256-10 with ReLU; the project's CNN; a GPT of two layers. Each with mean cross entropy and Adam. */
+export const stepNames = ['mlp', 'cnn', 'gpt'] as const
+export type StepName = (typeof stepNames)[number]
+
 /** As torch.optim.Adam has it: ours is AdamW without weight decay, because TensorFlow.js has Adam alone. */
-export const adam = { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8 } as const
+export const adam = golden.adam
+export const gptConfig = golden.text.config
+export const imageBatch = golden.images.batchSize
+export const textBatch = golden.text.batchSize
+/** Values that the loss is a mean of, and classes, by step. */
+export const targetsOf = {
+  mlp: { rows: imageBatch, classes: 10 },
+  cnn: { rows: imageBatch, classes: 10 },
+  gpt: { rows: textBatch * gptConfig.blockSize, classes: gptConfig.vocabSize },
+} as const satisfies Record<StepName, { rows: number; classes: number }>
 
-/** Weights as torch.nn.Linear keeps them: [out, in]. */
-export interface Weights {
-  w1: Float32Array<ArrayBuffer>
-  b1: Float32Array<ArrayBuffer>
-  w2: Float32Array<ArrayBuffer>
-  b2: Float32Array<ArrayBuffer>
+/** An array as PyTorch's state dict holds it. */
+export interface Weight {
+  shape: number[]
+  data: Float32Array<ArrayBuffer>
 }
+/** By PyTorch's key. */
+export type Weights = Readonly<Record<string, Weight>>
 
-/** One batch, with labels both ways: each library takes the form that suits it, made beforehand. */
+/** One batch, with tokens and labels both ways: each library takes the form that suits it, made beforehand. */
 export interface Batch {
-  /** shape: [64, 784] */
-  pixels: Float32Array<ArrayBuffer>
-  labels: Int32Array<ArrayBuffer>
-  /** shape: [64, 10] */
-  oneHot: Float32Array<ArrayBuffer>
+  /** shape: mlp [64, 784], cnn [64, 1, 28, 28], gpt [8, 64] */
+  inputs: Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>
+  /** shape: gpt [512, 65], empty for images */
+  oneHotInputs: Float32Array<ArrayBuffer>
+  /** shape: [rows] */
+  targets: Int32Array<ArrayBuffer>
+  /** shape: [rows, classes] */
+  oneHotTargets: Float32Array<ArrayBuffer>
 }
 
 /** One library with a model of its own. */
@@ -36,15 +51,17 @@ export interface Trainer {
   settle(): Promise<void>
 }
 
-/** shape: [rows, cols] -> [cols, rows] */
-export function transposed(
-  values: Float32Array,
-  rows: number,
-  cols: number,
-): Float32Array<ArrayBuffer> {
-  const result = new Float32Array(rows * cols)
-  for (let r = 0; r < rows; r++)
-    for (let c = 0; c < cols; c++) result[c * rows + r] = values[r * cols + c]
+/** The array with its axes in another order. */
+export function permuted({ shape, data }: Weight, axes: readonly number[]): Weight {
+  const strides = shape.map((_, axis) =>
+    shape.slice(axis + 1).reduce((product, size) => product * size, 1),
+  )
+  const result = { shape: axes.map((axis) => shape[axis]), data: new Float32Array(data.length) }
+  const at = axes.map(() => 0)
+  for (let i = 0; i < data.length; i++) {
+    result.data[i] = data[axes.reduce((sum, axis, j) => sum + at[j] * strides[axis], 0)]
+    for (let j = at.length - 1; j >= 0 && ++at[j] === result.shape[j]; j--) at[j] = 0
+  }
   return result
 }
 
@@ -64,14 +81,24 @@ export interface Matmul {
   dispose(): void
 }
 
-/** A 512-cube, and the five products of the MLP step. */
+const cube = (side: number): MatmulTask => ({
+  name: `matmul ${side}^3 NN`,
+  form: 'nn',
+  m: side,
+  k: side,
+  n: side,
+})
+
+/** Cubes, and the five products of the MLP step. */
 export const matmulTasks: readonly MatmulTask[] = [
-  { name: 'matmul 512^3 NN', form: 'nn', m: 512, k: 512, n: 512 },
+  ...[256, 512, 1024].map(cube),
   { name: 'matmul h = x W1ᵀ, NT 64x784x256', form: 'nt', m: 64, k: 784, n: 256 },
   { name: 'matmul dW1 = dhᵀ x, TN 256x64x784', form: 'tn', m: 256, k: 64, n: 784 },
   { name: 'matmul logits = h W2ᵀ, NT 64x256x10', form: 'nt', m: 64, k: 256, n: 10 },
   { name: 'matmul dW2 = dlogitsᵀ h, TN 10x64x256', form: 'tn', m: 10, k: 64, n: 256 },
   { name: 'matmul dh = dlogits W2, NN 64x10x256', form: 'nn', m: 64, k: 10, n: 256 },
 ]
+
+export const isCube = ({ m, k, n }: MatmulTask): boolean => m === k && k === n
 
 export const flops = ({ m, k, n }: MatmulTask): number => 2 * m * k * n

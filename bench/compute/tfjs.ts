@@ -2,15 +2,14 @@ import * as tf from '@tensorflow/tfjs'
 import '@tensorflow/tfjs-backend-webgpu'
 import {
   adam,
-  type Batch,
-  batchSize,
-  layers,
   type Matmul,
   type MatmulTask,
+  type StepName,
   type Trainer,
-  transposed,
+  targetsOf,
   type Weights,
 } from './task.ts'
+import { tfjsModels } from './tfjs-models.ts'
 
 /** TensorFlow.js on its WebGPU backend, with the optimizer it comes with. */
 
@@ -19,22 +18,26 @@ async function open(): Promise<void> {
   await tf.ready()
 }
 
-export async function tfjsTrainer(weights: Weights): Promise<Trainer> {
+export async function tfjsTrainer(name: StepName, weights: Weights): Promise<Trainer> {
   await open()
-  const { inputs, hidden, classes } = layers
-  const w1 = tf.variable(tf.tensor2d(transposed(weights.w1, hidden, inputs), [inputs, hidden]))
-  const b1 = tf.variable(tf.tensor1d(weights.b1.slice()))
-  const w2 = tf.variable(tf.tensor2d(transposed(weights.w2, classes, hidden), [hidden, classes]))
-  const b2 = tf.variable(tf.tensor1d(weights.b2.slice()))
+  const model = tfjsModels[name]
+  const { rows, classes } = targetsOf[name]
+  const variables = Object.fromEntries(
+    Object.entries(model.weights(weights)).map(([key, { data, shape }]) => [
+      key,
+      tf.variable(tf.tensor(data.slice(), shape)),
+    ]),
+  )
   const optimizer = tf.train.adam(adam.lr, adam.beta1, adam.beta2, adam.eps)
   return {
-    async step({ pixels, oneHot }: Batch, wantsLoss) {
-      const x = tf.tensor2d(pixels, [batchSize, inputs])
-      const y = tf.tensor2d(oneHot, [batchSize, classes])
-      const loss = optimizer.minimize(() => {
-        const h = x.matMul<tf.Tensor2D>(w1).add(b1).relu<tf.Tensor2D>()
-        return tf.losses.softmaxCrossEntropy(y, h.matMul(w2).add(b2)) as tf.Scalar
-      }, wantsLoss)
+    async step(batch, wantsLoss) {
+      const x = model.inputs(batch)
+      const y = tf.tensor2d(batch.oneHotTargets, [rows, classes])
+      const loss = optimizer.minimize(
+        () => tf.losses.softmaxCrossEntropy(y, model.logits(variables, x)) as tf.Scalar,
+        wantsLoss,
+        Object.values(variables),
+      )
       x.dispose()
       y.dispose()
       if (!loss) return Number.NaN
@@ -44,7 +47,7 @@ export async function tfjsTrainer(weights: Weights): Promise<Trainer> {
     },
     async settle() {
       // The queue runs in order: what can be read now was written by the last update.
-      await b2.data()
+      await Object.values(variables).at(-1)!.data()
     },
   }
 }

@@ -5,13 +5,26 @@ import { type AdapterChoice, browserFlags, findBrowser } from '../chromium.ts'
 /** The browser shows its WebGPU adapter to no page for so long: then it has none. */
 const probeTimeoutMs = 20_000
 
-async function launch(adapter: AdapterChoice, isHeaded: boolean): Promise<Browser> {
+export interface LaunchOptions {
+  readonly isHeaded: boolean
+  /** Whether somebody looks at the times of single kernels. */
+  readonly timesKernels: boolean
+}
+
+async function launch(
+  adapter: AdapterChoice,
+  { isHeaded, timesKernels }: LaunchOptions,
+): Promise<Browser> {
   const executablePath = findBrowser()
   try {
     return await chromium.launch({
       executablePath,
       headless: !isHeaded,
-      args: browserFlags(adapter),
+      // Without this, timestamps are rounded to 100 µs.
+      args: [
+        ...browserFlags(adapter),
+        ...(timesKernels ? ['--enable-webgpu-developer-features'] : []),
+      ],
       // Ctrl-C is the command's own affair: it closes tabs, browser and server in order.
       handleSIGINT: false,
       handleSIGTERM: false,
@@ -68,11 +81,11 @@ async function probeAdapter(browser: Browser): Promise<'gpu' | 'software' | 'non
  */
 export async function launchForTraining(
   choice: AdapterChoice,
-  isHeaded: boolean,
+  options: LaunchOptions,
   note: (line: string) => void,
 ): Promise<Browser> {
-  if (choice === 'software') return launch('software', isHeaded)
-  const browser = await launch('auto', isHeaded)
+  if (choice === 'software') return launch('software', options)
+  const browser = await launch('auto', options)
   let found: 'gpu' | 'software' | 'none'
   try {
     found = await probeAdapter(browser)
@@ -83,5 +96,5 @@ export async function launchForTraining(
   if (found === 'gpu') return browser
   await browser.close()
   note('no GPU adapter came up; computing on the CPU with the software adapter')
-  return launch('software', isHeaded)
+  return launch('software', options)
 }

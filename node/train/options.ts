@@ -1,6 +1,7 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { parseTrainConfig, type TrainConfig } from '../../src/train/config.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
+import { checked, fromEnvironment, type SwitchInputs } from '../../src/util/switches.ts'
 import type { AdapterChoice } from '../chromium.ts'
 
 /** Where the tabs find the folder that `--data` names: a path on the page's own server. */
@@ -24,6 +25,10 @@ export interface TrainOptions {
   /** The longest silence of a rank that is borne. */
   timeoutMs: number
   config: TrainConfig
+  /** For the tabs, from flags and environment; flags go first. */
+  switches: SwitchInputs
+  /** Where the spans of all ranks go, as a Chrome trace; absent: nowhere. */
+  traceFile?: string
 }
 
 function wholeNumber(minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
@@ -75,7 +80,11 @@ function defineCommand(): Command {
     .option('--out <file>', 'write the trained weights there, as .safetensors')
     .option('--bucket-cap-mb <x>', 'largest gradient bucket', positiveNumber(false), 25)
     .option('--hash-every <n>', "compare ranks' parameters every n steps", wholeNumber(1), 50)
-    .option('--tune', 'measure kernel variants instead of taking the fixed table', false)
+    .option(
+      '--tune',
+      'measure kernel variants, in this run anew, instead of taking the fixed table',
+      false,
+    )
     .addOption(
       new Option('--adapter <which>', 'auto takes a GPU where there is one')
         .choices(['auto', 'software'])
@@ -89,6 +98,13 @@ function defineCommand(): Command {
       positiveNumber(false),
       120,
     )
+    .option('--debug <n>', 'tell of kernels, plans, values: 1 to 5, see docs/switches.md')
+    .option('--naive', 'no rewrites, the first variant of every op')
+    .option('--variant <op:name>', 'force kernel variants, several with commas')
+    .option('--drop <share>', 'lose this share of the messages between tabs')
+    .option('--delay-ms <n>', 'send each message between tabs so much later')
+    .option('--stall-rank <n>', 'this rank sends nothing, and tells nobody')
+    .option('--trace <file>', 'write a Chrome trace there, for Perfetto')
     .allowExcessArguments(false)
 }
 
@@ -115,6 +131,7 @@ function oneLine(text: string): string {
  */
 export function parseOptions(
   argv: readonly string[],
+  environment: NodeJS.ProcessEnv = process.env,
 ): { kind: 'train'; options: TrainOptions } | { kind: 'help'; text: string } {
   let help = ''
   const command = defineCommand()
@@ -136,7 +153,30 @@ export function parseOptions(
       { cause: thrown },
     )
   }
-  const { nprocPerNode, data, out, json, headed, adapter, timeout, ...settings } = command.opts()
+  const {
+    nprocPerNode,
+    data,
+    out,
+    json,
+    headed,
+    adapter,
+    timeout,
+    debug,
+    naive,
+    variant,
+    drop,
+    delayMs,
+    stallRank,
+    trace,
+    ...settings
+  } = command.opts()
+  const faults = { drop, delayMs, stallRank }
+  const flags = { debug, naive, variant, ...faults, trace: trace === undefined ? undefined : true }
+  const given = Object.entries(flags).filter(([, value]) => value !== undefined)
+  const switches = {
+    ...fromEnvironment(environment),
+    ...checked('launcher', Object.fromEntries(given)),
+  }
   const config = parseTrainConfig({ ...settings, data: data === undefined ? 'digits' : dataMount })
   if (config.batchSize < nprocPerNode)
     throw new TabringError(
@@ -154,6 +194,8 @@ export function parseOptions(
       adapter,
       timeoutMs: timeout * 1000,
       config,
+      switches,
+      traceFile: trace,
     },
   }
 }

@@ -4,10 +4,10 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { readSafetensors } from '../../src/data/safetensors.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 
-function unwritable(path: string, got: string, cause?: unknown): TabringError {
+function unwritable(option: string, path: string, got: string, cause?: unknown): TabringError {
   return new TabringError(
     'file.unwritable',
-    `--out: expected a file that can be written, got ${path}: ${got}. Choose another path.`,
+    `${option}: expected a file that can be written, got ${path}: ${got}. Choose another path.`,
     { cause },
   )
 }
@@ -20,6 +20,7 @@ function unwritable(path: string, got: string, cause?: unknown): TabringError {
  */
 export class OutFile {
   private constructor(
+    private readonly option: string,
     /** Where the file will be. */
     readonly path: string,
     /** Where to write it meanwhile: the same folder, so that renaming is atomic. */
@@ -27,32 +28,38 @@ export class OutFile {
   ) {}
 
   /** errors: `file.unwritable`: no such folder, no right to write there, or something there that is no regular file. */
-  static async open(path: string): Promise<OutFile> {
+  static async open(path: string, option = '--out'): Promise<OutFile> {
     const wanted = resolve(path)
     // Through a link to the file itself: renaming onto a link would replace the link.
     const target = await realpath(wanted).catch(() => wanted)
     const existing = await stat(target).catch(() => undefined)
-    if (existing?.isDirectory()) throw unwritable(path, 'it is a folder')
-    if (existing && !existing.isFile()) throw unwritable(path, 'it is no regular file')
+    if (existing?.isDirectory()) throw unwritable(option, path, 'it is a folder')
+    if (existing && !existing.isFile()) throw unwritable(option, path, 'it is no regular file')
     const folder = await stat(dirname(target)).catch(() => undefined)
-    if (!folder?.isDirectory()) throw unwritable(path, `there is no folder ${dirname(target)}`)
+    if (!folder?.isDirectory())
+      throw unwritable(option, path, `there is no folder ${dirname(target)}`)
     const temporaryPath = join(dirname(target), `.${basename(target)}.${process.pid}.tmp`)
     try {
       if (existing) await access(target, constants.W_OK)
       await (await open(temporaryPath, 'w')).close()
     } catch (thrown) {
-      throw unwritable(path, (thrown as NodeJS.ErrnoException).code ?? messageOf(thrown), thrown)
+      throw unwritable(
+        option,
+        path,
+        (thrown as NodeJS.ErrnoException).code ?? messageOf(thrown),
+        thrown,
+      )
     }
-    return new OutFile(target, temporaryPath)
+    return new OutFile(option, target, temporaryPath)
   }
 
-  /** Puts the file in place. errors: `data.malformed` when it is no whole safetensors file; `file.unwritable`. */
-  async commit(): Promise<void> {
-    readSafetensors(await readFile(this.temporaryPath), basename(this.path))
+  /** Puts the file in place. errors: `check`'s, as a rule `data.malformed` when it is no whole safetensors file; `file.unwritable`. */
+  async commit(check: (bytes: Buffer, name: string) => unknown = readSafetensors): Promise<void> {
+    check(await readFile(this.temporaryPath), basename(this.path))
     try {
       await rename(this.temporaryPath, this.path)
     } catch (thrown) {
-      throw unwritable(this.path, messageOf(thrown), thrown)
+      throw unwritable(this.option, this.path, messageOf(thrown), thrown)
     }
   }
 

@@ -2,6 +2,7 @@ import type { Browser, Download, Page } from 'playwright'
 import { formatFragment, newRoomLink } from '../../src/peer/secret.ts'
 import type { TrainConfig } from '../../src/train/config.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
+import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
 import { iceWithoutRoutePermissions } from '../chromium.ts'
 import { type RankResult, type TabEvent, TabGroup } from './tab-group.ts'
 
@@ -17,6 +18,11 @@ export interface TabsOptions {
   /** Ends the run with the signal's reason. */
   signal: AbortSignal
   onEvent: (event: TabEvent) => void
+  /** Switches of the tabs; what they tell goes to `onLine`. */
+  switches?: SwitchInputs
+  onLine?: (line: string) => void
+  /** Takes each rank's spans, as JSON, before that rank is done; with the switch `trace`. */
+  onTrace?: (json: string) => void
 }
 
 const pageTimeoutMs = 30_000
@@ -70,18 +76,26 @@ export function tabAddress(
   url: string,
   fragment: string,
   role: 'make' | 'join',
-  { worldSize, config, saveTo }: Pick<TabsOptions, 'worldSize' | 'config' | 'saveTo'>,
+  {
+    worldSize,
+    config,
+    saveTo,
+    switches = {},
+  }: Pick<TabsOptions, 'worldSize' | 'config' | 'saveTo' | 'switches'>,
 ): string {
   const query = new URLSearchParams({ role, ranks: String(worldSize), transport: 'webrtc' })
   if (role === 'make') query.set('config', JSON.stringify(config))
   if (saveTo !== undefined) query.set('save', '1')
+  if (Object.keys(switches).length > 0) query.set(launcherParameter, JSON.stringify(switches))
   return `${url}tab.html?${query}${fragment}`
 }
 
 /** Gives every tab its context and page functions; nothing is loaded yet. */
-function prepareTabs({ browser, worldSize }: TabsOptions, group: TabGroup, downloads: Downloads) {
+function prepareTabs(options: TabsOptions, group: TabGroup, downloads: Downloads) {
   return Promise.all(
-    Array.from({ length: worldSize }, (_, tab) => preparePage(browser, tab, group, downloads)),
+    Array.from({ length: options.worldSize }, (_, tab) =>
+      preparePage(options, tab, group, downloads),
+    ),
   )
 }
 
@@ -111,7 +125,7 @@ class Downloads {
 }
 
 async function preparePage(
-  browser: Browser,
+  { browser, switches = {}, onLine, onTrace }: TabsOptions,
   tab: number,
   group: TabGroup,
   downloads: Downloads,
@@ -134,8 +148,15 @@ async function preparePage(
     if (!group.isDone(tab))
       group.fail(tab, 'worker.dead', `uncaught error in its page: ${messageOf(error)}`)
   })
+  if (onLine && Object.keys(switches).length > 0) {
+    page.on('console', (message) => {
+      const text = message.text()
+      if (text.startsWith('tabring')) onLine(`${group.nameOf(tab)}: ${text}`)
+    })
+  }
   page.on('download', (download) => downloads.add(download))
   await page.exposeFunction('__tabringEvent', (words: unknown) => group.event(tab, words))
+  if (onTrace) await page.exposeFunction('__tabringTrace', onTrace)
   await page.exposeFunction('__tabringDone', (words: unknown) => group.done(tab, words))
   return page
 }

@@ -1,5 +1,6 @@
 import type { Device } from '../util/device.ts'
 import { GpuError } from '../util/errors.ts'
+import { tell } from '../util/log.ts'
 
 /** What was created and sent since the device was opened: the numbers a recorded step must keep at zero. */
 export interface GpuCounters {
@@ -59,6 +60,7 @@ export class Gpu {
       )
     })
     device.lost.then(({ reason, message }) => {
+      tell(1, 'device', () => `webgpu:${index} ${reason}: ${message}`)
       if (reason === 'destroyed') return
       this.#fail(
         new GpuError(
@@ -205,6 +207,11 @@ export const factsOf = ({ info, features }: GPUAdapter): AdapterFacts => ({
   hasTimestamps: features.has('timestamp-query'),
 })
 
+function describe({ facts, limits, device }: Gpu): string {
+  const sizes = wantedLimits.map((name) => `${name} ${limits[name]}`)
+  return `${nameOf(device.adapterInfo)}${facts.isSoftware ? ' (software)' : ''}; ${[...device.features].join(', ')}; ${sizes.join(', ')}`
+}
+
 /**
  * Opens an adapter of this page or worker, the fastest unless told, with all the limits that it offers.
  *
@@ -230,5 +237,7 @@ export async function openGpu(index = 0): Promise<Gpu> {
     requiredFeatures: wantedFeatures.filter((feature) => features.has(feature)),
     requiredLimits: Object.fromEntries(wantedLimits.map((name) => [name, limits[name]])),
   })
-  return new Gpu(device, factsOf(adapter), index)
+  const gpu = new Gpu(device, factsOf(adapter), index)
+  tell(1, 'device', () => describe(gpu))
+  return gpu
 }

@@ -1,4 +1,5 @@
 import { GpuError } from '../util/errors.ts'
+import { tell } from '../util/log.ts'
 import type { Gpu } from './device.ts'
 
 /** What the pipeline cache needs of a dispatch. */
@@ -35,6 +36,7 @@ export class PipelineCache {
   async #compile({ label, wgsl, bindings }: ShaderSource): Promise<CompiledPipeline> {
     const { device, counters } = this.#gpu
     const layout = this.#layout(bindings.map(({ access }) => access !== 'read'))
+    tell(4, `shader "${label}"`, () => `\n${wgsl}`)
     const module = device.createShaderModule({ label, code: wgsl })
     counters.pipelines++
     try {

@@ -1,4 +1,4 @@
-import { map } from '../kernels/map/map.ts'
+import { type MapAttrs, map } from '../kernels/map/map.ts'
 import type { GradientContext, Op, Value } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import type { Parameter } from './parameter.ts'
@@ -46,7 +46,8 @@ export function gradientsOf(
   }
   const byParameter = new Map<Parameter, GraphValue>()
   for (const [value, gradient] of gradients) {
-    if (value.leaf?.kind === 'parameter') byParameter.set(value.leaf.parameter, gradient)
+    if (value.leaf?.kind !== 'parameter') continue
+    byParameter.set(value.leaf.parameter, trace.toFloat(gradient))
   }
   return byParameter
 }
@@ -54,6 +55,20 @@ export function gradientsOf(
 /** `a + b`, elementwise. */
 export const add = (trace: Trace, a: GraphValue, b: GraphValue): GraphValue =>
   trace.emit(map, [a, b], { steps: [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }] })[0]
+
+/**
+ * A parameter's f16 copy is made again where backward reads it, so that it does not live from forward on; anything else is
+ * read where it is.
+ */
+function copiedAnew(trace: Trace, value: GraphValue): GraphValue {
+  const { node } = value
+  const isCopy =
+    node?.op === (map as Op) &&
+    value.type.dtype === 'f16' &&
+    (node.attrs as MapAttrs).steps.length === 0 &&
+    node.inputs[0].leaf?.kind === 'parameter'
+  return isCopy ? trace.emit(node.op, node.inputs, node.attrs)[0] : value
+}
 
 const isTrainable = (value: GraphValue): boolean =>
   value.leaf?.kind === 'parameter' && value.leaf.parameter.requiresGrad
@@ -73,7 +88,7 @@ function applyRule(
     )
   }
   const context: GradientContext = {
-    inputs: inputs.map(read),
+    inputs: inputs.map((value) => copiedAnew(trace, read(value))),
     outputs: outputs.map(read),
     outputGradients,
     attrs,

@@ -1,6 +1,7 @@
+import { roundHalf } from '../kernels/half.ts'
 import type { HostArray } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
-import { countElements, type TensorType } from '../util/shape.ts'
+import { bytesOf, countElements, type TensorType } from '../util/shape.ts'
 import { tailElements } from './bucket.ts'
 import { joinRanks } from './join-ranks.ts'
 import { callOf } from './lower.ts'
@@ -24,9 +25,10 @@ const breathAfterMs = 100
 
 const breathe = () => new Promise<void>((resolve) => setTimeout(resolve))
 
-/** Rounds float32 contents in place, as storing them on a device would. */
+/** Rounds floats in place, as storing them on a device would. */
 function round(values: HostArray, { dtype }: TensorType): HostArray {
-  if (dtype === 'f32') for (let i = 0; i < values.length; i++) values[i] = Math.fround(values[i])
+  const store = dtype === 'f16' ? roundHalf : dtype === 'f32' ? Math.fround : undefined
+  if (store) for (let i = 0; i < values.length; i++) values[i] = store(values[i])
   return values
 }
 
@@ -270,7 +272,7 @@ export class CpuProgram implements StepProgram {
       home?.pool.write(changed, home.start)
     }
     let bytes = 0
-    for (const { length } of values.values()) bytes += 4 * length
+    for (const { type } of values.keys()) bytes += bytesOf(type)
     this.#mostBytes = Math.max(this.#mostBytes, bytes)
   }
 

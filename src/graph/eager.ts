@@ -1,10 +1,11 @@
 import { download } from '../gpu/readback.ts'
+import { unpackHalves } from '../kernels/half.ts'
 import { TabringError } from '../util/errors.ts'
-import { countElements, type DType } from '../util/shape.ts'
+import { bytesOf, countElements, type TensorType } from '../util/shape.ts'
 import { type InputTypes, type PrepareOptions, prepare, type TracedFunction } from './prepare.ts'
 import { ProgramBuffers } from './program.ts'
 import type { Runtime } from './runtime.ts'
-import type { HostData, RunInputs, RunOutputs } from './step-program.ts'
+import { type HostData, hostArrays, type RunInputs, type RunOutputs } from './step-program.ts'
 import type { GraphNode, GraphValue } from './value.ts'
 
 /** A look at a value of a run: its contents as they are at that moment. */
@@ -54,8 +55,7 @@ export async function runEagerly(
   const { dispatches, endOfNode, placeOf } = prepared.plan
   const look: Look = async (value) => {
     const { buffer, offset } = buffers.locate(gpu, placeOf(value))
-    const count = countElements(value.type.shape)
-    return toArray(value.type.dtype, await download(gpu, buffer, offset, count * 4))
+    return toArray(value.type, await download(gpu, buffer, offset, storedBytes(value.type)))
   }
   try {
     const kernels = prepared.nodes.filter(({ op }) => !op.isView)
@@ -83,8 +83,7 @@ export async function runEagerly(
     }
     const outputs: RunOutputs = {}
     for (const [i, { name, type }] of prepared.outputs.entries()) {
-      const bytes = await download(gpu, buffers.outputs[i], 0, countElements(type.shape) * 4)
-      outputs[name] = toArray(type.dtype, bytes)
+      outputs[name] = toArray(type, await download(gpu, buffers.outputs[i], 0, storedBytes(type)))
     }
     return outputs
   } finally {
@@ -92,9 +91,10 @@ export async function runEagerly(
   }
 }
 
-const toArray = (dtype: DType, bytes: ArrayBuffer): HostData =>
-  dtype === 'f32'
-    ? new Float32Array(bytes)
-    : dtype === 'i32'
-      ? new Int32Array(bytes)
-      : new Uint32Array(bytes)
+const storedBytes = (type: TensorType): number =>
+  countElements(type.shape) === 0 ? 0 : bytesOf(type)
+
+const toArray = ({ shape, dtype }: TensorType, bytes: ArrayBuffer): HostData =>
+  dtype === 'f16'
+    ? unpackHalves(new Uint32Array(bytes), countElements(shape))
+    : new hostArrays[dtype](bytes)

@@ -1,7 +1,6 @@
-import { matmul, plain } from '../kernels/matmul/matmul.ts'
 import type { ScalarSlot } from '../kernels/op.ts'
 import { topKCorrect as topKCorrectOp } from '../kernels/top-k/top-k.ts'
-import { emit, type Tensor } from './tensor.ts'
+import { emit, product, type Tensor } from './tensor.ts'
 import { activeTrace } from './trace.ts'
 
 /** Functions on tensors, named as in torch.nn.functional. */
@@ -15,8 +14,7 @@ export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
   if (x.shape.length === 1) {
     return linear(x.reshape([1, x.count]), weight, bias).reshape([weight.shape[0]])
   }
-  const product = emit(matmul, [x, weight], plain('nt'))
-  return bias ? product.add(bias) : product
+  return product(x, weight, 'nt', bias)
 }
 
 /** Which rows of a padded batch count: a step scalar, or all of them. */

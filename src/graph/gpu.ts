@@ -62,6 +62,9 @@ export const gpu = {
   getDeviceName: async (spec?: DeviceSpec): Promise<string> =>
     (await getDeviceProperties(spec)).name,
   getDeviceProperties,
+  /** Whether shaders of the device compute with float16 themselves; where not, float16 is a way of storing alone. errors: `gpu.unavailable`. */
+  isFloat16Supported: async (spec?: DeviceSpec): Promise<boolean> =>
+    (await getDeviceProperties(spec)).hasF16,
   currentDevice,
   setDevice,
   /** Tuned kernels (true) or the fixed table (false, the default). Tuned ones may add in another order on another adapter. */

@@ -78,6 +78,7 @@ export function joinBeforeSums(editor: Editor): void {
 export function joinAfterSums(editor: Editor): void {
   for (const node of editor.nodes) {
     if (node.op !== (map as Op) || node.inputs.length !== 1) continue
+    if ((node.attrs as MapAttrs).dtype) continue
     const [value] = editor.inputsOf(node)
     const total = editor.producerOf(value)
     const isSum = total?.op === (sum as Op) || total?.op === (sumOf as Op)

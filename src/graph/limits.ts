@@ -1,13 +1,15 @@
 import type { Dispatch, KernelLimits, Operand } from '../kernels/op.ts'
 import { GpuError } from '../util/errors.ts'
-import { countElements, formatShape, type TensorType } from '../util/shape.ts'
+import { bytesOf, formatShape, type TensorType } from '../util/shape.ts'
 import type { LoweredNode } from './lower.ts'
 
-const formatType = ({ shape, dtype }: TensorType) => `${dtype}${formatShape(shape)}`
+/** `f32[64, 784], i32[64]` */
+export const formatTypes = (types: readonly TensorType[]): string =>
+  types.map(({ shape, dtype }) => `${dtype}${formatShape(shape)}`).join(', ')
 
 /** A node's op with its inputs' types: `matmul(f32[64, 784], f32[256, 784])`. */
 export const formatCall = ({ node: { op, inputs } }: Pick<LoweredNode, 'node'>): string =>
-  `${op.name}(${inputs.map(({ type }) => formatType(type)).join(', ')})`
+  `${op.name}(${formatTypes(inputs.map(({ type }) => type))})`
 
 /** errors: `gpu.limit`, naming the op, its shapes and what is too much, for a plan that the device cannot run. */
 export function checkLimits(lowered: readonly LoweredNode[], limits: KernelLimits): void {
@@ -42,11 +44,11 @@ function checkTensors(one: LoweredNode, dispatch: Dispatch, maxBufferBytes: numb
           : one.lowering.scratch?.[operand.scratch]
   for (const { name, operand } of dispatch.bindings) {
     const type = typeOf(operand)
-    const bytes = type ? countElements(type.shape) * 4 : 0
+    const bytes = type ? bytesOf(type) : 0
     if (!type || bytes <= maxBufferBytes) continue
     throw new GpuError(
       'gpu.limit',
-      `${formatCall(one)}: ${name} is ${formatType(type)} of ${bytes} bytes, the device allows ${maxBufferBytes} in one tensor. Use a smaller model or batch.`,
+      `${formatCall(one)}: ${name} is ${formatTypes([type])} of ${bytes} bytes, the device allows ${maxBufferBytes} in one tensor. Use a smaller model or batch.`,
     )
   }
 }

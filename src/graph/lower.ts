@@ -1,5 +1,8 @@
-import { chooseVariant, variantKey } from '../kernels/choose.ts'
-import type { KernelLimits, Lowering, OpCall } from '../kernels/op.ts'
+import { applicable, chooseVariant, variantKey } from '../kernels/choose.ts'
+import { withNativeHalf } from '../kernels/half.ts'
+import type { KernelLimits, Lowering, Op, OpCall, Variant } from '../kernels/op.ts'
+import { TabringError } from '../util/errors.ts'
+import { switchValue } from '../util/switches.ts'
 import type { GraphNode } from './value.ts'
 
 /** A node with the kernels that compute it. */
@@ -22,6 +25,33 @@ export const callOf = ({ inputs, outputs, attrs }: GraphNode): OpCall => ({
   attrs,
 })
 
+/** The same kernels with loads of f16 by the adapter's own instructions. */
+const inNativeHalf = (lowering: Lowering): Lowering => ({
+  ...lowering,
+  dispatches: lowering.dispatches.map((dispatch) => ({
+    ...dispatch,
+    wgsl: withNativeHalf(dispatch.wgsl),
+  })),
+})
+
+/**
+ * The variant that the switch `variant` names for a call, where it can run it.
+ *
+ * errors: `config.invalid` for a name that the op does not have.
+ */
+function forced(op: Op, call: OpCall, limits: KernelLimits): Variant | undefined {
+  const name = switchValue('variant')[op.name]
+  if (name === undefined) return undefined
+  const names = op.variants.map((variant) => variant.name)
+  if (!names.includes(name)) {
+    throw new TabringError(
+      'config.invalid',
+      `switches: variant of ${op.name} must be ${names.join(', ')}, got "${name}". Correct the switch "variant".`,
+    )
+  }
+  return applicable(op, call, limits).find((variant) => variant.name === name)
+}
+
 /** Chooses a variant for each node and returns the kernels, with the choice by key for the run's record. */
 export function lowerNodes(
   nodes: readonly GraphNode[],
@@ -32,9 +62,11 @@ export function lowerNodes(
   for (const node of nodes) {
     if (node.op.isView) continue
     const call = callOf(node)
-    const variant = chooseVariant(node.op, call, limits, variants, isNaive)
+    const variant =
+      forced(node.op, call, limits) ?? chooseVariant(node.op, call, limits, variants, isNaive)
     chosen[variantKey(node.op, call)] = variant.name
-    lowered.push({ node, lowering: variant.lower(call) })
+    const lowering = variant.lower(call)
+    lowered.push({ node, lowering: limits.hasF16 ? inNativeHalf(lowering) : lowering })
   }
   return { lowered, chosen }
 }

@@ -1,6 +1,6 @@
 import type { Dispatch, Operand } from '../kernels/op.ts'
 import { invariant } from '../util/errors.ts'
-import { countElements, type TensorType } from '../util/shape.ts'
+import { bytesOf, type TensorType } from '../util/shape.ts'
 import { type Interval, mostAlive, packIntervals } from './arena.ts'
 import type { LoweredNode } from './lower.ts'
 import type { Pool } from './pool.ts'
@@ -49,8 +49,6 @@ const newInterval = (type: TensorType, at: number): Interval => ({
   arena: -1,
   offset: 0,
 })
-
-const bytesOf = (type: TensorType): number => Math.max(4, countElements(type.shape) * 4)
 
 /**
  * Gives every tensor a place: fixed ones as told, intermediates at offsets of a few shared buffers by liveness.

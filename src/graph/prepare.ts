@@ -1,7 +1,8 @@
 import { map } from '../kernels/map/map.ts'
 import type { Op, OpCall } from '../kernels/op.ts'
-import { TabringError } from '../util/errors.ts'
+import { ShapeError, TabringError } from '../util/errors.ts'
 import type { TensorType } from '../util/shape.ts'
+import { switchValue } from '../util/switches.ts'
 import { checkLimits } from './limits.ts'
 import { callOf, type LoweringChoice, lowerNodes } from './lower.ts'
 import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
@@ -24,7 +25,7 @@ export type Outputs = Readonly<Record<string, Tensor>>
 export type TracedFunction = (inputs: Record<string, Tensor>) => Outputs
 
 export interface PrepareOptions extends PlanOptions {
-  /** No rewrites and the first variant of every op: slow, plain, for comparison. */
+  /** No rewrites and the first variant of every op: slow, plain, for comparison. Default: the switch `naive`. */
   readonly isNaive?: boolean
   /** Makes this program a part of a gradient accumulation; compileAccumulated makes both parts. */
   readonly accumulation?: Accumulation
@@ -85,29 +86,28 @@ export function prepare(
   target: LoweringTarget,
   fn: TracedFunction,
   inputs: InputTypes,
-  { isNaive = false, accumulation, sharesBuffers }: PrepareOptions = {},
+  { isNaive = switchValue('naive'), accumulation, sharesBuffers }: PrepareOptions = {},
 ): Prepared {
   const trace = new Trace(accumulation)
-  const returned = withTrace(trace, () =>
-    fn(
+  refuseHalfInputs(inputs)
+  const named = withTrace(trace, () => {
+    const returned = fn(
       Object.fromEntries(
         Object.entries(inputs).map(([name, type]) => [
           name,
           new TracedTensor(new GraphValue(type, { kind: 'input', name })),
         ]),
       ),
-    ),
-  )
-  const named = Object.entries(returned)
-  for (const [name, tensor] of named) {
-    if (!(tensor instanceof Tensor)) {
+    )
+    return Object.entries(returned).map(([name, tensor]): [string, GraphValue] => {
+      if (tensor instanceof Tensor) return [name, trace.toFloat(tensor.value)]
       throw new TabringError(
         'graph.misuse',
         `compile: output "${name}" must be a Tensor, got ${typeof tensor}. Return an object of tensors.`,
       )
-    }
-  }
-  const outputValues = named.map(([, tensor]) => tensor.value)
+    })
+  })
+  const outputValues = named.map(([, value]) => value)
   const jointNodes = [...trace.joint]
   const isJoint = ({ node }: GraphValue) => node !== undefined && trace.joint.includes(node)
   const gradientValues = trace.updates.flatMap(({ gradients }) => gradients)
@@ -177,7 +177,7 @@ export function prepare(
   return {
     trace,
     inputs,
-    outputs: named.map(([name, { value }]) => ({
+    outputs: named.map(([name, value]) => ({
       name,
       type: value.type,
       isJoint: isJoint(value),
@@ -194,6 +194,16 @@ export function prepare(
     calls: lowered.map(({ node }) => ({ op: node.op, call: callOf(node) })),
     chosen,
   }
+}
+
+/** f16 lives between ops: hosts hold floats as f32. */
+function refuseHalfInputs(inputs: InputTypes): void {
+  const half = Object.keys(inputs).find((name) => inputs[name].dtype === 'f16')
+  if (half === undefined) return
+  throw new ShapeError(
+    'shape.unsupported',
+    `compile: input "${half}" must be f32, i32 or u32, got f16. Give f32 and call half() in the function.`,
+  )
 }
 
 /** Cuts the joint nodes behind each of those whose result ranks must agree on. */

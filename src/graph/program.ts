@@ -2,7 +2,11 @@ import type { Gpu } from '../gpu/device.ts'
 import { mapped } from '../gpu/readback.ts'
 import type { StagedTensor } from '../gpu/staging.ts'
 import { GpuError } from '../util/errors.ts'
-import { countElements, type TensorType } from '../util/shape.ts'
+import { tell } from '../util/log.ts'
+import { bytesOf, countElements, type HostDType, type TensorType } from '../util/shape.ts'
+import { describePlan } from './inside/plan-dump.ts'
+import { Profile } from './inside/profile.ts'
+import { ValueCheck } from './inside/value-check.ts'
 import { formatCall } from './limits.ts'
 import type { Place } from './plan.ts'
 import type { Prepared } from './prepare.ts'
@@ -11,6 +15,7 @@ import {
   checkInputs,
   copyInputs,
   fillScalars,
+  hostArrays,
   type OnMark,
   type ProgramMemory,
   type RunInputs,
@@ -112,13 +117,13 @@ export class ProgramBuffers {
 
 /** The device has no room for a program: names the ops with the largest results. */
 function outOfMemory({ nodes }: Prepared, bytes: number): GpuError {
-  const bytesOf = ({ outputs }: GraphNode) =>
-    outputs.reduce((sum, { type }) => sum + countElements(type.shape) * 4, 0)
+  const resultBytes = ({ outputs }: GraphNode) =>
+    outputs.reduce((sum, { type }) => sum + bytesOf(type), 0)
   const largest = nodes
     .filter(({ op }) => !op.isView)
-    .sort((a, b) => bytesOf(b) - bytesOf(a))
+    .sort((a, b) => resultBytes(b) - resultBytes(a))
     .slice(0, 3)
-    .map((node) => `${formatCall({ node })} with ${bytesOf(node)} bytes`)
+    .map((node) => `${formatCall({ node })} with ${resultBytes(node)} bytes`)
   return new GpuError(
     'gpu.limit',
     `device: the program needs ${bytes} bytes beside its parameters, which are not free; the largest results are ${largest.join(', ')}. Use a smaller batch, or checkpoint() parts of the model.`,
@@ -145,6 +150,9 @@ export class GpuProgram implements StepProgram {
   readonly #staging: { buffer: GPUBuffer; isBusy: Promise<unknown> | undefined }[]
   readonly #outputOffsets: number[]
   readonly #updates: SynchronizedUpdates | undefined
+  /** What switches ask for; both undefined as a rule. */
+  readonly #profile: Profile | undefined
+  readonly #check: ValueCheck | undefined
   /** The newest run under way. */
   #latest: Promise<unknown> | undefined
   #layout = -1
@@ -178,6 +186,8 @@ export class GpuProgram implements StepProgram {
       ),
       isBusy: undefined,
     }))
+    this.#profile = Profile.of(gpu, prepared)
+    this.#check = ValueCheck.of(gpu, prepared, this.#buffers)
     const { exchange, accumulation } = prepared.trace
     const exchanges = prepared.updates.length > 0 && accumulation?.part !== 'add'
     if (exchange && exchange.size > 1 && exchanges) {
@@ -196,7 +206,10 @@ export class GpuProgram implements StepProgram {
     program.#bind()
     const tooMuch = await gpu.device.popErrorScope().catch(() => null)
     gpu.check()
-    if (!tooMuch) return program
+    if (!tooMuch) {
+      tell(3, 'plan', () => describePlan(prepared, program.memory, runtime))
+      return program
+    }
     const { deviceBytes, otherBytes } = program.memory
     program.destroy()
     throw outOfMemory(prepared, deviceBytes + otherBytes)
@@ -225,19 +238,21 @@ export class GpuProgram implements StepProgram {
     const gpu = this.#gpu
     gpu.check()
     const staging = this.#staging[this.#runs++ % runsInFlight]
-    if (staging.isBusy || (this.#updates && this.#latest)) {
+    // Buckets, like the switches' instruments, exist once: then one run goes after the other.
+    const isSerial = this.#updates ?? this.#profile ?? this.#check
+    if (staging.isBusy || (isSerial && this.#latest)) {
       inputs = copyInputs(inputs, this.#buffers.inputs.keys())
       scalars = { ...scalars }
     }
-    // Buckets have one set of buffers: with several ranks one run goes after the other.
-    const waitsFor = () => (this.#updates ? this.#latest : staging.isBusy)
+    const waitsFor = () => (isSerial ? this.#latest : staging.isBusy)
     for (let busy = waitsFor(); busy; busy = waitsFor()) await busy.catch(() => undefined)
     if (this.#layout !== currentLayout()) this.#bind()
     const began = performance.now()
     const staged = this.#buffers.write(gpu, this.prepared, inputs, scalars)
-    const outputs = this.#updates
+    const running = this.#updates
       ? this.#runSynchronized(this.#updates, staged, staging.buffer, began)
       : this.#runAlone(staged, staging.buffer, began)
+    const outputs = this.#profile ? this.#profile.watch(running, began) : running
     const ended = outputs.finally(() => {
       staging.isBusy = undefined
       if (this.#latest === ended) this.#latest = undefined
@@ -251,13 +266,18 @@ export class GpuProgram implements StepProgram {
   destroy(): void {
     this.#buffers.destroy()
     this.#updates?.destroy()
+    this.#profile?.destroy()
     for (const { buffer } of this.#staging) buffer.destroy()
   }
 
   async #runAlone(staged: StagedInputs, staging: GPUBuffer, began: number): Promise<RunOutputs> {
-    const encoder = this.#gpu.device.createCommandEncoder()
+    let encoder = this.#gpu.device.createCommandEncoder()
     for (const input of staged) input.staged.record(encoder, input.buffer)
-    this.#encode(encoder, 0, this.#pipelines.length)
+    if (this.#check) {
+      this.#gpu.submit(encoder)
+      await this.#check.run((own, from, to) => this.#encode(own, from, to))
+      encoder = this.#gpu.device.createCommandEncoder()
+    } else this.#encode(encoder, 0, this.#pipelines.length)
     this.#copyOutputs(encoder, staging)
     this.#gpu.submit(encoder)
     for (const input of staged) input.staged.release()
@@ -307,6 +327,10 @@ export class GpuProgram implements StepProgram {
   }
 
   #encode(encoder: GPUCommandEncoder, start: number, end: number): void {
+    if (this.#profile?.isTiming) {
+      this.#encodeTimed(encoder, this.#profile, start, end)
+      return
+    }
     const pass = encoder.beginComputePass()
     const pipelines = this.#pipelines
     const bindGroups = this.#bindGroups
@@ -317,6 +341,19 @@ export class GpuProgram implements StepProgram {
       pass.dispatchWorkgroups(groups[3 * i], groups[3 * i + 1], groups[3 * i + 2])
     }
     pass.end()
+    this.#gpu.counters.dispatches += end - start
+  }
+
+  /** Each dispatch in a pass of its own, between two timestamps. */
+  #encodeTimed(encoder: GPUCommandEncoder, profile: Profile, start: number, end: number): void {
+    for (let i = start; i < end; i++) {
+      const pass = encoder.beginComputePass(profile.pass(i))
+      pass.setPipeline(this.#pipelines[i])
+      pass.setBindGroup(0, this.#bindGroups[i])
+      const [x, y, z] = this.#groups.subarray(3 * i, 3 * i + 3)
+      pass.dispatchWorkgroups(x, y, z)
+      pass.end()
+    }
     this.#gpu.counters.dispatches += end - start
   }
 
@@ -339,7 +376,7 @@ export class GpuProgram implements StepProgram {
     const bytes = staging.getMappedRange()
     const outputs: RunOutputs = {}
     this.prepared.outputs.forEach(({ name, type }, i) => {
-      const array = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }[type.dtype]
+      const array = hostArrays[type.dtype as HostDType]
       outputs[name] = new array(bytes, this.#outputOffsets[i], countElements(type.shape)).slice()
     })
     staging.unmap()

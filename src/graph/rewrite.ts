@@ -6,7 +6,7 @@ import {
   crossEntropyWithGrad,
 } from '../kernels/cross-entropy/cross-entropy.ts'
 import { fromScalar } from '../kernels/from-scalar/from-scalar.ts'
-import { map } from '../kernels/map/map.ts'
+import { type MapAttrs, map } from '../kernels/map/map.ts'
 import { type MatmulAttrs, matmul } from '../kernels/matmul/matmul.ts'
 import type { EpilogueRoom, Op, ScalarSlot } from '../kernels/op.ts'
 import { reshape } from '../kernels/reshape/reshape.ts'
@@ -91,6 +91,8 @@ function joinCrossEntropy(editor: Editor): void {
   }
 }
 
+const withoutHalf = ({ half: _, ...attrs }: { epilogue: readonly Step[]; half?: boolean }) => attrs
+
 /** Whether a loss and a gradient leave out the same rows. */
 function sameRows(loss: unknown, gradient: unknown): boolean {
   const [a, b] = [loss as CrossEntropyAttrs, gradient as CrossEntropyAttrs]
@@ -100,7 +102,8 @@ function sameRows(loss: unknown, gradient: unknown): boolean {
 function joinBiasGradients(editor: Editor): void {
   for (const total of editor.nodes) {
     if (total.op !== (sum as Op)) continue
-    const [dy] = editor.inputsOf(total)
+    const [summed] = editor.inputsOf(total)
+    const dy = behindFloat(editor, summed)
     const { axes } = total.attrs as { axes: readonly number[] }
     const { shape } = dy.type
     const sumsAllBut = (kept: number) =>
@@ -150,8 +153,31 @@ function joinBiasGradients(editor: Editor): void {
     if (sameShape(bias.type.shape, merged.type.shape)) editor.forward(total, node.outputs[1])
     else
       editor.replace([total], reshape as Op, [node.outputs[1]], { shape: bias.type.shape }, [bias])
+    if (summed !== dy && editor.uses(summed) === 0) editor.remove(editor.producerOf(summed)!)
   }
 }
+
+/** The f16 tensor of which the value is the f32 form; else the value itself. */
+function behindFloat(editor: Editor, value: GraphValue): GraphValue {
+  const node = editor.producerOf(value)
+  if (node?.op !== (map as Op) || (node.attrs as MapAttrs).steps.length > 0) return value
+  const [input] = editor.inputsOf(node)
+  return input.type.dtype === 'f16' && value.type.dtype === 'f32' ? input : value
+}
+
+/** A chain before another one: where its result was stored as f16, the joined chain rounds there too. */
+function stepsBefore(steps: readonly Step[], { type }: GraphValue): readonly Step[] {
+  if (type.dtype !== 'f16') return steps
+  const last = steps.length === 0 ? { input: 0 } : { step: steps.length - 1 }
+  return [...steps, { fn: 'roundHalf', args: [last] }]
+}
+
+/** Whether a matmul can store its result as f16. */
+const canStoreHalf = ({ op, attrs, outputs }: GraphNode): boolean =>
+  op === (matmul as Op) &&
+  outputs.length === 1 &&
+  !(attrs as MatmulAttrs).store &&
+  outputs[0].type.shape[outputs[0].type.shape.length - 1] % 4 === 0
 
 function joinChains(editor: Editor): void {
   for (const traced of editor.nodes) {
@@ -163,7 +189,7 @@ function joinChains(editor: Editor): void {
 /** Joins one producer into an elementwise chain; returns the chain while it is still one of its own. */
 function absorbProducer(editor: Editor, chain: GraphNode): GraphNode | undefined {
   const inputs = editor.inputsOf(chain)
-  const steps = (chain.attrs as { steps: Step[] }).steps
+  const { steps, dtype } = chain.attrs as MapAttrs
   const output = chain.outputs[0]
   const candidates = inputs
     .map((value, at) => ({ value, at, producer: editor.producerOf(value) }))
@@ -187,7 +213,7 @@ function absorbProducer(editor: Editor, chain: GraphNode): GraphNode | undefined
     if (bindings + before.length - operandsFrom + others.length > maxBindings) continue
     if (producer!.op === (map as Op)) {
       const joined = joinSteps(
-        (producer!.attrs as { steps: Step[] }).steps,
+        stepsBefore((producer!.attrs as MapAttrs).steps, producer!.outputs[0]),
         before.length,
         steps,
         at,
@@ -196,20 +222,24 @@ function absorbProducer(editor: Editor, chain: GraphNode): GraphNode | undefined
         [producer!, chain],
         map as Op,
         [...before, ...others],
-        { steps: joined },
+        { steps: joined, ...(dtype && { dtype }) },
         [output],
       )
     }
     const attrs = producer!.attrs as { epilogue: Step[] }
     const operands = before.length - operandsFrom
-    const joined = joinSteps(attrs.epilogue, 1 + operands, steps, at)
-    const isF32 = others.every(({ type }) => type.dtype === 'f32')
-    if (!isF32 || linesOf(joined) > maxEpilogueLines) continue
+    if (dtype && !canStoreHalf(producer!)) continue
+    const before16 = stepsBefore(attrs.epilogue, producer!.outputs[0])
+    const joined = joinSteps(before16, 1 + operands, steps, at)
+    const isRead = others.every(
+      ({ type }) => type.dtype === 'f32' || (type.dtype === 'f16' && producer!.op.takesHalf),
+    )
+    if (!isRead || linesOf(joined) > maxEpilogueLines) continue
     editor.replace(
       [producer!, chain],
       producer!.op,
       [...before, ...others],
-      { ...attrs, epilogue: joined },
+      { ...withoutHalf(attrs), epilogue: joined, ...(dtype && { half: true }) },
       [output, ...producer!.outputs.slice(1)],
     )
     return undefined

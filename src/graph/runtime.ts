@@ -23,6 +23,7 @@ export class Runtime {
       maxBindings: gpu.limits.maxStorageBuffersPerShaderStage,
       maxBufferBytes: Math.min(gpu.limits.maxBufferSize, gpu.limits.maxStorageBufferBindingSize),
       isSoftware: gpu.facts.isSoftware,
+      hasF16: gpu.device.features.has('shader-f16'),
     }
   }
 

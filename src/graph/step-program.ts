@@ -1,7 +1,10 @@
 import { StagedTensor } from '../gpu/staging.ts'
 import { TabringError } from '../util/errors.ts'
-import { countElements } from '../util/shape.ts'
+import { countElements, type HostDType } from '../util/shape.ts'
 import type { Prepared } from './prepare.ts'
+
+/** The arrays that hold a tensor's elements on the host. */
+export const hostArrays = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }
 
 export type HostData =
   | Float32Array<ArrayBuffer>
@@ -84,7 +87,7 @@ export function checkInputs(
   return Object.entries(prepared.inputs).map(([name, type]) => {
     const data = dataOf(inputs[name])
     const count = countElements(type.shape)
-    const array = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }[type.dtype]
+    const array = hostArrays[type.dtype as HostDType]
     const made = data instanceof StagedTensor ? data.array : data?.constructor
     if (!data || made !== array || data.length !== count) {
       throw new TabringError(

@@ -1,10 +1,11 @@
 import { detach } from '../kernels/detach/detach.ts'
 import { fromScalar } from '../kernels/from-scalar/from-scalar.ts'
-import { map } from '../kernels/map/map.ts'
-import { matmul, plain } from '../kernels/matmul/matmul.ts'
+import { map, singleStep } from '../kernels/map/map.ts'
+import { type MatmulForm, matmul, plain } from '../kernels/matmul/matmul.ts'
 import type { Op, ScalarSlot } from '../kernels/op.ts'
 import { amax, amin } from '../kernels/reduce/extreme.ts'
 import { reshape } from '../kernels/reshape/reshape.ts'
+import { lossTerms } from '../kernels/scalar/losses.ts'
 import { topK } from '../kernels/select/select.ts'
 import { logSoftmax, softmax } from '../kernels/softmax/softmax.ts'
 import type { ScalarFunctionName, StepArgument } from '../kernels/steps.ts'
@@ -172,6 +173,15 @@ export abstract class Tensor {
     return emit(logSoftmax, [this], { axis: this.axis(axis) })
   }
 
+  /**
+   * The same numbers stored as float16, two to a word: rounded to nearest, beyond 65,504 infinite.
+   *
+   * Products of two such tensors read them as they are, elementwise functions too; every other op gets them as f32.
+   */
+  half(): Tensor {
+    return this.dtype === 'f16' ? this : emit(map, [this], { steps: [], dtype: 'f16' })
+  }
+
   /** The same numbers as f32; integers are exact to 2^24. */
   float(): Tensor {
     return this.dtype === 'f32' ? this : emit(map, [this], { steps: [] })
@@ -207,17 +217,15 @@ export abstract class Tensor {
       )
     }
     const left = a.length === 1 ? this.reshape([1, a[0]]) : this
-    const product =
-      b.length === 1
-        ? emit(matmul, [left, other.reshape([1, b[0]])], plain('nt'))
-        : emit(matmul, [left, other], plain('nn'))
-    const { shape } = product
+    const c =
+      b.length === 1 ? product(left, other.reshape([1, b[0]]), 'nt') : product(left, other, 'nn')
+    const { shape } = c
     const kept = shape.filter(
       (_, axis) =>
         !(a.length === 1 && axis === shape.length - 2) &&
         !(b.length === 1 && axis === shape.length - 1),
     )
-    return kept.length === shape.length ? product : product.reshape(kept)
+    return kept.length === shape.length ? c : c.reshape(kept)
   }
 
   /** The same elements under another shape; one dimension may be -1. errors: `shape.mismatch` for another count. */
@@ -406,12 +414,39 @@ export function emitAll<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tens
     .map((value) => new TracedTensor(value))
 }
 
+/** The tensor as f32 where it is f16, else itself. */
+export const toFloat = (x: Tensor): Tensor => (x.dtype === 'f16' ? x.float() : x)
+
+/**
+ * a b in one of matmul's forms, plus a bias: in f16 under autocast, and where both are f16 already.
+ *
+ * numerics: f16 operands, f32 sums and bias, the result rounded to f16 once.
+ */
+export function product(a: Tensor, b: Tensor, form: MatmulForm, bias?: Tensor): Tensor {
+  const isHalf = activeTrace('matmul').isAutocast || (a.dtype === 'f16' && b.dtype === 'f16')
+  const [left, right] = [a, b].map((x) => (isHalf ? x.half() : toFloat(x)))
+  const c = emit(matmul, [left, right], plain(form))
+  if (!isHalf) return bias ? c.add(bias) : c
+  return bias ? emit(map, [c, bias], { steps: singleStep('add', 2), dtype: 'f16' }) : c.half()
+}
+
+/** Functions whose results need float32's range or digits even where their arguments are f16, as PyTorch's autocast has them. */
+const inFloat: ReadonlySet<ScalarFunctionName> = new Set<ScalarFunctionName>([
+  'exp',
+  'log',
+  'pow',
+  'rsqrt',
+  'softplus',
+  ...(Object.keys(lossTerms) as ScalarFunctionName[]),
+])
+
 const isSlot = (operand: Tensor | ScalarSlot): operand is ScalarSlot =>
   !(operand instanceof Tensor) && typeof operand?.slot === 'number'
 
 /**
  * Adds an elementwise function of tensors, numbers and step scalars to the function being compiled.
  *
+ * Tensors that are all f16 give f16, but for functions that need more range.
  * cost: nothing for a number, which is written into the shader; a step scalar is a dispatch of one thread.
  * errors: `graph.misuse` for numbers that are not finite, or where no operand is a tensor.
  */
@@ -437,5 +472,6 @@ export function elementwise(fn: ScalarFunctionName, ...operands: Operand[]): Ten
       `${fn}: expected a tensor among the operands, got numbers alone. Compute it in JavaScript.`,
     )
   }
-  return emit(map, inputs, { steps: [{ fn, args }] })
+  const isHalf = inputs.every(({ dtype }) => dtype === 'f16') && !inFloat.has(fn)
+  return emit(map, inputs, { steps: [{ fn, args }], ...(isHalf && { dtype: 'f16' as const }) })
 }

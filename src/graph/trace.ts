@@ -1,3 +1,4 @@
+import { map } from '../kernels/map/map.ts'
 import type { Op, ScalarSlot } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import type { Bucket } from './bucket.ts'
@@ -159,6 +160,7 @@ export class Trace {
   /** The innermost checkpointed region of each node that stands in one. */
   readonly regions = new Map<GraphNode, Region>()
   #region: Region | undefined
+  #isAutocast = false
 
   constructor(accumulation?: Accumulation) {
     this.accumulation = accumulation
@@ -179,12 +181,36 @@ export class Trace {
     return scalars.add(() => scalars.value(own) * accumulation.weight)
   }
 
-  emit<A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A): GraphValue[] {
+  /** Adds a node and returns its outputs. What is stored as f16 comes as f32 to ops that do not read it. */
+  emit<A>(op: Op<A>, given: readonly GraphValue[], attrs: A): GraphValue[] {
+    const takesAll = op.takesHalf || op.isView
+    const inputs = takesAll ? given : given.map((value) => this.toFloat(value))
     const node = emitNode(op as Op, inputs, attrs)
     if (op.updates?.length) this.effects.push(node)
     if (this.#region) this.regions.set(node, this.#region)
     for (let region = this.#region; region; region = region.parent) region.nodes.push(node)
     return [...node.outputs]
+  }
+
+  /** The value as f32 where it is stored as f16. */
+  toFloat(value: GraphValue): GraphValue {
+    return value.type.dtype === 'f16' ? this.emit(map, [value], { steps: [] })[0] : value
+  }
+
+  /** Whether products take their operands as f16 now. */
+  get isAutocast(): boolean {
+    return this.#isAutocast
+  }
+
+  /** Runs `body` with autocast on or off. */
+  withAutocast<T>(isOn: boolean, body: () => T): T {
+    const outer = this.#isAutocast
+    this.#isAutocast = isOn
+    try {
+      return body()
+    } finally {
+      this.#isAutocast = outer
+    }
   }
 
   /** Runs `body` with all nodes that it adds in a region of their own. */

@@ -59,6 +59,8 @@ export interface KernelLimits {
   readonly maxBufferBytes?: number
   /** Whether the adapter computes on the CPU, where other tiles win; absent where that is not known. */
   readonly isSoftware?: boolean
+  /** Whether shaders may compute with f16 themselves. */
+  readonly hasF16?: boolean
 }
 
 /** One way to compute an op. The first variant of every op is `naive`: plain, always possible, always tested. */
@@ -123,6 +125,8 @@ export interface Op<Attrs = unknown> {
   readonly updates?: readonly number[]
   /** Whether the one output is the one input's memory under another shape; such an op has no dispatches. */
   readonly isView?: boolean
+  /** Whether it reads inputs and gradients stored as f16; the graph converts them to f32 for every other op. */
+  readonly takesHalf?: boolean
   /**
    * Whether an elementwise chain may be linked into the store of output 0: attrs then have `epilogue: Step[]`, inputs 0 and 1 are
    * the op's own, inputs 2.. are the chain's inputs 1.., and chain input 0 is the value about to be stored.
@@ -147,6 +151,8 @@ export interface Op<Attrs = unknown> {
     call: OpCall<Attrs>,
     scalars: readonly number[],
   ): HostArray[]
+  /** Floating-point operations of a call, a multiply-add counting two, as rates are quoted. Absent: nobody quotes any. */
+  flops?(call: OpCall<Attrs>): number
   readonly tolerance: Tolerance
   readonly cases: readonly Case<Attrs>[]
 }

@@ -1,10 +1,11 @@
-import type { DType } from '../util/shape.ts'
+import type { HostDType } from '../util/shape.ts'
+import { halfFunctions } from './half.ts'
 import type { Binding, Dispatch, Operand } from './op.ts'
 
 /** A storage variable of a shader: what it is called, how it is used, which tensor it is. */
 export interface ShaderBinding extends Binding {
   /** WGSL element type; `f32` unless told. `vec4<f32>` needs a tensor whose element count is a multiple of 4. */
-  readonly element?: DType | 'vec2<f32>' | 'vec2<u32>' | `vec4<${DType}>` | 'atomic<u32>'
+  readonly element?: HostDType | 'vec2<f32>' | 'vec2<u32>' | `vec4<${HostDType}>` | 'atomic<u32>'
   /** Elements of the array in WGSL, where the tensor has at least so many: indices are then held within a constant instead of asking for a length. */
   readonly count?: number
 }
@@ -53,7 +54,7 @@ export function dispatch(options: {
   )
   return {
     label: options.label,
-    wgsl: `${[...variables, ...constants].join('\n')}\n\n${options.body}`,
+    wgsl: `${[...variables, ...constants].join('\n')}\n\n${halfFunctions(options.body)}${options.body}`,
     bindings: options.bindings.map(({ name, access, operand }) => ({ name, access, operand })),
     groups: options.groups,
   }

@@ -3,7 +3,7 @@ import { packedAttention } from '../graph/functions/attention.ts'
 import { linear } from '../graph/functions.ts'
 import type { Parameter } from '../graph/parameter.ts'
 import { nextRandomLayer } from '../graph/random.ts'
-import type { Tensor } from '../graph/tensor.ts'
+import { product, type Tensor } from '../graph/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
 import { formatShape } from '../util/shape.ts'
 import { Dropout } from './dropout.ts'
@@ -44,7 +44,7 @@ class Conv1D extends Module {
   }
 
   forward(x: Tensor): Tensor {
-    return x.matmul(this.weight).add(this.bias)
+    return product(x, this.weight, 'nn', this.bias)
   }
 }
 

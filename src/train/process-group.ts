@@ -1,7 +1,10 @@
+import { FaultyLink } from '../peer/faulty-link.ts'
 import { type GroupConfig, ProcessGroup } from '../peer/group.ts'
 import type { Link } from '../peer/link.ts'
 import { systemEnv } from '../util/env.ts'
-import { TabringError } from '../util/errors.ts'
+import { messageOf, TabringError } from '../util/errors.ts'
+import { tell } from '../util/log.ts'
+import { switchValue } from '../util/switches.ts'
 
 export interface InitProcessGroupOptions {
   rank: number
@@ -31,14 +34,24 @@ export async function initProcessGroup(options: InitProcessGroupOptions): Promis
   }
   const { rank, worldSize: size, epoch = 0, links, timeoutMs, onspan } = options
   const config: Partial<GroupConfig> = timeoutMs === undefined ? {} : { deadlineMs: timeoutMs }
-  current = new ProcessGroup({ rank, size, epoch, links, env: systemEnv, config, onspan })
+  current = new ProcessGroup({
+    rank,
+    size,
+    epoch,
+    links: withFaults(links, rank),
+    env: systemEnv,
+    config,
+    onspan,
+  })
   const joined = current
   try {
     await joined.ready()
   } catch (error) {
+    tell(1, 'group', () => `epoch ${epoch}: rank ${rank} did not join: ${messageOf(error)}`)
     destroyProcessGroup()
     throw error
   }
+  tell(1, 'group', () => `epoch ${epoch}: rank ${rank} of ${size} has its neighbours`)
   return joined
 }
 
@@ -60,4 +73,16 @@ export const getWorldSize = (): number => getProcessGroup().size
 export function destroyProcessGroup(): void {
   current?.destroy()
   current = undefined
+}
+
+/** The links with the faults that switches ask for: as they are, as a rule. */
+function withFaults(links: Map<number, Link>, rank: number): Map<number, Link> {
+  const faults = {
+    drop: switchValue('drop'),
+    delayMs: switchValue('delayMs'),
+    isStalled: switchValue('stallRank') === rank,
+  }
+  if (faults.drop === 0 && faults.delayMs === 0 && !faults.isStalled) return links
+  const faulty = (link: Link): Link => new FaultyLink(link, faults, systemEnv)
+  return new Map([...links].map(([peer, link]) => [peer, faulty(link)]))
 }

@@ -35,6 +35,7 @@ import { Patience } from './patience.ts'
 import type { RunEvent, RunRecord, TimelineEntry, TrainerResult } from './run.ts'
 import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
+import { tellCollective } from './tell-collective.ts'
 import { ReplicaCheck } from './verify.ts'
 
 /** With one rank, steps that may be under way on the device while the next batch is made. */
@@ -131,6 +132,7 @@ export class Trainer {
 
   /** Takes the group's report of a collective; those of the step on record go into its timeline. */
   onSpan(span: CollectiveSpan): void {
+    tellCollective(span)
     if (span.sequence !== this.#timelineStep || span.bucket > 60_000) return
     const name = `bucket ${span.bucket} ${span.operation}`
     this.#timeline.push(

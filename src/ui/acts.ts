@@ -7,6 +7,8 @@ export interface Acts {
   start(): void
   stop(): void
   download(): void
+  /** Saves the spans of the run as a Chrome trace; null where nobody asked for any. */
+  saveTrace: (() => void) | null
   /** Enters the room again, with the settings in the address. */
   reenter(): void
   /** Computes on the CPU from here on, which is slow. */
@@ -20,6 +22,7 @@ export const idleActs: Acts = {
   start: () => undefined,
   stop: () => undefined,
   download: () => undefined,
+  saveTrace: null,
   reenter: () => undefined,
   useCpu: () => undefined,
 }

@@ -48,6 +48,15 @@ export function App({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
           </div>
         )}
       </main>
+      <footer class="foot">
+        {/* Tabs of their own: leaving this page leaves the room. */}
+        <a href="selftest.html" target="_blank" rel="noopener">
+          Self-test
+        </a>
+        <a href="bench.html" target="_blank" rel="noopener">
+          Benchmark
+        </a>
+      </footer>
     </div>
   )
 }

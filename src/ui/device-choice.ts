@@ -1,11 +1,12 @@
 import type { DeviceType } from '../util/device.ts'
+import { switchValue } from '../util/switches.ts'
 
 /** Where this tab remembers that its person agreed to compute on the CPU; each tab has its own. */
 const deviceKey = 'tabring-device'
 
-/** What this tab computes on: WebGPU, unless its person chose otherwise. */
+/** What this tab computes on: WebGPU, unless its person or its address chose otherwise. */
 export const chosenDevice = (): DeviceType =>
-  sessionStorage.getItem(deviceKey) === 'cpu' ? 'cpu' : 'webgpu'
+  switchValue('cpu') || sessionStorage.getItem(deviceKey) === 'cpu' ? 'cpu' : 'webgpu'
 
 /** Goes on without WebGPU, on the CPU, for as long as the tab is open. */
 export function chooseCpu(): void {

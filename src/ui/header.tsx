@@ -42,7 +42,7 @@ function NameField({ name, acts }: { name: string; acts: Acts }) {
 }
 
 /** Three ranks on a ring. */
-function Mark() {
+export function Mark() {
   return (
     <svg class="mark" viewBox="0 0 24 24" aria-hidden="true">
       <circle cx="12" cy="12" r="8" />

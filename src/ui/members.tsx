@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks'
 import type { LobbyMember, ServerFacts } from '../peer/messages.ts'
 import { adapterWords } from './adapter-words.ts'
+import { CopyButton } from './copy-button.tsx'
 import { formatMany } from './format.ts'
 import { Panel } from './panel.tsx'
 import { isLocalPage, outsideLinks } from './server-facts.ts'
@@ -88,24 +89,10 @@ function Member({ member, place, isSealed, isYou, isMaker }: MemberProps) {
 }
 
 function Invite({ invite, server }: { invite: string; server: ServerFacts }) {
-  const [outcome, setOutcome] = useState('')
   const [chosen, setChosen] = useState(0)
   const links = outsideLinks(invite, server)
   const link = links[chosen] ?? links[0] ?? invite
   const isForAll = links.length > 0
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(link)
-      setOutcome('Copied')
-    } catch {
-      // No permission: the text is selected, so the keyboard's own copy works.
-      const field = document.getElementById('invite') as HTMLInputElement
-      field.focus()
-      field.select()
-      setOutcome('Press Ctrl+C')
-    }
-    setTimeout(() => setOutcome(''), 2000)
-  }
   return (
     <div class="invite">
       <label for="invite">
@@ -121,9 +108,7 @@ function Invite({ invite, server }: { invite: string; server: ServerFacts }) {
           value={link}
           onFocus={(event) => event.currentTarget.select()}
         />
-        <button type="button" onClick={copy} aria-live="polite">
-          {outcome || 'Copy link'}
-        </button>
+        <CopyButton text={link} label="Copy link" field="invite" />
       </div>
       {links.length > 1 && (
         <p class="quiet">

@@ -1,5 +1,6 @@
 import type { RoomLink } from '../peer/secret.ts'
 import { messageOf } from '../util/errors.ts'
+import { exportTrace, isTracing } from '../util/spans.ts'
 import { RoomMember, type RunEnd } from '../worker/member.ts'
 import type { Acts } from './acts.ts'
 import { plainName } from './browser-name.ts'
@@ -79,6 +80,13 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
         dispatch({ type: 'download', download: { is: 'failed', text: messageOf(thrown) } })
       }
     },
+    saveTrace: isTracing()
+      ? async () => {
+          const trace = exportTrace(await member.compute.traceEvents())
+          const url = URL.createObjectURL(new Blob([trace], { type: 'application/json' }))
+          save(url, `tabring-rank-${store.snapshot.run?.rank ?? 0}.trace.json`)
+        }
+      : null,
     reenter: () => location.reload(),
     useCpu: chooseCpu,
   }

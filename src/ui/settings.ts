@@ -1,6 +1,7 @@
 import * as v from 'valibot'
 import { type TransportChoice, transportChoices } from '../peer/messages.ts'
 import { defaultLearningRate, type TrainConfig, trainConfigSchema } from '../train/config.ts'
+import { switchParameters } from '../util/switches.ts'
 
 /**
  * The experiment as a person sets it: one list, which is the form, the table that the others read, and the address of the page.
@@ -140,13 +141,18 @@ export function draftFromQuery(query: string): Draft {
   return { ...defaultDraft, ...Object.fromEntries(named) }
 }
 
-/** The query that gives `draft` again: what differs from the defaults, in the list's order; empty or with its `?`. */
+/** The query that gives `draft` and the page's switches again: what differs from the defaults, in the list's order; empty or with its `?`. */
 export function queryOf(draft: Draft): string {
-  const parameters = new URLSearchParams()
-  for (const { key } of settings) {
-    if (draft[key] !== defaultDraft[key]) parameters.set(key, draft[key])
-  }
-  const text = parameters.toString()
+  const own = settings.filter(({ key }) => draft[key] !== defaultDraft[key])
+  return toQuery([...own.map(({ key }) => [key, draft[key]]), ...switchParameters()])
+}
+
+/** The query of the link that others open: this tab's links, and the switches that all ranks should have. */
+export const inviteQuery = (transport: TransportChoice): string =>
+  toQuery([...(transport === 'auto' ? [] : [['transport', transport]]), ...switchParameters(true)])
+
+function toQuery(parameters: readonly string[][]): string {
+  const text = new URLSearchParams(parameters as [string, string][]).toString()
   return text === '' ? '' : `?${text}`
 }
 

@@ -40,7 +40,8 @@ export function StatusStrip({ snapshot, acts }: { snapshot: Snapshot; acts: Acts
   )
 }
 
-function Lamp({ tone }: { tone: string }) {
+/** Says by shape and colour how things stand. */
+export function Lamp({ tone }: { tone: string }) {
   const shapes: Record<string, string> = {
     idle: 'M8 3a5 5 0 1 0 0 10a5 5 0 1 0 0-10',
     busy: 'M8 2a6 6 0 1 0 0 12a6 6 0 1 0 0-12',

@@ -44,6 +44,11 @@ export function Summary({ run, ending, acts }: SummaryProps) {
         <button type="button" onClick={acts.download} disabled={download.is === 'busy'}>
           {download.is === 'busy' ? 'Reading the GPU…' : 'Download weights (.safetensors)'}
         </button>
+        {acts.saveTrace && (
+          <button type="button" onClick={acts.saveTrace}>
+            Download trace (for Perfetto)
+          </button>
+        )}
         <span role="status" class="quiet">
           {download.is === 'done' && 'Saved; torch reads it with safetensors.torch.load_file.'}
           {download.is === 'failed' && `The weights could not be read: ${download.text}`}

@@ -1,40 +1,127 @@
 /**
  * Tabring's errors: four classes, one stable `code` each from the list below.
  *
- * A message reads `<where>: <expected>, got <actual>. <what to do>`.
+ * A message reads `<where>: <expected>, got <actual>. <what to do>`. docs/errors.md is made of this list (`npm run docs`).
  */
 export const errorCodes = {
   // shapes and graphs
-  'shape.mismatch': 'Two tensors disagree about a dimension.',
-  'shape.unsupported': 'An op was asked for a shape, dtype or option it does not have.',
-  'graph.misuse': 'A tensor, module or optimizer was used outside the place where it is valid.',
+  'shape.mismatch': {
+    cause: 'Two tensors disagree about a dimension.',
+    remedy: 'Print both shapes; reshape, transpose or change the layer that the message names.',
+  },
+  'shape.unsupported': {
+    cause: 'An op was asked for a shape, dtype or option it does not have.',
+    remedy: 'Convert the tensor, or choose an option that the message allows.',
+  },
+  'graph.misuse': {
+    cause: 'A tensor, module or optimizer was used outside the place where it is valid.',
+    remedy: 'Move the call to where the message says, mostly into the function given to `compile`.',
+  },
   // the device
-  'gpu.unavailable': 'The browser offers no WebGPU adapter, or the page is not a secure context.',
-  'device.mismatch': 'A tensor is on another device than the program that reads it.',
-  'gpu.limit': 'A buffer or kernel needs more than the adapter allows.',
-  'gpu.lost': 'The device was lost.',
-  'gpu.compile': 'A shader or pipeline did not compile.',
-  'gpu.validation': 'The device rejected a command.',
+  'gpu.unavailable': {
+    cause: 'The browser offers no WebGPU adapter, or the page is not a secure context.',
+    remedy:
+      'Open the page over https or localhost in a browser with WebGPU, or compile for the device `cpu`.',
+  },
+  'device.mismatch': {
+    cause: 'A tensor is on another device than the program that reads it.',
+    remedy:
+      'Move the tensor or the program with `.to()` or the `device` option, so that both are on one device.',
+  },
+  'gpu.limit': {
+    cause: 'A buffer or kernel needs more than the adapter allows.',
+    remedy: 'Use a smaller model or batch, `checkpoint`, or another adapter.',
+  },
+  'gpu.lost': {
+    cause: 'The device was lost.',
+    remedy:
+      'Open the device again and go on from the last kept state; a run of one rank does so by itself.',
+  },
+  'gpu.compile': {
+    cause: 'A shader or pipeline did not compile.',
+    remedy: 'Report it with the text of the shader; `isNaive: true` may go around it.',
+  },
+  'gpu.validation': {
+    cause: 'The device rejected a command.',
+    remedy: 'Results after it are not valid: stop the run and report it.',
+  },
   // peers and signaling
-  'peer.lost': 'A rank left, crashed or stopped answering.',
-  'peer.timeout': 'A rank did not send what a collective waited for in time.',
-  'peer.protocol': 'A frame or message broke the protocol.',
-  'peer.aborted': 'Another rank aborted the epoch.',
-  'peer.unreachable': 'No connection to a rank could be made.',
-  'peer.mismatch': 'Ranks disagree about the collective they are in.',
-  'signal.refused': 'The signaling server refused a request.',
-  'signal.lost': 'The connection to the signaling server ended.',
-  'train.diverged': 'Replicas hold different parameters.',
-  'train.nan': 'The loss is not a finite number.',
-  'worker.dead': 'The compute worker ended.',
+  'peer.lost': {
+    cause: 'A rank left, crashed or stopped answering.',
+    remedy: 'Members stay in the room: start the run again, from a checkpoint where there is one.',
+  },
+  'peer.timeout': {
+    cause: 'A rank did not send what a collective waited for in time.',
+    remedy:
+      'Keep that tab in the foreground or give ranks more time; slow networks need longer deadlines.',
+  },
+  'peer.protocol': {
+    cause: 'A frame or message broke the protocol.',
+    remedy: 'Load the same version of the page on every rank.',
+  },
+  'peer.aborted': {
+    cause: 'Another rank aborted the epoch.',
+    remedy: 'Read the error of the rank that aborted.',
+  },
+  'peer.unreachable': {
+    cause: 'No connection to a rank could be made.',
+    remedy: 'Check firewalls between the two machines, or put the tabs into one network.',
+  },
+  'peer.mismatch': {
+    cause: 'Ranks disagree about the collective they are in.',
+    remedy: 'Run the same program with the same settings on every rank.',
+  },
+  'signal.refused': {
+    cause: 'The signaling server refused a request.',
+    remedy:
+      'Read the reason in the message: a wrong secret, a full room, or a run that is under way.',
+  },
+  'signal.lost': {
+    cause: 'The connection to the signaling server ended.',
+    remedy: 'Check that the server runs, and join again.',
+  },
+  'train.diverged': {
+    cause: 'Replicas hold different parameters.',
+    remedy: 'Start again from a checkpoint and report it, with the adapters of all ranks.',
+  },
+  'train.nan': {
+    cause: 'The loss is not a finite number.',
+    remedy:
+      'Lower the learning rate or clip gradients; `detectAnomaly` names the first op that gave it.',
+  },
+  'worker.dead': {
+    cause: 'The compute worker ended.',
+    remedy: 'Reload the tab; the message holds what the worker said last.',
+  },
   // data, files and settings
-  'data.malformed': 'A data file does not follow its format.',
-  'data.missing': 'A data file is not there.',
-  'data.checksum': 'A file is not the one that was asked for.',
-  'data.interrupted': 'A download ended before the whole file had come.',
-  'config.invalid': 'A setting is outside what it may be.',
-  'file.unwritable': 'A file could not be written.',
-  'browser.missing': 'No browser was found.',
+  'data.malformed': {
+    cause: 'A data file does not follow its format.',
+    remedy: 'Check that the file is of the format that the message names, and whole.',
+  },
+  'data.missing': {
+    cause: 'A data file is not there.',
+    remedy: 'Check path or address, and that the server shares that folder.',
+  },
+  'data.checksum': {
+    cause: 'A file is not the one that was asked for.',
+    remedy: 'Download it again; if it still differs, the source has changed.',
+  },
+  'data.interrupted': {
+    cause: 'A download ended before the whole file had come.',
+    remedy: 'Call `download` again: it goes on where it ended.',
+  },
+  'config.invalid': {
+    cause: 'A setting is outside what it may be.',
+    remedy: 'Give a value in the range that the message says.',
+  },
+  'file.unwritable': {
+    cause: 'A file could not be written.',
+    remedy: 'Check folder, permissions and free space.',
+  },
+  'browser.missing': {
+    cause: 'No browser was found.',
+    remedy: 'Install Chrome or Chromium, or name one with `TABRING_BROWSER`.',
+  },
 } as const
 
 export type ErrorCode = keyof typeof errorCodes

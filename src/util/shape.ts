@@ -1,7 +1,9 @@
 import { ShapeError } from './errors.ts'
 
-/** Element types of tensors on the device; each takes 4 bytes. */
-export type DType = 'f32' | 'i32' | 'u32'
+/** Element types that hosts hold too; each takes 4 bytes. */
+export type HostDType = 'f32' | 'i32' | 'u32'
+/** Element types of tensors on the device. `f16` lives between ops alone: two to a word, so that a tensor of them takes half the memory. */
+export type DType = HostDType | 'f16'
 /** Row-major dimensions; `[]` is a scalar. */
 export type Shape = readonly number[]
 
@@ -16,6 +18,10 @@ export const tensorType = (shape: Shape, dtype: DType = 'f32'): TensorType => ({
 
 /** The number of elements of a shape; 1 for a scalar. */
 export const countElements = (shape: Shape): number => shape.reduce((product, d) => product * d, 1)
+
+/** Bytes of a tensor on the device: whole words, at least one. */
+export const bytesOf = ({ shape, dtype }: TensorType): number =>
+  Math.max(4, Math.ceil(countElements(shape) / (dtype === 'f16' ? 2 : 1)) * 4)
 
 /** `[64, 784]` */
 export const formatShape = (shape: Shape): string => `[${shape.join(', ')}]`

@@ -3,6 +3,8 @@ import type { LinkStats } from '../peer/link.ts'
 import type { TrainConfig } from '../train/config.ts'
 import type { RunEvent, TrainerResult } from '../train/run.ts'
 import type { DeviceType } from '../util/device.ts'
+import type { TraceEvent } from '../util/spans.ts'
+import type { GivenSwitches } from '../util/switches.ts'
 
 export type { AdapterFacts } from '../gpu/device.ts'
 export type { RunEvent, RunRecord } from '../train/run.ts'
@@ -32,8 +34,8 @@ export interface RunResult extends TrainerResult {
 
 /** The worker's methods. Every pending call rejects with `worker.dead` when the worker ends. */
 export interface ComputeApi {
-  /** Opens the device; `cpu`, which is slow, only where the user agreed. errors: `gpu.unavailable`. */
-  open(device?: DeviceType): Promise<AdapterFacts>
+  /** Takes the page's switches over and opens the device; `cpu`, which is slow, only where the user agreed. errors: `gpu.unavailable`. */
+  open(device?: DeviceType, switches?: GivenSwitches): Promise<AdapterFacts>
   /** Gives the worker the transport to `peerRank`; the newest for a rank and epoch counts. */
   addLink(epoch: number, peerRank: number, transport: Transport): Promise<void>
   /**
@@ -52,4 +54,6 @@ export interface ComputeApi {
   abort(reason: string): Promise<void>
   /** The trained parameters as a `.safetensors` file behind a blob URL; the caller revokes it. errors: `graph.misuse` before a run. */
   exportParameters(): Promise<string>
+  /** Spans noted while the switch `trace` was on. */
+  traceEvents(): Promise<TraceEvent[]>
 }

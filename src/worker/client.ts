@@ -63,7 +63,7 @@ export function startCompute(): ComputeClient {
 function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>): ComputeApi {
   const race = <T>(call: Promise<T>): Promise<T> => Promise.race([call, dead])
   return {
-    open: (device) => race(remote.open(device)),
+    open: (device, switches) => race(remote.open(device, switches)),
     addLink: (epoch, peerRank, transport) => {
       const moved = transport.kind === 'channel' ? transport.channel : transport.port
       return race(
@@ -79,5 +79,6 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
     leave: () => race(remote.leave()),
     abort: (reason) => race(remote.abort(reason)),
     exportParameters: () => race(remote.exportParameters()),
+    traceEvents: () => race(remote.traceEvents()),
   }
 }

@@ -13,6 +13,8 @@ import type { RunEvent } from '../train/run.ts'
 import { Trainer } from '../train/trainer.ts'
 import type { DeviceType } from '../util/device.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
+import { nameSpans, type TraceEvent, traceEvents } from '../util/spans.ts'
+import { type GivenSwitches, takeSwitches } from '../util/switches.ts'
 import type { AdapterFacts, ComputeApi, Membership, RunResult, Transport } from './api.ts'
 import { keepErrorCodes } from './error-transfer.ts'
 import { openTuneStore } from './tune-store.ts'
@@ -32,7 +34,8 @@ class ComputeWorker implements ComputeApi {
   /** The newest run, until its very end. */
   #run: Promise<RunResult> | undefined
 
-  async open(device: DeviceType = 'webgpu'): Promise<AdapterFacts> {
+  async open(device: DeviceType = 'webgpu', switches?: GivenSwitches): Promise<AdapterFacts> {
+    if (switches) takeSwitches(switches)
     if (device !== this.#device) this.#runtime = undefined
     this.#device = device
     return (await this.#openRuntime()).facts
@@ -57,6 +60,7 @@ class ComputeWorker implements ComputeApi {
         'train: a run is under way. Abort it or wait for its end.',
       )
     }
+    nameSpans(rank, `rank ${rank}`)
     this.#abort = new AbortController()
     const { signal } = this.#abort
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
@@ -137,6 +141,10 @@ class ComputeWorker implements ComputeApi {
       { format: 'pt', 'tabring.record': JSON.stringify(this.#trainer.record ?? null) },
     )
     return URL.createObjectURL(new Blob([file], { type: 'application/octet-stream' }))
+  }
+
+  async traceEvents(): Promise<TraceEvent[]> {
+    return traceEvents()
   }
 
   #end(links: Map<number, Link>): void {

@@ -5,6 +5,8 @@ import { SignalClient, signalUrl } from '../peer/signal.ts'
 import { parseTrainConfig, type TrainConfig } from '../train/config.ts'
 import type { DeviceType } from '../util/device.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
+import { tell } from '../util/log.ts'
+import { givenSwitches } from '../util/switches.ts'
 import type { AdapterFacts, ComputeApi, RunEvent, RunResult } from './api.ts'
 import { type ComputeClient, startCompute } from './client.ts'
 import { formLinks, leaveOnPageHide, type RingLinks, type RingStats } from './connect.ts'
@@ -63,8 +65,8 @@ export class RoomMember {
   }
 
   /** Opens the device in the worker. errors: `gpu.unavailable`, `worker.dead`. */
-  open(device?: DeviceType): Promise<AdapterFacts> {
-    return this.#compute.api.open(device)
+  open(device: DeviceType = 'webgpu'): Promise<AdapterFacts> {
+    return this.#compute.api.open(device, givenSwitches())
   }
 
   /** Enters the room. errors: SignalError with the server's reason, `signal.lost`. */
@@ -81,12 +83,16 @@ export class RoomMember {
     }
     const client = new SignalClient({ url: signalUrl(location), link, info, mode, WebSocket })
     this.#client = client
-    client.on('lobby', (lobby) => this.#options.onLobby?.(lobby, client.id))
+    client.on('lobby', (lobby) => {
+      tell(1, 'room', () => `members ${lobby.members.map((member) => member.name).join(', ')}`)
+      this.#options.onLobby?.(lobby, client.id)
+    })
     client.on('assign', (assignment) => this.#connect(assignment))
     client.on('start', ({ epoch, settings }) => this.#run(epoch, settings))
     client.on('abort', ({ epoch, text }) => this.#abort(epoch, text))
     client.on('refused', (error) => this.#options.onRefused?.(error))
     client.on('lost', (error) => {
+      tell(1, 'room', () => `server lost: ${error.message}`)
       this.#isServerLost = true
       if (this.#assignment && !this.#isRunning) this.#fail(error)
       this.#options.onServerLost?.(error)
@@ -94,6 +100,7 @@ export class RoomMember {
     leaveOnPageHide(client)
     this.#changes = {}
     await client.open()
+    tell(1, 'room', () => `joined as ${name}`)
     this.#info = info
     if (Object.keys(this.#changes).length > 0) this.update(this.#changes)
   }
@@ -121,6 +128,7 @@ export class RoomMember {
 
   /** Leaves the room and ends the worker. */
   close(): void {
+    tell(1, 'room', () => 'left')
     this.#client?.bye()
     this.#ring?.close()
     this.#ports?.close()
@@ -136,6 +144,10 @@ export class RoomMember {
   #connect(assignment: Assignment): void {
     this.#assignment = assignment
     this.#isRunning = false
+    tell(1, 'room', () => {
+      const { epoch, rank, worldSize } = assignment
+      return `epoch ${epoch}: rank ${rank} of ${worldSize}`
+    })
     this.#options.onAssigned?.(assignment)
     const ring = formLinks({
       client: this.#requireClient(),
@@ -176,6 +188,7 @@ export class RoomMember {
       if (!isCurrent) return
       this.#assignment = undefined
       this.#isRunning = false
+      tell(1, 'room', () => `epoch ${epoch}: ended well`)
       this.#options.onEnd?.({ ok: true, rank, worldSize, result, ring: stats })
     } catch (thrown) {
       client.abort(epoch, messageOf(thrown).slice(0, 300))
@@ -220,6 +233,7 @@ export class RoomMember {
     if (!this.#assignment || this.#assignment.epoch !== epoch) return
     const error = thrown instanceof Error ? thrown : new Error(String(thrown))
     const { rank } = this.#assignment
+    tell(1, 'room', () => `epoch ${epoch}: ended by ${messageOf(thrown)}`)
     this.#assignment = undefined
     this.#isRunning = false
     this.#ring?.close()

@@ -69,30 +69,37 @@ const mlpBytes = 4 * (784 * 256 + 256 + 256 * 10 + 10)
 
 test('three tabs train on drawn digits, tell each step, and write the weights', async () => {
   const out = join(folder, 'weights.safetensors')
-  const flags = ['--nproc-per-node', '3', '--steps', '15', '--seed', '7', '--out', out]
-  const { losses, done } = await trainWithJson(...flags)
-  expect(losses).toHaveLength(15)
-  expect(losses[14]).toBeLessThan(losses[0] - 0.5)
+  const trace = join(folder, 'spans.json')
+  const flags = ['--nproc-per-node', '3', '--steps', '24', '--seed', '7', '--out', out]
+  const { losses, done } = await trainWithJson(...flags, '--trace', trace)
+  expect(losses).toHaveLength(24)
+  expect(losses[23]).toBeLessThan(losses[0] - 0.5)
   expect(done.worldSize).toBe(3)
   expect(done.paramHashes).toHaveLength(3)
-  expect(done.samplesPerRank).toEqual([22 * 15, 21 * 15, 21 * 15])
+  expect(done.samplesPerRank).toEqual([22 * 24, 21 * 24, 21 * 24])
   expect(done.bytesSentPerRank).toHaveLength(3)
   for (const bytes of done.bytesSentPerRank) {
-    expect(Math.abs(bytes / (((2 * 2) / 3) * mlpBytes * 15) - 1)).toBeLessThan(0.05)
+    expect(Math.abs(bytes / (((2 * 2) / 3) * mlpBytes * 24) - 1)).toBeLessThan(0.05)
   }
   const { tensors } = readSafetensors(new Uint8Array(await readFile(out)))
   expect([...tensors.keys()].sort()).toEqual(['0.bias', '0.weight', '2.bias', '2.weight'])
-  expect(await readdir(folder)).toEqual(['weights.safetensors'])
+  const { traceEvents } = JSON.parse(await readFile(trace, 'utf8'))
+  const products = traceEvents.filter(({ name }: { name: string }) => name === 'matmul')
+  expect(new Set(products.map(({ pid }: { pid: number }) => pid))).toEqual(new Set([0, 1, 2]))
+  expect(await readdir(folder)).toEqual(['spans.json', 'weights.safetensors'])
 }, 180_000)
 
 test('Ctrl-C in mid-run ends with 130 and leaves nothing behind', async () => {
   const out = join(folder, 'weights.safetensors')
-  const { child, told } = startTraining('--json', '--nproc-per-node', '2', '--out', out)
+  const { child, told } = startTraining(
+    ...['--json', '--nproc-per-node', '2', '--out', out, '--debug', '2'],
+  )
   while (!told.stdout.includes('"event":"step"')) await once(child.stdout, 'data')
   child.kill('SIGINT')
   const [code] = await once(child, 'close')
   expect(code).toBe(130)
   expect(told.stderr).not.toContain('Error')
+  expect(told.stderr).toMatch(/rank 1: tabring kernels: program \d, run 1, means of 1 runs:\n/)
   expect(await readdir(folder)).toEqual([])
 }, 180_000)
 

@@ -50,6 +50,8 @@ const isSuitable = (op: Op, sample: Case) => {
   // Nothing flows through integers.
   const isOfFloats =
     sample.inputs.some(({ dtype }) => dtype === 'f32') &&
+    // What is rounded has steps, no differences: amp.spec.ts has those gradients.
+    sample.inputs.every(({ dtype }) => dtype !== 'f16') &&
     op.infer(sample.inputs, sample.attrs)[0]?.dtype === 'f32'
   return (
     op.gradient &&

@@ -1,7 +1,7 @@
+import { type OpRun, runOp as runOpOn } from '../../src/check/run-op.ts'
 import { type Gpu, openGpu } from '../../src/gpu/device.ts'
 import { PipelineCache } from '../../src/gpu/pipeline.ts'
 import type { HostArray, KernelLimits, Op, OpCall, Variant } from '../../src/kernels/op.ts'
-import { countElements, type TensorType } from '../../src/util/shape.ts'
 
 /** One device for all specs of a page: destroying devices loses the instance on some hosts. */
 let opened: Promise<{ gpu: Gpu; pipelines: PipelineCache }> | undefined
@@ -17,113 +17,11 @@ export const limitsOf = (gpu: Gpu): KernelLimits => ({
   isSoftware: gpu.facts.isSoftware,
 })
 
-const guardBytes = 256
-/** A bit pattern that is a NaN as f32 and unlikely as an integer. */
-const marker = 0x7fc0_dead
-
-export interface OpRun {
-  /** Raw 32-bit words of each output, then of each updated input. */
-  outputs: Uint32Array[]
-  updated: Uint32Array[]
-  /** Whether every guard word around every tensor is intact, and inputs that are only read are unchanged. */
-  guardsIntact: boolean
-  inputsIntact: boolean
-  /** Output words that still hold the marker. */
-  unwritten: number
-}
-
-const toWords = (values: HostArray, type: TensorType): Uint32Array<ArrayBuffer> =>
-  type.dtype === 'f32'
-    ? new Uint32Array(Float32Array.from(values as Float64Array).buffer)
-    : Uint32Array.from(values as Int32Array)
-
-/**
- * Runs one variant of an op on the test device.
- *
- * Every tensor sits between guard words inside its buffer; outputs start as a marker pattern, so a missing or stray write shows.
- */
-export async function runOp<A>(
+/** Runs one variant of an op on the test device. */
+export const runOp = async <A>(
   op: Op<A>,
   variant: Variant<A>,
   call: OpCall<A>,
   inputs: readonly HostArray[],
   scalars: readonly number[] = [],
-): Promise<OpRun> {
-  const { gpu, pipelines } = await testGpu()
-  const { device } = gpu
-  const lowering = variant.lower(call)
-  const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST
-  const make = (type: TensorType, contents?: Uint32Array) => {
-    const count = countElements(type.shape)
-    const bodyBytes = Math.max(256, Math.ceil((count * 4) / 256) * 256)
-    const words = new Uint32Array((bodyBytes + 2 * guardBytes) / 4).fill(marker)
-    if (contents) words.set(contents, guardBytes / 4)
-    const buffer = gpu.createBuffer('test', words.byteLength, usage)
-    gpu.write(buffer, words)
-    return { buffer, words, count, sizeBytes: Math.max(4, count * 4) }
-  }
-  const ins = inputs.map((values, i) => make(call.inputs[i], toWords(values, call.inputs[i])))
-  const outs = call.outputs.map((type) => make(type))
-  const scratch = (lowering.scratch ?? []).map((type) => make(type))
-  const scalarBuffer = make(
-    { shape: [Math.max(1, scalars.length)], dtype: 'f32' },
-    new Uint32Array(Float32Array.from(scalars).buffer),
-  )
-  const encoder = device.createCommandEncoder()
-  for (const step of lowering.dispatches) {
-    const { pipeline, layout } = await pipelines.get(step)
-    const entries = step.bindings.map(({ operand }, binding) => {
-      const tensor =
-        operand === 'scalars'
-          ? scalarBuffer
-          : 'in' in operand
-            ? ins[operand.in]
-            : 'out' in operand
-              ? outs[operand.out]
-              : scratch[operand.scratch]
-      return {
-        binding,
-        resource: { buffer: tensor.buffer, offset: guardBytes, size: tensor.sizeBytes },
-      }
-    })
-    const pass = encoder.beginComputePass()
-    pass.setPipeline(pipeline)
-    pass.setBindGroup(0, device.createBindGroup({ layout, entries }))
-    pass.dispatchWorkgroups(...step.groups)
-    pass.end()
-  }
-  const readback = [...ins, ...outs].map((tensor) => {
-    const staging = gpu.createBuffer(
-      'staging',
-      tensor.words.byteLength,
-      GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
-    )
-    encoder.copyBufferToBuffer(tensor.buffer, 0, staging, 0, tensor.words.byteLength)
-    return { tensor, staging }
-  })
-  gpu.submit(encoder)
-  let guardsIntact = true
-  let inputsIntact = true
-  const contents: Uint32Array[] = []
-  for (const [index, { tensor, staging }] of readback.entries()) {
-    await gpu.wait(staging.mapAsync(GPUMapMode.READ))
-    const words = new Uint32Array(staging.getMappedRange().slice(0))
-    staging.destroy()
-    tensor.buffer.destroy()
-    const start = guardBytes / 4
-    const end = start + tensor.count
-    guardsIntact &&= words.every((word, i) => (i >= start && i < end) || word === marker)
-    contents.push(words.slice(start, end))
-    const isReadOnly = index < ins.length && !op.updates?.includes(index)
-    if (isReadOnly) inputsIntact &&= words.every((word, i) => word === tensor.words[i])
-  }
-  for (const tensor of [...scratch, scalarBuffer]) tensor.buffer.destroy()
-  const outputs = contents.slice(ins.length)
-  return {
-    outputs,
-    updated: (op.updates ?? []).map((i) => contents[i]),
-    guardsIntact,
-    inputsIntact,
-    unwritten: outputs.reduce((sum, words) => sum + words.filter((w) => w === marker).length, 0),
-  }
-}
+): Promise<OpRun> => runOpOn(await testGpu(), op, variant, call, inputs, scalars)

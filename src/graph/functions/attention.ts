@@ -3,7 +3,8 @@ import type { AttentionAttrs, AttentionLayout } from '../../kernels/attention/ge
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape } from '../../util/shape.ts'
 import { functionalLayer, randomSlots } from '../random.ts'
-import { emitAll, type Tensor } from '../tensor.ts'
+import { emitAll, type Tensor, toFloat } from '../tensor.ts'
+import { activeTrace } from '../trace.ts'
 
 export interface AttentionOptions {
   /**
@@ -38,7 +39,8 @@ function maskOf(options: AttentionOptions): AttentionAttrs['mask'] {
   const { attnMask, isBooleanMask, isHiddenMask } = options
   if (!attnMask) return null
   if (isHiddenMask) return 'hidden'
-  return attnMask.dtype !== 'f32' || isBooleanMask ? 'boolean' : 'additive'
+  const isOfFloats = attnMask.dtype === 'f32' || attnMask.dtype === 'f16'
+  return !isOfFloats || isBooleanMask ? 'boolean' : 'additive'
 }
 
 /** Emits the op on queries, keys and values (one tensor where packed) that lie as `layout` says. */
@@ -58,8 +60,12 @@ export function attend(
     mask: maskOf(options),
     dropout: dropoutOf(options),
   }
-  const inputs = options.attnMask ? [...projections, options.attnMask] : projections
-  return emitAll(attention, inputs, attrs)[0]
+  const isHalf =
+    activeTrace('attention').isAutocast || projections.every(({ dtype }) => dtype === 'f16')
+  const operands = projections.map((x) => (isHalf ? x.half() : toFloat(x)))
+  const inputs = options.attnMask ? [...operands, toFloat(options.attnMask)] : operands
+  const [output] = emitAll(attention, inputs, attrs)
+  return isHalf ? output.half() : output
 }
 
 /**

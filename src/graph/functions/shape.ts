@@ -9,6 +9,7 @@ import {
   countElements,
   type DType,
   formatShape,
+  type HostDType,
   resolveAxes,
   resolveAxis,
   type Shape,
@@ -165,20 +166,20 @@ export const triu = (x: Tensor, diagonal = 0): Tensor =>
 
 /** Elements as another dtype: floats to integers round toward 0. Nothing flows back through integers. */
 export const cast = (x: Tensor, dtype: DType): Tensor =>
-  x.dtype === dtype ? x : emit(castOp, [x], { dtype })
+  x.dtype === dtype ? x : dtype === 'f16' ? x.half() : emit(castOp, [x], { dtype })
 
 /** A tensor of one number, written by the device in each run. cost: one dispatch. */
-export const full = (shape: Shape, value: number, dtype: DType = 'f32'): Tensor =>
+export const full = (shape: Shape, value: number, dtype: HostDType = 'f32'): Tensor =>
   emit(constant, [], { shape, dtype, start: value, step: 0 })
-export const zeros = (shape: Shape, dtype: DType = 'f32'): Tensor => full(shape, 0, dtype)
-export const ones = (shape: Shape, dtype: DType = 'f32'): Tensor => full(shape, 1, dtype)
+export const zeros = (shape: Shape, dtype: HostDType = 'f32'): Tensor => full(shape, 0, dtype)
+export const ones = (shape: Shape, dtype: HostDType = 'f32'): Tensor => full(shape, 1, dtype)
 
 /** `start`, `start + step`, .. below `end`; f32 unless told. */
 export function arange(
   start: number,
   end: number,
   step = 1,
-  { dtype = 'f32' }: { dtype?: DType } = {},
+  { dtype = 'f32' }: { dtype?: HostDType } = {},
 ): Tensor {
   const count = Math.ceil((end - start) / step)
   mustHold(

@@ -7,9 +7,18 @@ import {
   type TensorType,
   tensorType,
 } from '../../util/shape.ts'
-import { type Case, defineOp, type HostArray, type Op, type OpCall } from '../op.ts'
+import { converted } from '../map/map.ts'
+import {
+  type Case,
+  defineOp,
+  type HostArray,
+  type KernelLimits,
+  type Op,
+  type OpCall,
+} from '../op.ts'
 import { maskKeyOf, randomScalars } from '../random/masks.ts'
 import { attentionGradReference, attentionReference } from './attention.ref.ts'
+import { directBackward, directForward, fitsDirect } from './direct.ts'
 import { flashBackward, flashForward, gradProjections, maxRow } from './flash.ts'
 import {
   type AttentionAttrs,
@@ -38,6 +47,24 @@ function problemOf(
 /** Whether rows fit into registers and nothing is empty. */
 const fitsFlash = ({ batch, heads, tq, tk, d }: AttentionSizes) =>
   d <= maxRow && batch * heads * tq * tk * d > 0
+
+/** Operations of one product of queries and keys, or of probabilities and values; a causal mask leaves half of them. */
+const productFlops = ({ batch, heads, tq, tk, d }: AttentionSizes, { isCausal }: AttentionAttrs) =>
+  (2 * batch * heads * tq * tk * d) / (isCausal ? 2 : 1)
+
+/** Whether `direct` can run a call: as `flash`, in float32, with rows enough for an invocation to own several. */
+function runsDirect(call: OpCall<AttentionAttrs>, first: number): boolean {
+  const { sizes, attrs } = problemOf('attention', call, first)
+  return fitsFlash(sizes) && !sizes.isHalf && fitsDirect(attrs) && sizes.tq >= 5
+}
+
+/** The fixed table: on a CPU loads cost most, on a GPU staging them in workgroup memory pays. */
+const preferredFrom =
+  (first: number) =>
+  (call: OpCall<AttentionAttrs>, limits: KernelLimits): string => {
+    if (limits.isSoftware && runsDirect(call, first)) return 'direct'
+    return fitsFlash(problemOf('attention', call, first).sizes) ? 'flash' : 'naive'
+  }
 
 /** The reference's view of a call. */
 function referenceProblem(
@@ -173,6 +200,16 @@ const cases: readonly Case<AttentionAttrs>[] = [
     scalars: [0, ...randomScalars(1, 0, 0)],
     fill: 'ties',
   },
+  {
+    name: 'f16 packed 2x9, 2 heads of 8, causal',
+    inputs: [tensorType([18, 48], 'f16')],
+    attrs: attrsOf('packed', 2, 2, { isCausal: true, scale: 8 ** -0.5 }),
+  },
+  {
+    name: 'f16 heads 2x2, 5 queries, 7 keys of 3',
+    inputs: three([2, 2, 5, 3], [2, 2, 7, 3]).map(({ shape }) => tensorType(shape, 'f16')),
+    attrs: attrsOf('heads', 2, 2),
+  },
   { name: 'no samples', inputs: three([0, 2, 5, 4]), attrs: attrsOf('heads', 0, 2) },
   { name: 'no keys', inputs: three([1, 2, 3, 4], [1, 2, 0, 4]), attrs: attrsOf('heads', 1, 2) },
   { name: 'no queries', inputs: three([1, 2, 0, 4], [1, 2, 3, 4]), attrs: attrsOf('heads', 1, 2) },
@@ -191,6 +228,7 @@ const cases: readonly Case<AttentionAttrs>[] = [
  */
 export const attention: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
   name: 'attention',
+  takesHalf: true,
   infer(inputs, attrs) {
     const { sizes, mask } = problemOf('attention', { inputs, attrs }, 0)
     checkMask('attention', mask, attrs, sizes)
@@ -212,7 +250,16 @@ export const attention: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
         return flashForward(sizes, attrs, mask)
       },
     },
+    {
+      name: 'direct',
+      when: (call) => runsDirect(call, 0),
+      lower(call) {
+        const { sizes, mask, attrs } = problemOf('attention', call, 0)
+        return directForward(sizes, attrs, mask)
+      },
+    },
   ],
+  preferred: preferredFrom(0),
   gradient(context) {
     const { inputs, outputs, outputGradients, attrs } = context
     const projections = projectionsOf(attrs.layout)
@@ -222,10 +269,12 @@ export const attention: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
         'attention: expected a mask without gradient, got one that depends on a parameter. Freeze it, or add it to scores of your own.',
       )
     }
-    const [dy] = outputGradients
-    if (!dy) return inputs.map(() => undefined)
+    const [given] = outputGradients
+    if (!given) return inputs.map(() => undefined)
+    const dy = converted(context, given, 'f32')
     return context.emit(attentionGrad, [dy, ...outputs, ...inputs], attrs)
   },
+  flops: (call) => 2 * productFlops(problemOf('attention', call, 0).sizes, call.attrs),
   reference: (inputs, call, scalars) =>
     attentionReference(referenceProblem(inputs, call, 0, scalars)),
   tolerance: {
@@ -248,19 +297,22 @@ export const attention: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
 /** Gradients by the projections. Inputs: dy, o, lse, then those of attention. */
 export const attentionGrad: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
   name: 'attentionGrad',
+  takesHalf: true,
   infer(inputs, attrs) {
     const { sizes, mask } = problemOf('attentionGrad', { inputs, attrs }, gradProjections)
     checkMask('attentionGrad', mask, attrs, sizes)
     const [dy, o, lse] = inputs
+    const other = [dy, o, lse].find(({ dtype }) => dtype !== 'f32')
     const rows = [sizes.batch, sizes.heads, sizes.tq]
     if (
+      other ||
       !sameShape(dy.shape, sizes.output) ||
       !sameShape(o.shape, sizes.output) ||
       !sameShape(lse.shape, rows)
     ) {
       throw new ShapeError(
         'shape.mismatch',
-        `attentionGrad: dy and o must be ${formatShape(sizes.output)} and lse ${formatShape(rows)}, got ${[dy, o, lse].map(({ shape }) => formatShape(shape)).join(', ')}. Pass the forward op's outputs unchanged.`,
+        `attentionGrad: dy and o must be ${formatShape(sizes.output)} and lse ${formatShape(rows)}, all f32, got ${[dy, o, lse].map(({ shape, dtype }) => `${dtype}${formatShape(shape)}`).join(', ')}. Pass the forward op's outputs unchanged.`,
       )
     }
     return inputs
@@ -283,7 +335,20 @@ export const attentionGrad: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
         return flashBackward(sizes, attrs, mask)
       },
     },
+    {
+      name: 'direct',
+      when: (call) => runsDirect(call, gradProjections),
+      lower(call) {
+        const { sizes, mask, attrs } = problemOf('attentionGrad', call, gradProjections)
+        return directBackward(sizes, attrs, mask)
+      },
+    },
   ],
+  /** The scores again, then products for dv, dp, dq and dk. */
+  flops: (call) =>
+    5 * productFlops(problemOf('attentionGrad', call, gradProjections).sizes, call.attrs),
+
+  preferred: preferredFrom(gradProjections),
   reference(inputs, call, scalars) {
     const [dy, o, lse] = inputs
     const gradients = call.outputs.map(({ shape }) => new Float64Array(countElements(shape)))

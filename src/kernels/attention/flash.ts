@@ -21,10 +21,10 @@ import {
 export const maxRow = 128
 
 /** Storage buffers a stage may bind by WebGPU's default limits. */
-const maxBindings = 8
+export const maxBindings = 8
 
-const lanes = ['x', 'y', 'z', 'w']
-const range = (count: number) => Array.from({ length: count }, (_, i) => i)
+export const lanes = ['x', 'y', 'z', 'w']
+export const range = (count: number) => Array.from({ length: count }, (_, i) => i)
 
 /** Invocations of a workgroup for so many rows: a power of two up to 64. */
 function threadsFor(rows: number): number {

@@ -45,6 +45,8 @@ export interface AttentionSizes {
   readonly tk: number
   /** Elements of one query. */
   readonly d: number
+  /** Whether queries, keys and values are f16. */
+  readonly isHalf: boolean
   /** The shape of the output. */
   readonly output: Shape
 }
@@ -66,8 +68,9 @@ export function attentionSizes(
 ): AttentionSizes {
   const { layout, batch, heads } = attrs
   const [q, k, v] = inputs
-  if (inputs.some(({ dtype }) => dtype !== 'f32')) {
-    throw fail(op, attrs, inputs, 'queries, keys and values must be f32')
+  const isHalf = q.dtype === 'f16'
+  if (inputs.some(({ dtype }) => dtype !== (isHalf ? 'f16' : 'f32'))) {
+    throw fail(op, attrs, inputs, 'queries, keys and values must be f32, or f16 all of them')
   }
   const last = ({ shape }: TensorType) => shape[shape.length - 1] ?? 1
   const exact = (count: number, divisor: number): number => {
@@ -79,7 +82,7 @@ export function attentionSizes(
     const width = last(q)
     const d = exact(width, 3 * heads)
     const t = exact(exact(countElements(q.shape), width), batch)
-    return { batch, heads, tq: t, tk: t, d, output: [...q.shape.slice(0, -1), heads * d] }
+    return { batch, heads, tq: t, tk: t, d, isHalf, output: [...q.shape.slice(0, -1), heads * d] }
   }
   if (!sameShape(k.shape, v.shape) || last(q) !== last(k)) {
     throw fail(op, attrs, inputs, 'keys and values must agree, and the last dimension of all three')
@@ -92,6 +95,7 @@ export function attentionSizes(
     tq: exact(countElements(q.shape), per),
     tk: exact(countElements(k.shape), per),
     d,
+    isHalf,
     output: q.shape,
   }
 }

@@ -7,6 +7,7 @@ import { type AttentionAttrs, type AttentionSizes, projectionsOf } from './geome
 import {
   type AttentionText,
   attentionText,
+  elementAt,
   gradientTensors,
   outputTensor,
   projectionTensors,
@@ -24,7 +25,7 @@ const start = ({ place }: Pick<RowTensor, 'place'>, t: string, d: number) =>
 
 /** Functions `score(b, h, i, j)` (see `seen`) and `product(b, h, i, j)`, the dot of dy and a value. */
 function pairFunctions(text: AttentionText, withProduct: boolean): string {
-  const { sizes, attrs } = text
+  const { sizes, attrs, isHalf } = text
   const { d } = sizes
   const { tensors } = projectionTensors(text, 0)
   const [q, k, v] = tensors
@@ -34,7 +35,7 @@ fn product(b: u32, h: u32, i: u32, j: u32) -> f32 {
   let start_y = ${start(dy, 'i', d)};
   let start_v = ${start(v, 'j', d)};
   var total = 0.0;
-  for (var c = 0u; c < ${d}u; c++) { total += dy[start_y + c] * ${v.variable}[start_v + c]; }
+  for (var c = 0u; c < ${d}u; c++) { total += dy[start_y + c] * ${elementAt(v.variable, 'start_v + c', isHalf)}; }
   return total;
 }
 `
@@ -44,7 +45,7 @@ fn score(b: u32, h: u32, i: u32, j: u32) -> vec2<f32> {
   let start_q = ${start(q, 'i', d)};
   let start_k = ${start(k, 'j', d)};
   var total = 0.0;
-  for (var c = 0u; c < ${d}u; c++) { total += ${q.variable}[start_q + c] * ${k.variable}[start_k + c]; }
+  for (var c = 0u; c < ${d}u; c++) { total += ${elementAt(q.variable, 'start_q + c', isHalf)} * ${elementAt(k.variable, 'start_k + c', isHalf)}; }
   return seen(b, h, i, j, total * SCALE);
 }
 ${withProduct ? product : ''}`
@@ -85,7 +86,11 @@ const rowPlace = ({ heads }: AttentionSizes, rows: number, name: string) => `
 
 const scalarBindings = (bindings: readonly ShaderBinding[]): ShaderBinding[] =>
   bindings.map((binding) =>
-    binding.element === 'vec4<f32>' ? { ...binding, element: 'f32' as const } : binding,
+    binding.element === 'vec4<f32>'
+      ? { ...binding, element: 'f32' as const }
+      : binding.element === 'vec2<u32>'
+        ? { ...binding, element: 'u32' as const }
+        : binding,
   )
 
 /** lse, then o from it. */
@@ -145,7 +150,7 @@ export function naiveForward(
       let start_v = ${start(v, 'j', d)};
       let p = exp(pair.x - lse[row]);
       sum += p;
-      total += p${attrs.dropout ? ' * drop_factor(b, h, i, j)' : ''} * ${v.variable}[start_v + c];
+      total += p${attrs.dropout ? ' * drop_factor(b, h, i, j)' : ''} * ${elementAt(v.variable, 'start_v + c', text.isHalf)};
     }
   }
   let put = ${start(outputTensor(text, 'o'), 'i', d)};
@@ -218,7 +223,7 @@ export function naiveBackward(
       ${
         needsProduct
           ? `let ds = p * (product(b, h, i, j)${drop('i', 'j')} - rows[2u * query + 1u]) * SCALE;
-      total += ds * ${source.variable}[begin + c];`
+      total += ds * ${elementAt(source.variable, 'begin + c', text.isHalf)};`
           : `total += p${drop('i', 'j')} * dy[begin + c];`
       }
     }

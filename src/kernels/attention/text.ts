@@ -1,4 +1,4 @@
-import type { Shape, TensorType } from '../../util/shape.ts'
+import type { HostDType, Shape, TensorType } from '../../util/shape.ts'
 import type { Operand } from '../op.ts'
 import { dropThreshold, layerWord, maskWgsl } from '../random/masks.ts'
 import { f32Literal, reads, type ShaderBinding } from '../shader.ts'
@@ -28,6 +28,8 @@ export interface AttentionText {
   /** Whether rows are bound as vec4. */
   readonly isWide: boolean
   readonly element: 'f32' | 'vec4<f32>'
+  /** Whether queries, keys and values are f16; everything else is f32. */
+  readonly isHalf: boolean
   /** Expression: where row t of head h of sample b begins. */
   start(tensor: RowTensor, t: string): string
   /** WGSL function `load_<variable>(start, unit)`. */
@@ -45,7 +47,7 @@ export function attentionText(
   attrs: AttentionAttrs,
   mask: TensorType | undefined,
 ): AttentionText {
-  const { d, batch, heads, tq, tk } = sizes
+  const { d, batch, heads, tq, tk, isHalf } = sizes
   const isWide = d % 4 === 0
   const units = Math.ceil(d / 4)
   const unitElements = isWide ? units : d
@@ -71,20 +73,24 @@ export function attentionText(
     units,
     isWide,
     element: isWide ? 'vec4<f32>' : 'f32',
+    isHalf,
     start: ({ place }, t) =>
       `(b * ${place.batch}u + h * ${place.head}u + (${t}) * ${place.position}u + ${place.first}u) * ${unitElements}u`,
-    loader: (variable) =>
-      isWide
-        ? `fn load_${variable}(start: u32, unit: u32) -> vec4<f32> { return ${variable}[start + unit]; }`
+    loader: (variable) => {
+      const at = (index: string) => elementAt(variable, index, isHalf)
+      const isPacked = isHalf && isProjection(variable)
+      return isWide
+        ? `fn load_${variable}(start: u32, unit: u32) -> vec4<f32> { return ${isPacked ? `halves_of(${variable}[start + unit])` : `${variable}[start + unit]`}; }`
         : `fn load_${variable}(start: u32, unit: u32) -> vec4<f32> {
   let at = start + unit * 4u;
   let left = ${d}u - unit * 4u;
-  var value = vec4<f32>(${variable}[at], 0.0, 0.0, 0.0);
-  if (left > 1u) { value.y = ${variable}[at + 1u]; }
-  if (left > 2u) { value.z = ${variable}[at + 2u]; }
-  if (left > 3u) { value.w = ${variable}[at + 3u]; }
+  var value = vec4<f32>(${at('at')}, 0.0, 0.0, 0.0);
+  if (left > 1u) { value.y = ${at('at + 1u')}; }
+  if (left > 2u) { value.z = ${at('at + 2u')}; }
+  if (left > 3u) { value.w = ${at('at + 3u')}; }
   return value;
-}`,
+}`
+    },
     store: (variable, start, unit, value) =>
       isWide
         ? `${variable}[${start} + ${unit}u] = ${value};`
@@ -109,15 +115,23 @@ fn drop_factor(b: u32, h: u32, i: u32, j: u32) -> f32 {
     : ''
 }`,
     maskBindings: (maskInput) => [
-      ...(mask ? [reads('mask', { in: maskInput }, mask.dtype)] : []),
+      ...(mask ? [reads('mask', { in: maskInput }, mask.dtype as HostDType)] : []),
       ...(drop ? [reads('scalars', 'scalars')] : []),
     ],
   }
 }
 
+const isProjection = (variable: string): boolean => ['q', 'k', 'v', 'qkv'].includes(variable)
+
+/** WGSL of one element of a tensor whose elements are bound one by one (two by two, where it is f16), as f32. */
+export const elementAt = (variable: string, index: string, isHalf: boolean): string =>
+  isHalf && isProjection(variable)
+    ? `half_of(${variable}[(${index}) >> 1u], ${index})`
+    : `${variable}[${index}]`
+
 /** Queries, keys and values as a kernel sees them, from input `first` on. */
 export function projectionTensors(
-  { attrs, sizes, element }: AttentionText,
+  { attrs, sizes, element, isHalf, isWide }: AttentionText,
   first: number,
   wanted: readonly number[] = [0, 1, 2],
 ): { tensors: readonly RowTensor[]; bindings: ShaderBinding[]; variables: string[] } {
@@ -129,7 +143,9 @@ export function projectionTensors(
       variable,
       place: projectionPlace(attrs, sizes, n),
     })),
-    bindings: bound.map((n) => reads(names[n], { in: first + n }, element)),
+    bindings: bound.map((n) =>
+      reads(names[n], { in: first + n }, isHalf ? (isWide ? 'vec2<u32>' : 'u32') : element),
+    ),
     variables: bound.map((n) => names[n]),
   }
 }

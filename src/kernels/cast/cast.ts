@@ -1,13 +1,13 @@
-import { countElements, type DType, tensorType } from '../../util/shape.ts'
+import { countElements, type HostDType, tensorType } from '../../util/shape.ts'
 import { defineOp, type HostArray, type Op } from '../op.ts'
 import { reads, writes } from '../shader.ts'
 import { wordKernel } from '../view/copy-kernel.ts'
 
 export interface CastAttrs {
-  readonly dtype: DType
+  readonly dtype: HostDType
 }
 
-const convert: Record<DType, (value: number) => number> = {
+const convert: Record<HostDType, (value: number) => number> = {
   f32: Math.fround,
   i32: (value) => (value > 0x7fff_ffff ? value | 0 : Math.max(Math.trunc(value), -0x8000_0000)),
   u32: (value) => Math.trunc(value) >>> 0,
@@ -32,7 +32,7 @@ export const cast: Op<CastAttrs> = defineOp<CastAttrs>({
             wordKernel(
               `cast ${from} to ${to}`,
               `y = ${to}(x)`,
-              [reads('x', { in: 0 }, from), writes('y', { out: 0 }, to)],
+              [reads('x', { in: 0 }, from as HostDType), writes('y', { out: 0 }, to)],
               count,
               [`y[i] = ${to}(x[i]);`],
             ),

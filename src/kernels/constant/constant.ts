@@ -1,4 +1,4 @@
-import { countElements, type DType, type Shape, tensorType } from '../../util/shape.ts'
+import { countElements, type HostDType, type Shape, tensorType } from '../../util/shape.ts'
 import { defineOp, type Op } from '../op.ts'
 import { f32Literal, writes } from '../shader.ts'
 import { wordKernel, wordOf } from '../view/copy-kernel.ts'
@@ -7,7 +7,7 @@ import { emptyLike } from '../view/region.ts'
 /** Element i is `start + i * step`; all equal `start` where `step` is 0. */
 export interface ConstantAttrs {
   readonly shape: Shape
-  readonly dtype: DType
+  readonly dtype: HostDType
   readonly start: number
   readonly step: number
 }
@@ -63,6 +63,6 @@ export const constant: Op<ConstantAttrs> = defineOp<ConstantAttrs>({
   ],
 })
 
-function constantCase(name: string, shape: Shape, dtype: DType, start: number, step = 0) {
+function constantCase(name: string, shape: Shape, dtype: HostDType, start: number, step = 0) {
   return { name, inputs: [], attrs: { shape, dtype, start, step } }
 }

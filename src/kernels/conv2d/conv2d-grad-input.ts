@@ -9,6 +9,7 @@ import {
   checkEpilogue,
   checkGradientShape,
   checkImages,
+  convFlops,
   convSizes,
 } from './geometry.ts'
 import { preferredTile, type TiledConv, tiledVariants } from './tile.ts'
@@ -97,6 +98,7 @@ export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
     return [dx]
   },
   takesEpilogue: true,
+  flops: (call) => convFlops(sizesOf(call)),
   variants: [
     {
       name: 'naive',

@@ -3,7 +3,13 @@ import { defineOp, type Op, type OpCall, type Variant } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
 import { conv2dGradWeightReference, rowSumsReference } from './conv2d.ref.ts'
 import naiveWgsl from './conv2d-grad-weight-naive.wgsl?raw'
-import { type ConvGradWeightAttrs, checkGradientShape, checkImages, convSizes } from './geometry.ts'
+import {
+  type ConvGradWeightAttrs,
+  checkGradientShape,
+  checkImages,
+  convFlops,
+  convSizes,
+} from './geometry.ts'
 import { blockSize, splitGradWeight, type WeightBlock } from './grad-weight-split.ts'
 import rowSumsWgsl from './row-sums-naive.wgsl?raw'
 
@@ -48,6 +54,7 @@ export const conv2dGradWeight: Op<ConvGradWeightAttrs> = defineOp<ConvGradWeight
     checkGradientShape('conv2dGradWeight', dy.shape, [N, O, OH, OW])
     return [tensorType([O, CG, KH, KW]), ...(attrs.rowSums ? [tensorType([O])] : [])]
   },
+  flops: (call) => convFlops(sizesOf(call)),
   variants: [
     {
       name: 'naive',

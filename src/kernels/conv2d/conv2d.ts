@@ -6,7 +6,14 @@ import { conv2dGradInput } from './conv2d-grad-input.ts'
 import { conv2dGradWeight } from './conv2d-grad-weight.ts'
 import naiveWgsl from './conv2d-naive.wgsl?raw'
 import { applyEpilogue, epilogueOf } from './epilogue.ts'
-import { type ConvAttrs, checkEpilogue, checkImages, convSizes, windowOf } from './geometry.ts'
+import {
+  type ConvAttrs,
+  checkEpilogue,
+  checkImages,
+  convFlops,
+  convSizes,
+  windowOf,
+} from './geometry.ts'
 import { preferredTile, type TiledConv, tiledVariants } from './tile.ts'
 
 const sizesOf = ({ inputs: [x, w], attrs }: Pick<OpCall<ConvAttrs>, 'inputs' | 'attrs'>) =>
@@ -58,6 +65,7 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
     return [tensorType([N, O, OH, OW])]
   },
   takesEpilogue: true,
+  flops: (call) => convFlops(sizesOf(call)),
   variants: [
     {
       name: 'naive',

@@ -152,6 +152,10 @@ export function convSizes(op: string, x: Shape, w: Shape, attrs: ConvWindow): Co
   return { N, C, H, W, O, KH, KW, OH, OW, SH, SW, PH, PW, DH, DW, G, CG, OG: O / G }
 }
 
+/** Floating-point operations of a convolution, and of each of its gradients. */
+export const convFlops = ({ N, O, OH, OW, CG, KH, KW }: ConvSizes): number =>
+  2 * N * O * OH * OW * CG * KH * KW
+
 /** errors: `shape.mismatch` where dy is not the output of a convolution with these sizes. */
 export function checkGradientShape(op: string, dy: Shape, expected: Shape): void {
   if (dy.length !== 4 || dy.some((size, axis) => size !== expected[axis])) {

@@ -178,10 +178,16 @@ function lowerLanes(call: OpCall, parts: Parts, isOneGroup: boolean): Lowering {
 
 const hasThreads = ({ maxInvocations }: KernelLimits): boolean => maxInvocations >= maxThreads
 
+/** On a CPU barriers cost more than the lanes save, unless there are too few rows to go round. */
+const prefersNaive = (call: OpCall, limits: KernelLimits): boolean => {
+  const [rows, classes] = sizesOf(call)
+  return !hasThreads(limits) || (limits.isSoftware === true && rows >= 64 && lanesFor(classes) > 1)
+}
+
 /** Small calls take one group: its single dispatch is quicker than two over many groups. */
 const preferredLossVariant = (call: OpCall, limits: KernelLimits): string => {
   const [rows, classes] = sizesOf(call)
-  if (!hasThreads(limits)) return 'naive'
+  if (prefersNaive(call, limits)) return 'naive'
   return rows < 512 && rows * classes <= 16_384 ? 'oneGroup' : 'groups'
 }
 
@@ -321,7 +327,7 @@ export const crossEntropyGrad = defineOp<CrossEntropyAttrs>({
       lower: (call) => lowerLanes(call, gradParts(call.attrs), false),
     },
   ],
-  preferred: (_call, limits) => (hasThreads(limits) ? 'groups' : 'naive'),
+  preferred: (call, limits) => (prefersNaive(call, limits) ? 'naive' : 'groups'),
   reference([logits, target, dloss], call, scalars) {
     const [rows, classes] = sizesOf(call)
     const used = usedRows(rows, call.attrs, scalars)

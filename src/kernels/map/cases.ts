@@ -99,6 +99,38 @@ const shapeCases: readonly Case<MapAttrs>[] = [
     attrs: { steps: [step('add', i(0), i(1)), step('relu', s(0)), step('mul', s(1), i(2))] },
   },
   {
+    name: 'to f16 of 67',
+    inputs: [tensorType([67])],
+    attrs: { steps: [], dtype: 'f16' },
+  },
+  {
+    name: 'to f16 of huge ones',
+    inputs: [tensorType([36])],
+    attrs: { steps: [step('mul', i(0), c(20))], dtype: 'f16' },
+    fill: 'huge',
+  },
+  {
+    name: 'to f16 of tiny ones, rounded before',
+    inputs: [tensorType([44])],
+    attrs: { steps: [step('mul', i(0), c(1e-5)), step('roundHalf', s(0))], dtype: 'f16' },
+  },
+  {
+    name: 'f16 3x5 + 5 to f16',
+    inputs: [tensorType([3, 5], 'f16'), tensorType([5])],
+    attrs: { steps: singleStep('add', 2), dtype: 'f16' },
+  },
+  {
+    name: 'f16 6x8 * f16 6x1 to f16',
+    inputs: [tensorType([6, 8], 'f16'), tensorType([6, 1], 'f16')],
+    attrs: { steps: singleStep('mul', 2), dtype: 'f16' },
+  },
+  {
+    name: 'f16 7x3 to f32',
+    inputs: [tensorType([7, 3], 'f16')],
+    attrs: { steps: [] },
+    fill: 'huge',
+  },
+  {
     name: 'more than 65,535 workgroups',
     inputs: [tensorType([65_536 * 64 + 3])],
     attrs: { steps: singleStep('neg', 1) },

@@ -2,12 +2,24 @@ import { countElements, type DType, type Shape, type TensorType } from '../../ut
 import type { Lowering } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
 import { broadcastIndex, chainShape, type Step, stepsToWgsl } from '../steps.ts'
+import { coordinatesOf } from '../strided.ts'
 
 /** Invocations of a workgroup. */
 const workgroupSize = 64
 
 const elementOf = (dtype: DType, isVector: boolean): ShaderBinding['element'] =>
-  isVector ? `vec4<${dtype}>` : dtype
+  dtype === 'f16' ? (isVector ? 'vec2<u32>' : 'u32') : isVector ? `vec4<${dtype}>` : dtype
+
+/** WGSL of an operand's element, or of 4 neighbours, as f32. */
+function loadOf(name: string, dtype: DType, index: string, isVector: boolean): string {
+  if (dtype === 'f16') {
+    return isVector
+      ? `halves_of(${name}[${index}])`
+      : `half_of(${name}[(${index}) >> 1u], ${index})`
+  }
+  const element = `${name}[${index}]`
+  return dtype === 'f32' ? element : `${isVector ? 'vec4<f32>' : 'f32'}(${element})`
+}
 
 /**
  * The same broadcast over as few axes as possible: axes of size 1 go, neighbours that every operand treats alike merge.
@@ -39,7 +51,8 @@ export function collapseBroadcast(
  * Returns the kernel of a chain over broadcast operands.
  *
  * Bindings: `in0` .. `inN` (operands), `y` (the output's elements in row-major order).
- * One invocation computes one element, or 4 neighbours (`wide`) where the last collapsed axis is a multiple of 4.
+ * One invocation computes one element (two, where y is f16), or 4 neighbours (`wide`) where the last collapsed axis is a
+ * multiple of 4.
  */
 export function lowerChain(
   label: string,
@@ -47,41 +60,46 @@ export function lowerChain(
   inputs: readonly TensorType[],
   outputShape: Shape,
   isWide: boolean,
+  dtype: 'f32' | 'f16' = 'f32',
 ): Lowering {
   const shapes = inputs.map(({ shape }) => shape)
   const count = countElements(chainShape(label, [...shapes, outputShape]))
   if (count === 0) return { dispatches: [] }
   const { output, operands } = collapseBroadcast(outputShape, shapes)
   const last = output.length - 1
-  const perInvocation = isWide ? 4 : 1
-  const invocations = count / perInvocation
+  const isHalf = dtype === 'f16'
+  const perInvocation = isWide ? 4 : isHalf ? 2 : 1
+  const invocations = ceilDiv(count, perInvocation)
   const groups = linearGroups(ceilDiv(invocations, workgroupSize))
   const isVector = operands.map((shape) => isWide && shape[last] !== 1)
 
   const lines: string[] = []
-  const wideSizes = output.map((size, axis) => (axis === last ? size / perInvocation : size))
-  const coordinates = wideSizes.map((_, axis) => `i${axis}`)
-  if (wideSizes.length === 1) lines.push('let i0 = i;')
-  else {
-    let rest = 'i'
-    for (let axis = last; axis >= 0; axis--) {
-      if (axis === 0) lines.push(`let i0 = ${rest};`)
-      else {
-        lines.push(`let i${axis} = ${rest} % ${wideSizes[axis]}u;`)
-        lines.push(`let rest${axis} = ${rest} / ${wideSizes[axis]}u;`)
-        rest = `rest${axis}`
-      }
-    }
+  const wideSizes = output.map((size, axis) => (axis === last && isWide ? size / 4 : size))
+  /** Lines that load the operands at these coordinates into `v0`, `v1`, ... after a prefix. */
+  const load = (coordinates: readonly string[], prefix = '') =>
+    operands.map((shape, n) => {
+      const own = shape.map((size, axis) => (axis === last && isVector[n] ? size / 4 : size))
+      // A binding that no step reads still takes its place in the bind group.
+      const index = broadcastIndex(wideSizes, own, coordinates)
+      return `let ${prefix}v${n} = ${loadOf(`in${n}`, inputs[n].dtype, index, isVector[n])};`
+    })
+  if (isHalf && !isWide) {
+    // The element after the last is the last once more.
+    const results = [0, 1].map((half) => {
+      const flat = `at${half}`
+      lines.push(
+        `let ${flat} = min(i * 2u + ${half}u, ${count - 1}u);`,
+        ...load(coordinatesOf(output, flat), `h${half}_`),
+      )
+      const names = operands.map((_, n) => `h${half}_v${n}`)
+      const chain = stepsToWgsl(steps, names, `h${half}_s`)
+      lines.push(...chain.lines)
+      return chain.result
+    })
+    lines.push(`y[i] = pack_half(${results.join(', ')});`)
+  } else {
+    lines.push(...flatCoordinates(wideSizes), ...load(wideSizes.map((_, axis) => `i${axis}`)))
   }
-  operands.forEach((shape, n) => {
-    const own = shape.map((size, axis) => (axis === last && isVector[n] ? size / 4 : size))
-    // A binding that no step reads still takes its place in the bind group.
-    const element = `in${n}[${broadcastIndex(wideSizes, own, coordinates)}]`
-    const isFloat = inputs[n].dtype === 'f32'
-    lines.push(
-      `let v${n} = ${isFloat ? element : `${isVector[n] ? 'vec4<f32>' : 'f32'}(${element})`};`,
-    )
-  })
   if (isWide) {
     const results = ['x', 'y', 'z', 'w'].map((lane) => {
       const inputs = operands.map((_, n) => (isVector[n] ? `v${n}.${lane}` : `v${n}`))
@@ -89,15 +107,15 @@ export function lowerChain(
       lines.push(...chain.lines)
       return chain.result
     })
-    lines.push(`y[i] = vec4<f32>(${results.join(', ')});`)
-  } else {
+    lines.push(`y[i] = ${wideValue(results, isHalf)};`)
+  } else if (!isHalf) {
     const inputs = operands.map((_, n) => `v${n}`)
     const chain = stepsToWgsl(steps, inputs)
     lines.push(...chain.lines, `y[i] = ${chain.result};`)
   }
 
   const body = `// y = ${steps.map(({ fn }) => fn).join(', ') || 'in0'} over ${output.join(' x ') || '1'} elements.
-// One invocation makes ${perInvocation === 1 ? 'one element' : '4 neighbours of the last axis'}; those past the end write nothing.
+// One invocation makes ${perInvocation === 1 ? 'one element' : `${perInvocation} neighbours${isWide ? ' of the last axis' : ''}`}; those past the end write nothing.
 @compute @workgroup_size(${workgroupSize})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let i = (group.y * GROUPS_X + group.x) * ${workgroupSize}u + lane;
@@ -113,7 +131,7 @@ ${lines.map((line) => `  ${line}`).join('\n')}
           ...inputs.map(({ dtype }, n) =>
             reads(`in${n}`, { in: n }, elementOf(dtype, isVector[n])),
           ),
-          writes('y', { out: 0 }, isWide ? 'vec4<f32>' : 'f32'),
+          writes('y', { out: 0 }, elementOf(dtype, isWide)),
         ],
         constants: { COUNT: invocations, GROUPS_X: groups[0] },
         body,
@@ -122,6 +140,28 @@ ${lines.map((line) => `  ${line}`).join('\n')}
     ],
   }
 }
+
+/** `let i0 = ...`: the coordinates of the element `i`. */
+function flatCoordinates(sizes: Shape): string[] {
+  if (sizes.length === 1) return ['let i0 = i;']
+  const lines: string[] = []
+  let rest = 'i'
+  for (let axis = sizes.length - 1; axis >= 0; axis--) {
+    if (axis === 0) lines.push(`let i0 = ${rest};`)
+    else {
+      lines.push(`let i${axis} = ${rest} % ${sizes[axis]}u;`)
+      lines.push(`let rest${axis} = ${rest} / ${sizes[axis]}u;`)
+      rest = `rest${axis}`
+    }
+  }
+  return lines
+}
+
+/** WGSL of 4 neighbours as they are stored. */
+export const wideValue = (values: readonly string[], isHalf: boolean): string =>
+  isHalf
+    ? `vec2<u32>(pack_half(${values[0]}, ${values[1]}), pack_half(${values[2]}, ${values[3]}))`
+    : `vec4<f32>(${values.join(', ')})`
 
 /** Whether the wide form fits: the last axis, after collapsing, is a multiple of 4. */
 export function canBeWide(shapes: readonly Shape[], outputShape: Shape): boolean {

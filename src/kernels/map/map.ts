@@ -1,5 +1,6 @@
 import { invariant } from '../../util/errors.ts'
 import { countElements, tensorType } from '../../util/shape.ts'
+import { roundHalf } from '../half.ts'
 import { defineOp, type GradientContext, type Op, type OpCall, type Value } from '../op.ts'
 import {
   applySteps,
@@ -21,6 +22,8 @@ export { singleStep }
 /** `steps` over the inputs, which broadcast to one shape; no steps: the first input. */
 export interface MapAttrs {
   readonly steps: readonly Step[]
+  /** How the result is stored; f32 unless told. */
+  readonly dtype?: 'f16'
 }
 
 const lower = ({ inputs, outputs, attrs }: OpCall<MapAttrs>, isWide: boolean) =>
@@ -30,6 +33,7 @@ const lower = ({ inputs, outputs, attrs }: OpCall<MapAttrs>, isWide: boolean) =>
     inputs,
     outputs[0].shape,
     isWide,
+    attrs.dtype,
   )
 
 /** For each scalar function: how to make the gradient by each argument. */
@@ -45,6 +49,7 @@ function emitChain(
   context: GradientContext<MapAttrs>,
   steps: readonly Step[],
   operands: readonly Operand[],
+  dtype: MapAttrs['dtype'],
 ): Value {
   const values: Value[] = []
   const places = operands.map((operand) =>
@@ -54,14 +59,26 @@ function emitChain(
     fn,
     args: args.map((argument) => ('input' in argument ? places[argument.input] : argument)),
   }))
-  return context.emit<MapAttrs>(map, values, { steps: placed })[0]
+  return context.emit<MapAttrs>(map, values, { steps: placed, ...(dtype && { dtype }) })[0]
 }
+
+/** The value stored as `dtype`. */
+export const converted = <A>(
+  context: GradientContext<A>,
+  value: Value,
+  dtype: 'f16' | 'f32',
+): Value =>
+  value.type.dtype === dtype
+    ? value
+    : context.emit<MapAttrs>(map, [value], { steps: [], ...(dtype === 'f16' && { dtype }) })[0]
 
 function gradient(context: GradientContext<MapAttrs>): (Value | undefined)[] {
   const { inputs, outputs, outputGradients, attrs } = context
-  const [dy] = outputGradients
-  if (!dy) return inputs.map(() => undefined)
-  if (attrs.steps.length === 0) return [sumTo(context, dy, inputs[0].type.shape)]
+  const [given] = outputGradients
+  if (!given) return inputs.map(() => undefined)
+  if (attrs.steps.length === 0) return [sumTo(context, given, inputs[0].type.shape)]
+  // The gradient of an f16 tensor is one. What only converts (a parameter) passes gradients on as they are.
+  const dy = attrs.dtype === 'f16' ? converted(context, given, 'f16') : given
   invariant(
     attrs.steps.length === 1,
     () => `map: gradients are taken before chains are joined, got ${attrs.steps.length} steps`,
@@ -69,7 +86,7 @@ function gradient(context: GradientContext<MapAttrs>): (Value | undefined)[] {
   const [{ fn, args }] = attrs.steps
   const argumentInputs = args.map((argument) => ('input' in argument ? argument.input : -1))
   const chain = (steps: readonly Step[], ...operands: Operand[]) =>
-    emitChain(context, steps, operands)
+    emitChain(context, steps, operands, attrs.dtype)
   const operands = args.map((argument): Operand => {
     invariant(!('step' in argument), () => 'map: the first step of a chain reads no other')
     return 'input' in argument ? inputs[argument.input] : argument.constant
@@ -90,11 +107,12 @@ function gradient(context: GradientContext<MapAttrs>): (Value | undefined)[] {
 /**
  * y = a chain of scalar functions over inputs that broadcast by NumPy's rules.
  *
- * shape: f32; integer inputs are read as f32, exact to 2^24.
+ * shape: f32, or f16 where attrs say so; integer inputs are read as f32, exact to 2^24.
  */
 export const map: Op<MapAttrs> = defineOp<MapAttrs>({
   name: 'map',
-  infer(inputs, { steps }) {
+  takesHalf: true,
+  infer(inputs, { steps, dtype }) {
     invariant(inputs.length > 0, () => 'map: a chain needs an input')
     const where = steps.map(({ fn }) => fn).join('+') || 'map'
     return [
@@ -103,6 +121,7 @@ export const map: Op<MapAttrs> = defineOp<MapAttrs>({
           where,
           inputs.map(({ shape }) => shape),
         ),
+        dtype,
       ),
     ]
   },
@@ -119,6 +138,7 @@ export const map: Op<MapAttrs> = defineOp<MapAttrs>({
     },
   ],
   gradient,
+  flops: ({ outputs, attrs }) => attrs.steps.length * countElements(outputs[0].shape),
   reference(inputs, { inputs: types, outputs: [{ shape }], attrs }) {
     const y = new Float64Array(countElements(shape))
     for (let flat = 0; flat < y.length; flat++) {
@@ -127,7 +147,7 @@ export const map: Op<MapAttrs> = defineOp<MapAttrs>({
         inputs.map((values, n) => values[broadcastOffset(shape, types[n].shape, flat)]),
       )
     }
-    return [y]
+    return [attrs.dtype === 'f16' ? y.map(roundHalf) : y]
   },
   tolerance: {
     absolute: 1e-6,

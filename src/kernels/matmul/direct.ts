@@ -79,6 +79,7 @@ export function directKernel(problem: MatmulProblem, tile: RegisterTile, slices 
   const isBatched = problem.batch.length > 0
   const target: StoreTarget = isSplit
     ? {
+        isHalf: false,
         epilogue: [],
         operandShapes: [],
         lead: n,

@@ -1,5 +1,5 @@
 import type { Shape } from '../../util/shape.ts'
-import { collapseBroadcast } from '../map/chain-kernel.ts'
+import { collapseBroadcast, wideValue } from '../map/chain-kernel.ts'
 import { reads, type ShaderBinding, writes } from '../shader.ts'
 import { broadcastIndex, type Step, stepsToWgsl } from '../steps.ts'
 import { coordinatesOf, offsetOf } from '../strided.ts'
@@ -15,12 +15,14 @@ import { batchCount, type Layout, type MatmulProblem, sumsOf } from './problem.t
 
 /** Text that names a kernel in labels and shader headers: `32 of nt 64x784x256 bias-relu sums`. */
 export const describeProblem = (problem: MatmulProblem): string => {
-  const { form, m, k, n, batch, epilogue, rowSums, colSums } = problem
+  const { form, m, k, n, batch, epilogue, rowSums, colSums, halves } = problem
   return [
     batch.length > 0 ? `${batchCount(problem)} of` : '',
     `${form} ${m}x${k}x${n}`,
     epilogue.map(({ fn }) => fn).join('-'),
     rowSums ? 'sums' : colSums ? 'column sums' : '',
+    halves.sides ? 'of f16' : '',
+    halves.c ? 'to f16' : '',
   ]
     .filter(Boolean)
     .join(' ')
@@ -41,6 +43,7 @@ export interface Side {
   readonly isAlongK: boolean
   /** Whether 4 neighbours in memory are loaded at once. */
   readonly isWide: boolean
+  readonly isHalf: boolean
   /** How many elements rows in memory are apart. */
   readonly lead: number
   /** Where the operand of this batch begins, in loads; empty where that is 0. */
@@ -70,6 +73,7 @@ export function sideOf(
     size,
     isAlongK,
     isWide,
+    isHalf: problem.halves.sides,
     lead: layout.lead,
     first: first === '' ? '' : `${name}_first`,
   }
@@ -124,6 +128,17 @@ export function sideStarts({
   })
 }
 
+/** The element of the side at `index`, or 4 neighbours, as f32. */
+export const sideLoad = (
+  { name, isHalf, isWide }: Pick<Side, 'name' | 'isHalf' | 'isWide'>,
+  index: string,
+): string =>
+  !isHalf
+    ? `${name}[${index}]`
+    : isWide
+      ? `halves_of(${name}[${index}])`
+      : `half_of(${name}[(${index}) >> 1u], ${index})`
+
 /** Loads of the side for `steps` steps from `k`, a WGSL expression. */
 export function sideLoads(side: Side, steps: number, k: string): string[] {
   const { name, count, isAlongK, isWide, lead } = side
@@ -131,14 +146,16 @@ export function sideLoads(side: Side, steps: number, k: string): string[] {
     const [stride, index] = isWide ? [4, `(${k}) / 4u`] : [1, k]
     return range(steps / stride).flatMap((j) =>
       range(count).map(
-        (i) => `let ${name}${i}_${j * stride} = ${name}[${name}_at${i} + ${index} + ${j}u];`,
+        (i) =>
+          `let ${name}${i}_${j * stride} = ${sideLoad(side, `${name}_at${i} + ${index} + ${j}u`)};`,
       ),
     )
   }
   const per = isWide ? 4 : 1
   return range(steps).flatMap((j) =>
     range(count / per).map(
-      (g) => `let ${name}${g}_${j} = ${name}[(${k} + ${j}u) * ${lead / per}u + ${name}_at${g}];`,
+      (g) =>
+        `let ${name}${g}_${j} = ${sideLoad(side, `(${k} + ${j}u) * ${lead / per}u + ${name}_at${g}`)};`,
     ),
   )
 }
@@ -171,6 +188,7 @@ export const accumulators = (rows: number, cols: number): string[] =>
 
 /** Where finished tiles go: the call's outputs through the epilogue, or a slice of partial sums. */
 export interface StoreTarget {
+  readonly isHalf: boolean
   readonly epilogue: readonly Step[]
   readonly operandShapes: readonly Shape[]
   /** How many elements rows of c are apart. */
@@ -181,6 +199,7 @@ export interface StoreTarget {
 
 /** The call's own outputs. */
 export const outputTarget = (problem: MatmulProblem): StoreTarget => ({
+  isHalf: problem.halves.c,
   epilogue: problem.epilogue,
   operandShapes: problem.operandShapes,
   lead: problem.layouts.c.lead,
@@ -213,6 +232,17 @@ export function operandIndex(
   )
 }
 
+/** Operand `i` of the chain at (row, col), as f32. */
+export function operandLoad(problem: MatmulProblem, i: number, row: string, col: string): string {
+  const index = operandIndex(problem, problem.operandShapes[i], row, col)
+  return problem.halves.operands[i]
+    ? `half_of(e${i}[(${index}) >> 1u], ${index})`
+    : `e${i}[${index}]`
+}
+
+const elementOf = (isHalf: boolean, isWide: boolean): ShaderBinding['element'] =>
+  isHalf ? (isWide ? 'vec2<u32>' : 'u32') : isWide ? 'vec4<f32>' : 'f32'
+
 /** Stores of a tile at (row, col); nothing is stored outside of c. */
 export function storeTile(
   problem: MatmulProblem,
@@ -221,13 +251,26 @@ export function storeTile(
   cols: number,
 ): string[] {
   const { m, n } = problem
-  const finish = (accumulator: string, row: string, col: string, prefix: string) =>
+  const operands = target.operandShapes.map((shape, i) => ({
+    at: (row: string, col: string) => operandLoad(problem, i, row, col),
+    // The same for all rows (a bias): loaded once for the tile.
+    isPerColumn: !operandIndex(problem, shape, 'ROW', 'COL').includes('ROW'),
+    register: (column: number) => `e${i}_${column}`,
+  }))
+  const inside = (column: number) =>
+    n % cols === 0 ? `(col + ${column}u)` : `min(col + ${column}u, ${n - 1}u)`
+  const shared = operands
+    .filter(({ isPerColumn }) => isPerColumn)
+    .flatMap(({ at, register }) =>
+      range(cols).map((column) => `let ${register(column)} = ${at('0u', inside(column))};`),
+    )
+  const finish = (accumulator: string, row: string, column: number, prefix: string) =>
     stepsToWgsl(
       target.epilogue,
       [
         accumulator,
-        ...target.operandShapes.map(
-          (shape, i) => `e${i}[${operandIndex(problem, shape, row, col)}]`,
+        ...operands.map(({ at, isPerColumn, register }) =>
+          isPerColumn ? register(column) : at(row, `(col + ${column}u)`),
         ),
       ],
       prefix,
@@ -239,16 +282,16 @@ export function storeTile(
   ]
   const per = isStoreWide(problem, cols) ? 4 : 1
   const offset = target.offset.c ? `${target.offset.c}${per === 4 ? ' / 4u' : ''} + ` : ''
-  return range(rows).flatMap((r) => {
+  const stores = range(rows).flatMap((r) => {
     const row = `(row + ${r}u)`
     const columns = range(cols / per).flatMap((g) => {
       const parts = range(per).map((lane) =>
-        finish(`acc${r}_${g * per + lane}`, row, `(col + ${g * per + lane}u)`, `s${lane}_`),
+        finish(`acc${r}_${g * per + lane}`, row, g * per + lane, `s${lane}_`),
       )
       const results = parts.map(({ result }) => result)
       const store =
         per === 4
-          ? `c[${offset}${row} * ${target.lead / 4}u + col / 4u + ${g}u] = vec4<f32>(${results.join(', ')});`
+          ? `c[${offset}${row} * ${target.lead / 4}u + col / 4u + ${g}u] = ${wideValue(results, target.isHalf)};`
           : `c[${offset}${row} * ${target.lead}u + col + ${g}u] = ${results[0]};`
       return guarded(n % cols === 0 ? undefined : `col + ${g * per}u < ${n}u`, [
         ...parts.flatMap(({ lines }) => lines),
@@ -257,6 +300,7 @@ export function storeTile(
     })
     return guarded(m % rows === 0 ? undefined : `row + ${r}u < ${m}u`, columns)
   })
+  return [...shared, ...stores]
 }
 
 /** Sums of one operand over k for a tile (form tn), in order of k; by the invocations that own column (or row) 0. */
@@ -291,11 +335,17 @@ export function storeSums(
 export function outputBindings(problem: MatmulProblem, isWide: boolean): ShaderBinding[] {
   const sums = sumsOf(problem)
   return [
-    ...problem.operandShapes.map((_, i) => reads(`e${i}`, { in: 2 + i })),
-    writes('c', { out: 0 }, isWide ? 'vec4<f32>' : 'f32'),
+    ...problem.halves.operands.map((isHalf, i) =>
+      reads(`e${i}`, { in: 2 + i }, isHalf ? 'u32' : 'f32'),
+    ),
+    writes('c', { out: 0 }, elementOf(problem.halves.c, isWide)),
     ...(sums ? [writes(sums.variable, { out: 1 })] : []),
   ]
 }
 
-export const readSide = ({ name, isWide }: Pick<Side, 'name' | 'isWide'>): ShaderBinding =>
-  reads(name, { in: name === 'a' ? 0 : 1 }, isWide ? 'vec4<f32>' : 'f32')
+export const readSide = ({
+  name,
+  isWide,
+  isHalf,
+}: Pick<Side, 'name' | 'isWide' | 'isHalf'>): ShaderBinding =>
+  reads(name, { in: name === 'a' ? 0 : 1 }, elementOf(isHalf, isWide))

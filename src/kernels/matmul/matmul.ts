@@ -1,12 +1,15 @@
-import { ShapeError } from '../../util/errors.ts'
+import { invariant, ShapeError } from '../../util/errors.ts'
 import {
   countElements,
   formatShape,
   type Shape,
   sameShape,
   stridesOf,
+  type TensorType,
   tensorType,
 } from '../../util/shape.ts'
+import { roundHalf } from '../half.ts'
+import { converted } from '../map/map.ts'
 import {
   defineOp,
   type GradientContext,
@@ -153,6 +156,7 @@ const testCase = (
     epilogue?: Step[]
     rowSums?: boolean
     colSums?: boolean
+    half?: boolean
     fill?: 'normal' | 'huge' | 'ties'
   } = {},
 ) => {
@@ -178,9 +182,19 @@ const testCase = (
       epilogue: more.epilogue ?? [],
       rowSums: more.rowSums ?? false,
       ...(more.colSums && { colSums: true }),
+      ...(more.half && { half: true }),
     },
     fill: more.fill,
   }
+}
+
+/** A product of f16 operands; those of the chain are f16 too where they are no vectors. */
+const halfCase = (...args: Parameters<typeof testCase>) => {
+  const single = testCase(...args)
+  const inputs = single.inputs.map(({ shape }) =>
+    tensorType(shape, shape.length === 2 ? 'f16' : 'f32'),
+  )
+  return { ...single, name: `f16 ${single.name}`, inputs }
 }
 
 /** The same product for each batch. */
@@ -204,11 +218,12 @@ const batchCase = (
 const addBias: Step[] = [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }]
 const addBiasRelu: Step[] = [...addBias, { fn: 'relu', args: [{ step: 0 }] }]
 
-const addThree: Step[] = [
+const addTwo: Step[] = [
   { fn: 'add', args: [{ input: 0 }, { input: 1 }] },
   { fn: 'add', args: [{ step: 0 }, { input: 2 }] },
-  { fn: 'add', args: [{ step: 1 }, { input: 3 }] },
 ]
+
+const addThree: Step[] = [...addTwo, { fn: 'add', args: [{ step: 1 }, { input: 3 }] }]
 
 /**
  * The gradients of c = a b. One product each, with the other operand's form turned.
@@ -219,7 +234,7 @@ const addThree: Step[] = [
 function gradient(context: GradientContext<MatmulAttrs>): (Value | undefined)[] {
   const { inputs, outputGradients, attrs } = context
   const [a, b] = inputs
-  const [dy] = outputGradients
+  const [given] = outputGradients
   const { form } = attrs
   if (
     attrs.epilogue.length > 0 ||
@@ -227,11 +242,14 @@ function gradient(context: GradientContext<MatmulAttrs>): (Value | undefined)[] 
     attrs.colSums ||
     attrs.a ||
     attrs.b ||
-    attrs.store
+    attrs.store ||
+    attrs.half
   ) {
     throw new Error('internal: matmul: gradients are taken before anything is linked in')
   }
-  if (!dy) return [undefined, undefined]
+  if (!given) return [undefined, undefined]
+  // Products of f16 operands have f16 operands in backward too.
+  const dy = converted(context, given, a.type.dtype === 'f16' ? 'f16' : 'f32')
   const product = (of: MatmulForm, left: Value, right: Value) =>
     context.emit(matmul, [left, right], plain(of))[0]
   const rows = (value: Value): Value => {
@@ -260,14 +278,18 @@ function gradient(context: GradientContext<MatmulAttrs>): (Value | undefined)[] 
 export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
   name: 'matmul',
   takesEpilogue: true,
+  takesHalf: true,
   infer(inputs, attrs) {
-    const { form, rowSums, colSums = false, store } = attrs
+    const { form, rowSums, colSums = false, store, half } = attrs
     const hasSums = rowSums || colSums
-    const other = inputs.find(({ dtype }) => dtype !== 'f32')
+    const isFloat = ({ dtype }: TensorType) => dtype === 'f32' || dtype === 'f16'
+    const other =
+      inputs.find((input) => !isFloat(input)) ??
+      (inputs[1].dtype === inputs[0].dtype ? undefined : inputs[1])
     if (other || (hasSums && form !== 'tn') || (rowSums && colSums)) {
       throw new ShapeError(
         'shape.unsupported',
-        `matmul: expected f32 inputs, and sums of one operand in form tn alone, got ${other?.dtype ?? 'f32'} in form ${form}. Convert the input or leave sums out.`,
+        `matmul: expected two operands of f32 or f16, and sums of one operand in form tn alone, got ${other?.dtype ?? 'f32'} in form ${form}. Convert the input or leave sums out.`,
       )
     }
     const [a, b] = operandsOf({ inputs, outputs: [], attrs })
@@ -287,12 +309,20 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
         `matmul: operands of the epilogue must broadcast to ${formatShape(c)}, got ${formatShape(shape)} with them. Reshape them.`,
       )
     }
+    invariant(
+      !half || (n % 4 === 0 && !hasSums && !store),
+      () => `matmul: c[${c}] cannot be stored as f16`,
+    )
     const output = store ? store.map((axis) => c[axis]) : c
-    return [tensorType(output), ...(rowSums ? [tensorType([m])] : colSums ? [tensorType([n])] : [])]
+    return [
+      tensorType(output, half ? 'f16' : 'f32'),
+      ...(rowSums ? [tensorType([m])] : colSums ? [tensorType([n])] : []),
+    ]
   },
   variants,
   preferred,
   gradient,
+  flops: (call) => flopsOf(call),
   reference(values, call) {
     const { form, epilogue, rowSums, colSums, store } = call.attrs
     const [a, b] = operandsOf(call)
@@ -337,6 +367,7 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
           .map((data, i) => data[broadcastOffset(shape, call.inputs[2 + i].shape, flat)]),
       ])
     }
+    if (call.attrs.half) return [c.map(roundHalf)]
     if (colSums) {
       const sums = new Float64Array(n)
       for (let col = 0; col < n; col++) {
@@ -419,6 +450,19 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
       epilogue: addThree,
     }),
     batchCase('huge', 'nn', [5, 9, 6], [3], [3], { fill: 'huge' }),
+    halfCase('', 'nn', [3, 5, 7]),
+    halfCase('', 'nt', [33, 20, 20]),
+    halfCase('', 'tn', [20, 70, 33], { rowSums: true }),
+    halfCase('stored as f16', 'nn', [33, 18, 36], {
+      operands: [[36], [33, 36]],
+      epilogue: addTwo,
+      half: true,
+    }),
+    halfCase('huge', 'nt', [5, 64, 12], { fill: 'huge', half: true }),
+    {
+      ...batchCase('of f16 to f16', 'nt', [3, 6, 4], [2, 3], [2, 3], { half: true }),
+      inputs: [tensorType([2, 3, 3, 6], 'f16'), tensorType([2, 3, 4, 6], 'f16')],
+    },
     batchCase('no batches', 'nn', [5, 9, 6], [0], [0]),
     batchCase('no k', 'tn', [4, 0, 3], [2], [2]),
     {

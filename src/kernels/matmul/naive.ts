@@ -5,8 +5,10 @@ import {
   batchStarts,
   describeProblem,
   indent,
-  operandIndex,
+  operandLoad,
   outputBindings,
+  readSide,
+  sideLoad,
   sideOf,
 } from './generate.ts'
 import { batchCount, type MatmulProblem, sumsOf } from './problem.ts'
@@ -22,14 +24,15 @@ function elementKernel(
   accumulate: readonly string[],
   accumulateSum: readonly string[],
 ) {
-  const { m, n, epilogue, operandShapes, layouts } = problem
+  const { m, n, epilogue, operandShapes, layouts, halves } = problem
   const sums = sumsOf(problem)
   const isBatched = problem.batch.length > 0
-  const count = batchCount(problem) * m * n + (sums?.count ?? 0)
+  const per = halves.c ? 2 : 1
+  const count = (batchCount(problem) * m * n) / per + (sums?.count ?? 0)
   const groups = linearGroups(ceilDiv(count, workgroupSize))
   const finish = stepsToWgsl(epilogue, [
     'total',
-    ...operandShapes.map((shape, i) => `e${i}[${operandIndex(problem, shape, 'row', 'col')}]`),
+    ...operandShapes.map((_, i) => operandLoad(problem, i, 'row', 'col')),
   ])
   const element = [
     `let row = i / ${n}u${isBatched ? ` % ${m}u` : ''};`,
@@ -38,23 +41,40 @@ function elementKernel(
     'var total = 0.0;',
     ...accumulate,
     ...finish.lines,
-    isBatched
-      ? `c[c_first + row * ${layouts.c.lead}u + col] = ${finish.result};`
-      : `c[i] = ${finish.result};`,
   ]
+  const target = isBatched ? `c_first + row * ${layouts.c.lead}u + col` : 'i'
+  // An invocation stores a whole word: two neighbours of a row where c is f16.
+  const elements = halves.c
+    ? [
+        'var pair = vec2<f32>();',
+        'var at = 0u;',
+        ...[0, 1].flatMap((half) => [
+          '{',
+          ...indent([
+            `let i = word * 2u + ${half}u;`,
+            ...element,
+            ...(half === 0 ? [`at = (${target}) / 2u;`] : []),
+            `pair[${half}] = ${finish.result};`,
+          ]),
+          '}',
+        ]),
+        'c[at] = pack_half(pair.x, pair.y);',
+      ]
+    : [...element, `c[${target}] = ${finish.result};`]
+  const index = halves.c ? 'word' : 'i'
   const body = [
-    `// c = a b, ${describeProblem(problem)}. One invocation makes one element; those past the end write nothing.`,
+    `// c = a b, ${describeProblem(problem)}. One invocation makes ${halves.c ? 'two elements' : 'one element'}; those past the end write nothing.`,
     `@compute @workgroup_size(${workgroupSize})`,
     'fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {',
     ...indent([
-      `let i = (group.y * ${groups[0]}u + group.x) * ${workgroupSize}u + lane;`,
-      `if (i >= ${count}u) { return; }`,
+      `let ${index} = (group.y * ${groups[0]}u + group.x) * ${workgroupSize}u + lane;`,
+      `if (${index} >= ${count}u) { return; }`,
       ...(isBatched ? [] : starts),
       ...(m * n === 0
         ? []
         : sums
-          ? [`if (i < ${m * n}u) {`, ...indent([...element, 'return;']), '}']
-          : element),
+          ? [`if (i < ${m * n}u) {`, ...indent([...elements, 'return;']), '}']
+          : elements),
       ...(sums
         ? [
             `let ${sums.index} = i - ${m * n}u;`,
@@ -76,16 +96,18 @@ export function naiveKernel(problem: MatmulProblem): Lowering {
   const sums = sumsOf(problem)
   if (batchCount(problem) * m * n === 0 && !sums?.count) return { dispatches: [] }
   const sides = [sideOf(problem, 'a', 1, false), sideOf(problem, 'b', 1, false)]
-  const [a, b] = sides.map(({ name, first, isAlongK, lead }) => {
+  const [a, b] = sides.map((side) => {
+    const { name, first, isAlongK, lead } = side
     const own = name === 'a' ? 'row' : 'col'
     const from = first === '' ? '' : `${first} + `
-    return isAlongK
-      ? `${name}[${from}${own} * ${lead}u + k]`
-      : `${name}[${from}k * ${lead}u + ${own}]`
+    return sideLoad(
+      side,
+      isAlongK ? `${from}${own} * ${lead}u + k` : `${from}k * ${lead}u + ${own}`,
+    )
   })
   const loop = (term: string) =>
     k === 0 ? [] : [`for (var k = 0u; k < ${k}u; k++) { total += ${term}; }`]
-  const bindings = [reads('a', { in: 0 }), reads('b', { in: 1 }), ...outputBindings(problem, false)]
+  const bindings = [...sides.map(readSide), ...outputBindings(problem, false)]
   return {
     dispatches: [
       elementKernel(
@@ -109,7 +131,13 @@ export function sumSlicesKernel(problem: MatmulProblem, slices: number) {
     reads('partial_c', { scratch: 0 }),
     ...(sums ? [reads('partial_sums', { scratch: 1 })] : []),
     ...outputBindings(problem, false).map((binding) =>
-      binding.access === 'write' ? writes(binding.name, binding.operand) : binding,
+      binding.access === 'write'
+        ? writes(
+            binding.name,
+            binding.operand,
+            binding.name === 'c' && problem.halves.c ? 'u32' : 'f32',
+          )
+        : binding,
     ),
   ]
   const loop = (term: string) => [

@@ -24,6 +24,8 @@ export interface MatmulAttrs {
   readonly a?: Strided
   readonly b?: Strided
   readonly store?: readonly number[]
+  /** c as f16. Set by rewrites, where c has no second output and rows of a multiple of 4 elements. */
+  readonly half?: boolean
 }
 
 /** How the kernels walk one tensor: rows are `lead` elements apart, neighbours in a row 1. */
@@ -47,6 +49,12 @@ export interface MatmulProblem {
   /** Chain at the store: input 0 is the accumulator, 1.. the operands, which broadcast to `shape`. */
   readonly epilogue: readonly Step[]
   readonly operandShapes: readonly Shape[]
+  /** Which tensors are f16: both operands, each operand of the chain, c. */
+  readonly halves: {
+    readonly sides: boolean
+    readonly operands: readonly boolean[]
+    readonly c: boolean
+  }
   /** Whether a second output [M] takes the sums of a over k. */
   readonly rowSums: boolean
   /** Whether a second output [N] takes the sums of b over k instead. */
@@ -126,6 +134,11 @@ export function problemOf(call: OpCall<MatmulAttrs>): MatmulProblem {
     rowSums,
     colSums,
     operandShapes: call.inputs.slice(2).map((type) => type.shape),
+    halves: {
+      sides: call.inputs[0].dtype === 'f16',
+      operands: call.inputs.slice(2).map(({ dtype }) => dtype === 'f16'),
+      c: attrs.half ?? false,
+    },
   }
   const isShared = b.shape.slice(0, -2).every((size) => size === 1)
   const rows = batch.reduce((product, size) => product * size, m)

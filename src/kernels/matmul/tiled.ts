@@ -1,5 +1,5 @@
 import type { Lowering } from '../op.ts'
-import { ceilDiv, dispatch, reads } from '../shader.ts'
+import { ceilDiv, dispatch } from '../shader.ts'
 import {
   accumulators,
   batchStarts,
@@ -10,6 +10,8 @@ import {
   outputBindings,
   outputTarget,
   range,
+  readSide,
+  sideLoad,
   sideOf,
   sideStarts,
   storeSums,
@@ -65,7 +67,7 @@ export function tiledKernel(problem: MatmulProblem, tile: WorkgroupTile): Loweri
       const source = isAlongK
         ? `${from}${index} * ${lead}u + ${at} + ${step}`
         : `${from}(${at} + ${step}) * ${lead}u + ${index}`
-      const copy = `tile_${name}[(${step}) * ${width}u + ${own}] = ${name}[${source}];`
+      const copy = `tile_${name}[(${step}) * ${width}u + ${own}] = ${sideLoad(staged[name], source)};`
       return (part + 1) * threads > total ? `if (${e} < ${total}u) { ${copy} }` : copy
     })
   }
@@ -156,8 +158,8 @@ export function tiledKernel(problem: MatmulProblem, tile: WorkgroupTile): Loweri
       dispatch({
         label: `matmul ${describeProblem(problem)} tiled-${tile.m}x${tile.n}`,
         bindings: [
-          reads('a', { in: 0 }),
-          reads('b', { in: 1 }),
+          readSide(sides.a),
+          readSide(sides.b),
           ...outputBindings(problem, isStoreWide(problem, cols)),
         ],
         body,

@@ -1,7 +1,7 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, sameShape, tensorType } from '../../util/shape.ts'
 import { applyEpilogue } from '../conv2d/epilogue.ts'
-import { type Case, defineOp, type Op, type OpCall } from '../op.ts'
+import { type Case, defineOp, type KernelLimits, type Op, type OpCall } from '../op.ts'
 import { chainShape, type Step } from '../steps.ts'
 import { checkChannels, type NormAttrs, type NormSizes, normSizes } from './geometry.ts'
 import { type GradOutputs, storeChain } from './grad.ts'
@@ -19,8 +19,16 @@ const parametersOf = ({ inputs }: OpCall<NormAttrs>) => ({
   bias: inputs.length > 2,
 })
 
-/** Whether lanes beat one invocation a row: rows of some length. */
-const prefersLanes = (sizes: NormSizes) => fitsLanes(sizes) && laneLayout(sizes).lanes > 1
+/** Rows, and channels, from which one invocation each keeps a CPU busy. */
+const enoughInvocations = 64
+
+/** The fixed table: lanes beat one invocation a row where rows are of some length, save on a CPU, where their barriers cost more. */
+function preferred(sizes: NormSizes, { isSoftware }: KernelLimits): string {
+  const { rows, channels, span } = sizes
+  const isBusy = rows >= enoughInvocations && channels >= enoughInvocations && span === 1
+  if (isSoftware && isBusy) return 'naive'
+  return fitsLanes(sizes) && laneLayout(sizes).lanes > 1 ? 'lanes' : 'naive'
+}
 
 const layer = (size: number, more: Partial<NormAttrs> = {}): NormAttrs => ({
   size,
@@ -135,7 +143,7 @@ export const norm: Op<NormAttrs> = defineOp<NormAttrs>({
       },
     },
   ],
-  preferred: (call) => (prefersLanes(sizesOf(call)) ? 'lanes' : 'naive'),
+  preferred: (call, limits) => preferred(sizesOf(call), limits),
   gradient(context) {
     const { inputs, outputs, outputGradients, attrs } = context
     const [dy] = outputGradients
@@ -233,7 +241,7 @@ export const normGrad: Op<NormGradAttrs> = defineOp<NormGradAttrs>({
       lower: (call) => lowerGrad(call, true),
     },
   ],
-  preferred: (call) => (prefersLanes(gradSizes(call)) ? 'lanes' : 'naive'),
+  preferred: (call, limits) => preferred(gradSizes(call), limits),
   reference([dy, x, stats, ...others], call) {
     const { attrs, inputs, outputs } = call
     const weight = attrs.hasWeight ? others[0] : undefined

@@ -1,3 +1,4 @@
+import { roundHalf } from '../half.ts'
 import {
   infinityWgsl,
   isNaNWgsl,
@@ -81,6 +82,8 @@ export const arithmetic = scalarTable({
   abs: { arity: 1, wgsl: (a) => `abs(${a})`, reference: Math.abs },
   sign: { arity: 1, wgsl: (a) => `sign(${a})`, reference: Math.sign },
   floor: { arity: 1, wgsl: (a) => `floor(${a})`, reference: Math.floor },
+  /** Rounded as f16 stores it; stands in joined chains alone, where a stored tensor was between. */
+  roundHalf: { arity: 1, wgsl: (a) => `round_half(${a})`, reference: roundHalf },
   minimum: extreme('min'),
   maximum: extreme('max'),
   clamp: {

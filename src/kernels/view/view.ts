@@ -2,6 +2,7 @@ import { ShapeError } from '../../util/errors.ts'
 import {
   type DType,
   formatShape,
+  type HostDType,
   type Shape,
   type TensorType,
   tensorType,
@@ -147,7 +148,7 @@ export const place: Op<PlaceAttrs> = defineOp<PlaceAttrs>({
     {
       name: 'naive',
       lower: ({ inputs: [x], attrs }) =>
-        placeKernel('place', attrs, x.shape, attrs.shape, wordOf(attrs.fill, x.dtype)),
+        placeKernel('place', attrs, x.shape, attrs.shape, wordOf(attrs.fill, x.dtype as HostDType)),
     },
   ],
   gradient(context) {

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { dataMount, parseOptions } from '../../../node/train/options.ts'
 
 function optionsOf(...argv: string[]) {
-  const parsed = parseOptions(argv)
+  const parsed = parseOptions(argv, {})
   if (parsed.kind !== 'train') throw new Error('asked for help')
   return parsed.options
 }
@@ -31,7 +31,8 @@ test('without options one tab trains the drawn digits', () => {
 test('every option arrives', () => {
   const argv =
     '--nproc-per-node 3 --data some/dir --model cnn --epochs 2 --steps 7 --batch-size 30 --optimizer sgd --lr 0.1 --seed 5 ' +
-    '--out w.safetensors --bucket-cap-mb 0.5 --hash-every 10 --tune --adapter software --json --headed --timeout 9.5'
+    '--out w.safetensors --bucket-cap-mb 0.5 --hash-every 10 --tune --adapter software --json --headed --timeout 9.5 ' +
+    '--debug 2 --naive --variant matmul:naive --trace t.json'
   expect(optionsOf(...argv.split(' '))).toEqual({
     worldSize: 3,
     dataFolder: 'some/dir',
@@ -40,6 +41,8 @@ test('every option arrives', () => {
     isHeaded: true,
     adapter: 'software',
     timeoutMs: 9500,
+    switches: { debug: '2', naive: true, variant: 'matmul:naive', trace: true },
+    traceFile: 't.json',
     config: {
       model: 'cnn',
       data: dataMount,

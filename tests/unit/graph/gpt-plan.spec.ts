@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { autocast } from '../../../src/graph/autocast.ts'
 import { checkpoint } from '../../../src/graph/functions/checkpoint.ts'
 import { crossEntropy } from '../../../src/graph/functions.ts'
 import { type Prepared, prepare } from '../../../src/graph/prepare.ts'
@@ -22,7 +23,7 @@ const target = {
 const length = 64
 const batch = 4
 
-function prepareGpt(layers: number, isCheckpointed: boolean): Prepared {
+function prepareGpt(layers: number, isCheckpointed: boolean, isHalf = false): Prepared {
   const model = gpt({
     vocabSize: 65,
     blockSize: length,
@@ -42,8 +43,8 @@ function prepareGpt(layers: number, isCheckpointed: boolean): Prepared {
   return prepare(
     target,
     ({ x, y }) => {
-      const logits = model.forward(x).reshape([batch * length, 65])
-      const loss = crossEntropy(logits, y)
+      const logits = autocast({ enabled: isHalf }, () => model.forward(x))
+      const loss = crossEntropy(logits.reshape([batch * length, 65]), y)
       loss.backward()
       optimizer.step()
       return { loss }
@@ -72,4 +73,11 @@ test('checkpointing the blocks of a GPT of 12 layers halves its peak and more', 
     expect(share(one)).toBeLessThanOrEqual(1.1)
   }
   expect(checkpointed.plan.peakBytes).toBeLessThanOrEqual(0.5 * plain.plan.peakBytes)
+})
+
+test('autocast takes a third and more from the peak of a GPT of 2 layers', () => {
+  const plain = prepareGpt(2, false).plan.peakBytes
+  const half = prepareGpt(2, false, true).plan.peakBytes
+  console.log(`gpt, 2 layers, autocast: ${half} bytes, in float32 ${plain}`)
+  expect(half).toBeLessThanOrEqual(0.667 * plain)
 })

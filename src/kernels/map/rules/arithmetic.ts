@@ -95,6 +95,7 @@ export const arithmeticRules: Record<keyof typeof arithmetic, Rule> = {
   ],
   sign: zero,
   floor: zero,
+  roundHalf: ({ dy }) => [() => dy],
   maximum: ({ dy, args: [a, b], chain }) => [
     () => chain(larger, dy, a, b),
     () => chain(larger, dy, b, a),

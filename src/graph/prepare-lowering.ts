@@ -1,7 +1,7 @@
-import type { Gpu } from '../../src/gpu/device.ts'
-import type { PipelineCache } from '../../src/gpu/pipeline.ts'
-import type { Lowering, OpCall, Operand } from '../../src/kernels/op.ts'
-import { countElements, type TensorType } from '../../src/util/shape.ts'
+import { download } from '../gpu/readback.ts'
+import type { Lowering, OpCall, Operand } from '../kernels/op.ts'
+import { bytesOf, type TensorType } from '../util/shape.ts'
+import type { Runtime } from './runtime.ts'
 
 /** A lowering with its pipelines compiled and its buffers bound, ready to run again and again. */
 export interface PreparedLowering {
@@ -12,39 +12,32 @@ export interface PreparedLowering {
   destroy(): void
 }
 
-/**
- * Compiles a lowering and binds it to buffers of its own.
- *
- * `inputs` gives contents; small numbers are made up where it has none, since zeros or subnormals may take other paths.
- */
+/** Step scalars that a timed kernel may read: large, so that every row counts. */
+const stepScalars = new Float32Array(256).fill(2 ** 20)
+
+/** Compiles a lowering and binds it to buffers of its own; inputs without contents are zeros. For timing, not for the step's path. */
 export async function prepareLowering(
-  gpu: Gpu,
-  pipelines: PipelineCache,
+  { gpu, pipelines }: Runtime,
   lowering: Lowering,
   call: OpCall,
-  inputs: readonly (Float32Array<ArrayBuffer> | undefined)[] = [],
+  inputs: readonly Float32Array<ArrayBuffer>[] = [],
 ): Promise<PreparedLowering> {
   const { device } = gpu
   const make = (type: TensorType, label: string) =>
     gpu.createBuffer(
       label,
-      Math.max(16, countElements(type.shape) * 4),
+      Math.max(16, bytesOf(type)),
       GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC,
     )
   const ins = call.inputs.map((type, i) => {
     const buffer = make(type, `timed input ${i}`)
-    const count = countElements(type.shape)
-    const made = () =>
-      type.dtype === 'f32'
-        ? Float32Array.from({ length: count }, (_, n) => ((n * 7919) % 1009) / 1009 - 0.5)
-        : new Uint32Array(count)
-    gpu.write(buffer, inputs[i] ?? made())
+    if (inputs[i]) gpu.write(buffer, inputs[i])
     return buffer
   })
   const outs = call.outputs.map((type, i) => make(type, `timed output ${i}`))
   const scratch = (lowering.scratch ?? []).map((type, i) => make(type, `timed scratch ${i}`))
-  const scalars = make({ shape: [64], dtype: 'f32' }, 'timed scalars')
-  gpu.write(scalars, new Float32Array(64).fill(0.5))
+  const scalars = make({ shape: [stepScalars.length], dtype: 'f32' }, 'timed scalars')
+  gpu.write(scalars, stepScalars)
   const bufferOf = (operand: Operand) =>
     operand === 'scalars'
       ? scalars
@@ -80,21 +73,7 @@ export async function prepareLowering(
       await gpu.wait(gpu.queue.onSubmittedWorkDone())
       return performance.now() - start
     },
-    async read(output) {
-      const { size } = outs[output]
-      const staging = gpu.createBuffer(
-        'timed staging',
-        size,
-        GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
-      )
-      const encoder = device.createCommandEncoder()
-      encoder.copyBufferToBuffer(outs[output], 0, staging, 0, size)
-      gpu.submit(encoder)
-      await gpu.wait(staging.mapAsync(GPUMapMode.READ))
-      const contents = staging.getMappedRange().slice(0)
-      staging.destroy()
-      return contents
-    },
+    read: (output) => download(gpu, outs[output], 0, outs[output].size),
     destroy() {
       for (const buffer of [...ins, ...outs, ...scratch, scalars]) buffer.destroy()
     },

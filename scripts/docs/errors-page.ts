@@ -1,0 +1,18 @@
+import { errorCodes } from '../../src/util/errors.ts'
+import { madeBy, table } from './table.ts'
+
+/** docs/errors.md: every code with its cause and what to do. */
+export const errorsPage = (): string =>
+  [
+    madeBy('src/util/errors.ts'),
+    '',
+    '# Errors',
+    '',
+    'An error of Tabring has a `code` that stays the same from version to version, and a message for people: `<where>: <expected>, got <actual>. <what to do>`.',
+    '',
+    table(
+      ['code', 'cause', 'what to do'],
+      Object.entries(errorCodes).map(([code, { cause, remedy }]) => [`\`${code}\``, cause, remedy]),
+    ),
+    '',
+  ].join('\n')

@@ -1,0 +1,48 @@
+import { applicable } from '../../src/kernels/choose.ts'
+import { ops } from '../../src/kernels/index.ts'
+import type { KernelLimits, Op } from '../../src/kernels/op.ts'
+import { madeBy, table } from './table.ts'
+
+/** WebGPU's defaults, which every adapter has. */
+const limits: KernelLimits = {
+  maxInvocations: 256,
+  workgroupMemoryBytes: 16_384,
+  maxGroupsPerDimension: 65_535,
+}
+
+/** Pairs of variant and case that can run. */
+const pairsOf = (op: Op): number =>
+  op.cases
+    .map(({ inputs, attrs }) => ({ inputs, outputs: op.infer(inputs, attrs), attrs }))
+    .reduce((sum, call) => sum + applicable(op, call, limits).length, 0)
+
+const row = (op: Op): string[] => {
+  const { name, variants, cases, gradient, takesHalf, isView } = op
+  return [
+    `\`${name}\``,
+    isView ? 'a view, no kernel' : `${pairsOf(op)}`,
+    gradient ? 'yes' : '',
+    takesHalf ? 'yes' : '',
+    `${cases.length} cases`,
+    variants.map((variant) => `\`${variant.name}\``).join(' '),
+  ]
+}
+
+/** docs/ops.md: what each op of the registry has, and what of it is tested. */
+export function opsPage(): string {
+  return [
+    madeBy('src/kernels/index.ts'),
+    '',
+    '# Ops',
+    '',
+    'Every op of `src/kernels`. Layers, losses and most functions are made of these; `map` alone is every elementwise function.',
+    '',
+    table(['op', 'forward', 'gradient', '16-bit', 'reference checked', 'variants'], ops.map(row)),
+    '',
+    '- **forward**: pairs of variant and case that `tests/gpu/every-op.spec.ts` holds against the reference, with the default limits of WebGPU: values, nothing unwritten, nothing written outside, equal bits in two runs.',
+    '- **gradient**: it has a rule, which `tests/gpu/gradients.spec.ts` holds against central differences of the reference (of `detach`: its purpose is to have none). The others are updates, gradients themselves, or what nothing flows through.',
+    '- **16-bit**: it reads tensors stored as float16; every other op gets them as float32.',
+    "- **reference checked**: cases in the op's folder, all of them run. Their results are held against PyTorch's in `tests/gpu/*golden*.spec.ts`.",
+    '',
+  ].join('\n')
+}

@@ -1,0 +1,138 @@
+import { render } from 'preact'
+import './ui/theme.css'
+import { openGpu } from './gpu/device.ts'
+import { Runtime } from './graph/runtime.ts'
+import { measureFmaPeak } from './measure/fma-peak.ts'
+import { formatProblem, timeMatmul, type VariantTime } from './measure/matmul.ts'
+import {
+  forms,
+  geometricMean,
+  type LayerShape,
+  parseShapes,
+  problemOf,
+  trainingShapes,
+} from './measure/training-shapes.ts'
+import { formatNumber } from './ui/format.ts'
+import { GridTable, toMarkdown } from './ui/grid-table.tsx'
+import { runJob } from './ui/job.ts'
+import { placeOf } from './ui/place.ts'
+import { type Job, ReportPage } from './ui/report-page.tsx'
+
+/** The benchmark page: the matmul menu on this GPU. `?shapes=1024x384x1024` (rows x inputs x outputs) and `?forms=nt` limit it. */
+
+interface Row {
+  readonly product: string
+  readonly best: VariantTime
+  /** What a run takes that is not tuned. */
+  readonly fixed: VariantTime
+}
+
+const parameters = new URLSearchParams(location.search)
+const wantedShapes = parameters.get('shapes')
+const wantedForms = parameters.get('forms')?.split(',')
+const heads = ['product', 'best', 'GFLOP/s', 'of peak', 'untuned', 'its share']
+
+let job: Job = { stage: 'idle', text: '', done: 0, of: 0 }
+let rows: Row[] = []
+let peak = Number.NaN
+let place = ''
+let abort = new AbortController()
+
+const show = (next: Partial<Job> = {}) => {
+  job = { ...job, ...next }
+  render(<BenchPage />, document.getElementById('app')!)
+}
+
+function shapesFor(isSoftware: boolean): readonly LayerShape[] {
+  if (!wantedShapes) return trainingShapes(isSoftware)
+  const shapes = parseShapes(wantedShapes)
+  if (shapes) return shapes
+  throw new Error(
+    `shapes: expected rows x inputs x outputs such as 1024x384x1024, got "${wantedShapes}". Correct the address.`,
+  )
+}
+
+function start(): void {
+  abort = new AbortController()
+  rows = []
+  peak = Number.NaN
+  const { signal } = abort
+  runJob(show, signal, async () => {
+    const gpu = await openGpu()
+    const runtime = new Runtime(gpu)
+    try {
+      place = placeOf(gpu.facts, navigator.userAgent)
+      const problems = shapesFor(gpu.facts.isSoftware).flatMap((shape) =>
+        forms
+          .filter((form) => wantedForms?.includes(form) ?? true)
+          .map((form) => problemOf(shape, form)),
+      )
+      show({ of: problems.length + 1, text: 'Measuring multiply-adds alone' })
+      peak = await measureFmaPeak(runtime, signal)
+      show({ done: 1 })
+      for (const problem of problems) {
+        const product = formatProblem(problem)
+        const times = await timeMatmul(runtime, problem, {
+          signal,
+          leastMs: 10,
+          onVariant: (name) => show({ text: `${product}, ${name}` }),
+        })
+        const best = times.reduce((a, b) => (b.ms < a.ms ? b : a))
+        const fixed = times.find(({ isPreferred }) => isPreferred) ?? best
+        rows = [...rows, { product, best, fixed }]
+        show({ done: job.done + 1 })
+      }
+    } finally {
+      gpu.close()
+    }
+    return `${rows.length} products; ${formatNumber(peak)} GFLOP/s of multiply-adds alone. Other load on the machine lowers the numbers.`
+  })
+}
+
+const share = ({ gflops }: VariantTime): string => `${((100 * gflops) / peak).toFixed(1)} %`
+
+function BenchPage() {
+  const cells: (string | number)[][] = rows.map(({ product, best, fixed }) => [
+    product,
+    best.variant,
+    formatNumber(best.gflops),
+    share(best),
+    fixed.variant,
+    share(fixed),
+  ])
+  if (rows.length > 0) {
+    const meanOf = (pick: (row: Row) => VariantTime) =>
+      geometricMean(rows.map((row) => pick(row).gflops))
+    const best = meanOf((row) => row.best)
+    const fixed = meanOf((row) => row.fixed)
+    const percent = (gflops: number) => `${((100 * gflops) / peak).toFixed(1)} %`
+    cells.push(['geometric mean', '', formatNumber(best), percent(best), '', percent(fixed)])
+  }
+  const peakWords = `peak of multiply-adds alone: ${formatNumber(peak)} GFLOP/s`
+  const isOver = job.stage !== 'running' && rows.length > 0
+  return (
+    <ReportPage
+      tagline="Benchmark"
+      about="Times every matrix-product kernel on this GPU at the sizes of training, checks each result first, and compares with the multiply-adds that the GPU can do at all."
+      verb="Run the benchmark"
+      job={job}
+      isGood={true}
+      place={place}
+      markdown={isOver ? toMarkdown(`${place}; ${peakWords}`, heads, cells) : ''}
+      onStart={start}
+      onCancel={() => abort.abort()}
+    >
+      {rows.length > 0 && (
+        <GridTable
+          id="products"
+          title="Matrix products"
+          aside={peakWords}
+          heads={heads}
+          rows={cells}
+        />
+      )}
+    </ReportPage>
+  )
+}
+
+show()

@@ -1,0 +1,55 @@
+import type { Gpu } from './device.ts'
+import { download } from './readback.ts'
+
+/** Queries that a set may hold. */
+const mostQueries = 4096
+
+/** Times compute passes by timestamp queries, one pass a slot; for looking at a program, since it needs a pass for each dispatch. */
+export class PassClock {
+  readonly #gpu: Gpu
+  readonly #sets: GPUQuerySet[] = []
+  readonly #resolved: GPUBuffer
+  readonly #slots: number
+
+  /** The device must have `timestamp-query`. */
+  constructor(gpu: Gpu, slots: number) {
+    this.#gpu = gpu
+    this.#slots = slots
+    for (let first = 0; first < 2 * slots; first += mostQueries) {
+      const count = Math.min(mostQueries, 2 * slots - first)
+      this.#sets.push(gpu.device.createQuerySet({ type: 'timestamp', count }))
+    }
+    this.#resolved = gpu.createBuffer(
+      'timestamps',
+      slots * 16,
+      GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC,
+    )
+  }
+
+  /** A pass that notes its times in `slot`. */
+  pass(slot: number): GPUComputePassDescriptor {
+    const query = 2 * slot
+    return {
+      timestampWrites: {
+        querySet: this.#sets[Math.floor(query / mostQueries)],
+        beginningOfPassWriteIndex: query % mostQueries,
+        endOfPassWriteIndex: (query % mostQueries) + 1,
+      },
+    }
+  }
+
+  /** Begin and end of each slot's newest pass in nanoseconds of the device's own clock; zeros for a slot that had none. */
+  async read(): Promise<BigUint64Array> {
+    const encoder = this.#gpu.device.createCommandEncoder({ label: 'timestamps' })
+    this.#sets.forEach((set, i) => {
+      encoder.resolveQuerySet(set, 0, set.count, this.#resolved, i * mostQueries * 8)
+    })
+    this.#gpu.submit(encoder)
+    return new BigUint64Array(await download(this.#gpu, this.#resolved, 0, this.#slots * 16))
+  }
+
+  destroy(): void {
+    for (const set of this.#sets) set.destroy()
+    this.#resolved.destroy()
+  }
+}

@@ -1,0 +1,20 @@
+import { activeTrace } from './trace.ts'
+
+export interface AutocastOptions {
+  /** Default `float16`, which is all there is. */
+  dtype?: 'float16'
+  /** Default true; false switches it off inside another one. */
+  enabled?: boolean
+}
+
+/**
+ * Returns `body()`, traced so that products (Linear layers, matmul, bmm, einsum) and attention read and give float16; as torch.autocast.
+ *
+ * What they give, and elementwise functions of it alone, is stored as float16, so activations take half the memory; sums are
+ * in float32. Reductions, norms, softmax, losses and convolutions get float32 and give it. Parameters and their gradients stay
+ * float32: a layer rounds a copy of its weight, once in forward and once in backward. Call `backward` outside, with a `GradScaler`, since
+ * gradients below 6e-8 are 0 in float16.
+ * numerics: the same on every adapter, whether it has `shader-f16` or not; the bias is added in float32.
+ */
+export const autocast = <T>({ enabled = true }: AutocastOptions, body: () => T): T =>
+  activeTrace('autocast').withAutocast(enabled, body)

@@ -1,0 +1,64 @@
+/**
+ * Tensors of dtype f16: two elements to a 32-bit word, the first in the low half, as `array<f16>` would have them.
+ *
+ * Kernels bind them as `u32` (or `vec2<u32>` for 4 neighbours), compute in f32 and convert at loads and stores by the
+ * functions below. `dispatch` puts them in front of a shader that names one.
+ */
+const loads = {
+  /** For every adapter. */
+  packed: `fn half_of(word: u32, i: u32) -> f32 { return unpack2x16float(word >> ((i & 1u) * 16u)).x; }
+fn halves_of(words: vec2<u32>) -> vec4<f32> { return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y)); }`,
+  /** Where shaders know f16 themselves. */
+  native: `fn half_of(word: u32, i: u32) -> f32 { return f32(bitcast<vec2<f16>>(word)[i & 1u]); }
+fn halves_of(words: vec2<u32>) -> vec4<f32> { return vec4<f32>(bitcast<vec4<f16>>(words)); }`,
+}
+
+/**
+ * Rounds to nearest, ties to even, too large to infinity, by integers: WGSL's own conversions leave the direction open and
+ * what overflows undefined, and a loss scaler lives by overflows.
+ * source: Fabian Giesen's float_to_half_fast3_rtne.
+ */
+const stores = `fn half_bits(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  let size = bits & 0x7fffffffu;
+  let normal = (size + 0xc8000fffu + ((size >> 13u) & 1u)) >> 13u;
+  let small = bitcast<u32>(bitcast<f32>(min(size, 0x38800000u)) + 0.5) - 0x3f000000u;
+  let large = select(0x7c00u, 0x7e00u, size > 0x7f800000u);
+  return ((bits >> 16u) & 0x8000u) | select(select(normal, small, size < 0x38800000u), large, size >= 0x47800000u);
+}
+fn pack_half(a: f32, b: f32) -> u32 { return half_bits(a) | (half_bits(b) << 16u); }
+fn round_half(x: f32) -> f32 { return unpack2x16float(half_bits(x)).x; }`
+
+/** The functions that a shader's body needs, as text in front of it. */
+export const halfFunctions = (body: string): string =>
+  [
+    /\bhal(?:f|ves)_of\(/.test(body) ? `${loads.packed}\n\n` : '',
+    /\b(?:pack|round)_half\(/.test(body) ? `${stores}\n\n` : '',
+  ].join('')
+
+/** The shader with loads of f16 by the adapter's own instructions, where it has `shader-f16`. */
+export const withNativeHalf = (wgsl: string): string =>
+  wgsl.includes(loads.packed) ? `enable f16;\n\n${wgsl.replace(loads.packed, loads.native)}` : wgsl
+
+/** What storing a number as f16 makes of it; it is rounded to f32 before, as on a device. */
+export function roundHalf(value: number): number {
+  const x = Math.fround(value)
+  const size = Math.abs(x)
+  if (!(size < 65_520)) return size >= 65_520 ? Math.sign(x) * Number.POSITIVE_INFINITY : x
+  // Adding and taking away this number leaves what float64 keeps of it: 11 bits, or multiples of 2^-24.
+  const step = 2 ** (Math.max(Math.floor(Math.log2(size || 1)), -14) - 10)
+  const shift = step * 2 ** 52
+  return Math.sign(x) * (size + shift - shift)
+}
+
+/** The floats in packed words. */
+export function unpackHalves(words: Uint32Array, count: number): Float32Array<ArrayBuffer> {
+  return Float32Array.from({ length: count }, (_, i) => {
+    const bits = (words[i >> 1] >>> ((i & 1) * 16)) & 0xffff
+    const sign = bits & 0x8000 ? -1 : 1
+    const exponent = (bits >> 10) & 31
+    const fraction = bits & 1023
+    if (exponent === 31) return fraction ? Number.NaN : sign * Number.POSITIVE_INFINITY
+    return sign * (exponent ? (1024 + fraction) * 2 ** (exponent - 25) : fraction * 2 ** -24)
+  })
+}

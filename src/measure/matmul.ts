@@ -1,0 +1,150 @@
+import { prepareLowering, repeatsFor } from '../graph/prepare-lowering.ts'
+import type { Runtime } from '../graph/runtime.ts'
+import { applicable } from '../kernels/choose.ts'
+import { flopsOf, type MatmulForm, matmul, preferred } from '../kernels/matmul/matmul.ts'
+import type { OpCall } from '../kernels/op.ts'
+import { formatShape, tensorType } from '../util/shape.ts'
+
+/** A product c[m, n] over k; `rowSums` adds those of a, as in the gradient of a layer with a bias. */
+export type Problem = readonly [
+  form: MatmulForm,
+  m: number,
+  k: number,
+  n: number,
+  rowSums?: boolean,
+]
+
+export interface VariantTime {
+  readonly variant: string
+  /** Whether the fixed table takes it here. */
+  readonly isPreferred: boolean
+  /** Median of the runs, for one execution. */
+  readonly ms: number
+  /** Fastest and slowest run. */
+  readonly rangeMs: readonly [number, number]
+  readonly gflops: number
+  /** Until the first result: shader, pipeline, first run. */
+  readonly firstMs: number
+}
+
+export interface MatmulTimingOptions {
+  /** Only the fixed table's choice. */
+  readonly preferredOnly?: boolean
+  /** Rounds; each runs every variant once. Default 7. */
+  readonly runs?: number
+  /** A run lasts at least so long. Default 2 ms. */
+  readonly leastMs?: number
+  readonly signal?: AbortSignal
+  /** Called with the name of each variant before it is compiled. */
+  readonly onVariant?: (name: string) => void
+}
+
+/** `nt 64x784x256` */
+export const formatProblem = ([form, m, k, n, rowSums]: Problem): string =>
+  `${form} ${m}x${k}x${n}${rowSums ? ' + sums' : ''}`
+
+function callOf([form, m, k, n, rowSums = false]: Problem) {
+  const inputs = [
+    tensorType(form === 'tn' ? [k, m] : [m, k]),
+    tensorType(form === 'nt' ? [n, k] : [k, n]),
+  ]
+  const attrs = { form, epilogue: [], rowSums }
+  return { inputs, outputs: matmul.infer(inputs, attrs), attrs }
+}
+
+/** Numbers of [-0.5, 0.5) that differ from place to place. */
+const filled = (count: number, seed: number) =>
+  Float32Array.from(
+    { length: count },
+    (_, i) => (Math.imul(i + seed, 0x9e3779b1) >>> 8) / 2 ** 24 - 0.5,
+  )
+
+/** Compares some elements with f64 sums; throws at the first that is wrong. */
+function check(
+  [form, m, k, n]: Problem,
+  name: string,
+  a: Float32Array,
+  b: Float32Array,
+  c: Float32Array,
+) {
+  for (let sample = 0; sample < 500; sample++) {
+    const row = (sample * 7919) % m
+    const col = (sample * 104_729) % n
+    let expected = 0
+    for (let step = 0; step < k; step++) {
+      expected +=
+        a[form === 'tn' ? step * m + row : row * k + step] *
+        b[form === 'nt' ? col * k + step : step * n + col]
+    }
+    const got = c[row * n + col]
+    if (!(Math.abs(got - expected) <= 1e-3)) {
+      throw new Error(
+        `bench: ${name} of ${form} ${formatShape([m, k, n])}: element [${row}, ${col}] must be ${expected}, got ${got}. Run the op's tests.`,
+      )
+    }
+  }
+}
+
+/**
+ * Times the variants of one product, interleaved: each round runs every variant once.
+ *
+ * Results are checked before anything is timed; the median of the rounds is reported. `naive` is left out where others can run.
+ */
+export async function timeMatmul(
+  runtime: Runtime,
+  problem: Problem,
+  options: MatmulTimingOptions = {},
+): Promise<VariantTime[]> {
+  const { runs = 7, leastMs = 2, preferredOnly = false, signal, onVariant } = options
+  const { gpu, limits } = runtime
+  const call = callOf(problem)
+  const [, m, k, n] = problem
+  const a = filled(m * k, 1)
+  const b = filled(k * n, 2)
+  const chosen = preferred(call, limits)
+  const timed: {
+    name: string
+    prepared: Awaited<ReturnType<typeof prepareLowering>>
+    times: number
+    firstMs: number
+    ms: number[]
+  }[] = []
+  try {
+    for (const variant of applicable(matmul, call, limits)) {
+      const { name } = variant
+      if (name !== chosen && (preferredOnly || name === 'naive')) continue
+      signal?.throwIfAborted()
+      onVariant?.(name)
+      const start = performance.now()
+      const lowering = variant.lower(call)
+      const prepared = await prepareLowering(runtime, lowering, call as OpCall, [a, b])
+      const entry = { name, prepared, times: 1, firstMs: 0, ms: [] as number[] }
+      timed.push(entry)
+      await prepared.run(1)
+      entry.firstMs = performance.now() - start
+      check(problem, name, a, b, new Float32Array(await prepared.read(0)))
+      entry.times = await repeatsFor(prepared, leastMs)
+    }
+    for (let round = 0; round < runs; round++) {
+      for (const { prepared, times, ms } of timed) {
+        signal?.throwIfAborted()
+        ms.push((await prepared.run(times)) / times)
+      }
+    }
+    gpu.check()
+  } finally {
+    for (const { prepared } of timed) prepared.destroy()
+  }
+  return timed.map(({ name, firstMs, ms }) => {
+    ms.sort((x, y) => x - y)
+    const median = ms[ms.length >> 1]
+    return {
+      variant: name,
+      isPreferred: name === chosen,
+      ms: median,
+      rangeMs: [ms[0], ms[ms.length - 1]],
+      gflops: flopsOf(call) / median / 1e6,
+      firstMs,
+    }
+  })
+}

@@ -1,0 +1,33 @@
+import { useState } from 'preact/hooks'
+
+interface CopyButtonProps {
+  readonly text: string
+  readonly label: string
+  /** The id of the field that shows the text. */
+  readonly field: string
+}
+
+/** How long the button tells what became of it. units: ms. */
+const tellMs = 2000
+
+/** Copies a text; where the browser does not permit it, selects the text in its field, so that the keyboard's own copy works. */
+export function CopyButton({ text, label, field }: CopyButtonProps) {
+  const [outcome, setOutcome] = useState('')
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text)
+      setOutcome('Copied')
+    } catch {
+      const shown = document.getElementById(field) as HTMLInputElement | HTMLTextAreaElement
+      shown.focus()
+      shown.select()
+      setOutcome('Press Ctrl+C')
+    }
+    setTimeout(() => setOutcome(''), tellMs)
+  }
+  return (
+    <button type="button" onClick={copy} aria-live="polite">
+      {outcome || label}
+    </button>
+  )
+}

@@ -1,0 +1,73 @@
+import { expect, test } from 'vitest'
+import { Conv2d } from '../../../src/nn/convolution.ts'
+import { manualSeed } from '../../../src/nn/init.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+
+/** Weight and bias of a layer that is the first one made under `seed`. */
+async function drawnBy(seed: number, make: () => Linear | Conv2d) {
+  manualSeed(seed)
+  const { weight, bias } = make()
+  return { weight: [...(await weight.read())], bias: [...(await bias!.read())] }
+}
+
+// PyTorch's fan-in: the elements of one output's weight, so channels of one group times kernel height and width.
+test.each([
+  ['Linear', 300, 300 * 200, () => new Linear(300, 200)],
+  ['Conv2d', 12 * 3 * 5, 256 * 12 * 3 * 5, () => new Conv2d(12, 256, [3, 5])],
+  ['Conv2d in groups', 6 * 9, 256 * 6 * 9, () => new Conv2d(12, 256, 3, { groups: 2 })],
+] as const)(
+  '%s begins evenly distributed in ±1/sqrt(fan-in), weight and bias each from a stream of its own',
+  async (_, fanIn, weights, make) => {
+    const bound = 1 / Math.sqrt(fanIn)
+    const { weight, bias } = await drawnBy(5, make)
+    expect(weight.length).toBe(weights)
+    for (const values of [weight, bias]) {
+      const n = values.length
+      const largest = Math.max(...values.map(Math.abs))
+      expect(largest).toBeLessThanOrEqual(Math.fround(bound))
+      // 200 draws all below 0.95 of the bound: one seed in 28,000.
+      expect(largest).toBeGreaterThan(0.95 * bound)
+      const mean = values.reduce((sum, x) => sum + x, 0) / n
+      const variance = values.reduce((sum, x) => sum + (x - mean) ** 2, 0) / n
+      // Five standard errors of n even draws in ±bound, whose variance is bound² / 3.
+      expect(Math.abs(mean)).toBeLessThan(5 * bound * Math.sqrt(1 / 3 / n))
+      expect(Math.abs(variance - bound ** 2 / 3)).toBeLessThan(
+        5 * bound ** 2 * Math.sqrt(4 / 45 / n),
+      )
+    }
+    // Of one stream they would begin alike: both are scaled by the same bound.
+    expect(bias.filter((value, i) => value === weight[i])).toEqual([])
+  },
+)
+
+/** What a word of the generator becomes under a bound of one half: its upper 24 bits. */
+const ofWord = (word: number) => (word >>> 8) * 2 ** -24 - 0.5
+
+test('seed 0 always gives these numbers', async () => {
+  const { weight, bias } = await drawnBy(0, () => new Linear(4, 2))
+  // Random123's published answer to a counter and a key of zeros begins the first stream.
+  expect(weight.slice(0, 4)).toEqual([0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8].map(ofWord))
+  expect({ weight: weight.slice(4), bias }).toMatchInlineSnapshot(`
+    {
+      "bias": [
+        0.016679108142852783,
+        0.4396580457687378,
+      ],
+      "weight": [
+        0.4722411632537842,
+        -0.137908935546875,
+        0.19393086433410645,
+        -0.4629059433937073,
+      ],
+    }
+  `)
+})
+
+test('manualSeed begins the streams anew; another seed and a second layer have other numbers', async () => {
+  const make = () => new Linear(4, 2)
+  const first = await drawnBy(3, make)
+  const second = await make().weight.read()
+  expect(await drawnBy(3, make)).toEqual(first)
+  expect([...second]).not.toEqual(first.weight)
+  expect((await drawnBy(4, make)).weight).not.toEqual(first.weight)
+})

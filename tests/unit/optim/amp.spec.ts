@@ -1,0 +1,174 @@
+import { expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile.ts'
+import { scaledDotProductAttention } from '../../../src/graph/functions/attention.ts'
+import { crossEntropy, mseLoss } from '../../../src/graph/functions/losses.ts'
+import { Parameter } from '../../../src/graph/parameter.ts'
+import { type Prepared, prepare } from '../../../src/graph/prepare.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import type { Tensor } from '../../../src/graph/tensor.ts'
+import { roundHalf, unpackHalves } from '../../../src/kernels/half.ts'
+import { gpt } from '../../../src/nn/gpt.ts'
+import { manualSeed } from '../../../src/nn/init.ts'
+import { Linear, ReLU } from '../../../src/nn/layers.ts'
+import { Sequential } from '../../../src/nn/module.ts'
+import { autocast } from '../../../src/optim/amp.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+import { checkHalfTraining, halfModel, halfTypes } from '../../support/amp-run.ts'
+import { formulaUniform } from '../../support/formula-data.ts'
+
+const { limits } = new CpuRuntime()
+
+/** A training step of the model on one square batch, prepared for an adapter with or without shader-f16. */
+function prepareStep(
+  model: Sequential,
+  types: typeof halfTypes,
+  { enabled = true, hasF16 = false } = {},
+): Prepared {
+  const optimizer = new SGD(model.parameters())
+  const step = ({ x, y }: Record<string, Tensor>) => {
+    const loss = autocast({ enabled }, () => mseLoss(model.forward(x), y))
+    loss.backward()
+    optimizer.step()
+    return { loss }
+  }
+  return prepare({ limits: { ...limits, hasF16 }, variants: {} }, step, types)
+}
+
+test("the references follow PyTorch's float16 roundings through training with a loss scale that backs off and grows", () =>
+  checkHalfTraining({ device: 'cpu' }))
+
+test('without rewrites the values are the same', () =>
+  checkHalfTraining({ device: 'cpu', isNaive: true }))
+
+test('activations in float16 take half the memory of a plan, beside the copies of one weight', () => {
+  const width = 64
+  const deep = () =>
+    new Sequential(
+      ...Array.from({ length: 16 }, (_, n) => (n % 2 ? new ReLU() : new Linear(width, width))),
+      new Linear(width, 8),
+    )
+  const types = { x: tensorType([1024, width]), y: tensorType([1024, 8]) }
+  const full = prepareStep(deep(), types, { enabled: false }).plan
+  const half = prepareStep(deep(), types).plan
+  const copyBytes = width * width * 2
+  expect(half.peakBytes).toBeLessThan(0.6 * full.peakBytes + 2 * copyBytes)
+  expect(half.lowerBoundBytes).toBeLessThan(0.55 * full.lowerBoundBytes + 2 * copyBytes)
+  console.log(`peak bytes: float32 ${full.peakBytes}, autocast ${half.peakBytes}`)
+})
+
+test('a step reads and stores packed halves, with f16 loads where the adapter has shader-f16', () => {
+  const textOf = (prepared: Prepared) =>
+    prepared.plan.dispatches.map(({ dispatch }) => dispatch.wgsl).join('\n')
+  const count = (text: string, part: string) => text.split(part).length - 1
+  const packed = textOf(prepareStep(halfModel(), halfTypes))
+  const native = textOf(prepareStep(halfModel(), halfTypes, { hasF16: true }))
+  expect(packed).toContain('var<storage, read> a: array<vec2<u32>>;')
+  expect(packed).toContain('pack_half(')
+  expect(packed).toContain('unpack2x16float(word')
+  expect(packed).not.toContain('f16>')
+  // `enable` must come first of all in a shader.
+  expect(native).toMatch(/(?:^|\n)enable f16;\n\n@group\(0\) @binding\(0\)/)
+  expect(native).toContain('f32(bitcast<vec2<f16>>(word)[i & 1u])')
+  expect(native).toContain('vec4<f32>(bitcast<vec4<f16>>(words))')
+  expect(native).not.toContain('unpack2x16float(word')
+  expect(count(native, 'enable f16;')).toBe(count(packed, 'fn halves_of('))
+})
+
+test('to the kernels of float32 a step adds the copies of its input and weights, and a pass of its own before the mean', () => {
+  const labelsOf = (enabled: boolean) =>
+    prepareStep(halfModel(), halfTypes, { enabled }).plan.dispatches.map(
+      ({ dispatch }) => dispatch.label,
+    )
+  const labels = labelsOf(true)
+  // x, three weights in forward, two of them again in backward.
+  expect(labels.filter((label) => label === 'map ')).toHaveLength(6)
+  expect(labels).toHaveLength(labelsOf(false).length + 6 + 1)
+})
+
+test('float16 rounds to nearest, ties to even, and too large to infinity', () => {
+  const pairs: [number, number][] = [
+    [1 + 2 ** -11, 1],
+    [1 + 3 * 2 ** -11, 1 + 2 ** -9],
+    [-65_519, -65_504],
+    [65_520, Number.POSITIVE_INFINITY],
+    [2 ** -25, 0],
+    [3 * 2 ** -25, 2 ** -23],
+    [1e-6, 17 * 2 ** -24],
+    [0.1, 0.0999755859375],
+  ]
+  for (const [value, expected] of pairs) expect(roundHalf(value), `${value}`).toBe(expected)
+  expect(roundHalf(Number.NaN)).toBeNaN()
+  expect([...unpackHalves(Uint32Array.of(0x7c00_3c01, 0x0001_c000), 4)]).toEqual([
+    1 + 2 ** -10,
+    Number.POSITIVE_INFINITY,
+    -2,
+    2 ** -24,
+  ])
+})
+
+test('inputs of a program in float16 are refused', () => {
+  expect(() =>
+    prepare({ limits, variants: {} }, ({ x }) => ({ y: x }), { x: tensorType([4], 'f16') }),
+  ).toThrow('compile: input "x" must be f32, i32 or u32, got f16.')
+})
+
+test('attention under autocast is attention of rounded operands, its gradients those of rounded ones', async () => {
+  const shape = [1, 2, 5, 4]
+  const drawn = ['q', 'k', 'v', 'dy'].map((name, n) => [name, formulaUniform(n, 40, 2)] as const)
+  const attend = (enabled: boolean, values: (data: Float32Array) => Float32Array<ArrayBuffer>) => {
+    const parameters = drawn.slice(0, 3).map(([, data]) => new Parameter(shape, values(data)))
+    const step = ({ dy }: Record<string, Tensor>) => {
+      const [q, k, v] = parameters
+      const y = autocast({ enabled }, () => scaledDotProductAttention(q, k, v, { isCausal: true }))
+      y.float().mul(dy).sum().backward()
+      const gradients = parameters.map(({ grad }, n) => [`d${n}`, grad!] as const)
+      return { y, ...Object.fromEntries(gradients) }
+    }
+    return compile(step, { dy: tensorType(shape) }, { device: 'cpu' })
+  }
+  const dy = drawn[3][1].map(roundHalf)
+  const [half, rounded] = await Promise.all([
+    attend(true, (data) => data.slice()).then((program) => program.run({ dy })),
+    attend(false, (data) => data.map(roundHalf)).then((program) => program.run({ dy })),
+  ])
+  expect([...half.y]).toEqual([...rounded.y].map(roundHalf))
+  for (const name of ['d0', 'd1', 'd2']) expect([...half[name]], name).toEqual([...rounded[name]])
+})
+
+test('a GPT under autocast trains alike with and without rewrites, and near float32', async () => {
+  const [batch, length, vocabulary] = [2, 6, 12]
+  const tokens = Int32Array.from({ length: batch * length }, (_, i) => (i * 7 + 3) % vocabulary)
+  const losses = async (enabled: boolean, isNaive: boolean): Promise<number[]> => {
+    manualSeed(4)
+    const model = gpt({ vocabSize: vocabulary, blockSize: length, layers: 1, heads: 2, width: 16 })
+    const optimizer = new SGD(model.parameters(), { lr: 0.5 })
+    const program = await compile(
+      ({ x, y }) => {
+        const logits = autocast({ enabled }, () => model.forward(x))
+        const loss = crossEntropy(logits.reshape([batch * length, vocabulary]), y)
+        optimizer.zeroGrad()
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      },
+      { x: tensorType([batch, length], 'i32'), y: tensorType([batch * length], 'i32') },
+      { device: 'cpu', isNaive },
+    )
+    const y = tokens.map((token) => (token + 1) % vocabulary)
+    const result: number[] = []
+    for (let step = 0; step < 4; step++) result.push((await program.run({ x: tokens, y })).loss[0])
+    return result
+  }
+  const [half, naive, full] = [
+    await losses(true, false),
+    await losses(true, true),
+    await losses(false, false),
+  ]
+  expect(half[3]).toBeLessThan(half[0])
+  half.forEach((loss, step) => {
+    expect(Math.abs(loss - naive[step]), `without rewrites, step ${step}`).toBeLessThan(1e-4)
+    expect(Math.abs(loss - full[step]), `float32, step ${step}`).toBeLessThan(1e-2)
+  })
+  expect(half).not.toEqual(full)
+})

@@ -1,0 +1,89 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+
+type Switches = typeof import('../../../src/util/switches.ts')
+
+/** The module as a page or worker loads it that has this address. */
+async function load(search: string): Promise<Switches> {
+  vi.stubGlobal('location', { search })
+  vi.resetModules()
+  return import('../../../src/util/switches.ts')
+}
+
+const told = vi.spyOn(console, 'info').mockImplementation(() => undefined)
+beforeEach(() => told.mockClear())
+afterEach(() => {
+  vi.unstubAllGlobals()
+  vi.unstubAllEnvs()
+})
+
+test('the committed page is the one that the table gives', async () => {
+  const { describeSwitches } = await load('')
+  const path = join(import.meta.dirname, '../../../docs/switches.md')
+  expect(readFileSync(path, 'utf8')).toBe(describeSwitches())
+})
+
+test('without anything given, defaults hold and nothing is told', async () => {
+  const { switchValue } = await load('?seed=3')
+  expect([switchValue('debug'), switchValue('naive'), switchValue('variant')]).toEqual([
+    0,
+    false,
+    {},
+  ])
+  expect(told).not.toHaveBeenCalled()
+})
+
+test('code goes before the address, that before the launcher, and the winner is told once', async () => {
+  vi.stubEnv('TABRING_DEBUG', '1')
+  vi.stubEnv('TABRING_VARIANT', 'matmul:naive,softmax:lanes')
+  const launched = await load('')
+  expect(launched.switchValue('debug')).toBe(1)
+  expect(launched.switchValue('variant')).toEqual({ matmul: 'naive', softmax: 'lanes' })
+
+  told.mockClear()
+  const page = await load('?debug=2&naive')
+  expect([page.switchValue('debug'), page.switchValue('naive')]).toEqual([2, true])
+  expect(told.mock.calls).toEqual([
+    [
+      'tabring switches: debug=2 (page parameter over 1 of launcher), naive= (page parameter), variant=matmul:naive,softmax:lanes (launcher)',
+    ],
+  ])
+  page.setSwitches({ debug: 0 })
+  expect(page.switchValue('debug')).toBe(0)
+  expect(told).toHaveBeenCalledTimes(1)
+})
+
+test("a launcher's words in a tab's address rank below the address's own", async () => {
+  const words = encodeURIComponent('{"debug":"3","trace":true}')
+  const { switchValue } = await load(`?launcher=${words}&debug=1`)
+  expect([switchValue('debug'), switchValue('trace')]).toEqual([1, true])
+})
+
+test('a worker takes over what its page was given', async () => {
+  const { givenSwitches } = await load('?debug=4&variant=matmul:direct-8x8')
+  const given = structuredClone(givenSwitches())
+  const worker = await load('')
+  worker.takeSwitches(given)
+  expect(worker.switchValue('debug')).toBe(4)
+  expect(worker.switchValue('variant')).toEqual({ matmul: 'direct-8x8' })
+  expect(told).not.toHaveBeenCalled()
+})
+
+test('an address keeps its switches; the invitation those that change the numbers', async () => {
+  const { switchParameters } = await load('?debug=2&naive=1')
+  expect(switchParameters()).toEqual([
+    ['debug', '2'],
+    ['naive', '1'],
+  ])
+  expect(switchParameters(true)).toEqual([['naive', '1']])
+})
+
+test.each([
+  ['?debug=6', 'debug must be 0 to 5, got "6" (page parameter)'],
+  ['?variant=matmul', 'variant must be `op:variant`, more after commas, got "matmul"'],
+  ['?launcher={"loud":1}', 'got "loud" (launcher)'],
+])('%s is refused', async (search, words) => {
+  const { switchValue } = await load(search)
+  expect(() => switchValue('debug')).toThrow(words)
+})
