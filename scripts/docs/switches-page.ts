@@ -1,9 +1,9 @@
-import { type SwitchName, switches, switchNames, variableOf } from '../../src/util/switches.ts'
+import { switches, switchNames } from '../../src/util/switch-table.ts'
+import { type SwitchName, variableOf } from '../../src/util/switches.ts'
 import { madeBy, table } from './table.ts'
 
 function row(name: SwitchName): string[] {
-  const { type, default: standard, effect } = switches[name]
-  const isOfRun = 'isOfRun' in switches[name]
+  const { type, default: standard, effect, isOfRun } = switches[name]
   const text = isOfRun ? [...effect, 'Give it to every rank.'] : effect
   const shown = typeof standard === 'object' ? 'none' : String(standard)
   return [`\`${name}\``, type, shown, text.join('<br>')]
@@ -12,7 +12,7 @@ function row(name: SwitchName): string[] {
 /** docs/switches.md: every switch, and where it may be set. */
 export const switchesPage = (): string =>
   [
-    madeBy('src/util/switches.ts'),
+    madeBy('src/util/switch-table.ts'),
     '',
     '# Switches',
     '',

@@ -57,18 +57,13 @@ export function serveSamples<S = Sample>(
         const own = dataset ? await dataset : restoreDataset(description!)
         return { dataset: own as Dataset<unknown>, isRaw, seed }
       }
-      serving = begin()
-      serving.then(
-        (ready) => {
-          const say = () => scope.postMessage({ kind: 'ready', length: ready.dataset.length }, [])
-          if (!globalThis.navigator?.locks) return say()
-          navigator.locks.request(message.lock, () => {
-            say()
-            return new Promise<void>(() => undefined)
-          })
-        },
-        (thrown) => fail(null, thrown),
-      )
+      // Nothing is made before the lock is held: a worker that dies without it would not be noticed.
+      serving = begin().then(async (ready) => {
+        await holdForLife(message.lock)
+        scope.postMessage({ kind: 'ready', length: ready.dataset.length }, [])
+        return ready
+      })
+      serving.catch((thrown) => fail(null, thrown))
       return
     }
     const { id, epoch, indices } = message
@@ -93,3 +88,14 @@ export function serveSamples<S = Sample>(
     })
   }
 }
+
+/** Resolves when this worker holds the lock, which it then keeps as long as it lives; at once where there are no locks. */
+const holdForLife = (lock: string): Promise<void> =>
+  new Promise((resolve, reject) => {
+    if (!globalThis.navigator?.locks) return resolve()
+    const held = navigator.locks.request(lock, () => {
+      resolve()
+      return new Promise<void>(() => undefined)
+    })
+    held.catch(reject)
+  })

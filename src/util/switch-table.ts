@@ -1,0 +1,115 @@
+import * as v from 'valibot'
+import type { SwitchName, SwitchValues } from './switch-values.ts'
+
+/** The look-inside switches: one table, from which their readers (`switches.ts`) and docs/switches.md come. */
+
+const boolean = v.pipe(
+  v.union([v.boolean(), v.picklist(['1', 'true', '', '0', 'false'])]),
+  v.transform((value) => value === true || value === '1' || value === 'true' || value === ''),
+)
+
+const level = v.pipe(
+  v.union([v.number(), v.pipe(v.string(), v.regex(/^\d+$/), v.transform(Number))]),
+  v.safeInteger(),
+  v.minValue(0),
+  v.maxValue(5),
+)
+
+/** A number at least 0, or a text of one. */
+const amount = v.pipe(
+  v.union([v.number(), v.pipe(v.string(), v.regex(/^\d+(\.\d+)?$/), v.transform(Number))]),
+  v.finite(),
+  v.minValue(0),
+)
+
+/** `matmul:direct-8x8,softmax:naive`, or the same as an object. */
+const variants = v.union([
+  v.record(v.string(), v.string()),
+  v.pipe(
+    v.string(),
+    v.regex(/^([\w-]+:[\w-]+(,[\w-]+:[\w-]+)*)?$/),
+    v.transform(
+      (text): Record<string, string> =>
+        Object.fromEntries(text ? text.split(',').map((pair) => pair.split(':')) : []),
+    ),
+  ),
+])
+
+export interface Switch<Value> {
+  readonly schema: v.GenericSchema<unknown, Value>
+  /** What it may be, for people. */
+  readonly type: string
+  readonly default: Value
+  /** What it does, in Markdown; one entry a value where values differ. */
+  readonly effect: readonly string[]
+  /** Whether it changes the numbers of a run, so that all ranks should have the same. */
+  readonly isOfRun?: boolean
+}
+
+export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name]> } = {
+  debug: {
+    schema: level,
+    type: '0 to 5',
+    default: 0,
+    effect: [
+      'Tells on the console, each level with those below it:',
+      '`1` lifecycle: adapter and limits, devices lost and opened again, rooms, epochs, ranks',
+      '`2` a table of kernels with times from timestamp queries, after runs 1, 2, 4, 8 … of each program, means since the table before; a line of totals a run; a line a collective',
+      '`3` the plan of each program: buffers, reuse, peak bytes, buckets, the variant of each op and why',
+      '`4` the WGSL of each pipeline as submitted',
+      '`5` every value of every run: a scan for NaN and infinities after each op, and each op against its reference (one rank; slow)',
+    ],
+  },
+  naive: {
+    schema: boolean,
+    type: 'true or false',
+    default: false,
+    effect: ['No rewrites and the first variant of every op.'],
+    isOfRun: true,
+  },
+  variant: {
+    schema: variants,
+    type: '`op:variant`, more after commas',
+    default: {},
+    effect: [
+      'Forces variants, where they can run a call: `matmul:direct-8x8`. It goes before tuned ones and the fixed table.',
+    ],
+    isOfRun: true,
+  },
+  trace: {
+    schema: boolean,
+    type: 'true or false',
+    default: false,
+    effect: [
+      'Spans of steps, kernels and collectives: as performance.measure in the performance panel of the developer tools, and as a Chrome trace that opens in Perfetto (`exportTrace()`, a button under a finished run, `--trace FILE` of the launcher).',
+    ],
+  },
+  drop: {
+    schema: v.pipe(amount, v.maxValue(1)),
+    type: 'a share from 0 to 1',
+    default: 0,
+    effect: ['Loses this share of the messages that this rank sends to others.'],
+  },
+  delayMs: {
+    schema: amount,
+    type: 'milliseconds',
+    default: 0,
+    effect: ['Sends each message to other ranks so much later.'],
+  },
+  stallRank: {
+    schema: v.nullable(v.pipe(amount, v.safeInteger())),
+    type: 'a rank',
+    default: null,
+    effect: ['This rank sends nothing to others, and tells nobody. Give it to every rank.'],
+  },
+  cpu: {
+    schema: boolean,
+    type: 'true or false',
+    default: false,
+    effect: [
+      'The pages compute on the CPU with the plain references: slow. The library has `setDefaultDevice("cpu")`.',
+    ],
+  },
+}
+
+export const switchNames = Object.keys(switches) as SwitchName[]

@@ -1,0 +1,19 @@
+/** The values of the look-inside switches; docs/switches.md says what each does. */
+export interface SwitchValues {
+  /** 0 to 5 */
+  readonly debug: number
+  readonly naive: boolean
+  /** Variant by op. */
+  readonly variant: Readonly<Record<string, string>>
+  readonly trace: boolean
+  /** A share, 0 to 1. */
+  readonly drop: number
+  readonly delayMs: number
+  readonly stallRank: number | null
+  readonly cpu: boolean
+}
+
+export type SwitchName = keyof SwitchValues
+
+/** What may be given: values, or texts as in an address. */
+export type SwitchInputs = { readonly [Name in SwitchName]?: SwitchValues[Name] | string }
