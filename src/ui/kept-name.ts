@@ -1,18 +1,9 @@
-/** The name of this tab over a reload; each tab has its own. A browser that blocks storage throws, and keeps none. */
+import { recall, remember } from './tab-memory.ts'
+
 const key = 'tabring-name'
 
-export function readName(): string {
-  try {
-    return sessionStorage.getItem(key) ?? ''
-  } catch {
-    return ''
-  }
-}
+/** The name of this tab before a reload, where it is known. */
+export const readName = (): string => recall(key)
 
-export function keepName(name: string): void {
-  try {
-    sessionStorage.setItem(key, name)
-  } catch {
-    // Not kept: after a reload the tab has a new one.
-  }
-}
+/** Where it cannot be kept, the tab has a new one after a reload. */
+export const keepName = (name: string): boolean => remember(key, name)

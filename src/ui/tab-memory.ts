@@ -1,0 +1,20 @@
+/** What a tab remembers over a reload, each tab for itself. A browser that blocks storage throws, and remembers nothing. */
+
+/** The text kept under a key; empty when there is none. */
+export function recall(key: string): string {
+  try {
+    return sessionStorage.getItem(key) ?? ''
+  } catch {
+    return ''
+  }
+}
+
+/** Keeps a text, and returns whether that could be done. */
+export function remember(key: string, text: string): boolean {
+  try {
+    sessionStorage.setItem(key, text)
+    return true
+  } catch {
+    return false
+  }
+}
