@@ -1,5 +1,6 @@
 import { playwright } from '@vitest/browser-playwright'
 import { defineConfig } from 'vitest/config'
+import { BaseSequencer, type TestSpecification } from 'vitest/node'
 import { browserFlags, findBrowser } from './node/chromium.ts'
 import { isolationHeaders } from './node/headers.ts'
 import viteConfig from './vite.config.ts'
@@ -8,7 +9,19 @@ import viteConfig from './vite.config.ts'
 const ofKernels = ['tests/gpu/*golden*.spec.ts', 'tests/gpu/every-op.spec.ts']
 
 /** Specs that say how soon something is noticed: nothing runs beside them. */
-const ofTime = ['tests/e2e/death.spec.ts']
+const ofTime = ['tests/e2e/death.spec.ts', 'tests/e2e/overlap.spec.ts']
+
+/** Specs that take longest begin first, so that the others run beside them; without times of earlier runs Vitest goes by size. */
+const longest = ['train-command.spec.ts', 'every-op.spec.ts', 'data-parallel.spec.ts']
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files)
+    const isLong = ({ moduleId }: TestSpecification) =>
+      longest.some((name) => moduleId.endsWith(`/${name}`))
+    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))]
+  }
+}
 
 /** A project whose specs run inside a real page, in a browser of its own: they call WebGPU, WebRTC and SharedWorker themselves. */
 const inPage = (name: string, include: string[], exclude: string[] = []) => ({
@@ -64,6 +77,7 @@ const fromNode = (
 
 export default defineConfig({
   test: {
+    sequence: { sequencer: LongestFirst },
     // Groups run one after the other, the projects of a group at once.
     projects: [
       {
