@@ -4,7 +4,7 @@ import { compile } from '../../src/graph/compile.ts'
 import { crossEntropy } from '../../src/graph/functions.ts'
 import { Runtime } from '../../src/graph/runtime.ts'
 import type { StepProgram } from '../../src/graph/step-program.ts'
-import { chooseVariant } from '../../src/kernels/choose.ts'
+import { chooseVariant, lowerCall } from '../../src/kernels/choose.ts'
 import { matmul, plain } from '../../src/kernels/matmul/matmul.ts'
 import type { Op, Operand } from '../../src/kernels/op.ts'
 import { models } from '../../src/nn/models.ts'
@@ -124,7 +124,7 @@ export async function tabringMatmul(
   ]
   const call = { inputs, outputs: [tensorType([m, n])], attrs: plain(form) }
   const variant = chooseVariant(matmul as Op, call, limits, variants, false)
-  const { dispatches, scratch = [] } = variant.lower(call)
+  const { dispatches, scratch = [] } = lowerCall(variant, call, limits)
   const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST
   const make = (label: string, type: TensorType) =>
     gpu.createBuffer(label, countElements(type.shape) * 4, usage)

@@ -1,5 +1,6 @@
 import { errorCodes } from '../../src/util/errors.ts'
-import { madeBy, table } from './table.ts'
+import { markdownTable } from '../../src/util/markdown.ts'
+import { madeBy } from './made-by.ts'
 
 /** docs/errors.md: every code with its cause and what to do. */
 export const errorsPage = (): string =>
@@ -10,7 +11,7 @@ export const errorsPage = (): string =>
     '',
     'An error of Tabring has a `code` that stays the same from version to version, and a message for people: `<where>: <expected>, got <actual>. <what to do>`.',
     '',
-    table(
+    markdownTable(
       ['code', 'cause', 'what to do'],
       Object.entries(errorCodes).map(([code, { cause, remedy }]) => [`\`${code}\``, cause, remedy]),
     ),

@@ -1,7 +1,8 @@
 import { applicable } from '../../src/kernels/choose.ts'
 import { ops } from '../../src/kernels/index.ts'
 import type { KernelLimits, Op } from '../../src/kernels/op.ts'
-import { madeBy, table } from './table.ts'
+import { markdownTable } from '../../src/util/markdown.ts'
+import { madeBy } from './made-by.ts'
 
 /** WebGPU's defaults, which every adapter has. */
 const limits: KernelLimits = {
@@ -37,7 +38,10 @@ export function opsPage(): string {
     '',
     'Every op of `src/kernels`. Layers, losses and most functions are made of these; `map` alone is every elementwise function.',
     '',
-    table(['op', 'forward', 'gradient', '16-bit', 'reference checked', 'variants'], ops.map(row)),
+    markdownTable(
+      ['op', 'forward', 'gradient', '16-bit', 'reference checked', 'variants'],
+      ops.map(row),
+    ),
     '',
     '- **forward**: pairs of variant and case that `tests/gpu/every-op.spec.ts` holds against the reference, with the default limits of WebGPU: values, nothing unwritten, nothing written outside, equal bits in two runs.',
     '- **gradient**: it has a rule, which `tests/gpu/gradients.spec.ts` holds against central differences of the reference (of `detach`: its purpose is to have none). The others are updates, gradients themselves, or what nothing flows through.',

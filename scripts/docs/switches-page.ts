@@ -1,6 +1,7 @@
+import { markdownTable } from '../../src/util/markdown.ts'
 import { switches, switchNames } from '../../src/util/switch-table.ts'
 import { type SwitchName, variableOf } from '../../src/util/switches.ts'
-import { madeBy, table } from './table.ts'
+import { madeBy } from './made-by.ts'
 
 function row(name: SwitchName): string[] {
   const { type, default: standard, effect, isOfRun } = switches[name]
@@ -16,7 +17,7 @@ export const switchesPage = (): string =>
     '',
     '# Switches',
     '',
-    table(['switch', 'type', 'default', 'effect'], switchNames.map(row)),
+    markdownTable(['switch', 'type', 'default', 'effect'], switchNames.map(row)),
     '',
     'The first of these that gives a switch wins, and what wins is logged once:',
     '',

@@ -1,5 +1,4 @@
-import { applicable, chooseVariant, variantKey } from '../kernels/choose.ts'
-import { withNativeHalf } from '../kernels/half.ts'
+import { applicable, chooseVariant, lowerCall, variantKey } from '../kernels/choose.ts'
 import type { KernelLimits, Lowering, Op, OpCall, Variant } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import { switchValue } from '../util/switches.ts'
@@ -23,15 +22,6 @@ export const callOf = ({ inputs, outputs, attrs }: GraphNode): OpCall => ({
   inputs: inputs.map(({ type }) => type),
   outputs: outputs.map(({ type }) => type),
   attrs,
-})
-
-/** The same kernels with loads of f16 by the adapter's own instructions. */
-const inNativeHalf = (lowering: Lowering): Lowering => ({
-  ...lowering,
-  dispatches: lowering.dispatches.map((dispatch) => ({
-    ...dispatch,
-    wgsl: withNativeHalf(dispatch.wgsl),
-  })),
 })
 
 /**
@@ -65,8 +55,7 @@ export function lowerNodes(
     const variant =
       forced(node.op, call, limits) ?? chooseVariant(node.op, call, limits, variants, isNaive)
     chosen[variantKey(node.op, call)] = variant.name
-    const lowering = variant.lower(call)
-    lowered.push({ node, lowering: limits.hasF16 ? inNativeHalf(lowering) : lowering })
+    lowered.push({ node, lowering: lowerCall(variant, call, limits) })
   }
   return { lowered, chosen }
 }

@@ -1,4 +1,4 @@
-import { applicable, type VariantTable, variantKey } from './choose.ts'
+import { applicable, lowerCall, type VariantTable, variantKey } from './choose.ts'
 import type { KernelLimits, Lowering, Op, OpCall } from './op.ts'
 
 // The autotuner: times the variants of each call on the adapter at hand and keeps the winners. It knows no GPU: timing
@@ -90,7 +90,7 @@ export async function tune(options: TuneOptions): Promise<VariantTable> {
   for (const [key, target] of distinct) {
     const { op, call } = target
     const lowerings = candidates(op, call, limits).map(
-      (variant) => [variant.name, variant.lower(call)] as const,
+      (variant) => [variant.name, lowerCall(variant, call, limits)] as const,
     )
     const hasWork = lowerings.every(([, { dispatches }]) => dispatches.length > 0)
     if (lowerings.length > 1 && hasWork) {

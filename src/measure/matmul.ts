@@ -1,6 +1,6 @@
 import { prepareLowering, repeatsFor } from '../graph/prepare-lowering.ts'
 import type { Runtime } from '../graph/runtime.ts'
-import { applicable } from '../kernels/choose.ts'
+import { applicable, lowerCall } from '../kernels/choose.ts'
 import { flopsOf, type MatmulForm, matmul, preferred } from '../kernels/matmul/matmul.ts'
 import type { OpCall } from '../kernels/op.ts'
 import { formatShape, tensorType } from '../util/shape.ts'
@@ -116,7 +116,7 @@ export async function timeMatmul(
       signal?.throwIfAborted()
       onVariant?.(name)
       const start = performance.now()
-      const lowering = variant.lower(call)
+      const lowering = lowerCall(variant, call, limits)
       const prepared = await prepareLowering(runtime, lowering, call as OpCall, [a, b])
       const entry = { name, prepared, times: 1, firstMs: 0, ms: [] as number[] }
       timed.push(entry)

@@ -9,58 +9,47 @@ import { Module } from './module.ts'
 const bufferOf = (values: readonly number[] | undefined): ModuleBuffer | undefined =>
   values && new ModuleBuffer([values.length], Float32Array.from(values))
 
-export class MSELoss extends Module {
-  readonly #options: losses.LossOptions
-  constructor(options: losses.LossOptions = {}) {
+/** A loss without state: a function of input and target, with its options. */
+class PlainLoss<Options> extends Module {
+  readonly #loss: (input: Tensor, target: Tensor, options: Options) => Tensor
+  readonly #options: Options
+  constructor(loss: (input: Tensor, target: Tensor, options: Options) => Tensor, options: Options) {
     super()
+    this.#loss = loss
     this.#options = options
   }
   forward(input: Tensor, target: Tensor): Tensor {
-    return losses.mseLoss(input, target, this.#options)
+    return this.#loss(input, target, this.#options)
   }
 }
 
-export class L1Loss extends Module {
-  readonly #options: losses.LossOptions
+export class MSELoss extends PlainLoss<losses.LossOptions> {
   constructor(options: losses.LossOptions = {}) {
-    super()
-    this.#options = options
-  }
-  forward(input: Tensor, target: Tensor): Tensor {
-    return losses.l1Loss(input, target, this.#options)
+    super(losses.mseLoss, options)
   }
 }
 
-export class HuberLoss extends Module {
-  readonly #options: losses.LossOptions & { delta?: number }
+export class L1Loss extends PlainLoss<losses.LossOptions> {
+  constructor(options: losses.LossOptions = {}) {
+    super(losses.l1Loss, options)
+  }
+}
+
+export class HuberLoss extends PlainLoss<losses.LossOptions & { delta?: number }> {
   constructor(options: losses.LossOptions & { delta?: number } = {}) {
-    super()
-    this.#options = options
-  }
-  forward(input: Tensor, target: Tensor): Tensor {
-    return losses.huberLoss(input, target, this.#options)
+    super(losses.huberLoss, options)
   }
 }
 
-export class SmoothL1Loss extends Module {
-  readonly #options: losses.LossOptions & { beta?: number }
+export class SmoothL1Loss extends PlainLoss<losses.LossOptions & { beta?: number }> {
   constructor(options: losses.LossOptions & { beta?: number } = {}) {
-    super()
-    this.#options = options
-  }
-  forward(input: Tensor, target: Tensor): Tensor {
-    return losses.smoothL1Loss(input, target, this.#options)
+    super(losses.smoothL1Loss, options)
   }
 }
 
-export class BCELoss extends Module {
-  readonly #options: losses.LossOptions
+export class BCELoss extends PlainLoss<losses.LossOptions> {
   constructor(options: losses.LossOptions = {}) {
-    super()
-    this.#options = options
-  }
-  forward(input: Tensor, target: Tensor): Tensor {
-    return losses.binaryCrossEntropy(input, target, this.#options)
+    super(losses.binaryCrossEntropy, options)
   }
 }
 
@@ -81,14 +70,9 @@ export class BCEWithLogitsLoss extends Module {
   }
 }
 
-export class KLDivLoss extends Module {
-  readonly #options: Parameters<typeof losses.klDiv>[2]
+export class KLDivLoss extends PlainLoss<Parameters<typeof losses.klDiv>[2]> {
   constructor(options: Parameters<typeof losses.klDiv>[2] = {}) {
-    super()
-    this.#options = options
-  }
-  forward(input: Tensor, target: Tensor): Tensor {
-    return losses.klDiv(input, target, this.#options)
+    super(losses.klDiv, options)
   }
 }
 

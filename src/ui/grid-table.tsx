@@ -1,4 +1,5 @@
 import type { ComponentChildren } from 'preact'
+import { markdownTable } from '../util/markdown.ts'
 import { Panel } from './panel.tsx'
 
 interface GridTableProps {
@@ -45,11 +46,4 @@ export const toMarkdown = (
   place: string,
   heads: readonly string[],
   rows: readonly (readonly (string | number)[])[],
-): string =>
-  [
-    place,
-    '',
-    `| ${heads.join(' | ')} |`,
-    `| ${heads.map(() => '---').join(' | ')} |`,
-    ...rows.map((cells) => `| ${cells.join(' | ')} |`),
-  ].join('\n')
+): string => `${place}\n\n${markdownTable(heads, rows)}`

@@ -22,6 +22,7 @@ import { formulaUniform, formulaWord } from '../support/formula-data.ts'
 import { testRuntime } from '../support/formula-model.ts'
 import {
   allowedDistance,
+  type GoldenCase,
   type GoldenResult,
   type GoldenTensor,
   largestDistance,
@@ -33,22 +34,16 @@ import { testGpu } from '../support/run-op.ts'
 // Normalisation, attention and a GPT against PyTorch's float64 results (tests/golden/attention.py), within 5 times the distance
 // of PyTorch's own float32 results; dropout's masks over splits; a GPT step's dispatches.
 
-interface OpCase {
-  readonly name: string
+interface OpCase extends GoldenCase {
   readonly op: string
   readonly attrs: Record<string, unknown>
-  readonly inputs: Record<string, GoldenTensor>
-  readonly outputs: Record<string, GoldenResult>
 }
 
-interface MultiheadCase {
-  readonly name: string
+interface MultiheadCase extends GoldenCase {
   readonly batchFirst: boolean
   readonly isCausal: boolean
   readonly padding: GoldenTensor | null
   readonly state: Record<string, GoldenTensor>
-  readonly inputs: Record<string, GoldenTensor>
-  readonly outputs: Record<string, GoldenResult>
 }
 
 interface GptRun {

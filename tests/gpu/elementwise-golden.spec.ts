@@ -13,28 +13,19 @@ import type { Module } from '../../src/nn/module.ts'
 import type { TensorType } from '../../src/util/shape.ts'
 import goldenText from '../golden/elementwise.json?raw'
 import { testRuntime } from '../support/formula-model.ts'
-import {
-  allowedDistance,
-  type GoldenResult,
-  type GoldenTensor,
-  typeOf,
-  valuesOf,
-} from '../support/golden.ts'
+import { allowedDistance, type GoldenCase, typeOf, valuesOf } from '../support/golden.ts'
 
 // What people call, forward and backward through compile(), against PyTorch's float64 results (tests/golden/elementwise.py):
 // within 5 times the distance of PyTorch's own float32 results.
 
-interface GoldenCase {
-  readonly name: string
+interface ElementwiseCase extends GoldenCase {
   readonly call: string
   // biome-ignore lint/suspicious/noExplicitAny: options of whatever function the case calls.
   readonly options: any
-  readonly inputs: Record<string, GoldenTensor>
-  readonly outputs: Record<string, GoldenResult>
 }
 
 type Inputs = Record<string, Tensor>
-type Options = GoldenCase['options']
+type Options = ElementwiseCase['options']
 type Call = (inputs: Inputs, options: Options) => Tensor | Inputs
 
 const ofX =
@@ -144,7 +135,7 @@ function isClose(got: number, expected: number, allowed: number, isEdge: boolean
   return Math.abs(got - expected) <= limit
 }
 
-function problemsOf(golden: GoldenCase, name: string, got: ArrayLike<number>): string[] {
+function problemsOf(golden: ElementwiseCase, name: string, got: ArrayLike<number>): string[] {
   const result = golden.outputs[name]
   const expected = valuesOf(result)
   if (got.length !== expected.length) return [`${name}: ${got.length} elements`]
@@ -159,10 +150,10 @@ function problemsOf(golden: GoldenCase, name: string, got: ArrayLike<number>): s
 const finite = (values: ArrayLike<number>): number[] =>
   Array.from(values).map((value) => (Number.isFinite(value) ? value : 0))
 
-const { cases } = JSON.parse(goldenText) as { cases: GoldenCase[] }
+const { cases } = JSON.parse(goldenText) as { cases: ElementwiseCase[] }
 
 /** Runs a case and returns what its outputs and gradients are. */
-async function run(golden: GoldenCase) {
+async function run(golden: ElementwiseCase) {
   const { inputs, outputs, options } = golden
   const parameters = new Map<string, Parameter>()
   const given: Record<string, TensorType> = {}

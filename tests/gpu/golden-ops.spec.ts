@@ -6,19 +6,17 @@ import type { Shape, TensorType } from '../../src/util/shape.ts'
 import opsText from '../golden/ops.json?raw'
 import {
   allowedDistance,
-  type GoldenResult,
-  type GoldenTensor,
+  type GoldenCase,
   largestDistance,
   typeOf,
   valuesOf,
 } from '../support/golden.ts'
-import { limitsOf, runOp, testGpu } from '../support/run-op.ts'
+import { runOp, testGpu } from '../support/run-op.ts'
 
 // Every kernel in every kind of variant against PyTorch's float64 results (tests/golden/generate.py): ours must stay
 // within 5 times the distance of PyTorch's own float32 results. Conv2d and pooling have a spec of their own.
 
-const { gpu, pipelines } = await testGpu()
-const limits = limitsOf(gpu)
+const { pipelines, limits } = await testGpu()
 
 function opNamed(name: string): Op {
   const op = ops.find((candidate) => candidate.name === name)
@@ -31,12 +29,9 @@ const toFloats = (words: Uint32Array): Float32Array =>
 
 // --- ops -------------------------------------------------------------------------------------------------------------
 
-interface OpCase {
-  readonly name: string
+interface OpCase extends GoldenCase {
   readonly op: string
   readonly attrs: Record<string, unknown>
-  readonly inputs: Record<string, GoldenTensor>
-  readonly outputs: Record<string, GoldenResult>
 }
 
 /** One call of our op that gives some of a case's results. */

@@ -32,7 +32,7 @@ import text from '../golden/shape.json?raw'
 import { testRuntime } from '../support/formula-model.ts'
 import {
   allowedDistance,
-  type GoldenResult,
+  type GoldenCase,
   type GoldenTensor,
   largestDistance,
   typeOf,
@@ -41,12 +41,6 @@ import {
 
 // The functions that users call, values and gradients, against PyTorch's float64 results (tests/golden/shape.py): within 5
 // times the distance of PyTorch's own float32 results. Programs are compiled as in training, with every rewrite.
-
-interface GoldenCase {
-  readonly name: string
-  readonly inputs: Record<string, GoldenTensor>
-  readonly outputs: Record<string, GoldenResult>
-}
 
 type Given = Record<string, Tensor>
 

@@ -1,7 +1,6 @@
 import { compile } from '../../src/graph/compile.ts'
 import { crossEntropy, stepScalar } from '../../src/graph/functions.ts'
 import type { TracedFunction } from '../../src/graph/prepare.ts'
-import { Runtime } from '../../src/graph/runtime.ts'
 import type { StepProgram } from '../../src/graph/step-program.ts'
 import { models } from '../../src/nn/models.ts'
 import type { Module } from '../../src/nn/module.ts'
@@ -18,12 +17,8 @@ export const goldenRuns = golden.runs
 export const goldenSeeds = golden.data.seeds
 export const goldenEvaluation = golden.data.evaluation
 
-let runtime: Promise<Runtime> | undefined
-/** A runtime on the specs' one device. */
-export function testRuntime(): Promise<Runtime> {
-  runtime ??= testGpu().then(({ gpu }) => new Runtime(gpu))
-  return runtime
-}
+/** The runtime of the specs' one device. */
+export const testRuntime = testGpu
 
 /** The run's model with the weights that PyTorch began with. */
 export function goldenModel(run: GoldenRun): Module {

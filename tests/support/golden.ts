@@ -13,6 +13,13 @@ export interface GoldenResult extends GoldenTensor {
   readonly distance: number
 }
 
+/** A case of a file in tests/golden: inputs and PyTorch's results by name. */
+export interface GoldenCase {
+  readonly name: string
+  readonly inputs: Record<string, GoldenTensor>
+  readonly outputs: Record<string, GoldenResult>
+}
+
 export const typeOf = ({ shape, dtype }: GoldenTensor): TensorType => ({
   shape,
   dtype: dtype === 'f64' ? 'f32' : dtype,

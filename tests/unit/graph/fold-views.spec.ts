@@ -5,23 +5,13 @@ import { linear } from '../../../src/graph/functions.ts'
 import { ModuleBuffer } from '../../../src/graph/module-buffer.ts'
 import { Parameter } from '../../../src/graph/parameter.ts'
 import { type Outputs, prepare } from '../../../src/graph/prepare.ts'
-import type { Runtime } from '../../../src/graph/runtime.ts'
 import type { Tensor } from '../../../src/graph/tensor.ts'
 import { activeTrace } from '../../../src/graph/trace.ts'
 import { sgd } from '../../../src/kernels/sgd/sgd.ts'
 import { countElements, type Shape, tensorType } from '../../../src/util/shape.ts'
+import { planningTarget } from '../../support/planning-target.ts'
 
 // What transposes, slices and splits around matmuls cost: the kernels of a program, by name, without a device.
-
-const runtime = {
-  limits: {
-    maxInvocations: 256,
-    workgroupMemoryBytes: 16_384,
-    maxGroupsPerDimension: 65_535,
-    isSoftware: true,
-  },
-  variants: {},
-} as Runtime
 
 const parameter = (...shape: Shape) => new Parameter(shape, new Float32Array(countElements(shape)))
 
@@ -29,7 +19,7 @@ function kernelsOf(fn: (given: Record<string, Tensor>) => Outputs, shapes: Recor
   const types = Object.fromEntries(
     Object.entries(shapes).map(([name, shape]) => [name, tensorType(shape)]),
   )
-  return prepare(runtime, fn, types).calls.map(({ op }) => op.name)
+  return prepare(planningTarget, fn, types).calls.map(({ op }) => op.name)
 }
 
 const heads = (x: Tensor, count: number) => {

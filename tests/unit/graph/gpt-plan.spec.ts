@@ -7,18 +7,9 @@ import type { Tensor } from '../../../src/graph/tensor.ts'
 import { gpt } from '../../../src/nn/gpt.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { planningTarget } from '../../support/planning-target.ts'
 
 // The planner on GPTs: near its bound, and what checkpointing each block saves.
-
-const target = {
-  limits: {
-    maxInvocations: 256,
-    workgroupMemoryBytes: 16_384,
-    maxGroupsPerDimension: 65_535,
-    isSoftware: true,
-  },
-  variants: {},
-}
 
 const length = 64
 const batch = 4
@@ -41,7 +32,7 @@ function prepareGpt(layers: number, isCheckpointed: boolean, isHalf = false): Pr
   }
   const optimizer = new SGD(model.parameters())
   return prepare(
-    target,
+    planningTarget,
     ({ x, y }) => {
       const logits = autocast({ enabled: isHalf }, () => model.forward(x))
       const loss = crossEntropy(logits.reshape([batch * length, 65]), y)

@@ -8,26 +8,15 @@ import {
 import { checkpointSequential } from '../../../src/graph/functions/checkpoint.ts'
 import { crossEntropy } from '../../../src/graph/functions.ts'
 import { type Prepared, prepare } from '../../../src/graph/prepare.ts'
-import type { Runtime } from '../../../src/graph/runtime.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { models } from '../../../src/nn/models.ts'
 import type { Module } from '../../../src/nn/module.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { RandomStream } from '../../../src/util/random.ts'
 import { type Shape, tensorType } from '../../../src/util/shape.ts'
+import { planningTarget } from '../../support/planning-target.ts'
 
 // The planner alone: what it promises is checked on the plan, without a device.
-
-/** What planning reads of a runtime. */
-const limits = {
-  limits: {
-    maxInvocations: 256,
-    workgroupMemoryBytes: 16_384,
-    maxGroupsPerDimension: 65_535,
-    isSoftware: true,
-  },
-  variants: {},
-} as unknown as Runtime
 
 function prepareTraining(
   model: Module,
@@ -37,7 +26,7 @@ function prepareTraining(
 ): Prepared {
   const optimizer = new SGD(model.parameters())
   return prepare(
-    limits,
+    planningTarget,
     ({ x, y }) => {
       const loss = crossEntropy(forward(x), y)
       loss.backward()
@@ -146,7 +135,7 @@ test('a plan that a device cannot run is refused by op, shapes and limit', () =>
   const refuse = (more: object) => () => {
     const model = make()
     prepare(
-      { ...limits, limits: { ...limits.limits, ...more } },
+      { ...planningTarget, limits: { ...planningTarget.limits, ...more } },
       ({ x }) => ({ y: model.forward(x) }),
       { x: tensorType([64, ...sampleShape]) },
     )
