@@ -5,34 +5,26 @@ import { browserFlags, findBrowser } from './node/chromium.ts'
 import { isolationHeaders } from './node/headers.ts'
 import viteConfig from './vite.config.ts'
 
-/** Specs of single kernels: they mostly wait for the adapter's compiler, which in one browser compiles one after the other. */
-const ofKernels = ['tests/gpu/*golden*.spec.ts', 'tests/gpu/every-op.spec.ts']
+/** The spec that mostly waits for the adapter's compiler begins first: that leaves a core to the unit tests beside it. */
+const first = 'every-op.spec.ts'
 
-/** Specs that say how soon something is noticed: nothing runs beside them. */
-const ofTime = ['tests/e2e/death.spec.ts', 'tests/e2e/overlap.spec.ts']
-
-/** Specs that take longest begin first, so that the others run beside them; without times of earlier runs Vitest goes by size. */
-const longest = ['train-command.spec.ts', 'every-op.spec.ts', 'data-parallel.spec.ts']
-
-class LongestFirst extends BaseSequencer {
+class CompilerFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files)
-    const isLong = ({ moduleId }: TestSpecification) =>
-      longest.some((name) => moduleId.endsWith(`/${name}`))
-    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))]
+    const isFirst = ({ moduleId }: TestSpecification) => moduleId.endsWith(`/${first}`)
+    return [...sorted.filter(isFirst), ...sorted.filter((file) => !isFirst(file))]
   }
 }
 
-/** A project whose specs run inside a real page, in a browser of its own: they call WebGPU, WebRTC and SharedWorker themselves. */
-const inPage = (name: string, include: string[], exclude: string[] = []) => ({
+/** Specs that run inside a real page: they call WebGPU, WebRTC and SharedWorker themselves. */
+const gpu = {
   optimizeDeps: viteConfig.optimizeDeps,
   server: { headers: isolationHeaders },
   test: {
-    name,
-    include,
-    exclude,
+    name: 'gpu',
+    include: ['tests/gpu/**/*.spec.ts'],
     testTimeout: 60_000,
-    sequence: { groupOrder: 1 },
+    sequence: { groupOrder: 0 },
     fileParallelism: false,
     browser: {
       enabled: true,
@@ -52,48 +44,35 @@ const inPage = (name: string, include: string[], exclude: string[] = []) => ({
       instances: [{ browser: 'chromium' as const }],
     },
   },
-})
+}
 
-/** A project whose specs drive browsers and processes from Node, `workers` files at a time. */
-const fromNode = (
-  name: string,
-  groupOrder: number,
-  workers: number,
-  include: string[],
-  exclude: string[] = [],
-) => ({
+/** Specs that drive browsers and processes from Node. */
+const e2e = {
   test: {
-    name,
+    name: 'e2e',
     environment: 'node' as const,
-    include,
-    exclude,
+    include: ['tests/e2e/**/*.spec.ts'],
     globalSetup: './tests/support/build-once.ts',
     testTimeout: 240_000,
     hookTimeout: 120_000,
-    maxWorkers: workers,
-    sequence: { groupOrder },
+    maxWorkers: 1,
+    sequence: { groupOrder: 1 },
   },
-})
+}
 
-export default defineConfig({
+const unit = {
   test: {
-    sequence: { sequencer: LongestFirst },
-    // Groups run one after the other, the projects of a group at once.
-    projects: [
-      {
-        test: {
-          name: 'unit',
-          environment: 'node',
-          include: ['tests/unit/**/*.spec.ts'],
-          testTimeout: 30_000,
-          maxWorkers: 2,
-          sequence: { groupOrder: 0 },
-        },
-      },
-      inPage('gpu kernels', ofKernels),
-      inPage('gpu', ['tests/gpu/**/*.spec.ts'], ofKernels),
-      fromNode('e2e', 2, 2, ['tests/e2e/**/*.spec.ts'], ofTime),
-      fromNode('time', 3, 1, ofTime),
-    ],
+    name: 'unit',
+    environment: 'node' as const,
+    include: ['tests/unit/**/*.spec.ts'],
+    testTimeout: 30_000,
+    maxWorkers: 1,
+    sequence: { groupOrder: 0 },
   },
+}
+
+// Groups run one after the other, the projects of a group at once. One software adapter keeps two cores busy, and its
+// threads spin while they wait: a second browser beside it makes both take more than twice as long (measured).
+export default defineConfig({
+  test: { sequence: { sequencer: CompilerFirst }, projects: [unit, gpu, e2e] },
 })

@@ -136,7 +136,7 @@ describe.each(['dev server', 'built server'])('on the %s', (server) => {
     contexts = []
   })
 
-  const counts = server === 'dev server' ? [3] : [2, 3, 5]
+  const counts = server === 'dev server' ? [3] : [2, 5]
   const cases = (['webrtc', 'port'] as const).flatMap((kind) =>
     counts.map((count) => ({ kind, count })),
   )

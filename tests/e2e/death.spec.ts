@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { RankTabs } from '../support/rank-tabs.ts'
+import { dataOfTabs, RankTabs } from '../support/rank-tabs.ts'
 
 /** How a tab can go, and how soon the others must have stopped with the clear error. */
 const deaths = [
@@ -21,7 +21,11 @@ test.each(deaths)(
   async ({ how, withinMs }) => {
     await Promise.all(
       (['webrtc', 'port'] as const).map(async (transport) => {
-        const ranks = await tabs.open(3, transport, { epochs: 50, hashEvery: 1000 })
+        const ranks = await tabs.open(3, transport, {
+          data: dataOfTabs,
+          epochs: 5000,
+          hashEvery: 1000,
+        })
         const victim = 1
         await Promise.all(ranks.map((tab) => tab.saw(({ event }) => event === 'step')))
         const began = performance.now()
@@ -51,7 +55,7 @@ test.each(deaths)(
 )
 
 test('a compute worker that ends makes its own page and the other ranks say so', async () => {
-  const ranks = await tabs.open(2, 'webrtc', { epochs: 50, hashEvery: 1000 })
+  const ranks = await tabs.open(2, 'webrtc', { data: dataOfTabs, epochs: 5000, hashEvery: 1000 })
   await Promise.all(ranks.map((tab) => tab.saw(({ event }) => event === 'step')))
   const [worker] = ranks[1].page.workers()
   await worker.evaluate(() => self.close())

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { RankTabs } from '../support/rank-tabs.ts'
+import { dataOfTabs, RankTabs } from '../support/rank-tabs.ts'
 
 let tabs: RankTabs
 beforeAll(async () => {
@@ -8,7 +8,7 @@ beforeAll(async () => {
 afterEach(() => tabs.closeTabs())
 afterAll(() => tabs.stop())
 
-const config = { steps: 150, seed: 3, batchSize: 64, hashEvery: 1000 } as const
+const config = { data: dataOfTabs, steps: 150, seed: 3, batchSize: 64, hashEvery: 1000 } as const
 
 async function trainAlone(
   disturb?: (tab: Awaited<ReturnType<RankTabs['open']>>[0]) => Promise<void>,

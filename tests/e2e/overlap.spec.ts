@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { RankTabs } from '../support/rank-tabs.ts'
+import { dataOfTabs, RankTabs } from '../support/rank-tabs.ts'
 
 let tabs: RankTabs
 beforeAll(async () => {
@@ -9,9 +9,16 @@ afterEach(() => tabs.closeTabs())
 afterAll(() => tabs.stop())
 
 // Three tabs share one process for their adapters. When that is busy, it tells of all parts at once, which hides what went on: hence
-// alone, and up to three times. An engine that does not overlap shows it never.
+// up to three times. An engine that does not overlap shows it never.
 test('the first frame leaves while later parts of backward still run', { retry: 2 }, async () => {
-  const config = { seed: 7, bucketCapMb: 0.01, model: 'cnn', steps: 4, batchSize: 48 } as const
+  const config = {
+    data: dataOfTabs,
+    seed: 7,
+    bucketCapMb: 0.01,
+    model: 'cnn',
+    steps: 4,
+    batchSize: 48,
+  } as const
   const opened = await tabs.open(3, 'webrtc', config)
   const [first] = await Promise.all(opened.map((tab) => tab.done))
   if (!first.ok) throw new Error(`${first.code}: ${first.message}`)

@@ -179,7 +179,7 @@ describe('a room', { timeout: 240_000 }, () => {
   })
 
   it('tabs that share nothing but the network train over WebRTC; the link carries the choice', async () => {
-    const pages = await openRoom(3, '?transport=webrtc&steps=6&model=cnn', false)
+    const pages = await openRoom(2, '?transport=webrtc&steps=6&model=cnn', false)
     expect(await invite(pages[0])).toContain('/?transport=webrtc#room=')
     await button(pages[0], 'Start').click()
     await Promise.all(pages.map((page) => see(page, 'Finished', 110_000)))

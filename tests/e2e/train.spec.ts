@@ -1,27 +1,15 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { makeDigits } from '../../src/data/digits.ts'
-import { idxFolder } from '../support/idx-files.ts'
-import { RankTabs } from '../support/rank-tabs.ts'
+import { dataOfTabs, RankTabs } from '../support/rank-tabs.ts'
 
 /** Four batches of 64 and a last one of 30, which leaves the second of three ranks 8 samples and the third none. */
 const samples = 4 * 64 + 30
 
 let tabs: RankTabs
-let folder: string
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'tabring-digits-'))
-  const files = idxFolder(makeDigits({ train: samples, test: 50 }))
-  for (const [name, bytes] of Object.entries(files)) await writeFile(join(folder, name), bytes)
-  tabs = await RankTabs.start({ '/data/': folder })
+  tabs = await RankTabs.start({ train: samples })
 })
 afterEach(() => tabs.closeTabs())
-afterAll(async () => {
-  await tabs.stop()
-  await rm(folder, { recursive: true, force: true })
-})
+afterAll(() => tabs.stop())
 
 async function results(
   ranks: number,
@@ -39,7 +27,7 @@ async function results(
 }
 
 const config = {
-  data: '/data/',
+  data: dataOfTabs,
   steps: 12,
   seed: 7,
   batchSize: 64,
@@ -95,7 +83,13 @@ test('where data channels cannot go to a worker the page pumps them, to the same
 })
 
 test('three tabs train with the kernels that rank 0 has measured for the rows of each', async () => {
-  const ends = await results(3, 'webrtc', { steps: 2, seed: 7, batchSize: 10, tune: true })
+  const ends = await results(3, 'webrtc', {
+    data: dataOfTabs,
+    steps: 2,
+    seed: 7,
+    batchSize: 10,
+    tune: true,
+  })
   expect(new Set(ends.map(({ result }) => result.paramHash)).size).toBe(1)
   const records = ends.map(({ result }) => result.record)
   const [{ measured, shares, adapters }] = records

@@ -1,10 +1,15 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright'
 import { ensureBuilt } from '../../node/build.ts'
 import { browserFlags, findBrowser, iceWithoutRoutePermissions } from '../../node/chromium.ts'
 import { type Served, serve } from '../../node/serve.ts'
+import { makeDigits } from '../../src/data/digits.ts'
 import { formatFragment, newRoomLink } from '../../src/peer/secret.ts'
 import type { TrainConfigInput } from '../../src/train/config.ts'
 import type { RunEvent, RunResult } from '../../src/worker/api.ts'
+import { idxFolder } from './idx-files.ts'
 
 export type Done =
   | { ok: true; rank: number; result: RunResult; bytesSentOnChannels: number }
@@ -20,21 +25,30 @@ export interface RankTab {
   saw(matches: (event: RunEvent) => boolean): Promise<RunEvent>
 }
 
+/** What `data` of a tab's settings says to train on the digits that are served: far fewer than a page draws by itself. */
+export const dataOfTabs = '/data/'
+
 /** A built server and a browser for rank tabs. */
 export class RankTabs {
   private readonly contexts: BrowserContext[] = []
   private constructor(
     private readonly served: Served,
     readonly browser: Browser,
+    private readonly folder: string,
   ) {}
 
-  static async start(mounts: Record<string, string> = {}): Promise<RankTabs> {
+  /** Serves the built page, and a few drawn digits as MNIST files at `dataOfTabs`. */
+  static async start({ train = 256, test = 50 } = {}): Promise<RankTabs> {
+    const folder = await mkdtemp(join(tmpdir(), 'tabring-digits-'))
+    for (const [name, bytes] of Object.entries(idxFolder(makeDigits({ train, test }))))
+      await writeFile(join(folder, name), bytes)
+    const mounts = { [dataOfTabs]: folder }
     const served = await serve({ root: await ensureBuilt(), port: 0, mounts })
     const browser = await chromium.launch({
       executablePath: findBrowser(),
       args: browserFlags('software'),
     })
-    return new RankTabs(served, browser)
+    return new RankTabs(served, browser, folder)
   }
 
   /** Opens `ranks` tabs in one room; for ports they share a browser context, as tabs of one person do. */
@@ -79,6 +93,7 @@ export class RankTabs {
   async stop(): Promise<void> {
     await this.browser.close()
     await this.served.close()
+    await rm(this.folder, { recursive: true, force: true })
   }
 
   private async context(): Promise<BrowserContext> {
