@@ -16,6 +16,9 @@ class CompilerFirst extends BaseSequencer {
   }
 }
 
+/** Tests count on the software adapter, which all machines have; `TABRING_ADAPTER=gpu` looks at the machine's own instead. */
+const adapter = process.env.TABRING_ADAPTER === 'gpu' ? 'auto' : 'software'
+
 /** Specs that run inside a real page: they call WebGPU, WebRTC and SharedWorker themselves. */
 const gpu = {
   optimizeDeps: viteConfig.optimizeDeps,
@@ -35,7 +38,7 @@ const gpu = {
           executablePath: findBrowser(),
           // A spec that counts the heap's bytes collects garbage first.
           args: [
-            ...browserFlags('software'),
+            ...browserFlags(adapter),
             '--js-flags=--expose-gc',
             '--enable-precise-memory-info',
           ],

@@ -65,6 +65,8 @@ function pageUrl(served: Served, flags: StartFlags): string {
 function greeting(served: Served, flags: StartFlags): string {
   const lines = ['', `  Tabring is at  ${pageUrl(served, flags)}`]
   for (const url of served.lanUrls) lines.push(`  in the network ${url}`)
+  if (served.certificate && served.lanUrls.length === 0)
+    lines.push('  no network address was found: connect this machine to a network')
   for (const origin of flags.allowOrigin) lines.push(`  and through    ${origin}/`)
   if (flags.data !== undefined) {
     lines.push('', `  Data: ${resolve(flags.data)}, at ${dataMount} on the page.`)

@@ -26,6 +26,9 @@ class Interrupt extends Error {
   }
 }
 
+/** 128 + SIGPIPE: there is nobody to tell. */
+const brokenPipe = 141
+
 /** npm, tsx and the terminal may each send the same Ctrl-C: only one that comes later is a second one. */
 const secondInterruptMs = 700
 const closeTimeoutMs = 8000
@@ -46,7 +49,7 @@ function interruptSignal(): AbortSignal {
       controller.abort(new Interrupt(exitCode))
     })
   // Whoever read our output has gone (`| head`): there is nobody left to train for.
-  process.stdout.on('error', () => controller.abort(new Interrupt(141)))
+  process.stdout.on('error', () => controller.abort(new Interrupt(brokenPipe)))
   return controller.signal
 }
 
@@ -151,7 +154,11 @@ async function main(argv: string[]): Promise<number> {
     await train(options, reporter, signal)
     return 0
   } catch (thrown) {
-    if (thrown instanceof Interrupt) return thrown.exitCode
+    if (thrown instanceof Interrupt) {
+      if (thrown.exitCode !== brokenPipe)
+        process.stderr.write('train: interrupted; no weights were kept\n')
+      return thrown.exitCode
+    }
     process.stderr.write(`train: ${oneLine(messageOf(thrown))}${hintFor(thrown)}\n`)
     return 1
   }

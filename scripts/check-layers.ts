@@ -41,6 +41,9 @@ const allowed: Record<string, readonly string[]> = {
   // The page's side: control, connections and types, no device.
   'src/worker': ['src/util', 'src/peer', 'src/train/config.ts'],
   'src/ui': ['src/util', 'src/data/shares.ts', 'src/peer', 'src/train/config.ts', 'src/worker'],
+  // Pages: they begin a view or a member, and compute nothing.
+  'src/main.tsx': ['src/util', 'src/peer', 'src/ui', 'src/worker'],
+  'src/tab.ts': ['src/util', 'src/peer', 'src/worker'],
   node: ['src/util', 'src/peer', 'src/data', 'src/train/config.ts', 'src/worker/api.ts'],
 }
 
@@ -53,7 +56,8 @@ const packages: Record<string, readonly string[]> = {
   'src/worker': ['comlink'],
   'src/worker/compute.worker.ts': ['comlink'],
   'src/ui': ['preact', 'uplot', 'valibot'],
-  src: ['preact', 'uplot'],
+  'src/main.tsx': ['preact', 'uplot'],
+  src: ['preact'],
 }
 
 /** The ways to write an import: `from '…'`, `import '…'`, `import('…')`, `new URL('…', import.meta.url)`. */
@@ -78,6 +82,7 @@ const withoutPage = [
   'src/data',
   'src/train',
   'src/peer',
+  'src/worker/compute.worker.ts',
 ]
 const mayUsePage = new Set(['src/peer/webrtc.ts'])
 

@@ -70,6 +70,7 @@ const member = new RoomMember({
   },
   onEvent: report,
   onEnd: finished,
+  onDead: (error) => failed(error, null),
   onServerLost: (error) => failed(error, null),
   onRefused: (error) => failed(error, null),
 })

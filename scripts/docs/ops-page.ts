@@ -46,7 +46,7 @@ export function opsPage(): string {
     '- **forward**: pairs of variant and case that `tests/gpu/every-op.spec.ts` holds against the reference, with the default limits of WebGPU: values, nothing unwritten, nothing written outside, equal bits in two runs.',
     '- **gradient**: it has a rule, which `tests/gpu/gradients.spec.ts` holds against central differences of the reference (of `detach`: its purpose is to have none). The others are updates, gradients themselves, or what nothing flows through.',
     '- **16-bit**: it reads tensors stored as float16; every other op gets them as float32.',
-    "- **reference checked**: cases in the op's folder, all of them run. Their results are held against PyTorch's in `tests/gpu/*golden*.spec.ts`.",
+    "- **reference checked**: cases in the op's folder, all of them run against the op's own float64 reference. What PyTorch computes is held against the ops that have a counterpart there, on cases of its own, in `tests/gpu/*golden*.spec.ts`; hashes, barriers and sums over ranks have none.",
     '',
   ].join('\n')
 }

@@ -340,7 +340,7 @@ export class SignalClient {
     this.isOver = true
     this.cancelWatchdog()
     const where = this.options.url
-    const why = reason ? `${code}: ${reason}` : String(code)
+    const why = code === tooBig ? tooBigText : reason ? `${code}: ${reason}` : String(code)
     const error =
       this.fatal ??
       new PeerError(
@@ -366,6 +366,10 @@ export class SignalClient {
     }
   }
 }
+
+/** How a WebSocket's end says that a message was larger than the other side reads at all; it comes without a reason. */
+const tooBig = 1009
+const tooBigText = `${tooBig}: a message was too large for the server, which reads ${limits.messageBytes} bytes`
 
 function leftEarly(): PeerError {
   return new PeerError('signal.lost', 'signaling: left before the room was entered.')

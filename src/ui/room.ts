@@ -28,6 +28,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
     onEnd: (end) => {
       for (const action of endActions(end)) dispatch(action)
     },
+    onDead: (error) => dispatch({ type: 'outside', trouble: troubleOf(error) }),
     onServerLost: (error) => dispatch({ type: 'serverLost', text: error.message }),
     onRefused: (error) => dispatch({ type: 'refused', text: error.message }),
   })
@@ -99,10 +100,7 @@ function endActions(end: RunEnd): Action[] {
     return [{ type: 'finished', result, bytesSent }]
   }
   const code = 'code' in end.error ? String(end.error.code) : ''
-  const failed: Action = { type: 'failed', code, text: end.error.message }
-  return code === 'worker.dead'
-    ? [failed, { type: 'outside', trouble: troubleOf(end.error) }]
-    : [failed]
+  return [{ type: 'failed', code, text: end.error.message }]
 }
 
 /** Browsers read a blob some time after the click. units: ms. */

@@ -29,6 +29,8 @@ export interface RoomMemberOptions {
   onConfig?: (config: TrainConfig) => void
   onEvent?: (event: RunEvent) => void
   onEnd?: (end: RunEnd) => void
+  /** The compute worker has ended: this tab has left the room and can take part no more. */
+  onDead?: (error: Error) => void
   /** The connection to the server has ended; a run may go on without it. */
   onServerLost?: (error: Error) => void
   /** The server said no to something, and the connection stays. */
@@ -49,6 +51,7 @@ export class RoomMember {
   #assignment: Assignment | undefined
   #isRunning = false
   #isServerLost = false
+  #isClosed = false
   /** As the room knows this tab; set once it is in. */
   #info: MemberInfo | undefined
   /** What was told before that. */
@@ -57,7 +60,7 @@ export class RoomMember {
   constructor(options: RoomMemberOptions) {
     this.#options = options
     this.#compute = startCompute()
-    this.#compute.dead.catch((error) => this.#fail(error))
+    this.#compute.dead.catch((error) => this.#died(error))
   }
 
   get compute(): ComputeApi {
@@ -129,6 +132,7 @@ export class RoomMember {
   /** Leaves the room and ends the worker. */
   close(): void {
     tell(1, 'room', () => 'left')
+    this.#isClosed = true
     this.#client?.bye()
     this.#ring?.close()
     this.#ports?.close()
@@ -220,6 +224,16 @@ export class RoomMember {
         for (const off of listening) off()
       },
     }
+  }
+
+  /** Without its worker a tab is no member: the others would wait for it at the next start, and blame whom it fails to reach. */
+  #died(error: Error): void {
+    if (this.#isClosed) return
+    const client = this.#client
+    if (this.#assignment) client?.abort(this.#assignment.epoch, messageOf(error).slice(0, 300))
+    this.#fail(error)
+    client?.bye()
+    this.#options.onDead?.(error)
   }
 
   #abort(epoch: number, text: string): void {

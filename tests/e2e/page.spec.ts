@@ -314,6 +314,13 @@ describe('a room', { timeout: 240_000 }, () => {
     await members(page).filter({ hasText: 'Ada' }).waitFor()
   })
 
+  it('a tab whose worker ends while nothing runs says so and leaves the room', async () => {
+    const [maker, second] = await openRoom(2, '')
+    await second.workers()[0].evaluate(() => self.close())
+    await second.locator('.notice[data-kind="worker"]').waitFor()
+    await see(maker, 'Alone in the room')
+  })
+
   it('the server goes away: it is said, and nothing can be started', async () => {
     const own = await serve({ root: await ensureBuilt(), port: 0 })
     const page = await openTab(await openContext(), own.localUrl)

@@ -51,6 +51,14 @@ describe('npm start', () => {
     expect((await exited)[0]).toBe(0)
   })
 
+  it('--host: HTTPS for other machines, their addresses and a word about the certificate', async () => {
+    const text = await npmStart('--host', '--port', '0').seen('Ctrl-C')
+    expect(text).toMatch(/Tabring is at {2}https:\/\/localhost:\d+\//)
+    expect(text).toMatch(/in the network https:\/\/\d+\.\d+\.\d+\.\d+:\d+\//)
+    expect(text).toContain('The certificate is self-signed')
+    expect(text).not.toContain('npm start -- --host')
+  })
+
   it('a port in use: one clear line, and not 0', async () => {
     const other = createServer().listen(0, '127.0.0.1')
     await once(other, 'listening')

@@ -22,11 +22,10 @@ afterEach(async () => {
 })
 
 function startTraining(...argv: string[]) {
-  const child = spawn(
-    process.execPath,
-    ['--import', 'tsx', 'node/train.ts', '--adapter', 'software', ...argv],
-    { cwd: repository, stdio: ['ignore', 'pipe', 'pipe'] },
-  )
+  const child = spawn(process.execPath, ['--import', 'tsx', 'node/train.ts', ...argv], {
+    cwd: repository,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
   children.push(child)
   const told = { stdout: '', stderr: '' }
   child.stdout.on('data', (chunk) => {
@@ -50,7 +49,7 @@ interface Done {
 
 /** Runs to the end with `--json`; returns the losses by step and the last line. */
 async function trainWithJson(...argv: string[]): Promise<{ losses: number[]; done: Done }> {
-  const { child, told } = startTraining('--json', ...argv)
+  const { child, told } = startTraining('--json', '--adapter', 'software', ...argv)
   const [code] = await once(child, 'close')
   expect(code, told.stderr).toBe(0)
   const lines = told.stdout
@@ -89,16 +88,26 @@ test('three tabs train on drawn digits, tell each step, and write the weights', 
   expect(await readdir(folder)).toEqual(['spans.json', 'weights.safetensors'])
 }, 180_000)
 
+test('without flags it finds an adapter, tells how it goes in lines where there is no terminal, and sums up', async () => {
+  const { child, told } = startTraining('--nproc-per-node', '2', '--steps', '2')
+  const [code] = await once(child, 'close')
+  expect(code, told.stderr).toBe(0)
+  expect(told.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} {2}[\d,]+ samples\/s\n/)
+  expect(told.stdout).toMatch(/test accuracy {2}[\d.]+ %, last loss/)
+  expect(told.stdout).toMatch(/sent {11}rank 0 [\d.]+ MiB, rank 1 [\d.]+ MiB\n/)
+}, 180_000)
+
 test('Ctrl-C in mid-run ends with 130 and leaves nothing behind', async () => {
   const out = join(folder, 'weights.safetensors')
   const { child, told } = startTraining(
-    ...['--json', '--nproc-per-node', '2', '--out', out, '--debug', '2'],
+    ...['--json', '--adapter', 'software', '--nproc-per-node', '2', '--out', out, '--debug', '2'],
   )
   while (!told.stdout.includes('"event":"step"')) await once(child.stdout, 'data')
   child.kill('SIGINT')
   const [code] = await once(child, 'close')
   expect(code).toBe(130)
   expect(told.stderr).not.toContain('Error')
+  expect(told.stderr).toContain('train: interrupted; no weights were kept\n')
   expect(told.stderr).toMatch(/rank 1: tabring kernels: program \d, run 1, means of 1 runs:\n/)
   expect(await readdir(folder)).toEqual([])
 }, 180_000)

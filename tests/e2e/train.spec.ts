@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { dataOfTabs, RankTabs } from '../support/rank-tabs.ts'
+import { dataOfTabs, RankTabs, refuseChannels } from '../support/rank-tabs.ts'
 
 /** Four batches of 64 and a last one of 30, which leaves the second of three ranks 8 samples and the third none. */
 const samples = 4 * 64 + 30
@@ -66,15 +66,6 @@ test('equal records end with equal bits, over every link; and every step has the
     })
   }
 })
-
-/** As in browsers whose data channels cannot be transferred. */
-const refuseChannels = () => {
-  const original = MessagePort.prototype.postMessage as (...args: unknown[]) => void
-  MessagePort.prototype.postMessage = function (this: MessagePort, ...args: unknown[]) {
-    if (args[0] instanceof RTCDataChannel) throw new DOMException('refused', 'DataCloneError')
-    original.apply(this, args)
-  }
-}
 
 test('where data channels cannot go to a worker the page pumps them, to the same bits', async () => {
   const ends = await results(2, 'webrtc', config, refuseChannels)

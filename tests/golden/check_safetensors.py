@@ -145,6 +145,24 @@ def report(arguments):
     return result
 
 
+def write_golden(arguments):
+    """FILE's .json: PyTorch's logits of the evaluation samples, in float64 and in float32."""
+    arguments.formula, arguments.double = 8, True
+    double = report(arguments)
+    arguments.double = False
+    file = pathlib.Path(arguments.file)
+    content = {
+        "made": {
+            "by": f"tests/golden/check_safetensors.py {file.name} --model {arguments.model} --write-golden",
+            "torch": torch.__version__,
+        },
+        "keys": double["keys"],
+        "logits": double["logits"],
+        "logits32": report(arguments)["logits"],
+    }
+    file.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n")
+
+
 def self_test():
     """Writes the trajectories' first weights by hand and expects the first logits that are committed for them."""
     golden = json.loads((pathlib.Path(__file__).parent / "trajectories.json").read_text())
@@ -176,6 +194,7 @@ def parser():
     result.add_argument("--limit", type=int, help="take only so many images")
     result.add_argument("--logits", action="store_true", help="print logits too")
     result.add_argument("--double", action="store_true", help="compute in float64")
+    result.add_argument("--write-golden", action="store_true", help="write the formula's logits beside the file")
     result.add_argument("--self-test", action="store_true")
     return result
 
@@ -186,6 +205,8 @@ if __name__ == "__main__":
         self_test()
     elif not options.file or not options.model:
         fail("expected a file and --model, see --help")
+    elif options.write_golden:
+        write_golden(options)
     else:
         print(json.dumps(report(options)))
         sys.stdout.flush()

@@ -12,6 +12,8 @@ import json
 import math
 import pathlib
 import struct
+import subprocess
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -256,5 +258,13 @@ def main():
     )
 
 
-if __name__ == "__main__":
+def main_of_all():
+    """Every script of this folder that writes a .json file, this one included."""
+    scripts = ["amp", "attention", "bench", "conv", "conv_layers", "elementwise", "images", "optim", "rnn", "sampler", "shape"]
+    for script in scripts:
+        subprocess.run([sys.executable, FOLDER / f"{script}.py"], check=True)
     main()
+
+
+if __name__ == "__main__":
+    main_of_all() if sys.argv[1:] == ["--all"] else main()

@@ -28,6 +28,15 @@ export interface RankTab {
 /** What `data` of a tab's settings says to train on the digits that are served: far fewer than a page draws by itself. */
 export const dataOfTabs = '/data/'
 
+/** As in browsers whose data channels cannot be transferred: for `initScript`. The page pumps them then. */
+export const refuseChannels = () => {
+  const original = MessagePort.prototype.postMessage as (...args: unknown[]) => void
+  MessagePort.prototype.postMessage = function (this: MessagePort, ...args: unknown[]) {
+    if (args[0] instanceof RTCDataChannel) throw new DOMException('refused', 'DataCloneError')
+    original.apply(this, args)
+  }
+}
+
 /** A built server and a browser for rank tabs. */
 export class RankTabs {
   private readonly contexts: BrowserContext[] = []

@@ -454,7 +454,7 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
     halfCase('', 'nt', [33, 20, 20]),
     halfCase('', 'tn', [20, 70, 33], { rowSums: true }),
     halfCase('stored as f16', 'nn', [21, 18, 36], {
-      operands: [[36], [33, 36]],
+      operands: [[36], [21, 36]],
       epilogue: addTwo,
       half: true,
     }),

@@ -85,6 +85,37 @@ test('plain lines where there is no terminal, then the summary', () => {
   ])
 })
 
+/** What cli-progress asks of a terminal. */
+class Terminal extends Memory {
+  readonly columns = 200
+  constructor() {
+    super(true)
+  }
+  cursorTo(): void {
+    this.write('\r')
+  }
+  readonly moveCursor = () => undefined
+  readonly clearLine = () => undefined
+  on(): this {
+    return this
+  }
+}
+
+test('a bar with loss and samples/s on a terminal, then the summary', () => {
+  const output = new Terminal()
+  const reporter = makeReporter(
+    { isJson: false, worldSize: 2, batchSize: 64, epochs: 1 },
+    output,
+    new Memory(),
+  )
+  for (const event of events) reporter.event(event)
+  reporter.done(results, null)
+  expect(output.text).toMatch(
+    /training \[[^\]]+\] 2\/2 \| epoch 1\/1 \| loss 0\.2500 \| [\d,]+ samples\/s/,
+  )
+  expect(output.text).toContain('weights        not kept; give --out FILE to keep them\n')
+})
+
 test('the rate is of the last seconds', () => {
   const rate = new Rate(64, 1000)
   rate.step(0)

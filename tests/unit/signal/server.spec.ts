@@ -214,6 +214,12 @@ describe('the server on a port', () => {
     huge.socket.send('x'.repeat(4 * limits.messageBytes))
     expect((await huge.closed).code).toBe(1009)
 
+    const other = make({ link: newRoomLink() })
+    await other.open()
+    const lost = next(other, 'lost')
+    other.start('x'.repeat(4 * limits.messageBytes))
+    expect((await lost).message).toContain('1009: a message was too large for the server')
+
     const binary = await raw(port)
     binary.socket.send(Buffer.from('{"type":"pong"}'), { binary: true })
     expect((await binary.closed).code).toBe(1008)
