@@ -23,6 +23,9 @@ const threads = 16
 /** Rows that an invocation owns: as many as keep its vectors to some sixty. */
 const rowsFor = (units: number): number => (units <= 4 ? 4 : units <= 8 ? 2 : 1)
 
+/** The same in backward, where a row has two or three vectors more and the text of two sides compiles for as long as it is. */
+const gradRowsFor = (units: number): number => (units <= 8 ? 2 : 1)
+
 /** Whether the busiest dispatch stays within the bindings that every device has: gradients by keys and values from three tensors. */
 export const fitsDirect = (attrs: AttentionAttrs): boolean =>
   projectionsOf(attrs.layout) === 1 || attrs.mask === null || attrs.dropout === null
@@ -180,7 +183,7 @@ function sideFunction(text: AttentionText, side: Side): string {
   const { tensors } = projectionTensors(text, gradProjections)
   const dy = outputTensor(text, 'dy')
   const targets = gradientTensors(text)
-  const count = rowsFor(units)
+  const count = gradRowsFor(units)
   const isQueries = side === 'queries'
   const rows = isQueries ? tq : tk
   // Own rows x make scores with a, own rows y the probabilities' gradients with b.
@@ -241,7 +244,7 @@ function sidesKernel(text: AttentionText, sides: readonly Side[]): Dispatch {
   const written = sides.flatMap((side) => (side === 'queries' ? [targets[0]] : targets.slice(1)))
   const outputs = new Map(written.map(({ variable, operand }) => [variable, operand]))
   const counts = sides.map(
-    (side) => blocksOf(side === 'queries' ? tq : tk, rowsFor(units)) * heads * batch,
+    (side) => blocksOf(side === 'queries' ? tq : tk, gradRowsFor(units)) * heads * batch,
   )
   const total = counts.reduce((sum, some) => sum + some, 0)
   const groups = linearGroups(ceilDiv(total, threads))
@@ -261,7 +264,7 @@ function sidesKernel(text: AttentionText, sides: readonly Side[]): Dispatch {
     label: `attentionGrad ${sides.join(', ')} ${batch}x${heads}x${tq}x${tk}x${d} direct`,
     bindings,
     constants: { SCALE: { f32: attrs.scale } },
-    body: `// Gradients by queries, or by keys and values: p = exp(s - lse), ds = p * (dy v - rows.y); one invocation makes ${rowsFor(units)} rows.
+    body: `// Gradients by queries, or by keys and values: p = exp(s - lse), ds = p * (dy v - rows.y); one invocation makes ${gradRowsFor(units)} rows.
 // The other side is taken in order.
 ${join([...projections.variables, 'dy'].map(text.loader))}
 ${text.functions}

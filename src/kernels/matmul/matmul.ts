@@ -118,8 +118,8 @@ const variants: [Variant<MatmulAttrs>, ...Variant<MatmulAttrs>[]] = [
  * The fixed table: by the size of c and the work.
  *
  * On SwiftShader a load costs as much as 20 multiplications, so the largest tile runs fastest, but it takes 1.3 to 2 s to
- * compile (guards at edges double that) against 0.3 to 0.6 s of the 8x8 one and 0.1 to 0.2 s of the 4x4 one, which only
- * large products earn back. 256 accumulators would spill on a GPU, which gets the first half of the table. Numbers:
+ * compile (guards at edges double that) against 0.1 s of the 8x8 one (0.2 s with edges) and some 0.05 s of the 4x4 one, which
+ * only large products earn back: below 10 MFLOP the 8x8 tile saves less than a millisecond a run. 256 accumulators would spill on a GPU, which gets the first half of the table. Numbers:
  * bench/kernels.
  */
 export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): string {
@@ -137,7 +137,7 @@ export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): stri
     }
     if (flops >= 1e8 && tiles(16, 16) >= 16) return 'direct-16x16'
     const wastesLittle = coveredBy(m, n, 8, 8) <= 1.25 * m * n
-    return flops >= 1e6 && tiles(8, 8) >= 8 && wastesLittle ? 'direct-8x8' : 'direct-4x4'
+    return flops >= 1e7 && tiles(8, 8) >= 8 && wastesLittle ? 'direct-8x8' : 'direct-4x4'
   }
   const canRun = (name: string) =>
     variants.find((variant) => variant.name === name)?.when?.(call, limits) ?? true
