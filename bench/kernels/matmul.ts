@@ -17,8 +17,8 @@ export interface MatmulBenchRow extends VariantTime {
 }
 
 export interface MatmulBenchOptions extends MatmulTimingOptions {
-  /** `mlp`: the matmuls of one MLP step at batch 64. `small`: its largest at batch 16 and 32. `cubes`: 256 to 1024 cubed. */
-  readonly shapes: 'mlp' | 'small' | 'cubes'
+  /** `mlp`: the matmuls of one MLP step at batch 64. `small`: its largest at batch 16 and 32. `rows`: few rows, as when one sample is evaluated. `cubes`: 256 to 1024 cubed. */
+  readonly shapes: 'mlp' | 'small' | 'rows' | 'cubes'
 }
 
 const problems: Record<MatmulBenchOptions['shapes'], readonly Problem[]> = {
@@ -32,6 +32,10 @@ const problems: Record<MatmulBenchOptions['shapes'], readonly Problem[]> = {
   small: [16, 32].flatMap((batch): Problem[] => [
     ['nt', batch, 784, 256],
     ['tn', 256, batch, 784, true],
+  ]),
+  rows: [1, 2, 3].flatMap((batch): Problem[] => [
+    ['nt', batch, 784, 256],
+    ['nn', batch, 256, 1024],
   ]),
   cubes: [256, 512, 1024].flatMap((size): Problem[] =>
     (['nn', 'nt', 'tn'] as const).map((form) => [form, size, size, size]),

@@ -6,9 +6,9 @@ import { messageOf } from '../../src/util/errors.ts'
 import type { benchMatmul, MatmulBenchOptions, MatmulBenchRow } from './matmul.ts'
 
 // Times the matmul variants in headless Chromium:
-//   npx tsx bench/kernels/run.ts [--shapes mlp,small,cubes] [--preferred] [--adapter auto|software] [--json]
+//   npx tsx bench/kernels/run.ts [--shapes mlp,small,rows,cubes] [--preferred] [--adapter auto|software] [--json]
 
-const shapeSets = ['mlp', 'small', 'cubes'] as const
+const shapeSets = ['mlp', 'small', 'rows', 'cubes'] as const
 
 const table = (rows: readonly MatmulBenchRow[]): string =>
   [
@@ -37,7 +37,7 @@ const table = (rows: readonly MatmulBenchRow[]): string =>
 async function main() {
   const { values } = parseArgs({
     options: {
-      shapes: { type: 'string', default: 'mlp,small,cubes' },
+      shapes: { type: 'string', default: 'mlp,small,rows,cubes' },
       preferred: { type: 'boolean', default: false },
       adapter: { type: 'string', default: 'software' },
       json: { type: 'boolean', default: false },

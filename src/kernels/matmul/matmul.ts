@@ -108,6 +108,7 @@ const variants: [Variant<MatmulAttrs>, ...Variant<MatmulAttrs>[]] = [
   direct({ rows: 8, cols: 8 }),
   direct({ rows: 16, cols: 8 }),
   direct({ rows: 16, cols: 16 }),
+  direct({ rows: 1, cols: 8 }),
   tiled({ m: 32, n: 32, k: 8, rows: 4, cols: 4 }),
   tiled({ m: 64, n: 64, k: 8, rows: 4, cols: 4 }),
   splitK(4, { rows: 4, cols: 4 }),
@@ -119,8 +120,8 @@ const variants: [Variant<MatmulAttrs>, ...Variant<MatmulAttrs>[]] = [
  *
  * On SwiftShader a load costs as much as 20 multiplications, so the largest tile runs fastest, but it takes 1.3 to 2 s to
  * compile (guards at edges double that) against 0.1 s of the 8x8 one (0.2 s with edges) and some 0.05 s of the 4x4 one, which
- * only large products earn back: below 10 MFLOP the 8x8 tile saves less than a millisecond a run. 256 accumulators would spill on a GPU, which gets the first half of the table. Numbers:
- * bench/kernels.
+ * only large products earn back: below 10 MFLOP the 8x8 tile saves less than a millisecond a run.
+ * 256 accumulators would spill on a GPU, which gets the first half of the table. Numbers: bench/kernels.
  */
 export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): string {
   const problem = problemOf(call)
@@ -135,6 +136,8 @@ export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): stri
       if (tiles(4, 4) < 1024 && k >= 1024) return 'split-16-4x4'
       return 'direct-4x4'
     }
+    // Few rows (one sample, one token): a square tile would compute most of its rows in vain.
+    if (m <= 2 && n >= 8) return 'direct-1x8'
     if (flops >= 1e8 && tiles(16, 16) >= 16) return 'direct-16x16'
     const wastesLittle = coveredBy(m, n, 8, 8) <= 1.25 * m * n
     return flops >= 1e7 && tiles(8, 8) >= 8 && wastesLittle ? 'direct-8x8' : 'direct-4x4'
