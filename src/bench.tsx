@@ -1,7 +1,5 @@
 import { render } from 'preact'
 import './ui/theme.css'
-import { openGpu } from './gpu/device.ts'
-import { Runtime } from './graph/runtime.ts'
 import { measureFmaPeak } from './measure/fma-peak.ts'
 import { formatProblem, timeMatmul, type VariantTime } from './measure/matmul.ts'
 import {
@@ -12,10 +10,10 @@ import {
   problemOf,
   trainingShapes,
 } from './measure/training-shapes.ts'
+import { onOwnGpu } from './own-gpu.ts'
 import { formatNumber } from './ui/format.ts'
 import { GridTable, toMarkdown } from './ui/grid-table.tsx'
 import { runJob } from './ui/job.ts'
-import { placeOf } from './ui/place.ts'
 import { type Job, ReportPage } from './ui/report-page.tsx'
 
 /** The benchmark page: the matmul menu on this GPU. `?shapes=1024x384x1024` (rows x inputs x outputs) and `?forms=nt` limit it. */
@@ -58,11 +56,9 @@ function start(): void {
   peak = Number.NaN
   const { signal } = abort
   runJob(show, signal, async () => {
-    const gpu = await openGpu()
-    const runtime = new Runtime(gpu)
-    try {
-      place = placeOf(gpu.facts, navigator.userAgent)
-      const problems = shapesFor(gpu.facts.isSoftware).flatMap((shape) =>
+    await onOwnGpu(async (runtime, where) => {
+      place = where
+      const problems = shapesFor(runtime.facts.isSoftware).flatMap((shape) =>
         forms
           .filter((form) => wantedForms?.includes(form) ?? true)
           .map((form) => problemOf(shape, form)),
@@ -82,9 +78,7 @@ function start(): void {
         rows = [...rows, { product, best, fixed }]
         show({ done: job.done + 1 })
       }
-    } finally {
-      gpu.close()
-    }
+    })
     return `${rows.length} products; ${formatNumber(peak)} GFLOP/s of multiply-adds alone. Other load on the machine lowers the numbers.`
   })
 }

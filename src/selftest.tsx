@@ -1,12 +1,10 @@
 import { render } from 'preact'
 import './ui/theme.css'
 import { countChecks, type OpResult, selfTest } from './check/self-test.ts'
-import { openGpu } from './gpu/device.ts'
-import { Runtime } from './graph/runtime.ts'
 import { ops } from './kernels/index.ts'
+import { onOwnGpu } from './own-gpu.ts'
 import { GridTable, toMarkdown } from './ui/grid-table.tsx'
 import { runJob } from './ui/job.ts'
-import { placeOf } from './ui/place.ts'
 import { type Job, ReportPage } from './ui/report-page.tsx'
 
 /** The self-test page: every op, variant and case on the visitor's own GPU. `?op=softmax,matmul` limits it. */
@@ -30,10 +28,8 @@ function start(): void {
   results = []
   const { signal } = abort
   runJob(show, signal, async () => {
-    const gpu = await openGpu()
-    const runtime = new Runtime(gpu)
-    try {
-      place = placeOf(gpu.facts, navigator.userAgent)
+    await onOwnGpu(async (runtime, where) => {
+      place = where
       show({ of: countChecks(runtime, chosen) })
       await selfTest(runtime, chosen, {
         signal,
@@ -43,9 +39,7 @@ function start(): void {
           results = [...results, result]
         },
       })
-    } finally {
-      gpu.close()
-    }
+    })
     const failed = results.flatMap(({ failures }) => failures).length
     return `${job.of} checks of ${results.length} ops: ${failed === 0 ? 'all passed' : `${failed} failed`}.`
   })

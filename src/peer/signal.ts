@@ -18,12 +18,10 @@ import { type RoomLink, RoomSecret } from './secret.ts'
 /** The part of a WebSocket that is used; the browser's and `ws`'s both have it. */
 export interface SocketLike {
   readonly readyState: number
-  // biome-ignore lint/suspicious/noExplicitAny: the browser's and ws's event classes have nothing else in common
-  onmessage: ((event: any) => void) | null
-  // biome-ignore lint/suspicious/noExplicitAny: as above
-  onclose: ((event: any) => void) | null
-  // biome-ignore lint/suspicious/noExplicitAny: as above
-  onerror: ((event: any) => void) | null
+  // The browser's and ws's event classes have nothing in common but what the handlers here ask of them.
+  onmessage: ((event: never) => void) | null
+  onclose: ((event: never) => void) | null
+  onerror: ((event: never) => void) | null
   send(text: string): void
   close(code?: number, reason?: string): void
 }

@@ -5,7 +5,7 @@ import { pumpChannel } from '../peer/pump.ts'
 import type { SignalClient } from '../peer/signal.ts'
 import { WebRtcConnection, type WebRtcStats } from '../peer/webrtc.ts'
 import type { Env } from '../util/env.ts'
-import { messageOf, PeerError, TabringError } from '../util/errors.ts'
+import { messageOf, PeerError } from '../util/errors.ts'
 import type { Transport } from './api.ts'
 
 export interface FormLinksOptions {
@@ -159,9 +159,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
       await (link.kind === 'port' ? overPort(link) : overWebRtc(link))
     } catch (thrown) {
       if (!isClosed) {
-        // Of a worker that is gone the neighbour is innocent.
-        if (isOfWorker(thrown)) client.abort(epoch, messageOf(thrown))
-        else client.linkDown(epoch, link.peerRank, messageOf(thrown))
+        client.linkDown(epoch, link.peerRank, messageOf(thrown))
         interrupt(thrown)
         close()
       }
@@ -198,9 +196,6 @@ export function formLinks(options: FormLinksOptions): RingLinks {
   }
   return { connected, stats, close }
 }
-
-const isOfWorker = (thrown: unknown): boolean =>
-  thrown instanceof TabringError && thrown.code === 'worker.dead'
 
 /** Says goodbye when the tab closes or navigates, so the others learn it at once. Returns a function that undoes it. */
 export function leaveOnPageHide(client: SignalClient): () => void {

@@ -102,7 +102,7 @@ export class RoomMember {
     })
     leaveOnPageHide(client)
     this.#changes = {}
-    await client.open()
+    await Promise.race([client.open(), this.#compute.dead])
     tell(1, 'room', () => `joined as ${name}`)
     this.#info = info
     if (Object.keys(this.#changes).length > 0) this.update(this.#changes)
@@ -226,7 +226,11 @@ export class RoomMember {
     }
   }
 
-  /** Without its worker a tab is no member: the others would wait for it at the next start, and blame whom it fails to reach. */
+  /**
+   * Without its worker a tab is no member: the others would wait for it at the next start.
+   *
+   * It comes before the calls that the worker's end rejects, and closes the links, so that none of them blames a neighbour.
+   */
   #died(error: Error): void {
     if (this.#isClosed) return
     const client = this.#client

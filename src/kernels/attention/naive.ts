@@ -3,6 +3,7 @@ import { tensorType } from '../../util/shape.ts'
 import type { Dispatch, Lowering } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
 import { lowestScore } from './attention.ref.ts'
+import { gradProjections } from './flash.ts'
 import { type AttentionAttrs, type AttentionSizes, projectionsOf } from './geometry.ts'
 import {
   type AttentionText,
@@ -17,7 +18,6 @@ import {
 // The plain form: one invocation makes one element and computes every score that it needs anew. Any shape, no tiles.
 
 const threads = 64
-const gradProjections = 3
 
 /** Where row `t` begins, in elements. */
 const start = ({ place }: Pick<RowTensor, 'place'>, t: string, d: number) =>

@@ -66,8 +66,8 @@ class World {
 let count = 0
 class FakeSocket implements SocketLike {
   readyState = 0
-  onmessage: SocketLike['onmessage'] = null
-  onclose: SocketLike['onclose'] = null
+  onmessage: ((event: { data: string }) => void) | null = null
+  onclose: ((event: { code: number; reason: string }) => void) | null = null
   onerror: SocketLike['onerror'] = null
   readonly id = `c${count++}`
   constructor(private readonly world: World) {
