@@ -19,7 +19,6 @@ import { AdamW } from '../../src/optim/adam.ts'
 import { type TensorType, tensorType } from '../../src/util/shape.ts'
 import goldenText from '../golden/attention.json?raw'
 import { formulaUniform, formulaWord } from '../support/formula-data.ts'
-import { testRuntime } from '../support/formula-model.ts'
 import {
   allowedDistance,
   type GoldenCase,
@@ -29,7 +28,7 @@ import {
   typeOf,
   valuesOf,
 } from '../support/golden.ts'
-import { testGpu } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 
 // Normalisation, attention and a GPT against PyTorch's float64 results (tests/golden/attention.py), within 5 times the distance
 // of PyTorch's own float32 results; dropout's masks over splits; a GPT step's dispatches.
@@ -61,7 +60,7 @@ interface GptRun {
 const golden = JSON.parse(goldenText) as { ops: OpCase[]; multihead: MultiheadCase[]; gpt: GptRun }
 
 const runtime = await testRuntime()
-afterEach(async () => (await testGpu()).gpu.check())
+afterEach(async () => (await testRuntime()).gpu.check())
 
 const floats = (tensor: GoldenTensor) => Float32Array.from(valuesOf(tensor) as Float64Array)
 const dataOf = (tensor: GoldenTensor): HostData =>
@@ -335,7 +334,7 @@ describe('gpt', () => {
   })
 
   test('a layer is at most 22 dispatches forward and backward, a replayed step creates nothing', async () => {
-    const { gpu } = await testGpu()
+    const { gpu } = await testRuntime()
     const counts: number[] = []
     for (const layers of [1, 2]) {
       const model = models.gpt({ ...run.config, layers })

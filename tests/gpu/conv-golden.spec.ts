@@ -7,11 +7,11 @@ import type { HostArray, Op, OpCall } from '../../src/kernels/op.ts'
 import { countElements, type TensorType, tensorType } from '../../src/util/shape.ts'
 import golden from '../golden/conv.json'
 import { difference } from '../support/op-check.ts'
-import { runOp, testGpu } from '../support/run-op.ts'
+import { runOp, testRuntime } from '../support/run-op.ts'
 
 // Values by PyTorch: tests/golden/conv.py writes them. Ours may be 5 times as far from float64 as PyTorch's own float32.
 
-const { limits } = await testGpu()
+const { limits } = await testRuntime()
 
 type Numbers = readonly (number | string | null)[]
 const toNumbers = (values: Numbers) =>

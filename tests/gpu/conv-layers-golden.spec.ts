@@ -26,14 +26,13 @@ import {
   convTypes,
 } from '../support/conv-models.ts'
 import { formulaUniform } from '../support/formula-data.ts'
-import { testRuntime } from '../support/formula-model.ts'
 import { allowedDistance, type GoldenResult, largestDistance, valuesOf } from '../support/golden.ts'
-import { testGpu } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 
 // Layers of convolution, pooling and batch normalization through the functions that users call, gradients by autograd, against
 // PyTorch (tests/golden/conv_layers.py): at most 5 times PyTorch's own float32 distance from float64.
 
-afterEach(async () => (await testGpu()).gpu.check())
+afterEach(async () => (await testRuntime()).gpu.check())
 
 // biome-ignore lint/suspicious/noExplicitAny: options come from a file.
 type Options = any
@@ -174,7 +173,7 @@ for (const run of golden.trajectories) {
     const replayed = await convModel(run)
     const program = await compileConvRun(run, replayed)
     const fromReplay: number[] = []
-    const { gpu } = await testGpu()
+    const { gpu } = await testRuntime()
     let before = { ...gpu.counters }
     for (let step = 0; step < steps; step++) {
       if (step === 1) before = { ...gpu.counters }

@@ -15,7 +15,7 @@ import type { HostTensor, Sample } from '../../src/data/samples.ts'
 import { StagedTensor, StagedUploads } from '../../src/gpu/staging.ts'
 import { compile } from '../../src/graph/compile.ts'
 import { tensorType } from '../../src/util/shape.ts'
-import { testRuntime } from '../support/formula-model.ts'
+import { testRuntime } from '../support/run-op.ts'
 import { decodeMs, slowSamples, trouble } from '../support/slow-samples.ts'
 
 // Real workers, real images, the real file system of the page.

@@ -17,13 +17,12 @@ import {
   goldenRuns,
   losses,
   stepTypes,
-  testRuntime,
   trainingStep,
 } from '../support/formula-model.ts'
 import { ringOf } from '../support/process-ring.ts'
-import { testGpu } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 
-afterEach(async () => (await testGpu()).gpu.check())
+afterEach(async () => (await testRuntime()).gpu.check())
 
 interface Rank {
   group: ProcessGroup
@@ -131,7 +130,7 @@ describe.each([
 
 test('a step of three ranks creates nothing and sends 2(N-1)/N of the parameter bytes', async () => {
   const run = byName('mlp adamw')
-  const { gpu } = await testGpu()
+  const { gpu } = await testRuntime()
   const ranks = await ranksOf(run, 3, run.batchSize, 0.1)
   for (let step = 0; step < 2; step++) await stepAll(ranks, 0, run.batchSize)
   const before = ranks.map(({ group }) => group.stats().payloadBytesSent)
@@ -168,7 +167,7 @@ test('a short batch leaves a rank without samples, and it takes part all the sam
 
 test('one flipped bit in one GPU is found, with step, bucket and rank', async () => {
   const run = byName('mlp adamw')
-  const { gpu } = await testGpu()
+  const { gpu } = await testRuntime()
   const ranks = await ranksOf(run, 3, run.batchSize, 0.01)
   const runtime = await testRuntime()
   const checks = await Promise.all(

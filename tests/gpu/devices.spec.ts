@@ -17,10 +17,9 @@ import { AdamW } from '../../src/optim/adam.ts'
 import { SGD } from '../../src/optim/sgd.ts'
 import { uniform } from '../../src/util/random.ts'
 import { tensorType } from '../../src/util/shape.ts'
-import { testRuntime } from '../support/formula-model.ts'
-import { testGpu } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 
-afterEach(async () => (await testGpu()).gpu.check())
+afterEach(async () => (await testRuntime()).gpu.check())
 
 const classes = 10
 
@@ -230,7 +229,7 @@ test('gpu tells what is there', async () => {
 })
 
 test('gpu.benchmark measures kernels and gives the same results within rounding', async () => {
-  const { gpu: device } = await testGpu()
+  const { gpu: device } = await testRuntime()
   const runtime = new Runtime(device)
   const weight = new Parameter([24, 64], uniform(3, 0, 24 * 64, -1, 1))
   const run = async () => {

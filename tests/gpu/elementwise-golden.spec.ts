@@ -12,8 +12,8 @@ import * as lossModules from '../../src/nn/losses.ts'
 import type { Module } from '../../src/nn/module.ts'
 import type { TensorType } from '../../src/util/shape.ts'
 import goldenText from '../golden/elementwise.json?raw'
-import { testRuntime } from '../support/formula-model.ts'
 import { allowedDistance, type GoldenCase, typeOf, valuesOf } from '../support/golden.ts'
+import { testRuntime } from '../support/run-op.ts'
 
 // What people call, forward and backward through compile(), against PyTorch's float64 results (tests/golden/elementwise.py):
 // within 5 times the distance of PyTorch's own float32 results.

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest'
 import { ops } from '../../src/kernels/index.ts'
 import { callOf, checkCase } from '../support/op-check.ts'
-import { testGpu } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 
 // Every op of the registry x every case x every variant that can run it here.
 // One op alone: npx vitest run --project gpu tests/gpu/every-op.spec.ts -t "matmul"
 
-const { limits } = await testGpu()
+const { limits } = await testRuntime()
 
 for (const op of ops) {
   describe(op.name, () => {

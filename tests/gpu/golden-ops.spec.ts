@@ -11,12 +11,12 @@ import {
   typeOf,
   valuesOf,
 } from '../support/golden.ts'
-import { runOp, testGpu } from '../support/run-op.ts'
+import { runOp, testRuntime } from '../support/run-op.ts'
 
 // Every kernel in every kind of variant against PyTorch's float64 results (tests/golden/generate.py): ours must stay
 // within 5 times the distance of PyTorch's own float32 results. Conv2d and pooling have a spec of their own.
 
-const { pipelines, limits } = await testGpu()
+const { pipelines, limits } = await testRuntime()
 
 function opNamed(name: string): Op {
   const op = ops.find((candidate) => candidate.name === name)

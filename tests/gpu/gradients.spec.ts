@@ -7,8 +7,7 @@ import { ops } from '../../src/kernels/index.ts'
 import type { Case, HostArray, Op } from '../../src/kernels/op.ts'
 import { RandomStream } from '../../src/util/random.ts'
 import { countElements } from '../../src/util/shape.ts'
-import { testRuntime } from '../support/formula-model.ts'
-import { testGpu } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 
 /**
  * Every op that has a gradient, against central differences of its f64 reference: sum(dy * op(x)) for a fixed dy.
@@ -84,7 +83,7 @@ for (const op of ops) {
   })
   for (const sample of cases) {
     test(`${op.name}: ${sample.name}`, async () => {
-      const { gpu } = await testGpu()
+      const { gpu } = await testRuntime()
       const inputs = draw(sample, 11)
       const call = {
         inputs: sample.inputs,

@@ -8,11 +8,11 @@ import { matmul as matmulOp } from '../../src/kernels/matmul/matmul.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { exportTrace } from '../../src/util/spans.ts'
 import { setSwitches } from '../../src/util/switches.ts'
-import { testGpu } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 
 // The look-inside switches over real programs: what each tells, and that a program without them is the plain one.
 
-const { gpu } = await testGpu()
+const { gpu } = await testRuntime()
 const types = { a: tensorType([12, 20]), b: tensorType([20, 16]) }
 const inputs = {
   a: Float32Array.from({ length: 240 }, (_, i) => Math.sin(i)),

@@ -7,8 +7,7 @@ import { AdamW } from '../../src/optim/adam.ts'
 import { StepLR } from '../../src/optim/lr-scheduler/decays.ts'
 import { uniform } from '../../src/util/random.ts'
 import { tensorType } from '../../src/util/shape.ts'
-import { testRuntime } from '../support/formula-model.ts'
-import { testGpu } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 
 const steps = 2000
 const rows = 8
@@ -38,7 +37,7 @@ async function heapBytes(): Promise<number> {
 }
 
 test('2,000 steps leave buffers and JavaScript heap as they were', async () => {
-  const { gpu } = await testGpu()
+  const { gpu } = await testRuntime()
   const model = new Sequential(new Linear(features, 16), new ReLU(), new Linear(16, classes))
   const optimizer = new AdamW(model.parameters(), { lr: 1e-2 })
   const scheduler = new StepLR(optimizer, { stepSize: 100, gamma: 0.9 })

@@ -5,10 +5,9 @@ import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
 import { SGD } from '../../src/optim/sgd.ts'
 import { RandomStream } from '../../src/util/random.ts'
 import { tensorType } from '../../src/util/shape.ts'
-import { testRuntime } from '../support/formula-model.ts'
-import { testGpu } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 
-afterEach(async () => (await testGpu()).gpu.check())
+afterEach(async () => (await testRuntime()).gpu.check())
 
 const rows = 6
 const features = 3

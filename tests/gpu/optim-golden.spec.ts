@@ -25,12 +25,12 @@ import {
   goldenSteps,
   gradientModel,
 } from '../support/gradient-model.ts'
-import { testGpu } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 
 // Whole optimizers, clipping and averaging over 20 steps against PyTorch's float64 results (tests/golden/optim.py): ours must
 // stay within 5 times the distance of PyTorch's own float32 results.
 
-afterEach(async () => (await testGpu()).gpu.check())
+afterEach(async () => (await testRuntime()).gpu.check())
 
 type Options = Record<string, unknown>
 const camel = (options: Options): Options =>

@@ -8,7 +8,6 @@ import { ExponentialMovingAverage } from '../../src/optim/ema.ts'
 import { GradScaler } from '../../src/optim/grad-scaler.ts'
 import type { StateTensor } from '../../src/optim/state-dict.ts'
 import { DistributedDataParallel } from '../../src/train/data-parallel.ts'
-import { testRuntime } from '../support/formula-model.ts'
 import { largestDistance } from '../support/golden.ts'
 import {
   compileGradients,
@@ -19,11 +18,11 @@ import {
   gradientTypes,
 } from '../support/gradient-model.ts'
 import { ringOf } from '../support/process-ring.ts'
-import { testGpu } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 
 // Clipping, loss scaling, averages and accumulation over several ranks: what all gradients together decide is decided alike everywhere.
 
-afterEach(async () => (await testGpu()).gpu.check())
+afterEach(async () => (await testRuntime()).gpu.check())
 
 const size = 3
 

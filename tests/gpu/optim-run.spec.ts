@@ -19,7 +19,6 @@ import {
   goldenRuns,
   losses,
   stepTypes,
-  testRuntime,
 } from '../support/formula-model.ts'
 import { largestDistance } from '../support/golden.ts'
 import {
@@ -30,18 +29,18 @@ import {
   gradientModel,
   gradientTypes,
 } from '../support/gradient-model.ts'
-import { runOp, testGpu } from '../support/run-op.ts'
+import { runOp, testRuntime } from '../support/run-op.ts'
 
 // What training runs do with optimizers: change settings, resume, accumulate, scale the loss.
 
-afterEach(async () => (await testGpu()).gpu.check())
+afterEach(async () => (await testRuntime()).gpu.check())
 
 const readAll = async ({ parameters }: GradientModel) =>
   Promise.all(parameters.map((parameter) => parameter.read()))
 
 describe('settings', () => {
   test('schedules change learning rate, momentum and decay without compiling or creating anything', async () => {
-    const { gpu } = await testGpu()
+    const { gpu } = await testRuntime()
     const model = gradientModel()
     const optimizer = new SGD(
       [{ params: [model.a] }, { params: [model.b], lr: 0.02, weightDecay: 0.1 }],

@@ -14,7 +14,6 @@ import type { RecurrentBase } from '../../src/nn/recurrent-base.ts'
 import { AdamW } from '../../src/optim/adam.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import goldenText from '../golden/rnn.json?raw'
-import { testRuntime } from '../support/formula-model.ts'
 import {
   allowedDistance,
   type GoldenResult,
@@ -22,6 +21,7 @@ import {
   largestDistance,
   valuesOf,
 } from '../support/golden.ts'
+import { testRuntime } from '../support/run-op.ts'
 
 // Cells, layers and packed sequences with all gradients, and a training of 30 steps, against PyTorch (tests/golden/rnn.py).
 

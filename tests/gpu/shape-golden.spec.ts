@@ -29,7 +29,6 @@ import { linear } from '../../src/graph/functions.ts'
 import { Parameter } from '../../src/graph/parameter.ts'
 import type { Tensor } from '../../src/graph/tensor.ts'
 import text from '../golden/shape.json?raw'
-import { testRuntime } from '../support/formula-model.ts'
 import {
   allowedDistance,
   type GoldenCase,
@@ -38,6 +37,7 @@ import {
   typeOf,
   valuesOf,
 } from '../support/golden.ts'
+import { testRuntime } from '../support/run-op.ts'
 
 // The functions that users call, values and gradients, against PyTorch's float64 results (tests/golden/shape.py): within 5
 // times the distance of PyTorch's own float32 results. Programs are compiled as in training, with every rewrite.

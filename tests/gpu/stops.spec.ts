@@ -2,11 +2,10 @@ import { afterEach, expect, test } from 'vitest'
 import { parseTrainConfig, type TrainConfigInput } from '../../src/train/config.ts'
 import { Trainer } from '../../src/train/trainer.ts'
 import { flipBit } from '../support/flip-bit.ts'
-import { testRuntime } from '../support/formula-model.ts'
 import { ringOf } from '../support/process-ring.ts'
-import { testGpu } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 
-afterEach(async () => (await testGpu()).gpu.check())
+afterEach(async () => (await testRuntime()).gpu.check())
 
 /** How a rank's run ended, and the last step that it told of. */
 interface End {
@@ -47,7 +46,7 @@ async function endsOf(
 }
 
 test('a bit that flips in one rank after a step ends the run there, on every rank, naming step, bucket and rank', async () => {
-  const { gpu } = await testGpu()
+  const { gpu } = await testRuntime()
   const ends = await endsOf({ hashEvery: 1 }, (rank, step, { program }) => {
     if (rank !== 1 || step !== 2) return
     const { bucket } = program!.prepared.updates[1].update

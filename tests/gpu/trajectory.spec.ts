@@ -13,13 +13,12 @@ import {
   goldenSeeds,
   losses,
   stepTypes,
-  testRuntime,
   trainingStep,
 } from '../support/formula-model.ts'
 import { allowedDistance, largestDistance, valuesOf } from '../support/golden.ts'
-import { testGpu } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 
-afterEach(async () => (await testGpu()).gpu.check())
+afterEach(async () => (await testRuntime()).gpu.check())
 
 const bitsOf = (values: ArrayLike<number>) => [...new Uint32Array(Float32Array.from(values).buffer)]
 
@@ -83,7 +82,7 @@ for (const run of goldenRuns) {
     }
     const ofReplay = { losses: bitsOf(fromReplay), ...(await parameterBits(replayed)) }
     const ofEager = { losses: bitsOf(fromEager), ...(await parameterBits(eager)) }
-    const { isSoftware, description } = (await testGpu()).gpu.facts
+    const { isSoftware, description } = (await testRuntime()).gpu.facts
     if (isSoftware) expect(ofReplay).toEqual(ofEager)
     else {
       const step = fromReplay.findIndex((loss, i) => !Object.is(loss, fromEager[i]))
@@ -126,7 +125,7 @@ test('two runs end with equal bits', async () => {
 
 test('a replayed step creates nothing, and an MLP step is few dispatches in one submit', async () => {
   const [run] = goldenRuns
-  const { gpu } = await testGpu()
+  const { gpu } = await testRuntime()
   const { program } = await compileTraining(run, goldenModel(run), run.batchSize)
   await losses(run, program, 2)
   const before = { ...gpu.counters }

@@ -7,10 +7,10 @@ import type { Op, OpCall } from '../../src/kernels/op.ts'
 import { tune } from '../../src/kernels/tune.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { openTuneStore } from '../../src/worker/tune-store.ts'
-import { testGpu } from '../support/run-op.ts'
+import { testRuntime } from '../support/run-op.ts'
 
 test('the tuner picks a variant on this adapter and remembers it', async () => {
-  const runtime = new Runtime((await testGpu()).gpu)
+  const runtime = new Runtime((await testRuntime()).gpu)
   const inputs = [tensorType([20, 24]), tensorType([24, 12])]
   const attrs = plain('nn')
   const call = { inputs, outputs: matmul.infer(inputs, attrs), attrs }

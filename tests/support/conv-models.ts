@@ -15,7 +15,8 @@ import { SGD } from '../../src/optim/sgd.ts'
 import { countElements, type Shape, tensorType } from '../../src/util/shape.ts'
 import type golden from '../golden/conv-layers.json'
 import { formulaUniform, formulaWord } from './formula-data.ts'
-import { batchOf, goldenEvaluation, testRuntime } from './formula-model.ts'
+import { batchOf, goldenEvaluation } from './formula-model.ts'
+import { testRuntime } from './run-op.ts'
 
 /** The models, data and steps of the trajectories in tests/golden/conv-layers.json; conv_layers.py holds the same. */
 export type ConvRun = (typeof golden.trajectories)[number]

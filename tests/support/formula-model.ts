@@ -10,15 +10,12 @@ import { SGD } from '../../src/optim/sgd.ts'
 import { type Shape, tensorType } from '../../src/util/shape.ts'
 import golden from '../golden/trajectories.json'
 import { formulaSamples, formulaUniform } from './formula-data.ts'
-import { testGpu } from './run-op.ts'
+import { testRuntime } from './run-op.ts'
 
 export type GoldenRun = (typeof golden.runs)[number]
 export const goldenRuns = golden.runs
 export const goldenSeeds = golden.data.seeds
 export const goldenEvaluation = golden.data.evaluation
-
-/** The runtime of the specs' one device. */
-export const testRuntime = testGpu
 
 /** The run's model with the weights that PyTorch began with. */
 export function goldenModel(run: GoldenRun): Module {

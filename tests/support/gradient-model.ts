@@ -4,8 +4,8 @@ import type { StepProgram } from '../../src/graph/step-program.ts'
 import type { Tensor } from '../../src/graph/tensor.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import golden from '../golden/optim.json'
-import { testRuntime } from './formula-model.ts'
 import { type GoldenTensor, valuesOf } from './golden.ts'
+import { testRuntime } from './run-op.ts'
 
 /** Two parameters whose gradients are what the test says: the loss is the sum of their products with the step's inputs. */
 export interface GradientModel {

@@ -5,7 +5,7 @@ import type { HostArray, Op, OpCall, Variant } from '../../src/kernels/op.ts'
 
 /** One device for all specs of a page: destroying devices loses the instance on some hosts. */
 let opened: Promise<Runtime> | undefined
-export function testGpu(): Promise<Runtime> {
+export function testRuntime(): Promise<Runtime> {
   opened ??= openGpu().then((gpu) => new Runtime(gpu))
   return opened
 }
@@ -17,4 +17,4 @@ export const runOp = async <A>(
   call: OpCall<A>,
   inputs: readonly HostArray[],
   scalars: readonly number[] = [],
-): Promise<OpRun> => runOpOn(await testGpu(), op, variant, call, inputs, scalars)
+): Promise<OpRun> => runOpOn(await testRuntime(), op, variant, call, inputs, scalars)
