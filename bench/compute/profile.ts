@@ -42,7 +42,7 @@ export async function profileStep(trainer: OurTrainer, batch: Batch): Promise<St
   const times = await timeEncoding(async () => {
     for (let step = 0; step < encodedBlocks * blockSteps; step++) {
       await trainer.step(batch, true)
-      jsUs.push(program.times.encode * 1000)
+      jsUs.push(program.encodeMs * 1000)
     }
   })
   const recorded = await recordDispatches(() => trainer.step(batch, true))

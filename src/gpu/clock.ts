@@ -4,7 +4,7 @@ import { download } from './readback.ts'
 /** Queries that a set may hold. */
 const mostQueries = 4096
 
-/** Times compute passes by timestamp queries, one pass a slot; for looking at a program, since it needs a pass for each dispatch. */
+/** Times compute passes by timestamp queries, one pass a slot. */
 export class PassClock {
   readonly #gpu: Gpu
   readonly #sets: GPUQuerySet[] = []
@@ -38,14 +38,24 @@ export class PassClock {
     }
   }
 
+  /** Records the way of all times from the queries to `staging`: 16 bytes a slot. */
+  resolve(encoder: GPUCommandEncoder, staging: GPUBuffer): void {
+    this.#resolve(encoder)
+    encoder.copyBufferToBuffer(this.#resolved, 0, staging, 0, this.#slots * 16)
+  }
+
   /** Begin and end of each slot's newest pass in nanoseconds of the device's own clock; zeros for a slot that had none. */
   async read(): Promise<BigUint64Array> {
     const encoder = this.#gpu.device.createCommandEncoder({ label: 'timestamps' })
+    this.#resolve(encoder)
+    this.#gpu.submit(encoder)
+    return new BigUint64Array(await download(this.#gpu, this.#resolved, 0, this.#slots * 16))
+  }
+
+  #resolve(encoder: GPUCommandEncoder): void {
     this.#sets.forEach((set, i) => {
       encoder.resolveQuerySet(set, 0, set.count, this.#resolved, i * mostQueries * 8)
     })
-    this.#gpu.submit(encoder)
-    return new BigUint64Array(await download(this.#gpu, this.#resolved, 0, this.#slots * 16))
   }
 
   destroy(): void {

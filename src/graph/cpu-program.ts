@@ -5,11 +5,14 @@ import { bytesOf, countElements, type TensorType } from '../util/shape.ts'
 import { tailElements } from './bucket.ts'
 import { joinRanks } from './join-ranks.ts'
 import { callOf } from './lower.ts'
+import type { Phase } from './phases.ts'
 import type { Prepared } from './prepare.ts'
+import { StepClock } from './step-clock.ts'
 import {
   checkInputs,
   fillScalars,
   type HostData,
+  noTimes,
   type OnMark,
   type ProgramMemory,
   type RunInputs,
@@ -57,9 +60,12 @@ interface Wire {
  */
 export class CpuProgram implements StepProgram {
   readonly prepared: Prepared
-  readonly times: StepTimes = { encode: 0, compute: 0, ring: 0 }
+  times: StepTimes = noTimes
+  readonly encodeMs = 0
   onMark: OnMark | undefined
   readonly #scalars: Float32Array<ArrayBuffer>
+  readonly #clock = new StepClock()
+  readonly #phases: ReadonlyMap<GraphNode, Phase>
   /** By node of forward and backward: intermediates that nothing reads after it. */
   readonly #dead = new Map<GraphNode, GraphValue[]>()
   #last: Promise<unknown> = Promise.resolve()
@@ -69,6 +75,7 @@ export class CpuProgram implements StepProgram {
   constructor(prepared: Prepared) {
     this.prepared = prepared
     this.#scalars = new Float32Array(Math.max(1, prepared.trace.scalars.size))
+    this.#phases = new Map(prepared.nodes.map((node, i) => [node, prepared.nodePhases[i]]))
     for (const { update } of prepared.updates) update.bucket.allocate('host')
     const lastUse = new Map<GraphValue, GraphNode>()
     const late = [...prepared.jointNodes, ...prepared.updateNodes, ...prepared.trace.after]
@@ -120,7 +127,7 @@ export class CpuProgram implements StepProgram {
     scalars: Readonly<Record<string, number>>,
   ): Promise<RunOutputs> {
     const { prepared } = this
-    const began = performance.now()
+    this.#clock.begin()
     fillScalars(prepared, scalars, this.#scalars)
     const values = new Map<GraphValue, HostArray>()
     await this.#execute(prepared.nodes, inputs, values)
@@ -134,7 +141,6 @@ export class CpuProgram implements StepProgram {
       }
     }
     keep(false)
-    this.times.compute = performance.now() - began
     const { exchange, accumulation } = prepared.trace
     const exchanges = prepared.updates.length > 0 && accumulation?.part !== 'add'
     if (!exchange || exchange.size === 1 || !exchanges) {
@@ -159,10 +165,10 @@ export class CpuProgram implements StepProgram {
         await this.#agree(inputs, values)
         await Promise.all(buckets.map(update))
       }
-      this.times.ring = performance.now() - began - this.times.compute
     }
     keep(true)
     await this.#execute(prepared.trace.after, inputs, values)
+    this.times = this.#clock.read()
     return outputs
   }
 
@@ -189,7 +195,8 @@ export class CpuProgram implements StepProgram {
         gradients[elements + i] = outputs[name][0] * weight
       })
     }
-    await this.prepared.trace.exchange!.reduceScatter(index, gradients)
+    const exchange = this.prepared.trace.exchange!
+    await this.#clock.exchange((onMet) => exchange.reduceScatter(index, gradients, onMet))
     own.set(gradients.subarray(0, elements))
   }
 
@@ -205,7 +212,10 @@ export class CpuProgram implements StepProgram {
       const reduction = reductions.find((candidate) => candidate.node === node)
       if (!reduction) continue
       const own = Float32Array.from(values.get(node.outputs[0])!)
-      const joined = joinRanks(reduction, await exchange!.gatherScalars(count++, own))
+      const all = await this.#clock.exchange((onMet) =>
+        exchange!.gatherScalars(count++, own, onMet),
+      )
+      const joined = joinRanks(reduction, all)
       values.set(node.outputs[0], Float64Array.from(joined))
     }
   }
@@ -219,7 +229,7 @@ export class CpuProgram implements StepProgram {
     const stored = bucket.parameterPool.host(0, elements)
     parameters.set(stored.subarray(start, end) as Float32Array, start)
     parameters.set(gradients.subarray(elements), elements)
-    await exchange.allGather(index, parameters)
+    await this.#clock.exchange((onMet) => exchange.allGather(index, parameters, onMet))
     stored.set(parameters.subarray(0, elements))
     if (index > 0) return
     this.#averaged.forEach(({ name }, i) => {
@@ -233,11 +243,13 @@ export class CpuProgram implements StepProgram {
     values: Map<GraphValue, HostArray>,
   ): Promise<void> {
     for (const node of nodes) {
+      const leave = this.#clock.enter(this.#phases.get(node) ?? 'optimizer')
       if (performance.now() - this.#lastBreathMs > breathAfterMs) {
         await breathe()
         this.#lastBreathMs = performance.now()
       }
       if (!node.op.isView) this.#compute(node, inputs, values)
+      leave()
       for (const value of this.#dead.get(node) ?? []) values.delete(value)
     }
   }

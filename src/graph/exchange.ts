@@ -10,16 +10,17 @@ export interface GradientExchange {
   readonly bucketCapBytes: number
   /** Elements [start, end) of a bucket of `length` elements that `rank` reduces and updates. */
   chunk(length: number, rank: number): { start: number; end: number }
-  /** Sums over ranks in place; afterwards this rank's chunk holds the sum, the rest is undefined. */
-  reduceScatter(bucket: number, data: Float32Array<ArrayBuffer>): Promise<void>
+  /** Sums over ranks in place; afterwards this rank's chunk holds the sum, the rest is undefined. `onMet`: the neighbours have begun it too. */
+  reduceScatter(bucket: number, data: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
   /** Spreads every rank's chunk to all ranks, in place. */
-  allGather(bucket: number, data: Float32Array<ArrayBuffer>): Promise<void>
+  allGather(bucket: number, data: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
   /** As `allGather`, outside of steps: for what all ranks ask for alike, in the same order. */
   gather(data: Float32Array<ArrayBuffer>): Promise<void>
   /** Every rank's `values`, in rank order; `index` counts such calls within the step. All ranks give equally many. */
   gatherScalars(
     index: number,
     values: Float32Array<ArrayBuffer>,
+    onMet?: () => void,
   ): Promise<Float32Array<ArrayBuffer>>
   /** Resolves when all ranks hold rank 0's parameters; programs wait for it before they are made. */
   readonly ready: Promise<void>

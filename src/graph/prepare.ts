@@ -5,6 +5,7 @@ import type { TensorType } from '../util/shape.ts'
 import { switchValue } from '../util/switches.ts'
 import { checkLimits } from './limits.ts'
 import { callOf, type LoweringChoice, lowerNodes } from './lower.ts'
+import { type Phase, type PhaseRange, phaseRanges, phasesOf } from './phases.ts'
 import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
 import { rewrite, withoutRewrites } from './rewrite.ts'
 import { Tensor, TracedTensor } from './tensor.ts'
@@ -70,6 +71,10 @@ export interface Prepared {
   readonly fixed: ReadonlyMap<GraphValue, Place>
   /** Dispatches [0, computeEnd) are forward and backward. */
   readonly computeEnd: number
+  /** The phase of each of `nodes`. */
+  readonly nodePhases: readonly Phase[]
+  /** All dispatches by phase, in order: forward and backward as they alternate, then the optimizer's. */
+  readonly phases: readonly PhaseRange[]
   readonly updates: readonly PreparedUpdate[]
   /** What runs between the exchange of all buckets and the first update; empty for most programs. */
   readonly joint: readonly JointSegment[]
@@ -162,6 +167,8 @@ export function prepare(
   const endOf = (node: GraphNode) => plan.endOfNode[position.get(node)!]
   const computeEnd = endBefore(nodes.filter(({ op }) => !op.isView).length)
   const afterStart = endBefore(lowered.length - trace.after.length)
+  const nodePhases = phasesOf(trace, nodes)
+  const computePhases = nodePhases.filter((_, i) => !nodes[i].op.isView)
   let gradientsEnd = 0
   const updates = trace.updates.map((update): PreparedUpdate => {
     const complete = [...update.gradients.map(gradientNode), ...update.completion]
@@ -188,6 +195,11 @@ export function prepare(
     updateNodes,
     fixed,
     computeEnd,
+    nodePhases,
+    phases: phaseRanges(
+      lowered.map((_, i) => computePhases[i] ?? 'optimizer'),
+      plan.endOfNode,
+    ),
     updates,
     joint: segmentsOf(jointNodes, trace.reductions, computeEnd, endOf),
     afterStart,

@@ -8,6 +8,8 @@ import { describePlan } from './inside/plan-dump.ts'
 import { Profile } from './inside/profile.ts'
 import { ValueCheck } from './inside/value-check.ts'
 import { formatCall } from './limits.ts'
+import { PhaseTimer, splitTime } from './phase-timer.ts'
+import { computeRanges } from './phases.ts'
 import type { Place } from './plan.ts'
 import type { Prepared } from './prepare.ts'
 import type { Runtime } from './runtime.ts'
@@ -16,6 +18,7 @@ import {
   copyInputs,
   fillScalars,
   hostArrays,
+  noTimes,
   type OnMark,
   type ProgramMemory,
   type RunInputs,
@@ -138,7 +141,8 @@ function outOfMemory({ nodes }: Prepared, bytes: number): GpuError {
  */
 export class GpuProgram implements StepProgram {
   readonly prepared: Prepared
-  readonly times: StepTimes = { encode: 0, compute: 0, ring: 0 }
+  times: StepTimes = noTimes
+  encodeMs = 0
   onMark: OnMark | undefined
   readonly #gpu: Gpu
   readonly #pipelines: GPUComputePipeline[]
@@ -153,10 +157,12 @@ export class GpuProgram implements StepProgram {
   /** What switches ask for; both undefined as a rule. */
   readonly #profile: Profile | undefined
   readonly #check: ValueCheck | undefined
+  readonly #timer: PhaseTimer | undefined
   /** The newest run under way. */
   #latest: Promise<unknown> | undefined
   #layout = -1
   #runs = 0
+  #lastEndedMs = 0
 
   private constructor(
     runtime: Runtime,
@@ -192,6 +198,9 @@ export class GpuProgram implements StepProgram {
     const exchanges = prepared.updates.length > 0 && accumulation?.part !== 'add'
     if (exchange && exchange.size > 1 && exchanges) {
       this.#updates = new SynchronizedUpdates(gpu, exchange, prepared, this.#buffers)
+    }
+    if (!this.#profile && !this.#check) {
+      this.#timer = PhaseTimer.of(gpu, this.#updates ? computeRanges(prepared) : prepared.phases)
     }
   }
 
@@ -248,6 +257,7 @@ export class GpuProgram implements StepProgram {
     for (let busy = waitsFor(); busy; busy = waitsFor()) await busy.catch(() => undefined)
     if (this.#layout !== currentLayout()) this.#bind()
     const began = performance.now()
+    this.#timer?.begin()
     const staged = this.#buffers.write(gpu, this.prepared, inputs, scalars)
     const running = this.#updates
       ? this.#runSynchronized(this.#updates, staged, staging.buffer, began)
@@ -267,6 +277,7 @@ export class GpuProgram implements StepProgram {
     this.#buffers.destroy()
     this.#updates?.destroy()
     this.#profile?.destroy()
+    this.#timer?.destroy()
     for (const { buffer } of this.#staging) buffer.destroy()
   }
 
@@ -279,10 +290,16 @@ export class GpuProgram implements StepProgram {
       encoder = this.#gpu.device.createCommandEncoder()
     } else this.#encode(encoder, 0, this.#pipelines.length)
     this.#copyOutputs(encoder, staging)
+    this.#timer?.resolve(encoder)
     this.#gpu.submit(encoder)
     for (const input of staged) input.staged.release()
-    this.times.encode = performance.now() - began
-    return this.#readOutputs(staging)
+    this.encodeMs = performance.now() - began
+    const [outputs] = await Promise.all([this.#readOutputs(staging), this.#timer?.read()])
+    const ended = performance.now()
+    const ms = ended - Math.max(began, this.#lastEndedMs)
+    this.times = { ...noTimes, ...splitTime(ms, this.#timer?.shares) }
+    this.#lastEndedMs = ended
+    return outputs
   }
 
   async #runSynchronized(
@@ -294,7 +311,7 @@ export class GpuProgram implements StepProgram {
     const { computeEnd, joint } = this.prepared
     const gpu = this.#gpu
     const mark = this.onMark
-    updates.begin()
+    updates.begin(began)
     let start = 0
     for (const [bucket, { gradientsEnd }] of this.prepared.updates.entries()) {
       const isLast = bucket === this.prepared.updates.length - 1
@@ -304,6 +321,7 @@ export class GpuProgram implements StepProgram {
       if (end > start) this.#encode(encoder, start, end)
       if (isLast && joint.length === 0) this.#copyOutputs(encoder, staging)
       updates.copyGradients(encoder, bucket)
+      if (isLast) this.#timer?.resolve(encoder)
       gpu.submit(encoder)
       if (bucket === 0) for (const input of staged) input.staged.release()
       if (mark) {
@@ -313,7 +331,7 @@ export class GpuProgram implements StepProgram {
       updates.submitted(bucket)
       start = end
     }
-    this.times.encode = performance.now() - began
+    this.encodeMs = performance.now() - began
     mark?.('backward submitted', performance.now())
     const updated = updates.run(
       (encoder, from, to) => this.#encode(encoder, from, to),
@@ -322,8 +340,10 @@ export class GpuProgram implements StepProgram {
     )
     // With joint nodes, outputs are copied behind them: mapping the staging buffer earlier would be an error.
     if (joint.length > 0) await updated
-    const [outputs] = await Promise.all([this.#readOutputs(staging), updated])
-    Object.assign(this.times, updates.times)
+    const [outputs] = await Promise.all([this.#readOutputs(staging), updated, this.#timer?.read()])
+    const times = updates.clock.read()
+    const { forward, backward } = splitTime(times.backward, this.#timer?.shares)
+    this.times = { ...times, forward, backward }
     return updates.reduceOutputs(outputs)
   }
 
@@ -332,7 +352,19 @@ export class GpuProgram implements StepProgram {
       this.#encodeTimed(encoder, this.#profile, start, end)
       return
     }
-    const pass = encoder.beginComputePass()
+    const timed = this.#timer?.passes(start, end) ?? []
+    for (const { start, end, descriptor } of timed)
+      this.#encodePass(encoder, start, end, descriptor)
+    if (timed.length === 0) this.#encodePass(encoder, start, end)
+  }
+
+  #encodePass(
+    encoder: GPUCommandEncoder,
+    start: number,
+    end: number,
+    descriptor?: GPUComputePassDescriptor,
+  ): void {
+    const pass = encoder.beginComputePass(descriptor)
     const pipelines = this.#pipelines
     const bindGroups = this.#bindGroups
     const groups = this.#groups

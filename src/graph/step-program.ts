@@ -16,15 +16,27 @@ export type RunInput = HostData | { readonly data: HostData } | StagedTensor
 export type RunInputs = Readonly<Record<string, RunInput | readonly string[]>>
 export type RunOutputs = Record<string, HostData>
 
-/** Milliseconds that parts of the last run took on the host's clock. */
+/**
+ * Milliseconds of the run that ended last, by part. They add up to the run: from its call, or from the end of the run before it where
+ * that came later, to its results.
+ *
+ * The host's own work (encoding, submitting, reading back) is shared among the parts that the device works on. Device times are sampled
+ * by timestamp queries on the first runs and every eighth; where an adapter has none, `forward` is 0 and `backward` holds forward too,
+ * with one rank also the optimizer.
+ */
 export interface StepTimes {
-  /** JavaScript that wrote inputs and encoded and submitted the commands. */
-  encode: number
-  /** From the submit to the last bucket's gradients on the host; 0 with one rank. */
-  compute: number
-  /** From there to the last bucket gathered; 0 with one rank. */
-  ring: number
+  readonly forward: number
+  /** With several ranks: up to the last bucket's gradients on the host. */
+  readonly backward: number
+  /** For neighbours to begin an exchange, while nothing else is done; 0 with one rank. */
+  readonly wait: number
+  /** Exchange that backward does not hide, once both neighbours have begun it; 0 with one rank. */
+  readonly wire: number
+  /** What is between gradients and new parameters, and with several ranks moving both between host and device. */
+  readonly optimizer: number
 }
+
+export const noTimes: StepTimes = { forward: 0, backward: 0, wait: 0, wire: 0, optimizer: 0 }
 
 /** Reports something that happened in a run: a name and `performance.now()`. */
 export type OnMark = (name: string, atMs: number) => void
@@ -44,6 +56,8 @@ export interface ProgramMemory {
 export interface StepProgram {
   readonly prepared: Prepared
   readonly times: StepTimes
+  /** JavaScript of the last run, up to its submit: inputs written, commands encoded. units: ms. */
+  readonly encodeMs: number
   readonly memory: ProgramMemory
   onMark: OnMark | undefined
   /** Dispatches of one run. */

@@ -6,6 +6,7 @@ import type { GradientExchange } from './exchange.ts'
 import { joinRanks } from './join-ranks.ts'
 import type { JointSegment, Prepared, PreparedUpdate } from './prepare.ts'
 import type { ProgramBuffers } from './program.ts'
+import { StepClock } from './step-clock.ts'
 import type { OnMark, RunOutputs } from './step-program.ts'
 import { gradientWeight } from './trace.ts'
 
@@ -39,7 +40,7 @@ export type EncodeRange = (encoder: GPUCommandEncoder, start: number, end: numbe
  * source: ZeRO stage 1, Rajbhandari et al., arXiv 1910.02054; buckets after PyTorch's DistributedDataParallel.
  */
 export class SynchronizedUpdates {
-  readonly times = { compute: 0, ring: 0 }
+  readonly clock = new StepClock()
   readonly #gpu: Gpu
   readonly #exchange: GradientExchange
   readonly #prepared: Prepared
@@ -50,7 +51,7 @@ export class SynchronizedUpdates {
   /** Scalar outputs of forward and backward, which the first bucket's tail averages over ranks. */
   readonly #averaged: number[]
   #firstMaps: Promise<void>[] = []
-  #beganMs = 0
+  #leaveBackward: (() => void) | undefined
 
   constructor(gpu: Gpu, exchange: GradientExchange, prepared: Prepared, buffers: ProgramBuffers) {
     this.#gpu = gpu
@@ -85,10 +86,12 @@ export class SynchronizedUpdates {
     })
   }
 
-  begin(): void {
+  /** Counts a step, which began at `beganMs`. */
+  begin(beganMs: number): void {
+    this.clock.begin(beganMs)
+    this.#leaveBackward = this.clock.enter('backward')
     this.#exchange.beginStep()
     this.#firstMaps = []
-    this.#beganMs = performance.now()
   }
 
   /** Records the copies that bring bucket `index` (and, with the first, the averaged scalars) into its staging buffer. */
@@ -132,11 +135,10 @@ export class SynchronizedUpdates {
     onJoint: (encoder: GPUCommandEncoder) => void,
   ): Promise<void> {
     const { joint, afterStart, plan } = this.#prepared
-    let lastMapMs = 0
+    Promise.all(this.#firstMaps).then(this.#leaveBackward, () => undefined)
     const reduce = async (bucket: BucketBuffers, index: number) => {
       await this.#firstMaps[index]
-      lastMapMs = performance.now()
-      onMark?.(`bucket ${index} on the host`, lastMapMs)
+      onMark?.(`bucket ${index} on the host`, performance.now())
       await this.#reduce(bucket, index)
       onMark?.(`bucket ${index} reduced`, performance.now())
     }
@@ -164,8 +166,6 @@ export class SynchronizedUpdates {
       encode(encoder, afterStart, plan.dispatches.length)
       this.#gpu.submit(encoder)
     }
-    this.times.compute = lastMapMs - this.#beganMs
-    this.times.ring = performance.now() - lastMapMs
   }
 
   /** The outputs with every averaged scalar replaced by its weighted mean over ranks. */
@@ -195,7 +195,7 @@ export class SynchronizedUpdates {
     gradients.set(new Float32Array(gradientStaging.getMappedRange()))
     gradientStaging.unmap()
     if (index === 0) this.#weighTail(gradients, elements)
-    await this.#exchange.reduceScatter(index, gradients)
+    await this.clock.exchange((onMet) => this.#exchange.reduceScatter(index, gradients, onMet))
     if (end > start) {
       this.#gpu.write(gradientPool.buffer, gradients.subarray(start, end), start * 4)
     }
@@ -221,7 +221,9 @@ export class SynchronizedUpdates {
     await mapped(gpu, staging)
     const own = new Float32Array(staging.getMappedRange().slice(0))
     staging.unmap()
-    const all = await this.#exchange.gatherScalars(index, own)
+    const all = await this.clock.exchange((onMet) =>
+      this.#exchange.gatherScalars(index, own, onMet),
+    )
     gpu.write(reduction.pool.buffer, joinRanks(reduction, all))
   }
 
@@ -231,6 +233,7 @@ export class SynchronizedUpdates {
     const { gradients, parameters, start, end, prepared } = bucket
     const { elements, parameterPool } = prepared.update.bucket
     if (end > start) {
+      const leave = this.clock.enter('optimizer')
       const encoder = gpu.device.createCommandEncoder()
       encode(encoder, prepared.start, prepared.end)
       const bytes = (end - start) * 4
@@ -239,9 +242,10 @@ export class SynchronizedUpdates {
       await mapped(gpu, bucket.parameterStaging)
       parameters.set(new Float32Array(bucket.parameterStaging.getMappedRange(0, bytes)), start)
       bucket.parameterStaging.unmap()
+      leave()
     }
     parameters.set(gradients.subarray(elements), elements)
-    await this.#exchange.allGather(index, parameters)
+    await this.clock.exchange((onMet) => this.#exchange.allGather(index, parameters, onMet))
     gpu.write(parameterPool.buffer, parameters.subarray(0, start), 0)
     gpu.write(parameterPool.buffer, parameters.subarray(end, elements), end * 4)
   }

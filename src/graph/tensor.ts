@@ -33,7 +33,7 @@ import {
 } from '../util/shape.ts'
 import { add, gradientsOf } from './backward.ts'
 import { activeTrace, gradientWeight } from './trace.ts'
-import type { GraphValue } from './value.ts'
+import { type GraphValue, nextNodeId } from './value.ts'
 
 /** What elementwise functions take: a tensor, a number that never changes, or one that each run gives anew. */
 export type Operand = Tensor | number | ScalarSlot
@@ -352,6 +352,7 @@ export abstract class Tensor {
         `backward: the loss must have one element, got ${formatShape(this.shape)}. Take its sum or mean first.`,
       )
     }
+    const from = nextNodeId()
     const [unit] = trace.emit(fromScalar, [], { slot: trace.seedSlot() })
     const seed =
       this.shape.length === 0 ? unit : trace.emit(reshape, [unit], { shape: this.shape })[0]
@@ -361,6 +362,7 @@ export abstract class Tensor {
       const earlier = trace.gradients.get(parameter)
       trace.gradients.set(parameter, earlier ? add(trace, earlier, gradient) : gradient)
     }
+    trace.backwards.push({ from, to: nextNodeId() })
   }
 
   /** A region of this tensor; the same memory where nothing moves. */

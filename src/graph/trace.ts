@@ -155,6 +155,8 @@ export class Trace {
   readonly after: GraphNode[] = []
   readonly accumulation: Accumulation | undefined
   exchange: GradientExchange | undefined
+  /** Ids [from, to) of the nodes that each `backward` added. */
+  readonly backwards: { readonly from: number; readonly to: number }[] = []
   /** Called before each run's scalars are written (an optimizer counts its steps here). */
   readonly beforeStep: (() => void)[] = []
   /** The innermost checkpointed region of each node that stands in one. */

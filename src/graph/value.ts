@@ -40,6 +40,9 @@ export class GraphValue implements Value {
 
 let nextId = 1
 
+/** The id of the node that is emitted next. */
+export const nextNodeId = (): number => nextId
+
 /** Infers the outputs' types and returns the new node. errors: ShapeError from the op. */
 export function emitNode(op: Op, inputs: readonly GraphValue[], attrs: unknown): GraphNode {
   const types = op.infer(

@@ -58,6 +58,8 @@ export interface CollectiveOptions {
   deadlineMs?: number
   /** Default `sum`. `mean` divides each finished sum by the size, on its owner. */
   reduction?: Reduction
+  /** Called once, when both neighbours have begun this collective too: from then on it waits for bytes alone. Not called for one rank. */
+  onmet?: () => void
 }
 
 export interface CollectivesOptions {
@@ -183,6 +185,7 @@ export class Collectives {
       payloadBytes: buffer.byteLength,
       deadlineMs: options.deadlineMs ?? this.deadlineMs,
       launchedMs: this.options.env.now(),
+      onmet: options.onmet,
     })
     this.entries.launch(run)
     this.options.attempt(() => this.begin(run))

@@ -45,6 +45,8 @@ export interface RunOptions {
   payloadBytes: number
   deadlineMs: number
   launchedMs: number
+  /** Called once, when both neighbours have begun it too. */
+  onmet?: (() => void) | undefined
 }
 
 /** A collective that was launched here. */
@@ -61,9 +63,11 @@ export class Run {
   /** DATA bytes sent to the next rank before its START. */
   eagerBytes = 0
   isOver = false
+  private onmet: (() => void) | undefined
   private settle!: { resolve: () => void; reject: (error: PeerError) => void }
 
-  constructor({ entry, own, ring, payloadBytes, deadlineMs, launchedMs }: RunOptions) {
+  constructor(options: RunOptions) {
+    const { entry, own, ring, payloadBytes, deadlineMs, launchedMs, onmet } = options
     const operation = operationOf(own.kind)
     const { sequence, bucket } = entry
     this.entry = entry
@@ -71,6 +75,7 @@ export class Run {
     this.own = own
     this.ring = ring
     this.deadlineMs = deadlineMs
+    this.onmet = onmet
     this.span = {
       operation,
       sequence,
@@ -107,7 +112,7 @@ export class Run {
     return !this.needsPrevious && !this.needsNext
   }
 
-  /** errors: `peer.mismatch` when a neighbour's START differs from ours; names both sides. */
+  /** Compares the neighbours' STARTs that are there. errors: `peer.mismatch` when one differs from ours; names both sides. */
   compare(): void {
     const { rank, previousRank, nextRank } = this.ring
     for (const [theirRank, theirs] of [
@@ -117,6 +122,9 @@ export class Run {
       const text = theirs && disagreement(rank, this.own, theirRank, theirs)
       if (text) throw new PeerError('peer.mismatch', `${this.name}: ${text}`)
     }
+    if (!this.entry.fromPrevious || !this.entry.fromNext) return
+    this.onmet?.()
+    this.onmet = undefined
   }
 
   /** Whom a launch that makes no progress waits for, and for what, in words. */

@@ -94,12 +94,12 @@ class RingExchange implements GradientExchange {
     this.#step++
   }
 
-  reduceScatter(bucket: number, data: Float32Array<ArrayBuffer>): Promise<void> {
-    return this.#group.reduceScatter(data, this.#key(bucket))
+  reduceScatter(bucket: number, data: Float32Array<ArrayBuffer>, onmet?: () => void) {
+    return this.#group.reduceScatter(data, this.#key(bucket, onmet))
   }
 
-  allGather(bucket: number, data: Float32Array<ArrayBuffer>): Promise<void> {
-    return this.#group.allGather(data, this.#key(bucket))
+  allGather(bucket: number, data: Float32Array<ArrayBuffer>, onmet?: () => void) {
+    return this.#group.allGather(data, this.#key(bucket, onmet))
   }
 
   gather(data: Float32Array<ArrayBuffer>): Promise<void> {
@@ -109,16 +109,18 @@ class RingExchange implements GradientExchange {
   async gatherScalars(
     index: number,
     values: Float32Array<ArrayBuffer>,
+    onmet?: () => void,
   ): Promise<Float32Array<ArrayBuffer>> {
     const words = new Uint32Array(values.buffer, values.byteOffset, values.length)
     const all = await this.#group.allGatherU32(words, {
       sequence: this.#step,
       bucket: firstScalarBucket + index,
+      onmet,
     })
     return new Float32Array(Uint32Array.from(all).buffer)
   }
 
-  #key(bucket: number) {
-    return { sequence: this.#step, bucket, alignment: poolAlignment }
+  #key(bucket: number, onmet: (() => void) | undefined) {
+    return { sequence: this.#step, bucket, alignment: poolAlignment, onmet }
   }
 }

@@ -1,6 +1,7 @@
+import type { StepTimes } from '../graph/step-program.ts'
 import type { TrainConfig } from './config.ts'
 
-/** What a run tells while it goes on. Times are milliseconds; with several ranks parts overlap. */
+/** What a run tells while it goes on. */
 export type RunEvent =
   | {
       event: 'phase'
@@ -19,11 +20,19 @@ export type RunEvent =
       rank: number
       /** Samples of this rank in this step. */
       samples: number
-      times: { data: number; encode: number; compute: number; ring: number; total: number }
+      times: StepParts
       /** Payload bytes this rank has sent since the run began. */
       bytesSent: number
     }
   | { event: 'evaluation'; step: number; epoch: number; accuracy: number; rank: number }
+
+/** Milliseconds of one step on this rank; the parts add up to the whole. */
+export interface StepParts extends StepTimes {
+  /** Making the batch, as far as the device did not work on the step before meanwhile. */
+  readonly data: number
+  /** From the beginning of the step, or the end of the one before where that came later, to its loss. */
+  readonly total: number
+}
 
 /** What two runs must share to end with equal bits. */
 export interface RunRecord {

@@ -317,6 +317,7 @@ export class Trainer {
     const first = this.#kept?.progress ?? beginning
     let order = epochOrder(config.seed, Math.floor(first.step / perEpoch), data.train.count)
     let { samples, loss, accuracy } = first
+    let lastEnded = 0
 
     const underWay: Promise<void>[] = []
     const limit = size === 1 ? stepsAhead : 1
@@ -332,7 +333,7 @@ export class Trainer {
       fillBatch(data.train, own, pixels, labels)
       this.#watch(step, index + 1, totalSteps)
       samples += own.length
-      const dataMs = performance.now() - began
+      const filled = performance.now()
       const inputs = { x: pixels, y: labels }
       const scalars = {
         count: own.length,
@@ -355,9 +356,12 @@ export class Trainer {
           }
           if (index + 1 <= this.#told) return
           this.#told = index + 1
-          const total = performance.now() - began
+          const ended = performance.now()
+          const from = Math.max(began, lastEnded)
+          lastEnded = ended
+          const total = ended - from
           this.#patience.stepped(total)
-          const { encode, compute, ring } = step.times
+          const data = Math.max(0, filled - from)
           onEvent({
             event: 'step',
             step: index + 1,
@@ -366,7 +370,7 @@ export class Trainer {
             loss,
             rank,
             samples: own.length,
-            times: { data: dataMs, encode, compute, ring, total },
+            times: { data, ...step.times, total },
             bytesSent: group.stats().payloadBytesSent,
           })
         }),

@@ -6,6 +6,7 @@ import type {
   TransportChoice,
 } from '../peer/messages.ts'
 import type { TrainConfig } from '../train/config.ts'
+import type { StepParts } from '../train/run.ts'
 import type { AdapterFacts, RunEvent, RunResult } from '../worker/api.ts'
 import { append, emptySeries, type Series } from './series.ts'
 import { noFacts } from './server-facts.ts'
@@ -44,14 +45,6 @@ export interface Snapshot {
 }
 
 export type Phase = 'connect' | 'load' | 'broadcast' | 'compile' | 'train' | 'evaluate'
-
-export interface StepParts {
-  readonly data: number
-  readonly encode: number
-  readonly compute: number
-  readonly ring: number
-  readonly total: number
-}
 
 /** Where the run was at one moment; rates are differences of two. */
 export interface Mark {
@@ -287,9 +280,11 @@ function blend(old: StepParts | null, now: StepParts): StepParts {
   const mix = (key: keyof StepParts) => old[key] + blendShare * (now[key] - old[key])
   return {
     data: mix('data'),
-    encode: mix('encode'),
-    compute: mix('compute'),
-    ring: mix('ring'),
+    forward: mix('forward'),
+    backward: mix('backward'),
+    wait: mix('wait'),
+    wire: mix('wire'),
+    optimizer: mix('optimizer'),
     total: mix('total'),
   }
 }

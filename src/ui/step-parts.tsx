@@ -1,27 +1,42 @@
+import type { StepParts } from '../train/run.ts'
 import { formatMs } from './format.ts'
 import { Panel } from './panel.tsx'
-import type { Run, StepParts } from './state.ts'
+import type { Run } from './state.ts'
 
-const parts: readonly { key: Exclude<keyof StepParts, 'total'>; label: string; title: string }[] = [
-  { key: 'data', label: 'Data', title: 'Filling the batch' },
-  { key: 'encode', label: 'Encode', title: "The step's JavaScript: commands for the GPU" },
-  { key: 'compute', label: 'Compute', title: 'The GPU at work' },
-  { key: 'ring', label: 'Ring', title: 'Gradients and parameters on their way round' },
+interface Part {
+  readonly key: Exclude<keyof StepParts, 'total'>
+  readonly label: string
+  readonly title: string
+}
+
+const parts: readonly Part[] = [
+  { key: 'data', label: 'Data', title: 'Filling the batch, while the GPU has nothing to do' },
+  { key: 'forward', label: 'Forward', title: 'From the batch to the loss' },
+  { key: 'backward', label: 'Backward', title: 'From the loss to the gradients' },
+  { key: 'wait', label: 'Wait', title: 'For neighbours that are not as far' },
+  {
+    key: 'wire',
+    label: 'Wire',
+    title: 'Gradients and parameters on their way, not hidden by backward',
+  },
+  { key: 'optimizer', label: 'Optimizer', title: 'From the gradients to new parameters' },
 ]
 
-/** Smaller rests than this share of the step are rounding and overlap. */
-const visibleRest = 0.05
+/** The parts to show: with one rank without those of the ring, and as one where the device does not tell them apart. */
+function partsOf(times: StepParts, worldSize: number): readonly Part[] {
+  const isTold = times.forward > 0 || times.backward === 0
+  return parts.flatMap((part) => {
+    if (worldSize === 1 && (part.key === 'wait' || part.key === 'wire')) return []
+    if (isTold) return [part]
+    if (part.key === 'forward' || (part.key === 'optimizer' && worldSize === 1)) return []
+    const title = 'This GPU has no clock that tells the phases apart'
+    return part.key === 'backward' ? [{ ...part, label: 'Compute', title }] : [part]
+  })
+}
 
 /** Where the time of one step goes on this rank. */
 export function StepPartsView({ run }: { run: Run | null }) {
   const times = run?.parts ?? null
-  const rows = times ? parts.map((part) => ({ ...part, ms: times[part.key] })) : []
-  const rest = times ? times.total - rows.reduce((sum, { ms }) => sum + ms, 0) : 0
-  const all =
-    times && rest > visibleRest * times.total
-      ? [...rows, { key: 'rest', label: 'Rest', title: 'Waiting, counted in no part', ms: rest }]
-      : rows
-  const most = times ? Math.max(times.total, ...all.map(({ ms }) => ms)) || 1 : 1
   return (
     <Panel
       id="step-parts"
@@ -31,24 +46,20 @@ export function StepPartsView({ run }: { run: Run | null }) {
       {times ? (
         <>
           <ul class="bars">
-            {all.map(({ key, label, title, ms }) => (
+            {partsOf(times, run!.worldSize).map(({ key, label, title }) => (
               <li key={key} title={title}>
                 <span class="bar-label">{label}</span>
                 <span class="bar-track">
-                  <span style={{ width: `${(100 * ms) / most}%` }} />
+                  <span style={{ width: `${(100 * times[key]) / (times.total || 1)}%` }} />
                 </span>
-                <span class="bar-value">{formatMs(ms)}</span>
+                <span class="bar-value">{formatMs(times[key])}</span>
               </li>
             ))}
           </ul>
-          <p class="quiet">
-            Mean of about ten steps of this rank.
-            {run!.worldSize > 1 &&
-              ' Ring and compute overlap, so parts can add up to more than the whole.'}
-          </p>
+          <p class="quiet">Mean of about ten steps of this rank.</p>
         </>
       ) : (
-        <p class="quiet">Data, compute and ring, once steps are made.</p>
+        <p class="quiet">Data, forward, backward and the rest, once steps are made.</p>
       )}
     </Panel>
   )

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { noTimes } from '../../../src/graph/step-program.ts'
 import { ratesOf } from '../../../src/ui/rates.ts'
 import { last } from '../../../src/ui/series.ts'
 import {
@@ -111,7 +112,7 @@ describe('a run', () => {
           loss: 1,
           rank: 0,
           samples: 64,
-          times: { data: 0, encode: 0, compute: 0, ring: 0, total: 1 },
+          times: { data: 0, ...noTimes, total: 1 },
           bytesSent: 0,
         },
       })
@@ -140,7 +141,7 @@ describe('a run', () => {
       loss: 1,
       rank: 0,
       samples: 64,
-      times: { data: 0, encode: 0, compute: 0, ring: 0, total: 1 },
+      times: { data: 0, ...noTimes, total: 1 },
       bytesSent: 0,
     } as const
     const resumed = play(

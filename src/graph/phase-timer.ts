@@ -1,0 +1,112 @@
+import { PassClock } from '../gpu/clock.ts'
+import type { Gpu } from '../gpu/device.ts'
+import { mapped } from '../gpu/readback.ts'
+import type { Phase, PhaseRange } from './phases.ts'
+
+/** The first runs are timed, then one in so many: the program is the same in all of them. */
+const timedAtFirst = 4
+const timedEvery = 8
+
+/** Device time by phase; what they are to each other counts, not their sum. */
+export type PhaseShares = Readonly<Record<Phase, number>>
+
+/** Time of the device by phase; all of it is backward's where nothing tells the phases apart. */
+export function splitTime(ms: number, shares: PhaseShares | undefined): PhaseShares {
+  if (!shares) return { forward: 0, backward: ms, optimizer: 0 }
+  const { forward, backward, optimizer } = shares
+  const scale = ms / (forward + backward + optimizer)
+  return { forward: forward * scale, backward: backward * scale, optimizer: optimizer * scale }
+}
+
+/**
+ * Times forward, backward and optimizer of a program on the device's own clock: on sampled runs, each range of one phase is a pass
+ * between two timestamps. No submit is added, and nothing is created in a run.
+ */
+export class PhaseTimer {
+  readonly #clock: PassClock
+  readonly #ranges: readonly PhaseRange[]
+  readonly #staging: GPUBuffer
+  readonly #gpu: Gpu
+  #runs = 0
+  #isTimed = false
+  /** Timestamps that are on their way: until they are there, no other run is timed. */
+  #isReading = false
+  #shares: PhaseShares | undefined
+
+  private constructor(gpu: Gpu, ranges: readonly PhaseRange[]) {
+    this.#gpu = gpu
+    this.#ranges = ranges
+    this.#clock = new PassClock(gpu, ranges.length)
+    this.#staging = gpu.createBuffer(
+      'readback of phase times',
+      ranges.length * 16,
+      GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
+    )
+  }
+
+  /** A timer for `ranges`, which no call of `encode` may cut; undefined where the device has no timestamps or there is nothing to tell apart. */
+  static of(gpu: Gpu, ranges: readonly PhaseRange[]): PhaseTimer | undefined {
+    const isUseful = new Set(ranges.map(({ phase }) => phase)).size > 1
+    return gpu.facts.hasTimestamps && isUseful ? new PhaseTimer(gpu, ranges) : undefined
+  }
+
+  /** Decides whether the run that begins is timed. */
+  begin(): void {
+    const isDue = this.#runs < timedAtFirst || this.#runs % timedEvery === 0
+    this.#runs++
+    this.#isTimed = isDue && !this.#isReading
+  }
+
+  /** Passes for dispatches [start, end), timed where this run is: each gets the dispatches that it holds. */
+  passes(start: number, end: number): readonly TimedPass[] {
+    if (!this.#isTimed) return []
+    return this.#ranges.flatMap((range, slot) =>
+      range.start >= start && range.end <= end
+        ? [{ start: range.start, end: range.end, descriptor: this.#clock.pass(slot) }]
+        : [],
+    )
+  }
+
+  /** Records, behind the last timed pass, the copies that bring the times to the host; `read` maps them after the submit. */
+  resolve(encoder: GPUCommandEncoder): void {
+    if (this.#isTimed) this.#clock.resolve(encoder, this.#staging)
+  }
+
+  /** Takes the times of the run that was submitted last, if it was timed. errors: the device's. */
+  async read(): Promise<void> {
+    if (!this.#isTimed) return
+    this.#isTimed = false
+    this.#isReading = true
+    try {
+      await mapped(this.#gpu, this.#staging)
+      const times = new BigUint64Array(this.#staging.getMappedRange())
+      const sums = { forward: 0, backward: 0, optimizer: 0 }
+      this.#ranges.forEach(({ phase }, slot) => {
+        // A device may round its clock so that an end comes before its begin.
+        sums[phase] += Math.max(0, Number(times[2 * slot + 1] - times[2 * slot]))
+      })
+      this.#staging.unmap()
+      // All of it may be shorter than a tick of a coarse clock.
+      if (sums.forward + sums.backward > 0) this.#shares = sums
+    } finally {
+      this.#isReading = false
+    }
+  }
+
+  /** The newest sample; undefined before there is one. */
+  get shares(): PhaseShares | undefined {
+    return this.#shares
+  }
+
+  destroy(): void {
+    this.#clock.destroy()
+    this.#staging.destroy()
+  }
+}
+
+/** A pass of a timed run. */
+export interface TimedPass {
+  readonly start: number
+  readonly end: number
+  readonly descriptor: GPUComputePassDescriptor
+}

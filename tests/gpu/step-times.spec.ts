@@ -1,0 +1,117 @@
+import { afterEach, expect, test } from 'vitest'
+import { compile } from '../../src/graph/compile.ts'
+import { matmul } from '../../src/graph/functions/matmul.ts'
+import { mean } from '../../src/graph/functions/reductions.ts'
+import { Parameter } from '../../src/graph/parameter.ts'
+import { CpuRuntime } from '../../src/graph/runtime.ts'
+import type { StepTimes } from '../../src/graph/step-program.ts'
+import { SGD } from '../../src/optim/sgd.ts'
+import { parseTrainConfig } from '../../src/train/config.ts'
+import type { StepParts } from '../../src/train/run.ts'
+import { Trainer } from '../../src/train/trainer.ts'
+import { tensorType } from '../../src/util/shape.ts'
+import { ringOf } from '../support/process-ring.ts'
+import { testRuntime } from '../support/run-op.ts'
+
+// Each step's time by part: that the parts add up to the step, and that each holds what it says.
+
+afterEach(async () => (await testRuntime()).gpu.check())
+
+const sumOf = ({ forward, backward, wait, wire, optimizer }: StepTimes) =>
+  forward + backward + wait + wire + optimizer
+
+/** The built-in experiment; by rank, the parts of each step. `before` runs on a rank before each of its steps but the first. */
+async function partsOf(
+  size: number,
+  before?: (rank: number) => Promise<unknown>,
+): Promise<StepParts[][]> {
+  const runtime = await testRuntime()
+  const config = parseTrainConfig({ steps: 6, batchSize: 24, bucketCapMb: 0.3, hashEvery: 100 })
+  return Promise.all(
+    (await ringOf(size)).map(async (group, rank) => {
+      const parts: StepParts[] = []
+      const trainer = new Trainer({
+        runtime,
+        group,
+        config,
+        baseUrl: location.href,
+        onEvent: (event) => {
+          if (event.event !== 'step') return
+          parts.push(event.times)
+          const { program } = trainer
+          const run = program!.run.bind(program)
+          program!.run = async (...given) => {
+            program!.run = run
+            await before?.(rank)
+            return run(...given)
+          }
+        },
+      })
+      await trainer.run()
+      trainer.destroy()
+      group.destroy()
+      return parts
+    }),
+  )
+}
+
+test('the parts of each step add up to it within 2 %, on one rank and on three', async () => {
+  for (const size of [1, 3]) {
+    const ranks = await partsOf(size)
+    for (const parts of ranks) {
+      expect(parts).toHaveLength(6)
+      for (const { data, total, ...device } of parts) {
+        expect(Math.abs(data + sumOf(device) - total)).toBeLessThan(Math.max(0.02 * total, 0.3))
+        expect(device.forward).toBeGreaterThan(0)
+        expect(device.backward).toBeGreaterThan(0)
+        expect(device.optimizer).toBeGreaterThan(0)
+        if (size === 1) expect([device.wait, device.wire]).toEqual([0, 0])
+        else expect(device.wire).toBeGreaterThan(0)
+      }
+    }
+  }
+})
+
+test('ranks wait for one that comes late', async () => {
+  const lateMs = 400
+  const ranks = await partsOf(
+    3,
+    async (rank) => rank === 1 && new Promise((resolve) => setTimeout(resolve, lateMs)),
+  )
+  for (const rank of [0, 2]) {
+    for (const { wait } of ranks[rank].slice(1)) expect(wait).toBeGreaterThan(0.5 * lateMs)
+  }
+  for (const { wait } of ranks[1].slice(1)) expect(wait).toBeLessThan(0.5 * lateMs)
+})
+
+test('what forward computes counts as forward, on the GPU and on the cpu', async () => {
+  const runtime = await testRuntime()
+  const size = 160
+  for (const where of [runtime, new CpuRuntime()]) {
+    const weight = new Parameter([1], new Float32Array([0.5]))
+    const optimizer = new SGD([weight], { lr: 1e-3 })
+    const program = await compile(
+      ({ a }) => {
+        let product = a
+        for (let i = 0; i < 8; i++) product = matmul(product, a)
+        const loss = mean(product).mul(weight)
+        optimizer.zeroGrad()
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      },
+      { a: tensorType([size, size]) },
+      { runtime: where },
+    )
+    const a = new Float32Array(size * size).fill(1 / size)
+    await program.run({ a })
+    const began = performance.now()
+    await program.run({ a })
+    const took = performance.now() - began
+    const { times } = program
+    expect(times.forward).toBeGreaterThan(5 * times.backward)
+    expect(sumOf(times)).toBeGreaterThan(0.9 * took - 1)
+    expect(sumOf(times)).toBeLessThan(took + 0.1)
+    program.destroy()
+  }
+})
