@@ -24,6 +24,7 @@ export class Runtime {
       maxBufferBytes: Math.min(gpu.limits.maxBufferSize, gpu.limits.maxStorageBufferBindingSize),
       isSoftware: gpu.facts.isSoftware,
       hasF16: gpu.device.features.has('shader-f16'),
+      ...(gpu.device.features.has('subgroups') && { subgroupSizes: subgroupSizesOf(gpu) }),
     }
   }
 
@@ -34,6 +35,12 @@ export class Runtime {
   get facts(): AdapterFacts {
     return this.gpu.facts
   }
+}
+
+/** The adapter's sizes; where it tells none, those that WebGPU allows. */
+function subgroupSizesOf({ device: { adapterInfo } }: Gpu) {
+  const { subgroupMinSize: smallest = 4, subgroupMaxSize: largest = 128 } = adapterInfo
+  return { smallest, largest }
 }
 
 /**

@@ -61,6 +61,8 @@ export interface KernelLimits {
   readonly isSoftware?: boolean
   /** Whether shaders may compute with f16 themselves. */
   readonly hasF16?: boolean
+  /** Lanes of a subgroup, where shaders may use them. */
+  readonly subgroupSizes?: { readonly smallest: number; readonly largest: number }
 }
 
 /** One way to compute an op. The first variant of every op is `naive`: plain, always possible, always tested. */

@@ -36,6 +36,8 @@ export const updates = (
  */
 export function dispatch(options: {
   label: string
+  /** WGSL extensions that the body uses. */
+  enables?: readonly string[]
   bindings: readonly ShaderBinding[]
   constants?: Readonly<Record<string, number | { f32: number } | { i32: number }>>
   body: string
@@ -52,9 +54,10 @@ export function dispatch(options: {
         ? `const ${name}: f32 = ${f32Literal(value.f32)};`
         : `const ${name}: i32 = ${value.i32};`,
   )
+  const enables = (options.enables ?? []).map((name) => `enable ${name};`)
   return {
     label: options.label,
-    wgsl: `${[...variables, ...constants].join('\n')}\n\n${halfFunctions(options.body)}${options.body}`,
+    wgsl: `${[...enables, ...variables, ...constants].join('\n')}\n\n${halfFunctions(options.body)}${options.body}`,
     bindings: options.bindings.map(({ name, access, operand }) => ({ name, access, operand })),
     groups: options.groups,
   }

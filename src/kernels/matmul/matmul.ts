@@ -35,6 +35,7 @@ import {
   sizesOf,
   stridesInOrder,
 } from './problem.ts'
+import { hasShuffles, type SubgroupTile, subgroupKernel } from './subgroup.ts'
 import { invocationsOf, tiledKernel, type WorkgroupTile, workgroupBytesOf } from './tiled.ts'
 
 export type { MatmulAttrs, MatmulForm }
@@ -85,6 +86,20 @@ const tiled = (tile: WorkgroupTile): Variant<MatmulAttrs> => ({
   lower: (call) => tiledKernel(problemOf(call), tile),
 })
 
+/** A register tile per invocation; lanes of a subgroup load a together. */
+const subgroup = (tile: SubgroupTile): Variant<MatmulAttrs> => ({
+  name: `subgroup-${tile.rows}x${tile.cols}`,
+  when(call, limits) {
+    const problem = problemOf(call)
+    return (
+      hasShuffles(limits, tile) &&
+      fits(problem, tile.rows, tile.cols * tile.threads) &&
+      Math.max(problem.m / tile.rows, batchCount(problem)) <= limits.maxGroupsPerDimension
+    )
+  },
+  lower: (call) => subgroupKernel(problemOf(call), tile),
+})
+
 /** Slices of k side by side, added in order by a second dispatch. */
 const splitK = (slices: number, tile: RegisterTile): Variant<MatmulAttrs> => ({
   name: `split-${slices}-${tile.rows}x${tile.cols}`,
@@ -111,6 +126,8 @@ const variants: [Variant<MatmulAttrs>, ...Variant<MatmulAttrs>[]] = [
   direct({ rows: 1, cols: 8 }),
   tiled({ m: 32, n: 32, k: 8, rows: 4, cols: 4 }),
   tiled({ m: 64, n: 64, k: 8, rows: 4, cols: 4 }),
+  subgroup({ rows: 8, cols: 4, threads: 64 }),
+  subgroup({ rows: 4, cols: 4, threads: 32 }),
   splitK(4, { rows: 4, cols: 4 }),
   splitK(16, { rows: 4, cols: 4 }),
 ]
@@ -431,6 +448,10 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
     testCase('with column sums', 'tn', [64, 37, 30], { colSums: true }),
     testCase('with column sums, long k', 'tn', [8, 515, 65], { colSums: true }),
     testCase('column sums of nothing', 'tn', [5, 0, 6], { colSums: true }),
+    // More columns than one workgroup of the widest variants makes, with a rest.
+    testCase('wide', 'nn', [7, 21, 300], { operands: [[300]], epilogue: addBias }),
+    testCase('wide', 'tn', [7, 22, 300], { rowSums: true }),
+    testCase('wide', 'tn', [7, 9, 301], { colSums: true }),
     testCase('no rows', 'nt', [0, 4, 6]),
     testCase('no columns', 'tn', [5, 4, 0], { rowSums: true }),
     batchCase('', 'nn', [3, 5, 7], [3], [3]),
@@ -452,6 +473,7 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
       operands: [[3], [2, 1, 1, 1], [3, 3]],
       epilogue: addThree,
     }),
+    batchCase('wide', 'nn', [7, 13, 293], [2], [2]),
     batchCase('huge', 'nn', [5, 9, 6], [3], [3], { fill: 'huge' }),
     halfCase('', 'nn', [3, 5, 7]),
     halfCase('', 'nt', [33, 20, 20]),
@@ -462,6 +484,7 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
       half: true,
     }),
     halfCase('huge', 'nt', [5, 64, 12], { fill: 'huge', half: true }),
+    halfCase('wide', 'nt', [7, 20, 300], { half: true }),
     {
       ...batchCase('of f16 to f16', 'nt', [3, 6, 4], [2, 3], [2, 3], { half: true }),
       inputs: [tensorType([2, 3, 3, 6], 'f16'), tensorType([2, 3, 4, 6], 'f16')],
