@@ -1,0 +1,101 @@
+import { createHmac } from 'node:crypto'
+import {
+  type ClientMessage,
+  limits,
+  protocolVersion,
+  type ServerMessage,
+} from '../../src/peer/messages.ts'
+import { Rendezvous } from '../../src/peer/rendezvous.ts'
+import { proofText } from '../../src/peer/secret.ts'
+import { infoOf } from './member-info.ts'
+import { VirtualEnv } from './virtual-env.ts'
+
+export const roomA = 'aa'.repeat(16)
+export const roomB = 'bb'.repeat(16)
+export const authKey = '01'.repeat(32)
+
+/** The proof over `text` that its sender knows `key`, in hexadecimal. */
+export function hmac(key: string, text: string): string {
+  return createHmac('sha256', Buffer.from(key, 'hex')).update(text).digest('hex')
+}
+
+type Of<T extends ServerMessage['type']> = Extract<ServerMessage, { type: T }>
+
+/** The server with tabs that answer pings by themselves. */
+export class RendezvousWorld {
+  readonly env = new VirtualEnv(7)
+  readonly inboxes = new Map<string, ServerMessage[]>()
+  readonly closed = new Map<string, string>()
+  readonly deaf = new Set<string>()
+  readonly server: Rendezvous
+  /** Every message passes as JSON text, as it does on a socket. */
+  constructor(custom: Partial<Record<keyof typeof limits, number>> = {}) {
+    this.server = new Rendezvous(
+      this.env,
+      {
+        send: (id, message) => {
+          this.inboxes.get(id)!.push(JSON.parse(JSON.stringify(message)))
+          if (message.type === 'ping' && !this.deaf.has(id)) this.say(id, { type: 'pong' })
+        },
+        close: (id, text) => this.closed.set(id, text),
+        verify: (key, room, nonce, proof) => hmac(key, proofText(room, nonce)) === proof,
+      },
+      custom,
+    )
+  }
+
+  open(id: string): void {
+    this.inboxes.set(id, [])
+    this.server.open(id)
+  }
+  say(id: string, message: ClientMessage): void {
+    this.server.receive(id, JSON.stringify(message))
+  }
+  all<T extends ServerMessage['type']>(id: string, type: T): Of<T>[] {
+    return this.inboxes.get(id)!.filter((one): one is Of<T> => one.type === type)
+  }
+  last<T extends ServerMessage['type']>(id: string, type: T): Of<T> {
+    const found = this.all(id, type).at(-1)
+    if (!found) throw new Error(`${id} got no ${type}`)
+    return found
+  }
+  refusal(id: string): string {
+    return this.last(id, 'error').code
+  }
+  create(id: string, room = roomA, info = infoOf(id)): void {
+    this.open(id)
+    this.say(id, { type: 'create', version: protocolVersion, room, authKey, info })
+  }
+  join(id: string, room = roomA, info = infoOf(id), key = authKey): void {
+    this.open(id)
+    const proof = hmac(key, proofText(room, this.last(id, 'challenge').nonce))
+    this.say(id, { type: 'join', version: protocolVersion, room, proof, info })
+  }
+  /** A room with the tabs t0 (the maker), t1, … */
+  async fill(count: number, room = roomA, prefix = 't'): Promise<string[]> {
+    const ids = Array.from({ length: count }, (_, i) => `${prefix}${i}`)
+    ids.forEach((id, i) => {
+      if (i === 0) this.create(id, room)
+      else this.join(id, room)
+    })
+    await this.tick()
+    return ids
+  }
+  async tick(): Promise<void> {
+    await this.env.advance(limits.lobbyDelayMs)
+  }
+  assign(ids: string[], settings = { steps: 3 }): number {
+    this.say(ids[0], { type: 'start', settings })
+    return this.last(ids[0], 'assign').epoch
+  }
+  async run(ids: string[]): Promise<number> {
+    const epoch = this.assign(ids)
+    for (const id of ids) this.say(id, { type: 'ready', epoch })
+    await this.tick()
+    return epoch
+  }
+  async state(id: string): Promise<string> {
+    await this.tick()
+    return this.last(id, 'lobby').state
+  }
+}

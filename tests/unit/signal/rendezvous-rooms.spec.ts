@@ -1,0 +1,220 @@
+import { beforeEach, describe, expect, it } from 'vitest'
+import { limits, protocolVersion } from '../../../src/peer/messages.ts'
+import { linkKind, ringEdges } from '../../../src/peer/rendezvous.ts'
+import { proofText } from '../../../src/peer/secret.ts'
+import { infoOf } from '../../support/member-info.ts'
+import { authKey, hmac, RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'
+
+/** Rooms of the rendezvous server: who enters, what the lobby tells, who is joined to whom. */
+
+let world: RendezvousWorld
+beforeEach(() => {
+  world = new RendezvousWorld()
+})
+
+describe('entering a room', () => {
+  it('challenges, welcomes, and lists members in order of joining', async () => {
+    await world.fill(3)
+    const lobby = world.last('t1', 'lobby')
+    expect(lobby.members.map((one) => one.name)).toEqual(['t0', 't1', 't2'])
+    expect(lobby.maker).toBe(world.last('t0', 'welcome').id)
+    expect(lobby).toMatchObject({ state: 'lobby', epoch: 0 })
+    expect(lobby.members.every((one) => one.rank === null && one.attached)).toBe(true)
+  })
+
+  it('tells several changes of a lobby in one message', async () => {
+    await world.fill(5)
+    expect(world.all('t0', 'lobby')).toHaveLength(1)
+  })
+
+  it('lets a member change what it says about itself', async () => {
+    await world.fill(2)
+    const info = infoOf('Laptop', { hidden: true, adapter: { vendor: 'intel' } })
+    world.say('t1', { type: 'update', info })
+    await world.tick()
+    expect(world.last('t0', 'lobby').members[1]).toMatchObject(info)
+  })
+
+  it('tells what members change about themselves at once, then at most once a second', async () => {
+    const ids = await world.fill(4)
+    const told = () => world.all('t0', 'lobby').length
+    const before = told()
+    const change = (hidden: boolean) => {
+      for (const id of ids) world.say(id, { type: 'update', info: infoOf(id, { hidden }) })
+    }
+    change(true)
+    await world.tick()
+    expect(told()).toBe(before + 1)
+    for (let i = 0; i < 9; i++) {
+      change(i % 2 === 1)
+      await world.env.advance(100)
+    }
+    expect(told()).toBe(before + 1)
+    await world.env.advance(limits.lobbyUpdateMs)
+    expect(told()).toBe(before + 2)
+    expect(world.last('t3', 'lobby').members.every((one) => !one.hidden)).toBe(true)
+    // Who comes is not kept waiting by that, and brings what is due along.
+    world.say('t1', { type: 'update', info: infoOf('new name') })
+    world.join('late')
+    await world.tick()
+    expect(world.last('t0', 'lobby').members.map((one) => one.name)).toContain('new name')
+    expect(world.last('t0', 'lobby').members).toHaveLength(5)
+    await world.env.advance(2 * limits.lobbyUpdateMs)
+    expect(told()).toBe(before + 3)
+  })
+
+  it('sends no message above the limit, whatever 64 members say of themselves', async () => {
+    // A lone surrogate takes six characters of JSON, and nothing that a name may hold takes more.
+    const rest = { adapter: 'x'.repeat(limits.adapterBytes - 2), hostTag: 'cd'.repeat(16) }
+    const info = infoOf('\ud800'.repeat(limits.nameChars), { ...rest, transport: 'webrtc' })
+    const ids = Array.from({ length: limits.membersPerRoom }, (_, i) => `t${i}`)
+    ids.forEach((id, i) => {
+      if (i === 0) world.create(id, roomA, info)
+      else world.join(id, roomA, info)
+    })
+    await world.tick()
+    await world.run(ids)
+    expect(world.last('t63', 'lobby').members).toHaveLength(64)
+    const sizes = world.inboxes.get('t63')!.map((one) => Buffer.byteLength(JSON.stringify(one)))
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(limits.messageBytes)
+    const tooLarge = { ...info, adapter: 'x'.repeat(limits.adapterBytes - 1) }
+    world.say('t63', { type: 'update', info: tooLarge })
+    expect(world.refusal('t63')).toBe('bad-message')
+  })
+
+  it('refuses an unknown room, and lets the same connection create it', async () => {
+    world.join('a')
+    expect(world.refusal('a')).toBe('unknown-room')
+    world.say('a', {
+      type: 'create',
+      version: protocolVersion,
+      room: roomA,
+      authKey,
+      info: infoOf('a'),
+    })
+    expect(world.last('a', 'welcome').room).toBe(roomA)
+  })
+
+  it('refuses to create a room that is there', async () => {
+    await world.fill(1)
+    world.create('b')
+    expect(world.refusal('b')).toBe('room-exists')
+    expect(world.closed.has('b')).toBe(false)
+  })
+
+  it('refuses and closes a wrong proof', async () => {
+    await world.fill(1)
+    world.join('b', roomA, infoOf('b'), '02'.repeat(32))
+    expect(world.refusal('b')).toBe('bad-proof')
+    expect(world.closed.has('b')).toBe(true)
+    expect(await world.state('t0')).toBe('lobby')
+  })
+
+  it('refuses a proof made for another nonce', async () => {
+    await world.fill(1)
+    world.open('spy')
+    world.open('b')
+    const proof = hmac(authKey, proofText(roomA, world.last('spy', 'challenge').nonce))
+    world.say('b', {
+      type: 'join',
+      version: protocolVersion,
+      room: roomA,
+      proof,
+      info: infoOf('b'),
+    })
+    expect(world.refusal('b')).toBe('bad-proof')
+  })
+
+  it('refuses a second room on one connection', async () => {
+    await world.fill(1)
+    world.say('t0', {
+      type: 'create',
+      version: protocolVersion,
+      room: roomB,
+      authKey,
+      info: infoOf('t0'),
+    })
+    expect(world.refusal('t0')).toBe('already-in-a-room')
+  })
+
+  it('takes 64 members and refuses the 65th', async () => {
+    const ids = await world.fill(64)
+    expect(world.last(ids[63], 'lobby').members).toHaveLength(64)
+    world.join('one-too-many')
+    expect(world.refusal('one-too-many')).toBe('room-full')
+  })
+
+  it('refuses a room too many', async () => {
+    world = new RendezvousWorld({ rooms: 1 })
+    await world.fill(1)
+    world.create('b', roomB)
+    expect(world.refusal('b')).toBe('server-full')
+  })
+
+  it('closes a connection that enters no room in 10 s', async () => {
+    world.open('slow')
+    await world.env.advance(limits.authenticateMs - 1)
+    expect(world.closed.has('slow')).toBe(false)
+    await world.env.advance(1)
+    expect(world.refusal('slow')).toBe('too-slow')
+    expect(world.closed.has('slow')).toBe(true)
+  })
+
+  it('forgets a room when its last member leaves', async () => {
+    await world.fill(2)
+    world.say('t0', { type: 'bye' })
+    world.server.lost('t1', 'closed')
+    expect(world.server.counts).toEqual({ rooms: 0, connections: 0 })
+    world.join('late')
+    expect(world.refusal('late')).toBe('unknown-room')
+  })
+
+  it('makes the next in order of joining the maker', async () => {
+    await world.fill(3)
+    world.say('t0', { type: 'bye' })
+    await world.tick()
+    expect(world.last('t2', 'lobby').maker).toBe(world.last('t1', 'welcome').id)
+    expect(world.last('t2', 'gone')).toMatchObject({ name: 't0', rank: null, text: 'left' })
+    world.say('t1', { type: 'start', settings: null })
+    expect(world.last('t1', 'assign')).toMatchObject({ rank: 0, worldSize: 2 })
+  })
+})
+
+describe('how two members are joined', () => {
+  const tag = 'cd'.repeat(16)
+  const other = 'ef'.repeat(16)
+  it.each([
+    ['auto', tag, 'auto', tag, 'port'],
+    ['auto', tag, 'auto', other, 'webrtc'],
+    ['auto', '', 'auto', '', 'webrtc'],
+    ['webrtc', tag, 'auto', tag, 'webrtc'],
+    ['webrtc', tag, 'webrtc', tag, 'webrtc'],
+    ['port', tag, 'auto', tag, 'port'],
+    ['port', tag, 'auto', other, null],
+    ['port', tag, 'webrtc', tag, null],
+  ] as const)('%s/%s with %s/%s: %s', (choice, hostTag, otherChoice, otherTag, kind) => {
+    const a = infoOf('a', { transport: choice, hostTag })
+    const b = infoOf('b', { transport: otherChoice, hostTag: otherTag })
+    expect(linkKind(a, b)).toBe(kind)
+    expect(linkKind(b, a)).toBe(kind)
+  })
+
+  it('a start that cannot be is refused to the maker, and the room waits on', async () => {
+    world.create('t0', roomA, infoOf('t0', { transport: 'port', hostTag: tag }))
+    world.join('t1', roomA, infoOf('t1', { transport: 'port', hostTag: other }))
+    world.say('t0', { type: 'start', settings: null })
+    expect(world.refusal('t0')).toBe('no-transport')
+    expect(await world.state('t1')).toBe('lobby')
+    expect(world.last('t1', 'lobby').epoch).toBe(0)
+  })
+
+  it('ring edges', async () => {
+    expect(ringEdges(1)).toEqual([])
+    expect(ringEdges(2)).toEqual([[0, 1]])
+    expect(ringEdges(3)).toEqual([
+      [0, 1],
+      [1, 2],
+      [2, 0],
+    ])
+  })
+})
