@@ -1,44 +1,23 @@
-import { X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
-import { createServer, request, type Server } from 'node:http'
-import { request as requestTls } from 'node:https'
+import { createServer, type Server } from 'node:http'
 import { type AddressInfo, connect as connectTcp } from 'node:net'
-import { hostname, tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { connect as connectTls } from 'node:tls'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { WebSocket } from 'ws'
-import { isGood, lanAddresses, ownCertificate, ownNames } from '../../../node/certificate.ts'
-import { type Served, serve } from '../../../node/serve.ts'
 import { attachSignaling, type SignalServer } from '../../../node/signal-server.ts'
-import { type JsonValue, limits, type MemberInfo } from '../../../src/peer/messages.ts'
+import { type JsonValue, limits } from '../../../src/peer/messages.ts'
 import { newRoomLink } from '../../../src/peer/secret.ts'
 import {
   SignalClient,
   SignalError,
   type SignalEvents,
   type SignalOptions,
-  type SocketConstructor,
-  signalUrl,
 } from '../../../src/peer/signal.ts'
+import { infoOf } from '../../support/member-info.ts'
+import { socketFrom } from '../../support/signal-socket.ts'
 
-/** A WebSocket as a page of `origin` opens it. */
-function socketFrom(origin: string | undefined): SocketConstructor {
-  return class extends WebSocket {
-    constructor(url: string) {
-      super(url, { origin, rejectUnauthorized: false })
-    }
-  } as unknown as SocketConstructor
-}
+/** Signaling over real sockets: clients of one server on a port of this machine. */
 
-const info = (name: string): MemberInfo => ({
-  name,
-  adapter: { vendor: 'test' },
-  hostTag: '',
-  hidden: false,
-  transport: 'auto',
-})
+const info = (name: string) => infoOf(name, { adapter: { vendor: 'test' } })
 
 function next<K extends keyof SignalEvents>(
   client: SignalClient,
@@ -273,235 +252,5 @@ describe('the server on a port', () => {
     expect((await lost).message).toContain('stopped')
     other.close()
     await once(other, 'close')
-  })
-})
-
-describe('serve', () => {
-  let folder: string
-  const open: Served[] = []
-  const start = async (options: Partial<Parameters<typeof serve>[0]> = {}) => {
-    const served = await serve({ root: join(folder, 'dist'), port: 0, ...options })
-    open.push(served)
-    return served
-  }
-
-  beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'tabring-serve-'))
-    await mkdir(join(folder, 'dist'))
-    await mkdir(join(folder, 'data'))
-    await mkdir(join(folder, 'data-secret'))
-    await writeFile(join(folder, 'dist', 'index.html'), '<p>page</p>')
-    await writeFile(join(folder, 'data', 'x.gz'), Buffer.from([0x1f, 0x8b, 1, 2]))
-    await writeFile(join(folder, 'data-secret', 'key'), 'secret')
-    await symlink(join(folder, 'data-secret', 'key'), join(folder, 'data', 'link')).catch(
-      () => undefined, // Windows without the privilege
-    )
-  })
-  afterEach(async () => {
-    for (const one of open.splice(0)) await one.close()
-  })
-  afterAll(() => rm(folder, { recursive: true }))
-
-  it('pages, isolation headers, extra routes, 404', async () => {
-    const served = await start({
-      extraRoutes: { '/hello': (_, response) => response.end('hi') },
-    })
-    const base = `http://127.0.0.1:${served.port}`
-    const page = await fetch(`${base}/`)
-    expect(await page.text()).toBe('<p>page</p>')
-    expect(page.headers.get('cross-origin-opener-policy')).toBe('same-origin')
-    expect(page.headers.get('cross-origin-embedder-policy')).toBe('require-corp')
-    expect(await (await fetch(`${base}/hello`)).text()).toBe('hi')
-    const missing = await fetch(`${base}/nothing`)
-    expect(missing.status).toBe(404)
-    expect(missing.headers.get('cross-origin-embedder-policy')).toBe('require-corp')
-    expect(served.localUrl).toBe(`http://localhost:${served.port}/`)
-    expect(served.lanUrls).toEqual([])
-  })
-
-  it('mounted folders: raw bytes, read-only, nothing beside the folder', async () => {
-    const served = await start({ mounts: { '/data/': join(folder, 'data') } })
-    const get = (path: string, method = 'GET') =>
-      new Promise<{ status: number; body: string }>((resolve) => {
-        const socket = connectTcp(served.port, '127.0.0.1')
-        let text = ''
-        socket.on('data', (bytes) => {
-          text += bytes.toString('latin1')
-        })
-        socket.on('close', () =>
-          resolve({ status: Number(text.slice(9, 12)), body: text.split('\r\n\r\n')[1] }),
-        )
-        // By hand: fetch would tidy the path up.
-        socket.write(`${method} ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`)
-      })
-    const file = await fetch(`http://127.0.0.1:${served.port}/data/x.gz`)
-    expect(file.headers.get('content-encoding')).toBeNull()
-    expect([...new Uint8Array(await file.arrayBuffer())]).toEqual([0x1f, 0x8b, 1, 2])
-    const listing = await fetch(`http://127.0.0.1:${served.port}/data/`)
-    expect(await listing.json()).toEqual(['x.gz'])
-    for (const path of [
-      '/data/nothing',
-      '/data/../data-secret/',
-      '/data/../data-secret/key',
-      '/data/..%2fdata-secret%2fkey',
-      '/data/%2e%2e/data-secret/key',
-      '/data/link',
-      '/data/x%00',
-    ]) {
-      expect([path, (await get(path)).status]).toEqual([path, 404])
-    }
-    expect((await get('/data/x.gz', 'PUT')).status).toBe(405)
-    expect((await get('/%', 'GET')).status).toBeGreaterThanOrEqual(400)
-  })
-
-  it('a busy port: the next one, or a clear error', async () => {
-    const first = await start()
-    const second = await start({ port: first.port })
-    expect(second.port).toBeGreaterThan(first.port)
-    await expect(start({ port: first.port, strictPort: true })).rejects.toThrow(
-      `serve: port ${first.port} is in use. Choose another --port.`,
-    )
-    await expect(start({ host: '203.0.113.1', https: false })).rejects.toThrow(/cannot listen/)
-    await expect(start({ root: join(folder, 'none') })).rejects.toThrow(/npm run build/)
-  })
-
-  it('for other machines: HTTPS, its addresses in the certificate, signaling over wss', async () => {
-    const certificate = await ownCertificate({ folders: [join(folder, '.tabring')] })
-    const served = await start({ host: true, certificate })
-    const socket = connectTls({ port: served.port, host: '127.0.0.1', rejectUnauthorized: false })
-    await once(socket, 'secureConnect')
-    const shown = new X509Certificate(socket.getPeerCertificate().raw)
-    socket.destroy()
-    expect(served.lanUrls).toHaveLength(lanAddresses().length)
-    for (const url of [served.localUrl, ...served.lanUrls]) {
-      const name = new URL(url).hostname.replace(/^\[|\]$/g, '')
-      expect(url).toMatch(/^https:/)
-      expect(/^[\d.]+$|:/.test(name) ? shown.checkIP(name) : shown.checkHost(name)).toBeDefined()
-    }
-    const status = await new Promise((resolve, reject) => {
-      requestTls({ port: served.port, host: '127.0.0.1', rejectUnauthorized: false }, (response) =>
-        resolve(response.resume().statusCode),
-      )
-        .on('error', reject)
-        .end()
-    })
-    expect(status).toBe(200)
-    const page = { protocol: 'https:', host: `127.0.0.1:${served.port}` }
-    const client = new SignalClient({
-      url: signalUrl(page),
-      link: newRoomLink(),
-      info: info('tab'),
-      WebSocket: socketFrom(`https://${page.host}`),
-    })
-    await client.open()
-    client.bye()
-  })
-
-  it.each(['0.0.0.0', '::', '[::]'])('--host %s is every address', async (host) => {
-    const certificate = await ownCertificate({ folders: [join(folder, '.tabring')] })
-    const served = await start({ host, certificate })
-    expect(served.localUrl).toBe(`https://localhost:${served.port}/`)
-    const names = lanAddresses().map((name) => (name.includes(':') ? `[${name}]` : name))
-    expect(served.lanUrls).toEqual(names.map((name) => `https://${name}:${served.port}/`))
-  })
-
-  /** The answer to a page request by the name `host`. */
-  const getAs = (port: number, host: string, path = '/') =>
-    new Promise<{ status: number; body: string }>((resolve, reject) => {
-      const headers = { host }
-      request({ port, host: '127.0.0.1', path, headers }, (response) => {
-        let body = ''
-        response.on('data', (bytes) => {
-          body += bytes
-        })
-        response.on('end', () => resolve({ status: response.statusCode!, body }))
-      })
-        .on('error', reject)
-        .end()
-    })
-
-  it('answers to its own names only, and to those of allowed origins', async () => {
-    const allowedOrigins = ['https://tabs.example', 'https://two.example:8443']
-    const served = await start({ signaling: { allowedOrigins } })
-    const { port } = served
-    const own = ['localhost', `LOCALHOST:${port}`, '127.0.0.1', '[::1]:80', '192.168.1.20:5173']
-    const machine = hostname().toLowerCase()
-    for (const host of [...own, machine, 'tabs.example', 'two.example:8443']) {
-      expect([host, (await getAs(port, host)).status]).toEqual([host, 200])
-    }
-    const foreign = ['evil.example', `localhost.evil.example:${port}`, `${machine}.evil.example`]
-    for (const host of [...foreign, '127.0.0.1.evil.example', 'tabs.example.evil.example']) {
-      const { status, body } = await getAs(port, host, '/server.json')
-      expect([host, status]).toEqual([host, 403])
-      expect(body).toContain('--allow-origin')
-      expect(body).toContain(host)
-    }
-  })
-
-  it('a rebound name opens no room; a page behind a tunnel does', async () => {
-    const { port } = await start({ signaling: { allowedOrigins: ['https://tabs.example'] } })
-    const firstWords = async (origin: string, host: string) => {
-      const headers = { host }
-      const socket = new WebSocket(`ws://127.0.0.1:${port}/signal`, { origin, headers })
-      const [data] = await once(socket, 'message')
-      socket.terminate()
-      return JSON.parse(String(data))
-    }
-    const rebound = await firstWords(`http://evil.example:${port}`, `evil.example:${port}`)
-    expect(rebound).toMatchObject({ type: 'error', code: 'foreign-origin' })
-    expect(rebound.text).toContain('http://evil.example')
-    // The tunnel may keep the name that it was asked by, or put ours in its place.
-    for (const host of ['tabs.example', `localhost:${port}`]) {
-      expect(await firstWords('https://tabs.example', host)).toMatchObject({ type: 'challenge' })
-    }
-  })
-
-  it('tells its pages the addresses for other machines, and where data is', async () => {
-    const alone = await start({ mounts: { '/data/': join(folder, 'data') } })
-    const facts = await getAs(alone.port, 'localhost', '/server.json')
-    expect(JSON.parse(facts.body)).toEqual({ lanUrls: [], data: '/data/' })
-    const plain = await start({ host: true, https: false })
-    const { body } = await getAs(plain.port, 'localhost', '/server.json')
-    expect(JSON.parse(body)).toEqual({ lanUrls: plain.lanUrls, data: null })
-  })
-
-  it('a certificate outlives IPv6 addresses, which come and go, but not IPv4 ones', async () => {
-    const folders = [join(folder, 'moving')]
-    const make = (...addresses: string[]) =>
-      ownCertificate({ folders, names: ownNames([], addresses), alsoNames: addresses })
-    const first = await make('198.51.100.7', '2001:db8::1', '2001:db8::aaaa')
-    const parsed = new X509Certificate(first.cert)
-    for (const name of ['198.51.100.7', '2001:db8::1', '2001:db8::aaaa', '127.0.0.1', '::1']) {
-      expect([name, parsed.checkIP(name)]).not.toContain(undefined)
-    }
-    const next = await make('198.51.100.7', '2001:db8::1', '2001:db8::bbbb')
-    expect(next).toMatchObject({ isNew: false, cert: first.cert })
-    expect((await make('198.51.100.8', '2001:db8::1')).isNew).toBe(true)
-    // One that was asked for by name counts: npm start -- --host 2001:db8::cccc
-    const names = ownNames(['2001:db8::cccc'], ['198.51.100.8'])
-    expect((await ownCertificate({ folders, names, alsoNames: [] })).isNew).toBe(true)
-  })
-
-  it('a certificate is kept, and replaced when old or short of a name', async () => {
-    const folders = [join(folder, 'missing', '\0'), join(folder, 'kept')]
-    const names = ownNames()
-    const first = await ownCertificate({ folders, names })
-    expect(first).toMatchObject({ isNew: true, folder: folders[1] })
-    const second = await ownCertificate({ folders, names })
-    expect(second).toMatchObject({ isNew: false, cert: first.cert })
-    const third = await ownCertificate({ folders, names: [...names, '198.51.100.7'] })
-    expect(third.isNew).toBe(true)
-    const dayMs = 86_400_000
-    expect(isGood(third.cert, names, Date.now())).toBe(true)
-    expect(isGood(third.cert, names, Date.now() + 360 * dayMs)).toBe(true)
-    expect(isGood(third.cert, names, Date.now() + 370 * dayMs)).toBe(false)
-    expect(isGood(third.cert, names, Date.now() - dayMs)).toBe(false)
-    const parsed = new X509Certificate(third.cert)
-    const daysLong = (Date.parse(parsed.validTo) - Date.parse(parsed.validFrom)) / dayMs
-    expect(daysLong).toBeLessThan(398)
-    await writeFile(join(folders[1], 'cert.pem'), 'garbage')
-    expect((await ownCertificate({ folders, names })).isNew).toBe(true)
-    const nowhere = ownCertificate({ folders: [join(folder, 'dist', 'index.html', 'x')] })
-    await expect(nowhere).rejects.toMatchObject({ code: 'file.unwritable' })
   })
 })
