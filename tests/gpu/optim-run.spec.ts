@@ -28,15 +28,13 @@ import {
   gradientLoss,
   gradientModel,
   gradientTypes,
+  readParameters,
 } from '../support/gradient-model.ts'
 import { runOp, testRuntime } from '../support/run-op.ts'
 
-// What training runs do with optimizers: change settings, resume, accumulate, scale the loss.
+// What training runs do with optimizers: change settings, resume, accumulate; and the same steps on the CPU.
 
 afterEach(async () => (await testRuntime()).gpu.check())
-
-const readAll = async ({ parameters }: GradientModel) =>
-  Promise.all(parameters.map((parameter) => parameter.read()))
 
 describe('settings', () => {
   test('schedules change learning rate, momentum and decay without compiling or creating anything', async () => {
@@ -53,7 +51,7 @@ describe('settings', () => {
       return undefined
     })
     // The same in plain numbers.
-    const expected = (await readAll(model)).map((values) => Float64Array.from(values))
+    const expected = (await readParameters(model)).map((values) => Float64Array.from(values))
     const buffers = expected.map((values) => new Float64Array(values.length))
     await program.run(goldenGradients(0))
     const before = { ...gpu.counters }
@@ -81,7 +79,7 @@ describe('settings', () => {
       bindGroups: before.bindGroups,
       pipelines: before.pipelines,
     })
-    const got = await readAll(model)
+    const got = await readParameters(model)
     got.forEach((values, i) => {
       expect(largestDistance(values, expected[i])).toBeLessThan(2e-6)
     })
@@ -175,7 +173,7 @@ describe('resuming', () => {
     }
     const saved = structuredClone(await one.optimizer.stateDict())
     const savedScheduler = JSON.parse(JSON.stringify(one.scheduler.stateDict()))
-    const weights = await readAll(model)
+    const weights = await readParameters(model)
 
     // Loaded before the step is compiled, and after a step of another past.
     for (const isLate of [false, true]) {
@@ -200,7 +198,7 @@ describe('resuming', () => {
         await resumed.run(goldenGradients(step))
         two.scheduler.step()
       }
-      expect(await readAll(other)).toEqual(await readAll(reference))
+      expect(await readParameters(other)).toEqual(await readParameters(reference))
       expect(await two.optimizer.stateDict()).toEqual(await three.optimizer.stateDict())
       resumed.destroy()
       whole.destroy()
@@ -299,7 +297,7 @@ describe('gradient accumulation', () => {
       weight: 1,
       runtime: await testRuntime(),
     })
-    const expected = await readAll(model)
+    const expected = await readParameters(model)
     const take = (first: number, count: number) => {
       const [sumA, sumB] = expected.map((values) => new Float32Array(values.length))
       for (let i = first; i < first + count; i++) {
@@ -319,130 +317,12 @@ describe('gradient accumulation', () => {
     }
     for (let i = 0; i < 3; i++) await program.run(goldenGradients(i))
     take(0, 3)
-    expect(await readAll(model)).toEqual(expected)
+    expect(await readParameters(model)).toEqual(expected)
     await program.run(goldenGradients(3))
     await program.run(goldenGradients(4), {}, { last: true })
     take(3, 2)
-    expect(await readAll(model)).toEqual(expected)
+    expect(await readParameters(model)).toEqual(expected)
     program.destroy()
-  })
-})
-
-describe('loss scaling', () => {
-  const scaled = (model: GradientModel, scaler: GradScaler, clips: boolean) => {
-    const optimizer = new AdamW(model.parameters, { lr: 0.01 })
-    const program = compileGradients(model, (loss) => {
-      scaler.scale(loss).backward()
-      if (clips) {
-        scaler.unscale(optimizer)
-        const norm = clipGradNorm(model.parameters, 2)
-        scaler.step(optimizer)
-        scaler.update()
-        return { norm }
-      }
-      scaler.step(optimizer)
-      scaler.update()
-      return undefined
-    })
-    return { optimizer, program }
-  }
-
-  test.each([false, true])(
-    'a step with an infinite gradient changes nothing and halves the scale; clipping: %s',
-    async (clips) => {
-      const model = gradientModel()
-      const scaler = new GradScaler({ initScale: 1024, growthInterval: 3 })
-      const { optimizer, program } = scaled(model, scaler, clips)
-      const run = await program
-      const plain = gradientModel()
-      const plainOptimizer = new AdamW(plain.parameters, { lr: 0.01 })
-      const reference = await compileGradients(plain, (loss) => {
-        loss.backward()
-        if (clips) clipGradNorm(plain.parameters, 2)
-        plainOptimizer.step()
-        return undefined
-      })
-      const bad = [0, 3, 4, 9]
-      const scales: number[] = []
-      for (let step = 0; step < 12; step++) {
-        const gradients = goldenGradients(step)
-        if (bad.includes(step)) {
-          gradients.b[7] = step === 4 ? Number.NaN : Number.POSITIVE_INFINITY
-          const before = await readAll(model)
-          await run.run(gradients)
-          expect(await readAll(model)).toEqual(before)
-        } else {
-          await run.run(gradients)
-          await reference.run(gradients)
-        }
-        scales.push(await scaler.getScale())
-      }
-      expect(scales).toEqual([512, 512, 512, 256, 128, 128, 128, 256, 256, 128, 128, 128])
-      const expected = await readAll(plain)
-      ;(await readAll(model)).forEach((values, i) => {
-        expect(largestDistance(values, expected[i])).toBeLessThan(1e-6)
-      })
-      const { state } = await optimizer.stateDict()
-      expect(state[0]['step']).toBe(12 - bad.length)
-      expect(await scaler.stateDict()).toEqual({
-        scale: 128,
-        growth_factor: 2,
-        backoff_factor: 0.5,
-        growth_interval: 3,
-        _growth_tracker: 2,
-      })
-      run.destroy()
-      reference.destroy()
-    },
-  )
-
-  test('without skips it gives the bits of a run without a scaler, for powers of two', async () => {
-    const model = gradientModel()
-    const plain = gradientModel()
-    const scaler = new GradScaler({ initScale: 65_536, growthInterval: 2 })
-    const make = (of: GradientModel) =>
-      new SGD(of.parameters, { lr: 0.1, momentum: 0.9, dampening: 0.25 })
-    const [one, two] = [make(model), make(plain)]
-    const scaledRun = await compileGradients(model, (loss) => {
-      scaler.scale(loss).backward()
-      scaler.step(one)
-      scaler.update()
-      return undefined
-    })
-    const plainRun = await compileGradients(plain, (loss) => {
-      loss.backward()
-      two.step()
-      return undefined
-    })
-    for (let step = 0; step < 6; step++) {
-      await scaledRun.run(goldenGradients(step))
-      await plainRun.run(goldenGradients(step))
-    }
-    expect(await scaler.getScale()).toBe(65_536 * 8)
-    expect(await readAll(model)).toEqual(await readAll(plain))
-    scaledRun.destroy()
-    plainRun.destroy()
-  })
-
-  test('calls in the wrong order are refused', async () => {
-    const model = gradientModel()
-    const optimizer = new SGD(model.parameters)
-    const scaler = new GradScaler()
-    await expect(
-      compileGradients(model, (loss) => {
-        scaler.scale(loss).backward()
-        scaler.update()
-        return undefined
-      }),
-    ).rejects.toThrow(/scaler.update: expected 1 to 5 optimizers/)
-    await expect(
-      compileGradients(model, (loss) => {
-        scaler.scale(loss).backward()
-        clipGradNorm(model.parameters, 1)
-        scaler.step(optimizer)
-        return undefined
-      }),
-    ).rejects.toThrow(/Call unscale before clipping/)
   })
 })
 
@@ -477,8 +357,8 @@ test('the CPU runs the same steps: clipping, loss scale, average, accumulation',
     expect(await scaler.getScale()).toBe(128)
     const { state } = await optimizer.stateDict()
     expect(state[0]['step']).toBe(5)
-    const averages = await ema.averaged(() => readAll(model))
-    ends.push([...(await readAll(model)), ...averages, Float32Array.from(norms)])
+    const averages = await ema.averaged(() => readParameters(model))
+    ends.push([...(await readParameters(model)), ...averages, Float32Array.from(norms)])
     program.destroy()
   }
   ends[0].forEach((values, i) => {

@@ -28,6 +28,13 @@ export function gradientModel(): GradientModel {
   return { a, b, parameters: [a, b] }
 }
 
+/** The model's parameters as they are now, one array each. */
+export async function readParameters({
+  parameters,
+}: GradientModel): Promise<Float32Array<ArrayBuffer>[]> {
+  return Promise.all(parameters.map((parameter) => parameter.read()))
+}
+
 /** The gradients of a step, from 0, as inputs of the program. */
 export function goldenGradients(step: number): Record<'a' | 'b', Float32Array<ArrayBuffer>> {
   const of = (name: 'a' | 'b') => {
