@@ -1,15 +1,16 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright'
+import type { Browser, BrowserContext, Page } from 'playwright'
 import { build, createServer } from 'vite'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { browserFlags, findBrowser, iceWithoutRoutePermissions } from '../../node/chromium.ts'
+import { iceWithoutRoutePermissions } from '../../node/chromium.ts'
 import { isolationHeaders } from '../../node/headers.ts'
 import { serve } from '../../node/serve.ts'
 import { tabring } from '../../node/vite-plugin.ts'
 import type { Assignment } from '../../src/peer/messages.ts'
 import { newRoomLink } from '../../src/peer/secret.ts'
+import { launchBrowser } from '../support/launch-browser.ts'
 import type { JoinOptions, Tab, TabEvent } from './fixtures/connect-page.ts'
 
 const repository = join(import.meta.dirname, '..', '..')
@@ -68,10 +69,7 @@ async function start(kind: string): Promise<{ url: string; stop: () => Promise<v
 let browser: Browser
 let contexts: BrowserContext[] = []
 beforeAll(async () => {
-  browser = await chromium.launch({
-    executablePath: findBrowser(),
-    args: browserFlags('software'),
-  })
+  browser = await launchBrowser()
 })
 afterAll(() => browser.close())
 

@@ -3,11 +3,10 @@ import { cp, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { chromium } from 'playwright'
 import { build } from 'vite'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { browserFlags, findBrowser } from '../../node/chromium.ts'
 import { serve } from '../../node/serve.ts'
+import { launchBrowser } from '../support/launch-browser.ts'
 
 const run = promisify(execFile)
 const repository = join(import.meta.dirname, '..', '..')
@@ -36,10 +35,7 @@ test('its types are enough for a strict program', async () => {
 test('two workers of a bundled page train with it, as one alone does', async () => {
   await build({ root: project, configFile: false, logLevel: 'warn', build: { target: 'es2023' } })
   const served = await serve({ root: join(project, 'dist'), port: 0 })
-  const browser = await chromium.launch({
-    executablePath: findBrowser(),
-    args: browserFlags('software'),
-  })
+  const browser = await launchBrowser()
   try {
     const page = await browser.newPage()
     await page.goto(served.localUrl)

@@ -1,9 +1,8 @@
 import type { Browser, Page } from 'playwright'
-import { chromium } from 'playwright'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ensureBuilt } from '../../node/build.ts'
-import { browserFlags, findBrowser } from '../../node/chromium.ts'
 import { type Served, serve } from '../../node/serve.ts'
+import { launchBrowser } from '../support/launch-browser.ts'
 
 /** The self-test and the benchmark as a visitor runs them. */
 
@@ -11,10 +10,7 @@ let browser: Browser
 let served: Served
 beforeAll(async () => {
   served = await serve({ root: await ensureBuilt(), port: 0 })
-  browser = await chromium.launch({
-    executablePath: findBrowser(),
-    args: browserFlags('software'),
-  })
+  browser = await launchBrowser()
 })
 afterAll(async () => {
   await browser?.close()

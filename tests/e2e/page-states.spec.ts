@@ -2,10 +2,10 @@ import { mkdirSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Browser, chromium, type Page } from 'playwright'
+import type { Browser, Page } from 'playwright'
 import { createServer, type ViteDevServer } from 'vite'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { browserFlags, findBrowser } from '../../node/chromium.ts'
+import { launchBrowser } from '../support/launch-browser.ts'
 
 /**
  * Every designed state of the page at two widths: nothing sticks out, nothing complains, every control has a name.
@@ -37,10 +37,7 @@ beforeAll(async () => {
   await server.listen()
   const address = server.httpServer?.address()
   if (!address || typeof address === 'string') throw new Error('no port')
-  browser = await chromium.launch({
-    executablePath: findBrowser(),
-    args: browserFlags('software'),
-  })
+  browser = await launchBrowser()
   page = await browser.newPage()
   page.on('pageerror', (error) => complaints.push(error.message))
   page.on('console', (message) => {

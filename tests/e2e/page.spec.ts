@@ -2,14 +2,15 @@ import { mkdirSync } from 'node:fs'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright'
+import type { Browser, BrowserContext, Page } from 'playwright'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { ensureBuilt } from '../../node/build.ts'
 import { lanAddresses, ownCertificate } from '../../node/certificate.ts'
-import { browserFlags, findBrowser, iceWithoutRoutePermissions } from '../../node/chromium.ts'
+import { browserFlags, iceWithoutRoutePermissions } from '../../node/chromium.ts'
 import { type Served, serve } from '../../node/serve.ts'
 import { readSafetensors } from '../../src/data/safetensors.ts'
 import { smallFolder } from '../support/idx-files.ts'
+import { launchBrowser } from '../support/launch-browser.ts'
 
 /** The built page, driven as people do. Pictures go to the folder that TABRING_PICTURES names, or to test-results/page. */
 const pictures =
@@ -27,10 +28,7 @@ beforeAll(async () => {
   mkdirSync(pictures, { recursive: true })
   folder = await mkdtemp(join(tmpdir(), 'tabring-page-'))
   served = await serve({ root: await ensureBuilt(), port: 0 })
-  browser = await chromium.launch({
-    executablePath: findBrowser(),
-    args: browserFlags('software'),
-  })
+  browser = await launchBrowser()
 })
 afterAll(async () => {
   await browser?.close()
@@ -379,7 +377,7 @@ describe('a page that cannot take part says why', () => {
       '--disable-gpu',
       '--disable-software-rasterizer',
     ]
-    const poor = await chromium.launch({ executablePath: findBrowser(), args })
+    const poor = await launchBrowser({ args })
     try {
       const page = await openTab(await openContext(poor), served.localUrl)
       await notice(page, 'no-adapter').waitFor()

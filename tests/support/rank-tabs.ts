@@ -1,15 +1,16 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright'
+import type { Browser, BrowserContext, Page } from 'playwright'
 import { ensureBuilt } from '../../node/build.ts'
-import { browserFlags, findBrowser, iceWithoutRoutePermissions } from '../../node/chromium.ts'
+import { iceWithoutRoutePermissions } from '../../node/chromium.ts'
 import { type Served, serve } from '../../node/serve.ts'
 import { makeDigits } from '../../src/data/digits.ts'
 import { formatFragment, newRoomLink } from '../../src/peer/secret.ts'
 import type { TrainConfigInput } from '../../src/train/config.ts'
 import type { RunEvent, RunResult } from '../../src/worker/api.ts'
 import { idxFolder } from './idx-files.ts'
+import { launchBrowser } from './launch-browser.ts'
 
 export type Done =
   | { ok: true; rank: number; result: RunResult; bytesSentOnChannels: number }
@@ -53,10 +54,7 @@ export class RankTabs {
       await writeFile(join(folder, name), bytes)
     const mounts = { [dataOfTabs]: folder }
     const served = await serve({ root: await ensureBuilt(), port: 0, mounts })
-    const browser = await chromium.launch({
-      executablePath: findBrowser(),
-      args: browserFlags('software'),
-    })
+    const browser = await launchBrowser()
     return new RankTabs(served, browser, folder)
   }
 

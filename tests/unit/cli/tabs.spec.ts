@@ -3,14 +3,14 @@ import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Browser, chromium } from 'playwright'
+import type { Browser } from 'playwright'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { browserFlags, findBrowser } from '../../../node/chromium.ts'
 import { OutFile } from '../../../node/train/out-file.ts'
 import type { TabEvent } from '../../../node/train/tab-group.ts'
 import { type TabsOptions, trainInTabs } from '../../../node/train/tabs.ts'
 import { writeSafetensors } from '../../../src/data/safetensors.ts'
 import { parseTrainConfig } from '../../../src/train/config.ts'
+import { launchBrowser } from '../../support/launch-browser.ts'
 
 /** The launcher over real browser tabs whose page only pretends to train: tests/support/fake-tab.html. */
 
@@ -62,11 +62,7 @@ async function run(next: Act, changes: Partial<TabsOptions> = {}) {
   ranksGiven = 0
   worldSize = changes.worldSize ?? 2
   asking = []
-  if (!browser?.isConnected())
-    browser = await chromium.launch({
-      executablePath: findBrowser(),
-      args: browserFlags('software'),
-    })
+  if (!browser?.isConnected()) browser = await launchBrowser()
   const events: TabEvent[] = []
   const training = trainInTabs({
     browser,
