@@ -63,7 +63,7 @@ const cellWgsl: Record<CellKind, string> = {
   dGates[row * H + j] = d * (1.0 - y * y);
   dh0[b * H + j] = 0.0;`,
   relu: `
-  dGates[row * H + j] = select(0.0, d, saved[row * H + j] > 0.0);
+  dGates[row * H + j] = select(d, 0.0, saved[row * H + j] <= 0.0);
   dh0[b * H + j] = 0.0;`,
   gru: `
   let base = row * 4u * H + j;

@@ -151,7 +151,7 @@ export function recurrentGradReference(
             break
           }
           case 'relu':
-            byGates.push(saved[row * H + j] > 0 ? d : 0)
+            byGates.push(saved[row * H + j] <= 0 ? 0 : d)
             break
           case 'gru': {
             const [r, z, n, own] = [0, 1, 2, 3].map((part) => kept(part))

@@ -17,6 +17,7 @@ import {
   type Value,
 } from '../op.ts'
 import { reshape } from '../reshape/reshape.ts'
+import { isNaNWgsl } from '../scalar/scalar-function.ts'
 import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
 import { sum } from '../sum/sum.ts'
 import { type CellKind, cells, type RecurrentAttrs, type Sizes, sizesOf } from './cells.ts'
@@ -57,7 +58,9 @@ const sizes = ({ inputs, attrs }: OpCall<RecurrentLayerAttrs>): Sizes =>
 /** The body of `next_state` after the sums `x0..` and `own0..`. */
 const cellWgsl: Record<CellKind, string> = {
   tanh: 'return tanh_of(x0 + own0);',
-  relu: 'return max(0.0, x0 + own0);',
+  relu: `
+  let sum = x0 + own0;
+  return select(max(sum, 0.0), sum, ${isNaNWgsl('sum')});`,
   gru: `
   let r = sigmoid(x0 + own0);
   let z = sigmoid(x1 + own1);

@@ -1,5 +1,12 @@
 import { erf, erfLines } from './erf.ts'
-import { scalarTable, sigmoid, sigmoidLines, softplus, softplusLines } from './scalar-function.ts'
+import {
+  isNaNWgsl,
+  scalarTable,
+  sigmoid,
+  sigmoidLines,
+  softplus,
+  softplusLines,
+} from './scalar-function.ts'
 
 const sqrtHalf = Math.SQRT1_2
 const sqrtTwoOverPi = Math.sqrt(2 / Math.PI)
@@ -18,12 +25,17 @@ const tanhFormLines = (a: string): string[] => [
 ]
 
 export const activations = scalarTable({
-  relu: { arity: 1, wgsl: (a) => `max(${a}, 0.0)`, reference: (a) => Math.max(a, 0) },
+  /** `max` may drop a NaN. */
+  relu: {
+    arity: 1,
+    wgsl: (a) => `select(max(${a}, 0.0), ${a}, ${isNaNWgsl(a)})`,
+    reference: (a) => Math.max(a, 0),
+  },
   /** dx of relu from dy and the *output* y. */
   reluGrad: {
     arity: 2,
-    wgsl: (dy, y) => `select(0.0, ${dy}, ${y} > 0.0)`,
-    reference: (dy, y) => (y > 0 ? dy : 0),
+    wgsl: (dy, y) => `select(${dy}, 0.0, ${y} <= 0.0)`,
+    reference: (dy, y) => (y <= 0 ? 0 : dy),
   },
   leakyRelu: {
     arity: 2,
@@ -44,7 +56,11 @@ export const activations = scalarTable({
     ],
     reference: Math.tanh,
   },
-  erf: { arity: 1, wgsl: (a) => [...erfLines(a), '$erf'], reference: erf },
+  erf: {
+    arity: 1,
+    wgsl: (a) => [...erfLines(a), `select($erf, ${a}, ${isNaNWgsl(a)})`],
+    reference: erf,
+  },
   /** x Phi(x) */
   gelu: {
     arity: 1,

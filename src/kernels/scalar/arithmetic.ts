@@ -71,7 +71,12 @@ export const arithmetic = scalarTable({
   div: { arity: 2, wgsl: (a, b) => `(${a} / ${b})`, reference: (a, b) => a / b },
   neg: { arity: 1, wgsl: (a) => `(-${a})`, reference: (a) => -a },
   square: { arity: 1, wgsl: (a) => `(${a} * ${a})`, reference: (a) => a * a },
-  exp: { arity: 1, wgsl: (a) => `exp(${a})`, reference: Math.exp },
+  /** SwiftShader's exp makes infinity of a NaN. */
+  exp: {
+    arity: 1,
+    wgsl: (a) => `select(exp(${a}), ${a}, ${isNaNWgsl(a)})`,
+    reference: Math.exp,
+  },
   log: { arity: 1, wgsl: logWgsl, reference: Math.log },
   sqrt: { arity: 1, wgsl: (a) => `sqrt(${a})`, reference: Math.sqrt },
   /** sqrt whose gradient at 0 is 0: norms and standard deviations. */
@@ -80,7 +85,8 @@ export const arithmetic = scalarTable({
   rsqrt: { arity: 1, wgsl: (a) => `(1.0 / sqrt(${a}))`, reference: (a) => 1 / Math.sqrt(a) },
   pow,
   abs: { arity: 1, wgsl: (a) => `abs(${a})`, reference: Math.abs },
-  sign: { arity: 1, wgsl: (a) => `sign(${a})`, reference: Math.sign },
+  /** 0 for NaN, as torch.sign. */
+  sign: { arity: 1, wgsl: (a) => `sign(${a})`, reference: (a) => Math.sign(a) || 0 },
   floor: { arity: 1, wgsl: (a) => `floor(${a})`, reference: Math.floor },
   /** Rounded as f16 stores it; stands in joined chains alone, where a stored tensor was between. */
   roundHalf: { arity: 1, wgsl: (a) => `round_half(${a})`, reference: roundHalf },

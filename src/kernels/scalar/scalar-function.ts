@@ -25,9 +25,9 @@ export const nanWgsl = (a: string): string => bitsWgsl(a, '0x7fc00000u')
 export const infinityWgsl = (a: string): string => bitsWgsl(a, '0x7f800000u')
 export const minusInfinityWgsl = (a: string): string => bitsWgsl(a, '0xff800000u')
 
-/** The natural logarithm as IEEE has it: -inf at 0, NaN below; WGSL leaves both open. */
+/** The natural logarithm as IEEE has it: -inf at 0, NaN below and of NaN; WGSL leaves all of it open. */
 export const logWgsl = (a: string): string =>
-  `select(select(log(${a}), ${minusInfinityWgsl(a)}, ${a} == 0.0), ${nanWgsl(a)}, ${a} < 0.0)`
+  `select(select(log(${a}), ${minusInfinityWgsl(a)}, ${a} == 0.0), ${nanWgsl(a)}, ${a} < 0.0 || ${isNaNWgsl(a)})`
 
 /** Lines that set `$sigma` = 1 / (1 + exp(-a)) and `$rest` = 1 - sigma, both to full relative precision at any `a`. */
 export const sigmoidLines = (a: string): string[] => [

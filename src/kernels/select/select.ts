@@ -55,6 +55,9 @@ const axisCase = (
   return { name, inputs: [tensorType(shape)], attrs: { axis, k, isLargest: !isSmallest }, ...rest }
 }
 
+/** Above every f32 and below NaN's key; infinities count as this. */
+const largestKey = 1e300
+
 /**
  * The k largest or smallest elements along an axis, in order, and their indices.
  *
@@ -81,6 +84,12 @@ export const topK: Op<TopKAttrs> = defineOp<TopKAttrs>({
   },
   reference([x], call) {
     const { k, isLargest } = call.attrs
+    // NaN is the largest, and the one smallest too. Subtracting infinities would give no order.
+    const isNaNFirst = isLargest || k === 1
+    const keyOf = (value: number): number => {
+      if (Number.isNaN(value)) return isNaNFirst ? Number.MAX_VALUE : -Number.MAX_VALUE
+      return Math.max(-largestKey, Math.min(largestKey, isLargest ? value : -value))
+    }
     const { outer, reduced, inner } = rowsOf(call)
     const values = new Float64Array(outer * k * inner)
     const indices = new Int32Array(outer * k * inner)
@@ -88,7 +97,7 @@ export const topK: Op<TopKAttrs> = defineOp<TopKAttrs>({
       const [o, n] = [Math.floor(row / inner), row % inner]
       const at = (c: number) => (o * reduced + c) * inner + n
       const order = Array.from({ length: reduced }, (_, c) => c).sort(
-        (a, b) => (isLargest ? x[at(b)] - x[at(a)] : x[at(a)] - x[at(b)]) || a - b,
+        (a, b) => keyOf(x[at(b)]) - keyOf(x[at(a)]) || a - b,
       )
       order.slice(0, k).forEach((c, j) => {
         values[(o * k + j) * inner + n] = x[at(c)]

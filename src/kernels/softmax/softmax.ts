@@ -43,11 +43,11 @@ interface Store {
 
 const stores = {
   softmax: { label: 'softmax', put: 'y[at] = exp(value - top) / total;', putRow: '' },
-  logSoftmax: { label: 'logSoftmax', put: 'y[at] = (value - top) - log(total);', putRow: '' },
+  logSoftmax: { label: 'logSoftmax', put: 'y[at] = (value - top) - log_of(total);', putRow: '' },
   logSumExp: {
     label: 'logSumExp',
     put: '',
-    putRow: 'y[row] = select(top + log(total), top, top > HIGHEST);',
+    putRow: 'y[row] = select(top + log_of(total), top, top > HIGHEST);',
   },
 } satisfies Record<string, Store>
 

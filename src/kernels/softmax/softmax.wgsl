@@ -8,6 +8,11 @@
 // numerics  top is subtracted before exp, so huge values are fine; the sum runs over c upwards within a lane, then over
 //           lanes as a tree. A row of -inf alone gives NaN (logsumexp: -inf), as PyTorch.
 
+/// Some adapters' exp and log make other things of a NaN.
+fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
+fn exp_of(x: f32) -> f32 { return select(exp(x), x, is_nan(x)); }
+fn log_of(x: f32) -> f32 { return select(log(x), x, is_nan(x)); }
+
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let row = (group.y * GROUPS_X + group.x) * (THREADS / LANES) + thread / LANES;
@@ -21,7 +26,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   top = max_over_lanes(thread, top);
   var total = 0.0;
   if (is_row) {
-    for (var c = lane; c < N; c += LANES) { total += exp(x[first + c * INNER] - top); }
+    for (var c = lane; c < N; c += LANES) { total += exp_of(x[first + c * INNER] - top); }
   }
   total = sum_over_lanes(thread, total);
   if (is_row) {
