@@ -123,10 +123,11 @@ export async function recordDispatches(body: () => Promise<unknown>): Promise<Re
   return recorded
 }
 
-/** Milliseconds of JavaScript, one value for each command encoder of one compute pass. */
+/** Milliseconds of JavaScript, one value for each finished command encoder; those of its passes are summed. */
 export interface EncodingTimes {
+  /** Beginning its passes. */
   beginPass: number[]
-  /** From the begun pass to its end: the dispatches. */
+  /** From a begun pass to its end: the dispatches. */
   inside: number[]
   /** From making the encoder to the finished command buffer: the pass begun and ended, outputs copied. */
   whole: number[]
@@ -138,8 +139,12 @@ export async function timeEncoding(body: () => Promise<unknown>): Promise<Encodi
   let made = 0
   let beforePass = 0
   let inPass = 0
+  let begins = 0
+  let insides = 0
   const undo = [
     watch(GPUDevice, 'createCommandEncoder', () => {
+      begins = 0
+      insides = 0
       made = performance.now()
     }),
     watch(
@@ -150,11 +155,11 @@ export async function timeEncoding(body: () => Promise<unknown>): Promise<Encodi
       },
       () => {
         inPass = performance.now()
-        times.beginPass.push(inPass - beforePass)
+        begins += inPass - beforePass
       },
     ),
     watch(GPUComputePassEncoder, 'end', () => {
-      times.inside.push(performance.now() - inPass)
+      insides += performance.now() - inPass
     }),
     watch(
       GPUCommandEncoder,
@@ -162,6 +167,8 @@ export async function timeEncoding(body: () => Promise<unknown>): Promise<Encodi
       () => undefined,
       () => {
         times.whole.push(performance.now() - made)
+        times.beginPass.push(begins)
+        times.inside.push(insides)
       },
     ),
   ]

@@ -13,7 +13,7 @@ export interface StepProfile {
   /** The whole encoder per dispatch: made, pass begun and ended, outputs copied, finished. Likewise. */
   wholeEncodeUsPerDispatch: number
   wholeEncodeUsSpread: [number, number]
-  /** Beginning the pass, once a step; likewise. */
+  /** Beginning a step's passes: one, three on the steps that are timed; likewise. */
   beginPassUs: number
   /** The same three calls with all caches warm, many times over in one pass; median. */
   warmEncodeUsPerDispatch: number
@@ -45,6 +45,8 @@ export async function profileStep(trainer: OurTrainer, batch: Batch): Promise<St
       jsUs.push(program.encodeMs * 1000)
     }
   })
+  if (times.inside.length !== encodedBlocks * blockSteps)
+    throw new Error(`expected one encoder a step, got ${times.inside.length} in all`)
   const recorded = await recordDispatches(() => trainer.step(batch, true))
   const { device, queue } = runtime.gpu
 

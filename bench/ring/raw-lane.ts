@@ -5,7 +5,7 @@
  * The receiver looks at no byte but the first. The sender sends the same buffer over and over.
  */
 
-/** source: research/webrtc-transport.md 2.3: the fastest setting that was measured. */
+/** The fastest setting that was measured with Chromium 156 on loopback. */
 export const rawSettings = {
   messageBytes: 64 * 1024,
   windowBytes: 512 * 1024,

@@ -55,7 +55,13 @@ class JsonReporter implements Reporter {
   event(event: TabEvent): void {
     if (event.rank !== 0) return
     if (event.event === 'step')
-      this.#print({ event: 'step', step: event.step, loss: event.loss, rank: 0 })
+      this.#print({
+        event: 'step',
+        step: event.step,
+        loss: event.loss,
+        rank: 0,
+        timesMs: roundedTimes(event.times),
+      })
   }
 
   done(results: RankResult[]): void {
@@ -81,6 +87,12 @@ class JsonReporter implements Reporter {
     this.output.write(`${JSON.stringify(value)}\n`)
   }
 }
+
+/** To microseconds; the rest is noise. */
+const roundedTimes = (times: StepEvent['times']): StepEvent['times'] =>
+  Object.fromEntries(
+    Object.entries(times).map(([part, ms]) => [part, Math.round(ms * 1000) / 1000]),
+  )
 
 /** Samples a second of all ranks together, over the last few seconds of rank 0's steps. */
 export class Rate {
@@ -120,6 +132,7 @@ const lossText = (loss: number | null) => (loss === null ? 'not a number' : loss
 abstract class PeopleReporter implements Reporter {
   protected readonly rate: Rate
   protected stepsDone = 0
+  readonly #partsMs = new Map<string, number>()
 
   constructor(
     protected readonly settings: ReportSettings,
@@ -140,8 +153,20 @@ abstract class PeopleReporter implements Reporter {
     if (event.event === 'step') {
       this.stepsDone++
       this.rate.step(performance.now())
+      for (const [part, ms] of Object.entries(event.times))
+        this.#partsMs.set(part, (this.#partsMs.get(part) ?? 0) + ms)
       this.step(event)
     }
+  }
+
+  /** Rank 0's mean step by part. */
+  #stepText(): string {
+    const mean = (part: string) => {
+      const ms = (this.#partsMs.get(part) ?? 0) / Math.max(1, this.stepsDone)
+      return ms.toFixed(ms < 10 ? 2 : 1)
+    }
+    const parts = [...this.#partsMs.keys()].filter((part) => part !== 'total')
+    return `${mean('total')} ms on rank 0: ${parts.map((part) => `${part} ${mean(part)}`).join(', ')}`
   }
 
   protected abstract phase(name: string): void
@@ -161,6 +186,7 @@ abstract class PeopleReporter implements Reporter {
       [
         `test accuracy  ${testAccuracy === null ? 'unknown' : `${(100 * testAccuracy).toFixed(2)} %`}, last loss ${lossText(loss)}`,
         `time           ${seconds.toFixed(1)} s for ${whole.format(steps)} steps on ${ranks}, ${rateText(samples / seconds)} samples/s`,
+        `a step         ${this.#stepText()}`,
         `sent           ${bytes.join(', ')}`,
         `weights        ${outFile ? `${outFile.path} (${sizeText(outFile.sizeBytes)})` : 'not kept; give --out FILE to keep them'}`,
         '',

@@ -16,6 +16,8 @@ export type TabEvent =
       /** Of the global batch; null stands for NaN and the infinities, which JSON lacks. */
       loss: number | null
       rank: number
+      /** Milliseconds by part; `total` is their sum. */
+      times: Readonly<Record<string, number>>
     }
   | { event: 'evaluation'; epoch: number; accuracy: number; rank: number }
 

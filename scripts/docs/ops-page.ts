@@ -4,11 +4,12 @@ import type { KernelLimits, Op } from '../../src/kernels/op.ts'
 import { markdownTable } from '../../src/util/markdown.ts'
 import { madeBy } from './made-by.ts'
 
-/** WebGPU's defaults, which every adapter has. */
+/** WebGPU's defaults, which every adapter has, and subgroups as most have them. */
 const limits: KernelLimits = {
   maxInvocations: 256,
   workgroupMemoryBytes: 16_384,
   maxGroupsPerDimension: 65_535,
+  subgroupSizes: { smallest: 32, largest: 32 },
 }
 
 /** Pairs of variant and case that can run. */

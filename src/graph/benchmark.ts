@@ -2,8 +2,11 @@ import { tune } from '../kernels/tune.ts'
 import type { Prepared } from './prepare.ts'
 import type { Runtime } from './runtime.ts'
 import { timeLowering } from './time-lowering.ts'
+import { environmentOf, openTuneStore } from './tune-store.ts'
 
 let isOn = false
+/** Opened at its first use. */
+const store = openTuneStore()
 
 export const isBenchmarking = (): boolean => isOn
 
@@ -12,26 +15,14 @@ export function setBenchmarking(value: boolean): void {
   isOn = value
 }
 
-/** Adds the fastest variant of every call of a program to the runtime's table; calls that are in it are not measured again. */
+/** Adds the fastest variant of every call of a program to the runtime's table; calls that were measured in this browser, on an earlier visit too, are not measured again. */
 export async function benchmarkVariants(runtime: Runtime, { calls }: Prepared): Promise<void> {
   const measured = await tune({
     targets: calls,
     limits: runtime.limits,
     time: (lowering, { call }) => timeLowering(runtime, lowering, call),
-    store: {
-      get: async (key) => winners(runtime).get(key),
-      set: async (key, variant) => {
-        winners(runtime).set(key, variant)
-      },
-    },
+    store,
+    environment: environmentOf(runtime),
   })
   runtime.variants = { ...measured, ...runtime.variants }
-}
-
-const kept = new WeakMap<Runtime, Map<string, string>>()
-
-function winners(runtime: Runtime): Map<string, string> {
-  const known = kept.get(runtime) ?? new Map<string, string>()
-  kept.set(runtime, known)
-  return known
 }

@@ -13,6 +13,7 @@ import {
   fillScalars,
   type HostData,
   noTimes,
+  noteTimes,
   type OnMark,
   type ProgramMemory,
   type RunInputs,
@@ -127,7 +128,8 @@ export class CpuProgram implements StepProgram {
     scalars: Readonly<Record<string, number>>,
   ): Promise<RunOutputs> {
     const { prepared } = this
-    this.#clock.begin()
+    const beganMs = performance.now()
+    this.#clock.begin(beganMs)
     fillScalars(prepared, scalars, this.#scalars)
     const values = new Map<GraphValue, HostArray>()
     await this.#execute(prepared.nodes, inputs, values)
@@ -168,7 +170,9 @@ export class CpuProgram implements StepProgram {
     }
     keep(true)
     await this.#execute(prepared.trace.after, inputs, values)
-    this.times = this.#clock.read()
+    const endedMs = performance.now()
+    this.times = this.#clock.read(endedMs)
+    noteTimes(outputs, { parts: this.times, beganMs, endedMs })
     return outputs
   }
 

@@ -1,7 +1,7 @@
 import { PassClock } from '../gpu/clock.ts'
 import type { Gpu } from '../gpu/device.ts'
 import { mapped } from '../gpu/readback.ts'
-import type { Phase, PhaseRange } from './phases.ts'
+import { type Phase, type PhaseRange, phases } from './phases.ts'
 
 /** The first runs are timed, then one in so many: the program is the same in all of them. */
 const timedAtFirst = 4
@@ -10,12 +10,22 @@ const timedEvery = 8
 /** Device time by phase; what they are to each other counts, not their sum. */
 export type PhaseShares = Readonly<Record<Phase, number>>
 
+/** What a sample leaves of those before it: clocks of browsers tick in 100 us, so short steps need several to be told apart. */
+const keptOfOlder = 0.7
+
 /** Time of the device by phase; all of it is backward's where nothing tells the phases apart. */
 export function splitTime(ms: number, shares: PhaseShares | undefined): PhaseShares {
   if (!shares) return { forward: 0, backward: ms, optimizer: 0 }
   const { forward, backward, optimizer } = shares
   const scale = ms / (forward + backward + optimizer)
   return { forward: forward * scale, backward: backward * scale, optimizer: optimizer * scale }
+}
+
+/** Shares of a program that has one phase alone, which needs no clock. */
+export function sharesOfOnePhase(ranges: readonly PhaseRange[]): PhaseShares | undefined {
+  const [first, ...others] = new Set(ranges.map(({ phase }) => phase))
+  if (first === undefined || others.length > 0) return undefined
+  return { forward: 0, backward: 0, optimizer: 0, [first]: 1 }
 }
 
 /**
@@ -31,7 +41,7 @@ export class PhaseTimer {
   #isTimed = false
   /** Timestamps that are on their way: until they are there, no other run is timed. */
   #isReading = false
-  #shares: PhaseShares | undefined
+  readonly #sums = { forward: 0, backward: 0, optimizer: 0 }
 
   private constructor(gpu: Gpu, ranges: readonly PhaseRange[]) {
     this.#gpu = gpu
@@ -44,10 +54,9 @@ export class PhaseTimer {
     )
   }
 
-  /** A timer for `ranges`, which no call of `encode` may cut; undefined where the device has no timestamps or there is nothing to tell apart. */
+  /** A timer for `ranges`, which no call of `encode` may cut; undefined where the device has no timestamps or there is nothing to time. */
   static of(gpu: Gpu, ranges: readonly PhaseRange[]): PhaseTimer | undefined {
-    const isUseful = new Set(ranges.map(({ phase }) => phase)).size > 1
-    return gpu.facts.hasTimestamps && isUseful ? new PhaseTimer(gpu, ranges) : undefined
+    return gpu.facts.hasTimestamps && ranges.length > 0 ? new PhaseTimer(gpu, ranges) : undefined
   }
 
   /** Decides whether the run that begins is timed. */
@@ -80,22 +89,20 @@ export class PhaseTimer {
     try {
       await mapped(this.#gpu, this.#staging)
       const times = new BigUint64Array(this.#staging.getMappedRange())
-      const sums = { forward: 0, backward: 0, optimizer: 0 }
+      for (const phase of phases) this.#sums[phase] *= keptOfOlder
       this.#ranges.forEach(({ phase }, slot) => {
         // A device may round its clock so that an end comes before its begin.
-        sums[phase] += Math.max(0, Number(times[2 * slot + 1] - times[2 * slot]))
+        this.#sums[phase] += Math.max(0, Number(times[2 * slot + 1] - times[2 * slot]))
       })
       this.#staging.unmap()
-      // All of it may be shorter than a tick of a coarse clock.
-      if (sums.forward + sums.backward > 0) this.#shares = sums
     } finally {
       this.#isReading = false
     }
   }
 
-  /** The newest sample; undefined before there is one. */
+  /** Of the samples so far, newer ones counting more; undefined while the clock has not ticked in any. */
   get shares(): PhaseShares | undefined {
-    return this.#shares
+    return phases.some((phase) => this.#sums[phase] > 0) ? this.#sums : undefined
   }
 
   destroy(): void {

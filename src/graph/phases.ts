@@ -3,7 +3,8 @@ import type { Trace } from './trace.ts'
 import type { GraphNode } from './value.ts'
 
 /** What a node of a training step is for. Recomputing a checkpointed region belongs to backward. */
-export type Phase = 'forward' | 'backward' | 'optimizer'
+export const phases = ['forward', 'backward', 'optimizer'] as const
+export type Phase = (typeof phases)[number]
 
 /** Dispatches [start, end) of one phase. */
 export interface PhaseRange {

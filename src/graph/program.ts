@@ -8,7 +8,7 @@ import { describePlan } from './inside/plan-dump.ts'
 import { Profile } from './inside/profile.ts'
 import { ValueCheck } from './inside/value-check.ts'
 import { formatCall } from './limits.ts'
-import { PhaseTimer, splitTime } from './phase-timer.ts'
+import { PhaseTimer, sharesOfOnePhase, splitTime } from './phase-timer.ts'
 import { computeRanges } from './phases.ts'
 import type { Place } from './plan.ts'
 import type { Prepared } from './prepare.ts'
@@ -19,6 +19,7 @@ import {
   fillScalars,
   hostArrays,
   noTimes,
+  noteTimes,
   type OnMark,
   type ProgramMemory,
   type RunInputs,
@@ -262,7 +263,8 @@ export class GpuProgram implements StepProgram {
     const running = this.#updates
       ? this.#runSynchronized(this.#updates, staged, staging.buffer, began)
       : this.#runAlone(staged, staging.buffer, began)
-    const outputs = this.#profile ? this.#profile.watch(running, began) : running
+    const watched = this.#profile ? this.#profile.watch(running, began) : running
+    const outputs = watched.then((values) => this.#timed(values, began))
     const ended = outputs.finally(() => {
       staging.isBusy = undefined
       if (this.#latest === ended) this.#latest = undefined
@@ -295,10 +297,6 @@ export class GpuProgram implements StepProgram {
     for (const input of staged) input.staged.release()
     this.encodeMs = performance.now() - began
     const [outputs] = await Promise.all([this.#readOutputs(staging), this.#timer?.read()])
-    const ended = performance.now()
-    const ms = ended - Math.max(began, this.#lastEndedMs)
-    this.times = { ...noTimes, ...splitTime(ms, this.#timer?.shares) }
-    this.#lastEndedMs = ended
     return outputs
   }
 
@@ -341,10 +339,25 @@ export class GpuProgram implements StepProgram {
     // With joint nodes, outputs are copied behind them: mapping the staging buffer earlier would be an error.
     if (joint.length > 0) await updated
     const [outputs] = await Promise.all([this.#readOutputs(staging), updated, this.#timer?.read()])
-    const times = updates.clock.read()
-    const { forward, backward } = splitTime(times.backward, this.#timer?.shares)
-    this.times = { ...times, forward, backward }
     return updates.reduceOutputs(outputs)
+  }
+
+  /** Notes the times of a run that began at `beganMs` and has ended now. */
+  #timed(outputs: RunOutputs, beganMs: number): RunOutputs {
+    const { phases } = this.prepared
+    const shares = this.#timer?.shares ?? this.#profile?.shares(phases) ?? sharesOfOnePhase(phases)
+    const endedMs = performance.now()
+    if (this.#updates) {
+      const times = this.#updates.clock.read(endedMs)
+      const { forward, backward } = splitTime(times.backward, shares && { ...shares, optimizer: 0 })
+      this.times = { ...times, forward, backward }
+    } else {
+      const ms = endedMs - Math.max(beganMs, this.#lastEndedMs)
+      this.times = { ...noTimes, ...splitTime(ms, shares) }
+    }
+    this.#lastEndedMs = endedMs
+    noteTimes(outputs, { parts: this.times, beganMs, endedMs })
+    return outputs
   }
 
   #encode(encoder: GPUCommandEncoder, start: number, end: number): void {

@@ -51,13 +51,12 @@ export class StepClock {
   }
 
   /** Milliseconds by part since `begin`. */
-  read(): StepTimes {
-    this.#charge()
+  read(atMs = this.#now()): StepTimes {
+    this.#charge(atMs)
     return { ...this.#ms }
   }
 
-  #charge(): void {
-    const now = this.#now()
+  #charge(now = this.#now()): void {
     const part = parts.find((candidate) => this.#goingOn[candidate] > 0) ?? 'optimizer'
     this.#ms[part] += now - this.#sinceMs
     this.#sinceMs = now

@@ -21,19 +21,43 @@ export type RunOutputs = Record<string, HostData>
  * that came later, to its results.
  *
  * The host's own work (encoding, submitting, reading back) is shared among the parts that the device works on. Device times are sampled
- * by timestamp queries on the first runs and every eighth; where an adapter has none, `forward` is 0 and `backward` holds forward too,
- * with one rank also the optimizer.
+ * by timestamp queries on the first runs and every eighth, newer samples counting more (browsers' device clocks tick in 100 us); where an
+ * adapter has none, `forward` is 0 and `backward` holds forward too, with one rank also the optimizer.
  */
 export interface StepTimes {
   readonly forward: number
   /** With several ranks: up to the last bucket's gradients on the host. */
   readonly backward: number
-  /** For neighbours to begin an exchange, while nothing else is done; 0 with one rank. */
+  /** For neighbours to begin an exchange, while nothing else is done; 0 with one rank. A late rank further along the ring shows as wire. */
   readonly wait: number
   /** Exchange that backward does not hide, once both neighbours have begun it; 0 with one rank. */
   readonly wire: number
   /** What is between gradients and new parameters, and with several ranks moving both between host and device. */
   readonly optimizer: number
+}
+
+/** The times of one run, and between which moments of `performance.now()` it went on; it may have waited for the run before it. */
+export interface RunTimes {
+  readonly parts: StepTimes
+  readonly beganMs: number
+  readonly endedMs: number
+}
+
+const timesByRun = new WeakMap<RunOutputs, RunTimes>()
+
+/** Keeps a run's times beside what it gave. */
+export function noteTimes(outputs: RunOutputs, times: RunTimes): void {
+  timesByRun.set(outputs, times)
+}
+
+/** The times of the run that gave these outputs; `program.times` are those of the newest one, where several are under way. */
+export function timesOf(outputs: RunOutputs): RunTimes {
+  const times = timesByRun.get(outputs)
+  if (times) return times
+  throw new TabringError(
+    'graph.misuse',
+    'timesOf: expected what a run of a program resolved with, got another object. Give the outputs as they came.',
+  )
 }
 
 export const noTimes: StepTimes = { forward: 0, backward: 0, wait: 0, wire: 0, optimizer: 0 }

@@ -1,5 +1,5 @@
 import { applicable, lowerCall, type VariantTable, variantKey } from './choose.ts'
-import type { KernelLimits, Lowering, Op, OpCall } from './op.ts'
+import type { KernelLimits, Lowering, Op, OpCall, Variant } from './op.ts'
 
 // The autotuner: times the variants of each call on the adapter at hand and keeps the winners. It knows no GPU: timing
 // and storage are passed in. Which variants win fixes the order of sums, so a table is part of a run's record.
@@ -30,8 +30,9 @@ export interface TuneOptions {
   readonly onProgress?: (done: number, of: number) => void
 }
 
-/** The most variants that are timed for one call. */
+/** The most variants that are timed for one call at first, and the most of the winner's family after that. */
 export const maxCandidates = 5
+export const maxRelatives = 3
 
 /** FNV-1a over the UTF-16 units of a text, as 8 hexadecimal digits. */
 export function hashText(text: string): string {
@@ -40,29 +41,46 @@ export function hashText(text: string): string {
   return (hash >>> 0).toString(16).padStart(8, '0')
 }
 
+/** What variants of one kind have in common: the part of the name before its sizes. */
+const familyOf = ({ name }: { readonly name: string }): string => name.split('-')[0]
+
 /**
- * The variants worth timing: the fixed table's choice, then the others in turn, spread over the op's list.
+ * The variants worth timing first: the fixed table's choice, one of each other family, then others spread over the op's list.
  *
  * `naive` is timed where that leaves room: a long menu has something better, a short one may not.
  */
-export function candidates<A>(op: Op<A>, call: OpCall<A>, limits: KernelLimits) {
+export function candidates<A>(op: Op<A>, call: OpCall<A>, limits: KernelLimits): Variant<A>[] {
   const all = applicable(op, call, limits)
   const others = all.filter(({ name }) => name !== op.variants[0].name)
   if (others.length === 0) return all
-  const first = others.find(({ name }) => name === op.preferred?.(call, limits))
-  const rest = others.filter((variant) => variant !== first)
-  const room = maxCandidates - (first ? 1 : 0)
+  const chosen = others.filter(({ name }) => name === op.preferred?.(call, limits))
+  const isNew = (variant: Variant<A>) => !chosen.includes(variant)
+  for (const variant of others) {
+    if (chosen.length < maxCandidates && !chosen.some((one) => familyOf(one) === familyOf(variant)))
+      chosen.push(variant)
+  }
   // Neighbours in the list resemble each other, so an even spread sees more of it than a prefix.
-  const spread =
-    rest.length <= room
-      ? rest
-      : Array.from({ length: room }, (_, i) => rest[Math.floor((i * rest.length) / room)])
-  const chosen = first ? [first, ...spread] : spread
+  const rest = others.filter(isNew)
+  const room = Math.min(rest.length, maxCandidates - chosen.length)
+  for (let i = 0; i < room; i++) chosen.push(rest[Math.floor((i * rest.length) / room)])
   const naive = all.find(({ name }) => name === op.variants[0].name)
   return naive && chosen.length < maxCandidates ? [...chosen, naive] : chosen
 }
 
-/** The store's key of a call: environment, call, and a hash of every candidate's shaders, so that new kernels are timed anew. */
+/** The variants worth timing next: those of the winner's family that were not, the nearest in the list first. */
+export function relatives<A>(
+  all: readonly Variant<A>[],
+  timed: readonly Variant<A>[],
+  winner: Variant<A>,
+): Variant<A>[] {
+  const distance = (variant: Variant<A>) => Math.abs(all.indexOf(variant) - all.indexOf(winner))
+  return all
+    .filter((variant) => familyOf(variant) === familyOf(winner) && !timed.includes(variant))
+    .sort((a, b) => distance(a) - distance(b))
+    .slice(0, maxRelatives)
+}
+
+/** The store's key of a call: environment, call, and a hash of every variant's shaders, so that new kernels are timed anew. */
 export function storeKey(
   environment: string,
   key: string,
@@ -77,7 +95,7 @@ export function storeKey(
 /**
  * Returns the fastest variant of each call, by `variantKey`.
  *
- * cost: at most 5 variants a call, each timed once; equal calls once; known calls not at all.
+ * cost: at most 8 variants a call, each timed once; equal calls once; known calls not at all.
  * Calls with a single choice have no entry: every run makes that choice anyway.
  */
 export async function tune(options: TuneOptions): Promise<VariantTable> {
@@ -89,24 +107,24 @@ export async function tune(options: TuneOptions): Promise<VariantTable> {
   let done = 0
   for (const [key, target] of distinct) {
     const { op, call } = target
-    const lowerings = candidates(op, call, limits).map(
-      (variant) => [variant.name, lowerCall(variant, call, limits)] as const,
-    )
-    const hasWork = lowerings.every(([, { dispatches }]) => dispatches.length > 0)
-    if (lowerings.length > 1 && hasWork) {
-      const kept = storeKey(environment, key, lowerings)
+    const all = applicable(op, call, limits)
+    const lowerings = new Map(all.map((variant) => [variant, lowerCall(variant, call, limits)]))
+    const hasWork = [...lowerings.values()].every(({ dispatches }) => dispatches.length > 0)
+    if (all.length > 1 && hasWork) {
+      const named = [...lowerings].map(([{ name }, lowering]) => [name, lowering] as const)
+      const kept = storeKey(environment, key, named)
       const known = await store?.get(kept)
-      if (known && lowerings.some(([name]) => name === known)) table[key] = known
+      if (known && all.some(({ name }) => name === known)) table[key] = known
       else {
-        let best = Number.POSITIVE_INFINITY
-        for (const [name, lowering] of lowerings) {
-          const ms = await time(lowering, target)
-          if (ms < best) {
-            best = ms
-            table[key] = name
-          }
+        const times = new Map<Variant, number>()
+        const timeAll = async (variants: readonly Variant[]) => {
+          for (const variant of variants)
+            times.set(variant, await time(lowerings.get(variant)!, target))
+          return [...times].reduce((best, one) => (one[1] < best[1] ? one : best))[0]
         }
-        if (key in table) await store?.set(kept, table[key])
+        const winner = await timeAll(candidates(op, call, limits))
+        table[key] = (await timeAll(relatives(all, [...times.keys()], winner))).name
+        await store?.set(kept, table[key])
       }
     }
     onProgress?.(++done, distinct.size)

@@ -11,7 +11,7 @@ import { PeerError } from '../util/errors.ts'
  *   proof = HMAC-SHA-256(authKey, proofText(room, nonce))
  *   box   = base64url(iv (12 bytes) | AES-GCM(boxKey, iv, JSON, associated data: addressText(address)))
  *
- * source: capability links and keys as in research/webrtc-transport.md section 7; HKDF is RFC 5869.
+ * source: HKDF is RFC 5869; the key stays behind the # of the link, as in Firefox Send.
  */
 
 export interface RoomLink {

@@ -16,7 +16,7 @@ export interface SessionConfig {
   leaveMs: number
 }
 
-/** source: research/webrtc-transport.md 9.3 and 9.4. */
+/** Windows: the most that data channels carried without loss, measured with Chromium 156 on loopback; a port loses nothing. */
 export const sessionDefaults: SessionConfig = {
   windowBytes: { webrtc: 512 * 1024, memory: 512 * 1024, port: 8 * 1024 * 1024 },
   creditShare: 1 / 4,

@@ -17,9 +17,8 @@
  *
  * A header of 32 bytes keeps the payload 4-aligned in the received buffer.
  *
- * source: research/webrtc-transport.md 9.2. Two changes. `number` takes the place of the debug time stamp: links are
- * ordered and reliable, so a lost, doubled or reordered message shows at once instead of as a hole later. `credit` rides
- * on every frame, so a link that is busy both ways hardly needs CREDIT frames.
+ * `number`: links are ordered and reliable, so a lost, doubled or reordered message shows at once instead of as a hole later. `credit`
+ * rides on every frame, so a link that is busy both ways hardly needs CREDIT frames.
  */
 import { PeerError } from '../util/errors.ts'
 

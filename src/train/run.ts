@@ -28,7 +28,7 @@ export type RunEvent =
 
 /** Milliseconds of one step on this rank; the parts add up to the whole. */
 export interface StepParts extends StepTimes {
-  /** Making the batch, as far as the device did not work on the step before meanwhile. */
+  /** Making the batch and handing it over, as far as the device did not work on the step before meanwhile. */
   readonly data: number
   /** From the beginning of the step, or the end of the one before where that came later, to its loss. */
   readonly total: number

@@ -2,6 +2,7 @@ import { planShares } from '../data/shares.ts'
 import type { Prepared } from '../graph/prepare.ts'
 import { Runtime } from '../graph/runtime.ts'
 import { timeLowering } from '../graph/time-lowering.ts'
+import { environmentOf } from '../graph/tune-store.ts'
 import type { VariantTable } from '../kernels/choose.ts'
 import { tune } from '../kernels/tune.ts'
 import type { TrainerOptions } from './trainer.ts'
@@ -19,13 +20,12 @@ export async function settleVariants(
   let own: VariantTable = {}
   if (group.rank === 0 && runtime instanceof Runtime) {
     const rows = new Set(planShares(config.batchSize, group.size).map((share) => share.rows))
-    const { vendor, architecture, description } = runtime.gpu.facts
     own = await tune({
       targets: [...rows].flatMap((count) => prepareStep(count).calls),
       limits: runtime.limits,
       time: (lowering, { call }) => timeLowering(runtime, lowering, call),
       store: tuneStore,
-      environment: `${vendor} ${architecture} ${description} ${navigator.userAgent}`,
+      environment: environmentOf(runtime),
     })
   }
   const [table] = await group.allGatherBytes(new TextEncoder().encode(JSON.stringify(own)))

@@ -15,7 +15,7 @@ import { countedSamples, crossEntropy } from '../graph/functions.ts'
 import { prepare, type TracedFunction } from '../graph/prepare.ts'
 import { randomScalarNames } from '../graph/random.ts'
 import { type AnyRuntime, Runtime } from '../graph/runtime.ts'
-import type { RunInputs, StepProgram } from '../graph/step-program.ts'
+import { type RunInputs, type StepProgram, timesOf } from '../graph/step-program.ts'
 import { gradientWeight } from '../graph/trace.ts'
 import type { TuneStore } from '../kernels/tune.ts'
 import { manualSeed } from '../nn/init.ts'
@@ -333,7 +333,6 @@ export class Trainer {
       fillBatch(data.train, own, pixels, labels)
       this.#watch(step, index + 1, totalSteps)
       samples += own.length
-      const filled = performance.now()
       const inputs = { x: pixels, y: labels }
       const scalars = {
         count: own.length,
@@ -356,12 +355,12 @@ export class Trainer {
           }
           if (index + 1 <= this.#told) return
           this.#told = index + 1
-          const ended = performance.now()
+          const { parts, beganMs, endedMs } = timesOf(values)
           const from = Math.max(began, lastEnded)
-          lastEnded = ended
-          const total = ended - from
+          lastEnded = endedMs
+          const total = endedMs - from
           this.#patience.stepped(total)
-          const data = Math.max(0, filled - from)
+          const data = Math.max(0, beganMs - from)
           onEvent({
             event: 'step',
             step: index + 1,
@@ -370,7 +369,7 @@ export class Trainer {
             loss,
             rank,
             samples: own.length,
-            times: { data, ...step.times, total },
+            times: { data, ...parts, total },
             bytesSent: group.stats().payloadBytesSent,
           })
         }),

@@ -2,6 +2,7 @@ import * as Comlink from 'comlink'
 import { type SafeTensor, writeSafetensors } from '../data/safetensors.ts'
 import { openGpu } from '../gpu/device.ts'
 import { type AnyRuntime, CpuRuntime, Runtime } from '../graph/runtime.ts'
+import { openTuneStore } from '../graph/tune-store.ts'
 import { ChannelLink } from '../peer/channel.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import type { Link, LinkStats } from '../peer/link.ts'
@@ -17,7 +18,6 @@ import { nameSpans, type TraceEvent, traceEvents } from '../util/spans.ts'
 import { type GivenSwitches, takeSwitches } from '../util/switches.ts'
 import type { AdapterFacts, ComputeApi, Membership, RunResult, Transport } from './api.ts'
 import { keepErrorCodes } from './error-transfer.ts'
-import { openTuneStore } from './tune-store.ts'
 
 const reopenAttempts = 20
 const reopenDelayMs = 500

@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest'
 import { Runtime } from '../../src/graph/runtime.ts'
 import { timeLowering } from '../../src/graph/time-lowering.ts'
+import { openTuneStore } from '../../src/graph/tune-store.ts'
 import { variantKey } from '../../src/kernels/choose.ts'
 import { matmul, plain } from '../../src/kernels/matmul/matmul.ts'
 import type { Op, OpCall } from '../../src/kernels/op.ts'
 import { tune } from '../../src/kernels/tune.ts'
 import { tensorType } from '../../src/util/shape.ts'
-import { openTuneStore } from '../../src/worker/tune-store.ts'
 import { testRuntime } from '../support/run-op.ts'
 
 test('the tuner picks a variant on this adapter and remembers it', async () => {

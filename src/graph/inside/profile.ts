@@ -3,6 +3,8 @@ import type { Gpu } from '../../gpu/device.ts'
 import { tell } from '../../util/log.ts'
 import { isTracing, span } from '../../util/spans.ts'
 import { switchValue } from '../../util/switches.ts'
+import type { PhaseShares } from '../phase-timer.ts'
+import type { PhaseRange } from '../phases.ts'
 import type { Prepared } from '../prepare.ts'
 import { formatKernels, formatTotals, type KernelRow, kernelRows } from './kernel-rows.ts'
 
@@ -21,6 +23,7 @@ export class Profile {
   readonly #clock: PassClock | undefined
   /** Milliseconds by dispatch, since the last table. */
   readonly #sums: Float64Array
+  readonly #newest: Float64Array
   #summed = 0
   #runs = 0
   /** The least seen of host's time less the device's, at moments when the host knew of the device's last end. */
@@ -30,6 +33,7 @@ export class Profile {
     const dispatches = prepared.plan.dispatches.length
     this.#rows = kernelRows(prepared)
     this.#sums = new Float64Array(dispatches)
+    this.#newest = new Float64Array(dispatches)
     if (gpu.facts.hasTimestamps) this.#clock = new PassClock(gpu, dispatches)
     else {
       console.info(
@@ -47,6 +51,16 @@ export class Profile {
   /** Whether dispatches need passes of their own. */
   get isTiming(): boolean {
     return this.#clock !== undefined
+  }
+
+  /** The last run's device time by phase; undefined without timestamps. */
+  shares(ranges: readonly PhaseRange[]): PhaseShares | undefined {
+    if (!this.#clock || !this.#newest.some((ms) => ms > 0)) return undefined
+    const sums = { forward: 0, backward: 0, optimizer: 0 }
+    for (const { phase, start, end } of ranges) {
+      for (let i = start; i < end; i++) sums[phase] += this.#newest[i]
+    }
+    return sums
   }
 
   pass(dispatch: number): GPUComputePassDescriptor | undefined {
@@ -77,6 +91,7 @@ export class Profile {
     for (let i = 0; i < this.#sums.length; i++) {
       const ms = msOf(i)
       this.#sums[i] += ms
+      this.#newest[i] = ms
       total += ms
       lastEnd = Math.max(lastEnd, Number(times[2 * i + 1]) / 1e6)
     }

@@ -53,16 +53,20 @@ function fits(problem: MatmulProblem, rows: number, cols: number): boolean {
   return rows * cols <= 16 || coveredBy(m, n, rows, cols) <= 2 * m * n
 }
 
+/** Above this many rows, tiles of several rows read less. */
+const fewRows = 8
+
 /** Elements that whole tiles over [m, n] have. */
 const coveredBy = (m: number, n: number, rows: number, cols: number): number =>
   Math.ceil(m / rows) * rows * Math.ceil(n / cols) * cols
 
-/** A register tile per invocation, straight from storage. */
+/** A register tile per invocation, straight from storage; tiles of one row for few rows alone. */
 const direct = (tile: RegisterTile): Variant<MatmulAttrs> => ({
   name: `direct-${tile.rows}x${tile.cols}`,
   when(call, { maxGroupsPerDimension }) {
     const problem = problemOf(call)
     return (
+      (tile.rows > 1 || problem.m <= fewRows) &&
       fits(problem, tile.rows, tile.cols) &&
       Math.max(...directGrid(problem, tile).groups, batchCount(problem)) <= maxGroupsPerDimension
     )
@@ -452,6 +456,7 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
     testCase('wide', 'nn', [7, 21, 300], { operands: [[300]], epilogue: addBias }),
     testCase('wide', 'tn', [7, 22, 300], { rowSums: true }),
     testCase('wide', 'tn', [7, 9, 301], { colSums: true }),
+    testCase('wide, rows by fours', 'tn', [8, 22, 300], { rowSums: true }),
     testCase('no rows', 'nt', [0, 4, 6]),
     testCase('no columns', 'tn', [5, 4, 0], { rowSums: true }),
     batchCase('', 'nn', [3, 5, 7], [3], [3]),
@@ -485,6 +490,7 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
     }),
     halfCase('huge', 'nt', [5, 64, 12], { fill: 'huge', half: true }),
     halfCase('wide', 'nt', [7, 20, 300], { half: true }),
+    halfCase('wide, rows by fours', 'tn', [8, 10, 300]),
     {
       ...batchCase('of f16 to f16', 'nt', [3, 6, 4], [2, 3], [2, 3], { half: true }),
       inputs: [tensorType([2, 3, 3, 6], 'f16'), tensorType([2, 3, 4, 6], 'f16')],

@@ -28,11 +28,14 @@ export interface SubgroupTile extends RegisterTile {
   readonly threads: number
 }
 
+/** Steps of k a round; subgroup sizes are powers of two, so that rounds divide them. */
 const unroll = 4
 
-/** Whether shaders may shuffle, and no subgroup is larger than the workgroup. */
+/** Whether shaders may shuffle, a subgroup has the lanes of a round, and none is larger than the workgroup. */
 export const hasShuffles = ({ subgroupSizes }: KernelLimits, { threads }: SubgroupTile): boolean =>
-  subgroupSizes !== undefined && subgroupSizes.largest <= threads
+  subgroupSizes !== undefined &&
+  subgroupSizes.smallest >= unroll &&
+  subgroupSizes.largest <= threads
 
 /** This lane's step of a, beginning at `at`: one value for each row, or four rows at once. */
 function ownLoads(a: Side, at: string): string[] {
@@ -58,7 +61,7 @@ function shuffles(a: Side): string[] {
  * All lanes of a workgroup have the same rows, so a's values are loaded once a subgroup instead of once a lane, without workgroup memory
  * or barriers. Nothing depends on the size of subgroups but the length of a round: sums run in order of k, as in the other variants.
  * The fixed table never takes it: on SwiftShader (4 lanes) it needs about twice the time of the direct tiles, and no adapter with wide
- * subgroups was at hand; the tuner times it wherever it can run.
+ * subgroups was at hand; the tuner times one of the family wherever it can run.
  * source: onnxruntime's subgroup matmul for Intel (pull request 25854), which keeps a in registers likewise.
  */
 export function subgroupKernel(problem: MatmulProblem, tile: SubgroupTile): Lowering {

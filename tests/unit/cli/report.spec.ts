@@ -17,6 +17,7 @@ const step = (number: number, rank = 0): TabEvent => ({
   epoch: 0,
   loss: 0.5 / number,
   rank,
+  times: { data: 0.5, forward: 4 * number, backward: 8.00049, total: 12.50049 + 4 * number - 4 },
 })
 const events: TabEvent[] = [
   { event: 'phase', phase: 'compile', rank: 0 },
@@ -52,8 +53,20 @@ test('--json prints the steps of rank 0 and the end, nothing else', () => {
       .split('\n')
       .map((line) => JSON.parse(line)),
   ).toEqual([
-    { event: 'step', step: 1, loss: 0.5, rank: 0 },
-    { event: 'step', step: 2, loss: 0.25, rank: 0 },
+    {
+      event: 'step',
+      step: 1,
+      loss: 0.5,
+      rank: 0,
+      timesMs: { data: 0.5, forward: 4, backward: 8, total: 12.5 },
+    },
+    {
+      event: 'step',
+      step: 2,
+      loss: 0.25,
+      rank: 0,
+      timesMs: { data: 0.5, forward: 8, backward: 8, total: 16.5 },
+    },
     {
       event: 'done',
       worldSize: 2,
@@ -79,6 +92,7 @@ test('plain lines where there is no terminal, then the summary', () => {
     'epoch 0: accuracy 97.50 %',
     'test accuracy  97.50 %, last loss 0.2500',
     'time           4.0 s for 2 steps on 2 ranks, 32 samples/s',
+    'a step         14.5 ms on rank 0: data 0.50, forward 6.00, backward 8.00',
     'sent           rank 0 1.0 MiB, rank 1 2.0 MiB',
     'weights        /tmp/w.safetensors (2.0 KiB)',
     '',

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { checkpoint } from '../../../src/graph/functions/checkpoint.ts'
 import { crossEntropy } from '../../../src/graph/functions.ts'
-import { splitTime } from '../../../src/graph/phase-timer.ts'
+import { sharesOfOnePhase, splitTime } from '../../../src/graph/phase-timer.ts'
 import { computeRanges, phaseRanges, phasesOf } from '../../../src/graph/phases.ts'
 import { prepare, type TracedFunction } from '../../../src/graph/prepare.ts'
 import type { GraphNode } from '../../../src/graph/value.ts'
@@ -83,6 +83,17 @@ test('with several ranks, ranges end where a bucket does', () => {
     [6, 9],
     [9, 10],
   ])
+})
+
+test('one phase alone needs no clock', () => {
+  const forward = { phase: 'forward', start: 0, end: 3 } as const
+  expect(splitTime(8, sharesOfOnePhase([forward]))).toEqual({
+    forward: 8,
+    backward: 0,
+    optimizer: 0,
+  })
+  expect(sharesOfOnePhase([forward, { phase: 'backward', start: 3, end: 4 }])).toBeUndefined()
+  expect(sharesOfOnePhase([])).toBeUndefined()
 })
 
 test('a time is split as the device was, and left whole where nothing is known', () => {

@@ -72,6 +72,27 @@ describe('tune', () => {
     expect(names).not.toContain('naive')
   })
 
+  test('times one of each family first, then the winner and its kin', async () => {
+    const wide = { ...limits, subgroupSizes: { smallest: 32, largest: 32 } }
+    const call = product(256, 4096, 256)
+    const first = candidates(matmul, call, wide).map(({ name }) => name)
+    for (const family of ['direct', 'tiled', 'subgroup', 'split'])
+      expect(first.some((name) => name.startsWith(family))).toBe(true)
+    const timed: string[] = []
+    const table = await tune({
+      targets: [target(call)],
+      limits: wide,
+      async time({ dispatches }) {
+        const { label } = dispatches[0]
+        timed.push(label.split(' ').slice(2).join(' '))
+        // The other tile of the family is faster still.
+        return label.includes('tiled-64x64') ? 1 : label.includes('tiled') ? 2 : 3
+      },
+    })
+    expect(table[variantKey(matmul, call)]).toBe('tiled-64x64')
+    expect(timed).toHaveLength(6)
+  })
+
   test('keeps the fastest, times equal calls once, and leaves calls without a choice out', async () => {
     const timed: string[] = []
     const call = product(64, 64, 64)

@@ -1,4 +1,5 @@
 import type { TuneStore } from '../kernels/tune.ts'
+import type { Runtime } from './runtime.ts'
 
 const storeName = 'variants'
 
@@ -40,4 +41,10 @@ export function openTuneStore(): TuneStore {
       }
     },
   }
+}
+
+/** What a measured choice holds for: the adapter and the browser, as text. */
+export function environmentOf({ gpu: { facts } }: Runtime): string {
+  const { vendor, architecture, description } = facts
+  return `${vendor} ${architecture} ${description} ${navigator.userAgent}`
 }
