@@ -42,6 +42,8 @@ export class PhaseTimer {
   /** Timestamps that are on their way: until they are there, no other run is timed. */
   #isReading = false
   readonly #sums = { forward: 0, backward: 0, optimizer: 0 }
+  /** The newest sample. units: ms. */
+  #newest: PhaseShares | undefined
 
   private constructor(gpu: Gpu, ranges: readonly PhaseRange[]) {
     this.#gpu = gpu
@@ -89,12 +91,15 @@ export class PhaseTimer {
     try {
       await mapped(this.#gpu, this.#staging)
       const times = new BigUint64Array(this.#staging.getMappedRange())
-      for (const phase of phases) this.#sums[phase] *= keptOfOlder
+      const newest = { forward: 0, backward: 0, optimizer: 0 }
       this.#ranges.forEach(({ phase }, slot) => {
         // A device may round its clock so that an end comes before its begin.
-        this.#sums[phase] += Math.max(0, Number(times[2 * slot + 1] - times[2 * slot]))
+        newest[phase] += Math.max(0, Number(times[2 * slot + 1] - times[2 * slot]) / 1e6)
       })
       this.#staging.unmap()
+      for (const phase of phases)
+        this.#sums[phase] = keptOfOlder * this.#sums[phase] + newest[phase]
+      this.#newest = newest
     } finally {
       this.#isReading = false
     }
@@ -103,6 +108,16 @@ export class PhaseTimer {
   /** Of the samples so far, newer ones counting more; undefined while the clock has not ticked in any. */
   get shares(): PhaseShares | undefined {
     return phases.some((phase) => this.#sums[phase] > 0) ? this.#sums : undefined
+  }
+
+  /** What the run that was timed last took, in milliseconds of the device. */
+  get newest(): PhaseShares | undefined {
+    return this.#newest
+  }
+
+  /** Whether the run that is being recorded is timed. */
+  get isTiming(): boolean {
+    return this.#isTimed
   }
 
   destroy(): void {

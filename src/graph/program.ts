@@ -28,6 +28,7 @@ import {
   type StepTimes,
 } from './step-program.ts'
 import { currentLayout } from './stored-tensor.ts'
+import { submitCuts } from './submit-cuts.ts'
 import { SynchronizedUpdates } from './synchronize.ts'
 import type { GraphNode } from './value.ts'
 
@@ -138,7 +139,7 @@ function outOfMemory({ nodes }: Prepared, bytes: number): GpuError {
  * A step program on the device: pipelines compiled, bind groups made, ready to be replayed.
  *
  * A run writes the inputs and one small block of scalars, and encodes the recorded dispatches; it creates no buffer, bind group or pipeline.
- * With one rank a run is one submit. With several it is one submit per bucket for forward and backward, and one per bucket for the update.
+ * With one rank a run is one submit, or several where the device works on it for more than about 100 ms. With several it is one submit per bucket for forward and backward, and one per bucket for the update.
  */
 export class GpuProgram implements StepProgram {
   readonly prepared: Prepared
@@ -161,6 +162,8 @@ export class GpuProgram implements StepProgram {
   readonly #timer: PhaseTimer | undefined
   /** The newest run under way. */
   #latest: Promise<unknown> | undefined
+  /** With one rank: where a run is cut into submits. */
+  #cuts: readonly number[] = []
   #layout = -1
   #runs = 0
   #lastEndedMs = 0
@@ -290,13 +293,25 @@ export class GpuProgram implements StepProgram {
       this.#gpu.submit(encoder)
       await this.#check.run((own, from, to) => this.#encode(own, from, to))
       encoder = this.#gpu.device.createCommandEncoder()
-    } else this.#encode(encoder, 0, this.#pipelines.length)
+    } else {
+      const cuts = this.#timer?.isTiming ? [] : this.#cuts
+      let start = 0
+      for (const cut of cuts) {
+        this.#encode(encoder, start, cut)
+        this.#gpu.submit(encoder)
+        encoder = this.#gpu.device.createCommandEncoder()
+        start = cut
+      }
+      this.#encode(encoder, start, this.#pipelines.length)
+    }
     this.#copyOutputs(encoder, staging)
     this.#timer?.resolve(encoder)
     this.#gpu.submit(encoder)
     for (const input of staged) input.staged.release()
     this.encodeMs = performance.now() - began
     const [outputs] = await Promise.all([this.#readOutputs(staging), this.#timer?.read()])
+    const deviceMs = this.#timer?.newest
+    if (deviceMs) this.#cuts = submitCuts(this.prepared.phases, deviceMs)
     return outputs
   }
 

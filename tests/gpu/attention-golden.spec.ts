@@ -219,7 +219,7 @@ describe('ops against PyTorch', () => {
 const run = golden.gpt
 const length = run.config.blockSize
 /** An eager step is traced anew, so fewer of them are compared. */
-const eagerSteps = 10
+const eagerSteps = 30
 
 function goldenGpt(more: Partial<GptConfig> = {}): Module {
   const model = models.gpt({ ...run.config, ...more })

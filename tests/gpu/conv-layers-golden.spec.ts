@@ -169,7 +169,7 @@ for (const run of golden.trajectories) {
   })
 
   test(`${run.name}: replay equals eager bit for bit, buffers included`, { timeout }, async () => {
-    const steps = run.name.startsWith('resnet') ? 2 : 10
+    const steps = run.name.startsWith('resnet') ? 4 : run.steps
     const replayed = await convModel(run)
     const program = await compileConvRun(run, replayed)
     const fromReplay: number[] = []

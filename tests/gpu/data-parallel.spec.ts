@@ -134,10 +134,13 @@ test('a step of three ranks creates nothing and sends 2(N-1)/N of the parameter 
   const ranks = await ranksOf(run, 3, run.batchSize, 0.1)
   for (let step = 0; step < 2; step++) await stepAll(ranks, 0, run.batchSize)
   const before = ranks.map(({ group }) => group.stats().payloadBytesSent)
-  const { buffers, bindGroups, pipelines } = gpu.counters
+  const { buffers, bindGroups, pipelines, submits } = gpu.counters
   const steps = 4
   for (let step = 0; step < steps; step++) await stepAll(ranks, step * run.batchSize, run.batchSize)
   expect(gpu.counters).toMatchObject({ buffers, bindGroups, pipelines })
+  const buckets = ranks[0].optimizer.buckets.length
+  expect(buckets).toBeGreaterThan(1)
+  expect((gpu.counters.submits - submits) / (3 * steps)).toBeLessThanOrEqual(2 * buckets + 2)
   const parameterBytes = ranks[0].model.parameters().reduce((sum, { count }) => sum + 4 * count, 0)
   ranks.forEach(({ group }, rank) => {
     const sent = group.stats().payloadBytesSent - before[rank]

@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import { compile } from '../../src/graph/compile.ts'
+import { runEagerly } from '../../src/graph/eager.ts'
 import { crossEntropy } from '../../src/graph/functions.ts'
 import { Parameter } from '../../src/graph/parameter.ts'
+import type { TracedFunction } from '../../src/graph/prepare.ts'
 import { randomScalarNames, resetRandomLayers } from '../../src/graph/random.ts'
 import type { RunOutputs } from '../../src/graph/step-program.ts'
 import type { Tensor } from '../../src/graph/tensor.ts'
@@ -311,26 +313,27 @@ test('a training of 30 steps stays with PyTorch', async () => {
     golden.trajectory
   const model = new CharRnn(vocabulary, { embeddingSize: embedding, hiddenSize: hidden })
   load(model, weights)
-  const optimizer = new AdamW(model.parameters(), { lr })
-  const program = await compile(
-    ({ x, y }) => {
-      const loss = crossEntropy(model.forward(x).reshape([-1, vocabulary]), y.reshape([-1]))
+  const stepOf = (of: CharRnn, optimizer: AdamW): TracedFunction => {
+    return ({ x, y }) => {
+      const loss = crossEntropy(of.forward(x).reshape([-1, vocabulary]), y.reshape([-1]))
       optimizer.zeroGrad()
       loss.backward()
       optimizer.step()
       return { loss }
-    },
-    { x: tensorType([B, T], 'i32'), y: tensorType([B, T], 'i32') },
-    { runtime },
-  )
-  const got = new Float32Array(steps)
-  for (let step = 0; step < steps; step++) {
+    }
+  }
+  const types = { x: tensorType([B, T], 'i32'), y: tensorType([B, T], 'i32') }
+  const batchOf = (step: number) => {
     const rows = (offset: number) =>
       Int32Array.from(
         firsts[step].flatMap((first) => text.slice(first + offset, first + offset + T)),
       )
-    got[step] = (await program.run({ x: rows(0), y: rows(1) })).loss[0]
+    return { x: rows(0), y: rows(1) }
   }
+  const training = stepOf(model, new AdamW(model.parameters(), { lr }))
+  const program = await compile(training, types, { runtime })
+  const got = new Float32Array(steps)
+  for (let step = 0; step < steps; step++) got[step] = (await program.run(batchOf(step))).loss[0]
   const wanted = valuesOf(losses)
   const distance = largestDistance(got, wanted)
   console.log(
@@ -338,4 +341,14 @@ test('a training of 30 steps stays with PyTorch', async () => {
   )
   expect(distance).toBeLessThanOrEqual(allowedDistance(losses.distance, wanted))
   program.destroy()
+
+  const eager = new CharRnn(vocabulary, { embeddingSize: embedding, hiddenSize: hidden })
+  load(eager, weights)
+  const eagerStep = stepOf(eager, new AdamW(eager.parameters(), { lr }))
+  const fromEager = new Float32Array(steps)
+  for (let step = 0; step < steps; step++)
+    fromEager[step] = (await runEagerly(runtime, eagerStep, types, batchOf(step))).loss[0]
+  expect(fromEager, 'replay equals eager bit for bit').toEqual(got)
+  for (const [key, { data }] of Object.entries(await eager.stateDict()))
+    expect(data, key).toEqual((await model.stateDict())[key].data)
 })
