@@ -351,7 +351,7 @@ export class Trainer {
           loss = values.loss[0]
           if (!Number.isFinite(loss)) {
             if (!this.#hasLooked) this.#suspect = index + 1
-            throw lossNotFinite(index + 1, loss)
+            throw lossNotFinite(index + 1, loss, size)
           }
           if (index + 1 <= this.#told) return
           this.#told = index + 1
@@ -458,8 +458,8 @@ const trainingStep =
     return { loss }
   }
 
-const lossNotFinite = (step: number, loss: number) =>
+const lossNotFinite = (step: number, loss: number, size: number) =>
   new TabringError(
     'train.nan',
-    `step ${step}: expected a finite loss, got ${loss}. Lower the learning rate, or check the data for values that are not numbers.`,
+    `step ${step}: expected a finite loss, got ${loss}. Lower the learning rate, or check the data for values that are not numbers.${size > 1 ? ' The same settings on one rank name the op that it begins with.' : ''}`,
   )
