@@ -1,4 +1,4 @@
-import type { HostDType } from '../util/shape.ts'
+import type { HostDType, TensorType } from '../util/shape.ts'
 import { halfFunctions } from './half.ts'
 import type { Binding, Dispatch, Operand } from './op.ts'
 
@@ -15,6 +15,18 @@ export const reads = (
   operand: Operand,
   element?: ShaderBinding['element'],
 ): ShaderBinding => ({ name, access: 'read', operand, element })
+
+/** A tensor of f32, or of f16 in words of two, by its type. */
+export const readsFloats = (name: string, operand: Operand, { dtype }: TensorType): ShaderBinding =>
+  reads(name, operand, dtype === 'f16' ? 'u32' : 'f32')
+
+/** WGSL of the element at `index` of such a tensor, as f32. */
+export const floatAt = (name: string, { dtype }: TensorType, index: string): string =>
+  dtype === 'f16' ? `half_of(${name}[(${index}) >> 1u], ${index})` : `${name}[${index}]`
+
+/** The WGSL function `name_at(i: u32) -> f32` of such a tensor. */
+export const floatFunction = (name: string, type: TensorType): string =>
+  `fn ${name}_at(i: u32) -> f32 { return ${floatAt(name, type, 'i')}; }`
 
 export const writes = (
   name: string,

@@ -1,4 +1,5 @@
-"""Writes amp.json: mixed-precision training of an MLP with dynamic loss scaling, PyTorch doing each rounding to float16.
+"""Writes amp.json: mixed-precision training of an MLP with dynamic loss scaling, and one backward pass of convolutions, PyTorch
+doing each rounding to float16.
 
 Operands of products are rounded to float16 and multiplied in float32 (and in float64, for the distance); results of layers
 and activations are float16, and so are the gradients by them. Weights, their gradients and the loss stay float32.
@@ -80,6 +81,40 @@ def train(dtype):
     return dict(losses=losses, scales=scales, first=first, parameters=[p.detach() for p in parameters])
 
 
+CONV_SHAPES = {
+    "x": [3, 2, 7, 6],
+    "w1": [4, 2, 3, 3],
+    "b1": [4],
+    "w2": [6, 2, 3, 3],
+    "b2": [6],
+    "w3": [6, 3, 2, 2],
+    "b3": [3],
+    "y": [3, 3, 8, 6],
+}
+
+
+def convolve(dtype):
+    """conv2d, a strided one of two groups, and a transposed one, with relu between; the loss and all gradients."""
+    operand, stored = Operand.apply, Stored.apply
+    given = {
+        name: uniform(300 + n, shape, 1 if len(shape) == 1 or name in "xy" else 0.4).to(dtype)
+        for n, (name, shape) in enumerate(CONV_SHAPES.items())
+    }
+    wanted = [name for name in given if name != "y"]
+    for name in wanted:
+        given[name].requires_grad_()
+    F = torch.nn.functional
+    over = lambda b: b.reshape(-1, 1, 1)
+    h = stored(F.conv2d(operand(given["x"]), operand(given["w1"]), padding=1) + over(given["b1"]))
+    h = stored(torch.relu(h))
+    h = stored(F.conv2d(h, operand(given["w2"]), stride=2, padding=1, groups=2) + over(given["b2"]))
+    h = stored(torch.relu(h))
+    h = stored(F.conv_transpose2d(h, operand(given["w3"]), stride=2) + over(given["b3"]))
+    loss = F.mse_loss(h, given["y"])
+    gradients = torch.autograd.grad(loss * 1024, [given[name] for name in wanted])
+    return dict(loss=loss.item(), names=wanted, gradients=[g / 1024 for g in gradients])
+
+
 def rounded(tensor):
     return [float(f"{value:.9g}") for value in tensor.flatten().tolist()]
 
@@ -92,7 +127,17 @@ def main():
         dict(values=rounded(a), distance=float((a - b.double()).abs().max()))
         for a, b in zip(exact[key], single[key])
     ]
+    conv_exact, conv_single = convolve(torch.float64), convolve(torch.float32)
     result = dict(
+        conv=dict(
+            shapes=CONV_SHAPES,
+            loss=conv_exact["loss"],
+            distance=abs(conv_exact["loss"] - conv_single["loss"]),
+            gradients={
+                name: dict(values=rounded(a), distance=float((a - b.double()).abs().max()))
+                for name, a, b in zip(conv_exact["names"], conv_exact["gradients"], conv_single["gradients"])
+            },
+        ),
         steps=STEPS,
         batch=BATCH,
         sizes=SIZES,

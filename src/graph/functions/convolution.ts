@@ -1,8 +1,11 @@
 import { convTranspose2d as convTranspose2dOp } from '../../kernels/conv2d/conv-transpose2d.ts'
 import { conv2d as conv2dOp } from '../../kernels/conv2d/conv2d.ts'
+import { map, singleStep } from '../../kernels/map/map.ts'
+import type { Op } from '../../kernels/op.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape } from '../../util/shape.ts'
-import { emit, type Tensor } from '../tensor.ts'
+import { emit, type Tensor, toFloat } from '../tensor.ts'
+import { activeTrace } from '../trace.ts'
 import { type Pair, pair } from './pair.ts'
 
 /** Convolutions, named as in torch.nn.functional. */
@@ -58,9 +61,20 @@ function paddings(
   }
 }
 
-/** The bias [O] as it broadcasts over planes. */
-const addBias = (y: Tensor, bias: Tensor | undefined): Tensor =>
-  bias ? y.add(bias.reshape([-1, 1, 1])) : y
+/**
+ * The convolution, then the bias [O] as it broadcasts over planes.
+ *
+ * numerics: under autocast, or of f16 operands, as a product: f32 sums and bias, the result rounded to f16 once.
+ */
+function convolve<A>(op: Op<A>, x: Tensor, weight: Tensor, bias: Tensor | undefined, attrs: A) {
+  const isHalf = activeTrace(op.name).isAutocast || (x.dtype === 'f16' && weight.dtype === 'f16')
+  const y = emit(op, isHalf ? [x.half(), weight.half()] : [toFloat(x), toFloat(weight)], attrs)
+  if (!bias) return isHalf ? y.half() : y
+  const overPlanes = toFloat(bias).reshape([-1, 1, 1])
+  return isHalf
+    ? emit(map, [y, overPlanes], { steps: singleStep('add', 2), dtype: 'f16' })
+    : y.add(overPlanes)
+}
 
 /** shape: x[N, C, H, W], weight[O, C / groups, KH, KW], bias[O] -> [N, O, OH, OW] */
 export function conv2d(
@@ -78,7 +92,7 @@ export function conv2d(
     ...extras(dilation, options.groups ?? 1),
     epilogue: [],
   }
-  return addBias(emit(conv2dOp, [x, weight], attrs), bias)
+  return convolve(conv2dOp, x, weight, bias, attrs)
 }
 
 /** shape: x[N, C, L], weight[O, C / groups, K], bias[O] -> [N, O, OL]; a conv2d of images one row high. */
@@ -147,5 +161,5 @@ export function convTranspose2d(
     inputShape: [x.shape[0], weight.shape[1] * groups, sizeOf(0), sizeOf(1)],
     epilogue: [],
   }
-  return addBias(emit(convTranspose2dOp, [x, weight], attrs), bias)
+  return convolve(convTranspose2dOp, x, weight, bias, attrs)
 }

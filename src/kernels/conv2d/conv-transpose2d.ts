@@ -1,4 +1,5 @@
 import { tensorType } from '../../util/shape.ts'
+import { converted } from '../map/map.ts'
 import { defineOp, type Op } from '../op.ts'
 import { conv2d } from './conv2d.ts'
 import { conv2dGradInput } from './conv2d-grad-input.ts'
@@ -18,9 +19,11 @@ export const convTranspose2d: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
   ...conv2dGradInput,
   name: 'convTranspose2d',
   gradient(context) {
-    const [dy] = context.outputGradients
-    if (!dy) return []
+    const [given] = context.outputGradients
+    if (!given) return []
     const [x, w] = context.inputs
+    // Of f16 operands, products are of f16 operands in backward too.
+    const dy = converted(context, given, x.type.dtype === 'f16' ? 'f16' : 'f32')
     const window = windowOf(context.attrs)
     const [, , KH, KW] = w.type.shape
     return [

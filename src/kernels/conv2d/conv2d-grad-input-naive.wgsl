@@ -27,7 +27,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let tx = i32(ix + PW) - i32(kx * DW);
         if (tx < 0 || tx % i32(SW) != 0 || tx / i32(SW) >= i32(OW)) { continue; }
         let ox = u32(tx) / SW;
-        sum += dy[((n * O + o) * OH + oy) * OW + ox] * w[((o * CG + c % CG) * KH + ky) * KW + kx];
+        sum += dy_at(((n * O + o) * OH + oy) * OW + ox) * w_at(((o * CG + c % CG) * KH + ky) * KW + kx);
       }
     }
   }

@@ -1,6 +1,6 @@
 import { countElements, tensorType } from '../../util/shape.ts'
 import { defineOp, type Op, type OpCall } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { ceilDiv, dispatch, floatFunction, linearGroups, readsFloats, writes } from '../shader.ts'
 import { conv2dGradInputReference } from './conv2d.ref.ts'
 import naiveWgsl from './conv2d-grad-input-naive.wgsl?raw'
 import { applyEpilogue, epilogueOf } from './epilogue.ts'
@@ -98,6 +98,7 @@ export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
     return [dx]
   },
   takesEpilogue: true,
+  takesHalf: true,
   flops: (call) => convFlops(sizesOf(call)),
   variants: [
     {
@@ -114,13 +115,18 @@ export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
             dispatch({
               label: `conv2dGradInput ${sizes.O}->${sizes.C} naive`,
               bindings: [
-                reads('dy', { in: 0 }),
-                reads('w', { in: 1 }),
+                readsFloats('dy', { in: 0 }, call.inputs[0]),
+                readsFloats('w', { in: 1 }, call.inputs[1]),
                 ...epilogue.bindings,
                 writes('dx', { out: 0 }),
               ],
               constants: { ...constants, COUNT: count, GROUPS_X: groups[0] },
-              body: `${epilogue.wgsl}\n\n${naiveWgsl}`,
+              body: [
+                floatFunction('dy', call.inputs[0]),
+                floatFunction('w', call.inputs[1]),
+                epilogue.wgsl,
+                naiveWgsl,
+              ].join('\n\n'),
               groups,
             }),
           ],
@@ -141,6 +147,11 @@ export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
     because: 'O*KH*KW products of normal numbers summed in f32; terms cancel',
   },
   cases: [
+    {
+      name: 'f16, stride 2, 4->3, 9x7',
+      inputs: [tensorType([2, 4, 5, 4], 'f16'), tensorType([4, 3, 3, 3], 'f16')],
+      attrs: { stride: [2, 2], padding: [1, 1], inputShape: [2, 3, 9, 7], epilogue: [] },
+    },
     {
       name: 'one element',
       inputs: [tensorType([1, 1, 1, 1]), tensorType([1, 1, 1, 1])],

@@ -25,7 +25,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       for (var ox = 0u; ox < OW; ox++) {
         let ix = ox * SW + kx * DW - PW;
         if (ix >= W) { continue; }
-        sum += dy[((n * O + o) * OH + oy) * OW + ox] * x[((n * C + c) * H + iy) * W + ix];
+        sum += dy_at(((n * O + o) * OH + oy) * OW + ox) * x_at(((n * C + c) * H + iy) * W + ix);
       }
     }
   }

@@ -1,6 +1,6 @@
 import { tensorType } from '../../util/shape.ts'
 import { defineOp, type Op, type OpCall, type Variant } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { ceilDiv, dispatch, floatFunction, linearGroups, readsFloats, writes } from '../shader.ts'
 import { conv2dGradWeightReference, rowSumsReference } from './conv2d.ref.ts'
 import naiveWgsl from './conv2d-grad-weight-naive.wgsl?raw'
 import {
@@ -54,6 +54,7 @@ export const conv2dGradWeight: Op<ConvGradWeightAttrs> = defineOp<ConvGradWeight
     checkGradientShape('conv2dGradWeight', dy.shape, [N, O, OH, OW])
     return [tensorType([O, CG, KH, KW]), ...(attrs.rowSums ? [tensorType([O])] : [])]
   },
+  takesHalf: true,
   flops: (call) => convFlops(sizesOf(call)),
   variants: [
     {
@@ -61,20 +62,25 @@ export const conv2dGradWeight: Op<ConvGradWeightAttrs> = defineOp<ConvGradWeight
       lower(call) {
         const sizes = sizesOf(call)
         const { O, C, CG, KH, KW, OH, OW, N } = sizes
+        const [dy, x] = call.inputs
         const count = O * CG * KH * KW
         const groups = linearGroups(ceilDiv(count, 64))
         const weights = dispatch({
           label: `conv2dGradWeight ${C}->${O} naive`,
-          bindings: [reads('dy', { in: 0 }), reads('x', { in: 1 }), writes('dw', { out: 0 })],
+          bindings: [
+            readsFloats('dy', { in: 0 }, dy),
+            readsFloats('x', { in: 1 }, x),
+            writes('dw', { out: 0 }),
+          ],
           constants: { ...sizes, COUNT: count, GROUPS_X: groups[0] },
-          body: naiveWgsl,
+          body: [floatFunction('dy', dy), floatFunction('x', x), naiveWgsl].join('\n\n'),
           groups,
         })
         const sums = dispatch({
           label: `row sums ${O} naive`,
-          bindings: [reads('dy', { in: 0 }), writes('db', { out: 1 })],
+          bindings: [readsFloats('dy', { in: 0 }, dy), writes('db', { out: 1 })],
           constants: { N, O, PLANE: OH * OW },
-          body: rowSumsWgsl,
+          body: `${floatFunction('dy', dy)}\n\n${rowSumsWgsl}`,
           groups: [ceilDiv(O, 64), 1, 1],
         })
         return { dispatches: call.attrs.rowSums ? [weights, sums] : [weights] }
@@ -84,7 +90,7 @@ export const conv2dGradWeight: Op<ConvGradWeightAttrs> = defineOp<ConvGradWeight
       ([name, block]): Variant<ConvGradWeightAttrs> => ({
         name,
         when: (call) => canSplit(call, block),
-        lower: (call) => splitGradWeight(sizesOf(call), call.attrs.rowSums, block, 2048),
+        lower: (call) => splitGradWeight(sizesOf(call), call, block, 2048),
       }),
     ),
   ],
@@ -106,6 +112,11 @@ export const conv2dGradWeight: Op<ConvGradWeightAttrs> = defineOp<ConvGradWeight
       'N*OH*OW products of normal numbers summed in f32, naive one after the other; terms cancel',
   },
   cases: [
+    {
+      name: 'f16, 5->6, 7x9 with row sums',
+      inputs: [tensorType([3, 6, 7, 9], 'f16'), tensorType([3, 5, 7, 9], 'f16')],
+      attrs: same3,
+    },
     {
       name: 'one element',
       inputs: [tensorType([1, 1, 1, 1]), tensorType([1, 1, 1, 1])],

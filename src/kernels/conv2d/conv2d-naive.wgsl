@@ -27,7 +27,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       for (var kx = 0u; kx < KW; kx++) {
         let ix = ox * SW + kx * DW - PW;
         if (ix >= W) { continue; }
-        sum += x[((first + c) * H + iy) * W + ix] * w[((o * CG + c) * KH + ky) * KW + kx];
+        sum += x_at(((first + c) * H + iy) * W + ix) * w_at(((o * CG + c) * KH + ky) * KW + kx);
       }
     }
   }

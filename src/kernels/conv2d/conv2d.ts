@@ -1,6 +1,7 @@
 import { countElements, tensorType } from '../../util/shape.ts'
+import { converted } from '../map/map.ts'
 import { defineOp, type Op, type OpCall } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { ceilDiv, dispatch, floatFunction, linearGroups, readsFloats, writes } from '../shader.ts'
 import { conv2dReference } from './conv2d.ref.ts'
 import { conv2dGradInput } from './conv2d-grad-input.ts'
 import { conv2dGradWeight } from './conv2d-grad-weight.ts'
@@ -65,6 +66,7 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
     return [tensorType([N, O, OH, OW])]
   },
   takesEpilogue: true,
+  takesHalf: true,
   flops: (call) => convFlops(sizesOf(call)),
   variants: [
     {
@@ -81,13 +83,18 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
             dispatch({
               label: `conv2d ${sizes.C}->${sizes.O} naive`,
               bindings: [
-                reads('x', { in: 0 }),
-                reads('w', { in: 1 }),
+                readsFloats('x', { in: 0 }, call.inputs[0]),
+                readsFloats('w', { in: 1 }, call.inputs[1]),
                 ...epilogue.bindings,
                 writes('y', { out: 0 }),
               ],
               constants: { ...constants, COUNT: count, GROUPS_X: groups[0] },
-              body: `${epilogue.wgsl}\n\n${naiveWgsl}`,
+              body: [
+                floatFunction('x', call.inputs[0]),
+                floatFunction('w', call.inputs[1]),
+                epilogue.wgsl,
+                naiveWgsl,
+              ].join('\n\n'),
               groups,
             }),
           ],
@@ -98,9 +105,11 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
   ],
   preferred: (call) => preferredTile(asTiled(call)),
   gradient(context) {
-    const [dy] = context.outputGradients
-    if (!dy) return []
+    const [given] = context.outputGradients
+    if (!given) return []
     const [x, w] = context.inputs
+    // Of f16 operands, products are of f16 operands in backward too.
+    const dy = converted(context, given, x.type.dtype === 'f16' ? 'f16' : 'f32')
     const window = windowOf(context.attrs)
     const [, , KH, KW] = w.type.shape
     return [
@@ -131,6 +140,23 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
     because: 'C*KH*KW products of normal numbers summed in f32; terms cancel',
   },
   cases: [
+    {
+      name: 'f16, 5->7, 9x11, kernel 3x2, stride 2x3, bias in f32, an operand in f16',
+      inputs: [
+        tensorType([2, 5, 9, 11], 'f16'),
+        tensorType([7, 5, 3, 2], 'f16'),
+        tensorType([7, 1, 1]),
+        tensorType([2, 7, 6, 4], 'f16'),
+      ],
+      attrs: {
+        stride: [2, 3],
+        padding: [2, 1],
+        epilogue: [
+          { fn: 'add', args: [{ input: 0 }, { input: 1 }] },
+          { fn: 'mul', args: [{ step: 0 }, { input: 2 }] },
+        ],
+      },
+    },
     {
       name: 'one element',
       inputs: [tensorType([1, 1, 1, 1]), tensorType([1, 1, 1, 1])],

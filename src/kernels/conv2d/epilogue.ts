@@ -1,6 +1,6 @@
 import type { Shape, TensorType } from '../../util/shape.ts'
 import type { ShaderBinding } from '../shader.ts'
-import { reads } from '../shader.ts'
+import { floatAt, readsFloats } from '../shader.ts'
 import { applySteps, broadcastIndex, broadcastOffset, type Step, stepsToWgsl } from '../steps.ts'
 
 /** A chain of scalar functions at the store of a 4-dimensional output. */
@@ -30,7 +30,11 @@ export function epilogueOf(
 ): Epilogue {
   const operands = inputs.slice(first)
   const operandAt: Epilogue['operandAt'] = (index, ...coordinates) =>
-    `e${index + 1}[${broadcastIndex(output.shape, operands[index].shape, coordinates)}]`
+    floatAt(
+      `e${index + 1}`,
+      operands[index],
+      broadcastIndex(output.shape, operands[index].shape, coordinates),
+    )
   const inline: Epilogue['inline'] = (sum, values, prefix) =>
     stepsToWgsl(steps, [sum, ...values], prefix)
   const { lines, result } = inline(
@@ -39,7 +43,9 @@ export function epilogueOf(
     's',
   )
   return {
-    bindings: operands.map((_, index) => reads(`e${index + 1}`, { in: first + index })),
+    bindings: operands.map((type, index) =>
+      readsFloats(`e${index + 1}`, { in: first + index }, type),
+    ),
     wgsl: [
       'fn finish(sum: f32, n: u32, c: u32, y: u32, x: u32) -> f32 {',
       ...lines.map((line) => `  ${line}`),

@@ -109,10 +109,10 @@ export function checkWindow(
 
 /** errors: `shape.mismatch` for a rank other than 4 or another dtype, `shape.unsupported` for an empty image. */
 export function checkImages(op: string, name: string, type: TensorType): void {
-  if (type.shape.length !== 4 || type.dtype !== 'f32') {
+  if (type.shape.length !== 4 || (type.dtype !== 'f32' && type.dtype !== 'f16')) {
     throw new ShapeError(
       'shape.mismatch',
-      `${op}: ${name} must be f32 with 4 dimensions, got ${type.dtype}${formatShape(type.shape)}. Reshape it.`,
+      `${op}: ${name} must be f32 or f16 with 4 dimensions, got ${type.dtype}${formatShape(type.shape)}. Reshape it.`,
     )
   }
   if (type.shape.slice(1).some((size) => size < 1)) {

@@ -1,7 +1,7 @@
 import { tensorType } from '../../util/shape.ts'
-import type { Lowering } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
-import { type ConvSizes, stripWidth } from './geometry.ts'
+import type { Lowering, OpCall } from '../op.ts'
+import { ceilDiv, dispatch, floatAt, linearGroups, reads, readsFloats, writes } from '../shader.ts'
+import { type ConvGradWeightAttrs, type ConvSizes, stripWidth } from './geometry.ts'
 import sumPartialsWgsl from './sum-partials.wgsl?raw'
 
 /** What one invocation accumulates: KH*KW weights of `outputs` x `inputs` channel pairs. */
@@ -37,7 +37,7 @@ const u32 = (value: number) => `${value >>> 0}u`
  */
 export function splitGradWeight(
   sizes: ConvSizes,
-  rowSums: boolean,
+  { inputs: [dy, x], attrs: { rowSums } }: OpCall<ConvGradWeightAttrs>,
   wanted: WeightBlock,
   targetInvocations: number,
 ): Lowering {
@@ -80,7 +80,7 @@ export function splitGradWeight(
     for (let j = 0; j < block.inputs; j++) {
       for (let s = 0; s < patchColumns; s++) {
         if (columnInside[s] === 'never') continue
-        const load = `x[at${j} + ${first} + ${s}u]`
+        const load = floatAt('x', x, `at${j} + ${first} + ${s}u`)
         const isIn = columnInside[s] === 'some' ? `isIn${row} & column${s}` : `isIn${row}`
         put(
           depth,
@@ -155,7 +155,7 @@ export function splitGradWeight(
   for (let i = 0; i < block.outputs; i++) {
     put(3, '{')
     for (let s = 0; s < columns; s++) {
-      const load = `dy[dyAt${i} + oy * ${OW}u + ${s}u]`
+      const load = floatAt('dy', dy, `dyAt${i} + oy * ${OW}u + ${s}u`)
       put(4, `let d${s} = ${dyInside[s] ? load : `select(0.0, ${load}, isDy${s})`};`)
     }
     if (rowSums)
@@ -223,8 +223,8 @@ export function splitGradWeight(
       dispatch({
         label,
         bindings: [
-          reads('dy', { in: 0 }),
-          reads('x', { in: 1 }),
+          readsFloats('dy', { in: 0 }, dy),
+          readsFloats('x', { in: 1 }, x),
           writes('partial', { scratch: 0 }),
         ],
         body,

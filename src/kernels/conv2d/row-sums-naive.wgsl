@@ -13,7 +13,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   for (var n = 0u; n < N; n++) {
     var inImage = 0.0;
     for (var p = 0u; p < PLANE; p++) {
-      inImage += dy[(n * O + o) * PLANE + p];
+      inImage += dy_at((n * O + o) * PLANE + p);
     }
     sum += inImage;
   }

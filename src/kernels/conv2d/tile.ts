@@ -1,6 +1,6 @@
 import type { TensorType } from '../../util/shape.ts'
 import type { Dispatch, OpCall, Variant } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
+import { ceilDiv, dispatch, floatAt, linearGroups, readsFloats, writes } from '../shader.ts'
 import type { Step } from '../steps.ts'
 import { epilogueOf } from './epilogue.ts'
 import { stripWidth } from './geometry.ts'
@@ -152,7 +152,7 @@ export function tiledConv<A>(conv: TiledConv, tile: Tile, call: OpCall<A>): Disp
         ...(rowInside[r] === 'some' ? [`row${r}`] : []),
         ...(columnInside[s] === 'some' ? [`column${s}`] : []),
       ]
-      const load = `image[at + ${r * inColumns + s}u]`
+      const load = floatAt('image', call.inputs[0], `at + ${r * inColumns + s}u`)
       put(
         2,
         `let p${r}_${s} = ${checks.length === 0 ? load : `select(0.0, ${load}, ${checks.join(' & ')})`};`,
@@ -163,7 +163,8 @@ export function tiledConv<A>(conv: TiledConv, tile: Tile, call: OpCall<A>): Disp
     put(2, '{')
     for (let ky = 0; ky < KH; ky++) {
       for (let kx = 0; kx < KW; kx++) {
-        put(3, `let w${ky}_${kx} = w[weight + ${i * outStride + tap(ky, kx)}u];`)
+        const load = floatAt('w', call.inputs[1], `weight + ${i * outStride + tap(ky, kx)}u`)
+        put(3, `let w${ky}_${kx} = ${load};`)
       }
     }
     for (let r = 0; r < tile.rows; r++) {
@@ -238,8 +239,8 @@ export function tiledConv<A>(conv: TiledConv, tile: Tile, call: OpCall<A>): Disp
     dispatch({
       label: conv.label,
       bindings: [
-        reads('image', { in: 0 }),
-        reads('w', { in: 1 }),
+        readsFloats('image', { in: 0 }, call.inputs[0]),
+        readsFloats('w', { in: 1 }, call.inputs[1]),
         ...epilogue.bindings,
         writes('out', { out: 0 }),
       ],
