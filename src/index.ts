@@ -189,7 +189,7 @@ export {
   setDefaultDevice,
 } from './graph/runtime.ts'
 export type { ProgramMemory, RunInputs, RunOutputs, StepProgram } from './graph/step-program.ts'
-export { Tensor } from './graph/tensor.ts'
+export { type HookHandle, Tensor } from './graph/tensor.ts'
 export {
   GELU,
   LeakyReLU,
@@ -229,6 +229,7 @@ export {
   Sequential,
   type StateDict,
 } from './nn/module.ts'
+export type { BackwardHook, ForwardHook, ForwardPreHook, GradientList } from './nn/module-hooks.ts'
 export { GroupNorm, LayerNorm, RMSNorm } from './nn/normalization.ts'
 export {
   type PackedSequence,

@@ -1,6 +1,7 @@
 import { accumulate, takeAccumulated } from './accumulate/accumulate.ts'
 import { adagrad } from './adagrad/adagrad.ts'
 import { adam, adamAmsgrad } from './adam/adam.ts'
+import { alias } from './alias/alias.ts'
 import { attention, attentionGrad } from './attention/attention.ts'
 import { runningAverage } from './average/average.ts'
 import { avgPool2d, avgPool2dGrad } from './avg-pool2d/avg-pool2d.ts'
@@ -75,6 +76,7 @@ export const ops: readonly Op[] = [
   logSumExp,
   reshape,
   barrier,
+  alias,
   recurrent,
   recurrentGrad,
   detach,

@@ -1,10 +1,17 @@
 import type { ModuleBuffer } from '../graph/module-buffer.ts'
 import { Parameter } from '../graph/parameter.ts'
 import type { StoredData, StoredTensor } from '../graph/stored-tensor.ts'
-import type { Tensor } from '../graph/tensor.ts'
+import type { HookHandle, Tensor } from '../graph/tensor.ts'
 import type { DeviceSpec } from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
+
+import {
+  type BackwardHook,
+  type ForwardHook,
+  type ForwardPreHook,
+  ModuleHooks,
+} from './module-hooks.ts'
 
 /** Parameters and buffers on the host, by key: what a checkpoint holds. Keys of one shared tensor hold the same array. */
 export type StateDict = Record<string, { shape: Shape; data: StoredData }>
@@ -31,8 +38,45 @@ export abstract class Module {
   /** Whether layers behave as in training (dropout draws, batch statistics count); fixed into a program when it is compiled. */
   training = true
   readonly #buffers = new Map<string, { buffer: ModuleBuffer; persistent: boolean }>()
+  #hooks: ModuleHooks | undefined
 
   abstract forward(x: Tensor, ...others: unknown[]): Tensor
+
+  /**
+   * Calls `hook(module, args)` before each call of `forward`; what it returns takes the arguments' place.
+   *
+   * Hooks run while a function is traced, on tensors without contents, in the order of registering: once per call in the compiled
+   * function, not once per step. A program keeps what they did; `remove()` and new hooks concern what is compiled from there on.
+   */
+  registerForwardPreHook(hook: ForwardPreHook<this>): HookHandle {
+    return this.#hooked().before(hook as ForwardPreHook)
+  }
+
+  /** Calls `hook(module, args, output)` after each call of `forward`; what it returns takes the output's place. When: as above. */
+  registerForwardHook<Output = Tensor>(hook: ForwardHook<this, Output>): HookHandle {
+    return this.#hooked().after(hook as ForwardHook<Module, unknown>)
+  }
+
+  /**
+   * Calls `hook(module, gradInput, gradOutput)` in each `backward` that passes a call of `forward`, when the gradients by its arguments
+   * are complete; what it returns takes their place. Arguments without a gradient (data, numbers) have undefined.
+   *
+   * It runs while a function is traced, as above; the gradients are tensors of that trace. It sees hooks' outputs as the module's.
+   * errors: `graph.misuse` for a wrong number of gradients, `shape.mismatch` for one of another shape.
+   */
+  registerFullBackwardHook(hook: BackwardHook<this>): HookHandle {
+    return this.#hooked().backward(hook as BackwardHook)
+  }
+
+  /** Methods by which others call this module: hooks run for each. */
+  protected get entryPoints(): readonly string[] {
+    return ['forward']
+  }
+
+  #hooked(): ModuleHooks {
+    this.#hooks ??= new ModuleHooks(this, this.entryPoints)
+    return this.#hooks
+  }
 
   /** Sets the mode of this module and of all inside it; returns this module. */
   train(mode = true): this {

@@ -105,6 +105,10 @@ export abstract class RecurrentBase extends Module {
     )
   }
 
+  protected override get entryPoints(): readonly string[] {
+    return ['forward', 'withState']
+  }
+
   override children(): [string, Module][] {
     // Dropout has neither parameters nor keys, but follows the mode.
     return this.#dropouts.map((dropout, i) => [`dropout${i}`, dropout])

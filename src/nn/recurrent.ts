@@ -93,6 +93,10 @@ export class LSTMCell extends CellBase {
     super('lstm', inputSize, hiddenSize, options)
   }
 
+  protected override get entryPoints(): readonly string[] {
+    return ['forward', 'withState']
+  }
+
   forward(x: Tensor, h?: Tensor, c?: Tensor): Tensor {
     return this.withState(x, h, c).hn
   }
