@@ -247,6 +247,7 @@ export {
 export { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from './nn/recurrent.ts'
 export type { FirstStates, LastStates, RecurrentLayerOptions } from './nn/recurrent-base.ts'
 export { ResNet, type ResNetOptions, resnet18, resnet34, resnet50 } from './nn/resnet.ts'
+export { type SpectralNormOptions, spectralNorm } from './nn/spectral-norm.ts'
 export { Adagrad, type AdagradOptions } from './optim/adagrad.ts'
 export { Adam, type AdamOptions, AdamW, type AdamWOptions } from './optim/adam.ts'
 export * as amp from './optim/amp.ts'

@@ -39,6 +39,7 @@ import { maxPool2d, maxPool2dGrad } from './max-pool2d/max-pool2d.ts'
 import { norm, normGrad } from './norm/norm.ts'
 import { oneHot } from './one-hot/one-hot.ts'
 import type { Op } from './op.ts'
+import { powerIteration } from './power-iteration/power-iteration.ts'
 import { recurrent } from './recurrent/recurrent.ts'
 import { recurrentGrad } from './recurrent/recurrent-grad.ts'
 import { amax, amin } from './reduce/extreme.ts'
@@ -142,4 +143,5 @@ export const ops: readonly Op[] = [
   attention,
   attentionGrad,
   rotary,
+  powerIteration,
 ]
