@@ -189,7 +189,7 @@ export {
   setDefaultDevice,
 } from './graph/runtime.ts'
 export type { ProgramMemory, RunInputs, RunOutputs, StepProgram } from './graph/step-program.ts'
-export { Tensor } from './graph/tensor.ts'
+export { type HookHandle, Tensor } from './graph/tensor.ts'
 export {
   GELU,
   LeakyReLU,
@@ -203,6 +203,7 @@ export {
 export { MultiheadAttention, RotaryEmbedding } from './nn/attention.ts'
 export { BatchNorm1d, BatchNorm2d } from './nn/batch-norm.ts'
 export { CharRnn, type CharRnnOptions, charRnn } from './nn/char-rnn.ts'
+export { ModuleDict, ModuleList } from './nn/containers.ts'
 export { Conv1d, Conv2d, ConvTranspose2d } from './nn/convolution.ts'
 export { Dropout } from './nn/dropout.ts'
 export { Embedding } from './nn/embedding.ts'
@@ -221,7 +222,14 @@ export {
   SmoothL1Loss,
 } from './nn/losses.ts'
 export { models } from './nn/models.ts'
-export { Module, Sequential, type StateDict } from './nn/module.ts'
+export {
+  type LoadOptions,
+  type LoadResult,
+  Module,
+  Sequential,
+  type StateDict,
+} from './nn/module.ts'
+export type { BackwardHook, ForwardHook, ForwardPreHook, GradientList } from './nn/module-hooks.ts'
 export { GroupNorm, LayerNorm, RMSNorm } from './nn/normalization.ts'
 export {
   type PackedSequence,
@@ -239,6 +247,7 @@ export {
 export { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from './nn/recurrent.ts'
 export type { FirstStates, LastStates, RecurrentLayerOptions } from './nn/recurrent-base.ts'
 export { ResNet, type ResNetOptions, resnet18, resnet34, resnet50 } from './nn/resnet.ts'
+export { type SpectralNormOptions, spectralNorm } from './nn/spectral-norm.ts'
 export { Adagrad, type AdagradOptions } from './optim/adagrad.ts'
 export { Adam, type AdamOptions, AdamW, type AdamWOptions } from './optim/adam.ts'
 export * as amp from './optim/amp.ts'

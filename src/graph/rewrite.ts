@@ -1,3 +1,4 @@
+import { alias } from '../kernels/alias/alias.ts'
 import { conv2dGradWeight } from '../kernels/conv2d/conv2d-grad-weight.ts'
 import {
   type CrossEntropyAttrs,
@@ -34,12 +35,13 @@ const linesOf = (steps: readonly Step[]): number =>
 /**
  * Rewrites of a traced program that save dispatches and memory traffic, none of which changes what is computed beyond rounding.
  *
- * 1. The gradient of a cross entropy joins the loss's own kernel.
- * 2. A bias gradient joins the weight gradient that reads the same output gradient.
- * 3. Matmuls read views where they lie and store their result with its axes in another order (fold-views.ts).
- * 4. An elementwise chain reads what a broadcast would have copied.
- * 5. Elementwise chains join each other, and the store of the matmul, convolution or pooling gradient before them.
- * 6. A chain joins the sum that reads it, and a sum takes in the chain that goes on from it (join-sums.ts).
+ * 1. Aliases, which hooks stood on in backward, go.
+ * 2. The gradient of a cross entropy joins the loss's own kernel.
+ * 3. A bias gradient joins the weight gradient that reads the same output gradient.
+ * 4. Matmuls read views where they lie and store their result with its axes in another order (fold-views.ts).
+ * 5. An elementwise chain reads what a broadcast would have copied.
+ * 6. Elementwise chains join each other, and the store of the matmul, convolution or pooling gradient before them.
+ * 7. A chain joins the sum that reads it, and a sum takes in the chain that goes on from it (join-sums.ts).
  *
  * Returns the rewritten nodes in execution order, and where each kept value went.
  */
@@ -48,6 +50,7 @@ export function rewrite(program: Program): {
   find: (value: GraphValue) => GraphValue
 } {
   const editor = new Editor(program)
+  dropAliases(editor)
   joinCrossEntropy(editor)
   joinBiasGradients(editor)
   foldViews(editor)
@@ -65,6 +68,12 @@ export const withoutRewrites = (program: Program) => ({
   nodes: [...program.nodes],
   find: (value: GraphValue) => value,
 })
+
+function dropAliases(editor: Editor): void {
+  for (const node of editor.nodes) {
+    if (node.op === (alias as Op)) editor.forward(node, editor.inputsOf(node)[0])
+  }
+}
 
 function joinCrossEntropy(editor: Editor): void {
   for (const gradient of editor.nodes) {

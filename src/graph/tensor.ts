@@ -1,3 +1,4 @@
+import { alias } from '../kernels/alias/alias.ts'
 import { detach } from '../kernels/detach/detach.ts'
 import { fromScalar } from '../kernels/from-scalar/from-scalar.ts'
 import { map, singleStep } from '../kernels/map/map.ts'
@@ -31,15 +32,21 @@ import {
   type Shape,
   sameShape,
 } from '../util/shape.ts'
-import { add, gradientsOf } from './backward.ts'
+import { add, gradientsOf, requiresGradient } from './backward.ts'
 import { activeTrace, gradientWeight } from './trace.ts'
-import { type GraphValue, nextNodeId } from './value.ts'
+import { type GradientHook, type GraphValue, nextNodeId } from './value.ts'
 
 /** What elementwise functions take: a tensor, a number that never changes, or one that each run gives anew. */
 export type Operand = Tensor | number | ScalarSlot
 
 /** One axis or several; negative ones count from the end. */
 export type Axes = number | readonly number[]
+
+/** What registering a hook returns. */
+export interface HookHandle {
+  /** Takes the hook away from what is traced or differentiated from here on; compiled programs keep what it did. */
+  remove(): void
+}
 
 /** Elements that were chosen (f32), and where they were along the axis (i32). */
 export interface ValuesAndIndices {
@@ -365,6 +372,23 @@ export abstract class Tensor {
     trace.backwards.push({ from, to: nextNodeId() })
   }
 
+  /**
+   * Calls `hook` with the loss's gradient by this tensor when `backward` has all of it; a tensor that it returns goes on in its place.
+   *
+   * It runs while the function is traced, once per `backward` and not per step: what it computes becomes part of the program. Hooks run
+   * in the order of registering, each on what the one before returned. Those of parameters last over traces.
+   * errors: `graph.misuse` where no parameter stands behind this tensor; `shape.mismatch` for a gradient of another shape.
+   */
+  registerHook(hook: (gradient: Tensor) => Tensor | undefined): HookHandle {
+    if (!requiresGradient(this.value)) {
+      throw new TabringError(
+        'graph.misuse',
+        'registerHook: expected a tensor that a parameter stands behind, got one without a gradient. Register it on a parameter or on what is computed from one.',
+      )
+    }
+    return hookGradients([this], ([gradient]) => gradient && [hook(gradient)])
+  }
+
   /** A region of this tensor; the same memory where nothing moves. */
   #view(attrs: ViewAttrs): Tensor {
     const read = regionStrided(attrs, attrs.shape, contiguous(this.shape))
@@ -414,6 +438,49 @@ export function emitAll<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tens
   return activeTrace(op.name)
     .emit(op, values, attrs)
     .map((value) => new TracedTensor(value))
+}
+
+/** The same contents under a value of its own, whose gradient is that of the uses of this one alone. cost: nothing. */
+export const aliasOf = (tensor: Tensor): Tensor => emit(alias, [tensor], {})
+
+type Gradients = readonly (Tensor | undefined)[]
+
+/**
+ * Calls `hook` in backward with the gradients of tensors that are complete at the same time: one tensor, or aliases made in a row.
+ *
+ * What it returns replaces the gradients; undefined keeps them all, an undefined entry that one.
+ */
+export function hookGradients(
+  tensors: readonly Tensor[],
+  hook: (gradients: Gradients) => Gradients | undefined,
+): HookHandle {
+  const entry: GradientHook = {
+    values: tensors.map(({ value }) => value),
+    run(gradients) {
+      const given = gradients.map((gradient) => gradient && new TracedTensor(gradient))
+      const returned = hook(given) ?? []
+      return gradients.map((gradient, i) => {
+        const replaced = returned[i]
+        return replaced && replaced !== given[i] ? inPlaceOf(gradient, replaced) : gradient
+      })
+    },
+  }
+  for (const { value } of tensors) {
+    value.hooks ??= new Set()
+    value.hooks.add(entry)
+  }
+  return { remove: () => entry.values.forEach((value) => void value.hooks?.delete(entry)) }
+}
+
+/** What a hook returned, in the type of the gradient that it got. */
+function inPlaceOf(gradient: GraphValue | undefined, replaced: Tensor): GraphValue {
+  if (!gradient || !sameShape(replaced.shape, gradient.type.shape)) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `hook: expected ${gradient ? `a gradient of ${formatShape(gradient.type.shape)}` : 'nothing where there is no gradient'}, got ${formatShape(replaced.shape)}. Return a gradient of the shape that the hook was given.`,
+    )
+  }
+  return (gradient.type.dtype === 'f16' ? replaced.half() : replaced.float()).value
 }
 
 /** The tensor as f32 where it is f16, else itself. */

@@ -24,6 +24,17 @@ export interface GraphNode {
   readonly outputs: readonly GraphValue[]
 }
 
+/**
+ * Called in backward when the gradients of some values are complete, once for each backward that reaches one of them.
+ *
+ * The values become complete together: it is a single one, or no node stands between them.
+ */
+export interface GradientHook {
+  readonly values: readonly GraphValue[]
+  /** Returns what goes on in the place of the gradients; undefined where there is none. */
+  run(gradients: readonly (GraphValue | undefined)[]): readonly (GraphValue | undefined)[]
+}
+
 /** A tensor in a graph: a leaf, or one output of a node. Nothing is computed by making one. */
 export class GraphValue implements Value {
   readonly type: TensorType
@@ -31,6 +42,8 @@ export class GraphValue implements Value {
   /** The node that computes it, and which of its outputs it is; set once, by `emitNode`. */
   node: GraphNode | undefined
   outputIndex = 0
+  /** In the order in which they run; undefined for most values. */
+  hooks: Set<GradientHook> | undefined
 
   constructor(type: TensorType, leaf?: Leaf) {
     this.type = type

@@ -1,6 +1,7 @@
 import { accumulate, takeAccumulated } from './accumulate/accumulate.ts'
 import { adagrad } from './adagrad/adagrad.ts'
 import { adam, adamAmsgrad } from './adam/adam.ts'
+import { alias } from './alias/alias.ts'
 import { attention, attentionGrad } from './attention/attention.ts'
 import { runningAverage } from './average/average.ts'
 import { avgPool2d, avgPool2dGrad } from './avg-pool2d/avg-pool2d.ts'
@@ -38,6 +39,7 @@ import { maxPool2d, maxPool2dGrad } from './max-pool2d/max-pool2d.ts'
 import { norm, normGrad } from './norm/norm.ts'
 import { oneHot } from './one-hot/one-hot.ts'
 import type { Op } from './op.ts'
+import { powerIteration } from './power-iteration/power-iteration.ts'
 import { recurrent } from './recurrent/recurrent.ts'
 import { recurrentGrad } from './recurrent/recurrent-grad.ts'
 import { amax, amin } from './reduce/extreme.ts'
@@ -75,6 +77,7 @@ export const ops: readonly Op[] = [
   logSumExp,
   reshape,
   barrier,
+  alias,
   recurrent,
   recurrentGrad,
   detach,
@@ -140,4 +143,5 @@ export const ops: readonly Op[] = [
   attention,
   attentionGrad,
   rotary,
+  powerIteration,
 ]

@@ -33,8 +33,9 @@ abstract class BatchNorm extends Module {
   readonly runningMean: ModuleBuffer | undefined
   readonly runningVar: ModuleBuffer | undefined
   readonly numBatchesTracked: ModuleBuffer | undefined
-  readonly #scale: Tensor
-  readonly #shift: Tensor
+  /** Fixed ones and zeros in the place of what is not learned. */
+  readonly #ones: ModuleBuffer | undefined
+  readonly #zeros: ModuleBuffer | undefined
   readonly #eps: number
   readonly #momentum: number | null
 
@@ -44,10 +45,10 @@ abstract class BatchNorm extends Module {
     if (affine) {
       this.weight = new Parameter([features], filled(features, 1))
       this.bias = new Parameter([features], filled(features, 0))
+    } else {
+      this.#ones = new ModuleBuffer([features], filled(features, 1))
+      this.#zeros = new ModuleBuffer([features], filled(features, 0))
     }
-    // Fixed ones and zeros in the place of what is not learned.
-    this.#scale = this.weight ?? new ModuleBuffer([features], filled(features, 1))
-    this.#shift = this.bias ?? new ModuleBuffer([features], filled(features, 0))
     if (trackRunningStats) {
       const buffer = (name: string, data: Float32Array<ArrayBuffer>) =>
         this.registerBuffer(name, new ModuleBuffer([features], data))
@@ -75,7 +76,7 @@ abstract class BatchNorm extends Module {
         ? { mean: runningMean, variance: runningVar, batches: numBatchesTracked }
         : undefined
     const training = this.training || !running
-    return batchNorm(x, this.#scale, this.#shift, {
+    return batchNorm(x, (this.weight ?? this.#ones)!, (this.bias ?? this.#zeros)!, {
       running,
       training,
       momentum: this.#momentum,

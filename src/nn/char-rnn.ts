@@ -30,6 +30,10 @@ export class CharRnn extends Module {
     this.head = new Linear(hiddenSize, vocabularySize)
   }
 
+  protected override get entryPoints(): readonly string[] {
+    return ['forward', 'withState']
+  }
+
   forward(tokens: Tensor): Tensor {
     return this.withState(tokens).logits
   }

@@ -1,6 +1,5 @@
 import { type RecurrentWeights, recurrentLayer } from '../graph/functions/recurrent.ts'
 import { cat, stack, zeros } from '../graph/functions/shape.ts'
-import type { Parameter } from '../graph/parameter.ts'
 import { Tensor } from '../graph/tensor.ts'
 import { type CellKind, cells } from '../kernels/recurrent/cells.ts'
 import { ShapeError } from '../util/errors.ts'
@@ -36,7 +35,11 @@ export interface LastStates {
   readonly cn: Tensor | undefined
 }
 
-/** Makes the parameters of one direction under PyTorch's names, as properties of `module`; all are drawn from ±1/sqrt(hiddenSize). */
+/**
+ * Makes the parameters of one direction under PyTorch's names, as properties of `module`; all are drawn from ±1/sqrt(hiddenSize).
+ *
+ * Returns what reads them: a property may hold something else by the time of a call (spectralNorm).
+ */
 export function addWeights(
   module: Module,
   cell: CellKind,
@@ -44,19 +47,18 @@ export function addWeights(
   inputSize: number,
   hiddenSize: number,
   bias: boolean,
-): RecurrentWeights {
+): () => RecurrentWeights {
   const rows = cells[cell].gates * hiddenSize
-  const add = (name: string, shape: Shape): Parameter => {
-    const parameter = fanInUniform(shape, hiddenSize)
-    Object.assign(module, { [`${name}${suffix}`]: parameter })
-    return parameter
+  const add = (name: string, shape: Shape): (() => Tensor) => {
+    const property = `${name}${suffix}`
+    Object.assign(module, { [property]: fanInUniform(shape, hiddenSize) })
+    return () => Reflect.get(module, property) as Tensor
   }
-  return {
-    ih: add('weight_ih', [rows, inputSize]),
-    hh: add('weight_hh', [rows, hiddenSize]),
-    biasIh: bias ? add('bias_ih', [rows]) : undefined,
-    biasHh: bias ? add('bias_hh', [rows]) : undefined,
-  }
+  const ih = add('weight_ih', [rows, inputSize])
+  const hh = add('weight_hh', [rows, hiddenSize])
+  const biasIh = bias ? add('bias_ih', [rows]) : undefined
+  const biasHh = bias ? add('bias_hh', [rows]) : undefined
+  return () => ({ ih: ih(), hh: hh(), biasIh: biasIh?.(), biasHh: biasHh?.() })
 }
 
 /** What RNN, GRU and LSTM share: layers, directions, states, variable lengths. Parameters are called `weight_ih_l0`, ..., `weight_hh_l0_reverse`. */
@@ -67,7 +69,7 @@ export abstract class RecurrentBase extends Module {
   readonly batchFirst: boolean
   readonly bidirectional: boolean
   readonly #cell: CellKind
-  readonly #weights: readonly RecurrentWeights[]
+  readonly #weights: readonly (() => RecurrentWeights)[]
   /** One between each two layers, each with masks of its own. */
   readonly #dropouts: readonly Dropout[]
 
@@ -103,6 +105,10 @@ export abstract class RecurrentBase extends Module {
       { length: dropout > 0 ? numLayers - 1 : 0 },
       () => new Dropout(dropout),
     )
+  }
+
+  protected override get entryPoints(): readonly string[] {
+    return ['forward', 'withState']
   }
 
   override children(): [string, Module][] {
@@ -173,7 +179,7 @@ export abstract class RecurrentBase extends Module {
         const result = recurrentLayer(
           input,
           { h0: stateOf(h0, index), c0: this.#cell === 'lstm' ? stateOf(c0, index) : undefined },
-          this.#weights[index],
+          this.#weights[index](),
           { cell: this.#cell, isReverse: direction === 1, batchFirst, lengths },
         )
         hn.push(result.hn)

@@ -40,7 +40,7 @@ interface CellOptions {
 abstract class CellBase extends Module {
   readonly hiddenSize: number
   readonly #cell: CellKind
-  readonly #weights: RecurrentWeights
+  readonly #weights: () => RecurrentWeights
 
   constructor(cell: CellKind, inputSize: number, hiddenSize: number, { bias = true }: CellOptions) {
     super()
@@ -55,7 +55,7 @@ abstract class CellBase extends Module {
     return recurrentLayer(
       x.reshape([1, ...x.shape]),
       { h0: h ?? nothing!, c0: this.#cell === 'lstm' ? (c ?? nothing!) : undefined },
-      this.#weights,
+      this.#weights(),
       { cell: this.#cell },
     )
   }
@@ -91,6 +91,10 @@ export class GRUCell extends CellBase {
 export class LSTMCell extends CellBase {
   constructor(inputSize: number, hiddenSize: number, options: CellOptions = {}) {
     super('lstm', inputSize, hiddenSize, options)
+  }
+
+  protected override get entryPoints(): readonly string[] {
+    return ['forward', 'withState']
   }
 
   forward(x: Tensor, h?: Tensor, c?: Tensor): Tensor {

@@ -1,0 +1,197 @@
+import { requiresGradient } from '../graph/backward.ts'
+import { aliasOf, type HookHandle, hookGradients, Tensor } from '../graph/tensor.ts'
+import { TabringError } from '../util/errors.ts'
+import type { Module } from './module.ts'
+
+/** May return what takes the arguments' place: a tensor for a single one, or an array of all. */
+export type ForwardPreHook<M = Module> = (
+  module: M,
+  args: readonly unknown[],
+) => Tensor | readonly unknown[] | undefined
+
+/** May return what takes the output's place. */
+export type ForwardHook<M = Module, Output = Tensor> = (
+  module: M,
+  args: readonly unknown[],
+  output: Output,
+) => Output | undefined
+
+/** Gradients by argument or by output; undefined for those that have none. */
+export type GradientList = readonly (Tensor | undefined)[]
+
+/** May return what takes the place of the gradients by the arguments: a tensor for a single one, or an array of all. */
+export type BackwardHook<M = Module> = (
+  module: M,
+  gradInput: GradientList,
+  gradOutput: GradientList,
+) => Tensor | GradientList | undefined
+
+type Method = (...args: unknown[]) => unknown
+
+/** The hooks of a module, and the way its calls take through them. */
+export class ModuleHooks {
+  readonly #module: Module
+  readonly #before = new Map<object, ForwardPreHook>()
+  readonly #after = new Map<object, ForwardHook<Module, unknown>>()
+  readonly #backward = new Map<object, BackwardHook>()
+  #isInside = false
+
+  /** Methods of these names go through the hooks from here on, whichever class or object defines them. */
+  constructor(module: Module, entryPoints: readonly string[]) {
+    this.#module = module
+    for (const name of entryPoints) {
+      const plain = Reflect.get(module, name) as Method
+      // Not enumerable: it is no part of the model.
+      Object.defineProperty(module, name, {
+        value: (...args: unknown[]) => this.#call(plain, args),
+        configurable: true,
+        writable: true,
+      })
+    }
+  }
+
+  before(hook: ForwardPreHook): HookHandle {
+    return register(this.#before, hook)
+  }
+
+  after(hook: ForwardHook<Module, unknown>): HookHandle {
+    return register(this.#after, hook)
+  }
+
+  backward(hook: BackwardHook): HookHandle {
+    return register(this.#backward, hook)
+  }
+
+  #call(plain: Method, given: unknown[]): unknown {
+    // One entry point may call another, as an LSTM's forward its withState: that is one call of the module.
+    if (this.#isInside) return plain.apply(this.#module, given)
+    this.#isInside = true
+    try {
+      let args: readonly unknown[] = given
+      for (const hook of [...this.#before.values()]) {
+        const replaced = hook(this.#module, args)
+        if (replaced !== undefined) args = Array.isArray(replaced) ? replaced : [replaced]
+      }
+      const backward = [...this.#backward.values()]
+      const boundary = backward.length > 0 ? new Boundary(this.#module, backward) : undefined
+      if (boundary) args = boundary.enter(args)
+      let output = plain.apply(this.#module, [...args])
+      for (const hook of [...this.#after.values()]) {
+        output = hook(this.#module, args, output) ?? output
+      }
+      return boundary ? boundary.leave(output) : output
+    } finally {
+      this.#isInside = false
+    }
+  }
+}
+
+function register<Hook>(hooks: Map<object, Hook>, hook: Hook): HookHandle {
+  const handle: HookHandle = { remove: () => void hooks.delete(handle) }
+  hooks.set(handle, hook)
+  return handle
+}
+
+/**
+ * The two sides of one call of a module, at which backward hooks see its gradients.
+ *
+ * Tensors pass through aliases, so that the gradients are those of this call alone: an input that others read too has more.
+ */
+class Boundary {
+  readonly #module: Module
+  readonly #hooks: readonly BackwardHook[]
+  #inputs: Crossing | undefined
+  #inputCount = 0
+  /** Of the backward pass under way, between output and input. */
+  #gradOutput: GradientList | undefined
+
+  constructor(module: Module, hooks: readonly BackwardHook[]) {
+    this.#module = module
+    this.#hooks = hooks
+  }
+
+  enter(args: readonly unknown[]): readonly unknown[] {
+    this.#inputCount = args.length
+    const inputs = new Crossing(args)
+    if (inputs.aliases.length === 0) return args
+    this.#inputs = inputs
+    hookGradients(inputs.aliases, (gradients) => {
+      const gradOutput = this.#gradOutput
+      // A gradient that came around the output is no call's.
+      if (!gradOutput) return undefined
+      this.#gradOutput = undefined
+      return inputs.pick(this.#run(inputs.spread(gradients), gradOutput))
+    })
+    return inputs.values
+  }
+
+  leave(output: unknown): unknown {
+    const isRecord = isPlainRecord(output)
+    const names = isRecord ? Object.keys(output) : []
+    const list = isRecord ? Object.values(output) : Array.isArray(output) ? output : [output]
+    const outputs = new Crossing(list)
+    if (outputs.aliases.length === 0) return output
+    hookGradients(outputs.aliases, (gradients) => {
+      this.#gradOutput = outputs.spread(gradients)
+      if (this.#inputs) return undefined
+      const none: GradientList = Array.from({ length: this.#inputCount }, () => undefined)
+      const returned = this.#run(none, this.#gradOutput)
+      if (returned.some((gradient) => gradient !== undefined)) {
+        throw new TabringError(
+          'graph.misuse',
+          `${this.#module.constructor.name}: expected a backward hook that returns nothing, got a gradient, but no input has one. Hook the tensor in question with registerHook.`,
+        )
+      }
+      return undefined
+    })
+    const { values } = outputs
+    if (isRecord) return Object.fromEntries(names.map((name, i) => [name, values[i]]))
+    return Array.isArray(output) ? values : values[0]
+  }
+
+  #run(gradInput: GradientList, gradOutput: GradientList): GradientList {
+    let current = gradInput
+    for (const hook of this.#hooks) {
+      const returned = hook(this.#module, current, gradOutput)
+      if (returned === undefined) continue
+      const list = returned instanceof Tensor ? [returned] : returned
+      if (list.length !== gradInput.length) {
+        throw new TabringError(
+          'graph.misuse',
+          `${this.#module.constructor.name}: expected ${gradInput.length} gradients from a backward hook, one by argument, got ${list.length}. Return undefined for those that stay.`,
+        )
+      }
+      current = list.map((gradient, i) => gradient ?? current[i])
+    }
+    return current
+  }
+}
+
+/** Values that pass one side of a call: tensors with a gradient as aliases, all else as it is. */
+class Crossing {
+  readonly values: readonly unknown[]
+  readonly aliases: readonly Tensor[]
+  readonly #places: readonly number[]
+
+  constructor(given: readonly unknown[]) {
+    const hasGradient = (value: unknown): value is Tensor =>
+      value instanceof Tensor && requiresGradient(value.value)
+    const values = given.map((value) => (hasGradient(value) ? aliasOf(value) : value))
+    this.#places = [...given.keys()].filter((i) => hasGradient(given[i]))
+    this.values = values
+    this.aliases = this.#places.map((i) => values[i] as Tensor)
+  }
+
+  /** Gradients of the aliases at the places of all values. */
+  spread(gradients: GradientList): GradientList {
+    return this.values.map((_, i) => gradients[this.#places.indexOf(i)])
+  }
+
+  /** The other way round. */
+  pick(gradients: GradientList): GradientList {
+    return this.#places.map((i) => gradients[i])
+  }
+}
+
+const isPlainRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
