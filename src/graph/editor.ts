@@ -1,5 +1,5 @@
 import type { Op } from '../kernels/op.ts'
-import { type GraphNode, type GraphValue, makeNode } from './value.ts'
+import { type GraphNode, type GraphValue, makeNode, storageOf } from './value.ts'
 
 /** A traced program: what rewrites start from. */
 export interface Program {
@@ -10,6 +10,10 @@ export interface Program {
 
 /** Storage buffers a stage may bind by WebGPU's default limits. */
 export const maxBindings = 8
+
+/** What a node changes in place. */
+const changedBy = ({ op, inputs }: GraphNode): GraphValue[] =>
+  op.updates?.map((input) => inputs[input]) ?? []
 
 /** A set of nodes under change: values forward to their replacements, uses are counted on demand. */
 export class Editor {
@@ -52,14 +56,20 @@ export class Editor {
     return count
   }
 
-  /** Whether a node between the two reads or changes what `first` changes in place, so that `first` may not move to `last`. */
+  /**
+   * Whether a node between the two reads or changes what `first` changes in place, or changes what it reads, so that `first` may not
+   * move to `last`.
+   */
   isTouchedBetween(first: GraphNode, last: GraphNode): boolean {
-    const changed = new Set(first.op.updates?.map((input) => this.find(first.inputs[input])))
-    if (changed.size === 0) return false
-    return this.nodes.some(
-      ({ id, inputs }) =>
-        first.id < id && id < last.id && inputs.some((input) => changed.has(this.find(input))),
-    )
+    const changed = new Set(changedBy(first).map((value) => this.find(value)))
+    const read = new Set(first.inputs.map((value) => storageOf(this.find(value))))
+    for (const node of this.#nodes) {
+      if (node.id <= first.id || node.id >= last.id) continue
+      if (changed.size > 0 && node.inputs.some((value) => changed.has(this.find(value))))
+        return true
+      if (changedBy(node).some((value) => read.has(storageOf(this.find(value))))) return true
+    }
+    return false
   }
 
   /** Puts one node in the place of several; `outputs` says what each replaced value becomes. */

@@ -1,0 +1,38 @@
+import { expect, test } from 'vitest'
+import { compile } from '../../src/graph/compile.ts'
+import { CpuRuntime } from '../../src/graph/runtime.ts'
+import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
+import { tensorType } from '../../src/util/shape.ts'
+import { testRuntime } from '../support/run-op.ts'
+
+// What changes in place and what reads it keep their order, whatever the rewrites join.
+
+test('evaluating and then training a module in one function reads the statistics before they move', async () => {
+  const x = Float32Array.from({ length: 24 }, (_, i) => Math.sin(i) + 2)
+  const results = []
+  for (const runtime of [new CpuRuntime(), await testRuntime()]) {
+    const layer = new BatchNorm1d(4)
+    const program = await compile(
+      (given) => {
+        layer.eval()
+        const before = layer.forward(given.x)
+        layer.train()
+        const trained = layer.forward(given.x)
+        // The first result is used after the second is made.
+        return { y: before.mul(2).add(trained) }
+      },
+      { x: tensorType([6, 4]) },
+      { runtime },
+    )
+    results.push([await program.run({ x }), await program.run({ x })])
+    program.destroy()
+  }
+  const [host, device] = results
+  for (const run of [0, 1]) {
+    const wanted = host[run].y
+    device[run].y.forEach((value, i) => {
+      expect(value, `run ${run} [${i}]`).toBeCloseTo(wanted[i], 4)
+    })
+  }
+  expect(host[1].y).not.toEqual(host[0].y)
+})
