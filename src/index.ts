@@ -163,6 +163,7 @@ export {
   split,
   squeeze,
   stack,
+  type TensorOptions,
   transpose,
   tril,
   triu,

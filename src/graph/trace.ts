@@ -144,6 +144,9 @@ export interface Accumulation {
 export class Trace {
   readonly scalars = new ScalarBlock()
   readonly gradients = new Map<Parameter, GraphValue>()
+  /** Tensors other than parameters that asked for a gradient, and the gradients that they got. */
+  readonly asked = new Set<GraphValue>()
+  readonly tensorGradients = new Map<GraphValue, GraphValue>()
   readonly updates: BucketUpdate[] = []
   /** Nodes that change an input in place (running statistics): a program keeps them whether or not anything reads their outputs. */
   readonly effects: GraphNode[] = []
