@@ -1,4 +1,10 @@
-import { type Device, type DeviceSpec, device, formatDevice, sameDevice } from '../util/device.ts'
+import {
+  type DeviceSpec,
+  formatDevice,
+  type PlacedDevice,
+  placedDevice,
+  sameDevice,
+} from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { countElements, formatShape, type TensorType } from '../util/shape.ts'
 import { deviceOf, type Memory } from './memory.ts'
@@ -27,7 +33,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   name = ''
   #home: Home | undefined
   #host: Data
-  #device: Device | undefined
+  #device: PlacedDevice | undefined
 
   constructor(type: TensorType, data: Data) {
     super()
@@ -41,7 +47,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   }
 
   /** The device that it lives on or was sent to; undefined until a program or `to` decides. */
-  get device(): Device | undefined {
+  get device(): PlacedDevice | undefined {
     return this.#device
   }
 
@@ -51,7 +57,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
    * What it was part of before (an optimizer's buckets) stays behind: move a model before its optimizer is made.
    */
   async to(spec: DeviceSpec): Promise<this> {
-    const target = device(spec)
+    const target = placedDevice(spec)
     if (this.#device && sameDevice(this.#device, target)) return this
     this.#host = await this.read()
     this.#home = undefined

@@ -226,6 +226,29 @@ test('gpu tells what is there', async () => {
   expect(properties.maxBufferBytes).toBeGreaterThan(2 ** 20)
   await expect(gpu.getDeviceProperties(9)).rejects.toMatchObject({ code: 'gpu.unavailable' })
   expect(() => gpu.setDevice('cpu')).toThrow(/cpu/)
+  expect(() => gpu.setDevice('webgpu')).toThrow(/expected a device with an index/)
+  expect(() => gpu.setVisibleDevices('0')).toThrow(/visibleDevices must be set before its first/)
+})
+
+test('webgpu without an index is the current device, an explicit one goes before it', async () => {
+  const count = await gpu.deviceCount()
+  const negate = ({ x }: Record<string, Tensor>) => ({ y: x.neg() })
+  const types = { x: tensorType([2]) }
+  gpu.setDevice(count)
+  try {
+    for (const options of [{}, { device: 'webgpu' }]) {
+      await expect(compile(negate, types, options)).rejects.toMatchObject({
+        code: 'gpu.unavailable',
+        message: expect.stringContaining(`got webgpu:${count}`),
+      })
+    }
+    const layer = await new Linear(2, 2).to('webgpu')
+    expect(layer.weight.device).toEqual({ type: 'webgpu', index: count })
+    const onFirst = await compile(negate, types, { device: 'webgpu:0' })
+    expect([...(await onFirst.run({ x: Float32Array.of(1, 2) })).y]).toEqual([-1, -2])
+  } finally {
+    gpu.setDevice(0)
+  }
 })
 
 test('gpu.benchmark measures kernels and gives the same results within rounding', async () => {
