@@ -31,6 +31,12 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
     return this
   }
 
+  protected override like(data: Float32Array<ArrayBuffer>): this {
+    const copy = new Parameter(this.shape, data)
+    copy.name = this.name
+    return copy.requiresGrad_(this.#requiresGrad) as this
+  }
+
   /** A parameter's gradient is kept anyway. */
   override retainGrad(): void {
     activeTrace('retainGrad')

@@ -217,6 +217,36 @@ test('a parameter on another device is refused by op, argument and both devices'
   expect((await program.run(input)).y).toEqual(y)
 })
 
+test('a module moves itself, a tensor gives a new one; what is compiled next finds a move that nobody awaited', async () => {
+  const layer = new Linear(4, 4)
+  const [weight] = layer.parameters()
+  const types = { x: tensorType([2, 4]) }
+  const input = { x: uniform(1, 0, 8) }
+  const forward = ({ x }: Record<string, Tensor>) => ({ y: layer.forward(x) })
+  const moving = layer.to('webgpu', { nonBlocking: true })
+  const onGpu = await compile(forward, types, { runtime: await testRuntime() })
+  const { y } = await onGpu.run(input)
+  expect(await moving).toBe(layer)
+  expect(layer.weight).toBe(weight)
+
+  expect(await weight.webgpu()).toBe(weight)
+  expect(await weight.to('webgpu:0')).toBe(weight)
+  const copy = await weight.cpu()
+  expect(copy).not.toBe(weight)
+  expect([copy.device?.type, weight.device?.type, copy.name]).toEqual(['cpu', 'webgpu', 'weight'])
+  expect(await copy.read()).toEqual(await weight.read())
+  expect(await copy.webgpu(0)).not.toBe(weight)
+  // The module itself went nowhere.
+  expect((await onGpu.run(input)).y).toEqual(y)
+
+  expect(await layer.cpu()).toBe(layer)
+  expect(layer.weight).toBe(weight)
+  expect(weight.device?.type).toBe('cpu')
+  await expect(onGpu.run(input)).rejects.toMatchObject({ code: 'device.mismatch' })
+  expect(await layer.webgpu(0)).toBe(layer)
+  expect((await onGpu.run(input)).y).toEqual(y)
+})
+
 test('gpu tells what is there', async () => {
   expect(await gpu.isAvailable()).toBe(true)
   expect(await gpu.deviceCount()).toBeGreaterThanOrEqual(1)
