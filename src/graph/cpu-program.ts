@@ -17,6 +17,7 @@ import {
   type ProgramMemory,
   type RunInputs,
   type RunOutputs,
+  refuseNoSync,
   type StepProgram,
   type StepTimes,
 } from './step-program.ts'
@@ -103,6 +104,7 @@ export class CpuProgram implements StepProgram {
   }
 
   run(inputs: RunInputs, scalars: Readonly<Record<string, number>> = {}): Promise<RunOutputs> {
+    refuseNoSync(this.prepared)
     const contents = new Map(
       checkInputs(this.prepared, inputs).map(([name, data]) => {
         if (ArrayBuffer.isView(data)) return [name, toHostArray(data.slice())]

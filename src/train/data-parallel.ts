@@ -28,6 +28,7 @@ export class DistributedDataParallel extends Module {
   /** Resolves when all ranks hold rank 0's parameters and buffers. errors: those of the group. */
   readonly ready: Promise<void>
   readonly #rank: number
+  readonly #exchange: RingExchange
 
   constructor(module: Module, options: DistributedDataParallelOptions = {}) {
     super()
@@ -38,13 +39,38 @@ export class DistributedDataParallel extends Module {
     this.ready = broadcast([...parameters, ...module.buffers()], group)
     // Compiling a step waits for it too and reports the error there; here it must not count as unhandled.
     this.ready.catch(() => undefined)
-    const exchange = new RingExchange(group, (options.bucketCapMb ?? 25) * 2 ** 20, this.ready)
-    for (const parameter of parameters) parameter.exchange = exchange
+    this.#exchange = new RingExchange(group, (options.bucketCapMb ?? 25) * 2 ** 20, this.ready)
+    for (const parameter of parameters) parameter.exchange = this.#exchange
   }
 
   forward(x: Tensor): Tensor {
     activeTrace('forward').rank = this.#rank
     return this.module.forward(x)
+  }
+
+  /**
+   * Returns `fn()`; programs of `compileAccumulated` that run inside it add up their gradients and send nothing, the next one that runs
+   * outside takes the sum, exchanges and updates.
+   *
+   * As torch's no_sync, on all ranks alike. `fn` may be asynchronous: await it. Wrong inside: runs that update.
+   */
+  noSync<R>(fn: () => R): R {
+    const exchange = this.#exchange
+    const outer = exchange.isSynchronizing
+    const leave = () => {
+      exchange.isSynchronizing = outer
+    }
+    exchange.isSynchronizing = false
+    let result: R
+    try {
+      result = fn()
+    } catch (error) {
+      leave()
+      throw error
+    }
+    if (result instanceof Promise) return result.finally(leave) as R
+    leave()
+    return result
   }
 }
 
@@ -80,6 +106,7 @@ class RingExchange implements GradientExchange {
   readonly size: number
   readonly bucketCapBytes: number
   readonly ready: Promise<void>
+  isSynchronizing = true
   readonly #group: ProcessGroup
   #step = 0
 
