@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { resolve } from 'node:path'
 import { Command, InvalidArgumentError } from 'commander'
 import { messageOf, TabringError } from '../src/util/errors.ts'
+import { checked, launcherParameter } from '../src/util/switches.ts'
 import { ensureBuilt } from './build.ts'
 import { defaultPort, type Served, serve } from './serve.ts'
 import { checkDataFolder } from './train/data-folder.ts'
@@ -12,6 +13,7 @@ interface StartFlags {
   host?: boolean | string
   data?: string
   allowOrigin: string[]
+  visibleDevices?: string
   open: boolean
   forceBuild: boolean
 }
@@ -37,6 +39,10 @@ const command = new Command('npm start --')
     addOrigin,
     [],
   )
+  .option(
+    '--visible-devices <list>',
+    'the WebGPU devices that the page sees on this machine, numbered anew: 0,2',
+  )
   .option('--open', 'open the page in the browser', false)
   .option('--force-build', 'build the page even when it is up to date', false)
 
@@ -56,9 +62,13 @@ function addOrigin(text: string, origins: string[]): string[] {
   return [...origins, url.origin]
 }
 
-/** The page's address on this machine, with the data folder chosen where there is one. */
-function pageUrl(served: Served, flags: StartFlags): string {
-  return flags.data === undefined ? served.localUrl : `${served.localUrl}?data=${dataMount}`
+/** The page's address on this machine, with the data folder and the devices chosen where there are some. */
+function pageUrl(served: Served, { data, visibleDevices }: StartFlags): string {
+  const url = new URL(served.localUrl)
+  const words = JSON.stringify({ visibleDevices })
+  if (data !== undefined) url.search = `?data=${dataMount}`
+  if (visibleDevices !== undefined) url.searchParams.set(launcherParameter, words)
+  return url.href
 }
 
 /** What a person reads once the server is up. */
@@ -105,6 +115,8 @@ function openBrowser(url: string): void {
 
 async function main(): Promise<void> {
   const flags = command.parse().opts<StartFlags>()
+  const { visibleDevices } = flags
+  if (visibleDevices !== undefined) checked('launcher', { visibleDevices })
   if (flags.data !== undefined) await checkDataFolder(resolve(flags.data))
   const root = await ensureBuilt({ force: flags.forceBuild, log: (line) => console.log(line) })
   const served = await serve({

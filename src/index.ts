@@ -163,6 +163,7 @@ export {
   split,
   squeeze,
   stack,
+  type TensorOptions,
   transpose,
   tril,
   triu,
@@ -180,6 +181,7 @@ export { type DeviceProperties, gpu } from './graph/gpu.ts'
 export { ModuleBuffer } from './graph/module-buffer.ts'
 export { Parameter } from './graph/parameter.ts'
 export type { InputTypes, Outputs, TracedFunction } from './graph/prepare.ts'
+export { randomScalarNames } from './graph/random.ts'
 export {
   CpuRuntime,
   defaultRuntime,
@@ -208,7 +210,7 @@ export { Conv1d, Conv2d, ConvTranspose2d } from './nn/convolution.ts'
 export { Dropout } from './nn/dropout.ts'
 export { Embedding } from './nn/embedding.ts'
 export { Gpt, type GptConfig } from './nn/gpt.ts'
-export { getRngState, manualSeed, setRngState } from './nn/init.ts'
+export { getRngState, manualSeed, type RngState, setRngState } from './nn/init.ts'
 export { Flatten, Linear, ReLU } from './nn/layers.ts'
 export {
   BCELoss,

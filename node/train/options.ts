@@ -104,6 +104,7 @@ function defineCommand(): Command {
     .option('--drop <share>', 'lose this share of the messages between tabs')
     .option('--delay-ms <n>', 'send each message between tabs so much later')
     .option('--stall-rank <n>', 'this rank sends nothing, and tells nobody')
+    .option('--visible-devices <list>', 'the WebGPU devices that tabs see, numbered anew: 0,2')
     .option('--trace <file>', 'write a Chrome trace there, for Perfetto')
     .allowExcessArguments(false)
 }
@@ -167,11 +168,13 @@ export function parseOptions(
     drop,
     delayMs,
     stallRank,
+    visibleDevices,
     trace,
     ...settings
   } = command.opts()
   const faults = { drop, delayMs, stallRank }
-  const flags = { debug, naive, variant, ...faults, trace: trace === undefined ? undefined : true }
+  const inside = { debug, naive, variant, ...faults, visibleDevices }
+  const flags = { ...inside, trace: trace === undefined ? undefined : true }
   const given = Object.entries(flags).filter(([, value]) => value !== undefined)
   const switches = {
     ...fromEnvironment(environment),

@@ -1,6 +1,8 @@
-import type { Device } from '../util/device.ts'
+import type { PlacedDevice } from '../util/device.ts'
 import { GpuError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
+import { fixedSwitch, switchValue } from '../util/switches.ts'
+import { listAdapters, nameOf } from './adapters.ts'
 
 /** What was created and sent since the device was opened: the numbers a recorded step must keep at zero. */
 export interface GpuCounters {
@@ -31,7 +33,7 @@ export class Gpu {
   readonly device: GPUDevice
   readonly facts: AdapterFacts
   /** Which of this browser's devices it is. */
-  readonly id: Device
+  readonly id: PlacedDevice
   readonly counters: GpuCounters = {
     buffers: 0,
     bindGroups: 0,
@@ -155,40 +157,19 @@ const wantedLimits = [
   'maxStorageBuffersPerShaderStage',
 ] as const
 
-const preferences = ['high-performance', 'low-power'] as const
-
-/** errors: `gpu.unavailable`, saying whether the context is insecure or the browser has no WebGPU. */
-function requireWebGpu(): GPU {
-  if (!globalThis.isSecureContext) {
-    throw new GpuError(
-      'gpu.unavailable',
-      `device: WebGPU needs a secure context, got ${globalThis.location?.origin}. Open the page over https, or on this machine as http://localhost.`,
-    )
-  }
-  if (!globalThis.navigator?.gpu) {
-    throw new GpuError(
-      'gpu.unavailable',
-      'device: this browser has no WebGPU. Use a current Chrome, Edge, Safari or Firefox (on Linux, Chrome may need chrome://flags/#enable-unsafe-webgpu), or compile for the device "cpu", which is slow.',
-    )
-  }
-  return navigator.gpu
+/**
+ * The first visible adapters of this browser, at most `most`, in the order of the switch `visibleDevices`; without it all, the fastest first.
+ *
+ * As with CUDA_VISIBLE_DEVICES, those from the first number on that no adapter has are not there. errors: `gpu.unavailable`.
+ */
+export async function findAdapters(most?: number): Promise<GPUAdapter[]> {
+  const visible = switchValue('visibleDevices')
+  if (visible === null) return listAdapters(most)
+  const numbers = visible === '' ? [] : visible.split(',').slice(0, most).map(Number)
+  const all = await listAdapters(Math.max(-1, ...numbers) + 1)
+  const end = numbers.findIndex((number) => !all[number])
+  return numbers.slice(0, end === -1 ? numbers.length : end).map((number) => all[number])
 }
-
-/** The first adapters of this browser that differ, at most `most`, the fastest first; none where no adapter comes up. errors: `gpu.unavailable`. */
-export async function findAdapters(most: number = preferences.length): Promise<GPUAdapter[]> {
-  const webgpu = requireWebGpu()
-  const adapters: GPUAdapter[] = []
-  for (const powerPreference of preferences) {
-    const adapter = await webgpu.requestAdapter({ powerPreference })
-    if (!adapter || adapters.some(({ info }) => nameOf(info) === nameOf(adapter.info))) continue
-    adapters.push(adapter)
-    if (adapters.length === most) break
-  }
-  return adapters
-}
-
-const nameOf = ({ vendor, architecture, device, description }: GPUAdapterInfo): string =>
-  [vendor, architecture, device, description].filter(Boolean).join(' ')
 
 /** A room takes so much of each member's facts; some drivers write long stories. */
 const short = (text: string): string => text.slice(0, longestFact)
@@ -213,13 +194,20 @@ function describe({ facts, limits, device }: Gpu): string {
 }
 
 /**
- * Opens an adapter of this page or worker, the fastest unless told, with all the limits that it offers.
+ * Opens an adapter of this page or worker, the first visible one unless told, with all the limits that it offers.
  *
  * errors: `gpu.unavailable`, which says whether the context is insecure, the browser has no WebGPU, no adapter came up, or none of that index.
  */
 export async function openGpu(index = 0): Promise<Gpu> {
+  const visible = fixedSwitch('visibleDevices')
   const adapters = await findAdapters(index + 1)
   const adapter = adapters[index]
+  if (adapters.length === 0 && visible !== null) {
+    throw new GpuError(
+      'gpu.unavailable',
+      `device: expected a visible adapter, got none: visibleDevices is "${visible}", of ${(await listAdapters()).length} adapters. Name others, or compile for the device "cpu", which is slow.`,
+    )
+  }
   if (adapters.length === 0) {
     throw new GpuError(
       'gpu.unavailable',

@@ -1,30 +1,31 @@
 import { detach } from '../kernels/detach/detach.ts'
 import { type MapAttrs, map } from '../kernels/map/map.ts'
 import type { GradientContext, Op, Value } from '../kernels/op.ts'
+import { comparisons } from '../kernels/scalar/arithmetic.ts'
 import { TabringError } from '../util/errors.ts'
 import type { Parameter } from './parameter.ts'
 import { Recomputation } from './region.ts'
 import type { Trace } from './trace.ts'
 import { type GradientHook, type GraphNode, type GraphValue, nodesBehind } from './value.ts'
 
+/** What a backward pass found: gradients by parameter, and by other tensors that asked for one. */
+interface Gradients {
+  readonly parameters: Map<Parameter, GraphValue>
+  readonly tensors: Map<GraphValue, GraphValue>
+}
+
 /**
- * Adds the ops of the backward pass to the trace and returns the gradient by each parameter that `output` depends on.
+ * Adds the ops of the backward pass to the trace and returns the gradient by everything behind `output` that asked for one.
  *
  * Reverse accumulation over nodes from the last to the first; a value used twice gets the sum of its gradients, added in
- * that order, and goes through the value's hooks when that sum is complete. Ops before any parameter get no gradient ops. Ops of a checkpointed region read copies that are computed anew.
- * errors: `graph.misuse` when an op on the way has no gradient.
+ * that order, and goes through the value's hooks when that sum is complete. Ops before any such tensor get no gradient ops. Ops of a
+ * checkpointed region read copies that are computed anew.
+ * errors: `graph.misuse` when an op on the way has no gradient, or when nothing behind `output` asked for one.
  */
-export function gradientsOf(
-  trace: Trace,
-  output: GraphValue,
-  seed: GraphValue,
-): Map<Parameter, GraphValue> {
+export function gradientsOf(trace: Trace, output: GraphValue, seed: GraphValue): Gradients {
   const nodes = nodesBehind([output])
-  const wanted = new Set<GraphValue>()
-  const isWanted = (value: GraphValue) => wanted.has(value) || isTrainable(value)
-  for (const node of nodes) {
-    if (node.inputs.some(isWanted)) for (const value of node.outputs) wanted.add(value)
-  }
+  const isWanted = wantedAmong(trace, nodes)
+  if (!isWanted(output)) throw nothingRequiresGrad()
   const gradients = new Map<GraphValue, GraphValue>([[output, seed]])
   const hooksDone = new Set<GradientHook>()
   const runHooks = (value: GraphValue): void => {
@@ -57,14 +58,52 @@ export function gradientsOf(
       )
     })
   }
-  const byParameter = new Map<Parameter, GraphValue>()
+  const found: Gradients = { parameters: new Map(), tensors: new Map() }
   for (const value of [...gradients.keys()]) {
-    if (value.leaf?.kind !== 'parameter') continue
-    runHooks(value)
-    byParameter.set(value.leaf.parameter, trace.toFloat(gradients.get(value)!))
+    const { leaf } = value
+    if (leaf?.kind !== 'parameter' && !trace.asked.has(value)) continue
+    // Hooks of what a node gave ran with the node.
+    if (!value.node) runHooks(value)
+    const gradient = trace.toFloat(gradients.get(value)!)
+    if (leaf?.kind === 'parameter') found.parameters.set(leaf.parameter, gradient)
+    else found.tensors.set(value, gradient)
   }
-  return byParameter
+  return found
 }
+
+/** Whether a gradient flows to the value, or through it to what asked for one. */
+export const requiresGradient = (trace: Trace, value: GraphValue): boolean =>
+  wantedAmong(trace, nodesBehind([value]))(value)
+
+/** Tells of the values of `nodes` whether something that asked for a gradient is, or stands behind, them. */
+function wantedAmong(trace: Trace, nodes: readonly GraphNode[]): (value: GraphValue) => boolean {
+  const wanted = new Set<GraphValue>()
+  const isWanted = (value: GraphValue) =>
+    wanted.has(value) || isTrainable(value) || trace.asked.has(value)
+  for (const node of nodes) {
+    if (isConstant(trace, node) || !node.inputs.some(isWanted)) continue
+    for (const value of node.outputs) if (isFloat(value)) wanted.add(value)
+  }
+  return isWanted
+}
+
+/** Whether a node's results count as given: what is detached, comparisons, and gradients, as in PyTorch without `create_graph`. */
+function isConstant({ backwards }: Trace, { id, op, attrs }: GraphNode): boolean {
+  if (op === (detach as Op)) return true
+  if (op === (map as Op) && (attrs as MapAttrs).steps.some(({ fn }) => fn in comparisons))
+    return true
+  return backwards.some(({ from, to }) => id >= from && id < to)
+}
+
+/** Nothing flows back through integers. */
+export const isFloat = ({ type: { dtype } }: GraphValue): boolean =>
+  dtype === 'f32' || dtype === 'f16'
+
+const nothingRequiresGrad = () =>
+  new TabringError(
+    'graph.misuse',
+    'backward: expected a loss that depends on a tensor that requires a gradient, got one that depends on none. Compute it from parameters with requiresGrad true, or call requiresGrad_() on a tensor; what went through detach(), comparisons or integers does not count.',
+  )
 
 /** `a + b`, elementwise. */
 export const add = (trace: Trace, a: GraphValue, b: GraphValue): GraphValue =>
@@ -82,21 +121,6 @@ function copiedAnew(trace: Trace, value: GraphValue): GraphValue {
     (node.attrs as MapAttrs).steps.length === 0 &&
     node.inputs[0].leaf?.kind === 'parameter'
   return isCopy ? trace.emit(node.op, node.inputs, node.attrs)[0] : value
-}
-
-/** Whether a parameter that learns stands behind the value, with nothing between them that stops gradients. */
-export function requiresGradient(value: GraphValue): boolean {
-  const seen = new Set<GraphValue>()
-  const open = [value]
-  for (let next = open.pop(); next; next = open.pop()) {
-    if (isTrainable(next)) return true
-    const { node, type } = next
-    const isFloat = type.dtype === 'f32' || type.dtype === 'f16'
-    if (!node || !isFloat || node.op === (detach as Op) || seen.has(next)) continue
-    seen.add(next)
-    open.push(...node.inputs)
-  }
-  return false
 }
 
 const isTrainable = (value: GraphValue): boolean =>

@@ -4,9 +4,12 @@ import type { InputTypes, TracedFunction } from './prepare.ts'
 import { copyInputs, type RunInputs, type RunOutputs, type StepProgram } from './step-program.ts'
 
 export interface AccumulationOptions {
-  /** How many runs make one update. */
-  readonly steps: number
-  /** What each run's gradient counts for; default 1 / steps, which makes the update that of one batch of all runs' samples. */
+  /** How many runs make one update; default: those inside `ddp.noSync` add, each one outside of it updates. */
+  readonly steps?: number
+  /**
+   * What each run's gradient counts for; default 1 / steps, which makes the update that of one batch of all runs' samples. Without
+   * `steps` 1, as in PyTorch, where the loss is divided by hand.
+   */
   readonly weight?: number
 }
 
@@ -14,15 +17,15 @@ export interface AccumulationOptions {
  * Traces a training step twice: as a micro-step that only adds its gradients to the earlier ones, and as the one that takes the sum and updates.
  *
  * `fn` is an ordinary step: forward, `zeroGrad`, `backward`, perhaps clipping, `optimizer.step`. Micro-steps exchange nothing with other ranks
- * (PyTorch's `no_sync`), clip nothing and count no step.
+ * (PyTorch's `no_sync`; `DistributedDataParallel.noSync` tells which they are, where `steps` does not), clip nothing and count no step.
  * cost: one more buffer of the gradients' size, one dispatch a bucket and run. errors: as compile; `config.invalid` for bad options.
  */
 export async function compileAccumulated(
   fn: TracedFunction,
   inputs: InputTypes,
-  { steps, weight = 1 / steps, ...options }: AccumulationOptions & CompileOptions,
+  { steps, weight = 1 / (steps ?? 1), ...options }: AccumulationOptions & CompileOptions = {},
 ): Promise<AccumulatedProgram> {
-  if (!Number.isInteger(steps) || steps < 1) {
+  if (steps !== undefined && (!Number.isInteger(steps) || steps < 1)) {
     throw new TabringError(
       'config.invalid',
       `compileAccumulated: steps must be a whole number of at least 1, got ${steps}. Use 1 to update in every run.`,
@@ -39,14 +42,14 @@ export class AccumulatedProgram {
   /** The micro-step and the last run's program. */
   readonly add: StepProgram
   readonly take: StepProgram
-  readonly steps: number
+  readonly steps: number | undefined
   #added = 0
   #current: StepProgram | undefined
   /** Settles when the last run has begun, and its outputs. */
   #begun: Promise<unknown> = Promise.resolve()
   #outputs: Promise<unknown> = Promise.resolve()
 
-  constructor(add: StepProgram, take: StepProgram, steps: number) {
+  constructor(add: StepProgram, take: StepProgram, steps?: number) {
     this.add = add
     this.take = take
     this.steps = steps
@@ -54,20 +57,27 @@ export class AccumulatedProgram {
 
   /** Whether the next run updates. */
   get isLast(): boolean {
-    return this.#added === this.steps - 1
+    if (this.steps !== undefined) return this.#added === this.steps - 1
+    return this.#isSynchronizing
   }
 
   /**
    * Runs the next part on its share of the samples; outputs are of this share alone.
    *
    * `last` updates now, with what has been added so far (the end of an epoch), or puts the update off. Calls run in their order; data and
-   * scalars are copied before this returns. errors: as StepProgram.run.
+   * scalars are copied before this returns. errors: as StepProgram.run; `graph.misuse` for an update inside `noSync`.
    */
   run(
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>> = {},
     { last = this.isLast }: { last?: boolean } = {},
   ): Promise<RunOutputs> {
+    if (last && !this.#isSynchronizing) {
+      throw new TabringError(
+        'graph.misuse',
+        'noSync: expected a run that adds up gradients, got the last one of an accumulation, which updates. Call it outside.',
+      )
+    }
     this.#added = last ? 0 : this.#added + 1
     const program = last ? this.take : this.add
     const data = copyInputs(inputs, Object.keys(program.prepared.inputs))
@@ -83,6 +93,11 @@ export class AccumulatedProgram {
     })
     this.#begun = begun
     return begun.then(({ outputs }) => outputs)
+  }
+
+  /** Whether this rank exchanges gradients now. */
+  get #isSynchronizing(): boolean {
+    return this.take.prepared.trace.exchange?.isSynchronizing ?? true
   }
 
   destroy(): void {

@@ -18,6 +18,7 @@ import {
   type ProgramMemory,
   type RunInputs,
   type RunOutputs,
+  refuseNoSync,
   type StepProgram,
   type StepTimes,
 } from './step-program.ts'
@@ -104,6 +105,7 @@ export class CpuProgram implements StepProgram {
   }
 
   run(inputs: RunInputs, scalars: Readonly<Record<string, number>> = {}): Promise<RunOutputs> {
+    refuseNoSync(this.prepared)
     const contents = new Map(
       checkInputs(this.prepared, inputs).map(([name, data]) => {
         if (ArrayBuffer.isView(data)) return [name, toHostArray(data.slice())]

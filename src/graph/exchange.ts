@@ -8,6 +8,8 @@ export interface GradientExchange {
   readonly size: number
   /** Buckets close at this many bytes. */
   readonly bucketCapBytes: number
+  /** False inside `noSync`: runs that begin now add up gradients and exchange nothing. */
+  readonly isSynchronizing: boolean
   /** Elements [start, end) of a bucket of `length` elements that `rank` reduces and updates. */
   chunk(length: number, rank: number): { start: number; end: number }
   /** Sums over ranks in place; afterwards this rank's chunk holds the sum, the rest is undefined. `onMet`: the neighbours have begun it too. */

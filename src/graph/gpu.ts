@@ -1,8 +1,9 @@
 import { factsOf, findAdapters } from '../gpu/device.ts'
-import { type DeviceSpec, device } from '../util/device.ts'
-import { GpuError } from '../util/errors.ts'
+import { currentDevice, type DeviceSpec, placedDevice } from '../util/device.ts'
+import { GpuError, TabringError } from '../util/errors.ts'
+import { setSwitches } from '../util/switches.ts'
 import { isBenchmarking, setBenchmarking } from './benchmark.ts'
-import { currentDevice, setDevice } from './runtime.ts'
+import { setDevice } from './runtime.ts'
 
 /** What a WebGPU device is and may do. Browsers tell no memory size. */
 export interface DeviceProperties {
@@ -19,8 +20,8 @@ export interface DeviceProperties {
   readonly workgroupMemoryBytes: number
 }
 
-async function getDeviceProperties(spec: DeviceSpec = currentDevice()): Promise<DeviceProperties> {
-  const { index } = device(spec)
+async function getDeviceProperties(spec: DeviceSpec = 'webgpu'): Promise<DeviceProperties> {
+  const { index } = placedDevice(spec)
   const adapters = await findAdapters()
   const adapter = adapters[index]
   if (!adapter) {
@@ -52,11 +53,27 @@ async function deviceCount(): Promise<number> {
   }
 }
 
+/**
+ * Shows programs only the WebGPU devices of these numbers, numbered anew in this order: `'0,2'`; `''` hides all. As CUDA_VISIBLE_DEVICES.
+ *
+ * Goes before the page parameter `visibleDevices` and the launcher's flag. errors: `config.invalid` for anything but such a text;
+ * `graph.misuse` when a device was opened before.
+ */
+function setVisibleDevices(devices: string): void {
+  if (typeof devices !== 'string') {
+    throw new TabringError(
+      'config.invalid',
+      `gpu.setVisibleDevices: expected a text like "0,2", got the ${typeof devices} ${String(devices)}. Put it in quotes.`,
+    )
+  }
+  setSwitches({ visibleDevices: devices })
+}
+
 /** WebGPU as torch.cuda and torch.backends.cudnn are for CUDA; what asks the browser is asynchronous here. */
 export const gpu = {
   /** Whether an adapter can be opened in this page or worker. */
   isAvailable: async (): Promise<boolean> => (await deviceCount()) > 0,
-  /** How many adapters differ: with two GPUs of unequal power, two. */
+  /** How many adapters differ and are visible: with two GPUs of unequal power, two. */
   deviceCount,
   /** The browser's words for the device. errors: `gpu.unavailable`. */
   getDeviceName: async (spec?: DeviceSpec): Promise<string> =>
@@ -67,6 +84,7 @@ export const gpu = {
     (await getDeviceProperties(spec)).hasF16,
   currentDevice,
   setDevice,
+  setVisibleDevices,
   /** Tuned kernels (true) or the fixed table (false, the default). Tuned ones may add in another order on another adapter. */
   get benchmark(): boolean {
     return isBenchmarking()

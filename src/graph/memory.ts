@@ -1,12 +1,13 @@
 import type { Gpu } from '../gpu/device.ts'
-import { type Device, formatDevice } from '../util/device.ts'
+import { formatDevice, type PlacedDevice } from '../util/device.ts'
 
 /** What holds a pool's contents: a WebGPU device's memory, or this page's or worker's own. */
 export type Memory = Gpu | 'host'
 
-export const cpuDevice: Device = { type: 'cpu', index: 0 }
+export const cpuDevice: PlacedDevice = { type: 'cpu', index: 0 }
 
-export const deviceOf = (memory: Memory): Device => (memory === 'host' ? cpuDevice : memory.id)
+export const deviceOf = (memory: Memory): PlacedDevice =>
+  memory === 'host' ? cpuDevice : memory.id
 
 /** A memory's device in words; two openings of one adapter are told apart. */
 export const formatMemory = (memory: Memory, other?: Memory): string => {

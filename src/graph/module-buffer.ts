@@ -15,4 +15,10 @@ export class ModuleBuffer extends StoredTensor {
     super(type, data)
     this.value = new GraphValue(type, { kind: 'buffer', buffer: this })
   }
+
+  protected override like(data: StoredData): this {
+    const copy = new ModuleBuffer(this.shape, data)
+    copy.name = this.name
+    return copy as this
+  }
 }

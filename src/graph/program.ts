@@ -24,6 +24,7 @@ import {
   type ProgramMemory,
   type RunInputs,
   type RunOutputs,
+  refuseNoSync,
   type StepProgram,
   type StepTimes,
 } from './step-program.ts'
@@ -250,6 +251,7 @@ export class GpuProgram implements StepProgram {
   ): Promise<RunOutputs> {
     const gpu = this.#gpu
     gpu.check()
+    refuseNoSync(this.prepared)
     const staging = this.#staging[this.#runs++ % runsInFlight]
     // Buckets, like the switches' instruments, exist once: then one run goes after the other.
     const isSerial = this.#updates ?? this.#profile ?? this.#check

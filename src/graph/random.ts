@@ -1,13 +1,19 @@
 import { type RandomSlots, randomHalves } from '../kernels/random/masks.ts'
-import { activeTrace, type Trace } from './trace.ts'
+import { activeTrace, type NamedScalar, type Trace } from './trace.ts'
 
 /** Names of the step scalars that decide random masks; a run may give each of them. */
 export const randomScalarNames = {
   /** 0 to 2^53 - 1; the seed of `manualSeed` unless a run gives one. */
   seed: 'randomSeed',
-  /** 0 to 2^32 - 1; counts the program's runs from 0 until a run gives it, and then stays as given. */
+  /**
+   * 0 to 2^32 - 1; until a run gives it, the next number of the one counter that all programs of this page or worker share. Once given it
+   * stays as given.
+   */
   step: 'randomStep',
-  /** 0 to 2^32 - 1: the global number of this rank's first sample; 0 unless given. */
+  /**
+   * 0 to 2^32 - 1: the global number of this rank's first sample. Unless given, shares of equal size: in what DistributedDataParallel
+   * forwards rank times the samples of the layer, else 0.
+   */
   sample: 'sampleOffset',
 } as const
 
@@ -18,27 +24,61 @@ export function setRandomSeed(seed: number): void {
   defaultSeed = seed
 }
 
-const known = new WeakMap<Trace, { slots: RandomSlots; functionalLayers: number }>()
+let nextStep = 0
 
-function stateOf(trace: Trace) {
+/** The number that the next run with random masks takes, of whatever program. */
+export const nextRandomStep = (): number => nextStep
+
+export function setNextRandomStep(step: number): void {
+  nextStep = step
+}
+
+interface RandomState {
+  readonly seed: NamedScalar
+  readonly step: NamedScalar
+  readonly sample: NamedScalar
+  /** Slots of layers by their number of samples, which decides the first one of a share; without shares all have one. */
+  readonly slots: Map<number | undefined, RandomSlots>
+  functionalLayers: number
+}
+
+const known = new WeakMap<Trace, RandomState>()
+
+function stateOf(trace: Trace): RandomState {
   let state = known.get(trace)
   if (!state) {
     const { scalars } = trace
-    const seed = scalars.integer(randomScalarNames.seed, defaultSeed, randomHalves.seed)
-    const step = scalars.integer(randomScalarNames.step, 0, randomHalves.step)
-    scalars.integer(randomScalarNames.sample, 0, randomHalves.sample)
-    let runs = 0
+    const { seed: seedName, step: stepName, sample: sampleName } = randomScalarNames
+    const seed = scalars.integer(seedName, defaultSeed, randomHalves.seed)
+    const step = scalars.integer(stepName, 0, randomHalves.step)
+    const sample = scalars.integer(sampleName, 0, randomHalves.sample)
     trace.beforeStep.push(() => {
-      if (!scalars.wasSet(randomScalarNames.step)) step.value = runs++
+      if (scalars.wasSet(stepName)) return
+      step.value = nextStep
+      nextStep = (nextStep + 1) % 2 ** 32
     })
-    state = { slots: seed.slot, functionalLayers: 0 }
+    state = { seed, step, sample, slots: new Map([[undefined, seed.slot]]), functionalLayers: 0 }
     known.set(trace, state)
   }
   return state
 }
 
-/** The slots of seed, step and first sample in the function being compiled. */
-export const randomSlots = (where: string): RandomSlots => stateOf(activeTrace(where)).slots
+/** The slots of seed, step and first sample in the function being compiled, for a layer of so many samples. */
+export function randomSlots(where: string, samples: number): RandomSlots {
+  const trace = activeTrace(where)
+  const { scalars, rank } = trace
+  const { seed, step, sample, slots } = stateOf(trace)
+  const key = rank === undefined ? undefined : samples
+  const made = slots.get(key)
+  if (made) return made
+  const own = () =>
+    scalars.wasSet(randomScalarNames.sample) ? sample.value : (rank ?? 0) * samples
+  const first = scalars.addInteger(() => seed.value, randomHalves.seed)
+  scalars.addInteger(() => step.value, randomHalves.step)
+  scalars.addInteger(own, randomHalves.sample)
+  slots.set(key, first)
+  return first
+}
 
 /** Layers of modules have numbers below this; calls without one take numbers above, in the order of the trace. */
 const firstFunctionalLayer = 2 ** 23

@@ -1,7 +1,15 @@
 import { type AdapterFacts, type Gpu, openGpu } from '../gpu/device.ts'
 import { PipelineCache } from '../gpu/pipeline.ts'
 import type { KernelLimits } from '../kernels/op.ts'
-import { type Device, type DeviceSpec, device, formatDevice } from '../util/device.ts'
+import {
+  currentDevice,
+  type DeviceSpec,
+  device,
+  formatDevice,
+  type PlacedDevice,
+  placedDevice,
+  setCurrentDevice,
+} from '../util/device.ts'
 import { TabringError } from '../util/errors.ts'
 import { cpuDevice } from './memory.ts'
 
@@ -28,7 +36,7 @@ export class Runtime {
     }
   }
 
-  get device(): Device {
+  get device(): PlacedDevice {
     return this.gpu.id
   }
 
@@ -73,8 +81,7 @@ export class CpuRuntime {
 export type AnyRuntime = Runtime | CpuRuntime
 
 const opened = new Map<string, Promise<AnyRuntime>>()
-let defaultDevice: Device = { type: 'webgpu', index: 0 }
-let currentIndex = 0
+let isDefaultCpu = false
 
 /**
  * The page's or worker's one runtime on a device; opens it at the first call, and anew after it was lost.
@@ -82,7 +89,7 @@ let currentIndex = 0
  * errors: `gpu.unavailable`.
  */
 export function runtimeOf(spec: DeviceSpec): Promise<AnyRuntime> {
-  const target = device(spec)
+  const target = placedDevice(spec)
   const key = formatDevice(target)
   const known = opened.get(key)
   if (known) return known
@@ -99,29 +106,33 @@ export function runtimeOf(spec: DeviceSpec): Promise<AnyRuntime> {
 }
 
 /** The runtime of the current WebGPU device. errors: `gpu.unavailable`. */
-export const defaultRuntime = (): Promise<Runtime> => runtimeOf(currentIndex) as Promise<Runtime>
+export const defaultRuntime = (): Promise<Runtime> => runtimeOf('webgpu') as Promise<Runtime>
 
 /** The device that `compile` takes when it is told none: the current WebGPU device, unless `setDefaultDevice` chose the CPU. */
-export const getDefaultDevice = (): Device =>
-  defaultDevice.type === 'cpu' ? defaultDevice : { type: 'webgpu', index: currentIndex }
+export const getDefaultDevice = (): PlacedDevice =>
+  isDefaultCpu ? cpuDevice : placedDevice('webgpu')
 
 /** As torch.set_default_device. The CPU is slow: ask whoever waits. */
 export function setDefaultDevice(spec: DeviceSpec): void {
-  defaultDevice = device(spec)
-  if (defaultDevice.type === 'webgpu') currentIndex = defaultDevice.index
+  const { type, index = currentDevice() } = device(spec)
+  isDefaultCpu = type === 'cpu'
+  if (!isDefaultCpu) setCurrentDevice(index)
 }
 
-/** The index of the WebGPU device that programs take unless told. */
-export const currentDevice = (): number => currentIndex
-
-/** errors: `config.invalid` for the CPU, which is no WebGPU device. */
+/** Makes a WebGPU device the current one; a device that is given elsewhere goes before it. errors: `config.invalid` for the CPU, or without an index. */
 export function setDevice(spec: DeviceSpec): void {
-  const target = device(spec)
-  if (target.type === 'cpu') {
+  const { type, index } = device(spec)
+  if (type === 'cpu') {
     throw new TabringError(
       'config.invalid',
       'gpu.setDevice: expected a WebGPU device, got cpu. Call setDefaultDevice("cpu") to leave the GPU.',
     )
   }
-  currentIndex = target.index
+  if (index === undefined) {
+    throw new TabringError(
+      'config.invalid',
+      'gpu.setDevice: expected a device with an index, got webgpu, which means the current one. Give a number, or "webgpu:1".',
+    )
+  }
+  setCurrentDevice(index)
 }

@@ -143,6 +143,15 @@ export function checkInputs(
   })
 }
 
+/** errors: `graph.misuse` for a whole step inside `noSync`. */
+export function refuseNoSync({ trace: { exchange, accumulation }, updates }: Prepared): void {
+  if (!exchange || exchange.isSynchronizing || accumulation || updates.length === 0) return
+  throw new TabringError(
+    'graph.misuse',
+    'noSync: expected runs that add up gradients, got a step that updates. Compile it with compileAccumulated().',
+  )
+}
+
 /** Counts the step (unless `isCounted` is false) and writes this run's block of scalars to `values`. */
 export function fillScalars(
   { trace }: Prepared,

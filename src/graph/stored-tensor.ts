@@ -1,4 +1,10 @@
-import { type Device, type DeviceSpec, device, formatDevice, sameDevice } from '../util/device.ts'
+import {
+  type DeviceSpec,
+  formatDevice,
+  type PlacedDevice,
+  placedDevice,
+  sameDevice,
+} from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { countElements, formatShape, type TensorType } from '../util/shape.ts'
 import { deviceOf, type Memory } from './memory.ts'
@@ -27,7 +33,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   name = ''
   #home: Home | undefined
   #host: Data
-  #device: Device | undefined
+  #device: PlacedDevice | undefined
 
   constructor(type: TensorType, data: Data) {
     super()
@@ -41,23 +47,56 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   }
 
   /** The device that it lives on or was sent to; undefined until a program or `to` decides. */
-  get device(): Device | undefined {
+  get device(): PlacedDevice | undefined {
     return this.#device
   }
 
+  /** A new tensor with these contents. */
+  protected abstract like(data: Data): this
+
   /**
-   * Sends the contents to a device; programs compiled for another one refuse the tensor from then on.
+   * Returns a tensor with these contents on a device: this one if it is there, else a new one; this one stays where it is, as in PyTorch.
    *
-   * What it was part of before (an optimizer's buckets) stays behind: move a model before its optimizer is made.
+   * Nothing uploads before a program needs it, and no upload blocks, whatever PyTorch's `non_blocking` would say.
    */
   async to(spec: DeviceSpec): Promise<this> {
-    const target = device(spec)
-    if (this.#device && sameDevice(this.#device, target)) return this
-    this.#host = await this.read()
-    this.#home = undefined
-    this.#device = target
-    layoutGeneration++
-    return this
+    const target = placedDevice(spec)
+    if (this.#isOn(target)) return this
+    const copy = this.like(await this.read())
+    copy.#device = target
+    return copy
+  }
+
+  /** `to` a WebGPU device: the current one unless told. */
+  webgpu(index?: number): Promise<this> {
+    return this.to(index ?? 'webgpu')
+  }
+
+  cpu(): Promise<this> {
+    return this.to('cpu')
+  }
+
+  /**
+   * Moves this tensor itself to a device; programs compiled for another one refuse it from then on. Undefined: it is there already, and
+   * programs that are compiled next find it there.
+   *
+   * What it was part of before (an optimizer's buckets) stays behind.
+   */
+  moveToDevice(target: PlacedDevice): Promise<void> | undefined {
+    if (this.#isOn(target)) return undefined
+    const arrive = (data: Data) => {
+      this.#host = data
+      this.#home = undefined
+      this.#device = target
+      layoutGeneration++
+    }
+    if (this.#home) return this.read().then(arrive)
+    arrive(this.#host)
+    return undefined
+  }
+
+  #isOn(target: PlacedDevice): boolean {
+    return this.#device !== undefined && sameDevice(this.#device, target)
   }
 
   /** Where it lives in this memory, making a place of its own if it has none. errors: `device.mismatch`. */

@@ -32,7 +32,7 @@ import {
   type Shape,
   sameShape,
 } from '../util/shape.ts'
-import { add, gradientsOf, requiresGradient } from './backward.ts'
+import { add, gradientsOf, isFloat, requiresGradient } from './backward.ts'
 import { activeTrace, gradientWeight } from './trace.ts'
 import { type GradientHook, type GraphValue, nextNodeId } from './value.ts'
 
@@ -346,10 +346,67 @@ export abstract class Tensor {
     return { values, indices }
   }
 
+  // --- gradients ---
+
+  /** Whether `backward` gives this tensor a gradient, or passes one on to what stands behind it. Setting it is `requiresGrad_`. */
+  get requiresGrad(): boolean {
+    return requiresGradient(activeTrace('requiresGrad'), this.value)
+  }
+  set requiresGrad(requiresGrad: boolean) {
+    this.requiresGrad_(requiresGrad)
+  }
+
   /**
-   * Adds this scalar's gradient by every parameter behind it to `parameter.grad`.
+   * Asks for a gradient by this tensor (an input of the function, say), which `backward` then leaves in `grad`; returns this tensor.
    *
-   * errors: `shape.mismatch` unless it has one element; `graph.misuse` where an op has no gradient.
+   * As torch.Tensor.requires_grad_. A result of tensors that require one takes part anyway; `retainGrad` keeps its gradient.
+   * errors: `graph.misuse` for integers, and for `false` on such a result: `detach` it.
+   */
+  requiresGrad_(requiresGrad = true): this {
+    const trace = activeTrace('requiresGrad_')
+    if (!requiresGrad) trace.asked.delete(this.value)
+    const isRequired = requiresGradient(trace, this.value)
+    if (isRequired && !requiresGrad) {
+      throw new TabringError(
+        'graph.misuse',
+        'requiresGrad_: expected a tensor that no op computed from others that require a gradient, got such a result. Use detach() to cut it off.',
+      )
+    }
+    if (requiresGrad && !isRequired) this.retainGrad()
+    return this
+  }
+
+  /** Keeps the gradient of a computed tensor in `grad`, as torch.Tensor.retain_grad. errors: `graph.misuse` for integers. */
+  retainGrad(): void {
+    if (!isFloat(this.value)) {
+      throw new TabringError(
+        'graph.misuse',
+        `requiresGrad_: expected a tensor of floats, got ${this.dtype}. Make it f32; nothing flows back through integers.`,
+      )
+    }
+    activeTrace('retainGrad').asked.add(this.value)
+  }
+
+  /**
+   * The gradient that `backward` gave this tensor in the function being compiled, f32; undefined before, and where none was asked for.
+   *
+   * Several `backward` add up; `x.grad = undefined` begins anew. It counts as a constant for later ones. Steps of several ranks and of
+   * an accumulation weigh their loss; this gradient is that of the loss as it stands.
+   */
+  get grad(): Tensor | undefined {
+    const gradient = activeTrace('grad').tensorGradients.get(this.value)
+    return gradient && new TracedTensor(gradient)
+  }
+  set grad(gradient: Tensor | undefined) {
+    const { tensorGradients } = activeTrace('grad')
+    if (gradient) tensorGradients.set(this.value, gradientFor(this, gradient))
+    else tensorGradients.delete(this.value)
+  }
+
+  /**
+   * Adds this scalar's gradient by every parameter and tensor behind it that requires one to its `grad`.
+   *
+   * errors: `shape.mismatch` unless it has one element; `graph.misuse` where an op has no gradient, or where nothing requires one.
    */
   backward(): void {
     const trace = activeTrace('backward')
@@ -359,15 +416,27 @@ export abstract class Tensor {
         `backward: the loss must have one element, got ${formatShape(this.shape)}. Take its sum or mean first.`,
       )
     }
+    const { scalars, gradients, tensorGradients } = trace
     const from = nextNodeId()
-    const [unit] = trace.emit(fromScalar, [], { slot: trace.seedSlot() })
+    const slot = trace.seedSlot()
+    const [unit] = trace.emit(fromScalar, [], { slot })
     const seed =
       this.shape.length === 0 ? unit : trace.emit(reshape, [unit], { shape: this.shape })[0]
-    for (const [parameter, gradient] of gradientsOf(trace, this.value, seed)) {
+    const { parameters, tensors } = gradientsOf(trace, this.value, seed)
+    for (const [parameter, gradient] of parameters) {
       // Ranks sum their gradients, so that each begins with its share: equal ones, unless a run says otherwise.
-      if (parameter.exchange) trace.scalars.set(gradientWeight, 1 / parameter.exchange.size)
-      const earlier = trace.gradients.get(parameter)
-      trace.gradients.set(parameter, earlier ? add(trace, earlier, gradient) : gradient)
+      if (parameter.exchange) scalars.set(gradientWeight, 1 / parameter.exchange.size)
+      const earlier = gradients.get(parameter)
+      gradients.set(parameter, earlier ? add(trace, earlier, gradient) : gradient)
+    }
+    if (tensors.size > 0) {
+      const inverse = scalars.add(() => (scalars.value(slot) === 0 ? 0 : 1 / scalars.value(slot)))
+      const [whole] = trace.emit(fromScalar, [], { slot: inverse })
+      for (const [value, gradient] of tensors) {
+        const [own] = trace.emit(map, [gradient, whole], { steps: singleStep('mul', 2) })
+        const earlier = tensorGradients.get(value)
+        tensorGradients.set(value, earlier ? add(trace, earlier, own) : own)
+      }
     }
     trace.backwards.push({ from, to: nextNodeId() })
   }
@@ -377,13 +446,18 @@ export abstract class Tensor {
    *
    * It runs while the function is traced, once per `backward` and not per step: what it computes becomes part of the program. Hooks run
    * in the order of registering, each on what the one before returned. Those of parameters last over traces.
-   * errors: `graph.misuse` where no parameter stands behind this tensor; `shape.mismatch` for a gradient of another shape.
+   * errors: `graph.misuse` where this tensor requires no gradient; `shape.mismatch` for a gradient of another shape.
    */
   registerHook(hook: (gradient: Tensor) => Tensor | undefined): HookHandle {
-    if (!requiresGradient(this.value)) {
+    const { leaf } = this.value
+    const isRequired =
+      leaf?.kind === 'parameter'
+        ? leaf.parameter.requiresGrad
+        : requiresGradient(activeTrace('registerHook'), this.value)
+    if (!isRequired) {
       throw new TabringError(
         'graph.misuse',
-        'registerHook: expected a tensor that a parameter stands behind, got one without a gradient. Register it on a parameter or on what is computed from one.',
+        'registerHook: expected a tensor that requires a gradient, got one that does not. Register it on a parameter, on what is computed from one, or after requiresGrad_().',
       )
     }
     return hookGradients([this], ([gradient]) => gradient && [hook(gradient)])
@@ -417,6 +491,17 @@ export class TracedTensor extends Tensor {
     super()
     this.value = value
   }
+}
+
+/** The value of a gradient that is given to a tensor. errors: `shape.mismatch`. */
+export function gradientFor(tensor: Tensor, gradient: Tensor): GraphValue {
+  if (!sameShape(tensor.shape, gradient.shape)) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `grad: expected ${formatShape(tensor.shape)}, the shape of its tensor, got ${formatShape(gradient.shape)}. Reshape it.`,
+    )
+  }
+  return toFloat(gradient).value
 }
 
 /** Adds an op to the function being compiled and returns its first output. */

@@ -50,16 +50,22 @@ export class ScalarBlock {
     const known = this.#named.get(name)
     if (known) return known
     const entry: NamedScalar = {
-      slot: { slot: this.#sources.length },
+      slot: this.addInteger(() => entry.value, halves),
       value: initial,
       wasSet: false,
       limit: Math.min(2 ** (16 * halves), Number.MAX_SAFE_INTEGER + 1),
     }
-    for (let half = 0; half < halves; half++) {
-      this.add(() => Math.floor(entry.value / 2 ** (16 * half)) % 0x10000)
-    }
     this.#named.set(name, entry)
     return entry
+  }
+
+  /** The first of `halves` neighbouring slots with 16 bits each of an integer, lowest first. */
+  addInteger(source: () => number, halves: number): ScalarSlot {
+    const first = { slot: this.#sources.length }
+    for (let half = 0; half < halves; half++) {
+      this.add(() => Math.floor(source() / 2 ** (16 * half)) % 0x10000)
+    }
+    return first
   }
 
   /** errors: `graph.misuse` for a name that the traced function did not ask for. */
@@ -144,6 +150,9 @@ export interface Accumulation {
 export class Trace {
   readonly scalars = new ScalarBlock()
   readonly gradients = new Map<Parameter, GraphValue>()
+  /** Tensors other than parameters that asked for a gradient, and the gradients that they got. */
+  readonly asked = new Set<GraphValue>()
+  readonly tensorGradients = new Map<GraphValue, GraphValue>()
   readonly updates: BucketUpdate[] = []
   /** Nodes that change an input in place (running statistics): a program keeps them whether or not anything reads their outputs. */
   readonly effects: GraphNode[] = []
@@ -154,6 +163,8 @@ export class Trace {
   /** Nodes after all updates, on whole buckets. */
   readonly after: GraphNode[] = []
   readonly accumulation: Accumulation | undefined
+  /** This rank's number, once a data-parallel model is forwarded: which share of the samples it sees. */
+  rank: number | undefined
   exchange: GradientExchange | undefined
   /** Ids [from, to) of the nodes that each `backward` added. */
   readonly backwards: { readonly from: number; readonly to: number }[] = []

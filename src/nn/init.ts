@@ -1,5 +1,10 @@
 import { Parameter } from '../graph/parameter.ts'
-import { resetRandomLayers, setRandomSeed } from '../graph/random.ts'
+import {
+  nextRandomStep,
+  resetRandomLayers,
+  setNextRandomStep,
+  setRandomSeed,
+} from '../graph/random.ts'
 import { RandomStream } from '../util/random.ts'
 import { countElements, type Shape } from '../util/shape.ts'
 
@@ -9,28 +14,33 @@ let nextStream = 0
 /**
  * Sets the seed of all parameters made and all random masks compiled from here on, in this page or worker.
  *
- * Each parameter draws from a stream of its own, numbered in order of creation, so the same code gives the same numbers everywhere.
+ * Masks are numbered from 0 again. Each parameter draws from a stream of its own, numbered in order of creation, so the same code gives the same numbers everywhere.
  */
 export function manualSeed(value: number): void {
   seed = value
   nextStream = 0
   setRandomSeed(value)
+  setNextRandomStep(0)
   resetRandomLayers()
 }
 
-/** Where this page's or worker's stream of initial parameters stands; as torch.get_rng_state, but two numbers. */
+/** Where this page's or worker's random numbers stand; as torch.get_rng_state, but three numbers. */
 export interface RngState {
   readonly seed: number
+  /** The stream of the next parameter that is made. */
   readonly nextStream: number
+  /** The `randomStep` of the next run that draws masks. */
+  readonly nextStep: number
 }
 
-export const getRngState = (): RngState => ({ seed, nextStream })
+export const getRngState = (): RngState => ({ seed, nextStream, nextStep: nextRandomStep() })
 
 /** Goes on where `getRngState` was called; masks of programs that are compiled from here on are those of its seed. */
 export function setRngState(state: RngState): void {
   seed = state.seed
   setRandomSeed(seed)
   nextStream = state.nextStream
+  setNextRandomStep(state.nextStep)
 }
 
 /**

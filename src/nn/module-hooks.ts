@@ -1,5 +1,6 @@
 import { requiresGradient } from '../graph/backward.ts'
 import { aliasOf, type HookHandle, hookGradients, Tensor } from '../graph/tensor.ts'
+import { activeTrace } from '../graph/trace.ts'
 import { TabringError } from '../util/errors.ts'
 import type { Module } from './module.ts'
 
@@ -174,8 +175,9 @@ class Crossing {
   readonly #places: readonly number[]
 
   constructor(given: readonly unknown[]) {
+    const trace = activeTrace('hooks')
     const hasGradient = (value: unknown): value is Tensor =>
-      value instanceof Tensor && requiresGradient(value.value)
+      value instanceof Tensor && requiresGradient(trace, value.value)
     const values = given.map((value) => (hasGradient(value) ? aliasOf(value) : value))
     this.#places = [...given.keys()].filter((i) => hasGradient(given[i]))
     this.values = values

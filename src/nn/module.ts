@@ -2,7 +2,7 @@ import type { ModuleBuffer } from '../graph/module-buffer.ts'
 import { Parameter } from '../graph/parameter.ts'
 import type { StoredData, StoredTensor } from '../graph/stored-tensor.ts'
 import type { HookHandle, Tensor } from '../graph/tensor.ts'
-import type { DeviceSpec } from '../util/device.ts'
+import { type DeviceSpec, placedDevice } from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
 
@@ -174,13 +174,35 @@ export abstract class Module {
   }
 
   /**
-   * Sends all parameters and buffers to a device; returns this module when they are there.
+   * Moves all parameters and buffers themselves to a device; returns this module when they are there.
    *
-   * Programs compiled for another device refuse them from then on. Move a model before its optimizer is made, as in PyTorch.
+   * Programs compiled for another device refuse them from then on. Move a model before its optimizer is made, as in PyTorch. What no
+   * device holds yet (a new model) is moved when this returns, awaited or not; what another device holds is read back first, tensor by
+   * tensor, or all at once with `nonBlocking`.
    */
-  async to(device: DeviceSpec): Promise<this> {
-    for (const [, tensor] of this.#walk('')) await tensor.to(device)
+  async to(
+    device: DeviceSpec,
+    { nonBlocking = false }: { nonBlocking?: boolean } = {},
+  ): Promise<this> {
+    const target = placedDevice(device)
+    const moves: Promise<void>[] = []
+    for (const [, tensor] of this.#walk('')) {
+      const move = tensor.moveToDevice(target)
+      if (!move) continue
+      if (nonBlocking) moves.push(move)
+      else await move
+    }
+    await Promise.all(moves)
     return this
+  }
+
+  /** `to` a WebGPU device: the current one unless told. */
+  webgpu(index?: number): Promise<this> {
+    return this.to(index ?? 'webgpu')
+  }
+
+  cpu(): Promise<this> {
+    return this.to('cpu')
   }
 
   /** The contents of all parameters and persistent buffers as they are now; what two places share, under each of its keys. */

@@ -37,8 +37,8 @@ export async function saveCheckpoint(
  * Puts a file's state into the parts and the random state; what follows is what would have followed in the run that saved it, bit for bit
  * on the same adapter.
  *
- * Make the parts anew and load before the step is compiled. A step with dropout gets its number as the scalar `randomStep` in every run:
- * a program of its own counts from 0. Waits for parts whose state takes time to read.
+ * Make the parts anew, layers with dropout in the same order after manualSeed() or in a new page, and load before the step is compiled.
+ * Masks go on where they were: how many runs drew some is part of the random state. Waits for parts whose state takes time to read.
  * errors: `data.malformed` when the file holds other parts; those of the parts.
  */
 export async function loadCheckpoint(
@@ -56,8 +56,9 @@ export async function loadCheckpoint(
   }
   for (const [name, part] of Object.entries(parts)) await part.loadStateDict(states[name] as never)
   const { step, random, extra } = run as unknown as Resumed & {
-    random: { seed: number; nextStream: number }
+    random: { seed: number; nextStream: number; nextStep?: number }
   }
-  setRngState(random)
+  // Older files do not tell how many runs drew masks.
+  setRngState({ nextStep: 0, ...random })
   return { step, extra }
 }

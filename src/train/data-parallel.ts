@@ -2,6 +2,7 @@ import type { GradientExchange } from '../graph/exchange.ts'
 import { poolAlignment } from '../graph/pool.ts'
 import type { StoredTensor } from '../graph/stored-tensor.ts'
 import type { Tensor } from '../graph/tensor.ts'
+import { activeTrace } from '../graph/trace.ts'
 import { Module } from '../nn/module.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { chunkRange } from '../peer/schedule.ts'
@@ -19,27 +20,57 @@ export interface DistributedDataParallelOptions {
  *
  * As torch.nn.parallel.DistributedDataParallel, with one difference: each rank updates its slice of the parameters and gathers the
  * rest, so that ranks with different adapters keep the same bits. Every rank must build the same module and compile the same steps.
- * A compiled step weighs this rank by the step scalar `gradientWeight`, 1 / world size unless a run gives another share.
+ * A compiled step weighs this rank by the step scalar `gradientWeight`, 1 / world size unless a run gives another share. Random masks
+ * are those that one rank would draw for the same samples, if all ranks have equally many; else runs give `sampleOffset`.
  */
 export class DistributedDataParallel extends Module {
   readonly module: Module
   /** Resolves when all ranks hold rank 0's parameters and buffers. errors: those of the group. */
   readonly ready: Promise<void>
+  readonly #rank: number
+  readonly #exchange: RingExchange
 
   constructor(module: Module, options: DistributedDataParallelOptions = {}) {
     super()
     this.module = module
     const group = options.processGroup ?? getProcessGroup()
+    this.#rank = group.rank
     const parameters = module.parameters()
     this.ready = broadcast([...parameters, ...module.buffers()], group)
     // Compiling a step waits for it too and reports the error there; here it must not count as unhandled.
     this.ready.catch(() => undefined)
-    const exchange = new RingExchange(group, (options.bucketCapMb ?? 25) * 2 ** 20, this.ready)
-    for (const parameter of parameters) parameter.exchange = exchange
+    this.#exchange = new RingExchange(group, (options.bucketCapMb ?? 25) * 2 ** 20, this.ready)
+    for (const parameter of parameters) parameter.exchange = this.#exchange
   }
 
   forward(x: Tensor): Tensor {
+    activeTrace('forward').rank = this.#rank
     return this.module.forward(x)
+  }
+
+  /**
+   * Returns `fn()`; programs of `compileAccumulated` that run inside it add up their gradients and send nothing, the next one that runs
+   * outside takes the sum, exchanges and updates.
+   *
+   * As torch's no_sync, on all ranks alike. `fn` may be asynchronous: await it. Wrong inside: runs that update.
+   */
+  noSync<R>(fn: () => R): R {
+    const exchange = this.#exchange
+    const outer = exchange.isSynchronizing
+    const leave = () => {
+      exchange.isSynchronizing = outer
+    }
+    exchange.isSynchronizing = false
+    let result: R
+    try {
+      result = fn()
+    } catch (error) {
+      leave()
+      throw error
+    }
+    if (result instanceof Promise) return result.finally(leave) as R
+    leave()
+    return result
   }
 }
 
@@ -75,6 +106,7 @@ class RingExchange implements GradientExchange {
   readonly size: number
   readonly bucketCapBytes: number
   readonly ready: Promise<void>
+  isSynchronizing = true
   readonly #group: ProcessGroup
   #step = 0
 

@@ -35,6 +35,16 @@ const variants = v.union([
   ),
 ])
 
+/** `0,2`: which devices, each once. */
+const deviceList = v.pipe(
+  v.string(),
+  v.regex(/^(\d+(,\d+)*)?$/),
+  v.check((text) => {
+    const numbers = text.split(',').map(Number)
+    return new Set(numbers).size === numbers.length
+  }),
+)
+
 export interface Switch<Value> {
   readonly schema: v.GenericSchema<unknown, Value>
   /** What it may be, for people. */
@@ -108,6 +118,14 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
     default: false,
     effect: [
       'The pages compute on the CPU with the plain references: slow. The library has `setDefaultDevice("cpu")`.',
+    ],
+  },
+  visibleDevices: {
+    schema: v.nullable(deviceList),
+    type: 'a text of device numbers, each once, with commas: `0,2`',
+    default: null,
+    effect: [
+      'Only these WebGPU devices are there, numbered anew in this order, as CUDA_VISIBLE_DEVICES has it: with `1`, `webgpu:0` is device 1. Those from the first on that does not exist are left out; an empty text hides all. Without it all are visible: 0 is the fastest adapter, 1 the one that saves power. In code: `gpu.setVisibleDevices("0,2")`, before a device is opened.',
     ],
   },
 }

@@ -11,6 +11,8 @@ export interface SwitchValues {
   readonly delayMs: number
   readonly stallRank: number | null
   readonly cpu: boolean
+  /** Numbers with commas; null: all. */
+  readonly visibleDevices: string | null
 }
 
 export type SwitchName = keyof SwitchValues

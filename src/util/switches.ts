@@ -24,6 +24,7 @@ export const variableOf = (name: SwitchName): string =>
 let given: GivenSwitches | undefined
 let values: SwitchValues | undefined
 let hasTold = false
+const fixed = new Set<SwitchName>()
 
 /** The value of a switch. errors: `config.invalid` for a wrong one, naming where it comes from. */
 export function switchValue<Name extends SwitchName>(name: Name): SwitchValues[Name] {
@@ -31,10 +32,28 @@ export function switchValue<Name extends SwitchName>(name: Name): SwitchValues[N
   return values[name]
 }
 
-/** Sets switches in code, before anything else that sets them; what is compiled already stays as it is. errors: `config.invalid`. */
+/** The value of a switch, which nothing in code may set from now on. errors: as switchValue. */
+export function fixedSwitch<Name extends SwitchName>(name: Name): SwitchValues[Name] {
+  const value = switchValue(name)
+  fixed.add(name)
+  return value
+}
+
+/**
+ * Sets switches in code, before anything else that sets them; what is compiled already stays as it is.
+ *
+ * errors: `config.invalid`; `graph.misuse` for one that is in use for good.
+ */
 export function setSwitches(inputs: SwitchInputs): void {
   const next = given ?? fromSurroundings()
   const code = { ...next.code, ...checked('code', inputs) }
+  const late = switchNames.find((name) => fixed.has(name) && inputs[name] !== undefined)
+  if (late) {
+    throw new TabringError(
+      'graph.misuse',
+      `switches: ${late} must be set before its first use, got ${textOf(inputs[late])} after it. Move the call to the beginning.`,
+    )
+  }
   given = { ...next, code }
   values = undefined
 }
@@ -52,10 +71,13 @@ export function takeSwitches(all: GivenSwitches): void {
   hasTold = true
 }
 
-/** The page parameters that set switches, to be kept in an address; of those that change a run's numbers only, if wanted. */
-export function switchParameters(isOfRunOnly = false): [SwitchName, string][] {
-  const page = Object.entries(givenSwitches()['page parameter']) as [SwitchName, string][]
-  return page.filter(([name]) => !isOfRunOnly || switches[name].isOfRun)
+/** The page parameters that set switches, to be kept in an address, the launcher's words too; or of those that change a run's numbers only. */
+export function switchParameters(isOfRunOnly = false): [string, string][] {
+  const { 'page parameter': given, launcher } = givenSwitches()
+  const page = Object.entries(given) as [SwitchName, string][]
+  if (isOfRunOnly) return page.filter(([name]) => switches[name].isOfRun)
+  const words = JSON.stringify(launcher)
+  return words === '{}' ? page : [...page, [launcherParameter, words]]
 }
 
 /** Switches out of environment variables. errors: `config.invalid`. */
@@ -82,7 +104,7 @@ export function checked(source: Source, inputs: Readonly<Record<string, unknown>
     if (!v.is(own.schema, input)) {
       throw new TabringError(
         'config.invalid',
-        `switches: ${name} must be ${own.type}, got "${String(input)}" (${source}). Correct it or leave it out.`,
+        `switches: ${name} must be ${own.type}, got ${typeof input === 'string' ? '' : `the ${typeof input} `}"${String(input)}" (${source}). Correct it or leave it out.`,
       )
     }
   }

@@ -101,6 +101,15 @@ describe('npm start', () => {
     }
   })
 
+  it("--visible-devices: in this machine's address, and a wrong list refused", async () => {
+    const text = await npmStart('--port', '0', '--visible-devices', '0,1').seen('Ctrl-C')
+    const address = new URL(text.match(/http:\/\/localhost\S+/)![0])
+    expect(address.searchParams.get('launcher')).toBe('{"visibleDevices":"0,1"}')
+    const { child, text: said } = npmStart('--visible-devices', '1,1')
+    expect((await once(child, 'exit'))[0]).toBe(1)
+    expect(said()).toContain('visibleDevices must be a text of device numbers')
+  })
+
   it('--allow-origin: told, and one that is no address refused', async () => {
     const flags = ['--allow-origin', 'https://Tabs.example/x', '--allow-origin', 'http://two:81']
     const text = await npmStart('--port', '0', ...flags).seen('Ctrl-C')

@@ -217,6 +217,36 @@ test('a parameter on another device is refused by op, argument and both devices'
   expect((await program.run(input)).y).toEqual(y)
 })
 
+test('a module moves itself, a tensor gives a new one; what is compiled next finds a move that nobody awaited', async () => {
+  const layer = new Linear(4, 4)
+  const [weight] = layer.parameters()
+  const types = { x: tensorType([2, 4]) }
+  const input = { x: uniform(1, 0, 8) }
+  const forward = ({ x }: Record<string, Tensor>) => ({ y: layer.forward(x) })
+  const moving = layer.to('webgpu', { nonBlocking: true })
+  const onGpu = await compile(forward, types, { runtime: await testRuntime() })
+  const { y } = await onGpu.run(input)
+  expect(await moving).toBe(layer)
+  expect(layer.weight).toBe(weight)
+
+  expect(await weight.webgpu()).toBe(weight)
+  expect(await weight.to('webgpu:0')).toBe(weight)
+  const copy = await weight.cpu()
+  expect(copy).not.toBe(weight)
+  expect([copy.device?.type, weight.device?.type, copy.name]).toEqual(['cpu', 'webgpu', 'weight'])
+  expect(await copy.read()).toEqual(await weight.read())
+  expect(await copy.webgpu(0)).not.toBe(weight)
+  // The module itself went nowhere.
+  expect((await onGpu.run(input)).y).toEqual(y)
+
+  expect(await layer.cpu()).toBe(layer)
+  expect(layer.weight).toBe(weight)
+  expect(weight.device?.type).toBe('cpu')
+  await expect(onGpu.run(input)).rejects.toMatchObject({ code: 'device.mismatch' })
+  expect(await layer.webgpu(0)).toBe(layer)
+  expect((await onGpu.run(input)).y).toEqual(y)
+})
+
 test('gpu tells what is there', async () => {
   expect(await gpu.isAvailable()).toBe(true)
   expect(await gpu.deviceCount()).toBeGreaterThanOrEqual(1)
@@ -226,6 +256,29 @@ test('gpu tells what is there', async () => {
   expect(properties.maxBufferBytes).toBeGreaterThan(2 ** 20)
   await expect(gpu.getDeviceProperties(9)).rejects.toMatchObject({ code: 'gpu.unavailable' })
   expect(() => gpu.setDevice('cpu')).toThrow(/cpu/)
+  expect(() => gpu.setDevice('webgpu')).toThrow(/expected a device with an index/)
+  expect(() => gpu.setVisibleDevices('0')).toThrow(/visibleDevices must be set before its first/)
+})
+
+test('webgpu without an index is the current device, an explicit one goes before it', async () => {
+  const count = await gpu.deviceCount()
+  const negate = ({ x }: Record<string, Tensor>) => ({ y: x.neg() })
+  const types = { x: tensorType([2]) }
+  gpu.setDevice(count)
+  try {
+    for (const options of [{}, { device: 'webgpu' }]) {
+      await expect(compile(negate, types, options)).rejects.toMatchObject({
+        code: 'gpu.unavailable',
+        message: expect.stringContaining(`got webgpu:${count}`),
+      })
+    }
+    const layer = await new Linear(2, 2).to('webgpu')
+    expect(layer.weight.device).toEqual({ type: 'webgpu', index: count })
+    const onFirst = await compile(negate, types, { device: 'webgpu:0' })
+    expect([...(await onFirst.run({ x: Float32Array.of(1, 2) })).y]).toEqual([-1, -2])
+  } finally {
+    gpu.setDevice(0)
+  }
 })
 
 test('gpu.benchmark measures kernels and gives the same results within rounding', async () => {

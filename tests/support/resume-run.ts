@@ -5,6 +5,7 @@ import { dropout } from '../../src/graph/functions/dropout.ts'
 import { crossEntropy } from '../../src/graph/functions.ts'
 import type { AnyRuntime } from '../../src/graph/runtime.ts'
 import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
+import { Dropout } from '../../src/nn/dropout.ts'
 import { getRngState, manualSeed } from '../../src/nn/init.ts'
 import { Linear, ReLU } from '../../src/nn/layers.ts'
 import { Sequential } from '../../src/nn/module.ts'
@@ -27,6 +28,7 @@ export async function makeRun(runtime: AnyRuntime, optimizerName: 'adamw' | 'sgd
     new Linear(features, 24),
     new BatchNorm1d(24),
     new ReLU(),
+    new Dropout(0.2),
     new Linear(24, 4),
   )
   const optimizer =
@@ -61,7 +63,7 @@ export async function makeRun(runtime: AnyRuntime, optimizerName: 'adamw' | 'sgd
         x.set(images.subarray(sample * features, (sample + 1) * features), row * features)
         y[row] = labels[sample]
       })
-      losses.push((await program.run({ x, y }, { randomStep: step })).loss[0])
+      losses.push((await program.run({ x, y })).loss[0])
       scheduler.step()
     }
     program.destroy()

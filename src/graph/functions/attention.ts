@@ -26,12 +26,12 @@ export interface AttentionOptions {
   scale?: number
 }
 
-const dropoutOf = (options: AttentionOptions): AttentionAttrs['dropout'] =>
+const dropoutOf = (options: AttentionOptions, batch: number): AttentionAttrs['dropout'] =>
   options.dropoutP
     ? {
         p: options.dropoutP,
         layer: options.layer ?? functionalLayer('attention'),
-        random: randomSlots('attention'),
+        random: randomSlots('attention', batch),
       }
     : null
 
@@ -58,7 +58,7 @@ export function attend(
     scale: options.scale ?? sizes.width ** -0.5,
     isCausal: options.isCausal ?? false,
     mask: maskOf(options),
-    dropout: dropoutOf(options),
+    dropout: dropoutOf(options, sizes.batch),
   }
   const isHalf =
     activeTrace('attention').isAutocast || projections.every(({ dtype }) => dtype === 'f16')

@@ -20,10 +20,11 @@ export interface DropoutOptions {
  */
 export function dropout(x: Tensor, p = 0.5, options: DropoutOptions = {}): Tensor {
   if (options.training === false || p === 0) return x
+  const samples = options.samples ?? x.shape[0] ?? 1
   return emit(dropoutOp, [x], {
     p,
     layer: options.layer ?? functionalLayer('dropout'),
-    samples: options.samples ?? x.shape[0] ?? 1,
-    random: randomSlots('dropout'),
+    samples,
+    random: randomSlots('dropout', samples),
   })
 }

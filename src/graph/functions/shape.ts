@@ -1,6 +1,6 @@
 import { cast as castOp } from '../../kernels/cast/cast.ts'
 import { cat as catOp, split as splitOp } from '../../kernels/cat/cat.ts'
-import { constant } from '../../kernels/constant/constant.ts'
+import { type ConstantAttrs, constant } from '../../kernels/constant/constant.ts'
 import { cumsum as cumsumOp } from '../../kernels/cumsum/cumsum.ts'
 import { triangle } from '../../kernels/triangle/triangle.ts'
 import { place } from '../../kernels/view/view.ts'
@@ -168,24 +168,43 @@ export const triu = (x: Tensor, diagonal = 0): Tensor =>
 export const cast = (x: Tensor, dtype: DType): Tensor =>
   x.dtype === dtype ? x : dtype === 'f16' ? x.half() : emit(castOp, [x], { dtype })
 
-/** A tensor of one number, written by the device in each run. cost: one dispatch. */
-export const full = (shape: Shape, value: number, dtype: HostDType = 'f32'): Tensor =>
-  emit(constant, [], { shape, dtype, start: value, step: 0 })
-export const zeros = (shape: Shape, dtype: HostDType = 'f32'): Tensor => full(shape, 0, dtype)
-export const ones = (shape: Shape, dtype: HostDType = 'f32'): Tensor => full(shape, 1, dtype)
+/** How a tensor that a function makes is stored, and whether `backward` leaves a gradient in its `grad`. */
+export interface TensorOptions {
+  dtype?: HostDType
+  requiresGrad?: boolean
+}
 
-/** `start`, `start + step`, .. below `end`; f32 unless told. */
+const make = (attrs: ConstantAttrs, requiresGrad = false): Tensor => {
+  const tensor = emit(constant, [], attrs)
+  return requiresGrad ? tensor.requiresGrad_() : tensor
+}
+
+/** A tensor of one number, written by the device in each run. cost: one dispatch. errors: `graph.misuse` for integers that require a gradient. */
+export function full(shape: Shape, value: number, options: HostDType | TensorOptions = {}): Tensor {
+  const { dtype = 'f32', requiresGrad } = typeof options === 'string' ? { dtype: options } : options
+  return make({ shape, dtype, start: value, step: 0 }, requiresGrad)
+}
+export const zeros = (shape: Shape, options?: HostDType | TensorOptions): Tensor =>
+  full(shape, 0, options)
+export const ones = (shape: Shape, options?: HostDType | TensorOptions): Tensor =>
+  full(shape, 1, options)
+
+/** `start`, `start + step`, .. below `end`; f32 unless told. errors: as full; `shape.mismatch` for a step that leads away. */
+export function arange(start: number, end: number, options?: TensorOptions): Tensor
+export function arange(start: number, end: number, step?: number, options?: TensorOptions): Tensor
 export function arange(
   start: number,
   end: number,
-  step = 1,
-  { dtype = 'f32' }: { dtype?: HostDType } = {},
+  given: number | TensorOptions = 1,
+  more: TensorOptions = {},
 ): Tensor {
+  const [step, { dtype = 'f32', requiresGrad }] =
+    typeof given === 'number' ? [given, more] : [1, given]
   const count = Math.ceil((end - start) / step)
   mustHold(
     Number.isFinite(count) && count >= 0,
     () =>
       `arange: expected a step that leads from start to end, got ${start}, ${end} and ${step}. Check its sign.`,
   )
-  return emit(constant, [], { shape: [count], dtype, start, step })
+  return make({ shape: [count], dtype, start, step }, requiresGrad)
 }

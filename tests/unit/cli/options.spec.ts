@@ -32,7 +32,7 @@ test('every option arrives', () => {
   const argv =
     '--nproc-per-node 3 --data some/dir --model cnn --epochs 2 --steps 7 --batch-size 30 --optimizer sgd --lr 0.1 --seed 5 ' +
     '--out w.safetensors --bucket-cap-mb 0.5 --hash-every 10 --tune --adapter software --json --headed --timeout 9.5 ' +
-    '--debug 2 --naive --variant matmul:naive --trace t.json'
+    '--debug 2 --naive --variant matmul:naive --visible-devices 0,2 --trace t.json'
   expect(optionsOf(...argv.split(' '))).toEqual({
     worldSize: 3,
     dataFolder: 'some/dir',
@@ -41,7 +41,13 @@ test('every option arrives', () => {
     isHeaded: true,
     adapter: 'software',
     timeoutMs: 9500,
-    switches: { debug: '2', naive: true, variant: 'matmul:naive', trace: true },
+    switches: {
+      debug: '2',
+      naive: true,
+      variant: 'matmul:naive',
+      visibleDevices: '0,2',
+      trace: true,
+    },
     traceFile: 't.json',
     config: {
       model: 'cnn',
@@ -86,6 +92,7 @@ test('help names every option', () => {
     'json',
     'headed',
     'timeout',
+    'visible-devices',
   ])
     expect(text).toContain(`--${name}`)
 })
@@ -98,6 +105,7 @@ test.each([
   ['--lr Infinity', 'Expected a number of 0 or more'],
   ['--bucket-cap-mb 0', 'Expected a number above 0, got "0".'],
   ['--nproc-per-node 65', 'from 1 to 64, got "65"'],
+  ['--visible-devices 0;1', 'visibleDevices must be a text of device numbers'],
   ['--model transformer', 'Allowed choices are mlp, cnn.'],
   ['--epoch 3', "unknown option '--epoch'. (Did you mean --epochs?)"],
   ['--steps', "option '--steps <n>' argument missing"],

@@ -360,7 +360,7 @@ describe('tensor hooks', () => {
 
   test('are refused where there is no gradient', () => {
     const weight = new Parameter([3], new Float32Array(3))
-    const misuse = /^registerHook: expected a tensor that a parameter stands behind/
+    const misuse = /^registerHook: expected a tensor that requires a gradient/
     const hook = () => undefined
     trace(({ x }) => {
       expect(() => x.registerHook(hook)).toThrow(misuse)

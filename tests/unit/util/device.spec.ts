@@ -1,17 +1,35 @@
-import { expect, test } from 'vitest'
-import { type DeviceSpec, device, formatDevice } from '../../../src/util/device.ts'
+import { afterEach, expect, test } from 'vitest'
+import {
+  type DeviceSpec,
+  device,
+  formatDevice,
+  placedDevice,
+  setCurrentDevice,
+} from '../../../src/util/device.ts'
+
+afterEach(() => setCurrentDevice(0))
 
 test('every form of a device means the same', () => {
   const first = { type: 'webgpu', index: 0 }
   const second = { type: 'webgpu', index: 1 }
-  for (const spec of ['webgpu', 'webgpu:0', 0, { type: 'webgpu' }, first] as DeviceSpec[]) {
-    expect(device(spec)).toEqual(first)
-  }
+  for (const spec of ['webgpu:0', 0, first] as DeviceSpec[]) expect(device(spec)).toEqual(first)
   for (const spec of ['webgpu:1', 1, second] as DeviceSpec[]) expect(device(spec)).toEqual(second)
   expect(device('webgpu', 1)).toEqual(second)
   expect(formatDevice(device('cpu'))).toBe('cpu')
   expect(formatDevice(device({ type: 'cpu', index: 0 }))).toBe('cpu')
   expect(formatDevice(device(1))).toBe('webgpu:1')
+})
+
+test('no index is the current device whenever it is used, as torch.device("cuda")', () => {
+  const current = device('webgpu')
+  expect(current).toEqual({ type: 'webgpu' })
+  expect(device({ type: 'webgpu' })).toEqual(current)
+  expect(formatDevice(current)).toBe('webgpu')
+  expect(placedDevice(current)).toEqual({ type: 'webgpu', index: 0 })
+  setCurrentDevice(1)
+  expect(placedDevice(current)).toEqual({ type: 'webgpu', index: 1 })
+  expect(placedDevice('webgpu:0')).toEqual({ type: 'webgpu', index: 0 })
+  expect(placedDevice('cpu')).toEqual({ type: 'cpu', index: 0 })
 })
 
 test.each(['cuda', 'webgpu:', 'webgpu:-1', 'cpu:1', '', -1, 1.5, { type: 'gpu' }, null])(

@@ -71,9 +71,32 @@ test('an address keeps its switches; the invitation those that change the number
   expect(switchParameters(true)).toEqual([['naive', '1']])
 })
 
+test('an address keeps what the launcher said', async () => {
+  const words = '{"visibleDevices":"1"}'
+  const { switchParameters } = await load(`?naive=1&launcher=${encodeURIComponent(words)}`)
+  expect(switchParameters()).toEqual([
+    ['naive', '1'],
+    ['launcher', words],
+  ])
+  expect(switchParameters(true)).toEqual([['naive', '1']])
+})
+
+test('what is in use for good cannot be set any more', async () => {
+  const { fixedSwitch, setSwitches, switchValue } = await load('?visibleDevices=1')
+  expect(fixedSwitch('visibleDevices')).toBe('1')
+  expect(() => setSwitches({ visibleDevices: '0' })).toThrow(
+    'visibleDevices must be set before its first use, got 0 after it',
+  )
+  setSwitches({ debug: 1 })
+  expect([switchValue('debug'), switchValue('visibleDevices')]).toEqual([1, '1'])
+})
+
 test.each([
   ['?debug=6', 'debug must be 0 to 5, got "6" (page parameter)'],
   ['?variant=matmul', 'variant must be `op:variant`, more after commas, got "matmul"'],
+  ['?visibleDevices=0,x', 'visibleDevices must be a text of device numbers, each once'],
+  ['?visibleDevices=1,1', 'got "1,1" (page parameter)'],
+  ['?launcher={"visibleDevices":2}', 'got the number "2" (launcher)'],
   ['?launcher={"loud":1}', 'got "loud" (launcher)'],
 ])('%s is refused', async (search, words) => {
   const { switchValue } = await load(search)

@@ -1,0 +1,133 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+
+// Six adapters that can be opened, in place of the browser's.
+const limits = { maxBufferSize: 1024, maxStorageBufferBindingSize: 1024 }
+const adapters = Array.from({ length: 6 }, (_, number) => ({
+  info: { vendor: 'test', architecture: '', device: '', description: `adapter ${number}` },
+  features: new Set<string>(),
+  limits,
+  requestDevice: async () => ({
+    limits,
+    features: new Set<string>(),
+    lost: new Promise(() => undefined),
+    addEventListener: () => undefined,
+  }),
+}))
+vi.mock('../../../src/gpu/adapters.ts', () => ({
+  listAdapters: async (most = adapters.length) => adapters.slice(0, most),
+  nameOf: ({ description }: { description: string }) => description,
+}))
+
+const told = vi.spyOn(console, 'info').mockImplementation(() => undefined)
+beforeEach(() => told.mockClear())
+afterEach(() => {
+  vi.unstubAllGlobals()
+  vi.unstubAllEnvs()
+})
+
+/** The library as a page or worker loads it that has this address. */
+async function load(search = '') {
+  vi.stubGlobal('location', { search })
+  vi.resetModules()
+  const { gpu } = await import('../../../src/graph/gpu.ts')
+  const { runtimeOf } = await import('../../../src/graph/runtime.ts')
+  const { Linear } = await import('../../../src/nn/layers.ts')
+  /** Which of the six each device is. */
+  const seen = async () => {
+    const count = await gpu.deviceCount()
+    const names = Array.from({ length: count }, (_, index) => gpu.getDeviceName(index))
+    return (await Promise.all(names)).map((name) => Number(name.slice('adapter '.length)))
+  }
+  return { gpu, runtimeOf, Linear, seen }
+}
+
+test.each([
+  ['1', [1]],
+  ['0,1', [0, 1]],
+  ['0,2,3', [0, 2, 3]],
+  ['3,1', [3, 1]],
+  ['', []],
+  ['2,9,1', [2]],
+])('"%s" shows devices %j, numbered anew', async (visible, expected) => {
+  const { gpu, seen } = await load()
+  gpu.setVisibleDevices(visible)
+  expect(await seen()).toEqual(expected)
+  expect(await gpu.isAvailable()).toBe(expected.length > 0)
+})
+
+test('webgpu:1 of "2,3,4,5" is device 3', async () => {
+  const { gpu, runtimeOf, seen } = await load()
+  expect(await seen()).toEqual([0, 1, 2, 3, 4, 5])
+  gpu.setVisibleDevices('2,3,4,5')
+  const runtime = await runtimeOf('webgpu:1')
+  expect(runtime.facts.description).toBe('adapter 3')
+  expect(runtime.device).toEqual({ type: 'webgpu', index: 1 })
+  await expect(runtimeOf(4)).rejects.toThrow('expected webgpu:0 to webgpu:3, got webgpu:4')
+})
+
+test('with all hidden, opening one says so', async () => {
+  const { gpu, runtimeOf } = await load()
+  gpu.setVisibleDevices('')
+  await expect(runtimeOf('webgpu')).rejects.toMatchObject({
+    code: 'gpu.unavailable',
+    message: expect.stringContaining('visibleDevices is "", of 6 adapters'),
+  })
+  expect((await runtimeOf('cpu')).device.type).toBe('cpu')
+})
+
+test('a number, a list, a text of something else are refused', async () => {
+  const { gpu } = await load()
+  for (const [wrong, words] of [
+    [2, 'expected a text like "0,2", got the number 2'],
+    [[0, 2], 'got the object 0,2'],
+    ['0;2', 'visibleDevices must be a text of device numbers'],
+    ['1,1', 'each once'],
+    ['-1', 'got "-1"'],
+  ] as const) {
+    expect(() => gpu.setVisibleDevices(wrong as string)).toThrow(words)
+  }
+})
+
+test('once a device was opened it is too late', async () => {
+  const { gpu, runtimeOf } = await load()
+  gpu.setVisibleDevices('1')
+  await runtimeOf('webgpu')
+  expect(() => gpu.setVisibleDevices('0')).toThrow(
+    'visibleDevices must be set before its first use, got 0 after it',
+  )
+})
+
+test('code goes before the page parameter, that before the launcher, that before the default', async () => {
+  const words = `launcher=${encodeURIComponent('{"visibleDevices":"3"}')}`
+  expect(await (await load()).seen()).toEqual([0, 1, 2, 3, 4, 5])
+  expect(told).not.toHaveBeenCalled()
+  expect(await (await load(`?${words}`)).seen()).toEqual([3])
+  expect(await (await load(`?visibleDevices=2&${words}`)).seen()).toEqual([2])
+  told.mockClear()
+  const { gpu, seen } = await load(`?visibleDevices=2&${words}`)
+  gpu.setVisibleDevices('1')
+  expect(await seen()).toEqual([1])
+  expect(await seen()).toEqual([1])
+  expect(told.mock.calls).toEqual([
+    ['tabring switches: visibleDevices=1 (code over 2 of page parameter over 3 of launcher)'],
+  ])
+})
+
+test("a launcher's environment counts as its words", async () => {
+  vi.stubEnv('TABRING_VISIBLE_DEVICES', '4')
+  expect(await (await load()).seen()).toEqual([4])
+})
+
+test('webgpu is the device that setDevice chose; an explicit one goes before it', async () => {
+  const { gpu, runtimeOf, Linear } = await load('?visibleDevices=5,4')
+  const layer = new Linear(2, 2)
+  gpu.setDevice(1)
+  expect(gpu.currentDevice()).toBe(1)
+  expect((await runtimeOf('webgpu')).facts.description).toBe('adapter 4')
+  expect((await runtimeOf({ type: 'webgpu' })).device.index).toBe(1)
+  expect((await runtimeOf('webgpu:0')).facts.description).toBe('adapter 5')
+  expect(await gpu.getDeviceName('webgpu')).toBe('adapter 4')
+  await layer.to('webgpu')
+  expect(layer.weight.device).toEqual({ type: 'webgpu', index: 1 })
+  expect(() => gpu.setDevice('webgpu')).toThrow('expected a device with an index')
+})

@@ -1,0 +1,126 @@
+import { expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile.ts'
+import { compileAccumulated } from '../../../src/graph/compile-accumulated.ts'
+import { Parameter } from '../../../src/graph/parameter.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import type { Tensor } from '../../../src/graph/tensor.ts'
+import { Module } from '../../../src/nn/module.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+import { ringOf } from '../../support/process-ring.ts'
+
+const runtime = new CpuRuntime()
+const microBatches = [
+  [1, 2, 3, -1],
+  [0, 1, 2, 2],
+  [-1, 1, 1, 0],
+]
+/**
+ * torch 1.13: SGD(lr=1/64) over two steps of three backwards each on ((x @ w - 1) ** 2).mean(), rank 1 with twice the inputs of rank 0,
+ * gradients averaged over the ranks. Exact in float32.
+ */
+const torchWeights = [
+  [0.34765625, -0.064453125],
+  [0.276031494140625, 0.0532684326171875],
+]
+
+class Product extends Module {
+  readonly weight = new Parameter([2], Float32Array.of(0.5, -0.25))
+  forward(x: Tensor): Tensor {
+    return x.matmul(this.weight)
+  }
+}
+
+/** Two ranks with a training step each, which `make` compiles. */
+async function twoRanks<P>(
+  make: (step: (inputs: Record<string, Tensor>) => Record<string, Tensor>) => Promise<P>,
+) {
+  const groups = await ringOf(2)
+  return Promise.all(
+    groups.map(async (group, rank) => {
+      const model = new Product()
+      const ddp = new DistributedDataParallel(model, { processGroup: group })
+      const optimizer = new SGD(ddp.parameters(), { lr: 1 / 64 })
+      const program = await make(({ x }) => {
+        const loss = ddp.forward(x).sub(1).square().mean()
+        optimizer.zeroGrad()
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      })
+      const batches = microBatches.map((x) => ({ x: Float32Array.from(x, (v) => v * (rank + 1)) }))
+      return { group, model, ddp, program, batches }
+    }),
+  )
+}
+
+const types = { x: tensorType([2, 2]) }
+const accumulated = () => twoRanks((step) => compileAccumulated(step, types, { runtime }))
+
+test('runs inside noSync add up and send nothing, the next one updates, to the weights of PyTorch', async () => {
+  const ranks = await accumulated()
+  for (const expected of torchWeights) {
+    await Promise.all(
+      ranks.map(async ({ group, ddp, program, batches }) => {
+        const sent = group.stats().payloadBytesSent
+        const kept = await ddp.noSync(async () => {
+          await program.run(batches[0])
+          await program.run(batches[1])
+          return 'what it returns'
+        })
+        expect(kept).toBe('what it returns')
+        expect(group.stats().payloadBytesSent).toBe(sent)
+        await program.run(batches[2])
+        expect(group.stats().payloadBytesSent).toBeGreaterThan(sent)
+      }),
+    )
+    for (const { model } of ranks) expect([...(await model.weight.read())]).toEqual(expected)
+  }
+})
+
+test('runs count by where they began, awaited or not', async () => {
+  const ranks = await accumulated()
+  await Promise.all(
+    ranks.flatMap(({ ddp, program, batches }) => {
+      const added = ddp.noSync(() => [program.run(batches[0]), program.run(batches[1])])
+      return [...added, program.run(batches[2])]
+    }),
+  )
+  for (const { model } of ranks) expect([...(await model.weight.read())]).toEqual(torchWeights[0])
+})
+
+test('noSync may nest, and ends when its function throws', async () => {
+  const [{ ddp, model }] = await accumulated()
+  const { exchange } = model.weight
+  expect(() =>
+    ddp.noSync(() => {
+      ddp.noSync(() => expect(exchange?.isSynchronizing).toBe(false))
+      expect(exchange?.isSynchronizing).toBe(false)
+      throw new Error('stop')
+    }),
+  ).toThrow('stop')
+  expect(exchange?.isSynchronizing).toBe(true)
+  await expect(ddp.noSync(() => Promise.reject(new Error('later')))).rejects.toThrow('later')
+  expect(exchange?.isSynchronizing).toBe(true)
+})
+
+test('a step that updates is refused inside, a program without updates is not', async () => {
+  const whole = await twoRanks((step) => compile(step, types, { runtime }))
+  const [{ ddp, program, batches }] = whole
+  const refused = ddp.noSync(async () => program.run(batches[0]))
+  await expect(refused).rejects.toMatchObject({
+    code: 'graph.misuse',
+    message: expect.stringContaining('Compile it with compileAccumulated()'),
+  })
+  const evaluation = await compile(({ x }) => ({ y: ddp.forward(x) }), types, { runtime })
+  const { y } = await ddp.noSync(() => evaluation.run(batches[0]))
+  expect([...y]).toEqual([0, 1.75])
+
+  const counted = await twoRanks((step) => compileAccumulated(step, types, { runtime, steps: 2 }))
+  const last = counted[0].ddp.noSync(async () => {
+    await counted[0].program.run(batches[0])
+    return counted[0].program.run(batches[1])
+  })
+  await expect(last).rejects.toThrow('got the last one of an accumulation, which updates')
+})
