@@ -188,7 +188,13 @@ export {
   runtimeOf,
   setDefaultDevice,
 } from './graph/runtime.ts'
-export type { ProgramMemory, RunInputs, RunOutputs, StepProgram } from './graph/step-program.ts'
+export type {
+  ProgramMemory,
+  RunInputs,
+  RunOutputs,
+  StepProgram,
+  StepTimes,
+} from './graph/step-program.ts'
 export { Tensor } from './graph/tensor.ts'
 export {
   GELU,
@@ -257,6 +263,7 @@ export { ProcessGroup } from './peer/group.ts'
 export type { Link } from './peer/link.ts'
 export { memoryPair } from './peer/memory.ts'
 export { PortLink } from './peer/port.ts'
+export { AverageMeter, type SummaryType } from './train/average-meter.ts'
 export { loadCheckpoint, type Stateful, saveCheckpoint } from './train/checkpoint-file.ts'
 export { DistributedDataParallel } from './train/data-parallel.ts'
 export {
@@ -266,6 +273,7 @@ export {
   getWorldSize,
   initProcessGroup,
 } from './train/process-group.ts'
+export { type Meter, ProgressMeter } from './train/progress-meter.ts'
 export { ReplicaCheck } from './train/verify.ts'
 export { type Device, type DeviceSpec, device, formatDevice } from './util/device.ts'
 export { systemEnv } from './util/env.ts'
