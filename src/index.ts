@@ -31,6 +31,7 @@ export {
 } from './data/image/transforms.ts'
 export { ImageFolder, type ImageSample } from './data/image-folder.ts'
 export { DataLoader, type DataLoaderOptions, type Sampler } from './data/loader/data-loader.ts'
+export type { DataLoaderState } from './data/loader/loader-state.ts'
 export { serveSamples } from './data/loader/serve-samples.ts'
 export { readSafetensors, writeSafetensors } from './data/safetensors.ts'
 export { DistributedSampler } from './data/sampler.ts'

@@ -61,14 +61,39 @@ describe('workers', () => {
     expect(runs[2]).toEqual(runs[0])
   })
 
+  test('a loader with workers goes on in the middle of an epoch where another one was left', async () => {
+    const indices = [7, 3, 9, 1, 0, 12, 5, 8]
+    const whole = slowLoader(0, indices)
+    const all = [await collect(whole), await collect(whole)]
+    for (const [numWorkers, later] of [
+      [2, 0],
+      [0, 2],
+      [2, 2],
+    ]) {
+      const first = slowLoader(numWorkers, indices)
+      const seen: Batch[] = []
+      for await (const batch of first) {
+        if (seen.push(batch) < 3) continue
+        // Those that workers have made ahead are not lost.
+        const second = slowLoader(later, indices)
+        second.loadStateDict(first.stateDict())
+        expect([...seen, ...(await collect(second))]).toEqual(all[0])
+        expect(await collect(second)).toEqual(all[1])
+        break
+      }
+    }
+  })
+
   test('a 20 ms decode is hidden at 2 workers', async () => {
     const stepMs = 30
     /** Median milliseconds that a training loop waits for its next batch, once the workers are up. */
     const waitOf = async (numWorkers: number) => {
       const waits: number[] = []
       let asked = performance.now()
-      for await (const _ of slowLoader(numWorkers, upTo(24))) {
+      const loader = slowLoader(numWorkers, upTo(24))
+      for await (const _ of loader) {
         waits.push(performance.now() - asked)
+        expect(Math.abs(loader.waitedMs - waits[waits.length - 1])).toBeLessThan(1)
         // A step on the device: this thread has nothing to do meanwhile.
         await new Promise((resolve) => setTimeout(resolve, stepMs))
         asked = performance.now()
