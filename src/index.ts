@@ -1,5 +1,6 @@
 /** Tabring's public face: models, training steps, process groups. Everything else is internal. */
 
+export type { ByteSource } from './data/byte-source.ts'
 export { type Batch, countOf, defaultCollate, padBatch } from './data/collate.ts'
 export { type CsvColumns, type CsvOptions, CsvTable, readCsv } from './data/csv.ts'
 export { ConcatDataset, randomSplit, Subset, TensorDataset } from './data/datasets.ts'
@@ -17,6 +18,13 @@ export {
   listEntries,
   listServed,
 } from './data/folder.ts'
+export { type IdxArray, type IdxNumbers, readIdx } from './data/idx.ts'
+export {
+  IdxDataset,
+  type IdxDatasetOptions,
+  type IdxSample,
+  idxDataset,
+} from './data/idx-dataset.ts'
 export { decodeImage } from './data/image/decode.ts'
 export type { PixelImage } from './data/image/pixels.ts'
 export {

@@ -11,5 +11,7 @@ test.each(['adamw', 'sgd'] as const)(
 test('other parts than those of the file are refused', async () => {
   const { parts } = await makeRun(new CpuRuntime(), 'sgd')
   const file = await saveCheckpoint({ model: parts.model }, 1)
-  await expect(loadCheckpoint(file, parts)).rejects.toThrow(/expected the parts model, got loader, /)
+  await expect(loadCheckpoint(file, parts)).rejects.toThrow(
+    /expected the parts model, got loader, /,
+  )
 })
