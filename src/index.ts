@@ -218,6 +218,7 @@ export {
 export { MultiheadAttention, RotaryEmbedding } from './nn/attention.ts'
 export { BatchNorm1d, BatchNorm2d } from './nn/batch-norm.ts'
 export { CharRnn, type CharRnnOptions, charRnn } from './nn/char-rnn.ts'
+export { ModuleDict, ModuleList } from './nn/containers.ts'
 export { Conv1d, Conv2d, ConvTranspose2d } from './nn/convolution.ts'
 export { Dropout } from './nn/dropout.ts'
 export { Embedding } from './nn/embedding.ts'
@@ -236,7 +237,13 @@ export {
   SmoothL1Loss,
 } from './nn/losses.ts'
 export { models } from './nn/models.ts'
-export { Module, Sequential, type StateDict } from './nn/module.ts'
+export {
+  type LoadOptions,
+  type LoadResult,
+  Module,
+  Sequential,
+  type StateDict,
+} from './nn/module.ts'
 export { GroupNorm, LayerNorm, RMSNorm } from './nn/normalization.ts'
 export {
   type PackedSequence,

@@ -6,10 +6,11 @@ import { nextRandomLayer } from '../graph/random.ts'
 import { product, type Tensor } from '../graph/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
 import { formatShape } from '../util/shape.ts'
+import { ModuleList } from './containers.ts'
 import { Dropout } from './dropout.ts'
 import { Embedding } from './embedding.ts'
 import { filled, normal, normalNumbers } from './init.ts'
-import { Module, type StateDict } from './module.ts'
+import { type LoadOptions, type LoadResult, Module, type StateDict } from './module.ts'
 import { LayerNorm } from './normalization.ts'
 
 export interface GptConfig {
@@ -121,29 +122,11 @@ class Block extends Module {
   }
 }
 
-/** The blocks by number. */
-class Blocks extends Module {
-  readonly #blocks: readonly Block[]
-
-  constructor(config: GptConfig) {
-    super()
-    this.#blocks = Array.from({ length: config.layers }, () => new Block(config))
-  }
-
-  override children(): [string, Module][] {
-    return this.#blocks.map((block, i) => [String(i), block])
-  }
-
-  forward(x: Tensor, batch = 1): Tensor {
-    return this.#blocks.reduce((tensor, block) => block.forward(tensor, batch), x)
-  }
-}
-
 class Transformer extends Module {
   readonly wte: Embedding
   readonly wpe: Embedding
   readonly drop: Dropout
-  readonly h: Blocks
+  readonly h: ModuleList<Block>
   readonly ln_f: LayerNorm
 
   constructor(config: GptConfig) {
@@ -152,7 +135,7 @@ class Transformer extends Module {
     this.wte = tableOf(vocabSize, width)
     this.wpe = tableOf(blockSize, width)
     this.drop = new Dropout(dropout)
-    this.h = new Blocks(config)
+    this.h = new ModuleList(Array.from({ length: config.layers }, () => new Block(config)))
     this.ln_f = new LayerNorm(width, { eps: layerNormEps })
   }
 
@@ -163,7 +146,9 @@ class Transformer extends Module {
     const [blockSize, width] = weight.shape
     const positions = length === blockSize ? weight : weight.narrow(0, 0, length)
     const embedded = this.drop.forward(this.wte.forward(tokens).add(positions))
-    return this.ln_f.forward(this.h.forward(embedded.reshape([batch * length, width]), batch))
+    let x = embedded.reshape([batch * length, width])
+    for (const block of this.h) x = block.forward(x, batch)
+    return this.ln_f.forward(x)
   }
 }
 
@@ -226,11 +211,12 @@ export class Gpt extends Module {
   }
 
   /** As Module's; the constant attention masks that old GPT-2 files hold are passed over. */
-  override loadStateDict(state: StateDict): void {
-    super.loadStateDict(
+  override loadStateDict(state: StateDict, options: LoadOptions = {}): LoadResult {
+    return super.loadStateDict(
       Object.fromEntries(
         Object.entries(state).filter(([key]) => !/\.attn\.(?:bias|masked_bias)$/.test(key)),
       ),
+      options,
     )
   }
 }

@@ -3,18 +3,29 @@ import { Parameter } from '../graph/parameter.ts'
 import type { StoredData, StoredTensor } from '../graph/stored-tensor.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import type { DeviceSpec } from '../util/device.ts'
-import { ShapeError } from '../util/errors.ts'
+import { ShapeError, TabringError } from '../util/errors.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
 
-/** Parameters and buffers on the host, by key: what a checkpoint holds. */
+/** Parameters and buffers on the host, by key: what a checkpoint holds. Keys of one shared tensor hold the same array. */
 export type StateDict = Record<string, { shape: Shape; data: StoredData }>
+
+export interface LoadOptions {
+  /** Whether a missing or an unknown key is an error; default true. */
+  strict?: boolean
+}
+
+/** What `loadStateDict` did not find, and what it did not know. */
+export interface LoadResult {
+  readonly missingKeys: string[]
+  readonly unexpectedKeys: string[]
+}
 
 /**
  * A piece of a model: parameters, buffers and further modules of its own, and a `forward`.
  *
  * Keys of the state dict are property names joined by dots, in the order in which the constructor set them, as in torch.nn;
  * a name in camelCase becomes snake_case (`inProjWeight` is `in_proj_weight`), PyTorch's spelling. A module's parameters come before
- * its buffers, and both before its modules.
+ * its buffers, and both before its modules. Modules in arrays have no keys: put them into a `ModuleList` or `ModuleDict`.
  */
 export abstract class Module {
   /** Whether layers behave as in training (dropout draws, batch statistics count); fixed into a program when it is compiled. */
@@ -35,11 +46,53 @@ export abstract class Module {
     return this.train(false)
   }
 
-  /** Modules in this one's properties, by name; containers override it. */
+  /**
+   * Modules in this one's properties, by their part of a key; containers override it.
+   *
+   * errors: `graph.misuse` for modules in arrays, maps and plain objects, which would be left out.
+   */
   children(): [name: string, module: Module][] {
-    return Object.entries(this).filter(
-      (entry): entry is [string, Module] => entry[1] instanceof Module,
-    )
+    const properties = Object.entries(this)
+    const own = properties.filter((entry): entry is [string, Module] => entry[1] instanceof Module)
+    const known = new Set(own.map(([, module]) => module))
+    for (const [name, property] of properties) {
+      const lost = modulesWithin(property).some((module) => !known.has(module))
+      if (!lost) continue
+      const plain = Array.isArray(property) ? 'array' : 'object'
+      throw new TabringError(
+        'graph.misuse',
+        `${this.constructor.name}: expected modules in properties of their own, got a plain ${plain} of modules in "${name}", whose parameters would be missing. Put them into a ${plain === 'array' ? 'ModuleList' : 'ModuleDict'}.`,
+      )
+    }
+    return own.map(([name, module]) => [keyOf(name), module])
+  }
+
+  /** This module and all inside it, each once, this one first. */
+  *modules(): Generator<Module> {
+    for (const [, module] of this.namedModules()) yield module
+  }
+
+  /** This module and all inside it with their paths, this one's being `prefix`; one that two places share comes once, under its first path. */
+  *namedModules(prefix = '', seen = new Set<Module>()): Generator<[path: string, module: Module]> {
+    if (seen.has(this)) return
+    seen.add(this)
+    yield [prefix, this]
+    for (const [name, module] of this.children()) {
+      yield* module.namedModules(prefix ? `${prefix}.${name}` : name, seen)
+    }
+  }
+
+  /** Calls `fn` with every module inside this one, then with this one, and returns this one. */
+  apply(fn: (module: Module) => void): this {
+    for (const module of new Set(this.children().map(([, child]) => child))) module.apply(fn)
+    fn(this)
+    return this
+  }
+
+  /** Freezes all parameters, or lets them learn again, in what is compiled from here on; returns this module. */
+  requiresGrad_(flag = true): this {
+    for (const parameter of this.parameters()) parameter.requiresGrad = flag
+    return this
   }
 
   /** Every parameter with its key. A parameter that two places share comes once, under its first key. */
@@ -86,42 +139,50 @@ export abstract class Module {
     return this
   }
 
-  /** The contents of all parameters and persistent buffers as they are now. */
+  /** The contents of all parameters and persistent buffers as they are now; what two places share, under each of its keys. */
   async stateDict(): Promise<StateDict> {
     const state: StateDict = {}
-    for (const [key, tensor] of this.#namedState()) {
-      state[key] = { shape: tensor.shape, data: await tensor.read() }
+    const contents = new Map<StoredTensor, StateDict[string]>()
+    for (const [key, tensor] of this.#state()) {
+      const read = contents.get(tensor) ?? { shape: tensor.shape, data: await tensor.read() }
+      contents.set(tensor, read)
+      state[key] = { ...read }
     }
     return state
   }
 
   /**
-   * Takes contents over; integers may come as either array. A tensor that two places share may come under several of its keys; its
-   * first one wins.
+   * Takes contents over and returns the keys that did not fit; integers may come as either array.
    *
-   * errors: `shape.mismatch`, naming missing and unknown keys, or a tensor of another shape.
+   * A tensor that two places share needs one of its keys; where several come, the last one wins, as in PyTorch.
+   * errors: `shape.mismatch`, naming missing and unknown keys where `strict`, or a tensor of another shape; nothing is changed then.
    */
-  loadStateDict(state: StateDict): void {
-    const own = this.#namedState()
-    const aliases = new Set([...this.#walk('')].map(([key]) => key))
-    const missing = [...own.keys()].filter((key) => !(key in state))
-    const unknown = Object.keys(state).filter((key) => !aliases.has(key))
-    if (missing.length || unknown.length) {
+  loadStateDict(state: StateDict, { strict = true }: LoadOptions = {}): LoadResult {
+    const own = this.#state()
+    const keys = new Set(own.map(([key]) => key))
+    const given = new Set(own.filter(([key]) => key in state).map(([, tensor]) => tensor))
+    const missingKeys = own.filter(([, tensor]) => !given.has(tensor)).map(([key]) => key)
+    const unexpectedKeys = Object.keys(state).filter((key) => !keys.has(key))
+    if (strict && (missingKeys.length || unexpectedKeys.length)) {
       throw new ShapeError(
         'shape.mismatch',
-        `loadStateDict: expected the keys of this model, got missing [${missing.join(', ')}] and unknown [${unknown.join(', ')}]. Load a file made for this model.`,
+        `loadStateDict: expected the keys of this model, got missing [${missingKeys.join(', ')}] and unknown [${unexpectedKeys.join(', ')}]. Load a file made for this model, or pass strict: false.`,
       )
     }
-    for (const [key, tensor] of own) {
-      const { shape, data } = state[key]
-      if (!sameShape(shape, tensor.shape)) {
-        throw new ShapeError(
-          'shape.mismatch',
-          `loadStateDict: "${key}" must be ${formatShape(tensor.shape)}, got ${formatShape(shape)}. Load a file made for this model.`,
-        )
-      }
+    const found = own.filter(([key]) => key in state)
+    for (const [key, tensor] of found) {
+      const { shape } = state[key]
+      if (sameShape(shape, tensor.shape)) continue
+      throw new ShapeError(
+        'shape.mismatch',
+        `loadStateDict: "${key}" must be ${formatShape(tensor.shape)}, got ${formatShape(shape)}. Load a file made for this model.`,
+      )
+    }
+    for (const [key, tensor] of found) {
+      const { data } = state[key]
       tensor.assign(tensor.dtype === 'i32' ? Int32Array.from(data) : Float32Array.from(data))
     }
+    return { missingKeys, unexpectedKeys }
   }
 
   /**
@@ -129,7 +190,7 @@ export abstract class Module {
    *
    * Buffers that are not `persistent` stay out of the state dict.
    */
-  protected registerBuffer(
+  registerBuffer(
     name: string,
     buffer: ModuleBuffer,
     { persistent = true }: { persistent?: boolean } = {},
@@ -138,15 +199,11 @@ export abstract class Module {
     return buffer
   }
 
-  #namedState(): Map<string, StoredTensor> {
-    const seen = new Set<StoredTensor>()
-    const state = new Map<string, StoredTensor>()
-    for (const [key, tensor, persistent] of this.#walk('')) {
-      if (!persistent || seen.has(tensor)) continue
-      seen.add(tensor)
-      state.set(key, tensor)
-    }
-    return state
+  /** What the state dict holds, under all keys. */
+  #state(): [key: string, tensor: StoredTensor][] {
+    return [...this.#walk('')].flatMap(([key, tensor, isPersistent]) =>
+      isPersistent ? [[key, tensor]] : [],
+    )
   }
 
   *#walk(prefix: string): Generator<[string, Parameter | ModuleBuffer, persistent: boolean]> {
@@ -157,7 +214,7 @@ export abstract class Module {
       yield [`${prefix}${keyOf(name)}`, buffer, persistent]
     }
     for (const [name, module] of this.children()) {
-      for (const entry of module.#walk(`${prefix}${keyOf(name)}.`)) yield entry
+      yield* module.#walk(`${prefix}${name}.`)
     }
   }
 }
@@ -165,6 +222,18 @@ export abstract class Module {
 /** PyTorch's spelling of a property: `outProj` is `out_proj`. */
 const keyOf = (name: string): string =>
   name.replace(/[A-Z]/g, (capital) => `_${capital.toLowerCase()}`)
+
+/** The modules that a property holds without being one. */
+function modulesWithin(property: unknown): Module[] {
+  const isPlain = (value: object) => Object.getPrototypeOf(value) === Object.prototype
+  const values =
+    Array.isArray(property) || property instanceof Map
+      ? [...property.values()]
+      : typeof property === 'object' && property !== null && isPlain(property)
+        ? Object.values(property)
+        : []
+  return values.filter((value) => value instanceof Module)
+}
 
 /** Modules one after the other; their keys are their positions. */
 export class Sequential extends Module {

@@ -114,7 +114,7 @@ test('checkpointed blocks of a GPT of 12 layers, dropout included: equal gradien
       return gpt({ vocabSize: tokens, blockSize: length, layers: 1, heads: 2, width, dropout: 0.2 })
     })
     const { wte, wpe, drop, ln_f } = parts[0].transformer
-    const blocks = parts.map(({ transformer }) => transformer.h)
+    const blocks = parts.map(({ transformer }) => transformer.h.at(0))
     const modules = [wte, wpe, ln_f, ...blocks]
     const optimizer = new SGD(
       modules.flatMap((module) => module.parameters()),

@@ -1,0 +1,150 @@
+import type { Tensor } from '../graph/tensor.ts'
+import { TabringError } from '../util/errors.ts'
+import { Module } from './module.ts'
+
+/** What holds modules for others to call. */
+abstract class Holder extends Module {
+  /** errors: `graph.misuse` always: a list or dict says nothing about the order of calls. */
+  forward(_x: Tensor): Tensor {
+    const name = this.constructor.name
+    throw new TabringError(
+      'graph.misuse',
+      `${name}: expected calls of the modules in it, got one of its own forward. Call them one by one, or use a Sequential.`,
+    )
+  }
+}
+
+/** Modules in a list, each part of the model; their keys are their positions, as in torch.nn.ModuleList. */
+export class ModuleList<M extends Module = Module> extends Holder {
+  readonly #modules: M[]
+
+  constructor(modules: Iterable<M> = []) {
+    super()
+    this.#modules = [...modules]
+  }
+
+  get length(): number {
+    return this.#modules.length
+  }
+
+  [Symbol.iterator](): IterableIterator<M> {
+    return this.#modules.values()
+  }
+
+  /** The module at a position; negative ones count from the end. errors: `graph.misuse` outside of the list. */
+  at(index: number): M {
+    return this.#modules[this.#position(index, this.length - 1)]
+  }
+
+  /** Puts a module in the place of another. */
+  set(index: number, module: M): void {
+    this.#modules[this.#position(index, this.length - 1)] = module
+  }
+
+  append(module: M): this {
+    this.#modules.push(module)
+    return this
+  }
+
+  extend(modules: Iterable<M>): this {
+    this.#modules.push(...modules)
+    return this
+  }
+
+  /** Puts a module before the one at `index`. */
+  insert(index: number, module: M): void {
+    this.#modules.splice(this.#position(index, this.length), 0, module)
+  }
+
+  /** Takes a module out and returns it; the last one unless told. */
+  pop(index = -1): M {
+    return this.#modules.splice(this.#position(index, this.length - 1), 1)[0]
+  }
+
+  override children(): [string, M][] {
+    return this.#modules.map((module, i) => [String(i), module])
+  }
+
+  #position(index: number, last: number): number {
+    const from = index < 0 ? index + this.length : index
+    if (Number.isInteger(from) && from >= 0 && from <= last) return from
+    throw new TabringError(
+      'graph.misuse',
+      `ModuleList: expected a position among ${this.length} modules, got ${index}. Check the index.`,
+    )
+  }
+}
+
+/** Modules by name, each part of the model; their keys are their names as they are, as in torch.nn.ModuleDict. */
+export class ModuleDict<M extends Module = Module> extends Holder {
+  readonly #modules = new Map<string, M>()
+
+  /** `modules`: an object, or pairs of name and module. */
+  constructor(modules: Readonly<Record<string, M>> | Iterable<readonly [string, M]> = {}) {
+    super()
+    this.update(modules)
+  }
+
+  get size(): number {
+    return this.#modules.size
+  }
+
+  has(name: string): boolean {
+    return this.#modules.has(name)
+  }
+
+  /** errors: `graph.misuse` for a name that is not there. */
+  get(name: string): M {
+    const module = this.#modules.get(name)
+    if (module) return module
+    throw new TabringError(
+      'graph.misuse',
+      `ModuleDict: expected one of the names ${[...this.keys()].join(', ') || '(none)'}, got "${name}". Check it with has().`,
+    )
+  }
+
+  /** Puts a module under a name, which keeps its place where it is there already. errors: `graph.misuse` for a name that is empty or has a dot. */
+  set(name: string, module: M): this {
+    if (name === '' || name.includes('.')) {
+      throw new TabringError(
+        'graph.misuse',
+        `ModuleDict: expected a name without dots, got "${name}". Keys of the state dict are names joined by dots.`,
+      )
+    }
+    this.#modules.set(name, module)
+    return this
+  }
+
+  /** Adds modules, in the place of those with the same names. */
+  update(modules: Readonly<Record<string, M>> | Iterable<readonly [string, M]>): void {
+    const pairs = Symbol.iterator in modules ? modules : Object.entries(modules)
+    for (const [name, module] of pairs) this.set(name, module)
+  }
+
+  /** Takes a module out and returns it. errors: as `get`. */
+  pop(name: string): M {
+    const module = this.get(name)
+    this.#modules.delete(name)
+    return module
+  }
+
+  clear(): void {
+    this.#modules.clear()
+  }
+
+  keys(): IterableIterator<string> {
+    return this.#modules.keys()
+  }
+
+  values(): IterableIterator<M> {
+    return this.#modules.values()
+  }
+
+  entries(): IterableIterator<[string, M]> {
+    return this.#modules.entries()
+  }
+
+  override children(): [string, M][] {
+    return [...this.#modules]
+  }
+}

@@ -1,0 +1,161 @@
+import { expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile.ts'
+import { checkpointSequential } from '../../../src/graph/functions/checkpoint.ts'
+import type { Tensor } from '../../../src/graph/tensor.ts'
+import { ModuleDict, ModuleList } from '../../../src/nn/containers.ts'
+import { Dropout } from '../../../src/nn/dropout.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+import { Module } from '../../../src/nn/module.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+
+const keysOf = (module: Module) => [...module.namedParameters()].map(([key]) => key)
+const linear = () => new Linear(2, 2, { bias: false })
+
+class Stack extends Module {
+  readonly layers = new ModuleList([linear(), linear()])
+  readonly blocks = new ModuleDict({ attn: linear(), camelCase: linear() })
+
+  forward(x: Tensor): Tensor {
+    let y = x
+    for (const layer of this.layers) y = layer.forward(y)
+    return this.blocks.get('camelCase').forward(this.blocks.get('attn').forward(y))
+  }
+}
+
+// As torch: the same class in Python has these keys in this order.
+test('keys are positions of a list, and names of a dict as they are', () => {
+  expect(keysOf(new Stack())).toEqual([
+    'layers.0.weight',
+    'layers.1.weight',
+    'blocks.attn.weight',
+    'blocks.camelCase.weight',
+  ])
+})
+
+test('what they hold is trained, and follows the mode', async () => {
+  const model = new Stack()
+  const before = await model.stateDict()
+  const optimizer = new SGD(model.parameters(), { lr: 1 })
+  const program = await compile(
+    ({ x }) => {
+      const loss = model.forward(x).square().sum()
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    },
+    { x: tensorType([1, 2]) },
+    { device: 'cpu' },
+  )
+  await program.run({ x: Float32Array.of(1, 2) })
+  program.destroy()
+  const after = await model.stateDict()
+  for (const key of keysOf(model)) expect(after[key].data).not.toEqual(before[key].data)
+  model.eval()
+  expect([...model.modules()].map(({ training }) => training)).toEqual(Array(7).fill(false))
+})
+
+test('a list: length, places from either end, iteration, and the methods of torch', () => {
+  const [a, b, c, d, e] = Array.from({ length: 5 }, linear)
+  const list = new ModuleList([a])
+  expect(list.append(b)).toBe(list)
+  expect(list.extend([d])).toBe(list)
+  list.insert(2, c)
+  expect([...list]).toEqual([a, b, c, d])
+  expect([list.length, list.at(0), list.at(-1)]).toEqual([4, a, d])
+  list.insert(-4, e)
+  list.insert(5, e)
+  expect([...list].map((module) => [a, b, c, d, e].indexOf(module as Linear))).toEqual([
+    4, 0, 1, 2, 3, 4,
+  ])
+  list.set(-1, a)
+  expect(list.at(5)).toBe(a)
+  expect([list.pop(), list.pop(0), list.length]).toEqual([a, e, 4])
+  expect(keysOf(new ModuleList())).toEqual([])
+  for (const wrong of [4, -5, 0.5]) {
+    expect(() => list.at(wrong)).toThrow(/among 4 modules, got/)
+    expect(() => list.set(wrong, a)).toThrow(/among 4 modules, got/)
+    expect(() => list.pop(wrong)).toThrow(/among 4 modules, got/)
+  }
+  expect(() => list.insert(5, a)).toThrow(/among 4 modules, got 5/)
+  expect(() => new ModuleList().pop()).toThrow(/among 0 modules, got -1/)
+})
+
+test('a dict: names in order, and the methods of torch', () => {
+  const [a, b, c] = Array.from({ length: 3 }, linear)
+  const dict = new ModuleDict([['a', a] as const, ['b', b] as const])
+  expect([dict.size, dict.get('b'), dict.has('b'), dict.has('c')]).toEqual([2, b, true, false])
+  dict.set('c', c).update({ a: c })
+  expect([...dict.keys()]).toEqual(['a', 'b', 'c'])
+  expect([...dict.values()]).toEqual([c, b, c])
+  expect([...dict.entries()]).toEqual([
+    ['a', c],
+    ['b', b],
+    ['c', c],
+  ])
+  // A module under two names is one parameter.
+  expect(keysOf(dict)).toEqual(['a.weight', 'b.weight'])
+  expect(dict.pop('b')).toBe(b)
+  expect(() => dict.get('b')).toThrow(/one of the names a, c, got "b"/)
+  expect(() => dict.pop('b')).toThrow(/got "b"/)
+  for (const wrong of ['', 'a.b']) expect(() => dict.set(wrong, a)).toThrow(/without dots/)
+  dict.clear()
+  expect(dict.size).toBe(0)
+})
+
+test('neither can be called; a list may be checkpointed', async () => {
+  const x = undefined as unknown as Tensor
+  expect(() => new ModuleList().forward(x)).toThrow(/^ModuleList: .*Call them one by one/)
+  expect(() => new ModuleDict().forward(x)).toThrow(/^ModuleDict: .*Call them one by one/)
+  const list = new ModuleList([linear(), new Dropout(0)])
+  const program = await compile(
+    ({ x }) => ({ y: checkpointSequential(list, 2, x) }),
+    { x: tensorType([1, 2]) },
+    { device: 'cpu' },
+  )
+  expect((await program.run({ x: Float32Array.of(0, 0) })).y).toEqual(Float32Array.of(0, 0))
+  program.destroy()
+})
+
+class Holding extends Module {
+  readonly layers: unknown
+  constructor(layers: unknown) {
+    super()
+    this.layers = layers
+  }
+  forward(x: Tensor): Tensor {
+    return x
+  }
+}
+
+test.each([
+  ['array', [linear()], 'ModuleList'],
+  ['array', [1, linear()], 'ModuleList'],
+  ['object', { a: linear() }, 'ModuleDict'],
+  ['object', new Map([['a', linear()]]), 'ModuleDict'],
+])(
+  'modules in a plain %s are refused wherever they would be missing',
+  async (kind, layers, use) => {
+    const text = new RegExp(`^Holding: .*plain ${kind} of modules in "layers".*${use}`)
+    const module = new Holding(layers)
+    expect(() => module.parameters()).toThrow(text)
+    expect(() => module.buffers()).toThrow(text)
+    expect(() => module.children()).toThrow(text)
+    expect(() => module.eval()).toThrow(text)
+    expect(() => module.loadStateDict({})).toThrow(text)
+    await expect(module.stateDict()).rejects.toThrow(text)
+  },
+)
+
+test('arrays of other things, and of modules that are properties too, stay as they are', () => {
+  expect(keysOf(new Holding([1, 'a', null]))).toEqual([])
+  expect(keysOf(new Holding({ a: [linear()] }))).toEqual([])
+  class Both extends Module {
+    readonly first = linear()
+    readonly all = [this.first]
+    forward(x: Tensor): Tensor {
+      return this.all[0].forward(x)
+    }
+  }
+  expect(keysOf(new Both())).toEqual(['first.weight'])
+})

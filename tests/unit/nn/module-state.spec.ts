@@ -1,0 +1,209 @@
+import { describe, expect, test } from 'vitest'
+import { load, save } from '../../../src/data/saved-tree.ts'
+import { compile } from '../../../src/graph/compile.ts'
+import { ModuleBuffer } from '../../../src/graph/module-buffer.ts'
+import type { Tensor } from '../../../src/graph/tensor.ts'
+import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
+import { Linear, ReLU } from '../../../src/nn/layers.ts'
+import { models } from '../../../src/nn/models.ts'
+import { Module, Sequential, type StateDict } from '../../../src/nn/module.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { loadCheckpoint, saveCheckpoint } from '../../../src/train/checkpoint-file.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+
+/** Two layers of one weight, and a module in two places. */
+class Tied extends Module {
+  readonly relu = new ReLU()
+  readonly first = new Linear(2, 2)
+  readonly norm = new BatchNorm1d(2)
+  readonly last = new Linear(2, 2, { bias: false })
+  readonly again = this.norm
+
+  constructor() {
+    super()
+    Object.assign(this.last, { weight: this.first.weight })
+  }
+
+  forward(x: Tensor): Tensor {
+    return this.last.forward(this.norm.forward(this.relu.forward(this.first.forward(x))))
+  }
+}
+
+const ones = (...shape: number[]) => ({
+  shape,
+  data: new Float32Array(shape.reduce((product, size) => product * size, 1)).fill(1),
+})
+
+// The lists below are what torch 1.13 gives for the same classes.
+describe('names', () => {
+  test('modules, each once, with paths', () => {
+    const model = new Sequential(new Tied(), new ReLU())
+    expect([...model.namedModules()].map(([path]) => path)).toEqual([
+      '',
+      '0',
+      '0.relu',
+      '0.first',
+      '0.norm',
+      '0.last',
+      '1',
+    ])
+    expect([...model.modules()]).toHaveLength(7)
+    expect([...new Tied().namedModules('model')].map(([path]) => path)[1]).toBe('model.relu')
+  })
+
+  test('parameters come once; the state dict has all their keys', async () => {
+    const model = new Tied()
+    expect([...model.namedParameters('x.')].map(([key]) => key)).toEqual([
+      'x.first.weight',
+      'x.first.bias',
+      'x.norm.weight',
+      'x.norm.bias',
+    ])
+    expect([...model.namedBuffers()]).toHaveLength(3)
+    const state = await model.stateDict()
+    const norm = ['weight', 'bias', 'running_mean', 'running_var', 'num_batches_tracked']
+    expect(Object.keys(state)).toEqual([
+      'first.weight',
+      'first.bias',
+      ...norm.map((key) => `norm.${key}`),
+      'last.weight',
+      ...norm.map((key) => `again.${key}`),
+    ])
+    expect(state['last.weight'].data).toBe(state['first.weight'].data)
+  })
+
+  test('apply goes from the inside out, to each module once', () => {
+    const seen: string[] = []
+    const model = new Sequential(new Tied(), new ReLU())
+    expect(model.apply((module) => seen.push(module.constructor.name))).toBe(model)
+    expect(seen).toEqual(['ReLU', 'Linear', 'BatchNorm1d', 'Linear', 'Tied', 'ReLU', 'Sequential'])
+  })
+})
+
+test('requiresGrad_ freezes what is compiled next, and lets it learn again', async () => {
+  const model = new Sequential(new Linear(2, 2), new Linear(2, 2))
+  const [[, first]] = model.children()
+  expect(first.requiresGrad_(false)).toBe(first)
+  expect(model.parameters().map(({ requiresGrad }) => requiresGrad)).toEqual([
+    false,
+    false,
+    true,
+    true,
+  ])
+  const step = async () => {
+    const before = await model.stateDict()
+    const learning = model.parameters().filter(({ requiresGrad }) => requiresGrad)
+    const optimizer = new SGD(learning, { lr: 1 })
+    const program = await compile(
+      ({ x }) => {
+        const loss = model.forward(x).sum()
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      },
+      { x: tensorType([1, 2]) },
+      { device: 'cpu' },
+    )
+    await program.run({ x: Float32Array.of(1, 2) })
+    program.destroy()
+    const after = await model.stateDict()
+    return Object.keys(after).filter((key) => `${after[key].data}` !== `${before[key].data}`)
+  }
+  expect(await step()).toEqual(['1.weight', '1.bias'])
+  model.requiresGrad_()
+  expect(await step()).toEqual(['0.weight', '0.bias', '1.weight', '1.bias'])
+})
+
+describe('loadStateDict', () => {
+  const make = () => new Sequential(new Linear(2, 1), new Linear(1, 1, { bias: false }))
+  const some: StateDict = { '0.weight': ones(1, 2), '0.bias': ones(1), extra: ones(3) }
+
+  test('refuses missing and unknown keys, and changes nothing then', async () => {
+    const model = make()
+    const before = await model.stateDict()
+    expect(() => model.loadStateDict(some)).toThrow(
+      /missing \[1\.weight\] and unknown \[extra\].*strict: false/,
+    )
+    expect(() => model.loadStateDict(some, { strict: true })).toThrow(/missing/)
+    expect(await model.stateDict()).toEqual(before)
+  })
+
+  test('not strict: takes what fits and tells the rest', async () => {
+    const model = make()
+    const { data } = (await model.stateDict())['1.weight']
+    expect(model.loadStateDict(some, { strict: false })).toEqual({
+      missingKeys: ['1.weight'],
+      unexpectedKeys: ['extra'],
+    })
+    expect(await model.stateDict()).toEqual({
+      '0.weight': ones(1, 2),
+      '0.bias': ones(1),
+      '1.weight': { shape: [1, 1], data },
+    })
+    expect(model.loadStateDict(await model.stateDict())).toEqual({
+      missingKeys: [],
+      unexpectedKeys: [],
+    })
+  })
+
+  test('another shape is an error either way, and changes nothing', async () => {
+    const model = make()
+    const before = await model.stateDict()
+    const wrong = { '0.weight': ones(1, 2), '0.bias': ones(2) }
+    expect(() => model.loadStateDict(wrong, { strict: false })).toThrow(
+      /"0\.bias" must be \[1\], got \[2\]/,
+    )
+    expect(await model.stateDict()).toEqual(before)
+  })
+
+  test('a shared tensor needs one of its keys; of several the last wins', async () => {
+    const model = new Tied()
+    const { 'last.weight': _, ...withoutAlias } = await model.stateDict()
+    expect(model.loadStateDict(withoutAlias).missingKeys).toEqual([])
+    const two = { shape: [2, 2], data: new Float32Array(4).fill(2) }
+    model.loadStateDict({ ...withoutAlias, 'first.weight': ones(2, 2), 'last.weight': two })
+    expect((await model.stateDict())['first.weight']).toEqual(two)
+    const { missingKeys } = model.loadStateDict({}, { strict: false })
+    expect(missingKeys.filter((key) => key.endsWith('t.weight'))).toEqual([
+      'first.weight',
+      'last.weight',
+    ])
+  })
+
+  test('a buffer that is not persistent has no key, as in PyTorch', () => {
+    class Scaled extends Module {
+      readonly scale = this.registerBuffer('scale', new ModuleBuffer([1], Float32Array.of(2)), {
+        persistent: false,
+      })
+      forward(x: Tensor): Tensor {
+        return x.mul(this.scale)
+      }
+    }
+    expect(new Scaled().loadStateDict({ scale: ones(1) }, { strict: false })).toEqual({
+      missingKeys: [],
+      unexpectedKeys: ['scale'],
+    })
+  })
+})
+
+describe('the table that a GPT shares with its output layer', () => {
+  const make = () => models.gpt({ vocabSize: 5, blockSize: 4, layers: 1, heads: 1, width: 2 })
+
+  test('has both keys in the state dict and in files', async () => {
+    const model = make()
+    const state = await model.stateDict()
+    expect(Object.keys(state).slice(-1)).toEqual(['lm_head.weight'])
+    expect(state['lm_head.weight']).toEqual(state['transformer.wte.weight'])
+    const copy = make()
+    copy.loadStateDict(load(save({ state })).state as StateDict)
+    expect(await copy.stateDict()).toEqual(state)
+  })
+
+  test('goes through a checkpoint', async () => {
+    const model = make()
+    const copy = make()
+    await loadCheckpoint(await saveCheckpoint({ model }, 3), { model: copy })
+    expect(await copy.stateDict()).toEqual(await model.stateDict())
+    expect(copy.parameters()).toHaveLength(16)
+  })
+})
