@@ -261,6 +261,7 @@ export {
 export { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from './nn/recurrent.ts'
 export type { FirstStates, LastStates, RecurrentLayerOptions } from './nn/recurrent-base.ts'
 export { ResNet, type ResNetOptions, resnet18, resnet34, resnet50 } from './nn/resnet.ts'
+export type { LoadableState, LoadableTensor } from './nn/state-values.ts'
 export { Adagrad, type AdagradOptions } from './optim/adagrad.ts'
 export { Adam, type AdamOptions, AdamW, type AdamWOptions } from './optim/adam.ts'
 export * as amp from './optim/amp.ts'
@@ -282,6 +283,7 @@ export { PortLink } from './peer/port.ts'
 export { AverageMeter, type SummaryType } from './train/average-meter.ts'
 export { loadCheckpoint, type Stateful, saveCheckpoint } from './train/checkpoint-file.ts'
 export { DistributedDataParallel } from './train/data-parallel.ts'
+export { loadModel, type SaveModelOptions, saveModel } from './train/model-file.ts'
 export {
   destroyProcessGroup,
   getProcessGroup,
