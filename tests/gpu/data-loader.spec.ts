@@ -2,6 +2,7 @@ import { afterEach, describe, expect, test } from 'vitest'
 import type { Batch } from '../../src/data/collate.ts'
 import { randomSplit, TensorDataset } from '../../src/data/datasets.ts'
 import { listDirectory, listEntries } from '../../src/data/folder.ts'
+import { type IdxSample, idxDataset } from '../../src/data/idx-dataset.ts'
 import {
   compose,
   normalize,
@@ -152,6 +153,26 @@ describe('workers', () => {
     for await (const batch of joined) rows.push(batch)
     expect(rows.flat(2)).toEqual(plain.flatMap((batch) => valuesOf(batch, 'x')))
   })
+})
+
+test('an IDX data set from an address and a file, made anew by two workers', async () => {
+  const images = Uint8Array.from([0, 0, 8, 3, 0, 0, 0, 5, 0, 0, 0, 2, 0, 0, 0, 2, ...upTo(20)])
+  const labels = Uint8Array.from([0, 0, 8, 1, 0, 0, 0, 5, 9, 8, 7, 6, 5])
+  const packed = new Blob([images]).stream().pipeThrough(new CompressionStream('gzip'))
+  const address = URL.createObjectURL(await new Response(packed).blob())
+  const transform = compose([randomHorizontalFlip(), toTensor()])
+  const dataset = await idxDataset(address, new File([labels], 'labels'), { transform })
+  URL.revokeObjectURL(address)
+  const options = { batchSize: 2, shuffle: true, seed: 4 }
+  const helped = new DataLoader<IdxSample>(dataset, { ...options, numWorkers: 2 })
+  open.push(helped)
+  const batches: Batch[] = []
+  for await (const batch of helped) batches.push(batch)
+  expect(batches.flatMap((batch) => valuesOf(batch, 'y')).sort()).toEqual([5, 6, 7, 8, 9])
+  expect((batches[0].x as HostTensor).shape).toEqual([2, 1, 2, 2])
+  const alone: Batch[] = []
+  for await (const batch of new DataLoader<IdxSample>(dataset, options)) alone.push(batch)
+  expect(batches).toEqual(alone)
 })
 
 describe('images', () => {
