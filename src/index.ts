@@ -1,5 +1,6 @@
 /** Tabring's public face: models, training steps, process groups. Everything else is internal. */
 
+export type { ByteSource } from './data/byte-source.ts'
 export { type Batch, countOf, defaultCollate, padBatch } from './data/collate.ts'
 export { type CsvColumns, type CsvOptions, CsvTable, readCsv } from './data/csv.ts'
 export { ConcatDataset, randomSplit, Subset, TensorDataset } from './data/datasets.ts'
@@ -17,6 +18,13 @@ export {
   listEntries,
   listServed,
 } from './data/folder.ts'
+export { type IdxArray, type IdxNumbers, readIdx } from './data/idx.ts'
+export {
+  IdxDataset,
+  type IdxDatasetOptions,
+  type IdxSample,
+  idxDataset,
+} from './data/idx-dataset.ts'
 export { decodeImage } from './data/image/decode.ts'
 export type { PixelImage } from './data/image/pixels.ts'
 export {
@@ -31,6 +39,7 @@ export {
 } from './data/image/transforms.ts'
 export { ImageFolder, type ImageSample } from './data/image-folder.ts'
 export { DataLoader, type DataLoaderOptions, type Sampler } from './data/loader/data-loader.ts'
+export type { DataLoaderState } from './data/loader/loader-state.ts'
 export { serveSamples } from './data/loader/serve-samples.ts'
 export { readSafetensors, writeSafetensors } from './data/safetensors.ts'
 export { DistributedSampler } from './data/sampler.ts'
@@ -190,7 +199,15 @@ export {
   runtimeOf,
   setDefaultDevice,
 } from './graph/runtime.ts'
-export type { ProgramMemory, RunInputs, RunOutputs, StepProgram } from './graph/step-program.ts'
+export type {
+  ProgramMemory,
+  RunInputs,
+  RunOutputs,
+  RunTimes,
+  StepProgram,
+  StepTimes,
+} from './graph/step-program.ts'
+export { timesOf } from './graph/step-program.ts'
 export { type HookHandle, Tensor } from './graph/tensor.ts'
 export {
   GELU,
@@ -250,6 +267,7 @@ export { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from './nn/recurrent.ts'
 export type { FirstStates, LastStates, RecurrentLayerOptions } from './nn/recurrent-base.ts'
 export { ResNet, type ResNetOptions, resnet18, resnet34, resnet50 } from './nn/resnet.ts'
 export { type SpectralNormOptions, spectralNorm } from './nn/spectral-norm.ts'
+export type { LoadableState, LoadableTensor } from './nn/state-values.ts'
 export { Adagrad, type AdagradOptions } from './optim/adagrad.ts'
 export { Adam, type AdamOptions, AdamW, type AdamWOptions } from './optim/adam.ts'
 export * as amp from './optim/amp.ts'
@@ -268,8 +286,10 @@ export { ProcessGroup } from './peer/group.ts'
 export type { Link } from './peer/link.ts'
 export { memoryPair } from './peer/memory.ts'
 export { PortLink } from './peer/port.ts'
+export { AverageMeter, type SummaryType } from './train/average-meter.ts'
 export { loadCheckpoint, type Stateful, saveCheckpoint } from './train/checkpoint-file.ts'
 export { DistributedDataParallel } from './train/data-parallel.ts'
+export { loadModel, type SaveModelOptions, saveModel } from './train/model-file.ts'
 export {
   destroyProcessGroup,
   getProcessGroup,
@@ -277,6 +297,7 @@ export {
   getWorldSize,
   initProcessGroup,
 } from './train/process-group.ts'
+export { type Meter, ProgressMeter } from './train/progress-meter.ts'
 export { ReplicaCheck } from './train/verify.ts'
 export { type Device, type DeviceSpec, device, formatDevice } from './util/device.ts'
 export { systemEnv } from './util/env.ts'

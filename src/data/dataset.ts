@@ -1,5 +1,5 @@
 import { DataError } from '../util/errors.ts'
-import { readIdx } from './idx.ts'
+import { readIdxBytes } from './idx.ts'
 
 /** Grey images with one label each, as bytes: a rank keeps the whole data set and picks rows from it. */
 export interface LabelledImages {
@@ -62,13 +62,13 @@ async function loadSplit(
   // The labels belong to the images that were found, so `t10k-` images never meet `test-` labels.
   const prefix = imagesFile.name.slice(0, imagesFile.name.indexOf('-images'))
   const labelsFile = await findFile(read, [`${prefix}-labels-idx1-ubyte`])
-  const images = await readIdx(imagesFile.bytes, imagesFile.name, 3)
-  const labels = await readIdx(labelsFile.bytes, labelsFile.name, 1)
-  const [count, height, width] = images.dims
-  if (count !== labels.dims[0])
+  const images = await readIdxBytes(imagesFile.bytes, imagesFile.name, 3)
+  const labels = await readIdxBytes(labelsFile.bytes, labelsFile.name, 1)
+  const [count, height, width] = images.shape
+  if (count !== labels.shape[0])
     throw new DataError(
       'data.malformed',
-      `${labelsFile.name}: expected ${count} labels for the ${count} images of ${imagesFile.name}, got ${labels.dims[0]}. Use the two files of one data set.`,
+      `${labelsFile.name}: expected ${count} labels for the ${count} images of ${imagesFile.name}, got ${labels.shape[0]}. Use the two files of one data set.`,
     )
   if (count === 0)
     throw new DataError(
@@ -80,10 +80,10 @@ async function loadSplit(
       'data.malformed',
       `${imagesFile.name}: expected images of ${expected.height} x ${expected.width}, got ${height} x ${width}. Scale the images to that size.`,
     )
-  requireLabelsBelow(labels.values, expected.classes, labelsFile.name)
+  requireLabelsBelow(labels.data, expected.classes, labelsFile.name)
   return {
-    images: images.values,
-    labels: labels.values,
+    images: images.data,
+    labels: labels.data,
     count,
     height,
     width,

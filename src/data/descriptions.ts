@@ -1,4 +1,5 @@
 import type { FolderFile } from './folder.ts'
+import type { IdxArray } from './idx.ts'
 import type { TransformDescription } from './image/transforms.ts'
 import type { HostTensor } from './samples.ts'
 
@@ -14,6 +15,12 @@ export type DatasetDescription =
   | {
       readonly kind: 'imageFolder'
       readonly files: readonly FolderFile[]
+      readonly transform: TransformDescription | undefined
+    }
+  | {
+      readonly kind: 'idx'
+      readonly images: IdxArray
+      readonly labels: IdxArray
       readonly transform: TransformDescription | undefined
     }
   | {

@@ -46,7 +46,8 @@ const hashOf = (text: string) => bytesToHex(sha256(utf8ToBytes(text)))
  * Returns the file at `url`, from the cache when it is there whole.
  *
  * It is written in parts of 4 MiB as it comes. An interrupted download, in this call or an earlier visit, goes on behind its last
- * byte (HTTP Range) if the server supports that and its file is still the same version; else it begins anew.
+ * byte (HTTP Range) if the server supports that and its file is still the same version; else it begins anew. A server of another origin
+ * must allow the header If-Range and show Content-Range for that.
  * A cached file is not asked for again; `forgetDownload` removes it.
  * errors: `data.missing` when the server refuses; `data.interrupted` when all attempts broke off (what came is kept);
  * `data.checksum` when the whole file is another one (it is thrown away); `config.invalid` for a `sha256` that is none.
@@ -167,34 +168,69 @@ async function receive(
   facts: Facts,
   { signal, onProgress }: DownloadOptions,
 ): Promise<string | undefined> {
-  let at = sum(facts.parts)
-  if (at > 0 && (facts.version === null || facts.totalBytes === null)) {
+  if (facts.parts.length > 0 && (facts.version === null || facts.totalBytes === null))
     await begin(folder, facts)
-    at = 0
+  const at = sum(facts.parts)
+  if (at === 0) return receiveWhole(folder, facts, await ask(facts.url, signal), onProgress)
+  if (at === facts.totalBytes) return undefined
+  const range = { Range: `bytes=${at}-`, 'If-Range': facts.version! }
+  let answer = await ask(facts.url, signal, range)
+  if (answer instanceof Response && isRest(answer, at, facts))
+    return receiveBody(folder, facts, answer.body!, at, onProgress)
+  if (mayRefuseParts(answer)) {
+    if (answer instanceof Response) await answer.body?.cancel()
+    answer = await ask(facts.url, signal)
   }
-  if (at > 0 && at === facts.totalBytes) return undefined
-  const headers: Record<string, string> =
-    at > 0 ? { Range: `bytes=${at}-`, 'If-Range': facts.version! } : {}
-  let response: Response
+  return receiveWhole(folder, facts, answer, onProgress)
+}
+
+/** The server's answer, or why there is none. */
+async function ask(
+  url: string,
+  signal: AbortSignal | undefined,
+  headers: Record<string, string> = {},
+): Promise<Response | string> {
   try {
-    response = await fetch(facts.url, { headers, signal, cache: 'no-store' })
+    return await fetch(url, { headers, signal, cache: 'no-store' })
   } catch (thrown) {
     return messageOf(thrown)
   }
-  if (response.status >= 500) return `status ${response.status}`
-  if (!response.ok || !response.body)
+}
+
+/** Whether the answer says that it is the file from byte `at` on. */
+function isRest({ status, body, headers }: Response, at: number, facts: Facts): boolean {
+  const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(headers.get('Content-Range') ?? '')
+  if (status !== 206 || !body || !range) return false
+  const [, first, total] = range
+  return Number(first) === at && (total === '*' || Number(total) === facts.totalBytes)
+}
+
+/**
+ * Whether the file may come where its rest did not: a server of another origin may refuse a request with these headers, which looks like
+ * a broken connection, or hide which bytes it sent.
+ */
+const mayRefuseParts = (answer: Response | string): boolean =>
+  typeof answer === 'string'
+    ? globalThis.origin !== undefined
+    : answer.status === 206 || answer.status === 416
+
+/** Takes an answer as the whole file; what was there before is forgotten. */
+async function receiveWhole(
+  folder: PartFolder,
+  facts: Facts,
+  answer: Response | string,
+  onProgress: DownloadOptions['onProgress'],
+): Promise<string | undefined> {
+  if (typeof answer === 'string') return answer
+  if (answer.status >= 500) return `status ${answer.status}`
+  if (!answer.ok || !answer.body || answer.status === 206)
     throw new DataError(
       'data.missing',
-      `${facts.url}: expected the file, got status ${response.status}. Check the address.`,
+      `${facts.url}: expected the file, got status ${answer.status}. Check the address.`,
     )
-  const continues =
-    response.status === 206 && response.headers.get('Content-Range')?.startsWith(`bytes ${at}-`)
-  if (!continues) {
-    if (at > 0) await begin(folder, facts)
-    at = 0
-    noteVersion(facts, response.headers)
-  }
-  return receiveBody(folder, facts, response.body, at, onProgress)
+  if (facts.parts.length > 0) await begin(folder, facts)
+  noteVersion(facts, answer.headers)
+  return receiveBody(folder, facts, answer.body, 0, onProgress)
 }
 
 function noteVersion(facts: Facts, headers: Headers): void {

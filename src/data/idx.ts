@@ -1,73 +1,119 @@
 import { DataError, messageOf } from '../util/errors.ts'
+import { type ByteSource, readBytes } from './byte-source.ts'
 
 /**
  * The IDX format of the MNIST files, plain or compressed with gzip.
  *
  *     byte 0, 1   zero
- *     byte 2      element type; 0x08 is the unsigned byte
+ *     byte 2      element type: 0x08 unsigned byte, 0x09 signed byte, 0x0b int16, 0x0c int32, 0x0d float32, 0x0e float64
  *     byte 3      rank R
  *     4 x R       the dimensions, 32-bit unsigned, big-endian
- *     then        the elements, last dimension fastest, and nothing after them
+ *     then        the elements, big-endian, last dimension fastest, and nothing after them
  *
  * source: the format's description on the MNIST page (LeCun, Cortes, Burges).
  */
 
-const elementTypes: Record<number, string> = {
-  8: 'unsigned byte',
-  9: 'signed byte',
-  11: 'int16',
-  12: 'int32',
-  13: 'float32',
-  14: 'float64',
-}
+const elementTypes = {
+  8: { name: 'unsigned byte', array: Uint8Array, get: 'getUint8' },
+  9: { name: 'signed byte', array: Int8Array, get: 'getInt8' },
+  11: { name: 'int16', array: Int16Array, get: 'getInt16' },
+  12: { name: 'int32', array: Int32Array, get: 'getInt32' },
+  13: { name: 'float32', array: Float32Array, get: 'getFloat32' },
+  14: { name: 'float64', array: Float64Array, get: 'getFloat64' },
+} as const
+
+type ElementType = keyof typeof elementTypes
 
 const unsignedByte = 8
 
-export interface IdxArray {
-  /** shape: one entry a dimension. */
-  dims: number[]
-  /** shape: the product of `dims`; a view of the parsed bytes. */
-  values: Uint8Array<ArrayBuffer>
+/** Elements of an IDX file, in an array of the file's own type. */
+export type IdxNumbers =
+  | Uint8Array<ArrayBuffer>
+  | Int8Array<ArrayBuffer>
+  | Int16Array<ArrayBuffer>
+  | Int32Array<ArrayBuffer>
+  | Float32Array<ArrayBuffer>
+  | Float64Array<ArrayBuffer>
+
+/** shape: `data` holds the product of `shape` elements, last dimension fastest. */
+export interface IdxArray<Numbers extends IdxNumbers = IdxNumbers> {
+  readonly shape: readonly number[]
+  readonly data: Numbers
 }
 
 const hex = (byte: number) => `0x${byte.toString(16).padStart(2, '0')}`
 
+const refuse = (name: string, expected: string, got: string) =>
+  new DataError(
+    'data.malformed',
+    `${name}: expected ${expected}, got ${got}. Check or fetch the file again.`,
+  )
+
 /**
- * Returns the array of unsigned bytes that an uncompressed IDX file holds.
+ * Returns the array that an uncompressed IDX file holds; bytes are a view of the file's, wider elements a copy.
  *
  * `name` is the file's name in errors.
- * errors: `data.malformed` for a wrong magic number, element type or rank, and for missing or surplus bytes.
+ * errors: `data.malformed` for a wrong magic number or element type, and for missing or surplus bytes.
  */
-export function parseIdx(bytes: Uint8Array<ArrayBuffer>, name: string, rank: number): IdxArray {
-  const refuse = (expected: string, got: string) =>
-    new DataError(
-      'data.malformed',
-      `${name}: expected ${expected}, got ${got}. Check or fetch the file again.`,
-    )
-  if (bytes.length < 4)
-    throw refuse('an IDX header of 4 bytes or more', `${bytes.length} bytes (truncated)`)
-  const magic = [...bytes.subarray(0, 4)].map(hex).join(' ')
+export function parseIdx(bytes: Uint8Array<ArrayBuffer>, name: string): IdxArray {
+  const { rank, type } = parseMagic(bytes, name, '0x00 0x00, a type from 0x08 to 0x0e and a rank')
+  return parseElements(bytes, name, rank, type)
+}
+
+/** As `parseIdx`. errors: also for another element type than the unsigned byte, and another rank. */
+export function parseIdxBytes(
+  bytes: Uint8Array<ArrayBuffer>,
+  name: string,
+  rank: number,
+): IdxArray<Uint8Array<ArrayBuffer>> {
   const wantedMagic = [0, 0, unsignedByte, rank].map(hex).join(' ')
+  const got = parseMagic(bytes, name, wantedMagic)
+  if (got.type !== unsignedByte)
+    throw refuse(name, 'elements of type unsigned byte', `type ${elementTypes[got.type].name}`)
+  if (got.rank !== rank)
+    throw refuse(name, `${rank} dimension${rank === 1 ? '' : 's'}`, `${got.rank} in the header`)
+  return parseElements(bytes, name, rank, unsignedByte) as IdxArray<Uint8Array<ArrayBuffer>>
+}
+
+function parseMagic(
+  bytes: Uint8Array<ArrayBuffer>,
+  name: string,
+  wanted: string,
+): { rank: number; type: ElementType } {
+  if (bytes.length < 4)
+    throw refuse(name, 'an IDX header of 4 bytes or more', `${bytes.length} bytes (truncated)`)
+  const magic = [...bytes.subarray(0, 4)].map(hex).join(' ')
   if (bytes[0] !== 0 || bytes[1] !== 0 || !(bytes[2] in elementTypes))
-    throw refuse(`the IDX magic number ${wantedMagic}`, magic)
-  if (bytes[2] !== unsignedByte)
-    throw refuse('elements of type unsigned byte', `type ${elementTypes[bytes[2]]}`)
-  if (bytes[3] !== rank)
-    throw refuse(`${rank} dimension${rank === 1 ? '' : 's'}`, `${bytes[3]} in the header`)
+    throw refuse(name, `the IDX magic number ${wanted}`, magic)
+  return { rank: bytes[3], type: bytes[2] as ElementType }
+}
+
+function parseElements(
+  bytes: Uint8Array<ArrayBuffer>,
+  name: string,
+  rank: number,
+  type: ElementType,
+): IdxArray {
   const headerBytes = 4 + 4 * rank
   if (bytes.length < headerBytes)
-    throw refuse(`an IDX header of ${headerBytes} bytes`, `${bytes.length} bytes (truncated)`)
+    throw refuse(name, `an IDX header of ${headerBytes} bytes`, `${bytes.length} bytes (truncated)`)
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-  const dims = Array.from({ length: rank }, (_, i) => view.getUint32(4 + 4 * i))
-  // At most three dimensions below 2^32 each: beyond 2^53 the product is inexact, but then far from any file's size.
-  const sizeBytes = dims.reduce((product, dim) => product * dim, 1)
+  const shape = Array.from({ length: rank }, (_, i) => view.getUint32(4 + 4 * i))
+  const { array, get } = elementTypes[type]
+  // Beyond 2^53 the product is inexact, but then far from any file's size.
+  const count = shape.includes(0) ? 0 : shape.reduce((product, dim) => product * dim, 1)
+  const width = array.BYTES_PER_ELEMENT
   const got = bytes.length - headerBytes
-  if (got !== sizeBytes)
+  if (got !== count * width)
     throw refuse(
-      `${sizeBytes} bytes for ${dims.join(' x ')} elements`,
-      `${got} (${got < sizeBytes ? 'truncated' : 'surplus bytes'})`,
+      name,
+      `${count * width} bytes for ${shape.join(' x ')} elements`,
+      `${got} (${got < count * width ? 'truncated' : 'surplus bytes'})`,
     )
-  return { dims, values: bytes.subarray(headerBytes) }
+  if (type === unsignedByte) return { shape, data: bytes.subarray(headerBytes) }
+  const data = new array(count)
+  for (let i = 0; i < count; i++) data[i] = view[get](headerBytes + i * width)
+  return { shape, data }
 }
 
 /**
@@ -92,11 +138,22 @@ export async function gunzipIfCompressed(
   }
 }
 
-/** Returns the array in an IDX file, plain or gzip. errors: as `gunzipIfCompressed` and `parseIdx`. */
-export async function readIdx(
+/** Returns the unsigned bytes in an IDX file of `rank` dimensions, plain or gzip. errors: as `gunzipIfCompressed` and `parseIdxBytes`. */
+export async function readIdxBytes(
   bytes: Uint8Array<ArrayBuffer>,
   name: string,
   rank: number,
-): Promise<IdxArray> {
-  return parseIdx(await gunzipIfCompressed(bytes, name), name, rank)
+): Promise<IdxArray<Uint8Array<ArrayBuffer>>> {
+  return parseIdxBytes(await gunzipIfCompressed(bytes, name), name, rank)
+}
+
+/**
+ * Returns the array in an IDX file, plain or gzip, in its own type: bytes, int16, int32, float32 or float64.
+ *
+ * `source` is an address, a picked, dropped or downloaded file, or the bytes; `name` is what errors call bytes and blobs without a name.
+ * errors: `data.missing` when it cannot be read; `data.malformed` when it does not follow the format.
+ */
+export async function readIdx(source: ByteSource, name = 'IDX file'): Promise<IdxArray> {
+  const file = await readBytes(source, name)
+  return parseIdx(await gunzipIfCompressed(file.bytes, file.name), file.name)
 }

@@ -54,7 +54,8 @@ function requireInteger(name: string, value: number, minimum: number, below: num
  * Same names and meanings in camelCase, same arithmetic. With `shuffle` the order is Tabring's own
  * `permutation(seed, epoch, length)`: PyTorch's `randperm` comes from its generator and is not repeated here, so the
  * indices equal PyTorch's for an equal order, not for an equal seed.
- * Call `setEpoch` before each epoch; without it every epoch has the same order.
+ * Call `setEpoch` before each epoch; without it every epoch has the same order, unless a DataLoader has the sampler: it counts its
+ * loops then.
  *
  * errors: RangeError when `numReplicas` is below 1, or `rank` is not below it.
  */
@@ -69,7 +70,7 @@ export class DistributedSampler implements Iterable<number> {
   /** Indices of all ranks together, padding included. */
   readonly totalSize: number
   readonly #datasetLength: number
-  #epoch = 0
+  #chosenEpoch: number | undefined
 
   constructor(dataset: { readonly length: number }, options: DistributedSamplerOptions) {
     const { numReplicas, rank, shuffle = true, seed = 0, dropLast = false } = options
@@ -88,27 +89,33 @@ export class DistributedSampler implements Iterable<number> {
   }
 
   get epoch(): number {
-    return this.#epoch
+    return this.#chosenEpoch ?? 0
+  }
+
+  /** The epoch that `setEpoch` has chosen; undefined as long as nobody has called it. */
+  get chosenEpoch(): number | undefined {
+    return this.#chosenEpoch
   }
 
   /** Chooses the order of the following iterations; the same on every rank. */
   setEpoch(epoch: number): void {
     requireInteger('epoch', epoch, 0, 2 ** 32)
-    this.#epoch = epoch
+    this.#chosenEpoch = epoch
   }
 
-  /** What decides the order of the following iterations. */
-  stateDict(): { epoch: number; seed: number } {
-    return { epoch: this.#epoch, seed: this.seed }
+  /** What decides the order of the following iterations; `epoch` is null where nobody has chosen one. */
+  stateDict(): { epoch: number | null; seed: number } {
+    return { epoch: this.#chosenEpoch ?? null, seed: this.seed }
   }
 
   /** Goes on in the epoch of a saved state. errors: RangeError when the state is of another seed: it would give another order. */
-  loadStateDict({ epoch, seed }: { epoch: number; seed: number }): void {
+  loadStateDict({ epoch, seed }: { epoch: number | null; seed: number }): void {
     if (seed !== this.seed)
       throw new RangeError(
         `DistributedSampler: the state's seed must be ${this.seed}, got ${seed}. Make the sampler with the seed of the run that was saved.`,
       )
-    this.setEpoch(epoch)
+    if (epoch === null) this.#chosenEpoch = undefined
+    else this.setEpoch(epoch)
   }
 
   /** Indices a rank and epoch: PyTorch's `len(sampler)`. */
@@ -116,11 +123,11 @@ export class DistributedSampler implements Iterable<number> {
     return this.numSamples
   }
 
-  /** This rank's indices of the current epoch. shape: [numSamples]. */
-  indices(): Uint32Array<ArrayBuffer> {
+  /** This rank's indices of an epoch, by default the chosen one. shape: [numSamples]. */
+  indices(epoch = this.epoch): Uint32Array<ArrayBuffer> {
     const length = this.#datasetLength
     const order = this.shuffle
-      ? permutation(this.seed, this.#epoch, length)
+      ? permutation(this.seed, epoch, length)
       : Uint32Array.from({ length }, (_, i) => i)
     return replicaIndices(order, this.numReplicas, this.rank, this.dropLast)
   }

@@ -5,13 +5,13 @@ import type { HookHandle, Tensor } from '../graph/tensor.ts'
 import { type DeviceSpec, placedDevice } from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
-
 import {
   type BackwardHook,
   type ForwardHook,
   type ForwardPreHook,
   ModuleHooks,
 } from './module-hooks.ts'
+import { type LoadableState, stateValues } from './state-values.ts'
 
 /** Parameters and buffers on the host, by key: what a checkpoint holds. Keys of one shared tensor hold the same array. */
 export type StateDict = Record<string, { shape: Shape; data: StoredData }>
@@ -218,12 +218,13 @@ export abstract class Module {
   }
 
   /**
-   * Takes contents over and returns the keys that did not fit; integers may come as either array.
+   * Takes contents over and returns the keys that did not fit. Numbers may come in any type, as in PyTorch: also as `readSafetensors`
+   * gives them, F16 and BF16 included.
    *
    * A tensor that two places share needs one of its keys; where several come, the last one wins, as in PyTorch.
    * errors: `shape.mismatch`, naming missing and unknown keys where `strict`, or a tensor of another shape; nothing is changed then.
    */
-  loadStateDict(state: StateDict, { strict = true }: LoadOptions = {}): LoadResult {
+  loadStateDict(state: LoadableState, { strict = true }: LoadOptions = {}): LoadResult {
     const own = this.#state()
     const keys = new Set(own.map(([key]) => key))
     const given = new Set(own.filter(([key]) => key in state).map(([, tensor]) => tensor))
@@ -245,8 +246,7 @@ export abstract class Module {
       )
     }
     for (const [key, tensor] of found) {
-      const { data } = state[key]
-      tensor.assign(tensor.dtype === 'i32' ? Int32Array.from(data) : Float32Array.from(data))
+      tensor.assign(stateValues(key, state[key], tensor.dtype === 'i32' ? 'i32' : 'f32'))
     }
     return { missingKeys, unexpectedKeys }
   }

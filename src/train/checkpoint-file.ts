@@ -2,7 +2,7 @@ import { load, type Saved, type SavedState, save } from '../data/saved-tree.ts'
 import { getRngState, setRngState } from '../nn/init.ts'
 import { DataError } from '../util/errors.ts'
 
-/** Anything that can say its state and take it over: modules, optimizers, schedulers, samplers. */
+/** Anything that can say its state and take it over: modules, optimizers, schedulers, samplers, data loaders. */
 export interface Stateful {
   stateDict(): unknown
   // A method, so that classes whose state is narrower fit.
@@ -20,7 +20,7 @@ export interface Resumed {
 /**
  * Returns one file with the state of all parts, the random state of this page or worker, and the step.
  *
- * `parts` by name: `{ model, optimizer, scheduler, sampler }`. Call it between steps.
+ * `parts` by name: `{ model, optimizer, scheduler, loader }`; a loader's state holds its sampler's. Call it between steps.
  * errors: `data.malformed` for a state that is not made of plain values and arrays.
  */
 export async function saveCheckpoint(

@@ -1,5 +1,4 @@
 import * as Comlink from 'comlink'
-import { type SafeTensor, writeSafetensors } from '../data/safetensors.ts'
 import { openGpu } from '../gpu/device.ts'
 import { type AnyRuntime, CpuRuntime, Runtime } from '../graph/runtime.ts'
 import { openTuneStore } from '../graph/tune-store.ts'
@@ -9,6 +8,7 @@ import type { Link, LinkStats } from '../peer/link.ts'
 import { PortLink } from '../peer/port.ts'
 import { PumpLink } from '../peer/pump.ts'
 import type { TrainConfig } from '../train/config.ts'
+import { writeStateDict } from '../train/model-file.ts'
 import { destroyProcessGroup, initProcessGroup } from '../train/process-group.ts'
 import type { RunEvent } from '../train/run.ts'
 import { Trainer } from '../train/trainer.ts'
@@ -129,17 +129,9 @@ class ComputeWorker implements ComputeApi {
         'exportParameters: there has been no run. Train first.',
       )
     }
-    const state = await this.#trainer.stateDict()
-    const file = writeSafetensors(
-      Object.entries(state).map(([key, { shape, data }]): [string, SafeTensor] => [
-        key,
-        data instanceof Int32Array
-          ? // PyTorch's whole numbers are 64 bits wide.
-            { dtype: 'I64', shape, data: BigInt64Array.from(data, BigInt) }
-          : { dtype: 'F32', shape, data },
-      ]),
-      { format: 'pt', 'tabring.record': JSON.stringify(this.#trainer.record ?? null) },
-    )
+    const file = writeStateDict(await this.#trainer.stateDict(), {
+      metadata: { format: 'pt', 'tabring.record': JSON.stringify(this.#trainer.record ?? null) },
+    })
     return URL.createObjectURL(new Blob([file], { type: 'application/octet-stream' }))
   }
 

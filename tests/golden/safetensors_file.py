@@ -46,7 +46,9 @@ def metadata(path):
 def write(path, tensors, metadata):
     header, data = {"__metadata__": metadata}, b""
     for name, tensor in tensors.items():
-        raw = tensor.contiguous().numpy().tobytes()
+        # numpy has no bfloat16.
+        plain = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
+        raw = plain.contiguous().numpy().tobytes()
         dtype = next(key for key, value in DTYPES.items() if value == tensor.dtype)
         header[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw

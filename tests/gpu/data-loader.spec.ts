@@ -2,6 +2,7 @@ import { afterEach, describe, expect, test } from 'vitest'
 import type { Batch } from '../../src/data/collate.ts'
 import { randomSplit, TensorDataset } from '../../src/data/datasets.ts'
 import { listDirectory, listEntries } from '../../src/data/folder.ts'
+import { type IdxSample, idxDataset } from '../../src/data/idx-dataset.ts'
 import {
   compose,
   normalize,
@@ -61,14 +62,39 @@ describe('workers', () => {
     expect(runs[2]).toEqual(runs[0])
   })
 
+  test('a loader with workers goes on in the middle of an epoch where another one was left', async () => {
+    const indices = [7, 3, 9, 1, 0, 12, 5, 8]
+    const whole = slowLoader(0, indices)
+    const all = [await collect(whole), await collect(whole)]
+    for (const [numWorkers, later] of [
+      [2, 0],
+      [0, 2],
+      [2, 2],
+    ]) {
+      const first = slowLoader(numWorkers, indices)
+      const seen: Batch[] = []
+      for await (const batch of first) {
+        if (seen.push(batch) < 3) continue
+        // Those that workers have made ahead are not lost.
+        const second = slowLoader(later, indices)
+        second.loadStateDict(first.stateDict())
+        expect([...seen, ...(await collect(second))]).toEqual(all[0])
+        expect(await collect(second)).toEqual(all[1])
+        break
+      }
+    }
+  })
+
   test('a 20 ms decode is hidden at 2 workers', async () => {
     const stepMs = 30
     /** Median milliseconds that a training loop waits for its next batch, once the workers are up. */
     const waitOf = async (numWorkers: number) => {
       const waits: number[] = []
       let asked = performance.now()
-      for await (const _ of slowLoader(numWorkers, upTo(24))) {
+      const loader = slowLoader(numWorkers, upTo(24))
+      for await (const _ of loader) {
         waits.push(performance.now() - asked)
+        expect(Math.abs(loader.waitedMs - waits[waits.length - 1])).toBeLessThan(1)
         // A step on the device: this thread has nothing to do meanwhile.
         await new Promise((resolve) => setTimeout(resolve, stepMs))
         asked = performance.now()
@@ -127,6 +153,26 @@ describe('workers', () => {
     for await (const batch of joined) rows.push(batch)
     expect(rows.flat(2)).toEqual(plain.flatMap((batch) => valuesOf(batch, 'x')))
   })
+})
+
+test('an IDX data set from an address and a file, made anew by two workers', async () => {
+  const images = Uint8Array.from([0, 0, 8, 3, 0, 0, 0, 5, 0, 0, 0, 2, 0, 0, 0, 2, ...upTo(20)])
+  const labels = Uint8Array.from([0, 0, 8, 1, 0, 0, 0, 5, 9, 8, 7, 6, 5])
+  const packed = new Blob([images]).stream().pipeThrough(new CompressionStream('gzip'))
+  const address = URL.createObjectURL(await new Response(packed).blob())
+  const transform = compose([randomHorizontalFlip(), toTensor()])
+  const dataset = await idxDataset(address, new File([labels], 'labels'), { transform })
+  URL.revokeObjectURL(address)
+  const options = { batchSize: 2, shuffle: true, seed: 4 }
+  const helped = new DataLoader<IdxSample>(dataset, { ...options, numWorkers: 2 })
+  open.push(helped)
+  const batches: Batch[] = []
+  for await (const batch of helped) batches.push(batch)
+  expect(batches.flatMap((batch) => valuesOf(batch, 'y')).sort()).toEqual([5, 6, 7, 8, 9])
+  expect((batches[0].x as HostTensor).shape).toEqual([2, 1, 2, 2])
+  const alone: Batch[] = []
+  for await (const batch of new DataLoader<IdxSample>(dataset, options)) alone.push(batch)
+  expect(batches).toEqual(alone)
 })
 
 describe('images', () => {

@@ -3,7 +3,10 @@ import { openGpu } from '../../src/gpu/device.ts'
 import { Runtime } from '../../src/graph/runtime.ts'
 import { checkResume } from '../support/resume-run.ts'
 
-test.each(['adamw', 'sgd'] as const)(
-  '%s: 10 steps are 5, a file, another device and 5 more, bit for bit',
-  (name) => checkResume(name, async () => new Runtime(await openGpu())),
+test.each([
+  ['adamw', 0],
+  ['sgd', 2],
+] as const)(
+  '%s, %d workers: 10 steps are 7, a file in the middle of an epoch, another device and 3 more, bit for bit',
+  (name, numWorkers) => checkResume(name, async () => new Runtime(await openGpu()), numWorkers),
 )

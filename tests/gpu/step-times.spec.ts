@@ -1,14 +1,20 @@
 import { afterEach, expect, test } from 'vitest'
+import { DataLoader } from '../../src/data/loader/data-loader.ts'
+import type { Sample } from '../../src/data/samples.ts'
+import { StagedUploads } from '../../src/gpu/staging.ts'
 import { compile } from '../../src/graph/compile.ts'
+import { square } from '../../src/graph/functions/elementwise.ts'
 import { matmul } from '../../src/graph/functions/matmul.ts'
 import { mean } from '../../src/graph/functions/reductions.ts'
 import { Parameter } from '../../src/graph/parameter.ts'
 import { CpuRuntime } from '../../src/graph/runtime.ts'
 import { type StepTimes, timesOf } from '../../src/graph/step-program.ts'
 import { SGD } from '../../src/optim/sgd.ts'
+import { AverageMeter } from '../../src/train/average-meter.ts'
 import { parseTrainConfig } from '../../src/train/config.ts'
 import type { StepParts } from '../../src/train/run.ts'
 import { Trainer } from '../../src/train/trainer.ts'
+import { uniform } from '../../src/util/random.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { setSwitches } from '../../src/util/switches.ts'
 import { ringOf } from '../support/process-ring.ts'
@@ -71,6 +77,55 @@ test('the parts of each step add up to it within 2 %, on one rank and on three',
       }
     }
   }
+})
+
+test('what a loader kept waiting and the times of awaited runs add up to the loop within 2 %', async () => {
+  const runtime = await testRuntime()
+  const weight = new Parameter([64, 64], uniform(1, 0, 64 * 64, -0.1, 0.1))
+  const optimizer = new SGD([weight], { lr: 1e-3 })
+  const program = await compile(
+    ({ x }) => {
+      const loss = mean(square(matmul(matmul(x, weight), weight)))
+      optimizer.zeroGrad()
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    },
+    { x: tensorType([256, 64]) },
+    { runtime },
+  )
+  const row = uniform(2, 0, 64)
+  for (const pinMemory of [undefined, new StagedUploads(runtime.gpu)]) {
+    const loader = new DataLoader<Sample>(
+      {
+        length: 256 * 12,
+        get: async (index) => {
+          if (index % 256 === 0) await new Promise((resolve) => setTimeout(resolve, 8))
+          return { x: { shape: [64], data: row.map((value) => value * (index % 7)) } }
+        },
+      },
+      { batchSize: 256, pinMemory },
+    )
+    const batchTime = new AverageMeter('Time', ':6.3f', 'sum')
+    const dataTime = new AverageMeter('Data', ':6.3f', 'sum')
+    const deviceTime = new AverageMeter('Device', ':6.3f', 'sum')
+    let end = performance.now()
+    for await (const batch of loader) {
+      await program.run(batch)
+      dataTime.update(loader.waitedMs)
+      deviceTime.update(sumOf(program.times))
+      const now = performance.now()
+      batchTime.update(now - end)
+      end = now
+    }
+    expect(batchTime.count).toBe(12)
+    expect(dataTime.avg).toBeGreaterThan(7)
+    expect(deviceTime.sum).toBeGreaterThan(0.02 * batchTime.sum)
+    const known = dataTime.sum + deviceTime.sum
+    expect(Math.abs(known - batchTime.sum)).toBeLessThan(0.02 * batchTime.sum)
+    pinMemory?.destroy()
+  }
+  program.destroy()
 })
 
 test('ranks wait for one that comes late', async () => {

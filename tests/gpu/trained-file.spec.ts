@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { readSafetensors, writeSafetensors } from '../../src/data/safetensors.ts'
 import { compile } from '../../src/graph/compile.ts'
 import { models } from '../../src/nn/models.ts'
+import { loadModel } from '../../src/train/model-file.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import torch from '../golden/trained-cnn.json'
 import fileUrl from '../golden/trained-cnn.safetensors?url'
@@ -14,17 +15,9 @@ import { testRuntime } from '../support/run-op.ts'
 const file = new Uint8Array(await (await fetch(fileUrl)).arrayBuffer())
 
 test('weights that were trained and saved here give the logits that PyTorch computes from the file', async () => {
-  const { tensors } = readSafetensors(file)
-  expect([...tensors.keys()]).toEqual(torch.keys)
+  expect([...readSafetensors(file).tensors.keys()]).toEqual(torch.keys)
   const model = models.cnn.make()
-  model.loadStateDict(
-    Object.fromEntries(
-      [...tensors].map(([key, { shape, data }]) => [
-        key,
-        { shape, data: data as Float32Array<ArrayBuffer> },
-      ]),
-    ),
-  )
+  loadModel(model, file)
   const { first, count } = goldenEvaluation
   const { x } = batchOf(first, count)
   const forward = await compile(

@@ -1,4 +1,6 @@
 import { expect } from 'vitest'
+import { TensorDataset } from '../../src/data/datasets.ts'
+import { DataLoader } from '../../src/data/loader/data-loader.ts'
 import { DistributedSampler } from '../../src/data/sampler.ts'
 import { compile } from '../../src/graph/compile.ts'
 import { dropout } from '../../src/graph/functions/dropout.ts'
@@ -19,11 +21,13 @@ import { tensorType } from '../../src/util/shape.ts'
 const rows = 16
 const features = 12
 const samples = 5 * rows
-const images = uniform(1, 0, samples * features, -1, 1)
-const labels = Int32Array.from(uniform(1, 1, samples, 0, 4), Math.floor)
+const dataset = new TensorDataset({
+  x: { shape: [samples, features], data: uniform(1, 0, samples * features, -1, 1) },
+  y: { shape: [samples], data: Int32Array.from(uniform(1, 1, samples, 0, 4), Math.floor) },
+})
 
 /** Everything that a training script makes. */
-export async function makeRun(runtime: AnyRuntime, optimizerName: 'adamw' | 'sgd') {
+export async function makeRun(runtime: AnyRuntime, optimizerName: 'adamw' | 'sgd', numWorkers = 0) {
   const model = new Sequential(
     new Linear(features, 24),
     new BatchNorm1d(24),
@@ -37,9 +41,10 @@ export async function makeRun(runtime: AnyRuntime, optimizerName: 'adamw' | 'sgd
       : new SGD(model.parameters(), { lr: 1e-2, momentum: 0.9, dampening: 0.1 })
   const scheduler = new StepLR(optimizer, { stepSize: 3, gamma: 0.5 })
   const sampler = new DistributedSampler({ length: samples }, { numReplicas: 1, rank: 0, seed: 4 })
-  const parts = { model, optimizer, scheduler, sampler }
-  /** Trains steps [from, to); `compile` comes late, so that a checkpoint may be loaded before. */
-  const train = async (from: number, to: number): Promise<number[]> => {
+  const loader = new DataLoader(dataset, { batchSize: rows, sampler, numWorkers })
+  const parts = { model, optimizer, scheduler, loader }
+  /** Trains from where the loader stands up to step `to`, and saves; `compile` comes late, so that a checkpoint may be loaded before. */
+  const train = async (from: number, to: number) => {
     const program = await compile(
       ({ x, y }) => {
         const loss = crossEntropy(dropout(model.forward(x), 0.25), y)
@@ -51,23 +56,20 @@ export async function makeRun(runtime: AnyRuntime, optimizerName: 'adamw' | 'sgd
       { x: tensorType([rows, features]), y: tensorType([rows], 'i32') },
       { runtime },
     )
-    const perEpoch = samples / rows
     const losses: number[] = []
-    for (let step = from; step < to; step++) {
-      if (step % perEpoch === 0) sampler.setEpoch(step / perEpoch)
-      const at = (step % perEpoch) * rows
-      const chosen = sampler.indices().subarray(at, at + rows)
-      const x = new Float32Array(rows * features)
-      const y = new Int32Array(rows)
-      chosen.forEach((sample, row) => {
-        x.set(images.subarray(sample * features, (sample + 1) * features), row * features)
-        y[row] = labels[sample]
-      })
-      losses.push((await program.run({ x, y })).loss[0])
-      scheduler.step()
+    let step = from
+    for (let epoch = loader.epoch; ; epoch++) {
+      sampler.setEpoch(epoch)
+      for await (const batch of loader) {
+        losses.push((await program.run(batch)).loss[0])
+        scheduler.step()
+        if (++step < to) continue
+        const file = await saveCheckpoint(parts, step, { note: 'under way' })
+        program.destroy()
+        loader.close()
+        return { losses, file }
+      }
     }
-    program.destroy()
-    return losses
   }
   return { parts, train }
 }
@@ -77,31 +79,35 @@ const bitsOf = async (model: Sequential) =>
     ([key, { data }]) => `${key} ${new Uint32Array(data.buffer).join()}`,
   )
 
-/** Trains 10 steps at once, and 5 steps, through a file, on another runtime, and 5 more: both must end with the same bits. */
+/**
+ * Trains 10 steps at once, and 7 steps, through a file in the middle of an epoch, on another runtime, and 3 more: both must end with the
+ * same bits.
+ */
 export async function checkResume(
   name: 'adamw' | 'sgd',
   openRuntime: () => Promise<AnyRuntime>,
+  numWorkers = 0,
 ): Promise<void> {
   const runtime = await openRuntime()
   manualSeed(11)
   const whole = await makeRun(runtime, name)
-  const losses = await whole.train(0, 10)
+  const { losses } = await whole.train(0, 10)
 
   manualSeed(11)
-  const first = await makeRun(runtime, name)
-  const firstLosses = await first.train(0, 5)
-  const file = await saveCheckpoint(first.parts, 5, { note: 'half way' })
+  const first = await makeRun(runtime, name, numWorkers)
+  const { losses: firstLosses, file } = await first.train(0, 7)
   const random = getRngState()
 
   manualSeed(99)
-  const second = await makeRun(await openRuntime(), name)
+  const second = await makeRun(await openRuntime(), name, numWorkers)
   const { step, extra } = await loadCheckpoint(file, second.parts)
   expect({ step, extra, random: getRngState() }).toEqual({
-    step: 5,
-    extra: { note: 'half way' },
+    step: 7,
+    extra: { note: 'under way' },
     random,
   })
-  const secondLosses = await second.train(step, 10)
+  expect(second.parts.loader.stateDict()).toMatchObject({ epoch: 1, batches: 2 })
+  const { losses: secondLosses } = await second.train(step, 10)
   expect([...firstLosses, ...secondLosses]).toEqual(losses)
   expect(await bitsOf(second.parts.model)).toEqual(await bitsOf(whole.parts.model))
   expect(second.parts.optimizer.paramGroups[0].lr).toBe(whole.parts.optimizer.paramGroups[0].lr)

@@ -2,13 +2,21 @@ import { permutation } from '../../util/random.ts'
 import { type Batch, defaultCollate } from '../collate.ts'
 import { describeInner } from '../datasets.ts'
 import type { Dataset, Sample } from '../samples.ts'
+import { type DataLoaderState, requireSameBatches } from './loader-state.ts'
 import { makeBatch } from './make-batch.ts'
 import { SampleWorkers } from './sample-workers.ts'
 
 /** Chooses and orders samples; `DistributedSampler` is one. */
 export interface Sampler extends Iterable<number> {
   readonly length: number
+  /** The epoch that `setEpoch` has chosen; undefined as long as nobody has called it. */
+  readonly chosenEpoch?: number | undefined
   setEpoch?(epoch: number): void
+  /** The indices of an epoch that the loader counts, as nobody has chosen one. Without it, all epochs are what the sampler iterates over. */
+  indices?(epoch: number): ArrayLike<number>
+  /** What its order comes from, as plain values, for the loader's state. */
+  stateDict?(): unknown
+  loadStateDict?(state: never): void
 }
 
 /** Puts batches where the device takes them up without a copy of the host's; `StagedUploads` is one. */
@@ -45,7 +53,10 @@ export interface DataLoaderOptions<S, B> {
  * Batches of a data set, as `torch.utils.data.DataLoader`: `for await (const batch of loader)` is one epoch.
  *
  * Order and contents depend on seed, epoch and the samples' numbers alone: never on the number of workers. Each loop is the next epoch,
- * from 0; `setEpoch` chooses another. Workers live until `close`.
+ * from 0; `setEpoch` chooses another. Once the sampler's own `setEpoch` was called, its epoch holds until the next call, as in PyTorch.
+ * Workers live until `close`.
+ *
+ * `stateDict` says where the loop under way stands, and a loader that took it over by `loadStateDict` goes on with the batch after it.
  * errors: a sample's own, with its number and its worker's (`data.malformed` for errors that are not Tabring's); `worker.dead`;
  * `config.invalid` for a data set that the loader's workers cannot make anew; RangeError for options out of range.
  */
@@ -56,7 +67,12 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
   readonly #options: DataLoaderOptions<S, B>
   readonly #sampler: Sampler | undefined
   readonly #seed: number
+  /** Of the next loop, unless the sampler has its own. */
   #epoch = 0
+  /** Batches that the next loop leaves out if it is of this epoch. */
+  #done = { epoch: 0, batches: 0 }
+  #loop: { epoch: number; batches: number; sampler: unknown } | undefined
+  #waitedMs = 0
   #workers: SampleWorkers | undefined
 
   constructor(dataset: Dataset<S>, options: DataLoaderOptions<S, B> = {}) {
@@ -83,19 +99,79 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
     return this.#options.dropLast ? Math.floor(batches) : Math.ceil(batches)
   }
 
-  /** The epoch of the next loop: the order of `shuffle`, the sampler's, and the draws of random transforms. */
+  /** Of the loop under way, else of the next one. */
+  get epoch(): number {
+    return this.#loop?.epoch ?? this.#nextEpoch
+  }
+
+  /**
+   * How long the newest batch kept its consumer waiting. units: ms
+   *
+   * The `data` part of a step: with the times of a program whose runs are awaited it adds up to the step.
+   */
+  get waitedMs(): number {
+    return this.#waitedMs
+  }
+
+  /**
+   * The epoch of the next loop: the order of `shuffle`, the sampler's, and the draws of random transforms.
+   *
+   * A sampler that chose an epoch, or has only `setEpoch`, is told too.
+   */
   setEpoch(epoch: number): void {
     requireWhole('epoch', epoch, 0)
     this.#epoch = epoch
+    const sampler = this.#sampler
+    if (sampler && (sampler.chosenEpoch !== undefined || !sampler.indices))
+      sampler.setEpoch?.(epoch)
+  }
+
+  /**
+   * Where the loop under way stands, else the next one: the newest batch that it gave counts as done, those made ahead do not.
+   *
+   * Call it after the step on that batch. A loop that was left early is over: the next one is of the next epoch.
+   */
+  stateDict(): DataLoaderState {
+    const epoch = this.epoch
+    const at = this.#loop ?? {
+      epoch,
+      batches: this.#doneOf(epoch),
+      sampler: this.#sampler?.stateDict?.(),
+    }
+    return { ...at, settings: this.#settings }
+  }
+
+  /**
+   * Makes the next loop go on where the saved one stood, with the same batches for any number of workers; later loops follow.
+   *
+   * It gives what is left of its epoch: nothing, if the last batch was done. `setEpoch` with that same epoch changes nothing; with
+   * another one, that epoch begins at its first batch.
+   * errors: RangeError when seed, `shuffle`, `batchSize` or the number of samples differ, and the sampler's.
+   */
+  loadStateDict(state: DataLoaderState): void {
+    requireSameBatches(this.#settings, state)
+    requireWhole("the state's epoch", state.epoch, 0)
+    requireWhole("the state's batches", state.batches, 0)
+    if (state.sampler !== undefined) this.#sampler?.loadStateDict?.(state.sampler as never)
+    this.#loop = undefined
+    this.#epoch = state.epoch
+    this.#done = { epoch: state.epoch, batches: state.batches }
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<B, void, void> {
-    const epoch = this.#epoch++
+    let asked = performance.now()
+    const epoch = this.#nextEpoch
+    // Before its order is asked for: a sampler may count how often it was.
+    const sampler = this.#sampler?.stateDict?.()
     const batches = this.#batchesOf(epoch)
+    const loop = { epoch, batches: this.#doneOf(epoch), sampler }
+    this.#loop = loop
+    this.#epoch = epoch + 1
+    this.#done = { epoch: 0, batches: 0 }
     const { prefetch = 2 } = this.#options
     const ahead = this.numWorkers * prefetch
     const underWay: Promise<B>[] = []
-    let next = 0
+    let next = loop.batches
     const launch = (count: number) => {
       while (next < batches.length && underWay.length < count) {
         const batch = this.#make(epoch, batches[next++])
@@ -112,9 +188,13 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
         const batch = await oldest
         // Workers go on while the caller trains on this one.
         launch(ahead)
+        loop.batches++
+        this.#waitedMs = performance.now() - asked
         yield batch
+        asked = performance.now()
       }
     } finally {
+      if (this.#loop === loop) this.#loop = undefined
       // The caller left the loop early, or an error did: nobody will see what is under way.
       const { pinMemory } = this.#options
       for (const batch of underWay)
@@ -131,12 +211,30 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
     this.#workers = undefined
   }
 
+  get #nextEpoch(): number {
+    return this.#sampler?.chosenEpoch ?? this.#epoch
+  }
+
+  get #settings(): DataLoaderState['settings'] {
+    return {
+      seed: this.#seed,
+      shuffle: this.#options.shuffle ?? false,
+      batchSize: this.batchSize,
+      samples: this.#sampler?.length ?? this.dataset.length,
+    }
+  }
+
+  #doneOf(epoch: number): number {
+    return this.#done.epoch === epoch ? this.#done.batches : 0
+  }
+
   #batchesOf(epoch: number): Uint32Array<ArrayBuffer>[] {
     const sampler = this.#sampler
-    sampler?.setEpoch?.(epoch)
     const { length } = this.dataset
     const order = sampler
-      ? Uint32Array.from(sampler)
+      ? sampler.indices && sampler.chosenEpoch === undefined
+        ? Uint32Array.from(sampler.indices(epoch))
+        : Uint32Array.from(sampler)
       : this.#options.shuffle
         ? permutation(this.#seed, epoch, length)
         : Uint32Array.from({ length }, (_, i) => i)

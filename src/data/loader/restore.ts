@@ -1,5 +1,6 @@
 import { ConcatDataset, Subset, TensorDataset } from '../datasets.ts'
 import type { DatasetDescription } from '../descriptions.ts'
+import { IdxDataset } from '../idx-dataset.ts'
 import { ImageFolder } from '../image-folder.ts'
 import type { Dataset } from '../samples.ts'
 import { TokenDataset } from '../text.ts'
@@ -15,6 +16,8 @@ export function restoreDataset(description: DatasetDescription): Dataset<unknown
       return new ConcatDataset(description.of.map(restoreDataset))
     case 'imageFolder':
       return ImageFolder.restore(description)
+    case 'idx':
+      return IdxDataset.restore(description)
     case 'tokens':
       return new TokenDataset(description.tokens, description)
   }

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { fillBatch, loadIdxFolder } from '../../../src/data/dataset.ts'
-import { parseIdx, readIdx } from '../../../src/data/idx.ts'
+import { parseIdx, parseIdxBytes, readIdx, readIdxBytes } from '../../../src/data/idx.ts'
 import { type Files, gzip, idxFile, smallFolder } from '../../support/idx-files.ts'
 import { testOnRealData } from '../../support/real-data.ts'
 
@@ -11,18 +11,79 @@ const folderOf = (files: Files) => (name: string) => Promise.resolve(files[name]
 test('an IDX file gives its dimensions and elements, plain and compressed', async () => {
   const file = idxFile([2, 3, 4], (i) => 200 + i)
   for (const bytes of [file, gzip(file)]) {
-    const { dims, values } = await readIdx(bytes, 'some', 3)
-    expect(dims).toEqual([2, 3, 4])
-    expect([...values]).toEqual(Array.from({ length: 24 }, (_, i) => 200 + i))
+    const { shape, data } = await readIdxBytes(bytes, 'some', 3)
+    expect(shape).toEqual([2, 3, 4])
+    expect([...data]).toEqual(Array.from({ length: 24 }, (_, i) => 200 + i))
   }
-  expect(parseIdx(idxFile([0]), 'none', 1).values.length).toBe(0)
+  expect(parseIdxBytes(idxFile([0]), 'none', 1).data.length).toBe(0)
 })
 
 test('an IDX file may be a view into a larger buffer', () => {
   const file = idxFile([3])
   const larger = new Uint8Array(file.length + 7)
   larger.set(file, 5)
-  expect([...parseIdx(larger.subarray(5, 5 + file.length), 'view', 1).values]).toEqual([0, 1, 2])
+  expect([...parseIdxBytes(larger.subarray(5, 5 + file.length), 'view', 1).data]).toEqual([0, 1, 2])
+})
+
+/** The bytes that NumPy writes for `values` in big-endian order behind an IDX header. */
+const typed = (type: number, dims: number[], elements: string) => {
+  const header = new Uint8Array(4 + 4 * dims.length)
+  header.set([0, 0, type, dims.length])
+  const view = new DataView(header.buffer)
+  dims.forEach((dim, i) => {
+    view.setUint32(4 + 4 * i, dim)
+  })
+  const body = elements.match(/../g)?.map((pair) => Number.parseInt(pair, 16)) ?? []
+  return Uint8Array.from([...header, ...body])
+}
+
+// The hexadecimal texts are NumPy's: np.array(values, dtype='>i2').tobytes().hex() and so on.
+test.each([
+  ['unsigned byte', typed(8, [3], '0080ff'), Uint8Array.of(0, 128, 255)],
+  ['signed byte', typed(9, [3], '0080ff'), Int8Array.of(0, -128, -1)],
+  ['int16', typed(11, [3], '000180007fff'), Int16Array.of(1, -32768, 32767)],
+  ['int32', typed(12, [3], '00000001800000007fffffff'), Int32Array.of(1, -2147483648, 2147483647)],
+  [
+    'float32',
+    typed(13, [4], '3fc0000000000001ff8000007fc00000'),
+    Float32Array.of(1.5, 2 ** -149, Number.NEGATIVE_INFINITY, Number.NaN),
+  ],
+  [
+    'float64',
+    typed(14, [2], '3fb999999999999a0000000000000001'),
+    Float64Array.of(0.1, Number.MIN_VALUE),
+  ],
+])('readIdx gives elements of type %s in their own array', async (_, bytes, wanted) => {
+  for (const source of [bytes, new Blob([gzip(bytes)])]) {
+    const { shape, data } = await readIdx(source)
+    expect(shape).toEqual([wanted.length])
+    expect(data).toEqual(wanted)
+  }
+})
+
+test('readIdx takes any rank, and names what it cannot read', async () => {
+  expect(parseIdx(typed(11, [2, 1, 1, 1, 2], '00010002ffff0004'), 'f')).toEqual({
+    shape: [2, 1, 1, 1, 2],
+    data: Int16Array.of(1, 2, -1, 4),
+  })
+  expect(parseIdx(typed(13, [], '3f800000'), 'f')).toEqual({
+    shape: [],
+    data: Float32Array.of(1),
+  })
+  expect(parseIdx(typed(14, [0, 5], ''), 'f').data).toEqual(new Float64Array(0))
+  const huge = typed(14, Array(40).fill(0xffffffff), '')
+  expect(() => parseIdx(huge, 'f')).toThrow(/got 0 \(truncated\)/)
+  await expect(readIdx(typed(12, [2], '0000000100'))).rejects.toMatchObject({
+    code: 'data.malformed',
+    message: expect.stringContaining('IDX file: expected 8 bytes for 2 elements, got 5'),
+  })
+  await expect(readIdx(new File([wrongMagic], 'cats.idx'))).rejects.toThrow(
+    'cats.idx: expected the IDX magic number 0x00 0x00, a type from 0x08 to 0x0e and a rank, got 0x3c',
+  )
+  await expect(readIdx('http://127.0.0.1:9/none.idx')).rejects.toMatchObject({
+    code: 'data.missing',
+    message: expect.stringMatching(/^http:\/\/127.0.0.1:9\/none.idx: expected a readable file/),
+  })
 })
 
 const good = idxFile([2, 28, 28])
@@ -66,7 +127,7 @@ test.each([
   ['damaged gzip', gzip(good).fill(0x55, 12, 24), 'expected a whole gzip stream'],
   ['gzip of something else', gzip(Uint8Array.from([1, 2, 3, 4, 5])), 'magic number'],
 ])('%s is one clear line', async (_, bytes, text) => {
-  const error = await readIdx(bytes, 'f', 3).then(
+  const error = await readIdxBytes(bytes, 'f', 3).then(
     () => undefined,
     (thrown) => thrown,
   )
@@ -78,7 +139,7 @@ test.each([
 test('every cut of a gzip file is refused, none hangs or passes', async () => {
   const whole = gzip(idxFile([1, 28, 28]))
   for (let length = 2; length < whole.length; length += 3)
-    await expect(readIdx(whole.slice(0, length), 'cut', 3)).rejects.toMatchObject({
+    await expect(readIdxBytes(whole.slice(0, length), 'cut', 3)).rejects.toMatchObject({
       code: 'data.malformed',
     })
 })

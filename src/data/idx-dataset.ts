@@ -1,0 +1,120 @@
+import { DataError } from '../util/errors.ts'
+import { countElements } from '../util/shape.ts'
+import type { ByteSource } from './byte-source.ts'
+import { notDescribed, requireIndex } from './datasets.ts'
+import type { DatasetDescription } from './descriptions.ts'
+import { type IdxArray, readIdx } from './idx.ts'
+import type { PixelImage } from './image/pixels.ts'
+import { restoreTransform, type Transform, toTensor } from './image/transforms.ts'
+import { type Dataset, drawsOf, type HostTensor, type SampleKey } from './samples.ts'
+
+/** `x` as the transform gives it, or the row's numbers; `y` the label. */
+export type IdxSample = { readonly x: HostTensor; readonly y: number }
+
+export interface IdxDatasetOptions {
+  /** Of images: unsigned bytes, [count, height, width] or [count, height, width, channels]. default: toTensor() */
+  transform?: Transform<PixelImage, HostTensor>
+}
+
+/** Makes one sample's `x` out of row `index`. */
+type Row = (index: number, key: SampleKey) => HostTensor
+
+/**
+ * Rows of an IDX array with a label each, as `idxDataset` reads them. It keeps the file's own bytes and converts a row when it is asked for.
+ *
+ * errors: `data.malformed` when the labels are not one whole number a row, or the images have no rows; `config.invalid` for a transform of
+ * what is no image.
+ */
+export class IdxDataset implements Dataset<IdxSample> {
+  readonly images: IdxArray
+  readonly labels: IdxArray
+  readonly length: number
+  readonly #transform: Transform<PixelImage, HostTensor> | undefined
+  readonly #row: Row
+
+  constructor(images: IdxArray, labels: IdxArray, { transform }: IdxDatasetOptions = {}) {
+    requireLabels(images, labels)
+    this.images = images
+    this.labels = labels
+    this.length = images.shape[0]
+    this.#transform = transform
+    this.#row = rowOf(images, transform)
+  }
+
+  get(index: number, key: SampleKey): IdxSample {
+    requireIndex('IdxDataset', index, this.length)
+    return { x: this.#row(index, key), y: this.labels.data[index] }
+  }
+
+  describe(): DatasetDescription {
+    const { images, labels } = this
+    if (this.#transform && !this.#transform.description)
+      throw notDescribed('IdxDataset', 'a transform of your own')
+    return { kind: 'idx', images, labels, transform: this.#transform?.description }
+  }
+
+  static restore({ images, labels, transform }: DatasetDescription & { kind: 'idx' }): IdxDataset {
+    return new IdxDataset(images, labels, {
+      transform: transform && (restoreTransform(transform) as Transform<PixelImage, HostTensor>),
+    })
+  }
+}
+
+function rowOf({ shape, data }: IdxArray, transform: IdxDatasetOptions['transform']): Row {
+  const rowShape = shape.slice(1)
+  const count = countElements(rowShape)
+  if (data instanceof Uint8Array && (rowShape.length === 2 || rowShape.length === 3)) {
+    const [height, width, channels = 1] = rowShape
+    const apply = transform ?? toTensor()
+    return (index, key) => {
+      const pixels = data.subarray(index * count, (index + 1) * count)
+      return apply({ height, width, channels, data: pixels }, drawsOf(key))
+    }
+  }
+  if (transform)
+    throw new DataError(
+      'config.invalid',
+      `IdxDataset: expected no transform for ${data.constructor.name} [${shape.join(', ')}], got one. Only unsigned bytes of 3 or 4 dimensions are images.`,
+    )
+  return (index) => ({
+    shape: rowShape,
+    data: Float32Array.from(data.subarray(index * count, (index + 1) * count)),
+  })
+}
+
+function requireLabels(images: IdxArray, labels: IdxArray): void {
+  const refuse = (expected: string, got: string) =>
+    new DataError(
+      'data.malformed',
+      `IdxDataset: expected ${expected}, got ${got}. Use the two files of one data set.`,
+    )
+  if (images.shape.length === 0) throw refuse('images with a first dimension', 'a single number')
+  const { shape, data } = labels
+  if (data instanceof Float32Array || data instanceof Float64Array)
+    throw refuse('labels that are whole numbers', data.constructor.name)
+  if (shape.length !== 1 || shape[0] !== images.shape[0])
+    throw refuse(
+      `${images.shape[0]} labels for as many images`,
+      `a labels file of [${shape.join(', ')}]`,
+    )
+}
+
+/**
+ * Returns the data set of an IDX images file and its labels file, such as MNIST's, each plain or gzip.
+ *
+ * Unsigned bytes of three dimensions are grey images: x f32 [1, height, width] from 0 to 1, as torchvision's MNIST with `ToTensor`; of
+ * four, [height, width, channels] a row, channels come first. Other files give their rows as they are, in f32. y is the label.
+ * `images` and `labels` are addresses, picked, dropped or downloaded files, or bytes.
+ * errors: `data.missing` when one cannot be read; `data.malformed` when one does not follow the format, or they do not belong together.
+ */
+export async function idxDataset(
+  images: ByteSource,
+  labels: ByteSource,
+  options: IdxDatasetOptions = {},
+): Promise<IdxDataset> {
+  const [imagesArray, labelsArray] = await Promise.all([
+    readIdx(images, 'images file'),
+    readIdx(labels, 'labels file'),
+  ])
+  return new IdxDataset(imagesArray, labelsArray, options)
+}

@@ -1,0 +1,28 @@
+/** Where a DataLoader stands: plain values, for a checkpoint. */
+export interface DataLoaderState {
+  /** Of the loop under way, else of the next one. */
+  readonly epoch: number
+  /** Batches of that epoch that were handed out. */
+  readonly batches: number
+  /** What the order and the cut into batches come from; the same in the loader that goes on. */
+  readonly settings: {
+    readonly seed: number
+    readonly shuffle: boolean
+    readonly batchSize: number
+    readonly samples: number
+  }
+  /** The sampler's own state at the beginning of that epoch, where it has one. */
+  readonly sampler?: unknown
+}
+
+/** errors: RangeError when the state is of a loader that makes other batches. */
+export function requireSameBatches(
+  own: DataLoaderState['settings'],
+  { settings }: Pick<DataLoaderState, 'settings'>,
+): void {
+  for (const name of ['seed', 'shuffle', 'batchSize', 'samples'] as const)
+    if (settings[name] !== own[name])
+      throw new RangeError(
+        `DataLoader: the state's ${name} must be ${own[name]}, got ${settings[name]}. Make the loader as the run that was saved did.`,
+      )
+}

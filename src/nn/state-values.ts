@@ -1,0 +1,63 @@
+import type { StoredData } from '../graph/stored-tensor.ts'
+import { unpackHalves } from '../kernels/half.ts'
+import { DataError } from '../util/errors.ts'
+import type { Shape } from '../util/shape.ts'
+
+/** What `loadStateDict` takes: entries of a state dict, or tensors as `readSafetensors` gives them. */
+export type LoadableState = Readonly<Record<string, LoadableTensor>>
+
+export interface LoadableTensor {
+  readonly shape: Shape
+  readonly data:
+    | Float64Array<ArrayBuffer>
+    | Float32Array<ArrayBuffer>
+    | BigInt64Array<ArrayBuffer>
+    | BigUint64Array<ArrayBuffer>
+    | Int32Array<ArrayBuffer>
+    | Uint32Array<ArrayBuffer>
+    | Int16Array<ArrayBuffer>
+    | Uint16Array<ArrayBuffer>
+    | Int8Array<ArrayBuffer>
+    | Uint8Array<ArrayBuffer>
+  /** `F16` and `BF16` say that a Uint16Array holds the bits of such floats. */
+  readonly dtype?: string
+}
+
+/**
+ * The numbers of a tensor in a parameter's or buffer's own type; floats are rounded to nearest.
+ *
+ * errors: `data.malformed`, naming the key, for whole numbers that 32 bits do not hold.
+ */
+export function stateValues(
+  key: string,
+  { data, dtype }: LoadableTensor,
+  target: 'f32' | 'i32',
+): StoredData {
+  const numbers =
+    data instanceof BigInt64Array || data instanceof BigUint64Array
+      ? Float64Array.from(data, Number)
+      : data instanceof Uint16Array
+        ? wordsAs(dtype, data)
+        : data
+  if (target === 'f32') return Float32Array.from(numbers)
+  const tooLarge = numbers.find((value) => Math.trunc(value) !== (value | 0))
+  if (tooLarge !== undefined)
+    throw new DataError(
+      'data.malformed',
+      `loadStateDict: "${key}": expected whole numbers of 32 bits, got ${tooLarge}. Load a file made for this model.`,
+    )
+  return Int32Array.from(numbers)
+}
+
+function wordsAs(
+  dtype: string | undefined,
+  words: Uint16Array<ArrayBuffer>,
+): Float32Array<ArrayBuffer> {
+  // The upper half of a float32.
+  if (dtype === 'BF16')
+    return new Float32Array(Uint32Array.from(words, (word) => word << 16).buffer)
+  if (dtype !== 'F16') return Float32Array.from(words)
+  const pairs = new Uint32Array(Math.ceil(words.length / 2))
+  new Uint16Array(pairs.buffer).set(words)
+  return unpackHalves(pairs, words.length)
+}

@@ -1,0 +1,41 @@
+/** Anything with a line of its own: `AverageMeter` is one. */
+export interface Meter {
+  toString(): string
+  summary(): string
+}
+
+/**
+ * Lines about an epoch under way: the progress of PyTorch's ImageNet example.
+ *
+ * `print` takes each line. default: the console
+ */
+export class ProgressMeter {
+  readonly numBatches: number
+  readonly meters: readonly Meter[]
+  readonly prefix: string
+  readonly #print: (line: string) => void
+
+  constructor(
+    numBatches: number,
+    meters: readonly Meter[],
+    prefix = '',
+    print: (line: string) => void = (line) => console.log(line),
+  ) {
+    this.numBatches = numBatches
+    this.meters = meters
+    this.prefix = prefix
+    this.#print = print
+  }
+
+  /** Prints `Epoch: [0][ 10/938]` and every meter, tabs between them. */
+  display(batch: number): void {
+    const all = String(this.numBatches)
+    const at = `${this.prefix}[${String(batch).padStart(all.length)}/${all}]`
+    this.#print([at, ...this.meters.map(String)].join('\t'))
+  }
+
+  /** Prints ` * ` and every meter's summary. */
+  displaySummary(): void {
+    this.#print([' *', ...this.meters.map((meter) => meter.summary())].join(' '))
+  }
+}
