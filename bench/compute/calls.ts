@@ -123,28 +123,27 @@ export async function recordDispatches(body: () => Promise<unknown>): Promise<Re
   return recorded
 }
 
-/** Milliseconds of JavaScript, one value for each finished command encoder; those of its passes are summed. */
+/** Milliseconds of JavaScript, one value for each step; those of its encoders and passes are summed. */
 export interface EncodingTimes {
   /** Beginning its passes. */
   beginPass: number[]
   /** From a begun pass to its end: the dispatches. */
   inside: number[]
-  /** From making the encoder to the finished command buffer: the pass begun and ended, outputs copied. */
+  /** From making an encoder to the finished command buffer: passes begun and ended, outputs copied. */
   whole: number[]
 }
 
-/** Times what `body` encodes. */
-export async function timeEncoding(body: () => Promise<unknown>): Promise<EncodingTimes> {
+/** Times what `body` encodes; it calls `endStep` after each step. */
+export async function timeEncoding(
+  body: (endStep: () => void) => Promise<unknown>,
+): Promise<EncodingTimes> {
   const times: EncodingTimes = { beginPass: [], inside: [], whole: [] }
+  const sums = { beginPass: 0, inside: 0, whole: 0 }
   let made = 0
   let beforePass = 0
   let inPass = 0
-  let begins = 0
-  let insides = 0
   const undo = [
     watch(GPUDevice, 'createCommandEncoder', () => {
-      begins = 0
-      insides = 0
       made = performance.now()
     }),
     watch(
@@ -155,25 +154,28 @@ export async function timeEncoding(body: () => Promise<unknown>): Promise<Encodi
       },
       () => {
         inPass = performance.now()
-        begins += inPass - beforePass
+        sums.beginPass += inPass - beforePass
       },
     ),
     watch(GPUComputePassEncoder, 'end', () => {
-      insides += performance.now() - inPass
+      sums.inside += performance.now() - inPass
     }),
     watch(
       GPUCommandEncoder,
       'finish',
       () => undefined,
       () => {
-        times.whole.push(performance.now() - made)
-        times.beginPass.push(begins)
-        times.inside.push(insides)
+        sums.whole += performance.now() - made
       },
     ),
   ]
   try {
-    await body()
+    await body(() => {
+      for (const part of ['beginPass', 'inside', 'whole'] as const) {
+        times[part].push(sums[part])
+        sums[part] = 0
+      }
+    })
   } finally {
     for (const one of undo) one()
   }
