@@ -25,7 +25,7 @@ function stateOf(trace: Trace) {
   if (!state) {
     const { scalars } = trace
     const seed = scalars.integer(randomScalarNames.seed, defaultSeed, randomHalves.seed)
-    const step = scalars.integer(randomScalarNames.step, 0, randomHalves.step)
+    const step = scalars.integer(randomScalarNames.step, 0, randomHalves.step, true)
     scalars.integer(randomScalarNames.sample, 0, randomHalves.sample)
     let runs = 0
     trace.beforeStep.push(() => {

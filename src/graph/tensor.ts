@@ -358,7 +358,7 @@ export abstract class Tensor {
       this.shape.length === 0 ? unit : trace.emit(reshape, [unit], { shape: this.shape })[0]
     for (const [parameter, gradient] of gradientsOf(trace, this.value, seed)) {
       // Ranks sum their gradients, so that each begins with its share: equal ones, unless a run says otherwise.
-      if (parameter.exchange) trace.scalars.set(gradientWeight, 1 / parameter.exchange.size)
+      if (parameter.exchange) trace.scalars.setInitial(gradientWeight, 1 / parameter.exchange.size)
       const earlier = trace.gradients.get(parameter)
       trace.gradients.set(parameter, earlier ? add(trace, earlier, gradient) : gradient)
     }

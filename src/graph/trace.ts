@@ -12,6 +12,8 @@ import { emitNode, type GraphNode, type GraphValue } from './value.ts'
 export interface NamedScalar {
   readonly slot: ScalarSlot
   value: number
+  /** What it is in runs that do not give it; without one it stays as it was. */
+  initial?: number
   wasSet: boolean
   /** For integers: values are below it. */
   readonly limit?: number
@@ -35,23 +37,30 @@ export class ScalarBlock {
     const entry: NamedScalar = {
       slot: this.add(() => entry.value),
       value: initial,
+      initial,
       wasSet: false,
     }
     this.#named.set(name, entry)
     return entry.slot
   }
 
+  /** Changes what a named scalar is in runs that do not give it. */
+  setInitial(name: string, initial: number): void {
+    Object.assign(this.#entry(name), { value: initial, initial })
+  }
+
   /**
    * A named integer as `halves` neighbouring slots of 16 bits each, lowest first, since an f32 holds no more than 24 bits exactly.
    *
-   * Returns the entry, whose `slot` is the first.
+   * Returns the entry, whose `slot` is the first. One that `stays` keeps what a run gave.
    */
-  integer(name: string, initial: number, halves: number): NamedScalar {
+  integer(name: string, initial: number, halves: number, stays = false): NamedScalar {
     const known = this.#named.get(name)
     if (known) return known
     const entry: NamedScalar = {
       slot: { slot: this.#sources.length },
       value: initial,
+      ...(stays ? {} : { initial }),
       wasSet: false,
       limit: Math.min(2 ** (16 * halves), Number.MAX_SAFE_INTEGER + 1),
     }
@@ -62,15 +71,14 @@ export class ScalarBlock {
     return entry
   }
 
-  /** errors: `graph.misuse` for a name that the traced function did not ask for. */
-  set(name: string, value: number): void {
-    const entry = this.#named.get(name)
-    if (!entry) {
-      throw new TabringError(
-        'graph.misuse',
-        `run: no step scalar "${name}"; this program has ${[...this.#named.keys()].join(', ') || 'none'}. Call stepScalar("${name}") in the traced function.`,
-      )
-    }
+  /** Takes what a run gives by name; the others get their initial values. errors: `graph.misuse` for an unknown name. */
+  begin(given: Readonly<Record<string, number>>): void {
+    for (const entry of this.#named.values()) entry.value = entry.initial ?? entry.value
+    for (const name in given) this.#set(name, given[name])
+  }
+
+  #set(name: string, value: number): void {
+    const entry = this.#entry(name)
     const { limit } = entry
     if (limit !== undefined && !(Number.isInteger(value) && value >= 0 && value < limit)) {
       throw new TabringError(
@@ -80,6 +88,15 @@ export class ScalarBlock {
     }
     entry.value = value
     entry.wasSet = true
+  }
+
+  #entry(name: string): NamedScalar {
+    const entry = this.#named.get(name)
+    if (entry) return entry
+    throw new TabringError(
+      'graph.misuse',
+      `run: no step scalar "${name}"; this program has ${[...this.#named.keys()].join(', ') || 'none'}. Call stepScalar("${name}") in the traced function.`,
+    )
   }
 
   /** Whether a run gave the scalar of that name a value. */
