@@ -3,6 +3,7 @@ import type { Op, ScalarSlot } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import type { Bucket } from './bucket.ts'
 import type { GradientExchange } from './exchange.ts'
+import type { OutputCheck } from './output-checks.ts'
 import type { Parameter } from './parameter.ts'
 import type { Pool } from './pool.ts'
 import { Region } from './region.ts'
@@ -170,6 +171,8 @@ export class Trace {
   readonly controls = new Map<Bucket, GradientControl>()
   /** Nodes after all updates, on whole buckets. */
   readonly after: GraphNode[] = []
+  /** Values that runs are refused for. */
+  readonly checks: OutputCheck[] = []
   readonly accumulation: Accumulation | undefined
   exchange: GradientExchange | undefined
   /** Ids [from, to) of the nodes that each `backward` added. */
