@@ -2,6 +2,7 @@ import type { DeviceSpec } from '../util/device.ts'
 import { benchmarkVariants, isBenchmarking } from './benchmark.ts'
 import { checkDevices } from './check-devices.ts'
 import { CpuProgram } from './cpu-program.ts'
+import { withChecks } from './output-checks.ts'
 import { type InputTypes, type PrepareOptions, prepare, type TracedFunction } from './prepare.ts'
 import { GpuProgram } from './program.ts'
 import { type AnyRuntime, CpuRuntime, getDefaultDevice, runtimeOf } from './runtime.ts'
@@ -31,11 +32,11 @@ export async function compile(
     const prepared = prepare(runtime, fn, inputs, { ...options, isNaive: true })
     checkDevices(prepared, 'host')
     await prepared.trace.exchange?.ready
-    return new CpuProgram(prepared)
+    return withChecks(new CpuProgram(prepared))
   }
   if (isBenchmarking()) await benchmarkVariants(runtime, prepare(runtime, fn, inputs, options))
   const prepared = prepare(runtime, fn, inputs, options)
   checkDevices(prepared, runtime.gpu)
   await prepared.trace.exchange?.ready
-  return GpuProgram.create(runtime, prepared)
+  return withChecks(await GpuProgram.create(runtime, prepared))
 }

@@ -2,6 +2,7 @@ import { download } from '../gpu/readback.ts'
 import { unpackHalves } from '../kernels/half.ts'
 import { TabringError } from '../util/errors.ts'
 import { bytesOf, countElements, type TensorType } from '../util/shape.ts'
+import { passChecks } from './output-checks.ts'
 import { type InputTypes, type PrepareOptions, prepare, type TracedFunction } from './prepare.ts'
 import { ProgramBuffers } from './program.ts'
 import type { Runtime } from './runtime.ts'
@@ -85,7 +86,7 @@ export async function runEagerly(
     for (const [i, { name, type }] of prepared.outputs.entries()) {
       outputs[name] = toArray(type, await download(gpu, buffers.outputs[i], 0, storedBytes(type)))
     }
-    return outputs
+    return passChecks(prepared.trace.checks, outputs)
   } finally {
     buffers.destroy()
   }

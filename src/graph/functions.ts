@@ -32,10 +32,10 @@ export function topKCorrect(
   return emit(topKCorrectOp, [logits, target], { k, count: count ?? null })
 }
 
-/** A number that each run of the compiled function gives anew, by name. */
+/** A number that each run of the compiled function gives anew, by name; runs that do not give it have `initial`. */
 export function stepScalar(name: string, initial = 0): ScalarSlot {
   return activeTrace('stepScalar').scalars.named(name, initial)
 }
 
-/** The step scalar `count`: how many of the first samples count in a batch that was filled up with others; all until a run gives it. */
+/** The step scalar `count`: how many of the first samples count in a batch that was filled up with others; all in runs that do not give it. */
 export const countedSamples = (): ScalarSlot => stepScalar('count', 2 ** 24)

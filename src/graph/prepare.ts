@@ -104,13 +104,17 @@ export function prepare(
         ]),
       ),
     )
-    return Object.entries(returned).map(([name, tensor]): [string, GraphValue] => {
+    const outputs = Object.entries(returned).map(([name, tensor]): [string, GraphValue] => {
       if (tensor instanceof Tensor) return [name, trace.toFloat(tensor.value)]
       throw new TabringError(
         'graph.misuse',
         `compile: output "${name}" must be a Tensor, got ${typeof tensor}. Return an object of tensors.`,
       )
     })
+    return [
+      ...outputs,
+      ...trace.checks.map(({ name, value }): [string, GraphValue] => [name, value]),
+    ]
   })
   const outputValues = named.map(([, value]) => value)
   const jointNodes = [...trace.joint]

@@ -6,8 +6,7 @@ export const randomScalarNames = {
   /** 0 to 2^53 - 1; the seed of `manualSeed` unless a run gives one. */
   seed: 'randomSeed',
   /**
-   * 0 to 2^32 - 1; until a run gives it, the next number of the one counter that all programs of this page or worker share. Once given it
-   * stays as given.
+   * 0 to 2^32 - 1; in a run that does not give it, the next number of the one counter that all programs of this page or worker share.
    */
   step: 'randomStep',
   /**

@@ -90,7 +90,7 @@ export interface StepProgram {
    * Runs the program once.
    *
    * The data is copied before this returns, so callers may reuse their arrays at once. With one rank, several runs may be under way;
-   * each promise resolves with that run's outputs. With several ranks a run resolves when the parameters of all buckets are gathered.
+   * each promise resolves with that run's outputs. A step scalar that is not among `scalars` has its initial value. With several ranks a run resolves when the parameters of all buckets are gathered.
    * errors: `graph.misuse` for wrong inputs; the device's first error; the exchange's errors.
    */
   run(inputs: RunInputs, scalars?: Readonly<Record<string, number>>): Promise<RunOutputs>
@@ -159,7 +159,7 @@ export function fillScalars(
   values: Float32Array,
   isCounted = true,
 ): void {
-  for (const name in scalars) trace.scalars.set(name, scalars[name])
+  trace.scalars.begin(scalars)
   if (isCounted) for (const before of trace.beforeStep) before()
   trace.scalars.fill(values)
 }

@@ -28,6 +28,7 @@ import {
   countElements,
   type DType,
   formatShape,
+  resolveAxes,
   resolveAxis,
   type Shape,
   sameShape,
@@ -199,14 +200,21 @@ export abstract class Tensor {
     return emit(detach, [this], {})
   }
 
-  /** An axis counted from 0, of one that may count from the end. errors: `shape.unsupported` outside. */
-  axis(axis: number): number {
-    return resolveAxis('axis', this.shape, axis)
+  /** An axis counted from 0, of one that may count from the end. errors: `shape.mismatch` outside. */
+  axis(dim: number): number {
+    return resolveAxis('dim', this.shape, dim)
   }
 
-  /** Axes counted from 0; all of them unless told. */
-  axes(axes: Axes = this.shape.map((_, axis) => axis)): number[] {
-    return (typeof axes === 'number' ? [axes] : axes).map((axis) => this.axis(axis))
+  /**
+   * Axes counted from 0; all of them unless told, and for none, as in PyTorch.
+   *
+   * errors: `shape.mismatch` outside or twice; `shape.unsupported` for what is no dimension.
+   */
+  axes(dim: Axes = []): number[] {
+    const axes = typeof dim === 'number' ? [dim] : dim
+    if (!Array.isArray(axes)) throw notUnderstood('dim', 'a dimension or an array of them', dim)
+    if (axes.length === 0) return this.shape.map((_, axis) => axis)
+    return resolveAxes('dim', this.shape, axes)
   }
 
   /**
@@ -302,47 +310,48 @@ export abstract class Tensor {
     return this.#view(flipped(this.shape, dims.flat()))
   }
 
-  // --- reductions over `axes` (all of them unless told), which stay as size 1 with `keepDims` ---
+  // --- reductions over `dim` (all dimensions unless told), which stays as size 1 with `keepDim` ---
 
-  sum(axes?: Axes, keepDims = false): Tensor {
-    return emit(sum, [this], { axes: this.axes(axes), keepDims })
+  sum(dim?: Axes, keepDim = false): Tensor {
+    return emit(sum, [this], { axes: this.axes(dim), keepDims: flag('keepDim', keepDim) })
   }
-  mean(axes?: Axes, keepDims = false): Tensor {
-    const reduced = this.axes(axes)
+  mean(dim?: Axes, keepDim = false): Tensor {
+    const reduced = this.axes(dim)
     const count = reduced.reduce((product, axis) => product * this.shape[axis], 1)
-    return this.sum(reduced, keepDims).div(count)
+    return this.sum(dim, keepDim).div(count)
   }
   /** The largest elements; equal ones share the gradient evenly. */
-  amax(axes?: Axes, keepDims = false): Tensor {
-    return emit(amax, [this], { axes: this.axes(axes), keepDims })
+  amax(dim?: Axes, keepDim = false): Tensor {
+    return emit(amax, [this], { axes: this.axes(dim), keepDims: flag('keepDim', keepDim) })
   }
   /** The smallest elements; equal ones share the gradient evenly. */
-  amin(axes?: Axes, keepDims = false): Tensor {
-    return emit(amin, [this], { axes: this.axes(axes), keepDims })
+  amin(dim?: Axes, keepDim = false): Tensor {
+    return emit(amin, [this], { axes: this.axes(dim), keepDims: flag('keepDim', keepDim) })
   }
-  /** The largest element; or, over one axis, the largest ones and where they are, of equal ones the first. */
+  /** The largest element; or, over one dimension, the largest ones and where they are, of equal ones the first. */
   max(): Tensor
-  max(axis: number, keepDims?: boolean): ValuesAndIndices
-  max(axis?: number, keepDims = false): Tensor | ValuesAndIndices {
-    return axis === undefined ? this.amax() : this.#first(axis, keepDims, true)
+  max(dim: number, keepDim?: boolean): ValuesAndIndices
+  max(dim?: number, keepDim = false): Tensor | ValuesAndIndices {
+    return dim === undefined ? this.amax() : this.#first(dim, keepDim, true)
   }
-  /** The smallest element; or, over one axis, the smallest ones and where they are, of equal ones the first. */
+  /** The smallest element; or, over one dimension, the smallest ones and where they are, of equal ones the first. */
   min(): Tensor
-  min(axis: number, keepDims?: boolean): ValuesAndIndices
-  min(axis?: number, keepDims = false): Tensor | ValuesAndIndices {
-    return axis === undefined ? this.amin() : this.#first(axis, keepDims, false)
+  min(dim: number, keepDim?: boolean): ValuesAndIndices
+  min(dim?: number, keepDim = false): Tensor | ValuesAndIndices {
+    return dim === undefined ? this.amin() : this.#first(dim, keepDim, false)
   }
-  /** The index (i32) of the largest element along an axis, or in the flattened tensor; of equal ones the first. */
-  argmax(axis?: number, keepDims = false): Tensor {
-    return this.#place(axis, keepDims, true)
+  /** The index (i32) of the largest element along a dimension, or in the flattened tensor; of equal ones the first. */
+  argmax(dim?: number, keepDim = false): Tensor {
+    return this.#place(dim, keepDim, true)
   }
-  /** The index (i32) of the smallest element along an axis, or in the flattened tensor; of equal ones the first. */
-  argmin(axis?: number, keepDims = false): Tensor {
-    return this.#place(axis, keepDims, false)
+  /** The index (i32) of the smallest element along a dimension, or in the flattened tensor; of equal ones the first. */
+  argmin(dim?: number, keepDim = false): Tensor {
+    return this.#place(dim, keepDim, false)
   }
-  /** The k largest (or smallest) elements along an axis in order, and their indices (i32). cost: k passes over it. */
-  topk(k: number, axis = -1, isLargest = true): ValuesAndIndices {
-    const [values, indices] = emitAll(topK, [this], { k, axis: this.axis(axis), isLargest })
+  /** The k largest (or smallest) elements along a dimension in order, and their indices (i32). cost: k passes over it. */
+  topk(k: number, dim = -1, largest = true): ValuesAndIndices {
+    const attrs = { k, axis: this.axis(dim), isLargest: flag('largest', largest) }
+    const [values, indices] = emitAll(topK, [this], attrs)
     return { values, indices }
   }
 
@@ -425,7 +434,7 @@ export abstract class Tensor {
     const { parameters, tensors } = gradientsOf(trace, this.value, seed)
     for (const [parameter, gradient] of parameters) {
       // Ranks sum their gradients, so that each begins with its share: equal ones, unless a run says otherwise.
-      if (parameter.exchange) scalars.set(gradientWeight, 1 / parameter.exchange.size)
+      if (parameter.exchange) scalars.setInitial(gradientWeight, 1 / parameter.exchange.size)
       const earlier = gradients.get(parameter)
       gradients.set(parameter, earlier ? add(trace, earlier, gradient) : gradient)
     }
@@ -470,18 +479,31 @@ export abstract class Tensor {
     return isAll ? this.reshape(attrs.shape) : emit(view, [this], attrs)
   }
 
-  #first(axis: number, keepDims: boolean, isLargest: boolean): ValuesAndIndices {
-    const { values, indices } = this.topk(1, axis, isLargest)
-    if (keepDims) return { values, indices }
-    const shape = this.shape.filter((_, at) => at !== this.axis(axis))
+  #first(dim: number, keepDim: boolean, largest: boolean): ValuesAndIndices {
+    const { values, indices } = this.topk(1, dim, largest)
+    if (flag('keepDim', keepDim)) return { values, indices }
+    const shape = this.shape.filter((_, at) => at !== this.axis(dim))
     return { values: values.reshape(shape), indices: indices.reshape(shape) }
   }
 
-  #place(axis: number | undefined, keepDims: boolean, isLargest: boolean): Tensor {
-    if (axis !== undefined) return this.#first(axis, keepDims, isLargest).indices
-    const { indices } = this.reshape([-1]).#first(0, false, isLargest)
-    return keepDims ? indices.reshape(this.shape.map(() => 1)) : indices
+  #place(dim: number | undefined, keepDim: boolean, largest: boolean): Tensor {
+    if (dim !== undefined) return this.#first(dim, keepDim, largest).indices
+    const { indices } = this.reshape([-1]).#first(0, false, largest)
+    return flag('keepDim', keepDim) ? indices.reshape(this.shape.map(() => 1)) : indices
   }
+}
+
+/** The error for an argument of a wrong kind. */
+export const notUnderstood = (name: string, expected: string, got: unknown): ShapeError =>
+  new ShapeError(
+    'shape.unsupported',
+    `${name}: expected ${expected}, got ${typeof got === 'object' ? JSON.stringify(got) : String(got)}. Arguments come in PyTorch's order: (dim, keepDim).`,
+  )
+
+/** errors: `shape.unsupported` unless it is true or false. */
+export function flag(name: string, value: boolean): boolean {
+  if (typeof value !== 'boolean') throw notUnderstood(name, 'true or false', value)
+  return value
 }
 
 /** A tensor that an op computes, or an input of the compiled function. */

@@ -3,6 +3,7 @@ import type { Op, ScalarSlot } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import type { Bucket } from './bucket.ts'
 import type { GradientExchange } from './exchange.ts'
+import type { OutputCheck } from './output-checks.ts'
 import type { Parameter } from './parameter.ts'
 import type { Pool } from './pool.ts'
 import { Region } from './region.ts'
@@ -12,6 +13,9 @@ import { emitNode, type GraphNode, type GraphValue } from './value.ts'
 export interface NamedScalar {
   readonly slot: ScalarSlot
   value: number
+  /** What it is in runs that do not give it. */
+  initial: number
+  /** Whether the run under way gave it. */
   wasSet: boolean
   /** For integers: values are below it. */
   readonly limit?: number
@@ -35,10 +39,16 @@ export class ScalarBlock {
     const entry: NamedScalar = {
       slot: this.add(() => entry.value),
       value: initial,
+      initial,
       wasSet: false,
     }
     this.#named.set(name, entry)
     return entry.slot
+  }
+
+  /** Changes what a named scalar is in runs that do not give it. */
+  setInitial(name: string, initial: number): void {
+    Object.assign(this.#entry(name), { value: initial, initial })
   }
 
   /**
@@ -52,6 +62,7 @@ export class ScalarBlock {
     const entry: NamedScalar = {
       slot: this.addInteger(() => entry.value, halves),
       value: initial,
+      initial,
       wasSet: false,
       limit: Math.min(2 ** (16 * halves), Number.MAX_SAFE_INTEGER + 1),
     }
@@ -68,15 +79,17 @@ export class ScalarBlock {
     return first
   }
 
-  /** errors: `graph.misuse` for a name that the traced function did not ask for. */
-  set(name: string, value: number): void {
-    const entry = this.#named.get(name)
-    if (!entry) {
-      throw new TabringError(
-        'graph.misuse',
-        `run: no step scalar "${name}"; this program has ${[...this.#named.keys()].join(', ') || 'none'}. Call stepScalar("${name}") in the traced function.`,
-      )
+  /** Takes what a run gives by name; the others get their initial values. errors: `graph.misuse` for an unknown name. */
+  begin(given: Readonly<Record<string, number>>): void {
+    for (const entry of this.#named.values()) {
+      entry.value = entry.initial
+      entry.wasSet = false
     }
+    for (const name in given) this.#set(name, given[name])
+  }
+
+  #set(name: string, value: number): void {
+    const entry = this.#entry(name)
     const { limit } = entry
     if (limit !== undefined && !(Number.isInteger(value) && value >= 0 && value < limit)) {
       throw new TabringError(
@@ -88,7 +101,16 @@ export class ScalarBlock {
     entry.wasSet = true
   }
 
-  /** Whether a run gave the scalar of that name a value. */
+  #entry(name: string): NamedScalar {
+    const entry = this.#named.get(name)
+    if (entry) return entry
+    throw new TabringError(
+      'graph.misuse',
+      `run: no step scalar "${name}"; this program has ${[...this.#named.keys()].join(', ') || 'none'}. Call stepScalar("${name}") in the traced function.`,
+    )
+  }
+
+  /** Whether the run under way gave the scalar of that name a value. */
   wasSet(name: string): boolean {
     return this.#named.get(name)?.wasSet ?? false
   }
@@ -162,6 +184,8 @@ export class Trace {
   readonly controls = new Map<Bucket, GradientControl>()
   /** Nodes after all updates, on whole buckets. */
   readonly after: GraphNode[] = []
+  /** Values that runs are refused for. */
+  readonly checks: OutputCheck[] = []
   readonly accumulation: Accumulation | undefined
   /** This rank's number, once a data-parallel model is forwarded: which share of the samples it sees. */
   rank: number | undefined

@@ -1,4 +1,5 @@
-import { attend } from '../graph/functions/attention.ts'
+import { attend, isBoolean } from '../graph/functions/attention.ts'
+import { where } from '../graph/functions/elementwise.ts'
 import { rotaryEmbedding, rotaryTable } from '../graph/functions/rotary.ts'
 import { linear } from '../graph/functions.ts'
 import { ModuleBuffer } from '../graph/module-buffer.ts'
@@ -6,7 +7,7 @@ import type { Parameter } from '../graph/parameter.ts'
 import { nextRandomLayer } from '../graph/random.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
-import { formatShape } from '../util/shape.ts'
+import { formatShape, sameShape } from '../util/shape.ts'
 import { filled, uniform } from './init.ts'
 import { Linear } from './layers.ts'
 import { Module } from './module.ts'
@@ -25,9 +26,12 @@ export interface MultiheadAttentionInputs {
   key?: Tensor
   /** Default: the key. */
   value?: Tensor
-  /** [L, S], [N, 1, L, S] or alike. Integers: not 0 where a key is not seen, as in PyTorch's module. f32: added to the scores. */
+  /**
+   * [L, S], [N * heads, L, S], [N, 1, L, S] or alike. Integers, and what comparisons gave (`i.lt(j)`): not 0 where a key is not seen, as
+   * bool in PyTorch's module. Other f32: added to the scores; such a mask gets no gradient, and one that depends on a parameter is refused.
+   */
   attnMask?: Tensor
-  /** [N, S]. Integers: not 0 where a key is ignored. f32: added to the scores. Beside `attnMask` both must be f32. */
+  /** [N, S], likewise: where a key is ignored, or f32 added to the scores. Beside `attnMask` a key is seen where both let it. */
   keyPaddingMask?: Tensor
   isCausal?: boolean
 }
@@ -105,30 +109,48 @@ export class MultiheadAttention extends Module {
         isCausal,
         dropoutP: this.training ? this.#dropout : 0,
         layer: this.#layer,
-        ...jointMask(inputs, batch, key.shape[sequenceAxis]),
+        ...jointMask(inputs, batch, this.#heads, key.shape[sequenceAxis]),
       },
     )
     return this.outProj.forward(attended).reshape(query.shape)
   }
 }
 
-/** Both masks as one. errors: `shape.unsupported` for two masks of which one is not f32. */
+/** Added to a score, it hides the key. */
+const hiding = -1e38
+
+/** Both masks as one. errors: `shape.mismatch` for a padding mask that is not [batch, keys]. */
 function jointMask(
   { attnMask, keyPaddingMask }: MultiheadAttentionInputs,
   batch: number,
+  heads: number,
   keys: number,
 ): { attnMask?: Tensor; isHiddenMask?: boolean } {
-  const padding = keyPaddingMask?.reshape([batch, 1, 1, keys])
-  const mask = attnMask ?? padding
-  if (!mask) return {}
-  if (!attnMask || !padding) return { attnMask: mask, isHiddenMask: mask.dtype !== 'f32' }
-  if (attnMask.dtype !== 'f32' || padding.dtype !== 'f32') {
+  if (keyPaddingMask && !sameShape(keyPaddingMask.shape, [batch, keys])) {
     throw new ShapeError(
-      'shape.unsupported',
-      `MultiheadAttention: two masks must both be f32 and added to the scores, got ${attnMask.dtype} and ${padding.dtype}. Convert them, with -1e38 where a key is not seen.`,
+      'shape.mismatch',
+      `MultiheadAttention: keyPaddingMask must be ${formatShape([batch, keys])}, got ${formatShape(keyPaddingMask.shape)}. Give one row a sample.`,
     )
   }
-  return { attnMask: attnMask.add(padding) }
+  const masks = [
+    attnMask && (attnMask.shape.length === 3 ? byHeads(attnMask, batch, heads) : attnMask),
+    keyPaddingMask?.reshape([batch, 1, 1, keys]),
+  ].filter((mask) => mask !== undefined)
+  const hidden = masks.filter(isBoolean)
+  const added = masks.filter((mask) => !isBoolean(mask))
+  if (masks.length < 2) return { attnMask: masks[0], isHiddenMask: hidden.length > 0 }
+  if (added.length === 0) {
+    return { attnMask: hidden[0].ne(0).maximum(hidden[1].ne(0)), isHiddenMask: true }
+  }
+  return {
+    attnMask: added.length > 1 ? added[0].add(added[1]) : where(hidden[0], hiding, added[0]),
+  }
+}
+
+/** A mask [batch * heads, L, S], PyTorch's form, as [batch, heads, L, S]. */
+function byHeads(mask: Tensor, batch: number, heads: number): Tensor {
+  const [first, L, S] = mask.shape
+  return first === batch * heads ? mask.reshape([batch, heads, L, S]) : mask
 }
 
 export interface RotaryEmbeddingOptions {

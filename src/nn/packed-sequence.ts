@@ -1,6 +1,9 @@
-import { cat, zeros } from '../graph/functions/shape.ts'
+import { where } from '../graph/functions/elementwise.ts'
+import { arange, cat, full as fill } from '../graph/functions/shape.ts'
+import { ModuleBuffer } from '../graph/module-buffer.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
 
 /** Steps of each sequence: numbers fixed when the program is compiled, or an i32 tensor [B] that each run gives anew. */
@@ -49,17 +52,37 @@ export function packPaddedSequence(
   return { data: x, lengths, batchFirst }
 }
 
+/** What a layer gave: its padding is 0 already. */
+const cleared = new WeakSet<Tensor>()
+
+/** Notes that the padding of `data` is 0, so that `padPackedSequence` need not make it so; returns it. */
+export function markCleared(data: Tensor): Tensor {
+  cleared.add(data)
+  return data
+}
+
+export interface PadOptions {
+  /** Whether the output is [B, T, F]; default false. */
+  readonly batchFirst?: boolean
+  /** What the padding holds; default 0. */
+  readonly paddingValue?: number
+  /** The number of steps that come out; default: the longest of lengths that are numbers, else all that went in. */
+  readonly totalLength?: number
+}
+
 /**
- * The padded sequences and their lengths. Padding is 0 in what a layer gave; sequences that went through none keep theirs.
+ * The padded sequences and their lengths; what lies beyond a sequence's length is `paddingValue`.
  *
- * `totalLength` is the number of steps that come out; default: the longest of lengths that are numbers, else all that went in.
  * shape: [T, B, F], or [B, T, F] with `batchFirst`.
  * errors: `shape.mismatch` for a totalLength below the longest sequence.
  */
 export function padPackedSequence(
   { data, lengths, batchFirst: isBatchFirst }: PackedSequence,
-  { batchFirst = false, totalLength }: { batchFirst?: boolean; totalLength?: number } = {},
+  options: PadOptions = {},
 ): { output: Tensor; lengths: Lengths } {
+  const known = { batchFirst: true, paddingValue: true, totalLength: true } as const
+  const checked = checkOptions('padPackedSequence', options, known)
+  const { batchFirst = false, paddingValue = 0, totalLength } = checked
   const timeAxis = isBatchFirst ? 1 : 0
   const T = data.shape[timeAxis]
   const longest = Array.isArray(lengths) ? Math.max(0, ...lengths) : T
@@ -70,15 +93,34 @@ export function padPackedSequence(
       `padPackedSequence: expected a totalLength of ${longest} or more, got ${total}. Choose the length that x was padded to.`,
     )
   }
-  const cut = total < T ? data.narrow(timeAxis, 0, total) : data
+  const isCleared = cleared.has(data) && paddingValue === 0
+  const full = isCleared ? data : where(exists(data, lengths, timeAxis), data, paddingValue)
+  const cut = total < T ? full.narrow(timeAxis, 0, total) : full
   const after = total - T
   const padded =
     after > 0
       ? cat(
-          [cut, zeros(data.shape.map((size, axis) => (axis === timeAxis ? after : size)))],
+          [
+            cut,
+            fill(
+              data.shape.map((size, axis) => (axis === timeAxis ? after : size)),
+              paddingValue,
+            ),
+          ],
           timeAxis,
         )
       : cut
   const output = batchFirst === isBatchFirst ? padded : padded.transpose(0, 1)
   return { output, lengths }
+}
+
+/** 1 for steps before their sequence's length, else 0. shape: [T, B, 1] or [B, T, 1] */
+function exists({ shape }: Tensor, lengths: Lengths, timeAxis: 0 | 1): Tensor {
+  const steps = arange(0, shape[timeAxis], 1, { dtype: 'i32' })
+  const ends = Array.isArray(lengths)
+    ? new ModuleBuffer([lengths.length], Int32Array.from(lengths))
+    : (lengths as Tensor)
+  return timeAxis === 0
+    ? steps.reshape([-1, 1, 1]).lt(ends.reshape([1, -1, 1]))
+    : steps.reshape([1, -1, 1]).lt(ends.reshape([-1, 1, 1]))
 }

@@ -5,42 +5,56 @@ import {
   adaptiveAvgPool2d,
   avgPool1d,
   avgPool2d,
+  avgPoolOptions,
+  type MaxPoolOptions,
   maxPool1d,
   maxPool2d,
-  type PoolOptions,
+  maxPoolOptions,
+  type PooledWithIndices,
 } from '../graph/functions/pooling.ts'
 import type { Tensor } from '../graph/tensor.ts'
+import { checkOptions } from '../util/options.ts'
 import { Module } from './module.ts'
 
-/** The largest value of each window. shape: [N, C, H, W] -> [N, C, OH, OW] */
+/** The largest value of each window; `withIndices` also gives where they are. shape: [N, C, H, W] -> [N, C, OH, OW] */
 export class MaxPool2d extends Module {
   readonly #kernel: Pair
-  readonly #options: PoolOptions
+  readonly #options: MaxPoolOptions
 
-  constructor(kernelSize: Pair, options: PoolOptions = {}) {
+  constructor(kernelSize: Pair, options: MaxPoolOptions = {}) {
     super()
     this.#kernel = kernelSize
-    this.#options = options
+    this.#options = checkOptions('MaxPool2d', options, maxPoolOptions)
   }
 
   forward(x: Tensor): Tensor {
     return maxPool2d(x, this.#kernel, this.#options)
   }
+
+  /** What PyTorch's module returns with return_indices. */
+  withIndices(x: Tensor): PooledWithIndices {
+    return maxPool2d(x, this.#kernel, { ...this.#options, returnIndices: true })
+  }
 }
 
-/** The largest value of each window. shape: [N, C, L] -> [N, C, OL] */
+/** The largest value of each window; `withIndices` also gives where they are. shape: [N, C, L] -> [N, C, OL] */
 export class MaxPool1d extends Module {
   readonly #kernel: number
-  readonly #options: PoolOptions<number>
+  readonly #options: MaxPoolOptions<number>
 
-  constructor(kernelSize: number, options: PoolOptions<number> = {}) {
+  constructor(kernelSize: number, options: MaxPoolOptions<number> = {}) {
     super()
     this.#kernel = kernelSize
-    this.#options = options
+    this.#options = checkOptions('MaxPool1d', options, maxPoolOptions)
   }
 
   forward(x: Tensor): Tensor {
     return maxPool1d(x, this.#kernel, this.#options)
+  }
+
+  /** What PyTorch's module returns with return_indices. */
+  withIndices(x: Tensor): PooledWithIndices {
+    return maxPool1d(x, this.#kernel, { ...this.#options, returnIndices: true })
   }
 }
 
@@ -52,7 +66,7 @@ export class AvgPool2d extends Module {
   constructor(kernelSize: Pair, options: AvgPoolOptions = {}) {
     super()
     this.#kernel = kernelSize
-    this.#options = options
+    this.#options = checkOptions('AvgPool2d', options, avgPoolOptions)
   }
 
   forward(x: Tensor): Tensor {
@@ -68,7 +82,7 @@ export class AvgPool1d extends Module {
   constructor(kernelSize: number, options: AvgPoolOptions<number> = {}) {
     super()
     this.#kernel = kernelSize
-    this.#options = options
+    this.#options = checkOptions('AvgPool1d', options, avgPoolOptions)
   }
 
   forward(x: Tensor): Tensor {

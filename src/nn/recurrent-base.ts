@@ -7,7 +7,7 @@ import { formatShape, type Shape, sameShape } from '../util/shape.ts'
 import { Dropout } from './dropout.ts'
 import { fanInUniform } from './init.ts'
 import { Module } from './module.ts'
-import type { Lengths, PackedSequence } from './packed-sequence.ts'
+import { type Lengths, markCleared, type PackedSequence } from './packed-sequence.ts'
 
 export interface RecurrentLayerOptions {
   /** Layers on top of each other. default 1 */
@@ -135,7 +135,7 @@ export abstract class RecurrentBase extends Module {
     if (x instanceof Tensor) return this.#run(x, this.batchFirst, undefined, states)
     const { data, lengths, batchFirst } = x
     const { output, ...last } = this.#run(data, batchFirst, lengths, states)
-    return { output: { data: output, lengths, batchFirst }, ...last }
+    return { output: { data: markCleared(output), lengths, batchFirst }, ...last }
   }
 
   /** Masks go by sample, so that any split over ranks draws alike: samples must come first while they are made. */

@@ -38,17 +38,21 @@ export class Adagrad extends Optimizer<AdagradSettings> {
       ...slots(trace, { weightDecay: () => group.weightDecay, eps: () => group.eps }),
       lr: slice.isSettled
         ? { control: 2 }
-        : trace.scalars.add(() => group.lr / (1 + (this.stepCount - 1) * group.lrDecay)),
+        : trace.scalars.add(() => group.lr / (1 + (slice.steps() - 1) * group.lrDecay)),
     }
     const sum = slice.state('sum', group.initialAccumulatorValue)
     return [emitUpdate(adagrad, slice, [sum], settings)]
   }
 
-  protected override settleAttrs(trace: Trace, group: ParamGroup<AdagradSettings>): SettleAttrs {
+  protected override settleAttrs(
+    trace: Trace,
+    group: ParamGroup<AdagradSettings>,
+    step: () => number,
+  ): SettleAttrs {
     return {
       form: 'adagrad',
       ...slots(trace, {
-        step: () => this.stepCount,
+        step,
         lr: () => group.lr,
         lrDecay: () => group.lrDecay,
       }),

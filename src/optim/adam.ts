@@ -38,7 +38,7 @@ abstract class AdamBase extends Optimizer<AdamSettings> {
 
   protected update(trace: Trace, slice: Slice, group: ParamGroup<AdamSettings>): GraphNode[] {
     const isDecoupled = this.isDecoupled
-    const correction = (beta: number) => 1 - beta ** this.stepCount
+    const correction = (beta: number) => 1 - beta ** slice.steps()
     const settings = {
       ...slots(trace, {
         decay: () => (isDecoupled ? 1 - group.lr * group.weightDecay : 1),
@@ -62,11 +62,15 @@ abstract class AdamBase extends Optimizer<AdamSettings> {
       : [emitUpdate(adam, slice, moments, settings)]
   }
 
-  protected override settleAttrs(trace: Trace, group: ParamGroup<AdamSettings>): SettleAttrs {
+  protected override settleAttrs(
+    trace: Trace,
+    group: ParamGroup<AdamSettings>,
+    step: () => number,
+  ): SettleAttrs {
     return {
       form: 'adam',
       ...slots(trace, {
-        step: () => this.stepCount,
+        step,
         lr: () => group.lr,
         logBeta1: () => logOf(group.betas[0]),
         logBeta2: () => logOf(group.betas[1]),

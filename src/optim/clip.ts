@@ -15,11 +15,19 @@ import { clipValue } from '../kernels/grad-clip/clip-value.ts'
 import { gradStats } from '../kernels/grad-clip/grad-stats.ts'
 import type { NormKind } from '../kernels/grad-clip/norm.ts'
 import { TabringError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
 import { bucketsBehind } from './optimizer.ts'
 
 /** A limit, or a function that is asked in every step. */
 export type Limit = number | (() => number)
+
+export interface ClipGradNormOptions {
+  /** Which norm: 1, 2 or Infinity; default 2. */
+  normType?: number
+  /** Whether an infinite or NaN norm is an error; default false. */
+  errorIfNonfinite?: boolean
+}
 
 const sourceOf = (limit: Limit) => (typeof limit === 'number' ? () => limit : limit)
 
@@ -29,6 +37,9 @@ const sourceOf = (limit: Limit) => (typeof limit === 'number' ? () => limit : li
  * As torch.nn.utils.clip_grad_norm_: call it between `backward` and `optimizer.step` in a compiled function. The factor is applied as the
  * update reads the gradients; `parameter.grad` stays as it was. The norm may be an output of the function, but not an op's input. In a
  * micro-step of an accumulation nothing is clipped and the norm is 0.
+ *
+ * With a NaN norm all gradients become NaN, as in PyTorch. `errorIfNonfinite` leaves the update of a step with an infinite or NaN norm out,
+ * on the device, and its run rejects with `train.nan` when its outputs arrive; runs that were begun before that go on.
  * order: fixed, by bucket, then by rank.
  * cost: one more pass over the gradients; with several ranks also 8 bytes a rank and a wait for all buckets before the first update.
  * errors: `graph.misuse` before backward, after step, or for a part of a parameter group.
@@ -36,8 +47,10 @@ const sourceOf = (limit: Limit) => (typeof limit === 'number' ? () => limit : li
 export function clipGradNorm(
   parameters: readonly Parameter[],
   maxNorm: Limit,
-  { normType = 2 }: { normType?: number } = {},
+  options: ClipGradNormOptions = {},
 ): Tensor {
+  const known = { normType: true, errorIfNonfinite: true } as const
+  const { normType = 2, errorIfNonfinite = false } = checkOptions('clipGradNorm', options, known)
   const trace = activeTrace('clipGradNorm')
   if (trace.accumulation?.part === 'add') {
     const [zero] = trace.emit(fromScalar, [], { slot: trace.scalars.add(() => 0) })
@@ -50,11 +63,27 @@ export function clipGradNorm(
   const [total, control] = trace.emitJoint(clipFactor, before ? [stats, before.value] : [stats], {
     norm,
     maxNorm: trace.scalars.add(sourceOf(maxNorm)),
+    ...(errorIfNonfinite && { skipsNonfinite: true }),
   })
-  for (const bucket of buckets) {
-    trace.controls.set(bucket, { value: control, maySkip: before?.maySkip ?? false })
-  }
+  const maySkip = errorIfNonfinite || (before?.maySkip ?? false)
+  for (const bucket of buckets) trace.controls.set(bucket, { value: control, maySkip })
+  if (errorIfNonfinite) refuseNonfinite(trace, total)
   return new TracedTensor(total)
+}
+
+/** Makes a run reject whose norm is infinite or NaN. */
+function refuseNonfinite(trace: Trace, value: GraphValue): void {
+  trace.checks.push({
+    name: `norm of gradients ${trace.checks.length}`,
+    value,
+    refuse: ([norm]) =>
+      Number.isFinite(norm)
+        ? undefined
+        : new TabringError(
+            'train.nan',
+            `clipGradNorm: expected gradients with a finite norm, got ${norm}. The update was left out; lower the learning rate, or leave errorIfNonfinite out.`,
+          ),
+  })
 }
 
 /**

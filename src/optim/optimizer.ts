@@ -9,6 +9,7 @@ import type { Op, ScalarSlot } from '../kernels/op.ts'
 import type { SettingSource, UpdateAttrs } from '../kernels/update/rule.ts'
 import { invariant, TabringError } from '../util/errors.ts'
 import { countElements, sameShape, tensorType } from '../util/shape.ts'
+import { Cohort } from './cohort.ts'
 import { type CommonSettings, overlay, type ParamGroup, type Params } from './settings.ts'
 import {
   groupFromDict,
@@ -29,8 +30,16 @@ export interface Slice {
   readonly control: GraphValue | undefined
   /** Whether `control` has the settings that depend on the number of updates made. */
   readonly isSettled: boolean
+  /** Updates of these parameters begun so far; 1 during their first. */
+  readonly steps: () => number
   /** This rank's part of an optimizer state, named as in PyTorch, holding `initial` at first. */
   state(name: string, initial?: number): GraphValue
+}
+
+/** What was loaded for a parameter. */
+interface LoadedState {
+  readonly steps: number
+  readonly tensors: Readonly<Record<string, StateTensor>>
 }
 
 /** Which optimizer updates a parameter; the last one that was given it. */
@@ -45,16 +54,14 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   /** The groups with their settings; numbers may be changed between steps. */
   readonly paramGroups: ParamGroup<Settings>[]
   readonly defaults: Readonly<Settings>
-  /** Steps begun so far; 1 during the first. Includes those that a GradScaler left out. */
+  /** Steps begun so far; 1 during the first. Includes those that a GradScaler left out. Parameters that join later count their own. */
   stepCount = 0
   /** Whether each parameter's saved state has PyTorch's `step`. */
   protected readonly savesStep: boolean = true
-  readonly #buckets = new Map<ParamGroup<Settings>, Bucket[]>()
+  readonly #cohorts = new Map<ParamGroup<Settings>, Cohort[]>()
   #bucketCount = 0
-  /** Updates that a GradScaler left out, one counter a group; only where there is a scaler. */
-  readonly #leftOut = new Map<ParamGroup<Settings>, Pool>()
   /** State that was loaded, for pools that are made later. */
-  #loaded = new Map<Parameter, StateEntry>()
+  #loaded = new Map<Parameter, LoadedState>()
   /** What fills a state at first, by name. */
   readonly #initial = new Map<string, number>()
 
@@ -106,40 +113,47 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   step(): void {
     const trace = activeTrace('optimizer.step')
     const isUpdate = trace.accumulation?.part !== 'add'
-    if (isUpdate) {
-      trace.beforeStep.push(() => {
-        this.stepCount++
-      })
-    }
-    let updated = 0
+    const updated: Cohort[] = []
     for (const group of this.paramGroups) {
-      const buckets = this.#bucketsOf(group, trace)
-      const control = this.#controlOf(group, buckets, trace)
-      for (const bucket of buckets) {
-        const gradients = bucket.parameters.map((parameter) => {
-          const gradient = trace.gradients.get(parameter)
-          if (!gradient) throw gradientMissing(parameter)
-          return gradient
-        })
-        const slice = this.#sliceOf(bucket, trace, control)
-        // A rank without a part of the bucket makes its states, too, empty ones: all ranks know the same names.
-        const made = isUpdate ? this.update(trace, slice, group) : []
-        const nodes = slice.length > 0 ? made : []
-        trace.updates.push({ bucket, gradients, completion: completionOf(bucket, trace), nodes })
-        updated += bucket.parameters.length
+      for (const cohort of this.#cohortsOf(group, trace)) {
+        const control = this.#controlOf(group, cohort, trace)
+        for (const bucket of cohort.buckets) {
+          const gradients = bucket.parameters.map((parameter) => {
+            const gradient = trace.gradients.get(parameter)
+            if (!gradient) throw gradientMissing(parameter)
+            return gradient
+          })
+          const slice = this.#sliceOf(bucket, cohort, trace, control)
+          // A rank without a part of the bucket makes its states, too, empty ones: all ranks know the same names.
+          const made = isUpdate ? this.update(trace, slice, group) : []
+          const nodes = slice.length > 0 ? made : []
+          trace.updates.push({ bucket, gradients, completion: completionOf(bucket, trace), nodes })
+        }
+        updated.push(cohort)
       }
     }
-    if (updated === 0) throw noGradient('optimizer.step')
+    if (updated.length === 0) throw noGradient('optimizer.step')
+    if (!isUpdate) return
+    trace.beforeStep.push(() => {
+      this.stepCount++
+      for (const cohort of updated) cohort.steps++
+    })
+  }
+
+  /** Parameters that have made the same updates, in the order in which they joined. */
+  get cohorts(): readonly Cohort[] {
+    return [...this.#cohorts.values()].flat()
   }
 
   /** All buckets made so far, in the order in which they are exchanged. */
   get buckets(): Bucket[] {
-    return [...this.#buckets.values()].flat().sort((a, b) => a.index - b.index)
+    return this.cohorts.flatMap(({ buckets }) => buckets).sort((a, b) => a.index - b.index)
   }
 
   /** The buckets that the step being compiled updates. errors: `graph.misuse` when it has updated them already. */
   bucketsOfStep(trace: Trace, what: string): Bucket[] {
-    const buckets = this.paramGroups.flatMap((group) => this.#bucketsOf(group, trace))
+    const cohorts = this.paramGroups.flatMap((group) => this.#cohortsOf(group, trace))
+    const buckets = cohorts.flatMap((cohort) => cohort.buckets)
     if (buckets.length === 0) throw noGradient(what)
     if (trace.updates.some(({ bucket }) => buckets.includes(bucket))) {
       throw new TabringError(
@@ -159,14 +173,12 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   async stateDict(): Promise<OptimizerStateDict> {
     const all = this.paramGroups.flatMap(({ params }) => params)
     const state: Record<number, StateEntry> = {}
-    if (this.stepCount > 0) {
-      const tensors = await this.#readState()
-      const steps = this.stepCount - (await this.#countLeftOut())
-      all.forEach((parameter, index) => {
-        const own = tensors.get(parameter) ?? this.#loaded.get(parameter)
-        if (own) state[index] = this.savesStep ? { step: steps, ...own } : own
-      })
-    }
+    const current = await this.#readState()
+    all.forEach((parameter, index) => {
+      const own = current.get(parameter) ?? this.#loaded.get(parameter)
+      if (!own) return
+      state[index] = this.savesStep ? { step: own.steps, ...own.tensors } : own.tensors
+    })
     let index = 0
     return {
       state,
@@ -182,7 +194,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   /**
    * Takes over what `stateDict` returned, on a model with the same parameters in the same order; before or after compiling.
    *
-   * errors: `data.malformed`, naming what differs.
+   * errors: `data.malformed`, naming what differs; `graph.misuse` where a compiled step updates parameters together that have made
+   * different numbers of steps in the saved run: load before compiling then.
    */
   loadStateDict(saved: OptimizerStateDict): void {
     const sizes = (counts: readonly number[]) => `[${counts.join(', ')}]`
@@ -194,8 +207,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         `loadStateDict: expected groups of ${sizes(own)} parameters, got ${sizes(theirs)}. Make the optimizer as it was when saved.`,
       )
     }
-    const loaded = new Map<Parameter, StateEntry>()
-    let steps = 0
+    const loaded = new Map<Parameter, LoadedState>()
     this.paramGroups.forEach((group, at) => {
       const indices = saved.param_groups[at]['params'] as readonly number[]
       group.params.forEach((parameter, i) => {
@@ -210,11 +222,14 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
             )
           }
         }
-        loaded.set(parameter, tensors)
         // SGD saves no step; a momentum buffer tells that there was one.
         const isBegun = Object.keys(tensors).length > 0
-        steps = Math.max(steps, Number(entry['step'] ?? (isBegun ? 1 : 0)))
+        loaded.set(parameter, { steps: Number(entry['step'] ?? (isBegun ? 1 : 0)), tensors })
       })
+    })
+    const stepsOf = ({ parameters }: Cohort) => commonSteps(parameters, loaded)
+    const cohorts = this.cohorts.map((cohort) => [cohort, stepsOf(cohort)] as const)
+    this.paramGroups.forEach((group, at) => {
       groupFromDict(
         this.constructor.name,
         group as unknown as Record<string, unknown>,
@@ -222,8 +237,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       )
     })
     this.#loaded = loaded
-    this.stepCount = steps
-    for (const pool of this.#leftOut.values()) pool.write(new Float32Array(pool.elements))
+    this.stepCount = Math.max(0, ...[...loaded.values()].map(({ steps }) => steps))
+    for (const [cohort, steps] of cohorts) cohort.restart(steps)
     for (const bucket of this.buckets) {
       for (const [name, pool] of bucket.state) this.#fillState(bucket, name, pool)
     }
@@ -233,7 +248,11 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   protected abstract update(trace: Trace, slice: Slice, group: ParamGroup<Settings>): GraphNode[]
 
   /** Which settings depend on the number of updates made, for steps that a GradScaler may leave out. */
-  protected settleAttrs(_trace: Trace, _group: ParamGroup<Settings>): SettleAttrs {
+  protected settleAttrs(
+    _trace: Trace,
+    _group: ParamGroup<Settings>,
+    _steps: () => number,
+  ): SettleAttrs {
     return { form: 'plain' }
   }
 
@@ -246,7 +265,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     return made
   }
 
-  #bucketsOf(group: ParamGroup<Settings>, trace: Trace): Bucket[] {
+  #cohortsOf(group: ParamGroup<Settings>, trace: Trace): Cohort[] {
     const exchange = group.params[0]?.exchange
     if (group.params.some((parameter) => parameter.exchange !== exchange)) {
       throw new TabringError(
@@ -255,40 +274,46 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       )
     }
     trace.exchange = exchange
-    const known = this.#buckets.get(group) ?? []
-    const placed = new Set(known.flatMap(({ parameters }) => parameters))
+    const cohorts = [...(this.#cohorts.get(group) ?? [])]
+    const placed = new Set(cohorts.flatMap(({ parameters }) => parameters))
     const ordered = group.params
       .filter((parameter) => trace.gradients.has(parameter) && !placed.has(parameter))
       .sort((a, b) => idOfGradient(trace, a) - idOfGradient(trace, b))
-    if (ordered.length === 0) return known
-    // Parameters that get their first gradient in a later program (unfrozen ones) have buckets of their own.
+    if (ordered.length === 0) return cohorts
+    // Parameters that get their first gradient in a later program (unfrozen ones) have buckets and a count of their own, as have
+    // those that joined late in a run whose state was loaded.
     const cap = exchange && exchange.size > 1 ? exchange.bucketCapBytes : Number.POSITIVE_INFINITY
-    const buckets = [...known, ...layOutBuckets(ordered, cap, this.#bucketCount)]
-    this.#bucketCount += buckets.length - known.length
-    this.#buckets.set(group, buckets)
-    return buckets
+    const stepsOf = (parameter: Parameter) => this.#loaded.get(parameter)?.steps ?? 0
+    for (const steps of new Set(ordered.map(stepsOf))) {
+      const alike = ordered.filter((parameter) => stepsOf(parameter) === steps)
+      const buckets = layOutBuckets(alike, cap, this.#bucketCount)
+      this.#bucketCount += buckets.length
+      cohorts.push(new Cohort(buckets, steps))
+    }
+    this.#cohorts.set(group, cohorts)
+    return cohorts
   }
 
-  /** The group's control; where updates may be left out, behind the kernel that counts them. */
-  #controlOf(group: ParamGroup<Settings>, buckets: readonly Bucket[], trace: Trace) {
-    const control = buckets[0] && trace.controls.get(buckets[0])
+  /** The cohort's control; where updates may be left out, behind the kernel that counts them. */
+  #controlOf(group: ParamGroup<Settings>, cohort: Cohort, trace: Trace) {
+    const control = trace.controls.get(cohort.buckets[0])
     if (!control?.maySkip) return { value: control?.value, isSettled: false }
-    let pool = this.#leftOut.get(group)
-    if (!pool) {
-      pool = new Pool('updates left out', 1)
-      this.#leftOut.set(group, pool)
-    }
-    const counter = new GraphValue(tensorType([1]), { kind: 'pool', pool, start: 0 })
+    const counter = new GraphValue(tensorType([1]), {
+      kind: 'pool',
+      pool: cohort.leftOut,
+      start: 0,
+    })
     const [value] = trace.emitJoint(
       settle,
       [control.value, counter],
-      this.settleAttrs(trace, group),
+      this.settleAttrs(trace, group, () => cohort.steps),
     )
     return { value, isSettled: true }
   }
 
   #sliceOf(
     bucket: Bucket,
+    cohort: Cohort,
     trace: Trace,
     control: { value: GraphValue | undefined; isSettled: boolean },
   ): Slice {
@@ -303,6 +328,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       gradient: part(bucket.gradientPool, start),
       control: control.value,
       isSettled: control.isSettled,
+      steps: () => cohort.steps,
       state: (name, initial = 0) => {
         this.#initial.set(name, initial)
         let pool = bucket.state.get(name)
@@ -325,7 +351,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     if (initial === 0 && !isLoaded && !pool.isAllocated) return
     const contents = new Float32Array(pool.elements).fill(initial)
     bucket.parameters.forEach((parameter, i) => {
-      const tensor = this.#loaded.get(parameter)?.[name] as StateTensor | undefined
+      const tensor = this.#loaded.get(parameter)?.tensors[name]
       if (!tensor) return
       const first = Math.max(bucket.starts[i], from)
       const end = Math.min(bucket.starts[i] + parameter.count, from + pool.elements)
@@ -336,24 +362,27 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     pool.write(contents)
   }
 
-  async #readState(): Promise<Map<Parameter, StateEntry>> {
-    const entries = new Map<Parameter, Record<string, StateTensor>>()
-    for (const bucket of this.buckets) {
-      for (const parameter of bucket.parameters) entries.set(parameter, {})
-      for (const [name, pool] of bucket.state) {
-        const contents = await wholeState(bucket, pool)
+  /** What the updates made so far have left; nothing for parameters whose updates were all left out. */
+  async #readState(): Promise<Map<Parameter, LoadedState>> {
+    const entries = new Map<Parameter, LoadedState>()
+    for (const cohort of this.cohorts) {
+      const steps = await cohort.updates()
+      if (steps === 0) continue
+      for (const bucket of cohort.buckets) {
+        const tensors = bucket.parameters.map((): Record<string, StateTensor> => ({}))
+        for (const [name, pool] of bucket.state) {
+          const contents = await wholeState(bucket, pool)
+          bucket.parameters.forEach(({ shape, count }, i) => {
+            const data = contents.slice(bucket.starts[i], bucket.starts[i] + count)
+            tensors[i][name] = { shape, data }
+          })
+        }
         bucket.parameters.forEach((parameter, i) => {
-          const data = contents.slice(bucket.starts[i], bucket.starts[i] + parameter.count)
-          entries.get(parameter)![name] = { shape: parameter.shape, data }
+          entries.set(parameter, { steps, tensors: tensors[i] })
         })
       }
     }
     return entries
-  }
-
-  async #countLeftOut(): Promise<number> {
-    const [pool] = this.#leftOut.values()
-    return pool ? (await pool.read())[0] : 0
   }
 }
 
@@ -442,6 +471,23 @@ function completionOf(bucket: Bucket, { accumulation }: Trace): GraphNode[] {
   const op = accumulation.part === 'add' ? accumulate : takeAccumulated
   const attrs: UpdateAttrs = { settings: {}, start: 0, length: bucket.elements }
   return [emitNode(op as Op, [total, grad], attrs)]
+}
+
+/** The steps that all these parameters have made in a loaded state. errors: `graph.misuse` where they differ. */
+function commonSteps(
+  parameters: readonly Parameter[],
+  loaded: ReadonlyMap<Parameter, LoadedState>,
+): number {
+  const stepsOf = (parameter: Parameter) => loaded.get(parameter)?.steps ?? 0
+  const [first] = parameters
+  const other = parameters.find((parameter) => stepsOf(parameter) !== stepsOf(first))
+  if (other) {
+    throw new TabringError(
+      'graph.misuse',
+      `loadStateDict: "${first.name}" and "${other.name}", which the compiled step updates together, must have made as many steps, got ${stepsOf(first)} and ${stepsOf(other)}. Load the state before compiling.`,
+    )
+  }
+  return stepsOf(first)
 }
 
 function tensorsOf(entry: StateEntry): Record<string, StateTensor> {

@@ -49,16 +49,20 @@ export class SGD extends Optimizer<SGDSettings> {
       // PyTorch fills the momentum buffer with the whole first gradient, undamped.
       gradScale: slice.isSettled
         ? { control: 2 }
-        : trace.scalars.add(() => (this.stepCount <= 1 ? 1 : 1 - group.dampening)),
+        : trace.scalars.add(() => (slice.steps() <= 1 ? 1 : 1 - group.dampening)),
     }
     const op = group.nesterov ? sgdNesterov : sgdMomentum
     return [emitUpdate(op, slice, [slice.state('momentum_buffer')], settings)]
   }
 
-  protected override settleAttrs(trace: Trace, group: ParamGroup<SGDSettings>): SettleAttrs {
+  protected override settleAttrs(
+    trace: Trace,
+    group: ParamGroup<SGDSettings>,
+    step: () => number,
+  ): SettleAttrs {
     return {
       form: 'sgd',
-      ...slots(trace, { step: () => this.stepCount, undamped: () => 1 - group.dampening }),
+      ...slots(trace, { step, undamped: () => 1 - group.dampening }),
     }
   }
 

@@ -16,6 +16,8 @@ export interface KeptState {
   readonly progress: Progress
   readonly model: StateDict
   readonly stepCount: number
+  /** Updates begun, by cohort. */
+  readonly steps: readonly number[]
   /** Optimizer state by bucket and name. */
   readonly pools: readonly ReadonlyMap<string, Float32Array<ArrayBuffer>>[]
 }
@@ -36,13 +38,22 @@ export async function keepState(
     }
     pools.push(kept)
   }
-  return { progress, model: await model.stateDict(), stepCount: optimizer.stepCount, pools }
+  return {
+    progress,
+    model: await model.stateDict(),
+    stepCount: optimizer.stepCount,
+    steps: optimizer.cohorts.map(({ steps }) => steps),
+    pools,
+  }
 }
 
 /** Puts a kept state into a model and an optimizer whose step has been compiled. */
 export function restoreState(model: Module, optimizer: Optimizer, kept: KeptState): void {
   model.loadStateDict(kept.model)
   optimizer.stepCount = kept.stepCount
+  optimizer.cohorts.forEach((cohort, i) => {
+    cohort.restart(kept.steps[i])
+  })
   for (const [i, { state }] of optimizer.buckets.entries()) {
     for (const [name, pool] of state) {
       const data = kept.pools[i].get(name)

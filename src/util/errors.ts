@@ -85,7 +85,7 @@ export const errorCodes = {
     remedy: 'Start again from a checkpoint and report it, with the adapters of all ranks.',
   },
   'train.nan': {
-    cause: 'The loss is not a finite number.',
+    cause: 'The loss, or the norm of gradients, is not a finite number.',
     remedy:
       'Lower the learning rate or clip gradients; `detectAnomaly` names the first op that gave it.',
   },

@@ -128,21 +128,21 @@ def elementwise_cases():
 def reduction_cases():
     x3 = lambda: normal(2, 3, 4)
     for name, axes, keep in (("all", [0, 1, 2], False), ("last", [2], True), ("outer two", [0, 2], False), ("middle", [-2], False)):
-        options = {"axes": axes, "keepDims": keep}
+        options = {"dim": axes, "keepDim": keep}
         yield case(f"mean, {name}", "mean", {"x": positive(2, 3, 4)}, lambda x: x.mean(axes, keep), options)
         yield case(f"amax with ties, {name}", "amax", {"x": ties(2, 3, 4)}, lambda x: x.amax(axes, keep), options)
         yield case(f"logsumexp, {name}", "logsumexp", {"x": x3()}, lambda x: x.logsumexp(axes, keep), options)
         yield case(f"variance, {name}", "variance", {"x": x3()}, lambda x: x.var(axes, True, keep), options)
-    yield case("sum of rows", "sum", {"x": normal(2, 300)}, lambda x: x.sum(1), {"axes": [1]}, [])
-    yield case("mean of long rows", "mean", {"x": normal(1, 700)}, lambda x: x.mean(1), {"axes": [1]}, [])
-    yield case("amin with ties", "amin", {"x": ties(4, 5)}, lambda x: x.amin([1]), {"axes": [1]})
+    yield case("sum of rows", "sum", {"x": normal(2, 300)}, lambda x: x.sum(1), {"dim": [1]}, [])
+    yield case("mean of long rows", "mean", {"x": normal(1, 700)}, lambda x: x.mean(1), {"dim": [1]}, [])
+    yield case("amin with ties", "amin", {"x": ties(4, 5)}, lambda x: x.amin([1]), {"dim": [1]})
     yield case("max of all, ties", "maxAll", {"x": ties(3, 5)}, lambda x: x.max())
     yield case("min of all", "minAll", {"x": normal(5, 7)}, lambda x: x.min())
     for name in ("max", "min"):
         for axis in (0, 1):
-            yield case(f"{name} along {axis}, ties", name, {"x": ties(4, 5)}, lambda x: dict(zip(("y", "indices"), getattr(x, name)(axis))), {"axis": axis})
+            yield case(f"{name} along {axis}, ties", name, {"x": ties(4, 5)}, lambda x: dict(zip(("y", "indices"), getattr(x, name)(axis))), {"dim": axis})
     for name in ("argmax", "argmin"):
-        yield case(f"{name} along 1", name, {"x": normal(3, 40)}, lambda x: getattr(x, name)(1), {"axis": 1}, gradients=[])
+        yield case(f"{name} along 1", name, {"x": normal(3, 40)}, lambda x: getattr(x, name)(1), {"dim": 1}, gradients=[])
         yield case(f"{name} of all", name, {"x": normal(4, 5)}, lambda x: getattr(x, name)(), gradients=[])
     for k, axis, largest in ((3, 1, True), (2, 0, False), (5, -1, True)):
         yield case(
@@ -150,17 +150,17 @@ def reduction_cases():
             "topk",
             {"x": normal(3, 9)},
             lambda x: dict(zip(("y", "indices"), x.topk(k, axis, largest))),
-            {"k": k, "axis": axis, "largest": largest},
+            {"k": k, "dim": axis, "largest": largest},
         )
-    yield case("variance, biased", "variance", {"x": normal(2, 70)}, lambda x: x.var([1], False), {"axes": [1], "unbiased": False})
-    yield case("variance about 1000", "variance", {"x": normal(2, 20) + 1000}, lambda x: x.var([1]), {"axes": [1]})
-    yield case("std", "std", {"x": normal(3, 5)}, lambda x: x.std([0]), {"axes": [0]})
-    yield case("std of equal elements", "std", {"x": torch.ones(2, 5) * 0.5}, lambda x: x.std([1]), {"axes": [1]})
-    yield case("logsumexp, huge", "logsumexp", {"x": normal(4, 9, scale=1e4)}, lambda x: x.logsumexp([1]), {"axes": [1]})
+    yield case("variance, biased", "variance", {"x": normal(2, 70)}, lambda x: x.var([1], False), {"dim": [1], "unbiased": False})
+    yield case("variance about 1000", "variance", {"x": normal(2, 20) + 1000}, lambda x: x.var([1]), {"dim": [1]})
+    yield case("std", "std", {"x": normal(3, 5)}, lambda x: x.std([0]), {"dim": [0]})
+    yield case("std of equal elements", "std", {"x": torch.ones(2, 5) * 0.5}, lambda x: x.std([1]), {"dim": [1]})
+    yield case("logsumexp, huge", "logsumexp", {"x": normal(4, 9, scale=1e4)}, lambda x: x.logsumexp([1]), {"dim": [1]})
     for p in (1, 2, 3, math.inf):
         text = "inf" if p == math.inf else p
-        yield case(f"norm {text}", "norm", {"x": normal(4, 9)}, lambda x: torch.linalg.vector_norm(x, p, [1]), {"p": text, "axes": [1]})
-    yield case("norm 2 of zeros", "norm", {"x": torch.zeros(2, 3)}, lambda x: x.norm(2, [1]), {"p": 2, "axes": [1]})
+        yield case(f"norm {text}", "norm", {"x": normal(4, 9)}, lambda x: torch.linalg.vector_norm(x, p, [1]), {"p": text, "dim": [1]})
+    yield case("norm 2 of zeros", "norm", {"x": torch.zeros(2, 3)}, lambda x: x.norm(2, [1]), {"p": 2, "dim": [1]})
     for name in ("softmax", "logSoftmax"):
         compute = {"softmax": F.softmax, "logSoftmax": F.log_softmax}[name]
         for shape, axis, scale in (((3, 5), 1, 1), ((7, 3), 0, 3), ((2, 3, 4), -2, 1), ((1, 100), 1, 5), ((2, 9), 1, 1e4)):

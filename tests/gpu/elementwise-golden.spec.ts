@@ -42,8 +42,8 @@ const compared =
     a[name](b)
 const reduced =
   (name: 'mean' | 'sum' | 'amax' | 'amin'): Call =>
-  ({ x }, { axes, keepDims }) =>
-    x[name](axes, keepDims)
+  ({ x }, { dim, keepDim }) =>
+    x[name](dim, keepDim)
 const chosen = ({ values, indices }: { values: Tensor; indices: Tensor }) => ({
   y: values,
   indices,
@@ -98,15 +98,15 @@ const calls: Record<string, Call> = {
   amin: reduced('amin'),
   maxAll: ({ x }) => x.max(),
   minAll: ({ x }) => x.min(),
-  max: ({ x }, { axis }) => chosen(x.max(axis)),
-  min: ({ x }, { axis }) => chosen(x.min(axis)),
-  argmax: ({ x }, { axis }) => x.argmax(axis),
-  argmin: ({ x }, { axis }) => x.argmin(axis),
-  topk: ({ x }, { k, axis, largest }) => chosen(x.topk(k, axis, largest)),
-  logsumexp: ({ x }, options) => reductions.logsumexp(x, options),
-  variance: ({ x }, options) => reductions.variance(x, options),
-  std: ({ x }, options) => reductions.std(x, options),
-  norm: ({ x }, { p, axes }) => reductions.norm(x, numberOf(p), { axes }),
+  max: ({ x }, { dim }) => chosen(x.max(dim)),
+  min: ({ x }, { dim }) => chosen(x.min(dim)),
+  argmax: ({ x }, { dim }) => x.argmax(dim),
+  argmin: ({ x }, { dim }) => x.argmin(dim),
+  topk: ({ x }, { k, dim, largest }) => chosen(x.topk(k, dim, largest)),
+  logsumexp: ({ x }, { dim, keepDim }) => reductions.logsumexp(x, dim, keepDim),
+  variance: ({ x }, { dim, ...options }) => reductions.variance(x, dim, options),
+  std: ({ x }, { dim, ...options }) => reductions.std(x, dim, options),
+  norm: ({ x }, { p, dim, keepDim }) => reductions.norm(x, numberOf(p), dim, keepDim),
   softmax: ({ x }, { axis }) => activations.softmax(x, axis),
   logSoftmax: ({ x }, { axis }) => activations.logSoftmax(x, axis),
   mseLoss: ({ input, target }, options) => losses.mseLoss(input, target, options),
@@ -218,9 +218,9 @@ test('a mean loss is one dispatch forward and two with its gradient', async () =
 test('reductions of chains are one pass over memory each', async () => {
   const counts: Record<string, [(x: Tensor) => Tensor, number]> = {
     mean: [(x) => x.mul(2).add(1).mean(1), 1],
-    norm: [(x) => reductions.norm(x, 2, { axes: 0 }), 1],
-    variance: [(x) => reductions.variance(x, { axes: 1 }), 2],
-    std: [(x) => reductions.std(x, { axes: [0, 1] }), 2],
+    norm: [(x) => reductions.norm(x, 2, 0), 1],
+    variance: [(x) => reductions.variance(x, 1), 2],
+    std: [(x) => reductions.std(x, [0, 1]), 2],
     logsumexp: [(x) => reductions.logsumexp(x), 1],
     softmax: [(x) => x.softmax(1), 1],
     'max along an axis': [(x) => x.max(1).values, 1],

@@ -5,14 +5,16 @@ import { countElements, formatShape } from '../../util/shape.ts'
 import { functionalLayer, randomSlots } from '../random.ts'
 import { emitAll, type Tensor, toFloat } from '../tensor.ts'
 import { activeTrace } from '../trace.ts'
+import { holdsTruths } from '../truths.ts'
 
 export interface AttentionOptions {
   /**
-   * A mask that broadcasts to [batch, heads, queries, keys]. Integers: 0 where a key is not seen. f32: added to the scores (below
-   * -1e30 a key is not seen), unless `isBooleanMask`.
+   * A mask that broadcasts to [batch, heads, queries, keys]. Integers, and what comparisons gave: 0 where a key is not seen. Other f32:
+   * added to the scores (below -1e30 a key is not seen), unless `isBooleanMask`. It gets no gradient: one that depends on a parameter is
+   * refused.
    */
   attnMask?: Tensor
-  /** Whether an f32 mask holds 0 and 1, as comparisons give them. */
+  /** Whether an f32 mask holds 0 and 1; default: whether comparisons gave it. */
   isBooleanMask?: boolean
   /** Whether a mask of integers is not 0 where a key is not seen, as torch.nn.MultiheadAttention has it. */
   isHiddenMask?: boolean
@@ -35,12 +37,15 @@ const dropoutOf = (options: AttentionOptions, batch: number): AttentionAttrs['dr
       }
     : null
 
+/** Whether a mask is what torch has as bool: integers, or what comparisons gave. */
+export const isBoolean = ({ dtype, value }: Tensor): boolean =>
+  (dtype !== 'f32' && dtype !== 'f16') || holdsTruths(value)
+
 function maskOf(options: AttentionOptions): AttentionAttrs['mask'] {
   const { attnMask, isBooleanMask, isHiddenMask } = options
   if (!attnMask) return null
   if (isHiddenMask) return 'hidden'
-  const isOfFloats = attnMask.dtype === 'f32' || attnMask.dtype === 'f16'
-  return !isOfFloats || isBooleanMask ? 'boolean' : 'additive'
+  return (isBooleanMask ?? isBoolean(attnMask)) ? 'boolean' : 'additive'
 }
 
 /** Emits the op on queries, keys and values (one tensor where packed) that lie as `layout` says. */

@@ -7,6 +7,7 @@ import { formatShape } from '../../util/shape.ts'
 import { emit, type Tensor, toFloat } from '../tensor.ts'
 import { activeTrace } from '../trace.ts'
 import { type Pair, pair } from './pair.ts'
+import { pad } from './shape.ts'
 
 /** Convolutions, named as in torch.nn.functional. */
 
@@ -25,7 +26,7 @@ export interface ConvOptions<Size = Pair> {
 export interface ConvTransposeOptions {
   stride?: Pair
   padding?: Pair
-  /** Rows and columns added below and right, which a strided convolution would not have seen; less than the stride. */
+  /** Rows and columns added below and right, which a strided convolution would not have seen; less than the stride or the dilation. */
   outputPadding?: Pair
   dilation?: Pair
   groups?: number
@@ -142,12 +143,16 @@ export function convTranspose2d(
       `convTranspose2d: expected x[N, C, H, W] and weight[C, O / groups, KH, KW], got ${formatShape(x.shape)} and ${formatShape(weight.shape)}. Check the layer's input channels.`,
     )
   }
-  if (outputPadding.some((more, axis) => more < 0 || more >= stride[axis])) {
+  const most = stride.map((step, axis) => Math.max(step, dilation[axis]))
+  if (outputPadding.some((more, axis) => more < 0 || more >= most[axis])) {
     throw new ShapeError(
       'shape.unsupported',
-      `convTranspose2d: output padding must be from 0 and less than the stride, got ${formatShape(outputPadding)} at stride ${formatShape(stride)}. Correct one of them.`,
+      `convTranspose2d: output padding must be from 0 and less than the stride or the dilation, got ${formatShape(outputPadding)} at stride ${formatShape(stride)} and dilation ${formatShape(dilation)}. Correct one of them.`,
     )
   }
+  // Output padding of a stride or more is that of an image with so many more rows of zeros.
+  const [rows, columns] = outputPadding.map((more, axis) => Math.floor(more / stride[axis]))
+  const image = rows + columns > 0 ? pad(x, [0, columns, 0, rows]) : x
   const sizeOf = (axis: 0 | 1) =>
     (x.shape[2 + axis] - 1) * stride[axis] -
     2 * padding[axis] +
@@ -161,5 +166,5 @@ export function convTranspose2d(
     inputShape: [x.shape[0], weight.shape[1] * groups, sizeOf(0), sizeOf(1)],
     epilogue: [],
   }
-  return convolve(convTranspose2dOp, x, weight, bias, attrs)
+  return convolve(convTranspose2dOp, image, weight, bias, attrs)
 }

@@ -139,7 +139,7 @@ export interface ClassLossOptions extends LossOptions {
   readonly weight?: Tensor
   /** Rows with this target count nothing; default -100. */
   readonly ignoreIndex?: number
-  /** How many of the first samples count: a step scalar, for batches that are not full. */
+  /** How many of the first samples count: `countedSamples()`, or a step scalar of your own, for batches that are not full. */
   readonly count?: ScalarSlot
 }
 
@@ -230,17 +230,19 @@ export const nllLoss = (input: Tensor, target: Tensor, options: ClassLossOptions
   classLoss(false, input, target, options)
 
 /**
- * For each k: the percentage of rows whose target is among the k largest outputs.
+ * For each k: the percentage of rows whose target is among the k largest outputs; of the rows that count, where there is a `count`.
  *
- * shape: output [N, C], target [N] of i32 -> [] for each k; `count` as for `crossEntropy`.
+ * shape: output [N, C], target [N] of i32 -> [] for each k; `count` as for `crossEntropy`. 0 where no row counts.
  */
 export function accuracy(
   output: Tensor,
   target: Tensor,
   { topk = [1], count }: { topk?: readonly number[]; count?: ScalarSlot } = {},
 ): Tensor[] {
+  const [rows] = output.shape
+  const counted = count && elementwise('clamp', count, 1, Math.max(1, rows))
   return topk.map((k) => {
     const correct = emit(topKCorrect, [output, target], { k, count: count ?? null })
-    return count ? correct.mul(100).div(count) : correct.mul(100 / output.shape[0])
+    return counted ? correct.mul(100).div(counted) : correct.mul(100 / rows)
   })
 }

@@ -1,6 +1,7 @@
 import { avgPool2d as avgPool2dOp } from '../../kernels/avg-pool2d/avg-pool2d.ts'
 import { maxPool2d as maxPool2dOp } from '../../kernels/max-pool2d/max-pool2d.ts'
 import { ShapeError } from '../../util/errors.ts'
+import { checkOptions, type OptionNames } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { emit, emitAll, type Tensor } from '../tensor.ts'
 import { type Pair, pair } from './pair.ts'
@@ -13,6 +14,13 @@ export interface PoolOptions<Size = Pair> {
   padding?: Size
 }
 
+export interface MaxPoolOptions<Size = Pair> extends PoolOptions<Size> {
+  /** Distance of a window's neighbouring pixels; default 1. */
+  dilation?: Size
+  /** Whether a last window that hangs over the image counts too; default false. */
+  ceilMode?: boolean
+}
+
 export interface AvgPoolOptions<Size = Pair> extends PoolOptions<Size> {
   /** Whether a last window that hangs over the image counts too; default false. */
   ceilMode?: boolean
@@ -20,18 +28,58 @@ export interface AvgPoolOptions<Size = Pair> extends PoolOptions<Size> {
   countIncludePad?: boolean
 }
 
-/** shape: x[N, C, H, W] -> [N, C, OH, OW]; of equal values the first in row-major order wins. */
-export function maxPool2d(x: Tensor, kernel: Pair, options: PoolOptions = {}): Tensor {
-  const attrs = {
+export const maxPoolOptions: OptionNames<MaxPoolOptions> = {
+  stride: true,
+  padding: true,
+  dilation: true,
+  ceilMode: true,
+}
+
+export const avgPoolOptions: OptionNames<AvgPoolOptions> = {
+  stride: true,
+  padding: true,
+  ceilMode: true,
+  countIncludePad: true,
+}
+
+/** Largest values and where they are (i32): positions in their image or row, row by row. */
+export type PooledWithIndices = [output: Tensor, indices: Tensor]
+
+/**
+ * The largest value of each window; with `returnIndices` also where it is.
+ *
+ * shape: x[N, C, H, W] -> [N, C, OH, OW]; of equal values the first in row-major order wins.
+ */
+export function maxPool2d(
+  x: Tensor,
+  kernel: Pair,
+  options?: MaxPoolOptions & { returnIndices?: false },
+): Tensor
+export function maxPool2d(
+  x: Tensor,
+  kernel: Pair,
+  options: MaxPoolOptions & { returnIndices: true },
+): PooledWithIndices
+export function maxPool2d(
+  x: Tensor,
+  kernel: Pair,
+  options: MaxPoolOptions & { returnIndices?: boolean } = {},
+): Tensor | PooledWithIndices {
+  checkOptions('maxPool2d', options, { ...maxPoolOptions, returnIndices: true })
+  const dilation = pair(options.dilation ?? 1)
+  const [y, indices] = emitAll(maxPool2dOp, [x], {
     kernel: pair(kernel),
     stride: pair(options.stride ?? kernel),
     padding: pair(options.padding ?? 0),
-  }
-  return emitAll(maxPool2dOp, [x], attrs)[0]
+    ...(dilation.some((d) => d !== 1) && { dilation }),
+    ...(options.ceilMode && { ceilMode: true }),
+  })
+  return options.returnIndices ? [y, indices] : y
 }
 
 /** The mean of each window. shape: x[N, C, H, W] -> [N, C, OH, OW] */
 export function avgPool2d(x: Tensor, kernel: Pair, options: AvgPoolOptions = {}): Tensor {
+  checkOptions('avgPool2d', options, avgPoolOptions)
   return emit(avgPool2dOp, [x], {
     kernel: pair(kernel),
     stride: pair(options.stride ?? kernel),
@@ -50,23 +98,50 @@ export function adaptiveAvgPool2d(
   return emit(avgPool2dOp, [x], { outputSize: [rows ?? x.shape[2], columns ?? x.shape[3]] })
 }
 
-/** shape: x[N, C, L] -> [N, C, OL]; the 2-D pooling of images one row high. */
-export function maxPool1d(x: Tensor, kernel: number, options: PoolOptions<number> = {}): Tensor {
-  return alongRows('maxPool1d', x, (image) =>
-    maxPool2d(image, [1, kernel], inRows(kernel, options)),
+/** As `maxPool2d`. shape: x[N, C, L] -> [N, C, OL]; the 2-D pooling of images one row high. */
+export function maxPool1d(
+  x: Tensor,
+  kernel: number,
+  options?: MaxPoolOptions<number> & { returnIndices?: false },
+): Tensor
+export function maxPool1d(
+  x: Tensor,
+  kernel: number,
+  options: MaxPoolOptions<number> & { returnIndices: true },
+): PooledWithIndices
+export function maxPool1d(
+  x: Tensor,
+  kernel: number,
+  options: MaxPoolOptions<number> & { returnIndices?: boolean } = {},
+): Tensor | PooledWithIndices {
+  checkOptions('maxPool1d', options, { ...maxPoolOptions, returnIndices: true })
+  const { dilation = 1, ceilMode, returnIndices } = options
+  const [y, indices] = alongRows('maxPool1d', x, (image) =>
+    maxPool2d(image, [1, kernel], {
+      ...inRows(kernel, options),
+      dilation: [1, dilation],
+      ceilMode,
+      returnIndices: true,
+    }),
   )
+  return returnIndices ? [y, indices] : y
 }
 
 /** The mean of each window. shape: x[N, C, L] -> [N, C, OL] */
 export function avgPool1d(x: Tensor, kernel: number, options: AvgPoolOptions<number> = {}): Tensor {
-  return alongRows('avgPool1d', x, (image) =>
+  checkOptions('avgPool1d', options, avgPoolOptions)
+  const [y] = alongRows('avgPool1d', x, (image) => [
     avgPool2d(image, [1, kernel], { ...options, ...inRows(kernel, options) }),
-  )
+  ])
+  return y
 }
 
 /** shape: x[N, C, L] -> [N, C, outputSize] */
 export function adaptiveAvgPool1d(x: Tensor, outputSize: number): Tensor {
-  return alongRows('adaptiveAvgPool1d', x, (image) => adaptiveAvgPool2d(image, [1, outputSize]))
+  const [y] = alongRows('adaptiveAvgPool1d', x, (image) => [
+    adaptiveAvgPool2d(image, [1, outputSize]),
+  ])
+  return y
 }
 
 const inRows = (
@@ -77,7 +152,7 @@ const inRows = (
   padding: [0, padding],
 })
 
-function alongRows(name: string, x: Tensor, pool: (image: Tensor) => Tensor): Tensor {
+function alongRows(name: string, x: Tensor, pool: (image: Tensor) => Tensor[]): Tensor[] {
   if (x.shape.length !== 3) {
     throw new ShapeError(
       'shape.mismatch',
@@ -85,6 +160,5 @@ function alongRows(name: string, x: Tensor, pool: (image: Tensor) => Tensor): Te
     )
   }
   const [N, C, L] = x.shape
-  const y = pool(x.reshape([N, C, 1, L]))
-  return y.reshape([N, C, y.shape[3]])
+  return pool(x.reshape([N, C, 1, L])).map((y) => y.reshape([N, C, y.shape[3]]))
 }

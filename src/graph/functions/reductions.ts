@@ -1,58 +1,73 @@
 import { logSumExp } from '../../kernels/softmax/softmax.ts'
-import { type Axes, elementwise, emit, type Tensor, type ValuesAndIndices } from '../tensor.ts'
+import { checkOptions, type OptionNames } from '../../util/options.ts'
+import {
+  type Axes,
+  elementwise,
+  emit,
+  flag,
+  notUnderstood,
+  type Tensor,
+  type ValuesAndIndices,
+} from '../tensor.ts'
 
-/** Reductions, named as in torch. Axes may count from the end; all of them are reduced unless told. */
+/**
+ * Reductions, named as in torch, their arguments in its order. Dimensions may count from the end; all of them are reduced unless told. With
+ * `keepDim` they stay as size 1.
+ */
 
-export interface ReduceOptions {
-  readonly axes?: Axes
-  /** Whether reduced axes stay as size 1. */
-  readonly keepDims?: boolean
-}
-
-export interface VarianceOptions extends ReduceOptions {
-  /** Whether the sum of squares is divided by n - 1, as for a sample; else by n. True unless told. */
+export interface VarianceOptions {
+  /** Whether reduced dimensions stay as size 1; default false. */
+  readonly keepDim?: boolean
+  /** The sum of squares is divided by the number of elements less this; default 1, as for a sample. */
+  readonly correction?: number
+  /** Torch's older word for a correction of 1 (true) or 0 (false). */
   readonly unbiased?: boolean
 }
 
-export const sum = (x: Tensor, axes?: Axes, keepDims?: boolean): Tensor => x.sum(axes, keepDims)
-export const mean = (x: Tensor, axes?: Axes, keepDims?: boolean): Tensor => x.mean(axes, keepDims)
-export const amax = (x: Tensor, axes?: Axes, keepDims?: boolean): Tensor => x.amax(axes, keepDims)
-export const amin = (x: Tensor, axes?: Axes, keepDims?: boolean): Tensor => x.amin(axes, keepDims)
-export const argmax = (x: Tensor, axis?: number, keepDims?: boolean): Tensor =>
-  x.argmax(axis, keepDims)
-export const argmin = (x: Tensor, axis?: number, keepDims?: boolean): Tensor =>
-  x.argmin(axis, keepDims)
-export const topk = (x: Tensor, k: number, axis?: number, isLargest?: boolean): ValuesAndIndices =>
-  x.topk(k, axis, isLargest)
+export const sum = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor => x.sum(dim, keepDim)
+export const mean = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor => x.mean(dim, keepDim)
+export const amax = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor => x.amax(dim, keepDim)
+export const amin = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor => x.amin(dim, keepDim)
+export const argmax = (x: Tensor, dim?: number, keepDim?: boolean): Tensor => x.argmax(dim, keepDim)
+export const argmin = (x: Tensor, dim?: number, keepDim?: boolean): Tensor => x.argmin(dim, keepDim)
+export const topk = (x: Tensor, k: number, dim?: number, largest?: boolean): ValuesAndIndices =>
+  x.topk(k, dim, largest)
+
+const varianceOptions: OptionNames<VarianceOptions> = {
+  keepDim: true,
+  correction: true,
+  unbiased: true,
+}
 
 /**
  * The variance of the elements.
  *
+ * The third argument is options, since versions of torch differ about what a third one means.
  * cost: two passes, the mean first, so that a large common offset costs no digits.
  */
-export function variance(x: Tensor, options: VarianceOptions = {}): Tensor {
-  const axes = x.axes(options.axes)
+export function variance(x: Tensor, dim?: Axes, options: VarianceOptions = {}): Tensor {
+  const { keepDim, unbiased, correction } = checkOptions('variance', options, varianceOptions)
+  const axes = x.axes(dim)
   const count = axes.reduce((product, axis) => product * x.shape[axis], 1)
   // The gradient by way of the mean is a sum of differences from it, so nothing: the mean is a constant.
-  const squares = elementwise('squaredError', x, x.mean(axes, true).detach())
-  return squares
-    .sum(axes, options.keepDims)
-    .div(Math.max(0, count - (options.unbiased === false ? 0 : 1)))
+  const squares = elementwise('squaredError', x, x.mean(dim, true).detach())
+  const lost = correction ?? (unbiased === false ? 0 : 1)
+  return squares.sum(dim, keepDim).div(Math.max(0, count - lost))
 }
 
 /** The square root of the variance; its gradient where that is 0 is 0, as PyTorch's. cost: as `variance`. */
-export const std = (x: Tensor, options: VarianceOptions = {}): Tensor =>
-  elementwise('root', variance(x, options))
+export const std = (x: Tensor, dim?: Axes, options?: VarianceOptions): Tensor =>
+  elementwise('root', variance(x, dim, options))
 
 /** The variance and the mean together. */
-export const varMean = (x: Tensor, options: VarianceOptions = {}): [Tensor, Tensor] => [
-  variance(x, options),
-  x.mean(options.axes, options.keepDims),
+export const varMean = (x: Tensor, dim?: Axes, options?: VarianceOptions): [Tensor, Tensor] => [
+  variance(x, dim, options),
+  x.mean(dim, options?.keepDim),
 ]
 
-/** log of the sum of exp(x), without overflow. cost: one dispatch for each run of neighbouring axes. */
-export function logsumexp(x: Tensor, options: ReduceOptions = {}): Tensor {
-  const axes = x.axes(options.axes).sort((a, b) => a - b)
+/** log of the sum of exp(x), without overflow. cost: one dispatch for each run of neighbouring dimensions. */
+export function logsumexp(x: Tensor, dim?: Axes, keepDim = false): Tensor {
+  const axes = x.axes(dim).sort((a, b) => a - b)
   let result = x
   // From the last to the first, so that earlier axes keep their numbers; neighbours are one axis.
   for (let end = axes.length; end > 0; ) {
@@ -64,7 +79,7 @@ export function logsumexp(x: Tensor, options: ReduceOptions = {}): Tensor {
     result = emit(logSumExp, [joined], { axis: first })
     end = start
   }
-  return options.keepDims
+  return flag('keepDim', keepDim)
     ? result.reshape(x.shape.map((size, axis) => (axes.includes(axis) ? 1 : size)))
     : result
 }
@@ -74,17 +89,16 @@ export function logsumexp(x: Tensor, options: ReduceOptions = {}): Tensor {
  *
  * numerics: the gradient of the 2-norm at the origin is 0.
  */
-export function norm(x: Tensor, p = 2, options: ReduceOptions = {}): Tensor {
-  const axes = x.axes(options.axes)
-  const { keepDims } = options
-  if (p === 2) return elementwise('root', x.square().sum(axes, keepDims))
+export function norm(x: Tensor, p = 2, dim?: Axes, keepDim?: boolean): Tensor {
+  if (typeof p !== 'number') throw notUnderstood('norm', 'a number as p', p)
+  if (p === 2) return elementwise('root', x.square().sum(dim, keepDim))
   const size = x.abs()
-  if (p === 1) return size.sum(axes, keepDims)
-  if (p === Number.POSITIVE_INFINITY) return size.amax(axes, keepDims)
-  if (p === Number.NEGATIVE_INFINITY) return size.amin(axes, keepDims)
-  if (p === 0) return x.ne(0).sum(axes, keepDims)
+  if (p === 1) return size.sum(dim, keepDim)
+  if (p === Number.POSITIVE_INFINITY) return size.amax(dim, keepDim)
+  if (p === Number.NEGATIVE_INFINITY) return size.amin(dim, keepDim)
+  if (p === 0) return x.ne(0).sum(dim, keepDim)
   return size
     .pow(p)
-    .sum(axes, keepDims)
+    .sum(dim, keepDim)
     .pow(1 / p)
 }

@@ -1,6 +1,7 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, type TensorType, tensorType } from '../../util/shape.ts'
 import { type Dispatch, defineOp, type ScalarSlot } from '../op.ts'
+import { isNaNWgsl } from '../scalar/scalar-function.ts'
 import { dispatch, reads, type ShaderBinding, writes } from '../shader.ts'
 import { type NormKind, normFunctions, norms } from './norm.ts'
 
@@ -87,13 +88,15 @@ export const joinStats = defineOp<{ readonly norm: NormKind }>({
 export interface ClipFactorAttrs {
   readonly norm: NormKind
   readonly maxNorm: ScalarSlot
+  /** Whether an infinite or NaN norm leaves the update out. */
+  readonly skipsNonfinite?: boolean
 }
 
 /**
  * The gradients' norm, and the factor that brings it to at most `maxNorm`.
  *
  * shape: stats [2], and where gradients have a factor already, control [2..]; norm [], control [2].
- * numerics: min(1, maxNorm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_.
+ * numerics: min(1, maxNorm / (norm + 1e-6)), NaN for a NaN norm, as torch.nn.utils.clip_grad_norm_.
  */
 export const clipFactor = defineOp<ClipFactorAttrs>({
   name: 'clipFactor',
@@ -104,7 +107,7 @@ export const clipFactor = defineOp<ClipFactorAttrs>({
   variants: [
     {
       name: 'naive',
-      lower: ({ inputs, attrs: { norm, maxNorm } }) => ({
+      lower: ({ inputs, attrs: { norm, maxNorm, skipsNonfinite } }) => ({
         dispatches: [
           single(
             'clipFactor',
@@ -120,22 +123,27 @@ export const clipFactor = defineOp<ClipFactorAttrs>({
               `let factor = ${inputs.length > 1 ? 'before[0]' : '1.0'};`,
               'let total = factor * finish(stats[0]);',
               'norm[0] = total;',
-              `control[0] = factor * min(1.0, scalars[${maxNorm.slot}u] / (total + 1e-6));`,
-              `control[1] = ${inputs.length > 1 ? 'before[1]' : '0.0'};`,
+              `let most = scalars[${maxNorm.slot}u] / (total + 1e-6);`,
+              `control[0] = factor * select(min(1.0, most), most, ${isNaNWgsl('most')});`,
+              `let skip = ${inputs.length > 1 ? 'before[1]' : '0.0'};`,
+              skipsNonfinite
+                ? 'control[1] = select(skip, 1.0, (bitcast<u32>(total) & 0x7f800000u) == 0x7f800000u);'
+                : 'control[1] = skip;',
             ],
           ),
         ],
       }),
     },
   ],
-  reference([stats, before], { attrs: { norm, maxNorm } }, scalars) {
+  reference([stats, before], { attrs: { norm, maxNorm, skipsNonfinite } }, scalars) {
     const factor = before ? before[0] : 1
     const total = factor * norms[norm].finish(stats[0])
+    const isLeftOut = skipsNonfinite && !Number.isFinite(Math.fround(total))
     return [
       Float64Array.of(total),
       Float64Array.of(
         factor * Math.min(1, scalars[maxNorm.slot] / (total + 1e-6)),
-        before ? before[1] : 0,
+        isLeftOut ? 1 : before ? before[1] : 0,
       ),
     ]
   },
@@ -157,6 +165,13 @@ export const clipFactor = defineOp<ClipFactorAttrs>({
       inputs: [tensorType([2])],
       attrs: { norm: 'l2', maxNorm: { slot: 1 } },
       scalars: [0, 100],
+      nonNegative: [0],
+    },
+    {
+      name: 'nothing to leave out',
+      inputs: [tensorType([2])],
+      attrs: { norm: 'l2', maxNorm: { slot: 0 }, skipsNonfinite: true },
+      scalars: [0.5],
       nonNegative: [0],
     },
     {

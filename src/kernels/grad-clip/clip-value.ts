@@ -4,7 +4,7 @@ import { defineUpdate } from '../update/rule.ts'
  * grad <- min(max(grad, -limit), limit) on a slice of a flat tensor, after control's factor.
  *
  * shape: grad [n]; it changes in place.
- * numerics: a NaN becomes either bound; GradScaler looks for NaN before.
+ * numerics: NaN stays NaN, as in PyTorch.
  */
 export const clipValue = defineUpdate({
   name: 'clipValue',
@@ -12,7 +12,9 @@ export const clipValue = defineUpdate({
   scaled: 'grad',
   settings: ['limit'],
   body: `fn update(i: u32, s: Settings) {
-  grad[i] = clamp(scaled(i, s), VALUE(-s.limit), VALUE(s.limit));
+  let g = scaled(i, s);
+  let is_nan = (bitcast<WORDS>(g) & WORDS(0x7fffffffu)) > WORDS(0x7f800000u);
+  grad[i] = select(clamp(g, VALUE(-s.limit), VALUE(s.limit)), g, is_nan);
 }`,
   reference(x, s) {
     x[0] = Math.min(Math.max(x[0], -s.limit), s.limit)

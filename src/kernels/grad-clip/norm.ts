@@ -1,4 +1,6 @@
-/** The norms that gradients are clipped by: what an element adds, how terms join, and what the total then is. */
+import { isNaNWgsl } from '../scalar/scalar-function.ts'
+
+/** The norms that gradients are clipped by: what an element adds, how terms join, and what the total then is; NaN stays NaN. */
 export type NormKind = 'l2' | 'l1' | 'largest'
 
 interface Norm {
@@ -26,7 +28,12 @@ export const norms: Readonly<Record<NormKind, Norm>> = {
     term: Math.abs,
     join: Math.max,
     finish: (x) => x,
-    wgsl: { term: 'abs(x)', join: 'max(a, b)', finish: 'x' },
+    // A sum keeps NaN by itself; max need not.
+    wgsl: {
+      term: 'abs(x)',
+      join: `select(max(a, b), a + b, ${isNaNWgsl('a')} || ${isNaNWgsl('b')})`,
+      finish: 'x',
+    },
   },
 }
 

@@ -17,13 +17,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let n = at / (W * H * C);
   let plane = at / (W * H) * (OH * OW);
   let here = i32(iy * W + ix);
-  // Windows that hold row iy: oy*SH <= iy + PH < oy*SH + KH.
+  // Windows that span row iy: oy*SH <= iy + PH < oy*SH + EH. Between their taps no index points here.
   let row = iy + PH;
   let column = ix + PW;
   let oy_end = min(row / SH + 1u, OH);
   let ox_end = min(column / SW + 1u, OW);
-  let oy_start = select(0u, (row - KH) / SH + 1u, row >= KH);
-  let ox_start = select(0u, (column - KW) / SW + 1u, column >= KW);
+  let oy_start = select(0u, (row - EH) / SH + 1u, row >= EH);
+  let ox_start = select(0u, (column - EW) / SW + 1u, column >= EW);
   var sum = 0.0;
   for (var oy = oy_start; oy < oy_end; oy++) {
     for (var ox = ox_start; ox < ox_end; ox++) {

@@ -14,6 +14,10 @@ export interface MaxPoolAttrs {
   readonly kernel: readonly [number, number]
   readonly stride: readonly [number, number]
   readonly padding: readonly [number, number]
+  /** Distance of a window's neighbouring pixels; default 1. */
+  readonly dilation?: readonly [number, number]
+  /** Whether a last window that hangs over the image counts too; default false. */
+  readonly ceilMode?: boolean
 }
 
 export interface MaxPoolGradAttrs extends MaxPoolAttrs {
@@ -23,17 +27,58 @@ export interface MaxPoolGradAttrs extends MaxPoolAttrs {
   readonly epilogue: readonly Step[]
 }
 
-/** errors: `shape.unsupported` where no window fits, or padding passes half the kernel (a window would hold padding alone). */
+const isUndilated = ({ dilation }: MaxPoolAttrs) =>
+  dilation === undefined || dilation.every((d) => d === 1)
+
+/** Windows along one axis. In ceil mode the last one must begin inside the image or the padding before it. */
+function countWindows(
+  size: number,
+  span: number,
+  stride: number,
+  padding: number,
+  ceilMode: boolean,
+): number {
+  if (!ceilMode) return windowCount(size, span, stride, padding)
+  const count = Math.ceil((size + 2 * padding - span) / stride) + 1
+  return (count - 1) * stride >= size + padding ? count - 1 : count
+}
+
+/** Whether a window that begins in the padding has no pixel of the image between there and its first tap beyond it. */
+function stepsOver(
+  size: number,
+  count: number,
+  stride: number,
+  padding: number,
+  dilation: number,
+): boolean {
+  for (let begin = -padding, o = 0; begin < 0 && o < count; begin += stride, o++) {
+    if (begin + dilation * Math.ceil(-begin / dilation) >= size) return true
+  }
+  return false
+}
+
+/** errors: `shape.unsupported` where no window fits, padding passes half the kernel, or a window would hold padding alone. */
 function poolSizes(op: string, x: Shape, attrs: MaxPoolAttrs): PoolSizes {
-  const { kernel, stride, padding } = attrs
+  const { kernel, stride, padding, dilation = [1, 1], ceilMode = false } = attrs
   checkWindow(op, kernel, stride, padding)
   const [N, C, H, W] = x
-  const OH = windowCount(H, kernel[0], stride[0], padding[0])
-  const OW = windowCount(W, kernel[1], stride[1], padding[1])
-  if (OH < 1 || OW < 1 || padding[0] * 2 > kernel[0] || padding[1] * 2 > kernel[1]) {
+  const [EH, EW] = kernel.map((taps, axis) => dilation[axis] * (taps - 1) + 1)
+  const OH = countWindows(H, EH, stride[0], padding[0], ceilMode)
+  const OW = countWindows(W, EW, stride[1], padding[1], ceilMode)
+  const isDilation = dilation.length === 2 && dilation.every((d) => Number.isInteger(d) && d >= 1)
+  const isEmpty = [OH, OW].some((count, axis) =>
+    stepsOver(x[2 + axis], count, stride[axis], padding[axis], dilation[axis]),
+  )
+  if (
+    !isDilation ||
+    OH < 1 ||
+    OW < 1 ||
+    padding.some((p, axis) => p * 2 > kernel[axis]) ||
+    isEmpty
+  ) {
     throw new ShapeError(
       'shape.unsupported',
-      `${op}: the window must fit into the padded image and padding be at most half the kernel, got x${formatShape(x)}, kernel ${formatShape(kernel)}, padding ${formatShape(padding)}. Use a smaller window.`,
+      `${op}: the window must fit into the padded image, hold a pixel of it, and padding be at most half the kernel, got x${formatShape(x)}, kernel ${formatShape(kernel)}, padding ${formatShape(padding)}, dilation ${formatShape(dilation)}. Use a smaller window.`,
     )
   }
   return {
@@ -48,8 +93,15 @@ function poolSizes(op: string, x: Shape, attrs: MaxPoolAttrs): PoolSizes {
     SW: stride[1],
     PH: padding[0],
     PW: padding[1],
+    DH: dilation[0],
+    DW: dilation[1],
+    EH,
+    EW,
   }
 }
+
+const isUnrolled = (attrs: MaxPoolAttrs) =>
+  isUndilated(attrs) && attrs.kernel[0] * attrs.kernel[1] <= maxUnrolled
 
 const forwardSizes = ({ inputs: [x], attrs }: OpCall<MaxPoolAttrs>) =>
   poolSizes('maxPool2d', x.shape, attrs)
@@ -90,12 +142,11 @@ export const maxPool2d: Op<MaxPoolAttrs> = defineOp<MaxPoolAttrs>({
     },
     {
       name: 'unrolled',
-      when: ({ attrs: { kernel } }) => kernel[0] * kernel[1] <= maxUnrolled,
+      when: ({ attrs }) => isUnrolled(attrs),
       lower: (call) => ({ dispatches: unrolledPool(forwardSizes(call), call) }),
     },
   ],
-  preferred: ({ attrs: { kernel } }) =>
-    kernel[0] * kernel[1] <= maxUnrolled ? 'unrolled' : 'naive',
+  preferred: ({ attrs }) => (isUnrolled(attrs) ? 'unrolled' : 'naive'),
   gradient(context) {
     const [dy] = context.outputGradients
     if (!dy || !context.needs(0)) return []
@@ -138,6 +189,23 @@ export const maxPool2d: Op<MaxPoolAttrs> = defineOp<MaxPoolAttrs>({
       attrs: { kernel: [2, 2], stride: [3, 3], padding: [0, 0] },
     },
     {
+      name: 'ceil mode, windows that hang over, ties',
+      inputs: [tensorType([2, 2, 8, 6])],
+      attrs: { kernel: [3, 2], stride: [2, 3], padding: [0, 0], ceilMode: true },
+      fill: 'ties',
+    },
+    {
+      name: 'dilated and padded, ties',
+      inputs: [tensorType([2, 2, 9, 8])],
+      attrs: { kernel: [3, 2], stride: [2, 1], padding: [1, 1], dilation: [2, 3] },
+      fill: 'ties',
+    },
+    {
+      name: 'dilated, ceil mode',
+      inputs: [tensorType([1, 3, 10, 7])],
+      attrs: { kernel: [2, 3], stride: [3, 2], padding: [1, 1], dilation: [3, 2], ceilMode: true },
+    },
+    {
       name: 'an empty batch',
       inputs: [tensorType([0, 3, 8, 8])],
       attrs: { kernel: [2, 2], stride: [2, 2], padding: [0, 0] },
@@ -152,6 +220,9 @@ export const maxPool2d: Op<MaxPoolAttrs> = defineOp<MaxPoolAttrs>({
 })
 
 const gradSizes = (attrs: MaxPoolGradAttrs) => poolSizes('maxPool2dGrad', attrs.inputShape, attrs)
+
+const isInBlocks = (attrs: MaxPoolGradAttrs) =>
+  isUndilated(attrs) && gradTerms(gradSizes(attrs)) <= maxUnrolled
 
 /** dx [N,C,H,W] of maxPool2d from dy and index [N,C,OH,OW], then the epilogue. */
 export const maxPool2dGrad: Op<MaxPoolGradAttrs> = defineOp<MaxPoolGradAttrs>({
@@ -206,13 +277,13 @@ export const maxPool2dGrad: Op<MaxPoolGradAttrs> = defineOp<MaxPoolGradAttrs>({
     },
     {
       name: 'blocks',
-      when: ({ attrs }) => gradTerms(gradSizes(attrs)) <= maxUnrolled,
+      when: ({ attrs }) => isInBlocks(attrs),
       lower: (call) => ({
         dispatches: blockPoolGrad(gradSizes(call.attrs), call.attrs.epilogue, call),
       }),
     },
   ],
-  preferred: ({ attrs }) => (gradTerms(gradSizes(attrs)) <= maxUnrolled ? 'blocks' : 'naive'),
+  preferred: ({ attrs }) => (isInBlocks(attrs) ? 'blocks' : 'naive'),
   reference([dy, index, ...operands], { inputs, outputs, attrs }) {
     const dx = maxPool2dGradReference(dy, index, gradSizes(attrs))
     return [applyEpilogue(attrs.epilogue, dx, outputs[0].shape, operands, inputs.slice(2))]
@@ -287,6 +358,19 @@ export const maxPool2dGrad: Op<MaxPoolGradAttrs> = defineOp<MaxPoolGradAttrs>({
         epilogue: [],
       },
       integerBelow: { 1: 64 },
+    },
+    {
+      name: 'ceil mode',
+      inputs: [tensorType([2, 2, 4, 2]), tensorType([2, 2, 4, 2], 'i32')],
+      attrs: {
+        kernel: [3, 2],
+        stride: [2, 3],
+        padding: [0, 0],
+        ceilMode: true,
+        inputShape: [2, 2, 8, 5],
+        epilogue: [],
+      },
+      integerBelow: { 1: 40 },
     },
     {
       name: 'an empty batch',

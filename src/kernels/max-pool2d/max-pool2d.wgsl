@@ -1,10 +1,11 @@
 // Max pooling forward, one invocation per output element.
 //
-//   y[p,oy,ox]     = max over the window of x[p, oy*SH + ky - PH, ox*SW + kx - PW]
+//   y[p,oy,ox]     = max over the window of x[p, oy*SH + ky*DH - PH, ox*SW + kx*DW - PW]
 //   index[p,oy,ox] = row * W + column of that pixel in its plane
 //
 // x: P H W     y, index: P OH OW     (P = N*C planes, row-major)
 // COUNT = P*OH*OW invocations in GROUPS_X-wide rows of workgroups; the excess returns at once.
+// EH = DH*(KH-1) + 1 rows from a window's first to its last, EW likewise; every window holds a pixel.
 // Padding counts as -inf and never wins, so index is always a pixel of the image.
 // Ties: the first in row-major order, since only a greater value replaces. A window of -inf alone gives its first pixel.
 // Numerics: exact. NaN wins, the last one as in PyTorch, found by its bits because compilers may assume that none occurs.
@@ -12,6 +13,11 @@
 
 fn is_nan(value: f32) -> bool {
   return (bitcast<u32>(value) & 0x7fffffffu) > 0x7f800000u;
+}
+
+// The first of start, start + step, .. that is not negative.
+fn first_inside(start: i32, step: i32) -> u32 {
+  return u32(start + select(0, (step - 1 - start) / step * step, start < 0));
 }
 
 @compute @workgroup_size(64)
@@ -23,15 +29,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let plane = at / (OW * OH) * (H * W);
   let top = i32(oy * SH) - i32(PH);
   let left = i32(ox * SW) - i32(PW);
-  let row_end = u32(min(top + i32(KH), i32(H)));
-  let column_end = u32(min(left + i32(KW), i32(W)));
-  let row_start = u32(max(top, 0));
-  let column_start = u32(max(left, 0));
+  let row_end = u32(min(top + i32(EH), i32(H)));
+  let column_end = u32(min(left + i32(EW), i32(W)));
+  let row_start = first_inside(top, i32(DH));
+  let column_start = first_inside(left, i32(DW));
 
   var winner = row_start * W + column_start;
   var best = x[plane + winner];
-  for (var row = row_start; row < row_end; row++) {
-    for (var column = column_start; column < column_end; column++) {
+  for (var row = row_start; row < row_end; row += DH) {
+    for (var column = column_start; column < column_end; column += DW) {
       let here = row * W + column;
       let value = x[plane + here];
       if (is_nan(value) || (!is_nan(best) && value > best)) {

@@ -22,7 +22,7 @@ export const gradTerms = ({ KH, KW, SH, SW }: PoolSizes): number =>
  * Returns the dispatch of max pooling with the window spelled out.
  *
  * Who does what: one invocation computes one output; same rules for ties and NaN as max-pool2d.wgsl, bit for bit.
- * Without padding no pixel is checked; with it, the search starts from the first pixel inside.
+ * Where all windows lie inside, no pixel is checked; else the search starts from the first pixel inside.
  * Why so: on SwiftShader a loop that lanes leave at different times costs several times the loads in it.
  */
 export function unrolledPool(sizes: PoolSizes, call: OpCall<unknown>): Dispatch[] {
@@ -31,7 +31,8 @@ export function unrolledPool(sizes: PoolSizes, call: OpCall<unknown>): Dispatch[
   if (count === 0) return []
   const groups = linearGroups(ceilDiv(count, 64))
   const lines: string[] = []
-  const isPadded = PH > 0 || PW > 0
+  const hangsOver = (OH - 1) * SH + KH > H || (OW - 1) * SW + KW > W
+  const isPadded = PH > 0 || PW > 0 || hangsOver
   for (const ky of range(KH)) {
     for (const kx of range(KW)) {
       if (!isPadded && ky === 0 && kx === 0) continue

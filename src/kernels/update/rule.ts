@@ -35,7 +35,7 @@ export interface UpdateRule {
   /** The tensor that control's factor multiplies as it is read, by `scaled(i, s)`. */
   readonly scaled?: string
   readonly settings: readonly string[]
-  /** WGSL of `fn update(i: u32, s: Settings)` on elements of type VALUE; it may use every tensor by its name. */
+  /** WGSL of `fn update(i: u32, s: Settings)` on elements of type VALUE, whose bits are WORDS; it may use every tensor by its name. */
   readonly body: string
   /** The rule on one element: changes `x`, one entry a tensor; `scaled` is multiplied already. */
   reference(x: number[], settings: Readonly<Record<string, number>>): void
@@ -75,6 +75,7 @@ function lower(
   if (fields.length === 0) fields.push({ name: 'unused', from: '0.0' })
   const body = [
     `alias VALUE = ${element};`,
+    `alias WORDS = ${element.replace('f32', 'u32')};`,
     `struct Settings {\n${fields.map(({ name }) => `  ${snake(name)}: f32,`).join('\n')}\n}`,
     `fn settings() -> Settings {\n  return Settings(${fields.map(({ from }) => from).join(', ')});\n}`,
     `fn skips() -> bool {\n  return ${hasControl ? 'control[1u] > 0.0' : 'false'};\n}`,

@@ -1,8 +1,9 @@
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile.ts'
-import { crossEntropy } from '../../../src/graph/functions/losses.ts'
-import { countedSamples } from '../../../src/graph/functions.ts'
+import { accuracy, crossEntropy } from '../../../src/graph/functions/losses.ts'
+import { countedSamples, stepScalar } from '../../../src/graph/functions.ts'
 import { Parameter } from '../../../src/graph/parameter.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
 // An empty share of a batch: its rank's loss and gradients must be 0, not 0 / 0, since they enter the ranks' sum.
@@ -37,3 +38,62 @@ test.each([
     expect(await run([2, 1], { count: 0 })).toEqual({ loss: 0, gradient: [0, 0, 0, 0, 0, 0] })
   },
 )
+
+describe('accuracy', () => {
+  // 4 rows of 3 classes; torch.topk: the first class of rows 0 and 1 is largest, of row 2 second, of row 3 last.
+  const output = Float32Array.of(3, 2, 1, 9, 0, 1, 2, 3, 1, 0, 1, 2)
+  const target = Int32Array.of(0, 0, 0, 0)
+  const types = { output: tensorType([4, 3]), target: tensorType([4], 'i32') }
+
+  test('is the percentage of all rows', async () => {
+    const program = await compile(
+      ({ output, target }) => {
+        const [first, second] = accuracy(output, target, { topk: [1, 2] })
+        return { first, second }
+      },
+      types,
+      { device: 'cpu' },
+    )
+    const { first, second } = await program.run({ output, target })
+    expect([first[0], second[0]]).toEqual([50, 75])
+    program.destroy()
+  })
+
+  test('with a count is that of the rows that count: all of them in a run that gives none, also after a short batch', async () => {
+    const program = await compile(
+      ({ output, target }) => {
+        const [first, second] = accuracy(output, target, { topk: [1, 2], count: countedSamples() })
+        return { first, second, loss: crossEntropy(output, target, { count: countedSamples() }) }
+      },
+      types,
+      { device: 'cpu' },
+    )
+    const run = async (scalars = {}) => {
+      const { first, second, loss } = await program.run({ output, target }, scalars)
+      return [first[0], second[0], loss[0]]
+    }
+    const full = await run()
+    expect(full.slice(0, 2)).toEqual([50, 75])
+    expect((await run({ count: 3 })).slice(0, 2)).toEqual([Math.fround(200 / 3), 100])
+    expect(await run()).toEqual(full)
+    expect(await run({ count: 4 })).toEqual(full)
+    expect(await run({ count: 1 })).toEqual([100, 100, expect.closeTo(0.40760597, 6)])
+    expect(await run()).toEqual(full)
+    expect(await run({ count: 0 })).toEqual([0, 0, 0])
+    program.destroy()
+  })
+})
+
+test('a step scalar that a run does not give has its initial value, whatever runs before gave', async () => {
+  const program = await compile(
+    ({ x }) => ({ y: x.mul(stepScalar('factor', 2)) }),
+    { x: tensorType([1]) },
+    { runtime: new CpuRuntime() },
+  )
+  const run = async (scalars = {}) => (await program.run({ x: Float32Array.of(3) }, scalars)).y[0]
+  expect(await run()).toBe(6)
+  expect(await run({ factor: 5 })).toBe(15)
+  expect(await run()).toBe(6)
+  await expect(run({ other: 1 })).rejects.toThrow(/no step scalar "other"; this program has factor/)
+  program.destroy()
+})

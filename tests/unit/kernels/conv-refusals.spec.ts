@@ -46,14 +46,14 @@ const refused: [name: string, act: () => unknown, text: RegExp][] = [
     /padding 'same' needs stride 1, got \[2, 2\]/,
   ],
   [
-    'output padding of a whole stride',
+    'output padding of a whole stride, and dilation 1',
     traced(() =>
       convTranspose2d(tensor([1, 1, 5, 5]), tensor([1, 1, 3, 3]), undefined, {
         stride: 2,
         outputPadding: 2,
       }),
     ),
-    /output padding must be from 0 and less than the stride, got \[2, 2\] at stride \[2, 2\]/,
+    /output padding must be from 0 and less than the stride or the dilation, got \[2, 2\] at stride \[2, 2\] and dilation \[1, 1\]/,
   ],
   [
     'input channels of another transposed weight',

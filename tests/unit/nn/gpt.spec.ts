@@ -70,10 +70,10 @@ test('integers are step scalars in exact halves of 16 bits', () => {
   const values = new Float32Array(block.size)
   block.fill(values)
   expect([...values]).toEqual([7, 0xffff, 0xffff, 0xffff, 0x1f])
-  block.set('seed', 65_537)
+  block.begin({ seed: 65_537 })
   block.fill(values)
   expect([...values]).toEqual([7, 1, 1, 0, 0])
   for (const wrong of [-1, 0.5, 2 ** 53, Number.NaN]) {
-    expect(() => block.set('seed', wrong)).toThrow(/"seed" must be an integer from 0/)
+    expect(() => block.begin({ seed: wrong })).toThrow(/"seed" must be an integer from 0/)
   }
 })

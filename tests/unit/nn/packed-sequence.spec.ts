@@ -1,0 +1,105 @@
+import { describe, expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile.ts'
+import { Parameter } from '../../../src/graph/parameter.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import type { RunInputs } from '../../../src/graph/step-program.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+import {
+  type Lengths,
+  type PadOptions,
+  packPaddedSequence,
+  padPackedSequence,
+} from '../../../src/nn/packed-sequence.ts'
+import { LSTM } from '../../../src/nn/recurrent.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+
+// Padding of sequences that went through no layer: torch 1.13's pad_packed_sequence has zeros, or padding_value, there.
+
+const runtime = new CpuRuntime()
+/** [3, 2, 2] of 1 to 12; the second sequence has one step. */
+const x = Float32Array.from({ length: 12 }, (_, i) => i + 1)
+const given = { lengths: Int32Array.of(3, 1) }
+
+/** Pads, with lengths that are numbers or that the run gives. */
+async function padded(isGiven: boolean, options: PadOptions = {}, batchFirst = false) {
+  const inputs: RunInputs = isGiven ? { x, ...given } : { x }
+  const program = await compile(
+    (own) => {
+      const lengths: Lengths = isGiven ? own['lengths'] : [3, 1]
+      const data = batchFirst ? own['x'].transpose(0, 1) : own['x']
+      const packed = packPaddedSequence(data, lengths, { batchFirst })
+      return { y: padPackedSequence(packed, options).output }
+    },
+    {
+      x: tensorType([3, 2, 2]),
+      ...(isGiven && { lengths: tensorType([2], 'i32') }),
+    },
+    { runtime },
+  )
+  return [...(await program.run(inputs)).y]
+}
+
+describe.each([
+  ['numbers', false],
+  ['an input', true],
+])('lengths that are %s', (_, isGiven) => {
+  test('padding is 0', async () => {
+    const expected = [1, 2, 3, 4, 5, 6, 0, 0, 9, 10, 0, 0]
+    expect(await padded(isGiven)).toEqual(expected)
+    expect(await padded(isGiven, {}, true)).toEqual(expected)
+  })
+
+  test('padding is paddingValue, also beyond what went in', async () => {
+    const options = { paddingValue: -7, totalLength: 4, batchFirst: true }
+    expect(await padded(isGiven, options)).toEqual([
+      1, 2, 5, 6, 9, 10, -7, -7, 3, 4, -7, -7, -7, -7, -7, -7,
+    ])
+  })
+})
+
+test('padding is cleared of what a layer for single steps made of it, and gets no gradient', async () => {
+  const weight = new Parameter([3, 2, 2], x)
+  const linear = new Linear(2, 1)
+  linear.weight.assign(Float32Array.of(1, 1))
+  linear.bias?.assign(Float32Array.of(0.5))
+  const program = await compile(
+    () => {
+      const packed = packPaddedSequence(weight, [3, 1])
+      const { output } = padPackedSequence({ ...packed, data: linear.forward(packed.data) })
+      output.sum().backward()
+      return { output, gradient: weight.grad! }
+    },
+    {},
+    { runtime },
+  )
+  const { output, gradient } = await program.run({})
+  expect([...output]).toEqual([3.5, 7.5, 11.5, 0, 19.5, 0])
+  expect([...gradient]).toEqual([1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0])
+})
+
+test('what a recurrent layer gave needs no pass of its own, unless the padding is to be another number', async () => {
+  const lstm = new LSTM(2, 3)
+  const dispatches = async (options: PadOptions) => {
+    const program = await compile(
+      (own) => {
+        const { output } = lstm.withState(packPaddedSequence(own['x'], [3, 1]))
+        return { y: padPackedSequence(output, options).output }
+      },
+      { x: tensorType([3, 2, 2]) },
+      { runtime },
+    )
+    const { y } = await program.run({ x })
+    return { count: program.dispatchCount, padding: [...y.slice(9, 12), ...y.slice(15)] }
+  }
+  const zeros = await dispatches({})
+  const fives = await dispatches({ paddingValue: 5 })
+  expect(zeros.padding).toEqual([0, 0, 0, 0, 0, 0])
+  expect(fives.padding).toEqual([5, 5, 5, 5, 5, 5])
+  expect(fives.count).toBeGreaterThan(zeros.count)
+})
+
+test('an option that there is not is refused', async () => {
+  await expect(padded(false, { padding_value: 1 } as never)).rejects.toThrow(
+    /padPackedSequence: expected options among batchFirst, paddingValue, totalLength, got "padding_value"/,
+  )
+})
