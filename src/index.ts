@@ -134,6 +134,7 @@ export {
   avgPool2d,
   maxPool1d,
   maxPool2d,
+  type PooledWithIndices,
 } from './graph/functions/pooling.ts'
 export {
   amax,
@@ -146,6 +147,7 @@ export {
   std,
   sum,
   topk,
+  type VarianceOptions,
   variance,
   varMean,
 } from './graph/functions/reductions.ts'
@@ -271,7 +273,7 @@ export type { LoadableState, LoadableTensor } from './nn/state-values.ts'
 export { Adagrad, type AdagradOptions } from './optim/adagrad.ts'
 export { Adam, type AdamOptions, AdamW, type AdamWOptions } from './optim/adam.ts'
 export * as amp from './optim/amp.ts'
-export { clipGradNorm, clipGradValue } from './optim/clip.ts'
+export { type ClipGradNormOptions, clipGradNorm, clipGradValue } from './optim/clip.ts'
 export { ExponentialMovingAverage } from './optim/ema.ts'
 export { GradScaler } from './optim/grad-scaler.ts'
 export { Lion, type LionOptions } from './optim/lion.ts'

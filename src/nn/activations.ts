@@ -1,5 +1,6 @@
 import * as functions from '../graph/functions/activations.ts'
 import type { Tensor } from '../graph/tensor.ts'
+import { checkOptions } from '../util/options.ts'
 import { Module } from './module.ts'
 
 /** Activations as modules; ReLU is in layers.ts. None has parameters. */
@@ -19,7 +20,8 @@ export class GELU extends Module {
   readonly #approximate: 'none' | 'tanh'
   constructor(options: { approximate?: 'none' | 'tanh' } = {}) {
     super()
-    this.#approximate = options.approximate ?? 'none'
+    const { approximate = 'none' } = checkOptions('GELU', options, { approximate: true })
+    this.#approximate = approximate
   }
   forward(x: Tensor): Tensor {
     return functions.gelu(x, this.#approximate)

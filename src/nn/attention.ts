@@ -7,6 +7,7 @@ import type { Parameter } from '../graph/parameter.ts'
 import { nextRandomLayer } from '../graph/random.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 import { formatShape, sameShape } from '../util/shape.ts'
 import { filled, uniform } from './init.ts'
 import { Linear } from './layers.ts'
@@ -60,6 +61,7 @@ export class MultiheadAttention extends Module {
         `MultiheadAttention: expected a width that ${numHeads} heads divide, got ${embedDim}. Choose another number of heads.`,
       )
     }
+    checkOptions('MultiheadAttention', options, { dropout: true, bias: true, batchFirst: true })
     this.#embedDim = embedDim
     this.#heads = numHeads
     this.#dropout = options.dropout ?? 0
@@ -169,6 +171,8 @@ export class RotaryEmbedding extends Module {
 
   constructor(width: number, options: RotaryEmbeddingOptions = {}) {
     super()
+    const known = { maxPositions: true, base: true, isInterleaved: true } as const
+    checkOptions('RotaryEmbedding', options, known)
     const { maxPositions = 2048, base = 10_000 } = options
     this.#isInterleaved = options.isInterleaved ?? false
     const table = rotaryTable(width, maxPositions, base)

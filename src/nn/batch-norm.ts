@@ -4,6 +4,7 @@ import { ModuleBuffer } from '../graph/module-buffer.ts'
 import { Parameter } from '../graph/parameter.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
 import { Module } from './module.ts'
 
@@ -41,6 +42,8 @@ abstract class BatchNorm extends Module {
 
   constructor(features: number, options: BatchNormLayerOptions = {}) {
     super()
+    const known = { eps: true, momentum: true, affine: true, trackRunningStats: true } as const
+    checkOptions(this.constructor.name, options, known)
     const { eps = 1e-5, momentum = 0.1, affine = true, trackRunningStats = true } = options
     if (affine) {
       this.weight = new Parameter([features], filled(features, 1))

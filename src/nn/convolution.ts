@@ -8,6 +8,7 @@ import {
 import { type Pair, pair } from '../graph/functions/pair.ts'
 import type { Parameter } from '../graph/parameter.ts'
 import type { Tensor } from '../graph/tensor.ts'
+import { checkOptions, type OptionNames } from '../util/options.ts'
 import { fanInUniform } from './init.ts'
 import { Module } from './module.ts'
 
@@ -19,6 +20,18 @@ interface WithBias {
 export type Conv1dOptions = ConvOptions<number> & WithBias
 export type Conv2dOptions = ConvOptions & WithBias
 export type ConvTranspose2dOptions = ConvTransposeOptions & WithBias
+
+const convOptions: OptionNames<Conv2dOptions> = {
+  stride: true,
+  padding: true,
+  dilation: true,
+  groups: true,
+  bias: true,
+}
+const transposeOptions: OptionNames<ConvTranspose2dOptions> = {
+  ...convOptions,
+  outputPadding: true,
+}
 
 /** 1-D cross-correlation. shape: [N, inChannels, L] -> [N, outChannels, OL] */
 export class Conv1d extends Module {
@@ -33,6 +46,7 @@ export class Conv1d extends Module {
     options: Conv1dOptions = {},
   ) {
     super()
+    checkOptions('Conv1d', options, convOptions)
     const ofGroup = inChannels / (options.groups ?? 1)
     const fanIn = ofGroup * kernelSize
     this.weight = fanInUniform([outChannels, ofGroup, kernelSize], fanIn)
@@ -58,6 +72,7 @@ export class Conv2d extends Module {
     options: Conv2dOptions = {},
   ) {
     super()
+    checkOptions('Conv2d', options, convOptions)
     const [height, width] = pair(kernelSize)
     const ofGroup = inChannels / (options.groups ?? 1)
     const fanIn = ofGroup * height * width
@@ -84,6 +99,7 @@ export class ConvTranspose2d extends Module {
     options: ConvTranspose2dOptions = {},
   ) {
     super()
+    checkOptions('ConvTranspose2d', options, transposeOptions)
     const [height, width] = pair(kernelSize)
     const ofGroup = outChannels / (options.groups ?? 1)
     // PyTorch counts the weight's second dimension as inputs here too.

@@ -1,6 +1,7 @@
 import { embedding } from '../graph/functions/index-ops.ts'
 import { Parameter } from '../graph/parameter.ts'
 import type { Tensor } from '../graph/tensor.ts'
+import { checkOptions } from '../util/options.ts'
 import { normalNumbers } from './init.ts'
 import { Module } from './module.ts'
 
@@ -20,7 +21,7 @@ export class Embedding extends Module {
 
   constructor(numEmbeddings: number, embeddingDim: number, options: EmbeddingOptions = {}) {
     super()
-    const { paddingIdx } = options
+    const { paddingIdx } = checkOptions('Embedding', options, { paddingIdx: true })
     const rows = normalNumbers(numEmbeddings * embeddingDim, 1)
     if (paddingIdx !== undefined) {
       const row = paddingIdx < 0 ? paddingIdx + numEmbeddings : paddingIdx

@@ -1,6 +1,7 @@
 import { linear, relu } from '../graph/functions.ts'
 import type { Parameter } from '../graph/parameter.ts'
 import type { Tensor } from '../graph/tensor.ts'
+import { checkOptions } from '../util/options.ts'
 import { fanInUniform } from './init.ts'
 import { Module } from './module.ts'
 
@@ -11,6 +12,7 @@ export class Linear extends Module {
 
   constructor(inFeatures: number, outFeatures: number, options: { bias?: boolean } = {}) {
     super()
+    checkOptions('Linear', options, { bias: true })
     this.weight = fanInUniform([outFeatures, inFeatures], inFeatures)
     this.bias = options.bias === false ? undefined : fanInUniform([outFeatures], inFeatures)
   }

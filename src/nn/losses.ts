@@ -2,6 +2,7 @@ import * as losses from '../graph/functions/losses.ts'
 import { ModuleBuffer } from '../graph/module-buffer.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import type { ScalarSlot } from '../kernels/op.ts'
+import { checkOptions, type OptionNames } from '../util/options.ts'
 import { Module } from './module.ts'
 
 /** Losses as modules. None has parameters; class weights are buffers of the state dict, as in torch.nn. */
@@ -10,13 +11,17 @@ const bufferOf = (values: readonly number[] | undefined): ModuleBuffer | undefin
   values && new ModuleBuffer([values.length], Float32Array.from(values))
 
 /** A loss without state: a function of input and target, with its options. */
-class PlainLoss<Options> extends Module {
+class PlainLoss<Options extends object> extends Module {
   readonly #loss: (input: Tensor, target: Tensor, options: Options) => Tensor
   readonly #options: Options
-  constructor(loss: (input: Tensor, target: Tensor, options: Options) => Tensor, options: Options) {
+  constructor(
+    loss: (input: Tensor, target: Tensor, options: Options) => Tensor,
+    options: Options,
+    known: OptionNames<Options>,
+  ) {
     super()
     this.#loss = loss
-    this.#options = options
+    this.#options = checkOptions(new.target.name, options, known)
   }
   forward(input: Tensor, target: Tensor): Tensor {
     return this.#loss(input, target, this.#options)
@@ -25,31 +30,31 @@ class PlainLoss<Options> extends Module {
 
 export class MSELoss extends PlainLoss<losses.LossOptions> {
   constructor(options: losses.LossOptions = {}) {
-    super(losses.mseLoss, options)
+    super(losses.mseLoss, options, { reduction: true })
   }
 }
 
 export class L1Loss extends PlainLoss<losses.LossOptions> {
   constructor(options: losses.LossOptions = {}) {
-    super(losses.l1Loss, options)
+    super(losses.l1Loss, options, { reduction: true })
   }
 }
 
 export class HuberLoss extends PlainLoss<losses.LossOptions & { delta?: number }> {
   constructor(options: losses.LossOptions & { delta?: number } = {}) {
-    super(losses.huberLoss, options)
+    super(losses.huberLoss, options, { reduction: true, delta: true })
   }
 }
 
 export class SmoothL1Loss extends PlainLoss<losses.LossOptions & { beta?: number }> {
   constructor(options: losses.LossOptions & { beta?: number } = {}) {
-    super(losses.smoothL1Loss, options)
+    super(losses.smoothL1Loss, options, { reduction: true, beta: true })
   }
 }
 
 export class BCELoss extends PlainLoss<losses.LossOptions> {
   constructor(options: losses.LossOptions = {}) {
-    super(losses.binaryCrossEntropy, options)
+    super(losses.binaryCrossEntropy, options, { reduction: true })
   }
 }
 
@@ -59,6 +64,7 @@ export class BCEWithLogitsLoss extends Module {
   /** `posWeight`: of positive targets, one for each entry of the last dimension. */
   constructor(options: losses.LossOptions & { posWeight?: readonly number[] } = {}) {
     super()
+    checkOptions('BCEWithLogitsLoss', options, { reduction: true, posWeight: true })
     const { posWeight, ...others } = options
     this.#options = others
     this.posWeight = bufferOf(posWeight)
@@ -70,9 +76,11 @@ export class BCEWithLogitsLoss extends Module {
   }
 }
 
-export class KLDivLoss extends PlainLoss<Parameters<typeof losses.klDiv>[2]> {
-  constructor(options: Parameters<typeof losses.klDiv>[2] = {}) {
-    super(losses.klDiv, options)
+type KLDivOptions = NonNullable<Parameters<typeof losses.klDiv>[2]>
+
+export class KLDivLoss extends PlainLoss<KLDivOptions> {
+  constructor(options: KLDivOptions = {}) {
+    super(losses.klDiv, options, { reduction: true, logTarget: true })
   }
 }
 
@@ -81,9 +89,11 @@ type ClassWeights = { readonly weight?: readonly number[] }
 export class NLLLoss extends Module {
   readonly weight: ModuleBuffer | undefined
   readonly #options: losses.ClassLossOptions
-  constructor({ weight, ...options }: Omit<losses.ClassLossOptions, 'weight'> & ClassWeights = {}) {
+  constructor(options: Omit<losses.ClassLossOptions, 'weight'> & ClassWeights = {}) {
     super()
-    this.#options = options
+    const known = { weight: true, ignoreIndex: true, reduction: true, count: true } as const
+    const { weight, ...others } = checkOptions('NLLLoss', options, known)
+    this.#options = others
     this.weight = bufferOf(weight)
     if (this.weight) this.registerBuffer('weight', this.weight)
   }
@@ -95,12 +105,16 @@ export class NLLLoss extends Module {
 export class CrossEntropyLoss extends Module {
   readonly weight: ModuleBuffer | undefined
   readonly #options: losses.CrossEntropyOptions
-  constructor({
-    weight,
-    ...options
-  }: Omit<losses.CrossEntropyOptions, 'weight' | 'count'> & ClassWeights = {}) {
+  constructor(options: Omit<losses.CrossEntropyOptions, 'weight' | 'count'> & ClassWeights = {}) {
     super()
-    this.#options = options
+    const known = {
+      weight: true,
+      ignoreIndex: true,
+      reduction: true,
+      labelSmoothing: true,
+    } as const
+    const { weight, ...others } = checkOptions('CrossEntropyLoss', options, known)
+    this.#options = others
     this.weight = bufferOf(weight)
     if (this.weight) this.registerBuffer('weight', this.weight)
   }

@@ -1,6 +1,7 @@
 import { groupNorm, layerNorm, rmsNorm } from '../graph/functions/normalization.ts'
 import type { Parameter } from '../graph/parameter.ts'
 import type { Tensor } from '../graph/tensor.ts'
+import { checkOptions } from '../util/options.ts'
 import type { Shape } from '../util/shape.ts'
 import { filled } from './init.ts'
 import { Module } from './module.ts'
@@ -25,6 +26,7 @@ export class LayerNorm extends Module {
 
   constructor(normalizedShape: number | Shape, options: LayerNormOptions = {}) {
     super()
+    checkOptions('LayerNorm', options, { eps: true, elementwiseAffine: true, bias: true })
     this.#shape = asShape(normalizedShape)
     this.#eps = options.eps ?? 1e-5
     const isAffine = options.elementwiseAffine ?? true
@@ -48,6 +50,7 @@ export class RMSNorm extends Module {
     options: { eps?: number; elementwiseAffine?: boolean } = {},
   ) {
     super()
+    checkOptions('RMSNorm', options, { eps: true, elementwiseAffine: true })
     this.#shape = asShape(normalizedShape)
     this.#eps = options.eps
     this.weight = options.elementwiseAffine === false ? undefined : filled(this.#shape, 1)
@@ -71,6 +74,7 @@ export class GroupNorm extends Module {
     options: { eps?: number; affine?: boolean } = {},
   ) {
     super()
+    checkOptions('GroupNorm', options, { eps: true, affine: true })
     this.#groups = numGroups
     this.#eps = options.eps ?? 1e-5
     const isAffine = options.affine ?? true

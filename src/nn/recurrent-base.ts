@@ -3,6 +3,7 @@ import { cat, stack, zeros } from '../graph/functions/shape.ts'
 import { Tensor } from '../graph/tensor.ts'
 import { type CellKind, cells } from '../kernels/recurrent/cells.ts'
 import { ShapeError } from '../util/errors.ts'
+import { checkOptions, type OptionNames } from '../util/options.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
 import { Dropout } from './dropout.ts'
 import { fanInUniform } from './init.ts'
@@ -20,6 +21,14 @@ export interface RecurrentLayerOptions {
   dropout?: number
   /** A second layer goes through each sequence from its end; outputs stand side by side. default false */
   bidirectional?: boolean
+}
+
+export const layerOptions: OptionNames<RecurrentLayerOptions> = {
+  numLayers: true,
+  bias: true,
+  batchFirst: true,
+  dropout: true,
+  bidirectional: true,
 }
 
 /** First states, each [layers x directions, B, H]; what is not given is 0. */
@@ -80,6 +89,7 @@ export abstract class RecurrentBase extends Module {
     options: RecurrentLayerOptions = {},
   ) {
     super()
+    checkOptions(new.target.name, options, layerOptions)
     const { numLayers = 1, bias = true, batchFirst = false, bidirectional = false } = options
     for (const [name, value] of Object.entries({ inputSize, hiddenSize, numLayers }))
       if (!Number.isInteger(value) || value < 1)

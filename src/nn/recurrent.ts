@@ -2,8 +2,14 @@ import { type RecurrentWeights, recurrentLayer } from '../graph/functions/recurr
 import { zeros } from '../graph/functions/shape.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import type { CellKind } from '../kernels/recurrent/cells.ts'
+import { checkOptions } from '../util/options.ts'
 import { Module } from './module.ts'
-import { addWeights, RecurrentBase, type RecurrentLayerOptions } from './recurrent-base.ts'
+import {
+  addWeights,
+  layerOptions,
+  RecurrentBase,
+  type RecurrentLayerOptions,
+} from './recurrent-base.ts'
 
 export interface RnnOptions extends RecurrentLayerOptions {
   /** default 'tanh' */
@@ -13,7 +19,9 @@ export interface RnnOptions extends RecurrentLayerOptions {
 /** Elman's recurrent network, as torch.nn.RNN: h' = tanh(W_ih x + b_ih + W_hh h + b_hh). */
 export class RNN extends RecurrentBase {
   constructor(inputSize: number, hiddenSize: number, options: RnnOptions = {}) {
-    super(options.nonlinearity ?? 'tanh', inputSize, hiddenSize, options)
+    const known = { ...layerOptions, nonlinearity: true } as const
+    const { nonlinearity = 'tanh', ...others } = checkOptions('RNN', options, known)
+    super(nonlinearity, inputSize, hiddenSize, others)
   }
 }
 
@@ -42,8 +50,9 @@ abstract class CellBase extends Module {
   readonly #cell: CellKind
   readonly #weights: () => RecurrentWeights
 
-  constructor(cell: CellKind, inputSize: number, hiddenSize: number, { bias = true }: CellOptions) {
+  constructor(cell: CellKind, inputSize: number, hiddenSize: number, options: CellOptions) {
     super()
+    const { bias = true } = checkOptions(new.target.name, options, { bias: true })
     this.hiddenSize = hiddenSize
     this.#cell = cell
     this.#weights = addWeights(this, cell, '', inputSize, hiddenSize, bias)
@@ -68,7 +77,9 @@ export class RNNCell extends CellBase {
     hiddenSize: number,
     options: CellOptions & { nonlinearity?: 'tanh' | 'relu' } = {},
   ) {
-    super(options.nonlinearity ?? 'tanh', inputSize, hiddenSize, options)
+    const known = { bias: true, nonlinearity: true } as const
+    const { nonlinearity = 'tanh', ...others } = checkOptions('RNNCell', options, known)
+    super(nonlinearity, inputSize, hiddenSize, others)
   }
 
   forward(x: Tensor, h?: Tensor): Tensor {
