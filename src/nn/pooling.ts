@@ -31,6 +31,10 @@ export class MaxPool2d extends Module {
     return maxPool2d(x, this.#kernel, this.#options)
   }
 
+  protected override get entryPoints(): readonly string[] {
+    return ['forward', 'withIndices']
+  }
+
   /** What PyTorch's module returns with return_indices. */
   withIndices(x: Tensor): PooledWithIndices {
     return maxPool2d(x, this.#kernel, { ...this.#options, returnIndices: true })
@@ -50,6 +54,10 @@ export class MaxPool1d extends Module {
 
   forward(x: Tensor): Tensor {
     return maxPool1d(x, this.#kernel, this.#options)
+  }
+
+  protected override get entryPoints(): readonly string[] {
+    return ['forward', 'withIndices']
   }
 
   /** What PyTorch's module returns with return_indices. */
