@@ -1,12 +1,48 @@
 import { detach } from '../kernels/detach/detach.ts'
-import { type MapAttrs, map } from '../kernels/map/map.ts'
+import { fromScalar } from '../kernels/from-scalar/from-scalar.ts'
+import { type MapAttrs, map, singleStep } from '../kernels/map/map.ts'
 import type { GradientContext, Op, Value } from '../kernels/op.ts'
+import { reshape } from '../kernels/reshape/reshape.ts'
 import { comparisons } from '../kernels/scalar/arithmetic.ts'
 import { TabringError } from '../util/errors.ts'
 import type { Parameter } from './parameter.ts'
 import { Recomputation } from './region.ts'
-import type { Trace } from './trace.ts'
-import { type GradientHook, type GraphNode, type GraphValue, nodesBehind } from './value.ts'
+import { gradientWeight, type Trace } from './trace.ts'
+import {
+  type GradientHook,
+  type GraphNode,
+  type GraphValue,
+  nextNodeId,
+  nodesBehind,
+} from './value.ts'
+
+/** Adds the backward pass of a loss of one element, and its gradients to those of the trace. errors: those of `gradientsOf`. */
+export function addBackward(trace: Trace, loss: GraphValue): void {
+  const { scalars, gradients, tensorGradients } = trace
+  const { shape } = loss.type
+  const from = nextNodeId()
+  const slot = trace.seedSlot()
+  const [unit] = trace.emit(fromScalar, [], { slot })
+  const seed = shape.length === 0 ? unit : trace.emit(reshape, [unit], { shape })[0]
+  const { parameters, tensors } = gradientsOf(trace, loss, seed)
+  for (const [parameter, gradient] of parameters) {
+    // Ranks sum their gradients, so that each begins with its share: equal ones, unless a run says otherwise.
+    if (parameter.exchange) scalars.setInitial(gradientWeight, 1 / parameter.exchange.size)
+    const earlier = gradients.get(parameter)
+    gradients.set(parameter, earlier ? add(trace, earlier, gradient) : gradient)
+  }
+  if (tensors.size > 0) {
+    // Other tensors' gradients are those of the loss as it stands.
+    const inverse = scalars.add(() => (scalars.value(slot) === 0 ? 0 : 1 / scalars.value(slot)))
+    const [whole] = trace.emit(fromScalar, [], { slot: inverse })
+    for (const [value, gradient] of tensors) {
+      const [own] = trace.emit(map, [gradient, whole], { steps: singleStep('mul', 2) })
+      const earlier = tensorGradients.get(value)
+      tensorGradients.set(value, earlier ? add(trace, earlier, own) : own)
+    }
+  }
+  trace.backwards.push({ from, to: nextNodeId() })
+}
 
 /** What a backward pass found: gradients by parameter, and by other tensors that asked for one. */
 interface Gradients {
@@ -22,7 +58,7 @@ interface Gradients {
  * checkpointed region read copies that are computed anew.
  * errors: `graph.misuse` when an op on the way has no gradient, or when nothing behind `output` asked for one.
  */
-export function gradientsOf(trace: Trace, output: GraphValue, seed: GraphValue): Gradients {
+function gradientsOf(trace: Trace, output: GraphValue, seed: GraphValue): Gradients {
   const nodes = nodesBehind([output])
   const isWanted = wantedAmong(trace, nodes)
   if (!isWanted(output)) throw nothingRequiresGrad()
@@ -106,7 +142,7 @@ const nothingRequiresGrad = () =>
   )
 
 /** `a + b`, elementwise. */
-export const add = (trace: Trace, a: GraphValue, b: GraphValue): GraphValue =>
+const add = (trace: Trace, a: GraphValue, b: GraphValue): GraphValue =>
   trace.emit(map, [a, b], { steps: [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }] })[0]
 
 /**

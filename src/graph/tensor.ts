@@ -33,9 +33,9 @@ import {
   type Shape,
   sameShape,
 } from '../util/shape.ts'
-import { add, gradientsOf, isFloat, requiresGradient } from './backward.ts'
-import { activeTrace, gradientWeight } from './trace.ts'
-import { type GradientHook, type GraphValue, nextNodeId } from './value.ts'
+import { addBackward, isFloat, requiresGradient } from './backward.ts'
+import { activeTrace } from './trace.ts'
+import type { GradientHook, GraphValue } from './value.ts'
 
 /** What elementwise functions take: a tensor, a number that never changes, or one that each run gives anew. */
 export type Operand = Tensor | number | ScalarSlot
@@ -425,29 +425,7 @@ export abstract class Tensor {
         `backward: the loss must have one element, got ${formatShape(this.shape)}. Take its sum or mean first.`,
       )
     }
-    const { scalars, gradients, tensorGradients } = trace
-    const from = nextNodeId()
-    const slot = trace.seedSlot()
-    const [unit] = trace.emit(fromScalar, [], { slot })
-    const seed =
-      this.shape.length === 0 ? unit : trace.emit(reshape, [unit], { shape: this.shape })[0]
-    const { parameters, tensors } = gradientsOf(trace, this.value, seed)
-    for (const [parameter, gradient] of parameters) {
-      // Ranks sum their gradients, so that each begins with its share: equal ones, unless a run says otherwise.
-      if (parameter.exchange) scalars.setInitial(gradientWeight, 1 / parameter.exchange.size)
-      const earlier = gradients.get(parameter)
-      gradients.set(parameter, earlier ? add(trace, earlier, gradient) : gradient)
-    }
-    if (tensors.size > 0) {
-      const inverse = scalars.add(() => (scalars.value(slot) === 0 ? 0 : 1 / scalars.value(slot)))
-      const [whole] = trace.emit(fromScalar, [], { slot: inverse })
-      for (const [value, gradient] of tensors) {
-        const [own] = trace.emit(map, [gradient, whole], { steps: singleStep('mul', 2) })
-        const earlier = tensorGradients.get(value)
-        tensorGradients.set(value, earlier ? add(trace, earlier, own) : own)
-      }
-    }
-    trace.backwards.push({ from, to: nextNodeId() })
+    addBackward(trace, this.value)
   }
 
   /**

@@ -2,8 +2,9 @@ import type { Trace } from '../graph/trace.ts'
 import type { GraphNode } from '../graph/value.ts'
 import { adam, adamAmsgrad } from '../kernels/adam/adam.ts'
 import type { SettleAttrs } from '../kernels/grad-scaler/grad-scaler.ts'
-import { emitUpdate, Optimizer, type Slice, slots } from './optimizer.ts'
+import { Optimizer } from './optimizer.ts'
 import { checkBetas, checkNotNegative, type ParamGroup, type Params } from './settings.ts'
+import { emitUpdate, type Slice, slots } from './slice.ts'
 
 export interface AdamSettings {
   /** Learning rate; default 1e-3. */

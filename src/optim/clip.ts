@@ -17,7 +17,7 @@ import type { NormKind } from '../kernels/grad-clip/norm.ts'
 import { TabringError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
-import { bucketsBehind } from './optimizer.ts'
+import { bucketsBehind } from './buckets-behind.ts'
 
 /** A limit, or a function that is asked in every step. */
 export type Limit = number | (() => number)

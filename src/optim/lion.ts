@@ -1,8 +1,9 @@
 import type { Trace } from '../graph/trace.ts'
 import type { GraphNode } from '../graph/value.ts'
 import { lion } from '../kernels/lion/lion.ts'
-import { emitUpdate, Optimizer, type Slice, slots } from './optimizer.ts'
+import { Optimizer } from './optimizer.ts'
 import { checkBetas, checkNotNegative, type ParamGroup, type Params } from './settings.ts'
+import { emitUpdate, type Slice, slots } from './slice.ts'
 
 export interface LionSettings {
   /** Learning rate; default 1e-4. */

@@ -5,12 +5,15 @@ import { activeTrace, type Trace } from '../graph/trace.ts'
 import { emitNode, type GraphNode, GraphValue } from '../graph/value.ts'
 import { accumulate, takeAccumulated } from '../kernels/accumulate/accumulate.ts'
 import { type SettleAttrs, settle } from '../kernels/grad-scaler/grad-scaler.ts'
-import type { Op, ScalarSlot } from '../kernels/op.ts'
-import type { SettingSource, UpdateAttrs } from '../kernels/update/rule.ts'
+import type { Op } from '../kernels/op.ts'
+import type { UpdateAttrs } from '../kernels/update/rule.ts'
 import { invariant, TabringError } from '../util/errors.ts'
 import { countElements, sameShape, tensorType } from '../util/shape.ts'
+import { noGradient, owners } from './buckets-behind.ts'
 import { Cohort } from './cohort.ts'
+import { commonSteps, type LoadedState, tensorsOf, wholeState } from './loaded-state.ts'
 import { type CommonSettings, overlay, type ParamGroup, type Params } from './settings.ts'
+import type { Slice } from './slice.ts'
 import {
   groupFromDict,
   groupToDict,
@@ -19,31 +22,6 @@ import {
   type StateEntry,
   type StateTensor,
 } from './state-dict.ts'
-
-/** The part of a bucket that this rank updates, and values for it. */
-export interface Slice {
-  readonly bucket: Bucket
-  readonly length: number
-  readonly parameter: GraphValue
-  readonly gradient: GraphValue
-  /** (factor, skip, settled settings ...), where something clips or scales the gradients. */
-  readonly control: GraphValue | undefined
-  /** Whether `control` has the settings that depend on the number of updates made. */
-  readonly isSettled: boolean
-  /** Updates of these parameters begun so far; 1 during their first. */
-  readonly steps: () => number
-  /** This rank's part of an optimizer state, named as in PyTorch, holding `initial` at first. */
-  state(name: string, initial?: number): GraphValue
-}
-
-/** What was loaded for a parameter. */
-interface LoadedState {
-  readonly steps: number
-  readonly tensors: Readonly<Record<string, StateTensor>>
-}
-
-/** Which optimizer updates a parameter; the last one that was given it. */
-const owners = new WeakMap<Parameter, Optimizer>()
 
 /**
  * The base of all optimizers: groups, buckets, slices, step counting and state dicts are here, the update rule is the subclass's.
@@ -386,82 +364,6 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   }
 }
 
-/** A state of the whole bucket, of which each rank's pool has a slice. */
-async function wholeState(bucket: Bucket, pool: Pool): Promise<Float32Array<ArrayBuffer>> {
-  const own = (await pool.read()) as Float32Array<ArrayBuffer>
-  const { exchange } = bucket.parameters[0]
-  if (!exchange || exchange.size === 1) return own
-  const whole = new Float32Array(bucket.wireElements)
-  whole.set(own, bucket.ownSlice(exchange).start)
-  await exchange.gather(whole)
-  return whole
-}
-
-/** Emits an update kernel over a slice, with the slice's control behind the tensors. */
-export function emitUpdate(
-  op: Op<UpdateAttrs>,
-  slice: Slice,
-  states: readonly GraphValue[],
-  settings: Readonly<Record<string, SettingSource>>,
-): GraphNode {
-  const inputs = [slice.parameter, slice.gradient, ...states]
-  return emitNode(op as Op, slice.control ? [...inputs, slice.control] : inputs, {
-    settings,
-    start: 0,
-    length: slice.length,
-  })
-}
-
-/** Step scalars by name, each with what it reads in every step. */
-export const slots = <Name extends string>(
-  trace: Trace,
-  sources: Readonly<Record<Name, () => number>>,
-): Record<Name, ScalarSlot> =>
-  Object.fromEntries(
-    Object.entries<() => number>(sources).map(([name, source]) => [
-      name,
-      trace.scalars.add(source),
-    ]),
-  ) as Record<Name, ScalarSlot>
-
-/**
- * The buckets of the step being compiled that hold these parameters' gradients; parameters without a gradient are passed over.
- *
- * errors: `graph.misuse` when no optimizer has them, or a bucket holds others too.
- */
-export function bucketsBehind(
-  parameters: readonly Parameter[],
-  trace: Trace,
-  what: string,
-): Bucket[] {
-  const wanted = new Set(parameters.filter((parameter) => trace.gradients.has(parameter)))
-  if (wanted.size === 0) throw noGradient(what)
-  const optimizers = new Set<Optimizer>()
-  for (const parameter of wanted) {
-    const owner = owners.get(parameter)
-    if (!owner) {
-      throw new TabringError(
-        'graph.misuse',
-        `${what}: "${parameter.name}" must belong to an optimizer, got none. Make the optimizer first.`,
-      )
-    }
-    optimizers.add(owner)
-  }
-  const buckets = [...optimizers]
-    .flatMap((optimizer) => optimizer.bucketsOfStep(trace, what))
-    .filter((bucket) => bucket.parameters.some((parameter) => wanted.has(parameter)))
-  for (const bucket of buckets) {
-    const other = bucket.parameters.find((parameter) => !wanted.has(parameter))
-    if (other) {
-      throw new TabringError(
-        'graph.misuse',
-        `${what}: expected all parameters of a group, got some without "${other.name}". Pass them all, or give those that are meant a group of their own.`,
-      )
-    }
-  }
-  return buckets
-}
-
 /** What a micro-step, or the step that ends an accumulation, does with a bucket's own gradients. */
 function completionOf(bucket: Bucket, { accumulation }: Trace): GraphNode[] {
   if (!accumulation) return []
@@ -473,42 +375,11 @@ function completionOf(bucket: Bucket, { accumulation }: Trace): GraphNode[] {
   return [emitNode(op as Op, [total, grad], attrs)]
 }
 
-/** The steps that all these parameters have made in a loaded state. errors: `graph.misuse` where they differ. */
-function commonSteps(
-  parameters: readonly Parameter[],
-  loaded: ReadonlyMap<Parameter, LoadedState>,
-): number {
-  const stepsOf = (parameter: Parameter) => loaded.get(parameter)?.steps ?? 0
-  const [first] = parameters
-  const other = parameters.find((parameter) => stepsOf(parameter) !== stepsOf(first))
-  if (other) {
-    throw new TabringError(
-      'graph.misuse',
-      `loadStateDict: "${first.name}" and "${other.name}", which the compiled step updates together, must have made as many steps, got ${stepsOf(first)} and ${stepsOf(other)}. Load the state before compiling.`,
-    )
-  }
-  return stepsOf(first)
-}
-
-function tensorsOf(entry: StateEntry): Record<string, StateTensor> {
-  const tensors: Record<string, StateTensor> = {}
-  for (const [name, value] of Object.entries(entry)) {
-    if (value !== null && typeof value === 'object') tensors[name] = value
-  }
-  return tensors
-}
-
 function idOfGradient(trace: Trace, parameter: Parameter): number {
   const gradient = trace.gradients.get(parameter)
   invariant(gradient, () => `"${parameter.name}" has no gradient`)
   return gradient.node?.id ?? 0
 }
-
-const noGradient = (what: string) =>
-  new TabringError(
-    'graph.misuse',
-    `${what}: no parameter has a gradient. Call loss.backward() before it in the same function.`,
-  )
 
 const gradientMissing = (parameter: Parameter) =>
   new TabringError(

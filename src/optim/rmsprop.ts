@@ -6,8 +6,9 @@ import {
   rmspropCenteredMomentum,
   rmspropMomentum,
 } from '../kernels/rmsprop/rmsprop.ts'
-import { emitUpdate, Optimizer, type Slice, slots } from './optimizer.ts'
+import { Optimizer } from './optimizer.ts'
 import { checkNotNegative, type ParamGroup, type Params } from './settings.ts'
+import { emitUpdate, type Slice, slots } from './slice.ts'
 
 export interface RMSpropSettings {
   /** Learning rate; default 1e-2. */

@@ -3,8 +3,9 @@ import type { GraphNode } from '../graph/value.ts'
 import type { SettleAttrs } from '../kernels/grad-scaler/grad-scaler.ts'
 import { sgd, sgdMomentum, sgdNesterov } from '../kernels/sgd/sgd.ts'
 import { TabringError } from '../util/errors.ts'
-import { emitUpdate, Optimizer, type Slice, slots } from './optimizer.ts'
+import { Optimizer } from './optimizer.ts'
 import { checkNotNegative, type ParamGroup, type Params } from './settings.ts'
+import { emitUpdate, type Slice, slots } from './slice.ts'
 
 export interface SGDSettings {
   /** Learning rate; default 1e-3. */
