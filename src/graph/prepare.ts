@@ -116,6 +116,7 @@ export function prepare(
       ...trace.checks.map(({ name, value }): [string, GraphValue] => [name, value]),
     ]
   })
+  for (const done of trace.whenTraced) done()
   const outputValues = named.map(([, value]) => value)
   const jointNodes = [...trace.joint]
   const isJoint = ({ node }: GraphValue) => node !== undefined && trace.joint.includes(node)

@@ -159,6 +159,7 @@ export function fillScalars(
   values: Float32Array,
   isCounted = true,
 ): void {
+  for (const refuse of trace.refusals) refuse()
   trace.scalars.begin(scalars)
   if (isCounted) for (const before of trace.beforeStep) before()
   trace.scalars.fill(values)

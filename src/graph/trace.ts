@@ -192,8 +192,12 @@ export class Trace {
   exchange: GradientExchange | undefined
   /** Ids [from, to) of the nodes that each `backward` added. */
   readonly backwards: { readonly from: number; readonly to: number }[] = []
+  /** Called when the traced function has returned: what it makes outlives the trace, unless it threw. */
+  readonly whenTraced: (() => void)[] = []
   /** Called before each run's scalars are written (an optimizer counts its steps here). */
   readonly beforeStep: (() => void)[] = []
+  /** Called before `beforeStep`: each throws where a run may not begin, so that a refused run counts nowhere. */
+  readonly refusals: (() => void)[] = []
   /** The innermost checkpointed region of each node that stands in one. */
   readonly regions = new Map<GraphNode, Region>()
   #region: Region | undefined

@@ -15,18 +15,24 @@ export interface EmaState {
   readonly average: Readonly<Record<string, { shape: Shape; data: Float32Array<ArrayBuffer> }>>
 }
 
+/** The average of a bucket's parameters, and how many updates it holds. */
+interface Average {
+  readonly pool: Pool
+  updates: number
+}
+
 /**
  * A running average of parameters on the device: average <- decay * average + (1 - decay) * parameter after each update.
  *
- * The first update copies, as torch.optim.swa_utils.AveragedModel does with such an `avg_fn`. Parameters without a gradient do not change and
- * have no average. With several ranks each keeps the whole average, from the gathered parameters.
+ * A parameter's first update copies, as torch.optim.swa_utils.AveragedModel does with such an `avg_fn`. Parameters without a gradient do not
+ * change and have no average. With several ranks each keeps the whole average, from the gathered parameters.
  * cost: one dispatch a bucket and step, and a copy of the parameters' memory.
  */
 export class ExponentialMovingAverage {
   /** May be changed between steps. */
   decay: number
   readonly #parameters: readonly Parameter[]
-  readonly #averages = new Map<Bucket, Pool>()
+  readonly #averages = new Map<Bucket, Average>()
   #updates = 0
   #isSwapped = false
   #loaded: EmaState | undefined
@@ -52,27 +58,30 @@ export class ExponentialMovingAverage {
         'ema.update: expected a call after optimizer.step() in the same function, got no updated parameter. Call step() first.',
       )
     }
-    trace.beforeStep.push(() => {
-      if (this.#isSwapped) {
-        throw new TabringError(
-          'graph.misuse',
-          'run: the model holds averaged parameters, expected its own. Call ema.swap() again before training goes on.',
-        )
-      }
-      this.#updates++
+    const averages = buckets.map((bucket) => this.#averageOf(bucket))
+    trace.refusals.push(() => {
+      if (!this.#isSwapped) return
+      throw new TabringError(
+        'graph.misuse',
+        'run: the model holds averaged parameters, expected its own. Call ema.swap() again before training goes on.',
+      )
     })
-    const decay = () => (this.#updates <= 1 ? 0 : this.decay)
-    const settings = {
-      decay: trace.scalars.add(decay),
-      oneMinusDecay: trace.scalars.add(() => 1 - decay()),
-    }
-    for (const bucket of buckets) {
+    trace.beforeStep.push(() => {
+      this.#updates++
+      for (const average of averages) average.updates++
+    })
+    buckets.forEach((bucket, i) => {
+      const decay = () => (averages[i].updates <= 1 ? 0 : this.decay)
+      const settings = {
+        decay: trace.scalars.add(decay),
+        oneMinusDecay: trace.scalars.add(() => 1 - decay()),
+      }
       const type = tensorType([bucket.elements])
       const of = (pool: Pool) => new GraphValue(type, { kind: 'pool', pool, start: 0 })
-      const inputs = [of(this.#averageOf(bucket)), of(bucket.parameterPool)]
+      const inputs = [of(averages[i].pool), of(bucket.parameterPool)]
       const attrs = { settings, start: 0, length: bucket.elements }
       trace.after.push(emitNode(runningAverage as Op, inputs, attrs))
-    }
+    })
   }
 
   /**
@@ -87,7 +96,8 @@ export class ExponentialMovingAverage {
         'ema.swap: expected an average, got none before the first step. Train first.',
       )
     }
-    for (const [bucket, average] of this.#averages) average.swap(bucket.parameterPool)
+    for (const [bucket, { pool, updates }] of this.#averages)
+      if (updates > 0) pool.swap(bucket.parameterPool)
     this.#isSwapped = !this.#isSwapped
   }
 
@@ -110,7 +120,8 @@ export class ExponentialMovingAverage {
       )
     }
     const average: Record<string, { shape: Shape; data: Float32Array<ArrayBuffer> }> = {}
-    for (const [bucket, pool] of this.#averages) {
+    for (const [bucket, { pool, updates }] of this.#averages) {
+      if (updates === 0) continue
       const contents = (await pool.read()) as Float32Array<ArrayBuffer>
       bucket.parameters.forEach(({ name, shape, count }, i) => {
         const start = bucket.starts[i]
@@ -133,23 +144,32 @@ export class ExponentialMovingAverage {
     }
     this.#updates = state.num_updates
     this.#loaded = state
-    for (const [bucket, pool] of this.#averages) this.#fill(bucket, pool)
+    for (const [bucket, average] of this.#averages) this.#fill(bucket, average)
   }
 
-  #averageOf(bucket: Bucket): Pool {
-    let pool = this.#averages.get(bucket)
-    if (!pool) {
-      pool = new Pool(`average of bucket ${bucket.index}`, bucket.elements)
-      this.#averages.set(bucket, pool)
-      this.#fill(bucket, pool)
-    }
-    return pool
+  #averageOf(bucket: Bucket): Average {
+    const known = this.#averages.get(bucket)
+    if (known) return known
+    const pool = new Pool(`average of bucket ${bucket.index}`, bucket.elements)
+    const average = { pool, updates: 0 }
+    this.#averages.set(bucket, average)
+    this.#fill(bucket, average)
+    return average
   }
 
-  #fill(bucket: Bucket, pool: Pool): void {
-    bucket.parameters.forEach(({ name }, i) => {
-      const saved = this.#loaded?.average[name]
-      if (saved) pool.write(saved.data, bucket.starts[i])
+  /** Takes over what was loaded for a bucket. errors: `graph.misuse` where that is a part of it. */
+  #fill(bucket: Bucket, average: Average): void {
+    const saved = bucket.parameters.map(({ name }) => this.#loaded?.average[name])
+    const missing = saved.indexOf(undefined)
+    if (missing < 0) average.updates = this.#updates
+    else if (saved.some((entry) => entry)) {
+      throw new TabringError(
+        'graph.misuse',
+        `ema.loadStateDict: expected averages of all parameters that update together, got none of "${bucket.parameters[missing].name}". Load the optimizer's state too, before compiling.`,
+      )
+    } else average.updates = 0
+    saved.forEach((entry, i) => {
+      if (entry) average.pool.write(entry.data, bucket.starts[i])
     })
   }
 }

@@ -37,6 +37,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   /** Whether each parameter's saved state has PyTorch's `step`. */
   protected readonly savesStep: boolean = true
   readonly #cohorts = new Map<ParamGroup<Settings>, Cohort[]>()
+  /** Made in a trace under way. */
+  readonly #making = new WeakMap<Trace, Map<ParamGroup<Settings>, Cohort[]>>()
   #bucketCount = 0
   /** State that was loaded, for pools that are made later. */
   #loaded = new Map<Parameter, LoadedState>()
@@ -252,12 +254,16 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       )
     }
     trace.exchange = exchange
-    const cohorts = [...(this.#cohorts.get(group) ?? [])]
+    const known = this.#cohorts.get(group) ?? []
+    const made = this.#making.get(trace)?.get(group) ?? []
+    const cohorts = [...known, ...made]
     const placed = new Set(cohorts.flatMap(({ parameters }) => parameters))
     const ordered = group.params
       .filter((parameter) => trace.gradients.has(parameter) && !placed.has(parameter))
       .sort((a, b) => idOfGradient(trace, a) - idOfGradient(trace, b))
-    if (ordered.length === 0) return cohorts
+    const isTrained = ({ parameters }: Cohort) =>
+      parameters.some((parameter) => trace.gradients.has(parameter))
+    if (ordered.length === 0) return cohorts.filter(isTrained)
     // Parameters that get their first gradient in a later program (unfrozen ones) have buckets and a count of their own, as have
     // those that joined late in a run whose state was loaded.
     const cap = exchange && exchange.size > 1 ? exchange.bucketCapBytes : Number.POSITIVE_INFINITY
@@ -266,10 +272,24 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       const alike = ordered.filter((parameter) => stepsOf(parameter) === steps)
       const buckets = layOutBuckets(alike, cap, this.#bucketCount)
       this.#bucketCount += buckets.length
-      cohorts.push(new Cohort(buckets, steps))
+      this.#keepWhenTraced(group, trace, new Cohort(buckets, steps))
     }
-    this.#cohorts.set(group, cohorts)
-    return cohorts
+    return this.#cohortsOf(group, trace)
+  }
+
+  /** Keeps a cohort for this trace, and for later ones when the traced function has returned. */
+  #keepWhenTraced(group: ParamGroup<Settings>, trace: Trace, cohort: Cohort): void {
+    let byGroup = this.#making.get(trace)
+    if (!byGroup) {
+      byGroup = new Map()
+      this.#making.set(trace, byGroup)
+    }
+    const made = [...(byGroup.get(group) ?? []), cohort]
+    byGroup.set(group, made)
+    trace.whenTraced.push(() => {
+      this.#cohorts.set(group, [...(this.#cohorts.get(group) ?? []), cohort])
+      this.#making.delete(trace)
+    })
   }
 
   /** The cohort's control; where updates may be left out, behind the kernel that counts them. */
@@ -384,5 +404,5 @@ function idOfGradient(trace: Trace, parameter: Parameter): number {
 const gradientMissing = (parameter: Parameter) =>
   new TabringError(
     'graph.misuse',
-    `optimizer.step: "${parameter.name}" had a gradient when the buckets were laid out and has none now. Make every compiled step use the same parameters.`,
+    `optimizer.step: "${parameter.name}" has no gradient, but others that joined the optimizer with it have; they update together. To freeze some of them, make a new optimizer and give it the state of this one: loadStateDict(await optimizer.stateDict()).`,
   )
