@@ -43,16 +43,16 @@ export interface RunTimes {
   readonly endedMs: number
 }
 
-const timesByRun = new WeakMap<RunOutputs, RunTimes>()
+const timesKey = Symbol('times of the run')
 
-/** Keeps a run's times beside what it gave. */
+/** Keeps a run's times with what it gave, where listing the outputs does not show them. */
 export function noteTimes(outputs: RunOutputs, times: RunTimes): void {
-  timesByRun.set(outputs, times)
+  Object.defineProperty(outputs, timesKey, { value: times })
 }
 
 /** The times of the run that gave these outputs; `program.times` are those of the newest one, where several are under way. */
 export function timesOf(outputs: RunOutputs): RunTimes {
-  const times = timesByRun.get(outputs)
+  const times = (outputs as { [timesKey]?: RunTimes })[timesKey]
   if (times) return times
   throw new TabringError(
     'graph.misuse',
