@@ -66,7 +66,7 @@ test('2,000 steps leave buffers and JavaScript heap as they were', async () => {
     for (const outputs of underWay) loss = (await outputs).loss[0]
   }
   // Until then the engine of the browser compiles what runs often, and staging buffers for steps under way are made.
-  await train(300)
+  await train(1300)
   const first = loss
   const { buffers, bindGroups, pipelines } = gpu.counters
   const heap = [await heapBytes()]
