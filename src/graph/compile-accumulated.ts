@@ -65,9 +65,10 @@ export class AccumulatedProgram {
    * Runs the next part on its share of the samples; outputs are of this share alone.
    *
    * `last` updates now, with what has been added so far (the end of an epoch), or puts the update off. Calls run in their order; data and
-   * scalars are copied before this returns. errors: as StepProgram.run; `graph.misuse` for an update inside `noSync`.
+   * scalars are copied before this returns. Wrong inputs or scalars count as no run: the same part is next.
+   * errors: as StepProgram.run; `graph.misuse` for an update inside `noSync`.
    */
-  run(
+  async run(
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>> = {},
     { last = this.isLast }: { last?: boolean } = {},
@@ -78,8 +79,9 @@ export class AccumulatedProgram {
         'noSync: expected a run that adds up gradients, got the last one of an accumulation, which updates. Call it outside.',
       )
     }
-    this.#added = last ? 0 : this.#added + 1
     const program = last ? this.take : this.add
+    program.check(inputs, scalars)
+    this.#added = last ? 0 : this.#added + 1
     const data = copyInputs(inputs, Object.keys(program.prepared.inputs))
     const settings = { ...scalars }
     const begun = this.#begun.then(async () => {
@@ -91,8 +93,8 @@ export class AccumulatedProgram {
       outputs.catch(() => undefined)
       return { outputs }
     })
-    this.#begun = begun
-    return begun.then(({ outputs }) => outputs)
+    this.#begun = begun.catch(() => undefined)
+    return (await begun).outputs
   }
 
   /** Whether this rank exchanges gradients now. */

@@ -280,6 +280,11 @@ export class GpuProgram implements StepProgram {
     return outputs
   }
 
+  check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {
+    checkInputs(this.prepared, inputs)
+    this.prepared.trace.scalars.check(scalars)
+  }
+
   destroy(): void {
     this.#buffers.destroy()
     this.#updates?.destroy()
