@@ -7,8 +7,8 @@ export interface AccumulationOptions {
   /** How many runs make one update; default: those inside `ddp.noSync` add, each one outside of it updates. */
   readonly steps?: number
   /**
-   * What each run's gradient counts for; default 1 / steps, which makes the update that of one batch of all runs' samples. Without
-   * `steps` 1, as in PyTorch, where the loss is divided by hand.
+   * What each run's gradient counts for; default 1 / steps, which makes the update that of one batch of all runs' samples where all
+   * runs have equally many and there are `steps` of them. Without `steps` 1, as in PyTorch, where the loss is divided by hand.
    */
   readonly weight?: number
 }
@@ -18,6 +18,10 @@ export interface AccumulationOptions {
  *
  * `fn` is an ordinary step: forward, `zeroGrad`, `backward`, perhaps clipping, `optimizer.step`. Micro-steps exchange nothing with other ranks
  * (PyTorch's `no_sync`; `DistributedDataParallel.noSync` tells which they are, where `steps` does not), clip nothing and count no step.
+ *
+ * Each run counts `weight`, whatever the `count` that it gives, and an update before `steps` runs (`last: true`) divides by `steps` all
+ * the same. To weigh by samples exactly, each run gives `{ count, gradientWeight: (count * steps) / total }`, where `total` is the
+ * number of samples in all runs of the update, on all ranks.
  * cost: one more buffer of the gradients' size, one dispatch a bucket and run. errors: as compile; `config.invalid` for bad options.
  */
 export async function compileAccumulated(
