@@ -26,14 +26,15 @@ export class PassClock {
     )
   }
 
-  /** A pass that notes its times in `slot`. */
-  pass(slot: number): GPUComputePassDescriptor {
+  /** A pass that notes its times in `slot`; of several passes that share one, the first notes its begin, the last its end. */
+  pass(slot: number, isFirst = true, isLast = true): GPUComputePassDescriptor {
+    if (!isFirst && !isLast) return {}
     const query = 2 * slot
     return {
       timestampWrites: {
         querySet: this.#sets[Math.floor(query / mostQueries)],
-        beginningOfPassWriteIndex: query % mostQueries,
-        endOfPassWriteIndex: (query % mostQueries) + 1,
+        ...(isFirst && { beginningOfPassWriteIndex: query % mostQueries }),
+        ...(isLast && { endOfPassWriteIndex: (query % mostQueries) + 1 }),
       },
     }
   }

@@ -7,8 +7,8 @@ export interface AccumulationOptions {
   /** How many runs make one update; default: those inside `ddp.noSync` add, each one outside of it updates. */
   readonly steps?: number
   /**
-   * What each run's gradient counts for; default 1 / steps, which makes the update that of one batch of all runs' samples. Without
-   * `steps` 1, as in PyTorch, where the loss is divided by hand.
+   * What each run's gradient counts for; default 1 / steps, which makes the update that of one batch of all runs' samples where all
+   * runs have equally many and there are `steps` of them. Without `steps` 1, as in PyTorch, where the loss is divided by hand.
    */
   readonly weight?: number
 }
@@ -18,6 +18,10 @@ export interface AccumulationOptions {
  *
  * `fn` is an ordinary step: forward, `zeroGrad`, `backward`, perhaps clipping, `optimizer.step`. Micro-steps exchange nothing with other ranks
  * (PyTorch's `no_sync`; `DistributedDataParallel.noSync` tells which they are, where `steps` does not), clip nothing and count no step.
+ *
+ * Each run counts `weight`, whatever the `count` that it gives, and an update before `steps` runs (`last: true`) divides by `steps` all
+ * the same. To weigh by samples exactly, each run gives `{ count, gradientWeight: (count * steps) / total }`, where `total` is the
+ * number of samples in all runs of the update, on all ranks.
  * cost: one more buffer of the gradients' size, one dispatch a bucket and run. errors: as compile; `config.invalid` for bad options.
  */
 export async function compileAccumulated(
@@ -65,9 +69,10 @@ export class AccumulatedProgram {
    * Runs the next part on its share of the samples; outputs are of this share alone.
    *
    * `last` updates now, with what has been added so far (the end of an epoch), or puts the update off. Calls run in their order; data and
-   * scalars are copied before this returns. errors: as StepProgram.run; `graph.misuse` for an update inside `noSync`.
+   * scalars are copied before this returns. Wrong inputs or scalars count as no run: the same part is next.
+   * errors: as StepProgram.run; `graph.misuse` for an update inside `noSync`.
    */
-  run(
+  async run(
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>> = {},
     { last = this.isLast }: { last?: boolean } = {},
@@ -78,8 +83,9 @@ export class AccumulatedProgram {
         'noSync: expected a run that adds up gradients, got the last one of an accumulation, which updates. Call it outside.',
       )
     }
-    this.#added = last ? 0 : this.#added + 1
     const program = last ? this.take : this.add
+    program.check(inputs, scalars)
+    this.#added = last ? 0 : this.#added + 1
     const data = copyInputs(inputs, Object.keys(program.prepared.inputs))
     const settings = { ...scalars }
     const begun = this.#begun.then(async () => {
@@ -91,8 +97,8 @@ export class AccumulatedProgram {
       outputs.catch(() => undefined)
       return { outputs }
     })
-    this.#begun = begun
-    return begun.then(({ outputs }) => outputs)
+    this.#begun = begun.catch(() => undefined)
+    return (await begun).outputs
   }
 
   /** Whether this rank exchanges gradients now. */

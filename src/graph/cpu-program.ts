@@ -104,16 +104,13 @@ export class CpuProgram implements StepProgram {
     return { peakBytes, lowerBoundBytes, deviceBytes: this.#mostBytes, otherBytes: 0 }
   }
 
-  run(inputs: RunInputs, scalars: Readonly<Record<string, number>> = {}): Promise<RunOutputs> {
+  async run(
+    inputs: RunInputs,
+    scalars: Readonly<Record<string, number>> = {},
+  ): Promise<RunOutputs> {
     refuseNoSync(this.prepared)
     const contents = new Map(
-      checkInputs(this.prepared, inputs).map(([name, data]) => {
-        if (ArrayBuffer.isView(data)) return [name, toHostArray(data.slice())]
-        throw new TabringError(
-          'device.mismatch',
-          `run: input "${name}" must be on the cpu, where the program runs, got upload memory of a GPU. Turn pinMemory off.`,
-        )
-      }),
+      this.#hostInputs(inputs).map(([name, data]) => [name, toHostArray(data.slice())]),
     )
     const given = { ...scalars }
     const run = this.#last.then(() => this.#run(contents, given))
@@ -121,8 +118,23 @@ export class CpuProgram implements StepProgram {
     return run
   }
 
+  check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {
+    this.#hostInputs(inputs)
+    this.prepared.trace.scalars.check(scalars)
+  }
+
   destroy(): void {
     // Nothing outlives a run but parameters and pools, which are not the program's.
+  }
+
+  #hostInputs(inputs: RunInputs): [name: string, data: HostData][] {
+    return checkInputs(this.prepared, inputs).map(([name, data]) => {
+      if (ArrayBuffer.isView(data)) return [name, data]
+      throw new TabringError(
+        'device.mismatch',
+        `run: input "${name}" must be on the cpu, where the program runs, got upload memory of a GPU. Turn pinMemory off.`,
+      )
+    })
   }
 
   async #run(

@@ -5,6 +5,7 @@ import { bytesOf, countElements, type TensorType } from '../util/shape.ts'
 import { passChecks } from './output-checks.ts'
 import { type InputTypes, type PrepareOptions, prepare, type TracedFunction } from './prepare.ts'
 import { ProgramBuffers } from './program.ts'
+import { randomScalarNames } from './random.ts'
 import type { Runtime } from './runtime.ts'
 import { type HostData, hostArrays, type RunInputs, type RunOutputs } from './step-program.ts'
 import type { GraphNode, GraphValue } from './value.ts'
@@ -13,7 +14,7 @@ import type { GraphNode, GraphValue } from './value.ts'
 export type Look = (value: GraphValue) => Promise<HostData>
 
 export interface EagerOptions extends PrepareOptions {
-  /** Whether the optimizer's updates run; true unless told. */
+  /** Whether the optimizer's updates run and the step is counted; true unless told. Without, random masks need `randomStep` given. */
   readonly isUpdating?: boolean
   readonly onKernel?: (label: string) => void
   /** Called after the kernels of each node of forward and backward. What it throws ends the run. */
@@ -42,6 +43,13 @@ export async function runEagerly(
     throw new TabringError(
       'graph.misuse',
       'eager: one rank only, got a model wrapped for several. Compile the step, or debug on one rank.',
+    )
+  }
+  const { step } = randomScalarNames
+  if (options.isUpdating === false && prepared.trace.scalars.has(step) && !(step in scalars)) {
+    throw new TabringError(
+      'graph.misuse',
+      `detectAnomaly: expected "${step}" among the scalars of a function with random masks, got none. Give the number of the step that failed, so that its masks are drawn.`,
     )
   }
   for (const { update } of prepared.updates) update.bucket.allocate(gpu)

@@ -1,5 +1,5 @@
 import type { Op } from '../kernels/op.ts'
-import { type GraphNode, type GraphValue, makeNode, storageOf } from './value.ts'
+import { type GraphNode, type GraphValue, makeNode } from './value.ts'
 
 /** A traced program: what rewrites start from. */
 export interface Program {
@@ -11,18 +11,17 @@ export interface Program {
 /** Storage buffers a stage may bind by WebGPU's default limits. */
 export const maxBindings = 8
 
-/** What a node changes in place. */
-const changedBy = ({ op, inputs }: GraphNode): GraphValue[] =>
-  op.updates?.map((input) => inputs[input]) ?? []
-
 /** A set of nodes under change: values forward to their replacements, uses are counted on demand. */
 export class Editor {
   readonly #nodes: Set<GraphNode>
+  /** Those that change an input in place; most graphs have none. */
+  readonly #updating: Set<GraphNode>
   readonly #forward = new Map<GraphValue, GraphValue>()
   readonly #kept: ReadonlySet<GraphValue>
 
   constructor({ nodes, kept }: Program) {
     this.#nodes = new Set(nodes)
+    this.#updating = new Set(nodes.filter(({ op }) => op.updates?.length))
     this.#kept = new Set(kept)
   }
 
@@ -56,20 +55,54 @@ export class Editor {
     return count
   }
 
+  /** The value whose memory this one shares, behind views and replacements. */
+  storageOf(value: GraphValue): GraphValue {
+    let root = this.find(value)
+    while (root.node?.op.isView) root = this.find(root.node.inputs[0])
+    return root
+  }
+
+  /** The memory that nodes of this graph change in place. */
+  get changed(): ReadonlySet<GraphValue> {
+    return new Set([...this.#updating].flatMap((node) => this.#changedBy(node)))
+  }
+
   /**
-   * Whether a node between the two reads or changes what `first` changes in place, or changes what it reads, so that `first` may not
-   * move to `last`.
+   * Whether `first` may not move to `last`: a node between them reads or changes what `first` changes in place, or changes what it
+   * reads.
+   *
+   * Where `first` has several results, others than `last` may read them in between, and what is joined then runs there: nothing between
+   * may change anything.
    */
   isTouchedBetween(first: GraphNode, last: GraphNode): boolean {
-    const changed = new Set(changedBy(first).map((value) => this.find(value)))
-    const read = new Set(first.inputs.map((value) => storageOf(this.find(value))))
-    for (const node of this.#nodes) {
-      if (node.id <= first.id || node.id >= last.id) continue
-      if (changed.size > 0 && node.inputs.some((value) => changed.has(this.find(value))))
-        return true
-      if (changedBy(node).some((value) => read.has(storageOf(this.find(value))))) return true
-    }
-    return false
+    if (this.#updating.size === 0) return false
+    if (first.outputs.length > 1 && this.isUpdatedBetween(first, last)) return true
+    const read = new Set(first.inputs.map((value) => this.storageOf(value)))
+    if (this.#updatingBetween(first, last).some((node) => this.#changes(node, read))) return true
+    if (!this.#updating.has(first)) return false
+    const changed = new Set(this.#changedBy(first))
+    return [...this.#nodes].some(
+      ({ id, inputs }) =>
+        id > first.id && id < last.id && inputs.some((value) => changed.has(this.storageOf(value))),
+    )
+  }
+
+  /** Whether a node between the two, in whichever order they are, changes anything in place. */
+  isUpdatedBetween(one: GraphNode, other: GraphNode): boolean {
+    const [first, last] = one.id < other.id ? [one, other] : [other, one]
+    return this.#updatingBetween(first, last).length > 0
+  }
+
+  #updatingBetween(first: GraphNode, last: GraphNode): GraphNode[] {
+    return [...this.#updating].filter(({ id }) => id > first.id && id < last.id)
+  }
+
+  #changedBy({ op, inputs }: GraphNode): GraphValue[] {
+    return (op.updates ?? []).map((input) => this.storageOf(inputs[input]))
+  }
+
+  #changes(node: GraphNode, memory: ReadonlySet<GraphValue>): boolean {
+    return this.#changedBy(node).some((value) => memory.has(value))
   }
 
   /** Puts one node in the place of several; `outputs` says what each replaced value becomes. */
@@ -88,21 +121,23 @@ export class Editor {
       attrs,
       outputs.map(({ type }) => type),
     )
-    for (const replaced of old) this.#nodes.delete(replaced)
+    for (const replaced of old) this.remove(replaced)
     outputs.forEach((value, i) => {
       this.#forward.set(value, node.outputs[i])
     })
     this.#nodes.add(node)
+    if (op.updates?.length) this.#updating.add(node)
     return node
   }
 
   remove(node: GraphNode): void {
     this.#nodes.delete(node)
+    this.#updating.delete(node)
   }
 
   /** Removes a node of one output; those who read it read `value`. */
   forward(node: GraphNode, value: GraphValue): void {
-    this.#nodes.delete(node)
+    this.remove(node)
     this.#forward.set(node.outputs[0], value)
   }
 

@@ -25,10 +25,15 @@ interface Placement {
  *
  * What an op changes in place is not read through its views: they hold what was there before.
  */
-function placementOf(editor: Editor, value: GraphValue, changed: readonly GraphValue[]): Placement {
+function placementOf(
+  editor: Editor,
+  value: GraphValue,
+  changed: ReadonlySet<GraphValue>,
+): Placement {
   const placement = followed(editor, value)
-  const isChanged = changed.some((other) => editor.find(other) === placement.root)
-  return isChanged ? { root: value, strided: contiguous(value.type.shape) } : placement
+  return changed.has(editor.storageOf(placement.root))
+    ? { root: value, strided: contiguous(value.type.shape) }
+    : placement
 }
 
 function followed(editor: Editor, value: GraphValue): Placement {
@@ -101,7 +106,7 @@ function readable(
 
 /** Matmuls read views in place; views in a row become one copy; what nobody reads any more goes. */
 export function foldViews(editor: Editor): void {
-  const changed = editor.nodes.flatMap(({ op, inputs }) => (op.updates ?? []).map((n) => inputs[n]))
+  const { changed } = editor
   for (const node of editor.nodes) {
     if (node.op === (view as Op)) turnProduct(editor, node)
   }
@@ -115,7 +120,7 @@ export function foldViews(editor: Editor): void {
   removeUnread(editor)
 }
 
-function readInPlace(editor: Editor, node: GraphNode, changed: readonly GraphValue[]): void {
+function readInPlace(editor: Editor, node: GraphNode, changed: ReadonlySet<GraphValue>): void {
   const inputs = editor.inputsOf(node)
   let attrs = node.attrs as MatmulAttrs
   for (const [n, side] of (['a', 'b'] as const).entries()) {
@@ -134,7 +139,7 @@ function readInPlace(editor: Editor, node: GraphNode, changed: readonly GraphVal
   if (attrs !== node.attrs) editor.replace([node], matmul as Op, inputs, attrs, node.outputs)
 }
 
-function joinCopies(editor: Editor, node: GraphNode, changed: readonly GraphValue[]): void {
+function joinCopies(editor: Editor, node: GraphNode, changed: ReadonlySet<GraphValue>): void {
   const [output] = node.outputs
   const { root, strided: from } = placementOf(editor, editor.find(output), changed)
   const [input] = editor.inputsOf(node)
@@ -169,6 +174,7 @@ function copiedProduct(editor: Editor, node: GraphNode) {
   const [result] = editor.inputsOf(node)
   const product = editor.producerOf(result)
   if (product?.op !== (matmul as Op) || editor.uses(result) !== 1) return undefined
+  if (editor.isTouchedBetween(product, node)) return undefined
   const { shape } = result.type
   const copy =
     node.op === (view as Op)

@@ -38,7 +38,7 @@ export function dropExpands(editor: Editor): void {
     const dropped = new Set<GraphNode>()
     inputs.forEach((value, at) => {
       const producer = editor.producerOf(value)
-      if (producer?.op !== (expand as Op)) return
+      if (producer?.op !== (expand as Op) || editor.isTouchedBetween(producer, node)) return
       const source = singleSource(editor, editor.inputsOf(producer)[0])
       const shapes = inputs.map(({ type }, n) => (n === at ? source.type.shape : type.shape))
       if (!sameShape(chainShape('map', shapes), output.type.shape)) return
@@ -62,6 +62,7 @@ export function joinBeforeSums(editor: Editor): void {
     const attrs = node.attrs as ReduceAttrs & Partial<SumOfAttrs>
     const inputs = editor.inputsOf(chain)
     const isPossible =
+      !editor.isTouchedBetween(chain, node) &&
       inputs.length < maxBindings &&
       inputs.every(({ type }) => type.dtype === 'f32') &&
       !attrs.steps?.length
@@ -83,6 +84,7 @@ export function joinAfterSums(editor: Editor): void {
     const total = editor.producerOf(value)
     const isSum = total?.op === (sum as Op) || total?.op === (sumOf as Op)
     if (!total || !isSum || editor.uses(value) !== 1) continue
+    if (editor.isTouchedBetween(total, node)) continue
     const attrs = total.attrs as ReduceAttrs & Partial<SumOfAttrs>
     const { axes, keepDims, steps = [], finalSteps = [] } = attrs
     const own = (node.attrs as MapAttrs).steps.map(({ fn, args }) => ({

@@ -30,7 +30,7 @@ export function sharesOfOnePhase(ranges: readonly PhaseRange[]): PhaseShares | u
 
 /**
  * Times forward, backward and optimizer of a program on the device's own clock: on sampled runs, each range of one phase is a pass
- * between two timestamps. No submit is added, and nothing is created in a run.
+ * between two timestamps, or several passes where a submit ends inside it. No submit is added, and nothing is created in a run.
  */
 export class PhaseTimer {
   readonly #clock: PassClock
@@ -56,7 +56,7 @@ export class PhaseTimer {
     )
   }
 
-  /** A timer for `ranges`, which no call of `encode` may cut; undefined where the device has no timestamps or there is nothing to time. */
+  /** A timer for `ranges`; undefined where the device has no timestamps or there is nothing to time. */
   static of(gpu: Gpu, ranges: readonly PhaseRange[]): PhaseTimer | undefined {
     return gpu.facts.hasTimestamps && ranges.length > 0 ? new PhaseTimer(gpu, ranges) : undefined
   }
@@ -71,11 +71,13 @@ export class PhaseTimer {
   /** Passes for dispatches [start, end), timed where this run is: each gets the dispatches that it holds. */
   passes(start: number, end: number): readonly TimedPass[] {
     if (!this.#isTimed) return []
-    return this.#ranges.flatMap((range, slot) =>
-      range.start >= start && range.end <= end
-        ? [{ start: range.start, end: range.end, descriptor: this.#clock.pass(slot) }]
-        : [],
-    )
+    return this.#ranges.flatMap((range, slot) => {
+      const part = { start: Math.max(range.start, start), end: Math.min(range.end, end) }
+      if (part.start >= part.end) return []
+      const isFirst = part.start === range.start
+      const isLast = part.end === range.end
+      return [{ ...part, descriptor: this.#clock.pass(slot, isFirst, isLast) }]
+    })
   }
 
   /** Records, behind the last timed pass, the copies that bring the times to the host; `read` maps them after the submit. */
@@ -113,11 +115,6 @@ export class PhaseTimer {
   /** What the run that was timed last took, in milliseconds of the device. */
   get newest(): PhaseShares | undefined {
     return this.#newest
-  }
-
-  /** Whether the run that is being recorded is timed. */
-  get isTiming(): boolean {
-    return this.#isTimed
   }
 
   destroy(): void {

@@ -140,7 +140,8 @@ function outOfMemory({ nodes }: Prepared, bytes: number): GpuError {
  * A step program on the device: pipelines compiled, bind groups made, ready to be replayed.
  *
  * A run writes the inputs and one small block of scalars, and encodes the recorded dispatches; it creates no buffer, bind group or pipeline.
- * With one rank a run is one submit, or several where the device works on it for more than about 100 ms. With several it is one submit per bucket for forward and backward, and one per bucket for the update.
+ * With one rank a run is one submit; one that takes the device more than about 100 ms is cut into several, once a run has been timed, so on
+ * devices with timestamps alone. With several ranks it is one submit per bucket for forward and backward, and one per bucket for the update.
  */
 export class GpuProgram implements StepProgram {
   readonly prepared: Prepared
@@ -280,6 +281,11 @@ export class GpuProgram implements StepProgram {
     return outputs
   }
 
+  check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {
+    checkInputs(this.prepared, inputs)
+    this.prepared.trace.scalars.check(scalars)
+  }
+
   destroy(): void {
     this.#buffers.destroy()
     this.#updates?.destroy()
@@ -296,9 +302,8 @@ export class GpuProgram implements StepProgram {
       await this.#check.run((own, from, to) => this.#encode(own, from, to))
       encoder = this.#gpu.device.createCommandEncoder()
     } else {
-      const cuts = this.#timer?.isTiming ? [] : this.#cuts
       let start = 0
-      for (const cut of cuts) {
+      for (const cut of this.#cuts) {
         this.#encode(encoder, start, cut)
         this.#gpu.submit(encoder)
         encoder = this.#gpu.device.createCommandEncoder()

@@ -33,7 +33,8 @@ const linesOf = (steps: readonly Step[]): number =>
   stepsToWgsl(steps, new Array<string>(maxBindings).fill('x')).lines.length
 
 /**
- * Rewrites of a traced program that save dispatches and memory traffic, none of which changes what is computed beyond rounding.
+ * Rewrites of a traced program that save dispatches and memory traffic, none of which changes what is computed beyond rounding. None
+ * moves a read past a change in place.
  *
  * 1. Aliases, which hooks stood on in backward, go.
  * 2. The gradient of a cross entropy joins the loss's own kernel.
@@ -84,7 +85,12 @@ function joinCrossEntropy(editor: Editor): void {
     const loss = editor.nodes.find((node) => {
       if (node.op !== (crossEntropy as Op)) return false
       const inputs = editor.inputsOf(node)
-      return inputs[0] === logits && inputs[1] === target && sameRows(node.attrs, gradient.attrs)
+      return (
+        inputs[0] === logits &&
+        inputs[1] === target &&
+        sameRows(node.attrs, gradient.attrs) &&
+        !editor.isUpdatedBetween(node, gradient)
+      )
     })
     if (!loss) continue
     const attrs = loss.attrs as CrossEntropyAttrs
@@ -145,6 +151,7 @@ function joinBiasGradients(editor: Editor): void {
     })
     if (!weightGradient || (weightGradient.attrs as { epilogue?: Step[] }).epilogue?.length)
       continue
+    if (editor.isUpdatedBetween(weightGradient, total)) continue
     const isColumns =
       weightGradient.op === (matmul as Op) && !isSummed(editor.inputsOf(weightGradient)[0])
     const merged = new GraphValue({

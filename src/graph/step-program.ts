@@ -94,6 +94,8 @@ export interface StepProgram {
    * errors: `graph.misuse` for wrong inputs; the device's first error; the exchange's errors.
    */
   run(inputs: RunInputs, scalars?: Readonly<Record<string, number>>): Promise<RunOutputs>
+  /** Throws what `run` would reject with for these inputs and scalars, and changes nothing. errors: `graph.misuse`, `device.mismatch`. */
+  check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void
   destroy(): void
 }
 

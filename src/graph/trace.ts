@@ -85,10 +85,17 @@ export class ScalarBlock {
       entry.value = entry.initial
       entry.wasSet = false
     }
-    for (const name in given) this.#set(name, given[name])
+    for (const name in given) {
+      Object.assign(this.#checked(name, given[name]), { value: given[name], wasSet: true })
+    }
   }
 
-  #set(name: string, value: number): void {
+  /** Takes nothing. errors: those of `begin`. */
+  check(given: Readonly<Record<string, number>>): void {
+    for (const name in given) this.#checked(name, given[name])
+  }
+
+  #checked(name: string, value: number): NamedScalar {
     const entry = this.#entry(name)
     const { limit } = entry
     if (limit !== undefined && !(Number.isInteger(value) && value >= 0 && value < limit)) {
@@ -97,8 +104,7 @@ export class ScalarBlock {
         `run: step scalar "${name}" must be an integer from 0 to ${limit - 1}, got ${value}. Choose one in that range.`,
       )
     }
-    entry.value = value
-    entry.wasSet = true
+    return entry
   }
 
   #entry(name: string): NamedScalar {

@@ -2,6 +2,7 @@ import { afterEach, expect, test } from 'vitest'
 import { compile } from '../../src/graph/compile.ts'
 import { detectAnomaly } from '../../src/graph/detect-anomaly.ts'
 import { checkpoint, checkpointSequential } from '../../src/graph/functions/checkpoint.ts'
+import { dropout } from '../../src/graph/functions/dropout.ts'
 import { crossEntropy } from '../../src/graph/functions.ts'
 import { gpu } from '../../src/graph/gpu.ts'
 import { Parameter } from '../../src/graph/parameter.ts'
@@ -322,5 +323,23 @@ test('detectAnomaly names the op, or the parameter, that is not finite', async (
   weight.assign(new Float32Array(12).fill(Number.NaN))
   await expect(detectAnomaly(runtime, multiply, types, input)).rejects.toMatchObject({
     message: expect.stringMatching(/matmul\(.*parameter "weight"/),
+  })
+})
+
+test('detectAnomaly draws the masks of the step that it is told, and asks for it', async () => {
+  const runtime = await testRuntime()
+  const types = { x: tensorType([4, 16]) }
+  const input = { x: new Float32Array(64).fill(1) }
+  // 0 / 0 where the mask drops: in half of the elements, whatever the step.
+  const fn = ({ x }: Record<string, Tensor>) => {
+    const dropped = dropout(x, 0.5)
+    return { y: dropped.div(dropped) }
+  }
+  await expect(detectAnomaly(runtime, fn, types, input)).rejects.toMatchObject({
+    code: 'graph.misuse',
+    message: expect.stringMatching(/expected "randomStep" among the scalars/),
+  })
+  await expect(detectAnomaly(runtime, fn, types, input, { randomStep: 7 })).rejects.toMatchObject({
+    code: 'train.nan',
   })
 })

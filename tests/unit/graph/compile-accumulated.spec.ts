@@ -1,0 +1,109 @@
+import { expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile.ts'
+import { compileAccumulated } from '../../../src/graph/compile-accumulated.ts'
+import { countedSamples, crossEntropy } from '../../../src/graph/functions.ts'
+import { Parameter } from '../../../src/graph/parameter.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import type { Tensor } from '../../../src/graph/tensor.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+
+const runtime = new CpuRuntime()
+const features = 3
+const classes = 4
+
+const types = (rows: number) => ({
+  x: tensorType([rows, features]),
+  y: tensorType([rows], 'i32'),
+})
+
+/** Rows [from, from + count) of an endless data set, filled up with others to `rows`. */
+const rowsFrom = (from: number, count: number, rows = count) => ({
+  x: Float32Array.from({ length: rows * features }, (_, i) =>
+    i < count * features ? Math.sin(from * features + i) : 9,
+  ),
+  y: Int32Array.from({ length: rows }, (_, i) => (from + i) % classes),
+})
+
+function trainingStep() {
+  const initial = Float32Array.from({ length: features * classes }, (_, i) => Math.cos(i))
+  const weight = new Parameter([features, classes], initial)
+  const optimizer = new SGD([weight], { lr: 0.5 })
+  const step = ({ x, y }: Record<string, Tensor>) => {
+    const loss = crossEntropy(x.matmul(weight), y, { count: countedSamples() })
+    optimizer.zeroGrad()
+    loss.backward()
+    optimizer.step()
+    return { loss }
+  }
+  return { weight, step }
+}
+
+/** The weight after one update on rows [0, count). */
+async function afterOneBatch(count: number) {
+  const { weight, step } = trainingStep()
+  const program = await compile(step, types(count), { runtime })
+  await program.run(rowsFrom(0, count))
+  return [...(await weight.read())]
+}
+
+function expectClose(found: Iterable<number>, wanted: readonly number[]) {
+  const all = [...found]
+  expect(all).toHaveLength(wanted.length)
+  all.forEach((value, i) => {
+    expect(value, `[${i}]`).toBeCloseTo(wanted[i], 6)
+  })
+}
+
+test('a run with wrong inputs or scalars counts as none, and those after it are as if it had not been', async () => {
+  const { weight, step } = trainingStep()
+  const program = await compileAccumulated(step, types(2), { steps: 2, runtime })
+  const wrongInputs = program.run({ x: new Float32Array(5), y: new Int32Array(2) })
+  const first = program.run(rowsFrom(0, 2))
+  await expect(wrongInputs).rejects.toThrow(/input "x" must be a Float32Array of 6 elements/)
+  await first
+  expect(program.isLast).toBe(true)
+  await expect(program.run({})).rejects.toThrow(/input "x"/)
+  await expect(program.run(rowsFrom(2, 2), { size: 1 })).rejects.toThrow(/no step scalar "size"/)
+  expect(program.isLast).toBe(true)
+  await program.run(rowsFrom(2, 2))
+  expect(program.isLast).toBe(false)
+  expectClose(await weight.read(), await afterOneBatch(4))
+})
+
+test('runs of unequal counts are one big batch with each run weighed by its samples', async () => {
+  const counts = [4, 1, 2]
+  const total = 7
+  const { weight, step } = trainingStep()
+  const steps = counts.length
+  const program = await compileAccumulated(step, types(4), { steps, runtime })
+  let from = 0
+  for (const count of counts) {
+    const gradientWeight = (count * steps) / total
+    await program.run(rowsFrom(from, count, 4), { count, gradientWeight })
+    from += count
+  }
+  expectClose(await weight.read(), await afterOneBatch(total))
+})
+
+test('an update before all runs is weighed exactly in the same way', async () => {
+  const { weight, step } = trainingStep()
+  const steps = 4
+  const program = await compileAccumulated(step, types(3), { steps, runtime })
+  await program.run(rowsFrom(0, 3), { count: 3, gradientWeight: (3 * steps) / 5 })
+  const rest = { count: 2, gradientWeight: (2 * steps) / 5 }
+  await program.run(rowsFrom(3, 2, 3), rest, { last: true })
+  expectClose(await weight.read(), await afterOneBatch(5))
+})
+
+test('unweighed, each run counts 1 / steps, whatever its count and however many there were', async () => {
+  const early = trainingStep()
+  const program = await compileAccumulated(early.step, types(4), { steps: 4, runtime })
+  const before = [...(await early.weight.read())]
+  await program.run(rowsFrom(0, 4), {}, { last: true })
+  const whole = await afterOneBatch(4)
+  expectClose(
+    await early.weight.read(),
+    before.map((value, i) => value + (whole[i] - value) / 4),
+  )
+})
