@@ -278,7 +278,7 @@ export {
   NLLLoss,
   SmoothL1Loss,
 } from './nn/losses.ts'
-export { type ModelRecipe, models } from './nn/models.ts'
+export { type CnnOptions, cnn, type ModelRecipe, mlp, models } from './nn/models.ts'
 export {
   type LoadOptions,
   type LoadResult,
