@@ -40,9 +40,9 @@ export {
 export { ImageFolder, type ImageSample } from './data/image-folder.ts'
 export { DataLoader, type DataLoaderOptions, type Sampler } from './data/loader/data-loader.ts'
 export type { DataLoaderState } from './data/loader/loader-state.ts'
-export { serveSamples } from './data/loader/serve-samples.ts'
+export { type ServeOptions, serveSamples } from './data/loader/serve-samples.ts'
 export { readSafetensors, writeSafetensors } from './data/safetensors.ts'
-export { DistributedSampler } from './data/sampler.ts'
+export { DistributedSampler, type DistributedSamplerOptions } from './data/sampler.ts'
 export {
   type Dataset,
   drawsOf,
@@ -62,9 +62,13 @@ export {
 export { openGpu } from './gpu/device.ts'
 export { StagedTensor, StagedUploads } from './gpu/staging.ts'
 export { type CompileOptions, compile } from './graph/compile.ts'
-export { AccumulatedProgram, compileAccumulated } from './graph/compile-accumulated.ts'
+export {
+  AccumulatedProgram,
+  type AccumulationOptions,
+  compileAccumulated,
+} from './graph/compile-accumulated.ts'
 export { detectAnomaly } from './graph/detect-anomaly.ts'
-export { runEagerly } from './graph/eager.ts'
+export { type EagerOptions, runEagerly } from './graph/eager.ts'
 export {
   gelu,
   leakyRelu,
@@ -80,10 +84,17 @@ export {
   packedAttention,
   scaledDotProductAttention,
 } from './graph/functions/attention.ts'
-export { batchNorm } from './graph/functions/batch-norm.ts'
+export { type BatchNormOptions, batchNorm } from './graph/functions/batch-norm.ts'
 export { checkpoint, checkpointSequential } from './graph/functions/checkpoint.ts'
-export { conv1d, conv2d, convTranspose2d } from './graph/functions/convolution.ts'
-export { dropout } from './graph/functions/dropout.ts'
+export {
+  type ConvOptions,
+  type ConvPadding,
+  type ConvTransposeOptions,
+  conv1d,
+  conv2d,
+  convTranspose2d,
+} from './graph/functions/convolution.ts'
+export { type DropoutOptions, dropout } from './graph/functions/dropout.ts'
 export { einsum } from './graph/functions/einsum.ts'
 export {
   abs,
@@ -114,27 +125,36 @@ export {
 } from './graph/functions/index-ops.ts'
 export {
   accuracy,
+  type BinaryOptions,
   bceWithLogits,
   binaryCrossEntropy,
   binaryCrossEntropyWithLogits,
+  type ClassLossOptions,
+  type CrossEntropyOptions,
   crossEntropy,
   huberLoss,
   klDiv,
+  type LossOptions,
   l1Loss,
   mseLoss,
   nllLoss,
+  type Reduction,
   smoothL1Loss,
 } from './graph/functions/losses.ts'
 export { bmm, dot, matmul, outer } from './graph/functions/matmul.ts'
 export { groupNorm, layerNorm, rmsNorm } from './graph/functions/normalization.ts'
+export type { Pair } from './graph/functions/pair.ts'
 export {
+  type AvgPoolOptions,
   adaptiveAvgPool1d,
   adaptiveAvgPool2d,
   avgPool1d,
   avgPool2d,
+  type MaxPoolOptions,
   maxPool1d,
   maxPool2d,
   type PooledWithIndices,
+  type PoolOptions,
 } from './graph/functions/pooling.ts'
 export {
   amax,
@@ -153,6 +173,7 @@ export {
 } from './graph/functions/reductions.ts'
 export {
   packedRotaryEmbedding,
+  type RotaryOptions,
   rotaryEmbedding,
   rotaryTable,
 } from './graph/functions/rotary.ts'
@@ -191,7 +212,7 @@ export {
 export { type DeviceProperties, gpu } from './graph/gpu.ts'
 export { ModuleBuffer } from './graph/module-buffer.ts'
 export { Parameter } from './graph/parameter.ts'
-export type { InputTypes, Outputs, TracedFunction } from './graph/prepare.ts'
+export type { InputTypes, Outputs, PrepareOptions, TracedFunction } from './graph/prepare.ts'
 export { randomScalarNames } from './graph/random.ts'
 export {
   CpuRuntime,
@@ -211,6 +232,8 @@ export type {
 } from './graph/step-program.ts'
 export { timesOf } from './graph/step-program.ts'
 export { type HookHandle, Tensor } from './graph/tensor.ts'
+export { gradientWeight } from './graph/trace.ts'
+export type { ScalarSlot } from './kernels/op.ts'
 export {
   GELU,
   LeakyReLU,
@@ -221,13 +244,25 @@ export {
   Softplus,
   Tanh,
 } from './nn/activations.ts'
-export { MultiheadAttention, RotaryEmbedding } from './nn/attention.ts'
-export { BatchNorm1d, BatchNorm2d } from './nn/batch-norm.ts'
+export {
+  MultiheadAttention,
+  type MultiheadAttentionOptions,
+  RotaryEmbedding,
+  type RotaryEmbeddingOptions,
+} from './nn/attention.ts'
+export { BatchNorm1d, BatchNorm2d, type BatchNormLayerOptions } from './nn/batch-norm.ts'
 export { CharRnn, type CharRnnOptions, charRnn } from './nn/char-rnn.ts'
 export { ModuleDict, ModuleList } from './nn/containers.ts'
-export { Conv1d, Conv2d, ConvTranspose2d } from './nn/convolution.ts'
+export {
+  Conv1d,
+  type Conv1dOptions,
+  Conv2d,
+  type Conv2dOptions,
+  ConvTranspose2d,
+  type ConvTranspose2dOptions,
+} from './nn/convolution.ts'
 export { Dropout } from './nn/dropout.ts'
-export { Embedding } from './nn/embedding.ts'
+export { Embedding, type EmbeddingOptions } from './nn/embedding.ts'
 export { Gpt, type GptConfig } from './nn/gpt.ts'
 export { getRngState, manualSeed, type RngState, setRngState } from './nn/init.ts'
 export { Flatten, Linear, ReLU } from './nn/layers.ts'
@@ -237,12 +272,13 @@ export {
   CrossEntropyLoss,
   HuberLoss,
   KLDivLoss,
+  type KLDivOptions,
   L1Loss,
   MSELoss,
   NLLLoss,
   SmoothL1Loss,
 } from './nn/losses.ts'
-export { models } from './nn/models.ts'
+export { type CnnOptions, cnn, type ModelRecipe, mlp, models } from './nn/models.ts'
 export {
   type LoadOptions,
   type LoadResult,
@@ -251,9 +287,11 @@ export {
   type StateDict,
 } from './nn/module.ts'
 export type { BackwardHook, ForwardHook, ForwardPreHook, GradientList } from './nn/module-hooks.ts'
-export { GroupNorm, LayerNorm, RMSNorm } from './nn/normalization.ts'
+export { GroupNorm, LayerNorm, type LayerNormOptions, RMSNorm } from './nn/normalization.ts'
 export {
+  type Lengths,
   type PackedSequence,
+  type PadOptions,
   packPaddedSequence,
   padPackedSequence,
 } from './nn/packed-sequence.ts'
@@ -265,7 +303,16 @@ export {
   MaxPool1d,
   MaxPool2d,
 } from './nn/pooling.ts'
-export { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from './nn/recurrent.ts'
+export {
+  type CellOptions,
+  GRU,
+  GRUCell,
+  LSTM,
+  LSTMCell,
+  RNN,
+  RNNCell,
+  type RnnOptions,
+} from './nn/recurrent.ts'
 export type { FirstStates, LastStates, RecurrentLayerOptions } from './nn/recurrent-base.ts'
 export { ResNet, type ResNetOptions, resnet18, resnet34, resnet50 } from './nn/resnet.ts'
 export { type SpectralNormOptions, spectralNorm } from './nn/spectral-norm.ts'
@@ -274,8 +321,8 @@ export { Adagrad, type AdagradOptions } from './optim/adagrad.ts'
 export { Adam, type AdamOptions, AdamW, type AdamWOptions } from './optim/adam.ts'
 export * as amp from './optim/amp.ts'
 export { type ClipGradNormOptions, clipGradNorm, clipGradValue } from './optim/clip.ts'
-export { ExponentialMovingAverage } from './optim/ema.ts'
-export { GradScaler } from './optim/grad-scaler.ts'
+export { type EmaState, ExponentialMovingAverage } from './optim/ema.ts'
+export { GradScaler, type GradScalerOptions, type GradScalerState } from './optim/grad-scaler.ts'
 export { Lion, type LionOptions } from './optim/lion.ts'
 export * as lrScheduler from './optim/lr-scheduler/index.ts'
 export { Optimizer } from './optim/optimizer.ts'
@@ -283,27 +330,31 @@ export { RMSprop, type RMSpropOptions } from './optim/rmsprop.ts'
 export type { ParamGroup } from './optim/settings.ts'
 export { SGD, type SGDOptions } from './optim/sgd.ts'
 export type { OptimizerStateDict, StateTensor } from './optim/state-dict.ts'
-export { ChannelLink } from './peer/channel.ts'
-export { ProcessGroup } from './peer/group.ts'
+export { ChannelLink, type ChannelLinkOptions } from './peer/channel.ts'
+export { type GroupConfig, type GroupOptions, ProcessGroup } from './peer/group.ts'
 export type { Link } from './peer/link.ts'
-export { memoryPair } from './peer/memory.ts'
+export { type MemoryLinkOptions, memoryPair } from './peer/memory.ts'
 export { PortLink } from './peer/port.ts'
 export { AverageMeter, type SummaryType } from './train/average-meter.ts'
 export { loadCheckpoint, type Stateful, saveCheckpoint } from './train/checkpoint-file.ts'
-export { DistributedDataParallel } from './train/data-parallel.ts'
+export {
+  DistributedDataParallel,
+  type DistributedDataParallelOptions,
+} from './train/data-parallel.ts'
 export { loadModel, type SaveModelOptions, saveModel } from './train/model-file.ts'
 export {
   destroyProcessGroup,
   getProcessGroup,
   getRank,
   getWorldSize,
+  type InitProcessGroupOptions,
   initProcessGroup,
 } from './train/process-group.ts'
 export { type Meter, ProgressMeter } from './train/progress-meter.ts'
 export { ReplicaCheck } from './train/verify.ts'
 export { type Device, type DeviceSpec, device, formatDevice } from './util/device.ts'
 export { systemEnv } from './util/env.ts'
-export { errorCodes, TabringError } from './util/errors.ts'
-export { tensorType } from './util/shape.ts'
+export { type ErrorCode, errorCodes, TabringError } from './util/errors.ts'
+export { type DType, type Shape, tensorType } from './util/shape.ts'
 export { exportTrace } from './util/spans.ts'
 export { type SwitchInputs, setSwitches } from './util/switches.ts'

@@ -21,7 +21,13 @@ export interface DeviceProperties {
 }
 
 async function getDeviceProperties(spec: DeviceSpec = 'webgpu'): Promise<DeviceProperties> {
-  const { index } = placedDevice(spec)
+  const { type, index } = placedDevice(spec)
+  if (type === 'cpu') {
+    throw new TabringError(
+      'config.invalid',
+      'gpu: expected a WebGPU device, got cpu. Choose one that gpu.deviceCount() counts.',
+    )
+  }
   const adapters = await findAdapters()
   const adapter = adapters[index]
   if (!adapter) {
@@ -75,7 +81,7 @@ export const gpu = {
   isAvailable: async (): Promise<boolean> => (await deviceCount()) > 0,
   /** How many adapters differ and are visible: with two GPUs of unequal power, two. */
   deviceCount,
-  /** The browser's words for the device. errors: `gpu.unavailable`. */
+  /** The browser's words for the device. errors: `gpu.unavailable`; `config.invalid` for the CPU. */
   getDeviceName: async (spec?: DeviceSpec): Promise<string> =>
     (await getDeviceProperties(spec)).name,
   getDeviceProperties,

@@ -76,7 +76,7 @@ export class BCEWithLogitsLoss extends Module {
   }
 }
 
-type KLDivOptions = NonNullable<Parameters<typeof losses.klDiv>[2]>
+export type KLDivOptions = NonNullable<Parameters<typeof losses.klDiv>[2]>
 
 export class KLDivLoss extends PlainLoss<KLDivOptions> {
   constructor(options: KLDivOptions = {}) {

@@ -1,8 +1,9 @@
 import { requiresGradient } from '../graph/backward.ts'
 import { aliasOf, type HookHandle, hookGradients, Tensor } from '../graph/tensor.ts'
-import { activeTrace } from '../graph/trace.ts'
+import { activeTrace, type Trace } from '../graph/trace.ts'
 import { TabringError } from '../util/errors.ts'
 import type { Module } from './module.ts'
+import { keepCleared } from './packed-sequence.ts'
 
 /** May return what takes the arguments' place: a tensor for a single one, or an array of all. */
 export type ForwardPreHook<M = Module> = (
@@ -17,7 +18,11 @@ export type ForwardHook<M = Module, Output = Tensor> = (
   output: Output,
 ) => Output | undefined
 
-/** Gradients by argument or by output; undefined for those that have none. */
+/**
+ * Gradients by argument or by output; undefined for those that have none.
+ *
+ * An argument or output that holds float tensors itself (a packed sequence, first states, a list) has one place for each of them.
+ */
 export type GradientList = readonly (Tensor | undefined)[]
 
 /** May return what takes the place of the gradients by the arguments: a tensor for a single one, or an array of all. */
@@ -112,8 +117,8 @@ class Boundary {
   }
 
   enter(args: readonly unknown[]): readonly unknown[] {
-    this.#inputCount = args.length
     const inputs = new Crossing(args)
+    this.#inputCount = inputs.count
     if (inputs.aliases.length === 0) return args
     this.#inputs = inputs
     hookGradients(inputs.aliases, (gradients) => {
@@ -159,7 +164,7 @@ class Boundary {
       if (list.length !== gradInput.length) {
         throw new TabringError(
           'graph.misuse',
-          `${this.#module.constructor.name}: expected ${gradInput.length} gradients from a backward hook, one by argument, got ${list.length}. Return undefined for those that stay.`,
+          `${this.#module.constructor.name}: expected ${gradInput.length} gradients from a backward hook, one by tensor among the arguments, got ${list.length}. Return undefined for those that stay.`,
         )
       }
       current = list.map((gradient, i) => gradient ?? current[i])
@@ -168,32 +173,65 @@ class Boundary {
   }
 }
 
-/** Values that pass one side of a call: tensors with a gradient as aliases, all else as it is. */
+const deepestNesting = 4
+
+/** Values that pass one side of a call: tensors with a gradient as aliases, those within arrays and records too; all else as it is. */
 class Crossing {
   readonly values: readonly unknown[]
-  readonly aliases: readonly Tensor[]
-  readonly #places: readonly number[]
+  readonly aliases: Tensor[] = []
+  /** The alias, by number, of each place of a list of gradients. */
+  readonly #places: (number | undefined)[] = []
 
   constructor(given: readonly unknown[]) {
     const trace = activeTrace('hooks')
-    const hasGradient = (value: unknown): value is Tensor =>
-      value instanceof Tensor && requiresGradient(trace, value.value)
-    const values = given.map((value) => (hasGradient(value) ? aliasOf(value) : value))
-    this.#places = [...given.keys()].filter((i) => hasGradient(given[i]))
-    this.values = values
-    this.aliases = this.#places.map((i) => values[i] as Tensor)
+    this.values = given.map((value) => {
+      const count = this.count
+      const passed = this.#pass(trace, value, 0)
+      if (this.count === count) this.#places.push(undefined)
+      return passed
+    })
   }
 
-  /** Gradients of the aliases at the places of all values. */
+  /** How many gradients a list of them has. */
+  get count(): number {
+    return this.#places.length
+  }
+
+  #pass(trace: Trace, value: unknown, depth: number): unknown {
+    if (value instanceof Tensor) return this.#passTensor(trace, value)
+    const items = Array.isArray(value) ? value : isPlainRecord(value) ? Object.values(value) : []
+    if (items.length === 0 || depth === deepestNesting) return value
+    const before = this.aliases.length
+    const passed = items.map((item) => this.#pass(trace, item, depth + 1))
+    if (this.aliases.length === before) return value
+    if (Array.isArray(value)) return passed
+    return Object.fromEntries(Object.keys(value as object).map((name, i) => [name, passed[i]]))
+  }
+
+  #passTensor(trace: Trace, tensor: Tensor): Tensor {
+    if (!requiresGradient(trace, tensor.value)) {
+      if (isFloat(tensor)) this.#places.push(undefined)
+      return tensor
+    }
+    this.#places.push(this.aliases.length)
+    const alias = aliasOf(tensor)
+    keepCleared(tensor, alias)
+    this.aliases.push(alias)
+    return alias
+  }
+
+  /** Gradients of the aliases at their places. */
   spread(gradients: GradientList): GradientList {
-    return this.values.map((_, i) => gradients[this.#places.indexOf(i)])
+    return this.#places.map((place) => (place === undefined ? undefined : gradients[place]))
   }
 
   /** The other way round. */
   pick(gradients: GradientList): GradientList {
-    return this.#places.map((i) => gradients[i])
+    return this.aliases.map((_, i) => gradients[this.#places.indexOf(i)])
   }
 }
+
+const isFloat = ({ dtype }: Tensor): boolean => dtype === 'f32' || dtype === 'f16'
 
 const isPlainRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype

@@ -59,7 +59,8 @@ export abstract class Module {
 
   /**
    * Calls `hook(module, gradInput, gradOutput)` in each `backward` that passes a call of `forward`, when the gradients by its arguments
-   * are complete; what it returns takes their place. Arguments without a gradient (data, numbers) have undefined.
+   * are complete; what it returns takes their place. Arguments without a gradient (data, numbers) have undefined;
+   * packed sequences, records and arrays have one gradient for each float tensor in them.
    *
    * It runs while a function is traced, as above; the gradients are tensors of that trace. It sees hooks' outputs as the module's.
    * errors: `graph.misuse` for a wrong number of gradients, `shape.mismatch` for one of another shape.
@@ -93,19 +94,20 @@ export abstract class Module {
   /**
    * Modules in this one's properties, by their part of a key; containers override it.
    *
-   * errors: `graph.misuse` for modules in arrays, maps and plain objects, which would be left out.
+   * errors: `graph.misuse` for modules in arrays, sets, maps and plain objects, nested ones too, which would be left out.
    */
   children(): [name: string, module: Module][] {
     const properties = Object.entries(this)
     const own = properties.filter((entry): entry is [string, Module] => entry[1] instanceof Module)
-    const known = new Set(own.map(([, module]) => module))
     for (const [name, property] of properties) {
-      const lost = modulesWithin(property).some((module) => !known.has(module))
-      if (!lost) continue
-      const plain = Array.isArray(property) ? 'array' : 'object'
+      const within = modulesWithin(property)
+      if (within.length === 0) continue
+      const known = new Set(own.flatMap(([, module]) => [...module.modules()]))
+      if (within.every((module) => known.has(module))) continue
+      const plain = Array.isArray(property) ? 'array' : property instanceof Set ? 'set' : 'object'
       throw new TabringError(
         'graph.misuse',
-        `${this.constructor.name}: expected modules in properties of their own, got a plain ${plain} of modules in "${name}", whose parameters would be missing. Put them into a ${plain === 'array' ? 'ModuleList' : 'ModuleDict'}.`,
+        `${this.constructor.name}: expected modules in properties of their own, got a plain ${plain} of modules in "${name}", whose parameters would be missing. Put them into a ${plain === 'object' ? 'ModuleDict' : 'ModuleList'}.`,
       )
     }
     return own.map(([name, module]) => [keyOf(name), module])
@@ -222,7 +224,8 @@ export abstract class Module {
    * gives them, F16 and BF16 included.
    *
    * A tensor that two places share needs one of its keys; where several come, the last one wins, as in PyTorch.
-   * errors: `shape.mismatch`, naming missing and unknown keys where `strict`, or a tensor of another shape; nothing is changed then.
+   * errors: `shape.mismatch`, naming missing and unknown keys where `strict`, or a tensor of another shape; `data.malformed` for whole
+   * numbers that 32 bits do not hold. Nothing is changed then.
    */
   loadStateDict(state: LoadableState, { strict = true }: LoadOptions = {}): LoadResult {
     const own = this.#state()
@@ -245,9 +248,12 @@ export abstract class Module {
         `loadStateDict: "${key}" must be ${formatShape(tensor.shape)}, got ${formatShape(shape)}. Load a file made for this model.`,
       )
     }
-    for (const [key, tensor] of found) {
-      tensor.assign(stateValues(key, state[key], tensor.dtype === 'i32' ? 'i32' : 'f32'))
-    }
+    const values = found.map(([key, tensor]) =>
+      stateValues(key, state[key], tensor.dtype === 'i32' ? 'i32' : 'f32'),
+    )
+    found.forEach(([, tensor], i) => {
+      tensor.assign(values[i])
+    })
     return { missingKeys, unexpectedKeys }
   }
 
@@ -289,16 +295,21 @@ export abstract class Module {
 const keyOf = (name: string): string =>
   name.replace(/[A-Z]/g, (capital) => `_${capital.toLowerCase()}`)
 
-/** The modules that a property holds without being one. */
-function modulesWithin(property: unknown): Module[] {
-  const isPlain = (value: object) => Object.getPrototypeOf(value) === Object.prototype
-  const values =
-    Array.isArray(property) || property instanceof Map
-      ? [...property.values()]
-      : typeof property === 'object' && property !== null && isPlain(property)
-        ? Object.values(property)
-        : []
-  return values.filter((value) => value instanceof Module)
+const deepestNesting = 4
+
+/** The modules that a property holds without being one, in containers within containers too. */
+function modulesWithin(property: unknown, depth = 1): Module[] {
+  return itemsOf(property).flatMap((value) => {
+    if (value instanceof Module) return [value]
+    return depth < deepestNesting ? modulesWithin(value, depth + 1) : []
+  })
+}
+
+function itemsOf(value: unknown): unknown[] {
+  if (Array.isArray(value) || value instanceof Map || value instanceof Set)
+    return [...value.values()]
+  if (typeof value !== 'object' || value === null) return []
+  return Object.getPrototypeOf(value) === Object.prototype ? Object.values(value) : []
 }
 
 /** Modules one after the other; their keys are their positions. */

@@ -61,6 +61,11 @@ export function markCleared(data: Tensor): Tensor {
   return data
 }
 
+/** Notes that what is known of the padding of `from` holds for `to`, of the same contents. */
+export function keepCleared(from: Tensor, to: Tensor): void {
+  if (cleared.has(from)) cleared.add(to)
+}
+
 export interface PadOptions {
   /** Whether the output is [B, T, F]; default false. */
   readonly batchFirst?: boolean

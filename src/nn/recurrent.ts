@@ -39,7 +39,7 @@ export class LSTM extends RecurrentBase {
   }
 }
 
-interface CellOptions {
+export interface CellOptions {
   /** default true */
   bias?: boolean
 }

@@ -43,9 +43,9 @@ export class DistributedDataParallel extends Module {
     for (const parameter of parameters) parameter.exchange = this.#exchange
   }
 
-  forward(x: Tensor): Tensor {
+  forward(x: Tensor, ...others: unknown[]): Tensor {
     activeTrace('forward').rank = this.#rank
-    return this.module.forward(x)
+    return this.module.forward(x, ...others)
   }
 
   /**
@@ -56,11 +56,10 @@ export class DistributedDataParallel extends Module {
    */
   noSync<R>(fn: () => R): R {
     const exchange = this.#exchange
-    const outer = exchange.isSynchronizing
     const leave = () => {
-      exchange.isSynchronizing = outer
+      exchange.pauses--
     }
-    exchange.isSynchronizing = false
+    exchange.pauses++
     let result: R
     try {
       result = fn()
@@ -106,7 +105,8 @@ class RingExchange implements GradientExchange {
   readonly size: number
   readonly bucketCapBytes: number
   readonly ready: Promise<void>
-  isSynchronizing = true
+  /** How many `noSync` are under way: they may overlap. */
+  pauses = 0
   readonly #group: ProcessGroup
   #step = 0
 
@@ -116,6 +116,10 @@ class RingExchange implements GradientExchange {
     this.bucketCapBytes = bucketCapBytes
     this.ready = ready
     this.#group = group
+  }
+
+  get isSynchronizing(): boolean {
+    return this.pauses === 0
   }
 
   chunk(length: number, rank: number): { start: number; end: number } {

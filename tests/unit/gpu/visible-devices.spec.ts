@@ -88,6 +88,19 @@ test('a number, a list, a text of something else are refused', async () => {
   }
 })
 
+test('the CPU has no properties of a GPU', async () => {
+  const { gpu } = await load()
+  for (const ask of [gpu.getDeviceName, gpu.getDeviceProperties, gpu.isFloat16Supported]) {
+    for (const cpu of ['cpu', { type: 'cpu' }] as const) {
+      await expect(ask(cpu)).rejects.toMatchObject({
+        code: 'config.invalid',
+        message:
+          'gpu: expected a WebGPU device, got cpu. Choose one that gpu.deviceCount() counts.',
+      })
+    }
+  }
+})
+
 test('once a device was opened it is too late', async () => {
   const { gpu, runtimeOf } = await load()
   gpu.setVisibleDevices('1')

@@ -133,6 +133,10 @@ test.each([
   ['array', [1, linear()], 'ModuleList'],
   ['object', { a: linear() }, 'ModuleDict'],
   ['object', new Map([['a', linear()]]), 'ModuleDict'],
+  ['set', new Set([linear()]), 'ModuleList'],
+  ['array', [[linear()]], 'ModuleList'],
+  ['object', { a: [linear()] }, 'ModuleDict'],
+  ['object', { a: { b: new Map([['c', new Set([linear()])]]) } }, 'ModuleDict'],
 ])(
   'modules in a plain %s are refused wherever they would be missing',
   async (kind, layers, use) => {
@@ -149,7 +153,17 @@ test.each([
 
 test('arrays of other things, and of modules that are properties too, stay as they are', () => {
   expect(keysOf(new Holding([1, 'a', null]))).toEqual([])
-  expect(keysOf(new Holding({ a: [linear()] }))).toEqual([])
+  const cyclic: unknown[] = [1]
+  cyclic.push(cyclic)
+  expect(keysOf(new Holding(cyclic))).toEqual([])
+  class Deep extends Module {
+    readonly stack = new Stack()
+    readonly pairs = [[this.stack.layers.at(0), this.stack.layers.at(1)]]
+    forward(x: Tensor): Tensor {
+      return x
+    }
+  }
+  expect(keysOf(new Deep())[0]).toBe('stack.layers.0.weight')
   class Both extends Module {
     readonly first = linear()
     readonly all = [this.first]

@@ -10,6 +10,11 @@ import { charRnn } from '../../../src/nn/char-rnn.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { models } from '../../../src/nn/models.ts'
 import { Module, Sequential } from '../../../src/nn/module.ts'
+import {
+  type Lengths,
+  packPaddedSequence,
+  padPackedSequence,
+} from '../../../src/nn/packed-sequence.ts'
 import { LSTM } from '../../../src/nn/recurrent.ts'
 import type { LastStates } from '../../../src/nn/recurrent-base.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
@@ -286,6 +291,70 @@ describe('backward hooks', () => {
     )
     expect(await program.run({})).toEqual({ da: Float32Array.of(2), db: Float32Array.of(3) })
     program.destroy()
+  })
+
+  test("see a recurrent layer's packed sequences and states, without a further dispatch", async () => {
+    const lstm = new LSTM(2, 3)
+    const x = new Parameter(
+      [3, 2, 2],
+      Float32Array.from({ length: 12 }, (_, i) => i / 8 - 0.5),
+    )
+    const h0 = new Parameter([1, 2, 3], new Float32Array(6).fill(0.25))
+    const seen: (readonly number[] | undefined)[][] = []
+    const step: TracedFunction = ({ lengths = [3, 1] }: Partial<Record<string, Lengths>>) => {
+      const { output } = lstm.withState(packPaddedSequence(x, lengths as Lengths), { h0 })
+      padPackedSequence(output).output.square().sum().backward()
+      return { dx: x.grad!, dh0: h0.grad! }
+    }
+    const run = async () => {
+      const program = await compile(step, {}, { runtime })
+      const outputs = await program.run({})
+      program.destroy()
+      return { outputs, count: program.dispatchCount }
+    }
+    const plain = await run()
+    const handle = lstm.registerFullBackwardHook((_, gradInput, gradOutput) => {
+      seen.push(...[gradInput, gradOutput].map((list) => list.map((one) => one?.shape)))
+      return undefined
+    })
+    expect(await run()).toEqual(plain)
+    expect(seen).toEqual([
+      [
+        [3, 2, 2],
+        [1, 2, 3],
+      ],
+      [[3, 2, 3], undefined, undefined],
+    ])
+    seen.length = 0
+    trace(step, { lengths: tensorType([2], 'i32') } as never)
+    expect(seen.map(({ length }) => length)).toEqual([2, 3])
+    handle.remove()
+    lstm.registerFullBackwardHook((_, [dx, dh0]) => [dx!.mul(2), dh0!.mul(4)])
+    const { outputs } = await run()
+    expect([...outputs['dx']]).toEqual([...plain.outputs['dx']].map((value) => value * 2))
+    expect([...outputs['dh0']]).toEqual([...plain.outputs['dh0']].map((value) => value * 4))
+  })
+
+  test('see arrays and records of tensors', () => {
+    class Total extends Module {
+      forward(x: Tensor, ...[more]: unknown[]): Tensor {
+        const { list } = more as { list: Tensor[] }
+        return { parts: [list.reduce((sum, one) => sum.add(one), x)] } as unknown as Tensor
+      }
+    }
+    const total = new Total()
+    const counts: number[][] = []
+    total.registerFullBackwardHook((_, gradInput, gradOutput) => {
+      counts.push([gradInput, gradOutput].map((list) => list.filter(Boolean).length))
+      return undefined
+    })
+    const [a, b] = [1, 2].map((value) => new Parameter([2, 3], new Float32Array(6).fill(value)))
+    trace(({ x }) => {
+      const { parts } = total.forward(x, { list: [a, b] }) as unknown as { parts: Tensor[] }
+      parts[0].sum().backward()
+      return { da: a.grad!, db: b.grad! }
+    })
+    expect(counts).toEqual([[2, 1]])
   })
 
   test('work inside a checkpoint, and on f16 gradients', async () => {

@@ -156,6 +156,19 @@ describe('loadStateDict', () => {
     expect(await model.stateDict()).toEqual(before)
   })
 
+  test('a number that does not fit is an error, and changes nothing', async () => {
+    const model = new BatchNorm1d(1)
+    const before = await model.stateDict()
+    const wrong = {
+      weight: { shape: [1], data: Float32Array.of(7) },
+      num_batches_tracked: { shape: [], data: BigInt64Array.of(2n ** 40n) },
+    }
+    expect(() => model.loadStateDict(wrong, { strict: false })).toThrow(
+      /"num_batches_tracked": expected whole numbers of 32 bits/,
+    )
+    expect(await model.stateDict()).toEqual(before)
+  })
+
   test('a shared tensor needs one of its keys; of several the last wins', async () => {
     const model = new Tied()
     const { 'last.weight': _, ...withoutAlias } = await model.stateDict()

@@ -105,6 +105,33 @@ test('noSync may nest, and ends when its function throws', async () => {
   expect(exchange?.isSynchronizing).toBe(true)
 })
 
+test('two noSync that overlap end with the last of them', async () => {
+  const [{ ddp, model }] = await accumulated()
+  const { exchange } = model.weight
+  const ends: (() => void)[] = []
+  const wait = () => new Promise<void>((resolve) => void ends.push(resolve))
+  const first = ddp.noSync(wait)
+  const second = ddp.noSync(wait)
+  ends[0]()
+  await first
+  expect(exchange?.isSynchronizing).toBe(false)
+  ends[1]()
+  await second
+  expect(exchange?.isSynchronizing).toBe(true)
+})
+
+test("forward passes all arguments on to the module's", async () => {
+  class Scaled extends Module {
+    forward(x: Tensor, ...factors: unknown[]): Tensor {
+      return (factors as number[]).reduce((y, factor) => y.mul(factor), x)
+    }
+  }
+  const [group] = await ringOf(1)
+  const ddp = new DistributedDataParallel(new Scaled(), { processGroup: group })
+  const program = await compile(({ x }) => ({ y: ddp.forward(x, 2, 5) }), types, { runtime })
+  expect([...(await program.run({ x: Float32Array.of(1, 2, 3, 4) })).y]).toEqual([10, 20, 30, 40])
+})
+
 test('a step that updates is refused inside, a program without updates is not', async () => {
   const whole = await twoRanks((step) => compile(step, types, { runtime }))
   const [{ ddp, program, batches }] = whole

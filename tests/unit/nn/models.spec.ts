@@ -1,0 +1,55 @@
+import { expect, test } from 'vitest'
+import { prepare } from '../../../src/graph/prepare.ts'
+import { cnn, mlp, models } from '../../../src/nn/models.ts'
+import type { Module } from '../../../src/nn/module.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+import { planningTarget } from '../../support/planning-target.ts'
+
+const shapesOf = (model: Module) =>
+  Object.fromEntries([...model.namedParameters()].map(([key, { shape }]) => [key, shape]))
+
+/** The shape of what a model gives for a batch of two. */
+function outputOf(model: Module, sampleShape: readonly number[]): readonly number[] {
+  let shape: readonly number[] = []
+  prepare(
+    planningTarget,
+    ({ x }) => {
+      const y = model.forward(x)
+      shape = y.shape
+      return { y }
+    },
+    { x: tensorType([2, ...sampleShape]) },
+  )
+  return shape
+}
+
+test('an MLP and a CNN have the given sizes, by default those of the recipes', () => {
+  expect(shapesOf(mlp())).toEqual(shapesOf(models.mlp.make()))
+  expect(shapesOf(mlp())).toEqual({
+    '0.weight': [256, 784],
+    '0.bias': [256],
+    '2.weight': [10, 256],
+    '2.bias': [10],
+  })
+  expect(shapesOf(mlp({ sizes: [4, 3, 5, 2] }))).toMatchObject({
+    '0.weight': [3, 4],
+    '2.weight': [5, 3],
+    '4.weight': [2, 5],
+  })
+  expect(() => mlp({ sizes: [4] })).toThrow('mlp: expected two sizes or more, got [4]')
+  expect(shapesOf(cnn())).toMatchObject({
+    '0.weight': [16, 1, 3, 3],
+    '3.weight': [32, 16, 3, 3],
+    '7.weight': [10, 1568],
+  })
+  const sampleShape = [3, 13, 9] as const
+  const small = cnn({ sampleShape, channels: [4, 5, 6], classes: 7 })
+  expect(shapesOf(small)['10.weight']).toEqual([7, 6])
+  expect(outputOf(small, sampleShape)).toEqual([2, 7])
+})
+
+test('all built-in models are there by name', () => {
+  const names = ['mlp', 'cnn', 'resnet18', 'resnet34', 'resnet50', 'gpt', 'charRnn']
+  expect(Object.keys(models)).toEqual(names)
+  expect(shapesOf(models.charRnn(5))['head.weight'].at(0)).toBe(5)
+})
