@@ -56,6 +56,7 @@ import { topK, topKGrad } from './select/select.ts'
 import { sgd, sgdMomentum, sgdNesterov } from './sgd/sgd.ts'
 import { logSoftmax, logSumExp, softmax, softmaxGrad } from './softmax/softmax.ts'
 import { expand, sum } from './sum/sum.ts'
+import { table } from './table/table.ts'
 import { topKCorrect } from './top-k/top-k.ts'
 import { triangle } from './triangle/triangle.ts'
 import { place, strided, view } from './view/view.ts'
@@ -69,6 +70,7 @@ export const ops: readonly Op[] = [
   sumOf,
   amax,
   amin,
+  table,
   topK,
   topKGrad,
   softmax,

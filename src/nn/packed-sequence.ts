@@ -1,7 +1,7 @@
 import { where } from '../graph/functions/elementwise.ts'
 import { arange, cat, full as fill } from '../graph/functions/shape.ts'
-import { ModuleBuffer } from '../graph/module-buffer.ts'
-import type { Tensor } from '../graph/tensor.ts'
+import { emit, type Tensor } from '../graph/tensor.ts'
+import { longestTable, table } from '../kernels/table/table.ts'
 import { ShapeError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
@@ -122,10 +122,17 @@ export function padPackedSequence(
 /** 1 for steps before their sequence's length, else 0. shape: [T, B, 1] or [B, T, 1] */
 function exists({ shape }: Tensor, lengths: Lengths, timeAxis: 0 | 1): Tensor {
   const steps = arange(0, shape[timeAxis], 1, { dtype: 'i32' })
-  const ends = Array.isArray(lengths)
-    ? new ModuleBuffer([lengths.length], Int32Array.from(lengths))
-    : (lengths as Tensor)
+  const ends = Array.isArray(lengths) ? integers(lengths) : (lengths as Tensor)
   return timeAxis === 0
     ? steps.reshape([-1, 1, 1]).lt(ends.reshape([1, -1, 1]))
     : steps.reshape([1, -1, 1]).lt(ends.reshape([-1, 1, 1]))
+}
+
+/** The numbers as a tensor of the program. shape: i32 [N] */
+function integers(values: readonly number[]): Tensor {
+  const count = Math.ceil(values.length / longestTable)
+  const parts = Array.from({ length: count }, (_, i) =>
+    emit(table, [], { values: values.slice(i * longestTable, (i + 1) * longestTable) }),
+  )
+  return parts.length === 1 ? parts[0] : cat(parts, 0)
 }

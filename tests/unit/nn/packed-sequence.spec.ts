@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile.ts'
 import { Parameter } from '../../../src/graph/parameter.ts'
+import { prepare, type TracedFunction } from '../../../src/graph/prepare.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
 import type { RunInputs } from '../../../src/graph/step-program.ts'
 import { Linear } from '../../../src/nn/layers.ts'
@@ -12,6 +13,7 @@ import {
 } from '../../../src/nn/packed-sequence.ts'
 import { LSTM } from '../../../src/nn/recurrent.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { planningTarget } from '../../support/planning-target.ts'
 
 // Padding of sequences that went through no layer: torch 1.13's pad_packed_sequence has zeros, or padding_value, there.
 
@@ -55,6 +57,20 @@ describe.each([
       1, 2, 5, 6, 9, 10, -7, -7, 3, 4, -7, -7, -7, -7, -7, -7,
     ])
   })
+})
+
+test('lengths that are numbers belong to the program: it leaves no tensor behind, of any count', async () => {
+  const B = 1500
+  const lengths = Array.from({ length: B }, (_, i) => 1 + (i % 2))
+  const type = tensorType([2, B, 1])
+  const pad: TracedFunction = ({ x }) => ({
+    y: padPackedSequence(packPaddedSequence(x, lengths)).output,
+  })
+  const { calls } = prepare(planningTarget, pad, { x: type })
+  expect(calls.filter(({ op }) => op.name === 'table')).toHaveLength(2)
+  const program = await compile(pad, { x: type }, { runtime })
+  const { y } = await program.run({ x: new Float32Array(2 * B).fill(1) })
+  expect([...y]).toEqual([...lengths.map(() => 1), ...lengths.map((length) => length - 1)])
 })
 
 test('padding is cleared of what a layer for single steps made of it, and gets no gradient', async () => {
