@@ -343,14 +343,20 @@ describe('gpt', () => {
       counts.push(program.dispatchCount)
       await program.run(batchOf(0))
       const before = { ...gpu.counters }
-      for (let step = 1; step < 4; step++) await program.run(batchOf(step))
+      let most = 0
+      for (let step = 1; step < 4; step++) {
+        await program.run(batchOf(step))
+        const { forward, backward, optimizer } = program.times
+        most = Math.max(most, forward + backward + optimizer)
+      }
       const { buffers, bindGroups, pipelines, submits } = gpu.counters
       expect({
         buffers: buffers - before.buffers,
         bindGroups: bindGroups - before.bindGroups,
         pipelines: pipelines - before.pipelines,
-        submits: (submits - before.submits) / 3,
-      }).toEqual({ buffers: 0, bindGroups: 0, pipelines: 0, submits: 1 })
+      }).toEqual({ buffers: 0, bindGroups: 0, pipelines: 0 })
+      // One for each 100 ms that the device may have needed.
+      expect((submits - before.submits) / 3).toBeLessThanOrEqual(Math.max(1, Math.ceil(most / 100)))
       const { peakBytes, lowerBoundBytes } = program.prepared.plan
       console.log(
         `gpt of ${layers} layers: ${program.dispatchCount} dispatches, peak ${peakBytes} bytes, bound ${lowerBoundBytes}`,
