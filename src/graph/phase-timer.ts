@@ -42,8 +42,6 @@ export class PhaseTimer {
   /** Timestamps that are on their way: until they are there, no other run is timed. */
   #isReading = false
   readonly #sums = { forward: 0, backward: 0, optimizer: 0 }
-  /** The newest sample. units: ms. */
-  #newest: PhaseShares | undefined
 
   private constructor(gpu: Gpu, ranges: readonly PhaseRange[]) {
     this.#gpu = gpu
@@ -85,9 +83,9 @@ export class PhaseTimer {
     if (this.#isTimed) this.#clock.resolve(encoder, this.#staging)
   }
 
-  /** Takes the times of the run that was submitted last, if it was timed. errors: the device's. */
-  async read(): Promise<void> {
-    if (!this.#isTimed) return
+  /** The milliseconds that the run that was submitted last takes on the device, if it is timed. errors: the device's. */
+  async read(): Promise<PhaseShares | undefined> {
+    if (!this.#isTimed) return undefined
     this.#isTimed = false
     this.#isReading = true
     try {
@@ -101,7 +99,7 @@ export class PhaseTimer {
       this.#staging.unmap()
       for (const phase of phases)
         this.#sums[phase] = keptOfOlder * this.#sums[phase] + newest[phase]
-      this.#newest = newest
+      return newest
     } finally {
       this.#isReading = false
     }
@@ -110,11 +108,6 @@ export class PhaseTimer {
   /** Of the samples so far, newer ones counting more; undefined while the clock has not ticked in any. */
   get shares(): PhaseShares | undefined {
     return phases.some((phase) => this.#sums[phase] > 0) ? this.#sums : undefined
-  }
-
-  /** What the run that was timed last took, in milliseconds of the device. */
-  get newest(): PhaseShares | undefined {
-    return this.#newest
   }
 
   destroy(): void {

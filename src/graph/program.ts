@@ -316,8 +316,7 @@ export class GpuProgram implements StepProgram {
     this.#gpu.submit(encoder)
     for (const input of staged) input.staged.release()
     this.encodeMs = performance.now() - began
-    const [outputs] = await Promise.all([this.#readOutputs(staging), this.#timer?.read()])
-    const deviceMs = this.#timer?.newest
+    const [outputs, deviceMs] = await Promise.all([this.#readOutputs(staging), this.#timer?.read()])
     if (deviceMs) this.#cuts = submitCuts(this.prepared.phases, deviceMs)
     return outputs
   }
@@ -384,7 +383,7 @@ export class GpuProgram implements StepProgram {
 
   #encode(encoder: GPUCommandEncoder, start: number, end: number): void {
     if (this.#profile?.isTiming) {
-      this.#encodeTimed(encoder, this.#profile, start, end)
+      for (let i = start; i < end; i++) this.#encodePass(encoder, i, i + 1, this.#profile.pass(i))
       return
     }
     const timed = this.#timer?.passes(start, end) ?? []
@@ -409,19 +408,6 @@ export class GpuProgram implements StepProgram {
       pass.dispatchWorkgroups(groups[3 * i], groups[3 * i + 1], groups[3 * i + 2])
     }
     pass.end()
-    this.#gpu.counters.dispatches += end - start
-  }
-
-  /** Each dispatch in a pass of its own, between two timestamps. */
-  #encodeTimed(encoder: GPUCommandEncoder, profile: Profile, start: number, end: number): void {
-    for (let i = start; i < end; i++) {
-      const pass = encoder.beginComputePass(profile.pass(i))
-      pass.setPipeline(this.#pipelines[i])
-      pass.setBindGroup(0, this.#bindGroups[i])
-      const [x, y, z] = this.#groups.subarray(3 * i, 3 * i + 3)
-      pass.dispatchWorkgroups(x, y, z)
-      pass.end()
-    }
     this.#gpu.counters.dispatches += end - start
   }
 
