@@ -28,6 +28,9 @@ export interface MatmulAttrs {
   readonly half?: boolean
 }
 
+/** A product and nothing else. */
+export const plain = (form: MatmulForm): MatmulAttrs => ({ form, epilogue: [], rowSums: false })
+
 /** How the kernels walk one tensor: rows are `lead` elements apart, neighbours in a row 1. */
 export interface Layout {
   readonly lead: number
