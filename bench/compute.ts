@@ -1,12 +1,13 @@
 import type { CDPSession, Page } from 'playwright'
+import { peers } from '../src/measure/peers/peers.ts'
 import type { Host } from './host.ts'
 
 /** The page in which the libraries run, and what all its measurements share. */
 
 /** The other libraries, by the page's key. */
 export const peerNames = {
-  jax: 'jax-js 0.1.25 WebGPU',
-  tfjs: 'TensorFlow.js 4.22 WebGPU',
+  jax: `${peers.jax.name} WebGPU`,
+  tfjs: `${peers.tfjs.name} WebGPU`,
   jaxWasm: 'jax-js 0.1.25 wasm (CPU)',
 } as const
 export type PeerKey = keyof typeof peerNames

@@ -1,5 +1,6 @@
+import { flops } from '../src/measure/product.ts'
 import { messageOf } from '../src/util/errors.ts'
-import { flops, isCube, matmulTasks } from './compute/task.ts'
+import { isCube, matmulTasks } from './compute/task.ts'
 import { type ComputePage, type Note, oneLine, peerNames, webgpuPeers } from './compute.ts'
 import { failedRow, type PairOptions, type Place, pairRow, type Row } from './row.ts'
 

@@ -14,6 +14,7 @@ const allowed: Record<string, readonly string[]> = {
   // Single ops on a device: for the specs, the self-test page and the benchmarks.
   'src/check': ['src/util', 'src/gpu', 'src/kernels', 'src/graph'],
   'src/measure': ['src/util', 'src/gpu', 'src/kernels', 'src/graph'],
+  'src/measure/peers': ['src/util', 'src/measure'],
   'src/nn': ['src/util', 'src/graph', 'src/kernels'],
   'src/optim': ['src/util', 'src/graph', 'src/kernels'],
   'src/data': ['src/util'],
@@ -51,6 +52,8 @@ const allowed: Record<string, readonly string[]> = {
 const packages: Record<string, readonly string[]> = {
   'src/data': ['papaparse', '@noble/hashes', 'gpt-tokenizer'],
   'src/util': ['valibot'],
+  // The libraries that ours is timed beside.
+  'src/measure/peers': ['@jax-js/jax', '@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu'],
   'src/peer': ['simple-peer', 'valibot'],
   'src/train': ['valibot'],
   'src/worker': ['comlink'],

@@ -1,7 +1,20 @@
 import { render } from 'preact'
 import './ui/theme.css'
+import { type BesideRow, besideTable, besideWords, geometricRatios } from './bench-tables.ts'
+import type { Runtime } from './graph/runtime.ts'
+import { compareProducts } from './measure/compare-products.ts'
 import { measureFmaPeak } from './measure/fma-peak.ts'
-import { formatProblem, timeMatmul, type VariantTime } from './measure/matmul.ts'
+import {
+  formatProblem,
+  operandsOf,
+  type Problem,
+  taskOf,
+  timeMatmul,
+  type VariantTime,
+} from './measure/matmul.ts'
+import { ownProduct } from './measure/own-product.ts'
+import { type PeerKey, peers } from './measure/peers/peers.ts'
+import type { MakeProduct } from './measure/product.ts'
 import {
   forms,
   geometricMean,
@@ -16,7 +29,11 @@ import { GridTable, toMarkdown } from './ui/grid-table.tsx'
 import { runJob } from './ui/job.ts'
 import { type Job, ReportPage } from './ui/report-page.tsx'
 
-/** The benchmark page: the matmul menu on this GPU. `?shapes=1024x384x1024` (rows x inputs x outputs) and `?forms=nt` limit it. */
+/**
+ * The benchmark page: the matmul menu on this GPU, then its best beside other libraries.
+ *
+ * `?shapes=1024x384x1024` (rows x inputs x outputs) and `?forms=nt` limit it; `?peers=jax` or `?peers=none` leaves libraries out.
+ */
 
 interface Row {
   readonly product: string
@@ -28,10 +45,15 @@ interface Row {
 const parameters = new URLSearchParams(location.search)
 const wantedShapes = parameters.get('shapes')
 const wantedForms = parameters.get('forms')?.split(',')
+const wantedPeers = parameters.get('peers')?.split(',')
+const peerKeys = (Object.keys(peers) as PeerKey[]).filter(
+  (key) => wantedPeers?.includes(key) ?? true,
+)
 const heads = ['product', 'best', 'GFLOP/s', 'of peak', 'untuned', 'its share']
 
 let job: Job = { stage: 'idle', text: '', done: 0, of: 0 }
 let rows: Row[] = []
+let beside: BesideRow[] = []
 let peak = Number.NaN
 let place = ''
 let abort = new AbortController()
@@ -53,6 +75,7 @@ function shapesFor(isSoftware: boolean): readonly LayerShape[] {
 function start(): void {
   abort = new AbortController()
   rows = []
+  beside = []
   peak = Number.NaN
   const { signal } = abort
   runJob(show, signal, async () => {
@@ -76,11 +99,29 @@ function start(): void {
         const best = times.reduce((a, b) => (b.ms < a.ms ? b : a))
         const fixed = times.find(({ isPreferred }) => isPreferred) ?? best
         rows = [...rows, { product, best, fixed }]
+        if (peerKeys.length > 0) await compare(runtime, problem, best.variant, signal)
         show({ done: job.done + 1 })
       }
     })
-    return `${rows.length} products; ${formatNumber(peak)} GFLOP/s of multiply-adds alone. Other load on the machine lowers the numbers.`
+    return `${rows.length} products; ${formatNumber(peak)} GFLOP/s of multiply-adds alone${geometricRatios(beside, peerKeys)}. Other load on the machine lowers the numbers.`
   })
+}
+
+/** The best variant of a product beside the other libraries, all of them called as a user would call them. */
+async function compare(
+  runtime: Runtime,
+  problem: Problem,
+  variant: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const product = formatProblem(problem)
+  show({ text: `${product} beside ${peerKeys.map((key) => peers[key].name).join(' and ')}` })
+  const makers = {
+    tabring: (...[task, a, b]: Parameters<MakeProduct>) => ownProduct(runtime, task, a, b, variant),
+    ...Object.fromEntries(peerKeys.map((key) => [key, peers[key].make])),
+  }
+  const rounds = await compareProducts(makers, taskOf(problem), ...operandsOf(problem), { signal })
+  beside = [...beside, { product, rounds }]
 }
 
 const share = ({ gflops }: VariantTime): string => `${((100 * gflops) / peak).toFixed(1)} %`
@@ -105,17 +146,27 @@ function BenchPage() {
     const percent = (gflops: number) => `${((100 * gflops) / peak).toFixed(1)} %`
     cells.push(['geometric mean', '', formatNumber(best), percent(best), '', percent(fixed)])
   }
+  const other = besideTable(beside, peerKeys)
   const peakWords = `peak of multiply-adds alone: ${formatNumber(peak)} GFLOP/s`
   const isOver = job.stage !== 'running' && rows.length > 0
   return (
     <ReportPage
       tagline="Benchmark"
-      about="Times every matrix-product kernel on this GPU at the sizes of training, checks each result first, and compares with the multiply-adds that the GPU can do at all."
+      about="Times every matrix-product kernel on this GPU at the sizes of training, checks each result first, and compares with the multiply-adds that the GPU can do at all and with jax-js and TensorFlow.js."
       verb="Run the benchmark"
       job={job}
       isGood={true}
       place={place}
-      markdown={isOver ? toMarkdown(`${place}; ${peakWords}`, heads, cells) : ''}
+      markdown={
+        isOver
+          ? [
+              toMarkdown(`${place}; ${peakWords}`, heads, cells),
+              other && toMarkdown(besideWords(peerKeys), other.heads, other.cells),
+            ]
+              .filter(Boolean)
+              .join('\n\n')
+          : ''
+      }
       onStart={start}
       onCancel={() => abort.abort()}
     >
@@ -126,6 +177,15 @@ function BenchPage() {
           aside={peakWords}
           heads={heads}
           rows={cells.map(([product, ...rest]) => [breakable(String(product)), ...rest])}
+        />
+      )}
+      {other && (
+        <GridTable
+          id="beside"
+          title="Beside other libraries"
+          aside={besideWords(peerKeys)}
+          heads={other.heads}
+          rows={other.cells.map(([product, ...rest]) => [breakable(product), ...rest])}
         />
       )}
     </ReportPage>

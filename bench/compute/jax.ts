@@ -1,40 +1,24 @@
 import {
   blockUntilReady,
   defaultDevice,
-  init,
   jit,
   nn,
   numpy as np,
   tree,
   valueAndGrad,
 } from '@jax-js/jax'
+import { type JaxDevice, openJax } from '../../src/measure/peers/jax.ts'
 import { jaxModels, type Leaves } from './jax-models.ts'
-import {
-  adam,
-  type Batch,
-  type Matmul,
-  type MatmulTask,
-  type StepName,
-  type Trainer,
-  targetsOf,
-  type Weights,
-} from './task.ts'
+import { adam, type Batch, type StepName, type Trainer, targetsOf, type Weights } from './task.ts'
 
 /** jax-js, written as its own README and demos write it: one `jit` over loss, gradient and update. */
-
-export type JaxDevice = 'webgpu' | 'wasm'
-
-async function open(device: JaxDevice): Promise<void> {
-  const available = await init(device)
-  if (!available.includes(device)) throw new Error(`jax-js: no ${device} here`)
-}
 
 export async function jaxTrainer(
   name: StepName,
   weights: Weights,
   device: JaxDevice,
 ): Promise<Trainer> {
-  await open(device)
+  await openJax(device)
   defaultDevice(device)
   const model = jaxModels[name]
   const { rows, classes } = targetsOf[name]
@@ -119,33 +103,6 @@ export async function jaxTrainer(
     },
     async settle() {
       await blockUntilReady([params, first, second])
-    },
-  }
-}
-
-export async function jaxMatmul(
-  { form, m, k, n }: MatmulTask,
-  a: Float32Array<ArrayBuffer>,
-  b: Float32Array<ArrayBuffer>,
-): Promise<Matmul> {
-  await open('webgpu')
-  defaultDevice('webgpu')
-  const left = np.array(a, { shape: form === 'tn' ? [k, m] : [m, k], device: 'webgpu' })
-  const right = np.array(b, { shape: form === 'nt' ? [n, k] : [k, n], device: 'webgpu' })
-  const product = jit((x: np.Array, y: np.Array) =>
-    np.matmul(form === 'tn' ? np.transpose(x) : x, form === 'nt' ? np.transpose(y) : y),
-  )
-  return {
-    async run(times) {
-      // All kept to the end: jax-js is lazy and might skip what nobody holds.
-      const results = Array.from({ length: times }, () => product(left.ref, right.ref) as np.Array)
-      await blockUntilReady(results)
-      for (const one of results) one.dispose()
-    },
-    result: async () => (await (product(left.ref, right.ref) as np.Array).data()) as Float32Array,
-    dispose() {
-      left.dispose()
-      right.dispose()
     },
   }
 }

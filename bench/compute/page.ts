@@ -1,21 +1,16 @@
-import { messageOf } from '../../src/util/errors.ts'
+import { compareProducts } from '../../src/measure/compare-products.ts'
+import { interleave, type Rounds } from '../../src/measure/interleave.ts'
+import { ownProduct } from '../../src/measure/own-product.ts'
+import { peers } from '../../src/measure/peers/peers.ts'
+import type { MakeProduct } from '../../src/measure/product.ts'
 import { RandomStream } from '../../src/util/random.ts'
 import { median } from '../statistics.ts'
 import { countCalls, type GpuCalls, perStep } from './calls.ts'
 import { batchOf, expectedLosses, weightsOf } from './given.ts'
-import { matmulElement, worstDifference } from './oracle.ts'
+import { worstDifference } from './oracle.ts'
 import type { StepProfile } from './profile.ts'
 import type { OurTrainer } from './tabring.ts'
-import {
-  type Batch,
-  flops,
-  type Matmul,
-  type MatmulTask,
-  matmulTasks,
-  type StepName,
-  type Trainer,
-  type Weights,
-} from './task.ts'
+import { type Batch, matmulTasks, type StepName, type Trainer, type Weights } from './task.ts'
 
 /** The page in which all libraries run side by side; `bench/compute.ts` drives it from outside. */
 
@@ -26,23 +21,12 @@ const trainers: Record<string, (step: StepName, weights: Weights) => Promise<Tra
   jaxWasm: async (...args) => (await import('./jax.ts')).jaxTrainer(...args, 'wasm'),
   tfjs: async (...args) => (await import('./tfjs.ts')).tfjsTrainer(...args),
 }
-type MakeMatmul = (
-  task: MatmulTask,
-  a: Float32Array<ArrayBuffer>,
-  b: Float32Array<ArrayBuffer>,
-) => Promise<Matmul>
-const matmuls: Record<string, MakeMatmul> = {
-  tabring: async (...args) => (await import('./tabring.ts')).tabringMatmul(...args),
-  jax: async (...args) => (await import('./jax.ts')).jaxMatmul(...args),
-  tfjs: async (...args) => (await import('./tfjs.ts')).tfjsMatmul(...args),
-}
 
 const batchCount = 8
 /** Beside those that are checked. */
 const discardedSteps = 5
 /** Float32 against float64 over five steps; a wrong formula is off by far more. */
 const lossTolerance = 2e-4
-const matmulTolerance = 1e-4
 
 /** How far a library's host may run ahead of its device. */
 const runAheads = {
@@ -100,33 +84,6 @@ const entryOf = (key: string): Entry => {
   const entry = entries.get(key)
   if (!entry) throw new Error(`${key} is not loaded`)
   return entry
-}
-
-/** An entry for each key: numbers by round, or why there are none. */
-type Rounds = Record<string, number[] | { error: string }>
-
-/** Times each key once a round, each round beginning with another one; `isSlow` ones in the first rounds only. */
-async function interleave(
-  keys: readonly string[],
-  rounds: number,
-  time: (key: string) => Promise<number>,
-  isSlow: (key: string) => boolean = () => false,
-): Promise<Rounds> {
-  const results: Rounds = Object.fromEntries(keys.map((key) => [key, []]))
-  for (let round = 0; round < rounds; round++) {
-    for (let at = 0; at < keys.length; at++) {
-      const key = keys[(round + at) % keys.length]
-      const sofar = results[key]
-      if (!Array.isArray(sofar) || (round >= slowRounds && isSlow(key))) continue
-      try {
-        sofar.push(await time(key))
-      } catch (thrown) {
-        results[key] = { error: messageOf(thrown) }
-      }
-    }
-    bench.onRound(round + 1)
-  }
-  return results
 }
 
 const bench = {
@@ -206,7 +163,10 @@ const bench = {
       keys,
       rounds,
       (key) => block(entryOf(key), entryOf(key).isSlow ? 1 : stepsPerBlock),
-      (key) => entryOf(key).isSlow,
+      {
+        takesPart: (key, round) => round < slowRounds || !entryOf(key).isSlow,
+        onRound: (round) => bench.onRound(round),
+      },
     ),
 
   async steps(key: string, count: number): Promise<void> {
@@ -236,42 +196,18 @@ const bench = {
       Float32Array.from({ length: count }, () => stream.between(-1, 1))
     const a = draw(m * k)
     const b = draw(k * n)
-    const made = new Map<string, Matmul>()
-    const failures: Rounds = {}
-    for (const key of Object.keys(matmuls)) {
-      try {
-        const one = await matmuls[key](task, a, b)
-        checkProduct(task, a, b, await one.result())
-        await one.run(1)
-        made.set(key, one)
-      } catch (thrown) {
-        failures[key] = { error: messageOf(thrown) }
-      }
+    let variant = ''
+    const own: MakeProduct = async (...given) => {
+      const { openRuntime } = await import('./tabring.ts')
+      const product = await ownProduct(await openRuntime(), ...given)
+      variant = product.variant
+      return product
     }
-    // Long enough for the clock at some GFLOP/s, short enough for the slowest.
-    const times = Math.min(100, Math.max(1, Math.ceil(2e8 / flops(task))))
-    const timed = await interleave([...made.keys()], rounds, async (key) => {
-      const began = performance.now()
-      await made.get(key)!.run(times)
-      return (flops(task) * times) / (performance.now() - began) / 1e6
-    })
-    const ours = made.get('tabring') as { variant?: string } | undefined
-    for (const one of made.values()) one.dispose()
-    return { rounds: { ...failures, ...timed }, variant: ours?.variant ?? '' }
+    const makers = { tabring: own, jax: peers.jax.make, tfjs: peers.tfjs.make }
+    const onRound = (round: number) => bench.onRound(round)
+    const timed = await compareProducts(makers, task, a, b, { rounds, onRound })
+    return { rounds: timed, variant }
   },
-}
-
-/** Holds a spread of elements against the oracle. */
-function checkProduct(task: MatmulTask, a: Float32Array, b: Float32Array, got: Float32Array): void {
-  const { m, n } = task
-  if (got.length !== m * n) throw new Error(`expected ${m * n} elements, got ${got.length}`)
-  for (let sample = 0; sample < 200; sample++) {
-    const at = Math.floor((sample * (m * n - 1)) / 199)
-    const row = Math.floor(at / n)
-    const wanted = matmulElement(task, a, b, row, at % n)
-    if (!(Math.abs(got[at] - wanted) <= matmulTolerance * (1 + Math.abs(wanted))))
-      throw new Error(`element ${row}, ${at % n}: expected ${wanted}, got ${got[at]}`)
-  }
 }
 
 export type BenchPage = typeof bench

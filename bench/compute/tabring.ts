@@ -1,23 +1,17 @@
 import { openGpu } from '../../src/gpu/device.ts'
-import { download } from '../../src/gpu/readback.ts'
 import { compile } from '../../src/graph/compile.ts'
 import { crossEntropy } from '../../src/graph/functions.ts'
 import { Runtime } from '../../src/graph/runtime.ts'
 import type { StepProgram } from '../../src/graph/step-program.ts'
-import { chooseVariant, lowerCall } from '../../src/kernels/choose.ts'
-import { matmul, plain } from '../../src/kernels/matmul/matmul.ts'
-import type { Op, Operand } from '../../src/kernels/op.ts'
 import { models } from '../../src/nn/models.ts'
 import type { Module } from '../../src/nn/module.ts'
 import { AdamW } from '../../src/optim/adam.ts'
-import { countElements, type TensorType, tensorType } from '../../src/util/shape.ts'
+import { type TensorType, tensorType } from '../../src/util/shape.ts'
 import {
   adam,
   type Batch,
   gptConfig,
   imageBatch,
-  type Matmul,
-  type MatmulTask,
   type StepName,
   type Trainer,
   targetsOf,
@@ -108,73 +102,4 @@ export async function dispatchesPerLayer(): Promise<number> {
     ),
   )
   return more.dispatchCount - fewer.dispatchCount
-}
-
-/** One submit a product, as the other libraries do. */
-export async function tabringMatmul(
-  task: MatmulTask,
-  a: Float32Array<ArrayBuffer>,
-  b: Float32Array<ArrayBuffer>,
-): Promise<Matmul & { variant: string }> {
-  const { gpu, pipelines, limits, variants } = await openRuntime()
-  const { form, m, k, n } = task
-  const inputs = [
-    tensorType(form === 'tn' ? [k, m] : [m, k]),
-    tensorType(form === 'nt' ? [n, k] : [k, n]),
-  ]
-  const call = { inputs, outputs: [tensorType([m, n])], attrs: plain(form) }
-  const variant = chooseVariant(matmul as Op, call, limits, variants, false)
-  const { dispatches, scratch = [] } = lowerCall(variant, call, limits)
-  const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST
-  const make = (label: string, type: TensorType) =>
-    gpu.createBuffer(label, countElements(type.shape) * 4, usage)
-  const ins = inputs.map((type, i) => make(`operand ${i}`, type))
-  const out = make('product', call.outputs[0])
-  const scratches = scratch.map((type) => make('scratch', type))
-  gpu.write(ins[0], a)
-  gpu.write(ins[1], b)
-  const bufferOf = (operand: Operand): GPUBuffer => {
-    if (operand === 'scalars') throw new Error('a plain product reads no scalars')
-    return 'in' in operand ? ins[operand.in] : 'out' in operand ? out : scratches[operand.scratch]
-  }
-  const recorded = await Promise.all(
-    dispatches.map(async (dispatch) => {
-      const { pipeline, layout } = await pipelines.get(dispatch)
-      const entries = dispatch.bindings.map(({ operand }, binding) => ({
-        binding,
-        resource: { buffer: bufferOf(operand) },
-      }))
-      return {
-        pipeline,
-        group: gpu.device.createBindGroup({ layout, entries }),
-        groups: dispatch.groups,
-      }
-    }),
-  )
-  const run = async (times: number) => {
-    for (let time = 0; time < times; time++) {
-      const encoder = gpu.device.createCommandEncoder()
-      const pass = encoder.beginComputePass()
-      for (const { pipeline, group, groups } of recorded) {
-        pass.setPipeline(pipeline)
-        pass.setBindGroup(0, group)
-        pass.dispatchWorkgroups(...groups)
-      }
-      pass.end()
-      gpu.submit(encoder)
-    }
-    await gpu.queue.onSubmittedWorkDone()
-    gpu.check()
-  }
-  return {
-    variant: variant.name,
-    run,
-    async result() {
-      await run(1)
-      return new Float32Array(await download(gpu, out, 0, m * n * 4))
-    },
-    dispose() {
-      for (const buffer of [...ins, out, ...scratches]) buffer.destroy()
-    },
-  }
 }

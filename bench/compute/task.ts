@@ -1,3 +1,4 @@
+import type { ProductTask } from '../../src/measure/product.ts'
 import golden from '../../tests/golden/bench.json'
 
 /** What every library is timed on, and the library's side of it. */
@@ -65,20 +66,8 @@ export function permuted({ shape, data }: Weight, axes: readonly number[]): Weig
   return result
 }
 
-/** `c[m, n]` from a and b, read as the form says: nn a[m,k] b[k,n]; nt a[m,k] b[n,k]; tn a[k,m] b[k,n]. */
-export interface MatmulTask {
-  name: string
-  form: 'nn' | 'nt' | 'tn'
-  m: number
-  k: number
-  n: number
-}
-
-export interface Matmul {
-  /** Does it `times` times over and resolves when the last result is there. */
-  run(times: number): Promise<void>
-  result(): Promise<Float32Array>
-  dispose(): void
+export interface MatmulTask extends ProductTask {
+  readonly name: string
 }
 
 const cube = (side: number): MatmulTask => ({
@@ -100,5 +89,3 @@ export const matmulTasks: readonly MatmulTask[] = [
 ]
 
 export const isCube = ({ m, k, n }: MatmulTask): boolean => m === k && k === n
-
-export const flops = ({ m, k, n }: MatmulTask): number => 2 * m * k * n

@@ -3,7 +3,8 @@ import type { Runtime } from '../graph/runtime.ts'
 import { applicable, lowerCall } from '../kernels/choose.ts'
 import { flopsOf, type MatmulForm, matmul, preferred } from '../kernels/matmul/matmul.ts'
 import type { OpCall } from '../kernels/op.ts'
-import { formatShape, tensorType } from '../util/shape.ts'
+import { tensorType } from '../util/shape.ts'
+import { checkProduct, leftShape, type ProductTask, rightShape } from './product.ts'
 
 /** A product c[m, n] over k; `rowSums` adds those of a, as in the gradient of a layer with a bias. */
 export type Problem = readonly [
@@ -43,14 +44,18 @@ export interface MatmulTimingOptions {
 export const formatProblem = ([form, m, k, n, rowSums]: Problem): string =>
   `${form} ${m}x${k}x${n}${rowSums ? ' + sums' : ''}`
 
-function callOf([form, m, k, n, rowSums = false]: Problem) {
-  const inputs = [
-    tensorType(form === 'tn' ? [k, m] : [m, k]),
-    tensorType(form === 'nt' ? [n, k] : [k, n]),
-  ]
+export const taskOf = ([form, m, k, n]: Problem): ProductTask => ({ form, m, k, n })
+
+function callOf(problem: Problem) {
+  const [form, , , , rowSums = false] = problem
+  const task = taskOf(problem)
+  const inputs = [tensorType(leftShape(task)), tensorType(rightShape(task))]
   const attrs = { form, epilogue: [], rowSums }
   return { inputs, outputs: matmul.infer(inputs, attrs), attrs }
 }
+
+/** Both operands of a product, the same ones each time. */
+export const operandsOf = ([, m, k, n]: Problem) => [filled(m * k, 1), filled(k * n, 2)] as const
 
 /** Numbers of [-0.5, 0.5) that differ from place to place. */
 const filled = (count: number, seed: number) =>
@@ -58,32 +63,6 @@ const filled = (count: number, seed: number) =>
     { length: count },
     (_, i) => (Math.imul(i + seed, 0x9e3779b1) >>> 8) / 2 ** 24 - 0.5,
   )
-
-/** Compares some elements with f64 sums; throws at the first that is wrong. */
-function check(
-  [form, m, k, n]: Problem,
-  name: string,
-  a: Float32Array,
-  b: Float32Array,
-  c: Float32Array,
-) {
-  for (let sample = 0; sample < 500; sample++) {
-    const row = (sample * 7919) % m
-    const col = (sample * 104_729) % n
-    let expected = 0
-    for (let step = 0; step < k; step++) {
-      expected +=
-        a[form === 'tn' ? step * m + row : row * k + step] *
-        b[form === 'nt' ? col * k + step : step * n + col]
-    }
-    const got = c[row * n + col]
-    if (!(Math.abs(got - expected) <= 1e-3)) {
-      throw new Error(
-        `bench: ${name} of ${form} ${formatShape([m, k, n])}: element [${row}, ${col}] must be ${expected}, got ${got}. Run the op's tests.`,
-      )
-    }
-  }
-}
 
 /**
  * Times the variants of one product, interleaved: each round runs every variant once.
@@ -98,9 +77,7 @@ export async function timeMatmul(
   const { runs = 7, leastMs = 2, preferredOnly = false, signal, onVariant } = options
   const { gpu, limits } = runtime
   const call = callOf(problem)
-  const [, m, k, n] = problem
-  const a = filled(m * k, 1)
-  const b = filled(k * n, 2)
+  const [a, b] = operandsOf(problem)
   const chosen = preferred(call, limits)
   const timed: {
     name: string
@@ -122,7 +99,7 @@ export async function timeMatmul(
       timed.push(entry)
       await prepared.run(1)
       entry.firstMs = performance.now() - start
-      check(problem, name, a, b, new Float32Array(await prepared.read(0)))
+      checkProduct(name, taskOf(problem), a, b, new Float32Array(await prepared.read(0)))
       entry.times = await repeatsFor(prepared, leastMs)
     }
     for (let round = 0; round < runs; round++) {

@@ -29,12 +29,16 @@ const seeStage = (page: Page, stage: string) =>
   page.locator(`.status[data-stage=${stage}]`).waitFor({ timeout: 60_000 })
 const markdown = (page: Page) => page.locator('#markdown').inputValue()
 
-/** At both widths the page must not scroll sideways. */
+/** At both widths neither the page nor a table in its panel is too wide. */
 async function expectNoSidewaysScroll(page: Page): Promise<void> {
   for (const width of [1400, 390]) {
     await page.setViewportSize({ width, height: 844 })
     const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
     expect(wider, `at ${width} px`).toBeLessThanOrEqual(0)
+    const tables = await page
+      .locator('table')
+      .evaluateAll((all) => all.map((one) => one.scrollWidth - one.parentElement!.clientWidth))
+    expect(Math.max(0, ...tables), `tables at ${width} px`).toBe(0)
   }
 }
 
@@ -83,6 +87,38 @@ test('the benchmark times the menu and compares it with the peak', async () => {
   const [gflops, best, untuned] = row!.slice(1).map((number) => Number(number.replace(',', '')))
   expect(gflops).toBeGreaterThan(0)
   expect(best).toBeGreaterThanOrEqual(untuned)
+  const beside =
+    /\| nt 64x64x64 \| ([\d.,]+) \| ([\d.,]+) \| ([\d.]+) \| ([\d.,]+) \| ([\d.]+) \|/.exec(text)
+  expect(beside, text).not.toBeNull()
+  const [ours, jax, byJax, tfjs, byTfjs] = beside!
+    .slice(1)
+    .map((number) => Number(number.replace(',', '')))
+  // The ratio is a median of rounds, so only about that of the medians.
+  expect(byJax / (ours / jax)).toBeGreaterThan(0.2)
+  expect(byJax / (ours / jax)).toBeLessThan(5)
+  expect(byTfjs / (ours / tfjs)).toBeGreaterThan(0.2)
+  expect(byTfjs / (ours / tfjs)).toBeLessThan(5)
+  expect(await page.locator('.status p').textContent()).toMatch(
+    /times jax-js [\d.]+, [\d.]+ times TensorFlow.js [\d.]+ as a geometric mean/,
+  )
   await expectNoSidewaysScroll(page)
   await page.close()
+})
+
+test('the benchmark goes on without a library that fails, and leaves them out when told', async () => {
+  const page = await open('bench.html?shapes=64x64x64&forms=nt')
+  await page.route(/tfjs.*\.js/, (route) => route.abort())
+  await start(page)
+  await seeStage(page, 'finished')
+  expect(await markdown(page)).toMatch(
+    /\| nt 64x64x64 \| [\d.,]+ \| [\d.,]+ \| [\d.]+ \| failed: .*tfjs.* \| {2}\|/,
+  )
+  await expectNoSidewaysScroll(page)
+  await page.close()
+
+  const alone = await open('bench.html?shapes=64x64x64&forms=nt&peers=none')
+  await start(alone)
+  await seeStage(alone, 'finished')
+  expect(await alone.locator('#beside').count()).toBe(0)
+  await alone.close()
 })

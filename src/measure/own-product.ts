@@ -1,0 +1,38 @@
+import { prepareLowering } from '../graph/prepare-lowering.ts'
+import type { Runtime } from '../graph/runtime.ts'
+import { chooseVariant, lowerCall } from '../kernels/choose.ts'
+import { matmul, plain } from '../kernels/matmul/matmul.ts'
+import type { Op, OpCall } from '../kernels/op.ts'
+import { tensorType } from '../util/shape.ts'
+import { leftShape, type Product, type ProductTask, rightShape } from './product.ts'
+
+/** Ours, one submit a product as the other libraries do; the variant is the runtime's choice unless it is named. */
+export async function ownProduct(
+  runtime: Runtime,
+  task: ProductTask,
+  a: Float32Array<ArrayBuffer>,
+  b: Float32Array<ArrayBuffer>,
+  variantName?: string,
+): Promise<Product & { variant: string }> {
+  const { limits, variants } = runtime
+  const { form, m, n } = task
+  const inputs = [tensorType(leftShape(task)), tensorType(rightShape(task))]
+  const call = { inputs, outputs: [tensorType([m, n])], attrs: plain(form) }
+  const variant =
+    matmul.variants.find(({ name }) => name === variantName) ??
+    chooseVariant(matmul as Op, call, limits, variants, false)
+  const lowering = lowerCall(variant, call, limits)
+  const prepared = await prepareLowering(runtime, lowering, call as OpCall, [a, b])
+  return {
+    variant: variant.name,
+    async run(times) {
+      await prepared.run(times, true)
+      runtime.gpu.check()
+    },
+    async result() {
+      await prepared.run(1)
+      return new Float32Array(await prepared.read(0))
+    },
+    dispose: () => prepared.destroy(),
+  }
+}
