@@ -3,13 +3,14 @@ import type { HostArray } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import { bytesOf, countElements, type TensorType } from '../util/shape.ts'
 import { tailElements } from './bucket.ts'
-import { joinRanks } from './join-ranks.ts'
+import { joinRanks, jointElements } from './join-ranks.ts'
 import { callOf } from './lower.ts'
 import type { Phase } from './phases.ts'
 import type { Prepared } from './prepare.ts'
 import { StepClock } from './step-clock.ts'
 import {
   checkInputs,
+  checkScalars,
   fillScalars,
   type HostData,
   noTimes,
@@ -120,7 +121,7 @@ export class CpuProgram implements StepProgram {
 
   check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {
     this.#hostInputs(inputs)
-    this.prepared.trace.scalars.check(scalars)
+    checkScalars(this.prepared, scalars)
   }
 
   destroy(): void {
@@ -223,18 +224,19 @@ export class CpuProgram implements StepProgram {
     inputs: ReadonlyMap<string, HostArray>,
     values: Map<GraphValue, HostArray>,
   ): Promise<void> {
-    const { exchange, reductions } = this.prepared.trace
-    let count = 0
-    for (const node of this.prepared.jointNodes) {
-      await this.#execute([node], inputs, values)
-      const reduction = reductions.find((candidate) => candidate.node === node)
-      if (!reduction) continue
-      const own = Float32Array.from(values.get(node.outputs[0])!)
-      const all = await this.#clock.exchange((onMet) =>
-        exchange!.gatherScalars(count++, own, onMet),
-      )
-      const joined = joinRanks(reduction, all)
-      values.set(node.outputs[0], Float64Array.from(joined))
+    const exchange = this.prepared.trace.exchange!
+    for (const [stage, { nodes, reductions }] of this.prepared.joint.entries()) {
+      await this.#execute(nodes, inputs, values)
+      if (reductions.length === 0) continue
+      const own = new Float32Array(jointElements * reductions.length)
+      for (const [i, { node }] of reductions.entries()) {
+        own.set(values.get(node.outputs[0])!, jointElements * i)
+      }
+      const all = await this.#clock.exchange((onMet) => exchange.gatherScalars(stage, own, onMet))
+      for (const [i, reduction] of reductions.entries()) {
+        const joined = joinRanks(reduction, all, i, reductions.length)
+        values.set(reduction.node.outputs[0], Float64Array.from(joined))
+      }
     }
   }
 

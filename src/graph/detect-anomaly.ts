@@ -23,6 +23,7 @@ function nameOf(value: GraphValue): string | undefined {
  *
  * Parameters are not updated. Every result comes to the host, so this takes many times a step's time: for finding where a NaN comes from,
  * as torch.autograd.detect_anomaly.
+ * With several ranks it looks at what this rank's samples lead to and sends nothing, so any rank may call it alone, between steps.
  * A function with random masks needs those of the failing run: give its `randomStep` (`randomScalarNames`) among `scalars`.
  * errors: `graph.misuse` for random masks without it; `train.nan`, naming the op with its shapes, or the parameter or input that is not finite already.
  */

@@ -27,7 +27,7 @@ export interface EagerOptions extends PrepareOptions {
  *
  * The kernels and fused groups are those of the recorded program, so on one adapter the results are the same bits.
  * `onKernel` is called after each kernel with its label, `onNode` after each node with a way to look at values: a debugger's view.
- * errors: as StepProgram.run; `graph.misuse` with several ranks, which only recorded programs serve.
+ * errors: as StepProgram.run; `graph.misuse` with several ranks, whose updates only recorded programs make.
  */
 export async function runEagerly(
   runtime: Runtime,
@@ -39,10 +39,10 @@ export async function runEagerly(
 ): Promise<RunOutputs> {
   const { gpu, pipelines } = runtime
   const prepared = prepare(runtime, fn, types, { sharesBuffers: false, ...options })
-  if (prepared.trace.exchange && prepared.trace.exchange.size > 1) {
+  if (prepared.trace.exchange && prepared.trace.exchange.size > 1 && options.isUpdating !== false) {
     throw new TabringError(
       'graph.misuse',
-      'eager: one rank only, got a model wrapped for several. Compile the step, or debug on one rank.',
+      'eager: updates on one rank only, got a model wrapped for several. Compile the step, or debug on one rank.',
     )
   }
   const { step } = randomScalarNames

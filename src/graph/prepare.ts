@@ -3,19 +3,14 @@ import type { Op, OpCall } from '../kernels/op.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import type { TensorType } from '../util/shape.ts'
 import { switchValue } from '../util/switches.ts'
+import { type JointStage, stagesOf } from './joint.ts'
 import { checkLimits } from './limits.ts'
 import { callOf, type LoweringChoice, lowerNodes } from './lower.ts'
 import { type Phase, type PhaseRange, phaseRanges, phasesOf } from './phases.ts'
 import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
 import { rewrite, withoutRewrites } from './rewrite.ts'
 import { Tensor, TracedTensor } from './tensor.ts'
-import {
-  type Accumulation,
-  type BucketUpdate,
-  type JointReduction,
-  Trace,
-  withTrace,
-} from './trace.ts'
+import { type Accumulation, type BucketUpdate, Trace, withTrace } from './trace.ts'
 import { emitNode, type GraphNode, GraphValue, nodesBehind, storageOf } from './value.ts'
 
 /** The traced function's inputs by name. */
@@ -45,11 +40,10 @@ export interface PreparedUpdate {
   readonly end: number
 }
 
-/** Dispatches [start, end) over all buckets, and what ranks must agree on after them. */
-export interface JointSegment {
+/** A stage over all buckets as dispatches [start, end), and what ranks must agree on after them: nothing only in the last one. */
+export interface JointSegment extends JointStage {
   readonly start: number
   readonly end: number
-  readonly reduction: JointReduction | undefined
 }
 
 /** A traced function, rewritten, lowered and planned; nothing is on the device yet. */
@@ -118,7 +112,7 @@ export function prepare(
   })
   for (const done of trace.whenTraced) done()
   const outputValues = named.map(([, value]) => value)
-  const jointNodes = [...trace.joint]
+  const tracedJoint = [...trace.joint]
   const isJoint = ({ node }: GraphValue) => node !== undefined && trace.joint.includes(node)
   const gradientValues = trace.updates.flatMap(({ gradients }) => gradients)
   const kept = [...outputValues.filter((value) => !isJoint(value)), ...gradientValues]
@@ -139,7 +133,7 @@ export function prepare(
       return
     }
     const copy = emitNode(map as Op, [final], { steps: [] })
-    const list = isJoint(value) ? jointNodes : nodes
+    const list = isJoint(value) ? tracedJoint : nodes
     list.push(copy)
     fixed.set(copy.outputs[0], place)
     gradientRoots.set(value, copy.outputs[0])
@@ -160,6 +154,8 @@ export function prepare(
     if (completion.length > 0) nodes.splice(last + 1, 0, ...completion)
   }
 
+  const stages = stagesOf(tracedJoint, trace.reductions)
+  const jointNodes = stages.flatMap((stage) => stage.nodes)
   const updateNodes = trace.updates.flatMap((update) => update.nodes)
   const { lowered, chosen } = lowerNodes(
     [...nodes, ...jointNodes, ...updateNodes, ...trace.after],
@@ -206,7 +202,7 @@ export function prepare(
       plan.endOfNode,
     ),
     updates,
-    joint: segmentsOf(jointNodes, trace.reductions, computeEnd, endOf),
+    joint: segmentsOf(stages, computeEnd, endOf),
     afterStart,
     calls: lowered.map(({ node }) => ({ op: node.op, call: callOf(node) })),
     chosen,
@@ -223,23 +219,19 @@ function refuseHalfInputs(inputs: InputTypes): void {
   )
 }
 
-/** Cuts the joint nodes behind each of those whose result ranks must agree on. */
+/** The dispatches of each stage. */
 function segmentsOf(
-  nodes: readonly GraphNode[],
-  reductions: readonly JointReduction[],
+  stages: readonly JointStage[],
   computeEnd: number,
   endOf: (node: GraphNode) => number,
 ): JointSegment[] {
-  const segments: JointSegment[] = []
   let start = computeEnd
-  nodes.forEach((node, at) => {
-    const reduction = reductions.find((candidate) => candidate.node === node)
-    if (!reduction && at < nodes.length - 1) return
-    const end = endOf(node)
-    segments.push({ start, end, reduction })
+  return stages.map((stage) => {
+    const end = endOf(stage.nodes[stage.nodes.length - 1])
+    const segment = { ...stage, start, end }
     start = end
+    return segment
   })
-  return segments
 }
 
 /** Updates run after everything else in a program, so nothing traced after one may read what it changes. */

@@ -15,6 +15,7 @@ import type { Prepared } from './prepare.ts'
 import type { Runtime } from './runtime.ts'
 import {
   checkInputs,
+  checkScalars,
   copyInputs,
   fillScalars,
   hostArrays,
@@ -141,7 +142,8 @@ function outOfMemory({ nodes }: Prepared, bytes: number): GpuError {
  *
  * A run writes the inputs and one small block of scalars, and encodes the recorded dispatches; it creates no buffer, bind group or pipeline.
  * With one rank a run is one submit; one that takes the device more than about 100 ms is cut into several, once a run has been timed, so on
- * devices with timestamps alone. With several ranks it is one submit per bucket for forward and backward, and one per bucket for the update.
+ * devices with timestamps alone. With several ranks it is one submit per bucket for forward and backward, and one per bucket for the update; one more for numbers that
+ * ranks agree on between the two, and one for what reads all new parameters (a running average).
  */
 export class GpuProgram implements StepProgram {
   readonly prepared: Prepared
@@ -283,7 +285,7 @@ export class GpuProgram implements StepProgram {
 
   check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {
     checkInputs(this.prepared, inputs)
-    this.prepared.trace.scalars.check(scalars)
+    checkScalars(this.prepared, scalars)
   }
 
   destroy(): void {

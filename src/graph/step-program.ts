@@ -154,6 +154,12 @@ export function refuseNoSync({ trace: { exchange, accumulation }, updates }: Pre
   )
 }
 
+/** What `fillScalars` would throw; takes and counts nothing. errors: `graph.misuse`. */
+export function checkScalars({ trace }: Prepared, scalars: Readonly<Record<string, number>>): void {
+  for (const refuse of trace.refusals) refuse()
+  trace.scalars.check(scalars)
+}
+
 /** Counts the step (unless `isCounted` is false) and writes this run's block of scalars to `values`. */
 export function fillScalars(
   { trace }: Prepared,

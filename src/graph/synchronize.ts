@@ -3,15 +3,14 @@ import { mapped } from '../gpu/readback.ts'
 import { invariant } from '../util/errors.ts'
 import { tailElements } from './bucket.ts'
 import type { GradientExchange } from './exchange.ts'
-import { joinRanks } from './join-ranks.ts'
+import { joinRanks, jointElements } from './join-ranks.ts'
 import type { JointSegment, Prepared, PreparedUpdate } from './prepare.ts'
 import type { ProgramBuffers } from './program.ts'
 import { StepClock } from './step-clock.ts'
 import type { OnMark, RunOutputs } from './step-program.ts'
 import { gradientWeight } from './trace.ts'
 
-/** A joint number: a value and a flag. */
-const jointBytes = 8
+const jointBytes = 4 * jointElements
 
 interface BucketBuffers {
   readonly prepared: PreparedUpdate
@@ -27,14 +26,18 @@ interface BucketBuffers {
 /** Records dispatches [start, end) of the program. */
 export type EncodeRange = (encoder: GPUCommandEncoder, start: number, end: number) => void
 
+/** Records commands that go to the device ahead of others in the same submit. */
+type RecordFirst = (encoder: GPUCommandEncoder) => void
+
 /**
  * The part of a step that ranks do together, bucket by bucket: owner-computes data parallelism.
  *
  * For each bucket: gradients to the host as soon as its part of backward has run, reduce-scatter, this rank's sum back to the
  * device, optimizer on this rank's slice, updated slice to the host, all-gather, parameters to the device. Buckets go through
  * this independently, so a bucket's exchange overlaps later parts of backward; only a program with joint nodes (a norm over all
- * buckets, a loss scale) waits for all sums before the first update, and exchanges 8 bytes a rank for each of them. Every rank ends with the owner's bits, whatever adapter
- * the others have (WGSL's division and square root differ between them).
+ * buckets, a loss scale) waits for all sums before the first update, and exchanges 8 bytes a rank for each of them. Commands that have
+ * nothing to wait for between them share a submit. Every rank ends with the owner's bits, whatever adapter the others have (WGSL's
+ * division and square root differ between them).
  *
  * cost: 2(N-1)/N x parameter bytes per rank and step, as an all-reduce; 1/N of the optimizer's state and work.
  * source: ZeRO stage 1, Rajbhandari et al., arXiv 1910.02054; buckets after PyTorch's DistributedDataParallel.
@@ -46,7 +49,7 @@ export class SynchronizedUpdates {
   readonly #prepared: Prepared
   readonly #programBuffers: ProgramBuffers
   readonly #buckets: BucketBuffers[]
-  /** A staging buffer for each number that ranks agree on. */
+  /** A staging buffer for the numbers that ranks agree on after each joint segment. */
   readonly #jointStaging: (GPUBuffer | undefined)[]
   /** Scalar outputs of forward and backward, which the first bucket's tail averages over ranks. */
   readonly #averaged: number[]
@@ -63,9 +66,10 @@ export class SynchronizedUpdates {
     )
     invariant(this.#averaged.length <= tailElements, () => 'more scalar outputs than a tail holds')
     const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
-    this.#jointStaging = prepared.joint.map(
-      ({ reduction }, index) =>
-        reduction && gpu.createBuffer(`readback of joint number ${index}`, jointBytes, usage),
+    this.#jointStaging = prepared.joint.map(({ reductions: { length } }, index) =>
+      length > 0
+        ? gpu.createBuffer(`readback of joint numbers ${index}`, length * jointBytes, usage)
+        : undefined,
     )
     this.#buckets = prepared.updates.map((update, index) => {
       const { wireElements: wire } = update.update.bucket
@@ -135,6 +139,7 @@ export class SynchronizedUpdates {
     onJoint: (encoder: GPUCommandEncoder) => void,
   ): Promise<void> {
     const { joint, afterStart, plan } = this.#prepared
+    const gpu = this.#gpu
     Promise.all(this.#firstMaps).then(this.#leaveBackward, () => undefined)
     const reduce = async (bucket: BucketBuffers, index: number) => {
       await this.#firstMaps[index]
@@ -142,8 +147,8 @@ export class SynchronizedUpdates {
       await this.#reduce(bucket, index)
       onMark?.(`bucket ${index} reduced`, performance.now())
     }
-    const update = async (bucket: BucketBuffers, index: number) => {
-      await this.#update(bucket, index, encode)
+    const update = async (bucket: BucketBuffers, index: number, first?: RecordFirst) => {
+      await this.#update(bucket, index, encode, first)
       onMark?.(`bucket ${index} gathered`, performance.now())
     }
     if (joint.length === 0) {
@@ -156,15 +161,30 @@ export class SynchronizedUpdates {
     } else {
       await Promise.all(this.#buckets.map(reduce))
       for (const [index, segment] of joint.entries()) {
-        const isLast = index === joint.length - 1
-        await this.#agree(segment, index, encode, isLast ? onJoint : undefined)
+        if (segment.reductions.length > 0) await this.#agree(segment, index, encode)
       }
-      await Promise.all(this.#buckets.map(update))
+      const last = joint[joint.length - 1]
+      const finishJoint: RecordFirst = (encoder) => {
+        if (last.reductions.length === 0) encode(encoder, last.start, last.end)
+        onJoint(encoder)
+      }
+      // It goes along with the first update that this rank has; a rank without any submits it by itself.
+      const carrier = this.#buckets.findIndex(({ start, end }) => end > start)
+      if (carrier < 0) {
+        const encoder = gpu.device.createCommandEncoder()
+        finishJoint(encoder)
+        gpu.submit(encoder)
+      }
+      await Promise.all(
+        this.#buckets.map((bucket, index) =>
+          update(bucket, index, index === carrier ? finishJoint : undefined),
+        ),
+      )
     }
     if (afterStart < plan.dispatches.length) {
-      const encoder = this.#gpu.device.createCommandEncoder()
+      const encoder = gpu.device.createCommandEncoder()
       encode(encoder, afterStart, plan.dispatches.length)
-      this.#gpu.submit(encoder)
+      gpu.submit(encoder)
     }
   }
 
@@ -201,40 +221,45 @@ export class SynchronizedUpdates {
     }
   }
 
-  /** Runs a joint segment and replaces its [value, flag] by what all ranks' make together, in the order of ranks. */
+  /** Runs a joint segment and replaces each [value, flag] by what all ranks' make together, in the order of ranks. */
   async #agree(
-    { start, end, reduction }: JointSegment,
+    { start, end, reductions }: JointSegment,
     index: number,
     encode: EncodeRange,
-    onEncoded: ((encoder: GPUCommandEncoder) => void) | undefined,
   ): Promise<void> {
     const gpu = this.#gpu
-    const staging = this.#jointStaging[index]
+    const staging = this.#jointStaging[index]!
     const encoder = gpu.device.createCommandEncoder()
-    if (end > start) encode(encoder, start, end)
-    onEncoded?.(encoder)
-    if (reduction && staging) {
-      encoder.copyBufferToBuffer(reduction.pool.buffer, 0, staging, 0, jointBytes)
+    encode(encoder, start, end)
+    for (const [i, { pool }] of reductions.entries()) {
+      encoder.copyBufferToBuffer(pool.buffer, 0, staging, i * jointBytes, jointBytes)
     }
     gpu.submit(encoder)
-    if (!reduction || !staging) return
     await mapped(gpu, staging)
     const own = new Float32Array(staging.getMappedRange().slice(0))
     staging.unmap()
     const all = await this.clock.exchange((onMet) =>
       this.#exchange.gatherScalars(index, own, onMet),
     )
-    gpu.write(reduction.pool.buffer, joinRanks(reduction, all))
+    for (const [i, reduction] of reductions.entries()) {
+      gpu.write(reduction.pool.buffer, joinRanks(reduction, all, i, reductions.length))
+    }
   }
 
-  /** Updates this rank's slice and gathers the others'. */
-  async #update(bucket: BucketBuffers, index: number, encode: EncodeRange): Promise<void> {
+  /** Updates this rank's slice, behind what `first` records, and gathers the others'. */
+  async #update(
+    bucket: BucketBuffers,
+    index: number,
+    encode: EncodeRange,
+    first: RecordFirst | undefined,
+  ): Promise<void> {
     const gpu = this.#gpu
     const { gradients, parameters, start, end, prepared } = bucket
     const { elements, parameterPool } = prepared.update.bucket
     if (end > start) {
       const leave = this.clock.enter('optimizer')
       const encoder = gpu.device.createCommandEncoder()
+      first?.(encoder)
       encode(encoder, prepared.start, prepared.end)
       const bytes = (end - start) * 4
       encoder.copyBufferToBuffer(parameterPool.buffer, start * 4, bucket.parameterStaging, 0, bytes)

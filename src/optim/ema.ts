@@ -47,6 +47,13 @@ export class ExponentialMovingAverage {
   /** Adds the average's update to the function being compiled, after `optimizer.step`. errors: `graph.misuse` before it. */
   update(): void {
     const trace = activeTrace('ema.update')
+    trace.refusals.push(() => {
+      if (!this.#isSwapped) return
+      throw new TabringError(
+        'graph.misuse',
+        'run: the model holds averaged parameters, expected its own. Call ema.swap() again before training goes on.',
+      )
+    })
     if (trace.accumulation?.part === 'add') return
     const wanted = new Set(this.#parameters)
     const buckets = trace.updates
@@ -59,13 +66,6 @@ export class ExponentialMovingAverage {
       )
     }
     const averages = buckets.map((bucket) => this.#averageOf(bucket))
-    trace.refusals.push(() => {
-      if (!this.#isSwapped) return
-      throw new TabringError(
-        'graph.misuse',
-        'run: the model holds averaged parameters, expected its own. Call ema.swap() again before training goes on.',
-      )
-    })
     trace.beforeStep.push(() => {
       this.#updates++
       for (const average of averages) average.updates++

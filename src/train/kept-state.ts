@@ -24,6 +24,33 @@ export interface KeptState {
 
 export const beginning: Progress = { step: 0, samples: 0, loss: Number.NaN, accuracy: Number.NaN }
 
+/** Ranks keep at the same steps, but one may be lost while another has just kept: then both still have the state before it. */
+const mostKept = 2
+
+/** The newest states of a run; where there is none it goes on from its beginning, which the settings alone make. */
+export class KeptStates {
+  #states: readonly KeptState[] = []
+
+  get newest(): KeptState | undefined {
+    return this.#states[0]
+  }
+
+  /** Steps of the states, the newest first, filled up with 0, the beginning, which every rank can go on from. */
+  get steps(): number[] {
+    const steps = this.#states.map(({ progress }) => progress.step)
+    return [...steps, ...Array<number>(mostKept - steps.length).fill(0)]
+  }
+
+  add(state: KeptState): void {
+    this.#states = [state, ...this.#states].slice(0, mostKept)
+  }
+
+  /** Forgets the states of later steps. */
+  backTo(step: number): void {
+    this.#states = this.#states.filter(({ progress }) => progress.step <= step)
+  }
+}
+
 /** Reads everything that the next step depends on. Between steps: nothing may be under way. */
 export async function keepState(
   model: Module,

@@ -15,6 +15,8 @@ export interface InitProcessGroupOptions {
   links: Map<number, Link>
   /** A collective without progress for this long fails on every rank; default 30 s. */
   timeoutMs?: number
+  /** How long neighbours may take to come; default 15 s. */
+  joinTimeoutMs?: number
   onspan?: ConstructorParameters<typeof ProcessGroup>[0]['onspan']
 }
 
@@ -32,8 +34,11 @@ export async function initProcessGroup(options: InitProcessGroupOptions): Promis
       `initProcessGroup: this rank is in a group of ${current.size} already. Call destroyProcessGroup() first.`,
     )
   }
-  const { rank, worldSize: size, epoch = 0, links, timeoutMs, onspan } = options
-  const config: Partial<GroupConfig> = timeoutMs === undefined ? {} : { deadlineMs: timeoutMs }
+  const { rank, worldSize: size, epoch = 0, links, timeoutMs, joinTimeoutMs, onspan } = options
+  const config: Partial<GroupConfig> = {
+    ...(timeoutMs !== undefined && { deadlineMs: timeoutMs }),
+    ...(joinTimeoutMs !== undefined && { session: { helloMs: joinTimeoutMs } }),
+  }
   current = new ProcessGroup({
     rank,
     size,

@@ -11,14 +11,16 @@ import type { TrainerOptions } from './trainer.ts'
  * Returns the kernel variants that all ranks use: rank 0 measures, and everyone takes its table. Empty unless the run is tuned.
  *
  * `prepareStep` gives the training step for a number of rows; shares differ by at most one row, so two steps cover all ranks.
+ * `known`: the table of a run that goes on after a lost device, which is not measured again.
  */
 export async function settleVariants(
   { runtime, group, config, tuneStore }: TrainerOptions,
   prepareStep: (rows: number) => Prepared,
+  known?: VariantTable,
 ): Promise<VariantTable> {
   if (!config.tune) return {}
-  let own: VariantTable = {}
-  if (group.rank === 0 && runtime instanceof Runtime) {
+  let own: VariantTable = known ?? {}
+  if (!known && group.rank === 0 && runtime instanceof Runtime) {
     const rows = new Set(planShares(config.batchSize, group.size).map((share) => share.rows))
     own = await tune({
       targets: [...rows].flatMap((count) => prepareStep(count).calls),

@@ -14,7 +14,7 @@ import { detectAnomaly } from '../graph/detect-anomaly.ts'
 import { countedSamples, crossEntropy } from '../graph/functions.ts'
 import { prepare, type TracedFunction } from '../graph/prepare.ts'
 import { randomScalarNames } from '../graph/random.ts'
-import { type AnyRuntime, Runtime } from '../graph/runtime.ts'
+import { type AnyRuntime, CpuRuntime, Runtime } from '../graph/runtime.ts'
 import { type RunInputs, type StepProgram, timesOf } from '../graph/step-program.ts'
 import { gradientWeight } from '../graph/trace.ts'
 import type { TuneStore } from '../kernels/tune.ts'
@@ -25,13 +25,15 @@ import { AdamW } from '../optim/adam.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
 import { SGD } from '../optim/sgd.ts'
 import type { CollectiveSpan, ProcessGroup } from '../peer/group.ts'
-import { messageOf, PeerError, TabringError } from '../util/errors.ts'
+import { PeerError, TabringError } from '../util/errors.ts'
 import { tensorType } from '../util/shape.ts'
+import { shareFindings } from './anomalies.ts'
 import { defaultLearningRate, type TrainConfig } from './config.ts'
 import { DistributedDataParallel } from './data-parallel.ts'
 import { Evaluation } from './evaluate.ts'
-import { beginning, type KeptState, keepState, type Progress, restoreState } from './kept-state.ts'
+import { beginning, KeptStates, keepState, type Progress, restoreState } from './kept-state.ts'
 import { Patience } from './patience.ts'
+import { Recovery, type RecoveryOptions } from './recovery.ts'
 import type { RunEvent, RunRecord, TimelineEntry, TrainerResult } from './run.ts'
 import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
@@ -41,17 +43,11 @@ import { ReplicaCheck } from './verify.ts'
 /** With one rank, steps that may be under way on the device while the next batch is made. */
 const stepsAhead = 2
 
-/** With one rank, the state is kept on the host every so many steps, so that a lost device costs no more than these. */
+/** The state is kept on the host every so many steps, on all ranks the same, so that a lost device costs no more than these. */
 const keepEvery = 50
-/** How long a device that fails may take to say that it is lost. */
-const lossWordMs = 2000
-/** Devices that may be lost without a kept state in between. */
-const mostLosses = 3
 
-export interface TrainerOptions {
+export interface TrainerOptions extends RecoveryOptions {
   readonly runtime: AnyRuntime
-  /** Opens a device in place of one that was lost; without it, a loss ends the run. */
-  readonly reopen?: () => Promise<AnyRuntime>
   readonly group: ProcessGroup
   readonly config: TrainConfig
   /** Where relative data addresses start; the page's own address. */
@@ -67,8 +63,9 @@ export interface TrainerOptions {
  * The built-in experiment on one rank: data, model, optimizer, the loop, evaluation.
  *
  * Each global batch is cut into contiguous shares; a rank's program has a fixed number of rows, and a step scalar says how many count.
- * A loss that is not a number, a replica that differs, a lost rank end the run on every rank, and so does a lost device where there
- * are several: alone, a rank opens another one and goes on from the state that it kept last.
+ * A replica that differs and a lost rank end the run on every rank. After a lost device all ranks go back to the newest state that all of
+ * them kept, and on from there, whoever lost it on another one. A loss that is not a number sends them back too, up to the step in
+ * question: there each looks at the ops on its own samples before the run ends.
  */
 export class Trainer {
   readonly #options: TrainerOptions
@@ -77,37 +74,47 @@ export class Trainer {
   readonly #resources: { destroy(): void }[] = []
   #buckets: readonly Bucket[] = []
   #record: RunRecord | undefined
-  readonly #patience: Patience
+  #patience: Patience
   /** What happened when in one step, and which step. */
   readonly #timeline: TimelineEntry[] = []
   #timelineStep = 0
   #runtime: AnyRuntime
-  #kept: KeptState | undefined
+  #group: ProcessGroup
+  readonly #recovery: Recovery
+  readonly #kept = new KeptStates()
   /** The last step that was told of; steps that are done again are not told again. */
   #told = 0
   #evaluated = 0
-  /** Devices lost since a state was kept, and in all. */
-  #losses = 0
-  #lostDevices = 0
-  /** The step whose loss was not finite, when its cause is being looked for. */
+  /** The step whose loss was not finite, until its cause has been looked for. */
   #suspect = 0
   #hasLooked = false
+  /** Steps that are on the device. */
+  readonly #underWay: Promise<void>[] = []
 
   constructor(options: TrainerOptions) {
     this.#options = options
     this.#runtime = options.runtime
+    this.#group = options.group
     this.#patience = new Patience(options.group)
+    const { reopen, regroup } = options
+    const regroupHere = async (ended: ProcessGroup) => {
+      this.#group = await regroup!(ended)
+      this.#patience = new Patience(this.#group)
+      return this.#group
+    }
+    this.#recovery = new Recovery({ reopen, regroup: regroup && regroupHere })
   }
 
   /** errors: `config.invalid`, `data.*`, `gpu.*`, `peer.*`, `train.*`. A failure here is made known to all ranks. */
   async run(): Promise<TrainerResult> {
-    const { group } = this.#options
     try {
       return await this.#train()
     } catch (thrown) {
       const error =
         thrown instanceof TabringError ? thrown : new TabringError('graph.misuse', String(thrown))
-      if (!group.error) group.abort(new PeerError(error.code, error.message))
+      if (!this.#group.error) {
+        this.#group.abort(new PeerError(this.#recovery.finalCode(error.code), error.message))
+      }
       throw thrown
     }
   }
@@ -146,12 +153,14 @@ export class Trainer {
   destroy(): void {
     for (const resource of this.#resources.splice(0)) resource.destroy()
     for (const bucket of this.#buckets) bucket.destroy()
+    this.#buckets = []
     this.#ddp = undefined
     this.#program = undefined
   }
 
   async #train(): Promise<TrainerResult> {
-    const { group, config, onEvent } = this.#options
+    const { config, onEvent } = this.#options
+    const group = this.#group
     if (config.batchSize < group.size) {
       throw new TabringError(
         'config.invalid',
@@ -171,34 +180,32 @@ export class Trainer {
 
   /** Makes the next attempt possible after `error`, or throws it. */
   async #recover(error: unknown): Promise<void> {
-    const { group, reopen, signal } = this.#options
-    if (group.size > 1 || signal?.aborted) throw error
-    const isNan = error instanceof TabringError && error.code === 'train.nan'
+    if (this.#options.signal?.aborted) throw error
+    const place = { group: this.#group, runtime: this.#runtime }
+    const isNan = error instanceof TabringError && error.code === 'train.nan' && !place.group.error
     if (isNan) {
-      // Done again from the kept state up to the step in question, whose ops are then looked at one by one.
-      if (this.#suspect === 0 || !(this.#runtime instanceof Runtime) || !this.#kept) throw error
-      return
+      // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
+      if (this.#hasLooked || !this.#canLook) throw error
+    } else {
+      const next = await this.#recovery.after(error, place, this.#kept, this.#suspect)
+      this.#runtime = next.runtime
+      this.#suspect = next.suspect
     }
-    if (!reopen || !(await this.#isLost()) || this.#losses >= mostLosses) throw error
-    this.#losses++
-    this.#lostDevices++
-    console.warn(
-      `tabring: ${messageOf(error)} Training goes on from step ${this.#kept?.progress.step ?? 0}.`,
-    )
-    this.#runtime = await reopen()
+    this.#patience.forSetup()
+    // What a step may still give to the device must not meet buffers that are gone.
+    await Promise.allSettled(this.#underWay.splice(0))
+    this.destroy()
   }
 
-  /** Whether the device is lost; a command may fail a moment before the browser says so. */
-  async #isLost(): Promise<boolean> {
-    if (!(this.#runtime instanceof Runtime)) return false
-    const { gpu } = this.#runtime
-    const wait = new Promise<boolean>((resolve) => setTimeout(resolve, lossWordMs, false))
-    return Promise.race([gpu.lost.then(() => true), wait])
+  /** Whether any rank has a device whose ops can be looked at one by one: the same answer on all. */
+  get #canLook(): boolean {
+    return this.#record?.adapters.some((adapter) => adapter !== cpuAdapter) ?? false
   }
 
   /** Model, optimizer and programs on the current device, from the kept state on to the end. */
   async #onDevice(data: DataSplits): Promise<TrainerResult> {
-    const { group, config, onEvent, signal } = this.#options
+    const { config, onEvent, signal } = this.#options
+    const group = this.#group
     const runtime = this.#runtime
     const { rank, size } = group
     const phase = (name: Extract<RunEvent, { event: 'phase' }>['phase']) => {
@@ -224,8 +231,10 @@ export class Trainer {
       y: tensorType([rows], 'i32'),
     })
     const stepFunction = trainingStep(ddp, optimizer)
-    runtime.variants = await settleVariants({ ...this.#options, runtime }, (rows) =>
-      prepare(runtime, stepFunction, stepTypes(rows)),
+    runtime.variants = await settleVariants(
+      { ...this.#options, group, runtime },
+      (rows) => prepare(runtime, stepFunction, stepTypes(rows)),
+      this.#record?.measured,
     )
     const step = await compile(stepFunction, stepTypes(share.rows), { runtime })
     this.#program = step
@@ -252,16 +261,14 @@ export class Trainer {
       variants: { ...step.prepared.chosen },
       measured: { ...runtime.variants },
     }
-    const { vendor, architecture } = runtime.facts
-    this.#record = await settleRecord(group, own, `${vendor} ${architecture}`)
+    this.#record = await settleRecord(group, own, adapterOf(runtime))
     const keep = async (progress: Progress) => {
-      if (size > 1) return
-      this.#kept = await keepState(ddp, optimizer, progress)
-      this.#losses = 0
+      this.#kept.add(await keepState(ddp, optimizer, progress))
+      this.#recovery.kept()
     }
-    if (this.#kept) restoreState(ddp, optimizer, this.#kept)
-    else await keep(beginning)
-    await check.compare(group, 0)
+    const { newest } = this.#kept
+    if (newest) restoreState(ddp, optimizer, newest)
+    await check.compare(group, newest?.progress.step ?? 0)
 
     phase('train')
     const began = performance.now()
@@ -277,13 +284,15 @@ export class Trainer {
       evaluation,
       check,
       keep,
-      explain: async (at, inputs, scalars) => {
-        if (!(runtime instanceof Runtime)) return
+      look: async (inputs, scalars) => {
+        if (!(runtime instanceof Runtime)) return undefined
         try {
           await detectAnomaly(runtime, stepFunction, stepTypes(share.rows), inputs, scalars)
         } catch (error) {
-          throw new TabringError('train.nan', `step ${at}: ${messageOf(error)}`)
+          if (error instanceof TabringError && error.code === 'train.nan') return error.message
+          throw error
         }
+        return undefined
       },
     })
     await check.compare(group, steps)
@@ -298,7 +307,7 @@ export class Trainer {
       timeline: this.#timeline
         .filter(({ atMs }) => !Number.isNaN(atMs))
         .sort((a, b) => a.atMs - b.atMs),
-      lostDevices: this.#lostDevices,
+      lostDevices: this.#recovery.lostDevices,
       record: this.#record,
     }
     // Nobody closes its links while another still needs them.
@@ -306,20 +315,21 @@ export class Trainer {
     return result
   }
 
-  async #loop({ step, data, share, evaluation, check, keep, explain }: Loop): Promise<Progress> {
-    const { group, config, onEvent, signal } = this.#options
+  async #loop({ step, data, share, evaluation, check, keep, look }: Loop): Promise<Progress> {
+    const { config, onEvent, signal } = this.#options
+    const group = this.#group
     const { rank, size } = group
     const perEpoch = stepsPerEpoch(data.train.count, config.batchSize)
     const totalSteps = config.steps ?? config.epochs * perEpoch
     const rows = Math.max(1, share.rows)
     const pixels = new Float32Array(rows * data.train.height * data.train.width)
     const labels = new Int32Array(rows)
-    const first = this.#kept?.progress ?? beginning
+    const first = this.#kept.newest?.progress ?? beginning
     let order = epochOrder(config.seed, Math.floor(first.step / perEpoch), data.train.count)
     let { samples, loss, accuracy } = first
     let lastEnded = 0
 
-    const underWay: Promise<void>[] = []
+    const underWay = this.#underWay
     const limit = size === 1 ? stepsAhead : 1
     for (let index = first.step; index < totalSteps; index++) {
       signal?.throwIfAborted()
@@ -339,19 +349,22 @@ export class Trainer {
         [gradientWeight]: own.length / global,
         ...randomScalarsFor(step, index, share.offset),
       }
-      if (index + 1 === this.#suspect) {
+      // A gradient that is not finite shows in the loss of the next step: that is looked at too.
+      const isSuspect = index + 1 === this.#suspect
+      if (isSuspect || index + 2 === this.#suspect) {
         while (underWay.length > 0) await underWay.shift()
-        this.#suspect = 0
         this.#hasLooked = true
-        await explain(index + 1, inputs, scalars)
+        if (isSuspect) this.#suspect = 0
+        const found = own.length > 0 ? await look(inputs, scalars) : undefined
+        await shareFindings(group, index + 1, found)
       }
       const outputs = step.run(inputs, scalars)
       underWay.push(
         outputs.then((values) => {
           loss = values.loss[0]
           if (!Number.isFinite(loss)) {
-            if (!this.#hasLooked) this.#suspect = index + 1
-            throw lossNotFinite(index + 1, loss, size)
+            this.#suspect = index + 1
+            throw lossNotFinite(index + 1, loss, this.#hasLooked && size > 1)
           }
           if (index + 1 <= this.#told) return
           this.#told = index + 1
@@ -379,7 +392,7 @@ export class Trainer {
       while (underWay.length >= limit) await underWay.shift()
       const isLast = index + 1 === totalSteps
       const endsEpoch = inEpoch + 1 === perEpoch
-      const isKept = size === 1 && (index + 1) % keepEvery === 0
+      const isKept = (index + 1) % keepEvery === 0 && !isLast
       if (isLast || endsEpoch || isKept || (index + 1) % config.hashEvery === 0) {
         while (underWay.length > 0) await underWay.shift()
       }
@@ -402,9 +415,11 @@ export class Trainer {
   #watch(program: StepProgram, step: number, totalSteps: number): void {
     if (step === Math.min(5, totalSteps)) {
       this.#timelineStep = step
+      this.#timeline.length = 0
       this.#timeline.push({ name: 'step begins', atMs: performance.now() })
       program.onMark = (name, atMs) => this.#timeline.push({ name, atMs })
     } else {
+      this.#timelineStep = 0
       program.onMark = undefined
     }
   }
@@ -425,8 +440,8 @@ interface Loop {
   readonly check: ReplicaCheck
   /** Keeps the state where the run could go on from; between steps. */
   keep(progress: Progress): Promise<void>
-  /** Rejects with the op by which a step's values stop being finite. */
-  explain(step: number, inputs: RunInputs, scalars: Readonly<Record<string, number>>): Promise<void>
+  /** Names the op by which a step's values on this rank stop being finite, from what the parameters are now; sends nothing. */
+  look(inputs: RunInputs, scalars: Readonly<Record<string, number>>): Promise<string | undefined>
 }
 
 /** What random masks depend on, for a program that draws any: the step, and the global number of this rank's first sample. */
@@ -458,8 +473,11 @@ const trainingStep =
     return { loss }
   }
 
-const lossNotFinite = (step: number, loss: number, size: number) =>
+const adapterOf = ({ facts: { vendor, architecture } }: AnyRuntime) => `${vendor} ${architecture}`
+const cpuAdapter = adapterOf(new CpuRuntime())
+
+const lossNotFinite = (step: number, loss: number, isOfAll: boolean) =>
   new TabringError(
     'train.nan',
-    `step ${step}: expected a finite loss, got ${loss}. Lower the learning rate, or check the data for values that are not numbers.${size > 1 ? ' The same settings on one rank name the op that it begins with.' : ''}`,
+    `step ${step}: expected a finite loss, got ${loss}. Lower the learning rate, or check the data for values that are not numbers.${isOfAll ? " No rank's own samples lead to it: it comes of joining what the ranks have." : ''}`,
   )

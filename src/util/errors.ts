@@ -35,7 +35,7 @@ export const errorCodes = {
   'gpu.lost': {
     cause: 'The device was lost.',
     remedy:
-      'Open the device again and go on from the last kept state; a run of one rank does so by itself.',
+      'Open the device again and go on from the last kept state; the built-in training does so by itself, on all ranks.',
   },
   'gpu.compile': {
     cause: 'A shader or pipeline did not compile.',

@@ -7,9 +7,11 @@ import type { ProcessGroup } from '../peer/group.ts'
 import type { Link, LinkStats } from '../peer/link.ts'
 import { PortLink } from '../peer/port.ts'
 import { PumpLink } from '../peer/pump.ts'
+import { Rejoining } from '../peer/rejoin.ts'
 import type { TrainConfig } from '../train/config.ts'
 import { writeStateDict } from '../train/model-file.ts'
 import { destroyProcessGroup, initProcessGroup } from '../train/process-group.ts'
+import { isLoss } from '../train/recovery.ts'
 import type { RunEvent } from '../train/run.ts'
 import { Trainer } from '../train/trainer.ts'
 import type { DeviceType } from '../util/device.ts'
@@ -21,6 +23,8 @@ import { keepErrorCodes } from './error-transfer.ts'
 
 const reopenAttempts = 20
 const reopenDelayMs = 500
+/** After a lost device: a rank whose tab is busy hears of it late. */
+const rejoinTimeoutMs = 60_000
 
 /** One rank: it owns the GPU device, the links and the collectives. */
 class ComputeWorker implements ComputeApi {
@@ -65,6 +69,25 @@ class ComputeWorker implements ComputeApi {
     const { signal } = this.#abort
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
     this.#links.delete(epoch)
+    let trainer: Trainer | undefined
+    const ring = new Rejoining({
+      epoch,
+      links,
+      follows: isLoss,
+      join: async (current, own) => {
+        destroyProcessGroup()
+        this.#group = await initProcessGroup({
+          rank,
+          worldSize,
+          epoch: current,
+          links: own,
+          ...(current !== epoch && { joinTimeoutMs: rejoinTimeoutMs }),
+          onspan: (span) => trainer?.onSpan(span),
+        })
+        signal.throwIfAborted()
+        return this.#group
+      },
+    })
     const before = this.#run
     const run = async (): Promise<RunResult> => {
       // An aborted run may still be compiling; what it holds is freed when it has come to its end.
@@ -73,19 +96,11 @@ class ComputeWorker implements ComputeApi {
       this.#trainer = undefined
       const runtime = await this.#openRuntime()
       signal.throwIfAborted()
-      let trainer: Trainer | undefined
-      const group = await initProcessGroup({
-        rank,
-        worldSize,
-        epoch,
-        links,
-        onspan: (span) => trainer?.onSpan(span),
-      })
-      this.#group = group
-      signal.throwIfAborted()
+      const group = await ring.first()
       trainer = new Trainer({
         runtime,
         reopen: () => this.#reopenRuntime(),
+        regroup: (ended) => ring.after(ended),
         group,
         config,
         baseUrl,

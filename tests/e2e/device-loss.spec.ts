@@ -36,3 +36,35 @@ test('a run whose GPU process is killed goes on with another device and ends wit
   expect(killed.paramHash).toBe(undisturbed.paramHash)
   expect(killed.testAccuracy).toBe(undisturbed.testAccuracy)
 })
+
+test('three tabs whose GPU process is killed all go on, without a click, and end with the same bits', async () => {
+  const run = async (disturb?: () => Promise<void>) => {
+    const ranks = await tabs.open(3, 'webrtc', { ...config, steps: 120 })
+    await ranks[1].saw((event) => event.event === 'step' && event.step >= 60)
+    await disturb?.()
+    const ends = await Promise.all(ranks.map(({ done }) => done))
+    const results = ends.map((end) => {
+      if (!end.ok) throw new Error(`${end.code}: ${end.message}`)
+      return end.result
+    })
+    const told = ranks.map(({ events }) =>
+      events.flatMap((event) => (event.event === 'step' ? [event.step] : [])),
+    )
+    return { results, told }
+  }
+  const undisturbed = await run()
+  await tabs.closeTabs()
+  const killed = await run(async () => {
+    const session = await tabs.browser.newBrowserCDPSession()
+    await session.send('Browser.crashGpuProcess')
+    await session.detach()
+  })
+  expect(killed.results.map(({ lostDevices }) => lostDevices)).toEqual([1, 1, 1])
+  for (const { paramHash, testAccuracy, record } of killed.results) {
+    expect(paramHash).toBe(undisturbed.results[0].paramHash)
+    expect(testAccuracy).toBe(undisturbed.results[0].testAccuracy)
+    expect(record.adapters).toEqual(undisturbed.results[0].record.adapters)
+  }
+  for (const steps of killed.told)
+    expect(steps).toEqual(Array.from({ length: 120 }, (_, i) => i + 1))
+})

@@ -63,14 +63,17 @@ test('a bit that flips in one rank after a step ends the run there, on every ran
   }
 })
 
-test('a loss that is no number ends the run in its step, on every rank', async () => {
+test('a loss that is no number ends the run in its step, on every rank, with the op on those whose samples made it', async () => {
   const ends = await endsOf({ optimizer: 'sgd', lr: 1e30, hashEvery: 100 })
   expect(ends).toHaveLength(3)
   for (const { reason, lastStep } of ends) {
     expect(reason).toMatchObject({
       code: 'train.nan',
-      message: expect.stringMatching(/step 2: expected a finite loss, got /),
+      message: expect.stringMatching(
+        /^step 2: ranks 0, 1 and 2: \w+\(f32\[4, \d+\], [^)]*\): expected a finite result, .*[Ll]ower the learning rate/,
+      ),
     })
     expect(lastStep).toBe(1)
   }
+  expect(new Set(ends.map(({ reason }) => String(reason))).size, 'one text on all').toBe(1)
 })

@@ -1,10 +1,12 @@
 import { ProcessGroup } from '../../src/peer/group.ts'
 import type { Link } from '../../src/peer/link.ts'
 import { memoryPair } from '../../src/peer/memory.ts'
+import { Rejoining } from '../../src/peer/rejoin.ts'
+import { isLoss } from '../../src/train/recovery.ts'
 import { systemEnv } from '../../src/util/env.ts'
 
-/** N groups in this page, joined in a ring by memory links. */
-export async function ringOf(size: number): Promise<ProcessGroup[]> {
+/** By rank, the links of a ring in this page. */
+function ringLinks(size: number): Map<number, Link>[] {
   const links = Array.from({ length: size }, () => new Map<number, Link>())
   const pairs = size === 1 ? 0 : size === 2 ? 1 : size
   for (let rank = 0; rank < pairs; rank++) {
@@ -13,9 +15,47 @@ export async function ringOf(size: number): Promise<ProcessGroup[]> {
     links[rank].set(next, a)
     links[next].set(rank, b)
   }
-  const groups = links.map(
+  return links
+}
+
+/** N groups in this page, joined in a ring by memory links. */
+export async function ringOf(size: number): Promise<ProcessGroup[]> {
+  const groups = ringLinks(size).map(
     (own, rank) => new ProcessGroup({ rank, size, epoch: 1, links: own, env: systemEnv }),
   )
   await Promise.all(groups.map((group) => group.ready()))
   return groups
+}
+
+/** A rank that joins its ring again where a lost device has ended the group. */
+export interface RejoiningRank {
+  readonly group: ProcessGroup
+  regroup(ended: ProcessGroup): Promise<ProcessGroup>
+  /** Leaves the newest group. */
+  leave(): void
+}
+
+/** As `ringOf`, for groups that others follow over the same links. */
+export async function rejoiningRingOf(size: number): Promise<RejoiningRank[]> {
+  return Promise.all(
+    ringLinks(size).map(async (links, rank) => {
+      let newest: ProcessGroup | undefined
+      const ring = new Rejoining({
+        epoch: 1,
+        links,
+        follows: isLoss,
+        join: async (epoch, own) => {
+          newest?.destroy()
+          newest = new ProcessGroup({ rank, size, epoch, links: own, env: systemEnv })
+          await newest.ready()
+          return newest
+        },
+      })
+      return {
+        group: await ring.first(),
+        regroup: (ended) => ring.after(ended),
+        leave: () => newest?.destroy(),
+      }
+    }),
+  )
 }

@@ -5,6 +5,7 @@ import { countedSamples, crossEntropy } from '../../../src/graph/functions.ts'
 import { Parameter } from '../../../src/graph/parameter.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
 import type { Tensor } from '../../../src/graph/tensor.ts'
+import { ExponentialMovingAverage } from '../../../src/optim/ema.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
@@ -69,6 +70,33 @@ test('a run with wrong inputs or scalars counts as none, and those after it are 
   await program.run(rowsFrom(2, 2))
   expect(program.isLast).toBe(false)
   expectClose(await weight.read(), await afterOneBatch(4))
+})
+
+test('a run with averaged parameters in the model is refused, adding or updating, and counts as none', async () => {
+  const { weight, step } = trainingStep()
+  const ema = new ExponentialMovingAverage([weight], { decay: 0.5 })
+  const withAverage = (inputs: Record<string, Tensor>) => {
+    const outputs = step(inputs)
+    ema.update()
+    return outputs
+  }
+  const program = await compileAccumulated(withAverage, types(2), { steps: 2, runtime })
+  await program.run(rowsFrom(0, 2))
+  await program.run(rowsFrom(2, 2))
+  const refused = /Call ema.swap\(\) again/
+  for (const isLast of [false, true]) {
+    ema.swap()
+    await expect(program.run(rowsFrom(4, 2))).rejects.toThrow(refused)
+    ema.swap()
+    expect(program.isLast, 'the same part is next').toBe(isLast)
+    await program.run(rowsFrom(4 + 2 * Number(isLast), 2))
+    expect(program.isLast).toBe(!isLast)
+  }
+
+  const plain = trainingStep()
+  const undisturbed = await compileAccumulated(plain.step, types(2), { steps: 2, runtime })
+  for (const from of [0, 2, 4, 6]) await undisturbed.run(rowsFrom(from, 2))
+  expect([...(await weight.read())]).toEqual([...(await plain.weight.read())])
 })
 
 test('runs of unequal counts are one big batch with each run weighed by its samples', async () => {
