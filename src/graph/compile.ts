@@ -2,6 +2,7 @@ import type { DeviceSpec } from '../util/device.ts'
 import { benchmarkVariants, isBenchmarking } from './benchmark.ts'
 import { checkDevices } from './check-devices.ts'
 import { CpuProgram } from './cpu-program.ts'
+import { withAnomalyDetection } from './detect-anomaly.ts'
 import { withChecks } from './output-checks.ts'
 import { type InputTypes, type PrepareOptions, prepare, type TracedFunction } from './prepare.ts'
 import { GpuProgram } from './program.ts'
@@ -13,6 +14,11 @@ export interface CompileOptions extends PrepareOptions {
   readonly device?: DeviceSpec
   /** An opened device, instead of the page's own. */
   readonly runtime?: AnyRuntime
+  /**
+   * Each run first looks at every result of its forward and backward, and rejects with `train.nan` at the first op that gives a value which
+   * is not finite, before anything is updated or sent: as torch.autograd.set_detect_anomaly. Many times a step's time. Default false.
+   */
+  readonly detectAnomaly?: boolean
 }
 
 /**
@@ -28,6 +34,16 @@ export async function compile(
   options: CompileOptions = {},
 ): Promise<StepProgram> {
   const runtime = options.runtime ?? (await runtimeOf(options.device ?? getDefaultDevice()))
+  const program = await compileOn(runtime, fn, inputs, options)
+  return options.detectAnomaly ? withAnomalyDetection(program, runtime, fn, inputs) : program
+}
+
+async function compileOn(
+  runtime: AnyRuntime,
+  fn: TracedFunction,
+  inputs: InputTypes,
+  options: CompileOptions,
+): Promise<StepProgram> {
   if (runtime instanceof CpuRuntime) {
     const prepared = prepare(runtime, fn, inputs, { ...options, isNaive: true })
     checkDevices(prepared, 'host')

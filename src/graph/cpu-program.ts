@@ -3,7 +3,9 @@ import type { HostArray } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import { bytesOf, countElements, type TensorType } from '../util/shape.ts'
 import { tailElements } from './bucket.ts'
+import { FiniteCheck } from './inside/finite-check.ts'
 import { joinRanks, jointElements } from './join-ranks.ts'
+import type { OnNode } from './look.ts'
 import { callOf } from './lower.ts'
 import type { Phase } from './phases.ts'
 import type { Prepared } from './prepare.ts'
@@ -56,6 +58,16 @@ interface Wire {
   readonly parameters: Float32Array<ArrayBuffer>
 }
 
+/** Numbers as `Look` gives them. */
+const toLook = (values: HostArray, type: TensorType): HostData =>
+  type.dtype === 'f16' ? Float32Array.from(values) : toHostData(values, type)
+
+export interface CpuProgramOptions {
+  readonly onNode?: OnNode
+  /** Whether runs update and count steps; true unless told. */
+  readonly isUpdating?: boolean
+}
+
 /**
  * A program that runs the ops' references one after the other: the same interface as on a GPU, slow, for any place that runs JavaScript.
  *
@@ -74,9 +86,15 @@ export class CpuProgram implements StepProgram {
   #last: Promise<unknown> = Promise.resolve()
   #lastBreathMs = 0
   #mostBytes = 0
+  readonly #isUpdating: boolean
+  readonly #onNode: OnNode | undefined
+  readonly #check: FiniteCheck | undefined
 
-  constructor(prepared: Prepared) {
+  constructor(prepared: Prepared, { isUpdating = true, onNode }: CpuProgramOptions = {}) {
     this.prepared = prepared
+    this.#isUpdating = isUpdating
+    this.#check = onNode ? undefined : FiniteCheck.of()
+    this.#onNode = onNode ?? this.#check?.onNode
     this.#scalars = new Float32Array(Math.max(1, prepared.trace.scalars.size))
     this.#phases = new Map(prepared.nodes.map((node, i) => [node, prepared.nodePhases[i]]))
     for (const { update } of prepared.updates) update.bucket.allocate('host')
@@ -145,7 +163,7 @@ export class CpuProgram implements StepProgram {
     const { prepared } = this
     const beganMs = performance.now()
     this.#clock.begin(beganMs)
-    fillScalars(prepared, scalars, this.#scalars)
+    fillScalars(prepared, scalars, this.#scalars, this.#isUpdating)
     const values = new Map<GraphValue, HostArray>()
     await this.#execute(prepared.nodes, inputs, values)
     const outputs: RunOutputs = {}
@@ -158,6 +176,7 @@ export class CpuProgram implements StepProgram {
       }
     }
     keep(false)
+    if (!this.#isUpdating) return outputs
     const { exchange, accumulation } = prepared.trace
     const exchanges = prepared.updates.length > 0 && accumulation?.part !== 'add'
     if (!exchange || exchange.size === 1 || !exchanges) {
@@ -185,6 +204,7 @@ export class CpuProgram implements StepProgram {
     }
     keep(true)
     await this.#execute(prepared.trace.after, inputs, values)
+    this.#check?.sumUp()
     const endedMs = performance.now()
     this.times = this.#clock.read(endedMs)
     noteTimes(outputs, { parts: this.times, beganMs, endedMs })
@@ -270,6 +290,11 @@ export class CpuProgram implements StepProgram {
       }
       if (!node.op.isView) this.#compute(node, inputs, values)
       leave()
+      if (!node.op.isView) {
+        await this.#onNode?.(node, async (value) =>
+          toLook(this.#read(value, inputs, values), value.type),
+        )
+      }
       for (const value of this.#dead.get(node) ?? []) values.delete(value)
     }
   }

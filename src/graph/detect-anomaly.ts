@@ -1,13 +1,14 @@
+import { StagedTensor } from '../gpu/staging.ts'
 import { TabringError } from '../util/errors.ts'
 import { runEagerly } from './eager.ts'
 import { formatCall } from './limits.ts'
+import { isNotFinite, type OnNode } from './look.ts'
 import type { InputTypes, TracedFunction } from './prepare.ts'
-import type { Runtime } from './runtime.ts'
-import type { HostData, RunInputs } from './step-program.ts'
-import { type GraphNode, type GraphValue, storageOf } from './value.ts'
-
-const isNotFinite = (data: HostData): boolean =>
-  data instanceof Float32Array && data.some((value) => !Number.isFinite(value))
+import { nextRandomStep, randomScalarNames } from './random.ts'
+import type { AnyRuntime } from './runtime.ts'
+import { copyInputs, type RunInputs, type StepProgram } from './step-program.ts'
+import { gradientWeight } from './trace.ts'
+import { type GraphValue, storageOf } from './value.ts'
 
 /** What to call a value that no op made. */
 function nameOf(value: GraphValue): string | undefined {
@@ -28,16 +29,18 @@ function nameOf(value: GraphValue): string | undefined {
  * errors: `graph.misuse` for random masks without it; `train.nan`, naming the op with its shapes, or the parameter or input that is not finite already.
  */
 export async function detectAnomaly(
-  runtime: Runtime,
+  runtime: AnyRuntime,
   fn: TracedFunction,
   types: InputTypes,
   inputs: RunInputs,
   scalars: Readonly<Record<string, number>> = {},
 ): Promise<void> {
   const clean = new Set<GraphValue>()
-  const onNode = async (node: GraphNode, look: (value: GraphValue) => Promise<HostData>) => {
+  const onNode: OnNode = async (node, look) => {
     const where = formatCall({ node })
-    for (const value of node.inputs) {
+    for (const [at, value] of node.inputs.entries()) {
+      // What the op itself changes in place is its result by now.
+      if (node.op.updates?.includes(at)) continue
       const root = storageOf(value)
       const name = nameOf(value)
       if (!name || clean.has(root)) continue
@@ -63,4 +66,44 @@ export async function detectAnomaly(
     isUpdating: false,
     onNode,
   })
+}
+
+/** Makes each run of the program wait for a look at the same step, which ends it before it changes anything. */
+export function withAnomalyDetection<Program extends StepProgram>(
+  program: Program,
+  runtime: AnyRuntime,
+  fn: TracedFunction,
+  types: InputTypes,
+): Program {
+  const run = program.run.bind(program)
+  const { step } = randomScalarNames
+  const drawsMasks = program.prepared.trace.scalars.has(step)
+  let last: Promise<unknown> = Promise.resolve()
+  program.run = async (inputs, scalars = {}) => {
+    program.check(inputs, scalars)
+    const own = copyInputs(inputs, Object.keys(types))
+    refuseStaged(own)
+    const settings = { ...scalars }
+    const looked = last.then(async () => {
+      // What a run counts for in an accumulation is no scalar of the plain step.
+      const { [gradientWeight]: _weight, ...given } = settings
+      const asked = drawsMasks ? { [step]: nextRandomStep(), ...given } : given
+      await detectAnomaly(runtime, fn, types, own, asked)
+      return run(own, settings)
+    })
+    last = looked.catch(() => undefined)
+    return looked
+  }
+  return program
+}
+
+/** What was uploaded belongs to one run, and here there are two. */
+function refuseStaged(inputs: RunInputs): void {
+  for (const [name, data] of Object.entries(inputs)) {
+    if (!(data instanceof StagedTensor)) continue
+    throw new TabringError(
+      'graph.misuse',
+      `detectAnomaly: input "${name}" must be an array, got upload memory, which one run uses up. Turn pinMemory off.`,
+    )
+  }
 }

@@ -2,23 +2,28 @@ import { download } from '../gpu/readback.ts'
 import { unpackHalves } from '../kernels/half.ts'
 import { TabringError } from '../util/errors.ts'
 import { bytesOf, countElements, type TensorType } from '../util/shape.ts'
+import { CpuProgram } from './cpu-program.ts'
+import { keepBuffers } from './kept-buffers.ts'
+import type { Look, OnNode } from './look.ts'
 import { passChecks } from './output-checks.ts'
-import { type InputTypes, type PrepareOptions, prepare, type TracedFunction } from './prepare.ts'
+import {
+  type InputTypes,
+  type Prepared,
+  type PrepareOptions,
+  prepare,
+  type TracedFunction,
+} from './prepare.ts'
 import { ProgramBuffers } from './program.ts'
 import { randomScalarNames } from './random.ts'
-import type { Runtime } from './runtime.ts'
+import { type AnyRuntime, CpuRuntime, type Runtime } from './runtime.ts'
 import { type HostData, hostArrays, type RunInputs, type RunOutputs } from './step-program.ts'
-import type { GraphNode, GraphValue } from './value.ts'
-
-/** A look at a value of a run: its contents as they are at that moment. */
-export type Look = (value: GraphValue) => Promise<HostData>
 
 export interface EagerOptions extends PrepareOptions {
-  /** Whether the optimizer's updates run and the step is counted; true unless told. Without, random masks need `randomStep` given. */
+  /** Whether the run may change anything: parameters, modules' buffers, the count of steps; true unless told. Without, random masks need `randomStep` given. */
   readonly isUpdating?: boolean
   readonly onKernel?: (label: string) => void
-  /** Called after the kernels of each node of forward and backward. What it throws ends the run. */
-  readonly onNode?: (node: GraphNode, look: Look) => Promise<void>
+  /** Called after the kernels of each node of forward and backward. */
+  readonly onNode?: OnNode
 }
 
 /**
@@ -26,19 +31,23 @@ export interface EagerOptions extends PrepareOptions {
  * each intermediate: no memory plan.
  *
  * The kernels and fused groups are those of the recorded program, so on one adapter the results are the same bits.
- * `onKernel` is called after each kernel with its label, `onNode` after each node with a way to look at values: a debugger's view.
+ * On the cpu, where a kernel is an op, they are what programs do anyway. `onKernel` is called after each kernel with its label, `onNode` after each node with a way to look at values: a debugger's view.
  * errors: as StepProgram.run; `graph.misuse` with several ranks, whose updates only recorded programs make.
  */
 export async function runEagerly(
-  runtime: Runtime,
+  runtime: AnyRuntime,
   fn: TracedFunction,
   types: InputTypes,
   inputs: RunInputs,
   scalars: Readonly<Record<string, number>> = {},
   options: EagerOptions = {},
 ): Promise<RunOutputs> {
-  const { gpu, pipelines } = runtime
-  const prepared = prepare(runtime, fn, types, { sharesBuffers: false, ...options })
+  const isCpu = runtime instanceof CpuRuntime
+  const prepared = prepare(runtime, fn, types, {
+    sharesBuffers: false,
+    ...options,
+    ...(isCpu && { isNaive: true }),
+  })
   if (prepared.trace.exchange && prepared.trace.exchange.size > 1 && options.isUpdating !== false) {
     throw new TabringError(
       'graph.misuse',
@@ -52,6 +61,39 @@ export async function runEagerly(
       `detectAnomaly: expected "${step}" among the scalars of a function with random masks, got none. Give the number of the step that failed, so that its masks are drawn.`,
     )
   }
+  const restore = options.isUpdating === false ? await keepBuffers(prepared.nodes) : undefined
+  try {
+    return isCpu
+      ? await runOnCpu(prepared, inputs, scalars, options)
+      : await runOnGpu(runtime, prepared, inputs, scalars, options)
+  } finally {
+    restore?.()
+  }
+}
+
+async function runOnCpu(
+  prepared: Prepared,
+  inputs: RunInputs,
+  scalars: Readonly<Record<string, number>>,
+  { isUpdating, onKernel, onNode }: EagerOptions,
+): Promise<RunOutputs> {
+  const program = new CpuProgram(prepared, {
+    isUpdating,
+    onNode: async (node, look) => {
+      onKernel?.(node.op.name)
+      await onNode?.(node, look)
+    },
+  })
+  return passChecks(prepared.trace.checks, await program.run(inputs, scalars))
+}
+
+async function runOnGpu(
+  { gpu, pipelines }: Runtime,
+  prepared: Prepared,
+  inputs: RunInputs,
+  scalars: Readonly<Record<string, number>>,
+  options: EagerOptions,
+): Promise<RunOutputs> {
   for (const { update } of prepared.updates) update.bucket.allocate(gpu)
   const buffers = new ProgramBuffers(gpu, prepared)
   const staged = buffers.write(gpu, prepared, inputs, scalars, options.isUpdating)

@@ -87,7 +87,7 @@ export const errorCodes = {
   'train.nan': {
     cause: 'The loss, or the norm of gradients, is not a finite number.',
     remedy:
-      'Lower the learning rate or clip gradients; `detectAnomaly` names the first op that gave it.',
+      'Lower the learning rate or clip gradients; `compile(..., { detectAnomaly: true })` names the first op that gave it, before it changes anything.',
   },
   'worker.dead': {
     cause: 'The compute worker ended.',

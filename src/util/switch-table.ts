@@ -67,7 +67,7 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
       '`2` a table of kernels with times from timestamp queries, after runs 1, 2, 4, 8 … of each program, means since the table before; a line of totals a run; a line a collective',
       '`3` the plan of each program: buffers, reuse, peak bytes, buckets, the variant of each op and why',
       '`4` the WGSL of each pipeline as submitted',
-      '`5` every value of every run: a scan for NaN and infinities after each op, and each op against its reference (one rank; slow)',
+      '`5` every value of every run: a scan for NaN and infinities after each op, and each op against its reference (one rank; slow). On the cpu, where ops are their references, the scan alone, and levels 2 to 4 have nothing to tell',
     ],
   },
   naive: {

@@ -9,6 +9,7 @@ import { Parameter } from '../../src/graph/parameter.ts'
 import { resetRandomLayers } from '../../src/graph/random.ts'
 import { Runtime } from '../../src/graph/runtime.ts'
 import type { Tensor } from '../../src/graph/tensor.ts'
+import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
 import { gpt } from '../../src/nn/gpt.ts'
 import { manualSeed } from '../../src/nn/init.ts'
 import { Linear, ReLU } from '../../src/nn/layers.ts'
@@ -324,6 +325,42 @@ test('detectAnomaly names the op, or the parameter, that is not finite', async (
   await expect(detectAnomaly(runtime, multiply, types, input)).rejects.toMatchObject({
     message: expect.stringMatching(/matmul\(.*parameter "weight"/),
   })
+})
+
+test('a program compiled with detectAnomaly stops before it changes anything, running statistics included', async () => {
+  const runtime = await testRuntime()
+  const types = { x: tensorType([6, 4]), y: tensorType([6], 'i32') }
+  const batch = (first: number) => ({
+    x: Float32Array.from({ length: 24 }, (_, i) => (i === 0 ? first : Math.cos(i))),
+    y: Int32Array.from({ length: 6 }, (_, i) => i % 3),
+  })
+  const ends = []
+  for (const isLooking of [false, true]) {
+    manualSeed(4)
+    const model = new Sequential(new Linear(4, 5), new BatchNorm1d(5), new Linear(5, 3))
+    const optimizer = new SGD(model.parameters(), { lr: 0.1, momentum: 0.9 })
+    const step = ({ x, y }: Record<string, Tensor>) => {
+      const loss = crossEntropy(model.forward(x), y)
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    }
+    const program = await compile(step, types, { runtime, detectAnomaly: isLooking })
+    // Three under way at once: each is looked at when those before it have updated.
+    const runs = await Promise.all([1, 2, 3].map((first) => program.run(batch(first))))
+    if (isLooking) {
+      await expect(program.run(batch(3e38))).rejects.toMatchObject({
+        code: 'train.nan',
+        message: expect.stringMatching(
+          /^batchNorm\w*\(f32\[6, 5\], .*\): expected a finite result/,
+        ),
+      })
+    }
+    const state = Object.entries(await model.stateDict()).map(([key, { data }]) => [key, ...data])
+    ends.push([runs.map(({ loss }) => loss[0]), state])
+    program.destroy()
+  }
+  expect(ends[1]).toEqual(ends[0])
 })
 
 test('detectAnomaly draws the masks of the step that it is told, and asks for it', async () => {

@@ -1,0 +1,11 @@
+import type { HostData } from './step-program.ts'
+import type { GraphNode, GraphValue } from './value.ts'
+
+/** A look at a value of a run: its contents as they are at that moment, float16 as f32. */
+export type Look = (value: GraphValue) => Promise<HostData>
+
+/** Called after each op of a run that goes op by op. What it throws ends the run. */
+export type OnNode = (node: GraphNode, look: Look) => Promise<void>
+
+export const isNotFinite = (data: HostData): boolean =>
+  data instanceof Float32Array && data.some((value) => !Number.isFinite(value))
