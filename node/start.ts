@@ -1,18 +1,20 @@
 import { spawn } from 'node:child_process'
 import { resolve } from 'node:path'
-import { Command, InvalidArgumentError } from 'commander'
+import { Command, InvalidArgumentError, Option } from 'commander'
+import type { DeviceType } from '../src/util/device.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { checked, launcherParameter } from '../src/util/switches.ts'
 import { ensureBuilt } from './build.ts'
 import { defaultPort, type Served, serve } from './serve.ts'
 import { checkDataFolder } from './train/data-folder.ts'
-import { dataMount } from './train/options.ts'
+import { cpuSwitch, dataMount } from './train/options.ts'
 
 interface StartFlags {
   port?: number
   host?: boolean | string
   data?: string
   allowOrigin: string[]
+  device?: DeviceType
   visibleDevices?: string
   open: boolean
   forceBuild: boolean
@@ -39,6 +41,12 @@ const command = new Command('npm start --')
     addOrigin,
     [],
   )
+  .addOption(
+    new Option(
+      '--device <which>',
+      'what the page computes on in tabs of this machine: webgpu, or cpu, which is slow (default: webgpu)',
+    ).choices(['cpu', 'webgpu']),
+  )
   .option(
     '--visible-devices <list>',
     'the WebGPU devices that the page sees on this machine, numbered anew: 0,2',
@@ -63,11 +71,11 @@ function addOrigin(text: string, origins: string[]): string[] {
 }
 
 /** The page's address on this machine, with the data folder and the devices chosen where there are some. */
-function pageUrl(served: Served, { data, visibleDevices }: StartFlags): string {
+function pageUrl(served: Served, { data, device, visibleDevices }: StartFlags): string {
   const url = new URL(served.localUrl)
-  const words = JSON.stringify({ visibleDevices })
+  const words = JSON.stringify({ cpu: cpuSwitch(device), visibleDevices })
   if (data !== undefined) url.search = `?data=${dataMount}`
-  if (visibleDevices !== undefined) url.searchParams.set(launcherParameter, words)
+  if (words !== '{}') url.searchParams.set(launcherParameter, words)
   return url.href
 }
 

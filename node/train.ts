@@ -96,7 +96,11 @@ async function train(
     const trace = traceFile === undefined ? null : await OutFile.open(traceFile, '--trace')
     if (trace) toClose.push(() => trace.discard())
     const timesKernels = Number(switches.debug ?? 0) >= 2 || switches.trace !== undefined
-    const browser = await launchForTraining(options.adapter, { isHeaded, timesKernels }, (line) =>
+    const isOnCpu = options.device === 'cpu'
+    if (isOnCpu) reporter.note('computing on the CPU with the plain references, which are slow')
+    // The references need no adapter: the one that starts everywhere will do.
+    const adapter = isOnCpu ? 'software' : options.adapter
+    const browser = await launchForTraining(adapter, { isHeaded, timesKernels }, (line) =>
       reporter.note(line),
     )
     toClose.push(() => browser.close())
@@ -131,7 +135,9 @@ async function train(
 /** What to try, where the error itself cannot know of our options. */
 function hintFor(thrown: unknown): string {
   const isWithoutGpu = thrown instanceof TabringError && thrown.code === 'gpu.unavailable'
-  return isWithoutGpu ? ' Try --adapter software, or another browser by TABRING_BROWSER.' : ''
+  return isWithoutGpu
+    ? ' Try --adapter software, --device cpu, or another browser by TABRING_BROWSER.'
+    : ''
 }
 
 /** Returns the exit code, after everything that was started has ended. */

@@ -4,14 +4,21 @@ export type { ByteSource } from './data/byte-source.ts'
 export { type Batch, countOf, defaultCollate, padBatch } from './data/collate.ts'
 export { type CsvColumns, type CsvOptions, CsvTable, readCsv } from './data/csv.ts'
 export { ConcatDataset, randomSplit, Subset, TensorDataset } from './data/datasets.ts'
+export type { DatasetDescription } from './data/descriptions.ts'
 export {
   type DownloadOptions,
   type DownloadProgress,
   download,
   forgetDownload,
 } from './data/download.ts'
-export { type FileStore, memoryStore, privateFileStore } from './data/file-store.ts'
 export {
+  type FileStore,
+  memoryStore,
+  type PartFolder,
+  privateFileStore,
+} from './data/file-store.ts'
+export {
+  type FileSource,
   type FolderFile,
   listDirectory,
   listDropped,
@@ -34,24 +41,47 @@ export {
   randomHorizontalFlip,
   randomResizedCrop,
   resize,
+  type Size as ImageSize,
   type Transform,
+  type TransformDescription,
   toTensor,
 } from './data/image/transforms.ts'
 export { ImageFolder, type ImageSample } from './data/image-folder.ts'
-export { DataLoader, type DataLoaderOptions, type Sampler } from './data/loader/data-loader.ts'
+export {
+  type BatchPinner,
+  DataLoader,
+  type DataLoaderOptions,
+  type Sampler,
+} from './data/loader/data-loader.ts'
 export type { DataLoaderState } from './data/loader/loader-state.ts'
 export { type ServeOptions, serveSamples } from './data/loader/serve-samples.ts'
-export { readSafetensors, writeSafetensors } from './data/safetensors.ts'
+export {
+  type ArrayOf as SafetensorsArray,
+  readSafetensors,
+  type SafeTensor,
+  type SafetensorsDtype,
+  type SafetensorsFile,
+  writeSafetensors,
+} from './data/safetensors.ts'
 export { DistributedSampler, type DistributedSamplerOptions } from './data/sampler.ts'
 export {
   type Dataset,
   drawsOf,
+  type HostNumbers,
   type HostTensor,
   hostTensor,
   type Sample,
   type SampleKey,
 } from './data/samples.ts'
-export { load, type Saved, type SavedState, save } from './data/saved-tree.ts'
+export {
+  load,
+  type Saved,
+  type SavedArray,
+  type SavedState,
+  type SavedTensor,
+  save,
+} from './data/saved-tree.ts'
+export { planShares, type Share } from './data/shares.ts'
 export {
   type BytePairEncoding,
   bytePairTokenizer,
@@ -59,8 +89,13 @@ export {
   TokenDataset,
   type Tokenizer,
 } from './data/text.ts'
-export { openGpu } from './gpu/device.ts'
-export { StagedTensor, StagedUploads } from './gpu/staging.ts'
+export { type AdapterFacts, type Gpu, type GpuCounters, openGpu } from './gpu/device.ts'
+export {
+  type Numbers as StageableNumbers,
+  type Staged,
+  StagedTensor,
+  StagedUploads,
+} from './gpu/staging.ts'
 export { type CompileOptions, compile } from './graph/compile.ts'
 export {
   AccumulatedProgram,
@@ -84,8 +119,16 @@ export {
   packedAttention,
   scaledDotProductAttention,
 } from './graph/functions/attention.ts'
-export { type BatchNormOptions, batchNorm } from './graph/functions/batch-norm.ts'
-export { checkpoint, checkpointSequential } from './graph/functions/checkpoint.ts'
+export {
+  type BatchNormOptions,
+  batchNorm,
+  type RunningStatistics,
+} from './graph/functions/batch-norm.ts'
+export {
+  checkpoint,
+  checkpointSequential,
+  type Layer as CheckpointLayer,
+} from './graph/functions/checkpoint.ts'
 export {
   type ConvOptions,
   type ConvPadding,
@@ -205,6 +248,7 @@ export {
 export {
   countedSamples,
   linear,
+  type RowCount,
   relu,
   stepScalar,
   topKCorrect,
@@ -212,9 +256,12 @@ export {
 export { type DeviceProperties, gpu } from './graph/gpu.ts'
 export { ModuleBuffer } from './graph/module-buffer.ts'
 export { Parameter } from './graph/parameter.ts'
+export type { PlanOptions } from './graph/plan.ts'
+export type { StoredData } from './graph/pool.ts'
 export type { InputTypes, Outputs, PrepareOptions, TracedFunction } from './graph/prepare.ts'
 export { randomScalarNames } from './graph/random.ts'
 export {
+  type AnyRuntime,
   CpuRuntime,
   defaultRuntime,
   getDefaultDevice,
@@ -223,7 +270,9 @@ export {
   setDefaultDevice,
 } from './graph/runtime.ts'
 export type {
+  HostData,
   ProgramMemory,
+  RunInput,
   RunInputs,
   RunOutputs,
   RunTimes,
@@ -231,9 +280,16 @@ export type {
   StepTimes,
 } from './graph/step-program.ts'
 export { timesOf } from './graph/step-program.ts'
-export { type HookHandle, Tensor } from './graph/tensor.ts'
+export type { StoredTensor } from './graph/stored-tensor.ts'
+export {
+  type Axes,
+  type HookHandle,
+  type Operand,
+  Tensor,
+  type ValuesAndIndices,
+} from './graph/tensor.ts'
 export { gradientWeight } from './graph/trace.ts'
-export type { ScalarSlot } from './kernels/op.ts'
+export type { KernelLimits, ScalarSlot } from './kernels/op.ts'
 export {
   GELU,
   LeakyReLU,
@@ -246,6 +302,7 @@ export {
 } from './nn/activations.ts'
 export {
   MultiheadAttention,
+  type MultiheadAttentionInputs,
   type MultiheadAttentionOptions,
   RotaryEmbedding,
   type RotaryEmbeddingOptions,
@@ -269,6 +326,7 @@ export { Flatten, Linear, ReLU } from './nn/layers.ts'
 export {
   BCELoss,
   BCEWithLogitsLoss,
+  type ClassWeights,
   CrossEntropyLoss,
   HuberLoss,
   KLDivLoss,
@@ -317,26 +375,60 @@ export type { FirstStates, LastStates, RecurrentLayerOptions } from './nn/recurr
 export { ResNet, type ResNetOptions, resnet18, resnet34, resnet50 } from './nn/resnet.ts'
 export { type SpectralNormOptions, spectralNorm } from './nn/spectral-norm.ts'
 export type { LoadableState, LoadableTensor } from './nn/state-values.ts'
-export { Adagrad, type AdagradOptions } from './optim/adagrad.ts'
-export { Adam, type AdamOptions, AdamW, type AdamWOptions } from './optim/adam.ts'
+export { Adagrad, type AdagradOptions, type AdagradSettings } from './optim/adagrad.ts'
+export {
+  Adam,
+  type AdamOptions,
+  type AdamSettings,
+  AdamW,
+  type AdamWOptions,
+} from './optim/adam.ts'
 export * as amp from './optim/amp.ts'
-export { type ClipGradNormOptions, clipGradNorm, clipGradValue } from './optim/clip.ts'
+export {
+  type ClipGradNormOptions,
+  clipGradNorm,
+  clipGradValue,
+  type Limit as ClipLimit,
+} from './optim/clip.ts'
 export { type EmaState, ExponentialMovingAverage } from './optim/ema.ts'
 export { GradScaler, type GradScalerOptions, type GradScalerState } from './optim/grad-scaler.ts'
-export { Lion, type LionOptions } from './optim/lion.ts'
+export { Lion, type LionOptions, type LionSettings } from './optim/lion.ts'
 export * as lrScheduler from './optim/lr-scheduler/index.ts'
 export { Optimizer } from './optim/optimizer.ts'
-export { RMSprop, type RMSpropOptions } from './optim/rmsprop.ts'
-export type { ParamGroup } from './optim/settings.ts'
-export { SGD, type SGDOptions } from './optim/sgd.ts'
-export type { OptimizerStateDict, StateTensor } from './optim/state-dict.ts'
+export { RMSprop, type RMSpropOptions, type RMSpropSettings } from './optim/rmsprop.ts'
+export type { CommonSettings, ParamGroup, Params } from './optim/settings.ts'
+export { SGD, type SGDOptions, type SGDSettings } from './optim/sgd.ts'
+export type {
+  OptimizerStateDict,
+  SettingValue,
+  StateEntry,
+  StateTensor,
+} from './optim/state-dict.ts'
 export { ChannelLink, type ChannelLinkOptions } from './peer/channel.ts'
-export { type GroupConfig, type GroupOptions, ProcessGroup } from './peer/group.ts'
-export type { Link } from './peer/link.ts'
-export { type MemoryLinkOptions, memoryPair } from './peer/memory.ts'
+export type { Codec } from './peer/codec.ts'
+export type { CollectiveOptions } from './peer/collectives.ts'
+export type { CollectiveSpan } from './peer/entries.ts'
+export { type GroupConfig, type GroupOptions, type GroupStats, ProcessGroup } from './peer/group.ts'
+export type { Link, LinkEnd, LinkKind, LinkStats } from './peer/link.ts'
+export {
+  type Fault as LinkFault,
+  type FaultKind as LinkFaultKind,
+  type MemoryLink,
+  type MemoryLinkOptions,
+  memoryPair,
+} from './peer/memory.ts'
 export { PortLink } from './peer/port.ts'
+export type { Reduction as CollectiveReduction } from './peer/ring.ts'
+export type { ChunkRange } from './peer/schedule.ts'
+export type { SessionConfig, SessionStats } from './peer/session-config.ts'
 export { AverageMeter, type SummaryType } from './train/average-meter.ts'
-export { loadCheckpoint, type Stateful, saveCheckpoint } from './train/checkpoint-file.ts'
+export {
+  loadCheckpoint,
+  type Parts as CheckpointParts,
+  type Resumed as ResumedCheckpoint,
+  type Stateful,
+  saveCheckpoint,
+} from './train/checkpoint-file.ts'
 export {
   DistributedDataParallel,
   type DistributedDataParallelOptions,
@@ -352,9 +444,37 @@ export {
 } from './train/process-group.ts'
 export { type Meter, ProgressMeter } from './train/progress-meter.ts'
 export { ReplicaCheck } from './train/verify.ts'
-export { type Device, type DeviceSpec, device, formatDevice } from './util/device.ts'
-export { systemEnv } from './util/env.ts'
-export { type ErrorCode, errorCodes, TabringError } from './util/errors.ts'
-export { type DType, type Shape, tensorType } from './util/shape.ts'
-export { exportTrace } from './util/spans.ts'
-export { type SwitchInputs, setSwitches } from './util/switches.ts'
+export {
+  type Device,
+  type DeviceSpec,
+  type DeviceType,
+  device,
+  formatDevice,
+  type PlacedDevice,
+} from './util/device.ts'
+export { type Env, systemEnv } from './util/env.ts'
+export {
+  ArgumentTypeError,
+  DataError,
+  type ErrorCode,
+  errorCodes,
+  GpuError,
+  PeerError,
+  ShapeError,
+  TabringError,
+} from './util/errors.ts'
+export type { RandomStream } from './util/random.ts'
+export {
+  type DType,
+  type HostDType,
+  type Shape,
+  type TensorType,
+  tensorType,
+} from './util/shape.ts'
+export { exportTrace, type TraceEvent } from './util/spans.ts'
+export {
+  type SwitchInputs,
+  type SwitchName,
+  type SwitchValues,
+  setSwitches,
+} from './util/switches.ts'

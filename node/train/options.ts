@@ -1,7 +1,8 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { parseTrainConfig, type TrainConfig } from '../../src/train/config.ts'
+import type { DeviceType } from '../../src/util/device.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
-import { checked, fromEnvironment, type SwitchInputs } from '../../src/util/switches.ts'
+import { checked, fromEnvironment, parsed, type SwitchInputs } from '../../src/util/switches.ts'
 import type { AdapterChoice } from '../chromium.ts'
 
 /** Where the tabs find the folder that `--data` names: a path on the page's own server. */
@@ -25,6 +26,8 @@ export interface TrainOptions {
   /** The longest silence of a rank that is borne. */
   timeoutMs: number
   config: TrainConfig
+  /** What tabs compute on, unless something in their address says otherwise. */
+  device: DeviceType
   /** For the tabs, from flags and environment; flags go first. */
   switches: SwitchInputs
   /** Where the spans of all ranks go, as a Chrome trace; absent: nowhere. */
@@ -86,6 +89,12 @@ function defineCommand(): Command {
       false,
     )
     .addOption(
+      new Option(
+        '--device <which>',
+        'webgpu, or cpu: the plain references, without a GPU and slow (default: webgpu)',
+      ).choices(['cpu', 'webgpu']),
+    )
+    .addOption(
       new Option('--adapter <which>', 'auto takes a GPU where there is one')
         .choices(['auto', 'software'])
         .default('auto'),
@@ -108,6 +117,10 @@ function defineCommand(): Command {
     .option('--trace <file>', 'write a Chrome trace there, for Perfetto')
     .allowExcessArguments(false)
 }
+
+/** The switch that `--device` stands for; undefined without the flag. */
+export const cpuSwitch = (device: DeviceType | undefined): boolean | undefined =>
+  device && device === 'cpu'
 
 /** `--nproc_per_node` and the like are taken as torchrun takes them: `_` for `-` in an option's name. */
 function withDashes(argument: string): string {
@@ -160,6 +173,7 @@ export function parseOptions(
     out,
     json,
     headed,
+    device,
     adapter,
     timeout,
     debug,
@@ -173,7 +187,7 @@ export function parseOptions(
     ...settings
   } = command.opts()
   const faults = { drop, delayMs, stallRank }
-  const inside = { debug, naive, variant, ...faults, visibleDevices }
+  const inside = { debug, naive, variant, ...faults, cpu: cpuSwitch(device), visibleDevices }
   const flags = { ...inside, trace: trace === undefined ? undefined : true }
   const given = Object.entries(flags).filter(([, value]) => value !== undefined)
   const switches = {
@@ -195,6 +209,7 @@ export function parseOptions(
       isJson: json,
       isHeaded: headed,
       adapter,
+      device: parsed('cpu', switches.cpu) ? 'cpu' : 'webgpu',
       timeoutMs: timeout * 1000,
       config,
       switches,

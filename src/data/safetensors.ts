@@ -31,7 +31,7 @@ const elementArrays = {
 } as const
 
 export type SafetensorsDtype = keyof typeof elementArrays
-type ArrayOf<D extends SafetensorsDtype> = InstanceType<(typeof elementArrays)[D]>
+export type ArrayOf<D extends SafetensorsDtype> = InstanceType<(typeof elementArrays)[D]>
 
 /** A named array; `dtype` says which typed array `data` is. shape: `data` holds the product of `shape` elements. */
 export type SafeTensor = {

@@ -1,7 +1,7 @@
 import { permutation } from '../util/random.ts'
 
 /**
- * How the built-in trainer cuts global batches: step s of an epoch is permutation[s*B, (s+1)*B), and each of the
+ * A rank's part of a global batch; how the built-in trainer cuts batches: step s of an epoch is permutation[s*B, (s+1)*B), and each of the
  * N ranks takes one contiguous share of it.
  *
  * Shares depend on B and N alone, so they, and every compiled program, stay the same for the whole run. A batch
@@ -16,8 +16,10 @@ export interface Share {
 }
 
 /**
- * Returns the share of each rank, contiguous, in rank order, sizes differing by at most one, larger ones first.
+ * Returns the share of each rank of a global batch, contiguous, in rank order, sizes differing by at most one, larger ones first: where
+ * scripts for PyTorch have `batch_size // world_size`, which loses the remainder.
  *
+ * A loss that is a mean over the share's rows needs the weight rows / batchSize, as the step scalar `gradientWeight`.
  * shape: [worldSize]; the rows add up to `batchSize`; shares are empty where ranks outnumber rows.
  */
 export function planShares(batchSize: number, worldSize: number): Share[] {

@@ -1,6 +1,11 @@
 import { GpuError } from '../util/errors.ts'
 
-const preferences = ['high-performance', 'low-power'] as const
+/** What may give different adapters, the fastest first. The browser's software adapter comes last: it is the default only where it is alone. */
+const requests: readonly GPURequestAdapterOptions[] = [
+  { powerPreference: 'high-performance' },
+  { powerPreference: 'low-power' },
+  { forceFallbackAdapter: true },
+]
 
 /** errors: `gpu.unavailable`, saying whether the context is insecure or the browser has no WebGPU. */
 function requireWebGpu(): GPU {
@@ -19,18 +24,34 @@ function requireWebGpu(): GPU {
   return navigator.gpu
 }
 
-/** The first adapters of this browser that differ, at most `most`, the fastest first; none where no adapter comes up. errors: `gpu.unavailable`. */
-export async function listAdapters(most: number = preferences.length): Promise<GPUAdapter[]> {
+/**
+ * The first adapters of this browser that differ, at most `most`, the fastest first and a software one last; none where no adapter comes
+ * up. errors: `gpu.unavailable`.
+ */
+export async function listAdapters(most: number = requests.length): Promise<GPUAdapter[]> {
   const webgpu = requireWebGpu()
   const adapters: GPUAdapter[] = []
-  for (const powerPreference of preferences) {
+  for (const request of requests) {
     if (adapters.length >= most) break
-    const adapter = await webgpu.requestAdapter({ powerPreference })
-    if (!adapter || adapters.some(({ info }) => nameOf(info) === nameOf(adapter.info))) continue
+    const adapter = await webgpu.requestAdapter(request)
+    if (!adapter || adapters.some((known) => isSame(known.info, adapter.info))) continue
     adapters.push(adapter)
   }
   return adapters
 }
 
+/** A browser that hides names gives all adapters the same ones; whether a CPU computes tells two apart even then. */
+const isSame = (a: GPUAdapterInfo, b: GPUAdapterInfo): boolean =>
+  nameOf(a) === nameOf(b) && isSoftware(a) === isSoftware(b)
+
 export const nameOf = ({ vendor, architecture, device, description }: GPUAdapterInfo): string =>
   [vendor, architecture, device, description].filter(Boolean).join(' ')
+
+/** Whether a CPU stands in for a GPU. Not all browsers tell of it, hence the names. */
+export const isSoftware = ({
+  isFallbackAdapter,
+  architecture,
+  description,
+}: GPUAdapterInfo): boolean =>
+  isFallbackAdapter === true ||
+  /swiftshader|llvmpipe|lavapipe|warp|basic render/i.test(`${architecture} ${description}`)

@@ -2,7 +2,7 @@ import type { PlacedDevice } from '../util/device.ts'
 import { GpuError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
 import { fixedSwitch, switchValue } from '../util/switches.ts'
-import { listAdapters, nameOf } from './adapters.ts'
+import { isSoftware, listAdapters, nameOf } from './adapters.ts'
 
 /** What was created and sent since the device was opened: the numbers a recorded step must keep at zero. */
 export interface GpuCounters {
@@ -157,16 +157,23 @@ const wantedLimits = [
   'maxStorageBuffersPerShaderStage',
 ] as const
 
+/** The adapters of this browser, at most `most`, each as often as it counts for a device: they are asked for anew, so each opens once. */
+async function listDevices(most?: number): Promise<GPUAdapter[]> {
+  const copies = switchValue('logicalDevices')
+  const adapters = await listAdapters(most === undefined ? undefined : Math.ceil(most / copies))
+  return adapters.flatMap((adapter) => new Array<GPUAdapter>(copies).fill(adapter)).slice(0, most)
+}
+
 /**
- * The first visible adapters of this browser, at most `most`, in the order of the switch `visibleDevices`; without it all, the fastest first.
+ * The adapters of the first visible devices, at most `most`, in the order of the switch `visibleDevices`; without it all, the fastest first.
  *
- * As with CUDA_VISIBLE_DEVICES, those from the first number on that no adapter has are not there. errors: `gpu.unavailable`.
+ * As with CUDA_VISIBLE_DEVICES, those from the first number on that no device has are not there. errors: `gpu.unavailable`.
  */
 export async function findAdapters(most?: number): Promise<GPUAdapter[]> {
   const visible = switchValue('visibleDevices')
-  if (visible === null) return listAdapters(most)
+  if (visible === null) return listDevices(most)
   const numbers = visible === '' ? [] : visible.split(',').slice(0, most).map(Number)
-  const all = await listAdapters(Math.max(-1, ...numbers) + 1)
+  const all = await listDevices(Math.max(-1, ...numbers) + 1)
   const end = numbers.findIndex((number) => !all[number])
   return numbers.slice(0, end === -1 ? numbers.length : end).map((number) => all[number])
 }
@@ -178,11 +185,7 @@ export const factsOf = ({ info, features }: GPUAdapter): AdapterFacts => ({
   vendor: short(info.vendor),
   architecture: short(info.architecture),
   description: short(info.description),
-  isSoftware:
-    info.isFallbackAdapter === true ||
-    /swiftshader|llvmpipe|lavapipe|warp|basic render/i.test(
-      `${info.architecture} ${info.description}`,
-    ),
+  isSoftware: isSoftware(info),
   hasF16: features.has('shader-f16'),
   hasSubgroups: features.has('subgroups'),
   hasTimestamps: features.has('timestamp-query'),
@@ -200,12 +203,13 @@ function describe({ facts, limits, device }: Gpu): string {
  */
 export async function openGpu(index = 0): Promise<Gpu> {
   const visible = fixedSwitch('visibleDevices')
+  fixedSwitch('logicalDevices')
   const adapters = await findAdapters(index + 1)
   const adapter = adapters[index]
   if (adapters.length === 0 && visible !== null) {
     throw new GpuError(
       'gpu.unavailable',
-      `device: expected a visible adapter, got none: visibleDevices is "${visible}", of ${(await listAdapters()).length} adapters. Name others, or compile for the device "cpu", which is slow.`,
+      `device: expected a visible adapter, got none: visibleDevices is "${visible}", of ${(await listDevices()).length} devices. Name others, or compile for the device "cpu", which is slow.`,
     )
   }
   if (adapters.length === 0) {

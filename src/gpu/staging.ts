@@ -1,7 +1,7 @@
 import type { Gpu } from './device.ts'
 
 /** Element arrays that can be staged. */
-type Numbers = Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer> | Uint32Array<ArrayBuffer>
+export type Numbers = Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer> | Uint32Array<ArrayBuffer>
 
 /** A tensor in upload memory, good for one run of a program. */
 export class StagedTensor {
@@ -47,7 +47,8 @@ export class StagedTensor {
   }
 }
 
-type Staged<B> = {
+/** A batch with its arrays in upload memory. */
+export type Staged<B> = {
   [Field in keyof B]: B[Field] extends { data: Numbers } ? StagedTensor : B[Field]
 }
 

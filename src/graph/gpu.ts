@@ -1,12 +1,13 @@
 import { factsOf, findAdapters } from '../gpu/device.ts'
 import { currentDevice, type DeviceSpec, placedDevice } from '../util/device.ts'
-import { GpuError, TabringError } from '../util/errors.ts'
+import { ArgumentTypeError, GpuError, TabringError } from '../util/errors.ts'
 import { setSwitches } from '../util/switches.ts'
 import { isBenchmarking, setBenchmarking } from './benchmark.ts'
 import { setDevice } from './runtime.ts'
 
 /** What a WebGPU device is and may do. Browsers tell no memory size. */
 export interface DeviceProperties {
+  /** Ends in "(software)" where a CPU computes. */
   readonly name: string
   readonly vendor: string
   readonly architecture: string
@@ -38,8 +39,9 @@ async function getDeviceProperties(spec: DeviceSpec = 'webgpu'): Promise<DeviceP
   }
   const { vendor, architecture, description, ...facts } = factsOf(adapter)
   const { limits } = adapter
+  const name = description || [vendor, architecture].filter(Boolean).join(' ') || 'WebGPU adapter'
   return {
-    name: description || [vendor, architecture].filter(Boolean).join(' ') || 'WebGPU adapter',
+    name: facts.isSoftware ? `${name} (software)` : name,
     vendor,
     architecture,
     ...facts,
@@ -62,13 +64,12 @@ async function deviceCount(): Promise<number> {
 /**
  * Shows programs only the WebGPU devices of these numbers, numbered anew in this order: `'0,2'`; `''` hides all. As CUDA_VISIBLE_DEVICES.
  *
- * Goes before the page parameter `visibleDevices` and the launcher's flag. errors: `config.invalid` for anything but such a text;
- * `graph.misuse` when a device was opened before.
+ * Goes before the page parameter `visibleDevices` and the launcher's flag. errors: `config.invalid` for anything but such a text,
+ * a TypeError for what is no text at all; `graph.misuse` when a device was opened before.
  */
 function setVisibleDevices(devices: string): void {
   if (typeof devices !== 'string') {
-    throw new TabringError(
-      'config.invalid',
+    throw new ArgumentTypeError(
       `gpu.setVisibleDevices: expected a text like "0,2", got the ${typeof devices} ${String(devices)}. Put it in quotes.`,
     )
   }
@@ -79,7 +80,10 @@ function setVisibleDevices(devices: string): void {
 export const gpu = {
   /** Whether an adapter can be opened in this page or worker. */
   isAvailable: async (): Promise<boolean> => (await deviceCount()) > 0,
-  /** How many adapters differ and are visible: with two GPUs of unequal power, two. */
+  /**
+   * How many adapters differ and are visible: with two GPUs of unequal power two, and one more where the browser has a software adapter
+   * beside them. Each counts as often as the switch `logicalDevices` says.
+   */
   deviceCount,
   /** The browser's words for the device. errors: `gpu.unavailable`; `config.invalid` for the CPU. */
   getDeviceName: async (spec?: DeviceSpec): Promise<string> =>

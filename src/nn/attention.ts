@@ -1,4 +1,5 @@
 import { attend, isBoolean } from '../graph/functions/attention.ts'
+import { hiding } from '../graph/functions/composed-attention.ts'
 import { where } from '../graph/functions/elementwise.ts'
 import { rotaryEmbedding, rotaryTable } from '../graph/functions/rotary.ts'
 import { linear } from '../graph/functions.ts'
@@ -29,7 +30,7 @@ export interface MultiheadAttentionInputs {
   value?: Tensor
   /**
    * [L, S], [N * heads, L, S], [N, 1, L, S] or alike. Integers, and what comparisons gave (`i.lt(j)`): not 0 where a key is not seen, as
-   * bool in PyTorch's module. Other f32: added to the scores; such a mask gets no gradient, and one that depends on a parameter is refused.
+   * bool in PyTorch's module. Other f32: added to the scores; one that requires a gradient gets it, as `scaledDotProductAttention` says.
    */
   attnMask?: Tensor
   /** [N, S], likewise: where a key is ignored, or f32 added to the scores. Beside `attnMask` a key is seen where both let it. */
@@ -41,7 +42,7 @@ export interface MultiheadAttentionInputs {
  * Attention by several heads between an input and an output projection, with torch.nn.MultiheadAttention's keys.
  *
  * shape: query [L, N, embedDim], key and value [S, N, embedDim] -> as query; [N, L, embedDim] with `batchFirst`.
- * Returns the output alone: no probabilities are ever stored, so there are none to return.
+ * Returns the output alone: probabilities are not stored (but for a mask that requires a gradient), so there are none to return.
  */
 export class MultiheadAttention extends Module {
   readonly inProjWeight: Parameter
@@ -117,9 +118,6 @@ export class MultiheadAttention extends Module {
     return this.outProj.forward(attended).reshape(query.shape)
   }
 }
-
-/** Added to a score, it hides the key. */
-const hiding = -1e38
 
 /** Both masks as one. errors: `shape.mismatch` for a padding mask that is not [batch, keys]. */
 function jointMask(

@@ -84,7 +84,8 @@ export class KLDivLoss extends PlainLoss<KLDivOptions> {
   }
 }
 
-type ClassWeights = { readonly weight?: readonly number[] }
+/** A weight for each class; the layer keeps it as a buffer, so that it moves and is saved with it. */
+export type ClassWeights = { readonly weight?: readonly number[] }
 
 export class NLLLoss extends Module {
   readonly weight: ModuleBuffer | undefined

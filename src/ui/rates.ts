@@ -44,6 +44,16 @@ export function sharesOf({ config, worldSize }: Run): readonly number[] {
   return config ? planShares(config.batchSize, worldSize).map(({ rows }) => rows) : []
 }
 
+/** What all ranks together take in a step: `64 a step: 22, 21, 21`, or `64 a step: 4 × 16` where shares are equal. */
+export function stepWords(run: Run): string {
+  const shares = sharesOf(run)
+  if (shares.length === 0) return 'before the settings'
+  const total = shares.reduce((sum, rows) => sum + rows, 0)
+  const isEqual = shares.every((rows) => rows === shares[0])
+  const parts = isEqual ? `${shares.length} × ${shares[0]}` : shares.slice(0, 4).join(', ')
+  return `${total} a step: ${parts}${!isEqual && shares.length > 4 ? ' …' : ''}`
+}
+
 /** One link of the ring, in the direction in which data goes. */
 export interface RingEdge {
   readonly from: number

@@ -1,5 +1,5 @@
 import { formatLoss, formatNumber, formatPercent, formatSeconds } from './format.ts'
-import { ratesOf } from './rates.ts'
+import { ratesOf, stepWords } from './rates.ts'
 import { last } from './series.ts'
 import type { Run } from './state.ts'
 
@@ -25,7 +25,7 @@ export function Readouts({ run }: { run: Run | null }) {
       <Readout
         label="Samples/s, all ranks"
         value={formatNumber(rates?.totalSamplesPerSec ?? nan)}
-        note={run ? `${run.worldSize} × in step` : 'not running'}
+        note={run ? stepWords(run) : 'not running'}
       />
       <Readout
         label="Samples/s, this rank"

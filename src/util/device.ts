@@ -1,4 +1,4 @@
-import { TabringError } from './errors.ts'
+import { ArgumentTypeError, TabringError } from './errors.ts'
 
 export type DeviceType = 'webgpu' | 'cpu'
 
@@ -29,16 +29,15 @@ export function setCurrentDevice(index: number): void {
 /**
  * Returns the device that `spec` means: `'webgpu'`, `'webgpu:1'`, `'cpu'`, `1` (of WebGPU), `{ type, index }`, or (type, index).
  *
- * WebGPU device 0 is the browser's fastest adapter, 1 the one that saves power where that is another, of those that are visible. No index
- * means the current one (`gpu.setDevice`) whenever the device is used, as with torch.device('cuda').
- * errors: `config.invalid` for anything else.
+ * WebGPU device 0 is the browser's fastest adapter, then come the one that saves power and the browser's software one, where they are
+ * others, of those that are visible. No index means the current one (`gpu.setDevice`) whenever the device is used, as with torch.device('cuda').
+ * errors: `config.invalid` for anything else; a TypeError for what is no text, number or object.
  */
 export function device(spec: DeviceSpec, index?: number): Device {
+  const got = `${JSON.stringify(spec)}${index === undefined ? '' : ` and ${index}`}`
+  const words = `device: expected "webgpu", "webgpu:<index>", "cpu", an index or { type, index }, got ${got}. Name one of these.`
   const refuse = (): never => {
-    throw new TabringError(
-      'config.invalid',
-      `device: expected "webgpu", "webgpu:<index>", "cpu", an index or { type, index }, got ${JSON.stringify(spec)}${index === undefined ? '' : ` and ${index}`}. Name one of these.`,
-    )
+    throw new TabringError('config.invalid', words)
   }
   const make = (type: unknown, at?: number): Device => {
     const isKnown = type === 'webgpu' || type === 'cpu'
@@ -54,7 +53,8 @@ export function device(spec: DeviceSpec, index?: number): Device {
     if (digits !== undefined && index !== undefined) return refuse()
     return make(type, digits === undefined ? index : Number(digits))
   }
-  if (spec === null || typeof spec !== 'object' || index !== undefined) return refuse()
+  if (spec === null || typeof spec !== 'object') throw new ArgumentTypeError(words)
+  if (index !== undefined) return refuse()
   return make(spec.type, spec.index)
 }
 

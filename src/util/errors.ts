@@ -1,5 +1,6 @@
 /**
- * Tabring's errors: four classes, one stable `code` each from the list below.
+ * Tabring's errors: four classes, one stable `code` each from the list below; and one for arguments of a wrong type, which is a TypeError
+ * besides.
  *
  * A message reads `<where>: <expected>, got <actual>. <what to do>`. docs/errors.md is made of this list (`npm run docs`).
  */
@@ -128,6 +129,16 @@ export type ErrorCode = keyof typeof errorCodes
 
 /** The common base: `code` is stable, `message` is for people. */
 export class TabringError extends Error {
+  static {
+    // What is a TypeError can inherit from no other class, so that this one says itself that it counts.
+    Object.defineProperty(TabringError, Symbol.hasInstance, {
+      value(thrown: unknown): boolean {
+        const isOwn = Function.prototype[Symbol.hasInstance].call(this, thrown)
+        return isOwn || (this === TabringError && thrown instanceof ArgumentTypeError)
+      },
+    })
+  }
+
   readonly code: ErrorCode
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
     super(message, options)
@@ -140,6 +151,12 @@ export class ShapeError extends TabringError {}
 export class GpuError extends TabringError {}
 export class PeerError extends TabringError {}
 export class DataError extends TabringError {}
+
+/** An argument of another type than the signature has, which JavaScript lets through: a TypeError that is a TabringError too. */
+export class ArgumentTypeError extends TypeError {
+  readonly code: ErrorCode = 'config.invalid'
+  override readonly name = 'ArgumentTypeError'
+}
 
 /** Throws when an internal assumption does not hold; user mistakes use the classes above. */
 export function invariant(condition: unknown, text: () => string): asserts condition {

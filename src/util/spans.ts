@@ -1,4 +1,5 @@
 import { switchValue } from './switches.ts'
+import { inLanes } from './trace-lanes.ts'
 
 /**
  * Spans of time for people to look at, kept while `trace` is on.
@@ -7,7 +8,10 @@ import { switchValue } from './switches.ts'
  * `exportTrace` returns. Times are `performance.now()` of whoever notes them.
  */
 
-/** As the trace event format has it; times in microseconds. source: the Trace Event Format document of the Chromium project. */
+/**
+ * As the trace event format has it; `ts` and `dur` in microseconds, `ts` from 2026 on. source: the Trace Event Format document of the
+ * Chromium project.
+ */
 export interface TraceEvent {
   readonly name: string
   readonly ph: 'X' | 'M'
@@ -20,6 +24,18 @@ export interface TraceEvent {
 
 type Track = 'steps' | 'kernels' | 'collectives'
 const tracks: readonly Track[] = ['steps', 'kernels', 'collectives']
+
+/**
+ * Where `ts` counts from, in milliseconds of Unix time: the same for all ranks, and near, since a double holds microseconds of 1970 to a
+ * quarter only. Readers count in whole nanoseconds, so times are of a grid that both have exactly: spans that touch still do then, and what
+ * lies within another stays there.
+ */
+const originMs = Date.UTC(2026, 0)
+const gridUs = 1 / 8
+
+/** `performance.now()` as microseconds from the origin, on the grid. */
+const traceTime = (ms: number): number =>
+  Math.round(((performance.timeOrigin - originMs) * 1000 + ms * 1000) / gridUs) * gridUs
 
 /** A long run keeps its newest spans. */
 const mostSpans = 200_000
@@ -54,35 +70,62 @@ export function span(
   performance.measure(name, { start: Math.max(0, startMs), end: Math.max(0, endMs), detail })
   // The panel has it; the page's own list of entries would grow without end.
   performance.clearMeasures(name)
-  events.push({
-    name,
-    ph: 'X',
-    pid: process.id,
-    tid: tracks.indexOf(track),
-    ts: (performance.timeOrigin + startMs) * 1000,
-    dur: (endMs - startMs) * 1000,
-    args,
-  })
+  const ts = traceTime(startMs)
+  const dur = traceTime(endMs) - ts
+  events.push({ name, ph: 'X', pid: process.id, tid: tracks.indexOf(track), ts, dur, args })
   if (events.length > mostSpans) events = events.slice(-mostSpans / 2)
 }
 
 /** The events noted so far, with the names of process and tracks. */
 export function traceEvents(): TraceEvent[] {
   const { id: pid, name } = process
-  const meta = (what: string, tid: number, text: string): TraceEvent => ({
-    name: what,
-    ph: 'M',
-    pid,
-    tid,
-    args: { name: text },
-  })
   return [
-    meta('process_name', 0, name),
-    ...tracks.map((track, tid) => meta('thread_name', tid, track)),
+    named('process_name', pid, 0, name),
+    ...tracks.map((track, tid) => named('thread_name', pid, tid, track)),
     ...events,
   ]
 }
 
-/** A Chrome trace of the spans so far, as JSON text: opens in Perfetto and in chrome://tracing. Of several ranks, give all their events. */
-export const exportTrace = (all: readonly TraceEvent[] = traceEvents()): string =>
-  JSON.stringify({ traceEvents: all, displayTimeUnit: 'ms' })
+const named = (what: string, pid: number, tid: number, name: string): TraceEvent => ({
+  name: what,
+  ph: 'M',
+  pid,
+  tid,
+  args: { name },
+})
+
+/** Threads have numbers of their own over all ranks, and none is 0: Perfetto takes that one for another. */
+const threadOf = (pid: number, track: number, lane = 0): number =>
+  (pid + 1) * 1000 + lane * tracks.length + track
+
+/**
+ * A Chrome trace of the spans so far, as JSON text: opens in Perfetto and in speedscope. Of several ranks, give all their events.
+ *
+ * Spans of one track that overlap, as collectives under way at once do, are parted into tracks of their own: "collectives 2". Times count
+ * from the first span on: of smaller numbers readers keep every digit.
+ */
+export function exportTrace(all: readonly TraceEvent[] = traceEvents()): string {
+  const exported: TraceEvent[] = []
+  const spansOf = new Map<string, TraceEvent[]>()
+  let first = Number.POSITIVE_INFINITY
+  for (const event of all) {
+    const { ph, pid, tid, ts = 0 } = event
+    if (ph === 'M') {
+      exported.push({ ...event, tid: threadOf(pid, tid) })
+      continue
+    }
+    first = Math.min(first, ts)
+    const key = `${pid} ${tid}`
+    spansOf.set(key, spansOf.get(key) ?? [])
+    spansOf.get(key)!.push(event)
+  }
+  for (const spans of spansOf.values()) {
+    const [{ pid, tid: track }] = spans
+    inLanes(spans).forEach((lane, n) => {
+      const tid = threadOf(pid, track, n)
+      if (n > 0) exported.push(named('thread_name', pid, tid, `${tracks[track]} ${n + 1}`))
+      for (const event of lane) exported.push({ ...event, tid, ts: (event.ts ?? 0) - first })
+    })
+  }
+  return JSON.stringify({ traceEvents: exported, displayTimeUnit: 'ms' })
+}

@@ -117,7 +117,7 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
     type: 'true or false',
     default: false,
     effect: [
-      'The pages compute on the CPU with the plain references: slow. The library has `setDefaultDevice("cpu")`.',
+      'The pages compute on the CPU with the plain references: slow. `--device cpu` of the launcher sets it, `--device webgpu` takes it back. The library has `setDefaultDevice("cpu")`.',
     ],
   },
   visibleDevices: {
@@ -125,7 +125,15 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
     type: 'a text of device numbers, each once, with commas: `0,2`',
     default: null,
     effect: [
-      'Only these WebGPU devices are there, numbered anew in this order, as CUDA_VISIBLE_DEVICES has it: with `1`, `webgpu:0` is device 1. Those from the first on that does not exist are left out; an empty text hides all. Without it all are visible: 0 is the fastest adapter, 1 the one that saves power. In code: `gpu.setVisibleDevices("0,2")`, before a device is opened.',
+      'Only these WebGPU devices are there, numbered anew in this order, as CUDA_VISIBLE_DEVICES has it: with `1`, `webgpu:0` is device 1. Those from the first on that does not exist are left out; an empty text hides all. Without it all are visible: 0 is the fastest adapter, then comes the one that saves power and, last, the software adapter of the browser, where they are others. In code: `gpu.setVisibleDevices("0,2")`, before a device is opened.',
+    ],
+  },
+  logicalDevices: {
+    schema: v.pipe(amount, v.safeInteger(), v.minValue(1)),
+    type: 'a whole number from 1',
+    default: 1,
+    effect: [
+      'Each adapter counts as so many devices, which share its compute units but no memory: with `2` on one adapter, `webgpu:0` and `webgpu:1` are two devices of it. `visibleDevices` numbers these. For trying code for several devices where there is one. In code: `setSwitches({ logicalDevices: 2 })`, before a device is opened.',
     ],
   },
 }

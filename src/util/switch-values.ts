@@ -13,6 +13,8 @@ export interface SwitchValues {
   readonly cpu: boolean
   /** Numbers with commas; null: all. */
   readonly visibleDevices: string | null
+  /** At least 1. */
+  readonly logicalDevices: number
 }
 
 export type SwitchName = keyof SwitchValues

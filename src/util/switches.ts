@@ -111,6 +111,13 @@ export function checked(source: Source, inputs: Readonly<Record<string, unknown>
   return inputs
 }
 
+/** The value that a right input stands for; the default for none. */
+export const parsed = <Name extends SwitchName>(
+  name: Name,
+  input: SwitchInputs[Name],
+): SwitchValues[Name] =>
+  input === undefined ? switches[name].default : v.parse(switches[name].schema, input)
+
 function settle(): SwitchValues {
   const all = givenSwitches()
   const winners: string[] = []
@@ -119,7 +126,7 @@ function settle(): SwitchValues {
     if (!source) return [name, switches[name].default]
     const over = beaten.map((one) => ` over ${textOf(all[one][name])} of ${one}`).join('')
     winners.push(`${name}=${textOf(all[source][name])} (${source}${over})`)
-    return [name, v.parse(switches[name].schema as v.GenericSchema, all[source][name])]
+    return [name, parsed(name, all[source][name])]
   })
   if (winners.length > 0 && !hasTold) console.info(`tabring switches: ${winners.join(', ')}`)
   hasTold = true

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import { smallFolder } from '../support/idx-files.ts'
+import { launchBrowser } from '../support/launch-browser.ts'
 
 const repository = join(import.meta.dirname, '..', '..')
 const children: ChildProcess[] = []
@@ -108,6 +109,29 @@ describe('npm start', () => {
     const { child, text: said } = npmStart('--visible-devices', '1,1')
     expect((await once(child, 'exit'))[0]).toBe(1)
     expect(said()).toContain('visibleDevices must be a text of device numbers')
+  })
+
+  it('--device: in the address too, beside the devices', async () => {
+    const flags = ['--device', 'cpu', '--visible-devices', '0']
+    const text = await npmStart('--port', '0', ...flags).seen('Ctrl-C')
+    const address = new URL(text.match(/http:\/\/localhost\S+/)![0])
+    expect(address.searchParams.get('launcher')).toBe('{"cpu":true,"visibleDevices":"0"}')
+    const { child, text: said } = npmStart('--device', 'gpu')
+    expect((await once(child, 'exit'))[0]).toBe(1)
+    expect(said()).toContain('Allowed choices are cpu, webgpu.')
+    const browser = await launchBrowser()
+    try {
+      const page = await browser.newPage()
+      const told: string[] = []
+      page.on('console', (message) => told.push(message.text()))
+      await page.goto(address.href)
+      await page.getByText('tabring · cpu').first().waitFor()
+      expect(told.filter((line) => line.includes('switches'))).toEqual([
+        'tabring switches: cpu=true (launcher), visibleDevices=0 (launcher)',
+      ])
+    } finally {
+      await browser.close()
+    }
   })
 
   it('--allow-origin: told, and one that is no address refused', async () => {

@@ -1,11 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { readSafetensors } from '../../src/data/safetensors.ts'
+import { smallFolder } from '../support/idx-files.ts'
 import { testOnRealData } from '../support/real-data.ts'
+import { readWithSpeedscope } from '../support/speedscope.ts'
 
 /** `npm run train` as a process: tabs, links, weights and the exit code, as its user sees them. */
 
@@ -70,7 +72,8 @@ test('three tabs train on drawn digits, tell each step, and write the weights', 
   const out = join(folder, 'weights.safetensors')
   const trace = join(folder, 'spans.json')
   const flags = ['--nproc-per-node', '3', '--steps', '24', '--seed', '7', '--out', out]
-  const { losses, done } = await trainWithJson(...flags, '--trace', trace)
+  const buckets = ['--bucket-cap-mb', '0.2']
+  const { losses, done } = await trainWithJson(...flags, ...buckets, '--trace', trace)
   expect(losses).toHaveLength(24)
   expect(losses[23]).toBeLessThan(losses[0] - 0.5)
   expect(done.worldSize).toBe(3)
@@ -83,10 +86,56 @@ test('three tabs train on drawn digits, tell each step, and write the weights', 
   const { tensors } = readSafetensors(new Uint8Array(await readFile(out)))
   expect([...tensors.keys()].sort()).toEqual(['0.bias', '0.weight', '2.bias', '2.weight'])
   const { traceEvents } = JSON.parse(await readFile(trace, 'utf8'))
-  const products = traceEvents.filter(({ name }: { name: string }) => name === 'matmul')
-  expect(new Set(products.map(({ pid }: { pid: number }) => pid))).toEqual(new Set([0, 1, 2]))
+  const { profiles, frames, complaints } = await readWithSpeedscope(trace)
+  expect(complaints).toEqual([])
+  for (const rank of [0, 1, 2]) {
+    for (const track of ['steps', 'kernels', 'collectives']) {
+      const own = profiles.filter(({ name }) =>
+        name.startsWith(`rank ${rank} (pid ${rank}), ${track}`),
+      )
+      const events = own.flatMap((profile) => profile.events)
+      const spans = events.filter(({ type }) => type === 'O').map(({ frame }) => frames[frame].name)
+      const wanted = { steps: ' run 24', kernels: 'matmul', collectives: 'reduceScatter 1' }[track]!
+      expect(
+        spans.some((name) => name.includes(wanted)),
+        `${rank} ${track}`,
+      ).toBe(true)
+    }
+  }
+  const opened = profiles.flatMap(({ events }) => events).filter(({ type }) => type === 'O')
+  expect(opened).toHaveLength(traceEvents.filter(({ ph }: { ph: string }) => ph === 'X').length)
   expect(await readdir(folder)).toEqual(['spans.json', 'weights.safetensors'])
 }, 180_000)
+
+test.each(['mlp', 'cnn'])(
+  '--device cpu trains %s with the references, on a small folder',
+  async (model) => {
+    const data = join(folder, 'data')
+    await mkdir(data)
+    for (const [name, bytes] of Object.entries(smallFolder()))
+      await writeFile(join(data, name), bytes)
+    const flags = ['--nproc-per-node', '2', '--model', model, '--data', data, '--steps', '2']
+    const { child, told } = startTraining('--device', 'cpu', '--batch-size', '4', ...flags)
+    const [code] = await once(child, 'close')
+    expect(code, told.stderr).toBe(0)
+    expect(told.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} /)
+    const winners = told.stderr.match(/tab \d of 2: tabring switches: cpu=true \(launcher\)$/gm)
+    expect(winners).toHaveLength(2)
+    expect(told.stderr).toContain('computing on the CPU with the plain references, which are slow')
+  },
+)
+
+test('a malformed trace does not pass the reader', async () => {
+  const file = join(folder, 'spans.json')
+  const tell = async (...traceEvents: object[]) => {
+    await writeFile(file, JSON.stringify({ traceEvents }))
+    return (await readWithSpeedscope(file)).complaints.join('\n')
+  }
+  expect(await tell({ name: 'a' })).toContain('Unrecognized format')
+  const one = { name: 'one', ph: 'X', pid: 0, tid: 1, ts: 0, dur: 10, args: {} }
+  expect(await tell(one, { ...one, name: 'other', ts: 5 })).toContain('Tried to end "one')
+  expect(await tell(one, { ...one, name: 'other', ts: 10 })).toBe('')
+})
 
 test('without flags it finds an adapter, tells how it goes in lines where there is no terminal, and sums up', async () => {
   const { child, told } = startTraining('--nproc-per-node', '2', '--steps', '2')

@@ -170,17 +170,6 @@ describe('masks that cannot be', () => {
     )
   }
 
-  test.each([
-    ['alone', {}],
-    ['beside a mask by keys', { keyPaddingMask: true }],
-  ])('a learned one, %s, is refused since it would get no gradient', async (_, more) => {
-    const learned = new Parameter([3, 3], new Float32Array(9))
-    const padding = () => ('keyPaddingMask' in more ? { keyPaddingMask: zeros([2, 3], 'i32') } : {})
-    await expect(attend(() => ({ attnMask: learned, ...padding() }))).rejects.toThrow(
-      /attention: expected a mask without gradient, got one that depends on a parameter/,
-    )
-  })
-
   test('one by keys of another shape is refused', async () => {
     await expect(attend(() => ({ keyPaddingMask: zeros([3, 2], 'i32') }))).rejects.toThrow(
       /keyPaddingMask must be \[2, 3\], got \[3, 2\]/,

@@ -33,7 +33,8 @@ export type TransformDescription =
     }
   | { readonly kind: 'compose'; readonly of: readonly TransformDescription[] }
 
-type Size = number | readonly [height: number, width: number]
+/** [height, width]; or one length, that of a square or (in `resize`) of the shorter side. */
+export type Size = number | readonly [height: number, width: number]
 const both = (size: Size): readonly [number, number] =>
   typeof size === 'number' ? [size, size] : size
 

@@ -2,16 +2,18 @@ import { attention } from '../../kernels/attention/attention.ts'
 import type { AttentionAttrs, AttentionLayout } from '../../kernels/attention/geometry.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape } from '../../util/shape.ts'
+import { requiresGradient } from '../backward.ts'
 import { functionalLayer, randomSlots } from '../random.ts'
 import { emitAll, type Tensor, toFloat } from '../tensor.ts'
 import { activeTrace } from '../trace.ts'
 import { holdsTruths } from '../truths.ts'
+import { composedAttention } from './composed-attention.ts'
 
 export interface AttentionOptions {
   /**
    * A mask that broadcasts to [batch, heads, queries, keys]. Integers, and what comparisons gave: 0 where a key is not seen. Other f32:
-   * added to the scores (below -1e30 a key is not seen), unless `isBooleanMask`. It gets no gradient: one that depends on a parameter is
-   * refused.
+   * added to the scores (below -1e30 a key is not seen), unless `isBooleanMask`. One that requires a gradient when it is given (a learned
+   * mask, a relative position bias) gets it, and memory then grows with queries times keys.
    */
   attnMask?: Tensor
   /** Whether an f32 mask holds 0 and 1; default: whether comparisons gave it. */
@@ -65,11 +67,13 @@ export function attend(
     mask: maskOf(options),
     dropout: dropoutOf(options, sizes.batch),
   }
-  const isHalf =
-    activeTrace('attention').isAutocast || projections.every(({ dtype }) => dtype === 'f16')
+  const trace = activeTrace('attention')
+  const isHalf = trace.isAutocast || projections.every(({ dtype }) => dtype === 'f16')
   const operands = projections.map((x) => (isHalf ? x.half() : toFloat(x)))
-  const inputs = options.attnMask ? [...operands, toFloat(options.attnMask)] : operands
-  const [output] = emitAll(attention, inputs, attrs)
+  const mask = options.attnMask && toFloat(options.attnMask)
+  const isLearned = attrs.mask === 'additive' && mask && requiresGradient(trace, mask.value)
+  if (isLearned) return composedAttention(operands, mask, attrs)
+  const [output] = emitAll(attention, mask ? [...operands, mask] : operands, attrs)
   return isHalf ? output.half() : output
 }
 
@@ -77,7 +81,8 @@ export function attend(
  * softmax(scale * query key^T + mask) value, by heads.
  *
  * shape: query [..., H, L, E], key and value [..., H, S, E] -> [..., H, L, E]; 3 dimensions are one head, 2 one sample of it.
- * cost: no score is stored, so memory grows with L alone; forward and backward walk over all pairs (causal: over half of them).
+ * cost: no score is stored, so memory grows with L alone; forward and backward walk over all pairs (causal: over half of them). With a
+ * mask that requires a gradient, scores and probabilities are stored and memory grows with L * S.
  * A query that sees no key gives 0. Rows of more than 128 elements take a slow kernel.
  * source: torch.nn.functional.scaled_dot_product_attention; Dao et al., arXiv 2205.14135.
  */

@@ -23,7 +23,8 @@ export function checkpoint<Inputs extends readonly unknown[], R extends Tensor |
   })
 }
 
-interface Layer {
+/** What can run as a part of a checkpointed sequence. */
+export interface Layer {
   forward(x: Tensor): Tensor
 }
 

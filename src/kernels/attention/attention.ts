@@ -266,7 +266,7 @@ export const attention: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
     if (inputs.length > projections && context.needs(projections)) {
       throw new TabringError(
         'graph.misuse',
-        'attention: expected a mask without gradient, got one that depends on a parameter. Freeze it, or add it to scores of your own.',
+        'attention: expected an added mask that requires its gradient from the start, got a mask of truths that depends on a parameter, or one asked later. Detach the truths; call requiresGrad_() before attention.',
       )
     }
     const [given] = outputGradients

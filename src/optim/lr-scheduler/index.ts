@@ -5,4 +5,9 @@ export { CosineAnnealingLR, CosineAnnealingWarmRestarts } from './cosine.ts'
 export { ConstantLR, ExponentialLR, LambdaLR, LinearLR, MultiStepLR, StepLR } from './decays.ts'
 export { OneCycleLR, type OneCycleOptions } from './one-cycle.ts'
 export { type PlateauOptions, ReduceLROnPlateau } from './plateau.ts'
-export { LRScheduler, type SchedulerState } from './scheduler.ts'
+export {
+  type AnyScheduler,
+  LRScheduler,
+  type Schedulable,
+  type SchedulerState,
+} from './scheduler.ts'

@@ -14,6 +14,8 @@ test('without options one tab trains the drawn digits', () => {
     outFile: undefined,
     isJson: false,
     adapter: 'auto',
+    device: 'webgpu',
+    switches: {},
     timeoutMs: 120_000,
     config: {
       model: 'mlp',
@@ -32,7 +34,7 @@ test('every option arrives', () => {
   const argv =
     '--nproc-per-node 3 --data some/dir --model cnn --epochs 2 --steps 7 --batch-size 30 --optimizer sgd --lr 0.1 --seed 5 ' +
     '--out w.safetensors --bucket-cap-mb 0.5 --hash-every 10 --tune --adapter software --json --headed --timeout 9.5 ' +
-    '--debug 2 --naive --variant matmul:naive --visible-devices 0,2 --trace t.json'
+    '--device cpu --debug 2 --naive --variant matmul:naive --visible-devices 0,2 --trace t.json'
   expect(optionsOf(...argv.split(' '))).toEqual({
     worldSize: 3,
     dataFolder: 'some/dir',
@@ -41,7 +43,9 @@ test('every option arrives', () => {
     isHeaded: true,
     adapter: 'software',
     timeoutMs: 9500,
+    device: 'cpu',
     switches: {
+      cpu: true,
       debug: '2',
       naive: true,
       variant: 'matmul:naive',
@@ -63,6 +67,19 @@ test('every option arrives', () => {
       tune: true,
     },
   })
+})
+
+test('--device is the switch that the environment has too, and goes before it', () => {
+  const deviceOf = (argv: string[], environment: Record<string, string>) => {
+    const parsed = parseOptions(argv, environment)
+    if (parsed.kind !== 'train') throw new Error('asked for help')
+    const { device, switches } = parsed.options
+    return [device, switches.cpu]
+  }
+  expect(deviceOf([], {})).toEqual(['webgpu', undefined])
+  expect(deviceOf([], { TABRING_CPU: '1' })).toEqual(['cpu', '1'])
+  expect(deviceOf(['--device=webgpu'], { TABRING_CPU: '1' })).toEqual(['webgpu', false])
+  expect(deviceOf(['--device', 'cpu'], { TABRING_CPU: '0' })).toEqual(['cpu', true])
 })
 
 test("torchrun's spelling with underscores is taken", () => {
@@ -88,6 +105,7 @@ test('help names every option', () => {
     'bucket-cap-mb',
     'hash-every',
     'tune',
+    'device',
     'adapter',
     'json',
     'headed',
@@ -106,6 +124,7 @@ test.each([
   ['--bucket-cap-mb 0', 'Expected a number above 0, got "0".'],
   ['--nproc-per-node 65', 'from 1 to 64, got "65"'],
   ['--visible-devices 0;1', 'visibleDevices must be a text of device numbers'],
+  ['--device gpu', 'Allowed choices are cpu, webgpu.'],
   ['--model transformer', 'Allowed choices are mlp, cnn.'],
   ['--epoch 3', "unknown option '--epoch'. (Did you mean --epochs?)"],
   ['--steps', "option '--steps <n>' argument missing"],

@@ -13,9 +13,9 @@ const adapters = Array.from({ length: 6 }, (_, number) => ({
     addEventListener: () => undefined,
   }),
 }))
-vi.mock('../../../src/gpu/adapters.ts', () => ({
+vi.mock('../../../src/gpu/adapters.ts', async (original) => ({
+  ...(await original<typeof import('../../../src/gpu/adapters.ts')>()),
   listAdapters: async (most = adapters.length) => adapters.slice(0, most),
-  nameOf: ({ description }: { description: string }) => description,
 }))
 
 const told = vi.spyOn(console, 'info').mockImplementation(() => undefined)
@@ -65,26 +65,55 @@ test('webgpu:1 of "2,3,4,5" is device 3', async () => {
   await expect(runtimeOf(4)).rejects.toThrow('expected webgpu:0 to webgpu:3, got webgpu:4')
 })
 
+test('logical devices are numbered adapter by adapter, and visibleDevices chooses among them', async () => {
+  expect(await (await load('?logicalDevices=2&visibleDevices=0,1,3')).seen()).toEqual([0, 0, 1])
+  const { runtimeOf, seen } = await load('?logicalDevices=3')
+  expect(await seen()).toEqual([0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5])
+  const runtime = await runtimeOf('webgpu:4')
+  expect(runtime.facts.description).toBe('adapter 1')
+  expect(runtime.device).toEqual({ type: 'webgpu', index: 4 })
+  const { setSwitches } = await import('../../../src/util/switches.ts')
+  expect(() => setSwitches({ logicalDevices: 2 })).toThrow(
+    'logicalDevices must be set before its first use, got 2 after it',
+  )
+  expect(() => setSwitches({ logicalDevices: 0 })).toThrow(
+    'logicalDevices must be a whole number from 1',
+  )
+})
+
 test('with all hidden, opening one says so', async () => {
   const { gpu, runtimeOf } = await load()
   gpu.setVisibleDevices('')
   await expect(runtimeOf('webgpu')).rejects.toMatchObject({
     code: 'gpu.unavailable',
-    message: expect.stringContaining('visibleDevices is "", of 6 adapters'),
+    message: expect.stringContaining('visibleDevices is "", of 6 devices'),
   })
   expect((await runtimeOf('cpu')).device.type).toBe('cpu')
 })
 
-test('a number, a list, a text of something else are refused', async () => {
+test('a number or a list is a TypeError with a code, like all errors of the library', async () => {
+  const { gpu } = await load()
+  const { TabringError } = await import('../../../src/util/errors.ts')
+  for (const [wrong, words] of [
+    [0, 'gpu.setVisibleDevices: expected a text like "0,2", got the number 0. Put it in quotes.'],
+    [[0, 2], 'got the object 0,2'],
+  ] as const) {
+    const set = () => gpu.setVisibleDevices(wrong as unknown as string)
+    expect(set).toThrow(TypeError)
+    expect(set).toThrow(TabringError)
+    expect(set).toThrow(words)
+    expect(set).toThrow(expect.objectContaining({ code: 'config.invalid' }))
+  }
+})
+
+test('a text of something else is refused', async () => {
   const { gpu } = await load()
   for (const [wrong, words] of [
-    [2, 'expected a text like "0,2", got the number 2'],
-    [[0, 2], 'got the object 0,2'],
     ['0;2', 'visibleDevices must be a text of device numbers'],
     ['1,1', 'each once'],
     ['-1', 'got "-1"'],
   ] as const) {
-    expect(() => gpu.setVisibleDevices(wrong as string)).toThrow(words)
+    expect(() => gpu.setVisibleDevices(wrong)).toThrow(words)
   }
 })
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { noTimes } from '../../../src/graph/step-program.ts'
-import { ratesOf } from '../../../src/ui/rates.ts'
+import { ratesOf, stepWords } from '../../../src/ui/rates.ts'
 import { last } from '../../../src/ui/series.ts'
 import {
   canStart,
@@ -97,6 +97,14 @@ describe('a run', () => {
     expect(rates.totalSamplesPerSec).toBeCloseTo(1600, 6)
     expect(rates.secondsLeft).toBeCloseTo(340 / 25, 6)
     expect(rates.bytesPerSec).toBeCloseTo((4 / 3) * 814_000 * 25, 0)
+  })
+
+  it('tells the samples of a step: ranks times those of a rank', () => {
+    expect(stepWords(training(1, 1).run!)).toBe('64 a step: 1 × 64')
+    expect(stepWords(training(4, 1).run!)).toBe('64 a step: 4 × 16')
+    expect(stepWords(training(3, 1).run!)).toBe('64 a step: 22, 21, 21')
+    expect(stepWords(training(5, 1).run!)).toBe('64 a step: 13, 13, 13, 13 …')
+    expect(stepWords({ ...training(2, 1).run!, config: null })).toBe('before the settings')
   })
 
   it('keeps few marks, also when steps are fast or longer than the window', () => {

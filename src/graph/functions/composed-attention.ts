@@ -1,0 +1,66 @@
+import { lowestScore } from '../../kernels/attention/attention.ref.ts'
+import { type AttentionAttrs, attentionSizes, checkMask } from '../../kernels/attention/geometry.ts'
+import { dropout } from '../../kernels/dropout/dropout.ts'
+import { emit, type Tensor, toFloat } from '../tensor.ts'
+import { where } from './elementwise.ts'
+import { ones, pad, tril } from './shape.ts'
+
+/** Added to a score, it hides the key. */
+export const hiding = -1e38
+
+/** Dropout draws words for 4 keys at once. */
+const keysPerDraw = 4
+
+/**
+ * Attention out of products and a softmax, for an added mask that asks for a gradient: what the op computes, its dropout masks included.
+ *
+ * shape: projections as `attrs.layout` says; mask broadcasts to [batch, heads, queries, keys], and its gradient is summed over axes that do
+ * cost: scores and probabilities of all pairs are stored, as are their gradients: memory grows with queries times keys.
+ */
+export function composedAttention(
+  projections: readonly Tensor[],
+  mask: Tensor,
+  attrs: AttentionAttrs,
+): Tensor {
+  const types = projections.map(({ value }) => value.type)
+  const sizes = attentionSizes('attention', types, attrs)
+  checkMask('attention', mask.value.type, attrs, sizes)
+  const { heads, tq, tk, d, isHalf, output } = sizes
+  const stored = (x: Tensor) => (isHalf ? x.half() : x)
+  const [q, k, v] = [0, 1, 2].map((n) => byHeads(projections, n, attrs, n === 0 ? tq : tk, d))
+  const visible = mask.gt(lowestScore)
+  const seen = attrs.isCausal ? visible.mul(tril(ones([tq, tk]))) : visible
+  const scores = toFloat(q.matmul(k.transpose(2, 3)))
+    .mul(attrs.scale)
+    .add(mask)
+  // A row that sees no key has equal probabilities until `seen` takes them away.
+  const probabilities = where(seen, scores, hiding).softmax(3).mul(seen)
+  const o = stored(dropped(probabilities, attrs, tk)).matmul(v)
+  if (attrs.layout === 'heads') return o.reshape(output)
+  const order = attrs.isSequenceFirst ? [2, 0, 1, 3] : [0, 2, 1, 3]
+  return o.permute(order).reshape([...output.slice(0, -1), heads * d])
+}
+
+/** The n-th projection (0 queries, 1 keys, 2 values) as [batch, heads, t, d]. */
+function byHeads(
+  projections: readonly Tensor[],
+  n: number,
+  { layout, batch, heads, isSequenceFirst }: AttentionAttrs,
+  t: number,
+  d: number,
+): Tensor {
+  if (layout === 'heads') return projections[n].reshape([batch, heads, t, d])
+  const own =
+    layout === 'packed' ? projections[0].narrow(-1, n * heads * d, heads * d) : projections[n]
+  return isSequenceFirst
+    ? own.reshape([t, batch, heads, d]).permute(1, 2, 0, 3)
+    : own.reshape([batch, t, heads, d]).permute(0, 2, 1, 3)
+}
+
+/** Probabilities after the op's own dropout, which numbers the pairs of a sample by rows of a multiple of 4 keys. */
+function dropped(probabilities: Tensor, attrs: AttentionAttrs, keys: number): Tensor {
+  if (!attrs.dropout || probabilities.count === 0) return probabilities
+  const more = -keys & (keysPerDraw - 1)
+  const wide = pad(probabilities, [0, more])
+  return emit(dropout, [wide], { ...attrs.dropout, samples: attrs.batch }).narrow(-1, 0, keys)
+}

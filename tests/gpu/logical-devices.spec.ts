@@ -1,0 +1,50 @@
+import { afterAll, expect, test } from 'vitest'
+import { compile } from '../../src/graph/compile.ts'
+import { gpu } from '../../src/graph/gpu.ts'
+import { Runtime, runtimeOf } from '../../src/graph/runtime.ts'
+import type { Tensor } from '../../src/graph/tensor.ts'
+import { Linear } from '../../src/nn/layers.ts'
+import { tensorType } from '../../src/util/shape.ts'
+import { setSwitches } from '../../src/util/switches.ts'
+
+// Two devices of one adapter, in a real browser; before anything else in this page opens one.
+
+setSwitches({ logicalDevices: 2 })
+const devices = await Promise.all([0, 1].map((index) => runtimeOf(index)))
+afterAll(() => {
+  for (const runtime of devices) if (runtime instanceof Runtime) runtime.gpu.close()
+})
+
+test('the list has each adapter twice, the software one once among the adapters', async () => {
+  const count = await gpu.deviceCount()
+  expect(count % 2).toBe(0)
+  const names = await Promise.all(Array.from({ length: count }, (_, i) => gpu.getDeviceName(i)))
+  const isEven = (_: string, i: number) => i % 2 === 0
+  expect(names.filter((_, i) => i % 2 === 1)).toEqual(names.filter(isEven))
+  expect(new Set(names.filter(isEven)).size).toBe(count / 2)
+  const properties = await gpu.getDeviceProperties(count - 1)
+  expect(properties.name.endsWith(' (software)')).toBe(properties.isSoftware)
+})
+
+test('they compute alike, side by side, and share no memory', async () => {
+  const [first, second] = devices as Runtime[]
+  expect(first.gpu.device).not.toBe(second.gpu.device)
+  expect([first.device.index, second.device.index]).toEqual([0, 1])
+  const layer = new Linear(3, 2)
+  const forward = ({ x }: Record<string, Tensor>) => ({ y: layer.forward(x) })
+  const types = { x: tensorType([1, 3]) }
+  const input = { x: Float32Array.of(1, 2, 3) }
+  const onFirst = await compile(forward, types, { device: 'webgpu:0' })
+  const { y } = await onFirst.run(input)
+  await expect(compile(forward, types, { device: 'webgpu:1' })).rejects.toMatchObject({
+    code: 'device.mismatch',
+    message: expect.stringMatching(/expected webgpu:1.*got webgpu:0/),
+  })
+  await layer.to('webgpu:1')
+  const onSecond = await compile(forward, types, { device: 'webgpu:1' })
+  expect((await onSecond.run(input)).y).toEqual(y)
+  await expect(compile(forward, types, { device: 'webgpu:9' })).rejects.toMatchObject({
+    code: 'gpu.unavailable',
+    message: expect.stringContaining('got webgpu:9'),
+  })
+})

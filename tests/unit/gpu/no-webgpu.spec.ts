@@ -1,0 +1,37 @@
+import { expect, test } from 'vitest'
+import { AdamW, compile, crossEntropy, gpu, Linear, tensorType } from '../../../src/index.ts'
+
+// Node has no WebGPU, as a browser that has it switched off.
+
+test('no device is counted, and the script that asks first trains on the CPU', async () => {
+  expect(await gpu.isAvailable()).toBe(false)
+  expect(await gpu.deviceCount()).toBe(0)
+  await expect(gpu.getDeviceName(0)).rejects.toMatchObject({ code: 'gpu.unavailable' })
+
+  const device = (await gpu.isAvailable()) ? 'webgpu' : 'cpu'
+  const model = new Linear(2, 2)
+  const optimizer = new AdamW(model.parameters(), { lr: 0.1 })
+  const step = await compile(
+    ({ x, y }) => {
+      const loss = crossEntropy(model.forward(x), y)
+      optimizer.zeroGrad()
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    },
+    { x: tensorType([2, 2]), y: tensorType([2], 'i32') },
+    { device },
+  )
+  const batch = { x: Float32Array.of(1, 0, 0, 1), y: Int32Array.of(0, 1) }
+  const losses: number[] = []
+  for (let i = 0; i < 30; i++) losses.push((await step.run(batch)).loss[0])
+  expect(losses[29]).toBeLessThan(losses[0] / 4)
+  step.destroy()
+})
+
+test('where none was asked for, the error says what to do', async () => {
+  const types = { x: tensorType([1]) }
+  await expect(compile(({ x }) => ({ y: x.neg() }), types)).rejects.toMatchObject({
+    code: 'gpu.unavailable',
+  })
+})

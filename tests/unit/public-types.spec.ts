@@ -1,0 +1,110 @@
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import {
+  type Declarations,
+  parse,
+  readDeclarations,
+  unnamedTypes,
+} from '../support/declarations.ts'
+
+// Whoever calls the library can name every type that its functions, classes and types mention.
+
+const root = join(import.meta.dirname, '..', '..')
+
+const because = (reason: string, names: readonly string[]) =>
+  Object.fromEntries(names.map((name) => [name, reason]))
+
+/** `file#name` of what stays inside, with the reason. */
+const inside: Record<string, string> = {
+  ...because('a base class, to be inherited from: its members are those of the public classes', [
+    'nn/batch-norm.d.ts#BatchNorm',
+    'nn/containers.d.ts#Holder',
+    'nn/losses.d.ts#PlainLoss',
+    'nn/recurrent-base.d.ts#RecurrentBase',
+    'nn/recurrent.d.ts#CellBase',
+    'optim/adam.d.ts#AdamBase',
+    'peer/link-base.d.ts#LinkBase',
+  ]),
+  ...because('a part of a model, which whoever has the model reaches by its fields', [
+    'nn/gpt.d.ts#Head',
+    'nn/gpt.d.ts#Transformer',
+    'nn/resnet.d.ts#Block',
+  ]),
+  ...because('a part of options that have names', ['nn/convolution.d.ts#WithBias']),
+  ...because('the graph and its programs, between the modules of the library', [
+    'gpu/pipeline.d.ts#PipelineCache',
+    'graph/bucket.d.ts#Bucket',
+    'graph/eager.d.ts#Look',
+    'graph/exchange.d.ts#GradientExchange',
+    'graph/memory.d.ts#Memory',
+    'graph/prepare.d.ts#Prepared',
+    'graph/step-program.d.ts#OnMark',
+    'graph/stored-tensor.d.ts#Home',
+    'graph/trace.d.ts#Accumulation',
+    'graph/trace.d.ts#Trace',
+    'graph/value.d.ts#GraphNode',
+    'graph/value.d.ts#GraphValue',
+  ]),
+  ...because('what an optimizer of the library is made of; none can be made outside', [
+    'kernels/grad-scaler/grad-scaler.d.ts#SettleAttrs',
+    'optim/cohort.d.ts#Cohort',
+    'optim/slice.d.ts#Slice',
+  ]),
+  ...because('streams of random numbers are made by the library alone', [
+    'util/random.d.ts#Purpose',
+  ]),
+}
+
+let folder: string
+let built: Declarations
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tabring-types-'))
+  const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
+  const args = [tsc, '-p', join(root, 'tsconfig.lib.json'), '--outDir', folder]
+  execFileSync(process.execPath, args, { cwd: root })
+  built = readDeclarations(folder)
+}, 60_000)
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+test('every type that a public declaration mentions has a public name', () => {
+  const unnamed = [...unnamedTypes(built, 'index.d.ts')]
+  const toExport = unnamed.filter(([name]) => !Object.hasOwn(inside, name))
+  const told = toExport.map(([name, by]) => `${name}, which ${by.join(' and ')} mention`)
+  expect(told, 'export these from src/index.ts').toEqual([])
+  const names = unnamed.map(([name]) => name)
+  const surplus = Object.keys(inside).filter((name) => !names.includes(name))
+  expect(surplus, 'no longer mentioned, or public by now').toEqual([])
+})
+
+const hidden = 'declare class Hidden {}'
+
+function unnamedIn(...lines: string[]): string[] {
+  const texts = { 'index.d.ts': `export * from './a.ts'`, 'a.d.ts': lines.join('\n') }
+  const all = new Map(Object.entries(texts).map(([name, text]) => [name, parse(name, text)]))
+  return [...unnamedTypes(all, 'index.d.ts').keys()]
+}
+
+test.each([
+  ['a parameter', 'export declare function f(x: Hidden): void'],
+  ['a field of options', 'export declare function f(x?: { a?: readonly Hidden[] }): void'],
+  ['a result in a promise', 'export declare const f: () => Promise<Hidden | null>'],
+  ['a bound of a type parameter', 'export declare function f<T extends Hidden>(x: T): T'],
+  ['a method of a class', 'export declare class C { m(x: Hidden): void }'],
+  ['a base class', 'export declare class C extends Hidden {}'],
+  ['a field of a type', 'export type G = { readonly [key: string]: Hidden }'],
+  ['a base of an interface', 'export interface G extends Hidden {}'],
+])('the check sees %s', (_, line) => {
+  expect(unnamedIn(line, hidden)).toEqual(['a.d.ts#Hidden'])
+  expect(unnamedIn(line, `export ${hidden}`)).toEqual([])
+})
+
+test('the check passes over private members, type parameters and what the language has', () => {
+  const line =
+    'export declare class C<T> { #private; private x: Hidden; m<U>(a: T, b: U): Map<string, U> }'
+  const generic =
+    'export type G<T> = T extends readonly (infer U)[] ? U : { [K in keyof T]: T[K] | K }'
+  expect(unnamedIn(hidden, line, generic)).toEqual([])
+})
