@@ -254,6 +254,7 @@ export {
   topKCorrect,
 } from './graph/functions.ts'
 export { type DeviceProperties, gpu } from './graph/gpu.ts'
+export type { Look, OnNode } from './graph/look.ts'
 export { ModuleBuffer } from './graph/module-buffer.ts'
 export { Parameter } from './graph/parameter.ts'
 export type { PlanOptions } from './graph/plan.ts'

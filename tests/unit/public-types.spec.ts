@@ -37,7 +37,6 @@ const inside: Record<string, string> = {
   ...because('the graph and its programs, between the modules of the library', [
     'gpu/pipeline.d.ts#PipelineCache',
     'graph/bucket.d.ts#Bucket',
-    'graph/eager.d.ts#Look',
     'graph/exchange.d.ts#GradientExchange',
     'graph/memory.d.ts#Memory',
     'graph/prepare.d.ts#Prepared',
