@@ -7,9 +7,15 @@ const requests: readonly GPURequestAdapterOptions[] = [
   { forceFallbackAdapter: true },
 ]
 
-/** errors: `gpu.unavailable`, saying whether the context is insecure or the browser has no WebGPU. */
+/** errors: `gpu.unavailable`, saying whether there is no browser, the context is insecure or the browser has no WebGPU. */
 function requireWebGpu(): GPU {
-  if (!globalThis.isSecureContext) {
+  if (globalThis.isSecureContext === undefined && !globalThis.navigator?.gpu) {
+    throw new GpuError(
+      'gpu.unavailable',
+      'device: expected a browser with WebGPU, got a runtime without, such as Node. Compile for the device "cpu" (setDefaultDevice("cpu")), which is slow, or run in a page; `npm run train` opens headless ones.',
+    )
+  }
+  if (globalThis.isSecureContext === false) {
     throw new GpuError(
       'gpu.unavailable',
       `device: WebGPU needs a secure context, got ${globalThis.location?.origin}. Open the page over https, or on this machine as http://localhost.`,

@@ -33,5 +33,8 @@ test('where none was asked for, the error says what to do', async () => {
   const types = { x: tensorType([1]) }
   await expect(compile(({ x }) => ({ y: x.neg() }), types)).rejects.toMatchObject({
     code: 'gpu.unavailable',
+    message: expect.stringMatching(
+      /got a runtime without, such as Node. Compile for the device "cpu"/,
+    ),
   })
 })
