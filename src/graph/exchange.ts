@@ -12,7 +12,7 @@ export interface GradientExchange {
   readonly isSynchronizing: boolean
   /** Elements [start, end) of a bucket of `length` elements that `rank` reduces and updates. */
   chunk(length: number, rank: number): { start: number; end: number }
-  /** Sums over ranks in place; afterwards this rank's chunk holds the sum, the rest is undefined. `onMet`: the neighbours have begun it too. */
+  /** Sums over ranks in place; afterwards this rank's chunk holds the sum, the rest is undefined. `onMet`: all ranks have begun it. */
   reduceScatter(bucket: number, data: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
   /** Spreads every rank's chunk to all ranks, in place. */
   allGather(bucket: number, data: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>

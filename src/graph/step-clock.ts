@@ -37,7 +37,7 @@ export class StepClock {
     }
   }
 
-  /** Runs an exchange: waiting until it calls `onMet`, since its neighbours have begun it too, on the wire from then on. */
+  /** Runs an exchange: waiting until it calls `onMet`, since all ranks have begun it, on the wire from then on. */
   async exchange<T>(run: (onMet: () => void) => Promise<T>): Promise<T> {
     let leave = this.enter('wait')
     try {

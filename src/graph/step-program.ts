@@ -28,9 +28,9 @@ export interface StepTimes {
   readonly forward: number
   /** With several ranks: up to the last bucket's gradients on the host. */
   readonly backward: number
-  /** For neighbours to begin an exchange, while nothing else is done; 0 with one rank. A late rank further along the ring shows as wire. */
+  /** For all ranks to begin an exchange, while nothing else is done; 0 with one rank. */
   readonly wait: number
-  /** Exchange that backward does not hide, once both neighbours have begun it; 0 with one rank. */
+  /** Exchange that backward does not hide, once all ranks have begun it; 0 with one rank. */
   readonly wire: number
   /** What is between gradients and new parameters, and with several ranks moving both between host and device. */
   readonly optimizer: number

@@ -26,6 +26,10 @@ export interface Entry {
   readonly bucket: number
   fromPrevious?: Announcement
   fromNext?: Announcement
+  /** Ranks before this one, one after the other, that are known to have begun it. */
+  begunBefore: number
+  /** How many, this one included, the next rank has been told of. */
+  begunTold: number
   /** Eager data that came before the launch here, in order of arrival. */
   held: HeldData[]
   run?: Run
@@ -45,7 +49,7 @@ export interface RunOptions {
   payloadBytes: number
   deadlineMs: number
   launchedMs: number
-  /** Called once, when both neighbours have begun it too. */
+  /** Called once, when all ranks are known to have begun it. */
   onmet?: (() => void) | undefined
 }
 
@@ -122,7 +126,8 @@ export class Run {
       const text = theirs && disagreement(rank, this.own, theirRank, theirs)
       if (text) throw new PeerError('peer.mismatch', `${this.name}: ${text}`)
     }
-    if (!this.entry.fromPrevious || !this.entry.fromNext) return
+    const { fromPrevious, fromNext, begunBefore } = this.entry
+    if (!fromPrevious || !fromNext || begunBefore < this.ring.size - 2) return
     this.onmet?.()
     this.onmet = undefined
   }
@@ -174,7 +179,7 @@ export class Entries {
     const key = keyOf(kind, sequence, bucket)
     let entry = this.byKey.get(key)
     if (!entry) {
-      entry = { key, sequence, bucket, held: [] }
+      entry = { key, sequence, bucket, begunBefore: 0, begunTold: 0, held: [] }
       this.byKey.set(key, entry)
     }
     return entry

@@ -20,8 +20,8 @@ function epochOf(message: Uint8Array): number | undefined {
  * One transport for several epochs, one after the other: a group that has failed is given up, and the next one of the same ranks goes on
  * over the same links, while frames of the old one may still be on their way.
  *
- * Ranks are not there at the same moment: what comes for a following epoch waits until this side opens it, what comes for an earlier one
- * is dropped. All other frames go to the open epoch, whose session judges them.
+ * Ranks are not there at the same moment: what comes for a following epoch waits until this side opens it. All other frames go to the
+ * open epoch, whose session judges them, and drops those of earlier ones.
  */
 export class EpochLinks {
   readonly #transport: Link
@@ -57,17 +57,13 @@ export class EpochLinks {
     const epoch = epochOf(message)
     if (!this.#open || (epoch !== undefined && this.#isFollowing(epoch))) {
       this.#waiting.push({ epoch: epoch ?? this.#epoch, message })
-    } else if (epoch === undefined || !this.#isEarlier(epoch)) {
+    } else {
       this.#open.passMessage(message)
     }
   }
 
   #isFollowing(epoch: number): boolean {
     return epoch > this.#epoch && (epoch - this.#epoch) % stride === 0
-  }
-
-  #isEarlier(epoch: number): boolean {
-    return epoch < this.#epoch && (this.#epoch - epoch) % stride === 0
   }
 }
 

@@ -1,9 +1,10 @@
 import type { Env } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
+import type { Entry, Run } from './entries.ts'
 import type { Link, LinkEnd } from './link.ts'
 import { Session } from './session.ts'
 import type { SessionConfig, SessionStats } from './session-config.ts'
-import type { AbortRecord, FrameHeader } from './wire.ts'
+import { type AbortRecord, encodeFingerprint, type FrameHeader } from './wire.ts'
 
 /** What the sessions tell; see `Session`. */
 export interface NeighbourEvents {
@@ -33,10 +34,12 @@ export class Neighbours {
   /** Takes data from us. */
   readonly next: Session | undefined
   private readonly sessions: Session[] = []
+  private readonly size: number
 
   /** errors: `peer.unreachable` when a link is missing. */
   constructor(options: NeighboursOptions) {
     const { rank, size, epoch, links } = options
+    this.size = size
     if (size === 1) return
     const previousRank = (rank + size - 1) % size
     const nextRank = (rank + 1) % size
@@ -58,8 +61,26 @@ export class Neighbours {
     await Promise.all(this.sessions.map((session) => session.ready))
   }
 
-  sendStart(kind: number, sequence: number, bucket: number, payload: Uint8Array): void {
-    for (const session of this.sessions) session.sendStart(kind, sequence, bucket, payload)
+  /** Says to both neighbours that this rank has begun a collective, and to the next one how many before it have, as far as it is known. */
+  sendStart({ entry, own }: Run): void {
+    const payload = encodeFingerprint(own.fingerprint)
+    entry.begunTold = this.begunUpTo(entry)
+    for (const session of this.sessions)
+      session.sendStart(own.kind, entry.sequence, entry.bucket, payload, entry.begunTold)
+  }
+
+  /** Tells the next rank when more are known to have begun than it was told. At most N - 3 times for a collective. */
+  passOnBegun({ entry, own }: Run): void {
+    const begun = this.begunUpTo(entry)
+    if (begun <= entry.begunTold) return
+    entry.begunTold = begun
+    const payload = encodeFingerprint(own.fingerprint)
+    this.next?.sendStart(own.kind, entry.sequence, entry.bucket, payload, begun, true)
+  }
+
+  /** This rank and those before it that have begun; the next one needs no more than N - 2, since it hears of the others itself. */
+  private begunUpTo({ begunBefore }: Entry): number {
+    return Math.max(1, Math.min(begunBefore + 1, this.size - 2))
   }
 
   /** Both ways round the ring, but not back to where it came from. */

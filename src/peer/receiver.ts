@@ -32,8 +32,12 @@ export class Receiver {
     this.options = options
   }
 
-  /** Returns the entry of whose collective more is known or here now. */
-  receive(session: Session, header: FrameHeader, message: Uint8Array<ArrayBuffer>): Entry {
+  /** Returns the entry of whose collective more is known or here now; undefined where that has ended here. */
+  receive(
+    session: Session,
+    header: FrameHeader,
+    message: Uint8Array<ArrayBuffer>,
+  ): Entry | undefined {
     return header.type === FrameType.start
       ? this.receiveStart(session, header, message)
       : this.receiveData(session, header, message)
@@ -52,15 +56,17 @@ export class Receiver {
     session: Session,
     header: FrameHeader,
     message: Uint8Array<ArrayBuffer>,
-  ): Entry {
+  ): Entry | undefined {
     const { entries, neighbours } = this.options
     const announcement = this.decodeStart(session, header, message)
+    if (header.offset > 0) return this.receiveBegun(session, header)
     const entry = entries.open(header.kind, header.sequence, header.bucket)
     if (entries.announced > maxAnnounced)
       throw this.error(session, `more than ${maxAnnounced} collectives announced`)
     if (session === neighbours.previous) {
       if (entry.fromPrevious) throw this.error(session, `a second START for ${nameIn(header)}`)
       entry.fromPrevious = announcement
+      this.noteBegun(entry, header.step)
     }
     if (session === neighbours.next) {
       if (entry.fromNext) throw this.error(session, `a second START for ${nameIn(header)}`)
@@ -68,6 +74,23 @@ export class Receiver {
     }
     entry.run?.compare()
     return entry
+  }
+
+  /** More ranks have begun what the previous one has begun before; it may be long done here, where no bytes were to come. */
+  private receiveBegun(session: Session, header: FrameHeader): Entry | undefined {
+    const { entries, neighbours } = this.options
+    if (session !== neighbours.previous)
+      throw this.error(session, `START against the ring's direction for ${nameIn(header)}`)
+    const entry = entries.find(header.kind, header.sequence, header.bucket)
+    if (!entry?.fromPrevious) return undefined
+    this.noteBegun(entry, header.step)
+    entry.run?.compare()
+    return entry
+  }
+
+  private noteBegun(entry: Entry, begun: number): void {
+    entry.begunBefore = Math.max(entry.begunBefore, begun)
+    if (entry.run) this.options.neighbours.passOnBegun(entry.run)
   }
 
   private receiveData(

@@ -47,6 +47,7 @@ export interface Segment {
  */
 export class RingCollective implements SegmentSource {
   readonly rank: number
+  readonly size: number
   /** Sends us data. */
   readonly previousRank: number
   /** Takes data from us. */
@@ -56,7 +57,6 @@ export class RingCollective implements SegmentSource {
   private readonly chunks: ChunkRange[]
   private readonly buffer: Float32Array
   private readonly codec: Codec
-  private readonly size: number
   private readonly reduction: Reduction
   /** Bytes by step. */
   private readonly received: Float64Array

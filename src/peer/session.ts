@@ -215,9 +215,20 @@ export class Session {
     this.writer.data(kind, sequence, bucket, step, offset, length, source)
   }
 
-  /** Sends START. `kind`, `sequence` and `bucket` as in the header. Waits for HELLO if that has not gone yet. */
-  sendStart(kind: number, sequence: number, bucket: number, payload: Uint8Array): void {
-    this.sendControl({ type: FrameType.start, kind, sequence, bucket }, payload)
+  /**
+   * Sends START. `kind`, `sequence` and `bucket` as in the header; `begun`: the ranks up to this one that have begun, `isAgain` if only
+   * that is news. Waits for HELLO if that has not gone yet.
+   */
+  sendStart(
+    kind: number,
+    sequence: number,
+    bucket: number,
+    payload: Uint8Array,
+    begun = 1,
+    isAgain = false,
+  ): void {
+    const fields = { kind, sequence, bucket, step: begun, offset: Number(isAgain) }
+    this.sendControl({ type: FrameType.start, ...fields }, payload)
   }
 
   sendAbort(record: AbortRecord): void {

@@ -3,14 +3,14 @@
  *
  *     bytes   field     type  meaning
  *     0       magic     u8    0x54
- *     1       version   u8    1
+ *     1       version   u8    2
  *     2       type      u8    FrameType
  *     3       kind      u8    START, DATA: operation (low 4 bits) and element type (high 4 bits)
  *     4-7     epoch     u32   membership of the group this frame belongs to
  *     8-11    sequence  u32   START, DATA: the n-th collective of that epoch
  *     12-13   bucket    u16   START, DATA: bucket within the sequence number
- *     14-15   step      u16   DATA: ring step
- *     16-19   offset    u32   DATA: byte offset in the chunk; PING, PONG: the pinger's serial number
+ *     14-15   step      u16   DATA: ring step; START: ranks known to have begun it, the sender and those before it
+ *     16-19   offset    u32   DATA: byte offset in the chunk; PING, PONG: the pinger's serial number; START: 1 if only `step` is news
  *     20-23   length    u32   payload bytes; the message is exactly 32 + length bytes
  *     24-27   number    u32   frames this side sent on the link before this one, modulo 2^32
  *     28-31   credit    u32   DATA bytes (headers included) consumed by this side so far, modulo 2^32
@@ -39,7 +39,7 @@ const typeNames = Object.keys(FrameType) as FrameTypeName[]
 const lastType = FrameType.bye
 
 export const wireMagic = 0x54
-export const wireVersion = 1
+export const wireVersion = 2
 
 /** The one list from which every offset follows; see the table above. */
 const layout = [

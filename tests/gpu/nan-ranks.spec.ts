@@ -1,6 +1,14 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { compile } from '../../src/graph/compile.ts'
+import { detectAnomaly } from '../../src/graph/detect-anomaly.ts'
+import { crossEntropy } from '../../src/graph/functions.ts'
+import type { Tensor } from '../../src/graph/tensor.ts'
+import { Linear } from '../../src/nn/layers.ts'
+import { SGD } from '../../src/optim/sgd.ts'
 import { parseTrainConfig } from '../../src/train/config.ts'
+import { DistributedDataParallel } from '../../src/train/data-parallel.ts'
 import { Trainer } from '../../src/train/trainer.ts'
+import { tensorType } from '../../src/util/shape.ts'
 import { ringOf } from '../support/process-ring.ts'
 import { testRuntime } from '../support/run-op.ts'
 
@@ -81,5 +89,45 @@ test('the rank whose samples lead to it names the op, in the error of every rank
       ),
     })
     expect(told).toEqual([1])
+  }
+})
+
+test('one rank alone may look at its step, between others: it sends nothing and changes nothing', async () => {
+  const runtime = await testRuntime()
+  const types = { x: tensorType([2, 4]), y: tensorType([2], 'i32') }
+  const groups = await ringOf(3)
+  const members = await Promise.all(
+    groups.map(async (processGroup) => {
+      const model = new DistributedDataParallel(new Linear(4, 3), { processGroup })
+      const optimizer = new SGD(model.parameters(), { lr: 0.1 })
+      const step = ({ x, y }: Record<string, Tensor>) => {
+        const loss = crossEntropy(model.forward(x), y)
+        optimizer.zeroGrad()
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      }
+      return { model, step, program: await compile(step, types, { runtime }) }
+    }),
+  )
+  const y = Int32Array.of(0, 2)
+  const good = { x: new Float32Array(8).fill(0.5), y }
+  const bad = { x: new Float32Array(8).fill(Number.NaN), y }
+  const runAll = () => Promise.all(members.map(({ program }) => program.run(good)))
+  const [first] = await runAll()
+  const sent = groups.map((group) => group.stats().payloadBytesSent)
+  const before = await members[1].model.parameters()[0].read()
+  await expect(detectAnomaly(runtime, members[1].step, types, bad)).rejects.toMatchObject({
+    code: 'train.nan',
+    message: expect.stringMatching(/got input "x" with values that are not/),
+  })
+  await detectAnomaly(runtime, members[1].step, types, good)
+  expect(groups.map((group) => group.stats().payloadBytesSent)).toEqual(sent)
+  expect(await members[1].model.parameters()[0].read()).toEqual(before)
+  const [second] = await runAll()
+  expect(second.loss[0]).toBeLessThan(first.loss[0])
+  for (const [rank, { program }] of members.entries()) {
+    groups[rank].destroy()
+    program.destroy()
   }
 })

@@ -128,17 +128,23 @@ test('what a loader kept waiting and the times of awaited runs add up to the loo
   program.destroy()
 })
 
-test('ranks wait for one that comes late', async () => {
-  const lateMs = 400
-  const ranks = await partsOf(
-    3,
-    async (rank) => rank === 1 && new Promise((resolve) => setTimeout(resolve, lateMs)),
-  )
-  for (const rank of [0, 2]) {
-    for (const { wait } of ranks[rank].slice(1)) expect(wait).toBeGreaterThan(0.5 * lateMs)
-  }
-  for (const { wait } of ranks[1].slice(1)) expect(wait).toBeLessThan(0.5 * lateMs)
-})
+test.each([3, 4])(
+  '%d ranks: all wait for one that comes late, wherever it is in the ring',
+  async (size) => {
+    const lateMs = 400
+    const ranks = await partsOf(
+      size,
+      async (rank) => rank === 1 && new Promise((resolve) => setTimeout(resolve, lateMs)),
+    )
+    for (const [rank, parts] of ranks.entries()) {
+      for (const { wait, wire } of parts.slice(1)) {
+        if (rank === 1) expect(wait).toBeLessThan(0.5 * lateMs)
+        else expect(wait, `rank ${rank}`).toBeGreaterThan(0.5 * lateMs)
+        expect(wire, `rank ${rank}`).toBeLessThan(0.5 * lateMs)
+      }
+    }
+  },
+)
 
 test('with trace on, parts are those of the kernels and add up too; a program without backward is all forward', async () => {
   setSwitches({ trace: true })
