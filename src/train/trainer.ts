@@ -11,33 +11,29 @@ import {
 import type { Bucket } from '../graph/bucket.ts'
 import { compile } from '../graph/compile.ts'
 import { detectAnomaly } from '../graph/detect-anomaly.ts'
-import { countedSamples, crossEntropy } from '../graph/functions.ts'
-import { prepare, type TracedFunction } from '../graph/prepare.ts'
-import { randomScalarNames } from '../graph/random.ts'
-import { type AnyRuntime, CpuRuntime, Runtime } from '../graph/runtime.ts'
+import { prepare } from '../graph/prepare.ts'
+import type { AnyRuntime } from '../graph/runtime.ts'
 import { type RunInputs, type StepProgram, timesOf } from '../graph/step-program.ts'
 import { gradientWeight } from '../graph/trace.ts'
 import type { TuneStore } from '../kernels/tune.ts'
 import { manualSeed } from '../nn/init.ts'
 import { models } from '../nn/models.ts'
 import type { StateDict } from '../nn/module.ts'
-import { AdamW } from '../optim/adam.ts'
-import type { Optimizer } from '../optim/optimizer.ts'
-import { SGD } from '../optim/sgd.ts'
 import type { CollectiveSpan, ProcessGroup } from '../peer/group.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
-import { tensorType } from '../util/shape.ts'
 import { shareFindings } from './anomalies.ts'
-import { defaultLearningRate, type TrainConfig } from './config.ts'
+import type { TrainConfig } from './config.ts'
 import { DistributedDataParallel } from './data-parallel.ts'
 import { Evaluation } from './evaluate.ts'
 import { beginning, KeptStates, keepState, type Progress, restoreState } from './kept-state.ts'
 import { Patience } from './patience.ts'
 import { Recovery, type RecoveryOptions } from './recovery.ts'
-import type { RunEvent, RunRecord, TimelineEntry, TrainerResult } from './run.ts'
+import type { RunEvent, RunRecord, TrainerResult } from './run.ts'
 import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
+import { StepTimeline } from './step-timeline.ts'
 import { tellCollective } from './tell-collective.ts'
+import { makeOptimizer, randomScalarsFor, stepTypesOf, trainingStep } from './training-step.ts'
 import { ReplicaCheck } from './verify.ts'
 
 /** With one rank, steps that may be under way on the device while the next batch is made. */
@@ -75,9 +71,7 @@ export class Trainer {
   #buckets: readonly Bucket[] = []
   #record: RunRecord | undefined
   #patience: Patience
-  /** What happened when in one step, and which step. */
-  readonly #timeline: TimelineEntry[] = []
-  #timelineStep = 0
+  readonly #timeline = new StepTimeline()
   #runtime: AnyRuntime
   #group: ProcessGroup
   readonly #recovery: Recovery
@@ -140,13 +134,7 @@ export class Trainer {
   /** Takes the group's report of a collective; those of the step on record go into its timeline. */
   onSpan(span: CollectiveSpan): void {
     tellCollective(span)
-    if (span.sequence !== this.#timelineStep || span.bucket > 60_000) return
-    const name = `bucket ${span.bucket} ${span.operation}`
-    this.#timeline.push(
-      { name: `${name}: launched`, atMs: span.launchedMs },
-      { name: `${name}: first frame sent`, atMs: span.firstSentMs },
-      { name: `${name}: last frame received`, atMs: span.lastReceivedMs },
-    )
+    this.#timeline.onSpan(span)
   }
 
   /** Frees what the run holds on the device, the trained parameters included. The trainer is of no use afterwards. */
@@ -185,7 +173,7 @@ export class Trainer {
     const isNan = error instanceof TabringError && error.code === 'train.nan' && !place.group.error
     if (isNan) {
       // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
-      if (this.#hasLooked || !this.#canLook) throw error
+      if (this.#hasLooked) throw error
     } else {
       const next = await this.#recovery.after(error, place, this.#kept, this.#suspect)
       this.#runtime = next.runtime
@@ -195,11 +183,6 @@ export class Trainer {
     // What a step may still give to the device must not meet buffers that are gone.
     await Promise.allSettled(this.#underWay.splice(0))
     this.destroy()
-  }
-
-  /** Whether any rank has a device whose ops can be looked at one by one: the same answer on all. */
-  get #canLook(): boolean {
-    return this.#record?.adapters.some((adapter) => adapter !== cpuAdapter) ?? false
   }
 
   /** Model, optimizer and programs on the current device, from the kept state on to the end. */
@@ -226,17 +209,14 @@ export class Trainer {
 
     phase('compile')
     const optimizer = makeOptimizer(ddp, config)
-    const stepTypes = (rows: number) => ({
-      x: tensorType([rows, ...recipe.sampleShape]),
-      y: tensorType([rows], 'i32'),
-    })
     const stepFunction = trainingStep(ddp, optimizer)
+    const types = stepTypesOf(recipe, share.rows)
     runtime.variants = await settleVariants(
       { ...this.#options, group, runtime },
-      (rows) => prepare(runtime, stepFunction, stepTypes(rows)),
+      (rows) => prepare(runtime, stepFunction, stepTypesOf(recipe, rows)),
       this.#record?.measured,
     )
-    const step = await compile(stepFunction, stepTypes(share.rows), { runtime })
+    const step = await compile(stepFunction, types, { runtime })
     this.#program = step
     this.#resources.push(step)
     this.#buckets = optimizer.buckets
@@ -285,9 +265,8 @@ export class Trainer {
       check,
       keep,
       look: async (inputs, scalars) => {
-        if (!(runtime instanceof Runtime)) return undefined
         try {
-          await detectAnomaly(runtime, stepFunction, stepTypes(share.rows), inputs, scalars)
+          await detectAnomaly(runtime, stepFunction, types, inputs, scalars)
         } catch (error) {
           if (error instanceof TabringError && error.code === 'train.nan') return error.message
           throw error
@@ -304,9 +283,7 @@ export class Trainer {
       paramHash: await check.digest(),
       samples,
       seconds,
-      timeline: this.#timeline
-        .filter(({ atMs }) => !Number.isNaN(atMs))
-        .sort((a, b) => a.atMs - b.atMs),
+      timeline: this.#timeline.entries,
       lostDevices: this.#recovery.lostDevices,
       record: this.#record,
     }
@@ -341,7 +318,7 @@ export class Trainer {
       const own = shareIndices(order, config.batchSize, inEpoch, share)
       const global = batchSamples(data.train.count, config.batchSize, inEpoch)
       fillBatch(data.train, own, pixels, labels)
-      this.#watch(step, index + 1, totalSteps)
+      this.#timeline.begin(step, index + 1, totalSteps)
       samples += own.length
       const inputs = { x: pixels, y: labels }
       const scalars = {
@@ -411,19 +388,6 @@ export class Trainer {
     return { loss, step: totalSteps, samples, accuracy }
   }
 
-  /** Puts one step after the first ones on the timeline: which buckets and frames moved while backward still ran. */
-  #watch(program: StepProgram, step: number, totalSteps: number): void {
-    if (step === Math.min(5, totalSteps)) {
-      this.#timelineStep = step
-      this.#timeline.length = 0
-      this.#timeline.push({ name: 'step begins', atMs: performance.now() })
-      program.onMark = (name, atMs) => this.#timeline.push({ name, atMs })
-    } else {
-      this.#timelineStep = 0
-      program.onMark = undefined
-    }
-  }
-
   async #loadData(): Promise<DataSplits> {
     const { config, baseUrl } = this.#options
     if (config.data === 'digits') return makeDigits()
@@ -444,37 +408,7 @@ interface Loop {
   look(inputs: RunInputs, scalars: Readonly<Record<string, number>>): Promise<string | undefined>
 }
 
-/** What random masks depend on, for a program that draws any: the step, and the global number of this rank's first sample. */
-const randomScalarsFor = (
-  program: StepProgram,
-  step: number,
-  firstSample: number,
-): Record<string, number> =>
-  program.prepared.trace.scalars.has(randomScalarNames.step)
-    ? { [randomScalarNames.step]: step, [randomScalarNames.sample]: firstSample }
-    : {}
-
-function makeOptimizer(model: DistributedDataParallel, config: TrainConfig): Optimizer {
-  const lr = config.lr ?? defaultLearningRate[config.model]
-  const parameters = model.parameters()
-  return config.optimizer === 'adamw'
-    ? new AdamW(parameters, { lr })
-    : new SGD(parameters, { lr, momentum: 0.9 })
-}
-
-/** Forward, backward and update of one batch, of which `count` rows weigh. */
-const trainingStep =
-  (model: DistributedDataParallel, optimizer: Optimizer): TracedFunction =>
-  ({ x, y }) => {
-    const loss = crossEntropy(model.forward(x), y, { count: countedSamples() })
-    optimizer.zeroGrad()
-    loss.backward()
-    optimizer.step()
-    return { loss }
-  }
-
 const adapterOf = ({ facts: { vendor, architecture } }: AnyRuntime) => `${vendor} ${architecture}`
-const cpuAdapter = adapterOf(new CpuRuntime())
 
 const lossNotFinite = (step: number, loss: number, isOfAll: boolean) =>
   new TabringError(

@@ -9,23 +9,13 @@ import { parseTrainConfig } from '../../src/train/config.ts'
 import { DistributedDataParallel } from '../../src/train/data-parallel.ts'
 import { Trainer } from '../../src/train/trainer.ts'
 import { tensorType } from '../../src/util/shape.ts'
+import { idxBytes } from '../support/idx-bytes.ts'
 import { ringOf } from '../support/process-ring.ts'
 import { testRuntime } from '../support/run-op.ts'
 
 // A loss that is no number because of one rank's samples: the others learn which op it was, and where.
 
 const count = 48
-
-/** A file of bytes in the IDX format. */
-function idx(dims: number[], fill: (index: number) => number): Uint8Array<ArrayBuffer> {
-  const header = 4 + 4 * dims.length
-  const elements = dims.reduce((product, d) => product * d, 1)
-  const bytes = new Uint8Array(header + elements)
-  bytes.set([0, 0, 8, dims.length])
-  for (const [i, d] of dims.entries()) new DataView(bytes.buffer).setUint32(4 + 4 * i, d)
-  for (let i = 0; i < elements; i++) bytes[header + i] = fill(i)
-  return bytes
-}
 
 /** Serves folders of images that are all of one brightness: `/bytes-255/` is white. */
 beforeEach(() => {
@@ -35,8 +25,8 @@ beforeEach(() => {
     if (!/(train|test)-(images-idx3|labels-idx1)-ubyte$/.test(pathname))
       return new Response(null, { status: 404 })
     const body = pathname.includes('-images-')
-      ? idx([count, 28, 28], () => brightness)
-      : idx([count], (i) => i % 10)
+      ? idxBytes([count, 28, 28], () => brightness)
+      : idxBytes([count], (i) => i % 10)
     return new Response(body)
   })
 })

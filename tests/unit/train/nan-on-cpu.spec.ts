@@ -1,0 +1,46 @@
+import { afterEach, expect, test, vi } from 'vitest'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { parseTrainConfig } from '../../../src/train/config.ts'
+import { Trainer } from '../../../src/train/trainer.ts'
+import { idxBytes } from '../../support/idx-bytes.ts'
+import { ringOf } from '../../support/process-ring.ts'
+
+// The built-in training on the plain references: the same look for the op as on a device.
+
+const count = 8
+
+afterEach(() => vi.restoreAllMocks())
+
+test('a loss that is no number names the op on the cpu too', async () => {
+  vi.spyOn(globalThis, 'fetch').mockImplementation(async (address) =>
+    /(train|test)-(images-idx3|labels-idx1)-ubyte$/.test(String(address))
+      ? new Response(
+          String(address).includes('-images-')
+            ? idxBytes([count, 28, 28], () => 255)
+            : idxBytes([count], (i) => i % 10),
+        )
+      : new Response(null, { status: 404 }),
+  )
+  const [group] = await ringOf(1)
+  const trainer = new Trainer({
+    runtime: new CpuRuntime(),
+    group,
+    config: parseTrainConfig({
+      data: 'images',
+      optimizer: 'sgd',
+      lr: 2e19,
+      steps: 4,
+      batchSize: 2,
+    }),
+    baseUrl: 'https://data.example/',
+    onEvent: () => undefined,
+  })
+  await expect(trainer.run()).rejects.toMatchObject({
+    code: 'train.nan',
+    message: expect.stringMatching(
+      /^step 2: \w+\(f32\[2, \d+\], .*\): expected a finite result, got /,
+    ),
+  })
+  trainer.destroy()
+  group.destroy()
+})
