@@ -55,6 +55,10 @@ export function attend(
   sizes: { batch: number; heads: number; width: number; isSequenceFirst?: boolean },
   options: AttentionOptions,
 ): Tensor {
+  const isHalf =
+    activeTrace('attention').isAutocast || projections.every(({ dtype }) => dtype === 'f16')
+  // Rows of whole words are stored as f16 at once, and backward reads them so.
+  const half = isHalf && sizes.width > 0 && sizes.width % 4 === 0
   const attrs: AttentionAttrs = {
     layout,
     batch: sizes.batch,
@@ -64,9 +68,8 @@ export function attend(
     isCausal: options.isCausal ?? false,
     mask: maskOf(options),
     dropout: dropoutOf(options, sizes.batch),
+    ...(half && { half }),
   }
-  const isHalf =
-    activeTrace('attention').isAutocast || projections.every(({ dtype }) => dtype === 'f16')
   const operands = projections.map((x) => (isHalf ? x.half() : toFloat(x)))
   const inputs = options.attnMask ? [...operands, toFloat(options.attnMask)] : operands
   const [output] = emitAll(attention, inputs, attrs)
