@@ -18,13 +18,18 @@ const pairsOf = (op: Op): number =>
     .map(({ inputs, attrs }) => ({ inputs, outputs: op.infer(inputs, attrs), attrs }))
     .reduce((sum, call) => sum + applicable(op, call, limits).length, 0)
 
+/** Ops that say by attrs of their own, or always, that their result is float16. */
+const halfAlways: ReadonlySet<string> = new Set(['map', 'halfCopies'])
+
 const row = (op: Op): string[] => {
-  const { name, variants, cases, gradient, takesHalf, isView } = op
+  const { name, variants, cases, gradient, takesHalf, givesHalf, isView } = op
   return [
     `\`${name}\``,
     isView ? 'a view, no kernel' : `${pairsOf(op)}`,
     gradient ? 'yes' : '',
-    takesHalf ? 'yes' : '',
+    [takesHalf ? 'reads' : '', givesHalf || halfAlways.has(name) ? 'stores' : '']
+      .filter(Boolean)
+      .join(', '),
     `${cases.length} cases`,
     variants.map((variant) => `\`${variant.name}\``).join(' '),
   ]
@@ -46,7 +51,7 @@ export function opsPage(): string {
     '',
     '- **forward**: pairs of variant and case that `tests/gpu/every-op.spec.ts` holds against the reference, with the default limits of WebGPU: values, nothing unwritten, nothing written outside, equal bits in two runs.',
     '- **gradient**: it has a rule, which `tests/gpu/gradients.spec.ts` holds against central differences of the reference (of `detach`: its purpose is to have none). The others are updates, gradients themselves, or what nothing flows through.',
-    '- **16-bit**: it reads tensors stored as float16; every other op gets them as float32.',
+    '- **16-bit**: it reads tensors stored as float16, which every other op gets as float32; it can store its first result so.',
     "- **reference checked**: cases in the op's folder, all of them run against the op's own float64 reference. What PyTorch computes is held against the ops that have a counterpart there, on cases of its own, in `tests/gpu/*golden*.spec.ts`; hashes, barriers and sums over ranks have none.",
     '',
   ].join('\n')

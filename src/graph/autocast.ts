@@ -10,8 +10,9 @@ export interface AutocastOptions {
 /**
  * Returns `body()`, traced so that products (Linear layers, matmul, bmm, einsum), convolutions and attention read and give float16; as torch.autocast.
  *
- * What they give, and elementwise functions of it alone, is stored as float16, so activations take half the memory; sums are
- * in float32. Reductions, norms, pooling, softmax and losses get float32 and give it. Parameters and their gradients stay
+ * What they give is stored as float16, and what elementwise functions, batch normalization, pooling and dropout make of it alone, so
+ * activations take half the memory; sums are in float32. Norms read float16 and give float32; reductions, softmax and losses get
+ * float32 and give it. Parameters and their gradients stay
  * float32: a layer rounds a copy of its weight, once in forward and once in backward. Call `backward` outside, with a `GradScaler`, since
  * gradients below 6e-8 are 0 in float16.
  * numerics: the same on every adapter, whether it has `shader-f16` or not; the bias is added in float32.

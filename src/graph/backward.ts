@@ -5,6 +5,7 @@ import type { GradientContext, Op, Value } from '../kernels/op.ts'
 import { reshape } from '../kernels/reshape/reshape.ts'
 import { comparisons } from '../kernels/scalar/arithmetic.ts'
 import { TabringError } from '../util/errors.ts'
+import type { DType } from '../util/shape.ts'
 import type { Parameter } from './parameter.ts'
 import { Recomputation } from './region.ts'
 import { gradientWeight, type Trace } from './trace.ts'
@@ -90,7 +91,9 @@ function gradientsOf(trace: Trace, output: GraphValue, seed: GraphValue): Gradie
       const earlier = gradients.get(input)
       gradients.set(
         input,
-        earlier ? add(trace, earlier, gradient as GraphValue) : (gradient as GraphValue),
+        earlier
+          ? add(trace, earlier, gradient as GraphValue, input.type.dtype)
+          : (gradient as GraphValue),
       )
     })
   }
@@ -141,9 +144,11 @@ const nothingRequiresGrad = () =>
     'backward: expected a loss that depends on a tensor that requires a gradient, got one that depends on none. Compute it from parameters with requiresGrad true, or call requiresGrad_() on a tensor; what went through detach(), comparisons or integers does not count.',
   )
 
-/** `a + b`, elementwise. */
-const add = (trace: Trace, a: GraphValue, b: GraphValue): GraphValue =>
-  trace.emit(map, [a, b], { steps: [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }] })[0]
+/** `a + b`, elementwise; of and to f16 where that is the dtype of what they are gradients by. */
+const add = (trace: Trace, a: GraphValue, b: GraphValue, dtype: DType = 'f32'): GraphValue =>
+  dtype === 'f16'
+    ? trace.emit(map, [trace.toHalf(a), trace.toHalf(b)], { steps: singleStep('add', 2), dtype })[0]
+    : trace.emit(map, [a, b], { steps: singleStep('add', 2) })[0]
 
 /**
  * A parameter's f16 copy is made again where backward reads it, so that it does not live from forward on; anything else is

@@ -141,8 +141,11 @@ export class Editor {
     this.#forward.set(node.outputs[0], value)
   }
 
-  /** Execution order: by id, but never before what a node reads; inputs are the final values. */
-  ordered(): GraphNode[] {
+  /**
+   * Execution order: by id, but never before what a node reads; inputs are the final values. Nodes of which `isLate` says so come just
+   * before the first that reads them.
+   */
+  ordered(isLate: (node: GraphNode) => boolean = () => false): GraphNode[] {
     const result: GraphNode[] = []
     const placed = new Set<GraphNode>()
     const place = (node: GraphNode): void => {
@@ -155,7 +158,9 @@ export class Editor {
       }
       result.push({ ...node, inputs })
     }
-    for (const node of this.nodes) place(node)
+    const { nodes } = this
+    for (const node of nodes) if (!isLate(node)) place(node)
+    for (const node of nodes) place(node)
     for (const node of result) for (const output of node.outputs) output.node = node
     return result
   }

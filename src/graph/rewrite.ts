@@ -16,6 +16,7 @@ import { sum } from '../kernels/sum/sum.ts'
 import { countElements, sameShape } from '../util/shape.ts'
 import { Editor, maxBindings, type Program } from './editor.ts'
 import { foldStores, foldViews } from './fold-views.ts'
+import { attrsForHalf, copiesOfParameters, joinCasts, shareCopies } from './join-casts.ts'
 import { dropExpands, joinAfterSums, joinBeforeSums } from './join-sums.ts'
 import { type GraphNode, GraphValue } from './value.ts'
 
@@ -43,6 +44,7 @@ const linesOf = (steps: readonly Step[]): number =>
  * 5. An elementwise chain reads what a broadcast would have copied.
  * 6. Elementwise chains join each other, and the store of the matmul, convolution or pooling gradient before them.
  * 7. A chain joins the sum that reads it, and a sum takes in the chain that goes on from it (join-sums.ts).
+ * 8. What only conversions to f16 read is stored as f16 at once, and small f16 copies of parameters share dispatches (join-casts.ts).
  *
  * Returns the rewritten nodes in execution order, and where each kept value went.
  */
@@ -57,11 +59,13 @@ export function rewrite(program: Program): {
   foldViews(editor)
   dropExpands(editor)
   joinAfterSums(editor)
+  joinCasts(editor)
   joinChains(editor)
   joinBeforeSums(editor)
   joinAfterSums(editor)
   foldStores(editor)
-  return { nodes: editor.ordered(), find: (value) => editor.find(value) }
+  shareCopies(editor)
+  return { nodes: editor.ordered(copiesOfParameters(editor)), find: (value) => editor.find(value) }
 }
 
 /** The nodes as traced, for the mode without rewrites. */
@@ -188,13 +192,6 @@ function stepsBefore(steps: readonly Step[], { type }: GraphValue): readonly Ste
   return [...steps, { fn: 'roundHalf', args: [last] }]
 }
 
-/** Whether a matmul can store its result as f16. */
-const canStoreHalf = ({ op, attrs, outputs }: GraphNode): boolean =>
-  op === (matmul as Op) &&
-  outputs.length === 1 &&
-  !(attrs as MatmulAttrs).store &&
-  outputs[0].type.shape[outputs[0].type.shape.length - 1] % 4 === 0
-
 function joinChains(editor: Editor): void {
   for (const traced of editor.nodes) {
     let chain: GraphNode | undefined = traced.op === (map as Op) ? traced : undefined
@@ -244,7 +241,7 @@ function absorbProducer(editor: Editor, chain: GraphNode): GraphNode | undefined
     }
     const attrs = producer!.attrs as { epilogue: Step[] }
     const operands = before.length - operandsFrom
-    if (dtype && !canStoreHalf(producer!)) continue
+    if (dtype && !attrsForHalf(producer!)) continue
     const before16 = stepsBefore(attrs.epilogue, producer!.outputs[0])
     const joined = joinSteps(before16, 1 + operands, steps, at)
     const isRead = others.every(

@@ -244,6 +244,12 @@ export class Trace {
     return value.type.dtype === 'f16' ? this.emit(map, [value], { steps: [] })[0] : value
   }
 
+  /** The value as f16. */
+  toHalf(value: GraphValue): GraphValue {
+    if (value.type.dtype === 'f16') return value
+    return this.emit(map, [value], { steps: [], dtype: 'f16' })[0]
+  }
+
   /** Whether products take their operands as f16 now. */
   get isAutocast(): boolean {
     return this.#isAutocast

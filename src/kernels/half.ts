@@ -51,6 +51,12 @@ export function roundHalf(value: number): number {
   return Math.sign(x) * (size + shift - shift)
 }
 
+/** What a reference computed as an op of these attrs stores it. */
+export const storedAs = (
+  { half }: { readonly half?: boolean },
+  values: Float64Array,
+): Float64Array => (half ? values.map(roundHalf) : values)
+
 /** The floats in packed words. */
 export function unpackHalves(words: Uint32Array, count: number): Float32Array<ArrayBuffer> {
   return Float32Array.from({ length: count }, (_, i) => {

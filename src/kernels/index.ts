@@ -30,6 +30,7 @@ import { clipFactor, joinStats, withoutFactor } from './grad-clip/clip-factor.ts
 import { clipValue } from './grad-clip/clip-value.ts'
 import { gradStats } from './grad-clip/grad-stats.ts'
 import { scalerUpdate, settle, unscale } from './grad-scaler/grad-scaler.ts'
+import { halfCopies } from './half-copies/half-copies.ts'
 import { paramHash } from './hash/param-hash.ts'
 import { indexSelect, indexSelectGrad } from './index-select/index-select.ts'
 import { lion } from './lion/lion.ts'
@@ -64,6 +65,7 @@ import { place, strided, view } from './view/view.ts'
 /** Every op. A new op is its folder and its line here; tests/gpu/every-op.spec.ts then checks it. */
 export const ops: readonly Op[] = [
   map,
+  halfCopies,
   matmul,
   sum,
   expand,

@@ -65,6 +65,12 @@ export interface KernelLimits {
   readonly subgroupSizes?: { readonly smallest: number; readonly largest: number }
 }
 
+/** Attrs of an op whose first output can be f16. */
+export interface HalfAttrs {
+  /** Whether output 0 is stored as f16; default f32. */
+  readonly half?: boolean
+}
+
 /** One way to compute an op. The first variant of every op is `naive`: plain, always possible, always tested. */
 export interface Variant<Attrs = unknown> {
   readonly name: string
@@ -139,6 +145,11 @@ export interface Op<Attrs = unknown> {
     | EpilogueRoom
     // A method, so that an op of any attrs is an Op.
     | { of(attrs: Attrs): EpilogueRoom }
+  /**
+   * Whether output 0 of this call can be stored as f16: attrs then have `half: true`. Rewrites link conversions to f16 in where it can.
+   * Absent: never.
+   */
+  givesHalf?(call: OpCall<Attrs>): boolean
   readonly variants: readonly [Variant<Attrs>, ...Variant<Attrs>[]]
   /** The variant of the fixed table, used unless a run is tuned. */
   preferred?(call: OpCall<Attrs>, limits: KernelLimits): string

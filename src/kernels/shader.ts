@@ -1,11 +1,21 @@
 import type { HostDType, TensorType } from '../util/shape.ts'
 import { halfFunctions } from './half.ts'
+import { type HalfElement, isHalfElement, storedElement, withHalves } from './half-bindings.ts'
 import type { Binding, Dispatch, Operand } from './op.ts'
 
 /** A storage variable of a shader: what it is called, how it is used, which tensor it is. */
 export interface ShaderBinding extends Binding {
-  /** WGSL element type; `f32` unless told. `vec4<f32>` needs a tensor whose element count is a multiple of 4. */
-  readonly element?: HostDType | 'vec2<f32>' | 'vec2<u32>' | `vec4<${HostDType}>` | 'atomic<u32>'
+  /**
+   * WGSL element type; `f32` unless told. `vec4<f32>` needs a tensor whose element count is a multiple of 4. For those of f16 the
+   * body, written as for f32, is changed (half-bindings.ts).
+   */
+  readonly element?:
+    | HostDType
+    | 'vec2<f32>'
+    | 'vec2<u32>'
+    | `vec4<${HostDType}>`
+    | 'atomic<u32>'
+    | HalfElement
   /** Elements of the array in WGSL, where the tensor has at least so many: indices are then held within a constant instead of asking for a length. */
   readonly count?: number
 }
@@ -57,7 +67,11 @@ export function dispatch(options: {
 }): Dispatch {
   const variables = options.bindings.map(
     ({ name, access, element = 'f32', count }, index) =>
-      `@group(0) @binding(${index}) var<storage, ${access === 'read' ? 'read' : 'read_write'}> ${name}: array<${element}${count === undefined ? '' : `, ${count}`}>;`,
+      `@group(0) @binding(${index}) var<storage, ${access === 'read' ? 'read' : 'read_write'}> ${name}: array<${isHalfElement(element) ? storedElement(element) : element}${count === undefined ? '' : `, ${count}`}>;`,
+  )
+  const body = options.bindings.reduce(
+    (text, { name, element }) => (isHalfElement(element) ? withHalves(text, name, element) : text),
+    options.body,
   )
   const constants = Object.entries(options.constants ?? {}).map(([name, value]) =>
     typeof value === 'number'
@@ -69,7 +83,7 @@ export function dispatch(options: {
   const enables = (options.enables ?? []).map((name) => `enable ${name};`)
   return {
     label: options.label,
-    wgsl: `${[...enables, ...variables, ...constants].join('\n')}\n\n${halfFunctions(options.body)}${options.body}`,
+    wgsl: `${[...enables, ...variables, ...constants].join('\n')}\n\n${halfFunctions(body)}${body}`,
     bindings: options.bindings.map(({ name, access, operand }) => ({ name, access, operand })),
     groups: options.groups,
   }

@@ -10,37 +10,13 @@ import pathlib
 
 import torch
 from formula import uniform
+from halves import operand, rounded, stored
 
 STEPS, BATCH, SIZES = 14, 16, [12, 20, 20, 8]
 LR, INIT_SCALE, GROWTH_INTERVAL = 0.25, 2.0**22, 4
 
 
-class Operand(torch.autograd.Function):
-    """A float16 copy of a tensor; the gradient by the copy is the gradient by the tensor."""
-
-    @staticmethod
-    def forward(context, x):
-        return x.half().to(x.dtype)
-
-    @staticmethod
-    def backward(context, dy):
-        return dy
-
-
-class Stored(torch.autograd.Function):
-    """A result that is float16, as is the gradient by it."""
-
-    @staticmethod
-    def forward(context, x):
-        return x.half().to(x.dtype)
-
-    @staticmethod
-    def backward(context, dy):
-        return dy.half().to(dy.dtype)
-
-
 def forward(x, parameters):
-    operand, stored = Operand.apply, Stored.apply
     h = operand(x)
     for layer in range(3):
         weight, bias = parameters[2 * layer : 2 * layer + 2]
@@ -95,7 +71,6 @@ CONV_SHAPES = {
 
 def convolve(dtype):
     """conv2d, a strided one of two groups, and a transposed one, with relu between; the loss and all gradients."""
-    operand, stored = Operand.apply, Stored.apply
     given = {
         name: uniform(300 + n, shape, 1 if len(shape) == 1 or name in "xy" else 0.4).to(dtype)
         for n, (name, shape) in enumerate(CONV_SHAPES.items())
@@ -113,10 +88,6 @@ def convolve(dtype):
     loss = F.mse_loss(h, given["y"])
     gradients = torch.autograd.grad(loss * 1024, [given[name] for name in wanted])
     return dict(loss=loss.item(), names=wanted, gradients=[g / 1024 for g in gradients])
-
-
-def rounded(tensor):
-    return [float(f"{value:.9g}") for value in tensor.flatten().tolist()]
 
 
 def main():

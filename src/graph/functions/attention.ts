@@ -57,6 +57,10 @@ export function attend(
   sizes: { batch: number; heads: number; width: number; isSequenceFirst?: boolean },
   options: AttentionOptions,
 ): Tensor {
+  const trace = activeTrace('attention')
+  const isHalf = trace.isAutocast || projections.every(({ dtype }) => dtype === 'f16')
+  // Rows of whole words are stored as f16 at once, and backward reads them so.
+  const half = isHalf && sizes.width > 0 && sizes.width % 4 === 0
   const attrs: AttentionAttrs = {
     layout,
     batch: sizes.batch,
@@ -66,9 +70,8 @@ export function attend(
     isCausal: options.isCausal ?? false,
     mask: maskOf(options),
     dropout: dropoutOf(options, sizes.batch),
+    ...(half && { half }),
   }
-  const trace = activeTrace('attention')
-  const isHalf = trace.isAutocast || projections.every(({ dtype }) => dtype === 'f16')
   const operands = projections.map((x) => (isHalf ? x.half() : toFloat(x)))
   const mask = options.attnMask && toFloat(options.attnMask)
   const isLearned = attrs.mask === 'additive' && mask && requiresGradient(trace, mask.value)

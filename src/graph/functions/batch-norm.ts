@@ -5,7 +5,7 @@ import {
 } from '../../kernels/batch-norm/batch-norm.ts'
 import type { ScalarSlot } from '../../kernels/op.ts'
 import { TabringError } from '../../util/errors.ts'
-import { emit, type Tensor } from '../tensor.ts'
+import { emit, type Tensor, toFloat } from '../tensor.ts'
 
 /** What a batch normalization keeps between steps; the op changes it on the device. */
 export interface RunningStatistics {
@@ -35,6 +35,7 @@ export interface BatchNormOptions {
  *
  * Rows beyond `count` are normalized by the others' statistics; where fewer than two values count, running ones stay as they are.
  * shape: x[N, C, ...], weight[C], bias[C] -> the shape of x
+ * numerics: of f16 x, f16 again; statistics, weight and bias are float32.
  * errors: `graph.misuse` without statistics to normalize by; `shape.unsupported` for one value a channel in training.
  */
 export function batchNorm(
@@ -43,18 +44,19 @@ export function batchNorm(
   bias: Tensor,
   { running, training = false, momentum = 0.1, eps = 1e-5, count }: BatchNormOptions = {},
 ): Tensor {
-  const attrs = { eps, epilogue: [] }
+  const attrs = { eps, epilogue: [], ...(x.dtype === 'f16' && { half: true }) }
+  const parameters = [toFloat(weight), toFloat(bias)]
   const own = { ...attrs, count: count ?? null }
   if (training && running) {
-    const inputs = [x, weight, bias, running.mean, running.variance, running.batches]
+    const inputs = [x, ...parameters, running.mean, running.variance, running.batches]
     return emit(batchNormTracked, inputs, { ...own, momentum })
   }
-  if (training) return emit(batchNormOp, [x, weight, bias], own)
+  if (training) return emit(batchNormOp, [x, ...parameters], own)
   if (!running) {
     throw new TabringError(
       'graph.misuse',
       'batchNorm: evaluation needs running statistics, got none. Pass `running`, or `training: true`.',
     )
   }
-  return emit(batchNormEval, [x, running.mean, running.variance, weight, bias], attrs)
+  return emit(batchNormEval, [x, running.mean, running.variance, ...parameters], attrs)
 }

@@ -14,7 +14,7 @@ const keysPerDraw = 4
 /**
  * Attention out of products and a softmax, for an added mask that asks for a gradient: what the op computes, its dropout masks included.
  *
- * shape: projections as `attrs.layout` says; mask broadcasts to [batch, heads, queries, keys], and its gradient is summed over axes that do
+ * shape: projections as `attrs.layout` says; mask broadcasts to [batch, heads, queries, keys], and its gradient is summed over axes that broadcast.
  * cost: scores and probabilities of all pairs are stored, as are their gradients: memory grows with queries times keys.
  */
 export function composedAttention(

@@ -15,7 +15,7 @@ export interface DropoutOptions {
  * x with a share `p` of its elements set to 0 and the others times 1 / (1 - p); x itself where nothing is dropped.
  *
  * The mask is a function of seed, step, layer and global sample number alone, so recomputing, replaying and any split over ranks give
- * the same one; nothing is stored for backward.
+ * the same one; nothing is stored for backward. Of f16 x, f16 again.
  * source: Philox, Salmon et al. (SC 2011).
  */
 export function dropout(x: Tensor, p = 0.5, options: DropoutOptions = {}): Tensor {
@@ -26,5 +26,6 @@ export function dropout(x: Tensor, p = 0.5, options: DropoutOptions = {}): Tenso
     layer: options.layer ?? functionalLayer('dropout'),
     samples,
     random: randomSlots('dropout', samples),
+    ...(x.dtype === 'f16' && { half: true }),
   })
 }

@@ -1,12 +1,12 @@
 import { norm } from '../../kernels/norm/norm.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type Shape, sameShape } from '../../util/shape.ts'
-import { emitAll, type Tensor } from '../tensor.ts'
+import { emitAll, type Tensor, toFloat } from '../tensor.ts'
 
-/** The inputs of `norm`: weight and bias follow x where they exist. */
+/** The inputs of `norm`: weight and bias follow x where they exist. An x of f16 is read as it is; the result is f32, as in PyTorch. */
 const withParameters = (x: Tensor, weight?: Tensor, bias?: Tensor): Tensor[] => [
   x,
-  ...(weight ? [weight, ...(bias ? [bias] : [])] : []),
+  ...(weight ? [toFloat(weight), ...(bias ? [toFloat(bias)] : [])] : []),
 ]
 
 /** errors: `shape.mismatch` unless x ends in `normalizedShape`. */

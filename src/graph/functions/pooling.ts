@@ -42,6 +42,9 @@ export const avgPoolOptions: OptionNames<AvgPoolOptions> = {
   countIncludePad: true,
 }
 
+/** Results are stored as x is. */
+const storedAs = ({ dtype }: Tensor) => (dtype === 'f16' ? { half: true } : {})
+
 /** Largest values and where they are (i32): positions in their image or row, row by row. */
 export type PooledWithIndices = [output: Tensor, indices: Tensor]
 
@@ -68,6 +71,7 @@ export function maxPool2d(
   checkOptions('maxPool2d', options, { ...maxPoolOptions, returnIndices: true })
   const dilation = pair(options.dilation ?? 1)
   const [y, indices] = emitAll(maxPool2dOp, [x], {
+    ...storedAs(x),
     kernel: pair(kernel),
     stride: pair(options.stride ?? kernel),
     padding: pair(options.padding ?? 0),
@@ -81,6 +85,7 @@ export function maxPool2d(
 export function avgPool2d(x: Tensor, kernel: Pair, options: AvgPoolOptions = {}): Tensor {
   checkOptions('avgPool2d', options, avgPoolOptions)
   return emit(avgPool2dOp, [x], {
+    ...storedAs(x),
     kernel: pair(kernel),
     stride: pair(options.stride ?? kernel),
     padding: pair(options.padding ?? 0),
@@ -95,7 +100,10 @@ export function adaptiveAvgPool2d(
   outputSize: number | readonly [number | null, number | null],
 ): Tensor {
   const [rows, columns] = typeof outputSize === 'number' ? [outputSize, outputSize] : outputSize
-  return emit(avgPool2dOp, [x], { outputSize: [rows ?? x.shape[2], columns ?? x.shape[3]] })
+  return emit(avgPool2dOp, [x], {
+    ...storedAs(x),
+    outputSize: [rows ?? x.shape[2], columns ?? x.shape[3]],
+  })
 }
 
 /** As `maxPool2d`. shape: x[N, C, L] -> [N, C, OL]; the 2-D pooling of images one row high. */

@@ -7,6 +7,7 @@ import {
   type TensorType,
   tensorType,
 } from '../../util/shape.ts'
+import { storedAs } from '../half.ts'
 import { converted } from '../map/map.ts'
 import {
   type Case,
@@ -39,7 +40,8 @@ function problemOf(
 ) {
   const { inputs, attrs } = call
   const projections = projectionsOf(attrs.layout)
-  const sizes = attentionSizes(op, inputs.slice(first, first + projections), attrs)
+  const o = first === gradProjections ? inputs[1] : undefined
+  const sizes = attentionSizes(op, inputs.slice(first, first + projections), attrs, o)
   const mask: TensorType | undefined = inputs[first + projections]
   return { sizes, mask, attrs }
 }
@@ -206,6 +208,11 @@ const cases: readonly Case<AttentionAttrs>[] = [
     attrs: attrsOf('packed', 2, 2, { isCausal: true, scale: 8 ** -0.5 }),
   },
   {
+    name: 'f16 packed 1x5, 2 heads of 4, to f16',
+    inputs: [tensorType([5, 24], 'f16')],
+    attrs: attrsOf('packed', 1, 2, { half: true }),
+  },
+  {
     name: 'f16 heads 2x2, 5 queries, 7 keys of 3',
     inputs: three([2, 2, 5, 3], [2, 2, 7, 3]).map(({ shape }) => tensorType(shape, 'f16')),
     attrs: attrsOf('heads', 2, 2),
@@ -232,8 +239,13 @@ export const attention: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
   infer(inputs, attrs) {
     const { sizes, mask } = problemOf('attention', { inputs, attrs }, 0)
     checkMask('attention', mask, attrs, sizes)
-    return [tensorType(sizes.output), tensorType([sizes.batch, sizes.heads, sizes.tq])]
+    return [
+      tensorType(sizes.output, attrs.half ? 'f16' : 'f32'),
+      tensorType([sizes.batch, sizes.heads, sizes.tq]),
+    ]
   },
+  // Rows of whole words.
+  givesHalf: (call) => problemOf('attention', call, 0).sizes.d % 4 === 0,
   variants: [
     {
       name: 'naive',
@@ -272,11 +284,14 @@ export const attention: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
     const [given] = outputGradients
     if (!given) return inputs.map(() => undefined)
     const dy = converted(context, given, 'f32')
-    return context.emit(attentionGrad, [dy, ...outputs, ...inputs], attrs)
+    const { half: _, ...others } = attrs
+    return context.emit(attentionGrad, [dy, ...outputs, ...inputs], others)
   },
   flops: (call) => 2 * productFlops(problemOf('attention', call, 0).sizes, call.attrs),
-  reference: (inputs, call, scalars) =>
-    attentionReference(referenceProblem(inputs, call, 0, scalars)),
+  reference(inputs, call, scalars) {
+    const [o, lse] = attentionReference(referenceProblem(inputs, call, 0, scalars))
+    return [storedAs(call.attrs, o), lse]
+  },
   tolerance: {
     absolute: 2e-6,
     relative: 1e-5,
@@ -302,23 +317,26 @@ export const attentionGrad: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
     const { sizes, mask } = problemOf('attentionGrad', { inputs, attrs }, gradProjections)
     checkMask('attentionGrad', mask, attrs, sizes)
     const [dy, o, lse] = inputs
-    const other = [dy, o, lse].find(({ dtype }) => dtype !== 'f32')
+    const isFloat = dy.dtype === 'f32' && lse.dtype === 'f32' && ['f32', 'f16'].includes(o.dtype)
     const rows = [sizes.batch, sizes.heads, sizes.tq]
     if (
-      other ||
+      !isFloat ||
       !sameShape(dy.shape, sizes.output) ||
       !sameShape(o.shape, sizes.output) ||
       !sameShape(lse.shape, rows)
     ) {
       throw new ShapeError(
         'shape.mismatch',
-        `attentionGrad: dy and o must be ${formatShape(sizes.output)} and lse ${formatShape(rows)}, all f32, got ${[dy, o, lse].map(({ shape, dtype }) => `${dtype}${formatShape(shape)}`).join(', ')}. Pass the forward op's outputs unchanged.`,
+        `attentionGrad: dy and o must be ${formatShape(sizes.output)} and lse ${formatShape(rows)}, all f32 (o may be f16), got ${[dy, o, lse].map(({ shape, dtype }) => `${dtype}${formatShape(shape)}`).join(', ')}. Pass the forward op's outputs unchanged.`,
       )
     }
     return inputs
       .slice(gradProjections, gradProjections + projectionsOf(attrs.layout))
-      .map(({ shape }) => tensorType(shape))
+      .map(({ shape }, n) => tensorType(shape, attrs.half && n === 0 ? 'f16' : 'f32'))
   },
+  givesHalf: (call) =>
+    call.outputs.length === 1 &&
+    problemOf('attentionGrad', call, gradProjections).sizes.d % 4 === 0,
   variants: [
     {
       name: 'naive',
@@ -355,7 +373,7 @@ export const attentionGrad: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
     const [dq, dk = dq, dv = dq] = gradients
     const problem = referenceProblem(inputs, call, gradProjections, scalars)
     attentionGradReference(problem, dy, o, lse, [dq, dk, dv])
-    return gradients
+    return [storedAs(call.attrs, dq), ...gradients.slice(1)]
   },
   tolerance: {
     absolute: 2e-4,
@@ -371,7 +389,12 @@ export const attentionGrad: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
     )
     return {
       ...rest,
-      inputs: [tensorType(output), tensorType(output), tensorType([batch, heads, tq]), ...inputs],
+      inputs: [
+        tensorType(output),
+        tensorType(output, attrs.half ? 'f16' : 'f32'),
+        tensorType([batch, heads, tq]),
+        ...inputs,
+      ],
       attrs,
       ...(integerBelow && {
         integerBelow: Object.fromEntries(

@@ -163,7 +163,7 @@ ${join(
         bindings: [
           ...q.bindings,
           ...text.maskBindings(projectionsOf(attrs.layout)),
-          writes('o', { out: 0 }, text.element),
+          writes('o', { out: 0 }, text.outputElement),
           writes('lse', { out: 1 }),
         ],
         constants: { SCALE: { f32: attrs.scale }, LOWEST: { f32: lowestScore } },
@@ -253,7 +253,7 @@ function sidesKernel(text: AttentionText, sides: readonly Side[]): Dispatch {
     reads('rows', { scratch: 0 }, 'vec2<f32>'),
     ...projections.bindings,
     ...text.maskBindings(gradProjections + projectionsOf(attrs.layout)),
-    ...[...outputs].map(([name, operand]) => writes(name, operand, text.element)),
+    ...[...outputs].map(([name, operand]) => writes(name, operand, text.gradientElement)),
   ]
   const calls = sides.map((side, n) =>
     n === sides.length - 1

@@ -152,7 +152,7 @@ ${range(units)
         bindings: [
           ...q.bindings,
           ...text.maskBindings(projectionsOf(attrs.layout)),
-          writes('o', { out: 0 }, text.element),
+          writes('o', { out: 0 }, text.outputElement),
           writes('lse', { out: 1 }),
         ],
         constants: { SCALE: { f32: attrs.scale }, LOWEST: { f32: lowestScore } },
@@ -176,7 +176,7 @@ export function rowsKernel(text: AttentionText): Dispatch {
     label: `attentionGrad rows ${batch}x${heads}x${tq}`,
     bindings: [
       reads('dy', { in: 0 }, text.element),
-      reads('o', { in: 1 }, text.element),
+      reads('o', { in: 1 }, text.outputElement),
       reads('lse', { in: 2 }),
       writes('rows', { scratch: 0 }, 'vec2<f32>'),
     ],
@@ -318,7 +318,7 @@ function rolesKernel(text: AttentionText, roles: readonly Role[]): Dispatch {
     reads('rows', { scratch: 0 }, 'vec2<f32>'),
     ...projections.bindings,
     ...text.maskBindings(gradProjections + projectionsOf(attrs.layout)),
-    ...[...outputs].map(([name, operand]) => writes(name, operand, text.element)),
+    ...[...outputs].map(([name, operand]) => writes(name, operand, text.gradientElement)),
   ]
   return dispatch({
     label: `attentionGrad ${roles.map((role) => roleNames[role]).join(', ')} ${batch}x${heads}x${tq}x${tk}x${d}`,

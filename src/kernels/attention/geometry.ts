@@ -6,6 +6,7 @@ import {
   sameShape,
   type TensorType,
 } from '../../util/shape.ts'
+import type { HalfAttrs } from '../op.ts'
 import type { RandomSlots } from '../random/masks.ts'
 import { chainShape } from '../steps.ts'
 
@@ -17,7 +18,8 @@ import { chainShape } from '../steps.ts'
  */
 export type AttentionLayout = 'heads' | 'tokens' | 'packed'
 
-export interface AttentionAttrs {
+/** With `half`, o is f16, or the gradient of packed projections. */
+export interface AttentionAttrs extends HalfAttrs {
   readonly layout: AttentionLayout
   readonly batch: number
   readonly heads: number
@@ -47,6 +49,8 @@ export interface AttentionSizes {
   readonly d: number
   /** Whether queries, keys and values are f16. */
   readonly isHalf: boolean
+  /** Whether o is f16. */
+  readonly isOutputHalf: boolean
   /** The shape of the output. */
   readonly output: Shape
 }
@@ -60,15 +64,17 @@ const fail = (op: string, attrs: AttentionAttrs, inputs: readonly TensorType[], 
     `${op}: ${what}, got ${inputs.map(({ shape, dtype }) => `${dtype}${formatShape(shape)}`).join(', ')} for batch ${attrs.batch} and ${attrs.heads} heads. Check the order of dimensions.`,
   )
 
-/** The sizes of a call whose queries, keys and values are `inputs`. errors: `shape.mismatch`. */
+/** The sizes of a call whose queries, keys and values are `inputs`, and its output `o` where that is not as attrs say. errors: `shape.mismatch`. */
 export function attentionSizes(
   op: string,
   inputs: readonly TensorType[],
   attrs: AttentionAttrs,
+  o?: TensorType,
 ): AttentionSizes {
   const { layout, batch, heads } = attrs
   const [q, k, v] = inputs
   const isHalf = q.dtype === 'f16'
+  const isOutputHalf = o ? o.dtype === 'f16' : (attrs.half ?? false)
   if (inputs.some(({ dtype }) => dtype !== (isHalf ? 'f16' : 'f32'))) {
     throw fail(op, attrs, inputs, 'queries, keys and values must be f32, or f16 all of them')
   }
@@ -82,7 +88,8 @@ export function attentionSizes(
     const width = last(q)
     const d = exact(width, 3 * heads)
     const t = exact(exact(countElements(q.shape), width), batch)
-    return { batch, heads, tq: t, tk: t, d, isHalf, output: [...q.shape.slice(0, -1), heads * d] }
+    const output = [...q.shape.slice(0, -1), heads * d]
+    return { batch, heads, tq: t, tk: t, d, isHalf, isOutputHalf, output }
   }
   if (!sameShape(k.shape, v.shape) || last(q) !== last(k)) {
     throw fail(op, attrs, inputs, 'keys and values must agree, and the last dimension of all three')
@@ -96,6 +103,7 @@ export function attentionSizes(
     tk: exact(countElements(k.shape), per),
     d,
     isHalf,
+    isOutputHalf,
     output: q.shape,
   }
 }

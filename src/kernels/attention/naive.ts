@@ -1,6 +1,7 @@
 import type { TensorType } from '../../util/shape.ts'
 import { tensorType } from '../../util/shape.ts'
-import type { Dispatch, Lowering } from '../op.ts'
+import { halfWords } from '../half-bindings.ts'
+import type { Dispatch, Lowering, Operand } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
 import { lowestScore } from './attention.ref.ts'
 import { gradProjections } from './flash.ts'
@@ -84,6 +85,41 @@ const rowPlace = ({ heads }: AttentionSizes, rows: number, name: string) => `
   let h = row / ${rows}u % ${heads}u;
   let b = row / ${rows * heads}u;`
 
+/** A kernel that makes each element `c` of the target's rows by `lines`, which end with `value`; words of two, where they are f16. */
+function rowElements(
+  text: AttentionText,
+  label: string,
+  { operand, isHalf, ...target }: RowTensor & { operand: Operand; isHalf: boolean },
+  { rows, name }: { rows: number; name: string },
+  bindings: readonly ShaderBinding[],
+  functions: string,
+  lines: string,
+  value: string,
+): Dispatch {
+  const { batch, heads, d } = text.sizes
+  const count = batch * heads * rows * d
+  const { variable } = target
+  const all = [...bindings, writes(variable, operand, isHalf ? 'f16' : 'f32')]
+  const put = `let put = ${start(target, name, d)};`
+  if (!isHalf) {
+    const body = `  let row = at / ${d}u;
+  let c = at % ${d}u;${rowPlace(text.sizes, rows, name)}
+${lines}  ${put}
+  ${variable}[put + c] = ${value};`
+    return elementwise(text, label, count, all, functions, body)
+  }
+  const body = `  let row = at * 2u / ${d}u;
+  let first = at * 2u % ${d}u;${rowPlace(text.sizes, rows, name)}
+  var halves = vec2<f32>(0.0, 0.0);
+  for (var k = 0u; k < 2u; k++) {
+  let c = first + k;
+${lines}  halves[k] = ${value};
+  }
+  ${put}
+  ${variable}[(put + first) >> 1u] = pack_half(halves.x, halves.y);`
+  return elementwise(text, label, halfWords(count), all, functions, body)
+}
+
 const scalarBindings = (bindings: readonly ShaderBinding[]): ShaderBinding[] =>
   bindings.map((binding) =>
     binding.element === 'vec4<f32>'
@@ -128,20 +164,14 @@ export function naiveForward(
   lse[row] = select(top + log(sum), 0.0, sum == 0.0);`,
   )
   if (d === 0) return { dispatches: [lse] }
-  const out = elementwise(
+  const out = rowElements(
     text,
     'attention naive',
-    rows * d,
-    [
-      ...scalarBindings(projections.bindings),
-      ...masks,
-      reads('lse', { out: 1 }),
-      writes('o', { out: 0 }),
-    ],
+    { ...outputTensor(text, 'o'), operand: { out: 0 }, isHalf: sizes.isOutputHalf },
+    { rows: tq, name: 'i' },
+    [...scalarBindings(projections.bindings), ...masks, reads('lse', { out: 1 })],
     functions,
-    `  let row = at / ${d}u;
-  let c = at % ${d}u;${rowPlace(sizes, tq, 'i')}
-  var total = 0.0;
+    `  var total = 0.0;
   // Of large scores lse is rounded by more than the weights' sum may differ from 1.
   var sum = 0.0;
   for (var j = 0u; j < ${tk}u; j++) {
@@ -153,8 +183,8 @@ export function naiveForward(
       total += p${attrs.dropout ? ' * drop_factor(b, h, i, j)' : ''} * ${elementAt(v.variable, 'start_v + c', text.isHalf)};
     }
   }
-  let put = ${start(outputTensor(text, 'o'), 'i', d)};
-  o[put + c] = select(total / sum, 0.0, sum == 0.0);`,
+`,
+    'select(total / sum, 0.0, sum == 0.0)',
   )
   return { dispatches: [lse, out] }
 }
@@ -179,7 +209,7 @@ export function naiveBackward(
     rowCount,
     [
       reads('dy', { in: 0 }),
-      reads('o', { in: 1 }),
+      reads('o', { in: 1 }, sizes.isOutputHalf ? 'f16' : 'f32'),
       reads('lse', { in: 2 }),
       writes('rows', { scratch: 0 }),
     ],
@@ -199,21 +229,19 @@ export function naiveBackward(
     const source = role === 0 ? tensors[1] : role === 1 ? tensors[0] : dy
     const projections = projectionTensors(text, gradProjections, needsProduct ? [0, 1, 2] : [0, 1])
     return [
-      elementwise(
+      rowElements(
         text,
         `attentionGrad naive ${role}`,
-        count * d,
+        { ...target, isHalf: attrs.half ?? false },
+        { rows: role === 0 ? tq : tk, name: own },
         [
           reads('dy', { in: 0 }),
           reads('rows', { scratch: 0 }),
           ...scalarBindings(projections.bindings),
           ...masks,
-          writes(target.variable, target.operand),
         ],
         pairFunctions(text, needsProduct),
-        `  let row = at / ${d}u;
-  let c = at % ${d}u;${rowPlace(sizes, role === 0 ? tq : tk, own)}
-  var total = 0.0;
+        `  var total = 0.0;
   for (var ${other} = 0u; ${other} < ${role === 0 ? tk : tq}u; ${other}++) {
     let pair = score(b, h, i, j);
     if (pair.y != 0.0) {
@@ -228,8 +256,8 @@ export function naiveBackward(
       }
     }
   }
-  let put = ${start(target, own, d)};
-  ${target.variable}[put + c] = total;`,
+`,
+        'total',
       ),
     ]
   })

@@ -1,4 +1,5 @@
 import type { HostDType, Shape, TensorType } from '../../util/shape.ts'
+import type { HalfElement } from '../half-bindings.ts'
 import type { Operand } from '../op.ts'
 import { dropThreshold, layerWord, maskWgsl } from '../random/masks.ts'
 import { f32Literal, reads, type ShaderBinding } from '../shader.ts'
@@ -28,7 +29,10 @@ export interface AttentionText {
   /** Whether rows are bound as vec4. */
   readonly isWide: boolean
   readonly element: 'f32' | 'vec4<f32>'
-  /** Whether queries, keys and values are f16; everything else is f32. */
+  /** The elements of o, and of the gradients by the projections. */
+  readonly outputElement: 'f32' | 'vec4<f32>' | HalfElement
+  readonly gradientElement: 'f32' | 'vec4<f32>' | HalfElement
+  /** Whether queries, keys and values are f16. */
   readonly isHalf: boolean
   /** Expression: where row t of head h of sample b begins. */
   start(tensor: RowTensor, t: string): string
@@ -49,6 +53,8 @@ export function attentionText(
 ): AttentionText {
   const { d, batch, heads, tq, tk, isHalf } = sizes
   const isWide = d % 4 === 0
+  const element = isWide ? 'vec4<f32>' : 'f32'
+  const halfElement = isWide ? 'vec4<f16>' : 'f16'
   const units = Math.ceil(d / 4)
   const unitElements = isWide ? units : d
   const full: Shape = [batch, heads, tq, tk]
@@ -72,7 +78,9 @@ export function attentionText(
     attrs,
     units,
     isWide,
-    element: isWide ? 'vec4<f32>' : 'f32',
+    element,
+    outputElement: sizes.isOutputHalf ? halfElement : element,
+    gradientElement: attrs.half ? halfElement : element,
     isHalf,
     start: ({ place }, t) =>
       `(b * ${place.batch}u + h * ${place.head}u + (${t}) * ${place.position}u + ${place.first}u) * ${unitElements}u`,

@@ -1,13 +1,19 @@
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type Shape, sameShape, tensorType } from '../../util/shape.ts'
 import { checkImages } from '../conv2d/geometry.ts'
-import { type Case, defineOp, type HostArray, type Op } from '../op.ts'
+import { storedAs } from '../half.ts'
+import { floatElement, halfWords, inPairs } from '../half-bindings.ts'
+import { gradientOfOutput } from '../map/map.ts'
+import { type Case, defineOp, type HalfAttrs, type HostArray, type Op } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
 import forwardWgsl from './avg-pool2d.wgsl?raw'
 import gradWgsl from './avg-pool2d-grad.wgsl?raw'
 import { type AvgPoolAttrs, type Axis, poolAxes } from './windows.ts'
 
-export interface AvgPoolGradAttrs {
+/** The windows, and how the means are stored. */
+type AvgPoolCallAttrs = AvgPoolAttrs & HalfAttrs
+
+export interface AvgPoolGradAttrs extends HalfAttrs {
   readonly windows: AvgPoolAttrs
   /** Shape of x. */
   readonly inputShape: Shape
@@ -96,13 +102,16 @@ const tolerance = {
 }
 
 /** y [N,C,OH,OW]: the mean of x [N,C,H,W] over each window. source: torch.nn.functional.avg_pool2d, adaptive_avg_pool2d */
-export const avgPool2d: Op<AvgPoolAttrs> = defineOp<AvgPoolAttrs>({
+export const avgPool2d: Op<AvgPoolCallAttrs> = defineOp<AvgPoolCallAttrs>({
   name: 'avgPool2d',
   infer([x], attrs) {
     checkImages('avgPool2d', 'x', x)
     const [rows, columns] = poolAxes('avgPool2d', x.shape, attrs)
-    return [tensorType([x.shape[0], x.shape[1], rows.count, columns.count])]
+    const shape = [x.shape[0], x.shape[1], rows.count, columns.count]
+    return [tensorType(shape, attrs.half ? 'f16' : 'f32')]
   },
+  takesHalf: true,
+  givesHalf: () => true,
   variants: [
     {
       name: 'naive',
@@ -110,14 +119,18 @@ export const avgPool2d: Op<AvgPoolAttrs> = defineOp<AvgPoolAttrs>({
         const count = countElements(y.shape)
         if (count === 0) return { dispatches: [] }
         const [rows, columns] = poolAxes('avgPool2d', x.shape, attrs)
-        const groups = linearGroups(ceilDiv(count, 64))
+        const groups = linearGroups(ceilDiv(attrs.half ? halfWords(count) : count, 64))
+        const body = `${linkedIn(rows, columns)}\n\n${forwardWgsl}`
         return {
           dispatches: [
             dispatch({
               label: `avgPool2d ${x.shape.join('x')} to ${rows.count}x${columns.count}`,
-              bindings: [reads('x', { in: 0 }), writes('y', { out: 0 })],
+              bindings: [
+                reads('x', { in: 0 }, floatElement(x)),
+                writes('y', { out: 0 }, floatElement(y)),
+              ],
               constants: { ...sizesOf(rows, columns), COUNT: count, GROUPS_X: groups[0] },
-              body: `${linkedIn(rows, columns)}\n\n${forwardWgsl}`,
+              body: attrs.half ? inPairs(body, 'y') : body,
               groups,
             }),
           ],
@@ -125,8 +138,13 @@ export const avgPool2d: Op<AvgPoolAttrs> = defineOp<AvgPoolAttrs>({
       },
     },
   ],
-  gradient({ inputs: [x], outputGradients: [dy], attrs, emit }) {
-    return dy ? emit(avgPool2dGrad, [dy], { windows: attrs, inputShape: x.type.shape }) : []
+  gradient(context) {
+    const dy = gradientOfOutput(context)
+    const [{ type }] = context.inputs
+    const { half: _, ...windows } = context.attrs
+    const isHalf = type.dtype === 'f16'
+    const attrs = { windows, inputShape: type.shape, ...(isHalf && { half: true }) }
+    return dy ? context.emit(avgPool2dGrad, [dy], attrs) : []
   },
   reference([x], { inputs: [{ shape }], outputs, attrs }): HostArray[] {
     const y = new Float64Array(countElements(outputs[0].shape))
@@ -137,24 +155,33 @@ export const avgPool2d: Op<AvgPoolAttrs> = defineOp<AvgPoolAttrs>({
         y[window] += x[pixel] / divisor
       },
     )
-    return [y]
+    return [storedAs(attrs, y)]
   },
   tolerance,
-  cases: samples.map(([name, x, attrs, fill]) => ({ name, inputs: [tensorType(x)], attrs, fill })),
+  cases: [
+    ...samples.map(([name, x, attrs, fill]) => ({ name, inputs: [tensorType(x)], attrs, fill })),
+    {
+      name: 'f16, adaptive, an odd number of windows',
+      inputs: [tensorType([1, 3, 7, 5], 'f16')],
+      attrs: { outputSize: [3, 3], half: true },
+    },
+  ],
 })
 
 /** dx [N,C,H,W] of avgPool2d from dy [N,C,OH,OW]. */
 export const avgPool2dGrad: Op<AvgPoolGradAttrs> = defineOp<AvgPoolGradAttrs>({
   name: 'avgPool2dGrad',
-  infer([dy], { windows, inputShape }) {
-    const dx = tensorType([...inputShape])
+  takesHalf: true,
+  givesHalf: () => true,
+  infer([dy], { windows, inputShape, half }) {
+    const dx = tensorType([...inputShape], half ? 'f16' : 'f32')
     checkImages('avgPool2dGrad', 'x', dx)
     const [rows, columns] = poolAxes('avgPool2dGrad', inputShape, windows)
     const expected = [inputShape[0], inputShape[1], rows.count, columns.count]
-    if (!sameShape(dy.shape, expected) || dy.dtype !== 'f32') {
+    if (!sameShape(dy.shape, expected) || (dy.dtype !== 'f32' && dy.dtype !== 'f16')) {
       throw new ShapeError(
         'shape.mismatch',
-        `avgPool2dGrad: dy must be f32${formatShape(expected)}, got ${dy.dtype}${formatShape(dy.shape)}. Pass the output's gradient unchanged.`,
+        `avgPool2dGrad: dy must be f32 or f16${formatShape(expected)}, got ${dy.dtype}${formatShape(dy.shape)}. Pass the output's gradient unchanged.`,
       )
     }
     return [dx]
@@ -162,18 +189,22 @@ export const avgPool2dGrad: Op<AvgPoolGradAttrs> = defineOp<AvgPoolGradAttrs>({
   variants: [
     {
       name: 'naive',
-      lower({ outputs: [dx], attrs: { windows, inputShape } }) {
+      lower({ inputs: [dy], outputs: [dx], attrs: { windows, inputShape, half } }) {
         const count = countElements(dx.shape)
         if (count === 0) return { dispatches: [] }
         const [rows, columns] = poolAxes('avgPool2dGrad', inputShape, windows)
-        const groups = linearGroups(ceilDiv(count, 64))
+        const groups = linearGroups(ceilDiv(half ? halfWords(count) : count, 64))
+        const body = `${linkedIn(rows, columns)}\n\n${gradWgsl}`
         return {
           dispatches: [
             dispatch({
               label: `avgPool2dGrad ${rows.count}x${columns.count} to ${dx.shape.join('x')}`,
-              bindings: [reads('dy', { in: 0 }), writes('dx', { out: 0 })],
+              bindings: [
+                reads('dy', { in: 0 }, floatElement(dy)),
+                writes('dx', { out: 0 }, floatElement(dx)),
+              ],
               constants: { ...sizesOf(rows, columns), COUNT: count, GROUPS_X: groups[0] },
-              body: `${linkedIn(rows, columns)}\n\n${gradWgsl}`,
+              body: half ? inPairs(body, 'dx') : body,
               groups,
             }),
           ],
@@ -181,18 +212,29 @@ export const avgPool2dGrad: Op<AvgPoolGradAttrs> = defineOp<AvgPoolGradAttrs>({
       },
     },
   ],
-  reference([dy], { outputs, attrs: { windows, inputShape } }): HostArray[] {
+  reference([dy], { outputs, attrs: { windows, inputShape, half } }): HostArray[] {
     const dx = new Float64Array(countElements(outputs[0].shape))
     const axes = poolAxes('avgPool2dGrad', inputShape, windows)
     eachPixel(inputShape[0] * inputShape[1], axes, (pixel, window, divisor) => {
       dx[pixel] += dy[window] / divisor
     })
-    return [dx]
+    return [storedAs({ half }, dx)]
   },
   tolerance,
-  cases: samples.map(([name, inputShape, windows, fill]) => {
-    const [rows, columns] = poolAxes('avgPool2dGrad', inputShape, windows)
-    const dy = tensorType([inputShape[0], inputShape[1], rows.count, columns.count])
-    return { name, inputs: [dy], attrs: { windows, inputShape }, fill }
-  }),
+  cases: [
+    ...samples.map(([name, inputShape, windows, fill]) => {
+      const [rows, columns] = poolAxes('avgPool2dGrad', inputShape, windows)
+      const dy = tensorType([inputShape[0], inputShape[1], rows.count, columns.count])
+      return { name, inputs: [dy], attrs: { windows, inputShape }, fill }
+    }),
+    {
+      name: 'f16, an odd number of pixels',
+      inputs: [tensorType([1, 3, 4, 3], 'f16')],
+      attrs: {
+        windows: { ...sliding, kernel: [3, 3], padding: [1, 1] },
+        inputShape: [1, 3, 7, 5],
+        half: true,
+      },
+    },
+  ],
 })

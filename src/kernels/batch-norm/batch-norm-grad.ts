@@ -1,12 +1,27 @@
 import { ShapeError } from '../../util/errors.ts'
-import { formatShape, type Shape, sameShape, tensorType } from '../../util/shape.ts'
+import {
+  formatShape,
+  type Shape,
+  sameShape,
+  type TensorType,
+  tensorType,
+} from '../../util/shape.ts'
 import { countedRows } from '../counted-rows.ts'
-import { type Case, defineOp, type Lowering, type Op, type OpCall, type ScalarSlot } from '../op.ts'
+import { storedAs } from '../half.ts'
+import {
+  type Case,
+  defineOp,
+  type HalfAttrs,
+  type Lowering,
+  type Op,
+  type OpCall,
+  type ScalarSlot,
+} from '../op.ts'
 import { batchNormGradReference } from './batch-norm.ref.ts'
 import { gradInput, gradSums, stripOf } from './kernels.ts'
 import { normSizes } from './sizes.ts'
 
-export interface BatchNormGradAttrs {
+export interface BatchNormGradAttrs extends HalfAttrs {
   readonly eps: number
   /** Whether mean and variance are x's own, so that dx has their share. */
   readonly isBatch: boolean
@@ -22,10 +37,10 @@ const sizesOf = ({
     ['variance', variance],
     ['weight', weight],
   ])
-  if (!sameShape(dy.shape, x.shape) || dy.dtype !== 'f32') {
+  if (!sameShape(dy.shape, x.shape) || (dy.dtype !== 'f32' && dy.dtype !== 'f16')) {
     throw new ShapeError(
       'shape.mismatch',
-      `batchNormGrad: dy must be f32${formatShape(x.shape)}, got ${dy.dtype}${formatShape(dy.shape)}. Pass the output's gradient unchanged.`,
+      `batchNormGrad: dy must be f32 or f16${formatShape(x.shape)}, got ${dy.dtype}${formatShape(dy.shape)}. Pass the output's gradient unchanged.`,
     )
   }
   return sizes
@@ -36,7 +51,7 @@ function lower(call: OpCall<BatchNormGradAttrs>, isNaive: boolean): Lowering {
   const { eps } = call.attrs
   return {
     dispatches: [
-      gradSums(sizes, eps, isNaive ? 64 : undefined),
+      gradSums(call, sizes, eps, isNaive ? 64 : undefined),
       ...gradInput(sizes, eps, call.attrs, isNaive ? 1 : stripOf(sizes), call),
     ],
   }
@@ -62,6 +77,22 @@ const samples: readonly (readonly [
   ['no row counts', [2, 3, 4], true, 'normal', [0, 0]],
 ]
 
+/** Words that hold elements of two channels, of one, and a last one of one element. */
+const halfSamples: readonly (readonly [
+  name: string,
+  dy: TensorType,
+  x: TensorType,
+  isBatch: boolean,
+])[] = [
+  ['f16, 3x5x7', tensorType([3, 5, 7], 'f16'), tensorType([3, 5, 7], 'f16'), true],
+  [
+    'f16 of a gradient in f32, planes of 6',
+    tensorType([2, 3, 6]),
+    tensorType([2, 3, 6], 'f16'),
+    false,
+  ],
+]
+
 /**
  * dx [N,C,...], dweight [C] and dbias [C] of batch normalization from dy, x, mean, variance and weight.
  *
@@ -69,9 +100,11 @@ const samples: readonly (readonly [
  */
 export const batchNormGrad: Op<BatchNormGradAttrs> = defineOp<BatchNormGradAttrs>({
   name: 'batchNormGrad',
-  infer(inputs) {
+  takesHalf: true,
+  givesHalf: () => true,
+  infer(inputs, { half }) {
     const { C } = sizesOf({ inputs })
-    return [tensorType(inputs[1].shape), tensorType([C]), tensorType([C])]
+    return [tensorType(inputs[1].shape, half ? 'f16' : 'f32'), tensorType([C]), tensorType([C])]
   },
   variants: [
     { name: 'naive', lower: (call) => lower(call, true) },
@@ -81,21 +114,32 @@ export const batchNormGrad: Op<BatchNormGradAttrs> = defineOp<BatchNormGradAttrs
     const { eps, isBatch, count } = call.attrs
     const sizes = sizesOf(call)
     const rows = isBatch ? countedRows(sizes.N, count, scalars) : 0
-    return batchNormGradReference(inputs, sizes, eps, rows)
+    const [dx, ...parameters] = batchNormGradReference(inputs, sizes, eps, rows)
+    return [storedAs(call.attrs, dx), ...parameters]
   },
   tolerance: {
     absolute: 1e-4,
     relative: 4e-6,
     because: 'up to 10,000 products of normal numbers summed in f32; terms cancel',
   },
-  cases: samples.map(([name, x, isBatch, fill, scalars]) => {
-    const features = tensorType([x[1]])
-    return {
-      name,
-      inputs: [tensorType(x), tensorType(x), features, features, features],
-      attrs: { eps: fill === 'huge' ? 2e4 : 8, isBatch, count: scalars ? { slot: 1 } : null },
-      fill,
-      scalars,
-    }
-  }),
+  cases: [
+    ...samples.map(([name, x, isBatch, fill, scalars]): Case<BatchNormGradAttrs> => {
+      const features = tensorType([x[1]])
+      return {
+        name,
+        inputs: [tensorType(x), tensorType(x), features, features, features],
+        attrs: { eps: fill === 'huge' ? 2e4 : 8, isBatch, count: scalars ? { slot: 1 } : null },
+        fill,
+        scalars,
+      }
+    }),
+    ...halfSamples.map(([name, dy, x, isBatch]): Case<BatchNormGradAttrs> => {
+      const features = tensorType([x.shape[1]])
+      return {
+        name,
+        inputs: [dy, x, features, features, features],
+        attrs: { eps: 8, isBatch, count: null, half: true },
+      }
+    }),
+  ],
 })

@@ -1,10 +1,13 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, type Shape, type TensorType, tensorType } from '../../util/shape.ts'
 import { countedRows, countedRowsWgsl } from '../counted-rows.ts'
+import { storedAs } from '../half.ts'
+import { gradientOfOutput } from '../map/map.ts'
 import {
   type Case,
   defineOp,
   type GradientContext,
+  type HalfAttrs,
   type HostArray,
   type Op,
   type OpCall,
@@ -26,7 +29,7 @@ import { needsTwo, normSizes } from './sizes.ts'
 
 // Three ops, because what an op updates is fixed: batch statistics, the same with running statistics kept, and given statistics.
 
-export interface BatchNormAttrs {
+export interface BatchNormAttrs extends HalfAttrs {
   /** Added to the variance. */
   readonly eps: number
   /** Chain at the store: input 0 is the normalized value, inputs 1.. broadcast to y. */
@@ -83,26 +86,31 @@ function withEpilogue(
   given: readonly HostArray[],
   first: number,
 ): Float64Array {
-  return values.map((value, at) =>
-    applySteps(attrs.epilogue, [
-      value,
-      ...given
-        .slice(first)
-        .map((operand, k) => operand[broadcastOffset(y.shape, inputs[first + k].shape, at)]),
-    ]),
+  return storedAs(
+    attrs,
+    values.map((value, at) =>
+      applySteps(attrs.epilogue, [
+        value,
+        ...given
+          .slice(first)
+          .map((operand, k) => operand[broadcastOffset(y.shape, inputs[first + k].shape, at)]),
+      ]),
+    ),
   )
 }
 
-/** dx, dweight and dbias as one op; `mean` and `variance` are the batch's own or given ones. */
+/** dx (in x's own dtype), dweight and dbias as one op; `mean` and `variance` are the batch's own or given ones. */
 function gradients<A extends BatchNormAttrs>(
   context: GradientContext<A>,
   [mean, variance, weight]: readonly Value[],
   rows: Pick<BatchNormGradAttrs, 'isBatch' | 'count'>,
 ): Value[] {
-  const [dy] = context.outputGradients
+  const dy = gradientOfOutput(context)
   if (!dy) return []
-  const attrs = { eps: context.attrs.eps, ...rows }
-  return context.emit(batchNormGrad, [dy, context.inputs[0], mean, variance, weight], attrs)
+  const [x] = context.inputs
+  const isHalf = x.type.dtype === 'f16'
+  const attrs = { eps: context.attrs.eps, ...rows, ...(isHalf && { half: true }) }
+  return context.emit(batchNormGrad, [dy, x, mean, variance, weight], attrs)
 }
 
 /** The same for an op that made mean and variance itself. */
@@ -133,8 +141,12 @@ const variantsOf = <A extends BatchNormAttrs>(
 
 const naiveThreads = 64
 
-const outputTypes = ([x]: readonly TensorType[], features: number): TensorType[] => [
-  tensorType(x.shape),
+const outputTypes = (
+  [x]: readonly TensorType[],
+  { half }: HalfAttrs,
+  features: number,
+): TensorType[] => [
+  tensorType(x.shape, half ? 'f16' : 'f32'),
   tensorType([features]),
   tensorType([features]),
 ]
@@ -160,6 +172,8 @@ interface Sample {
   readonly operands?: readonly Shape[]
   readonly momentum?: number | null
   readonly fill?: Case['fill']
+  /** Whether x and operands as large as it are f16, and y too. */
+  readonly half?: boolean
   /** Scalar 1 says how many rows count. */
   readonly scalars?: readonly number[]
 }
@@ -193,7 +207,20 @@ const samples: readonly Sample[] = [
   },
   { name: 'one value counts', x: [2, 3], scalars: [0, 1] },
   { name: 'no row counts', x: [2, 3, 4], scalars: [0, 0] },
+  { name: 'f16, 3x5x7, relu linked in', x: [3, 5, 7], epilogue: relu, half: true },
+  {
+    name: 'f16 in strips of 2, residual and relu linked in',
+    x: [3, 2, 6],
+    epilogue: residualRelu,
+    operands: [[3, 2, 6]],
+    half: true,
+  },
 ]
+
+const typesOf = ({ x, operands = [], half }: Sample) => {
+  const typeOf = (shape: Shape) => tensorType(shape, half ? 'f16' : 'f32')
+  return { x: typeOf(x), operands: operands.map(typeOf), attrs: half ? { half } : {} }
+}
 
 const casesOf = <A extends BatchNormAttrs>(
   more: (sample: Sample, features: TensorType) => { inputs: TensorType[]; attrs: object },
@@ -201,16 +228,12 @@ const casesOf = <A extends BatchNormAttrs>(
   samples.map((sample) => {
     const features = tensorType([sample.x[1]])
     const { inputs, attrs } = more(sample, features)
+    const types = typesOf(sample)
     return {
       name: sample.name,
-      inputs: [
-        tensorType(sample.x),
-        features,
-        features,
-        ...inputs,
-        ...(sample.operands ?? []).map((shape) => tensorType(shape)),
-      ],
+      inputs: [types.x, features, features, ...inputs, ...types.operands],
       attrs: {
+        ...types.attrs,
         eps: sample.eps ?? 1e-5,
         epilogue: sample.epilogue ?? [],
         count: sample.scalars ? { slot: 1 } : null,
@@ -230,7 +253,10 @@ const casesOf = <A extends BatchNormAttrs>(
  */
 export const batchNorm: Op<OwnBatchNormAttrs> = defineOp<OwnBatchNormAttrs>({
   name: 'batchNorm',
-  infer: (inputs, attrs) => outputTypes(inputs, batchSizes('batchNorm', { inputs, attrs }).C),
+  infer: (inputs, attrs) =>
+    outputTypes(inputs, attrs, batchSizes('batchNorm', { inputs, attrs }).C),
+  takesHalf: true,
+  givesHalf: () => true,
   takesEpilogue: { operandsFrom: 3, bindings: 6 },
   variants: variantsOf<OwnBatchNormAttrs>((call, isNaive) => {
     const sizes = batchSizes('batchNorm', call)
@@ -238,7 +264,7 @@ export const batchNorm: Op<OwnBatchNormAttrs> = defineOp<OwnBatchNormAttrs>({
     const strip = isNaive ? 1 : stripOf(sizes)
     return {
       dispatches: [
-        statistics(sizes, isNaive ? naiveThreads : undefined, count, [], ''),
+        statistics(call, sizes, isNaive ? naiveThreads : undefined, count, [], ''),
         ...normalize(sizes, eps, strip, ownStatistics, epilogue, 3, call),
       ],
     }
@@ -294,7 +320,9 @@ const countBatch = ({ N, L }: NormSizes, count: ScalarSlot | null) =>
  */
 export const batchNormTracked: Op<TrackedBatchNormAttrs> = defineOp<TrackedBatchNormAttrs>({
   name: 'batchNormTracked',
-  infer: (inputs, attrs) => outputTypes(inputs, trackedSizes({ inputs, attrs }).C),
+  infer: (inputs, attrs) => outputTypes(inputs, attrs, trackedSizes({ inputs, attrs }).C),
+  takesHalf: true,
+  givesHalf: () => true,
   updates: [3, 4, 5],
   takesEpilogue: { operandsFrom: 6, bindings: 6 },
   variants: variantsOf<TrackedBatchNormAttrs>((call, isNaive) => {
@@ -312,7 +340,7 @@ export const batchNormTracked: Op<TrackedBatchNormAttrs> = defineOp<TrackedBatch
     return {
       dispatches: [
         ...(momentum === null ? [countBatch(sizes, count)] : []),
-        statistics(sizes, isNaive ? naiveThreads : undefined, count, running, keep),
+        statistics(call, sizes, isNaive ? naiveThreads : undefined, count, running, keep),
         ...normalize(sizes, eps, strip, ownStatistics, epilogue, 6, call),
       ],
     }
@@ -366,8 +394,10 @@ export const batchNormEval: Op<BatchNormAttrs> = defineOp<BatchNormAttrs>({
   name: 'batchNormEval',
   infer(inputs, attrs) {
     givenSizes({ inputs, attrs })
-    return [tensorType(inputs[0].shape)]
+    return [tensorType(inputs[0].shape, attrs.half ? 'f16' : 'f32')]
   },
+  takesHalf: true,
+  givesHalf: () => true,
   takesEpilogue: { operandsFrom: 5, bindings: 6 },
   variants: variantsOf((call, isNaive) => {
     const sizes = givenSizes(call)
@@ -393,16 +423,14 @@ export const batchNormEval: Op<BatchNormAttrs> = defineOp<BatchNormAttrs>({
     ...samples,
     { name: 'one element', x: [1, 1] },
     { name: 'an empty batch', x: [0, 3, 4, 4] },
-  ].map(({ name, x, epilogue = [], operands = [], fill }: Sample): Case<BatchNormAttrs> => {
+  ].map((sample: Sample): Case<BatchNormAttrs> => {
+    const { name, x, epilogue = [], fill } = sample
     const features = tensorType([x[1]])
+    const types = typesOf(sample)
     return {
       name,
-      inputs: [
-        tensorType(x),
-        ...[features, features, features, features],
-        ...operands.map((shape) => tensorType(shape)),
-      ],
-      attrs: { eps: fill === 'huge' ? 2e4 : 8, epilogue },
+      inputs: [types.x, ...[features, features, features, features], ...types.operands],
+      attrs: { eps: fill === 'huge' ? 2e4 : 8, epilogue, ...types.attrs },
       fill,
     }
   }),

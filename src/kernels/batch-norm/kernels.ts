@@ -1,5 +1,6 @@
 import { countElements, sameShape, type TensorType } from '../../util/shape.ts'
 import { countedRowsWgsl } from '../counted-rows.ts'
+import { floatElement, halfWords } from '../half-bindings.ts'
 import type { Dispatch, OpCall, Operand, ScalarSlot } from '../op.ts'
 import {
   ceilDiv,
@@ -28,6 +29,7 @@ const countBinding = (count: Count): ShaderBinding[] => (count ? [reads('scalars
 
 /** Mean and variance of x (input 0) into outputs 1 and 2; `keep` is WGSL that updates running statistics through `bindings`. */
 export function statistics(
+  { inputs: [x] }: OpCall<unknown>,
   sizes: NormSizes,
   threads: number | undefined,
   count: Count,
@@ -38,7 +40,7 @@ export function statistics(
   return dispatch({
     label: `batchNorm statistics ${C}x${M}`,
     bindings: [
-      reads('x', { in: 0 }),
+      reads('x', { in: 0 }, floatElement(x)),
       writes('mean', { out: 1 }),
       writes('variance', { out: 2 }),
       ...bindings,
@@ -55,13 +57,18 @@ export function statistics(
 }
 
 /** dweight and dbias (outputs 1 and 2) from dy, x, mean and variance (inputs 0 to 3). */
-export function gradSums(sizes: NormSizes, eps: number, threads: number | undefined): Dispatch {
+export function gradSums(
+  { inputs: [dy, x] }: OpCall<unknown>,
+  sizes: NormSizes,
+  eps: number,
+  threads: number | undefined,
+): Dispatch {
   const { C, L, M } = sizes
   return dispatch({
     label: `batchNormGrad sums ${C}x${M}`,
     bindings: [
-      reads('dy', { in: 0 }),
-      reads('x', { in: 1 }),
+      reads('dy', { in: 0 }, floatElement(dy)),
+      reads('x', { in: 1 }, floatElement(x)),
       reads('mean', { in: 2 }),
       reads('variance', { in: 3 }),
       writes('dweight', { out: 1 }),
@@ -73,15 +80,27 @@ export function gradSums(sizes: NormSizes, eps: number, threads: number | undefi
   })
 }
 
-/** WGSL of an elementwise kernel over [N, C, L]: `perChannel` lines know `c`, `perElement` lines know `at`, too. */
+/** The last lines of an element's text: the tensor that it is stored in, and its value. */
+interface Stored {
+  readonly name: string
+  readonly value: string
+  readonly type: TensorType
+}
+
+/** WGSL of an elementwise kernel over [N, C, L]: `perChannel` lines know `c`, `perElement` lines and the value know `at`, too. */
 function overElements(
   comment: string,
-  { C, L }: NormSizes,
+  sizes: NormSizes,
   count: number,
   strip: number,
   perChannel: readonly string[],
   perElement: readonly string[],
+  { name, value, type }: Stored,
 ): { body: string; groups: readonly [number, number, number] } {
+  if (type.dtype === 'f16') {
+    return overHalves(comment, sizes, count, strip, perChannel, perElement, { name, value, type })
+  }
+  const { C, L } = sizes
   const groups = linearGroups(ceilDiv(count / strip, 64))
   const body = [
     `// ${comment}: one invocation takes ${strip} neighbouring elements of a channel. See kernels.ts.`,
@@ -95,7 +114,45 @@ function overElements(
       '  {',
       `    let at = first + ${s}u;`,
       ...perElement.map((line) => `    ${line}`),
+      `    ${name}[at] = ${value};`,
       '  }',
+    ]).flat(),
+    '}',
+  ].join('\n')
+  return { body, groups }
+}
+
+/** The same where results are f16, two to a word. Of single elements (`strip` 1) an invocation takes two, which may be of two channels. */
+function overHalves(
+  comment: string,
+  { C, L }: NormSizes,
+  count: number,
+  strip: number,
+  perChannel: readonly string[],
+  perElement: readonly string[],
+  { name, value }: Stored,
+): { body: string; groups: readonly [number, number, number] } {
+  const isApart = strip === 1
+  const taken = isApart ? 2 : strip
+  const groups = linearGroups(ceilDiv(isApart ? halfWords(count) : count / strip, 64))
+  const channel = (at: string) => [`let c = ${at} / ${L}u % ${C}u;`, ...perChannel]
+  const body = [
+    `// ${comment}: one invocation takes ${taken} neighbouring elements${isApart ? '' : ' of a channel'}. See kernels.ts.`,
+    '@compute @workgroup_size(64)',
+    'fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {',
+    `  let first = ((group.y * ${groups[0]}u + group.x) * 64u + local) * ${taken}u;`,
+    `  if (first >= ${count}u) { return; }`,
+    ...(isApart ? [] : channel('first').map((line) => `  ${line}`)),
+    '  var pair = vec2<f32>(0.0, 0.0);',
+    ...Array.from({ length: taken }, (_, s) => [
+      '  {',
+      // Behind an odd number of elements comes the last one once more.
+      `    let at = ${isApart ? `min(first + ${s}u, ${count - 1}u)` : `first + ${s}u`};`,
+      ...(isApart ? channel('at').map((line) => `    ${line}`) : []),
+      ...perElement.map((line) => `    ${line}`),
+      `    pair[${s % 2}] = ${value};`,
+      '  }',
+      ...(s % 2 ? [`  ${name}[(first >> 1u) + ${s >> 1}u] = pack_half(pair.x, pair.y);`] : []),
     ]).flat(),
     '}',
   ].join('\n')
@@ -141,19 +198,22 @@ export function normalize(
       'let center = mean[c];',
       'let shift = bias[c];',
     ],
-    ['let normal = (x[at] - center) * scale + shift;', ...lines, `y[at] = ${result};`],
+    ['let normal = (x[at] - center) * scale + shift;', ...lines],
+    { name: 'y', value: result, type: y },
   )
   return [
     dispatch({
       label: `batchNorm ${y.shape.join('x')}`,
       bindings: [
-        reads('x', { in: 0 }),
+        reads('x', { in: 0 }, floatElement(call.inputs[0])),
         reads('mean', mean),
         reads('variance', variance),
         reads('weight', weight),
         reads('bias', bias),
-        ...operands.map((_, k) => reads(`e${k + 1}`, { in: operandsFrom + k })),
-        writes('y', { out: 0 }),
+        ...operands.map((operand, k) =>
+          reads(`e${k + 1}`, { in: operandsFrom + k }, floatElement(operand)),
+        ),
+        writes('y', { out: 0 }, floatElement(y)),
       ],
       body,
       groups,
@@ -205,18 +265,21 @@ export function gradInput(
           ]
         : []),
     ],
-    [`dx[at] = (${value}) * scale;`],
+    [],
+    { name: 'dx', value: `(${value}) * scale`, type: dx },
   )
   return [
     dispatch({
       label: `batchNormGrad ${dx.shape.join('x')}`,
       bindings: [
-        reads('dy', { in: 0 }),
-        ...(isBatch ? [reads('x', { in: 1 }), reads('mean', { in: 2 })] : []),
+        reads('dy', { in: 0 }, floatElement(call.inputs[0])),
+        ...(isBatch
+          ? [reads('x', { in: 1 }, floatElement(call.inputs[1])), reads('mean', { in: 2 })]
+          : []),
         reads('variance', { in: 3 }),
         reads('weight', { in: 4 }),
         ...(isBatch ? [reads('dweight', { out: 1 }), reads('dbias', { out: 2 })] : []),
-        writes('dx', { out: 0 }),
+        writes('dx', { out: 0 }, floatElement(dx)),
         ...countBinding(count),
       ],
       constants: { R: sizes.N },

@@ -9,10 +9,10 @@ export function normSizes(
   vectors: readonly (readonly [name: string, type: TensorType])[],
 ): NormSizes {
   const { shape } = x
-  if (shape.length < 2 || x.dtype !== 'f32') {
+  if (shape.length < 2 || (x.dtype !== 'f32' && x.dtype !== 'f16')) {
     throw new ShapeError(
       'shape.mismatch',
-      `${op}: x must be f32 with at least 2 dimensions [N, C, ...], got ${x.dtype}${formatShape(shape)}. Reshape it.`,
+      `${op}: x must be f32 or f16 with at least 2 dimensions [N, C, ...], got ${x.dtype}${formatShape(shape)}. Reshape it.`,
     )
   }
   const [N, C, ...rest] = shape

@@ -1,4 +1,6 @@
 import { countElements, tensorType } from '../../util/shape.ts'
+import { storedAs } from '../half.ts'
+import { floatElement, halfWords, inPairs } from '../half-bindings.ts'
 import { defineOp, type Op, type OpCall } from '../op.ts'
 import { ceilDiv, dispatch, floatFunction, linearGroups, readsFloats, writes } from '../shader.ts'
 import { conv2dGradInputReference } from './conv2d.ref.ts'
@@ -73,6 +75,7 @@ function asTiled(call: OpCall<ConvGradInputAttrs>): TiledConv[] {
       },
       output: { stride: [SH, SW], offset: [row.phase, column.phase] },
       epilogue: call.attrs.epilogue,
+      isHalf: call.attrs.half ?? false,
     })),
   )
 }
@@ -88,7 +91,7 @@ export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
   name: 'conv2dGradInput',
   infer(inputs, attrs) {
     const [dy, w] = inputs
-    const dx = tensorType([...attrs.inputShape])
+    const dx = tensorType([...attrs.inputShape], attrs.half ? 'f16' : 'f32')
     checkImages('conv2dGradInput', 'dy', dy)
     checkImages('conv2dGradInput', 'w', w)
     checkImages('conv2dGradInput', 'x', dx)
@@ -99,6 +102,8 @@ export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
   },
   takesEpilogue: true,
   takesHalf: true,
+  // Words of two neighbours in a row: not where each dispatch makes every second column.
+  givesHalf: ({ attrs }) => attrs.inputShape[3] % 2 === 0 && attrs.stride[1] === 1,
   flops: (call) => convFlops(sizesOf(call)),
   variants: [
     {
@@ -107,7 +112,8 @@ export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
         const sizes = sizesOf(call)
         const count = countElements(call.outputs[0].shape)
         if (count === 0) return { dispatches: [] }
-        const groups = linearGroups(ceilDiv(count, 64))
+        const { half } = call.attrs
+        const groups = linearGroups(ceilDiv(half ? halfWords(count) : count, 64))
         const epilogue = epilogueOf(call.attrs.epilogue, call.inputs, 2, call.outputs[0])
         const { N: _, ...constants } = sizes
         return {
@@ -118,14 +124,14 @@ export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
                 readsFloats('dy', { in: 0 }, call.inputs[0]),
                 readsFloats('w', { in: 1 }, call.inputs[1]),
                 ...epilogue.bindings,
-                writes('dx', { out: 0 }),
+                writes('dx', { out: 0 }, floatElement(call.outputs[0])),
               ],
               constants: { ...constants, COUNT: count, GROUPS_X: groups[0] },
               body: [
                 floatFunction('dy', call.inputs[0]),
                 floatFunction('w', call.inputs[1]),
                 epilogue.wgsl,
-                naiveWgsl,
+                half ? inPairs(naiveWgsl, 'dx') : naiveWgsl,
               ].join('\n\n'),
               groups,
             }),
@@ -139,7 +145,12 @@ export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
   reference([dy, w, ...operands], call) {
     const dx = conv2dGradInputReference(dy, w, sizesOf(call))
     const { attrs, inputs, outputs } = call
-    return [applyEpilogue(attrs.epilogue, dx, outputs[0].shape, operands, inputs.slice(2))]
+    return [
+      storedAs(
+        attrs,
+        applyEpilogue(attrs.epilogue, dx, outputs[0].shape, operands, inputs.slice(2)),
+      ),
+    ]
   },
   tolerance: {
     absolute: 2e-5,
@@ -151,6 +162,17 @@ export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
       name: 'f16, stride 2, 4->3, 9x7',
       inputs: [tensorType([2, 4, 5, 4], 'f16'), tensorType([4, 3, 3, 3], 'f16')],
       attrs: { stride: [2, 2], padding: [1, 1], inputShape: [2, 3, 9, 7], epilogue: [] },
+    },
+    {
+      name: 'f16 to f16, stride 2x1, 4->3, 7x6',
+      inputs: [tensorType([2, 4, 4, 6], 'f16'), tensorType([4, 3, 3, 3], 'f16')],
+      attrs: {
+        stride: [2, 1],
+        padding: [1, 1],
+        inputShape: [2, 3, 7, 6],
+        epilogue: [],
+        half: true,
+      },
     },
     {
       name: 'one element',

@@ -1,4 +1,6 @@
 import { countElements, tensorType } from '../../util/shape.ts'
+import { storedAs } from '../half.ts'
+import { floatElement, halfWords, inPairs } from '../half-bindings.ts'
 import { converted } from '../map/map.ts'
 import { defineOp, type Op, type OpCall } from '../op.ts'
 import { ceilDiv, dispatch, floatFunction, linearGroups, readsFloats, writes } from '../shader.ts'
@@ -45,6 +47,7 @@ function asTiled(call: OpCall<ConvAttrs>): TiledConv[] {
       },
       output: { stride: [1, 1], offset: [0, 0] },
       epilogue: call.attrs.epilogue,
+      isHalf: call.attrs.half ?? false,
     },
   ]
 }
@@ -63,10 +66,12 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
     checkImages('conv2d', 'w', w)
     const { N, O, OH, OW } = sizesOf({ inputs, attrs })
     checkEpilogue('conv2d', [N, O, OH, OW], inputs.slice(2))
-    return [tensorType([N, O, OH, OW])]
+    return [tensorType([N, O, OH, OW], attrs.half ? 'f16' : 'f32')]
   },
   takesEpilogue: true,
   takesHalf: true,
+  // Words of two neighbours in a row.
+  givesHalf: (call) => sizesOf(call).OW % 2 === 0,
   flops: (call) => convFlops(sizesOf(call)),
   variants: [
     {
@@ -75,7 +80,8 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
         const sizes = sizesOf(call)
         const count = countElements(call.outputs[0].shape)
         if (count === 0) return { dispatches: [] }
-        const groups = linearGroups(ceilDiv(count, 64))
+        const { half } = call.attrs
+        const groups = linearGroups(ceilDiv(half ? halfWords(count) : count, 64))
         const epilogue = epilogueOf(call.attrs.epilogue, call.inputs, 2, call.outputs[0])
         const { N: _, ...constants } = sizes
         return {
@@ -86,14 +92,14 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
                 readsFloats('x', { in: 0 }, call.inputs[0]),
                 readsFloats('w', { in: 1 }, call.inputs[1]),
                 ...epilogue.bindings,
-                writes('y', { out: 0 }),
+                writes('y', { out: 0 }, floatElement(call.outputs[0])),
               ],
               constants: { ...constants, COUNT: count, GROUPS_X: groups[0] },
               body: [
                 floatFunction('x', call.inputs[0]),
                 floatFunction('w', call.inputs[1]),
                 epilogue.wgsl,
-                naiveWgsl,
+                half ? inPairs(naiveWgsl, 'y') : naiveWgsl,
               ].join('\n\n'),
               groups,
             }),
@@ -132,7 +138,12 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
   reference([x, w, ...operands], call) {
     const y = conv2dReference(x, w, sizesOf(call))
     const { attrs, inputs, outputs } = call
-    return [applyEpilogue(attrs.epilogue, y, outputs[0].shape, operands, inputs.slice(2))]
+    return [
+      storedAs(
+        attrs,
+        applyEpilogue(attrs.epilogue, y, outputs[0].shape, operands, inputs.slice(2)),
+      ),
+    ]
   },
   tolerance: {
     absolute: 2e-5,
@@ -156,6 +167,15 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
           { fn: 'mul', args: [{ step: 0 }, { input: 2 }] },
         ],
       },
+    },
+    {
+      name: 'f16 to f16, 3->5, 5x10, an operand in f16',
+      inputs: [
+        tensorType([2, 3, 5, 10], 'f16'),
+        tensorType([5, 3, 3, 3], 'f16'),
+        tensorType([2, 5, 5, 10], 'f16'),
+      ],
+      attrs: { ...same3, epilogue: bias, half: true },
     },
     {
       name: 'one element',

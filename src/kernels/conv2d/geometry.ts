@@ -1,5 +1,6 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, type Shape, type TensorType } from '../../util/shape.ts'
+import type { HalfAttrs } from '../op.ts'
 import { chainShape, type Step } from '../steps.ts'
 
 /**
@@ -18,7 +19,7 @@ export interface ConvWindow {
   readonly groups?: number
 }
 
-export interface ConvAttrs extends ConvWindow {
+export interface ConvAttrs extends ConvWindow, HalfAttrs {
   /** Chain at the store: input 0 is the accumulator, inputs 1.. broadcast to the output. */
   readonly epilogue: readonly Step[]
 }
@@ -79,11 +80,12 @@ export const windowCount = (
   padding: number,
 ): number => Math.floor((size + 2 * padding - kernel) / stride) + 1
 
-/** How many of `columns` one invocation takes in a row: the widest of 4..8 that wastes least. */
-export function stripWidth(columns: number): number {
+/** How many of `columns` one invocation takes in a row: the widest of 4..8 that wastes least, an even number where it stores words of f16. */
+export function stripWidth(columns: number, isHalf = false): number {
   if (columns <= 8) return columns
   const padded = (width: number) => Math.ceil(columns / width) * width
-  return [8, 7, 6, 5, 4].reduce((best, next) => (padded(next) < padded(best) ? next : best))
+  const widths = isHalf ? [8, 6, 4] : [8, 7, 6, 5, 4]
+  return widths.reduce((best, next) => (padded(next) < padded(best) ? next : best))
 }
 
 /** errors: `shape.unsupported` for strides below 1 or padding below 0. */

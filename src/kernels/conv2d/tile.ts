@@ -1,4 +1,5 @@
 import type { TensorType } from '../../util/shape.ts'
+import { floatElement } from '../half-bindings.ts'
 import type { Dispatch, OpCall, Variant } from '../op.ts'
 import { ceilDiv, dispatch, floatAt, linearGroups, readsFloats, writes } from '../shader.ts'
 import type { Step } from '../steps.ts'
@@ -41,6 +42,8 @@ export interface TiledConv {
   /** Where output row r, column s goes: row `r * stride[0] + offset[0]`, column alike, of the tensor's planes. */
   readonly output: { stride: readonly [number, number]; offset: readonly [number, number] }
   readonly epilogue: readonly Step[]
+  /** Whether the output is f16, two neighbours to a word: columns are then even, and dispatches make whole rows. */
+  readonly isHalf: boolean
 }
 
 /** Multiply-adds that the inner loop of a tile spells out; bounds the shader's length and so its compile time. */
@@ -212,6 +215,7 @@ export function tiledConv<A>(conv: TiledConv, tile: Tile, call: OpCall<A>): Disp
     for (let r = 0; r < tile.rows; r++) {
       put(2, tailY && r > 0 ? `if (y0 + ${r}u < ${outRows}u) {` : '{')
       put(3, `let y = ${place('y0', r, 0)};`)
+      if (conv.isHalf) put(3, 'var even = 0.0;')
       for (let s = 0; s < tile.columns; s++) {
         put(3, tailX && s > 0 ? `if (x0 + ${s}u < ${outColumns}u) {` : '{')
         put(4, `let x = ${place('x0', s, 1)};`)
@@ -220,7 +224,10 @@ export function tiledConv<A>(conv: TiledConv, tile: Tile, call: OpCall<A>): Disp
         )
         const { lines, result } = epilogue.inline(accumulator(i, r, s), values, 's')
         for (const line of lines) put(4, line)
-        put(4, `out[plane + y * ${planeColumns}u + x] = ${result};`)
+        const at = `plane + y * ${planeColumns}u + x`
+        if (!conv.isHalf) put(4, `out[${at}] = ${result};`)
+        else if (s % 2 === 0) put(4, `even = ${result};`)
+        else put(4, `out[(${at}) >> 1u] = pack_half(even, ${result});`)
         put(3, '}')
       }
       put(2, '}')
@@ -242,7 +249,7 @@ export function tiledConv<A>(conv: TiledConv, tile: Tile, call: OpCall<A>): Disp
         readsFloats('image', { in: 0 }, call.inputs[0]),
         readsFloats('w', { in: 1 }, call.inputs[1]),
         ...epilogue.bindings,
-        writes('out', { out: 0 }),
+        writes('out', { out: 0 }, floatElement(output)),
       ],
       body,
       groups,
@@ -276,7 +283,7 @@ const menu: Readonly<Record<string, (conv: TiledConv) => Tile>> = {
   strip8x2: (conv) => ({
     channels: atMost(8, conv),
     rows: 2,
-    columns: stripWidth(conv.outColumns),
+    columns: stripWidth(conv.outColumns, conv.isHalf),
   }),
 }
 
@@ -284,7 +291,11 @@ const menu: Readonly<Record<string, (conv: TiledConv) => Tile>> = {
 const maxTerms = 1200
 
 const fits = (convs: readonly TiledConv[], tile: (conv: TiledConv) => Tile) =>
-  convs.every((conv) => tileTerms(tile(conv), conv.kernel) <= maxTerms)
+  convs.every(
+    (conv) =>
+      tileTerms(tile(conv), conv.kernel) <= maxTerms &&
+      (!conv.isHalf || tile(conv).columns % 2 === 0),
+  )
 
 /** The tiled variants of an op, for calls that `describe` as convolutions which together write every output. */
 export function tiledVariants<A>(describe: (call: OpCall<A>) => TiledConv[]): Variant<A>[] {

@@ -1,6 +1,8 @@
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, tensorType } from '../../util/shape.ts'
-import { defineOp, type Op } from '../op.ts'
+import { storedAs } from '../half.ts'
+import { floatElement, halfWords, wideElement } from '../half-bindings.ts'
+import { defineOp, type HalfAttrs, type Op, type OpCall } from '../op.ts'
 import {
   dropThreshold,
   keeps,
@@ -13,7 +15,7 @@ import {
 } from '../random/masks.ts'
 import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
 
-export interface DropoutAttrs {
+export interface DropoutAttrs extends HalfAttrs {
   /** The share of elements that become 0; the others grow by 1 / (1 - p). */
   readonly p: number
   /** Tells masks of one step apart. */
@@ -27,14 +29,52 @@ const threads = 64
 
 const scaleOf = (p: number): number => (p < 1 ? 1 / (1 - p) : 0)
 
+/** Where samples do not fall into whole fours, words of f16 may hold elements of two samples: one invocation makes a word. */
+function wordByWord({ inputs: [x], outputs: [y], attrs }: OpCall<DropoutAttrs>) {
+  const { p, layer, samples, random } = attrs
+  const count = countElements(x.shape)
+  const perSample = count / samples
+  const groups = linearGroups(ceilDiv(halfWords(count), threads))
+  return dispatch({
+    label: `dropout ${count}`,
+    bindings: [
+      reads('x', { in: 0 }, floatElement(x)),
+      reads('scalars', 'scalars'),
+      writes('y', { out: 0 }, floatElement(y)),
+    ],
+    constants: { SCALE: { f32: scaleOf(p) } },
+    body: `// y = x / (1 - p) where the mask keeps it, else 0. One invocation makes 2 neighbours, each with a mask of its own.
+${maskWgsl(random)}
+@compute @workgroup_size(${threads})
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+  let i = (group.y * ${groups[0]}u + group.x) * ${threads}u + lane;
+  if (i >= ${halfWords(count)}u) { return; }
+  var pair = vec2<f32>(0.0, 0.0);
+  for (var k = 0u; k < 2u; k++) {
+    // Behind an odd number of elements comes the last one once more.
+    let at = min(i * 2u + k, ${count - 1}u);
+    let place = at % ${perSample}u;
+    let words = mask_words(${layerWord(layer)}u, at / ${perSample}u, place / 4u) >> vec4<u32>(8u);
+    pair[k] = select(0.0, x[at] * SCALE, words[place % 4u] >= ${dropThreshold(p)}u);
+  }
+  y[i] = pack_half(pair.x, pair.y);
+}
+`,
+    groups,
+  })
+}
+
 /** y = x where the mask keeps it, times 1 / (1 - p), else 0. It is its own gradient: the mask is drawn again, never stored. */
 export const dropout: Op<DropoutAttrs> = defineOp<DropoutAttrs>({
   name: 'dropout',
-  infer([x], { p, samples, layer }) {
-    if (x.dtype !== 'f32' || !(p >= 0 && p <= 1) || !(layer >= 0 && layer < maxLayers)) {
+  takesHalf: true,
+  givesHalf: () => true,
+  infer([x], { p, samples, layer, half }) {
+    const isFloat = x.dtype === 'f32' || x.dtype === 'f16'
+    if (!isFloat || !(p >= 0 && p <= 1) || !(layer >= 0 && layer < maxLayers)) {
       throw new ShapeError(
         'shape.unsupported',
-        `dropout: expected an f32 tensor, p from 0 to 1 and a layer below ${maxLayers}, got ${x.dtype}${formatShape(x.shape)}, p ${p}, layer ${layer}. Check the arguments.`,
+        `dropout: expected a tensor of f32 or f16, p from 0 to 1 and a layer below ${maxLayers}, got ${x.dtype}${formatShape(x.shape)}, p ${p}, layer ${layer}. Check the arguments.`,
       )
     }
     if (!(samples > 0) || countElements(x.shape) % samples !== 0) {
@@ -43,19 +83,25 @@ export const dropout: Op<DropoutAttrs> = defineOp<DropoutAttrs>({
         `dropout: expected ${samples} samples of equal size, got ${formatShape(x.shape)}. Give the number of samples that x holds.`,
       )
     }
-    return [x]
+    return [tensorType(x.shape, half ? 'f16' : 'f32')]
   },
   variants: [
     {
       name: 'naive',
-      lower({ inputs: [x], attrs: { p, layer, samples, random } }) {
+      lower(call) {
+        const {
+          inputs: [x],
+          outputs: [y],
+          attrs: { p, layer, samples, random },
+        } = call
         const count = countElements(x.shape)
         if (count === 0) return { dispatches: [] }
         const perSample = count / samples
         const isWide = perSample % 4 === 0
+        if (!isWide && y.dtype === 'f16') return { dispatches: [wordByWord(call)] }
         const blocks = ceilDiv(perSample, 4)
         const groups = linearGroups(ceilDiv(blocks * samples, threads))
-        const element = isWide ? 'vec4<f32>' : 'f32'
+        const elementOf = isWide ? wideElement : floatElement
         const store = isWide
           ? '  y[i] = select(vec4<f32>(0.0), x[i] * SCALE, kept);'
           : ['x', 'y', 'z', 'w']
@@ -69,9 +115,9 @@ export const dropout: Op<DropoutAttrs> = defineOp<DropoutAttrs>({
             dispatch({
               label: `dropout ${count}`,
               bindings: [
-                reads('x', { in: 0 }, element),
+                reads('x', { in: 0 }, elementOf(x)),
                 reads('scalars', 'scalars'),
-                writes('y', { out: 0 }, element),
+                writes('y', { out: 0 }, elementOf(y)),
               ],
               constants: { SCALE: { f32: scaleOf(p) } },
               body: `// y = x / (1 - p) where the mask keeps it, else 0. One invocation makes 4 neighbours of one sample.
@@ -97,19 +143,23 @@ ${store}
   ],
   gradient(context) {
     const [dy] = context.outputGradients
-    return dy ? context.emit(dropout, [dy], context.attrs) : [undefined]
+    const { half: _, ...attrs } = context.attrs
+    const isHalf = context.inputs[0].type.dtype === 'f16'
+    return dy
+      ? context.emit(dropout, [dy], { ...attrs, ...(isHalf && { half: true }) })
+      : [undefined]
   },
-  reference([x], { attrs: { p, layer, samples, random } }, scalars) {
+  reference([x], { attrs }, scalars) {
+    const { p, layer, samples, random } = attrs
     const key = maskKeyOf(scalars, random)
     const perSample = x.length / samples
     const threshold = dropThreshold(p)
-    return [
-      Float64Array.from(x, (value, at) =>
-        keeps(key, layer, Math.floor(at / perSample), at % perSample, threshold)
-          ? value * scaleOf(p)
-          : 0,
-      ),
-    ]
+    const y = Float64Array.from(x, (value, at) =>
+      keeps(key, layer, Math.floor(at / perSample), at % perSample, threshold)
+        ? value * scaleOf(p)
+        : 0,
+    )
+    return [storedAs(attrs, y)]
   },
   tolerance: { absolute: 0, relative: 2e-7, because: 'one product in f32; the mask is exact' },
   cases: [
@@ -130,6 +180,18 @@ ${store}
       inputs: [tensorType([5, 8, 8])],
       attrs: { p: 0.1, layer: 2 ** 23, samples: 5, random: { slot: 0 } },
       scalars: randomScalars(0, 0xffffffff, 0xfffffffe),
+    },
+    {
+      name: 'f16, 3 samples of 37',
+      inputs: [tensorType([3, 37], 'f16')],
+      attrs: { p: 0.5, layer: 5, samples: 3, random: { slot: 0 }, half: true },
+      scalars: randomScalars(7, 8, 9),
+    },
+    {
+      name: 'to f16, 2 samples of 12',
+      inputs: [tensorType([2, 12])],
+      attrs: { p: 0.1, layer: 5, samples: 2, random: { slot: 0 }, half: true },
+      scalars: randomScalars(7, 8, 9),
     },
     {
       name: 'p 0',

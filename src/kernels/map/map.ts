@@ -72,13 +72,19 @@ export const converted = <A>(
     ? value
     : context.emit<MapAttrs>(map, [value], { steps: [], ...(dtype === 'f16' && { dtype }) })[0]
 
+/** The gradient by output 0 in the form that its own dtype asks for: the gradient of an f16 tensor is one. */
+export function gradientOfOutput<A>(context: GradientContext<A>): Value | undefined {
+  const [given] = context.outputGradients
+  return given && context.outputs[0].type.dtype === 'f16' ? converted(context, given, 'f16') : given
+}
+
 function gradient(context: GradientContext<MapAttrs>): (Value | undefined)[] {
   const { inputs, outputs, outputGradients, attrs } = context
   const [given] = outputGradients
   if (!given) return inputs.map(() => undefined)
   if (attrs.steps.length === 0) return [sumTo(context, given, inputs[0].type.shape)]
-  // The gradient of an f16 tensor is one. What only converts (a parameter) passes gradients on as they are.
-  const dy = attrs.dtype === 'f16' ? converted(context, given, 'f16') : given
+  // What only converts (a parameter) passed gradients on as they are.
+  const dy = gradientOfOutput(context)!
   invariant(
     attrs.steps.length === 1,
     () => `map: gradients are taken before chains are joined, got ${attrs.steps.length} steps`,

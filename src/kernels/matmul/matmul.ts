@@ -223,6 +223,8 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
   name: 'matmul',
   takesEpilogue: true,
   takesHalf: true,
+  givesHalf: ({ outputs, attrs }) =>
+    outputs.length === 1 && !attrs.store && outputs[0].shape[outputs[0].shape.length - 1] % 4 === 0,
   infer(inputs, attrs) {
     const { form, rowSums, colSums = false, store, half } = attrs
     const hasSums = rowSums || colSums

@@ -2,15 +2,18 @@ import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type Shape, sameShape, tensorType } from '../../util/shape.ts'
 import { applyEpilogue, epilogueOf } from '../conv2d/epilogue.ts'
 import { checkEpilogue, checkImages, checkWindow, windowCount } from '../conv2d/geometry.ts'
-import { defineOp, type Op, type OpCall } from '../op.ts'
+import { storedAs } from '../half.ts'
+import { floatElement, halfWords, inPairs } from '../half-bindings.ts'
+import { gradientOfOutput } from '../map/map.ts'
+import { defineOp, type HalfAttrs, type Op, type OpCall } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
 import type { Step } from '../steps.ts'
 import { maxPool2dGradReference, maxPool2dReference, type PoolSizes } from './max-pool2d.ref.ts'
 import forwardWgsl from './max-pool2d.wgsl?raw'
 import gradWgsl from './max-pool2d-grad.wgsl?raw'
-import { blockPoolGrad, gradTerms, maxUnrolled, unrolledPool } from './unrolled.ts'
+import { blockPoolGrad, blocksMakeWords, gradTerms, maxUnrolled, unrolledPool } from './unrolled.ts'
 
-export interface MaxPoolAttrs {
+export interface MaxPoolAttrs extends HalfAttrs {
   readonly kernel: readonly [number, number]
   readonly stride: readonly [number, number]
   readonly padding: readonly [number, number]
@@ -106,15 +109,17 @@ const isUnrolled = (attrs: MaxPoolAttrs) =>
 const forwardSizes = ({ inputs: [x], attrs }: OpCall<MaxPoolAttrs>) =>
   poolSizes('maxPool2d', x.shape, attrs)
 
-/** y = x's maximum in each window, and where it was: y f32 [N,C,OH,OW], index i32 of the same shape. */
+/** y = x's maximum in each window, and where it was: y [N,C,OH,OW], index i32 of the same shape. */
 export const maxPool2d: Op<MaxPoolAttrs> = defineOp<MaxPoolAttrs>({
   name: 'maxPool2d',
   infer([x], attrs) {
     checkImages('maxPool2d', 'x', x)
     const { OH, OW } = poolSizes('maxPool2d', x.shape, attrs)
     const shape = [x.shape[0], x.shape[1], OH, OW]
-    return [tensorType(shape), tensorType(shape, 'i32')]
+    return [tensorType(shape, attrs.half ? 'f16' : 'f32'), tensorType(shape, 'i32')]
   },
+  takesHalf: true,
+  givesHalf: () => true,
   variants: [
     {
       name: 'naive',
@@ -122,18 +127,18 @@ export const maxPool2d: Op<MaxPoolAttrs> = defineOp<MaxPoolAttrs>({
         const count = countElements(outputs[0].shape)
         if (count === 0) return { dispatches: [] }
         const { planes: _, ...constants } = poolSizes('maxPool2d', inputs[0].shape, attrs)
-        const groups = linearGroups(ceilDiv(count, 64))
+        const groups = linearGroups(ceilDiv(attrs.half ? halfWords(count) : count, 64))
         return {
           dispatches: [
             dispatch({
               label: `maxPool2d ${constants.KH}x${constants.KW}`,
               bindings: [
-                reads('x', { in: 0 }),
-                writes('y', { out: 0 }),
+                reads('x', { in: 0 }, floatElement(inputs[0])),
+                writes('y', { out: 0 }, floatElement(outputs[0])),
                 writes('index', { out: 1 }, 'i32'),
               ],
               constants: { ...constants, COUNT: count, GROUPS_X: groups[0] },
-              body: forwardWgsl,
+              body: attrs.half ? inPairs(forwardWgsl, 'y') : forwardWgsl,
               groups,
             }),
           ],
@@ -148,19 +153,28 @@ export const maxPool2d: Op<MaxPoolAttrs> = defineOp<MaxPoolAttrs>({
   ],
   preferred: ({ attrs }) => (isUnrolled(attrs) ? 'unrolled' : 'naive'),
   gradient(context) {
-    const [dy] = context.outputGradients
-    if (!dy || !context.needs(0)) return []
-    const inputShape = context.inputs[0].type.shape
+    const dy = context.needs(0) ? gradientOfOutput(context) : undefined
+    if (!dy) return []
+    const { half: _, ...window } = context.attrs
+    const [{ type }] = context.inputs
     return context.emit(maxPool2dGrad, [dy, context.outputs[1]], {
-      ...context.attrs,
-      inputShape,
+      ...window,
+      inputShape: type.shape,
       epilogue: [],
+      ...(type.dtype === 'f16' && { half: true }),
     })
   },
-  reference: ([x], { inputs, attrs }) =>
-    maxPool2dReference(x, poolSizes('maxPool2d', inputs[0].shape, attrs)),
+  reference([x], { inputs, attrs }) {
+    const [y, index] = maxPool2dReference(x, poolSizes('maxPool2d', inputs[0].shape, attrs))
+    return [storedAs(attrs, y), index]
+  },
   tolerance: { absolute: 0, relative: 0, because: 'a maximum is one of its inputs' },
   cases: [
+    {
+      name: 'f16, overlapping, padded, an odd number of windows',
+      inputs: [tensorType([1, 3, 5, 5], 'f16')],
+      attrs: { kernel: [3, 3], stride: [2, 2], padding: [1, 1], half: true },
+    },
     {
       name: 'one element',
       inputs: [tensorType([1, 1, 1, 1])],
@@ -222,25 +236,29 @@ export const maxPool2d: Op<MaxPoolAttrs> = defineOp<MaxPoolAttrs>({
 const gradSizes = (attrs: MaxPoolGradAttrs) => poolSizes('maxPool2dGrad', attrs.inputShape, attrs)
 
 const isInBlocks = (attrs: MaxPoolGradAttrs) =>
-  isUndilated(attrs) && gradTerms(gradSizes(attrs)) <= maxUnrolled
+  isUndilated(attrs) &&
+  gradTerms(gradSizes(attrs)) <= maxUnrolled &&
+  (!attrs.half || blocksMakeWords(gradSizes(attrs)))
 
 /** dx [N,C,H,W] of maxPool2d from dy and index [N,C,OH,OW], then the epilogue. */
 export const maxPool2dGrad: Op<MaxPoolGradAttrs> = defineOp<MaxPoolGradAttrs>({
   name: 'maxPool2dGrad',
+  takesHalf: true,
+  givesHalf: () => true,
   infer([dy, index, ...operands], attrs) {
-    const dx = tensorType([...attrs.inputShape])
+    const dx = tensorType([...attrs.inputShape], attrs.half ? 'f16' : 'f32')
     checkImages('maxPool2dGrad', 'x', dx)
     const { OH, OW } = gradSizes(attrs)
     const expected = [dx.shape[0], dx.shape[1], OH, OW]
     if (
       !sameShape(dy.shape, expected) ||
       !sameShape(index.shape, expected) ||
-      dy.dtype !== 'f32' ||
+      (dy.dtype !== 'f32' && dy.dtype !== 'f16') ||
       index.dtype !== 'i32'
     ) {
       throw new ShapeError(
         'shape.mismatch',
-        `maxPool2dGrad: dy and index must be f32 and i32${formatShape(expected)}, got ${dy.dtype}${formatShape(dy.shape)} and ${index.dtype}${formatShape(index.shape)}. Pass both outputs' gradients and indices unchanged.`,
+        `maxPool2dGrad: dy and index must be f32 (or f16) and i32${formatShape(expected)}, got ${dy.dtype}${formatShape(dy.shape)} and ${index.dtype}${formatShape(index.shape)}. Pass both outputs' gradients and indices unchanged.`,
       )
     }
     checkEpilogue('maxPool2dGrad', dx.shape, operands)
@@ -255,20 +273,20 @@ export const maxPool2dGrad: Op<MaxPoolGradAttrs> = defineOp<MaxPoolGradAttrs>({
         const count = countElements(dx.shape)
         if (count === 0) return { dispatches: [] }
         const { planes: _, ...constants } = gradSizes(attrs)
-        const groups = linearGroups(ceilDiv(count, 64))
+        const groups = linearGroups(ceilDiv(attrs.half ? halfWords(count) : count, 64))
         const epilogue = epilogueOf(attrs.epilogue, inputs, 2, dx)
         return {
           dispatches: [
             dispatch({
               label: `maxPool2dGrad ${constants.KH}x${constants.KW}`,
               bindings: [
-                reads('dy', { in: 0 }),
+                reads('dy', { in: 0 }, floatElement(inputs[0])),
                 reads('index', { in: 1 }, 'i32'),
                 ...epilogue.bindings,
-                writes('dx', { out: 0 }),
+                writes('dx', { out: 0 }, floatElement(dx)),
               ],
               constants: { ...constants, C: dx.shape[1], COUNT: count, GROUPS_X: groups[0] },
-              body: `${epilogue.wgsl}\n\n${gradWgsl}`,
+              body: `${epilogue.wgsl}\n\n${attrs.half ? inPairs(gradWgsl, 'dx') : gradWgsl}`,
               groups,
             }),
           ],
@@ -286,7 +304,8 @@ export const maxPool2dGrad: Op<MaxPoolGradAttrs> = defineOp<MaxPoolGradAttrs>({
   preferred: ({ attrs }) => (isInBlocks(attrs) ? 'blocks' : 'naive'),
   reference([dy, index, ...operands], { inputs, outputs, attrs }) {
     const dx = maxPool2dGradReference(dy, index, gradSizes(attrs))
-    return [applyEpilogue(attrs.epilogue, dx, outputs[0].shape, operands, inputs.slice(2))]
+    const finished = applyEpilogue(attrs.epilogue, dx, outputs[0].shape, operands, inputs.slice(2))
+    return [storedAs(attrs, finished)]
   },
   tolerance: {
     absolute: 1e-6,
@@ -294,6 +313,36 @@ export const maxPool2dGrad: Op<MaxPoolGradAttrs> = defineOp<MaxPoolGradAttrs>({
     because: 'a sum of at most KH*KW numbers in f32',
   },
   cases: [
+    {
+      name: 'f16, overlapping, padded, an odd number of pixels',
+      inputs: [tensorType([1, 3, 3, 3], 'f16'), tensorType([1, 3, 3, 3], 'i32')],
+      attrs: {
+        kernel: [3, 3],
+        stride: [2, 2],
+        padding: [1, 1],
+        inputShape: [1, 3, 5, 5],
+        epilogue: [],
+        half: true,
+      },
+      integerBelow: { 1: 25 },
+    },
+    {
+      name: 'f16, blocks that make words, relu gradient linked in, rows that no window holds',
+      inputs: [
+        tensorType([4, 5, 1, 1]),
+        tensorType([4, 5, 1, 1], 'i32'),
+        tensorType([4, 5, 3, 2], 'f16'),
+      ],
+      attrs: {
+        kernel: [2, 2],
+        stride: [2, 2],
+        padding: [0, 0],
+        inputShape: [4, 5, 3, 2],
+        epilogue: [{ fn: 'reluGrad', args: [{ input: 0 }, { input: 1 }] }],
+        half: true,
+      },
+      integerBelow: { 1: 4 },
+    },
     {
       name: 'one element',
       inputs: [tensorType([1, 1, 1, 1]), tensorType([1, 1, 1, 1], 'i32')],

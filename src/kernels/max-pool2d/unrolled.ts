@@ -1,5 +1,6 @@
 import { countElements } from '../../util/shape.ts'
 import { epilogueOf } from '../conv2d/epilogue.ts'
+import { floatElement, halfWords, inPairs } from '../half-bindings.ts'
 import type { Dispatch, OpCall } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
 import type { Step } from '../steps.ts'
@@ -29,7 +30,10 @@ export function unrolledPool(sizes: PoolSizes, call: OpCall<unknown>): Dispatch[
   const { planes, H, W, OH, OW, KH, KW, SH, SW, PH, PW } = sizes
   const count = planes * OH * OW
   if (count === 0) return []
-  const groups = linearGroups(ceilDiv(count, 64))
+  const [x] = call.inputs
+  const [output] = call.outputs
+  const isHalf = output.dtype === 'f16'
+  const groups = linearGroups(ceilDiv(isHalf ? halfWords(count) : count, 64))
   const lines: string[] = []
   const hangsOver = (OH - 1) * SH + KH > H || (OW - 1) * SW + KW > W
   const isPadded = PH > 0 || PW > 0 || hangsOver
@@ -75,17 +79,21 @@ export function unrolledPool(sizes: PoolSizes, call: OpCall<unknown>): Dispatch[
   ].join('\n')
   return [
     dispatch({
-      label: `maxPool2d ${KH}x${KW} ${call.inputs[0].shape.join('x')}`,
+      label: `maxPool2d ${KH}x${KW} ${x.shape.join('x')}`,
       bindings: [
-        reads('x', { in: 0 }),
-        writes('y', { out: 0 }),
+        reads('x', { in: 0 }, floatElement(x)),
+        writes('y', { out: 0 }, floatElement(output)),
         writes('index', { out: 1 }, 'i32'),
       ],
-      body,
+      body: isHalf ? inPairs(body, 'y') : body,
       groups,
     }),
   ]
 }
+
+/** Whether the pixels of a block's row make whole words of f16. */
+export const blocksMakeWords = ({ W, SW, PW }: PoolSizes): boolean =>
+  [W, SW, PW].every((size) => size % 2 === 0)
 
 /**
  * Returns the dispatch of the gradient by blocks of pixels.
@@ -102,6 +110,7 @@ export function blockPoolGrad(
   const { planes, H, W, OH, OW, KH, KW, SH, SW, PH, PW } = sizes
   const [dx] = call.outputs
   if (countElements(dx.shape) === 0) return []
+  const isHalf = dx.dtype === 'f16'
   const C = dx.shape[1]
   const epilogue = epilogueOf(steps, call.inputs, 2, dx)
   const blocksY = ceilDiv(H + PH, SH)
@@ -127,6 +136,7 @@ export function blockPoolGrad(
       )
     }
   }
+  if (isHalf) put('var held = 0.0;')
   for (const r of range(SH)) {
     for (const s of range(SW)) {
       const checks = [
@@ -148,7 +158,10 @@ export function blockPoolGrad(
       const operands = call.inputs.slice(2).map((_, k) => epilogue.operandAt(k, 'n', 'c', 'y', 'x'))
       const { lines: chain, result } = epilogue.inline('sum', operands, 's')
       for (const line of chain) put(`  ${line}`)
-      put(`  dx[image * ${H * W}u + u32(here)] = ${result};`)
+      const at = `image * ${H * W}u + u32(here)`
+      if (!isHalf) put(`  dx[${at}] = ${result};`)
+      else if (s % 2 === 0) put(`  held = ${result};`)
+      else put(`  dx[(${at}) >> 1u] = pack_half(held, ${result});`)
       put('}')
     }
   }
@@ -173,10 +186,10 @@ export function blockPoolGrad(
     dispatch({
       label: `maxPool2dGrad ${KH}x${KW} ${dx.shape.join('x')}`,
       bindings: [
-        reads('dy', { in: 0 }),
+        reads('dy', { in: 0 }, floatElement(call.inputs[0])),
         reads('index', { in: 1 }, 'i32'),
         ...epilogue.bindings,
-        writes('dx', { out: 0 }),
+        writes('dx', { out: 0 }, floatElement(dx)),
       ],
       body,
       groups,

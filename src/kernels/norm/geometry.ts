@@ -1,5 +1,6 @@
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, sameShape, type TensorType } from '../../util/shape.ts'
+import type { HalfAttrs } from '../op.ts'
 
 /**
  * What is normalised: rows of `size` neighbouring elements, each by its own mean and deviation.
@@ -7,7 +8,7 @@ import { countElements, formatShape, sameShape, type TensorType } from '../../ut
  * Weight and bias belong to channels: row r has `size / span` of them, from `(r % groups) * size / span` on, each over `span`
  * neighbours. Layer normalisation is one group with span 1; group normalisation of [N, C, H, W] has span H*W.
  */
-export interface NormAttrs {
+export interface NormAttrs extends HalfAttrs {
   readonly size: number
   readonly groups: number
   readonly span: number
@@ -27,14 +28,19 @@ export interface NormSizes {
   readonly channelsPerRow: number
 }
 
-/** errors: `shape.unsupported` where x does not cut into such rows, or is not f32. */
+/** Whether rows are read and stored four elements at a time. */
+export const isInFours = ({ size, span }: Pick<NormAttrs, 'size' | 'span'>): boolean =>
+  size % 4 === 0 && (span === 1 || span % 4 === 0)
+
+/** errors: `shape.unsupported` where x does not cut into such rows, or is no f32 or f16. */
 export function normSizes(op: string, x: TensorType, attrs: NormAttrs): NormSizes {
   const { size, groups, span } = attrs
   const rows = countElements(x.shape) / size
-  if (x.dtype !== 'f32' || !(size > 0) || size % span !== 0 || rows % groups !== 0) {
+  const isFloat = x.dtype === 'f32' || x.dtype === 'f16'
+  if (!isFloat || !(size > 0) || size % span !== 0 || rows % groups !== 0) {
     throw new ShapeError(
       'shape.unsupported',
-      `${op}: expected f32 in whole rows of ${size} elements, ${groups} rows a sample, got ${x.dtype}${formatShape(x.shape)}. Check the normalised shape or the number of groups.`,
+      `${op}: expected f32 or f16 in whole rows of ${size} elements, ${groups} rows a sample, got ${x.dtype}${formatShape(x.shape)}. Check the normalised shape or the number of groups.`,
     )
   }
   const channelsPerRow = size / span

@@ -1,4 +1,5 @@
 import { type Shape, sameShape, type TensorType } from '../../util/shape.ts'
+import { floatElement, wideElement } from '../half-bindings.ts'
 import { reads, type ShaderBinding } from '../shader.ts'
 import { broadcastIndex, type Step, stepsToWgsl } from '../steps.ts'
 
@@ -43,8 +44,12 @@ export function storeChain(
     `e${n}[${broadcastIndex(output, operands[n].shape, coordinatesOf(output, at))}]`
   return {
     bindings: (isWide) =>
-      operands.map((_, n) =>
-        reads(`e${n}`, { in: first + n }, isWide && isFull[n] ? 'vec4<f32>' : 'f32'),
+      operands.map((operand, n) =>
+        reads(
+          `e${n}`,
+          { in: first + n },
+          (isWide && isFull[n] ? wideElement : floatElement)(operand),
+        ),
       ),
     scalar: (value, at) =>
       stepsToWgsl(steps, [

@@ -1,7 +1,8 @@
-import { tensorType } from '../../util/shape.ts'
-import type { Lowering } from '../op.ts'
+import { type TensorType, tensorType } from '../../util/shape.ts'
+import { floatElement, wideElement } from '../half-bindings.ts'
+import type { Lowering, OpCall } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
-import type { NormAttrs, NormSizes } from './geometry.ts'
+import { isInFours, type NormAttrs, type NormSizes } from './geometry.ts'
 import type { GradOutputs, StoreChain } from './grad.ts'
 
 /** Invocations of a workgroup; a power of two. */
@@ -17,8 +18,9 @@ const partialsOf = (rows: number) => (rows >= 16_384 ? 512 : 128)
  * How a row is spread over lanes: `lanes` neighbouring invocations take `units` elements (or fours of them) each, so that neighbours
  * read neighbours; the other invocations of the workgroup take further rows at the same time.
  */
-export function laneLayout({ size, span }: NormSizes) {
-  const isWide = size % 4 === 0 && (span === 1 || span % 4 === 0)
+export function laneLayout(sizes: NormSizes) {
+  const { size } = sizes
+  const isWide = isInFours(sizes)
   const perRow = isWide ? size / 4 : size
   let lanes = 1
   while (lanes < threads && lanes < perRow) lanes *= 2
@@ -72,14 +74,26 @@ function pieces(sizes: NormSizes) {
     return `(row % ${sizes.groups}u) * ${sizes.channelsPerRow}u + (${own}) / ${unitsPerChannel}u`
   }
   const parameterElement = isPerElement ? element : ('f32' as const)
-  return { ...layout, element, zero, total, product, each, inside, channel, parameterElement }
+  const elementOf = (type: TensorType) => (isWide ? wideElement : floatElement)(type)
+  return {
+    ...layout,
+    element,
+    elementOf,
+    zero,
+    total,
+    product,
+    each,
+    inside,
+    channel,
+    parameterElement,
+  }
 }
 
 /** y and stats: each row in registers, read once. */
 export function lanesNorm(
   label: string,
   sizes: NormSizes,
-  { eps, isCentered }: NormAttrs,
+  { inputs: [x], outputs: [y], attrs: { eps, isCentered } }: OpCall<NormAttrs>,
   parameters: { weight: boolean; bias: boolean },
 ): Lowering {
   const p = pieces(sizes)
@@ -121,10 +135,10 @@ ${stores}
       dispatch({
         label,
         bindings: [
-          reads('x', { in: 0 }, p.element),
+          reads('x', { in: 0 }, p.elementOf(x)),
           ...(parameters.weight ? [reads('weight', { in: 1 }, p.parameterElement)] : []),
           ...(parameters.bias ? [reads('bias', { in: 2 }, p.parameterElement)] : []),
-          writes('y', { out: 0 }, p.element),
+          writes('y', { out: 0 }, p.elementOf(y)),
           writes('stats', { out: 1 }, 'vec2<f32>'),
         ],
         constants: {
@@ -149,7 +163,7 @@ ${stores}
 export function lanesNormGrad(
   label: string,
   sizes: NormSizes,
-  { isCentered }: NormAttrs,
+  { inputs: [dy, x], outputs: [dx], attrs: { isCentered } }: OpCall<NormAttrs>,
   hasWeight: boolean,
   chain: StoreChain,
   parameters: GradOutputs | undefined,
@@ -221,12 +235,12 @@ ${units
   const main = dispatch({
     label,
     bindings: [
-      reads('dy', { in: 0 }, p.element),
-      reads('x', { in: 1 }, p.element),
+      reads('dy', { in: 0 }, p.elementOf(dy)),
+      reads('x', { in: 1 }, p.elementOf(x)),
       reads('stats', { in: 2 }, 'vec2<f32>'),
       ...(hasWeight ? [reads('weight', { in: 3 }, p.parameterElement)] : []),
       ...chain.bindings(p.isWide),
-      writes('dx', { out: 0 }, p.element),
+      writes('dx', { out: 0 }, p.elementOf(dx)),
       ...(kinds > 0 ? [writes('partials', { scratch: 0 }, p.element)] : []),
     ],
     constants: { ROWS: rows, SIZE: sizes.size, PER_ROW: p.perRow },

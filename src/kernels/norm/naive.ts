@@ -1,4 +1,5 @@
-import type { Dispatch, Operand } from '../op.ts'
+import { floatElement, oneAfterTheOther } from '../half-bindings.ts'
+import type { Dispatch, OpCall, Operand } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, writes } from '../shader.ts'
 import type { NormAttrs, NormSizes } from './geometry.ts'
 import type { GradOutputs, StoreChain } from './grad.ts'
@@ -23,9 +24,14 @@ const constantsOf = ({ size, groups, span, channelsPerRow }: NormSizes) => ({
 export function naiveNorm(
   label: string,
   sizes: NormSizes,
-  { eps, isCentered }: NormAttrs,
+  { inputs: [x], outputs: [y], attrs: { eps, isCentered, half } }: OpCall<NormAttrs>,
   parameters: { weight: boolean; bias: boolean },
 ): Dispatch {
+  const normal = `(x[first + e] - mean) * scale${parameters.weight ? ' * weight[channel]' : ''}${parameters.bias ? ' + bias[channel]' : ''}`
+  const store = half
+    ? `let value = ${normal};
+    ${oneAfterTheOther('y', '(first + e)', 'value')}`
+    : `y[first + e] = ${normal};`
   const groups = linearGroups(ceilDiv(sizes.rows, threads))
   const mean = isCentered
     ? `for (var e = 0u; e < SIZE; e++) { mean += x[first + e]; }
@@ -34,10 +40,10 @@ export function naiveNorm(
   return dispatch({
     label,
     bindings: [
-      reads('x', { in: 0 }),
+      reads('x', { in: 0 }, floatElement(x)),
       ...(parameters.weight ? [reads('weight', { in: 1 })] : []),
       ...(parameters.bias ? [reads('bias', { in: 2 })] : []),
-      writes('y', { out: 0 }),
+      writes('y', { out: 0 }, floatElement(y)),
       writes('stats', { out: 1 }, 'vec2<f32>'),
     ],
     constants: { ...constantsOf(sizes), EPS: { f32: eps } },
@@ -52,10 +58,10 @@ ${invocation(sizes.rows, groups[0])}
     variance += off * off;
   }
   let scale = 1.0 / sqrt(variance / f32(SIZE) + EPS);
-  stats[i] = vec2<f32>(mean, scale);
+  stats[i] = vec2<f32>(mean, scale);${half ? '\n  var held = 0.0;' : ''}
   for (var e = 0u; e < SIZE; e++) {
     let channel = (i % GROUPS) * PER_ROW + e / SPAN;
-    y[first + e] = (x[first + e] - mean) * scale${parameters.weight ? ' * weight[channel]' : ''}${parameters.bias ? ' + bias[channel]' : ''};
+    ${store}
   }
 }
 `,
@@ -67,7 +73,7 @@ ${invocation(sizes.rows, groups[0])}
 export function naiveNormGradInput(
   label: string,
   sizes: NormSizes,
-  { isCentered }: NormAttrs,
+  { inputs: [dy, x], outputs: [dx], attrs: { isCentered, half } }: OpCall<NormAttrs>,
   hasWeight: boolean,
   chain: StoreChain,
 ): Dispatch {
@@ -76,12 +82,12 @@ export function naiveNormGradInput(
   return dispatch({
     label,
     bindings: [
-      reads('dy', { in: 0 }),
-      reads('x', { in: 1 }),
+      reads('dy', { in: 0 }, floatElement(dy)),
+      reads('x', { in: 1 }, floatElement(x)),
       reads('stats', { in: 2 }, 'vec2<f32>'),
       ...(hasWeight ? [reads('weight', { in: 3 })] : []),
       ...chain.bindings(false),
-      writes('dx', { out: 0 }),
+      writes('dx', { out: 0 }, floatElement(dx)),
     ],
     constants: constantsOf(sizes),
     body: `// dx = scale * (g - mean of g - normal * mean of g * normal), g = dy * weight; one invocation a row.
@@ -100,13 +106,13 @@ ${invocation(sizes.rows, groups[0])}
     products += g * ((x[first + e] - s.x) * s.y);
   }
   let mean = ${isCentered ? 'sum / f32(SIZE)' : '0.0'};
-  let slope = products / f32(SIZE);
+  let slope = products / f32(SIZE);${half ? '\n  var held = 0.0;' : ''}
   for (var e = 0u; e < SIZE; e++) {
     let at = first + e;
     let normal = (x[at] - s.x) * s.y;
     let value = s.y * (dy[at] * weight_at(i, e) - mean - normal * slope);
 ${finish.lines.map((line) => `    ${line}`).join('\n')}
-    dx[at] = ${finish.result};
+    ${half ? oneAfterTheOther('dx', 'at', finish.result) : `dx[at] = ${finish.result};`}
   }
 }
 `,
@@ -118,6 +124,7 @@ ${finish.lines.map((line) => `    ${line}`).join('\n')}
 export function channelGradients(
   label: string,
   sizes: NormSizes,
+  { inputs: [dy, x] }: OpCall<NormAttrs>,
   outputs: GradOutputs,
   isTree: boolean,
 ): Dispatch {
@@ -158,8 +165,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   return dispatch({
     label,
     bindings: [
-      reads('dy', { in: 0 }),
-      reads('x', { in: 1 }),
+      reads('dy', { in: 0 }, floatElement(dy)),
+      reads('x', { in: 1 }, floatElement(x)),
       // Element by element, since without rows there is no whole pair to bind.
       reads('stats', { in: 2 }),
       ...(outputs.weight === undefined ? [] : [writes('dweight', output(outputs.weight))]),

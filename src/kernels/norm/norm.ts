@@ -1,9 +1,10 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, sameShape, tensorType } from '../../util/shape.ts'
 import { applyEpilogue } from '../conv2d/epilogue.ts'
+import { storedAs } from '../half.ts'
 import { type Case, defineOp, type KernelLimits, type Op, type OpCall } from '../op.ts'
 import { chainShape, type Step } from '../steps.ts'
-import { checkChannels, type NormAttrs, type NormSizes, normSizes } from './geometry.ts'
+import { checkChannels, isInFours, type NormAttrs, type NormSizes, normSizes } from './geometry.ts'
 import { type GradOutputs, storeChain } from './grad.ts'
 import { fitsLanes, laneLayout, lanesNorm, lanesNormGrad } from './lanes.ts'
 import { channelGradients, naiveNorm, naiveNormGradInput } from './naive.ts'
@@ -121,8 +122,10 @@ export const norm: Op<NormAttrs> = defineOp<NormAttrs>({
   infer([x, ...parameters], attrs) {
     const sizes = normSizes('norm', x, attrs)
     checkChannels('norm', parameters, sizes)
-    return [tensorType(x.shape), tensorType([sizes.rows, 2])]
+    return [tensorType(x.shape, attrs.half ? 'f16' : 'f32'), tensorType([sizes.rows, 2])]
   },
+  takesHalf: true,
+  givesHalf: ({ attrs }) => isInFours(attrs),
   variants: [
     {
       name: 'naive',
@@ -130,7 +133,7 @@ export const norm: Op<NormAttrs> = defineOp<NormAttrs>({
         const sizes = sizesOf(call)
         if (sizes.rows === 0) return { dispatches: [] }
         const label = `norm ${describe(sizes)} naive`
-        return { dispatches: [naiveNorm(label, sizes, call.attrs, parametersOf(call))] }
+        return { dispatches: [naiveNorm(label, sizes, call, parametersOf(call))] }
       },
     },
     {
@@ -139,7 +142,7 @@ export const norm: Op<NormAttrs> = defineOp<NormAttrs>({
       lower(call) {
         const sizes = sizesOf(call)
         if (sizes.rows === 0) return { dispatches: [] }
-        return lanesNorm(`norm ${describe(sizes)}`, sizes, call.attrs, parametersOf(call))
+        return lanesNorm(`norm ${describe(sizes)}`, sizes, call, parametersOf(call))
       },
     },
   ],
@@ -149,22 +152,37 @@ export const norm: Op<NormAttrs> = defineOp<NormAttrs>({
     const [dy] = outputGradients
     if (!dy) return inputs.map(() => undefined)
     const [x, weight, bias] = inputs
+    const { half: _, ...rows } = attrs
     return context.emit(normGrad, [dy, x, outputs[1], ...(weight ? [weight] : [])], {
-      ...attrs,
+      ...rows,
       hasWeight: weight !== undefined,
       hasBias: bias !== undefined,
       epilogue: [],
     })
   },
   reference([x, weight, bias], call) {
-    return normReference(x, weight, bias, sizesOf(call), call.attrs.eps, call.attrs.isCentered)
+    const { eps, isCentered } = call.attrs
+    const [y, stats] = normReference(x, weight, bias, sizesOf(call), eps, isCentered)
+    return [storedAs(call.attrs, y), stats]
   },
   tolerance: {
     absolute: 2e-6,
     relative: 4e-6,
     because: 'sums over a row in f32 and a square root and division of a few ULP; terms cancel',
   },
-  cases,
+  cases: [
+    ...cases,
+    {
+      name: 'f16 to f16, 5x12',
+      inputs: [tensorType([5, 12], 'f16'), tensorType([12]), tensorType([12])],
+      attrs: layer(12, { half: true }),
+    },
+    {
+      name: 'f16 in 3 groups of 1x6x5',
+      inputs: [tensorType([1, 6, 5], 'f16'), tensorType([6]), tensorType([6])],
+      attrs: layer(10, { groups: 3, span: 5 }),
+    },
+  ],
 })
 
 export interface NormGradAttrs extends NormAttrs {
@@ -190,15 +208,15 @@ function lowerGrad(call: OpCall<NormGradAttrs>, useLanes: boolean) {
   const outputs = gradOutputs(attrs)
   const isPerElement = sizes.groups === 1 && sizes.span === 1
   if (useLanes && sizes.rows > 0 && (isPerElement || !attrs.hasWeight)) {
-    return lanesNormGrad(label, sizes, attrs, attrs.hasWeight, chain, outputs)
+    return lanesNormGrad(label, sizes, call, attrs.hasWeight, chain, outputs)
   }
   const channels = attrs.hasWeight
-    ? [channelGradients(`${label} parameters`, sizes, outputs, useLanes)]
+    ? [channelGradients(`${label} parameters`, sizes, call, outputs, useLanes)]
     : []
   if (sizes.rows === 0) return { dispatches: channels }
   const rows = useLanes
-    ? lanesNormGrad(label, sizes, attrs, attrs.hasWeight, chain, undefined).dispatches
-    : [naiveNormGradInput(label, sizes, attrs, attrs.hasWeight, chain)]
+    ? lanesNormGrad(label, sizes, call, attrs.hasWeight, chain, undefined).dispatches
+    : [naiveNormGradInput(label, sizes, call, attrs.hasWeight, chain)]
   return { dispatches: [...rows, ...channels] }
 }
 
@@ -209,6 +227,8 @@ export const normGrad: Op<NormGradAttrs> = defineOp<NormGradAttrs>({
   takesEpilogue: {
     of: (attrs) => ({ operandsFrom: ownInputs(attrs), bindings: ownInputs(attrs) + 2 }),
   },
+  takesHalf: true,
+  givesHalf: ({ attrs }) => isInFours(attrs),
   infer(inputs, attrs) {
     const [dy, x, stats] = inputs
     const sizes = normSizes('normGrad', x, attrs)
@@ -228,7 +248,7 @@ export const normGrad: Op<NormGradAttrs> = defineOp<NormGradAttrs>({
       )
     }
     return [
-      tensorType(x.shape),
+      tensorType(x.shape, attrs.half ? 'f16' : 'f32'),
       ...(weight ? [tensorType(weight.shape)] : []),
       ...(weight && attrs.hasBias ? [tensorType(weight.shape)] : []),
     ]
@@ -255,8 +275,15 @@ export const normGrad: Op<NormGradAttrs> = defineOp<NormGradAttrs>({
     )
     const own = ownInputs(attrs)
     const operands = others.slice(own - 3)
+    const finished = applyEpilogue(
+      attrs.epilogue,
+      dx,
+      outputs[0].shape,
+      operands,
+      inputs.slice(own),
+    )
     return [
-      applyEpilogue(attrs.epilogue, dx, outputs[0].shape, operands, inputs.slice(own)),
+      storedAs(attrs, finished),
       ...(attrs.hasWeight ? [dweight] : []),
       ...(attrs.hasBias ? [dbias] : []),
     ]
@@ -301,6 +328,37 @@ export const normGrad: Op<NormGradAttrs> = defineOp<NormGradAttrs>({
           { fn: 'add', args: [{ input: 0 }, { input: 1 }] },
           { fn: 'mul', args: [{ step: 0 }, { input: 2 }] },
         ],
+      },
+    },
+    {
+      name: 'f16 to f16, an operand of f16 at the store',
+      inputs: [
+        tensorType([5, 12], 'f16'),
+        tensorType([5, 12], 'f16'),
+        tensorType([5, 2]),
+        tensorType([12]),
+        tensorType([5, 12], 'f16'),
+      ],
+      attrs: {
+        ...layer(12, { half: true }),
+        hasWeight: true,
+        hasBias: true,
+        epilogue: [{ fn: 'add', args: [{ input: 0 }, { input: 1 }] }],
+      },
+    },
+    {
+      name: 'f16 in 3 groups of 1x6x5',
+      inputs: [
+        tensorType([1, 6, 5]),
+        tensorType([1, 6, 5], 'f16'),
+        tensorType([3, 2]),
+        tensorType([6]),
+      ],
+      attrs: {
+        ...layer(10, { groups: 3, span: 5 }),
+        hasWeight: true,
+        hasBias: true,
+        epilogue: [],
       },
     },
     {

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { CpuProgram } from '../../../src/graph/cpu-program.ts'
+import { dropout } from '../../../src/graph/functions/dropout.ts'
 import { ModuleBuffer } from '../../../src/graph/module-buffer.ts'
 import { type Outputs, prepare } from '../../../src/graph/prepare.ts'
 import { type Tensor, TracedTensor } from '../../../src/graph/tensor.ts'
@@ -66,6 +67,20 @@ const bodies: Record<string, { body: Body; without: Body; joined: string[] }> = 
     },
     without: (_, mean) => ({ sum: mean.reshape([2, 2]).mul(2).add(1) }),
     joined: ['map'],
+  },
+  // So small a share drops nothing.
+  'a dropout and the conversion to float16 that alone reads it': {
+    body: (layer, mean, x) => {
+      const kept = dropout(mean.reshape([1, 4]), 1e-9, { layer: 1 })
+      const y = layer.forward(x)
+      return { kept: kept.half().float(), y }
+    },
+    without: (_, mean) => ({
+      kept: dropout(mean.reshape([1, 4]), 1e-9, { layer: 1 })
+        .half()
+        .float(),
+    }),
+    joined: ['dropout', 'map'],
   },
   'a product and the copy that turns it': {
     body: (layer, mean, x) => {

@@ -1,0 +1,70 @@
+import { expect, test } from 'vitest'
+import { autocast } from '../../../src/graph/autocast.ts'
+import { crossEntropy } from '../../../src/graph/functions.ts'
+import { prepare } from '../../../src/graph/prepare.ts'
+import { gpt } from '../../../src/nn/gpt.ts'
+import { cnn } from '../../../src/nn/models.ts'
+import type { Module } from '../../../src/nn/module.ts'
+import { resnet18 } from '../../../src/nn/resnet.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { type TensorType, tensorType } from '../../../src/util/shape.ts'
+import { planningTarget } from '../../support/planning-target.ts'
+
+// What autocast saves of whole models' plans, and what it costs in dispatches: the figures of docs/mixed-precision.md.
+
+type Classifier = Module & Pick<ReturnType<typeof cnn>, 'forward'>
+
+function plansOf(name: string, make: () => Classifier, x: TensorType, rows: number) {
+  const plan = (enabled: boolean) => {
+    const model = make()
+    const optimizer = new SGD(model.parameters())
+    return prepare(
+      planningTarget,
+      (given) => {
+        const scores = autocast({ enabled }, () => model.forward(given.x))
+        const loss = crossEntropy(scores.reshape([rows, -1]), given.y)
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      },
+      { x, y: tensorType([rows], 'i32') },
+    ).plan
+  }
+  const [full, half] = [plan(false), plan(true)]
+  const share = half.peakBytes / full.peakBytes
+  console.log(
+    `${name}: ${half.peakBytes} of ${full.peakBytes} bytes (${share.toFixed(3)}), ${half.dispatches.length} dispatches instead of ${full.dispatches.length}`,
+  )
+  return { share, half, full }
+}
+
+const images = (rows: number, channels: number, side: number) =>
+  tensorType([rows, channels, side, side])
+
+test('a ResNet-18 of width 16 takes less than 0.65 of the bytes that it takes in float32', () => {
+  const make = () => resnet18({ numClasses: 10, smallInputs: true, width: 16 })
+  for (const rows of [8, 32]) {
+    const { share, half, full } = plansOf(`resnet18, ${rows} rows`, make, images(rows, 3, 32), rows)
+    expect(share).toBeLessThan(rows === 8 ? 0.65 : 0.58)
+    expect(half.peakBytes / half.lowerBoundBytes).toBeLessThan(1.1)
+    expect(half.dispatches.length).toBeLessThan(1.2 * full.dispatches.length)
+  }
+})
+
+test('the ResNet-18 for large images takes less than in float32 even where weights outweigh activations', () => {
+  const make = () => resnet18({ numClasses: 10, width: 16 })
+  expect(plansOf('resnet18, 8 rows of 32x32', make, images(8, 3, 32), 8).share).toBeLessThan(0.9)
+})
+
+test('the CNN takes less than 0.6', () => {
+  const { share } = plansOf('cnn, 64 rows', () => cnn(), images(64, 1, 28), 64)
+  expect(share).toBeLessThan(0.6)
+})
+
+test('a GPT of 12 layers takes less than 0.6, in at most 400 dispatches', () => {
+  const make = () =>
+    gpt({ vocabSize: 65, blockSize: 64, layers: 12, heads: 4, width: 64, dropout: 0.1 })
+  const { share, half } = plansOf('gpt, 12 layers', make, tensorType([4, 64], 'i32'), 256)
+  expect(share).toBeLessThan(0.6)
+  expect(half.dispatches.length).toBeLessThanOrEqual(400)
+})
