@@ -9,27 +9,16 @@ import { parseTrainConfig } from '../../src/train/config.ts'
 import { DistributedDataParallel } from '../../src/train/data-parallel.ts'
 import { Trainer } from '../../src/train/trainer.ts'
 import { tensorType } from '../../src/util/shape.ts'
-import { idxBytes } from '../support/idx-bytes.ts'
 import { ringOf } from '../support/process-ring.ts'
 import { testRuntime } from '../support/run-op.ts'
+import { serveDigits } from '../support/served-digits.ts'
 
 // A loss that is no number because of one rank's samples: the others learn which op it was, and where.
 
 const count = 48
 
 /** Serves folders of images that are all of one brightness: `/bytes-255/` is white. */
-beforeEach(() => {
-  vi.spyOn(globalThis, 'fetch').mockImplementation(async (address) => {
-    const { pathname } = new URL(String(address))
-    const brightness = Number(/bytes-(\d+)/.exec(pathname)?.[1])
-    if (!/(train|test)-(images-idx3|labels-idx1)-ubyte$/.test(pathname))
-      return new Response(null, { status: 404 })
-    const body = pathname.includes('-images-')
-      ? idxBytes([count, 28, 28], () => brightness)
-      : idxBytes([count], (i) => i % 10)
-    return new Response(body)
-  })
-})
+beforeEach(() => serveDigits(count, ({ pathname }) => Number(/bytes-(\d+)/.exec(pathname)?.[1])))
 afterEach(async () => {
   vi.restoreAllMocks()
   ;(await testRuntime()).gpu.check()

@@ -1,15 +1,25 @@
-import { expect, test } from 'vitest'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { openGpu } from '../../src/gpu/device.ts'
 import { Runtime } from '../../src/graph/runtime.ts'
 import { parseTrainConfig } from '../../src/train/config.ts'
 import type { TrainerResult } from '../../src/train/run.ts'
 import { Trainer } from '../../src/train/trainer.ts'
 import { rejoiningRingOf } from '../support/process-ring.ts'
+import { serveDigits } from '../support/served-digits.ts'
 
 // Several ranks, each with a device of its own, some of which are lost: the run goes on, and to the same bits.
 
 const size = 3
-const config = parseTrainConfig({ steps: 70, batchSize: 12, bucketCapMb: 0.3, hashEvery: 25 })
+const config = parseTrainConfig({
+  data: 'images',
+  steps: 64,
+  batchSize: 12,
+  bucketCapMb: 0.3,
+  hashEvery: 25,
+})
+// Few samples: what takes time here are devices, not evaluation.
+beforeEach(() => serveDigits(72, (_, i) => (i * 7919) % 251))
+afterEach(() => vi.restoreAllMocks())
 
 interface End {
   result?: TrainerResult
@@ -42,7 +52,7 @@ async function endsOf(
         regroup: regroups ? regroup : undefined,
         group,
         config,
-        baseUrl: location.href,
+        baseUrl: 'https://data.example/',
         onEvent: (event) => {
           const begins = event.event === 'phase' && event.phase === 'train'
           if (!begins && event.event !== 'step') return

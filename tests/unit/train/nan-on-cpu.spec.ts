@@ -2,25 +2,15 @@ import { afterEach, expect, test, vi } from 'vitest'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
 import { parseTrainConfig } from '../../../src/train/config.ts'
 import { Trainer } from '../../../src/train/trainer.ts'
-import { idxBytes } from '../../support/idx-bytes.ts'
 import { ringOf } from '../../support/process-ring.ts'
+import { serveDigits } from '../../support/served-digits.ts'
 
 // The built-in training on the plain references: the same look for the op as on a device.
-
-const count = 8
 
 afterEach(() => vi.restoreAllMocks())
 
 test('a loss that is no number names the op on the cpu too', async () => {
-  vi.spyOn(globalThis, 'fetch').mockImplementation(async (address) =>
-    /(train|test)-(images-idx3|labels-idx1)-ubyte$/.test(String(address))
-      ? new Response(
-          String(address).includes('-images-')
-            ? idxBytes([count, 28, 28], () => 255)
-            : idxBytes([count], (i) => i % 10),
-        )
-      : new Response(null, { status: 404 }),
-  )
+  serveDigits(8, () => 255)
   const [group] = await ringOf(1)
   const trainer = new Trainer({
     runtime: new CpuRuntime(),
