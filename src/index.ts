@@ -1,5 +1,11 @@
 /** Tabring's public face: models, training steps, process groups. Everything else is internal. */
 
+export {
+  type BytePairEncoding,
+  type BytePairTokenizer,
+  bytePairTokenizer,
+  type EncodeOptions,
+} from './data/byte-pairs.ts'
 export type { ByteSource } from './data/byte-source.ts'
 export { type Batch, countOf, defaultCollate, padBatch } from './data/collate.ts'
 export { type CsvColumns, type CsvOptions, CsvTable, readCsv } from './data/csv.ts'
@@ -52,13 +58,7 @@ export {
   type SampleKey,
 } from './data/samples.ts'
 export { load, type Saved, type SavedState, save } from './data/saved-tree.ts'
-export {
-  type BytePairEncoding,
-  bytePairTokenizer,
-  CharTokenizer,
-  TokenDataset,
-  type Tokenizer,
-} from './data/text.ts'
+export { CharTokenizer, TokenDataset, type Tokenizer } from './data/text.ts'
 export { openGpu } from './gpu/device.ts'
 export { StagedTensor, StagedUploads } from './gpu/staging.ts'
 export { type CompileOptions, compile } from './graph/compile.ts'
