@@ -7,7 +7,14 @@ export {
   type EncodeOptions,
 } from './data/byte-pairs.ts'
 export type { ByteSource } from './data/byte-source.ts'
-export { type Batch, countOf, defaultCollate, padBatch } from './data/collate.ts'
+export {
+  type Batch,
+  type CollateOptions,
+  countOf,
+  defaultCollate,
+  type FieldDTypes,
+  padBatch,
+} from './data/collate.ts'
 export { type CsvColumns, type CsvOptions, CsvTable, readCsv } from './data/csv.ts'
 export { ConcatDataset, randomSplit, Subset, TensorDataset } from './data/datasets.ts'
 export {
@@ -54,8 +61,11 @@ export {
   drawsOf,
   type HostTensor,
   hostTensor,
+  type NestedNumbers,
+  type NumberArray,
   type Sample,
   type SampleKey,
+  type SampleValue,
 } from './data/samples.ts'
 export { load, type Saved, type SavedState, save } from './data/saved-tree.ts'
 export { CharTokenizer, TokenDataset, type Tokenizer } from './data/text.ts'
