@@ -34,35 +34,43 @@ export interface UnpackedHeader {
  */
 export function unfilter(rows: Uint8Array, rowBytes: number, distance: number): boolean {
   const stride = rowBytes + 1
+  // What is left of the first pixel or above the first row counts as 0.
+  let above: Uint8Array = new Uint8Array(rowBytes)
   for (let start = 1; start < rows.length; start += stride) {
+    const row = rows.subarray(start, start + rowBytes)
     const filter = rows[start - 1]
     if (filter > 4) return false
-    if (filter === 0) continue
-    for (let i = 0; i < rowBytes; i++) {
-      const at = start + i
-      const left = i < distance ? 0 : rows[at - distance]
-      const up = start === 1 ? 0 : rows[at - stride]
-      if (filter === 1) rows[at] += left
-      else if (filter === 2) rows[at] += up
-      else if (filter === 3) rows[at] += (left + up) >> 1
-      else
-        rows[at] += nearest(
-          left,
-          up,
-          i < distance || start === 1 ? 0 : rows[at - stride - distance],
-        )
+    if (filter === 1) {
+      for (let i = distance; i < rowBytes; i++) row[i] += row[i - distance]
+    } else if (filter === 2) {
+      for (let i = 0; i < rowBytes; i++) row[i] += above[i]
+    } else if (filter === 3) {
+      for (let i = 0; i < distance && i < rowBytes; i++) row[i] += above[i] >> 1
+      for (let i = distance; i < rowBytes; i++) row[i] += (row[i - distance] + above[i]) >> 1
+    } else if (filter === 4) {
+      for (let first = 0; first < distance; first++) addNearest(row, above, first, distance)
     }
+    above = row
   }
   return true
 }
 
-/** Paeth's predictor: whichever of the three is nearest to left + up - corner. */
-function nearest(left: number, up: number, corner: number): number {
-  const toLeft = Math.abs(up - corner)
-  const toUp = Math.abs(left - corner)
-  const toCorner = Math.abs(left + up - 2 * corner)
-  if (toLeft <= toUp && toLeft <= toCorner) return left
-  return toUp <= toCorner ? up : corner
+/** Paeth's filter for every `distance`-th byte from `first` on: whichever of left, up and corner is nearest to left + up - corner. */
+function addNearest(row: Uint8Array, above: Uint8Array, first: number, distance: number): void {
+  let left = 0
+  let corner = 0
+  for (let i = first; i < row.length; i += distance) {
+    const up = above[i]
+    const a = up - corner
+    const b = left - corner
+    const toLeft = a < 0 ? -a : a
+    const toUp = b < 0 ? -b : b
+    const toCorner = a + b < 0 ? -a - b : a + b
+    const predicted = toLeft <= toUp && toLeft <= toCorner ? left : toUp <= toCorner ? up : corner
+    left = (row[i] + predicted) & 0xff
+    row[i] = left
+    corner = up
+  }
 }
 
 /** Writes a pass's unfiltered rows to their places in `rgb`, [height, width, 3]. */
@@ -83,13 +91,18 @@ export function unpack(
   for (let row = 0; row < pass.height; row++) {
     const start = row * (pass.rowBytes + 1) + 1
     let to = ((pass.y + row * pass.dy) * width + pass.x) * 3
-    for (let i = 0; i < pass.width; i++, to += pass.dx * 3) {
-      const at = start + i * pixelBytes
-      if (isColour) {
+    if (isColour) {
+      let at = start
+      for (let i = 0; i < pass.width; i++, to += pass.dx * 3, at += pixelBytes) {
         rgb[to] = rows[at]
         rgb[to + 1] = rows[at + sampleBytes]
         rgb[to + 2] = rows[at + 2 * sampleBytes]
-      } else if (palette && colourType === 3) {
+      }
+      continue
+    }
+    for (let i = 0; i < pass.width; i++, to += pass.dx * 3) {
+      const at = start + i * pixelBytes
+      if (palette && colourType === 3) {
         const entry = 3 * (depth < 8 ? small(start, i) : rows[at])
         // An entry that the palette does not have is black.
         rgb[to] = palette[entry] ?? 0

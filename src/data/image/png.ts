@@ -97,8 +97,12 @@ async function inflate(
   length: number,
   refuse: Refuse,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  const stream = new Blob([...parts]).stream().pipeThrough(new DecompressionStream('deflate'))
-  const reader = stream.getReader()
+  const { readable, writable } = new DecompressionStream('deflate')
+  const writer = writable.getWriter()
+  // What goes wrong here reaches the reader too, which reports it.
+  for (const part of parts) writer.write(part).catch(() => undefined)
+  writer.close().catch(() => undefined)
+  const reader = readable.getReader()
   const all = new Uint8Array(length)
   let at = 0
   while (at < length) {
