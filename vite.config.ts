@@ -25,6 +25,7 @@ export default defineConfig({
       'papaparse',
       '@noble/hashes/sha2.js',
       '@noble/hashes/utils.js',
+      'gpt-tokenizer/esm/bpeRanks/r50k_base',
       'gpt-tokenizer/esm/encoding/r50k_base',
     ],
   },

@@ -1,7 +1,20 @@
 /** Tabring's public face: models, training steps, process groups. Everything else is internal. */
 
+export {
+  type BytePairEncoding,
+  type BytePairTokenizer,
+  bytePairTokenizer,
+  type EncodeOptions,
+} from './data/byte-pairs.ts'
 export type { ByteSource } from './data/byte-source.ts'
-export { type Batch, countOf, defaultCollate, padBatch } from './data/collate.ts'
+export {
+  type Batch,
+  type CollateOptions,
+  countOf,
+  defaultCollate,
+  type FieldDTypes,
+  padBatch,
+} from './data/collate.ts'
 export { type CsvColumns, type CsvOptions, CsvTable, readCsv } from './data/csv.ts'
 export { ConcatDataset, randomSplit, Subset, TensorDataset } from './data/datasets.ts'
 export type { DatasetDescription } from './data/descriptions.ts'
@@ -70,8 +83,11 @@ export {
   type HostNumbers,
   type HostTensor,
   hostTensor,
+  type NestedNumbers,
+  type NumberArray,
   type Sample,
   type SampleKey,
+  type SampleValue,
 } from './data/samples.ts'
 export {
   load,
@@ -82,13 +98,7 @@ export {
   save,
 } from './data/saved-tree.ts'
 export { planShares, type Share } from './data/shares.ts'
-export {
-  type BytePairEncoding,
-  bytePairTokenizer,
-  CharTokenizer,
-  TokenDataset,
-  type Tokenizer,
-} from './data/text.ts'
+export { CharTokenizer, TokenDataset, type Tokenizer } from './data/text.ts'
 export { type AdapterFacts, type Gpu, type GpuCounters, openGpu } from './gpu/device.ts'
 export {
   type Numbers as StageableNumbers,

@@ -1,69 +1,182 @@
 import { DataError } from '../util/errors.ts'
-import { countElements, formatShape, sameShape } from '../util/shape.ts'
-import { type HostNumbers, type HostTensor, isHostTensor, type Sample } from './samples.ts'
+import { kindOf } from '../util/kind-of.ts'
+import { countElements, formatShape, type HostDType, sameShape } from '../util/shape.ts'
+import {
+  type HostNumbers,
+  type HostTensor,
+  isHostTensor,
+  type NestedNumbers,
+  type NumberArray,
+  type Sample,
+  type SampleValue,
+} from './samples.ts'
 
-/** Samples stacked field by field: tensors gain a first dimension, numbers become i32, texts stay a list. */
+/** Samples stacked field by field: tensors gain a first dimension, numbers become one of it, texts stay a list. */
 export type Batch = Readonly<Record<string, HostTensor | readonly string[]>>
 
-const refuse = (field: string, expected: string, got: string) =>
+/** The element types of fields, where those that `defaultCollate` takes are not wanted. */
+export type FieldDTypes = Readonly<Record<string, HostDType>>
+
+export interface CollateOptions {
+  dtypes?: FieldDTypes
+}
+
+const refuse = (
+  field: string,
+  expected: string,
+  got: string,
+  remedy = 'Make all samples alike, or give DataLoader a collate function.',
+) =>
   new DataError(
     'data.malformed',
-    `collate: field "${field}": expected ${expected}, got ${got}. Make all samples alike, or give DataLoader a collate function.`,
+    `collate: field "${field}": expected ${expected}, got ${got}. ${remedy}`,
   )
 
 /**
- * Stacks samples into a batch.
+ * Stacks samples into a batch, as PyTorch's `default_collate`. A text field becomes a list.
  *
- * errors: `data.malformed` for samples that differ in fields, shapes or types, and for a number that is no whole number
- * (a float is a tensor of shape []).
+ * The element type of a field comes from what its values are, never from their sizes or fractions, so that all batches agree:
+ * a plain number is i32 (a class label); a plain array, nested or not, f32; a tensor and a typed array keep theirs, other floats
+ * becoming f32 and smaller integers i32. `dtypes` says otherwise: `{ y: 'f32' }` for numbers with fractions, `{ tokens: 'i32' }` for
+ * plain arrays of whole numbers.
+ * shape: each field gains a first dimension, the samples; a number has no other.
+ * errors: `data.malformed`, naming field and sample, for samples that differ in fields, shapes or types, and for a fraction, or a number
+ * out of range, where the type is i32 or u32; `config.invalid` for `dtypes` of fields that samples do not have.
  */
-export function defaultCollate(samples: readonly Sample[]): Batch {
+export function defaultCollate(
+  samples: readonly Sample[],
+  { dtypes = {} }: CollateOptions = {},
+): Batch {
   const [first] = samples
   if (!first) return {}
+  const fields = Object.keys(first)
+  requireDTypes(first, dtypes)
+  samples.forEach((sample, row) => {
+    const extra = Object.keys(sample).find((field) => !(field in first))
+    if (extra !== undefined)
+      throw refuse(
+        extra,
+        `the fields ${fields.join(', ')} alone`,
+        `it in sample ${row} of the batch`,
+      )
+  })
   return Object.fromEntries(
-    Object.keys(first).map((field) => [
-      field,
-      stack(
-        field,
-        samples.map((sample) => sample[field]),
-      ),
-    ]),
+    fields.map((field) => {
+      const values = samples.map((sample) => sample[field])
+      if (typeof values[0] !== 'string') return [field, stack(field, values, dtypes[field])]
+      const row = values.findIndex((value) => typeof value !== 'string')
+      if (row >= 0) throw refuse(field, 'texts', inSample(values[row], row))
+      return [field, values as string[]]
+    }),
   )
 }
 
-function stack(field: string, values: readonly Sample[string][]): Batch[string] {
-  const [first] = values
-  if (typeof first === 'string') {
-    const other = values.find((value) => typeof value !== 'string')
-    if (other !== undefined) throw refuse(field, 'texts', typeof other)
-    return values as readonly string[]
-  }
-  if (typeof first === 'number') {
-    const wrong = values.find((value) => !Number.isInteger(value))
-    if (wrong !== undefined)
-      throw refuse(field, 'whole numbers', isHostTensor(wrong) ? 'a tensor' : String(wrong))
-    return { shape: [values.length], data: Int32Array.from(values as number[]) }
-  }
-  if (!isHostTensor(first)) throw refuse(field, 'a tensor, a number or a text', typeof first)
-  const count = countElements(first.shape)
-  const make = first.data.constructor as new (count: number) => HostNumbers
-  const data = new make(count * values.length)
-  values.forEach((value, row) => {
-    if (
-      !isHostTensor(value) ||
-      !(value.data instanceof make) ||
-      !sameShape(value.shape, first.shape)
+function requireDTypes(first: Sample, dtypes: FieldDTypes): void {
+  for (const [field, dtype] of Object.entries(dtypes)) {
+    if (Object.hasOwn(arrays, dtype) && field in first && typeof first[field] !== 'string') continue
+    throw new DataError(
+      'config.invalid',
+      `collate: expected dtypes to give fields of numbers f32, i32 or u32, got ${field}: '${dtype}' for samples with ${Object.keys(first).join(', ')}. Correct it.`,
     )
+  }
+}
+
+const inSample = (value: unknown, row: number) => `${kindOf(value)} in sample ${row} of the batch`
+
+const arrays = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }
+const ranges = { i32: [-(2 ** 31), 2 ** 31 - 1], u32: [0, 2 ** 32 - 1] } as const
+
+/** One sample's value as elements under a shape, of the type that it has where none is declared. */
+interface Elements {
+  readonly shape: readonly number[]
+  readonly dtype: HostDType
+  readonly data: ArrayLike<number>
+}
+
+function stack(
+  field: string,
+  values: readonly SampleValue[],
+  declared: HostDType | undefined,
+): HostTensor {
+  const first = elementsOf(field, values[0], 0)
+  const dtype = declared ?? first.dtype
+  const count = countElements(first.shape)
+  const data: HostNumbers = new arrays[dtype](count * values.length)
+  values.forEach((value, row) => {
+    const own = elementsOf(field, value, row)
+    if (!sameShape(own.shape, first.shape) || (!declared && own.dtype !== dtype))
       throw refuse(
         field,
-        `${make.name} ${formatShape(first.shape)} as in the first sample`,
-        isHostTensor(value)
-          ? `${value.data.constructor.name} ${formatShape(value.shape)} in sample ${row} of the batch`
-          : typeof value,
+        `${first.dtype} ${formatShape(first.shape)} as in the first sample`,
+        `${own.dtype} ${formatShape(own.shape)} in sample ${row} of the batch`,
       )
-    data.set(value.data, row * count)
+    if (own.data.length !== count)
+      throw refuse(
+        field,
+        `${count} elements under ${formatShape(own.shape)}`,
+        `${own.data.length} in sample ${row} of the batch`,
+      )
+    if (dtype !== 'f32' && !(own.data instanceof arrays[dtype]))
+      requireWhole(field, own.data, dtype, row)
+    data.set(own.data, row * count)
   })
   return { shape: [values.length, ...first.shape], data }
+}
+
+function elementsOf(field: string, value: SampleValue, row: number): Elements {
+  if (typeof value === 'number') return { shape: [], dtype: 'i32', data: [value] }
+  if (isHostTensor(value))
+    return { shape: value.shape, dtype: dtypeOf(value.data), data: value.data }
+  if (isNumberArray(value)) return { shape: [value.length], dtype: dtypeOf(value), data: value }
+  if (Array.isArray(value)) return flatten(field, value, row)
+  throw refuse(field, 'a tensor, numbers, arrays of them, or a text', inSample(value, row))
+}
+
+const isNumberArray = (value: unknown): value is NumberArray =>
+  ArrayBuffer.isView(value) &&
+  !(value instanceof DataView) &&
+  !(value instanceof BigInt64Array) &&
+  !(value instanceof BigUint64Array)
+
+const dtypeOf = (data: NumberArray): HostDType => {
+  if (data instanceof Uint32Array) return 'u32'
+  return data instanceof Float32Array || data instanceof Float64Array ? 'f32' : 'i32'
+}
+
+function flatten(field: string, value: NestedNumbers, row: number): Elements {
+  const shape: number[] = []
+  for (let inner: unknown = value; Array.isArray(inner); inner = inner[0]) shape.push(inner.length)
+  const data: number[] = []
+  const walk = (part: unknown, depth: number): void => {
+    const isLeaf = depth === shape.length
+    if (isLeaf ? typeof part !== 'number' : !Array.isArray(part) || part.length !== shape[depth])
+      throw refuse(
+        field,
+        `nested arrays of numbers ${formatShape(shape)}`,
+        `${kindOf(part)} within sample ${row} of the batch`,
+      )
+    if (isLeaf) data.push(part as number)
+    else for (const inner of part as unknown[]) walk(inner, depth + 1)
+  }
+  walk(value, 0)
+  return { shape, dtype: 'f32', data }
+}
+
+function requireWhole(
+  field: string,
+  data: ArrayLike<number>,
+  dtype: 'i32' | 'u32',
+  row: number,
+): void {
+  const [low, high] = ranges[dtype]
+  for (let i = 0; i < data.length; i++)
+    if (!Number.isInteger(data[i]) || data[i] < low || data[i] > high)
+      throw refuse(
+        field,
+        `${dtype}: whole numbers from ${low} to ${high}`,
+        `${data[i]} in sample ${row} of the batch`,
+        `Plain numbers are i32 in every batch: for others give DataLoader, or defaultCollate, dtypes: { ${field}: 'f32' }.`,
+      )
 }
 
 /** How many samples a batch has. */

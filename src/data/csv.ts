@@ -13,70 +13,82 @@ export interface CsvOptions {
 export interface CsvColumns {
   /** Columns of `x`. default: all that are not the label or the target. */
   features?: readonly string[]
-  /** The column whose values are classes: `y` as i32, numbered in the order of the sorted values. */
+  /** The column whose values are classes: `y` as i32, numbered as `CsvTable.classes` orders them. */
   label?: string
-  /** The column whose values are numbers: `y` as f32. */
+  /** The column whose values are numbers: `y` as f32. Not together with `label`. */
   target?: string
 }
 
-const refuse = (name: string, expected: string, got: string) =>
-  new DataError(
-    'data.malformed',
-    `${name}: expected ${expected}, got ${got}. Correct the file, or choose other columns.`,
-  )
+const refuse = (
+  where: string,
+  expected: string,
+  got: string,
+  remedy = 'Correct the file, or choose other columns.',
+) => new DataError('data.malformed', `${where}: expected ${expected}, got ${got}. ${remedy}`)
 
-/** A text table. Records count from 1, the header included, as editors count lines where no field holds a line break. */
+/** A decimal number as spreadsheets and Python write it; JavaScript's `0x10` and `0b11` are texts. */
+const decimal = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i
+
+/** A text table. Lines count from 1 as editors count them, the header's and empty ones included. */
 export class CsvTable {
   readonly name: string
   readonly columns: readonly string[]
   /** shape: [records, columns]. */
   readonly records: readonly (readonly string[])[]
-  readonly #firstRecord: number
+  /** The line on which each record begins. shape: [records] */
+  readonly lines: readonly number[]
 
   constructor(
     name: string,
     columns: readonly string[],
     records: readonly (readonly string[])[],
-    firstRecord: number,
+    lines: readonly number[],
   ) {
     this.name = name
     this.columns = columns
     this.records = records
-    this.#firstRecord = firstRecord
+    this.lines = lines
   }
 
-  /** One column's texts. errors: `data.malformed` for a column that is not there. */
+  /** One column's texts as they stand in the file. errors: `data.malformed` for a column that is not there. */
   texts(column: string): string[] {
     const at = this.columns.indexOf(column)
     if (at < 0) throw refuse(this.name, `a column "${column}"`, this.columns.join(', '))
     return this.records.map((record) => record[at])
   }
 
-  /** One column's numbers. errors: `data.malformed`, naming the record of a value that is no number. */
+  /** One column's numbers. errors: `data.malformed`, naming line and column of what is no decimal number, or none that f32 can hold. */
   numbers(column: string): Float32Array<ArrayBuffer> {
-    return Float32Array.from(this.texts(column), (text, row) => {
-      const value = text.trim() === '' ? Number.NaN : Number(text)
-      if (!Number.isFinite(value))
-        throw refuse(
-          this.name,
-          `a number in column "${column}" of record ${row + this.#firstRecord}`,
-          text.trim() === '' ? 'nothing' : `"${text}"`,
-        )
-      return value
+    return Float32Array.from(this.#values(column, 'a number'), (text, row) => {
+      const where = () => this.#where(column, row)
+      if (!decimal.test(text)) throw refuse(where(), 'a decimal number', `"${text}"`)
+      if (!Number.isFinite(Math.fround(Number(text))))
+        throw refuse(where(), 'a number that f32 can hold (up to 3.4e38)', text)
+      return Number(text)
     })
   }
 
-  /** The distinct texts of a column in order: class c of `dataset` is entry c. */
+  /**
+   * The distinct values of a column: class c of `dataset` is entry c.
+   *
+   * order: by number where all are numbers (then 1 and 1.0 are one class), else by UTF-16 code units. Spaces around a value do not count.
+   * errors: `data.malformed`, naming line and column of an empty value.
+   */
   classes(column: string): string[] {
-    return [...new Set(this.texts(column))].sort()
+    return classify(this.#values(column, 'a class')).classes
   }
 
   /**
    * The table as samples: `x` f32 [features], and `y` after `columns`.
    *
-   * errors: as `texts` and `numbers`.
+   * errors: as `numbers` and `classes`; `config.invalid` for a label together with a target.
    */
   dataset({ features, label, target }: CsvColumns = {}): TensorDataset {
+    if (label !== undefined && target !== undefined)
+      throw new DataError(
+        'config.invalid',
+        `${this.name}: expected a label or a target, got label "${label}" and target "${target}". Leave one out: y is either a class or a number.`,
+      )
     const chosen = features ?? this.columns.filter((name) => name !== label && name !== target)
     const count = this.records.length
     const x = new Float32Array(count * chosen.length)
@@ -87,8 +99,7 @@ export class CsvTable {
     })
     const tensors = { x: { shape: [count, chosen.length], data: x } }
     if (label !== undefined) {
-      const number = new Map(this.classes(label).map((text, i) => [text, i]))
-      const data = Int32Array.from(this.texts(label), (text) => number.get(text)!)
+      const data = classify(this.#values(label, 'a class')).targets
       return new TensorDataset({ ...tensors, y: { shape: [count], data } })
     }
     if (target !== undefined)
@@ -98,13 +109,44 @@ export class CsvTable {
       })
     return new TensorDataset(tensors)
   }
+
+  /** A column's texts without the spaces around them, none of them empty. */
+  #values(column: string, expected: string): string[] {
+    return this.texts(column).map((text, row) => {
+      const value = text.trim()
+      if (value === '') throw refuse(this.#where(column, row), expected, 'nothing')
+      return value
+    })
+  }
+
+  #where(column: string, row: number): string {
+    return `${this.name}, line ${this.lines[row]}, column "${column}"`
+  }
+}
+
+/** Numbers the distinct values from 0; a class is written as it is where it comes first. */
+function classify(values: readonly string[]): {
+  classes: string[]
+  targets: Int32Array<ArrayBuffer>
+} {
+  const areNumbers = values.every((value) => decimal.test(value))
+  const key = (value: string) => (areNumbers ? Number(value) : value)
+  const written = new Map<string | number, string>()
+  for (const value of values) if (!written.has(key(value))) written.set(key(value), value)
+  const keys = [...written.keys()].sort((a, b) => (a < b ? -1 : a > b ? 1 : 0))
+  const number = new Map(keys.map((one, i) => [one, i]))
+  return {
+    classes: keys.map((one) => written.get(one)!),
+    targets: Int32Array.from(values, (value) => number.get(key(value))!),
+  }
 }
 
 /**
  * Parses comma-separated values (RFC 4180: quotes, doubled quotes, line breaks in quotes; any usual delimiter).
  *
- * `name` is the file's name in errors. Empty lines are passed over.
- * errors: `data.malformed`, naming the record, for bytes that are not UTF-8, an unclosed quote, a record with another number
+ * `name` is the file's name in errors. Empty lines are passed over, as pandas does; in a table of one column only those before the
+ * header and at the end are, any other is a value that is missing.
+ * errors: `data.malformed`, naming the line, for bytes that are not UTF-8, an unclosed quote, a record with another number
  * of fields than the first, column names that repeat, or no record at all.
  */
 export async function readCsv(
@@ -116,39 +158,59 @@ export async function readCsv(
   // An empty line at the end would count as a record in Papa's guess of the delimiter.
   const { data, errors } = Papa.parse<string[]>(text.replace(/[\r\n]+$/, ''), {
     delimiter,
-    // Papa drops nothing, so that a record's number is its line where no field spans several.
+    // Papa drops nothing, so that lines can be counted.
     skipEmptyLines: false,
   })
+  const lineBreak = text.includes('\n') ? '\n' : '\r'
+  const breaksIn = (part: string) => part.split(lineBreak).length - 1
   const wrong = errors.find(({ type }) => type === 'Quotes')
-  if (wrong) throw refuse(name, 'closed quotes', `${wrong.message} in record ${wrong.row! + 1}`)
-  const isEmpty = (record: readonly string[]) => record.length === 1 && record[0].trim() === ''
-  const first = data.findIndex((record) => !isEmpty(record))
-  if (first < 0) throw refuse(name, 'one record or more', 'an empty file')
-  const width = data[first].length
-  data.forEach((record, row) => {
-    if (!isEmpty(record) && record.length !== width)
-      throw refuse(
-        name,
-        `${width} field${width === 1 ? '' : 's'} in record ${row + 1} as in the first`,
-        `${record.length}`,
-      )
+  if (wrong) {
+    const line = 1 + breaksIn(text.slice(0, wrong.index))
+    throw refuse(`${name}, line ${line}`, 'closed quotes', wrong.message)
+  }
+  let line = 1
+  const all = data.map((fields) => {
+    const record = { fields, line }
+    line += 1 + fields.reduce((sum, field) => sum + breaksIn(field), 0)
+    return record
   })
-  const columns = header
-    ? data[first].map((column) => column.trim())
-    : data[first].map((_, i) => String(i))
+  const isEmpty = ({ fields }: { fields: readonly string[] }) =>
+    fields.length === 1 && fields[0].trim() === ''
+  const begin = all.findIndex((record) => !isEmpty(record))
+  if (begin < 0) throw refuse(name, 'one record or more', 'an empty file')
+  const first = all[begin]
+  const width = first.fields.length
+  const kept = all.slice(begin).filter((record) => width === 1 || !isEmpty(record))
+  const odd = kept.find(({ fields }) => fields.length !== width)
+  if (odd)
+    throw refuse(
+      `${name}, line ${odd.line}`,
+      `${width} field${width === 1 ? '' : 's'} as in line ${first.line}`,
+      `${odd.fields.length}`,
+      'Correct the line, put quotes around a value that holds the delimiter, or say which delimiter the file has.',
+    )
+  const columns = first.fields.map((column, i) => (header ? column.trim() : String(i)))
   const repeated = columns.find((column, i) => columns.indexOf(column) !== i)
   if (repeated !== undefined)
-    throw refuse(name, 'distinct column names', `"${repeated}" more than once`)
-  const begin = header ? first + 1 : first
-  const records = data.slice(begin)
-  const kept = records.filter((record) => !isEmpty(record))
-  return new CsvTable(name, columns, kept, begin + 1)
+    throw refuse(
+      `${name}, line ${first.line}`,
+      'distinct column names',
+      `"${repeated}" more than once`,
+      'Rename one, or read it with header: false.',
+    )
+  const records = header ? kept.slice(1) : kept
+  return new CsvTable(
+    name,
+    columns,
+    records.map(({ fields }) => fields),
+    records.map((record) => record.line),
+  )
 }
 
 async function decodeText(blob: Blob, name: string): Promise<string> {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(await blob.arrayBuffer())
   } catch {
-    throw refuse(name, 'UTF-8 text', 'other bytes')
+    throw refuse(name, 'UTF-8 text', 'other bytes', 'Save the file as UTF-8.')
   }
 }

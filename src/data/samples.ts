@@ -14,8 +14,26 @@ export interface HostTensor {
   readonly data: HostNumbers
 }
 
-/** One sample by field: tensors, whole numbers (class labels), and texts (file names). */
-export type Sample = Readonly<Record<string, HostTensor | number | string>>
+/** Arrays of numbers that become tensors of one dimension. */
+export type NumberArray =
+  | Float32Array
+  | Float64Array
+  | Int8Array
+  | Int16Array
+  | Int32Array
+  | Uint8Array
+  | Uint8ClampedArray
+  | Uint16Array
+  | Uint32Array
+
+/** Numbers in plain arrays, one level a dimension. */
+export type NestedNumbers = readonly (number | NestedNumbers)[]
+
+/** What a field of a sample may be: a tensor, arrays that become one, a number (a class label), or a text (a file name). */
+export type SampleValue = HostTensor | NumberArray | NestedNumbers | number | string
+
+/** One sample by field. `defaultCollate` says which type a field's batch has. */
+export type Sample = Readonly<Record<string, SampleValue>>
 
 /** What decides the random draws of a sample: nothing else does, so any split over ranks and workers draws alike. */
 export interface SampleKey {

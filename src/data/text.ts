@@ -10,6 +10,13 @@ export interface Tokenizer {
   decode(tokens: Iterable<number>): string
 }
 
+/** The error for a number that stands for no token. */
+export const unknownToken = (where: string, token: number, vocabularySize: number) =>
+  new DataError(
+    'data.malformed',
+    `${where}: expected a token from 0 to ${vocabularySize - 1} that it knows, got ${token}. Decode with the tokenizer that encoded.`,
+  )
+
 /** One token a character (Unicode code point). */
 export class CharTokenizer implements Tokenizer {
   /** By token. */
@@ -50,30 +57,13 @@ export class CharTokenizer implements Tokenizer {
     })
   }
 
-  /** errors: RangeError for a token that it does not have. */
+  /** errors: `data.malformed` for a token that it does not have. */
   decode(tokens: Iterable<number>): string {
     return Array.from(tokens, (token) => {
-      requireIndex('CharTokenizer', token, this.characters.length)
-      return this.characters[token]
+      const character = this.characters[token]
+      if (character === undefined) throw unknownToken('CharTokenizer', token, this.vocabularySize)
+      return character
     }).join('')
-  }
-}
-
-/** OpenAI's published encodings; GPT-2's own is `r50k_base`. */
-export type BytePairEncoding = 'r50k_base' | 'cl100k_base'
-
-/** `await` it once: the tokenizer's tables (0.6 to 1.2 MB) are loaded when this is called and not before. */
-export async function bytePairTokenizer(
-  encoding: BytePairEncoding = 'r50k_base',
-): Promise<Tokenizer> {
-  const tables =
-    encoding === 'r50k_base'
-      ? await import('gpt-tokenizer/esm/encoding/r50k_base')
-      : await import('gpt-tokenizer/esm/encoding/cl100k_base')
-  return {
-    vocabularySize: tables.vocabularySize,
-    encode: (text) => Int32Array.from(tables.encode(text)),
-    decode: (tokens) => tables.decode(tokens),
   }
 }
 

@@ -1,5 +1,6 @@
 import { StagedTensor } from '../gpu/staging.ts'
 import { TabringError } from '../util/errors.ts'
+import { kindOf } from '../util/kind-of.ts'
 import { countElements, type HostDType } from '../util/shape.ts'
 import type { Prepared } from './prepare.ts'
 
@@ -100,20 +101,25 @@ export interface StepProgram {
 }
 
 const dataOf = (input: RunInputs[string] | undefined): HostData | StagedTensor | undefined => {
-  if (input === undefined || Array.isArray(input)) return undefined
+  if (typeof input !== 'object' || input === null || Array.isArray(input)) return undefined
   const own = input as RunInput
   return 'data' in own ? own.data : own
 }
 
-/** The inputs of these names, with elements copied; staged ones belong to the run already. */
+/** The inputs of these names, with elements copied; staged ones belong to the run already, and what is no input stays for `checkInputs`. */
 export const copyInputs = (inputs: RunInputs, names: Iterable<string>): RunInputs =>
   Object.fromEntries(
-    [...names].flatMap((name) => {
+    [...names].map((name) => {
       const data = dataOf(inputs[name])
-      if (data === undefined) return []
-      return [[name, data instanceof StagedTensor ? data : data.slice()]]
+      return [name, ArrayBuffer.isView(data) ? data.slice() : inputs[name]]
     }),
   )
+
+/** A plain array is no tensor by itself: its element type is not known. */
+const remedyFor = (input: unknown, array: { readonly name: string }): string =>
+  Array.isArray(input) && input.every((value) => typeof value === 'number')
+    ? `Give ${array.name}.of(...) or ${array.name}.from(array).`
+    : 'Give what the program was compiled for.'
 
 /**
  * The program's inputs out of those that a run was given.
@@ -132,7 +138,7 @@ export function checkInputs(
     if (!data || made !== array || data.length !== count) {
       throw new TabringError(
         'graph.misuse',
-        `run: input "${name}" must be a ${array.name} of ${count} elements, got ${data ? `${made?.name} of ${data.length}` : 'nothing'}. Give what the program was compiled for.`,
+        `run: input "${name}" must be a ${array.name} of ${count} elements, got ${data instanceof StagedTensor ? `${made?.name} of ${data.length}` : kindOf(data ?? inputs[name])}. ${remedyFor(inputs[name], array)}`,
       )
     }
     if (data instanceof StagedTensor && data.isUsed) {

@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from 'vitest'
+import { bytePairTokenizer } from '../../src/data/byte-pairs.ts'
 import { type DownloadProgress, download, forgetDownload } from '../../src/data/download.ts'
 import { privateFileStore } from '../../src/data/file-store.ts'
-import { bytePairTokenizer } from '../../src/data/text.ts'
 
 // In the browser: the origin private file system, and the tables of the byte-pair tokenizer.
 
@@ -52,4 +52,5 @@ test('byte pairs as GPT-2 numbers them', async () => {
   expect([...tokenizer.encode('tiktoken is great!')]).toEqual([83, 1134, 30001, 318, 1049, 0])
   const text = 'Grüße, 世界 🌍\n'
   expect(tokenizer.decode(tokenizer.encode(text))).toBe(text)
+  expect([...tokenizer.encode('<|endoftext|>', { allowedSpecial: 'all' })]).toEqual([50256])
 })

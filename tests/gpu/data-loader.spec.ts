@@ -159,6 +159,17 @@ describe('workers', () => {
   })
 })
 
+test('declared types hold in a worker', async () => {
+  const y = { shape: [3], data: Int32Array.of(4, 5, 6) }
+  const options = { batchSize: 2, numWorkers: 1, dtypes: { y: 'f32' } } as const
+  const loader = new DataLoader(new TensorDataset({ y }), options)
+  open.push(loader)
+  expect((await collect(loader)).map((batch) => batch.y)).toEqual([
+    { shape: [2], data: Float32Array.of(4, 5) },
+    { shape: [1], data: Float32Array.of(6) },
+  ])
+})
+
 test('an IDX data set from an address and a file, made anew by two workers', async () => {
   const images = Uint8Array.from([0, 0, 8, 3, 0, 0, 0, 5, 0, 0, 0, 2, 0, 0, 0, 2, ...upTo(20)])
   const labels = Uint8Array.from([0, 0, 8, 1, 0, 0, 0, 5, 9, 8, 7, 6, 5])

@@ -1,18 +1,25 @@
 import { DataError, messageOf } from '../../util/errors.ts'
+import { forgetOrientation } from './orientation.ts'
 import type { PixelImage } from './pixels.ts'
+import { decodePng, isPng } from './png.ts'
 
 /**
- * Decodes a picture with the browser's own decoders to RGB; transparency is dropped, a camera's rotation applied.
+ * Decodes a picture to RGB as Pillow's `Image.open(file).convert('RGB')`, which torchvision's folders use: transparency is dropped, a
+ * camera's rotation (Exif) and colour profiles are not applied.
  *
- * PNG gives the same bytes in every browser; JPEG decoders may differ by a level or two.
- * errors: `data.malformed`, naming the file, when the browser cannot decode it.
+ * PNG is decoded by Tabring's own code, to the file's own values everywhere, Node included. All else is decoded by the browser: JPEG
+ * may differ by a level or two between browsers, and where WebP, GIF or AVIF are transparent colours are what a canvas keeps of them, 0
+ * under alpha 0 and rounded under others.
+ * errors: `data.malformed`, naming the file, when it cannot be decoded; `data.missing` when its bytes cannot be read any more.
  */
 export async function decodeImage(blob: Blob, name: string): Promise<PixelImage> {
+  const bytes = await bytesOf(blob, name)
+  if (isPng(bytes)) return decodePng(bytes, name)
+  forgetOrientation(bytes)
   let bitmap: ImageBitmap
   try {
-    bitmap = await createImageBitmap(blob, {
+    bitmap = await createImageBitmap(new Blob([bytes], { type: blob.type }), {
       colorSpaceConversion: 'none',
-      premultiplyAlpha: 'none',
     })
   } catch (thrown) {
     throw new DataError(
@@ -37,5 +44,17 @@ export async function decodeImage(blob: Blob, name: string): Promise<PixelImage>
     return { height, width, channels: 3, data }
   } finally {
     bitmap.close()
+  }
+}
+
+async function bytesOf(blob: Blob, name: string): Promise<Uint8Array<ArrayBuffer>> {
+  try {
+    return new Uint8Array(await blob.arrayBuffer())
+  } catch (thrown) {
+    throw new DataError(
+      'data.missing',
+      `${name}: expected a readable file, got ${messageOf(thrown)}. Choose the folder again.`,
+      { cause: thrown },
+    )
   }
 }

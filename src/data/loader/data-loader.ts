@@ -1,10 +1,11 @@
 import { permutation } from '../../util/random.ts'
-import { type Batch, defaultCollate } from '../collate.ts'
+import { type Batch, defaultCollate, type FieldDTypes } from '../collate.ts'
 import { describeInner } from '../datasets.ts'
 import type { Dataset, Sample } from '../samples.ts'
 import { type DataLoaderState, requireSameBatches } from './loader-state.ts'
 import { makeBatch } from './make-batch.ts'
 import { SampleWorkers } from './sample-workers.ts'
+import { startSampleWorker } from './start-worker.ts'
 
 /** Chooses and orders samples; `DistributedSampler` is one. */
 export interface Sampler extends Iterable<number> {
@@ -45,6 +46,8 @@ export interface DataLoaderOptions<S, B> {
   dropLast?: boolean
   /** Stacks samples, on this thread. default: defaultCollate, in the worker where there is one */
   collate?: (samples: S[]) => B
+  /** Element types of fields for `defaultCollate`, such as `{ y: 'f32' }` for targets that are plain numbers with fractions. */
+  dtypes?: FieldDTypes
   /** Of order and random transforms; the same on every rank. default 0 */
   seed?: number
 }
@@ -58,7 +61,7 @@ export interface DataLoaderOptions<S, B> {
  *
  * `stateDict` says where the loop under way stands, and a loader that took it over by `loadStateDict` goes on with the batch after it.
  * errors: a sample's own, with its number and its worker's (`data.malformed` for errors that are not Tabring's); `worker.dead`;
- * `config.invalid` for a data set that the loader's workers cannot make anew; RangeError for options out of range.
+ * `config.invalid` for a data set that the loader's workers cannot make anew, and for workers where there are none (Node); RangeError for options out of range.
  */
 export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
   readonly dataset: Dataset<S>
@@ -83,6 +86,10 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
     if (shuffle && sampler)
       throw new RangeError(
         'DataLoader: expected shuffle or a sampler, got both. Let the sampler shuffle.',
+      )
+    if (options.collate && options.dtypes)
+      throw new RangeError(
+        'DataLoader: expected collate or dtypes, got both. Let the collate function choose the types.',
       )
     this.dataset = dataset
     this.batchSize = batchSize
@@ -244,10 +251,11 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
   }
 
   async #make(epoch: number, indices: Uint32Array<ArrayBuffer>): Promise<B> {
-    const { collate, pinMemory } = this.#options
+    const { collate, dtypes, pinMemory } = this.#options
     let batch: B
     if (this.numWorkers === 0) {
-      const stack = collate ?? (defaultCollate as unknown as (samples: S[]) => B)
+      const stack =
+        collate ?? ((samples: S[]) => defaultCollate(samples as readonly Sample[], { dtypes }) as B)
       batch = await makeBatch(this.dataset, stack, this.#seed, epoch, indices, 'DataLoader: ')
     } else {
       const made = await this.#startedWorkers().make(epoch, indices)
@@ -258,21 +266,19 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
 
   #startedWorkers(): SampleWorkers {
     if (this.#workers) return this.#workers
-    const { worker, collate } = this.#options
+    const { worker, collate, dtypes } = this.#options
     this.#workers = new SampleWorkers({
       count: this.numWorkers,
-      start: worker ?? startOwnWorker,
+      start: () => startSampleWorker(worker),
       dataset: worker ? undefined : describeInner('DataLoader', this.dataset as Dataset<never>),
       length: this.dataset.length,
       isRaw: collate !== undefined,
+      dtypes,
       seed: this.#seed,
     })
     return this.#workers
   }
 }
-
-const startOwnWorker = () =>
-  new Worker(new URL('./samples.worker.ts', import.meta.url), { type: 'module' })
 
 function requireWhole(name: string, value: number, minimum: number): void {
   if (!Number.isSafeInteger(value) || value < minimum)

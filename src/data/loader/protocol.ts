@@ -1,4 +1,5 @@
 import type { ErrorCode } from '../../util/errors.ts'
+import type { FieldDTypes } from '../collate.ts'
 import type { DatasetDescription } from '../descriptions.ts'
 
 /** What a loader and its workers say to each other. */
@@ -10,6 +11,8 @@ export type ToWorker =
       readonly dataset: DatasetDescription | undefined
       /** Whether samples are to come as they are, for a collate function on the loader's side. */
       readonly isRaw: boolean
+      /** For `defaultCollate` in the worker. */
+      readonly dtypes: FieldDTypes | undefined
       /** A Web Lock that the worker holds while it lives. */
       readonly lock: string
     }

@@ -1,4 +1,5 @@
 import { DataError, TabringError } from '../../util/errors.ts'
+import type { FieldDTypes } from '../collate.ts'
 import type { DatasetDescription } from '../descriptions.ts'
 import { listed } from './make-batch.ts'
 import type { FromWorker, ToWorker } from './protocol.ts'
@@ -10,6 +11,7 @@ export interface SampleWorkersOptions {
   readonly dataset: DatasetDescription | undefined
   readonly length: number
   readonly isRaw: boolean
+  readonly dtypes: FieldDTypes | undefined
   readonly seed: number
 }
 
@@ -59,7 +61,7 @@ export class SampleWorkers {
   }
 
   #start(number: number): Member {
-    const { start, dataset, isRaw, seed } = this.#options
+    const { start, dataset, isRaw, dtypes, seed } = this.#options
     const member: Member = { worker: start(), tasks: new Map(), ended: undefined }
     const lock = `tabring-samples-${crypto.randomUUID()}`
     member.worker.addEventListener('message', ({ data }: MessageEvent<FromWorker>) => {
@@ -72,7 +74,7 @@ export class SampleWorkers {
       event.preventDefault()
       this.#end(member, number, event.message || 'its script could not be loaded')
     })
-    post(member.worker, { kind: 'begin', seed, dataset, isRaw, lock })
+    post(member.worker, { kind: 'begin', seed, dataset, isRaw, dtypes, lock })
     return member
   }
 

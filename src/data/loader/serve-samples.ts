@@ -1,5 +1,5 @@
 import { DataError, messageOf } from '../../util/errors.ts'
-import { defaultCollate } from '../collate.ts'
+import { defaultCollate, type FieldDTypes } from '../collate.ts'
 import type { Dataset, Sample } from '../samples.ts'
 import { codeOf, makeBatch } from './make-batch.ts'
 import type { FromWorker, ToWorker } from './protocol.ts'
@@ -28,7 +28,14 @@ export function serveSamples<S = Sample>(
   options: ServeOptions<S> = {},
 ): void {
   const scope = globalThis as unknown as WorkerScope
-  let serving: Promise<{ dataset: Dataset<unknown>; isRaw: boolean; seed: number }> | undefined
+  let serving:
+    | Promise<{
+        dataset: Dataset<unknown>
+        isRaw: boolean
+        dtypes: FieldDTypes | undefined
+        seed: number
+      }>
+    | undefined
   const fail = (id: number | null, thrown: unknown) =>
     scope.postMessage(
       {
@@ -47,7 +54,7 @@ export function serveSamples<S = Sample>(
 
   scope.onmessage = ({ data: message }) => {
     if (message.kind === 'begin') {
-      const { seed, isRaw, dataset: description } = message
+      const { seed, isRaw, dtypes, dataset: description } = message
       const begin = async () => {
         if (!dataset && !description)
           throw new DataError(
@@ -55,7 +62,7 @@ export function serveSamples<S = Sample>(
             'serveSamples: expected a data set, got none. Pass one, or leave the loader its own worker.',
           )
         const own = dataset ? await dataset : restoreDataset(description!)
-        return { dataset: own as Dataset<unknown>, isRaw, seed }
+        return { dataset: own as Dataset<unknown>, isRaw, dtypes, seed }
       }
       // Nothing is made before the lock is held: a worker that dies without it would not be noticed.
       serving = begin().then(async (ready) => {
@@ -72,7 +79,8 @@ export function serveSamples<S = Sample>(
         const own = await serving!
         const collate = own.isRaw
           ? (samples: unknown[]) => samples
-          : (options.collate ?? defaultCollate)
+          : (options.collate ??
+            ((all: S[]) => defaultCollate(all as readonly Sample[], { dtypes: own.dtypes })))
         const made = await makeBatch(
           own.dataset,
           collate as (samples: unknown[]) => unknown,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { readCsv } from '../../../src/data/csv.ts'
+import { type CsvTable, readCsv } from '../../../src/data/csv.ts'
 
 const iris = `sepal, petal,species
 5.1,1.4,setosa
@@ -37,27 +37,94 @@ test('delimiters, quotes, line ends, no header', async () => {
   expect((await readCsv('x\n1\n2\n', 'one.csv')).numbers('x')).toEqual(Float32Array.of(1, 2))
 })
 
-describe('malformed', () => {
-  const cases: Record<string, [text: string | Blob, read: RegExp]> = {
-    'an unclosed quote': ['a,b\n1,"2\n3,4\n', /iris.csv: expected closed quotes.*record 2/],
-    'a short record': ['a,b\n1,2\n3\n', /2 fields in record 3.*got 1/],
-    'a long record': ['a,b\n1,2,3\n', /2 fields in record 2.*got 3/],
-    'a column twice': ['a,a\n1,2\n', /distinct column names, got "a"/],
-    nothing: ['', /one record or more/],
-    'other bytes': [new Blob([Uint8Array.of(0x61, 0xff, 0xfe)]), /UTF-8/],
-    'no number': ['a,b\n1,2\n3,x\n', /number in column "b" of record 3, got "x"/],
-    'no value': ['a,b\n1,\n', /number in column "b" of record 2, got nothing/],
-    'no column': ['a,b\n1,2\n', /a column "c", got a, b/],
+test('classes are numbered by number where all labels are numbers, else by text', async () => {
+  const labels = [0, 2, 10, 1, 3, 9, 4, 8, 5, 7, 6, 10]
+  const numbers = await readCsv(`x,y\n${labels.map((y) => `1,${y}`).join('\n')}\n`, 'digits.csv')
+  expect(numbers.classes('y')).toEqual([...Array(11).keys()].map(String))
+  const samples = numbers.dataset({ label: 'y' })
+  expect(labels.map((_, i) => samples.get(i).y)).toEqual(labels)
+  // As pandas reads a column of numbers: one class however it is written; negative ones first.
+  const written = await readCsv('x,y\n1,1.0\n1,-2\n1, 1\n1,.5\n', 'numbers.csv')
+  expect(written.classes('y')).toEqual(['-2', '.5', '1.0'])
+  const mixed = await readCsv('x,y\n1,10\n1,9\n1,b\n1, 9 \n1,B\n', 'mixed.csv')
+  expect(mixed.classes('y')).toEqual(['10', '9', 'B', 'b'])
+  const targets = mixed.dataset({ features: ['x'], label: 'y' })
+  expect([0, 1, 2, 3, 4].map((i) => targets.get(i).y)).toEqual([0, 1, 3, 1, 2])
+})
+
+test('numbers as spreadsheets and Python write them', async () => {
+  const written = ['-1', '+2.5', '.5', '3.', '1e3', '-2.5E-1', ' 7 ', '3.4e38', '1e-60']
+  const table = await readCsv(`x,y\n${written.map((text) => `${text},1`).join('\n')}`, 'n.csv')
+  expect(table.numbers('x')).toEqual(
+    Float32Array.of(-1, 2.5, 0.5, 3, 1000, -0.25, 7, Math.fround(3.4e38), 0),
+  )
+})
+
+test('lines count as in an editor, whatever is between the records', async () => {
+  const text = '\n\na,b\n"1\n\n",2\n\n3,4\n'
+  for (const source of [text, text.replaceAll('\n', '\r\n'), text.replaceAll('\n', '\r')]) {
+    const table = await readCsv(source, 'lines.csv')
+    expect(table.lines).toEqual([4, 8])
+    expect(table.numbers('a')).toEqual(Float32Array.of(1, 3))
   }
-  for (const [name, [text, expected]] of Object.entries(cases)) {
+})
+
+describe('malformed', () => {
+  const all = (table: CsvTable) => table.dataset()
+  const cases: Record<
+    string,
+    [text: string | Blob, read: RegExp, use?: (table: CsvTable) => unknown]
+  > = {
+    'an unclosed quote': [
+      'a,b\n1,2\n\n1,"2\n3,4\n',
+      /^iris.csv, line 4: expected closed quotes, got .*unterminated/,
+    ],
+    'a short record': [
+      'a,b\n\n1,2\n3\n',
+      /^iris.csv, line 4: expected 2 fields as in line 1, got 1\. Correct/,
+    ],
+    'a long record': ['a,b\n1,2,3\n', /line 2: expected 2 fields as in line 1, got 3/],
+    'a column twice': ['a,a\n1,2\n', /line 1: expected distinct column names, got "a"/],
+    nothing: ['\n\n', /one record or more/],
+    'other bytes': [new Blob([Uint8Array.of(0x61, 0xff, 0xfe)]), /UTF-8/],
+    'no number': [
+      'a,b\n1,2\n\n\n3,x\n',
+      /^iris.csv, line 5, column "b": expected a decimal number, got "x"\. Correct/,
+    ],
+    'no value': ['a,b\n1,\n', /line 2, column "b": expected a number, got nothing/],
+    'no value in one column': ['a\n1\n\n3\n', /line 3, column "a": expected a number, got nothing/],
+    'an empty value in one column': ['a\n1\n""\n3\n', /line 3, column "a".*got nothing/],
+    'more than f32 holds': ['a,b\n1,1e39\n', /line 2, column "b".*f32.*got 1e39/],
+    hexadecimal: ['a,b\n1,0x10\n', /line 2, column "b".*decimal number, got "0x10"/],
+    binary: ['a,b\n1,0b11\n', /line 2, column "b".*decimal number, got "0b11"/],
+    infinity: ['a,b\n1,Infinity\n', /line 2, column "b".*got "Infinity"/],
+    'no class': [
+      'a,b\n1,cat\n2, \n',
+      /^iris.csv, line 3, column "b": expected a class, got nothing/,
+      (table) => table.dataset({ label: 'b' }),
+    ],
+    'no column': [
+      'a,b\n1,2\n',
+      /a column "c", got a, b/,
+      (table) => table.dataset({ features: ['c'] }),
+    ],
+  }
+  for (const [name, [text, expected, use = all]] of Object.entries(cases)) {
     test(name, async () => {
-      const read = readCsv(text, 'iris.csv').then((table) => {
-        table.dataset({ features: name === 'no column' ? ['c'] : undefined })
-      })
-      await expect(read).rejects.toMatchObject({
+      await expect(readCsv(text, 'iris.csv').then(use)).rejects.toMatchObject({
         code: 'data.malformed',
         message: expect.stringMatching(expected),
       })
     })
   }
+
+  test('a label and a target', async () => {
+    const table = await readCsv(iris, 'iris.csv')
+    expect(() => table.dataset({ label: 'species', target: 'petal' })).toThrow(
+      expect.objectContaining({
+        code: 'config.invalid',
+        message: expect.stringMatching(/label "species" and target "petal"\. Leave one out/),
+      }),
+    )
+  })
 })

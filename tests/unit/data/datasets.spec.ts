@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest'
-import { countOf, defaultCollate, padBatch } from '../../../src/data/collate.ts'
 import { ConcatDataset, randomSplit, Subset, TensorDataset } from '../../../src/data/datasets.ts'
 import { DataLoader } from '../../../src/data/loader/data-loader.ts'
 import { restoreDataset } from '../../../src/data/loader/restore.ts'
@@ -70,29 +69,6 @@ describe('data sets', () => {
     expect(new TokenDataset(tokens, { blockSize: 4, stride: 1 }).length).toBe(8)
     expect(() => tokenizer.encode('hex')).toThrow(/"x" at character 2/)
     expect(() => new TokenDataset(tokens, { blockSize: 12 })).toThrow(/more than 12 tokens, got 12/)
-  })
-})
-
-describe('collate', () => {
-  test('stacks tensors, numbers and texts', () => {
-    const tensor = (value: number) => ({ shape: [1, 2], data: Float32Array.of(value, value) })
-    const batch = defaultCollate([
-      { x: tensor(1), y: 5, path: 'a' },
-      { x: tensor(2), y: 6, path: 'b' },
-    ])
-    expect(batch).toEqual({
-      x: { shape: [2, 1, 2], data: Float32Array.of(1, 1, 2, 2) },
-      y: { shape: [2], data: Int32Array.of(5, 6) },
-      path: ['a', 'b'],
-    })
-    expect(countOf(batch)).toBe(2)
-    expect(padBatch(batch, 3).y).toEqual({ shape: [3], data: Int32Array.of(5, 6, 0) })
-  })
-
-  test('refuses samples that differ', () => {
-    const x = (count: number) => ({ x: { shape: [count], data: new Float32Array(count) } })
-    expect(() => defaultCollate([x(2), x(3)])).toThrow(/"x".*Float32Array \[2\].*\[3\] in sample 1/)
-    expect(() => defaultCollate([{ y: 0.5 }])).toThrow(/whole numbers, got 0.5/)
   })
 })
 
@@ -169,9 +145,23 @@ describe('DataLoader without workers', () => {
 
   test('refuses what it cannot do', async () => {
     expect(() => new DataLoader(numbered(3), { batchSize: 0 })).toThrow(/batchSize.*got 0/)
+    expect(() => new DataLoader(numbered(3), { collate: () => 1, dtypes: { y: 'f32' } })).toThrow(
+      /collate or dtypes, got both/,
+    )
     const code = { length: 1, get: () => ({ y: 0 }) }
     await expect(labelsOf(new DataLoader<Sample>(code, { numWorkers: 1 }))).rejects.toMatchObject({
       code: 'config.invalid',
     })
+  })
+
+  test('in Node workers are refused with what to do', async () => {
+    const own = new DataLoader(numbered(4), { numWorkers: 2 })
+    const brought = new DataLoader(numbered(4), { numWorkers: 1, worker: () => new Worker('own') })
+    for (const loader of [own, brought])
+      await expect(labelsOf(loader)).rejects.toMatchObject({
+        name: 'DataError',
+        code: 'config.invalid',
+        message: expect.stringMatching(/web workers.*Node\. Use numWorkers: 0/),
+      })
   })
 })

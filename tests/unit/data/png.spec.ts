@@ -1,0 +1,133 @@
+import { deflateSync } from 'node:zlib'
+import { describe, expect, test } from 'vitest'
+import { decodeImage } from '../../../src/data/image/decode.ts'
+import { forgetOrientation } from '../../../src/data/image/orientation.ts'
+import { decodePng } from '../../../src/data/image/png.ts'
+import golden from '../../golden/decode.json'
+
+// Pillow's pixels: tests/golden/decode.py writes them, and the files.
+
+const bytesOf = (base64: string) => Uint8Array.from(Buffer.from(base64, 'base64'))
+
+describe("as Pillow's convert('RGB'), value for value", () => {
+  for (const { name, file, height, width, rgb } of golden.png)
+    test(name, async () => {
+      const image = await decodeImage(new Blob([bytesOf(file)]), 'a.png')
+      expect(image).toMatchObject({ height, width, channels: 3 })
+      expect(Buffer.from(image.data).toString('base64')).toBe(rgb)
+    })
+
+  test('the golden files have transparent pixels whose colours are not 0', () => {
+    const { rgb } = golden.png.find(({ name }) => name === 'RGB with alpha, 8 bits')!
+    // decode.py makes every fourth pixel of a row, the first among them, wholly transparent.
+    expect(Math.max(...bytesOf(rgb).slice(0, 3))).toBeGreaterThan(0)
+  })
+})
+
+/** One chunk; its checksum bit by bit, not by the table under test. */
+function chunk(name: string, contents: Uint8Array): Buffer {
+  const named = Buffer.concat([Buffer.from(name), contents])
+  let crc = 0xffffffff
+  for (const byte of named) {
+    crc ^= byte
+    for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1
+  }
+  const [length, checksum] = [Buffer.alloc(4), Buffer.alloc(4)]
+  length.writeUInt32BE(contents.length)
+  checksum.writeUInt32BE(~crc >>> 0)
+  return Buffer.concat([length, named, checksum])
+}
+
+const signature = Buffer.from('89504e470d0a1a0a', 'hex')
+function header(width: number, height: number, ...rest: number[]): Buffer {
+  const size = Buffer.alloc(8)
+  size.writeUInt32BE(width)
+  size.writeUInt32BE(height, 4)
+  return chunk('IHDR', Buffer.concat([size, Buffer.from(rest)]))
+}
+const end = chunk('IEND', new Uint8Array())
+const data = (...rows: number[]) => chunk('IDAT', deflateSync(Uint8Array.from(rows)))
+const file = (...chunks: Buffer[]) => Uint8Array.from(Buffer.concat([signature, ...chunks]))
+
+test('16-bit grey keeps its upper byte', async () => {
+  const made = file(header(2, 1, 16, 0, 0, 0, 0), data(0, 0x12, 0x99, 0xfe, 0x01), end)
+  expect((await decodePng(made, 'grey.png')).data).toEqual(
+    Uint8Array.of(0x12, 0x12, 0x12, 0xfe, 0xfe, 0xfe),
+  )
+})
+
+test('a large file comes back from many parts of the stream', async () => {
+  const side = 700
+  const rows = new Uint8Array(side * (1 + side * 3))
+  for (let i = 0; i < rows.length; i++)
+    rows[i] = i % (1 + side * 3) === 0 ? 0 : Math.imul(i, 2654435761) >>> 24
+  const packed = deflateSync(rows)
+  const parts = [packed.subarray(0, 9), packed.subarray(9, 70_000), packed.subarray(70_000)]
+  const made = file(
+    header(side, side, 8, 2, 0, 0, 0),
+    ...parts.map((part) => chunk('IDAT', part)),
+    end,
+  )
+  const image = await decodePng(made, 'large.png')
+  const wanted = rows.filter((_, i) => i % (1 + side * 3) !== 0)
+  expect(Buffer.compare(Buffer.from(image.data), Buffer.from(wanted))).toBe(0)
+})
+
+describe('damaged files are refused by name', () => {
+  const grey = header(2, 1, 8, 0, 0, 0, 0)
+  const whole = file(grey, data(0, 5, 6), end)
+  const cases: Record<string, [file: Uint8Array<ArrayBuffer>, message: RegExp]> = {
+    'cut off': [
+      whole.slice(0, 40),
+      /^p.png: expected an image, got 40 bytes .*ends within a chunk/,
+    ],
+    'cut off in a name': [whole.slice(0, 39), /ends within a chunk/],
+    'the signature alone': [whole.slice(0, 8), /without a header chunk/],
+    'no data': [file(grey, end), /without a data chunk/],
+    'a flipped bit': [whole.with(45, whole[45] ^ 1), /chunk IDAT at byte 33 is damaged/],
+    'too little data': [file(grey, data(0, 5), end), /with 2 bytes of pixels for 3/],
+    'other data': [file(grey, chunk('IDAT', Uint8Array.of(1, 2, 3)), end), /do not decompress/],
+    'an unknown filter': [file(grey, data(5, 5, 6), end), /unknown filter/],
+    'a depth that is none': [file(header(1, 1, 3, 0, 0, 0, 0), end), /without a data chunk|3 bits/],
+    'a depth of another type': [file(header(1, 1, 4, 2, 0, 0, 0), data(0), end), /2 with 4 bits/],
+    'an interlacing that is none': [
+      file(header(1, 1, 8, 0, 0, 0, 2), data(0, 1), end),
+      /interlace 2/,
+    ],
+    'no palette': [file(header(1, 1, 8, 3, 0, 0, 0), data(0, 1), end), /no palette/],
+    'no width': [file(header(0, 1, 8, 0, 0, 0, 0), data(0), end), /of 0 x 1 pixels/],
+    'too many pixels': [file(header(60_000, 60_000, 8, 0, 0, 0, 0), data(0), end), /60000 x 60000/],
+  }
+  for (const [name, [bytes, message]] of Object.entries(cases))
+    test(name, async () => {
+      await expect(decodeImage(new Blob([bytes]), 'p.png')).rejects.toMatchObject({
+        name: 'DataError',
+        code: 'data.malformed',
+        message: expect.stringMatching(message),
+      })
+    })
+})
+
+describe('the orientation of a JPEG file', () => {
+  const [upright, turned] = golden.jpeg.map(({ file: base64 }) => bytesOf(base64))
+
+  test('is forgotten and nothing else', () => {
+    expect(turned).not.toEqual(upright)
+    const changed = turned.slice()
+    forgetOrientation(changed)
+    const at = [...changed.keys()].filter((i) => changed[i] !== turned[i])
+    expect(at.map((i) => String.fromCharCode(turned[i])).join('')).toBe('Exif')
+  })
+
+  test('files of other kinds, and cut ones, are left alone', () => {
+    for (const bytes of [bytesOf(golden.png[0].file), turned.slice(0, 5), new Uint8Array(0)]) {
+      const copy = bytes.slice()
+      forgetOrientation(copy)
+      expect(copy).toEqual(bytes)
+    }
+    // A filling byte before the marker does not hide it.
+    const filled = Uint8Array.of(0xff, 0xd8, 0xff, ...turned.slice(2))
+    forgetOrientation(filled)
+    expect(Buffer.from(filled).includes('Exif')).toBe(false)
+  })
+})

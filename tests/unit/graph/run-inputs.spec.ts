@@ -1,0 +1,49 @@
+import { expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { copyInputs, type RunInputs } from '../../../src/graph/step-program.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+
+const program = await compile(
+  ({ x }) => ({ y: x.mul(x) }),
+  { x: tensorType([2]) },
+  { runtime: new CpuRuntime() },
+)
+
+// What callers without types hand over.
+const wrong: [name: string, x: unknown, got: string, remedy: string][] = [
+  ['nothing', undefined, 'nothing', 'Give what'],
+  ['null', null, 'null', 'Give what'],
+  ['a plain array', [1, 2], 'a plain array of 2', 'Give Float32Array.of(...)'],
+  ['texts', ['a'], 'a plain array of 1', 'Give what'],
+  ['a number', 5, 'the number 5', 'Give what'],
+  ['a text', 'one', 'the text "one"', 'Give what'],
+  ['doubles', Float64Array.of(1, 2), 'Float64Array of 2', 'Give what'],
+  ['integers', Int32Array.of(1, 2), 'Int32Array of 2', 'Give what'],
+  ['too few', Float32Array.of(1), 'Float32Array of 1', 'Give what'],
+  ['a plain array under a shape', { shape: [2], data: [1, 2] }, 'a plain array of 2', 'Give what'],
+  ['no data', { shape: [2], data: undefined }, 'a tensor [2] of nothing', 'Give what'],
+  ['another object', { value: 1 }, 'an object with value', 'Give what'],
+]
+for (const [name, x, got, remedy] of wrong)
+  test(`an input that is ${name} is refused by what it is`, async () => {
+    const inputs = { x } as RunInputs
+    for (const given of [inputs, copyInputs(inputs, ['x'])])
+      await expect(program.run(given)).rejects.toMatchObject({
+        code: 'graph.misuse',
+        message: expect.stringContaining(
+          `run: input "x" must be a Float32Array of 2 elements, got ${got}. ${remedy}`,
+        ),
+      })
+  })
+
+test('elements are taken bare and under a shape, and copied', async () => {
+  const x = Float32Array.of(2, 3)
+  for (const inputs of [{ x }, { x: { shape: [2], data: x } }]) {
+    const copy = copyInputs(inputs, ['x'])
+    x[0] = 9
+    expect(await program.run(copy)).toEqual({ y: Float32Array.of(4, 9) })
+    x[0] = 2
+    expect(await program.run(inputs)).toEqual({ y: Float32Array.of(4, 9) })
+  }
+})
