@@ -29,7 +29,7 @@ import {
  * With several ranks each updates its own slice with its own slice of the state, and the program gathers the rest.
  */
 export abstract class Optimizer<Settings extends CommonSettings = CommonSettings> {
-  /** The groups with their settings; numbers may be changed between steps. */
+  /** The groups with their settings; numbers may be changed between steps, but for a `momentum` of 0 that was compiled. */
   readonly paramGroups: ParamGroup<Settings>[]
   readonly defaults: Readonly<Settings>
   /** Steps begun so far; 1 during the first. Includes those that a GradScaler left out. Parameters that join later count their own. */
@@ -111,6 +111,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         }
         updated.push(cohort)
       }
+      this.#refuseChanges(group, trace)
     }
     if (updated.length === 0) throw noGradient('optimizer.step')
     if (!isUpdate) return
@@ -172,7 +173,9 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   }
 
   /**
-   * Takes over what `stateDict` returned, on a model with the same parameters in the same order; before or after compiling.
+   * Takes over what `stateDict` returned, on a model with the same parameters in the same order; before or after compiling. After it the
+   * settings that decide which states there are (`momentum` above 0, `nesterov`, `amsgrad`, `centered`) must be those that were compiled,
+   * or the next run of that step is refused: compile it again.
    *
    * errors: `data.malformed`, naming what differs; `graph.misuse` where a compiled step updates parameters together that have made
    * different numbers of steps in the saved run: load before compiling then.
@@ -236,8 +239,34 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     return { form: 'plain' }
   }
 
+  /**
+   * The setting, if any, by which a step with `compiled` settings does not do what `now` says: one that chose its kernels or states.
+   *
+   * All others are step scalars, which each run reads anew.
+   */
+  protected fixedSetting(
+    _compiled: Readonly<Settings>,
+    _now: Readonly<Settings>,
+  ): string | undefined {
+    return undefined
+  }
+
   /** errors: `config.invalid` for settings that the rule cannot have. */
   protected abstract check(settings: Settings): void
+
+  /** Runs of the step being compiled are refused while the group's settings ask for another step. */
+  #refuseChanges(group: ParamGroup<Settings>, trace: Trace): void {
+    const compiled: Readonly<Settings> = { ...group }
+    trace.refusals.push(() => {
+      const name = this.fixedSetting(compiled, group)
+      if (name === undefined) return
+      const of = (settings: Readonly<Settings>) => String(Reflect.get(settings, name))
+      throw new TabringError(
+        'graph.misuse',
+        `run: ${this.constructor.name}'s ${name} must be ${of(compiled)}, with which the step was compiled, got ${of(group)}. Compile the step again: it decides which kernels and states there are.`,
+      )
+    })
+  }
 
   #makeGroup(group: Partial<Settings> & { readonly params: readonly Parameter[] }) {
     const made = overlay<Settings>(this.defaults, group) as ParamGroup<Settings>

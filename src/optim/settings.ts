@@ -8,7 +8,10 @@ export interface CommonSettings {
 }
 
 /**
- * Parameters that share settings. Every number may be changed between steps: each step reads them anew, nothing is compiled again.
+ * Parameters that share settings. Numbers may be changed between steps: each step reads them anew, nothing is compiled again.
+ *
+ * What decides which kernels and states there are is fixed by compiling: whether momentum is 0, `nesterov`, `amsgrad`, `centered`. A run
+ * that finds another is refused with `graph.misuse`; only momentum may fall to 0.
  *
  * The optional ones are kept here by learning-rate schedulers, as in PyTorch.
  */
