@@ -4,7 +4,7 @@ import { rotaryEmbedding, rotaryTable } from '../graph/functions/rotary.ts'
 import { linear } from '../graph/functions.ts'
 import { ModuleBuffer } from '../graph/module-buffer.ts'
 import type { Parameter } from '../graph/parameter.ts'
-import { nextRandomLayer } from '../graph/random.ts'
+import { layerOfCall, nextRandomLayer } from '../graph/random.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
@@ -109,8 +109,11 @@ export class MultiheadAttention extends Module {
       },
       {
         isCausal,
-        dropoutP: this.training ? this.#dropout : 0,
-        layer: this.#layer,
+        ...(this.training &&
+          this.#dropout > 0 && {
+            dropoutP: this.#dropout,
+            layer: layerOfCall('MultiheadAttention', this.#layer),
+          }),
         ...jointMask(inputs, batch, this.#heads, key.shape[sequenceAxis]),
       },
     )

@@ -2,7 +2,7 @@ import { gelu } from '../graph/functions/activations.ts'
 import { packedAttention } from '../graph/functions/attention.ts'
 import { linear } from '../graph/functions.ts'
 import type { Parameter } from '../graph/parameter.ts'
-import { nextRandomLayer } from '../graph/random.ts'
+import { layerOfCall, nextRandomLayer } from '../graph/random.ts'
 import { product, type Tensor } from '../graph/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
 import { formatShape } from '../util/shape.ts'
@@ -73,10 +73,14 @@ class Attention extends Module {
 
   /** shape: x [batch * T, width], samples one after the other */
   forward(x: Tensor, batch = 1): Tensor {
+    const drops = this.training && this.#dropoutP > 0
     const attended = packedAttention(
       this.c_attn.forward(x),
       { batch, heads: this.#heads },
-      { isCausal: true, dropoutP: this.training ? this.#dropoutP : 0, layer: this.#layer },
+      {
+        isCausal: true,
+        ...(drops && { dropoutP: this.#dropoutP, layer: layerOfCall('gpt', this.#layer) }),
+      },
     )
     return this.resid_dropout.forward(this.c_proj.forward(attended), { samples: batch })
   }
