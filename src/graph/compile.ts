@@ -1,4 +1,5 @@
 import type { DeviceSpec } from '../util/device.ts'
+import { checkOptions, type OptionNames } from '../util/options.ts'
 import { benchmarkVariants, isBenchmarking } from './benchmark.ts'
 import { checkDevices } from './check-devices.ts'
 import { CpuProgram } from './cpu-program.ts'
@@ -15,6 +16,14 @@ export interface CompileOptions extends PrepareOptions {
   readonly runtime?: AnyRuntime
 }
 
+const compileOptions: OptionNames<CompileOptions> = {
+  device: true,
+  runtime: true,
+  isNaive: true,
+  accumulation: true,
+  sharesBuffers: true,
+}
+
 /**
  * Traces `fn` once and returns the program that replays it.
  *
@@ -27,6 +36,7 @@ export async function compile(
   inputs: InputTypes,
   options: CompileOptions = {},
 ): Promise<StepProgram> {
+  checkOptions('compile', options, compileOptions)
   const runtime = options.runtime ?? (await runtimeOf(options.device ?? getDefaultDevice()))
   if (runtime instanceof CpuRuntime) {
     const prepared = prepare(runtime, fn, inputs, { ...options, isNaive: true })

@@ -7,7 +7,7 @@ import type { Parameter } from '../graph/parameter.ts'
 import { layerOfCall, nextRandomLayer } from '../graph/random.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
-import { checkOptions } from '../util/options.ts'
+import { checkNumber, checkOptions, isShare } from '../util/options.ts'
 import { formatShape, sameShape } from '../util/shape.ts'
 import { filled, uniform } from './init.ts'
 import { Linear } from './layers.ts'
@@ -62,6 +62,7 @@ export class MultiheadAttention extends Module {
       )
     }
     checkOptions('MultiheadAttention', options, { dropout: true, bias: true, batchFirst: true })
+    checkNumber('MultiheadAttention', 'dropout', options.dropout, isShare, 'within 0..1')
     this.#embedDim = embedDim
     this.#heads = numHeads
     this.#dropout = options.dropout ?? 0

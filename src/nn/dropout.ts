@@ -1,6 +1,7 @@
 import { dropout } from '../graph/functions/dropout.ts'
 import { layerOfCall, nextRandomLayer } from '../graph/random.ts'
 import type { Tensor } from '../graph/tensor.ts'
+import { checkNumber, isShare } from '../util/options.ts'
 import { Module } from './module.ts'
 
 /**
@@ -14,6 +15,7 @@ export class Dropout extends Module {
 
   constructor(p = 0.5) {
     super()
+    checkNumber('Dropout', 'p', p, isShare, 'within 0..1')
     this.#p = p
   }
 

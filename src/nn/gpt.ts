@@ -5,6 +5,7 @@ import type { Parameter } from '../graph/parameter.ts'
 import { layerOfCall, nextRandomLayer } from '../graph/random.ts'
 import { product, type Tensor } from '../graph/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
+import { checkNumber, checkOptions, isCount, isShare } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
 import { ModuleList } from './containers.ts'
 import { Dropout } from './dropout.ts'
@@ -28,6 +29,23 @@ export interface GptConfig {
   dropout?: number
   /** Added to variances; default 1e-5. */
   layerNormEps?: number
+}
+
+/** errors: `config.invalid`. */
+function checkConfig(config: GptConfig): void {
+  const sizes = {
+    vocabSize: true,
+    blockSize: true,
+    layers: true,
+    heads: true,
+    width: true,
+  } as const
+  checkOptions('gpt', config, { ...sizes, dropout: true, layerNormEps: true })
+  const given: Partial<GptConfig> = config
+  for (const name of Object.keys(sizes) as (keyof typeof sizes)[]) {
+    checkNumber('gpt', name, given[name] ?? Number.NaN, isCount, 'a whole number above 0')
+  }
+  checkNumber('gpt', 'dropout', config.dropout, isShare, 'within 0..1')
 }
 
 /** Standard deviation of GPT-2's first weights. */
@@ -190,6 +208,7 @@ export class Gpt extends Module {
 
   constructor(config: GptConfig) {
     super()
+    checkConfig(config)
     const { width, heads } = config
     if (!(heads > 0) || width % heads !== 0) {
       throw new ShapeError(

@@ -1,4 +1,5 @@
 import { ShapeError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 import type { Shape } from '../util/shape.ts'
 import { charRnn } from './char-rnn.ts'
 import { Conv2d } from './convolution.ts'
@@ -16,7 +17,8 @@ export interface ModelRecipe {
 }
 
 /** Linear layers with ReLU between them. The parts of `sizes` are the elements of a sample, of each hidden layer and of the output. */
-export function mlp({ sizes = [784, 256, 10] }: { sizes?: readonly number[] } = {}): Sequential {
+export function mlp(options: { sizes?: readonly number[] } = {}): Sequential {
+  const { sizes = [784, 256, 10] } = checkOptions('mlp', options, { sizes: true })
   if (sizes.length < 2) {
     throw new ShapeError(
       'shape.unsupported',
@@ -37,11 +39,11 @@ export interface CnnOptions {
 }
 
 /** 3x3 convolutions, each with ReLU and 2x2 pooling, then a linear layer. */
-export function cnn({
-  sampleShape: [depth, height, width] = [1, 28, 28],
-  channels = [16, 32],
-  classes = 10,
-}: CnnOptions = {}): Sequential {
+export function cnn(options: CnnOptions = {}): Sequential {
+  const known = { sampleShape: true, channels: true, classes: true } as const
+  const checked = checkOptions('cnn', options, known)
+  const { sampleShape = [1, 28, 28], channels = [16, 32], classes = 10 } = checked
+  const [depth, height, width] = sampleShape
   const halved = (size: number) => Math.floor(size / 2 ** channels.length)
   const stages = channels.flatMap((count, i) => [
     new Conv2d(i === 0 ? depth : channels[i - 1], count, 3, { padding: 1 }),

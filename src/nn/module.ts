@@ -4,6 +4,7 @@ import type { StoredData, StoredTensor } from '../graph/stored-tensor.ts'
 import type { HookHandle, Tensor } from '../graph/tensor.ts'
 import { type DeviceSpec, placedDevice } from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
 import {
   type BackwardHook,
@@ -229,7 +230,8 @@ export abstract class Module {
    * errors: `shape.mismatch`, naming missing and unknown keys where `strict`, or a tensor of another shape; `data.malformed` for whole
    * numbers that 32 bits do not hold. Nothing is changed then.
    */
-  loadStateDict(state: LoadableState, { strict = true }: LoadOptions = {}): LoadResult {
+  loadStateDict(state: LoadableState, options: LoadOptions = {}): LoadResult {
+    const { strict = true } = checkOptions('loadStateDict', options, { strict: true })
     const own = this.#state()
     const keys = new Set(own.map(([key]) => key))
     const given = new Set(own.filter(([key]) => key in state).map(([, tensor]) => tensor))

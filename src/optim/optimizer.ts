@@ -8,11 +8,18 @@ import { type SettleAttrs, settle } from '../kernels/grad-scaler/grad-scaler.ts'
 import type { Op } from '../kernels/op.ts'
 import type { UpdateAttrs } from '../kernels/update/rule.ts'
 import { invariant, TabringError } from '../util/errors.ts'
+import { checkOptions, type OptionNames } from '../util/options.ts'
 import { countElements, sameShape, tensorType } from '../util/shape.ts'
 import { noGradient, owners } from './buckets-behind.ts'
 import { Cohort } from './cohort.ts'
 import { commonSteps, type LoadedState, tensorsOf, wholeState } from './loaded-state.ts'
-import { type CommonSettings, overlay, type ParamGroup, type Params } from './settings.ts'
+import {
+  type CommonSettings,
+  groupNames,
+  overlay,
+  type ParamGroup,
+  type Params,
+} from './settings.ts'
 import type { Slice } from './slice.ts'
 import {
   groupFromDict,
@@ -46,6 +53,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   readonly #initial = new Map<string, number>()
 
   constructor(params: Params<Settings>, defaults: Settings, options: Partial<Settings>) {
+    checkOptions(this.constructor.name, options, namesOf(defaults))
     this.defaults = overlay(defaults, options)
     const isGrouped = params.length > 0 && 'params' in params[0]
     const groups = (isGrouped ? params : [{ params }]) as (Partial<Settings> & {
@@ -177,10 +185,16 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
    * settings that decide which states there are (`momentum` above 0, `nesterov`, `amsgrad`, `centered`) must be those that were compiled,
    * or the next run of that step is refused: compile it again.
    *
-   * errors: `data.malformed`, naming what differs; `graph.misuse` where a compiled step updates parameters together that have made
+   * errors: `data.malformed`, naming what differs, `config.invalid` for settings that cannot be; nothing is changed then. `graph.misuse` where a compiled step updates parameters together that have made
    * different numbers of steps in the saved run: load before compiling then.
    */
   loadStateDict(saved: OptimizerStateDict): void {
+    if (!Array.isArray(saved?.param_groups) || typeof saved.state !== 'object') {
+      throw new TabringError(
+        'data.malformed',
+        `loadStateDict: ${this.constructor.name} expected an optimizer's state with "state" and "param_groups", got ${saved && typeof saved === 'object' ? Object.keys(saved).join(', ') || 'an empty one' : String(saved)}. Load what optimizer.stateDict() gave.`,
+      )
+    }
     const sizes = (counts: readonly number[]) => `[${counts.join(', ')}]`
     const own = this.paramGroups.map(({ params }) => params.length)
     const theirs = saved.param_groups.map(({ params }) => (params as readonly number[]).length)
@@ -212,12 +226,17 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     })
     const stepsOf = ({ parameters }: Cohort) => commonSteps(parameters, loaded)
     const cohorts = this.cohorts.map((cohort) => [cohort, stepsOf(cohort)] as const)
-    this.paramGroups.forEach((group, at) => {
+    const groups = this.paramGroups.map((group, at) =>
       groupFromDict(
         this.constructor.name,
-        group as unknown as Record<string, unknown>,
+        group as unknown as Readonly<Record<string, unknown>>,
+        Object.keys(this.defaults),
         saved.param_groups[at] as Record<string, SettingValue>,
-      )
+      ),
+    )
+    for (const group of groups) this.check(group as unknown as Settings)
+    groups.forEach((group, at) => {
+      Object.assign(this.paramGroups[at], group)
     })
     this.#loaded = loaded
     this.stepCount = Math.max(0, ...[...loaded.values()].map(({ steps }) => steps))
@@ -269,6 +288,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   }
 
   #makeGroup(group: Partial<Settings> & { readonly params: readonly Parameter[] }) {
+    const known = { ...namesOf(this.defaults), ...groupNames }
+    checkOptions(`${this.constructor.name}, group`, group, known)
     const made = overlay<Settings>(this.defaults, group) as ParamGroup<Settings>
     this.check(made)
     return made
@@ -412,6 +433,9 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     return entries
   }
 }
+
+const namesOf = <T extends object>(settings: T) =>
+  Object.fromEntries(Object.keys(settings).map((name) => [name, true])) as OptionNames<T>
 
 /** What a micro-step, or the step that ends an accumulation, does with a bucket's own gradients. */
 function completionOf(bucket: Bucket, { accumulation }: Trace): GraphNode[] {

@@ -24,6 +24,16 @@ export type ParamGroup<Settings extends CommonSettings = CommonSettings> = Setti
   baseMomentum?: number
 }
 
+/** What a group has beside the optimizer's settings. */
+export const groupNames = {
+  params: true,
+  initialLr: true,
+  maxLr: true,
+  minLr: true,
+  maxMomentum: true,
+  baseMomentum: true,
+} as const
+
 /** What an optimizer is made of: parameters, or groups of them with settings of their own over the common ones. */
 export type Params<Settings> =
   | readonly Parameter[]
@@ -45,7 +55,7 @@ export function checkSetting(
   isValid: boolean,
   range: string,
 ): void {
-  if (!isValid || Number.isNaN(value)) {
+  if (!isValid || typeof value !== 'number' || Number.isNaN(value)) {
     throw new TabringError(
       'config.invalid',
       `${optimizer}: ${name} must be ${range}, got ${value}. Give another ${name}.`,
