@@ -263,7 +263,7 @@ export {
 } from './nn/convolution.ts'
 export { Dropout } from './nn/dropout.ts'
 export { Embedding, type EmbeddingOptions } from './nn/embedding.ts'
-export { Gpt, type GptConfig } from './nn/gpt.ts'
+export { Gpt, type GptConfig, gpt } from './nn/gpt.ts'
 export { getRngState, manualSeed, type RngState, setRngState } from './nn/init.ts'
 export { Flatten, Linear, ReLU } from './nn/layers.ts'
 export {
