@@ -29,6 +29,7 @@ import {
   type StateEntry,
   type StateTensor,
 } from './state-dict.ts'
+import { warnOfUnlisted } from './unlisted.ts'
 
 /**
  * The base of all optimizers: groups, buckets, slices, step counting and state dicts are here, the update rule is the subclass's.
@@ -95,7 +96,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   /**
    * Adds the update of every parameter that has a gradient.
    *
-   * In a micro-step of an accumulation it adds the gradients to the earlier ones instead.
+   * In a micro-step of an accumulation it adds the gradients to the earlier ones instead. Warns of parameters behind the loss that no
+   * module has listed and no optimizer has.
    * errors: `graph.misuse` when no parameter has a gradient.
    */
   step(): void {
@@ -122,6 +124,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       this.#refuseChanges(group, trace)
     }
     if (updated.length === 0) throw noGradient('optimizer.step')
+    warnOfUnlisted(trace)
     if (!isUpdate) return
     trace.beforeStep.push(() => {
       this.stepCount++
