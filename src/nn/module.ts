@@ -185,10 +185,8 @@ export abstract class Module {
    * device holds yet (a new model) is moved when this returns, awaited or not; what another device holds is read back first, tensor by
    * tensor, or all at once with `nonBlocking`.
    */
-  async to(
-    device: DeviceSpec,
-    { nonBlocking = false }: { nonBlocking?: boolean } = {},
-  ): Promise<this> {
+  async to(device: DeviceSpec, options: { nonBlocking?: boolean } = {}): Promise<this> {
+    const { nonBlocking = false } = checkOptions('to', options, { nonBlocking: true })
     const target = placedDevice(device)
     const moves: Promise<void>[] = []
     for (const [, tensor] of this.#walk('')) {
@@ -269,8 +267,9 @@ export abstract class Module {
   registerBuffer(
     name: string,
     buffer: ModuleBuffer,
-    { persistent = true }: { persistent?: boolean } = {},
+    options: { persistent?: boolean } = {},
   ): ModuleBuffer {
+    const { persistent = true } = checkOptions('registerBuffer', options, { persistent: true })
     this.#buffers.set(name, { buffer, persistent })
     return buffer
   }

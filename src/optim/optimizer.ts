@@ -8,18 +8,12 @@ import { type SettleAttrs, settle } from '../kernels/grad-scaler/grad-scaler.ts'
 import type { Op } from '../kernels/op.ts'
 import type { UpdateAttrs } from '../kernels/update/rule.ts'
 import { invariant, TabringError } from '../util/errors.ts'
-import { checkOptions, type OptionNames } from '../util/options.ts'
 import { countElements, sameShape, tensorType } from '../util/shape.ts'
 import { noGradient, owners } from './buckets-behind.ts'
+import { checkGroup, checkSettingNames, requireList } from './check-params.ts'
 import { Cohort } from './cohort.ts'
 import { commonSteps, type LoadedState, tensorsOf, wholeState } from './loaded-state.ts'
-import {
-  type CommonSettings,
-  groupNames,
-  overlay,
-  type ParamGroup,
-  type Params,
-} from './settings.ts'
+import { type CommonSettings, overlay, type ParamGroup, type Params } from './settings.ts'
 import type { Slice } from './slice.ts'
 import {
   groupFromDict,
@@ -54,9 +48,10 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   readonly #initial = new Map<string, number>()
 
   constructor(params: Params<Settings>, defaults: Settings, options: Partial<Settings>) {
-    checkOptions(this.constructor.name, options, namesOf(defaults))
+    checkSettingNames(this.constructor.name, options, defaults)
     this.defaults = overlay(defaults, options)
-    const isGrouped = params.length > 0 && 'params' in params[0]
+    requireList(this.constructor.name, params)
+    const isGrouped = params.length > 0 && params[0] !== undefined && 'params' in params[0]
     const groups = (isGrouped ? params : [{ params }]) as (Partial<Settings> & {
       params: readonly Parameter[]
     })[]
@@ -73,6 +68,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
 
   /** Adds a group; programs compiled from then on update it too. errors: `graph.misuse` for a parameter that is in already. */
   addParamGroup(group: Partial<Settings> & { readonly params: readonly Parameter[] }): void {
+    const made = this.#makeGroup(group)
     const known = this.paramGroups.flatMap(({ params }) => params)
     const twice = group.params.find((parameter) => known.includes(parameter))
     if (twice) {
@@ -81,7 +77,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         `addParamGroup: "${twice.name}" must be new, got one that is in a group already. Leave it out.`,
       )
     }
-    this.paramGroups.push(this.#makeGroup(group))
+    this.paramGroups.push(made)
     for (const parameter of group.params) owners.set(parameter, this as unknown as Optimizer)
   }
 
@@ -291,8 +287,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   }
 
   #makeGroup(group: Partial<Settings> & { readonly params: readonly Parameter[] }) {
-    const known = { ...namesOf(this.defaults), ...groupNames }
-    checkOptions(`${this.constructor.name}, group`, group, known)
+    checkGroup(this.constructor.name, group, this.defaults)
     const made = overlay<Settings>(this.defaults, group) as ParamGroup<Settings>
     this.check(made)
     return made
@@ -436,9 +431,6 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     return entries
   }
 }
-
-const namesOf = <T extends object>(settings: T) =>
-  Object.fromEntries(Object.keys(settings).map((name) => [name, true])) as OptionNames<T>
 
 /** What a micro-step, or the step that ends an accumulation, does with a bucket's own gradients. */
 function completionOf(bucket: Bucket, { accumulation }: Trace): GraphNode[] {

@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { Parameter } from '../../../src/graph/parameter.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+import { Sequential } from '../../../src/nn/module.ts'
 import { Adagrad } from '../../../src/optim/adagrad.ts'
 import { Adam, AdamW } from '../../../src/optim/adam.ts'
 import { ExponentialMovingAverage } from '../../../src/optim/ema.ts'
@@ -74,6 +76,21 @@ describe('optimizers', () => {
     expect(() => optimizer.loadStateDict(wrong)).toThrow(refused('config.invalid', /lr must be/))
     expect(await optimizer.stateDict()).toEqual(before)
   })
+})
+
+test('what is no list of parameters is refused', () => {
+  const model = new Sequential(new Linear(1, 1))
+  const wrong: [unknown, RegExp][] = [
+    [model, /^SGD: expected a list of parameters or groups, got Sequential/],
+    [undefined, /^SGD: expected a list .* got undefined/],
+    [[model], /^SGD: expected parameters, got Sequential/],
+    [[{ params: model }], /^SGD: expected a list .* got Sequential/],
+    [[undefined], /^SGD: expected/],
+    [[], /^SGD: expected at least one parameter/],
+  ]
+  for (const [params, text] of wrong) {
+    expect(() => new SGD(params as never)).toThrow(refused('graph.misuse', text))
+  }
 })
 
 test('scaler and average', async () => {
