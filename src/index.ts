@@ -331,7 +331,7 @@ export {
 } from './nn/convolution.ts'
 export { Dropout } from './nn/dropout.ts'
 export { Embedding, type EmbeddingOptions } from './nn/embedding.ts'
-export { Gpt, type GptConfig } from './nn/gpt.ts'
+export { Gpt, type GptConfig, gpt } from './nn/gpt.ts'
 export { getRngState, manualSeed, type RngState, setRngState } from './nn/init.ts'
 export { Flatten, Linear, ReLU } from './nn/layers.ts'
 export {
@@ -401,7 +401,7 @@ export {
   clipGradValue,
   type Limit as ClipLimit,
 } from './optim/clip.ts'
-export { type EmaState, ExponentialMovingAverage } from './optim/ema.ts'
+export { type EmaOptions, type EmaState, ExponentialMovingAverage } from './optim/ema.ts'
 export { GradScaler, type GradScalerOptions, type GradScalerState } from './optim/grad-scaler.ts'
 export { Lion, type LionOptions, type LionSettings } from './optim/lion.ts'
 export * as lrScheduler from './optim/lr-scheduler/index.ts'

@@ -1,3 +1,4 @@
+import { checkOptions } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 
 /** What `DistributedSampler` takes beside the data set; meanings as in PyTorch. */
@@ -73,6 +74,13 @@ export class DistributedSampler implements Iterable<number> {
   #chosenEpoch: number | undefined
 
   constructor(dataset: { readonly length: number }, options: DistributedSamplerOptions) {
+    checkOptions('DistributedSampler', options, {
+      numReplicas: true,
+      rank: true,
+      shuffle: true,
+      seed: true,
+      dropLast: true,
+    })
     const { numReplicas, rank, shuffle = true, seed = 0, dropLast = false } = options
     requireInteger('numReplicas', numReplicas, 1, 2 ** 32)
     requireInteger('rank', rank, 0, numReplicas)

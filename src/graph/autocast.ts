@@ -1,3 +1,4 @@
+import { checkChoice, checkOptions } from '../util/options.ts'
 import { activeTrace } from './trace.ts'
 
 export interface AutocastOptions {
@@ -17,5 +18,11 @@ export interface AutocastOptions {
  * gradients below 6e-8 are 0 in float16.
  * numerics: the same on every adapter, whether it has `shader-f16` or not; the bias is added in float32.
  */
-export const autocast = <T>({ enabled = true }: AutocastOptions, body: () => T): T =>
-  activeTrace('autocast').withAutocast(enabled, body)
+export function autocast<T>(options: AutocastOptions, body: () => T): T {
+  const { enabled = true, dtype } = checkOptions('autocast', options, {
+    enabled: true,
+    dtype: true,
+  })
+  checkChoice('autocast', 'dtype', dtype, ['float16'])
+  return activeTrace('autocast').withAutocast(enabled, body)
+}

@@ -1,4 +1,5 @@
 import { TabringError } from '../util/errors.ts'
+import { checkNumber } from '../util/options.ts'
 import { type CompileOptions, compile } from './compile.ts'
 import type { InputTypes, TracedFunction } from './prepare.ts'
 import { copyInputs, type RunInputs, type RunOutputs, type StepProgram } from './step-program.ts'
@@ -29,6 +30,7 @@ export async function compileAccumulated(
   inputs: InputTypes,
   { steps, weight = 1 / (steps ?? 1), ...options }: AccumulationOptions & CompileOptions = {},
 ): Promise<AccumulatedProgram> {
+  checkNumber('compileAccumulated', 'weight', weight, Number.isFinite, 'a number')
   if (steps !== undefined && (!Number.isInteger(steps) || steps < 1)) {
     throw new TabringError(
       'config.invalid',

@@ -1,4 +1,5 @@
 import type { DeviceSpec } from '../util/device.ts'
+import { checkOptions, type OptionNames } from '../util/options.ts'
 import { benchmarkVariants, isBenchmarking } from './benchmark.ts'
 import { checkDevices } from './check-devices.ts'
 import { CpuProgram } from './cpu-program.ts'
@@ -21,6 +22,15 @@ export interface CompileOptions extends PrepareOptions {
   readonly detectAnomaly?: boolean
 }
 
+const compileOptions: OptionNames<CompileOptions> = {
+  device: true,
+  runtime: true,
+  detectAnomaly: true,
+  isNaive: true,
+  accumulation: true,
+  sharesBuffers: true,
+}
+
 /**
  * Traces `fn` once and returns the program that replays it.
  *
@@ -33,6 +43,7 @@ export async function compile(
   inputs: InputTypes,
   options: CompileOptions = {},
 ): Promise<StepProgram> {
+  checkOptions('compile', options, compileOptions)
   const runtime = options.runtime ?? (await runtimeOf(options.device ?? getDefaultDevice()))
   const program = await compileOn(runtime, fn, inputs, options)
   return options.detectAnomaly ? withAnomalyDetection(program, runtime, fn, inputs) : program

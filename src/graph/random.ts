@@ -1,4 +1,4 @@
-import { type RandomSlots, randomHalves } from '../kernels/random/masks.ts'
+import { maxLayers, type RandomSlots, randomHalves } from '../kernels/random/masks.ts'
 import { activeTrace, type NamedScalar, type Trace } from './trace.ts'
 
 /** Names of the step scalars that decide random masks; a run may give each of them. */
@@ -39,6 +39,9 @@ interface RandomState {
   /** Slots of layers by their number of samples, which decides the first one of a share; without shares all have one. */
   readonly slots: Map<number | undefined, RandomSlots>
   functionalLayers: number
+  /** Layers of modules that have drawn in this trace. */
+  readonly drawn: Set<number>
+  repeats: number
 }
 
 const known = new WeakMap<Trace, RandomState>()
@@ -56,7 +59,15 @@ function stateOf(trace: Trace): RandomState {
       step.value = nextStep
       nextStep = (nextStep + 1) % 2 ** 32
     })
-    state = { seed, step, sample, slots: new Map([[undefined, seed.slot]]), functionalLayers: 0 }
+    state = {
+      seed,
+      step,
+      sample,
+      slots: new Map([[undefined, seed.slot]]),
+      functionalLayers: 0,
+      drawn: new Set(),
+      repeats: 0,
+    }
     known.set(trace, state)
   }
   return state
@@ -79,12 +90,26 @@ export function randomSlots(where: string, samples: number): RandomSlots {
   return first
 }
 
-/** Layers of modules have numbers below this; calls without one take numbers above, in the order of the trace. */
+/**
+ * Layers of modules have numbers below this. Calls without one take numbers from here up, in the order of the trace; repeated calls of a
+ * module numbers from the last one down.
+ */
 const firstFunctionalLayer = 2 ** 23
 
 /** A layer number of its own for a call that has none, the same in each trace of the same function. */
 export const functionalLayer = (where: string): number =>
   firstFunctionalLayer + stateOf(activeTrace(where)).functionalLayers++
+
+/**
+ * The number with which a module's layer draws in this call: its own in the first call of a trace, a new one in each further call, the
+ * same in each trace of the same function. What is recomputed for backward keeps the number of the call that it repeats.
+ */
+export function layerOfCall(where: string, layer: number): number {
+  const state = stateOf(activeTrace(where))
+  if (state.drawn.has(layer)) return maxLayers - 1 - state.repeats++
+  state.drawn.add(layer)
+  return layer
+}
 
 let nextLayer = 0
 

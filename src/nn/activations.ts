@@ -1,6 +1,6 @@
 import * as functions from '../graph/functions/activations.ts'
 import type { Tensor } from '../graph/tensor.ts'
-import { checkOptions } from '../util/options.ts'
+import { checkChoice, checkOptions } from '../util/options.ts'
 import { Module } from './module.ts'
 
 /** Activations as modules; ReLU is in layers.ts. None has parameters. */
@@ -21,6 +21,7 @@ export class GELU extends Module {
   constructor(options: { approximate?: 'none' | 'tanh' } = {}) {
     super()
     const { approximate = 'none' } = checkOptions('GELU', options, { approximate: true })
+    checkChoice('GELU', 'approximate', approximate, ['none', 'tanh'])
     this.#approximate = approximate
   }
   forward(x: Tensor): Tensor {

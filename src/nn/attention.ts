@@ -5,10 +5,10 @@ import { rotaryEmbedding, rotaryTable } from '../graph/functions/rotary.ts'
 import { linear } from '../graph/functions.ts'
 import { ModuleBuffer } from '../graph/module-buffer.ts'
 import type { Parameter } from '../graph/parameter.ts'
-import { nextRandomLayer } from '../graph/random.ts'
+import { layerOfCall, nextRandomLayer } from '../graph/random.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
-import { checkOptions } from '../util/options.ts'
+import { checkNumber, checkOptions, isShare } from '../util/options.ts'
 import { formatShape, sameShape } from '../util/shape.ts'
 import { filled, uniform } from './init.ts'
 import { Linear } from './layers.ts'
@@ -63,6 +63,7 @@ export class MultiheadAttention extends Module {
       )
     }
     checkOptions('MultiheadAttention', options, { dropout: true, bias: true, batchFirst: true })
+    checkNumber('MultiheadAttention', 'dropout', options.dropout, isShare, 'within 0..1')
     this.#embedDim = embedDim
     this.#heads = numHeads
     this.#dropout = options.dropout ?? 0
@@ -110,8 +111,11 @@ export class MultiheadAttention extends Module {
       },
       {
         isCausal,
-        dropoutP: this.training ? this.#dropout : 0,
-        layer: this.#layer,
+        ...(this.training &&
+          this.#dropout > 0 && {
+            dropoutP: this.#dropout,
+            layer: layerOfCall('MultiheadAttention', this.#layer),
+          }),
         ...jointMask(inputs, batch, this.#heads, key.shape[sequenceAxis]),
       },
     )

@@ -1,4 +1,5 @@
 import type { Tensor } from '../graph/tensor.ts'
+import { checkOptions } from '../util/options.ts'
 import { Embedding } from './embedding.ts'
 import { Linear } from './layers.ts'
 import { Module } from './module.ts'
@@ -24,6 +25,8 @@ export class CharRnn extends Module {
 
   constructor(vocabularySize: number, options: CharRnnOptions = {}) {
     super()
+    const known = { embeddingSize: true, hiddenSize: true, numLayers: true, dropout: true } as const
+    checkOptions('charRnn', options, known)
     const { embeddingSize = 64, hiddenSize = 128, numLayers = 1, dropout = 0 } = options
     this.embedding = new Embedding(vocabularySize, embeddingSize)
     this.lstm = new LSTM(embeddingSize, hiddenSize, { numLayers, dropout, batchFirst: true })

@@ -1,82 +1,29 @@
 import type { Tensor } from '../graph/tensor.ts'
 import { TabringError } from '../util/errors.ts'
-import { Module } from './module.ts'
+import { Module, ModuleSequence } from './module.ts'
 
-/** What holds modules for others to call. */
-abstract class Holder extends Module {
-  /** errors: `graph.misuse` always: a list or dict says nothing about the order of calls. */
-  forward(_x: Tensor): Tensor {
-    const name = this.constructor.name
-    throw new TabringError(
-      'graph.misuse',
-      `${name}: expected calls of the modules in it, got one of its own forward. Call them one by one, or use a Sequential.`,
-    )
-  }
+/** errors: `graph.misuse` always: a list or dict says nothing about the order of calls. */
+function refuseForward(module: Module): never {
+  throw new TabringError(
+    'graph.misuse',
+    `${module.constructor.name}: expected calls of the modules in it, got one of its own forward. Call them one by one, or use a Sequential.`,
+  )
 }
 
 /** Modules in a list, each part of the model; their keys are their positions, as in torch.nn.ModuleList. */
-export class ModuleList<M extends Module = Module> extends Holder {
-  readonly #modules: M[]
-
+export class ModuleList<M extends Module = Module> extends ModuleSequence<M> {
   constructor(modules: Iterable<M> = []) {
-    super()
-    this.#modules = [...modules]
+    super(modules)
   }
 
-  get length(): number {
-    return this.#modules.length
-  }
-
-  [Symbol.iterator](): IterableIterator<M> {
-    return this.#modules.values()
-  }
-
-  /** The module at a position; negative ones count from the end. errors: `graph.misuse` outside of the list. */
-  at(index: number): M {
-    return this.#modules[this.#position(index, this.length - 1)]
-  }
-
-  /** Puts a module in the place of another. */
-  set(index: number, module: M): void {
-    this.#modules[this.#position(index, this.length - 1)] = module
-  }
-
-  append(module: M): this {
-    this.#modules.push(module)
-    return this
-  }
-
-  extend(modules: Iterable<M>): this {
-    this.#modules.push(...modules)
-    return this
-  }
-
-  /** Puts a module before the one at `index`. */
-  insert(index: number, module: M): void {
-    this.#modules.splice(this.#position(index, this.length), 0, module)
-  }
-
-  /** Takes a module out and returns it; the last one unless told. */
-  pop(index = -1): M {
-    return this.#modules.splice(this.#position(index, this.length - 1), 1)[0]
-  }
-
-  override children(): [string, M][] {
-    return this.#modules.map((module, i) => [String(i), module])
-  }
-
-  #position(index: number, last: number): number {
-    const from = index < 0 ? index + this.length : index
-    if (Number.isInteger(from) && from >= 0 && from <= last) return from
-    throw new TabringError(
-      'graph.misuse',
-      `ModuleList: expected a position among ${this.length} modules, got ${index}. Check the index.`,
-    )
+  /** errors: `graph.misuse`. */
+  forward(_x: Tensor): Tensor {
+    return refuseForward(this)
   }
 }
 
 /** Modules by name, each part of the model; their keys are their names as they are, as in torch.nn.ModuleDict. */
-export class ModuleDict<M extends Module = Module> extends Holder {
+export class ModuleDict<M extends Module = Module> extends Module {
   readonly #modules = new Map<string, M>()
 
   /** `modules`: an object, or pairs of name and module. */
@@ -142,6 +89,11 @@ export class ModuleDict<M extends Module = Module> extends Holder {
 
   entries(): IterableIterator<[string, M]> {
     return this.#modules.entries()
+  }
+
+  /** errors: `graph.misuse`. */
+  forward(_x: Tensor): Tensor {
+    return refuseForward(this)
   }
 
   override children(): [string, M][] {

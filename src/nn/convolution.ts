@@ -37,7 +37,7 @@ const transposeOptions: OptionNames<ConvTranspose2dOptions> = {
 export class Conv1d extends Module {
   readonly weight: Parameter
   readonly bias: Parameter | undefined
-  readonly #options: Conv1dOptions
+  readonly #options: Omit<Conv1dOptions, 'bias'>
 
   constructor(
     inChannels: number,
@@ -51,7 +51,8 @@ export class Conv1d extends Module {
     const fanIn = ofGroup * kernelSize
     this.weight = fanInUniform([outChannels, ofGroup, kernelSize], fanIn)
     this.bias = options.bias === false ? undefined : fanInUniform([outChannels], fanIn)
-    this.#options = options
+    const { bias: _, ...others } = options
+    this.#options = others
   }
 
   forward(x: Tensor): Tensor {
@@ -63,7 +64,7 @@ export class Conv1d extends Module {
 export class Conv2d extends Module {
   readonly weight: Parameter
   readonly bias: Parameter | undefined
-  readonly #options: Conv2dOptions
+  readonly #options: Omit<Conv2dOptions, 'bias'>
 
   constructor(
     inChannels: number,
@@ -78,7 +79,8 @@ export class Conv2d extends Module {
     const fanIn = ofGroup * height * width
     this.weight = fanInUniform([outChannels, ofGroup, height, width], fanIn)
     this.bias = options.bias === false ? undefined : fanInUniform([outChannels], fanIn)
-    this.#options = options
+    const { bias: _, ...others } = options
+    this.#options = others
   }
 
   forward(x: Tensor): Tensor {
@@ -90,7 +92,7 @@ export class Conv2d extends Module {
 export class ConvTranspose2d extends Module {
   readonly weight: Parameter
   readonly bias: Parameter | undefined
-  readonly #options: ConvTranspose2dOptions
+  readonly #options: Omit<ConvTranspose2dOptions, 'bias'>
 
   constructor(
     inChannels: number,
@@ -106,7 +108,8 @@ export class ConvTranspose2d extends Module {
     const fanIn = ofGroup * height * width
     this.weight = fanInUniform([inChannels, ofGroup, height, width], fanIn)
     this.bias = options.bias === false ? undefined : fanInUniform([outChannels], fanIn)
-    this.#options = options
+    const { bias: _, ...others } = options
+    this.#options = others
   }
 
   forward(x: Tensor): Tensor {

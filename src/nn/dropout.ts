@@ -1,12 +1,13 @@
 import { dropout } from '../graph/functions/dropout.ts'
-import { nextRandomLayer } from '../graph/random.ts'
+import { layerOfCall, nextRandomLayer } from '../graph/random.ts'
 import type { Tensor } from '../graph/tensor.ts'
+import { checkNumber, isShare } from '../util/options.ts'
 import { Module } from './module.ts'
 
 /**
  * Drops a share `p` of the elements in training, nothing in evaluation. shape: [N, ...] -> the same
  *
- * Each instance has masks of its own; one that is used twice in a step draws the same mask twice.
+ * Each instance draws masks of its own, and new ones in each call, also where a step calls it several times.
  */
 export class Dropout extends Module {
   readonly #p: number
@@ -14,11 +15,13 @@ export class Dropout extends Module {
 
   constructor(p = 0.5) {
     super()
+    checkNumber('Dropout', 'p', p, isShare, 'within 0..1')
     this.#p = p
   }
 
   /** `samples`: how many samples x holds, where that is not its first dimension. */
   forward(x: Tensor, options: { samples?: number } = {}): Tensor {
-    return dropout(x, this.#p, { ...options, training: this.training, layer: this.#layer })
+    if (!this.training || this.#p === 0) return x
+    return dropout(x, this.#p, { ...options, layer: layerOfCall('Dropout', this.#layer) })
   }
 }

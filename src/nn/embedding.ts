@@ -1,7 +1,7 @@
 import { embedding } from '../graph/functions/index-ops.ts'
 import { Parameter } from '../graph/parameter.ts'
 import type { Tensor } from '../graph/tensor.ts'
-import { checkOptions } from '../util/options.ts'
+import { checkNumber, checkOptions, isCount } from '../util/options.ts'
 import { normalNumbers } from './init.ts'
 import { Module } from './module.ts'
 
@@ -22,6 +22,12 @@ export class Embedding extends Module {
   constructor(numEmbeddings: number, embeddingDim: number, options: EmbeddingOptions = {}) {
     super()
     const { paddingIdx } = checkOptions('Embedding', options, { paddingIdx: true })
+    checkNumber('Embedding', 'numEmbeddings', numEmbeddings, isCount, 'a whole number above 0')
+    checkNumber('Embedding', 'embeddingDim', embeddingDim, isCount, 'a whole number above 0')
+    const isRow = (row: number) =>
+      Number.isInteger(row) && row >= -numEmbeddings && row < numEmbeddings
+    const range = `a row among ${numEmbeddings}`
+    checkNumber('Embedding', 'paddingIdx', paddingIdx, isRow, range)
     const rows = normalNumbers(numEmbeddings * embeddingDim, 1)
     if (paddingIdx !== undefined) {
       const row = paddingIdx < 0 ? paddingIdx + numEmbeddings : paddingIdx

@@ -2,9 +2,10 @@ import { gelu } from '../graph/functions/activations.ts'
 import { packedAttention } from '../graph/functions/attention.ts'
 import { linear } from '../graph/functions.ts'
 import type { Parameter } from '../graph/parameter.ts'
-import { nextRandomLayer } from '../graph/random.ts'
+import { layerOfCall, nextRandomLayer } from '../graph/random.ts'
 import { product, type Tensor } from '../graph/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
+import { checkNumber, checkOptions, isCount, isShare } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
 import { ModuleList } from './containers.ts'
 import { Dropout } from './dropout.ts'
@@ -28,6 +29,23 @@ export interface GptConfig {
   dropout?: number
   /** Added to variances; default 1e-5. */
   layerNormEps?: number
+}
+
+/** errors: `config.invalid`. */
+function checkConfig(config: GptConfig): void {
+  const sizes = {
+    vocabSize: true,
+    blockSize: true,
+    layers: true,
+    heads: true,
+    width: true,
+  } as const
+  checkOptions('gpt', config, { ...sizes, dropout: true, layerNormEps: true })
+  const given: Partial<GptConfig> = config
+  for (const name of Object.keys(sizes) as (keyof typeof sizes)[]) {
+    checkNumber('gpt', name, given[name] ?? Number.NaN, isCount, 'a whole number above 0')
+  }
+  checkNumber('gpt', 'dropout', config.dropout, isShare, 'within 0..1')
 }
 
 /** Standard deviation of GPT-2's first weights. */
@@ -73,10 +91,14 @@ class Attention extends Module {
 
   /** shape: x [batch * T, width], samples one after the other */
   forward(x: Tensor, batch = 1): Tensor {
+    const drops = this.training && this.#dropoutP > 0
     const attended = packedAttention(
       this.c_attn.forward(x),
       { batch, heads: this.#heads },
-      { isCausal: true, dropoutP: this.training ? this.#dropoutP : 0, layer: this.#layer },
+      {
+        isCausal: true,
+        ...(drops && { dropoutP: this.#dropoutP, layer: layerOfCall('gpt', this.#layer) }),
+      },
     )
     return this.resid_dropout.forward(this.c_proj.forward(attended), { samples: batch })
   }
@@ -186,6 +208,7 @@ export class Gpt extends Module {
 
   constructor(config: GptConfig) {
     super()
+    checkConfig(config)
     const { width, heads } = config
     if (!(heads > 0) || width % heads !== 0) {
       throw new ShapeError(

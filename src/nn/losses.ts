@@ -2,7 +2,7 @@ import * as losses from '../graph/functions/losses.ts'
 import { ModuleBuffer } from '../graph/module-buffer.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import type { ScalarSlot } from '../kernels/op.ts'
-import { checkOptions, type OptionNames } from '../util/options.ts'
+import { checkNumber, isShare, type OptionNames } from '../util/options.ts'
 import { Module } from './module.ts'
 
 /** Losses as modules. None has parameters; class weights are buffers of the state dict, as in torch.nn. */
@@ -11,17 +11,18 @@ const bufferOf = (values: readonly number[] | undefined): ModuleBuffer | undefin
   values && new ModuleBuffer([values.length], Float32Array.from(values))
 
 /** A loss without state: a function of input and target, with its options. */
-class PlainLoss<Options extends object> extends Module {
+class PlainLoss<Options extends { readonly reduction?: string }> extends Module {
   readonly #loss: (input: Tensor, target: Tensor, options: Options) => Tensor
   readonly #options: Options
   constructor(
     loss: (input: Tensor, target: Tensor, options: Options) => Tensor,
     options: Options,
     known: OptionNames<Options>,
+    reductions?: readonly string[],
   ) {
     super()
     this.#loss = loss
-    this.#options = checkOptions(new.target.name, options, known)
+    this.#options = losses.checkLoss(new.target.name, options, known, reductions)
   }
   forward(input: Tensor, target: Tensor): Tensor {
     return this.#loss(input, target, this.#options)
@@ -43,12 +44,14 @@ export class L1Loss extends PlainLoss<losses.LossOptions> {
 export class HuberLoss extends PlainLoss<losses.LossOptions & { delta?: number }> {
   constructor(options: losses.LossOptions & { delta?: number } = {}) {
     super(losses.huberLoss, options, { reduction: true, delta: true })
+    checkNumber('HuberLoss', 'delta', options.delta, (delta) => delta > 0, 'above 0')
   }
 }
 
 export class SmoothL1Loss extends PlainLoss<losses.LossOptions & { beta?: number }> {
   constructor(options: losses.LossOptions & { beta?: number } = {}) {
     super(losses.smoothL1Loss, options, { reduction: true, beta: true })
+    checkNumber('SmoothL1Loss', 'beta', options.beta, (beta) => beta >= 0, 'at least 0')
   }
 }
 
@@ -64,7 +67,7 @@ export class BCEWithLogitsLoss extends Module {
   /** `posWeight`: of positive targets, one for each entry of the last dimension. */
   constructor(options: losses.LossOptions & { posWeight?: readonly number[] } = {}) {
     super()
-    checkOptions('BCEWithLogitsLoss', options, { reduction: true, posWeight: true })
+    losses.checkLoss('BCEWithLogitsLoss', options, { reduction: true, posWeight: true })
     const { posWeight, ...others } = options
     this.#options = others
     this.posWeight = bufferOf(posWeight)
@@ -80,7 +83,7 @@ export type KLDivOptions = NonNullable<Parameters<typeof losses.klDiv>[2]>
 
 export class KLDivLoss extends PlainLoss<KLDivOptions> {
   constructor(options: KLDivOptions = {}) {
-    super(losses.klDiv, options, { reduction: true, logTarget: true })
+    super(losses.klDiv, options, { reduction: true, logTarget: true }, losses.klReductions)
   }
 }
 
@@ -93,7 +96,7 @@ export class NLLLoss extends Module {
   constructor(options: Omit<losses.ClassLossOptions, 'weight'> & ClassWeights = {}) {
     super()
     const known = { weight: true, ignoreIndex: true, reduction: true, count: true } as const
-    const { weight, ...others } = checkOptions('NLLLoss', options, known)
+    const { weight, ...others } = losses.checkLoss('NLLLoss', options, known)
     this.#options = others
     this.weight = bufferOf(weight)
     if (this.weight) this.registerBuffer('weight', this.weight)
@@ -114,7 +117,8 @@ export class CrossEntropyLoss extends Module {
       reduction: true,
       labelSmoothing: true,
     } as const
-    const { weight, ...others } = checkOptions('CrossEntropyLoss', options, known)
+    const { weight, ...others } = losses.checkLoss('CrossEntropyLoss', options, known)
+    checkNumber('CrossEntropyLoss', 'labelSmoothing', others.labelSmoothing, isShare, 'within 0..1')
     this.#options = others
     this.weight = bufferOf(weight)
     if (this.weight) this.registerBuffer('weight', this.weight)

@@ -1,4 +1,5 @@
 import { ShapeError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 import type { Shape } from '../util/shape.ts'
 import { charRnn } from './char-rnn.ts'
 import { Conv2d } from './convolution.ts'
@@ -16,7 +17,8 @@ export interface ModelRecipe {
 }
 
 /** Linear layers with ReLU between them. The parts of `sizes` are the elements of a sample, of each hidden layer and of the output. */
-export function mlp({ sizes = [784, 256, 10] }: { sizes?: readonly number[] } = {}): Sequential {
+export function mlp(options: { sizes?: readonly number[] } = {}): Sequential {
+  const { sizes = [784, 256, 10] } = checkOptions('mlp', options, { sizes: true })
   if (sizes.length < 2) {
     throw new ShapeError(
       'shape.unsupported',
@@ -37,11 +39,11 @@ export interface CnnOptions {
 }
 
 /** 3x3 convolutions, each with ReLU and 2x2 pooling, then a linear layer. */
-export function cnn({
-  sampleShape: [depth, height, width] = [1, 28, 28],
-  channels = [16, 32],
-  classes = 10,
-}: CnnOptions = {}): Sequential {
+export function cnn(options: CnnOptions = {}): Sequential {
+  const known = { sampleShape: true, channels: true, classes: true } as const
+  const checked = checkOptions('cnn', options, known)
+  const { sampleShape = [1, 28, 28], channels = [16, 32], classes = 10 } = checked
+  const [depth, height, width] = sampleShape
   const halved = (size: number) => Math.floor(size / 2 ** channels.length)
   const stages = channels.flatMap((count, i) => [
     new Conv2d(i === 0 ? depth : channels[i - 1], count, 3, { padding: 1 }),
@@ -52,12 +54,23 @@ export function cnn({
   return new Sequential(...stages, new Flatten(), new Linear(features, classes))
 }
 
-/** The built-in models by name; state-dict keys are those of the same torch.nn.Sequential, of torchvision, or of GPT-2. */
+/** The function that makes a model of any size, with what the page needs of its standard size. */
+const withRecipe = <Options, M extends Module>(
+  model: (options?: Options) => M,
+  recipe: Omit<ModelRecipe, 'make'>,
+) => Object.assign((options?: Options) => model(options), { ...recipe, make: () => model() })
+
+/**
+ * The built-in models by name: each is a function that makes one, as those exported by the same names.
+ *
+ * State-dict keys are those of the same torch.nn.Sequential, of torchvision, or of GPT-2. `mlp` and `cnn`, which the page offers, have their
+ * recipe at the standard size besides: `models.mlp.sampleShape`, `.classes` and `.make()`.
+ */
 export const models = {
-  /** `mlp()`: 784-256-10 with ReLU. */
-  mlp: { sampleShape: [784], classes: 10, make: () => mlp() },
-  /** `cnn()`: two 3x3 convolutions to 16 and 32 channels, each with ReLU and 2x2 pooling, then a linear layer. */
-  cnn: { sampleShape: [1, 28, 28], classes: 10, make: () => cnn() },
+  /** `models.mlp()`: 784-256-10 with ReLU. */
+  mlp: withRecipe(mlp, { sampleShape: [784], classes: 10 }),
+  /** `models.cnn()`: two 3x3 convolutions to 16 and 32 channels, each with ReLU and 2x2 pooling, then a linear layer. */
+  cnn: withRecipe(cnn, { sampleShape: [1, 28, 28], classes: 10 }),
   resnet18,
   resnet34,
   resnet50,
@@ -65,4 +78,4 @@ export const models = {
   gpt,
   /** An LSTM over characters: `models.charRnn(65)`. */
   charRnn,
-} as const satisfies Readonly<Record<string, ModelRecipe | ((...args: never[]) => Module)>>
+} as const satisfies Readonly<Record<string, (...args: never[]) => Module>>

@@ -4,6 +4,7 @@ import type { StoredData, StoredTensor } from '../graph/stored-tensor.ts'
 import type { HookHandle, Tensor } from '../graph/tensor.ts'
 import { type DeviceSpec, placedDevice } from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
 import {
   type BackwardHook,
@@ -11,6 +12,7 @@ import {
   type ForwardPreHook,
   ModuleHooks,
 } from './module-hooks.ts'
+import { itemsWithin, keyOf, outerName } from './module-names.ts'
 import { type LoadableState, stateValues } from './state-values.ts'
 
 /** Parameters and buffers on the host, by key: what a checkpoint holds. Keys of one shared tensor hold the same array. */
@@ -31,8 +33,9 @@ export interface LoadResult {
  * A piece of a model: parameters, buffers and further modules of its own, and a `forward`.
  *
  * Keys of the state dict are property names joined by dots, in the order in which the constructor set them, as in torch.nn;
- * a name in camelCase becomes snake_case (`inProjWeight` is `in_proj_weight`), PyTorch's spelling. A module's parameters come before
- * its buffers, and both before its modules. Modules in arrays have no keys: put them into a `ModuleList` or `ModuleDict`.
+ * a name in camelCase becomes snake_case (`inProjWeight` is `in_proj_weight`), PyTorch's spelling; any other (`W_q`, `convBN`) stays as it
+ * is. A module's parameters come before its buffers, and both before its modules. Modules in arrays have no keys: put them into a
+ * `ModuleList` or `ModuleDict`. What `#private` fields hold nobody outside can see: it is no part of the model. Use TypeScript's `private`.
  */
 export abstract class Module {
   /** Whether layers behave as in training (dropout draws, batch statistics count); fixed into a program when it is compiled. */
@@ -100,7 +103,7 @@ export abstract class Module {
     const properties = Object.entries(this)
     const own = properties.filter((entry): entry is [string, Module] => entry[1] instanceof Module)
     for (const [name, property] of properties) {
-      const within = modulesWithin(property)
+      const within = itemsWithin(property, (value) => value instanceof Module)
       if (within.length === 0) continue
       const known = new Set(own.flatMap(([, module]) => [...module.modules()]))
       if (within.every((module) => known.has(module))) continue
@@ -153,7 +156,7 @@ export abstract class Module {
 
   parameters(): Parameter[] {
     return [...this.namedParameters()].map(([key, parameter]) => {
-      parameter.name ||= key
+      parameter.name = outerName(parameter.name, key)
       return parameter
     })
   }
@@ -170,7 +173,7 @@ export abstract class Module {
 
   buffers(): ModuleBuffer[] {
     return [...this.namedBuffers()].map(([key, buffer]) => {
-      buffer.name ||= key
+      buffer.name = outerName(buffer.name, key)
       return buffer
     })
   }
@@ -182,10 +185,8 @@ export abstract class Module {
    * device holds yet (a new model) is moved when this returns, awaited or not; what another device holds is read back first, tensor by
    * tensor, or all at once with `nonBlocking`.
    */
-  async to(
-    device: DeviceSpec,
-    { nonBlocking = false }: { nonBlocking?: boolean } = {},
-  ): Promise<this> {
+  async to(device: DeviceSpec, options: { nonBlocking?: boolean } = {}): Promise<this> {
+    const { nonBlocking = false } = checkOptions('to', options, { nonBlocking: true })
     const target = placedDevice(device)
     const moves: Promise<void>[] = []
     for (const [, tensor] of this.#walk('')) {
@@ -227,7 +228,8 @@ export abstract class Module {
    * errors: `shape.mismatch`, naming missing and unknown keys where `strict`, or a tensor of another shape; `data.malformed` for whole
    * numbers that 32 bits do not hold. Nothing is changed then.
    */
-  loadStateDict(state: LoadableState, { strict = true }: LoadOptions = {}): LoadResult {
+  loadStateDict(state: LoadableState, options: LoadOptions = {}): LoadResult {
+    const { strict = true } = checkOptions('loadStateDict', options, { strict: true })
     const own = this.#state()
     const keys = new Set(own.map(([key]) => key))
     const given = new Set(own.filter(([key]) => key in state).map(([, tensor]) => tensor))
@@ -265,8 +267,9 @@ export abstract class Module {
   registerBuffer(
     name: string,
     buffer: ModuleBuffer,
-    { persistent = true }: { persistent?: boolean } = {},
+    options: { persistent?: boolean } = {},
   ): ModuleBuffer {
+    const { persistent = true } = checkOptions('registerBuffer', options, { persistent: true })
     this.#buffers.set(name, { buffer, persistent })
     return buffer
   }
@@ -278,54 +281,107 @@ export abstract class Module {
     )
   }
 
+  /** errors: `graph.misuse` for two tensors or modules of this one with one key. */
   *#walk(prefix: string): Generator<[string, Parameter | ModuleBuffer, persistent: boolean]> {
+    const seen = new Set<string>()
+    const unique = (key: string): string => {
+      if (seen.has(key)) {
+        throw new TabringError(
+          'graph.misuse',
+          `${this.constructor.name}: expected keys of its own for each tensor and module, got "${prefix}${key}" twice. Properties in camelCase become snake_case: rename one of them.`,
+        )
+      }
+      seen.add(key)
+      return `${prefix}${key}`
+    }
     for (const [name, property] of Object.entries(this)) {
-      if (property instanceof Parameter) yield [`${prefix}${keyOf(name)}`, property, true]
+      if (property instanceof Parameter) yield [unique(keyOf(name)), property, true]
     }
     for (const [name, { buffer, persistent }] of this.#buffers) {
-      yield [`${prefix}${keyOf(name)}`, buffer, persistent]
+      yield [unique(keyOf(name)), buffer, persistent]
     }
     for (const [name, module] of this.children()) {
-      yield* module.#walk(`${prefix}${name}.`)
+      yield* module.#walk(`${unique(name)}.`)
     }
   }
 }
 
-/** PyTorch's spelling of a property: `outProj` is `out_proj`. */
-const keyOf = (name: string): string =>
-  name.replace(/[A-Z]/g, (capital) => `_${capital.toLowerCase()}`)
+/** Modules by position, which is their key: what Sequential and ModuleList share. */
+export abstract class ModuleSequence<M extends Module = Module> extends Module {
+  readonly #modules: M[] = []
 
-const deepestNesting = 4
-
-/** The modules that a property holds without being one, in containers within containers too. */
-function modulesWithin(property: unknown, depth = 1): Module[] {
-  return itemsOf(property).flatMap((value) => {
-    if (value instanceof Module) return [value]
-    return depth < deepestNesting ? modulesWithin(value, depth + 1) : []
-  })
-}
-
-function itemsOf(value: unknown): unknown[] {
-  if (Array.isArray(value) || value instanceof Map || value instanceof Set)
-    return [...value.values()]
-  if (typeof value !== 'object' || value === null) return []
-  return Object.getPrototypeOf(value) === Object.prototype ? Object.values(value) : []
-}
-
-/** Modules one after the other; their keys are their positions. */
-export class Sequential extends Module {
-  readonly #modules: readonly Module[]
-
-  constructor(...modules: Module[]) {
+  constructor(modules: Iterable<M>) {
     super()
-    this.#modules = modules
+    this.extend(modules)
   }
 
-  override children(): [string, Module][] {
+  get length(): number {
+    return this.#modules.length
+  }
+
+  [Symbol.iterator](): IterableIterator<M> {
+    return this.#modules.values()
+  }
+
+  /** The module at a position; negative ones count from the end. errors: `graph.misuse` outside of the list. */
+  at(index: number): M {
+    return this.#modules[this.#position(index, this.length - 1)]
+  }
+
+  /** Puts a module in the place of another. */
+  set(index: number, module: M): void {
+    this.#modules[this.#position(index, this.length - 1)] = this.#checked(module)
+  }
+
+  append(module: M): this {
+    this.#modules.push(this.#checked(module))
+    return this
+  }
+
+  extend(modules: Iterable<M>): this {
+    for (const module of [...modules]) this.append(module)
+    return this
+  }
+
+  /** Puts a module before the one at `index`. */
+  insert(index: number, module: M): void {
+    this.#modules.splice(this.#position(index, this.length), 0, this.#checked(module))
+  }
+
+  /** Takes a module out and returns it; the last one unless told. */
+  pop(index = -1): M {
+    return this.#modules.splice(this.#position(index, this.length - 1), 1)[0]
+  }
+
+  override children(): [string, M][] {
     return this.#modules.map((module, i) => [String(i), module])
   }
 
+  #checked(module: M): M {
+    if (module instanceof Module) return module
+    throw new TabringError(
+      'graph.misuse',
+      `${this.constructor.name}: expected modules, got ${Array.isArray(module) ? 'an array' : String(module)}. Make each with new.`,
+    )
+  }
+
+  #position(index: number, last: number): number {
+    const from = index < 0 ? index + this.length : index
+    if (Number.isInteger(from) && from >= 0 && from <= last) return from
+    throw new TabringError(
+      'graph.misuse',
+      `${this.constructor.name}: expected a position among ${this.length} modules, got ${index}. Check the index.`,
+    )
+  }
+}
+
+/** Modules one after the other; their keys are their positions. What is added or taken out concerns what is compiled from there on. */
+export class Sequential extends ModuleSequence {
+  constructor(...modules: Module[]) {
+    super(modules)
+  }
+
   forward(x: Tensor): Tensor {
-    return this.#modules.reduce((tensor, module) => module.forward(tensor), x)
+    return [...this].reduce((tensor, module) => module.forward(tensor), x)
   }
 }

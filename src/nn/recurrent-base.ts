@@ -3,7 +3,7 @@ import { cat, stack, zeros } from '../graph/functions/shape.ts'
 import { Tensor } from '../graph/tensor.ts'
 import { type CellKind, cells } from '../kernels/recurrent/cells.ts'
 import { ShapeError } from '../util/errors.ts'
-import { checkOptions, type OptionNames } from '../util/options.ts'
+import { checkNumber, checkOptions, isShare, type OptionNames } from '../util/options.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
 import { Dropout } from './dropout.ts'
 import { fanInUniform } from './init.ts'
@@ -90,6 +90,7 @@ export abstract class RecurrentBase extends Module {
   ) {
     super()
     checkOptions(new.target.name, options, layerOptions)
+    checkNumber(new.target.name, 'dropout', options.dropout, isShare, 'within 0..1')
     const { numLayers = 1, bias = true, batchFirst = false, bidirectional = false } = options
     for (const [name, value] of Object.entries({ inputSize, hiddenSize, numLayers }))
       if (!Number.isInteger(value) || value < 1)

@@ -2,7 +2,7 @@ import { type RecurrentWeights, recurrentLayer } from '../graph/functions/recurr
 import { zeros } from '../graph/functions/shape.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import type { CellKind } from '../kernels/recurrent/cells.ts'
-import { checkOptions } from '../util/options.ts'
+import { checkChoice, checkOptions } from '../util/options.ts'
 import { Module } from './module.ts'
 import {
   addWeights,
@@ -21,6 +21,7 @@ export class RNN extends RecurrentBase {
   constructor(inputSize: number, hiddenSize: number, options: RnnOptions = {}) {
     const known = { ...layerOptions, nonlinearity: true } as const
     const { nonlinearity = 'tanh', ...others } = checkOptions('RNN', options, known)
+    checkChoice('RNN', 'nonlinearity', nonlinearity, ['tanh', 'relu'])
     super(nonlinearity, inputSize, hiddenSize, others)
   }
 }
@@ -79,6 +80,7 @@ export class RNNCell extends CellBase {
   ) {
     const known = { bias: true, nonlinearity: true } as const
     const { nonlinearity = 'tanh', ...others } = checkOptions('RNNCell', options, known)
+    checkChoice('RNNCell', 'nonlinearity', nonlinearity, ['tanh', 'relu'])
     super(nonlinearity, inputSize, hiddenSize, others)
   }
 

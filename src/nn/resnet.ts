@@ -1,4 +1,5 @@
 import type { Tensor } from '../graph/tensor.ts'
+import { checkNumber, checkOptions, isCount } from '../util/options.ts'
 import { BatchNorm2d } from './batch-norm.ts'
 import { Conv2d } from './convolution.ts'
 import { kaimingNormal } from './init.ts'
@@ -113,7 +114,11 @@ export class ResNet extends Module {
     options: ResNetOptions,
   ) {
     super()
+    const known = { numClasses: true, smallInputs: true, width: true } as const
+    checkOptions('ResNet', options, known)
     const { numClasses = 1000, smallInputs = false, width = 64 } = options
+    checkNumber('ResNet', 'numClasses', numClasses, isCount, 'a whole number above 0')
+    checkNumber('ResNet', 'width', width, isCount, 'a whole number above 0')
     this.conv1 = smallInputs
       ? convolution3x3(3, width, 1)
       : new Conv2d(3, width, 7, { stride: 2, padding: 3, bias: false })

@@ -4,6 +4,7 @@ import { Parameter } from '../graph/parameter.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 import { formatShape, resolveAxis } from '../util/shape.ts'
 import { ConvTranspose2d } from './convolution.ts'
 import { normalNumbers } from './init.ts'
@@ -42,6 +43,8 @@ function randomDirection(count: number, eps: number): ModuleBuffer {
  * source: Miyato et al., arXiv 1802.05957.
  */
 export function spectralNorm<M extends Module>(module: M, options: SpectralNormOptions = {}): M {
+  const known = { name: true, nPowerIterations: true, eps: true, dim: true } as const
+  checkOptions('spectralNorm', options, known)
   const { name = 'weight', nPowerIterations = 1, eps = 1e-12 } = options
   const where = `spectralNorm of ${module.constructor.name}`
   if (`${name}_orig` in module) {

@@ -15,7 +15,7 @@ export interface AdamSettings {
   eps: number
   /** Default 0 in Adam, where it is added to the gradient; 0.01 in AdamW, where it shrinks the parameter. */
   weightDecay: number
-  /** Divide by the largest second moment so far; default false. */
+  /** Divide by the largest second moment so far; default false. Fixed by compiling: runs are refused where it has changed since. */
   amsgrad: boolean
 }
 
@@ -78,6 +78,13 @@ abstract class AdamBase extends Optimizer<AdamSettings> {
         eps: () => group.eps,
       }),
     }
+  }
+
+  protected override fixedSetting(
+    compiled: Readonly<AdamSettings>,
+    now: Readonly<AdamSettings>,
+  ): string | undefined {
+    return now.amsgrad === compiled.amsgrad ? undefined : 'amsgrad'
   }
 
   protected check({ lr, betas, eps, weightDecay }: AdamSettings): void {

@@ -23,7 +23,11 @@ import { bucketsBehind } from './buckets-behind.ts'
 export type Limit = number | (() => number)
 
 export interface ClipGradNormOptions {
-  /** Which norm: 1, 2 or Infinity; default 2. */
+  /**
+   * Which norm; default 2. p above 0: (sum of |g|^p)^(1/p); Infinity and -Infinity: the largest and smallest |g|; 0: how many are not 0.
+   *
+   * |g|^p is in float32, so a p far from 2 may overflow or vanish, as in PyTorch.
+   */
   normType?: number
   /** Whether an infinite or NaN norm is an error; default false. */
   errorIfNonfinite?: boolean
@@ -38,10 +42,10 @@ const sourceOf = (limit: Limit) => (typeof limit === 'number' ? () => limit : li
  * update reads the gradients; `parameter.grad` stays as it was. The norm may be an output of the function, but not an op's input. In a
  * micro-step of an accumulation nothing is clipped and the norm is 0.
  *
- * With a NaN norm all gradients become NaN, as in PyTorch. `errorIfNonfinite` leaves the update of a step with an infinite or NaN norm out,
+ * The norm is that of all gradients as one vector, as PyTorch says too; for `normType` 0 it counts parameters instead. With a NaN norm all gradients become NaN, as in PyTorch. `errorIfNonfinite` leaves the update of a step with an infinite or NaN norm out,
  * on the device, and its run rejects with `train.nan` when its outputs arrive; runs that were begun before that go on.
  * order: fixed, by bucket, then by rank.
- * cost: one more pass over the gradients; with several ranks also 8 bytes a rank and a wait for all buckets before the first update.
+ * cost: one more pass over the gradients, for -Infinity a dispatch a parameter; with several ranks also 8 bytes a rank and a wait for all buckets before the first update.
  * errors: `graph.misuse` before backward, after step, or for a part of a parameter group.
  */
 export function clipGradNorm(
@@ -129,13 +133,15 @@ export function ownGradient(bucket: Bucket, trace: Trace): GraphValue {
  * The gradients are as they lie in the buckets, without their control's factor.
  */
 export function statsOf(buckets: readonly Bucket[], norm: NormKind, trace: Trace): GraphValue {
-  let parts = buckets
-    .map((bucket) => ownGradient(bucket, trace))
-    .filter(({ type }) => type.shape[0] > 0)
-    .map((grad) => {
-      const attrs = { norm, start: 0, length: grad.type.shape[0] }
-      return trace.emitJoint(gradStats, [grad], attrs)[0]
-    })
+  let parts = buckets.flatMap((bucket) => {
+    const grad = ownGradient(bucket, trace)
+    // The zeros between parameters count in no norm but the smallest element's.
+    const ranges =
+      norm === 'smallest' ? rangesOf(bucket, trace) : [{ start: 0, length: grad.type.shape[0] }]
+    return ranges
+      .filter(({ length }) => length > 0)
+      .map((range) => trace.emitJoint(gradStats, [grad], { norm, ...range })[0])
+  })
   const join = (some: readonly GraphValue[]) => trace.emitJoint(joinStats, some, { norm })[0]
   if (parts.length === 0) parts = [join([])]
   while (parts.length > 1) {
@@ -151,19 +157,34 @@ export function statsOf(buckets: readonly Bucket[], norm: NormKind, trace: Trace
     trace.reductions.push({
       node: stats.node!,
       pool,
-      join: norm === 'largest' ? 'largest' : 'sum',
+      join: norm === 'largest' || norm === 'smallest' ? 'largest' : 'sum',
     })
   }
   return stats
+}
+
+/** Where each parameter's gradient lies in this rank's part of a bucket's. */
+function rangesOf(bucket: Bucket, trace: Trace): { start: number; length: number }[] {
+  const own = bucket.ownSlice(trace.exchange)
+  return bucket.parameters.map(({ count }, i) => {
+    const start = Math.max(bucket.starts[i], own.start)
+    return { start: start - own.start, length: Math.min(bucket.starts[i] + count, own.end) - start }
+  })
 }
 
 function kindOf(normType: number): NormKind {
   if (normType === 2) return 'l2'
   if (normType === 1) return 'l1'
   if (normType === Number.POSITIVE_INFINITY) return 'largest'
+  if (normType === Number.NEGATIVE_INFINITY) return 'smallest'
+  if (normType === 0) return 'count'
+  // Both the power and the root are float32 numbers.
+  const isPower =
+    normType > 0 && [normType, 1 / normType].every((p) => Number.isFinite(Math.fround(p)))
+  if (isPower) return `p${normType}`
   throw new TabringError(
     'config.invalid',
-    `clipGradNorm: normType must be 1, 2 or Infinity, got ${normType}. Use one of these.`,
+    `clipGradNorm: normType must be 0, a number above it, Infinity or -Infinity, got ${normType}. 2 is the usual one.`,
   )
 }
 

@@ -1,4 +1,5 @@
 import type { Bucket } from '../graph/bucket.ts'
+import type { ModuleBuffer } from '../graph/module-buffer.ts'
 import type { Parameter } from '../graph/parameter.ts'
 import { Pool } from '../graph/pool.ts'
 import { activeTrace } from '../graph/trace.ts'
@@ -6,13 +7,24 @@ import { emitNode, GraphValue } from '../graph/value.ts'
 import { runningAverage } from '../kernels/average/average.ts'
 import type { Op } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
-import { type Shape, sameShape, tensorType } from '../util/shape.ts'
+import { checkOptions } from '../util/options.ts'
+import { tensorType } from '../util/shape.ts'
+import { type AveragedTensor, averagesByIndex, type EmaState, positionsOf } from './ema-state.ts'
 import { checkSetting } from './settings.ts'
 
-/** Averaged parameters by name, and how many updates they hold. */
-export interface EmaState {
-  readonly num_updates: number
-  readonly average: Readonly<Record<string, { shape: Shape; data: Float32Array<ArrayBuffer> }>>
+export type { AveragedTensor, EmaState } from './ema-state.ts'
+
+export interface EmaOptions {
+  /** What an update keeps of the average; default 0.999. */
+  decay?: number
+  /** Whether the model's float buffers, such as running statistics, are averaged and swapped too; default false. It needs the model. */
+  useBuffers?: boolean
+}
+
+/** What of a model is averaged. */
+export interface Averaged {
+  parameters(): readonly Parameter[]
+  buffers(): readonly ModuleBuffer[]
 }
 
 /** The average of a bucket's parameters, and how many updates it holds. */
@@ -24,23 +36,40 @@ interface Average {
 /**
  * A running average of parameters on the device: average <- decay * average + (1 - decay) * parameter after each update.
  *
- * A parameter's first update copies, as torch.optim.swa_utils.AveragedModel does with such an `avg_fn`. Parameters without a gradient do not
- * change and have no average. With several ranks each keeps the whole average, from the gathered parameters.
- * cost: one dispatch a bucket and step, and a copy of the parameters' memory.
+ * It takes a model, or parameters. A parameter's first update copies, as torch.optim.swa_utils.AveragedModel does with such an `avg_fn`.
+ * Parameters without a gradient do not change and have no average. Buffers stay the model's own, unless `useBuffers`, AveragedModel's
+ * `use_buffers`: then those of floats are averaged like parameters; whole numbers, which only count, stay. With several ranks each keeps
+ * the whole average, from the gathered parameters, and of its own buffers.
+ * cost: one dispatch a bucket and step, and a copy of the parameters' memory; one dispatch more for each buffer.
  */
 export class ExponentialMovingAverage {
   /** May be changed between steps. */
   decay: number
-  readonly #parameters: readonly Parameter[]
+  readonly #positions: ReadonlyMap<Parameter, number>
+  readonly #buffers: readonly ModuleBuffer[]
   readonly #averages = new Map<Bucket, Average>()
+  readonly #bufferAverages = new Map<ModuleBuffer, Average>()
   #updates = 0
   #isSwapped = false
-  #loaded: EmaState | undefined
+  /** What was loaded, by index. */
+  #loaded = new Map<number, AveragedTensor>()
+  #loadedBuffers = new Map<number, AveragedTensor>()
 
-  constructor(parameters: readonly Parameter[], { decay = 0.999 }: { decay?: number } = {}) {
-    const isValid = decay >= 0 && decay <= 1
-    checkSetting('ExponentialMovingAverage', 'decay', decay, isValid, 'between 0 and 1')
-    this.#parameters = parameters
+  constructor(averaged: readonly Parameter[] | Averaged, options: EmaOptions = {}) {
+    const known = { decay: true, useBuffers: true } as const
+    const where = 'ExponentialMovingAverage'
+    const { decay = 0.999, useBuffers = false } = checkOptions(where, options, known)
+    checkSetting(where, 'decay', decay, decay >= 0 && decay <= 1, 'between 0 and 1')
+    const isModel = 'parameters' in averaged
+    if (useBuffers && !isModel) {
+      throw new TabringError(
+        'config.invalid',
+        `${where}: useBuffers needs the model, got parameters. Pass the model itself.`,
+      )
+    }
+    this.#positions = positionsOf(isModel ? averaged.parameters() : averaged)
+    const buffers = useBuffers && isModel ? averaged.buffers() : []
+    this.#buffers = buffers.filter(({ dtype }) => dtype === 'f32')
     this.decay = decay
   }
 
@@ -55,32 +84,52 @@ export class ExponentialMovingAverage {
       )
     })
     if (trace.accumulation?.part === 'add') return
-    const wanted = new Set(this.#parameters)
+    const isWanted = (parameter: Parameter) => this.#positions.has(parameter)
     const buckets = trace.updates
       .map(({ bucket }) => bucket)
-      .filter(({ parameters }) => parameters.some((parameter) => wanted.has(parameter)))
+      .filter(({ parameters }) => parameters.some(isWanted))
     if (buckets.length === 0) {
       throw new TabringError(
         'graph.misuse',
         'ema.update: expected a call after optimizer.step() in the same function, got no updated parameter. Call step() first.',
       )
     }
-    const averages = buckets.map((bucket) => this.#averageOf(bucket))
+    const other = buckets
+      .flatMap(({ parameters }) => parameters)
+      .find((parameter) => !isWanted(parameter))
+    if (other) {
+      throw new TabringError(
+        'graph.misuse',
+        `ema.update: expected all parameters of a group of the optimizer, got some without "${other.name}". Average them all, or give those that are meant a group of their own.`,
+      )
+    }
+    const averages = [
+      ...buckets.map((bucket) => this.#averageOf(bucket)),
+      ...this.#buffers.map((buffer, i) => this.#averageOfBuffer(buffer, i)),
+    ]
     trace.beforeStep.push(() => {
       this.#updates++
       for (const average of averages) average.updates++
     })
-    buckets.forEach((bucket, i) => {
-      const decay = () => (averages[i].updates <= 1 ? 0 : this.decay)
+    const current = [
+      ...buckets.map(({ elements, parameterPool }) => {
+        const leaf = { kind: 'pool', pool: parameterPool, start: 0 } as const
+        return new GraphValue(tensorType([elements]), leaf)
+      }),
+      ...this.#buffers.map(
+        (buffer) => new GraphValue(tensorType([buffer.count]), { kind: 'buffer', buffer }),
+      ),
+    ]
+    current.forEach((value, i) => {
+      const average = averages[i]
+      const decay = () => (average.updates <= 1 ? 0 : this.decay)
       const settings = {
         decay: trace.scalars.add(decay),
         oneMinusDecay: trace.scalars.add(() => 1 - decay()),
       }
-      const type = tensorType([bucket.elements])
-      const of = (pool: Pool) => new GraphValue(type, { kind: 'pool', pool, start: 0 })
-      const inputs = [of(averages[i].pool), of(bucket.parameterPool)]
-      const attrs = { settings, start: 0, length: bucket.elements }
-      trace.after.push(emitNode(runningAverage as Op, inputs, attrs))
+      const pooled = new GraphValue(value.type, { kind: 'pool', pool: average.pool, start: 0 })
+      const attrs = { settings, start: 0, length: value.type.shape[0] }
+      trace.after.push(emitNode(runningAverage as Op, [pooled, value], attrs))
     })
   }
 
@@ -98,6 +147,8 @@ export class ExponentialMovingAverage {
     }
     for (const [bucket, { pool, updates }] of this.#averages)
       if (updates > 0) pool.swap(bucket.parameterPool)
+    for (const [buffer, { pool, updates }] of this.#bufferAverages)
+      if (updates > 0 && buffer.home) pool.swap(buffer.home.pool)
     this.#isSwapped = !this.#isSwapped
   }
 
@@ -111,7 +162,7 @@ export class ExponentialMovingAverage {
     }
   }
 
-  /** The averages by parameter name, on the host. errors: `graph.misuse` while swapped. */
+  /** The averages by the parameters' indices, on the host. errors: `graph.misuse` while swapped. */
   async stateDict(): Promise<EmaState> {
     if (this.#isSwapped) {
       throw new TabringError(
@@ -119,32 +170,53 @@ export class ExponentialMovingAverage {
         'ema.stateDict: expected averages in their place, got swapped ones. Call ema.swap() first.',
       )
     }
-    const average: Record<string, { shape: Shape; data: Float32Array<ArrayBuffer> }> = {}
+    const average = new Map(this.#loaded)
     for (const [bucket, { pool, updates }] of this.#averages) {
       if (updates === 0) continue
       const contents = (await pool.read()) as Float32Array<ArrayBuffer>
-      bucket.parameters.forEach(({ name, shape, count }, i) => {
+      bucket.parameters.forEach((parameter, i) => {
+        const { shape, count } = parameter
         const start = bucket.starts[i]
-        average[name] = { shape, data: contents.slice(start, start + count) }
+        const data = contents.slice(start, start + count)
+        average.set(this.#positions.get(parameter)!, { shape, data })
       })
     }
-    return { num_updates: this.#updates, average: { ...this.#loaded?.average, ...average } }
+    const buffers = new Map(this.#loadedBuffers)
+    for (const [i, buffer] of this.#buffers.entries()) {
+      const own = this.#bufferAverages.get(buffer)
+      if (!own?.updates) continue
+      const data = (await own.pool.read()) as Float32Array<ArrayBuffer>
+      buffers.set(i, { shape: buffer.shape, data })
+    }
+    return {
+      num_updates: this.#updates,
+      average: Object.fromEntries(average),
+      ...(this.#buffers.length > 0 && { buffers: Object.fromEntries(buffers) }),
+    }
   }
 
-  /** Takes averages over, before or after compiling. errors: `data.malformed` for another shape. */
+  /**
+   * Takes averages over, before or after compiling. Files of older versions, by names, too, where each name is that of one parameter.
+   *
+   * errors: `data.malformed` for another shape, or a tensor that is not here; nothing is changed then. `graph.misuse` while swapped.
+   */
   loadStateDict(state: EmaState): void {
-    for (const { name, shape } of this.#parameters) {
-      const saved = state.average[name]
-      if (saved && !sameShape(saved.shape, shape)) {
-        throw new TabringError(
-          'data.malformed',
-          `ema.loadStateDict: "${name}" must be [${shape.join(', ')}], got [${saved.shape.join(', ')}]. Load averages of this model.`,
-        )
-      }
+    if (this.#isSwapped) {
+      throw new TabringError(
+        'graph.misuse',
+        'ema.loadStateDict: expected the model with its own parameters, got averaged ones in it. Call ema.swap() first.',
+      )
     }
+    const loaded = averagesByIndex(state.average, [...this.#positions.keys()])
+    const loadedBuffers = averagesByIndex(state.buffers ?? {}, this.#buffers)
     this.#updates = state.num_updates
-    this.#loaded = state
+    this.#loaded = loaded
+    this.#loadedBuffers = loadedBuffers
     for (const [bucket, average] of this.#averages) this.#fill(bucket, average)
+    this.#buffers.forEach((buffer, i) => {
+      const average = this.#bufferAverages.get(buffer)
+      if (average) this.#fillBuffer(i, average)
+    })
   }
 
   #averageOf(bucket: Bucket): Average {
@@ -157,9 +229,29 @@ export class ExponentialMovingAverage {
     return average
   }
 
+  #averageOfBuffer(buffer: ModuleBuffer, index: number): Average {
+    const known = this.#bufferAverages.get(buffer)
+    if (known) return known
+    const average = {
+      pool: new Pool(`average of ${buffer.name || 'buffer'}`, buffer.count),
+      updates: 0,
+    }
+    this.#bufferAverages.set(buffer, average)
+    this.#fillBuffer(index, average)
+    return average
+  }
+
+  #fillBuffer(index: number, average: Average): void {
+    const saved = this.#loadedBuffers.get(index)
+    average.updates = saved ? this.#updates : 0
+    if (saved) average.pool.write(saved.data)
+  }
+
   /** Takes over what was loaded for a bucket. errors: `graph.misuse` where that is a part of it. */
   #fill(bucket: Bucket, average: Average): void {
-    const saved = bucket.parameters.map(({ name }) => this.#loaded?.average[name])
+    const saved = bucket.parameters.map((parameter) =>
+      this.#loaded.get(this.#positions.get(parameter)!),
+    )
     const missing = saved.indexOf(undefined)
     if (missing < 0) average.updates = this.#updates
     else if (saved.some((entry) => entry)) {

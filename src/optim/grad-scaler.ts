@@ -4,6 +4,7 @@ import { activeTrace, type Trace } from '../graph/trace.ts'
 import { GraphValue } from '../graph/value.ts'
 import { mostControls, scalerUpdate, unscale } from '../kernels/grad-scaler/grad-scaler.ts'
 import { TabringError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
 import { statsOf } from './clip.ts'
 import type { Optimizer } from './optimizer.ts'
@@ -31,6 +32,14 @@ export interface GradScalerState {
   _growth_tracker: number
 }
 
+const stateKeys: readonly (keyof GradScalerState)[] = [
+  'scale',
+  'growth_factor',
+  'backoff_factor',
+  'growth_interval',
+  '_growth_tracker',
+]
+
 /**
  * Dynamic loss scaling, as torch.cuda.amp.GradScaler, inside the recorded step: `scale(loss).backward()`, perhaps `unscale(optimizer)` and
  * clipping, then `step(optimizer)` and `update()`.
@@ -47,12 +56,21 @@ export class GradScaler {
   readonly #steps = new WeakMap<Trace, Map<Optimizer, GraphValue>>()
 
   constructor(options: GradScalerOptions = {}) {
+    checkOptions('GradScaler', options, {
+      enabled: true,
+      initScale: true,
+      growthFactor: true,
+      backoffFactor: true,
+      growthInterval: true,
+    })
     const { enabled = true, initScale = 65_536, growthInterval = 2000 } = options
     const { growthFactor = 2, backoffFactor = 0.5 } = options
     checkSetting('GradScaler', 'initScale', initScale, initScale > 0, 'above 0')
     checkSetting('GradScaler', 'growthFactor', growthFactor, growthFactor > 1, 'above 1')
     const isBackoff = backoffFactor > 0 && backoffFactor < 1
     checkSetting('GradScaler', 'backoffFactor', backoffFactor, isBackoff, 'between 0 and 1')
+    const isWhole = Number.isInteger(growthInterval) && growthInterval > 0
+    checkSetting('GradScaler', 'growthInterval', growthInterval, isWhole, 'a whole number above 0')
     this.#options = { enabled, initScale, growthFactor, backoffFactor, growthInterval }
     this.#pool.write(Float32Array.of(initScale, 0))
   }
@@ -133,7 +151,15 @@ export class GradScaler {
     }
   }
 
+  /** errors: `data.malformed` for a state without one of the keys. */
   loadStateDict(state: GradScalerState): void {
+    for (const key of stateKeys) {
+      if (typeof state?.[key] === 'number') continue
+      throw new TabringError(
+        'data.malformed',
+        `loadStateDict: GradScaler expected a number as "${key}", got ${JSON.stringify(state?.[key])}. Load what scaler.stateDict() gave.`,
+      )
+    }
     this.#options.growthFactor = state.growth_factor
     this.#options.backoffFactor = state.backoff_factor
     this.#options.growthInterval = state.growth_interval

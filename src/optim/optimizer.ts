@@ -10,6 +10,7 @@ import type { UpdateAttrs } from '../kernels/update/rule.ts'
 import { invariant, TabringError } from '../util/errors.ts'
 import { countElements, sameShape, tensorType } from '../util/shape.ts'
 import { noGradient, owners } from './buckets-behind.ts'
+import { checkGroup, checkSettingNames, requireList } from './check-params.ts'
 import { Cohort } from './cohort.ts'
 import { commonSteps, type LoadedState, tensorsOf, wholeState } from './loaded-state.ts'
 import { type CommonSettings, overlay, type ParamGroup, type Params } from './settings.ts'
@@ -22,6 +23,7 @@ import {
   type StateEntry,
   type StateTensor,
 } from './state-dict.ts'
+import { warnOfUnlisted } from './unlisted.ts'
 
 /**
  * The base of all optimizers: groups, buckets, slices, step counting and state dicts are here, the update rule is the subclass's.
@@ -29,7 +31,7 @@ import {
  * With several ranks each updates its own slice with its own slice of the state, and the program gathers the rest.
  */
 export abstract class Optimizer<Settings extends CommonSettings = CommonSettings> {
-  /** The groups with their settings; numbers may be changed between steps. */
+  /** The groups with their settings; numbers may be changed between steps, but for a `momentum` of 0 that was compiled. */
   readonly paramGroups: ParamGroup<Settings>[]
   readonly defaults: Readonly<Settings>
   /** Steps begun so far; 1 during the first. Includes those that a GradScaler left out. Parameters that join later count their own. */
@@ -46,8 +48,10 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   readonly #initial = new Map<string, number>()
 
   constructor(params: Params<Settings>, defaults: Settings, options: Partial<Settings>) {
+    checkSettingNames(this.constructor.name, options, defaults)
     this.defaults = overlay(defaults, options)
-    const isGrouped = params.length > 0 && 'params' in params[0]
+    requireList(this.constructor.name, params)
+    const isGrouped = params.length > 0 && params[0] !== undefined && 'params' in params[0]
     const groups = (isGrouped ? params : [{ params }]) as (Partial<Settings> & {
       params: readonly Parameter[]
     })[]
@@ -64,6 +68,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
 
   /** Adds a group; programs compiled from then on update it too. errors: `graph.misuse` for a parameter that is in already. */
   addParamGroup(group: Partial<Settings> & { readonly params: readonly Parameter[] }): void {
+    const made = this.#makeGroup(group)
     const known = this.paramGroups.flatMap(({ params }) => params)
     const twice = group.params.find((parameter) => known.includes(parameter))
     if (twice) {
@@ -72,7 +77,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         `addParamGroup: "${twice.name}" must be new, got one that is in a group already. Leave it out.`,
       )
     }
-    this.paramGroups.push(this.#makeGroup(group))
+    this.paramGroups.push(made)
     for (const parameter of group.params) owners.set(parameter, this as unknown as Optimizer)
   }
 
@@ -87,7 +92,8 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   /**
    * Adds the update of every parameter that has a gradient.
    *
-   * In a micro-step of an accumulation it adds the gradients to the earlier ones instead.
+   * In a micro-step of an accumulation it adds the gradients to the earlier ones instead. Warns of parameters behind the loss that no
+   * module has listed and no optimizer has.
    * errors: `graph.misuse` when no parameter has a gradient.
    */
   step(): void {
@@ -111,8 +117,10 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         }
         updated.push(cohort)
       }
+      this.#refuseChanges(group, trace)
     }
     if (updated.length === 0) throw noGradient('optimizer.step')
+    warnOfUnlisted(trace)
     if (!isUpdate) return
     trace.beforeStep.push(() => {
       this.stepCount++
@@ -172,12 +180,20 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   }
 
   /**
-   * Takes over what `stateDict` returned, on a model with the same parameters in the same order; before or after compiling.
+   * Takes over what `stateDict` returned, on a model with the same parameters in the same order; before or after compiling. After it the
+   * settings that decide which states there are (`momentum` above 0, `nesterov`, `amsgrad`, `centered`) must be those that were compiled,
+   * or the next run of that step is refused: compile it again.
    *
-   * errors: `data.malformed`, naming what differs; `graph.misuse` where a compiled step updates parameters together that have made
+   * errors: `data.malformed`, naming what differs, `config.invalid` for settings that cannot be; nothing is changed then. `graph.misuse` where a compiled step updates parameters together that have made
    * different numbers of steps in the saved run: load before compiling then.
    */
   loadStateDict(saved: OptimizerStateDict): void {
+    if (!Array.isArray(saved?.param_groups) || typeof saved.state !== 'object') {
+      throw new TabringError(
+        'data.malformed',
+        `loadStateDict: ${this.constructor.name} expected an optimizer's state with "state" and "param_groups", got ${saved && typeof saved === 'object' ? Object.keys(saved).join(', ') || 'an empty one' : String(saved)}. Load what optimizer.stateDict() gave.`,
+      )
+    }
     const sizes = (counts: readonly number[]) => `[${counts.join(', ')}]`
     const own = this.paramGroups.map(({ params }) => params.length)
     const theirs = saved.param_groups.map(({ params }) => (params as readonly number[]).length)
@@ -209,12 +225,17 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     })
     const stepsOf = ({ parameters }: Cohort) => commonSteps(parameters, loaded)
     const cohorts = this.cohorts.map((cohort) => [cohort, stepsOf(cohort)] as const)
-    this.paramGroups.forEach((group, at) => {
+    const groups = this.paramGroups.map((group, at) =>
       groupFromDict(
         this.constructor.name,
-        group as unknown as Record<string, unknown>,
+        group as unknown as Readonly<Record<string, unknown>>,
+        Object.keys(this.defaults),
         saved.param_groups[at] as Record<string, SettingValue>,
-      )
+      ),
+    )
+    for (const group of groups) this.check(group as unknown as Settings)
+    groups.forEach((group, at) => {
+      Object.assign(this.paramGroups[at], group)
     })
     this.#loaded = loaded
     this.stepCount = Math.max(0, ...[...loaded.values()].map(({ steps }) => steps))
@@ -236,10 +257,37 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     return { form: 'plain' }
   }
 
+  /**
+   * The setting, if any, by which a step with `compiled` settings does not do what `now` says: one that chose its kernels or states.
+   *
+   * All others are step scalars, which each run reads anew.
+   */
+  protected fixedSetting(
+    _compiled: Readonly<Settings>,
+    _now: Readonly<Settings>,
+  ): string | undefined {
+    return undefined
+  }
+
   /** errors: `config.invalid` for settings that the rule cannot have. */
   protected abstract check(settings: Settings): void
 
+  /** Runs of the step being compiled are refused while the group's settings ask for another step. */
+  #refuseChanges(group: ParamGroup<Settings>, trace: Trace): void {
+    const compiled: Readonly<Settings> = { ...group }
+    trace.refusals.push(() => {
+      const name = this.fixedSetting(compiled, group)
+      if (name === undefined) return
+      const of = (settings: Readonly<Settings>) => String(Reflect.get(settings, name))
+      throw new TabringError(
+        'graph.misuse',
+        `run: ${this.constructor.name}'s ${name} must be ${of(compiled)}, with which the step was compiled, got ${of(group)}. Compile the step again: it decides which kernels and states there are.`,
+      )
+    })
+  }
+
   #makeGroup(group: Partial<Settings> & { readonly params: readonly Parameter[] }) {
+    checkGroup(this.constructor.name, group, this.defaults)
     const made = overlay<Settings>(this.defaults, group) as ParamGroup<Settings>
     this.check(made)
     return made

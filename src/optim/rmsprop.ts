@@ -27,7 +27,12 @@ export interface RMSpropSettings {
 
 export type RMSpropOptions = Partial<RMSpropSettings>
 
-/** RMSprop as torch.optim.RMSprop. Which states there are is fixed when the step is compiled. source: Hinton's lecture 6e. */
+/**
+ * RMSprop as torch.optim.RMSprop. source: Hinton's lecture 6e.
+ *
+ * Which states there are is fixed by what `momentum` and `centered` are when the step is compiled; runs are refused where they have changed
+ * since. A momentum may fall to 0.
+ */
 export class RMSprop extends Optimizer<RMSpropSettings> {
   constructor(params: Params<RMSpropSettings>, options: RMSpropOptions = {}) {
     const defaults = {
@@ -60,6 +65,14 @@ export class RMSprop extends Optimizer<RMSpropSettings> {
     const settings = { ...common, ...slots(trace, { momentum: () => group.momentum }) }
     const op = group.centered ? rmspropCenteredMomentum : rmspropMomentum
     return [emitUpdate(op, slice, [...averages, slice.state('momentum_buffer')], settings)]
+  }
+
+  protected override fixedSetting(
+    compiled: Readonly<RMSpropSettings>,
+    now: Readonly<RMSpropSettings>,
+  ): string | undefined {
+    if (now.centered !== compiled.centered) return 'centered'
+    return compiled.momentum === 0 && now.momentum !== 0 ? 'momentum' : undefined
   }
 
   protected check({ lr, alpha, eps, weightDecay, momentum }: RMSpropSettings): void {

@@ -8,7 +8,10 @@ export interface CommonSettings {
 }
 
 /**
- * Parameters that share settings. Every number may be changed between steps: each step reads them anew, nothing is compiled again.
+ * Parameters that share settings. Numbers may be changed between steps: each step reads them anew, nothing is compiled again.
+ *
+ * What decides which kernels and states there are is fixed by compiling: whether momentum is 0, `nesterov`, `amsgrad`, `centered`. A run
+ * that finds another is refused with `graph.misuse`; only momentum may fall to 0.
  *
  * The optional ones are kept here by learning-rate schedulers, as in PyTorch.
  */
@@ -20,6 +23,16 @@ export type ParamGroup<Settings extends CommonSettings = CommonSettings> = Setti
   maxMomentum?: number
   baseMomentum?: number
 }
+
+/** What a group has beside the optimizer's settings. */
+export const groupNames = {
+  params: true,
+  initialLr: true,
+  maxLr: true,
+  minLr: true,
+  maxMomentum: true,
+  baseMomentum: true,
+} as const
 
 /** What an optimizer is made of: parameters, or groups of them with settings of their own over the common ones. */
 export type Params<Settings> =
@@ -42,7 +55,7 @@ export function checkSetting(
   isValid: boolean,
   range: string,
 ): void {
-  if (!isValid || Number.isNaN(value)) {
+  if (!isValid || typeof value !== 'number' || Number.isNaN(value)) {
     throw new TabringError(
       'config.invalid',
       `${optimizer}: ${name} must be ${range}, got ${value}. Give another ${name}.`,

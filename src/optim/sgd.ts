@@ -22,10 +22,16 @@ export interface SGDSettings {
 
 export type SGDOptions = Partial<SGDSettings>
 
+/** What a gradient counts for in the momentum buffer; all of it where there is none. */
+const undamped = ({ momentum, dampening }: SGDSettings): number =>
+  momentum === 0 ? 1 : 1 - dampening
+
 /**
  * Stochastic gradient descent with momentum, as torch.optim.SGD.
  *
- * Whether there is a momentum buffer, and its form, are fixed by what `momentum` and `nesterov` are when the step is compiled.
+ * Whether there is a momentum buffer, and its form, are fixed by what `momentum` and `nesterov` are when the step is compiled; runs are
+ * refused where they have changed since. A momentum that falls to 0 is plain descent from there on; the buffer then follows the gradient,
+ * where PyTorch's stays as it was.
  */
 export class SGD extends Optimizer<SGDSettings> {
   protected override readonly savesStep = false
@@ -50,7 +56,7 @@ export class SGD extends Optimizer<SGDSettings> {
       // PyTorch fills the momentum buffer with the whole first gradient, undamped.
       gradScale: slice.isSettled
         ? { control: 2 }
-        : trace.scalars.add(() => (slice.steps() <= 1 ? 1 : 1 - group.dampening)),
+        : trace.scalars.add(() => (slice.steps() <= 1 ? 1 : undamped(group))),
     }
     const op = group.nesterov ? sgdNesterov : sgdMomentum
     return [emitUpdate(op, slice, [slice.state('momentum_buffer')], settings)]
@@ -63,8 +69,17 @@ export class SGD extends Optimizer<SGDSettings> {
   ): SettleAttrs {
     return {
       form: 'sgd',
-      ...slots(trace, { step, undamped: () => 1 - group.dampening }),
+      ...slots(trace, { step, undamped: () => undamped(group) }),
     }
+  }
+
+  protected override fixedSetting(
+    compiled: Readonly<SGDSettings>,
+    now: Readonly<SGDSettings>,
+  ): string | undefined {
+    if (now.momentum === 0) return undefined
+    if (compiled.momentum === 0) return 'momentum'
+    return now.nesterov === compiled.nesterov ? undefined : 'nesterov'
   }
 
   protected check({ lr, momentum, weightDecay, dampening, nesterov }: SGDSettings): void {

@@ -41,29 +41,52 @@ export function groupToDict(
   return { ...Object.fromEntries(entries), params: [...params] }
 }
 
+/** What learning-rate schedulers keep in a group. */
+const fromSchedulers = ['initialLr', 'maxLr', 'minLr', 'maxMomentum', 'baseMomentum']
+
 /**
- * Takes a saved group's settings over.
+ * A group's settings as saved; the group itself stays as it is.
  *
  * Settings of PyTorch's that only choose an implementation are passed over (`foreach`, `capturable`, `differentiable`, `fused`).
- * errors: `data.malformed` for a setting that this optimizer does not have, unless it is off.
+ * errors: `data.malformed` for a setting that this optimizer does not have, unless it is off, for one that is missing, or of another type.
  */
 export function groupFromDict(
   optimizer: string,
-  group: Record<string, unknown>,
+  group: Readonly<Record<string, unknown>>,
+  settings: readonly string[],
   saved: Readonly<Record<string, SettingValue>>,
-): void {
+): Record<string, unknown> {
+  const refuse = (problem: string): never => {
+    throw new TabringError(
+      'data.malformed',
+      `loadStateDict: ${problem}. Load a state that this kind of optimizer saved.`,
+    )
+  }
   const implementation = ['params', 'foreach', 'capturable', 'differentiable', 'fused']
-  const fromSchedulers = ['initialLr', 'maxLr', 'minLr', 'maxMomentum', 'baseMomentum']
+  const taken: Record<string, unknown> = {}
   for (const [key, value] of Object.entries(saved)) {
     if (implementation.includes(key)) continue
     const name = toCamel(key)
-    if (name in group || fromSchedulers.includes(name)) {
-      group[name] = Array.isArray(value) ? [...value] : value
-    } else if (value) {
-      throw new TabringError(
-        'data.malformed',
-        `loadStateDict: ${optimizer} has no setting "${key}", got ${JSON.stringify(value)}. Load a state that this kind of optimizer saved.`,
-      )
+    if (settings.includes(name)) {
+      if (kindOf(value) !== kindOf(group[name])) {
+        refuse(
+          `${optimizer} expected ${kindOf(group[name])} as "${key}", got ${JSON.stringify(value)}`,
+        )
+      }
+    } else if (!fromSchedulers.includes(name)) {
+      if (value) refuse(`${optimizer} has no setting "${key}", got ${JSON.stringify(value)}`)
+      continue
     }
+    taken[name] = Array.isArray(value) ? [...value] : value
   }
+  const missing = settings.find((name) => !(name in taken))
+  if (missing !== undefined) {
+    refuse(
+      `${optimizer} expected the setting "${toSnake(missing)}", got ${Object.keys(saved).join(', ')}`,
+    )
+  }
+  return taken
 }
+
+const kindOf = (value: unknown): string =>
+  Array.isArray(value) ? `${value.length} numbers` : `a ${typeof value}`

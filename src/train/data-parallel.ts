@@ -6,6 +6,7 @@ import { activeTrace } from '../graph/trace.ts'
 import { Module } from '../nn/module.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { chunkRange } from '../peer/schedule.ts'
+import { checkNumber, checkOptions } from '../util/options.ts'
 import { getProcessGroup } from './process-group.ts'
 
 export interface DistributedDataParallelOptions {
@@ -33,6 +34,9 @@ export class DistributedDataParallel extends Module {
   constructor(module: Module, options: DistributedDataParallelOptions = {}) {
     super()
     this.module = module
+    const name = 'DistributedDataParallel'
+    checkOptions(name, options, { processGroup: true, bucketCapMb: true })
+    checkNumber(name, 'bucketCapMb', options.bucketCapMb, (mb) => mb > 0, 'above 0')
     const group = options.processGroup ?? getProcessGroup()
     this.#rank = group.rank
     const parameters = module.parameters()

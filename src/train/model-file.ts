@@ -1,5 +1,6 @@
 import { readSafetensors, type SafeTensor, writeSafetensors } from '../data/safetensors.ts'
 import type { LoadOptions, LoadResult, Module, StateDict } from '../nn/module.ts'
+import { checkOptions } from '../util/options.ts'
 
 export interface SaveModelOptions {
   /** Texts by name in the file's header. default: `{ format: 'pt' }`, which PyTorch's users expect */
@@ -19,8 +20,9 @@ export const saveModel = async (
 /** The file of a state dict, as `saveModel`. */
 export function writeStateDict(
   state: StateDict,
-  { metadata = { format: 'pt' } }: SaveModelOptions = {},
+  options: SaveModelOptions = {},
 ): Uint8Array<ArrayBuffer> {
+  const { metadata = { format: 'pt' } } = checkOptions('saveModel', options, { metadata: true })
   const keyOf = new Map<StateDict[string]['data'], string>()
   for (const key of Object.keys(state).sort()) {
     const { data } = state[key]

@@ -4,6 +4,7 @@ import type { Link } from '../peer/link.ts'
 import { systemEnv } from '../util/env.ts'
 import { messageOf, TabringError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
+import { checkOptions } from '../util/options.ts'
 import { switchValue } from '../util/switches.ts'
 
 export interface InitProcessGroupOptions {
@@ -34,6 +35,15 @@ export async function initProcessGroup(options: InitProcessGroupOptions): Promis
       `initProcessGroup: this rank is in a group of ${current.size} already. Call destroyProcessGroup() first.`,
     )
   }
+  checkOptions('initProcessGroup', options, {
+    rank: true,
+    worldSize: true,
+    epoch: true,
+    links: true,
+    timeoutMs: true,
+    joinTimeoutMs: true,
+    onspan: true,
+  })
   const { rank, worldSize: size, epoch = 0, links, timeoutMs, joinTimeoutMs, onspan } = options
   const config: Partial<GroupConfig> = {
     ...(timeoutMs !== undefined && { deadlineMs: timeoutMs }),

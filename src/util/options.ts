@@ -29,3 +29,38 @@ export function checkOptions<T extends object>(
   }
   return options
 }
+
+/** errors: `config.invalid` unless an option that is given is one of `choices`. */
+export function checkChoice<T extends string | number>(
+  where: string,
+  name: string,
+  value: T | undefined,
+  choices: readonly T[],
+): void {
+  if (value === undefined || choices.includes(value)) return
+  throw new TabringError(
+    'config.invalid',
+    `${where}: ${name} must be one of ${choices.map((choice) => `'${choice}'`).join(', ')}, got ${JSON.stringify(value)}. Choose one of these.`,
+  )
+}
+
+/** errors: `config.invalid` unless an option that is given is a number for which `isValid`. */
+export function checkNumber(
+  where: string,
+  name: string,
+  value: number | undefined,
+  isValid: (value: number) => boolean,
+  range: string,
+): void {
+  if (value === undefined || (typeof value === 'number' && isValid(value))) return
+  throw new TabringError(
+    'config.invalid',
+    `${where}: ${name} must be ${range}, got ${typeof value === 'number' ? value : JSON.stringify(value)}. Give another ${name}.`,
+  )
+}
+
+/** Whether a number is a share: for `checkNumber`. */
+export const isShare = (value: number): boolean => value >= 0 && value <= 1
+
+/** Whether a number is whole and above 0: for `checkNumber`. */
+export const isCount = (value: number): boolean => Number.isInteger(value) && value > 0

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../../util/options.ts'
 import { permutation } from '../../util/random.ts'
 import { type Batch, defaultCollate, type FieldDTypes } from '../collate.ts'
 import { describeInner } from '../datasets.ts'
@@ -52,6 +53,20 @@ export interface DataLoaderOptions<S, B> {
   seed?: number
 }
 
+const loaderOptions: OptionNames<DataLoaderOptions<unknown, unknown>> = {
+  batchSize: true,
+  shuffle: true,
+  sampler: true,
+  numWorkers: true,
+  worker: true,
+  prefetch: true,
+  pinMemory: true,
+  dropLast: true,
+  collate: true,
+  dtypes: true,
+  seed: true,
+}
+
 /**
  * Batches of a data set, as `torch.utils.data.DataLoader`: `for await (const batch of loader)` is one epoch.
  *
@@ -61,7 +76,8 @@ export interface DataLoaderOptions<S, B> {
  *
  * `stateDict` says where the loop under way stands, and a loader that took it over by `loadStateDict` goes on with the batch after it.
  * errors: a sample's own, with its number and its worker's (`data.malformed` for errors that are not Tabring's); `worker.dead`;
- * `config.invalid` for a data set that the loader's workers cannot make anew, and for workers where there are none (Node); RangeError for options out of range.
+ * `config.invalid` for options that there are not, for a data set that the loader's workers cannot make anew, and for workers where there are none
+ * (Node); RangeError for options out of range.
  */
 export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
   readonly dataset: Dataset<S>
@@ -79,6 +95,7 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
   #workers: SampleWorkers | undefined
 
   constructor(dataset: Dataset<S>, options: DataLoaderOptions<S, B> = {}) {
+    checkOptions('DataLoader', options, loaderOptions)
     const { batchSize = 1, numWorkers = 0, prefetch = 2, shuffle = false, sampler } = options
     requireWhole('batchSize', batchSize, 1)
     requireWhole('numWorkers', numWorkers, 0)

@@ -1,6 +1,7 @@
 import { attention } from '../../kernels/attention/attention.ts'
 import type { AttentionAttrs, AttentionLayout } from '../../kernels/attention/geometry.ts'
 import { ShapeError } from '../../util/errors.ts'
+import { checkNumber, checkOptions, isShare, type OptionNames } from '../../util/options.ts'
 import { countElements, formatShape } from '../../util/shape.ts'
 import { requiresGradient } from '../backward.ts'
 import { functionalLayer, randomSlots } from '../random.ts'
@@ -28,6 +29,21 @@ export interface AttentionOptions {
   isCausal?: boolean
   /** Factor of the scores; default 1 / sqrt(elements of a query). */
   scale?: number
+}
+
+const attentionOptions: OptionNames<AttentionOptions> = {
+  attnMask: true,
+  isBooleanMask: true,
+  isHiddenMask: true,
+  dropoutP: true,
+  layer: true,
+  isCausal: true,
+  scale: true,
+}
+
+function checkAttention(where: string, options: AttentionOptions): void {
+  checkOptions(where, options, attentionOptions)
+  checkNumber(where, 'dropoutP', options.dropoutP, isShare, 'within 0..1')
 }
 
 const dropoutOf = (options: AttentionOptions, batch: number): AttentionAttrs['dropout'] =>
@@ -95,6 +111,7 @@ export function scaledDotProductAttention(
   value: Tensor,
   options: AttentionOptions = {},
 ): Tensor {
+  checkAttention('scaledDotProductAttention', options)
   const rank = query.shape.length
   const isAlike = [key, value].every(
     ({ shape }) =>
@@ -122,6 +139,7 @@ export function packedAttention(
   sizes: { batch: number; heads: number },
   options: AttentionOptions = {},
 ): Tensor {
+  checkAttention('packedAttention', options)
   const width = qkv.shape[qkv.shape.length - 1] / (3 * sizes.heads)
   return attend([qkv], 'packed', { ...sizes, width }, options)
 }

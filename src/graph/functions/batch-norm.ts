@@ -5,6 +5,7 @@ import {
 } from '../../kernels/batch-norm/batch-norm.ts'
 import type { ScalarSlot } from '../../kernels/op.ts'
 import { TabringError } from '../../util/errors.ts'
+import { checkOptions } from '../../util/options.ts'
 import { emit, type Tensor, toFloat } from '../tensor.ts'
 
 /** What a batch normalization keeps between steps; the op changes it on the device. */
@@ -42,8 +43,11 @@ export function batchNorm(
   x: Tensor,
   weight: Tensor,
   bias: Tensor,
-  { running, training = false, momentum = 0.1, eps = 1e-5, count }: BatchNormOptions = {},
+  options: BatchNormOptions = {},
 ): Tensor {
+  const known = { running: true, training: true, momentum: true, eps: true, count: true } as const
+  checkOptions('batchNorm', options, known)
+  const { running, training = false, momentum = 0.1, eps = 1e-5, count } = options
   const attrs = { eps, epilogue: [], ...(x.dtype === 'f16' && { half: true }) }
   const parameters = [toFloat(weight), toFloat(bias)]
   const own = { ...attrs, count: count ?? null }

@@ -3,6 +3,7 @@ import { conv2d as conv2dOp } from '../../kernels/conv2d/conv2d.ts'
 import { map, singleStep } from '../../kernels/map/map.ts'
 import type { Op } from '../../kernels/op.ts'
 import { ShapeError } from '../../util/errors.ts'
+import { checkOptions } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { emit, type Tensor, toFloat } from '../tensor.ts'
 import { activeTrace } from '../trace.ts'
@@ -31,6 +32,8 @@ export interface ConvTransposeOptions {
   dilation?: Pair
   groups?: number
 }
+
+const convOptions = { stride: true, padding: true, dilation: true, groups: true } as const
 
 /** What differs from 1, so that plain calls keep plain attrs. */
 const extras = (dilation: readonly [number, number], groups: number) => ({
@@ -84,6 +87,7 @@ export function conv2d(
   bias?: Tensor,
   options: ConvOptions = {},
 ): Tensor {
+  checkOptions('conv2d', options, convOptions)
   const stride = pair(options.stride ?? 1)
   const dilation = pair(options.dilation ?? 1)
   const [, , KH, KW] = weight.shape
@@ -101,8 +105,10 @@ export function conv1d(
   x: Tensor,
   weight: Tensor,
   bias?: Tensor,
-  { stride = 1, padding = 0, dilation = 1, groups = 1 }: ConvOptions<number> = {},
+  options: ConvOptions<number> = {},
 ): Tensor {
+  checkOptions('conv1d', options, convOptions)
+  const { stride = 1, padding = 0, dilation = 1, groups = 1 } = options
   if (x.shape.length !== 3 || weight.shape.length !== 3) {
     throw new ShapeError(
       'shape.mismatch',
@@ -132,6 +138,7 @@ export function convTranspose2d(
   bias?: Tensor,
   options: ConvTransposeOptions = {},
 ): Tensor {
+  checkOptions('convTranspose2d', options, { ...convOptions, outputPadding: true })
   const stride = pair(options.stride ?? 1)
   const padding = pair(options.padding ?? 0)
   const outputPadding = pair(options.outputPadding ?? 0)

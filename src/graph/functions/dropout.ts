@@ -1,4 +1,5 @@
 import { dropout as dropoutOp } from '../../kernels/dropout/dropout.ts'
+import { checkOptions } from '../../util/options.ts'
 import { functionalLayer, randomSlots } from '../random.ts'
 import { emit, type Tensor } from '../tensor.ts'
 
@@ -19,6 +20,7 @@ export interface DropoutOptions {
  * source: Philox, Salmon et al. (SC 2011).
  */
 export function dropout(x: Tensor, p = 0.5, options: DropoutOptions = {}): Tensor {
+  checkOptions('dropout', options, { training: true, samples: true, layer: true })
   if (options.training === false || p === 0) return x
   const samples = options.samples ?? x.shape[0] ?? 1
   return emit(dropoutOp, [x], {

@@ -3,6 +3,7 @@ import { crossEntropyRows } from '../../kernels/cross-entropy-rows/cross-entropy
 import type { ScalarSlot } from '../../kernels/op.ts'
 import { topKCorrect } from '../../kernels/top-k/top-k.ts'
 import { ShapeError } from '../../util/errors.ts'
+import { checkChoice, checkOptions, type OptionNames } from '../../util/options.ts'
 import { formatShape, sameShape } from '../../util/shape.ts'
 import { elementwise, emit, emitAll, type Operand, type Tensor } from '../tensor.ts'
 
@@ -21,6 +22,23 @@ const ignoredClass = -100
 const reduce = (losses: Tensor, reduction: Reduction = 'mean'): Tensor =>
   reduction === 'none' ? losses : reduction === 'sum' ? losses.sum() : losses.mean()
 
+const reductions: readonly Reduction[] = ['none', 'sum', 'mean']
+
+/** errors: `config.invalid` for an option that the loss does not have, or another reduction. */
+export function checkLoss<T extends { readonly reduction?: string }>(
+  where: string,
+  options: T,
+  known: OptionNames<T>,
+  choices: readonly string[] = reductions,
+): T {
+  checkOptions(where, options, known)
+  checkChoice(where, 'reduction', options.reduction, choices)
+  return options
+}
+
+/** What `klDiv` may make of its losses. */
+export const klReductions: readonly string[] = [...reductions, 'batchmean']
+
 /** Predictions and targets of one shape: what PyTorch warns of, the mean over a broadcast, is never meant. */
 function refuseBroadcast(where: string, input: Tensor, target: Tensor): void {
   if (!sameShape(input.shape, target.shape)) {
@@ -35,12 +53,14 @@ function refuseBroadcast(where: string, input: Tensor, target: Tensor): void {
 
 /** (input - target)^2 */
 export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  checkLoss('mseLoss', options, { reduction: true })
   refuseBroadcast('mseLoss', input, target)
   return reduce(elementwise('squaredError', input, target), options.reduction)
 }
 
 /** |input - target| */
 export function l1Loss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  checkLoss('l1Loss', options, { reduction: true })
   refuseBroadcast('l1Loss', input, target)
   return reduce(elementwise('absoluteError', input, target), options.reduction)
 }
@@ -51,7 +71,8 @@ export function huberLoss(
   target: Tensor,
   options: LossOptions & { delta?: number } = {},
 ): Tensor {
-  const { delta = 1, reduction } = options
+  const known = { reduction: true, delta: true } as const
+  const { delta = 1, reduction } = checkLoss('huberLoss', options, known)
   refuseBroadcast('huberLoss', input, target)
   if (!(delta > 0)) refuseSize('huberLoss', 'delta', delta)
   return reduce(elementwise('huber', input, target, delta), reduction)
@@ -63,7 +84,8 @@ export function smoothL1Loss(
   target: Tensor,
   options: LossOptions & { beta?: number } = {},
 ): Tensor {
-  const { beta = 1, reduction } = options
+  const known = { reduction: true, beta: true } as const
+  const { beta = 1, reduction } = checkLoss('smoothL1Loss', options, known)
   if (beta === 0) return l1Loss(input, target, { reduction })
   refuseBroadcast('smoothL1Loss', input, target)
   if (!(beta > 0)) refuseSize('smoothL1Loss', 'beta', beta)
@@ -88,8 +110,10 @@ export interface BinaryOptions extends LossOptions {
 export function binaryCrossEntropy(
   input: Tensor,
   target: Tensor,
-  { weight, reduction }: BinaryOptions = {},
+  options: BinaryOptions = {},
 ): Tensor {
+  const known = { reduction: true, weight: true } as const
+  const { weight, reduction } = checkLoss('binaryCrossEntropy', options, known)
   refuseBroadcast('binaryCrossEntropy', input, target)
   const losses = elementwise('bce', input, target)
   return reduce(weight === undefined ? losses : losses.mul(weight), reduction)
@@ -103,8 +127,11 @@ export function binaryCrossEntropy(
 export function binaryCrossEntropyWithLogits(
   input: Tensor,
   target: Tensor,
-  { weight, posWeight, reduction }: BinaryOptions & { posWeight?: Operand } = {},
+  options: BinaryOptions & { posWeight?: Operand } = {},
 ): Tensor {
+  const known = { reduction: true, weight: true, posWeight: true } as const
+  const checked = checkLoss('binaryCrossEntropyWithLogits', options, known)
+  const { weight, posWeight, reduction } = checked
   refuseBroadcast('binaryCrossEntropyWithLogits', input, target)
   const losses =
     posWeight === undefined
@@ -127,7 +154,8 @@ export function klDiv(
   options: { reduction?: Reduction | 'batchmean'; logTarget?: boolean } = {},
 ): Tensor {
   refuseBroadcast('klDiv', input, target)
-  const { reduction, logTarget = false } = options
+  const known = { reduction: true, logTarget: true } as const
+  const { reduction, logTarget = false } = checkLoss('klDiv', options, known, klReductions)
   const losses = elementwise(logTarget ? 'klDivLog' : 'klDiv', input, target)
   return reduction === 'batchmean' ? losses.sum().div(input.shape[0]) : reduce(losses, reduction)
 }
@@ -147,6 +175,8 @@ export interface CrossEntropyOptions extends ClassLossOptions {
   /** The part of each target's probability that is spread over all classes. */
   readonly labelSmoothing?: number
 }
+
+const classOptions = { weight: true, ignoreIndex: true, reduction: true, count: true } as const
 
 function classLoss(
   isLogits: boolean,
@@ -196,7 +226,7 @@ export function crossEntropy(
     labelSmoothing = 0,
     reduction = 'mean',
     count,
-  } = options
+  } = checkLoss('crossEntropy', options, { ...classOptions, labelSmoothing: true })
   if (target.dtype === 'f32') return softTargets(input, target, options)
   const isPlain =
     input.shape.length === 2 && reduction === 'mean' && !weight && labelSmoothing === 0
@@ -227,7 +257,7 @@ function softTargets(input: Tensor, target: Tensor, options: CrossEntropyOptions
 
 /** -weight[target] input[target] for log-probabilities. shape: as `crossEntropy`; cost: as its general form. */
 export const nllLoss = (input: Tensor, target: Tensor, options: ClassLossOptions = {}): Tensor =>
-  classLoss(false, input, target, options)
+  classLoss(false, input, target, checkLoss('nllLoss', options, classOptions))
 
 /**
  * For each k: the percentage of rows whose target is among the k largest outputs; of the rows that count, where there is a `count`.
@@ -237,8 +267,9 @@ export const nllLoss = (input: Tensor, target: Tensor, options: ClassLossOptions
 export function accuracy(
   output: Tensor,
   target: Tensor,
-  { topk = [1], count }: { topk?: readonly number[]; count?: ScalarSlot } = {},
+  options: { topk?: readonly number[]; count?: ScalarSlot } = {},
 ): Tensor[] {
+  const { topk = [1], count } = checkOptions('accuracy', options, { topk: true, count: true })
   const [rows] = output.shape
   const counted = count && elementwise('clamp', count, 1, Math.max(1, rows))
   return topk.map((k) => {

@@ -1,4 +1,5 @@
 import { rotary } from '../../kernels/rotary/rotary.ts'
+import { checkOptions } from '../../util/options.ts'
 import { emit, type Tensor } from '../tensor.ts'
 
 export interface RotaryOptions {
@@ -13,6 +14,7 @@ export interface RotaryOptions {
  * source: Su et al., RoFormer, arXiv 2104.09864.
  */
 export function rotaryEmbedding(x: Tensor, table: Tensor, options: RotaryOptions = {}): Tensor {
+  checkOptions('rotaryEmbedding', options, { isInterleaved: true })
   const rank = x.shape.length
   return emit(rotary, [x, table], {
     width: x.shape[rank - 1],
@@ -31,6 +33,7 @@ export function packedRotaryEmbedding(
   { positions, heads }: { positions: number; heads: number },
   options: RotaryOptions = {},
 ): Tensor {
+  checkOptions('packedRotaryEmbedding', options, { isInterleaved: true })
   return emit(rotary, [qkv, table], {
     width: qkv.shape[qkv.shape.length - 1] / (3 * heads),
     inner: 3 * heads,

@@ -5,6 +5,7 @@ import { cumsum as cumsumOp } from '../../kernels/cumsum/cumsum.ts'
 import { triangle } from '../../kernels/triangle/triangle.ts'
 import { place } from '../../kernels/view/view.ts'
 import { ShapeError } from '../../util/errors.ts'
+import { checkOptions } from '../../util/options.ts'
 import {
   countElements,
   type DType,
@@ -174,6 +175,8 @@ export interface TensorOptions {
   requiresGrad?: boolean
 }
 
+const tensorOptions = { dtype: true, requiresGrad: true } as const
+
 const make = (attrs: ConstantAttrs, requiresGrad = false): Tensor => {
   const tensor = emit(constant, [], attrs)
   return requiresGrad ? tensor.requiresGrad_() : tensor
@@ -182,6 +185,7 @@ const make = (attrs: ConstantAttrs, requiresGrad = false): Tensor => {
 /** A tensor of one number, written by the device in each run. cost: one dispatch. errors: `graph.misuse` for integers that require a gradient. */
 export function full(shape: Shape, value: number, options: HostDType | TensorOptions = {}): Tensor {
   const { dtype = 'f32', requiresGrad } = typeof options === 'string' ? { dtype: options } : options
+  if (typeof options !== 'string') checkOptions('full', options, tensorOptions)
   return make({ shape, dtype, start: value, step: 0 }, requiresGrad)
 }
 export const zeros = (shape: Shape, options?: HostDType | TensorOptions): Tensor =>
@@ -200,6 +204,7 @@ export function arange(
 ): Tensor {
   const [step, { dtype = 'f32', requiresGrad }] =
     typeof given === 'number' ? [given, more] : [1, given]
+  checkOptions('arange', typeof given === 'number' ? more : given, tensorOptions)
   const count = Math.ceil((end - start) / step)
   mustHold(
     Number.isFinite(count) && count >= 0,

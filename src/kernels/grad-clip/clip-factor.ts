@@ -3,7 +3,7 @@ import { formatShape, type TensorType, tensorType } from '../../util/shape.ts'
 import { type Dispatch, defineOp, type ScalarSlot } from '../op.ts'
 import { isNaNWgsl } from '../scalar/scalar-function.ts'
 import { dispatch, reads, type ShaderBinding, writes } from '../shader.ts'
-import { type NormKind, normFunctions, norms } from './norm.ts'
+import { type NormKind, normFunctions, normOf } from './norm.ts'
 
 /** A dispatch of one thread. */
 export const single = (
@@ -67,7 +67,7 @@ export const joinStats = defineOp<{ readonly norm: NormKind }>({
     },
   ],
   reference(inputs, { attrs: { norm } }) {
-    const { join } = norms[norm]
+    const { join } = normOf(norm)
     return [
       Float64Array.of(
         inputs.reduce((value, stats) => join(value, stats[0]), 0),
@@ -81,6 +81,7 @@ export const joinStats = defineOp<{ readonly norm: NormKind }>({
     { name: 'one', inputs: [tensorType([2])], attrs: { norm: 'l2' } },
     { name: 'several', inputs: Array(6).fill(tensorType([2])), attrs: { norm: 'l1' } },
     { name: 'largest', inputs: Array(3).fill(tensorType([2])), attrs: { norm: 'largest' } },
+    { name: 'smallest', inputs: Array(3).fill(tensorType([2])), attrs: { norm: 'smallest' } },
     { name: 'huge', inputs: Array(3).fill(tensorType([2])), attrs: { norm: 'l2' }, fill: 'huge' },
   ],
 })
@@ -137,7 +138,7 @@ export const clipFactor = defineOp<ClipFactorAttrs>({
   ],
   reference([stats, before], { attrs: { norm, maxNorm, skipsNonfinite } }, scalars) {
     const factor = before ? before[0] : 1
-    const total = factor * norms[norm].finish(stats[0])
+    const total = factor * normOf(norm).finish(stats[0])
     const isLeftOut = skipsNonfinite && !Number.isFinite(Math.fround(total))
     return [
       Float64Array.of(total),
@@ -150,7 +151,7 @@ export const clipFactor = defineOp<ClipFactorAttrs>({
   tolerance: {
     absolute: 1e-6,
     relative: 2e-6,
-    because: 'a root, a division of 2.5 ulp, a product',
+    because: 'a root or a power, a division of 2.5 ulp, a product',
   },
   cases: [
     {
@@ -167,6 +168,13 @@ export const clipFactor = defineOp<ClipFactorAttrs>({
       scalars: [0, 100],
       nonNegative: [0],
     },
+    ...(['p3', 'p0.5', 'count', 'smallest'] as const).map((norm) => ({
+      name: norm,
+      inputs: [tensorType([2])],
+      attrs: { norm, maxNorm: { slot: 0 } },
+      scalars: [0.25],
+      nonNegative: [0],
+    })),
     {
       name: 'nothing to leave out',
       inputs: [tensorType([2])],

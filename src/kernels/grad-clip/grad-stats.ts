@@ -4,7 +4,7 @@ import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } fr
 import { checkSlice, type Slice } from '../update/slice.ts'
 import body from './grad-stats.wgsl?raw'
 import totalBody from './grad-stats-total.wgsl?raw'
-import { type NormKind, normFunctions, norms } from './norm.ts'
+import { type NormKind, normFunctions, normOf } from './norm.ts'
 
 export interface GradStatsAttrs extends Slice {
   readonly norm: NormKind
@@ -91,7 +91,7 @@ export const gradStats = defineOp<GradStatsAttrs>({
   ],
   preferred: (_call, limits) => (limits.maxInvocations >= maxThreads ? 'tree' : 'naive'),
   reference([grad], { attrs: { start, length, norm } }) {
-    const { term, join } = norms[norm]
+    const { term, join } = normOf(norm)
     let value = 0
     let flag = 0
     for (let i = start; i < start + length; i++) {
@@ -117,5 +117,13 @@ export const gradStats = defineOp<GradStatsAttrs>({
     sample('several groups', 9001, { start: 0, length: 9001 }, 'l1'),
     sample('several groups', 9001, { start: 0, length: 9001 }, 'largest'),
     sample('huge', 300, { start: 0, length: 300 }, 'largest', 'huge'),
+    sample('several groups', 9001, { start: 0, length: 9001 }, 'p3'),
+    sample('a slice', 700, { start: 13, length: 640 }, 'p0.5'),
+    sample('ties', 300, { start: 0, length: 300 }, 'p3', 'ties'),
+    sample('several groups', 9001, { start: 0, length: 9001 }, 'count'),
+    sample('ties', 300, { start: 0, length: 300 }, 'count', 'ties'),
+    sample('several groups', 9001, { start: 0, length: 9001 }, 'smallest'),
+    sample('ties', 300, { start: 0, length: 300 }, 'smallest', 'ties'),
+    sample('no elements', 0, { start: 0, length: 0 }, 'smallest'),
   ],
 })

@@ -1,7 +1,11 @@
 import { isNaNWgsl } from '../scalar/scalar-function.ts'
+import { f32Literal } from '../shader.ts'
 
 /** The norms that gradients are clipped by: what an element adds, how terms join, and what the total then is; NaN stays NaN. */
-export type NormKind = 'l2' | 'l1' | 'largest'
+export type NormKind = 'l2' | 'l1' | 'largest' | 'smallest' | 'count' | PowerNorm
+
+/** (sum of |x|^p)^(1/p): `p3`, `p0.5`. */
+export type PowerNorm = `p${number}`
 
 interface Norm {
   term(x: number): number
@@ -11,7 +15,7 @@ interface Norm {
   readonly wgsl: { term: string; join: string; finish: string }
 }
 
-export const norms: Readonly<Record<NormKind, Norm>> = {
+const norms: Readonly<Record<Exclude<NormKind, PowerNorm>, Norm>> = {
   l2: {
     term: (x) => x * x,
     join: (a, b) => a + b,
@@ -35,14 +39,71 @@ export const norms: Readonly<Record<NormKind, Norm>> = {
       finish: 'x',
     },
   },
+  // Totals begin at 0, so that of the smallest is kept as a number that falls as it rises, by its bits: no rounding.
+  smallest: {
+    term: (x) => fallingOf(Math.abs(x)),
+    join: Math.max,
+    finish: risingOf,
+    wgsl: {
+      term: `select(bitcast<f32>(0x7f7fffffu - min(bitcast<u32>(abs(x)), 0x7f7fffffu)), x, ${isNaNWgsl('x')})`,
+      join: `select(max(a, b), a + b, ${isNaNWgsl('a')} || ${isNaNWgsl('b')})`,
+      finish: `select(bitcast<f32>(select(0x7f7fffffu - bitcast<u32>(x), 0x7f800000u, x == 0.0)), x, ${isNaNWgsl('x')})`,
+    },
+  },
+  // As in PyTorch a NaN is an element that is not 0.
+  count: {
+    term: (x) => (x === 0 ? 0 : 1),
+    join: (a, b) => a + b,
+    finish: (x) => x,
+    wgsl: {
+      term: 'select(0.0, 1.0, (bitcast<u32>(x) & 0x7fffffffu) != 0u)',
+      join: 'a + b',
+      finish: 'x',
+    },
+  },
+}
+
+/** Bits of the largest finite f32. */
+const largestBits = 0x7f7fffff
+
+const bitsOf = (x: number): number => new Uint32Array(Float32Array.of(x).buffer)[0]
+const fromBits = (bits: number): number => new Float32Array(Uint32Array.of(bits).buffer)[0]
+
+const fallingOf = (x: number): number =>
+  Number.isNaN(x) ? x : fromBits(largestBits - Math.min(bitsOf(x), largestBits))
+
+/** The inverse of `fallingOf`; infinite where all were, or there was none. */
+function risingOf(x: number): number {
+  if (Number.isNaN(x)) return x
+  return x === 0 ? Number.POSITIVE_INFINITY : fromBits(largestBits - bitsOf(x))
+}
+
+/** x^p for x of 0 or more; what `pow` need not do well, 0, infinity and NaN, stays as it is. */
+const powerWgsl = (p: number): string =>
+  `select(pow(abs(x), ${f32Literal(p)}), abs(x), x == 0.0 || (bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u)`
+
+export function normOf(kind: NormKind): Norm {
+  if (kind in norms) return norms[kind as keyof typeof norms]
+  const p = Number(kind.slice(1))
+  return {
+    term: (x) => Math.abs(x) ** p,
+    join: (a, b) => a + b,
+    finish: (x) => x ** (1 / p),
+    wgsl: { term: powerWgsl(p), join: 'a + b', finish: powerWgsl(1 / p) },
+  }
 }
 
 /** WGSL functions `term`, `join` and `finish` of a norm, those that are named. */
-export const normFunctions = (kind: NormKind, names: readonly ('term' | 'join' | 'finish')[]) =>
-  names
+export function normFunctions(
+  kind: NormKind,
+  names: readonly ('term' | 'join' | 'finish')[],
+): string {
+  const { wgsl } = normOf(kind)
+  return names
     .map((name) =>
       name === 'join'
-        ? `fn join(a: f32, b: f32) -> f32 {\n  return ${norms[kind].wgsl.join};\n}`
-        : `fn ${name}(x: f32) -> f32 {\n  return ${norms[kind].wgsl[name]};\n}`,
+        ? `fn join(a: f32, b: f32) -> f32 {\n  return ${wgsl.join};\n}`
+        : `fn ${name}(x: f32) -> f32 {\n  return ${wgsl[name]};\n}`,
     )
     .join('\n')
+}

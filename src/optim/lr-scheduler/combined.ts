@@ -5,6 +5,7 @@ import {
   type Schedulable,
   type SchedulerState,
 } from './scheduler.ts'
+import { checkState } from './state.ts'
 
 /** One scheduler after the other: number i + 1 begins at milestone i, as its epoch 0. */
 export class SequentialLR implements AnyScheduler {
@@ -61,10 +62,10 @@ export class SequentialLR implements AnyScheduler {
   }
 
   loadStateDict(state: SchedulerState): void {
+    loadAll('SequentialLR', this, this.#schedulers, state)
     this.#milestones = [...(state['_milestones'] as number[])]
     this.#lastEpoch = state['last_epoch'] as number
     this.#lastLr = [...(state['_last_lr'] as number[])]
-    loadAll('SequentialLR', this.#schedulers, state)
   }
 }
 
@@ -101,16 +102,35 @@ export class ChainedScheduler implements AnyScheduler {
   }
 
   loadStateDict(state: SchedulerState): void {
+    loadAll('ChainedScheduler', this, this.#schedulers, state)
     this.#lastLr = [...(state['_last_lr'] as number[])]
-    loadAll('ChainedScheduler', this.#schedulers, state)
   }
 }
 
-function loadAll(name: string, schedulers: readonly AnyScheduler[], state: SchedulerState): void {
-  const states = state['_schedulers'] as SchedulerState[]
-  const isAll = states.length === schedulers.length
-  checkOption(name, '_schedulers', states.length, isAll, `${schedulers.length} states`)
-  schedulers.forEach((scheduler, i) => {
-    scheduler.loadStateDict(states[i])
-  })
+/** Loads the states of all parts, or of none. errors: `data.malformed`. */
+function loadAll(
+  name: string,
+  whole: AnyScheduler,
+  schedulers: readonly AnyScheduler[],
+  state: SchedulerState,
+): void {
+  const own = whole.stateDict()
+  // Each part checks its own.
+  const parts = (all: unknown) => (Array.isArray(all) ? all.map(() => ({})) : all)
+  checkState(
+    name,
+    { ...state, ...('_schedulers' in state && { _schedulers: parts(state['_schedulers']) }) },
+    { ...own, _schedulers: parts(own['_schedulers']) },
+  )
+  const before = schedulers.map((scheduler) => scheduler.stateDict())
+  try {
+    schedulers.forEach((scheduler, i) => {
+      scheduler.loadStateDict((state['_schedulers'] as SchedulerState[])[i])
+    })
+  } catch (error) {
+    schedulers.forEach((scheduler, i) => {
+      scheduler.loadStateDict(before[i])
+    })
+    throw error
+  }
 }

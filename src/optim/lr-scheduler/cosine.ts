@@ -1,3 +1,4 @@
+import { checkNumber, checkOptions } from '../../util/options.ts'
 import { checkOption, LRScheduler, type Schedulable } from './scheduler.ts'
 
 /** Half a cosine from each group's learning rate down to `etaMin` in `tMax` epochs, and up again. source: arXiv 1608.03983. */
@@ -5,9 +6,12 @@ export class CosineAnnealingLR extends LRScheduler {
   protected tMax: number
   protected etaMin: number
 
-  constructor(optimizer: Schedulable, { tMax, etaMin = 0 }: { tMax: number; etaMin?: number }) {
+  constructor(optimizer: Schedulable, options: { tMax: number; etaMin?: number }) {
     super(optimizer)
+    const known = { tMax: true, etaMin: true } as const
+    const { tMax, etaMin = 0 } = checkOptions('CosineAnnealingLR', options, known)
     checkOption('CosineAnnealingLR', 'tMax', tMax, tMax >= 1, 'at least 1')
+    checkNumber('CosineAnnealingLR', 'etaMin', etaMin, Number.isFinite, 'a number')
     this.tMax = tMax
     this.etaMin = etaMin
     this.initialStep()
@@ -49,11 +53,14 @@ export class CosineAnnealingWarmRestarts extends LRScheduler {
   protected etaMin: number
   protected tCur = -1
 
-  constructor(
-    optimizer: Schedulable,
-    { t0, tMult = 1, etaMin = 0 }: { t0: number; tMult?: number; etaMin?: number },
-  ) {
+  constructor(optimizer: Schedulable, options: { t0: number; tMult?: number; etaMin?: number }) {
     super(optimizer)
+    const known = { t0: true, tMult: true, etaMin: true } as const
+    const {
+      t0,
+      tMult = 1,
+      etaMin = 0,
+    } = checkOptions('CosineAnnealingWarmRestarts', options, known)
     const isWhole = (value: number) => Number.isInteger(value) && value >= 1
     checkOption(
       'CosineAnnealingWarmRestarts',
@@ -69,6 +76,7 @@ export class CosineAnnealingWarmRestarts extends LRScheduler {
       isWhole(tMult),
       'a whole number of at least 1',
     )
+    checkNumber('CosineAnnealingWarmRestarts', 'etaMin', etaMin, Number.isFinite, 'a number')
     this.t0 = t0
     this.tI = t0
     this.tMult = tMult

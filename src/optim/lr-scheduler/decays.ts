@@ -1,3 +1,4 @@
+import { checkNumber, checkOptions } from '../../util/options.ts'
 import { checkOption, LRScheduler, perGroup, type Schedulable } from './scheduler.ts'
 
 /** Sets each group's learning rate to its initial one times `lambda(epoch)`; one function, or one for each group. */
@@ -23,12 +24,12 @@ export class StepLR extends LRScheduler {
   protected stepSize: number
   protected gamma: number
 
-  constructor(
-    optimizer: Schedulable,
-    { stepSize, gamma = 0.1 }: { stepSize: number; gamma?: number },
-  ) {
+  constructor(optimizer: Schedulable, options: { stepSize: number; gamma?: number }) {
     super(optimizer)
+    const known = { stepSize: true, gamma: true } as const
+    const { stepSize, gamma = 0.1 } = checkOptions('StepLR', options, known)
     checkOption('StepLR', 'stepSize', stepSize, stepSize >= 1, 'at least 1')
+    checkNumber('StepLR', 'gamma', gamma, Number.isFinite, 'a number')
     this.stepSize = stepSize
     this.gamma = gamma
     this.initialStep()
@@ -55,11 +56,13 @@ export class MultiStepLR extends LRScheduler {
   protected milestones: Record<number, number> = {}
   protected gamma: number
 
-  constructor(
-    optimizer: Schedulable,
-    { milestones, gamma = 0.1 }: { milestones: readonly number[]; gamma?: number },
-  ) {
+  constructor(optimizer: Schedulable, options: { milestones: readonly number[]; gamma?: number }) {
     super(optimizer)
+    const known = { milestones: true, gamma: true } as const
+    const { milestones, gamma = 0.1 } = checkOptions('MultiStepLR', options, known)
+    checkNumber('MultiStepLR', 'gamma', gamma, Number.isFinite, 'a number')
+    const isList = Array.isArray(milestones)
+    checkOption('MultiStepLR', 'milestones', milestones, isList, 'a list of epochs')
     for (const epoch of milestones) this.milestones[epoch] = (this.milestones[epoch] ?? 0) + 1
     this.gamma = gamma
     this.initialStep()
@@ -86,8 +89,11 @@ export class MultiStepLR extends LRScheduler {
 export class ExponentialLR extends LRScheduler {
   protected gamma: number
 
-  constructor(optimizer: Schedulable, { gamma }: { gamma: number }) {
+  constructor(optimizer: Schedulable, options: { gamma: number }) {
     super(optimizer)
+    const known = { gamma: true } as const
+    const { gamma } = checkOptions('ExponentialLR', options, known)
+    checkOption('ExponentialLR', 'gamma', gamma, Number.isFinite(gamma), 'a number')
     this.gamma = gamma
     this.initialStep()
   }
@@ -110,12 +116,12 @@ export class ConstantLR extends LRScheduler {
   protected factor: number
   protected totalIters: number
 
-  constructor(
-    optimizer: Schedulable,
-    { factor = 1 / 3, totalIters = 5 }: { factor?: number; totalIters?: number } = {},
-  ) {
+  constructor(optimizer: Schedulable, options: { factor?: number; totalIters?: number } = {}) {
     super(optimizer)
+    const known = { factor: true, totalIters: true } as const
+    const { factor = 1 / 3, totalIters = 5 } = checkOptions('ConstantLR', options, known)
     checkOption('ConstantLR', 'factor', factor, factor > 0 && factor <= 1, 'above 0 and at most 1')
+    checkNumber('ConstantLR', 'totalIters', totalIters, (count) => count >= 0, 'at least 0')
     this.factor = factor
     this.totalIters = totalIters
     this.initialStep()
@@ -144,17 +150,20 @@ export class LinearLR extends LRScheduler {
 
   constructor(
     optimizer: Schedulable,
-    {
+    options: { startFactor?: number; endFactor?: number; totalIters?: number } = {},
+  ) {
+    super(optimizer)
+    const known = { startFactor: true, endFactor: true, totalIters: true } as const
+    const {
       startFactor = 1 / 3,
       endFactor = 1,
       totalIters = 5,
-    }: { startFactor?: number; endFactor?: number; totalIters?: number } = {},
-  ) {
-    super(optimizer)
+    } = checkOptions('LinearLR', options, known)
     const isStart = startFactor > 0 && startFactor <= 1
     checkOption('LinearLR', 'startFactor', startFactor, isStart, 'above 0 and at most 1')
     const isEnd = endFactor >= 0 && endFactor <= 1
     checkOption('LinearLR', 'endFactor', endFactor, isEnd, 'between 0 and 1')
+    checkNumber('LinearLR', 'totalIters', totalIters, (count) => count > 0, 'above 0')
     this.startFactor = startFactor
     this.endFactor = endFactor
     this.totalIters = totalIters

@@ -1,3 +1,4 @@
+import { checkChoice, checkNumber, checkOptions, type OptionNames } from '../../util/options.ts'
 import type { ParamGroup } from '../settings.ts'
 import { checkOption, LRScheduler, perGroup, type Schedulable } from './scheduler.ts'
 
@@ -26,6 +27,21 @@ export interface OneCycleOptions {
   threePhase?: boolean
 }
 
+const optionNames: OptionNames<OneCycleOptions> = {
+  maxLr: true,
+  totalSteps: true,
+  epochs: true,
+  stepsPerEpoch: true,
+  pctStart: true,
+  annealStrategy: true,
+  cycleMomentum: true,
+  baseMomentum: true,
+  maxMomentum: true,
+  divFactor: true,
+  finalDivFactor: true,
+  threePhase: true,
+}
+
 /** What a group has besides, where its optimizer has it. */
 type CycledGroup = ParamGroup & { momentum?: number; betas?: readonly [number, number] }
 type LrName = 'initialLr' | 'maxLr' | 'minLr'
@@ -50,6 +66,10 @@ export class OneCycleLR extends LRScheduler {
 
   constructor(optimizer: Schedulable, options: OneCycleOptions) {
     super(optimizer)
+    checkOptions('OneCycleLR', options, optionNames)
+    checkChoice('OneCycleLR', 'annealStrategy', options.annealStrategy, ['cos', 'linear'])
+    for (const key of ['divFactor', 'finalDivFactor'] as const)
+      checkNumber('OneCycleLR', key, options[key], (value) => value > 0, 'above 0')
     const { epochs = 0, stepsPerEpoch = 0, totalSteps = epochs * stepsPerEpoch } = options
     const { pctStart = 0.3, divFactor = 25, finalDivFactor = 1e4 } = options
     const { baseMomentum = 0.85, maxMomentum = 0.95 } = options

@@ -1,4 +1,6 @@
+import { checkChoice, checkNumber, checkOptions, isShare } from '../../util/options.ts'
 import { checkOption, perGroup, type Schedulable, type SchedulerState } from './scheduler.ts'
+import { checkState } from './state.ts'
 
 export interface PlateauOptions {
   /** Whether the metric should fall or rise; default `min`. */
@@ -19,6 +21,9 @@ export interface PlateauOptions {
   eps?: number
 }
 
+const modes = ['min', 'max'] as const
+const thresholdModes = ['rel', 'abs'] as const
+
 /** Lowers the learning rates when a metric stops getting better, as torch's ReduceLROnPlateau: `step(metric)` after each epoch. */
 export class ReduceLROnPlateau {
   readonly optimizer: Schedulable
@@ -31,6 +36,23 @@ export class ReduceLROnPlateau {
   #lastLr: number[]
 
   constructor(optimizer: Schedulable, options: PlateauOptions = {}) {
+    const name = 'ReduceLROnPlateau'
+    checkOptions(name, options, {
+      mode: true,
+      factor: true,
+      patience: true,
+      threshold: true,
+      thresholdMode: true,
+      cooldown: true,
+      minLr: true,
+      eps: true,
+    })
+    checkChoice(name, 'mode', options.mode, modes)
+    checkChoice(name, 'thresholdMode', options.thresholdMode, thresholdModes)
+    const isLeast = (value: number) => value >= 0
+    for (const key of ['patience', 'threshold', 'cooldown', 'eps'] as const)
+      checkNumber(name, key, options[key], isLeast, 'at least 0')
+    checkNumber(name, 'factor', options.factor, isShare, 'between 0 and 1')
     const { mode = 'min', factor = 0.1, patience = 10, threshold = 1e-4 } = options
     const { thresholdMode = 'rel', cooldown = 0, minLr = 0, eps = 1e-8 } = options
     checkOption('ReduceLROnPlateau', 'factor', factor, factor < 1, 'below 1')
@@ -86,7 +108,9 @@ export class ReduceLROnPlateau {
     }
   }
 
+  /** errors: `data.malformed` for a state of another kind of scheduler, or another number of groups; nothing is changed then. */
   loadStateDict(state: SchedulerState): void {
+    checkState('ReduceLROnPlateau', state, this.stateDict())
     const saved = structuredClone(state)
     this.#options = {
       mode: saved['mode'] as 'min' | 'max',

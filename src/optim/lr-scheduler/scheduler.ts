@@ -1,13 +1,13 @@
 import { TabringError } from '../../util/errors.ts'
 import type { ParamGroup } from '../settings.ts'
+import { checkState, type SchedulerState } from './state.ts'
+
+export type { SchedulerState } from './state.ts'
 
 /** What a scheduler needs of an optimizer. */
 export interface Schedulable {
   readonly paramGroups: readonly ParamGroup[]
 }
-
-/** A scheduler's numbers with PyTorch's keys; JSON. */
-export type SchedulerState = Record<string, unknown>
 
 /** What learning-rate schedulers have in common, for those that are made of others. */
 export interface AnyScheduler {
@@ -81,18 +81,16 @@ export abstract class LRScheduler implements AnyScheduler {
     )
   }
 
-  /** Takes numbers over; the optimizer's state dict holds the learning rates. errors: `data.malformed` for a missing key. */
+  /**
+   * Takes numbers over; the optimizer's state dict holds the learning rates.
+   *
+   * errors: `data.malformed` for a state of another kind of scheduler, or another number of groups; nothing is changed then.
+   */
   loadStateDict(state: SchedulerState): void {
+    checkState(this.constructor.name, state, this.stateDict())
     const own = this as unknown as Record<string, unknown>
-    for (const [field, key] of Object.entries(this.fields())) {
-      if (!(key in state)) {
-        throw new TabringError(
-          'data.malformed',
-          `loadStateDict: ${this.constructor.name} expected "${key}", got ${Object.keys(state).join(', ')}. Load a state of the same kind of scheduler.`,
-        )
-      }
+    for (const [field, key] of Object.entries(this.fields()))
       own[field] = structuredClone(state[key])
-    }
   }
 
   /** Sets the groups' learning rates. */

@@ -5,7 +5,7 @@ import type { Tensor } from '../../../src/graph/tensor.ts'
 import { ModuleDict, ModuleList } from '../../../src/nn/containers.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
 import { Linear } from '../../../src/nn/layers.ts'
-import { Module } from '../../../src/nn/module.ts'
+import { Module, Sequential } from '../../../src/nn/module.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
@@ -172,4 +172,32 @@ test('arrays of other things, and of modules that are properties too, stay as th
     }
   }
   expect(keysOf(new Both())).toEqual(['first.weight'])
+})
+
+test('a Sequential is a list too: length, places, iteration, and the methods of torch', async () => {
+  const [a, b, c, d] = Array.from({ length: 4 }, linear)
+  const model = new Sequential(a)
+  expect(model.append(c).extend([d])).toBe(model)
+  model.insert(1, b)
+  expect(model.length).toBe(4)
+  expect([...model]).toEqual([a, b, c, d])
+  expect([model.at(0), model.at(-1)]).toEqual([a, d])
+  expect(keysOf(model)).toEqual(['0', '1', '2', '3'].map((key) => `${key}.weight`))
+  expect(model.pop()).toBe(d)
+  model.set(2, a)
+  expect([...model]).toEqual([a, b, a])
+  expect(() => model.at(3)).toThrow(/Sequential: expected a position among 3 modules, got 3/)
+  expect(() => model.append([a] as never)).toThrow(/Sequential: expected modules, got an array/)
+  expect(() => new Sequential([a] as never)).toThrow(/Sequential: expected modules/)
+
+  const scale = (layer: Linear, by: number) => layer.weight.assign(Float32Array.of(by, 0, 0, by))
+  scale(a, 2)
+  scale(b, 5)
+  const program = await compile(
+    ({ x }) => ({ y: model.forward(x) }),
+    { x: tensorType([1, 2]) },
+    { device: 'cpu' },
+  )
+  const { y } = await program.run({ x: Float32Array.of(1, 3) })
+  expect([...y]).toEqual([20, 60])
 })

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { prepare } from '../../../src/graph/prepare.ts'
+import { gpt } from '../../../src/index.ts'
 import { cnn, mlp, models } from '../../../src/nn/models.ts'
 import type { Module } from '../../../src/nn/module.ts'
 import { tensorType } from '../../../src/util/shape.ts'
@@ -52,4 +53,14 @@ test('all built-in models are there by name', () => {
   const names = ['mlp', 'cnn', 'resnet18', 'resnet34', 'resnet50', 'gpt', 'charRnn']
   expect(Object.keys(models)).toEqual(names)
   expect(shapesOf(models.charRnn(5))['head.weight'].at(0)).toBe(5)
+  const config = { vocabSize: 5, blockSize: 4, layers: 1, heads: 1, width: 2 }
+  expect(shapesOf(gpt(config))).toEqual(shapesOf(models.gpt(config)))
+})
+
+test('each of them is a function of its options; mlp and cnn are recipes besides', () => {
+  for (const make of Object.values(models)) expect(make).toBeTypeOf('function')
+  expect(shapesOf(models.mlp())).toEqual(shapesOf(mlp()))
+  expect(shapesOf(models.mlp({ sizes: [2, 3] }))).toEqual({ '0.weight': [3, 2], '0.bias': [3] })
+  expect(shapesOf(models.cnn({ classes: 3 }))['7.weight']).toEqual([3, 1568])
+  expect(outputOf(models.cnn.make(), models.cnn.sampleShape)).toEqual([2, models.cnn.classes])
 })

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { load, save } from '../../../src/data/saved-tree.ts'
 import { compile } from '../../../src/graph/compile.ts'
 import { ModuleBuffer } from '../../../src/graph/module-buffer.ts'
+import { Parameter } from '../../../src/graph/parameter.ts'
 import type { Tensor } from '../../../src/graph/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
@@ -70,6 +71,53 @@ describe('names', () => {
       ...norm.map((key) => `again.${key}`),
     ])
     expect(state['last.weight'].data).toBe(state['first.weight'].data)
+  })
+
+  test('camelCase becomes snake_case; names in another style stay', () => {
+    class Styled extends Module {
+      readonly inProj = new Linear(1, 1, { bias: false })
+      readonly fc2Out = new Linear(1, 1, { bias: false })
+      readonly W = new Parameter([1], new Float32Array(1))
+      readonly W_q = new Linear(1, 1, { bias: false })
+      readonly convBN = new Linear(1, 1, { bias: false })
+      readonly out_projW = new Linear(1, 1, { bias: false })
+      readonly headB = new Linear(1, 1, { bias: false })
+      forward(x: Tensor): Tensor {
+        return x
+      }
+    }
+    expect([...new Styled().namedParameters()].map(([key]) => key)).toEqual([
+      'W',
+      ...['in_proj', 'fc2_out', 'W_q', 'convBN', 'out_projW', 'head_b'].map(
+        (key) => `${key}.weight`,
+      ),
+    ])
+  })
+
+  test('two properties with one key are refused, not lost', async () => {
+    class Twins extends Module {
+      readonly aB = new Linear(1, 1)
+      readonly a_b = new Linear(1, 1)
+      forward(x: Tensor): Tensor {
+        return x
+      }
+    }
+    const text = /Twins: expected keys of its own .*, got "1\.a_b" twice/
+    const model = new Sequential(new ReLU(), new Twins())
+    expect(() => model.parameters()).toThrow(text)
+    await expect(model.stateDict()).rejects.toThrow(text)
+    expect(() => model.loadStateDict({})).toThrow(text)
+  })
+
+  test('a parameter is called by its outermost key, whichever module is asked first', () => {
+    const model = new Sequential(new Tied(), new ReLU())
+    const [inner] = model.at(0).parameters()
+    expect(inner.name).toBe('first.weight')
+    model.parameters()
+    expect(inner.name).toBe('0.first.weight')
+    new Tied().parameters()
+    model.at(0).parameters()
+    expect(inner.name).toBe('0.first.weight')
   })
 
   test('apply goes from the inside out, to each module once', () => {

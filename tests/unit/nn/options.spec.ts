@@ -1,17 +1,38 @@
 import { expect, test } from 'vitest'
+import { DataLoader } from '../../../src/data/loader/data-loader.ts'
+import { DistributedSampler } from '../../../src/data/sampler.ts'
+import { autocast } from '../../../src/graph/autocast.ts'
+import { compile } from '../../../src/graph/compile.ts'
+import { compileAccumulated } from '../../../src/graph/compile-accumulated.ts'
+import { scaledDotProductAttention } from '../../../src/graph/functions/attention.ts'
+import { conv2d } from '../../../src/graph/functions/convolution.ts'
+import { dropout } from '../../../src/graph/functions/dropout.ts'
+import * as functions from '../../../src/graph/functions/losses.ts'
+import { full } from '../../../src/graph/functions/shape.ts'
+import type { Tensor } from '../../../src/graph/tensor.ts'
 import { GELU } from '../../../src/nn/activations.ts'
 import { MultiheadAttention, RotaryEmbedding } from '../../../src/nn/attention.ts'
 import { BatchNorm1d, BatchNorm2d } from '../../../src/nn/batch-norm.ts'
+import { charRnn } from '../../../src/nn/char-rnn.ts'
 import { Conv1d, Conv2d, ConvTranspose2d } from '../../../src/nn/convolution.ts'
+import { Dropout } from '../../../src/nn/dropout.ts'
 import { Embedding } from '../../../src/nn/embedding.ts'
+import { gpt } from '../../../src/nn/gpt.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import * as losses from '../../../src/nn/losses.ts'
+import { cnn, mlp } from '../../../src/nn/models.ts'
 import type { Module } from '../../../src/nn/module.ts'
 import { GroupNorm, LayerNorm, RMSNorm } from '../../../src/nn/normalization.ts'
 import { AvgPool1d, AvgPool2d, MaxPool1d, MaxPool2d } from '../../../src/nn/pooling.ts'
 import { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from '../../../src/nn/recurrent.ts'
+import { resnet18 } from '../../../src/nn/resnet.ts'
+import { spectralNorm } from '../../../src/nn/spectral-norm.ts'
+import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
+import { saveModel } from '../../../src/train/model-file.ts'
+import { initProcessGroup } from '../../../src/train/process-group.ts'
+import { tensorType } from '../../../src/util/shape.ts'
 
-// Layers refuse options that they do not have, which JavaScript would otherwise pass over.
+// Layers, models and functions refuse options that they do not have, which JavaScript would otherwise pass over.
 
 type Options = Record<string, unknown>
 
@@ -67,4 +88,94 @@ test.each(Object.entries(layers))('%s', (name, [make, options]) => {
     new RegExp(`^${name}: expected options among .*, got "notAnOption"\\. Correct its name`),
   )
   expect(() => make(true as never)).toThrow(new RegExp(`^${name}: expected an object with options`))
+})
+
+const sizes = { vocabSize: 5, blockSize: 4, layers: 1, heads: 1, width: 4 }
+type Tensors = { x: Tensor; y: Tensor; classes: Tensor }
+const traced = (body: (tensors: Tensors) => unknown) =>
+  compile(
+    ({ x, y, classes }) => {
+      body({ x, y, classes })
+      return { x: x.mul(1) }
+    },
+    { x: tensorType([2, 4]), y: tensorType([2, 4]), classes: tensorType([2], 'i32') },
+    { device: 'cpu' },
+  )
+
+/** What is no layer: a call with an option that it does not have. */
+const others: Record<string, (wrong: Options) => unknown> = {
+  gpt: (o) => gpt({ ...sizes, ...o }),
+  ResNet: (o) => resnet18({ width: 1, ...o }),
+  mlp: (o) => mlp({ sizes: [2, 2], ...o }),
+  cnn: (o) => cnn({ classes: 2, ...o }),
+  charRnn: (o) => charRnn(5, o),
+  spectralNorm: (o) => spectralNorm(new Linear(2, 2), o),
+  DataLoader: (o) => new DataLoader({ length: 2, get: () => ({}) } as never, o),
+  DistributedSampler: (o) => new DistributedSampler([], { numReplicas: 2, rank: 0, ...o }),
+  DistributedDataParallel: (o) => new DistributedDataParallel(new Linear(2, 2), o),
+  saveModel: (o) => saveModel(new Linear(2, 2), o as never),
+  loadStateDict: (o) => new Linear(2, 2).loadStateDict({}, { strict: false, ...o }),
+  compile: (o) => compile(() => ({}), {}, { device: 'cpu', ...o }),
+  initProcessGroup: (o) => initProcessGroup({ rank: 0, worldSize: 1, links: new Map(), ...o }),
+  mseLoss: (o) => traced(({ x, y }) => functions.mseLoss(x, y, o)),
+  l1Loss: (o) => traced(({ x, y }) => functions.l1Loss(x, y, o)),
+  huberLoss: (o) => traced(({ x, y }) => functions.huberLoss(x, y, o)),
+  smoothL1Loss: (o) => traced(({ x, y }) => functions.smoothL1Loss(x, y, o)),
+  binaryCrossEntropy: (o) => traced(({ x, y }) => functions.binaryCrossEntropy(x, y, o)),
+  binaryCrossEntropyWithLogits: (o) =>
+    traced(({ x, y }) => functions.binaryCrossEntropyWithLogits(x, y, o)),
+  klDiv: (o) => traced(({ x, y }) => functions.klDiv(x, y, o)),
+  crossEntropy: (o) => traced(({ x, classes }) => functions.crossEntropy(x, classes, o)),
+  nllLoss: (o) => traced(({ x, classes }) => functions.nllLoss(x, classes, o)),
+  accuracy: (o) => traced(({ x, classes }) => functions.accuracy(x, classes, o)),
+  dropout: (o) => traced(({ x }) => dropout(x, 0.5, o)),
+  conv2d: (o) =>
+    traced(({ x, y }) => conv2d(x.reshape([1, 2, 2, 2]), y.reshape([2, 2, 1, 2]), undefined, o)),
+  scaledDotProductAttention: (o) => traced(({ x, y }) => scaledDotProductAttention(x, y, y, o)),
+  full: (o) => traced(() => full([2], 1, o)),
+  autocast: (o) => traced(() => autocast(o, () => 1)),
+}
+
+test.each(Object.entries(others))('%s', async (name, call) => {
+  const run = async (options: Options) => call(options)
+  const wrong = run({ not_an_option: 1 })
+  await expect(wrong).rejects.toThrow(
+    new RegExp(`^${name}: expected options among .*"not_an_option"`),
+  )
+  await expect(wrong).rejects.toMatchObject({ code: 'config.invalid' })
+})
+
+/** Values that no run could take. */
+const values: [call: () => unknown, text: RegExp][] = [
+  [() => new Dropout(2), /Dropout: p must be within 0..1, got 2/],
+  [() => new Embedding(3, 2, { paddingIdx: 7 }), /paddingIdx must be a row among 3, got 7/],
+  [() => new Embedding(3, 2, { paddingIdx: -4 }), /paddingIdx must be a row among 3, got -4/],
+  [() => new MultiheadAttention(4, 2, { dropout: -1 }), /dropout must be within 0..1, got -1/],
+  [() => new LSTM(2, 2, { dropout: 1.5 }), /LSTM: dropout must be within 0..1, got 1.5/],
+  [() => new RNN(2, 2, { nonlinearity: 'gelu' as never }), /one of 'tanh', 'relu', got "gelu"/],
+  [
+    () => new losses.MSELoss({ reduction: 'batchmean' as never }),
+    /'none', 'sum', 'mean', got "batchmean"/,
+  ],
+  [() => new losses.KLDivLoss({ reduction: 'Mean' as never }), /'mean', 'batchmean', got "Mean"/],
+  [() => new losses.HuberLoss({ delta: 0 }), /HuberLoss: delta must be above 0, got 0/],
+  [() => new losses.CrossEntropyLoss({ labelSmoothing: 2 }), /labelSmoothing must be within 0..1/],
+  [
+    () => traced(({ x, y }) => functions.mseLoss(x, y, { reduction: 'batchmean' as never })),
+    /mseLoss: reduction/,
+  ],
+  [() => traced(() => autocast({ dtype: 'bfloat16' as never }, () => 1)), /one of 'float16'/],
+  [() => gpt({ ...sizes, dropout: 3 }), /gpt: dropout must be within 0..1, got 3/],
+  [() => gpt({ ...sizes, layers: undefined as never }), /gpt: layers must be a whole number/],
+  [() => resnet18({ numClasses: 0 }), /ResNet: numClasses must be a whole number above 0, got 0/],
+  [
+    () => compileAccumulated(() => ({}), {}, { weight: Number.NaN }),
+    /weight must be a number, got NaN/,
+  ],
+]
+
+test.each(values.map(([call, text]) => [text, call] as const))('%s', async (text, call) => {
+  const run = (async () => call())()
+  await expect(run).rejects.toThrow(text)
+  await expect(run).rejects.toMatchObject({ code: 'config.invalid' })
 })

@@ -1,0 +1,37 @@
+/** A name in camelCase: it begins with a small letter and has neither underscores nor two capitals in a row. */
+const camelCase = /^[a-z][a-z0-9]*(?:[A-Z][a-z0-9]+)*[A-Z]?$/
+
+/**
+ * PyTorch's spelling of a property: `outProj` is `out_proj`.
+ *
+ * Names that are not in camelCase stay as they are: `W`, `W_q`, `out_proj`, `convBN`.
+ */
+export const keyOf = (name: string): string =>
+  camelCase.test(name) ? name.replace(/[A-Z]/g, (capital) => `_${capital.toLowerCase()}`) : name
+
+/**
+ * The name to tell a user, of the one so far and a key: the key of an outer module, which holds the one so far at its end, wins.
+ */
+export const outerName = (known: string, key: string): string =>
+  known === '' || key.endsWith(`.${known}`) ? key : known
+
+const deepestNesting = 4
+
+/** What `isWanted` among the things that a property holds without being one, in containers within containers too. */
+export function itemsWithin<T>(
+  property: unknown,
+  isWanted: (value: unknown) => value is T,
+  depth = 1,
+): T[] {
+  return itemsOf(property).flatMap((value) => {
+    if (isWanted(value)) return [value]
+    return depth < deepestNesting ? itemsWithin(value, isWanted, depth + 1) : []
+  })
+}
+
+function itemsOf(value: unknown): unknown[] {
+  if (Array.isArray(value) || value instanceof Map || value instanceof Set)
+    return [...value.values()]
+  if (typeof value !== 'object' || value === null) return []
+  return Object.getPrototypeOf(value) === Object.prototype ? Object.values(value) : []
+}

@@ -1,0 +1,49 @@
+import { Parameter } from '../graph/parameter.ts'
+import { TabringError } from '../util/errors.ts'
+import { checkOptions, type OptionNames } from '../util/options.ts'
+import { groupNames } from './settings.ts'
+
+/** Checks of what optimizers are made of. */
+
+const namesOf = <T extends object>(settings: T) =>
+  Object.fromEntries(Object.keys(settings).map((name) => [name, true])) as OptionNames<T>
+
+/** errors: `config.invalid` for a setting that the optimizer with these defaults does not have. */
+export function checkSettingNames<T extends object>(
+  optimizer: string,
+  options: Partial<T>,
+  defaults: T,
+): void {
+  checkOptions(optimizer, options, namesOf(defaults))
+}
+
+/** errors: `config.invalid` for a setting that there is not, `graph.misuse` for a group of anything but parameters. */
+export function checkGroup<T extends object>(
+  optimizer: string,
+  group: Partial<T> & { readonly params: readonly unknown[] },
+  defaults: T,
+): void {
+  checkOptions<object>(`${optimizer}, group`, group, { ...namesOf(defaults), ...groupNames })
+  requireParameters(optimizer, group.params)
+}
+
+/** errors: `graph.misuse`. */
+export function requireList(optimizer: string, params: unknown): void {
+  if (Array.isArray(params)) return
+  const got =
+    typeof params === 'object' && params !== null ? params.constructor.name : String(params)
+  throw new TabringError(
+    'graph.misuse',
+    `${optimizer}: expected a list of parameters or groups, got ${got}. Pass model.parameters().`,
+  )
+}
+
+function requireParameters(optimizer: string, params: readonly unknown[]): void {
+  requireList(optimizer, params)
+  const at = params.findIndex((one) => !(one instanceof Parameter))
+  if (at < 0) return
+  throw new TabringError(
+    'graph.misuse',
+    `${optimizer}: expected parameters, got ${params[at] === undefined ? 'undefined' : Object(params[at]).constructor.name}. Pass model.parameters().`,
+  )
+}

@@ -1,0 +1,69 @@
+import type { Parameter } from '../graph/parameter.ts'
+import type { StoredTensor } from '../graph/stored-tensor.ts'
+import { TabringError } from '../util/errors.ts'
+import { type Shape, sameShape } from '../util/shape.ts'
+
+export interface AveragedTensor {
+  readonly shape: Shape
+  readonly data: Float32Array<ArrayBuffer>
+}
+
+/** Averages on the host, and how many updates they hold. */
+export interface EmaState {
+  readonly num_updates: number
+  /** By the parameter's index, as an optimizer's state; in older files by its name. */
+  readonly average: Readonly<Record<string, AveragedTensor>>
+  /** With `useBuffers`, by the buffer's index. */
+  readonly buffers?: Readonly<Record<string, AveragedTensor>>
+}
+
+const malformed = (problem: string) =>
+  new TabringError('data.malformed', `ema.loadStateDict: ${problem} Load averages of this model.`)
+
+/** Which of these tensors a saved key means: an index, or a name in files that were saved by names. */
+function indexOf(key: string, tensors: readonly StoredTensor[]): number {
+  if (/^\d+$/.test(key)) return Number(key)
+  const named = (isIt: (name: string) => boolean) =>
+    tensors.flatMap(({ name }, i) => (isIt(name) ? [i] : []))
+  const same = named((name) => name === key)
+  const found = same.length > 0 ? same : named((name) => name.endsWith(`.${key}`))
+  if (found.length < 2) return found[0] ?? -1
+  throw malformed(
+    `expected averages by index, got the name "${key}", which ${found.length} parameters have.`,
+  )
+}
+
+/** The saved tensors by index. errors: `data.malformed` for one that is of no tensor here, of two, or of another shape. */
+export function averagesByIndex(
+  saved: Readonly<Record<string, AveragedTensor>>,
+  tensors: readonly StoredTensor[],
+): Map<number, AveragedTensor> {
+  const found = new Map<number, AveragedTensor>()
+  for (const [key, entry] of Object.entries(saved)) {
+    const index = indexOf(key, tensors)
+    const tensor = tensors[index]
+    if (!tensor || found.has(index)) {
+      throw malformed(`expected one average for each of ${tensors.length} tensors, got "${key}".`)
+    }
+    const { shape, name } = tensor
+    if (!sameShape(entry.shape, shape)) {
+      const own = `${index}${name && ` ("${name}")`}`
+      throw malformed(
+        `number ${own} must be [${shape.join(', ')}], got [${entry.shape.join(', ')}].`,
+      )
+    }
+    found.set(index, entry)
+  }
+  return found
+}
+
+/** The position of each parameter. errors: `graph.misuse` for one that comes twice. */
+export function positionsOf(parameters: readonly Parameter[]): Map<Parameter, number> {
+  const positions = new Map(parameters.map((parameter, i) => [parameter, i]))
+  if (positions.size === parameters.length) return positions
+  const twice = parameters.find((parameter, i) => parameters.indexOf(parameter) !== i)
+  throw new TabringError(
+    'graph.misuse',
+    `ExponentialMovingAverage: expected no parameter twice, got "${twice?.name}" again. Pass model.parameters().`,
+  )
+}

@@ -1,0 +1,63 @@
+import { TabringError } from '../../util/errors.ts'
+
+/** A scheduler's numbers with PyTorch's keys; JSON. */
+export type SchedulerState = Record<string, unknown>
+
+/** Keys that tell kinds of schedulers apart. */
+const ofOneKind = [
+  'step_size',
+  'gamma',
+  'milestones',
+  'factor',
+  'total_iters',
+  'start_factor',
+  'end_factor',
+  'T_max',
+  'T_0',
+  'T_mult',
+  'total_steps',
+  'cycle_momentum',
+  'min_lrs',
+  'patience',
+  '_milestones',
+  '_schedulers',
+]
+
+/**
+ * The state, if a scheduler with `own` state may take it over: all of its keys with values of the same type and length, and none of another
+ * kind's. A null is a number that is not there yet.
+ *
+ * errors: `data.malformed`.
+ */
+export function checkState(
+  scheduler: string,
+  state: SchedulerState,
+  own: SchedulerState,
+): SchedulerState {
+  const refuse = (expected: string, got: string): never => {
+    throw new TabringError(
+      'data.malformed',
+      `loadStateDict: ${scheduler} expected ${expected}, got ${got}. Load a state of the same kind of scheduler, on as many groups.`,
+    )
+  }
+  if (typeof state !== 'object' || state === null) refuse('a state', String(state))
+  const given = Object.keys(state).join(', ')
+  for (const [key, value] of Object.entries(own)) {
+    if (!(key in state)) refuse(`"${key}"`, given || 'an empty state')
+    if (!isAlike(value, state[key])) {
+      refuse(`"${key}" like ${JSON.stringify(value)}`, JSON.stringify(state[key]))
+    }
+  }
+  const foreign = ofOneKind.find((key) => key in state && !(key in own))
+  if (foreign !== undefined) refuse('a state of its own kind', `one with "${foreign}"`)
+  return state
+}
+
+function isAlike(own: unknown, given: unknown): boolean {
+  if (Array.isArray(own)) {
+    if (!Array.isArray(given) || given.length !== own.length) return false
+    return own.every((value, i) => isAlike(value, given[i]))
+  }
+  if (own === null || typeof own === 'number') return given === null || typeof given === 'number'
+  return typeof given === typeof own && given !== null && !Array.isArray(given)
+}

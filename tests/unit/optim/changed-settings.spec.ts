@@ -1,0 +1,111 @@
+import { describe, expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile.ts'
+import { Parameter } from '../../../src/graph/parameter.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { Adam, AdamW } from '../../../src/optim/adam.ts'
+import { GradScaler } from '../../../src/optim/grad-scaler.ts'
+import { OneCycleLR } from '../../../src/optim/lr-scheduler/index.ts'
+import type { Optimizer } from '../../../src/optim/optimizer.ts'
+import { RMSprop } from '../../../src/optim/rmsprop.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+
+// Settings that arrive after compiling: numbers count at once, what chose the kernels refuses the run.
+
+const runtime = new CpuRuntime()
+const parameter = () => new Parameter([1], Float32Array.of(4))
+
+/** A step whose gradient is the parameter itself. */
+const stepOf = (optimizer: Optimizer, one: Parameter, scaler?: GradScaler) =>
+  compile(
+    () => {
+      const loss = one.square().mul(0.5).sum()
+      if (scaler) scaler.scale(loss).backward()
+      else loss.backward()
+      if (scaler) scaler.step(optimizer)
+      else optimizer.step()
+      scaler?.update()
+      return {}
+    },
+    {},
+    { runtime },
+  )
+
+type Settings = Record<string, unknown>
+type Make = (parameters: Parameter[], settings: Settings) => Optimizer
+
+const cases: [name: string, make: Make, compiled: Settings, changed: Settings, text: RegExp][] = [
+  ['SGD', (p, s) => new SGD(p, s), {}, { momentum: 0.9 }, /SGD's momentum must be 0, .* got 0.9/],
+  [
+    'SGD',
+    (p, s) => new SGD(p, s),
+    { momentum: 0.9 },
+    { nesterov: true },
+    /nesterov must be false, .* got true/,
+  ],
+  ['Adam', (p, s) => new Adam(p, s), {}, { amsgrad: true }, /Adam's amsgrad must be false/],
+  ['AdamW', (p, s) => new AdamW(p, s), { amsgrad: true }, { amsgrad: false }, /must be true/],
+  ['RMSprop', (p, s) => new RMSprop(p, s), {}, { centered: true }, /centered must be false/],
+  ['RMSprop', (p, s) => new RMSprop(p, s), {}, { momentum: 0.9 }, /momentum must be 0/],
+]
+
+describe.each(cases)('%s', (_, make, compiled, changed, text) => {
+  const refused = async (change: (optimizer: Optimizer) => Promise<void> | void) => {
+    const one = parameter()
+    const optimizer = make([one], compiled)
+    const step = await stepOf(optimizer, one)
+    await step.run({})
+    const before = await one.read()
+    await change(optimizer)
+    const run = (async () => step.run({}))()
+    await expect(run).rejects.toThrow(text)
+    await expect(run).rejects.toMatchObject({ code: 'graph.misuse' })
+    expect(await one.read()).toEqual(before)
+    await (await stepOf(optimizer, one)).run({})
+    expect(await one.read()).not.toEqual(before)
+  }
+
+  test(`${JSON.stringify(compiled)} to ${JSON.stringify(changed)}, set live`, () =>
+    refused((optimizer) => void Object.assign(optimizer.paramGroups[0], changed)))
+
+  test(`${JSON.stringify(compiled)} to ${JSON.stringify(changed)}, loaded`, () =>
+    refused(async (optimizer) => {
+      const one = parameter()
+      const other = make([one], { ...compiled, ...changed })
+      await (await stepOf(other, one)).run({})
+      optimizer.loadStateDict(await other.stateDict())
+    }))
+})
+
+test('a schedule that begins to cycle a momentum of 0 is refused too', async () => {
+  const one = parameter()
+  const optimizer = new SGD([one], { lr: 0.1 })
+  const step = await stepOf(optimizer, one)
+  new OneCycleLR(optimizer, { maxLr: 1, totalSteps: 10 })
+  await expect((async () => step.run({}))()).rejects.toThrow(/SGD's momentum must be 0/)
+})
+
+test.each([
+  ['plain', undefined],
+  ['with a scaler', new GradScaler({ initScale: 2 })],
+])('a momentum that falls to 0 is plain descent, undamped: %s', async (_, scaler) => {
+  const one = parameter()
+  const optimizer = new SGD([one], { lr: 0.25, momentum: 0.5, dampening: 0.5 })
+  const step = await stepOf(optimizer, one, scaler)
+  await step.run({})
+  expect([...(await one.read())]).toEqual([3])
+  optimizer.paramGroups[0].momentum = 0
+  await step.run({})
+  expect([...(await one.read())]).toEqual([2.25])
+})
+
+test('a momentum of RMSprop that falls to 0 is the step without one', async () => {
+  const [one, other] = [parameter(), parameter()]
+  const falling = new RMSprop([one], { momentum: 0.9 })
+  const without = new RMSprop([other], {})
+  const steps = [await stepOf(falling, one), await stepOf(without, other)]
+  // The first step of both is the same: the momentum buffer begins at 0.
+  for (const step of steps) await step.run({})
+  falling.paramGroups[0].momentum = 0
+  for (const step of steps) await step.run({})
+  expect(await one.read()).toEqual(await other.read())
+})

@@ -1,0 +1,77 @@
+import { afterEach, expect, test, vi } from 'vitest'
+import { compile } from '../../../src/graph/compile.ts'
+import { Parameter } from '../../../src/graph/parameter.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import type { Tensor } from '../../../src/graph/tensor.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+import { Module, Sequential } from '../../../src/nn/module.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+
+// Parameters behind the loss that nobody lists: JavaScript's #private fields.
+
+const runtime = new CpuRuntime()
+afterEach(() => vi.restoreAllMocks())
+
+class Hidden extends Module {
+  readonly head = new Linear(2, 1)
+  readonly #body = new Linear(3, 2)
+  forward(x: Tensor): Tensor {
+    return this.head.forward(this.#body.forward(x))
+  }
+  freeze() {
+    this.#body.weight.requiresGrad = false
+    this.#body.bias!.requiresGrad = false
+    return this
+  }
+}
+
+const stepOf = (model: Module, optimizer: SGD) =>
+  compile(
+    ({ x }) => {
+      model.forward(x).sum().backward()
+      optimizer.step()
+      return {}
+    },
+    { x: tensorType([2, 3]) },
+    { runtime },
+  )
+
+const warnings = () => vi.spyOn(console, 'warn').mockImplementation(() => undefined)
+
+test('a layer in a #private field is told of, once', async () => {
+  const warn = warnings()
+  const model = new Hidden()
+  const optimizer = new SGD(model.parameters())
+  await stepOf(model, optimizer)
+  await stepOf(model, optimizer)
+  expect(warn).toHaveBeenCalledTimes(1)
+  expect(warn.mock.calls[0][0]).toMatch(/got 2 \(\[2\], \[2, 3\]\) in none, .* #private fields/)
+})
+
+test('what is frozen, listed but left out, or in an optimizer of its own is not', async () => {
+  const warn = warnings()
+  const frozen = new Hidden().freeze()
+  await stepOf(frozen, new SGD(frozen.parameters()))
+
+  const [body, head] = [new Linear(3, 2), new Linear(2, 1)]
+  const whole = new Sequential(body, head)
+  expect(whole.parameters()).toHaveLength(4)
+  await stepOf(whole, new SGD(head.parameters()))
+
+  const bare = new Parameter([3], new Float32Array(3))
+  const other = new SGD([bare])
+  const scaled = new Linear(3, 1)
+  const optimizer = new SGD(scaled.parameters())
+  await compile(
+    ({ x }) => {
+      scaled.forward(x.mul(bare)).sum().backward()
+      optimizer.step()
+      other.step()
+      return {}
+    },
+    { x: tensorType([2, 3]) },
+    { runtime },
+  )
+  expect(warn).not.toHaveBeenCalled()
+})
