@@ -73,14 +73,15 @@ export function split(x: Tensor, size: number | readonly number[], dim = 0): Ten
   return sizes.length === 1 && sizes[0] === total ? [x] : emitAll(splitOp, [x], { axis, sizes })
 }
 
-/** An axis in `chunks` parts of one size, the last one of what is left; fewer where that suffices, as in PyTorch. */
+/** An axis in `chunks` parts of one size, the last one of what is left; fewer where that suffices (of an empty axis all), as in PyTorch. */
 export function chunk(x: Tensor, chunks: number, dim = 0): Tensor[] {
   const axis = resolveAxis('chunk', x.shape, dim)
   mustHold(
     Number.isInteger(chunks) && chunks > 0,
     () => `chunk: expected at least 1 chunk, got ${chunks}. Pass how many parts you want.`,
   )
-  return split(x, Math.max(1, Math.ceil(x.shape[axis] / chunks)), axis)
+  const size = x.shape[axis]
+  return split(x, size === 0 ? Array(chunks).fill(0) : Math.ceil(size / chunks), axis)
 }
 
 /**
