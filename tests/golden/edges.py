@@ -157,6 +157,7 @@ def single_cases():
     yield case("max pooling of one pixel", "maxPool2d", x(1, 1, 1, 1), lambda x: F.max_pool2d(x, 1), {"kernel": 1})
     yield case("mean pooling of one pixel", "avgPool2d", x(1, 1, 1, 1), lambda x: F.avg_pool2d(x, 1), {"kernel": 1})
     yield case("layer norm of one", "layerNorm", {"x": normal(1, 1), "w": normal(1), "b": normal(1)}, lambda x, w, b: F.layer_norm(x, (1,), w, b))
+    yield case("batch norm without running statistics", "batchNorm", {"x": normal(3, 2, 2, 2), "w": normal(2), "b": normal(2)}, lambda x, w, b: F.batch_norm(x, None, None, w, b, True))
     yield case("attention of one", "attention", {name: normal(1, 1, 1, 1) for name in "qkv"}, attention)
 
 

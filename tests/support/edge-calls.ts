@@ -1,5 +1,6 @@
 import { gelu } from '../../src/graph/functions/activations.ts'
 import { scaledDotProductAttention } from '../../src/graph/functions/attention.ts'
+import { batchNorm } from '../../src/graph/functions/batch-norm.ts'
 import { conv2d, convTranspose2d } from '../../src/graph/functions/convolution.ts'
 import { einsum } from '../../src/graph/functions/einsum.ts'
 import { where } from '../../src/graph/functions/elementwise.ts'
@@ -127,6 +128,7 @@ export const edgeCalls: Record<string, Call> = {
   avgPool2d: ({ x }, { kernel }) => avgPool2d(x, kernel),
   adaptiveAvgPool2d: ({ x }, { size }) => adaptiveAvgPool2d(x, size),
   layerNorm: ({ x, w, b }) => layerNorm(x, w.shape, w, b),
+  batchNorm: ({ x, w, b }) => batchNorm(x, w, b, { training: true }),
   attention: ({ q, k, v }) => scaledDotProductAttention(q, k, v),
   rnn: recurrent('tanh'),
   gru: recurrent('gru'),

@@ -44,6 +44,9 @@ function problemsOf(golden: CallCase, name: string, got: ArrayLike<number>): str
   )
 }
 
+/** Ops that the programs of `problemsOfCall` were made of, by the case's name. */
+export const opsOfCalls = new Map<string, ReadonlySet<string>>()
+
 /** Where a call, or a gradient through it, is not what PyTorch has; its shapes too. */
 export async function problemsOfCall(
   golden: CallCase,
@@ -74,6 +77,7 @@ export async function problemsOfCall(
     given,
     where,
   )
+  opsOfCalls.set(golden.name, new Set(program.prepared.calls.map(({ op }) => op.name)))
   const contents = Object.keys(given).map((name) => {
     const values = valuesOf(inputs[name])
     return [name, given[name].dtype === 'f32' ? Float32Array.from(values) : Int32Array.from(values)]
