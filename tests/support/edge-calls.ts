@@ -13,6 +13,7 @@ import {
 } from '../../src/graph/functions/index-ops.ts'
 import * as losses from '../../src/graph/functions/losses.ts'
 import { layerNorm } from '../../src/graph/functions/normalization.ts'
+import { pad } from '../../src/graph/functions/pad.ts'
 import { adaptiveAvgPool2d, avgPool2d, maxPool2d } from '../../src/graph/functions/pooling.ts'
 import { recurrentLayer } from '../../src/graph/functions/recurrent.ts'
 import { logsumexp, norm, std, variance } from '../../src/graph/functions/reductions.ts'
@@ -21,7 +22,6 @@ import {
   chunk,
   cumsum,
   full,
-  pad,
   repeat,
   roll,
   split,

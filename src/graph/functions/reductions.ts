@@ -32,6 +32,20 @@ export const amax = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor => x.amax
 export const amin = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor => x.amin(dim, keepDim)
 export const argmax = (x: Tensor, dim?: number, keepDim?: boolean): Tensor => x.argmax(dim, keepDim)
 export const argmin = (x: Tensor, dim?: number, keepDim?: boolean): Tensor => x.argmin(dim, keepDim)
+/** The largest element; or, over one dimension, the largest ones and where they are. */
+export function max(x: Tensor): Tensor
+export function max(x: Tensor, dim: number, keepDim?: boolean): ValuesAndIndices
+export function max(x: Tensor, dim?: number, keepDim?: boolean): Tensor | ValuesAndIndices {
+  return dim === undefined ? x.max() : x.max(dim, keepDim)
+}
+
+/** As `max`, of the smallest. */
+export function min(x: Tensor): Tensor
+export function min(x: Tensor, dim: number, keepDim?: boolean): ValuesAndIndices
+export function min(x: Tensor, dim?: number, keepDim?: boolean): Tensor | ValuesAndIndices {
+  return dim === undefined ? x.min() : x.min(dim, keepDim)
+}
+
 export const topk = (x: Tensor, k: number, dim?: number, largest?: boolean): ValuesAndIndices =>
   x.topk(k, dim, largest)
 
