@@ -64,8 +64,8 @@ def unbatched_cases():
         yield case(f"nllLoss [C], {reduction}", "nllLoss", {"input": normal(5), "target": label()}, lambda input, target: F.nll_loss(input, target, reduction=reduction), o)
     yield case("crossEntropy [C] against probabilities", "crossEntropy", {"input": normal(5), "target": normal(5).softmax(0)}, lambda input, target: F.cross_entropy(input, target), {}, ["input"])
     for kind, gates in (("RNN", 1), ("GRU", 3), ("LSTM", 4)):
-        drawn = {"weight_ih_l0": normal(4 * gates, 3), "weight_hh_l0": normal(4 * gates, 4), "bias_ih_l0": normal(4 * gates), "bias_hh_l0": normal(4 * gates)}
-        states = {"h0": normal(1, 4), **({"c0": normal(1, 4)} if kind == "LSTM" else {})}
+        drawn = {"weight_ih_l0": normal(8 * gates, 3), "weight_hh_l0": normal(8 * gates, 8), "bias_ih_l0": normal(8 * gates), "bias_hh_l0": normal(8 * gates)}
+        states = {"h0": normal(1, 8), **({"c0": normal(1, 8)} if kind == "LSTM" else {})}
 
         def sequence(x, h0, c0=None, **weights):
             layer = getattr(torch._VF, {"RNN": "rnn_tanh", "GRU": "gru", "LSTM": "lstm"}[kind])
@@ -81,7 +81,7 @@ def unbatched_cases():
             out = step(x.unsqueeze(0), first, *weights.values())
             return (out if c is None else out[0]).squeeze(0)
 
-        cell_states = {"h": normal(4), **({"c": normal(4)} if kind == "LSTM" else {})}
+        cell_states = {"h": normal(8), **({"c": normal(8)} if kind == "LSTM" else {})}
         yield case(f"{kind}Cell [F]", f"{kind}Cell", {**x(3), **cell_states, **{k[:-3]: v for k, v in drawn.items()}}, cell)
     for name, keys in (("to itself", None), ("to other keys, padded", 7)):
         weights = {"w": normal(18, 6, scale=0.5), "b": normal(18), "wo": normal(6, 6, scale=0.5), "bo": normal(6)}

@@ -34,7 +34,7 @@ const withWeights = <M extends Module>(module: M, weights: Record<string, Tensor
 const sequence =
   (Layer: typeof RNN | typeof GRU | typeof LSTM): Call =>
   ({ x, h0, c0, ...weights }) => {
-    const { output, hn, cn } = withWeights(new Layer(3, 4), weights).withState(x, { h0, c0 })
+    const { output, hn, cn } = withWeights(new Layer(3, 8), weights).withState(x, { h0, c0 })
     return { y: output, hn, ...(cn && { cn }) }
   }
 
@@ -63,9 +63,9 @@ const calls: Record<string, Call> = {
   RNN: sequence(RNN),
   GRU: sequence(GRU),
   LSTM: sequence(LSTM),
-  RNNCell: ({ x, h, ...weights }) => withWeights(new RNNCell(3, 4), weights).forward(x, h),
-  GRUCell: ({ x, h, ...weights }) => withWeights(new GRUCell(3, 4), weights).forward(x, h),
-  LSTMCell: ({ x, h, c, ...weights }) => withWeights(new LSTMCell(3, 4), weights).forward(x, h, c),
+  RNNCell: ({ x, h, ...weights }) => withWeights(new RNNCell(3, 8), weights).forward(x, h),
+  GRUCell: ({ x, h, ...weights }) => withWeights(new GRUCell(3, 8), weights).forward(x, h),
+  LSTMCell: ({ x, h, c, ...weights }) => withWeights(new LSTMCell(3, 8), weights).forward(x, h, c),
   MultiheadAttention({ x, key, padding, w, b, wo, bo }) {
     const module = new MultiheadAttention(6, 2)
     Object.assign(module, { inProjWeight: w, inProjBias: b })
