@@ -232,6 +232,15 @@ def magnitude_cases():
             yield recurrent_case(f"{mode} of {text}", mode, scaled(4, 2, 3))
 
 
+def masked_cases():
+    # The mask is applied where the product is stored.
+    seen = torch.tensor([[1.0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0]])
+    inputs = {"c": seen, "a": normal(4, 8), "b": normal(8, 5)}
+    compute = lambda c, a, b: torch.where(c != 0, a @ b, torch.full((), -INF, dtype=a.dtype))
+    yield case("masked product", "maskedProduct", inputs, compute, gradients=[])
+    yield case("softmax of a masked product", "maskedAttention", inputs, lambda c, a, b: compute(c, a, b).softmax(1), gradients=["a", "b"])
+
+
 def recurrent_case(name, mode, x):
     gates = {"rnn": 1, "gru": 3, "lstm": 4}[mode]
     weights = {"wi": normal(gates * 4, 3), "wh": normal(gates * 4, 4), "bi": normal(gates * 4), "bh": normal(gates * 4)}
@@ -247,7 +256,7 @@ def recurrent_case(name, mode, x):
 def main():
     torch.manual_seed(41)
     write_cases("empty.json", "edges.py", list(empty_cases()))
-    write_cases("edges.json", "edges.py", [*single_cases(), *corner_cases(), *magnitude_cases()])
+    write_cases("edges.json", "edges.py", [*single_cases(), *corner_cases(), *magnitude_cases(), *masked_cases()])
 
 
 if __name__ == "__main__":
