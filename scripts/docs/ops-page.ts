@@ -3,6 +3,7 @@ import { ops } from '../../src/kernels/index.ts'
 import type { KernelLimits, Op } from '../../src/kernels/op.ts'
 import { markdownTable } from '../../src/util/markdown.ts'
 import { madeBy } from './made-by.ts'
+import { pytorchValues, withoutCounterpart } from './pytorch-values.ts'
 
 /** WebGPU's defaults, which every adapter has, and subgroups as most have them. */
 const limits: KernelLimits = {
@@ -31,6 +32,7 @@ const row = (op: Op): string[] => {
       .filter(Boolean)
       .join(', '),
     `${cases.length} cases`,
+    name in pytorchValues ? `${pytorchValues[name][0]}.json` : 'no counterpart',
     variants.map((variant) => `\`${variant.name}\``).join(' '),
   ]
 }
@@ -45,14 +47,19 @@ export function opsPage(): string {
     'Every op of `src/kernels`. Layers, losses and most functions are made of these; `map` alone is every elementwise function.',
     '',
     markdownTable(
-      ['op', 'forward', 'gradient', '16-bit', 'reference checked', 'variants'],
+      ['op', 'forward', 'gradient', '16-bit', 'reference checked', 'PyTorch', 'variants'],
       ops.map(row),
     ),
     '',
     '- **forward**: pairs of variant and case that `tests/gpu/every-op.spec.ts` holds against the reference, with the default limits of WebGPU: values, nothing unwritten, nothing written outside, equal bits in two runs.',
     '- **gradient**: it has a rule, which `tests/gpu/gradients.spec.ts` holds against central differences of the reference (of `detach`: its purpose is to have none). The others are updates, gradients themselves, or what nothing flows through.',
     '- **16-bit**: it reads tensors stored as float16, which every other op gets as float32; it can store its first result so.',
-    "- **reference checked**: cases in the op's folder, all of them run against the op's own float64 reference. What PyTorch computes is held against the ops that have a counterpart there, on cases of its own, in `tests/gpu/*golden*.spec.ts`; hashes, barriers and sums over ranks have none.",
+    "- **reference checked**: cases in the op's folder, all of them run against the op's own float64 reference.",
+    `- **PyTorch**: a file of \`tests/golden\` with values of PyTorch's that the op takes part in; gradients, optimizers and whole trainings among them. Without a counterpart there: ${Object.entries(
+      withoutCounterpart,
+    )
+      .map(([name, reason]) => `\`${name}\` (${reason})`)
+      .join(', ')}.`,
     '',
   ].join('\n')
 }

@@ -10,6 +10,7 @@ import { type Phase, type PhaseRange, phaseRanges, phasesOf } from './phases.ts'
 import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
 import { rewrite, withoutRewrites } from './rewrite.ts'
 import { Tensor, TracedTensor } from './tensor.ts'
+import './tensor-methods.ts'
 import { type Accumulation, type BucketUpdate, Trace, withTrace } from './trace.ts'
 import { emitNode, type GraphNode, GraphValue, nodesBehind, storageOf } from './value.ts'
 

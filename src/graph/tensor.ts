@@ -256,9 +256,19 @@ export abstract class Tensor {
     return sameShape(resolved, this.shape) ? this : emit(reshape, [this], { shape: resolved })
   }
 
-  /** Dimensions from `start` on become one. */
-  flatten(start = 0): Tensor {
-    return this.reshape([...this.shape.slice(0, start), -1])
+  /** Dimensions from `start` to `end`, that one included, become one; of a scalar, one element. */
+  flatten(start = 0, end = -1): Tensor {
+    const { shape } = this
+    if (shape.length === 0) return this.reshape([1])
+    const [first, last] = [start, end].map((dim) => resolveAxis('flatten', shape, dim))
+    if (first > last) {
+      throw new ShapeError(
+        'shape.mismatch',
+        `flatten: the start must not be behind the end, got ${start} and ${end} for ${formatShape(shape)}. Swap them.`,
+      )
+    }
+    const joined = countElements(shape.slice(first, last + 1))
+    return this.reshape([...shape.slice(0, first), joined, ...shape.slice(last + 1)])
   }
 
   /** Axes in the order `axes`: axis n of the result is axis `axes[n]` of this. cost: a copy, unless a matmul can read it in place. */
@@ -602,7 +612,7 @@ const isSlot = (operand: Tensor | ScalarSlot): operand is ScalarSlot =>
  *
  * Tensors that are all f16 give f16, but for functions that need more range.
  * cost: nothing for a number, which is written into the shader; a step scalar is a dispatch of one thread.
- * errors: `graph.misuse` for numbers that are not finite, or where no operand is a tensor.
+ * errors: `graph.misuse` for finite numbers beyond float32's range, or where no operand is a tensor.
  */
 export function elementwise(fn: ScalarFunctionName, ...operands: Operand[]): Tensor {
   const inputs: Tensor[] = []
@@ -612,10 +622,10 @@ export function elementwise(fn: ScalarFunctionName, ...operands: Operand[]): Ten
         input: inputs.push(isSlot(operand) ? emit(fromScalar, [], { slot: operand }) : operand) - 1,
       }
     }
-    if (!Number.isFinite(Math.fround(operand))) {
+    if (Number.isFinite(operand) && !Number.isFinite(Math.fround(operand))) {
       throw new TabringError(
         'graph.misuse',
-        `${fn}: a number must be finite in float32, got ${operand}. Leave the bound out, or give a tensor.`,
+        `${fn}: a number must be within float32's range, got ${operand}. Give a smaller one, or Infinity where that is meant.`,
       )
     }
     return { constant: operand }

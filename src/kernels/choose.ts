@@ -1,13 +1,14 @@
 import { withNativeHalf } from './half.ts'
 import type { KernelLimits, Lowering, Op, OpCall, Variant } from './op.ts'
 
-/** JSON with the keys of every object in order, so that equal attrs make equal texts. */
+/** JSON with the keys of every object in order, so that equal attrs make equal texts; infinities and NaN by name, not as null. */
 const stable = (value: unknown): string =>
-  JSON.stringify(value, (_, inner) =>
-    inner !== null && typeof inner === 'object' && !Array.isArray(inner)
+  JSON.stringify(value, (_, inner) => {
+    if (typeof inner === 'number' && !Number.isFinite(inner)) return String(inner)
+    return inner !== null && typeof inner === 'object' && !Array.isArray(inner)
       ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : inner,
-  )
+      : inner
+  })
 
 /** A text that names a call: op, input types and attrs. Equal calls have equal keys, in every run and every browser. */
 export function variantKey<A>(op: Op<A>, { inputs, attrs }: OpCall<A>): string {

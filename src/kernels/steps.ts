@@ -2,7 +2,7 @@ import { broadcastShapes, type Shape } from '../util/shape.ts'
 import { activations } from './scalar/activations.ts'
 import { arithmetic, comparisons } from './scalar/arithmetic.ts'
 import { lossTerms } from './scalar/losses.ts'
-import { f32Literal } from './shader.ts'
+import { constantWgsl } from './scalar/scalar-function.ts'
 
 /**
  * Chains of scalar functions: the body of every elementwise kernel and of every epilogue.
@@ -43,7 +43,7 @@ export function stepsToWgsl(
       ? inputs[argument.input]
       : 'step' in argument
         ? `${prefix}${argument.step}`
-        : f32Literal(argument.constant)
+        : constantWgsl(argument.constant, inputs[0])
   const lines = steps.flatMap(({ fn, args }, index) => {
     const text = scalarFunctions[fn].wgsl(...args.map(nameOf))
     const parts = typeof text === 'string' ? [text] : text

@@ -76,7 +76,24 @@ export class MultiheadAttention extends Module {
     this.outProj.bias?.assign(new Float32Array(embedDim))
   }
 
+  /** shape: as the class says; of one sample [L, embedDim], keys [S, embedDim] and its mask [S] without the batch's axis too. */
   forward(query: Tensor, inputs: MultiheadAttentionInputs = {}): Tensor {
+    if (query.shape.length !== 2) return this.#attend(query, inputs)
+    const axis = this.#isBatchFirst ? 0 : 1
+    // A tensor that is given twice stays one: then it is self-attention.
+    const lifted = new Map<Tensor, Tensor>()
+    const lift = (x: Tensor) => lifted.get(x) ?? lifted.set(x, x.unsqueeze(axis)).get(x)!
+    const { key, value, keyPaddingMask } = inputs
+    const attended = this.#attend(lift(query), {
+      ...inputs,
+      ...(key && { key: lift(key) }),
+      ...(value && { value: lift(value) }),
+      ...(keyPaddingMask && { keyPaddingMask: keyPaddingMask.unsqueeze(0) }),
+    })
+    return attended.squeeze(axis)
+  }
+
+  #attend(query: Tensor, inputs: MultiheadAttentionInputs): Tensor {
     const { key = query, isCausal } = inputs
     const value = inputs.value ?? key
     const width = this.#embedDim

@@ -5,10 +5,13 @@ import {
   conv2d,
   convTranspose2d,
 } from '../graph/functions/convolution.ts'
+import { type PadMode, pad } from '../graph/functions/pad.ts'
 import { type Pair, pair } from '../graph/functions/pair.ts'
 import type { Parameter } from '../graph/parameter.ts'
 import type { Tensor } from '../graph/tensor.ts'
+import { ShapeError, TabringError } from '../util/errors.ts'
 import { checkOptions, type OptionNames } from '../util/options.ts'
+import { formatShape } from '../util/shape.ts'
 import { fanInUniform } from './init.ts'
 import { Module } from './module.ts'
 
@@ -17,8 +20,13 @@ interface WithBias {
   bias?: boolean
 }
 
-export type Conv1dOptions = ConvOptions<number> & WithBias
-export type Conv2dOptions = ConvOptions & WithBias
+interface WithPaddingMode {
+  /** What the padding holds; default 'zeros'. */
+  paddingMode?: 'zeros' | Exclude<PadMode, 'constant'>
+}
+
+export type Conv1dOptions = ConvOptions<number> & WithBias & WithPaddingMode
+export type Conv2dOptions = ConvOptions & WithBias & WithPaddingMode
 export type ConvTranspose2dOptions = ConvTransposeOptions & WithBias
 
 const convOptions: OptionNames<Conv2dOptions> = {
@@ -27,10 +35,47 @@ const convOptions: OptionNames<Conv2dOptions> = {
   dilation: true,
   groups: true,
   bias: true,
+  paddingMode: true,
 }
 const transposeOptions: OptionNames<ConvTranspose2dOptions> = {
-  ...convOptions,
+  stride: true,
+  padding: true,
+  dilation: true,
+  groups: true,
+  bias: true,
   outputPadding: true,
+}
+
+/** (before, after) of one axis, as a convolution with that padding and zeros has it. */
+function padsOf(
+  padding: number | 'same' | 'valid',
+  taps: number,
+  dilation: number,
+): [number, number] {
+  if (padding === 'valid') return [0, 0]
+  if (padding !== 'same') return [padding, padding]
+  const total = dilation * (taps - 1)
+  return [Math.floor(total / 2), Math.ceil(total / 2)]
+}
+
+/** errors: `shape.unsupported` for 'same' with a stride. */
+function refuseStride(where: string, padding: unknown, stride: readonly number[]): void {
+  if (padding !== 'same' || stride.every((step) => step === 1)) return
+  throw new ShapeError(
+    'shape.unsupported',
+    `${where}: padding 'same' needs stride 1, got ${formatShape(stride)}. Give the padding as numbers.`,
+  )
+}
+
+/** errors: `config.invalid` for a mode that is not known. */
+function checkMode(where: string, mode: string | undefined): void {
+  const known = ['zeros', 'reflect', 'replicate', 'circular']
+  if (mode !== undefined && !known.includes(mode)) {
+    throw new TabringError(
+      'config.invalid',
+      `${where}: expected a paddingMode among ${known.join(', ')}, got "${mode}". Correct its name.`,
+    )
+  }
 }
 
 /** 1-D cross-correlation. shape: [N, inChannels, L] -> [N, outChannels, OL] */
@@ -47,6 +92,7 @@ export class Conv1d extends Module {
   ) {
     super()
     checkOptions('Conv1d', options, convOptions)
+    checkMode('Conv1d', options.paddingMode)
     const ofGroup = inChannels / (options.groups ?? 1)
     const fanIn = ofGroup * kernelSize
     this.weight = fanInUniform([outChannels, ofGroup, kernelSize], fanIn)
@@ -56,7 +102,11 @@ export class Conv1d extends Module {
   }
 
   forward(x: Tensor): Tensor {
-    return conv1d(x, this.weight, this.bias, this.#options)
+    const { paddingMode = 'zeros', padding = 0, dilation = 1 } = this.#options
+    if (paddingMode === 'zeros') return conv1d(x, this.weight, this.bias, this.#options)
+    refuseStride('Conv1d', padding, [this.#options.stride ?? 1])
+    const padded = pad(x, padsOf(padding, this.weight.shape[2], dilation), paddingMode)
+    return conv1d(padded, this.weight, this.bias, { ...this.#options, padding: 0 })
   }
 }
 
@@ -74,6 +124,7 @@ export class Conv2d extends Module {
   ) {
     super()
     checkOptions('Conv2d', options, convOptions)
+    checkMode('Conv2d', options.paddingMode)
     const [height, width] = pair(kernelSize)
     const ofGroup = inChannels / (options.groups ?? 1)
     const fanIn = ofGroup * height * width
@@ -84,7 +135,15 @@ export class Conv2d extends Module {
   }
 
   forward(x: Tensor): Tensor {
-    return conv2d(x, this.weight, this.bias, this.#options)
+    const { paddingMode = 'zeros', padding = 0, dilation = 1, stride = 1 } = this.#options
+    if (paddingMode === 'zeros') return conv2d(x, this.weight, this.bias, this.#options)
+    refuseStride('Conv2d', padding, pair(stride))
+    const [rows, columns] = typeof padding === 'string' ? [padding, padding] : pair(padding)
+    const [, , height, width] = this.weight.shape
+    const [dy, dx] = pair(dilation)
+    const pads = [...padsOf(columns, width, dx), ...padsOf(rows, height, dy)]
+    const padded = pad(x, pads, paddingMode)
+    return conv2d(padded, this.weight, this.bias, { ...this.#options, padding: 0 })
   }
 }
 

@@ -1,5 +1,6 @@
 import { gelu } from '../graph/functions/activations.ts'
 import { packedAttention } from '../graph/functions/attention.ts'
+import { checkpoint } from '../graph/functions/checkpoint.ts'
 import { linear } from '../graph/functions.ts'
 import type { Parameter } from '../graph/parameter.ts'
 import { layerOfCall, nextRandomLayer } from '../graph/random.ts'
@@ -11,8 +12,9 @@ import { ModuleList } from './containers.ts'
 import { Dropout } from './dropout.ts'
 import { Embedding } from './embedding.ts'
 import { filled, normal, normalNumbers } from './init.ts'
-import { type LoadOptions, type LoadResult, Module, type StateDict } from './module.ts'
+import { type LoadOptions, type LoadResult, Module } from './module.ts'
 import { LayerNorm } from './normalization.ts'
+import type { LoadableState } from './state-values.ts'
 
 export interface GptConfig {
   /** Tokens; GPT-2 has 50,257. */
@@ -29,6 +31,8 @@ export interface GptConfig {
   dropout?: number
   /** Added to variances; default 1e-5. */
   layerNormEps?: number
+  /** Whether backward computes each block again instead of keeping what happened inside it; default false. See `checkpoint`. */
+  checkpoint?: boolean
 }
 
 /** errors: `config.invalid`. */
@@ -40,7 +44,7 @@ function checkConfig(config: GptConfig): void {
     heads: true,
     width: true,
   } as const
-  checkOptions('gpt', config, { ...sizes, dropout: true, layerNormEps: true })
+  checkOptions('gpt', config, { ...sizes, dropout: true, layerNormEps: true, checkpoint: true })
   const given: Partial<GptConfig> = config
   for (const name of Object.keys(sizes) as (keyof typeof sizes)[]) {
     checkNumber('gpt', name, given[name] ?? Number.NaN, isCount, 'a whole number above 0')
@@ -89,8 +93,8 @@ class Attention extends Module {
     this.resid_dropout = new Dropout(dropout)
   }
 
-  /** shape: x [batch * T, width], samples one after the other */
-  forward(x: Tensor, batch = 1): Tensor {
+  /** shape: x [batch * T, width], samples one after the other. errors: `shape.mismatch` without the number of samples. */
+  forward(x: Tensor, batch: number): Tensor {
     const drops = this.training && this.#dropoutP > 0
     const attended = packedAttention(
       this.c_attn.forward(x),
@@ -117,9 +121,20 @@ class Mlp extends Module {
     this.dropout = new Dropout(dropout)
   }
 
-  forward(x: Tensor, batch = 1): Tensor {
+  /** shape: as Attention's */
+  forward(x: Tensor, batch: number): Tensor {
     const hidden = gelu(this.c_fc.forward(x), 'tanh')
     return this.dropout.forward(this.c_proj.forward(hidden), { samples: batch })
+  }
+}
+
+/** Rows do not tell where samples end, and one sequence of all of them would be a plausible result. */
+function mustDivide({ shape }: Tensor, batch: number): void {
+  if (!(Number.isInteger(batch) && batch >= 0) || (batch > 0 && shape[0] % batch !== 0)) {
+    throw new ShapeError(
+      'shape.mismatch',
+      `gpt: a block needs the number of samples that its rows ${formatShape(shape)} hold, got ${batch}. Call forward(x, batch); to compute blocks again in backward, make the model with checkpoint: true.`,
+    )
   }
 }
 
@@ -138,7 +153,9 @@ class Block extends Module {
     this.mlp = new Mlp(config)
   }
 
-  forward(x: Tensor, batch = 1): Tensor {
+  /** shape: as Attention's */
+  forward(x: Tensor, batch: number): Tensor {
+    mustDivide(x, batch)
     const attended = x.add(this.attn.forward(this.ln_1.forward(x), batch))
     return attended.add(this.mlp.forward(this.ln_2.forward(attended), batch))
   }
@@ -150,9 +167,11 @@ class Transformer extends Module {
   readonly drop: Dropout
   readonly h: ModuleList<Block>
   readonly ln_f: LayerNorm
+  readonly #isCheckpointed: boolean
 
   constructor(config: GptConfig) {
     super()
+    this.#isCheckpointed = config.checkpoint ?? false
     const { vocabSize, blockSize, width, dropout = 0, layerNormEps = 1e-5 } = config
     this.wte = tableOf(vocabSize, width)
     this.wpe = tableOf(blockSize, width)
@@ -169,7 +188,10 @@ class Transformer extends Module {
     const positions = length === blockSize ? weight : weight.narrow(0, 0, length)
     const embedded = this.drop.forward(this.wte.forward(tokens).add(positions))
     let x = embedded.reshape([batch * length, width])
-    for (const block of this.h) x = block.forward(x, batch)
+    for (const block of this.h) {
+      const forward = (input: Tensor) => block.forward(input, batch)
+      x = this.#isCheckpointed ? checkpoint(forward, x) : forward(x)
+    }
     return this.ln_f.forward(x)
   }
 }
@@ -194,11 +216,17 @@ function tableOf(rows: number, width: number): Embedding {
   return table
 }
 
+/** Keys of masks, which files of GPT-2 hold beside the weights. */
+const constantMask = /(?:^|\.)h\.\d+\.attn\.(?:bias|masked_bias)$/
+
+/** Where the keys of a file of the body alone begin. */
+const ofBody = /^(?:wte|wpe|h|ln_f)\./
+
 /**
  * A language model with GPT-2's structure and state-dict keys, the output layer sharing the token table's weight.
  *
  * shape: tokens [batch, T] of i32, T up to `blockSize` -> logits [batch, T, vocabSize]
- * Weights of GPT-2 as Hugging Face publishes them load as they are. source: Radford et al., "Language models are unsupervised
+ * Weights of GPT-2 as Hugging Face publishes them load as they are, with `transformer.` before their keys or without. source: Radford et al., "Language models are unsupervised
  * multitask learners" (2019).
  */
 export class Gpt extends Module {
@@ -233,11 +261,15 @@ export class Gpt extends Module {
     return this.lmHead.forward(this.transformer.forward(tokens)).reshape([batch, length, vocabSize])
   }
 
-  /** As Module's; the constant attention masks that old GPT-2 files hold are passed over. */
-  override loadStateDict(state: StateDict, options: LoadOptions = {}): LoadResult {
+  /**
+   * As Module's. Keys may lack the first part, `transformer.`, as in the published files of the body alone; the constant attention masks
+   * that files of GPT-2 hold are passed over.
+   */
+  override loadStateDict(state: LoadableState, options: LoadOptions = {}): LoadResult {
+    const own = Object.entries(state).filter(([key]) => !constantMask.test(key))
     return super.loadStateDict(
       Object.fromEntries(
-        Object.entries(state).filter(([key]) => !/\.attn\.(?:bias|masked_bias)$/.test(key)),
+        own.map(([key, tensor]) => [key.replace(ofBody, 'transformer.$&'), tensor]),
       ),
       options,
     )

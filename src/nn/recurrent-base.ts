@@ -127,7 +127,7 @@ export abstract class RecurrentBase extends Module {
     return this.#dropouts.map((dropout, i) => [`dropout${i}`, dropout])
   }
 
-  /** The outputs of the last layer. shape: [T, B, inputSize] -> [T, B, directions x H], or with B first. */
+  /** The outputs of the last layer. shape: [T, B, inputSize] -> [T, B, directions x H], or with B first; B may be left out. */
   forward(x: Tensor): Tensor {
     return this.withState(x).output
   }
@@ -157,12 +157,21 @@ export abstract class RecurrentBase extends Module {
     return dropout.forward(output.transpose(0, 1)).transpose(0, 1)
   }
 
+  /** One sequence [T, F], with states [layers x directions, H], without the batch's axis. */
+  #runOne(x: Tensor, batchFirst: boolean, { h0, c0 }: FirstStates) {
+    const axis = batchFirst ? 0 : 1
+    const states = { h0: h0?.unsqueeze(1), c0: c0?.unsqueeze(1) }
+    const { output, hn, cn } = this.#run(x.unsqueeze(axis), batchFirst, undefined, states)
+    return { output: output.squeeze(axis), hn: hn.squeeze(1), cn: cn?.squeeze(1) }
+  }
+
   #run(
     x: Tensor,
     batchFirst: boolean,
     lengths: Lengths | undefined,
     { h0, c0 }: FirstStates,
   ): LastStates & { output: Tensor } {
+    if (x.shape.length === 2 && !lengths) return this.#runOne(x, batchFirst, { h0, c0 })
     const where = this.constructor.name
     if (x.shape.length !== 3 || x.shape[2] !== this.inputSize)
       throw new ShapeError(

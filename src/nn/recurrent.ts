@@ -45,7 +45,7 @@ export interface CellOptions {
   bias?: boolean
 }
 
-/** One step of one layer; parameters are called `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`. */
+/** One step of one layer, the batch's axis left out or not; parameters are called `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`. */
 abstract class CellBase extends Module {
   readonly hiddenSize: number
   readonly #cell: CellKind
@@ -60,6 +60,10 @@ abstract class CellBase extends Module {
   }
 
   protected step(x: Tensor, h?: Tensor, c?: Tensor): { hn: Tensor; cn: Tensor | undefined } {
+    if (x.shape.length === 1) {
+      const { hn, cn } = this.step(x.unsqueeze(0), h?.unsqueeze(0), c?.unsqueeze(0))
+      return { hn: hn.squeeze(0), cn: cn?.squeeze(0) }
+    }
     const nothing =
       h && (c || this.#cell !== 'lstm') ? undefined : zeros([x.shape[0], this.hiddenSize])
     return recurrentLayer(

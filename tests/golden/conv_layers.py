@@ -1,4 +1,4 @@
-"""Writes conv-layers.json: convolution, pooling and batch-norm layers as PyTorch computes them, two trajectories, ResNet's keys.
+"""Writes conv-layers.json and resnet50.json: convolution, pooling and batch-norm layers as PyTorch computes them, two trajectories, ResNet's keys.
 
     /usr/bin/python3 tests/golden/conv_layers.py          (torch 1.13, Debian's python3-torch; the output is committed)
 
@@ -251,9 +251,9 @@ def digits(step, batch):
     return images.reshape(-1, 1, 28, 28), labels
 
 
-def colours(step, batch):
+def colours(step, batch, side=32):
     labels = formula.words(7000, torch.arange(step * batch, (step + 1) * batch)) >> 29
-    images = formula.uniform(8000 + step, [batch, 3, 32, 32], 1.0)
+    images = formula.uniform(8000 + step, [batch, 3, side, side], 1.0)
     # The label shows as the brightness of a channel, so that there is something to learn.
     images = images + (labels % 4).float().reshape(-1, 1, 1, 1) * 0.25
     return images, labels
@@ -324,10 +324,26 @@ def trajectories():
     )
 
 
+def deep_trajectory():
+    """Bottlenecks and torchvision's 7x7 stem: a file of its own, so that each stays small."""
+    run = trajectory(
+        "resnet50 of width 4", lambda: ResNet(Bottleneck, [3, 4, 6, 3], classes=8, width=4), lambda step, batch: colours(step, batch, 128), 4, 2,
+        {"lr": DEEP_RATE, "momentum": 0.9}, formula.uniform(9000, [2, 3, 128, 128], 1.0),
+    )
+    content = json.dumps({"made": MADE, "trajectories": [run]}, separators=(",", ":"))
+    (FOLDER / "resnet50.json").write_text(content.replace('},{"key"', '},\n{"key"') + "\n")
+    print(len(content), "bytes")
+
+
+# As for the full resnet18: a size and a rate at which no float32 puts a unit on the other side of a ReLU in two steps.
+DEEP_RATE = 0.00002
+MADE = {"by": "tests/golden/conv_layers.py", "torch": torch.__version__.split("a")[0]}
+
 if __name__ == "__main__":
+    deep_trajectory()
     content = json.dumps(
         {
-            "made": {"by": "tests/golden/conv_layers.py", "torch": torch.__version__.split("a")[0]},
+            "made": MADE,
             "bound": BOUND,
             "layers": list(layer_cases()),
             "keysWidth": KEYS_WIDTH,

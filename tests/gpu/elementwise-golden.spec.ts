@@ -10,23 +10,13 @@ import type { Tensor } from '../../src/graph/tensor.ts'
 import * as modules from '../../src/nn/activations.ts'
 import * as lossModules from '../../src/nn/losses.ts'
 import type { Module } from '../../src/nn/module.ts'
-import type { TensorType } from '../../src/util/shape.ts'
 import goldenText from '../golden/elementwise.json?raw'
-import { allowedDistance, type GoldenCase, typeOf, valuesOf } from '../support/golden.ts'
+import { valuesOf } from '../support/golden.ts'
+import { type Call, type CallCase, problemsOfCall } from '../support/golden-call.ts'
 import { testRuntime } from '../support/run-op.ts'
 
 // What people call, forward and backward through compile(), against PyTorch's float64 results (tests/golden/elementwise.py):
 // within 5 times the distance of PyTorch's own float32 results.
-
-interface ElementwiseCase extends GoldenCase {
-  readonly call: string
-  // biome-ignore lint/suspicious/noExplicitAny: options of whatever function the case calls.
-  readonly options: any
-}
-
-type Inputs = Record<string, Tensor>
-type Options = ElementwiseCase['options']
-type Call = (inputs: Inputs, options: Options) => Tensor | Inputs
 
 const ofX =
   (fn: (x: Tensor) => Tensor): Call =>
@@ -128,71 +118,12 @@ const calls: Record<string, Call> = {
   },
 }
 
-/** Whether the element is where PyTorch's is: `allowed` away, or for an edge a few roundings of itself. */
-function isClose(got: number, expected: number, allowed: number, isEdge: boolean): boolean {
-  if (!Number.isFinite(Math.fround(expected))) return Object.is(got, Math.fround(expected))
-  const limit = isEdge ? 4e-6 * Math.abs(expected) + 5e-7 : allowed
-  return Math.abs(got - expected) <= limit
-}
-
-function problemsOf(golden: ElementwiseCase, name: string, got: ArrayLike<number>): string[] {
-  const result = golden.outputs[name]
-  const expected = valuesOf(result)
-  if (got.length !== expected.length) return [`${name}: ${got.length} elements`]
-  const allowed = result.dtype === 'f64' ? allowedDistance(result.distance, finite(expected)) : 0
-  return Array.from(expected).flatMap((value, at) =>
-    isClose(got[at], value, allowed, golden.options.edges === true)
-      ? []
-      : [`${name}[${at}]: expected ${value}, got ${got[at]}, allowed ${allowed}`],
-  )
-}
-
-const finite = (values: ArrayLike<number>): number[] =>
-  Array.from(values).map((value) => (Number.isFinite(value) ? value : 0))
-
-const { cases } = JSON.parse(goldenText) as { cases: ElementwiseCase[] }
-
-/** Runs a case and returns what its outputs and gradients are. */
-async function run(golden: ElementwiseCase) {
-  const { inputs, outputs, options } = golden
-  const parameters = new Map<string, Parameter>()
-  const given: Record<string, TensorType> = {}
-  for (const [name, tensor] of Object.entries(inputs)) {
-    if (`d${name}` in outputs) {
-      parameters.set(name, new Parameter(tensor.shape, Float32Array.from(valuesOf(tensor))))
-    } else given[name] = typeOf(tensor)
-  }
-  const call = calls[golden.call]
-  if (!call) throw new Error(`golden case ${golden.name}: nothing is known as ${golden.call}`)
-  const program = await compile(
-    ({ dy, ...others }) => {
-      const result = call({ ...others, ...Object.fromEntries(parameters) }, options)
-      const named: Inputs = 'shape' in result ? { y: result as Tensor } : (result as Inputs)
-      if (parameters.size === 0) return named
-      named.y.mul(dy).sum().backward()
-      const gradients = [...parameters].map(([name, parameter]) => [`d${name}`, parameter.grad!])
-      return { ...named, ...Object.fromEntries(gradients) }
-    },
-    given,
-    { runtime: await testRuntime() },
-  )
-  const contents = Object.keys(given).map((name) => {
-    const values = valuesOf(inputs[name])
-    return [name, given[name].dtype === 'f32' ? Float32Array.from(values) : Int32Array.from(values)]
-  })
-  const got = await program.run(Object.fromEntries(contents))
-  const dispatches = program.dispatchCount
-  program.destroy()
-  return { got, dispatches }
-}
+const { cases } = JSON.parse(goldenText) as { cases: CallCase[] }
 
 describe('against PyTorch', () => {
   for (const golden of cases) {
     test(golden.name, async () => {
-      const { got } = await run(golden)
-      expect(Object.keys(got).sort()).toEqual(Object.keys(golden.outputs).sort())
-      const problems = Object.keys(got).flatMap((name) => problemsOf(golden, name, got[name]))
-      expect(problems).toEqual([])
+      expect(await problemsOfCall(golden, calls, { runtime: await testRuntime() })).toEqual([])
     })
   }
 })

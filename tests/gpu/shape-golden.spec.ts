@@ -9,6 +9,7 @@ import {
   scatterAdd,
 } from '../../src/graph/functions/index-ops.ts'
 import { bmm, dot, outer } from '../../src/graph/functions/matmul.ts'
+import { pad } from '../../src/graph/functions/pad.ts'
 import {
   arange,
   cast,
@@ -17,7 +18,6 @@ import {
   cumsum,
   full,
   ones,
-  pad,
   repeat,
   roll,
   split,

@@ -9,17 +9,20 @@ import { Conv2d } from '../../src/nn/convolution.ts'
 import { Flatten, Linear, ReLU } from '../../src/nn/layers.ts'
 import { type Module, Sequential } from '../../src/nn/module.ts'
 import { AvgPool2d, MaxPool2d } from '../../src/nn/pooling.ts'
-import { resnet18 } from '../../src/nn/resnet.ts'
+import { resnet18, resnet50 } from '../../src/nn/resnet.ts'
 import type { Optimizer } from '../../src/optim/optimizer.ts'
 import { SGD } from '../../src/optim/sgd.ts'
 import { countElements, type Shape, tensorType } from '../../src/util/shape.ts'
-import type golden from '../golden/conv-layers.json'
+import golden from '../golden/conv-layers.json'
+import deep from '../golden/resnet50.json'
 import { formulaUniform, formulaWord } from './formula-data.ts'
 import { batchOf, goldenEvaluation } from './formula-model.ts'
 import { testRuntime } from './run-op.ts'
 
-/** The models, data and steps of the trajectories in tests/golden/conv-layers.json; conv_layers.py holds the same. */
-export type ConvRun = (typeof golden.trajectories)[number]
+/** The models, data and steps of the trajectories in tests/golden; conv_layers.py holds the same. */
+export type ConvRun = (typeof golden.trajectories)[number] | (typeof deep.trajectories)[number]
+
+export const convRuns: readonly ConvRun[] = [...golden.trajectories, ...deep.trajectories]
 
 interface Recipe {
   sampleShape: Shape
@@ -28,10 +31,11 @@ interface Recipe {
   evaluation(): { rows: number; x: Float32Array<ArrayBuffer> }
 }
 
-function colours(step: number, size: number): RunInputs {
-  const x = formulaUniform(8000 + step, size * 3072, 1)
+function colours(step: number, size: number, side = 32): RunInputs {
+  const pixels = 3 * side * side
+  const x = formulaUniform(8000 + step, size * pixels, 1)
   const y = Int32Array.from({ length: size }, (_, n) => formulaWord(7000, step * size + n) >>> 29)
-  return { x: x.map((value, i) => value + (y[Math.floor(i / 3072)] % 4) * 0.25), y }
+  return { x: x.map((value, i) => value + (y[Math.floor(i / pixels)] % 4) * 0.25), y }
 }
 
 export const convRecipes: Readonly<Record<string, Recipe>> = {
@@ -68,6 +72,12 @@ export const convRecipes: Readonly<Record<string, Recipe>> = {
     batch: colours,
     evaluation: () => ({ rows: 4, x: formulaUniform(9000, 4 * 3072, 1) }),
   },
+  'resnet50 of width 4': {
+    sampleShape: [3, 128, 128],
+    make: () => resnet50({ numClasses: 8, width: 4 }),
+    batch: (step, size) => colours(step, size, 128),
+    evaluation: () => ({ rows: 2, x: formulaUniform(9000, 2 * 49_152, 1) }),
+  },
 }
 
 /** The run's model with the weights that PyTorch began with. */
@@ -101,7 +111,7 @@ export const convStep =
 const runtimes = new Map<string, Promise<Runtime>>()
 
 /**
- * The runtime for a run's programs. A ResNet has a hundred different shaders, so the long run's convolutions take small tiles, which
+ * The runtime for a run's programs. A ResNet has a hundred different shaders, so the convolutions of narrow ones take small tiles, which
  * compile in a third of the time; every-op.spec.ts and the other runs see the large ones.
  */
 export function convRuntime(run: ConvRun): Promise<Runtime> {
@@ -118,7 +128,7 @@ const smallTiles: Readonly<Record<string, string>> = {
 
 async function makeRuntime(run: ConvRun): Promise<Runtime> {
   const shared = await testRuntime()
-  if (run.name !== 'resnet18 on 32x32') return shared
+  if (!['resnet18 on 32x32', 'resnet50 of width 4'].includes(run.name)) return shared
   const runtime = new Runtime(shared.gpu)
   const model = convRecipes[run.name].make()
   const { calls } = prepare(runtime, convStep(model, convOptimizer(run, model)), convTypes(run))

@@ -3,7 +3,8 @@ import { type AttentionAttrs, attentionSizes, checkMask } from '../../kernels/at
 import { dropout } from '../../kernels/dropout/dropout.ts'
 import { emit, type Tensor, toFloat } from '../tensor.ts'
 import { where } from './elementwise.ts'
-import { ones, pad, tril } from './shape.ts'
+import { pad } from './pad.ts'
+import { ones, tril } from './shape.ts'
 
 /** Added to a score, it hides the key. */
 export const hiding = -1e38

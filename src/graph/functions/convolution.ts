@@ -7,8 +7,9 @@ import { checkOptions } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { emit, type Tensor, toFloat } from '../tensor.ts'
 import { activeTrace } from '../trace.ts'
+import { pad } from './pad.ts'
 import { type Pair, pair } from './pair.ts'
-import { pad } from './shape.ts'
+import { asBatch } from './unbatched.ts'
 
 /** Convolutions, named as in torch.nn.functional. */
 
@@ -80,7 +81,7 @@ function convolve<A>(op: Op<A>, x: Tensor, weight: Tensor, bias: Tensor | undefi
     : y.add(overPlanes)
 }
 
-/** shape: x[N, C, H, W], weight[O, C / groups, KH, KW], bias[O] -> [N, O, OH, OW] */
+/** shape: x[N, C, H, W], weight[O, C / groups, KH, KW], bias[O] -> [N, O, OH, OW]; N may be left out, as with all of these. */
 export function conv2d(
   x: Tensor,
   weight: Tensor,
@@ -97,7 +98,7 @@ export function conv2d(
     ...extras(dilation, options.groups ?? 1),
     epilogue: [],
   }
-  return convolve(conv2dOp, x, weight, bias, attrs)
+  return asBatch(4, x, (images) => convolve(conv2dOp, images, weight, bias, attrs))
 }
 
 /** shape: x[N, C, L], weight[O, C / groups, K], bias[O] -> [N, O, OL]; a conv2d of images one row high. */
@@ -109,6 +110,7 @@ export function conv1d(
 ): Tensor {
   checkOptions('conv1d', options, convOptions)
   const { stride = 1, padding = 0, dilation = 1, groups = 1 } = options
+  if (x.shape.length === 2) return asBatch(3, x, (rows) => conv1d(rows, weight, bias, options))
   if (x.shape.length !== 3 || weight.shape.length !== 3) {
     throw new ShapeError(
       'shape.mismatch',
@@ -139,6 +141,9 @@ export function convTranspose2d(
   options: ConvTransposeOptions = {},
 ): Tensor {
   checkOptions('convTranspose2d', options, { ...convOptions, outputPadding: true })
+  if (x.shape.length === 3) {
+    return asBatch(4, x, (images) => convTranspose2d(images, weight, bias, options))
+  }
   const stride = pair(options.stride ?? 1)
   const padding = pair(options.padding ?? 0)
   const outputPadding = pair(options.outputPadding ?? 0)

@@ -25,6 +25,18 @@ export function pow(a: Operand, b: Operand): Tensor {
 export const where = (condition: Tensor, a: Operand, b: Operand): Tensor =>
   elementwise('where', condition, a, b)
 
+// --- comparisons: f32, 1 where it holds and 0 elsewhere; no gradient ---
+
+export const eq = (a: Operand, b: Operand): Tensor => elementwise('eq', a, b)
+export const ne = (a: Operand, b: Operand): Tensor => elementwise('ne', a, b)
+export const lt = (a: Operand, b: Operand): Tensor => elementwise('lt', a, b)
+export const le = (a: Operand, b: Operand): Tensor => elementwise('le', a, b)
+export const gt = (a: Operand, b: Operand): Tensor => elementwise('gt', a, b)
+export const ge = (a: Operand, b: Operand): Tensor => elementwise('ge', a, b)
+
+// --- of one operand ---
+
+export const neg = (x: Tensor): Tensor => x.neg()
 export const exp = (x: Tensor): Tensor => x.exp()
 export const log = (x: Tensor): Tensor => x.log()
 export const sqrt = (x: Tensor): Tensor => x.sqrt()

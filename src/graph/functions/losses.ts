@@ -211,7 +211,7 @@ function classLoss(
 /**
  * -log softmax(input)[target].
  *
- * shape: input [N, C, ...], target [N, ...] of i32 in 0..C-1, or f32 probabilities of input's shape -> [] or, unreduced, [N, ...]
+ * shape: input [N, C, ...] or [C], target [N, ...] or [] of i32 in 0..C-1, or f32 probabilities of input's shape -> [] or, unreduced, [N, ...]
  * cost: one dispatch with its gradient for a mean over [N, C] without weights and smoothing; else one for rows, one for each sum, one for the quotient.
  * numerics: NaN for a target outside 0..C-1 that is not ignored, and for a mean over nothing, which with `count` is 0.
  */
@@ -227,6 +227,7 @@ export function crossEntropy(
     reduction = 'mean',
     count,
   } = checkLoss('crossEntropy', options, { ...classOptions, labelSmoothing: true })
+  if (input.shape.length === 1) return ofOneRow(crossEntropy, input, target, options)
   if (target.dtype === 'f32') return softTargets(input, target, options)
   const isPlain =
     input.shape.length === 2 && reduction === 'mean' && !weight && labelSmoothing === 0
@@ -256,8 +257,18 @@ function softTargets(input: Tensor, target: Tensor, options: CrossEntropyOptions
 }
 
 /** -weight[target] input[target] for log-probabilities. shape: as `crossEntropy`; cost: as its general form. */
-export const nllLoss = (input: Tensor, target: Tensor, options: ClassLossOptions = {}): Tensor =>
-  classLoss(false, input, target, checkLoss('nllLoss', options, classOptions))
+export function nllLoss(input: Tensor, target: Tensor, options: ClassLossOptions = {}): Tensor {
+  if (input.shape.length === 1) return ofOneRow(nllLoss, input, target, options)
+  return classLoss(false, input, target, checkLoss('nllLoss', options, classOptions))
+}
+
+/** A loss of [C] is that of a batch of one. shape: -> [] */
+const ofOneRow = <Options>(
+  loss: (input: Tensor, target: Tensor, options?: Options) => Tensor,
+  input: Tensor,
+  target: Tensor,
+  options: Options,
+): Tensor => loss(input.unsqueeze(0), target.unsqueeze(0), options).reshape([])
 
 /**
  * For each k: the percentage of rows whose target is among the k largest outputs; of the rows that count, where there is a `count`.

@@ -5,8 +5,9 @@ import { checkOptions, type OptionNames } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { emit, emitAll, type Tensor } from '../tensor.ts'
 import { type Pair, pair } from './pair.ts'
+import { asBatch } from './unbatched.ts'
 
-/** Pooling, named as in torch.nn.functional. */
+/** Pooling, named as in torch.nn.functional. The batch axis may be left out. */
 
 export interface PoolOptions<Size = Pair> {
   /** Default: the kernel. */
@@ -70,28 +71,30 @@ export function maxPool2d(
 ): Tensor | PooledWithIndices {
   checkOptions('maxPool2d', options, { ...maxPoolOptions, returnIndices: true })
   const dilation = pair(options.dilation ?? 1)
-  const [y, indices] = emitAll(maxPool2dOp, [x], {
+  const attrs = {
     ...storedAs(x),
     kernel: pair(kernel),
     stride: pair(options.stride ?? kernel),
     padding: pair(options.padding ?? 0),
     ...(dilation.some((d) => d !== 1) && { dilation }),
     ...(options.ceilMode && { ceilMode: true }),
-  })
+  }
+  const [y, indices] = asBatch(4, x, (images) => emitAll(maxPool2dOp, [images], attrs))
   return options.returnIndices ? [y, indices] : y
 }
 
 /** The mean of each window. shape: x[N, C, H, W] -> [N, C, OH, OW] */
 export function avgPool2d(x: Tensor, kernel: Pair, options: AvgPoolOptions = {}): Tensor {
   checkOptions('avgPool2d', options, avgPoolOptions)
-  return emit(avgPool2dOp, [x], {
+  const attrs = {
     ...storedAs(x),
     kernel: pair(kernel),
     stride: pair(options.stride ?? kernel),
     padding: pair(options.padding ?? 0),
     ceilMode: options.ceilMode ?? false,
     countIncludePad: options.countIncludePad ?? true,
-  })
+  }
+  return asBatch(4, x, (images) => emit(avgPool2dOp, [images], attrs))
 }
 
 /** The mean of each of `outputSize` windows that share the image evenly; null keeps a size. shape: x[N, C, H, W] -> [N, C, OH, OW] */
@@ -100,9 +103,10 @@ export function adaptiveAvgPool2d(
   outputSize: number | readonly [number | null, number | null],
 ): Tensor {
   const [rows, columns] = typeof outputSize === 'number' ? [outputSize, outputSize] : outputSize
-  return emit(avgPool2dOp, [x], {
-    ...storedAs(x),
-    outputSize: [rows ?? x.shape[2], columns ?? x.shape[3]],
+  return asBatch(4, x, (images) => {
+    const [, , height, width] = images.shape
+    const size: [number, number] = [rows ?? height, columns ?? width]
+    return emit(avgPool2dOp, [images], { ...storedAs(x), outputSize: size })
   })
 }
 
@@ -161,6 +165,7 @@ const inRows = (
 })
 
 function alongRows(name: string, x: Tensor, pool: (image: Tensor) => Tensor[]): Tensor[] {
+  if (x.shape.length === 2) return asBatch(3, x, (rows) => alongRows(name, rows, pool))
   if (x.shape.length !== 3) {
     throw new ShapeError(
       'shape.mismatch',

@@ -1,5 +1,6 @@
 import { logSumExp } from '../../kernels/softmax/softmax.ts'
 import { checkOptions, type OptionNames } from '../../util/options.ts'
+import { countElements } from '../../util/shape.ts'
 import {
   type Axes,
   elementwise,
@@ -9,6 +10,7 @@ import {
   type Tensor,
   type ValuesAndIndices,
 } from '../tensor.ts'
+import { where } from './elementwise.ts'
 
 /**
  * Reductions, named as in torch, their arguments in its order. Dimensions may count from the end; all of them are reduced unless told. With
@@ -30,6 +32,20 @@ export const amax = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor => x.amax
 export const amin = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor => x.amin(dim, keepDim)
 export const argmax = (x: Tensor, dim?: number, keepDim?: boolean): Tensor => x.argmax(dim, keepDim)
 export const argmin = (x: Tensor, dim?: number, keepDim?: boolean): Tensor => x.argmin(dim, keepDim)
+/** The largest element; or, over one dimension, the largest ones and where they are. */
+export function max(x: Tensor): Tensor
+export function max(x: Tensor, dim: number, keepDim?: boolean): ValuesAndIndices
+export function max(x: Tensor, dim?: number, keepDim?: boolean): Tensor | ValuesAndIndices {
+  return dim === undefined ? x.max() : x.max(dim, keepDim)
+}
+
+/** As `max`, of the smallest. */
+export function min(x: Tensor): Tensor
+export function min(x: Tensor, dim: number, keepDim?: boolean): ValuesAndIndices
+export function min(x: Tensor, dim?: number, keepDim?: boolean): Tensor | ValuesAndIndices {
+  return dim === undefined ? x.min() : x.min(dim, keepDim)
+}
+
 export const topk = (x: Tensor, k: number, dim?: number, largest?: boolean): ValuesAndIndices =>
   x.topk(k, dim, largest)
 
@@ -65,7 +81,7 @@ export const varMean = (x: Tensor, dim?: Axes, options?: VarianceOptions): [Tens
   x.mean(dim, options?.keepDim),
 ]
 
-/** log of the sum of exp(x), without overflow. cost: one dispatch for each run of neighbouring dimensions. */
+/** log of the sum of exp(x), without overflow; of nothing, and of -Infinity alone, -Infinity. cost: one dispatch for each run of neighbouring dimensions. */
 export function logsumexp(x: Tensor, dim?: Axes, keepDim = false): Tensor {
   const axes = x.axes(dim).sort((a, b) => a - b)
   let result = x
@@ -75,7 +91,8 @@ export function logsumexp(x: Tensor, dim?: Axes, keepDim = false): Tensor {
     while (start > 0 && axes[start - 1] === axes[start] - 1) start--
     const [first, last] = [axes[start], axes[end - 1]]
     const { shape } = result
-    const joined = result.reshape([...shape.slice(0, first), -1, ...shape.slice(last + 1)])
+    const length = countElements(shape.slice(first, last + 1))
+    const joined = result.reshape([...shape.slice(0, first), length, ...shape.slice(last + 1)])
     result = emit(logSumExp, [joined], { axis: first })
     end = start
   }
@@ -87,7 +104,7 @@ export function logsumexp(x: Tensor, dim?: Axes, keepDim = false): Tensor {
 /**
  * The p-norm of the elements: (sum |x|^p)^(1/p); the largest magnitude for p of Infinity, the smallest for -Infinity.
  *
- * numerics: the gradient of the 2-norm at the origin is 0.
+ * numerics: the gradient at the origin is 0, and by an element that is 0 too, as PyTorch's.
  */
 export function norm(x: Tensor, p = 2, dim?: Axes, keepDim?: boolean): Tensor {
   if (typeof p !== 'number') throw notUnderstood('norm', 'a number as p', p)
@@ -97,8 +114,15 @@ export function norm(x: Tensor, p = 2, dim?: Axes, keepDim?: boolean): Tensor {
   if (p === Number.POSITIVE_INFINITY) return size.amax(dim, keepDim)
   if (p === Number.NEGATIVE_INFINITY) return size.amin(dim, keepDim)
   if (p === 0) return x.ne(0).sum(dim, keepDim)
-  return size
-    .pow(p)
-    .sum(dim, keepDim)
-    .pow(1 / p)
+  // A power whose slope at 0 is infinite is taken of other numbers alone: 0 times that slope would be NaN.
+  const powers = p < 1 ? powerAwayFrom0(size, p) : size.pow(p)
+  const total = powers.sum(dim, keepDim)
+  return p > 1 ? powerAwayFrom0(total, 1 / p) : total.pow(1 / p)
+}
+
+/** x to the power of p for x from 0 up, with a gradient of 0 at 0. */
+function powerAwayFrom0(x: Tensor, p: number): Tensor {
+  const isZero = x.eq(0)
+  const power = where(isZero, 1, x).pow(p)
+  return where(isZero, p < 0 ? Number.POSITIVE_INFINITY : 0, power)
 }

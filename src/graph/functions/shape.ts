@@ -3,11 +3,9 @@ import { cat as catOp, split as splitOp } from '../../kernels/cat/cat.ts'
 import { type ConstantAttrs, constant } from '../../kernels/constant/constant.ts'
 import { cumsum as cumsumOp } from '../../kernels/cumsum/cumsum.ts'
 import { triangle } from '../../kernels/triangle/triangle.ts'
-import { place } from '../../kernels/view/view.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import {
-  countElements,
   type DType,
   formatShape,
   type HostDType,
@@ -19,11 +17,21 @@ import { emit, emitAll, type Tensor } from '../tensor.ts'
 
 /** Functions that move elements, named as in torch; results are contiguous. Ranges and indices count as in PyTorch. */
 
+export const reshape = (x: Tensor, shape: Shape): Tensor => x.reshape(shape)
+export const flatten = (x: Tensor, start?: number, end?: number): Tensor => x.flatten(start, end)
+export const expand = (x: Tensor, shape: Shape): Tensor => x.expand(shape)
 export const permute = (x: Tensor, axes: readonly number[]): Tensor => x.permute(axes)
 export const transpose = (x: Tensor, first: number, second: number): Tensor =>
   x.transpose(first, second)
 export const squeeze = (x: Tensor, dim?: number): Tensor => x.squeeze(dim)
 export const unsqueeze = (x: Tensor, dim: number): Tensor => x.unsqueeze(dim)
+export const slice = (
+  x: Tensor,
+  dim: number,
+  start?: number,
+  end?: number,
+  step?: number,
+): Tensor => x.slice(dim, start, end, step)
 export const narrow = (x: Tensor, dim: number, start: number, length: number): Tensor =>
   x.narrow(dim, start, length)
 export const select = (x: Tensor, dim: number, index: number): Tensor => x.select(dim, index)
@@ -74,54 +82,15 @@ export function split(x: Tensor, size: number | readonly number[], dim = 0): Ten
   return sizes.length === 1 && sizes[0] === total ? [x] : emitAll(splitOp, [x], { axis, sizes })
 }
 
-/** An axis in `chunks` parts of one size, the last one of what is left; fewer where that suffices, as in PyTorch. */
+/** An axis in `chunks` parts of one size, the last one of what is left; fewer where that suffices (of an empty axis all), as in PyTorch. */
 export function chunk(x: Tensor, chunks: number, dim = 0): Tensor[] {
   const axis = resolveAxis('chunk', x.shape, dim)
   mustHold(
     Number.isInteger(chunks) && chunks > 0,
     () => `chunk: expected at least 1 chunk, got ${chunks}. Pass how many parts you want.`,
   )
-  return split(x, Math.max(1, Math.ceil(x.shape[axis] / chunks)), axis)
-}
-
-/**
- * x with `pads` elements of `value` around it: (before, after) for the last axis, then for the one before it, and so on.
- *
- * Negative pads cut elements off.
- */
-export function pad(x: Tensor, pads: readonly number[], value = 0): Tensor {
-  mustHold(
-    pads.length % 2 === 0 && pads.length <= 2 * x.shape.length && pads.every(Number.isInteger),
-    () =>
-      `pad: expected a pair of whole numbers for each of the last axes of ${formatShape(x.shape)}, got [${pads.join(', ')}]. Pairs begin at the last axis.`,
-  )
-  const pairs = x.shape.map((_, axis) => {
-    const at = 2 * (x.shape.length - 1 - axis)
-    return [pads[at] ?? 0, pads[at + 1] ?? 0] as const
-  })
-  let inner = x
-  pairs.forEach(([before, after], axis) => {
-    const first = Math.max(0, -before)
-    const length = x.shape[axis] - first - Math.max(0, -after)
-    mustHold(
-      length >= 0,
-      () =>
-        `pad: cannot cut ${first} and ${Math.max(0, -after)} elements off dimension ${axis} of ${formatShape(x.shape)}, got [${pads.join(', ')}]. Cut less.`,
-    )
-    inner = inner.narrow(axis, first, length)
-  })
-  const start = pairs.map(([before]) => Math.max(0, before))
-  const shape = inner.shape.map((size, axis) => size + start[axis] + Math.max(0, pairs[axis][1]))
-  if (formatShape(shape) === formatShape(inner.shape)) return inner
-  // Of an empty tensor nothing lies in the window, wherever that begins.
-  const isEmpty = countElements(inner.shape) === 0
-  return emit(place, [inner], {
-    shape,
-    axes: shape.map((_, axis) => axis),
-    start: isEmpty ? shape.map(() => 0) : start,
-    step: shape.map(() => 1),
-    fill: value,
-  })
+  const size = x.shape[axis]
+  return split(x, size === 0 ? Array(chunks).fill(0) : Math.ceil(size / chunks), axis)
 }
 
 /** x `sizes[n]` times along axis n; more sizes than axes add axes in front. */
@@ -193,18 +162,19 @@ export const zeros = (shape: Shape, options?: HostDType | TensorOptions): Tensor
 export const ones = (shape: Shape, options?: HostDType | TensorOptions): Tensor =>
   full(shape, 1, options)
 
-/** `start`, `start + step`, .. below `end`; f32 unless told. errors: as full; `shape.mismatch` for a step that leads away. */
+/**
+ * `start` (0 unless told), `start + step`, .. below `end`; f32 unless told.
+ *
+ * errors: as full; `shape.mismatch` for a step that leads away.
+ */
+export function arange(end: number, options?: TensorOptions): Tensor
 export function arange(start: number, end: number, options?: TensorOptions): Tensor
 export function arange(start: number, end: number, step?: number, options?: TensorOptions): Tensor
-export function arange(
-  start: number,
-  end: number,
-  given: number | TensorOptions = 1,
-  more: TensorOptions = {},
-): Tensor {
-  const [step, { dtype = 'f32', requiresGrad }] =
-    typeof given === 'number' ? [given, more] : [1, given]
-  checkOptions('arange', typeof given === 'number' ? more : given, tensorOptions)
+export function arange(first: number, ...others: (number | TensorOptions | undefined)[]): Tensor {
+  const [second, third] = others.filter((other) => typeof other === 'number')
+  const options = others.find((other) => typeof other === 'object') ?? {}
+  const { dtype = 'f32', requiresGrad } = checkOptions('arange', options, tensorOptions)
+  const [start, end, step] = second === undefined ? [0, first, 1] : [first, second, third ?? 1]
   const count = Math.ceil((end - start) / step)
   mustHold(
     Number.isFinite(count) && count >= 0,

@@ -84,6 +84,8 @@ fn value_of(key: u32) -> f32 {
 
 /** The WGSL function `load(at)`: the element at a flat index of the reduced shape. */
 function loadWgsl(shape: Shape, sources: readonly Source[], steps: readonly Step[]): string {
+  // Nothing is ever loaded, and coordinates of nothing would divide by 0.
+  if (countElements(shape) === 0) return 'fn load(at: u32) -> f32 { return 0.0; }'
   const names = sources.map((_, n) => `x${n}`)
   const lines: string[] = []
   const { output, operands } = collapseBroadcast(

@@ -140,6 +140,11 @@ export const sumOf: Op<SumOfAttrs> = defineOp<SumOfAttrs>({
       attrs: { axes: [0], keepDims: false, steps: singleStep('square', 1), finalSteps: [] },
     },
     {
+      name: 'nothing over an empty axis, one operand broadcast',
+      inputs: [tensorType([4, 0, 1]), tensorType([2])],
+      attrs: { axes: [0, 1], keepDims: false, steps: singleStep('mul', 2), finalSteps: [] },
+    },
+    {
       name: 'huge',
       inputs: [tensorType([3, 129])],
       attrs: { axes: [1], keepDims: false, steps: singleStep('abs', 1), finalSteps: mean(129) },

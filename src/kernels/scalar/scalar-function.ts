@@ -1,3 +1,5 @@
+import { f32Literal } from '../shader.ts'
+
 /** A function of numbers, as WGSL and as JavaScript. */
 export interface ScalarFunction {
   readonly arity: number
@@ -24,6 +26,13 @@ const bitsWgsl = (a: string, bits: string): string =>
 export const nanWgsl = (a: string): string => bitsWgsl(a, '0x7fc00000u')
 export const infinityWgsl = (a: string): string => bitsWgsl(a, '0x7f800000u')
 export const minusInfinityWgsl = (a: string): string => bitsWgsl(a, '0xff800000u')
+
+/** An f32 constant; `known` is any value known at run time alone, from which those that are not finite are made. */
+export function constantWgsl(value: number, known: string): string {
+  if (Number.isNaN(value)) return nanWgsl(known)
+  if (Number.isFinite(value)) return f32Literal(value)
+  return value > 0 ? infinityWgsl(known) : minusInfinityWgsl(known)
+}
 
 /** The natural logarithm as IEEE has it: -inf at 0, NaN below and of NaN; WGSL leaves all of it open. */
 export const logWgsl = (a: string): string =>

@@ -11,8 +11,9 @@ import {
   type OpCall,
   type Value,
 } from '../op.ts'
-import { aroundAxis, reducedShape, refuseEmpty } from '../reduce/shapes.ts'
+import { aroundAxis, reducedShape } from '../reduce/shapes.ts'
 import { reshape } from '../reshape/reshape.ts'
+import { minusInfinityWgsl } from '../scalar/scalar-function.ts'
 import { dispatch, reads, writes } from '../shader.ts'
 import { lanesLibrary, rowGrid, rowVariants } from './lanes.ts'
 import body from './softmax.wgsl?raw'
@@ -47,7 +48,8 @@ const stores = {
   logSumExp: {
     label: 'logSumExp',
     put: '',
-    putRow: 'y[row] = select(top + log_of(total), top, top > HIGHEST);',
+    // Of nothing and of -inf alone the total is 0, whose logarithm WGSL leaves open.
+    putRow: `y[row] = select(select(top + log_of(total), ${minusInfinityWgsl('total')}, total == 0.0), top, top > HIGHEST);`,
   },
 } satisfies Record<string, Store>
 
@@ -82,6 +84,7 @@ const axisCases: readonly Case<AxisAttrs>[] = [
   { name: 'rows of 70x65', inputs: [tensorType([70, 65])], attrs: { axis: 1 } },
   { name: 'the middle of 2x67x9', inputs: [tensorType([2, 67, 9])], attrs: { axis: 1 } },
   { name: 'nothing', inputs: [tensorType([0, 7])], attrs: { axis: 1 } },
+  { name: 'rows of nothing', inputs: [tensorType([5, 0])], attrs: { axis: 1 } },
   { name: 'huge', inputs: [tensorType([7, 40])], attrs: { axis: 1 }, fill: 'huge' },
   { name: 'ties', inputs: [tensorType([9, 33])], attrs: { axis: 1 }, fill: 'ties' },
 ]
@@ -207,12 +210,11 @@ export const softmaxGrad: Op<SoftmaxGradAttrs> = defineOp<SoftmaxGradAttrs>({
 
 const reductionVariants = rowVariants(rowsOf, lowerWith(stores.logSumExp))
 
-/** y = log of the sum of exp(x) over an axis, which goes. */
+/** y = log of the sum of exp(x) over an axis, which goes; of nothing, and of -inf alone, -inf. */
 export const logSumExp: Op<AxisAttrs> = defineOp<AxisAttrs>({
   name: 'logSumExp',
   infer([x], { axis }) {
     checkAxis('logSumExp', x, axis)
-    refuseEmpty('logSumExp', x, [axis])
     return [tensorType(reducedShape(x.shape, [axis], false))]
   },
   ...reductionVariants,
@@ -228,7 +230,7 @@ export const logSumExp: Op<AxisAttrs> = defineOp<AxisAttrs>({
     const y = new Float64Array(countElements(call.outputs[0].shape))
     eachRow(call, (indices, row) => {
       const { top, total } = topAndSum(x, indices)
-      y[row] = top + Math.log(total)
+      y[row] = Number.isFinite(top) ? top + Math.log(total) : top
     })
     return [y]
   },

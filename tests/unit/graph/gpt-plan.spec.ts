@@ -1,9 +1,7 @@
 import { expect, test } from 'vitest'
 import { autocast } from '../../../src/graph/autocast.ts'
-import { checkpoint } from '../../../src/graph/functions/checkpoint.ts'
 import { crossEntropy } from '../../../src/graph/functions.ts'
 import { type Prepared, prepare } from '../../../src/graph/prepare.ts'
-import type { Tensor } from '../../../src/graph/tensor.ts'
 import { gpt } from '../../../src/nn/gpt.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
@@ -22,14 +20,8 @@ function prepareGpt(layers: number, isCheckpointed: boolean, isHalf = false): Pr
     heads: 4,
     width: 64,
     dropout: 0.1,
+    checkpoint: isCheckpointed,
   })
-  if (isCheckpointed) {
-    for (const [, block] of model.transformer.h.children()) {
-      const plain = block.forward.bind(block) as (x: Tensor, ...rest: unknown[]) => Tensor
-      block.forward = (x: Tensor, ...rest: unknown[]) =>
-        checkpoint((input: Tensor) => plain(input, ...rest), x)
-    }
-  }
   const optimizer = new SGD(model.parameters())
   return prepare(
     planningTarget,

@@ -1,12 +1,13 @@
 import { expect, test } from 'vitest'
 import { embedding, indexSelect, oneHot } from '../../../src/graph/functions/index-ops.ts'
 import { bmm, dot, outer } from '../../../src/graph/functions/matmul.ts'
+import { pad } from '../../../src/graph/functions/pad.ts'
 import {
   arange,
   cat,
   chunk,
+  flatten,
   narrow,
-  pad,
   permute,
   repeat,
   roll,
@@ -40,7 +41,11 @@ const shapes: [name: string, make: () => Tensor | Tensor[], expected: Shape | Sh
   ['pad', () => pad(x([2, 3]), [1, 1]), [2, 5]],
   ['repeat', () => repeat(x([2, 3]), [4, 1, 2]), [4, 2, 6]],
   ['roll', () => roll(x([4, 3]), [5, -1], [0, 1]), [4, 3]],
+  ['pad, mirrored', () => pad(x([2, 3]), [2, 1, 1, 0], 'reflect'), [3, 6]],
   ['arange', () => arange(0, 1, 0.25), [4]],
+  ['arange up to an end', () => arange(5), [5]],
+  ['flatten up to an end', () => flatten(x([2, 3, 4, 5]), 1, 2), [2, 12, 5]],
+  ['flatten without elements', () => flatten(x([0, 3, 4]), 1), [0, 12]],
   ['oneHot', () => oneHot(x([2, 3], 'i32'), 7), [2, 3, 7]],
   ['embedding', () => new Embedding(10, 4).forward(x([2, 3], 'i32')), [2, 3, 4]],
   ['matmul of vectors', () => x([3]).matmul(x([3])), []],

@@ -1,9 +1,14 @@
 import { describe, expect, test } from 'vitest'
+import { type SafeTensor, writeSafetensors } from '../../../src/data/safetensors.ts'
+import { compile } from '../../../src/graph/compile.ts'
+import { checkpointSequential } from '../../../src/graph/functions/checkpoint.ts'
 import { ScalarBlock } from '../../../src/graph/trace.ts'
 import { MultiheadAttention, RotaryEmbedding } from '../../../src/nn/attention.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
 import { models } from '../../../src/nn/models.ts'
-import type { Module } from '../../../src/nn/module.ts'
+import type { Module, Sequential } from '../../../src/nn/module.ts'
+import { loadModel } from '../../../src/train/model-file.ts'
+import { tensorType } from '../../../src/util/shape.ts'
 
 const keysOf = (module: Module) => [...module.namedParameters()].map(([key]) => key)
 const small = { vocabSize: 11, blockSize: 8, layers: 2, heads: 2, width: 4 }
@@ -41,6 +46,26 @@ describe("state-dict keys are PyTorch's", () => {
     expect(await other.stateDict()).toEqual(state)
   })
 
+  test('gpt: a file as published for GPT-2 loads: no prefix, masks, no output layer', async () => {
+    const model = models.gpt(small)
+    const state = await model.stateDict()
+    const published = Object.entries(state)
+      .filter(([key]) => key !== 'lm_head.weight')
+      .map(([key, tensor]): [string, SafeTensor] => [
+        key.slice('transformer.'.length),
+        { dtype: 'F32', ...tensor } as SafeTensor,
+      ])
+    expect(published.map(([key]) => key)).toContain('h.0.attn.c_attn.weight')
+    const masks = [0, 1].map((n): [string, SafeTensor] => [
+      `h.${n}.attn.bias`,
+      { dtype: 'F32', shape: [1, 1, 8, 8], data: new Float32Array(64) },
+    ])
+    const other = models.gpt(small)
+    const loaded = loadModel(other, writeSafetensors([...published, ...masks]))
+    expect(loaded).toEqual({ missingKeys: [], unexpectedKeys: [] })
+    expect(await other.stateDict()).toEqual(state)
+  })
+
   test('MultiheadAttention, and a rotary table that is no part of the state', async () => {
     expect(keysOf(new MultiheadAttention(6, 2))).toEqual([
       'in_proj_weight',
@@ -50,6 +75,19 @@ describe("state-dict keys are PyTorch's", () => {
     ])
     expect(await new RotaryEmbedding(4, { maxPositions: 3 }).stateDict()).toEqual({})
   })
+})
+
+test('blocks refuse rows without the number of samples in them', async () => {
+  // The compiler refuses them; JavaScript does not.
+  const h = models.gpt(small).transformer.h as unknown as Sequential
+  const refused = compile(
+    ({ x }) => ({ y: checkpointSequential(h, 2, x) }),
+    { x: tensorType([16, 4]) },
+    { device: 'cpu' },
+  )
+  await expect(refused).rejects.toThrow(
+    /number of samples that its rows \[16, 4\] hold, got undefined.*checkpoint: true/,
+  )
 })
 
 test('eval() and train() reach every module', () => {

@@ -74,7 +74,7 @@ export const arithmeticRules: Record<keyof typeof arithmetic, Rule> = {
             a,
             b,
           ),
-    // y log a, and 0 at a base of 0.
+    // y log a, and 0 at a base of 0 with an exponent from 0 up.
     () =>
       typeof a === 'number'
         ? chain([step('mul', i(1), c(Math.log(a))), step('mul', i(0), s(0))], dy, y)
@@ -83,11 +83,15 @@ export const arithmeticRules: Record<keyof typeof arithmetic, Rule> = {
               step('log', i(2)),
               step('mul', i(1), s(0)),
               step('mul', i(0), s(1)),
-              step('where', i(2), s(2), c(0)),
+              step('eq', i(2), c(0)),
+              step('ge', i(3), c(0)),
+              step('mul', s(3), s(4)),
+              step('where', s(5), c(0), s(2)),
             ],
             dy,
             y,
             a,
+            b,
           ),
   ],
   abs: ({ dy, args: [a], chain }) => [

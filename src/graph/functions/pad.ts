@@ -1,0 +1,126 @@
+import { place } from '../../kernels/view/view.ts'
+import { ShapeError } from '../../util/errors.ts'
+import { countElements, formatShape } from '../../util/shape.ts'
+import { emit, type Tensor } from '../tensor.ts'
+import { cat } from './shape.ts'
+
+/** What stands around a padded tensor: a value; its elements mirrored at the last one, the last one again, those of the other end. */
+export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular'
+
+const mustHold = (condition: boolean, text: () => string): void => {
+  if (!condition) throw new ShapeError('shape.mismatch', text())
+}
+
+/**
+ * x with `pads` elements around it: (before, after) for the last axis, then for the one before it, and so on.
+ *
+ * `mode` as torch.nn.functional.pad, or a number, which is the constant; `value` is the constant of the mode of that name, 0 unless told.
+ * Negative pads cut elements off, around constants.
+ * cost: one dispatch for constants, else one for each padded axis.
+ * errors: `shape.mismatch` for pads that mirror or repeat more than there is; `shape.unsupported` for another mode.
+ */
+export function pad(
+  x: Tensor,
+  pads: readonly number[],
+  mode: PadMode | number = 'constant',
+  value = 0,
+): Tensor {
+  mustHold(
+    pads.length % 2 === 0 && pads.length <= 2 * x.shape.length && pads.every(Number.isInteger),
+    () =>
+      `pad: expected a pair of whole numbers for each of the last axes of ${formatShape(x.shape)}, got [${pads.join(', ')}]. Pairs begin at the last axis.`,
+  )
+  if (typeof mode === 'number') return padConstant(x, pads, mode)
+  if (mode === 'constant') return padConstant(x, pads, value)
+  if (!Object.hasOwn(beyond, mode)) {
+    throw new ShapeError(
+      'shape.unsupported',
+      `pad: mode must be constant, reflect, replicate or circular, got ${String(mode)}. Correct its name.`,
+    )
+  }
+  return pairsOf(x, pads).reduce(
+    (tensor, [before, after], axis) => padAxis(tensor, axis, before, after, mode),
+    x,
+  )
+}
+
+/** (before, after) for each axis in order. */
+const pairsOf = (x: Tensor, pads: readonly number[]) =>
+  x.shape.map((_, axis) => {
+    const at = 2 * (x.shape.length - 1 - axis)
+    return [pads[at] ?? 0, pads[at + 1] ?? 0] as const
+  })
+
+type Beyond = Exclude<PadMode, 'constant'>
+
+interface Sides {
+  /** The most elements that can stand on one side of `size`. */
+  most(size: number): number
+  before(x: Tensor, axis: number, count: number): Tensor
+  after(x: Tensor, axis: number, count: number): Tensor
+}
+
+const repeated = (x: Tensor, axis: number, at: number, count: number): Tensor =>
+  x.narrow(axis, at, 1).expand(x.shape.map((size, n) => (n === axis ? count : size)))
+
+const beyond: Readonly<Record<Beyond, Sides>> = {
+  reflect: {
+    most: (size) => size - 1,
+    before: (x, axis, count) => x.narrow(axis, 1, count).flip(axis),
+    after: (x, axis, count) => x.narrow(axis, x.shape[axis] - 1 - count, count).flip(axis),
+  },
+  replicate: {
+    most: (size) => (size === 0 ? 0 : Number.POSITIVE_INFINITY),
+    before: (x, axis, count) => repeated(x, axis, 0, count),
+    after: (x, axis, count) => repeated(x, axis, x.shape[axis] - 1, count),
+  },
+  circular: {
+    most: (size) => size,
+    before: (x, axis, count) => x.narrow(axis, x.shape[axis] - count, count),
+    after: (x, axis, count) => x.narrow(axis, 0, count),
+  },
+}
+
+function padAxis(x: Tensor, axis: number, before: number, after: number, mode: Beyond): Tensor {
+  if (before === 0 && after === 0) return x
+  const sides = beyond[mode]
+  const most = sides.most(x.shape[axis])
+  mustHold(
+    Math.min(before, after) >= 0 && Math.max(before, after) <= most,
+    () =>
+      `pad: mode ${mode} has from 0 to ${Math.max(0, most)} elements for each side of dimension ${axis} of ${formatShape(x.shape)}, got ${before} and ${after}. Pad less.`,
+  )
+  const parts = [
+    ...(before > 0 ? [sides.before(x, axis, before)] : []),
+    x,
+    ...(after > 0 ? [sides.after(x, axis, after)] : []),
+  ]
+  return cat(parts, axis)
+}
+
+function padConstant(x: Tensor, pads: readonly number[], value: number): Tensor {
+  const pairs = pairsOf(x, pads)
+  let inner = x
+  pairs.forEach(([before, after], axis) => {
+    const first = Math.max(0, -before)
+    const length = x.shape[axis] - first - Math.max(0, -after)
+    mustHold(
+      length >= 0,
+      () =>
+        `pad: cannot cut ${first} and ${Math.max(0, -after)} elements off dimension ${axis} of ${formatShape(x.shape)}, got [${pads.join(', ')}]. Cut less.`,
+    )
+    inner = inner.narrow(axis, first, length)
+  })
+  const start = pairs.map(([before]) => Math.max(0, before))
+  const shape = inner.shape.map((size, axis) => size + start[axis] + Math.max(0, pairs[axis][1]))
+  if (formatShape(shape) === formatShape(inner.shape)) return inner
+  // Of an empty tensor nothing lies in the window, wherever that begins.
+  const isEmpty = countElements(inner.shape) === 0
+  return emit(place, [inner], {
+    shape,
+    axes: shape.map((_, axis) => axis),
+    start: isEmpty ? shape.map(() => 0) : start,
+    step: shape.map(() => 1),
+    fill: value,
+  })
+}

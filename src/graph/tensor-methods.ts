@@ -1,0 +1,69 @@
+import { gather, indexSelect, scatterAdd } from './functions/index-ops.ts'
+import { logsumexp, norm, std, type VarianceOptions, variance } from './functions/reductions.ts'
+import { chunk, cumsum, repeat, roll, split, tril, triu } from './functions/shape.ts'
+import { Tensor } from './tensor.ts'
+
+/**
+ * Methods of tensors that are functions first: torch.Tensor has them, and they are built on what tensor.ts holds.
+ *
+ * Importing this file gives them to every tensor; whatever compiles a function does.
+ */
+const methods = {
+  split,
+  chunk,
+  gather,
+  scatterAdd,
+  indexSelect,
+  cumsum,
+  tril,
+  triu,
+  repeat,
+  roll,
+  variance,
+  std,
+  logsumexp,
+  norm,
+  view: (x: Tensor, ...shape: (number | readonly number[])[]) => x.reshape(shape.flat()),
+}
+
+declare module './tensor.ts' {
+  interface Tensor {
+    /** As the function `split`. */
+    split(size: number | readonly number[], dim?: number): Tensor[]
+    /** As the function `chunk`. */
+    chunk(chunks: number, dim?: number): Tensor[]
+    /** As the function `gather`. */
+    gather(dim: number, index: Tensor): Tensor
+    /** As the function `scatterAdd`. */
+    scatterAdd(dim: number, index: Tensor, src: Tensor): Tensor
+    /** As the function `indexSelect`. */
+    indexSelect(dim: number, index: Tensor): Tensor
+    /** As the function `cumsum`. */
+    cumsum(dim: number): Tensor
+    /** As the function `tril`. */
+    tril(diagonal?: number): Tensor
+    /** As the function `triu`. */
+    triu(diagonal?: number): Tensor
+    /** As the function `repeat`. */
+    repeat(sizes: readonly number[]): Tensor
+    /** As the function `roll`. */
+    roll(shifts: readonly number[], dims: readonly number[]): Tensor
+    /** As the function `variance`. */
+    variance(dim?: Axes, options?: VarianceOptions): Tensor
+    /** As the function `std`. */
+    std(dim?: Axes, options?: VarianceOptions): Tensor
+    /** As the function `logsumexp`. */
+    logsumexp(dim?: Axes, keepDim?: boolean): Tensor
+    /** As the function `norm`. */
+    norm(p?: number, dim?: Axes, keepDim?: boolean): Tensor
+    /** As `reshape`, the sizes one by one or in an array. */
+    view(...shape: (number | readonly number[])[]): Tensor
+  }
+}
+
+for (const [name, compute] of Object.entries(methods)) {
+  const value = function (this: Tensor, ...others: unknown[]) {
+    return (compute as (x: Tensor, ...others: unknown[]) => unknown)(this, ...others)
+  }
+  Object.defineProperty(Tensor.prototype, name, { value, writable: true, configurable: true })
+}
