@@ -414,7 +414,13 @@ export {
   clipGradValue,
   type Limit as ClipLimit,
 } from './optim/clip.ts'
-export { type EmaOptions, type EmaState, ExponentialMovingAverage } from './optim/ema.ts'
+export {
+  type Averaged,
+  type EmaOptions,
+  type EmaState,
+  ExponentialMovingAverage,
+} from './optim/ema.ts'
+export type { AveragedTensor } from './optim/ema-state.ts'
 export { GradScaler, type GradScalerOptions, type GradScalerState } from './optim/grad-scaler.ts'
 export { Lion, type LionOptions, type LionSettings } from './optim/lion.ts'
 export * as lrScheduler from './optim/lr-scheduler/index.ts'

@@ -21,7 +21,7 @@ const because = (reason: string, names: readonly string[]) =>
 const inside: Record<string, string> = {
   ...because('a base class, to be inherited from: its members are those of the public classes', [
     'nn/batch-norm.d.ts#BatchNorm',
-    'nn/containers.d.ts#Holder',
+    'nn/module.d.ts#ModuleSequence',
     'nn/losses.d.ts#PlainLoss',
     'nn/recurrent-base.d.ts#RecurrentBase',
     'nn/recurrent.d.ts#CellBase',
@@ -33,7 +33,10 @@ const inside: Record<string, string> = {
     'nn/gpt.d.ts#Transformer',
     'nn/resnet.d.ts#Block',
   ]),
-  ...because('a part of options that have names', ['nn/convolution.d.ts#WithBias']),
+  ...because('a part of options that have names', [
+    'nn/convolution.d.ts#WithBias',
+    'nn/convolution.d.ts#WithPaddingMode',
+  ]),
   ...because('the graph and its programs, between the modules of the library', [
     'gpu/pipeline.d.ts#PipelineCache',
     'graph/bucket.d.ts#Bucket',
