@@ -112,7 +112,7 @@ export {
   type AccumulationOptions,
   compileAccumulated,
 } from './graph/compile-accumulated.ts'
-export { detectAnomaly } from './graph/detect-anomaly.ts'
+export { type AnomalyOptions, detectAnomaly } from './graph/detect-anomaly.ts'
 export { type EagerOptions, runEagerly } from './graph/eager.ts'
 export {
   gelu,

@@ -1,6 +1,7 @@
 import { TabringError } from '../util/errors.ts'
 import { checkNumber } from '../util/options.ts'
 import { type CompileOptions, compile } from './compile.ts'
+import { isRefusedRun } from './detect-anomaly.ts'
 import type { InputTypes, TracedFunction } from './prepare.ts'
 import { copyInputs, type RunInputs, type RunOutputs, type StepProgram } from './step-program.ts'
 
@@ -50,6 +51,8 @@ export class AccumulatedProgram {
   readonly take: StepProgram
   readonly steps: number | undefined
   #added = 0
+  /** Runs begun. */
+  #turn = 0
   #current: StepProgram | undefined
   /** Settles when the last run has begun, and its outputs. */
   #begun: Promise<unknown> = Promise.resolve()
@@ -71,7 +74,8 @@ export class AccumulatedProgram {
    * Runs the next part on its share of the samples; outputs are of this share alone.
    *
    * `last` updates now, with what has been added so far (the end of an epoch), or puts the update off. Calls run in their order; data and
-   * scalars are copied before this returns. Wrong inputs or scalars count as no run: the same part is next.
+   * scalars are copied before this returns. Wrong inputs or scalars, and with `detectAnomaly` values that are not finite, count
+   * as no run: the same part is next, unless others were begun since.
    * errors: as StepProgram.run; `graph.misuse` for an update inside `noSync`.
    */
   async run(
@@ -87,7 +91,9 @@ export class AccumulatedProgram {
     }
     const program = last ? this.take : this.add
     program.check(inputs, scalars)
-    this.#added = last ? 0 : this.#added + 1
+    const added = this.#added
+    const turn = ++this.#turn
+    this.#added = last ? 0 : added + 1
     const data = copyInputs(inputs, Object.keys(program.prepared.inputs))
     const settings = { ...scalars }
     const begun = this.#begun.then(async () => {
@@ -96,7 +102,9 @@ export class AccumulatedProgram {
       this.#current = program
       const outputs = program.run(data, settings)
       this.#outputs = outputs
-      outputs.catch(() => undefined)
+      outputs.catch((error) => {
+        if (isRefusedRun(error) && turn === this.#turn) this.#added = added
+      })
       return { outputs }
     })
     this.#begun = begun.catch(() => undefined)

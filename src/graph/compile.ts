@@ -16,8 +16,9 @@ export interface CompileOptions extends PrepareOptions {
   /** An opened device, instead of the page's own. */
   readonly runtime?: AnyRuntime
   /**
-   * Each run first looks at every result of its forward and backward, and rejects with `train.nan` at the first op that gives a value which
-   * is not finite, before anything is updated or sent: as torch.autograd.set_detect_anomaly. Many times a step's time. Default false.
+   * Each run first looks at every result of its forward and backward, and rejects with `train.nan` at the first op that makes NaN, before
+   * anything is updated or sent: as torch.autograd.set_detect_anomaly. With several ranks all reject alike. Many times a step's time; inputs
+   * are arrays. Default false.
    */
   readonly detectAnomaly?: boolean
 }

@@ -1,8 +1,9 @@
 import { StagedTensor } from '../gpu/staging.ts'
 import { TabringError } from '../util/errors.ts'
 import { runEagerly } from './eager.ts'
+import type { GradientExchange } from './exchange.ts'
 import { formatCall } from './limits.ts'
-import { isNotFinite, type OnNode } from './look.ts'
+import { hasNan, isNotFinite, type Look, type OnNode } from './look.ts'
 import type { InputTypes, TracedFunction } from './prepare.ts'
 import { nextRandomStep, randomScalarNames } from './random.ts'
 import type { AnyRuntime } from './runtime.ts'
@@ -19,11 +20,17 @@ function nameOf(value: GraphValue): string | undefined {
   return undefined
 }
 
+export interface AnomalyOptions {
+  /** Whether infinite values are an anomaly wherever they arise, and not only where NaN or an infinite number comes of them; default false. */
+  readonly checkInfinite?: boolean
+}
+
 /**
- * Runs a function once, op by op without rewrites, and rejects at the first op whose result is not finite.
+ * Runs a function once, op by op without rewrites, and rejects at the first op that makes NaN, as torch.autograd.detect_anomaly.
  *
- * Parameters are not updated. Every result comes to the host, so this takes many times a step's time: for finding where a NaN comes from,
- * as torch.autograd.detect_anomaly.
+ * Infinite values may be meant (a mask, a scaled loss that overflows): they are told of where an op makes NaN of them, or where an output
+ * of one element is infinite; then the op is named that they came from. Nothing is changed: no parameter, no buffer of a module.
+ * Every result comes to the host, so this takes many times a step's time.
  * With several ranks it looks at what this rank's samples lead to and sends nothing, so any rank may call it alone, between steps.
  * A function with random masks needs those of the failing run: give its `randomStep` (`randomScalarNames`) among `scalars`.
  * errors: `graph.misuse` for random masks without it; `train.nan`, naming the op with its shapes, or the parameter or input that is not finite already.
@@ -34,41 +41,97 @@ export async function detectAnomaly(
   types: InputTypes,
   inputs: RunInputs,
   scalars: Readonly<Record<string, number>> = {},
+  { checkInfinite = false }: AnomalyOptions = {},
 ): Promise<void> {
-  const clean = new Set<GraphValue>()
-  const onNode: OnNode = async (node, look) => {
+  const search = new Search(checkInfinite)
+  const outputs = await runEagerly(runtime, fn, types, inputs, scalars, {
+    isNaive: true,
+    isUpdating: false,
+    onNode: search.onNode,
+  })
+  for (const [name, data] of Object.entries(outputs)) {
+    if (data.length === 1 && isNotFinite(data)) throw search.endsIn(name)
+  }
+}
+
+/** Where values that are not finite came from, along a run. */
+class Search {
+  readonly #checkInfinite: boolean
+  /** What is known to hold no NaN, of what no op made. */
+  readonly #clean = new Set<GraphValue>()
+  /** Where the infinite values in a value came from: an op with its shapes, or a name. */
+  readonly #origins = new Map<GraphValue, { readonly where: string; readonly isOp: boolean }>()
+  #first: string | undefined
+
+  constructor(checkInfinite: boolean) {
+    this.#checkInfinite = checkInfinite
+  }
+
+  readonly onNode: OnNode = async (node, look) => {
     const where = formatCall({ node })
     for (const [at, value] of node.inputs.entries()) {
       // What the op itself changes in place is its result by now.
-      if (node.op.updates?.includes(at)) continue
-      const root = storageOf(value)
-      const name = nameOf(value)
-      if (!name || clean.has(root)) continue
-      clean.add(root)
-      if (isNotFinite(await look(root))) {
-        throw new TabringError(
-          'train.nan',
-          `${where}: expected finite arguments, got ${name} with values that are not. ${name.startsWith('input') ? 'Check the data.' : 'An earlier step made it so: lower the learning rate, or clip gradients.'}`,
-        )
-      }
+      if (!node.op.updates?.includes(at)) await this.#lookAtLeaf(where, value, look)
     }
+    const origin = node.inputs.map((value) => this.#origins.get(storageOf(value))).find(Boolean)
     for (const value of node.outputs) {
-      if (!isNotFinite(await look(value))) continue
-      throw new TabringError(
-        'train.nan',
-        `${where}: expected a finite result, got values that are not, from finite arguments. Lower the learning rate, clip gradients, or keep the arguments in the op's range.`,
-      )
+      const data = await look(value)
+      if (!isNotFinite(data)) continue
+      if (hasNan(data) || this.#checkInfinite) {
+        if (!origin) throw madeBy(where, 'from finite arguments')
+        throw origin.isOp
+          ? madeBy(origin.where, `of which ${where} makes NaN`)
+          : given(where, origin.where)
+      }
+      this.#first ??= where
+      this.#origins.set(storageOf(value), origin ?? { where, isOp: true })
     }
-    if (node.op.updates?.length) for (const value of node.inputs) clean.delete(storageOf(value))
+    for (const at of node.op.updates ?? []) {
+      this.#clean.delete(storageOf(node.inputs[at]))
+      this.#origins.delete(storageOf(node.inputs[at]))
+    }
   }
-  await runEagerly(runtime, fn, types, inputs, scalars, {
-    isNaive: true,
-    isUpdating: false,
-    onNode,
-  })
+
+  /** The error for an output that is infinite, though no op made NaN. */
+  endsIn(name: string): TabringError {
+    return madeBy(this.#first ?? `output "${name}"`, `which output "${name}" comes of`)
+  }
+
+  async #lookAtLeaf(where: string, value: GraphValue, look: Look): Promise<void> {
+    const root = storageOf(value)
+    const name = nameOf(value)
+    if (!name || this.#clean.has(root)) return
+    this.#clean.add(root)
+    const data = await look(root)
+    if (hasNan(data) || (this.#checkInfinite && isNotFinite(data))) throw given(where, name)
+    if (isNotFinite(data)) this.#origins.set(root, { where: name, isOp: false })
+  }
 }
 
-/** Makes each run of the program wait for a look at the same step, which ends it before it changes anything. */
+const madeBy = (where: string, and: string): TabringError =>
+  new TabringError(
+    'train.nan',
+    `${where}: expected a finite result, got values that are not, ${and}. Lower the learning rate, clip gradients, or keep the arguments in the op's range.`,
+  )
+
+const given = (where: string, name: string): TabringError =>
+  new TabringError(
+    'train.nan',
+    `${where}: expected finite arguments, got ${name} with values that are not. ${name.startsWith('input') ? 'Check the data.' : 'An earlier step made it so: lower the learning rate, or clip gradients.'}`,
+  )
+
+/** Errors of runs that ended before they changed anything. */
+const refused = new WeakSet<object>()
+
+/** Whether a run that rejected with this did not take place. */
+export const isRefusedRun = (error: unknown): boolean =>
+  typeof error === 'object' && error !== null && refused.has(error)
+
+/**
+ * Makes each run of the program wait for a look at the same step, which ends it before it changes anything.
+ *
+ * With several ranks all of them end such a run alike, with what each has found: they make runs in the same order and number.
+ */
 export function withAnomalyDetection<Program extends StepProgram>(
   program: Program,
   runtime: AnyRuntime,
@@ -88,13 +151,55 @@ export function withAnomalyDetection<Program extends StepProgram>(
       // What a run counts for in an accumulation is no scalar of the plain step.
       const { [gradientWeight]: _weight, ...given } = settings
       const asked = drawsMasks ? { [step]: nextRandomStep(), ...given } : given
-      await detectAnomaly(runtime, fn, types, own, asked)
+      const error = await findingOf(() => detectAnomaly(runtime, fn, types, own, asked))
+      const { exchange } = program.prepared.trace
+      const all = exchange && exchange.size > 1 ? await shareFindings(exchange, error) : error
+      if (all) {
+        refused.add(all)
+        throw all
+      }
       return run(own, settings)
     })
     last = looked.catch(() => undefined)
     return looked
   }
   return program
+}
+
+async function findingOf(look: () => Promise<void>): Promise<TabringError | undefined> {
+  try {
+    await look()
+  } catch (error) {
+    if (error instanceof TabringError && error.code === 'train.nan') return error
+    throw error
+  }
+  return undefined
+}
+
+/** Characters of a finding that travel: a number each, in a part of the size that pools align to. */
+const longestFinding = 512
+
+/** Tells all ranks what each has found, and returns the error for all of them; undefined where nobody has found anything. */
+async function shareFindings(
+  exchange: GradientExchange,
+  error: TabringError | undefined,
+): Promise<TabringError | undefined> {
+  const { rank, size } = exchange
+  const codes = new Float32Array(longestFinding * size)
+  const text = (error?.message ?? '').slice(0, longestFinding)
+  codes.set(
+    Float32Array.from(text, (_, i) => text.charCodeAt(i)),
+    longestFinding * rank,
+  )
+  await exchange.gather(codes)
+  const findings = Array.from({ length: size }, (_, from) => {
+    const told = codes.subarray(longestFinding * from, longestFinding * (from + 1))
+    return String.fromCharCode(
+      ...told.subarray(0, told.indexOf(0) < 0 ? told.length : told.indexOf(0)),
+    )
+  })
+  const words = findings.flatMap((finding, from) => (finding ? [`rank ${from}: ${finding}`] : []))
+  return words.length > 0 ? new TabringError('train.nan', words.join(' ')) : undefined
 }
 
 /** What was uploaded belongs to one run, and here there are two. */

@@ -84,7 +84,21 @@ async function runOnCpu(
       await onNode?.(node, look)
     },
   })
-  return passChecks(prepared.trace.checks, await program.run(inputs, scalars))
+  return checkedOutputs(prepared, await program.run(inputs, scalars), isUpdating)
+}
+
+/** Without updates there is nothing that ranks agree on, and nothing to refuse an update for. */
+function checkedOutputs(
+  { trace, outputs }: Prepared,
+  values: RunOutputs,
+  isUpdating = true,
+): RunOutputs {
+  if (isUpdating) return passChecks(trace.checks, values)
+  const left = new Set([
+    ...trace.checks.map(({ name }) => name),
+    ...outputs.filter(({ isJoint }) => isJoint).map(({ name }) => name),
+  ])
+  return Object.fromEntries(Object.entries(values).filter(([name]) => !left.has(name)))
 }
 
 async function runOnGpu(
@@ -136,7 +150,7 @@ async function runOnGpu(
     for (const [i, { name, type }] of prepared.outputs.entries()) {
       outputs[name] = toArray(type, await download(gpu, buffers.outputs[i], 0, storedBytes(type)))
     }
-    return passChecks(prepared.trace.checks, outputs)
+    return checkedOutputs(prepared, outputs, options.isUpdating)
   } finally {
     buffers.destroy()
   }

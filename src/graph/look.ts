@@ -7,5 +7,8 @@ export type Look = (value: GraphValue) => Promise<HostData>
 /** Called after each op of a run that goes op by op. What it throws ends the run. */
 export type OnNode = (node: GraphNode, look: Look) => Promise<void>
 
+export const hasNan = (data: HostData): boolean =>
+  data instanceof Float32Array && data.some(Number.isNaN)
+
 export const isNotFinite = (data: HostData): boolean =>
   data instanceof Float32Array && data.some((value) => !Number.isFinite(value))

@@ -82,7 +82,8 @@ function checkMode(where: string, mode: string | undefined): void {
 export class Conv1d extends Module {
   readonly weight: Parameter
   readonly bias: Parameter | undefined
-  readonly #options: Omit<Conv1dOptions, 'bias'>
+  readonly #options: Omit<Conv1dOptions, 'bias' | 'paddingMode'>
+  readonly #paddingMode: NonNullable<Conv1dOptions['paddingMode']>
 
   constructor(
     inChannels: number,
@@ -97,12 +98,14 @@ export class Conv1d extends Module {
     const fanIn = ofGroup * kernelSize
     this.weight = fanInUniform([outChannels, ofGroup, kernelSize], fanIn)
     this.bias = options.bias === false ? undefined : fanInUniform([outChannels], fanIn)
-    const { bias: _, ...others } = options
+    const { bias: _, paddingMode = 'zeros', ...others } = options
     this.#options = others
+    this.#paddingMode = paddingMode
   }
 
   forward(x: Tensor): Tensor {
-    const { paddingMode = 'zeros', padding = 0, dilation = 1 } = this.#options
+    const { padding = 0, dilation = 1 } = this.#options
+    const paddingMode = this.#paddingMode
     if (paddingMode === 'zeros') return conv1d(x, this.weight, this.bias, this.#options)
     refuseStride('Conv1d', padding, [this.#options.stride ?? 1])
     const padded = pad(x, padsOf(padding, this.weight.shape[2], dilation), paddingMode)
@@ -114,7 +117,8 @@ export class Conv1d extends Module {
 export class Conv2d extends Module {
   readonly weight: Parameter
   readonly bias: Parameter | undefined
-  readonly #options: Omit<Conv2dOptions, 'bias'>
+  readonly #options: Omit<Conv2dOptions, 'bias' | 'paddingMode'>
+  readonly #paddingMode: NonNullable<Conv2dOptions['paddingMode']>
 
   constructor(
     inChannels: number,
@@ -130,12 +134,14 @@ export class Conv2d extends Module {
     const fanIn = ofGroup * height * width
     this.weight = fanInUniform([outChannels, ofGroup, height, width], fanIn)
     this.bias = options.bias === false ? undefined : fanInUniform([outChannels], fanIn)
-    const { bias: _, ...others } = options
+    const { bias: _, paddingMode = 'zeros', ...others } = options
     this.#options = others
+    this.#paddingMode = paddingMode
   }
 
   forward(x: Tensor): Tensor {
-    const { paddingMode = 'zeros', padding = 0, dilation = 1, stride = 1 } = this.#options
+    const { padding = 0, dilation = 1, stride = 1 } = this.#options
+    const paddingMode = this.#paddingMode
     if (paddingMode === 'zeros') return conv2d(x, this.weight, this.bias, this.#options)
     refuseStride('Conv2d', padding, pair(stride))
     const [rows, columns] = typeof padding === 'string' ? [padding, padding] : pair(padding)

@@ -81,7 +81,8 @@ export class Trainer {
   #evaluated = 0
   /** The step whose loss was not finite, until its cause has been looked for. */
   #suspect = 0
-  #hasLooked = false
+  /** The step that was looked at, op by op; 0 for none. */
+  #lookedAt = 0
   /** Steps that are on the device. */
   readonly #underWay: Promise<void>[] = []
 
@@ -173,7 +174,9 @@ export class Trainer {
     const isNan = error instanceof TabringError && error.code === 'train.nan' && !place.group.error
     if (isNan) {
       // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
-      if (this.#hasLooked) throw error
+      if (this.#lookedAt === this.#suspect) throw error
+      // A gradient that is not finite shows in the loss of the next step, so the step before is looked at too.
+      this.#kept.backTo(this.#suspect - 2)
     } else {
       const next = await this.#recovery.after(error, place, this.#kept, this.#suspect)
       this.#runtime = next.runtime
@@ -266,7 +269,8 @@ export class Trainer {
       keep,
       look: async (inputs, scalars) => {
         try {
-          await detectAnomaly(runtime, stepFunction, types, inputs, scalars)
+          const options = { checkInfinite: true }
+          await detectAnomaly(runtime, stepFunction, types, inputs, scalars, options)
         } catch (error) {
           if (error instanceof TabringError && error.code === 'train.nan') return error.message
           throw error
@@ -306,6 +310,7 @@ export class Trainer {
     let { samples, loss, accuracy } = first
     let lastEnded = 0
 
+    let isLost = false
     const underWay = this.#underWay
     const limit = size === 1 ? stepsAhead : 1
     for (let index = first.step; index < totalSteps; index++) {
@@ -326,12 +331,9 @@ export class Trainer {
         [gradientWeight]: own.length / global,
         ...randomScalarsFor(step, index, share.offset),
       }
-      // A gradient that is not finite shows in the loss of the next step: that is looked at too.
-      const isSuspect = index + 1 === this.#suspect
-      if (isSuspect || index + 2 === this.#suspect) {
+      if (index + 1 === this.#suspect || index + 2 === this.#suspect) {
         while (underWay.length > 0) await underWay.shift()
-        this.#hasLooked = true
-        if (isSuspect) this.#suspect = 0
+        this.#lookedAt = this.#suspect
         const found = own.length > 0 ? await look(inputs, scalars) : undefined
         await shareFindings(group, index + 1, found)
       }
@@ -340,8 +342,10 @@ export class Trainer {
         outputs.then((values) => {
           loss = values.loss[0]
           if (!Number.isFinite(loss)) {
-            this.#suspect = index + 1
-            throw lossNotFinite(index + 1, loss, this.#hasLooked && size > 1)
+            // Of steps under way at once the first is the one in question.
+            if (!isLost) this.#suspect = index + 1
+            isLost = true
+            throw lossNotFinite(index + 1, loss, this.#lookedAt === index + 1 && size > 1)
           }
           if (index + 1 <= this.#told) return
           this.#told = index + 1

@@ -111,8 +111,8 @@ export const convStep =
 const runtimes = new Map<string, Promise<Runtime>>()
 
 /**
- * The runtime for a run's programs. A ResNet has a hundred different shaders, so the convolutions of narrow ones take small tiles, which
- * compile in a third of the time; every-op.spec.ts and the other runs see the large ones.
+ * The runtime for a run's programs. A ResNet has a hundred different shaders, so its convolutions take small tiles, which compile in a
+ * third of the time; every-op.spec.ts and the other run see the large ones.
  */
 export function convRuntime(run: ConvRun): Promise<Runtime> {
   const made = runtimes.get(run.name) ?? makeRuntime(run)
@@ -128,7 +128,7 @@ const smallTiles: Readonly<Record<string, string>> = {
 
 async function makeRuntime(run: ConvRun): Promise<Runtime> {
   const shared = await testRuntime()
-  if (!['resnet18 on 32x32', 'resnet50 of width 4'].includes(run.name)) return shared
+  if (!run.name.startsWith('resnet')) return shared
   const runtime = new Runtime(shared.gpu)
   const model = convRecipes[run.name].make()
   const { calls } = prepare(runtime, convStep(model, convOptimizer(run, model)), convTypes(run))

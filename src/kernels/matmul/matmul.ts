@@ -139,7 +139,7 @@ const variants: [Variant<MatmulAttrs>, ...Variant<MatmulAttrs>[]] = [
  *
  * On SwiftShader a load costs as much as 20 multiplications, so the largest tile runs fastest, but it takes 1.3 to 2 s to
  * compile (guards at edges double that) against 0.1 s of the 8x8 one (0.2 s with edges) and some 0.05 s of the 4x4 one, which
- * only large products earn back: below 10 MFLOP the 8x8 tile saves less than a millisecond a run.
+ * only large products earn back: below 20 MFLOP the 8x8 tile saves one to three milliseconds a run.
  * 256 accumulators would spill on a GPU, which gets the first half of the table. Numbers: bench/kernels.
  */
 export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): string {
@@ -159,7 +159,7 @@ export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): stri
     if (m <= 2 && n >= 8) return 'direct-1x8'
     if (flops >= 1e8 && tiles(16, 16) >= 16) return 'direct-16x16'
     const wastesLittle = coveredBy(m, n, 8, 8) <= 1.25 * m * n
-    return flops >= 1e7 && tiles(8, 8) >= 8 && wastesLittle ? 'direct-8x8' : 'direct-4x4'
+    return flops >= 2e7 && tiles(8, 8) >= 8 && wastesLittle ? 'direct-8x8' : 'direct-4x4'
   }
   const canRun = (name: string) =>
     variants.find((variant) => variant.name === name)?.when?.(call, limits) ?? true

@@ -4,6 +4,7 @@ import { compileAccumulated } from '../../../src/graph/compile-accumulated.ts'
 import { detectAnomaly } from '../../../src/graph/detect-anomaly.ts'
 import { runEagerly } from '../../../src/graph/eager.ts'
 import { dropout } from '../../../src/graph/functions/dropout.ts'
+import { where } from '../../../src/graph/functions/elementwise.ts'
 import { crossEntropy } from '../../../src/graph/functions.ts'
 import { nextRandomStep, resetRandomLayers } from '../../../src/graph/random.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
@@ -12,9 +13,13 @@ import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { type Module, Sequential } from '../../../src/nn/module.ts'
+import { clipGradNorm } from '../../../src/optim/clip.ts'
+import { GradScaler } from '../../../src/optim/grad-scaler.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
+import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { setSwitches } from '../../../src/util/switches.ts'
+import { ringOf } from '../../support/process-ring.ts'
 
 // On the cpu: where values stop being finite is found there as on a GPU (tests/gpu/devices.spec.ts).
 
@@ -33,7 +38,8 @@ function training() {
   const model = new Sequential(new Linear(4, 5), new BatchNorm1d(5), new Linear(5, 3))
   const optimizer = new SGD(model.parameters(), { lr: 0.1, momentum: 0.9 })
   const step = ({ x, y }: Record<string, Tensor>) => {
-    const loss = crossEntropy(dropout(model.forward(x), 0.25), y)
+    // NaN where the pixels' sum is below -10.
+    const loss = crossEntropy(dropout(model.forward(x), 0.25), y).add(x.sum().add(10).sqrt())
     optimizer.zeroGrad()
     loss.backward()
     optimizer.step()
@@ -62,10 +68,10 @@ test('the run that would spoil the weights names the op, and changes nothing', a
   const program = await compile(step, types, { runtime, detectAnomaly: true })
   await program.run(batch())
   const before = [await stateOf(model), await optimizer.stateDict(), nextRandomStep()]
-  await expect(program.run(batch(3e38))).rejects.toMatchObject({
+  await expect(program.run(batch(-50))).rejects.toMatchObject({
     code: 'train.nan',
     message: expect.stringMatching(
-      /^batchNorm\w*\(f32\[6, 5\], .*\): expected a finite result, got /,
+      /^map\(f32\[\]\): expected a finite result, got .*, from finite/,
     ),
   })
   expect([await stateOf(model), await optimizer.stateDict(), nextRandomStep()]).toEqual(before)
@@ -77,11 +83,99 @@ test('an accumulation looks at each of its runs', async () => {
   const program = await compileAccumulated(step, types, { runtime, steps: 2, detectAnomaly: true })
   await program.run(batch())
   await program.run(batch())
-  await program.run(batch())
+  expect(program.isLast).toBe(false)
   await expect(program.run(batch(Number.NaN))).rejects.toMatchObject({
     code: 'train.nan',
     message: expect.stringContaining('input "x"'),
   })
+  expect(program.isLast, 'a refused run is none').toBe(false)
+  await program.run(batch())
+  expect(program.isLast).toBe(true)
+})
+
+test('infinite values that are meant are none', async () => {
+  const hide = ({ x }: Record<string, Tensor>) => ({
+    y: where(x.gt(0), x, Number.NEGATIVE_INFINITY).softmax(1).sum(),
+  })
+  const options = { runtime, detectAnomaly: true }
+  const program = await compile(hide, { x: tensorType([1, 4]) }, options)
+  expect((await program.run({ x: Float32Array.of(1, -1, 2, -2) })).y[0]).toBeCloseTo(1)
+  await expect(program.run({ x: Float32Array.of(-1, -1, -2, -2) })).rejects.toMatchObject({
+    message: expect.stringMatching(
+      /^map\(.*expected a finite result, .*of which softmax\(.* makes NaN/,
+    ),
+  })
+
+  const { model, optimizer } = training()
+  const scaler = new GradScaler({ initScale: 3e38 })
+  const scaled = ({ x, y }: Record<string, Tensor>) => {
+    const loss = crossEntropy(model.forward(x).mul(30), y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return { loss }
+  }
+  const before = await stateOf(model)
+  const step = await compile(scaled, types, options)
+  expect((await step.run(batch())).loss[0]).toBeGreaterThan(0)
+  // The scaler left the update out, as it does without a look.
+  const parameters = (state: typeof before) =>
+    state.filter(([key]) => /weight|bias/.test(String(key)))
+  expect(parameters(await stateOf(model))).toEqual(parameters(before))
+  expect((await scaler.stateDict()).scale).toBe(1.5e38)
+})
+
+test('an infinite loss is one, and names where it came from', async () => {
+  const fn = ({ x }: Record<string, Tensor>) => ({ loss: x.exp().sum().mul(2) })
+  const program = await compile(fn, { x: tensorType([2]) }, { runtime, detectAnomaly: true })
+  await expect(program.run({ x: Float32Array.of(1, 100) })).rejects.toMatchObject({
+    message: expect.stringMatching(/^map\(f32\[2\]\): .*, which output "loss" comes of/),
+  })
+})
+
+test('checks that belong to the update wait for the run itself', async () => {
+  const { model, optimizer } = training()
+  const step = ({ x, y }: Record<string, Tensor>) => {
+    const loss = crossEntropy(model.forward(x), y)
+    loss.backward()
+    const norm = clipGradNorm(model.parameters(), 1, { errorIfNonfinite: true })
+    optimizer.step()
+    return { loss, norm }
+  }
+  const program = await compile(step, types, { runtime, detectAnomaly: true })
+  expect((await program.run(batch())).norm[0]).toBeGreaterThan(0)
+})
+
+test('all ranks end a run that one of them refuses, and go on together', async () => {
+  const groups = await ringOf(2)
+  const ends = await Promise.all(
+    groups.map(async (processGroup, rank) => {
+      manualSeed(5)
+      const model = new DistributedDataParallel(new Linear(4, 3), { processGroup })
+      await model.ready
+      const optimizer = new SGD(model.parameters(), { lr: 0.1 })
+      const step = ({ x, y }: Record<string, Tensor>) => {
+        const loss = crossEntropy(model.forward(x), y)
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      }
+      const program = await compile(step, types, { runtime: new CpuRuntime(), detectAnomaly: true })
+      await program.run(batch())
+      const refusal = await program.run(batch(rank === 1 ? Number.NaN : 1)).then(
+        () => 'none',
+        ({ code, message }) => `${code} ${message}`,
+      )
+      const { loss } = await program.run(batch())
+      return { refusal, loss: loss[0] }
+    }),
+  )
+  for (const { refusal, loss } of ends) {
+    expect(refusal).toMatch(/^train.nan rank 1: \w+\(.*: expected finite arguments, got input "x"/)
+    expect(loss).toBe(ends[0].loss)
+    expect(loss).toBeGreaterThan(0)
+  }
+  for (const group of groups) group.destroy()
 })
 
 test('eager runs and looks by hand are there on the cpu too', async () => {
