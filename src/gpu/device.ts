@@ -42,8 +42,8 @@ export class Gpu {
     submits: 0,
     bytesUploaded: 0,
   }
-  /** Resolves when the device is lost, by itself or by `close`. */
-  readonly lost: Promise<void>
+  /** Resolves when the device is lost, by itself or by `close`, with what the browser says of it: `unknown: ...` or `destroyed: ...`. */
+  readonly lost: Promise<string>
   #firstError: GpuError | undefined
   /** How waits that are under way end early. */
   readonly #waiting = new Set<(error: GpuError) => void>()
@@ -52,7 +52,7 @@ export class Gpu {
     this.device = device
     this.facts = facts
     this.id = { type: 'webgpu', index }
-    this.lost = device.lost.then(() => undefined)
+    this.lost = device.lost.then(({ reason, message }) => `${reason}: ${message}`)
     device.addEventListener('uncapturederror', ({ error }) => {
       this.#fail(
         new GpuError(
@@ -89,8 +89,9 @@ export class Gpu {
     try {
       await new Promise((resolve, rejectWait) => {
         reject = rejectWait
-        this.#waiting.add(reject)
         work.then(resolve, rejectWait)
+        if (this.#firstError) reject(this.#firstError)
+        else this.#waiting.add(reject)
       })
     } catch (error) {
       this.check()

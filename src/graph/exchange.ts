@@ -26,6 +26,8 @@ export interface GradientExchange {
   ): Promise<Float32Array<ArrayBuffer>>
   /** Resolves when all ranks hold rank 0's parameters; programs wait for it before they are made. */
   readonly ready: Promise<void>
+  /** By which `sequence` the ring will report the collectives of the step that begins next. */
+  readonly nextSequence: number
   /** Called once at the start of each step, before its first bucket. */
   beginStep(): void
 }

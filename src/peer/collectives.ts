@@ -50,7 +50,8 @@ import type { AbortRecord, FrameHeader } from './wire.ts'
  * Which collective this is, and how it runs. Ranks agree by the key (`sequence`, `bucket`), not by launch order.
  *
  * Without `sequence` the group counts: then all ranks must launch such collectives in the same order. Counted and
- * explicit keys never clash. A key is used once per epoch; a reduce-scatter and an all-gather may share one.
+ * explicit keys never clash. A key is used once per epoch (`ProcessGroup.takeSequence` counts explicit sequences); a
+ * reduce-scatter and an all-gather may share one.
  */
 export interface CollectiveOptions {
   /** 0 to 2^32 - 1. */

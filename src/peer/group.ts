@@ -78,6 +78,7 @@ export class ProcessGroup {
   private isDestroyed = false
   private settleFailed!: (error: PeerError) => void
   private suppressedFailures = 0
+  private sequencesTaken = 0
 
   constructor(options: GroupOptions) {
     const { rank, size, epoch, links, env, onspan, codec = float32Codec } = options
@@ -237,6 +238,21 @@ export class ProcessGroup {
     return Array.from(lengths, (length, rank) =>
       all.subarray(rank * slotBytes, rank * slotBytes + length),
     )
+  }
+
+  /** What `takeSequence` will return. */
+  get nextSequence(): number {
+    return this.sequencesTaken + 1
+  }
+
+  /**
+   * A sequence for collectives that name theirs, from 1: new in this epoch if all that name one take it here.
+   *
+   * Ranks that take them in the same order have the same.
+   */
+  takeSequence(): number {
+    this.sequencesTaken += 1
+    return this.sequencesTaken
   }
 
   // Failing

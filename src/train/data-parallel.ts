@@ -20,7 +20,8 @@ export interface DistributedDataParallelOptions {
  * A module whose copies on all ranks stay equal: gradients are averaged over ranks while backward runs.
  *
  * As torch.nn.parallel.DistributedDataParallel, with one difference: each rank updates its slice of the parameters and gathers the
- * rest, so that ranks with different adapters keep the same bits. Every rank must build the same module and compile the same steps.
+ * rest, so that ranks with different adapters keep the same bits. Every rank must build the same module and compile the same steps;
+ * where a group trains several modules, every rank begins their steps in the same order.
  * A compiled step weighs this rank by the step scalar `gradientWeight`, 1 / world size unless a run gives another share. Random masks
  * are those that one rank would draw for the same samples, if all ranks have equally many; else runs give `sampleOffset`.
  */
@@ -103,7 +104,12 @@ async function broadcast(tensors: readonly StoredTensor[], group: ProcessGroup):
 /** Keys above all buckets', below those that groups count for themselves. */
 const firstScalarBucket = 50_000
 
-/** The ring as step programs see it: collectives keyed by step and bucket, so that ranks may launch them in different orders. */
+/**
+ * The ring as step programs see it: collectives keyed by step and bucket, so that ranks may launch them in different orders.
+ *
+ * The group numbers the steps, of all models that train in it: one that is made anew in the same group, as where a run goes back for a
+ * loss that is no number, uses no key a second time.
+ */
 class RingExchange implements GradientExchange {
   readonly rank: number
   readonly size: number
@@ -112,7 +118,8 @@ class RingExchange implements GradientExchange {
   /** How many `noSync` are under way: they may overlap. */
   pauses = 0
   readonly #group: ProcessGroup
-  #step = 0
+  /** Of the step under way. */
+  #sequence = 0
 
   constructor(group: ProcessGroup, bucketCapBytes: number, ready: Promise<void>) {
     this.rank = group.rank
@@ -130,8 +137,12 @@ class RingExchange implements GradientExchange {
     return chunkRange(length, this.size, rank, poolAlignment)
   }
 
+  get nextSequence(): number {
+    return this.#group.nextSequence
+  }
+
   beginStep(): void {
-    this.#step++
+    this.#sequence = this.#group.takeSequence()
   }
 
   reduceScatter(bucket: number, data: Float32Array<ArrayBuffer>, onmet?: () => void) {
@@ -153,7 +164,7 @@ class RingExchange implements GradientExchange {
   ): Promise<Float32Array<ArrayBuffer>> {
     const words = new Uint32Array(values.buffer, values.byteOffset, values.length)
     const all = await this.#group.allGatherU32(words, {
-      sequence: this.#step,
+      sequence: this.#sequence,
       bucket: firstScalarBucket + index,
       onmet,
     })
@@ -161,6 +172,6 @@ class RingExchange implements GradientExchange {
   }
 
   #key(bucket: number, onmet: (() => void) | undefined) {
-    return { sequence: this.#step, bucket, alignment: poolAlignment, onmet }
+    return { sequence: this.#sequence, bucket, alignment: poolAlignment, onmet }
   }
 }

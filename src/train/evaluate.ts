@@ -62,7 +62,10 @@ export class Evaluation {
     const underWay: Promise<number>[] = []
     let correct = 0
     for (let begin = share.offset; begin < end; begin += rows) {
-      underWay.push(this.#countCorrect(begin, Math.min(rows, end - begin)))
+      const batch = this.#countCorrect(begin, Math.min(rows, end - begin))
+      // One that fails while an earlier one is awaited, as all do when the device goes, is not unhandled: each is awaited in its turn.
+      batch.catch(() => undefined)
+      underWay.push(batch)
       if (underWay.length > batchesAhead) correct += await underWay.shift()!
     }
     for (const batch of underWay) correct += await batch

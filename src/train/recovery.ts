@@ -1,7 +1,7 @@
 import { type AnyRuntime, Runtime } from '../graph/runtime.ts'
 import { withoutEpoch } from '../peer/failure.ts'
 import type { ProcessGroup } from '../peer/group.ts'
-import { type ErrorCode, GpuError, messageOf, PeerError, TabringError } from '../util/errors.ts'
+import { type ErrorCode, GpuError, PeerError, TabringError } from '../util/errors.ts'
 import type { KeptStates } from './kept-state.ts'
 
 /** How long a device that fails may take to say that it is lost. */
@@ -82,11 +82,13 @@ export class Recovery {
   ): Promise<Place & Settled> {
     if (place.group.size > 1) return this.#together(error, place, kept, suspect)
     const { reopen } = this.#options
-    if (!reopen || this.#losses >= mostLosses || !(await saysLost(place.runtime))) throw error
+    if (!reopen || this.#losses >= mostLosses) throw error
+    const reason = await lossBehind(error, place.runtime)
+    if (reason === undefined) throw error
     this.#losses++
     this.lostDevices++
     const { step } = kept.newest?.progress ?? { step: 0 }
-    tellLoss(messageOf(error), step)
+    tellLoss(`the device was lost (${reason}).`, step)
     return { ...place, runtime: await reopen(), step, suspect }
   }
 
@@ -97,12 +99,17 @@ export class Recovery {
     suspect: number,
   ): Promise<Place & Settled> {
     const { regroup, reopen } = this.#options
-    if (!regroup) throw error
-    if (!group.error && mayBeLoss(error) && (await saysLost(runtime))) {
-      const text = `rank ${group.rank} lost its device: ${messageOf(error)}`
+    const reason = group.error ? undefined : await lossBehind(error, runtime)
+    if (reason !== undefined) {
+      const text = `rank ${group.rank} lost its device (${reason}).`
+      if (!regroup) {
+        throw new GpuError(lostCode, `device: ${text} Start again, or without that rank.`, {
+          cause: error,
+        })
+      }
       group.abort(new PeerError(lostCode, text))
     }
-    if (!group.error || !isLoss(group.error)) throw error
+    if (!regroup || !group.error || !isLoss(group.error)) throw error
     const loss = withoutEpoch(group.error.message, group.epoch)
     this.#losses++
     const next = await regroup(group)
@@ -136,6 +143,7 @@ export class Recovery {
   }
 }
 
+/** `loss` says what was lost and why; what a caller should do about it is done here. */
 const tellLoss = (loss: string, step: number): void =>
   console.warn(`tabring: ${loss} Training goes on from step ${step}.`)
 
@@ -143,20 +151,21 @@ const tellLoss = (loss: string, step: number): void =>
 const mayBeLoss = (error: unknown): boolean =>
   !(error instanceof TabringError) || error.code.startsWith('gpu.')
 
-const later = (ms: number) => new Promise<boolean>((resolve) => setTimeout(resolve, ms, false))
+const later = (ms: number) => new Promise<undefined>((resolve) => setTimeout(resolve, ms))
 
-/** Whether the device is lost, after an error; a command may fail a moment before the browser says so. */
-async function saysLost(runtime: AnyRuntime): Promise<boolean> {
-  if (!(runtime instanceof Runtime)) return false
-  return Promise.race([runtime.gpu.lost.then(() => true), later(lossWordMs)])
+/** What the browser says of the lost device that `error` comes of; a command may fail a moment before that. Undefined: it is not lost. */
+async function lossBehind(error: unknown, runtime: AnyRuntime): Promise<string | undefined> {
+  if (!(runtime instanceof Runtime) || !mayBeLoss(error)) return undefined
+  return Promise.race([runtime.gpu.lost, later(lossWordMs)])
 }
 
 /** Whether the device is lost, without an error: one that works answers, and has then done all that it was given. */
 async function isGone(runtime: AnyRuntime): Promise<boolean> {
   if (!(runtime instanceof Runtime)) return false
-  const { gpu } = runtime
-  await gpu.queue.onSubmittedWorkDone().catch(() => undefined)
-  return Promise.race([gpu.lost.then(() => true), later(lossAfterAnswerMs)])
+  const { lost, queue } = runtime.gpu
+  const answer = queue.onSubmittedWorkDone().catch(() => undefined)
+  const stays = answer.then(() => later(lossAfterAnswerMs))
+  return (await Promise.race([lost, stays])) !== undefined
 }
 
 /** Tells all ranks what this one has, and returns what they have in common: the same on each. errors: the group's. */

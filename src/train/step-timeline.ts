@@ -10,16 +10,17 @@ const mostBuckets = 60_000
 /** What happened when in one step of a run: which buckets and frames moved while backward still ran. */
 export class StepTimeline {
   readonly #entries: TimelineEntry[] = []
-  #step = 0
+  /** Of the watched step's collectives, while it is under way. */
+  #sequence: number | undefined
 
   /** Called before each step; takes down the one that is watched. */
   begin(program: StepProgram, step: number, totalSteps: number): void {
     if (step !== Math.min(watchedStep, totalSteps)) {
-      this.#step = 0
+      this.#sequence = undefined
       program.onMark = undefined
       return
     }
-    this.#step = step
+    this.#sequence = program.prepared.trace.exchange?.nextSequence
     this.#entries.length = 0
     this.#entries.push({ name: 'step begins', atMs: performance.now() })
     program.onMark = (name, atMs) => this.#entries.push({ name, atMs })
@@ -27,7 +28,7 @@ export class StepTimeline {
 
   /** Takes the group's report of a collective, where it is of the step that is watched. */
   onSpan(span: CollectiveSpan): void {
-    if (span.sequence !== this.#step || span.bucket > mostBuckets) return
+    if (span.sequence !== this.#sequence || span.bucket > mostBuckets) return
     const name = `bucket ${span.bucket} ${span.operation}`
     this.#entries.push(
       { name: `${name}: launched`, atMs: span.launchedMs },

@@ -94,12 +94,15 @@ class ComputeWorker implements ComputeApi {
       await before?.catch(() => undefined)
       this.#trainer?.destroy()
       this.#trainer = undefined
-      const runtime = await this.#openRuntime()
+      let runtime = await this.#openRuntime()
       signal.throwIfAborted()
       const group = await ring.first()
       trainer = new Trainer({
         runtime,
-        reopen: () => this.#reopenRuntime(),
+        reopen: async () => {
+          runtime = await this.#reopenRuntime()
+          return runtime
+        },
         regroup: (ended) => ring.after(ended),
         group,
         config,

@@ -1,4 +1,7 @@
+import * as Comlink from 'comlink'
 import { expect, test } from 'vitest'
+import { parseTrainConfig } from '../../src/train/config.ts'
+import type { ComputeApi } from '../../src/worker/api.ts'
 import { startCompute } from '../../src/worker/client.ts'
 
 const membership = { epoch: 1, rank: 0, worldSize: 1 }
@@ -116,4 +119,27 @@ test('an abort does not wait for the compiler, and the next run does', async () 
   expect(second.steps).toBe(2)
   expect(phases).toEqual(['load', 'broadcast', 'compile'])
   client.terminate()
+})
+
+test('a run that went on with another adapter says so', async () => {
+  const name = 'changing adapter'
+  const address = new URL('../support/changing-adapter.worker.ts', import.meta.url)
+  const worker = new Worker(address, { type: 'module', name })
+  const api = Comlink.wrap<ComputeApi>(worker)
+  const losing = new BroadcastChannel(name)
+  const first = await api.open()
+  const result = await api.train(
+    membership,
+    parseTrainConfig({ steps: 60, batchSize: 4 }),
+    location.href,
+    Comlink.proxy((event) => {
+      if (event.event === 'step' && event.step === 3) losing.postMessage('now')
+    }),
+  )
+  losing.close()
+  worker.terminate()
+  expect(result.lostDevices).toBe(1)
+  expect(first.vendor).not.toBe('another')
+  expect(result.adapter).toEqual({ ...first, vendor: 'another' })
+  expect(result.record.adapters).toEqual([`another ${first.architecture}`])
 })

@@ -1,4 +1,4 @@
-import { ProcessGroup } from '../../src/peer/group.ts'
+import { type CollectiveSpan, ProcessGroup } from '../../src/peer/group.ts'
 import type { Link } from '../../src/peer/link.ts'
 import { memoryPair } from '../../src/peer/memory.ts'
 import { Rejoining } from '../../src/peer/rejoin.ts'
@@ -18,10 +18,21 @@ function ringLinks(size: number): Map<number, Link>[] {
   return links
 }
 
-/** N groups in this page, joined in a ring by memory links. */
-export async function ringOf(size: number): Promise<ProcessGroup[]> {
+/** N groups in this page, joined in a ring by memory links; `onspan` gets every rank's reports. */
+export async function ringOf(
+  size: number,
+  onspan?: (rank: number, span: CollectiveSpan) => void,
+): Promise<ProcessGroup[]> {
   const groups = ringLinks(size).map(
-    (own, rank) => new ProcessGroup({ rank, size, epoch: 1, links: own, env: systemEnv }),
+    (links, rank) =>
+      new ProcessGroup({
+        rank,
+        size,
+        epoch: 1,
+        links,
+        env: systemEnv,
+        onspan: (span) => onspan?.(rank, span),
+      }),
   )
   await Promise.all(groups.map((group) => group.ready()))
   return groups
