@@ -28,8 +28,9 @@ export interface AnomalyOptions {
 /**
  * Runs a function once, op by op without rewrites, and rejects at the first op that makes NaN, as torch.autograd.detect_anomaly.
  *
- * Infinite values may be meant (a mask, a scaled loss that overflows): they are told of where an op makes NaN of them, or where an output
- * of one element is infinite; then the op is named that they came from. Nothing is changed: no parameter, no buffer of a module.
+ * Infinite values may be meant, as in a mask: they are told of where an op makes NaN of them, or where an output of one element is infinite;
+ * then the op is named that they came from. As in PyTorch that may be a loss scale which the scaler would have halved: begin with a smaller
+ * one. Nothing is changed: no parameter, no buffer of a module.
  * Every result comes to the host, so this takes many times a step's time.
  * With several ranks it looks at what this rank's samples lead to and sends nothing, so any rank may call it alone, between steps.
  * A function with random masks needs those of the failing run: give its `randomStep` (`randomScalarNames`) among `scalars`.
