@@ -3,7 +3,7 @@ import { ops } from '../../src/kernels/index.ts'
 import type { KernelLimits, Op } from '../../src/kernels/op.ts'
 import { markdownTable } from '../../src/util/markdown.ts'
 import { madeBy } from './made-by.ts'
-import { pytorchValues, withoutCounterpart } from './pytorch-values.ts'
+import { pytorchValues, tracedFiles, withoutCounterpart } from './pytorch-values.ts'
 
 /** WebGPU's defaults, which every adapter has, and subgroups as most have them. */
 const limits: KernelLimits = {
@@ -37,6 +37,16 @@ const row = (op: Op): string[] => {
   ]
 }
 
+const filesOf = (names: Iterable<string>) => [...names].map((name) => `${name}.json`).join(', ')
+
+/** Files whose cases nothing but the list holds to their ops. */
+const declaredFiles = new Set(
+  Object.values(pytorchValues)
+    .map(([file]) => file)
+    .filter((file) => !tracedFiles.some((traced) => traced === file))
+    .sort(),
+)
+
 /** docs/ops.md: what each op of the registry has, and what of it is tested. */
 export function opsPage(): string {
   return [
@@ -55,7 +65,7 @@ export function opsPage(): string {
     '- **gradient**: it has a rule, which `tests/gpu/gradients.spec.ts` holds against central differences of the reference (of `detach`: its purpose is to have none). The others are updates, gradients themselves, or what nothing flows through.',
     '- **16-bit**: it reads tensors stored as float16, which every other op gets as float32; it can store its first result so.',
     "- **reference checked**: cases in the op's folder, all of them run against the op's own float64 reference.",
-    `- **PyTorch**: a file of \`tests/golden\` with values of PyTorch's that the op takes part in; gradients, optimizers and whole trainings among them. Without a counterpart there: ${Object.entries(
+    `- **PyTorch**: a file of \`tests/golden\` with values of PyTorch's that the op takes part in; gradients, optimizers and whole trainings among them. Of ${filesOf(tracedFiles)} a test takes one case for each op named here and finds the op in its program; for ${filesOf(declaredFiles)} that the op takes part is declared by hand (\`scripts/docs/pytorch-values.ts\`), and tested is only that the case exists. Without a counterpart there: ${Object.entries(
       withoutCounterpart,
     )
       .map(([name, reason]) => `\`${name}\` (${reason})`)

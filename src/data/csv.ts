@@ -28,6 +28,7 @@ const refuse = (
 
 /** A decimal number as spreadsheets and Python write it; JavaScript's `0x10` and `0b11` are texts. */
 const decimal = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i
+const partsOfDecimal = /^([+-]?)(\d*)\.?(\d*)(?:e([+-]?\d+))?$/i
 
 /** A text table. Lines count from 1 as editors count them, the header's and empty ones included. */
 export class CsvTable {
@@ -71,7 +72,8 @@ export class CsvTable {
   /**
    * The distinct values of a column: class c of `dataset` is entry c.
    *
-   * order: by number where all are numbers (then 1 and 1.0 are one class), else by UTF-16 code units. Spaces around a value do not count.
+   * order: by number where all are numbers that f64 tells apart (then 1 and 1.0 are one class), else by UTF-16 code units: so too with a whole
+   * number beyond 2^53 - 1, as identifiers may have, or one too large for f64. Spaces around a value do not count.
    * errors: `data.malformed`, naming line and column of an empty value.
    */
   classes(column: string): string[] {
@@ -124,12 +126,37 @@ export class CsvTable {
   }
 }
 
+/** A decimal number without what spellings differ in: its digits from the first to the last that is not 0, times a power of ten. */
+function exactly(text: string): string {
+  const [, sign, whole, fraction, exponent = '0'] = partsOfDecimal.exec(text)!
+  const digits = (whole + fraction).replace(/^0+/, '')
+  const significant = digits.replace(/0+$/, '')
+  if (significant === '') return '0'
+  const power = BigInt(exponent) + BigInt(digits.length - significant.length - fraction.length)
+  return `${sign === '-' ? '-' : ''}${significant}e${power}`
+}
+
+/** Whether values are decimal numbers of which no two that differ are the same number in f64. */
+function areDistinctNumbers(values: Iterable<string>): boolean {
+  const spelt = new Map<number, string>()
+  for (const text of values) {
+    const value = Number(text)
+    const isExact =
+      Number.isFinite(value) && (!Number.isInteger(value) || Number.isSafeInteger(value))
+    if (!decimal.test(text) || !isExact) return false
+    const exact = exactly(text)
+    if ((spelt.get(value) ?? exact) !== exact) return false
+    spelt.set(value, exact)
+  }
+  return true
+}
+
 /** Numbers the distinct values from 0; a class is written as it is where it comes first. */
 function classify(values: readonly string[]): {
   classes: string[]
   targets: Int32Array<ArrayBuffer>
 } {
-  const areNumbers = values.every((value) => decimal.test(value))
+  const areNumbers = areDistinctNumbers(new Set(values))
   const key = (value: string) => (areNumbers ? Number(value) : value)
   const written = new Map<string | number, string>()
   for (const value of values) if (!written.has(key(value))) written.set(key(value), value)

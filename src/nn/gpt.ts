@@ -50,6 +50,8 @@ function checkConfig(config: GptConfig): void {
     checkNumber('gpt', name, given[name] ?? Number.NaN, isCount, 'a whole number above 0')
   }
   checkNumber('gpt', 'dropout', config.dropout, isShare, 'within 0..1')
+  const isPositive = (value: number) => Number.isFinite(value) && value > 0
+  checkNumber('gpt', 'layerNormEps', config.layerNormEps, isPositive, 'a finite number above 0')
 }
 
 /** Standard deviation of GPT-2's first weights. */

@@ -121,22 +121,39 @@ const inHeads: Attend = (qkv, options) => {
 }
 const packed: Attend = (qkv, options) => packedAttention(qkv, { batch: samples, heads }, options)
 
+/** Queries, keys and values of a token. */
+const tokenWidth = 3 * heads * width
+
+interface Inputs {
+  readonly isHalf?: boolean
+  /** The largest query and key; values are up to 1. */
+  readonly bound?: number
+  /** A factor of the loss, so that its gradients are numbers that float16 has. */
+  readonly lossScale?: number
+}
+
 /** Result and gradient by the projections, with a mask that learns or does not. */
 async function attend(
   attention: Attend,
   isLearned: boolean,
   more: AttentionOptions,
-  isHalf = false,
+  { isHalf = false, bound = 1, lossScale = 1 }: Inputs = {},
 ) {
-  const shape = [samples, length, 3 * heads * width]
-  const qkv = new Parameter(shape, uniform(1, 0, samples * length * 3 * heads * width, -1, 1))
+  const shape = [samples, length, tokenWidth]
+  const drawn = uniform(1, 0, samples * length * tokenWidth, -1, 1)
+  const isValue = (at: number) => at % tokenWidth >= 2 * heads * width
+  const qkv = new Parameter(
+    shape,
+    drawn.map((x, at) => (isValue(at) ? x : bound * x)),
+  )
   const mask = new Parameter([length, length], bias)
   mask.requiresGrad = isLearned
   const program = await compile(
     () => {
       const options = { attnMask: mask, layer: 5, ...more }
       const y = autocast({ enabled: isHalf }, () => attention(qkv, options))
-      y.float().reshape([samples, -1]).softmax(1).square().sum().backward()
+      const loss = y.float().reshape([samples, -1]).softmax(1).square().sum()
+      loss.mul(lossScale).backward()
       const gradients = { dqkv: qkv.grad!, ...(isLearned && { dmask: mask.grad! }) }
       return { y: y.float(), ...gradients }
     },
@@ -156,8 +173,8 @@ describe.each(Object.entries({ heads: inHeads, packed }))('composed as %s', (_, 
     ['with dropout', { dropoutP: 0.4 }, false, 1e-6],
     ['in float16', {}, true, 2e-3],
   ])('%s, it computes what the op does', async (_, more, isHalf, allowed) => {
-    const composed = await attend(attention, true, more, isHalf)
-    const stored = await attend(attention, false, more, isHalf)
+    const composed = await attend(attention, true, more, { isHalf })
+    const stored = await attend(attention, false, more, { isHalf })
     expect(composed.ops).not.toContain('attention')
     expect(stored.ops).toContain('attention')
     for (const name of ['y', 'dqkv'] as const)
@@ -171,6 +188,37 @@ describe.each(Object.entries({ heads: inHeads, packed }))('composed as %s', (_, 
     expect(dmask.every(Number.isFinite)).toBe(true)
   })
 })
+
+test.each([
+  ['heads', inHeads],
+  ['packed', packed],
+] as const)(
+  'in float16, as %s, scores beyond the range of float16 are those of the op',
+  async (_, attention) => {
+    // Products reach 4 * 512^2, and scores in this scale 16.
+    const [inputs, scaled] = [{ isHalf: true, bound: 512, lossScale: 2 ** 14 }, { scale: 2 ** -16 }]
+    const composed = await attend(attention, true, scaled, inputs)
+    const stored = await attend(attention, false, scaled, inputs)
+    expect(composed.ops).not.toContain('attention')
+    expect(stored.ops).toContain('attention')
+    const [y, expected] = [composed.got.y, stored.got.y]
+    expect(expected.some((x) => x !== 0)).toBe(true)
+    // One rounding to float16 of results below 1, at most, on either side of the same sum.
+    expect(largestDistance(y, expected)).toBeLessThanOrEqual(2 ** -11)
+    // Gradients by queries and keys are as much smaller as these are larger: each third by its own largest. The op takes what its
+    // gradient subtracts in each row from the rounded result.
+    const [got, wanted] = [composed.got.dqkv, stored.got.dqkv]
+    for (const part of [0, 1, 2]) {
+      const ofPart = (_: number, at: number) =>
+        Math.floor((at % tokenWidth) / (heads * width)) === part
+      const [own, other] = [got.filter(ofPart), wanted.filter(ofPart)]
+      const largest = Math.max(...other.map(Math.abs))
+      expect(largest, `part ${part}`).toBeGreaterThan(0)
+      expect(largestDistance(own, other) / largest, `part ${part}`).toBeLessThan(4e-3)
+    }
+    expect(composed.got.dmask.every(Number.isFinite)).toBe(true)
+  },
+)
 
 test('a frozen mask takes the op again, and a mask of truths has no gradient', async () => {
   const { ops } = await attend(packed, false, {})

@@ -1,9 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { compile } from '../../src/graph/compile.ts'
 import { runEagerly } from '../../src/graph/eager.ts'
-import { scaledDotProductAttention } from '../../src/graph/functions/attention.ts'
-import { groupNorm, layerNorm, rmsNorm } from '../../src/graph/functions/normalization.ts'
-import { rotaryEmbedding, rotaryTable } from '../../src/graph/functions/rotary.ts'
 import { crossEntropy } from '../../src/graph/functions.ts'
 import { Parameter } from '../../src/graph/parameter.ts'
 import type { TracedFunction } from '../../src/graph/prepare.ts'
@@ -16,8 +13,9 @@ import type { GptConfig } from '../../src/nn/gpt.ts'
 import { models } from '../../src/nn/models.ts'
 import type { Module } from '../../src/nn/module.ts'
 import { AdamW } from '../../src/optim/adam.ts'
-import { type TensorType, tensorType } from '../../src/util/shape.ts'
+import { tensorType } from '../../src/util/shape.ts'
 import goldenText from '../golden/attention.json?raw'
+import { attentionCases, programOfAttention } from '../support/attention-calls.ts'
 import { formulaUniform, formulaWord } from '../support/formula-data.ts'
 import {
   allowedDistance,
@@ -32,11 +30,6 @@ import { testRuntime } from '../support/run-op.ts'
 
 // Normalisation, attention and a GPT against PyTorch's float64 results (tests/golden/attention.py), within 5 times the distance
 // of PyTorch's own float32 results; dropout's masks over splits; a GPT step's dispatches.
-
-interface OpCase extends GoldenCase {
-  readonly op: string
-  readonly attrs: Record<string, unknown>
-}
 
 interface MultiheadCase extends GoldenCase {
   readonly batchFirst: boolean
@@ -57,7 +50,7 @@ interface GptRun {
   readonly finalLogits: GoldenResult
 }
 
-const golden = JSON.parse(goldenText) as { ops: OpCase[]; multihead: MultiheadCase[]; gpt: GptRun }
+const golden = JSON.parse(goldenText) as { multihead: MultiheadCase[]; gpt: GptRun }
 
 const runtime = await testRuntime()
 afterEach(async () => (await testRuntime()).gpu.check())
@@ -90,76 +83,13 @@ function problemsOf(
   })
 }
 
-/** The forward of a case on tensors by name. */
-function forwardOf({ op, attrs }: OpCase): (x: Record<string, Tensor>) => Tensor {
-  const shape = attrs['shape'] as number[]
-  switch (op) {
-    case 'layerNorm':
-      return ({ x, weight, bias }) => layerNorm(x, shape, weight, bias)
-    case 'rmsNorm':
-      return ({ x, weight }) => rmsNorm(x, shape, weight, attrs['eps'] as number)
-    case 'groupNorm':
-      return ({ x, weight, bias }) => groupNorm(x, attrs['groups'] as number, weight, bias)
-    case 'attention':
-      return ({ q, k, v, mask, added }) =>
-        scaledDotProductAttention(q, k, v, {
-          attnMask: mask ?? added,
-          isCausal: attrs['isCausal'] === true,
-          scale: attrs['scale'] as number | undefined,
-        })
-    case 'rotary':
-      return ({ x, table }) =>
-        rotaryEmbedding(x, table, { isInterleaved: attrs['isInterleaved'] === true })
-    default:
-      throw new Error(`golden op ${op}: no function is known for it`)
-  }
-}
-
-/** Inputs that a case has beside its tensors. */
-function extraInputs({ op, attrs, inputs }: OpCase): Record<string, [TensorType, HostData]> {
-  if (op === 'rotary') {
-    const [, positions, width] = inputs['x'].shape
-    return {
-      table: [tensorType([positions, width / 2, 2]), rotaryTable(width, positions)],
-    }
-  }
-  const mask = attrs['mask'] as number[][] | undefined
-  if (!mask) return {}
-  const type = tensorType([mask.length, 1, 1, mask[0].length])
-  return { added: [type, Float32Array.from(mask.flat())] }
-}
-
 describe('ops against PyTorch', () => {
   for (const isNaive of [false, true]) {
-    for (const sample of golden.ops) {
+    for (const sample of attentionCases) {
       test(`${sample.name}${isNaive ? ', naive' : ''}`, async () => {
-        const forward = forwardOf(sample)
-        const parameters = Object.entries(sample.inputs).flatMap(([name, tensor]) =>
-          name === 'dy' || tensor.dtype === 'i32'
-            ? []
-            : [[name, new Parameter(tensor.shape, floats(tensor))] as const],
-        )
-        const given = Object.entries(sample.inputs).filter(
-          ([name, { dtype }]) => name === 'dy' || dtype === 'i32',
-        )
-        const extra = extraInputs(sample)
-        const program = await compile(
-          (inputs) => {
-            const y = forward({ ...inputs, ...Object.fromEntries(parameters) })
-            y.mul(inputs['dy']).sum().backward()
-            const gradients = parameters.map(([name, p]) => [`d${name}`, p.grad!] as const)
-            return { y, ...Object.fromEntries(gradients) }
-          },
-          {
-            ...Object.fromEntries(given.map(([name, tensor]) => [name, typeOf(tensor)])),
-            ...Object.fromEntries(Object.entries(extra).map(([name, [type]]) => [name, type])),
-          },
-          { runtime, isNaive },
-        )
-        const got = await program.run({
-          ...Object.fromEntries(given.map(([name, tensor]) => [name, dataOf(tensor)])),
-          ...Object.fromEntries(Object.entries(extra).map(([name, [, data]]) => [name, data])),
-        })
+        const { fn, types, data } = programOfAttention(sample)
+        const program = await compile(fn, types, { runtime, isNaive })
+        const got = await program.run(data)
         program.destroy()
         const scores = /large scores/.test(sample.name) ? 32 : 1
         expect(problemsOf(sample.op, got, sample.outputs, scores)).toEqual([])

@@ -139,5 +139,7 @@ export const edgeCalls: Record<string, Call> = {
 
 const casesOf = (text: string) => (JSON.parse(text) as { cases: CallCase[] }).cases
 
-/** Empty dimensions, single elements, infinities and extreme magnitudes. */
-export const edgeCases: readonly CallCase[] = [...casesOf(emptyText), ...casesOf(edgesText)]
+/** Empty dimensions; single elements, infinities and extreme magnitudes. */
+export const edgeFiles = { empty: casesOf(emptyText), edges: casesOf(edgesText) } as const
+
+export const edgeCases: readonly CallCase[] = [...edgeFiles.empty, ...edgeFiles.edges]

@@ -1,8 +1,7 @@
 import { type CompileOptions, compile } from '../../src/graph/compile.ts'
-import { Parameter } from '../../src/graph/parameter.ts'
 import type { Tensor } from '../../src/graph/tensor.ts'
-import type { TensorType } from '../../src/util/shape.ts'
-import { allowedDistance, type GoldenCase, typeOf, valuesOf } from './golden.ts'
+import { allowedDistance, type GoldenCase, valuesOf } from './golden.ts'
+import { type GoldenProgram, goldenProgram, type Named } from './golden-program.ts'
 
 /** A case of the files that tests/golden/elementwise.py's `case` writes: which function is called, with which options. */
 export interface CallCase extends GoldenCase {
@@ -10,8 +9,6 @@ export interface CallCase extends GoldenCase {
   // biome-ignore lint/suspicious/noExplicitAny: options of whatever function the case calls.
   readonly options: any
 }
-
-type Named = Record<string, Tensor>
 
 /** Calls the function on a case's inputs; what it returns is `y`, or outputs by name. */
 export type Call = (inputs: Named, options: CallCase['options']) => Tensor | Named
@@ -44,45 +41,35 @@ function problemsOf(golden: CallCase, name: string, got: ArrayLike<number>): str
   )
 }
 
-/** Ops that the programs of `problemsOfCall` were made of, by the case's name. */
-export const opsOfCalls = new Map<string, ReadonlySet<string>>()
+type Calls = Readonly<Record<string, Call>>
+
+/** The program that calls a case's function; once it is traced, `shapes` has those of its results. */
+export function programOfCall(
+  golden: CallCase,
+  calls: Calls,
+): GoldenProgram & { readonly shapes: Record<string, readonly number[]> } {
+  const call = calls[golden.call]
+  if (!call) throw new Error(`golden case ${golden.name}: nothing is known as ${golden.call}`)
+  const shapes: Record<string, readonly number[]> = {}
+  const program = goldenProgram(golden, (operands) => {
+    const result = call(operands, golden.options)
+    const named: Named = 'shape' in result ? { y: result as Tensor } : (result as Named)
+    for (const [name, { shape }] of Object.entries(named)) shapes[name] = shape
+    return named
+  })
+  return { ...program, shapes }
+}
 
 /** Where a call, or a gradient through it, is not what PyTorch has; its shapes too. */
 export async function problemsOfCall(
   golden: CallCase,
-  calls: Readonly<Record<string, Call>>,
+  calls: Calls,
   where: CompileOptions,
 ): Promise<string[]> {
-  const { inputs, outputs, options } = golden
-  const parameters = new Map<string, Parameter>()
-  const given: Record<string, TensorType> = {}
-  for (const [name, tensor] of Object.entries(inputs)) {
-    if (`d${name}` in outputs) {
-      parameters.set(name, new Parameter(tensor.shape, Float32Array.from(valuesOf(tensor))))
-    } else given[name] = typeOf(tensor)
-  }
-  const call = calls[golden.call]
-  if (!call) throw new Error(`golden case ${golden.name}: nothing is known as ${golden.call}`)
-  const shapes: Record<string, readonly number[]> = {}
-  const program = await compile(
-    ({ dy, ...others }) => {
-      const result = call({ ...others, ...Object.fromEntries(parameters) }, options)
-      const named: Named = 'shape' in result ? { y: result as Tensor } : (result as Named)
-      for (const [name, { shape }] of Object.entries(named)) shapes[name] = shape
-      if (parameters.size === 0) return named
-      named.y.mul(dy).sum().backward()
-      const gradients = [...parameters].map(([name, parameter]) => [`d${name}`, parameter.grad!])
-      return { ...named, ...Object.fromEntries(gradients) }
-    },
-    given,
-    where,
-  )
-  opsOfCalls.set(golden.name, new Set(program.prepared.calls.map(({ op }) => op.name)))
-  const contents = Object.keys(given).map((name) => {
-    const values = valuesOf(inputs[name])
-    return [name, given[name].dtype === 'f32' ? Float32Array.from(values) : Int32Array.from(values)]
-  })
-  const got = await program.run(Object.fromEntries(contents))
+  const { outputs } = golden
+  const { fn, types, data, shapes } = programOfCall(golden, calls)
+  const program = await compile(fn, types, where)
+  const got = await program.run(data)
   program.destroy()
   const keys = [got, outputs].map((object) => Object.keys(object).sort().join())
   if (keys[0] !== keys[1]) return [`outputs ${keys[0]}, PyTorch has ${keys[1]}`]

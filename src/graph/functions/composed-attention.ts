@@ -1,6 +1,7 @@
 import { lowestScore } from '../../kernels/attention/attention.ref.ts'
 import { type AttentionAttrs, attentionSizes, checkMask } from '../../kernels/attention/geometry.ts'
 import { dropout } from '../../kernels/dropout/dropout.ts'
+import { matmul, plain } from '../../kernels/matmul/matmul.ts'
 import { emit, type Tensor, toFloat } from '../tensor.ts'
 import { where } from './elementwise.ts'
 import { pad } from './pad.ts'
@@ -16,6 +17,8 @@ const keysPerDraw = 4
  * Attention out of products and a softmax, for an added mask that asks for a gradient: what the op computes, its dropout masks included.
  *
  * shape: projections as `attrs.layout` says; mask broadcasts to [batch, heads, queries, keys], and its gradient is summed over axes that broadcast.
+ * numerics: float16 projections are read as float32, also under autocast: scores, probabilities and their gradients are float32 as the op's are.
+ * Rounded to float16 before scale and mask, a score beyond 65,504 would be infinite.
  * cost: scores and probabilities of all pairs are stored, as are their gradients: memory grows with queries times keys.
  */
 export function composedAttention(
@@ -27,16 +30,16 @@ export function composedAttention(
   const sizes = attentionSizes('attention', types, attrs)
   checkMask('attention', mask.value.type, attrs, sizes)
   const { heads, tq, tk, d, isHalf, output } = sizes
-  const stored = (x: Tensor) => (isHalf ? x.half() : x)
-  const [q, k, v] = [0, 1, 2].map((n) => byHeads(projections, n, attrs, n === 0 ? tq : tk, d))
+  const [q, k, v] = [0, 1, 2].map((n) =>
+    toFloat(byHeads(projections, n, attrs, n === 0 ? tq : tk, d)),
+  )
   const visible = mask.gt(lowestScore)
   const seen = attrs.isCausal ? visible.mul(tril(ones([tq, tk]))) : visible
-  const scores = toFloat(q.matmul(k.transpose(2, 3)))
-    .mul(attrs.scale)
-    .add(mask)
+  const scores = emit(matmul, [q, k], plain('nt')).mul(attrs.scale).add(mask)
   // A row that sees no key has equal probabilities until `seen` takes them away.
   const probabilities = where(seen, scores, hiding).softmax(3).mul(seen)
-  const o = stored(dropped(probabilities, attrs, tk)).matmul(v)
+  const sums = emit(matmul, [dropped(probabilities, attrs, tk), v], plain('nn'))
+  const o = isHalf ? sums.half() : sums
   if (attrs.layout === 'heads') return o.reshape(output)
   const order = attrs.isSequenceFirst ? [2, 0, 1, 3] : [0, 2, 1, 3]
   return o.permute(order).reshape([...output.slice(0, -1), heads * d])

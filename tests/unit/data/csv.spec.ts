@@ -52,6 +52,38 @@ test('classes are numbered by number where all labels are numbers, else by text'
   expect([0, 1, 2, 3, 4].map((i) => targets.get(i).y)).toEqual([0, 1, 3, 1, 2])
 })
 
+test.each([
+  [
+    'whole numbers that f64 does not tell apart',
+    ['9007199254740993', '9007199254740992', '1e400', '2e400'],
+    ['1e400', '2e400', '9007199254740992', '9007199254740993'],
+  ],
+  [
+    'a whole number that f64 may round',
+    ['10', '9', '9007199254740993'],
+    ['10', '9', '9007199254740993'],
+  ],
+  ['a number beyond f64', ['10', '9', '1e400'], ['10', '1e400', '9']],
+  [
+    'fractions that f64 rounds to one',
+    ['0.1', '0.10000000000000001'],
+    ['0.1', '0.10000000000000001'],
+  ],
+  ['numbers too small for f64', ['2', '10', '1e-400', '0'], ['0', '10', '1e-400', '2']],
+])('distinct labels stay distinct: %s', async (_, labels, classes) => {
+  const table = await readCsv(`x,y\n${labels.map((y) => `1,${y}`).join('\n')}\n`, 'ids.csv')
+  expect(table.classes('y')).toEqual(classes)
+  const samples = table.dataset({ label: 'y' })
+  expect(labels.map((_, i) => samples.get(i).y)).toEqual(labels.map((y) => classes.indexOf(y)))
+})
+
+test('spellings of one number are one class', async () => {
+  const spellings = ['1', '1.0', '+1', '01', '1.', '1e0', '10e-1', '.1E+1', '0.10e1']
+  const labels = [...spellings, '-0', '0', '0e5', '-3', '9007199254740991', '9007199254740991.0']
+  const table = await readCsv(`x,y\n${labels.map((y) => `1,${y}`).join('\n')}\n`, 'spelt.csv')
+  expect(table.classes('y')).toEqual(['-3', '-0', '1', '9007199254740991'])
+})
+
 test('numbers as spreadsheets and Python write them', async () => {
   const written = ['-1', '+2.5', '.5', '3.', '1e3', '-2.5E-1', ' 7 ', '3.4e38', '1e-60']
   const table = await readCsv(`x,y\n${written.map((text) => `${text},1`).join('\n')}`, 'n.csv')

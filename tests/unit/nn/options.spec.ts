@@ -166,6 +166,12 @@ const values: [call: () => unknown, text: RegExp][] = [
   ],
   [() => traced(() => autocast({ dtype: 'bfloat16' as never }, () => 1)), /one of 'float16'/],
   [() => gpt({ ...sizes, dropout: 3 }), /gpt: dropout must be within 0..1, got 3/],
+  ...[Number.NaN, 0, -1e-5, Number.POSITIVE_INFINITY, '1e-5' as never, null as never].map(
+    (layerNormEps): [call: () => unknown, text: RegExp] => [
+      () => gpt({ ...sizes, layerNormEps }),
+      new RegExp(`layerNormEps must be a finite number above 0, got "?${layerNormEps}`),
+    ],
+  ),
   [() => gpt({ ...sizes, layers: undefined as never }), /gpt: layers must be a whole number/],
   [() => resnet18({ numClasses: 0 }), /ResNet: numClasses must be a whole number above 0, got 0/],
   [

@@ -21,6 +21,7 @@ import { SGD } from '../../../src/optim/sgd.ts'
 import { type TensorType, tensorType } from '../../../src/util/shape.ts'
 import { checkHalfTraining, halfModel, halfTypes } from '../../support/amp-run.ts'
 import { formulaUniform } from '../../support/formula-data.ts'
+import { documentedPlan, measuredPlan } from '../../support/plan-table.ts'
 
 const { limits } = new CpuRuntime()
 
@@ -60,7 +61,8 @@ test('activations in float16 take half the memory of a plan, beside the copies o
   const copyBytes = 5 * width * width * 2
   expect(half.peakBytes).toBeLessThan(0.6 * full.peakBytes + copyBytes)
   expect(half.lowerBoundBytes).toBeLessThan(0.55 * full.lowerBoundBytes + copyBytes)
-  console.log(`peak bytes: float32 ${full.peakBytes}, autocast ${half.peakBytes}`)
+  const row = 'eight layers of width 64 at 1,024 rows'
+  expect(documentedPlan(row)).toEqual(measuredPlan(half, full))
 })
 
 test('a step reads and stores packed halves, with f16 loads where the adapter has shader-f16', () => {
