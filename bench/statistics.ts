@@ -1,9 +1,4 @@
-/** Middle value; the mean of the two middle ones where the count is even. NaN for none. */
-export function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b)
-  const middle = sorted.length >> 1
-  return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2
-}
+export { median } from '../src/measure/median.ts'
 
 /** The mean of each block of `size` values; what does not fill a block is left out. For values that are short against the clock's tick. */
 export function blockMeans(values: readonly number[], size: number): number[] {

@@ -1,4 +1,5 @@
 import type { Rounds } from './measure/interleave.ts'
+import { median } from './measure/median.ts'
 import { type PeerKey, peers } from './measure/peers/peers.ts'
 import { geometricMean } from './measure/training-shapes.ts'
 import { formatNumber } from './ui/format.ts'
@@ -10,9 +11,6 @@ export interface BesideRow {
   readonly product: string
   readonly rounds: Rounds
 }
-
-const median = (values: readonly number[]): number =>
-  values.toSorted((a, b) => a - b)[values.length >> 1]
 
 /** Median over the rounds of ours by theirs; undefined where either failed. */
 function ratioOf({ rounds }: BesideRow, key: PeerKey): number | undefined {

@@ -195,9 +195,8 @@ async function shareFindings(
   await exchange.gather(codes)
   const findings = Array.from({ length: size }, (_, from) => {
     const told = codes.subarray(longestFinding * from, longestFinding * (from + 1))
-    return String.fromCharCode(
-      ...told.subarray(0, told.indexOf(0) < 0 ? told.length : told.indexOf(0)),
-    )
+    // What is not used of the part is 0.
+    return String.fromCharCode(...told.filter((code) => code > 0))
   })
   const words = findings.flatMap((finding, from) => (finding ? [`rank ${from}: ${finding}`] : []))
   return words.length > 0 ? new TabringError('train.nan', words.join(' ')) : undefined

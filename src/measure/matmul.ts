@@ -4,6 +4,7 @@ import { applicable, lowerCall } from '../kernels/choose.ts'
 import { flopsOf, type MatmulForm, matmul, preferred } from '../kernels/matmul/matmul.ts'
 import type { OpCall } from '../kernels/op.ts'
 import { tensorType } from '../util/shape.ts'
+import { median } from './median.ts'
 import { checkProduct, leftShape, type ProductTask, rightShape } from './product.ts'
 
 /** A product c[m, n] over k; `rowSums` adds those of a, as in the gradient of a layer with a bias. */
@@ -114,13 +115,13 @@ export async function timeMatmul(
   }
   return timed.map(({ name, firstMs, ms }) => {
     ms.sort((x, y) => x - y)
-    const median = ms[ms.length >> 1]
+    const middle = median(ms)
     return {
       variant: name,
       isPreferred: name === chosen,
-      ms: median,
+      ms: middle,
       rangeMs: [ms[0], ms[ms.length - 1]],
-      gflops: flopsOf(call) / median / 1e6,
+      gflops: flopsOf(call) / middle / 1e6,
       firstMs,
     }
   })
