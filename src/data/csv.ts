@@ -1,5 +1,6 @@
 import Papa from 'papaparse'
 import { DataError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 import { TensorDataset } from './datasets.ts'
 
 export interface CsvOptions {
@@ -83,9 +84,11 @@ export class CsvTable {
   /**
    * The table as samples: `x` f32 [features], and `y` after `columns`.
    *
-   * errors: as `numbers` and `classes`; `config.invalid` for a label together with a target.
+   * errors: as `numbers` and `classes`; `config.invalid` for an unknown option, or a label together with a target.
    */
-  dataset({ features, label, target }: CsvColumns = {}): TensorDataset {
+  dataset(which: CsvColumns = {}): TensorDataset {
+    checkOptions(`dataset of ${this.name}`, which, { features: true, label: true, target: true })
+    const { features, label, target } = which
     if (label !== undefined && target !== undefined)
       throw new DataError(
         'config.invalid',
@@ -174,13 +177,15 @@ function classify(values: readonly string[]): {
  * `name` is the file's name in errors. Empty lines are passed over, as pandas does; in a table of one column only those before the
  * header and at the end are, any other is a value that is missing.
  * errors: `data.malformed`, naming the line, for bytes that are not UTF-8, an unclosed quote, a record with another number
- * of fields than the first, column names that repeat, or no record at all.
+ * of fields than the first, column names that repeat, or no record at all; `config.invalid` for an unknown option.
  */
 export async function readCsv(
   source: string | Blob,
   name: string,
-  { delimiter = '', header = true }: CsvOptions = {},
+  options: CsvOptions = {},
 ): Promise<CsvTable> {
+  checkOptions('readCsv', options, { delimiter: true, header: true })
+  const { delimiter = '', header = true } = options
   const text = typeof source === 'string' ? source : await decodeText(source, name)
   // An empty line at the end would count as a record in Papa's guess of the delimiter.
   const { data, errors } = Papa.parse<string[]>(text.replace(/[\r\n]+$/, ''), {

@@ -1,6 +1,7 @@
 import { sha256 } from '@noble/hashes/sha2.js'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils.js'
 import { DataError, messageOf } from '../util/errors.ts'
+import { checkNumber, checkOptions, isNotNegative, type OptionNames } from '../util/options.ts'
 import { defaultFileStore, type FileStore, type PartFolder } from './file-store.ts'
 
 export interface DownloadProgress {
@@ -22,6 +23,15 @@ export interface DownloadOptions {
   /** Milliseconds before the first further attempt; doubled for each. default 500 */
   retryDelayMs?: number
   signal?: AbortSignal
+}
+
+const downloadOptions: OptionNames<DownloadOptions> = {
+  sha256: true,
+  onProgress: true,
+  store: true,
+  retries: true,
+  retryDelayMs: true,
+  signal: true,
 }
 
 /** What is known of a file whose parts lie in the store. */
@@ -50,9 +60,12 @@ const hashOf = (text: string) => bytesToHex(sha256(utf8ToBytes(text)))
  * must allow the header If-Range and show Content-Range for that.
  * A cached file is not asked for again; `forgetDownload` removes it.
  * errors: `data.missing` when the server refuses; `data.interrupted` when all attempts broke off (what came is kept);
- * `data.checksum` when the whole file is another one (it is thrown away); `config.invalid` for a `sha256` that is none.
+ * `data.checksum` when the whole file is another one (it is thrown away); `config.invalid` for an option that is none.
  */
 export async function download(url: string | URL, options: DownloadOptions = {}): Promise<Blob> {
+  checkOptions('download', options, downloadOptions)
+  checkNumber('download', 'retries', options.retries, isNotNegative, 'at least 0')
+  checkNumber('download', 'retryDelayMs', options.retryDelayMs, isNotNegative, 'at least 0')
   const address = new URL(url, globalThis.location?.href).href
   const wanted = options.sha256?.toLowerCase()
   if (wanted !== undefined && !/^[0-9a-f]{64}$/.test(wanted))

@@ -1,9 +1,9 @@
 import { TabringError } from '../util/errors.ts'
 import { checkNumber } from '../util/options.ts'
 import { type CompileOptions, compile } from './compile.ts'
-import { isRefusedRun } from './detect-anomaly.ts'
 import type { InputTypes, TracedFunction } from './prepare.ts'
 import { copyInputs, type RunInputs, type RunOutputs, type StepProgram } from './step-program.ts'
+import { isRefusedRun } from './watched-program.ts'
 
 export interface AccumulationOptions {
   /** How many runs make one update; default: those inside `ddp.noSync` add, each one outside of it updates. */

@@ -3,12 +3,12 @@ import { checkOptions, type OptionNames } from '../util/options.ts'
 import { benchmarkVariants, isBenchmarking } from './benchmark.ts'
 import { checkDevices } from './check-devices.ts'
 import { CpuProgram } from './cpu-program.ts'
-import { withAnomalyDetection } from './detect-anomaly.ts'
 import { withChecks } from './output-checks.ts'
 import { type InputTypes, type PrepareOptions, prepare, type TracedFunction } from './prepare.ts'
 import { GpuProgram } from './program.ts'
 import { type AnyRuntime, CpuRuntime, getDefaultDevice, runtimeOf } from './runtime.ts'
 import type { StepProgram } from './step-program.ts'
+import { withAnomalyDetection } from './watched-program.ts'
 
 export interface CompileOptions extends PrepareOptions {
   /** Where to run; default: `getDefaultDevice()`. `'cpu'` runs the plain references: the same interface, slow. */

@@ -1,14 +1,10 @@
-import { StagedTensor } from '../gpu/staging.ts'
 import { TabringError } from '../util/errors.ts'
 import { runEagerly } from './eager.ts'
-import type { GradientExchange } from './exchange.ts'
 import { formatCall } from './limits.ts'
 import { hasNan, isNotFinite, type Look, type OnNode } from './look.ts'
 import type { InputTypes, TracedFunction } from './prepare.ts'
-import { nextRandomStep, randomScalarNames } from './random.ts'
 import type { AnyRuntime } from './runtime.ts'
-import { copyInputs, type RunInputs, type StepProgram } from './step-program.ts'
-import { gradientWeight } from './trace.ts'
+import type { RunInputs } from './step-program.ts'
 import { type GraphValue, storageOf } from './value.ts'
 
 /** What to call a value that no op made. */
@@ -120,95 +116,3 @@ const given = (where: string, name: string): TabringError =>
     'train.nan',
     `${where}: expected finite arguments, got ${name} with values that are not. ${name.startsWith('input') ? 'Check the data.' : 'An earlier step made it so: lower the learning rate, or clip gradients.'}`,
   )
-
-/** Errors of runs that ended before they changed anything. */
-const refused = new WeakSet<object>()
-
-/** Whether a run that rejected with this did not take place. */
-export const isRefusedRun = (error: unknown): boolean =>
-  typeof error === 'object' && error !== null && refused.has(error)
-
-/**
- * Makes each run of the program wait for a look at the same step, which ends it before it changes anything.
- *
- * With several ranks all of them end such a run alike, with what each has found: they make runs in the same order and number.
- */
-export function withAnomalyDetection<Program extends StepProgram>(
-  program: Program,
-  runtime: AnyRuntime,
-  fn: TracedFunction,
-  types: InputTypes,
-): Program {
-  const run = program.run.bind(program)
-  const { step } = randomScalarNames
-  const drawsMasks = program.prepared.trace.scalars.has(step)
-  let last: Promise<unknown> = Promise.resolve()
-  program.run = async (inputs, scalars = {}) => {
-    program.check(inputs, scalars)
-    const own = copyInputs(inputs, Object.keys(types))
-    refuseStaged(own)
-    const settings = { ...scalars }
-    const looked = last.then(async () => {
-      // What a run counts for in an accumulation is no scalar of the plain step.
-      const { [gradientWeight]: _weight, ...given } = settings
-      const asked = drawsMasks ? { [step]: nextRandomStep(), ...given } : given
-      const error = await findingOf(() => detectAnomaly(runtime, fn, types, own, asked))
-      const { exchange } = program.prepared.trace
-      const all = exchange && exchange.size > 1 ? await shareFindings(exchange, error) : error
-      if (all) {
-        refused.add(all)
-        throw all
-      }
-      return run(own, settings)
-    })
-    last = looked.catch(() => undefined)
-    return looked
-  }
-  return program
-}
-
-async function findingOf(look: () => Promise<void>): Promise<TabringError | undefined> {
-  try {
-    await look()
-  } catch (error) {
-    if (error instanceof TabringError && error.code === 'train.nan') return error
-    throw error
-  }
-  return undefined
-}
-
-/** Characters of a finding that travel: a number each, in a part of the size that pools align to. */
-const longestFinding = 512
-
-/** Tells all ranks what each has found, and returns the error for all of them; undefined where nobody has found anything. */
-async function shareFindings(
-  exchange: GradientExchange,
-  error: TabringError | undefined,
-): Promise<TabringError | undefined> {
-  const { rank, size } = exchange
-  const codes = new Float32Array(longestFinding * size)
-  const text = (error?.message ?? '').slice(0, longestFinding)
-  codes.set(
-    Float32Array.from(text, (_, i) => text.charCodeAt(i)),
-    longestFinding * rank,
-  )
-  await exchange.gather(codes)
-  const findings = Array.from({ length: size }, (_, from) => {
-    const told = codes.subarray(longestFinding * from, longestFinding * (from + 1))
-    // What is not used of the part is 0.
-    return String.fromCharCode(...told.filter((code) => code > 0))
-  })
-  const words = findings.flatMap((finding, from) => (finding ? [`rank ${from}: ${finding}`] : []))
-  return words.length > 0 ? new TabringError('train.nan', words.join(' ')) : undefined
-}
-
-/** What was uploaded belongs to one run, and here there are two. */
-function refuseStaged(inputs: RunInputs): void {
-  for (const [name, data] of Object.entries(inputs)) {
-    if (!(data instanceof StagedTensor)) continue
-    throw new TabringError(
-      'graph.misuse',
-      `detectAnomaly: input "${name}" must be an array, got upload memory, which one run uses up. Turn pinMemory off.`,
-    )
-  }
-}

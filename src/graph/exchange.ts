@@ -18,6 +18,8 @@ export interface GradientExchange {
   allGather(bucket: number, data: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
   /** As `allGather`, outside of steps: for what all ranks ask for alike, in the same order. */
   gather(data: Float32Array<ArrayBuffer>): Promise<void>
+  /** Every rank's text, in rank order; outside of steps, as `gather`. */
+  gatherTexts(own: string): Promise<readonly string[]>
   /** Every rank's `values`, in rank order; `index` counts such calls within the step. All ranks give equally many. */
   gatherScalars(
     index: number,

@@ -4,8 +4,9 @@ import { ModuleBuffer } from '../graph/module-buffer.ts'
 import { Parameter } from '../graph/parameter.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
-import { checkOptions } from '../util/options.ts'
+import { checkNumber, checkOptions, isShare } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
+import { checkEps } from './check-eps.ts'
 import { Module } from './module.ts'
 
 export interface BatchNormLayerOptions {
@@ -44,6 +45,9 @@ abstract class BatchNorm extends Module {
     super()
     const known = { eps: true, momentum: true, affine: true, trackRunningStats: true } as const
     checkOptions(this.constructor.name, options, known)
+    checkEps(this.constructor.name, options.eps)
+    if (options.momentum !== null)
+      checkNumber(this.constructor.name, 'momentum', options.momentum, isShare, 'from 0 to 1')
     const { eps = 1e-5, momentum = 0.1, affine = true, trackRunningStats = true } = options
     if (affine) {
       this.weight = new Parameter([features], filled(features, 1))

@@ -3,6 +3,7 @@ import type { Parameter } from '../graph/parameter.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { checkOptions } from '../util/options.ts'
 import type { Shape } from '../util/shape.ts'
+import { checkEps } from './check-eps.ts'
 import { filled } from './init.ts'
 import { Module } from './module.ts'
 
@@ -27,6 +28,7 @@ export class LayerNorm extends Module {
   constructor(normalizedShape: number | Shape, options: LayerNormOptions = {}) {
     super()
     checkOptions('LayerNorm', options, { eps: true, elementwiseAffine: true, bias: true })
+    checkEps('LayerNorm', options.eps)
     this.#shape = asShape(normalizedShape)
     this.#eps = options.eps ?? 1e-5
     const isAffine = options.elementwiseAffine ?? true
@@ -51,6 +53,7 @@ export class RMSNorm extends Module {
   ) {
     super()
     checkOptions('RMSNorm', options, { eps: true, elementwiseAffine: true })
+    checkEps('RMSNorm', options.eps)
     this.#shape = asShape(normalizedShape)
     this.#eps = options.eps
     this.weight = options.elementwiseAffine === false ? undefined : filled(this.#shape, 1)
@@ -75,6 +78,7 @@ export class GroupNorm extends Module {
   ) {
     super()
     checkOptions('GroupNorm', options, { eps: true, affine: true })
+    checkEps('GroupNorm', options.eps)
     this.#groups = numGroups
     this.#eps = options.eps ?? 1e-5
     const isAffine = options.affine ?? true

@@ -6,6 +6,7 @@ import { activeTrace, type Trace } from '../graph/trace.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { formatShape, resolveAxis } from '../util/shape.ts'
+import { checkEps } from './check-eps.ts'
 import { ConvTranspose2d } from './convolution.ts'
 import { normalNumbers } from './init.ts'
 import type { Module } from './module.ts'
@@ -45,6 +46,7 @@ function randomDirection(count: number, eps: number): ModuleBuffer {
 export function spectralNorm<M extends Module>(module: M, options: SpectralNormOptions = {}): M {
   const known = { name: true, nPowerIterations: true, eps: true, dim: true } as const
   checkOptions('spectralNorm', options, known)
+  checkEps('spectralNorm', options.eps)
   const { name = 'weight', nPowerIterations = 1, eps = 1e-12 } = options
   const where = `spectralNorm of ${module.constructor.name}`
   if (`${name}_orig` in module) {

@@ -1,3 +1,4 @@
+import { checkOptions } from '../util/options.ts'
 import type { LinkKind, LinkStats } from './link.ts'
 import { LinkBase } from './link-base.ts'
 
@@ -33,6 +34,11 @@ export class ChannelLink extends LinkBase {
     options: ChannelLinkOptions = {},
   ) {
     super()
+    checkOptions('ChannelLink', options, {
+      maxMessageBytes: true,
+      highWaterBytes: true,
+      lowWaterBytes: true,
+    })
     const settings = { ...channelDefaults, ...options }
     this.maxMessageBytes = settings.maxMessageBytes
     this.highWaterBytes = settings.highWaterBytes

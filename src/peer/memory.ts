@@ -1,4 +1,5 @@
 import type { Env } from '../util/env.ts'
+import { checkOptions } from '../util/options.ts'
 import type { LinkKind } from './link.ts'
 import { LinkBase } from './link-base.ts'
 import { fieldOffset } from './wire.ts'
@@ -42,6 +43,13 @@ export interface MemoryLinkOptions {
 
 /** Returns the two ends of one link. order: messages arrive in the order sent, never on the sender's stack. */
 export function memoryPair(env: Env, options: MemoryLinkOptions = {}): [MemoryLink, MemoryLink] {
+  checkOptions('memoryPair', options, {
+    delayMs: true,
+    maxMessageBytes: true,
+    highWaterBytes: true,
+    forward: true,
+    backward: true,
+  })
   const shared = { isFrozen: false }
   const first = new MemoryLink(env, options, options.forward ?? [], shared)
   const second = new MemoryLink(env, options, options.backward ?? [], shared)

@@ -7,6 +7,7 @@ import { Module } from '../nn/module.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { chunkRange } from '../peer/schedule.ts'
 import { checkNumber, checkOptions } from '../util/options.ts'
+import { gatherTexts } from './gather-texts.ts'
 import { getProcessGroup } from './process-group.ts'
 
 export interface DistributedDataParallelOptions {
@@ -155,6 +156,10 @@ class RingExchange implements GradientExchange {
 
   gather(data: Float32Array<ArrayBuffer>): Promise<void> {
     return this.#group.allGather(data, { alignment: poolAlignment })
+  }
+
+  gatherTexts(own: string): Promise<readonly string[]> {
+    return gatherTexts(this.#group, own)
   }
 
   async gatherScalars(

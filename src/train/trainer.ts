@@ -21,7 +21,7 @@ import { models } from '../nn/models.ts'
 import type { StateDict } from '../nn/module.ts'
 import type { CollectiveSpan, ProcessGroup } from '../peer/group.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
-import { shareFindings } from './anomalies.ts'
+import { endIfAnyFound } from './anomalies.ts'
 import type { TrainConfig } from './config.ts'
 import { DistributedDataParallel } from './data-parallel.ts'
 import { Evaluation } from './evaluate.ts'
@@ -335,7 +335,7 @@ export class Trainer {
         while (underWay.length > 0) await underWay.shift()
         this.#lookedAt = this.#suspect
         const found = own.length > 0 ? await look(inputs, scalars) : undefined
-        await shareFindings(group, index + 1, found)
+        await endIfAnyFound(group, index + 1, found)
       }
       const outputs = step.run(inputs, scalars)
       underWay.push(

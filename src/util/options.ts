@@ -59,6 +59,9 @@ export function checkNumber(
   )
 }
 
+/** Whether a number is finite and not below 0: for `checkNumber`. */
+export const isNotNegative = (value: number): boolean => value >= 0 && Number.isFinite(value)
+
 /** Whether a number is a share: for `checkNumber`. */
 export const isShare = (value: number): boolean => value >= 0 && value <= 1
 

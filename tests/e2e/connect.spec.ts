@@ -2,11 +2,11 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Browser, BrowserContext, Page } from 'playwright'
-import { build, createServer } from 'vite'
+import { createServer } from 'vite'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { iceWithoutRoutePermissions } from '../../node/chromium.ts'
 import { isolationHeaders } from '../../node/headers.ts'
-import { serve } from '../../node/serve.ts'
+import { servePages } from '../../node/own-pages.ts'
 import { tabring } from '../../node/vite-plugin.ts'
 import type { Assignment } from '../../src/peer/messages.ts'
 import { newRoomLink } from '../../src/peer/secret.ts'
@@ -47,23 +47,8 @@ async function start(kind: string): Promise<{ url: string; stop: () => Promise<v
       },
     }
   }
-  const outDir = await mkdtemp(join(tmpdir(), 'tabring-dist-'))
-  await build({
-    root: repository,
-    configFile: false,
-    logLevel: 'error',
-    base: './',
-    worker: { format: 'es' },
-    build: { outDir, emptyOutDir: true, rolldownOptions: { input: join(repository, fixture) } },
-  })
-  const served = await serve({ root: outDir, port: 0 })
-  return {
-    url: `http://127.0.0.1:${served.port}/${fixture}`,
-    stop: async () => {
-      await served.close()
-      await rm(outDir, { recursive: true })
-    },
-  }
+  const served = await servePages(fixture)
+  return { url: `http://127.0.0.1:${served.port}/${fixture}`, stop: () => served.close() }
 }
 
 let browser: Browser

@@ -1,43 +1,29 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import type { Browser, BrowserContext, Page } from 'playwright'
-import { build } from 'vite'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import { type Served, serve } from '../../node/serve.ts'
+import { servePages } from '../../node/own-pages.ts'
+import type { Served } from '../../node/serve.ts'
 import type { DownloadProgress } from '../../src/data/download.ts'
 import { ForeignServer } from '../support/foreign-server.ts'
 import { launchBrowser } from '../support/launch-browser.ts'
 
 /** Downloads from a server of another origin, in a browser: what CORS lets through decides whether the rest may come alone. */
 
-const repository = join(import.meta.dirname, '..', '..')
 const fixture = 'tests/e2e/fixtures/download.html'
 const contents = randomBytes(6 * 2 ** 20)
 const sha256 = createHash('sha256').update(contents).digest('hex')
 const whole = { sizeBytes: contents.length, sha256 }
 const halt = 4_500_000
 
-let outDir: string
 let page: Served
 let browser: Browser
 beforeAll(async () => {
-  outDir = await mkdtemp(join(tmpdir(), 'tabring-dist-'))
-  await build({
-    root: repository,
-    configFile: false,
-    logLevel: 'error',
-    base: './',
-    build: { outDir, emptyOutDir: true, rolldownOptions: { input: join(repository, fixture) } },
-  })
-  page = await serve({ root: outDir, port: 0 })
+  page = await servePages(fixture)
   browser = await launchBrowser()
 })
 afterAll(async () => {
   await browser.close()
   await page.close()
-  await rm(outDir, { recursive: true })
 })
 
 let server: ForeignServer

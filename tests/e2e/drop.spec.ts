@@ -2,16 +2,15 @@ import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Browser, Page } from 'playwright'
-import { build } from 'vite'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { type Served, serve } from '../../node/serve.ts'
+import { servePages } from '../../node/own-pages.ts'
+import type { Served } from '../../node/serve.ts'
 import golden from '../golden/decode.json'
 import { launchBrowser } from '../support/launch-browser.ts'
 import type {} from './fixtures/drop-page.ts'
 
 // Folders and files of this machine, dropped onto a page as the browser's own drag and drop does it.
 
-const repository = join(import.meta.dirname, '..', '..')
 const fixture = 'tests/e2e/fixtures/drop.html'
 const picture = (name: string) => {
   const found = golden.png.find((one) => one.name === name)!
@@ -26,16 +25,7 @@ let browser: Browser
 let page: Page
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'tabring-drop-'))
-  const outDir = join(folder, 'site')
-  await build({
-    root: repository,
-    configFile: false,
-    logLevel: 'error',
-    base: './',
-    worker: { format: 'es' },
-    build: { outDir, emptyOutDir: true, rolldownOptions: { input: join(repository, fixture) } },
-  })
-  served = await serve({ root: outDir, port: 0 })
+  served = await servePages(fixture)
   browser = await launchBrowser()
   const images = join(folder, 'images')
   await mkdir(join(images, 'dog', 'old'), { recursive: true })

@@ -106,6 +106,31 @@ test('infinite values that are meant are none', async () => {
   })
 })
 
+test('a gradient may be the first that is not finite: the loss is, and the run changes nothing', async () => {
+  const model = new Linear(2, 1, { bias: false })
+  model.weight.assign(Float32Array.of(1, 1))
+  const optimizer = new SGD(model.parameters(), { lr: 0.1 })
+  const step = ({ x }: Record<string, Tensor>) => {
+    // The root's slope is infinite at 0, and 0 times that is no number.
+    const loss = model.forward(x).sqrt().sum()
+    optimizer.zeroGrad()
+    loss.backward()
+    optimizer.step()
+    return { loss }
+  }
+  const types = { x: tensorType([1, 2]) }
+  const program = await compile(step, types, { runtime, detectAnomaly: true })
+  expect((await program.run({ x: Float32Array.of(4, 0) })).loss[0]).toBe(2)
+  const before = await stateOf(model)
+  await expect(program.run({ x: Float32Array.of(0, 0) })).rejects.toMatchObject({
+    code: 'train.nan',
+    message: expect.stringMatching(
+      /: expected a finite result, got values that are not, of which .* makes NaN/,
+    ),
+  })
+  expect(await stateOf(model)).toEqual(before)
+})
+
 test('an infinite loss is one, and names where it came from', async () => {
   const fn = ({ x }: Record<string, Tensor>) => ({ loss: x.exp().sum().mul(2) })
   const program = await compile(fn, { x: tensorType([2]) }, { runtime, detectAnomaly: true })

@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest'
+import { readCsv } from '../../../src/data/csv.ts'
+import { download } from '../../../src/data/download.ts'
 import { DataLoader } from '../../../src/data/loader/data-loader.ts'
 import { DistributedSampler } from '../../../src/data/sampler.ts'
 import { autocast } from '../../../src/graph/autocast.ts'
@@ -27,10 +29,12 @@ import { AvgPool1d, AvgPool2d, MaxPool1d, MaxPool2d } from '../../../src/nn/pool
 import { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from '../../../src/nn/recurrent.ts'
 import { resnet18 } from '../../../src/nn/resnet.ts'
 import { spectralNorm } from '../../../src/nn/spectral-norm.ts'
+import { memoryPair } from '../../../src/peer/memory.ts'
 import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { saveModel } from '../../../src/train/model-file.ts'
 import { initProcessGroup } from '../../../src/train/process-group.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // Layers, models and functions refuse options that they do not have, which JavaScript would otherwise pass over.
 
@@ -132,6 +136,10 @@ const others: Record<string, (wrong: Options) => unknown> = {
   conv2d: (o) =>
     traced(({ x, y }) => conv2d(x.reshape([1, 2, 2, 2]), y.reshape([2, 2, 1, 2]), undefined, o)),
   scaledDotProductAttention: (o) => traced(({ x, y }) => scaledDotProductAttention(x, y, y, o)),
+  readCsv: (o) => readCsv('a\n1', 'numbers.csv', o),
+  'dataset of numbers.csv': async (o) => (await readCsv('a\n1', 'numbers.csv')).dataset(o),
+  download: (o) => download('https://data.example/file', o),
+  memoryPair: (o) => memoryPair(new VirtualEnv(), o),
   full: (o) => traced(() => full([2], 1, o)),
   autocast: (o) => traced(() => autocast(o, () => 1)),
 }
@@ -147,6 +155,18 @@ test.each(Object.entries(others))('%s', async (name, call) => {
 
 /** Values that no run could take. */
 const values: [call: () => unknown, text: RegExp][] = [
+  [
+    () => new LayerNorm(4, { eps: Number.NaN }),
+    /LayerNorm: eps must be finite and at least 0, got NaN/,
+  ],
+  [() => new RMSNorm(4, { eps: -1 }), /RMSNorm: eps must be .*, got -1/],
+  [() => new GroupNorm(2, 4, { eps: '1' as never }), /GroupNorm: eps must be .*, got "1"/],
+  [
+    () => new BatchNorm2d(4, { eps: Number.POSITIVE_INFINITY }),
+    /BatchNorm2d: eps must be .*Infinity/,
+  ],
+  [() => new BatchNorm1d(4, { momentum: 3 }), /BatchNorm1d: momentum must be from 0 to 1, got 3/],
+  [() => spectralNorm(new Linear(2, 2), { eps: -1 }), /spectralNorm: eps must be .*, got -1/],
   [() => new Dropout(2), /Dropout: p must be within 0..1, got 2/],
   [() => new Embedding(3, 2, { paddingIdx: 7 }), /paddingIdx must be a row among 3, got 7/],
   [() => new Embedding(3, 2, { paddingIdx: -4 }), /paddingIdx must be a row among 3, got -4/],

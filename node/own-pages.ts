@@ -1,0 +1,44 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { build } from 'vite'
+import { type Served, serve } from './serve.ts'
+
+const repository = join(import.meta.dirname, '..')
+
+/**
+ * Builds some of the repository's pages as a release is built, into a folder of their own, and serves them with signaling on a free port.
+ *
+ * `pages`: HTML files, from the repository's root; each is served at that path. `close` ends the server and removes the folder.
+ */
+export async function servePages(...pages: readonly string[]): Promise<Served> {
+  const root = await mkdtemp(join(tmpdir(), 'tabring-pages-'))
+  const remove = () => rm(root, { recursive: true, force: true })
+  try {
+    await build({
+      root: repository,
+      configFile: false,
+      logLevel: 'error',
+      base: './',
+      worker: { format: 'es' },
+      build: {
+        outDir: root,
+        emptyOutDir: true,
+        target: 'es2023',
+        chunkSizeWarningLimit: 4000,
+        rolldownOptions: { input: pages.map((page) => join(repository, page)) },
+      },
+    })
+    const served = await serve({ root, port: 0 })
+    return {
+      ...served,
+      close: async () => {
+        await served.close()
+        await remove()
+      },
+    }
+  } catch (error) {
+    await remove()
+    throw error
+  }
+}

@@ -1,0 +1,34 @@
+import { TabringError } from '../util/errors.ts'
+
+/** Of what a rank has found this much travels, and an error shows this many different findings; the rest would not help. units: characters. */
+const longestFinding = 700
+const mostFindings = 3
+
+const formatRanks = (ranks: readonly number[]): string =>
+  ranks.length === 1
+    ? `rank ${ranks[0]}`
+    : `ranks ${ranks.slice(0, -1).join(', ')} and ${ranks[ranks.length - 1]}`
+
+/**
+ * Tells all ranks where each has found values that are not finite (`own`; undefined for nowhere) and returns the error for all of them,
+ * the same on each; undefined where nobody has found anything. `gatherTexts`: every rank's text, in rank order.
+ *
+ * Findings that are alike are told once, with the ranks that made them.
+ */
+export async function shareFindings(
+  gatherTexts: (own: string) => Promise<readonly string[]>,
+  own: string | undefined,
+): Promise<TabringError | undefined> {
+  const told = await gatherTexts((own ?? '').slice(0, longestFinding))
+  const ranksOf = new Map<string, number[]>()
+  for (const [rank, finding] of told.entries()) {
+    if (finding) ranksOf.set(finding, [...(ranksOf.get(finding) ?? []), rank])
+  }
+  if (ranksOf.size === 0) return undefined
+  const findings = [...ranksOf].map(([finding, ranks]) => `${formatRanks(ranks)}: ${finding}`)
+  const more = findings.length - mostFindings
+  return new TabringError(
+    'train.nan',
+    [...findings.slice(0, mostFindings), ...(more > 0 ? [`And ${more} more.`] : [])].join(' '),
+  )
+}
