@@ -138,8 +138,9 @@ const variants: [Variant<MatmulAttrs>, ...Variant<MatmulAttrs>[]] = [
  * The fixed table: by the size of c and the work.
  *
  * On SwiftShader a load costs as much as 20 multiplications, so the largest tile runs fastest, but it takes 1.3 to 2 s to
- * compile (guards at edges double that) against 0.1 s of the 8x8 one (0.2 s with edges) and some 0.05 s of the 4x4 one, which
- * only large products earn back: below 20 MFLOP the 8x8 tile saves one to three milliseconds a run.
+ * compile (guards at edges double that) against 0.1 s of the 8x8 one (0.2 s with edges), 0.06 s of the 8x4 one and 0.05 s of the 4x4
+ * one, which only large products earn back: below 30 MFLOP the 8x8 tile saves one millisecond a run to the 8x4 one, below 20 MFLOP one to
+ * three to the 4x4 one.
  * 256 accumulators would spill on a GPU, which gets the first half of the table. Numbers: bench/kernels.
  */
 export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): string {
@@ -159,7 +160,8 @@ export function preferred(call: OpCall<MatmulAttrs>, limits: KernelLimits): stri
     if (m <= 2 && n >= 8) return 'direct-1x8'
     if (flops >= 1e8 && tiles(16, 16) >= 16) return 'direct-16x16'
     const wastesLittle = coveredBy(m, n, 8, 8) <= 1.25 * m * n
-    return flops >= 2e7 && tiles(8, 8) >= 8 && wastesLittle ? 'direct-8x8' : 'direct-4x4'
+    if (flops < 2e7 || tiles(8, 8) < 8 || !wastesLittle) return 'direct-4x4'
+    return flops < 3e7 ? 'direct-8x4' : 'direct-8x8'
   }
   const canRun = (name: string) =>
     variants.find((variant) => variant.name === name)?.when?.(call, limits) ?? true
