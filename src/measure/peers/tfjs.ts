@@ -17,6 +17,7 @@ export const tfjsProduct: MakeProduct = async (task, a, b) => {
   const product = () => tf.matMul(left, right, form === 'tn', form === 'nt')
   // The public way to wait is a readback, which would add a copy of the product.
   const backend = tf.backend() as unknown as {
+    commandEncoder: GPUCommandEncoder | null
     endComputePassEncoder(): void
     submitQueue(): void
     queue: GPUQueue
@@ -24,8 +25,11 @@ export const tfjsProduct: MakeProduct = async (task, a, b) => {
   return {
     async run(times) {
       const results = Array.from({ length: times }, product)
-      backend.endComputePassEncoder()
-      backend.submitQueue()
+      // It submits by itself from time to time, and then there is nothing left to submit.
+      if (backend.commandEncoder) {
+        backend.endComputePassEncoder()
+        backend.submitQueue()
+      }
       await backend.queue.onSubmittedWorkDone()
       for (const one of results) one.dispose()
     },
