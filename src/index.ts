@@ -434,9 +434,12 @@ export type {
   StateEntry,
   StateTensor,
 } from './optim/state-dict.ts'
+export type { AlgorithmChoice } from './peer/algorithm-choice.ts'
+export type { Algorithm as CollectiveAlgorithm } from './peer/announcement.ts'
 export { ChannelLink, type ChannelLinkOptions } from './peer/channel.ts'
-export type { Codec } from './peer/codec.ts'
+export { CollectiveGroup, type MessageOptions } from './peer/collective-group.ts'
 export type { CollectiveOptions } from './peer/collectives.ts'
+export type { ElementArray, ReduceOp } from './peer/element.ts'
 export type { CollectiveSpan } from './peer/entries.ts'
 export { type GroupConfig, type GroupOptions, type GroupStats, ProcessGroup } from './peer/group.ts'
 export type { Link, LinkEnd, LinkKind, LinkStats } from './peer/link.ts'
@@ -447,9 +450,8 @@ export {
   type MemoryLinkOptions,
   memoryPair,
 } from './peer/memory.ts'
+export type { ChunkRange } from './peer/plan.ts'
 export { PortLink } from './peer/port.ts'
-export type { Reduction as CollectiveReduction } from './peer/ring.ts'
-export type { ChunkRange } from './peer/schedule.ts'
 export type { SessionConfig, SessionStats } from './peer/session-config.ts'
 export { AverageMeter, type SummaryType } from './train/average-meter.ts'
 export {

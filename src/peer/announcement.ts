@@ -1,9 +1,9 @@
 /**
- * What a collective is called, and what two neighbours must agree on before a byte of it is written.
+ * What a collective is called, and what ranks must agree on before a byte of it is written.
  *
  * Map: the table of operations - buckets, keys and names - announcements and their comparison.
  */
-import type { RingPattern } from './schedule.ts'
+import { elementTypeName, reduceOps } from './element.ts'
 import type { Fingerprint } from './wire.ts'
 
 /** The index is the operation's number on the wire. */
@@ -16,19 +16,20 @@ const operations = [
   'barrier',
   'allGatherBytes',
   'allGatherU32',
+  'reduce',
+  'gather',
+  'scatter',
+  'allToAll',
+  'send',
 ] as const
 export type Operation = Exclude<(typeof operations)[number], 'none'>
 
-/** How each operation's bytes travel. */
-export const patterns: Record<Operation, RingPattern> = {
-  reduceScatter: 'reduceScatter',
-  allGather: 'allGather',
-  allReduce: 'allReduce',
-  broadcast: 'broadcast',
-  barrier: 'allGather',
-  allGatherBytes: 'allGather',
-  allGatherU32: 'allGather',
-}
+/** How a collective's bytes travel; the index is its number on the wire. All give the same bits. */
+export const algorithms = ['ring', 'direct', 'oneShot'] as const
+export type Algorithm = (typeof algorithms)[number]
+
+const rooted: readonly string[] = ['broadcast', 'reduce', 'gather', 'scatter']
+const reducing: readonly string[] = ['reduceScatter', 'allReduce', 'reduce']
 
 /** Callers' buckets end here; those above are the group's own. */
 export const lastExplicitBucket = 65_000
@@ -41,16 +42,28 @@ export function isBucket(bucket: number): boolean {
   return isReserved || (bucket >= 0 && bucket <= lastExplicitBucket)
 }
 
-/** As errors show it: `allReduce #42 bucket 0`; without the bucket where the group counts. */
-export function nameOf(operation: string, sequence: number, bucket: number): string {
-  return `${operation} #${sequence}${bucket <= lastExplicitBucket ? ` bucket ${bucket}` : ''}`
+/** As errors show it: `allReduce #42 bucket 0`; without the bucket where the group counts, and with the group where it is not the first. */
+export function nameOf(operation: string, sequence: number, bucket: number, group = 0): string {
+  return `${operation} #${sequence}${bucket <= lastExplicitBucket ? ` bucket ${bucket}` : ''}${group > 0 ? ` of group ${group}` : ''}`
 }
 
-/** One number per (slot, sequence, bucket); below 2^49. An all-gather has a slot of its own (CollectiveOptions). */
-export function keyOf(kind: number, sequence: number, bucket: number): number {
-  const slot = operationOf(kind) === 'allGather' ? 1 : 0
-  return (sequence * 65_536 + bucket) * 2 + slot
+/** What tells one collective from another, in a group. `pair`: sender and receiver of a message between two. */
+export interface CollectiveKey {
+  readonly group: number
+  readonly kind: number
+  readonly sequence: number
+  readonly bucket: number
+  readonly pair?: string
 }
+
+/** One text per (group, slot, sequence, bucket). An all-gather has a slot of its own (CollectiveOptions), and so has each pair. */
+export function keyOf({ group, kind, sequence, bucket, pair }: CollectiveKey): string {
+  const slot = pair ?? (operationOf(kind) === 'allGather' ? 'gather' : '')
+  return `${group}/${sequence}/${bucket}/${slot}`
+}
+
+/** The slot of messages from one rank to another. */
+export const pairOf = (sender: number, receiver: number): string => `${sender}>${receiver}`
 
 /** The operation in a frame's `kind`, in words. */
 export function operationOf(kind: number): string {
@@ -85,17 +98,22 @@ function isSame(a: Announcement, b: Announcement): boolean {
     a.fingerprint.elements === b.fingerprint.elements &&
     a.fingerprint.alignment === b.fingerprint.alignment &&
     a.fingerprint.root === b.fingerprint.root &&
-    a.fingerprint.reduction === b.fingerprint.reduction
+    a.fingerprint.reduction === b.fingerprint.reduction &&
+    a.fingerprint.algorithm === b.fingerprint.algorithm
   )
 }
 
 function describe({ kind, fingerprint }: Announcement): string {
   const operation = operationOf(kind)
-  const { elements, alignment, root, reduction } = fingerprint
+  const { elements, alignment, root, reduction, algorithm } = fingerprint
   const details = [
     alignment === 1 ? '' : `alignment ${alignment}`,
-    operation === 'broadcast' ? `root ${root}` : '',
-    reduction === 1 ? 'mean' : '',
+    rooted.includes(operation) ? `root ${root}` : '',
+    reducing.includes(operation) && reduction > 0
+      ? (reduceOps[reduction] ?? `op ${reduction}`)
+      : '',
+    algorithm > 0 ? (algorithms[algorithm] ?? `algorithm ${algorithm}`) : '',
   ].filter(Boolean)
-  return `${operation} of ${elements} elements of type ${kind >> 4}${details.length > 0 ? ` (${details.join(', ')})` : ''}`
+  const what = operation === 'send' ? `a message from rank ${root}` : operation
+  return `${what} of ${elements} elements of ${elementTypeName(kind >> 4)}${details.length > 0 ? ` (${details.join(', ')})` : ''}`
 }

@@ -1,11 +1,12 @@
 /**
  * All collectives of one rank in one epoch: launching them, letting them meet the neighbours', ending them.
  *
- * How neighbours meet. A rank that launches a collective sends START (a fingerprint: operation, element type, length,
- * alignment, root, reduction; epoch, sequence and bucket are in the header) to both neighbours at once, ahead of all
- * data. Each compares it with its own before a byte is written. START from the *next* rank also says that it is ready,
- * so that data for it will be consumed the moment it arrives. Until then a sender may send only *eager* data: over all
- * collectives that the next rank has not started, at most half of the window. The receiver holds eager data un-credited.
+ * How ranks meet. A rank that launches a collective sends START (a fingerprint: operation, element type, length,
+ * alignment, root, reduction, algorithm; epoch, group, sequence and bucket are in the header) at once, ahead of all data, to
+ * its neighbours in the ring and to those with whom it exchanges. Each compares it with its own before a byte is written.
+ * START from a rank that takes our data also says that it is ready, so that data for it will be consumed the moment it
+ * arrives. Until then a sender may send only *eager* data: over all collectives that the other has not started, at most
+ * half of the window. The receiver holds eager data un-credited.
  *
  * START also goes on: it says to the next rank how many ranks up to the sender have begun, and when more become known
  * another START says so. With the next rank's own START a rank knows when all have begun (`onmet`), and so what it waits
@@ -15,8 +16,8 @@
  * those that are awaited (head-of-line blocking). Three facts prevent that. (1) A frame of a collective that is launched
  * here is consumed on arrival: its bytes go into the caller's buffer, and passing them on needs no memory, so its credit
  * always comes back. (2) Frames of collectives not launched here fill at most half of the window, so the other half
- * always serves launched ones. (3) A collective that both neighbours have launched therefore always advances; it ends
- * once all ranks have launched it. What a launch waits for is acyclic: reduce-scatter of bucket k waits for this rank's
+ * always serves launched ones. (3) What two ranks have both launched therefore always advances; a collective ends once all
+ * of its ranks have launched it. What a launch waits for is acyclic: reduce-scatter of bucket k waits for this rank's
  * GPU alone, all-gather of bucket k for its own reduce-scatter and the GPU. So launch order may differ between ranks.
  * CREDIT, PING, START and ABORT are not subject to the window (session.ts).
  *
@@ -25,23 +26,25 @@
 import type { Env } from '../util/env.ts'
 import { type ErrorCode, PeerError } from '../util/errors.ts'
 import {
+  type Algorithm,
   type Announcement,
-  countedBucket,
+  algorithms,
   isBucket,
   kindOf,
   lastExplicitBucket,
   nameOf,
   type Operation,
-  patterns,
+  pairOf,
 } from './announcement.ts'
-import type { Codec } from './codec.ts'
 import { Deadlines } from './deadlines.ts'
+import { type ElementArray, elementTypeOf, type ReduceOp, reduceOps } from './element.ts'
 import { type CollectiveSpan, Entries, Run } from './entries.ts'
+import { Exchange } from './exchange.ts'
 import { collectiveError } from './failure.ts'
 import type { LinkEnd } from './link.ts'
-import type { Neighbours } from './neighbours.ts'
+import type { Peers } from './peers.ts'
+import type { Plan } from './plan.ts'
 import { Receiver } from './receiver.ts'
-import { type Reduction, RingCollective } from './ring.ts'
 import { Sender } from './sender.ts'
 import type { Session } from './session.ts'
 import type { AbortRecord, FrameHeader } from './wire.ts'
@@ -61,25 +64,54 @@ export interface CollectiveOptions {
   /** Chunk starts are multiples of this many elements. Default 1; 64 where chunks are bound on the GPU. */
   alignment?: number
   deadlineMs?: number
-  /** Default `sum`. `mean` divides each finished sum by the size, on its owner. */
-  reduction?: Reduction
+  /** How elements are combined, where they are; default `sum`. `avg` divides each finished sum by the size, on its owner. */
+  op?: ReduceOp
+  /** How bytes travel; default: what suits size and links. All give the same bits. */
+  algorithm?: Algorithm
   /** Called once, when all ranks are known to have begun this collective: from then on it waits for bytes alone. Not called for one rank. */
   onmet?: () => void
 }
 
+/** Some of the epoch's ranks, in their order, and this one's place among them. */
+export interface GroupPlace {
+  /** 0: all ranks. */
+  readonly id: number
+  /** By rank in the group: the rank among all. */
+  readonly ranks: readonly number[]
+  readonly rank: number
+}
+
+/** One collective to begin. */
+export interface Launch {
+  operation: Operation
+  place: GroupPlace
+  /** In the group's ranks. */
+  plan: Plan
+  /** What is sent; default: `buffer`. */
+  input?: ElementArray | undefined
+  buffer: ElementArray
+  /** On which ranks must agree. */
+  elements: number
+  /** A rank among all; default 0. */
+  root?: number
+  algorithm: Algorithm
+  sequence: number
+  bucket: number
+  /** A message's receiver, a rank among all; `root` is the sender. */
+  receiver?: number
+}
+
 export interface CollectivesOptions {
   rank: number
-  size: number
   epoch: number
   env: Env
-  codec: Codec
   /** The first `deadlineMs`. */
   deadlineMs: number
   /** Share of a window for eager data. */
   eagerShare: number
-  neighbours: Neighbours
+  peers: Peers
   /** Called for each collective that ends well. */
-  onspan?: (span: CollectiveSpan) => void
+  onspan?: ((span: CollectiveSpan) => void) | undefined
   /** Runs `action`; what it throws ends the epoch. */
   attempt: (action: () => void) => void
 }
@@ -95,14 +127,13 @@ export class Collectives {
   private readonly receiver: Receiver
   private readonly sender: Sender
   private readonly deadlines: Deadlines<Run>
-  private nextSequence = 0
-  /** Neighbours that said goodbye. */
+  /** Ranks that said goodbye. */
   private readonly departed = new Map<Session, LinkEnd>()
   private closed: { record: AbortRecord; error: PeerError } | undefined
 
   constructor(options: CollectivesOptions) {
     this.options = options
-    const { rank, env, eagerShare, neighbours, attempt } = options
+    const { rank, env, eagerShare, peers, attempt } = options
     this.deadlineMs = options.deadlineMs
     const { entries } = this
     const eagerLimit = (windowBytes: number) => Math.floor(windowBytes * eagerShare)
@@ -116,9 +147,9 @@ export class Collectives {
           throw this.timeout(run, waitedMs)
         }),
     })
-    this.receiver = new Receiver({ rank, neighbours, entries, eagerLimit, progress })
+    this.receiver = new Receiver({ rank, peers, entries, eagerLimit, progress })
     this.sender = new Sender({
-      next: neighbours.next,
+      sessions: peers.sessions,
       eagerLimit,
       active,
       progress,
@@ -126,27 +157,11 @@ export class Collectives {
     })
   }
 
-  /** The next sequence number of those that the group counts. */
-  countSequence(): number {
-    const sequence = this.nextSequence
-    this.nextSequence = (this.nextSequence + 1) >>> 0
-    return sequence
-  }
-
-  /** Begins a collective on `buffer`, in place. Rejects, and changes nothing, when it may not begin. */
-  launch(
-    operation: Operation,
-    buffer: Float32Array,
-    options: CollectiveOptions,
-    root = 0,
-  ): Promise<void> {
-    const { rank, size, epoch, codec } = this.options
-    const isCounted = options.sequence === undefined
-    const sequence = options.sequence ?? this.countSequence()
-    const bucket = isCounted ? countedBucket : (options.bucket ?? 0)
-    const alignment = options.alignment ?? 1
-    const reduction = options.reduction ?? 'sum'
-    const name = nameOf(operation, sequence, bucket)
+  /** Begins a collective, in place unless it has an input of its own. Rejects, and changes nothing, when it may not begin. */
+  launch(launch: Launch, options: CollectiveOptions): Promise<void> {
+    const { rank, epoch } = this.options
+    const { operation, place, sequence, bucket, root = 0, receiver } = launch
+    const name = nameOf(operation, sequence, bucket, place.id)
     const refuse = (code: ErrorCode, text: string) =>
       Promise.reject(new PeerError(code, `${name} (epoch ${epoch}): ${text}`))
     if (this.closed)
@@ -156,38 +171,60 @@ export class Collectives {
         'peer.mismatch',
         `expected a bucket from 0 to ${lastExplicitBucket}, got ${bucket}.`,
       )
+    const size = place.ranks.length
     if (size === 1) return Promise.resolve()
 
+    const type = elementTypeOf(launch.buffer)
+    const op = options.op ?? 'sum'
+    if (op === 'avg' && !type.divide)
+      return refuse(
+        'peer.mismatch',
+        `expected an average of float32 or float16, got ${type.name}. Sum whole numbers and divide the result.`,
+      )
     const own: Announcement = {
-      kind: kindOf(operation, codec.typeCode),
+      kind: kindOf(operation, type.code),
       fingerprint: {
-        elements: buffer.length,
-        alignment,
+        elements: launch.elements,
+        alignment: options.alignment ?? 1,
         root,
-        reduction: reduction === 'mean' ? 1 : 0,
+        reduction: reduceOps.indexOf(op),
+        algorithm: algorithms.indexOf(launch.algorithm),
       },
     }
-    const entry = this.entries.open(own.kind, sequence, bucket)
+    const route = { kind: own.kind, group: place.id, sequence, bucket }
+    const entry = this.entries.open(
+      receiver === undefined ? route : { ...route, pair: pairOf(root, receiver) },
+    )
     if (entry.run)
       return refuse(
         'peer.mismatch',
         `expected a key that is not in use, got that of ${entry.run.name}. Give each collective its own sequence or bucket.`,
       )
+    const { ranks } = place
     const run = new Run({
       entry,
+      route,
+      rank,
       own,
-      ring: new RingCollective({
-        pattern: patterns[operation],
+      exchange: new Exchange({
+        plan: amongAll(launch.plan, ranks),
         name,
         rank,
         size,
-        root,
-        buffer,
-        alignment,
-        reduction,
-        codec,
+        input: launch.input,
+        buffer: launch.buffer,
+        type,
+        op,
       }),
-      payloadBytes: buffer.byteLength,
+      ring:
+        receiver === undefined
+          ? {
+              previous: ranks[(place.rank + size - 1) % size]!,
+              next: ranks[(place.rank + 1) % size]!,
+              size,
+            }
+          : undefined,
+      payloadBytes: launch.buffer.byteLength,
       deadlineMs: options.deadlineMs ?? this.deadlineMs,
       launchedMs: this.options.env.now(),
       onmet: options.onmet,
@@ -197,7 +234,7 @@ export class Collectives {
     return run.promise
   }
 
-  /** A START or DATA frame of a neighbour. errors: `peer.protocol`, `peer.mismatch`. */
+  /** A START or DATA frame of another rank. errors: `peer.protocol`, `peer.mismatch`. */
   receive(session: Session, header: FrameHeader, message: Uint8Array<ArrayBuffer>): void {
     const run = this.receiver.receive(session, header, message)?.run
     if (run) this.endIfComplete(run)
@@ -210,7 +247,7 @@ export class Collectives {
   }
 
   /**
-   * A neighbour is gone. A rank that has all it needs may say goodbye while the others still finish among themselves.
+   * A rank is gone. One that has all it needs may say goodbye while the others still finish among themselves.
    *
    * errors: `peer.lost` unless it said goodbye and nothing here needs it.
    */
@@ -229,7 +266,7 @@ export class Collectives {
   }
 
   private begin(run: Run): void {
-    this.options.neighbours.sendStart(run)
+    this.options.peers.sendStart(run)
     run.compare()
     this.receiver.takeHeld(run)
     this.checkDeparted(run)
@@ -248,11 +285,9 @@ export class Collectives {
   }
 
   private checkDeparted(run: Run): void {
-    const { previous, next } = this.options.neighbours
     for (const [session, end] of this.departed) {
-      const isNeeded =
-        (session === previous && run.needsPrevious) || (session === next && run.needsNext)
-      if (isNeeded) throw this.lost(session, end, run)
+      const { peerRank } = session
+      if (run.peers.includes(peerRank) && run.needs(peerRank)) throw this.lost(session, end, run)
     }
   }
 
@@ -264,13 +299,22 @@ export class Collectives {
   }
 
   private timeout(run: Run, waitedMs: number): PeerError {
-    const { rank, neighbours } = this.options
-    const { isPrevious, text, hasStarted } = run.awaited
-    const { silentMs } = isPrevious ? neighbours.previous! : neighbours.next!
+    const { rank, peers } = this.options
+    const { peer, text, hasStarted } = run.awaited
+    const { silentMs } = peers.get(peer)
     return new PeerError(
       'peer.timeout',
       `${run.name}: rank ${rank} waited ${Math.round(waitedMs)} ms ${text}; last frame ${Math.round(silentMs)} ms ago` +
         `${hasStarted ? '' : '; it has not started this collective'}. Is that tab in the background?`,
     )
   }
+}
+
+/** A plan in the ranks of all, from one in a group's. */
+function amongAll(plan: Plan, ranks: readonly number[]): Plan {
+  const among = <T extends { peer: number }>(transfer: T): T => ({
+    ...transfer,
+    peer: ranks[transfer.peer]!,
+  })
+  return { ...plan, sends: plan.sends.map(among), receives: plan.receives.map(among) }
 }

@@ -4,12 +4,22 @@
  * Map: CollectiveSpan - Entry: what was heard of one - Run: its launch here - Entries: all of them.
  */
 import { PeerError } from '../util/errors.ts'
-import { type Announcement, disagreement, keyOf, nameOf, operationOf } from './announcement.ts'
-import type { RingCollective } from './ring.ts'
+import {
+  type Announcement,
+  type CollectiveKey,
+  disagreement,
+  keyOf,
+  nameOf,
+  operationOf,
+} from './announcement.ts'
+import type { Exchange } from './exchange.ts'
+import type { FrameRoute } from './frames.ts'
 
 /** When one collective's parts happened on this rank; `Env.now()` milliseconds, NaN for what never happened. */
 export interface CollectiveSpan {
   operation: string
+  /** Which group's: 0 is all ranks'. */
+  group: number
   sequence: number
   bucket: number
   payloadBytes: number
@@ -21,13 +31,11 @@ export interface CollectiveSpan {
 
 /** A collective as this rank knows it: announced by a neighbour, launched here, or both. */
 export interface Entry {
-  readonly key: number
-  readonly sequence: number
-  readonly bucket: number
-  fromPrevious?: Announcement
-  fromNext?: Announcement
-  /** Ranks before this one, one after the other, that are known to have begun it. */
-  begunBefore: number
+  readonly key: string
+  /** By rank, of all ranks. */
+  readonly from: Map<number, Announcement>
+  /** By rank: how many in the ring, one after the other up to that one, it has told to have begun. */
+  readonly begun: Map<number, number>
   /** How many, this one included, the next rank has been told of. */
   begunTold: number
   /** Eager data that came before the launch here, in order of arrival. */
@@ -36,16 +44,29 @@ export interface Entry {
 }
 
 export interface HeldData {
+  from: number
   step: number
   offset: number
   length: number
   message: Uint8Array<ArrayBuffer>
 }
 
+/** The ranks on both sides in the ring, of all ranks. */
+export interface RingPlace {
+  readonly previous: number
+  readonly next: number
+  /** How many the ring has. */
+  readonly size: number
+}
+
 export interface RunOptions {
   entry: Entry
+  route: FrameRoute
+  rank: number
   own: Announcement
-  ring: RingCollective
+  exchange: Exchange
+  /** Its ranks as a ring; none for a message between two. */
+  ring: RingPlace | undefined
   payloadBytes: number
   deadlineMs: number
   launchedMs: number
@@ -56,32 +77,43 @@ export interface RunOptions {
 /** A collective that was launched here. */
 export class Run {
   readonly entry: Entry
+  readonly route: FrameRoute
   /** As errors show it: `allReduce #42 bucket 0`. */
   readonly name: string
   readonly own: Announcement
-  readonly ring: RingCollective
+  readonly exchange: Exchange
+  readonly ring: RingPlace | undefined
+  /** All with whom it exchanges, and its neighbours in the ring: they are to agree. */
+  readonly peers: readonly number[]
   readonly deadlineMs: number
   readonly span: CollectiveSpan
   /** The caller's. */
   readonly promise: Promise<void>
-  /** DATA bytes sent to the next rank before its START. */
-  eagerBytes = 0
+  /** DATA bytes sent to a rank before its START. */
+  readonly eagerBytes = new Map<number, number>()
   isOver = false
+  private readonly rank: number
   private onmet: (() => void) | undefined
   private settle!: { resolve: () => void; reject: (error: PeerError) => void }
 
   constructor(options: RunOptions) {
-    const { entry, own, ring, payloadBytes, deadlineMs, launchedMs, onmet } = options
+    const { entry, route, own, exchange, ring, payloadBytes, deadlineMs, launchedMs, onmet } =
+      options
     const operation = operationOf(own.kind)
-    const { sequence, bucket } = entry
+    const { group, sequence, bucket } = route
     this.entry = entry
-    this.name = nameOf(operation, sequence, bucket)
+    this.route = route
+    this.rank = options.rank
+    this.name = nameOf(operation, sequence, bucket, group)
     this.own = own
+    this.exchange = exchange
     this.ring = ring
+    this.peers = [...new Set([...(ring ? [ring.previous, ring.next] : []), ...exchange.peers])]
     this.deadlineMs = deadlineMs
     this.onmet = onmet
     this.span = {
       operation,
+      group,
       sequence,
       bucket,
       payloadBytes,
@@ -101,48 +133,49 @@ export class Run {
     return this.span.launchedMs
   }
 
-  /** For its data, or to compare its START. */
-  get needsPrevious(): boolean {
-    return this.ring.isReceiving || !this.entry.fromPrevious
+  /** For its data, to take ours, or to compare its START. */
+  needs(peer: number): boolean {
+    const { exchange, entry } = this
+    return exchange.isReceivingFrom(peer) || exchange.isSendingTo(peer) || !entry.from.has(peer)
   }
 
-  /** To take our data, or to compare its START. */
-  get needsNext(): boolean {
-    return this.ring.isSending || !this.entry.fromNext
+  /** Ranks before this one in the ring, one after the other, that are known to have begun it. */
+  get begunBefore(): number {
+    return this.ring ? (this.entry.begun.get(this.ring.previous) ?? 0) : 0
   }
 
-  /** All bytes in and out, and compared with both neighbours. */
+  /** All bytes in and out, and compared with all. */
   get isComplete(): boolean {
-    return !this.needsPrevious && !this.needsNext
+    return !this.peers.some((peer) => this.needs(peer))
   }
 
-  /** Compares the neighbours' STARTs that are there. errors: `peer.mismatch` when one differs from ours; names both sides. */
+  /** Compares the STARTs that are there. errors: `peer.mismatch` when one differs from ours; names both sides. */
   compare(): void {
-    const { rank, previousRank, nextRank } = this.ring
-    for (const [theirRank, theirs] of [
-      [previousRank, this.entry.fromPrevious],
-      [nextRank, this.entry.fromNext],
-    ] as const) {
-      const text = theirs && disagreement(rank, this.own, theirRank, theirs)
+    const { entry, ring } = this
+    for (const [theirRank, theirs] of entry.from) {
+      const text = disagreement(this.rank, this.own, theirRank, theirs)
       if (text) throw new PeerError('peer.mismatch', `${this.name}: ${text}`)
     }
-    const { fromPrevious, fromNext, begunBefore } = this.entry
-    if (!fromPrevious || !fromNext || begunBefore < this.ring.size - 2) return
+    const hasBegun = ring
+      ? entry.from.has(ring.previous) &&
+        entry.from.has(ring.next) &&
+        this.begunBefore >= ring.size - 2
+      : entry.from.size > 0
+    if (!hasBegun) return
     this.onmet?.()
     this.onmet = undefined
   }
 
   /** Whom a launch that makes no progress waits for, and for what, in words. */
-  get awaited(): { isPrevious: boolean; text: string; hasStarted: boolean } {
-    const { ring, entry } = this
-    if (ring.isReceiving || (!ring.isSending && !entry.fromPrevious)) {
-      const rank = `rank ${ring.previousRank}`
-      const text = ring.isReceiving ? `for chunk ${ring.awaitedChunk} from ${rank}` : `for ${rank}`
-      return { isPrevious: true, text, hasStarted: !!entry.fromPrevious }
-    }
-    const rank = `rank ${ring.nextRank}`
-    const text = ring.isSending ? `for ${rank} to take chunk ${ring.unsentChunk}` : `for ${rank}`
-    return { isPrevious: false, text, hasStarted: !!entry.fromNext }
+  get awaited(): { peer: number; text: string; hasStarted: boolean } {
+    const { exchange, entry } = this
+    const receive = exchange.awaited
+    const send = exchange.unsent
+    const told = (peer: number, text: string) => ({ peer, text, hasStarted: entry.from.has(peer) })
+    const silent = this.peers.find((peer) => !entry.from.has(peer))
+    if (receive) return told(receive.peer, `for chunk ${receive.chunk} from rank ${receive.peer}`)
+    if (send) return told(send.peer, `for rank ${send.peer} to take chunk ${send.chunk}`)
+    return told(silent!, `for rank ${silent}`)
   }
 
   resolve(): void {
@@ -157,7 +190,7 @@ export class Run {
 }
 
 export class Entries {
-  private readonly byKey = new Map<number, Entry>()
+  private readonly byKey = new Map<string, Entry>()
   private launched: Run[] = []
 
   /** Launched and not ended, in launch order. When one ends this is another array: a loop may go on over the old one. */
@@ -170,16 +203,16 @@ export class Entries {
     return this.byKey.size - this.launched.length
   }
 
-  find(kind: number, sequence: number, bucket: number): Entry | undefined {
-    return this.byKey.get(keyOf(kind, sequence, bucket))
+  find(key: CollectiveKey): Entry | undefined {
+    return this.byKey.get(keyOf(key))
   }
 
   /** The entry, made if it is not there. */
-  open(kind: number, sequence: number, bucket: number): Entry {
-    const key = keyOf(kind, sequence, bucket)
+  open(given: CollectiveKey): Entry {
+    const key = keyOf(given)
     let entry = this.byKey.get(key)
     if (!entry) {
-      entry = { key, sequence, bucket, begunBefore: 0, begunTold: 0, held: [] }
+      entry = { key, from: new Map(), begun: new Map(), begunTold: 0, held: [] }
       this.byKey.set(key, entry)
     }
     return entry

@@ -10,15 +10,24 @@ import {
   headerBytes,
 } from './wire.ts'
 
+/** Which collective a frame belongs to. */
+export interface FrameRoute {
+  readonly kind: number
+  readonly group: number
+  readonly sequence: number
+  readonly bucket: number
+}
+
+/** Where a DATA frame's bytes lie: as in its header. */
+export interface FramePart {
+  readonly step: number
+  readonly offset: number
+  readonly length: number
+}
+
 /** Where the bytes of a DATA frame come from; they are written straight into the message. */
-export interface SegmentSource {
-  writeSegment(
-    step: number,
-    offset: number,
-    length: number,
-    target: Uint8Array<ArrayBuffer>,
-    at: number,
-  ): void
+export interface SegmentSource<Part extends FramePart = FramePart> {
+  writeSegment(part: Part, target: Uint8Array<ArrayBuffer>, at: number): void
 }
 
 export interface FrameWriterOptions {
@@ -44,30 +53,23 @@ export class FrameWriter {
   }
 
   /** cost: one copy, from the source into the message. */
-  data(
-    kind: number,
-    sequence: number,
-    bucket: number,
-    step: number,
-    offset: number,
-    length: number,
-    source: SegmentSource,
-  ): void {
-    const frameBytes = headerBytes + length
+  data<Part extends FramePart>(route: FrameRoute, part: Part, source: SegmentSource<Part>): void {
+    const frameBytes = headerBytes + part.length
     const { out } = this
     out.type = FrameType.data
-    out.kind = kind
-    out.sequence = sequence
-    out.bucket = bucket
-    out.step = step
-    out.offset = offset
-    out.length = length
+    out.kind = route.kind
+    out.group = route.group
+    out.sequence = route.sequence
+    out.bucket = route.bucket
+    out.step = part.step
+    out.offset = part.offset
+    out.length = part.length
     const message = this.isTransferring
       ? new Uint8Array(frameBytes)
       : frameBytes === this.scratch.length
         ? this.scratch
         : this.scratch.subarray(0, frameBytes)
-    source.writeSegment(step, offset, length, message, headerBytes)
+    source.writeSegment(part, message, headerBytes)
     this.transmit(out, message)
   }
 

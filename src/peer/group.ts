@@ -1,336 +1,120 @@
-/**
- * `ProcessGroup` is one rank's membership in one epoch: the collectives as their callers see them, and how it all ends.
- *
- * Map: options - ProcessGroup: collectives, failing, leaving. collectives.ts runs them and says why nothing deadlocks.
- */
-import type { Env } from '../util/env.ts'
-import { messageOf, PeerError } from '../util/errors.ts'
-import { countedBucket, countedDataBucket } from './announcement.ts'
-import { type Codec, float32Codec } from './codec.ts'
-import { type CollectiveOptions, Collectives } from './collectives.ts'
-import type { CollectiveSpan } from './entries.ts'
-import { epochError, recordOf } from './failure.ts'
-import type { Link } from './link.ts'
-import { Neighbours } from './neighbours.ts'
-import { type ChunkRange, chunkRange } from './schedule.ts'
-import type { Session } from './session.ts'
-import type { SessionConfig, SessionStats } from './session-config.ts'
-import type { AbortRecord } from './wire.ts'
+import { PeerError } from '../util/errors.ts'
+import { CollectiveGroup } from './collective-group.ts'
+import { type GroupOptions, type GroupStats, Membership } from './membership.ts'
 
 export type { CollectiveOptions } from './collectives.ts'
 export type { CollectiveSpan } from './entries.ts'
+export {
+  type GroupConfig,
+  type GroupOptions,
+  type GroupStats,
+  groupDefaults,
+} from './membership.ts'
 
-export interface GroupConfig {
-  session: Partial<SessionConfig>
-  /** A collective that makes no progress for this long fails on every rank. */
-  deadlineMs: number
-  /** Share of a window that may hold data of collectives which the receiver has not launched. Below 1. */
-  eagerShare: number
-}
-
-export const groupDefaults: GroupConfig = { session: {}, deadlineMs: 30_000, eagerShare: 0.5 }
-
-export interface GroupOptions {
-  rank: number
-  size: number
-  epoch: number
-  /** One link for each neighbour in the ring, by rank; one alone for a group of two, none for a group of one. */
-  links: Map<number, Link>
-  env: Env
-  config?: Partial<GroupConfig>
-  codec?: Codec
-  /** Called for each collective that ends well. */
-  onspan?: (span: CollectiveSpan) => void
-}
-
-export interface GroupStats {
-  payloadBytesSent: number
-  payloadBytesReceived: number
-  collectives: number
-  /** Failures after the first, which is the one that is reported. */
-  suppressedFailures: number
-  /** By the neighbour's rank. */
-  links: Map<number, SessionStats>
-}
-
-/**
- * One rank's collectives with its ring neighbours.
- *
- * All collectives work in place on the caller's Float32Array, run in the background, and many may be under way at once;
- * the buffer is the group's until the promise settles. Any failure (timeout, lost rank, bad frame, disagreement,
- * `abort`) rejects every pending and every later collective on every rank with one cause; buffers' contents are then
- * undefined and the epoch is over.
- */
-export class ProcessGroup {
-  readonly rank: number
-  readonly size: number
-  readonly epoch: number
+/** One rank's membership in one epoch: the collectives of all its ranks, the groups that some of them form, and how it all ends. */
+export class ProcessGroup extends CollectiveGroup {
   /** Called once, with the error that ended the epoch. */
   onfailure: (error: PeerError) => void = ignore
-  /** A neighbour has been silent for some seconds, or is heard again. */
+  /** A linked rank has been silent for some seconds, or is heard again. */
   onsuspect: (rank: number, isSuspect: boolean, silentMs: number) => void = ignore
-  /** Resolves (never rejects) with the error that ended the epoch. */
-  readonly failed: Promise<PeerError>
-
-  private readonly neighbours: Neighbours
-  private readonly collectives: Collectives
-  private failure: PeerError | undefined
-  private isDestroyed = false
-  private settleFailed!: (error: PeerError) => void
-  private suppressedFailures = 0
-  private sequencesTaken = 0
+  /** Groups made so far, this one included: their numbers must be the same on all ranks. */
+  private groups = 1
 
   constructor(options: GroupOptions) {
-    const { rank, size, epoch, links, env, onspan, codec = float32Codec } = options
-    const { session, deadlineMs, eagerShare } = { ...groupDefaults, ...options.config }
-    this.rank = rank
-    this.size = size
-    this.epoch = epoch
-    this.failed = new Promise((resolve) => {
-      this.settleFailed = resolve
+    const { rank, size } = options
+    const membership = new Membership(options, {
+      onfailure: (error) => this.onfailure(error),
+      onsuspect: (who, isSuspect, silentMs) => this.onsuspect(who, isSuspect, silentMs),
     })
-    if (!Number.isInteger(size) || size < 1 || !Number.isInteger(rank) || rank < 0 || rank >= size)
-      throw new PeerError(
-        'peer.protocol',
-        `process group: expected a rank from 0 to ${size - 1}, got ${rank}.`,
-      )
-    const attempt = (action: () => void) => this.attempt(action)
-    this.neighbours = new Neighbours({
-      rank,
-      size,
-      epoch,
-      links,
-      env,
-      config: session,
-      events: {
-        onframe: (from, header, message) => {
-          if (!this.failure) attempt(() => this.collectives.receive(from, header, message))
-        },
-        onabort: (from, record) => this.end(record, undefined, from),
-        onwritable: () => attempt(() => this.collectives.pump()),
-        onsuspect: (who, isSuspect, silentMs) => this.onsuspect(who, isSuspect, silentMs),
-        onerror: (error) => this.fail(error),
-        onend: (from, end) => {
-          if (!this.failure && !this.isDestroyed) attempt(() => this.collectives.lose(from, end))
-        },
-      },
-    })
-    this.collectives = new Collectives({
-      rank,
-      size,
-      epoch,
-      env,
-      codec,
-      deadlineMs,
-      eagerShare,
-      neighbours: this.neighbours,
-      onspan,
-      attempt,
-    })
+    const ranks = Array.from({ length: size }, (_, index) => index)
+    super(membership, { id: 0, ranks, rank }, membership.peers.isComplete)
   }
 
   /** The error that ended the epoch, if one has. */
   get error(): PeerError | undefined {
-    return this.failure
+    return this.membership.failure
   }
 
-  /** How long a collective that names no deadline may stand still before it fails; for those launched from now on. units: ms. */
-  get deadlineMs(): number {
-    return this.collectives.deadlineMs
-  }
-  set deadlineMs(value: number) {
-    this.collectives.deadlineMs = value
+  /** Resolves (never rejects) with the error that ended the epoch. */
+  get failed(): Promise<PeerError> {
+    return this.membership.failed
   }
 
-  /** Resolves when both neighbours have said HELLO. errors: `peer.timeout`, `peer.lost`, `peer.mismatch`, `peer.protocol`. */
-  async ready(): Promise<void> {
-    if (this.failure) throw this.failure
-    await this.neighbours.ready()
+  /** Resolves when all linked ranks have said HELLO. errors: `peer.timeout`, `peer.lost`, `peer.mismatch`, `peer.protocol`. */
+  ready(): Promise<void> {
+    return this.membership.ready()
   }
-
-  /** This rank's chunk of a buffer of `length` elements: what it owns after reduceScatter. units: elements. */
-  ownRange(length: number, alignment = 1): ChunkRange {
-    return chunkRange(length, this.size, this.rank, alignment)
-  }
-
-  // Collectives
 
   /**
-   * Sums `buffer` over the ranks; afterwards this rank's chunk (`ownRange`) holds the sum, the rest is undefined.
+   * A group of some ranks, with collectives of their own; undefined on the others. As torch.distributed.new_group: all ranks call it
+   * alike and in the same order, also those that are not in it.
    *
-   * cost: N-1 steps; (N-1)/N of the buffer's bytes sent per rank. order: chunk c sums rank c+1, c+2, ..., c.
-   * errors: `peer.*`, see the class.
+   * cost: one record from all to all. errors: `peer.mismatch` for ranks that are none, or others than those of another rank;
+   * `peer.unreachable`, on all ranks, where they are not linked, not even in a ring of their own.
    */
-  reduceScatter(buffer: Float32Array, options: CollectiveOptions = {}): Promise<void> {
-    return this.collectives.launch('reduceScatter', buffer, options)
-  }
-
-  /** Fills `buffer` on every rank with each rank's chunk. cost: N-1 steps; (N-1)/N of the bytes sent. errors: `peer.*`. */
-  allGather(buffer: Float32Array, options: CollectiveOptions = {}): Promise<void> {
-    return this.collectives.launch('allGather', buffer, options)
-  }
-
-  /**
-   * Sums `buffer` over the ranks, on every rank with the same bits.
-   *
-   * cost: 2(N-1) steps; 2(N-1)/N of the bytes sent. order: chunk c sums rank c+1, c+2, ..., c. errors: `peer.*`.
-   */
-  allReduce(buffer: Float32Array, options: CollectiveOptions = {}): Promise<void> {
-    return this.collectives.launch('allReduce', buffer, options)
-  }
-
-  /**
-   * Copies `buffer` from rank `root` to all. cost: N-1 steps, pipelined; all bytes sent once by all ranks but the last.
-   * At the root it resolves when everything has been handed to the link and the next rank has called it.
-   * errors: `peer.*`.
-   */
-  broadcast(buffer: Float32Array, root: number, options: CollectiveOptions = {}): Promise<void> {
-    if (!Number.isInteger(root) || root < 0 || root >= this.size)
-      return Promise.reject(
-        new PeerError(
-          'peer.mismatch',
-          `broadcast: expected a root from 0 to ${this.size - 1}, got ${root}.`,
-        ),
+  async newGroup(ranks: readonly number[]): Promise<CollectiveGroup | undefined> {
+    const id = this.groups
+    this.groups += 1
+    const isWrong = ranks.some((rank) => !this.ranks.includes(rank))
+    if (isWrong || new Set(ranks).size !== ranks.length || ranks.length === 0)
+      throw new PeerError(
+        'peer.mismatch',
+        `newGroup: expected different ranks from 0 to ${this.size - 1}, got [${ranks.join(', ')}].`,
       )
-    return this.collectives.launch('broadcast', buffer, options, root)
+    // As torch orders them.
+    const members = [...ranks].sort((a, b) => a - b)
+    const record = {
+      ranks: members,
+      links: this.ranks.filter((rank) => this.membership.peers.has(rank)),
+    }
+    const told = await this.allGatherBytes(new TextEncoder().encode(JSON.stringify(record)))
+    const all = told.map((bytes): typeof record => JSON.parse(new TextDecoder().decode(bytes)))
+    const other = all.findIndex((one) => one.ranks.join() !== members.join())
+    if (other >= 0)
+      throw new PeerError(
+        'peer.mismatch',
+        `newGroup: rank ${this.rank} makes one of [${members.join(', ')}], rank ${other} of [${all[other]!.ranks.join(', ')}]. All ranks make the same groups in the same order.`,
+      )
+    const isLinked = (a: number, b: number) => a === b || all[a]!.links.includes(b)
+    const apart = members.find((rank, at) => !isLinked(rank, members[(at + 1) % members.length]!))
+    if (apart !== undefined)
+      throw new PeerError(
+        'peer.unreachable',
+        `newGroup: expected rank ${apart} of [${members.join(', ')}] to be linked to the next of them, got links to [${all[apart]!.links.join(', ')}]. Form links between all ranks.`,
+      )
+    const rank = members.indexOf(this.rank)
+    if (rank < 0) return undefined
+    const isFullyLinked = members.every((a) => members.every((b) => isLinked(a, b)))
+    const group = new CollectiveGroup(this.membership, { id, ranks: members, rank }, isFullyLinked)
+    group.choice = this.choice
+    return group
   }
-
-  /** Resolves when every rank has called it. cost: N-1 steps of 4 bytes. errors: `peer.*`. */
-  barrier(options: CollectiveOptions = {}): Promise<void> {
-    return this.collectives.launch('barrier', new Float32Array(this.size), {
-      ...options,
-      alignment: 1,
-    })
-  }
-
-  /** Returns every rank's `values`, in rank order; all ranks give equally many. For hashes and counts. errors: `peer.*`. */
-  async allGatherU32(values: Uint32Array, options: CollectiveOptions = {}): Promise<Uint32Array> {
-    const all = new Uint32Array(values.length * this.size)
-    all.set(values, values.length * this.rank)
-    await this.collectives.launch('allGatherU32', new Float32Array(all.buffer), {
-      ...options,
-      alignment: 1,
-    })
-    return all
-  }
-
-  /**
-   * Returns every rank's `bytes`, in rank order; lengths may differ. For records. Uses the key twice, for lengths in
-   * `bucket` and for bytes in `bucket` + 1. cost: 2(N-1) steps; N-1 times the longest. errors: `peer.*`.
-   */
-  async allGatherBytes(bytes: Uint8Array, options: CollectiveOptions = {}): Promise<Uint8Array[]> {
-    const isCounted = options.sequence === undefined
-    const sequence = options.sequence ?? this.collectives.countSequence()
-    const lengths = await this.allGatherU32(Uint32Array.of(bytes.length), {
-      ...options,
-      sequence,
-      bucket: isCounted ? countedBucket : (options.bucket ?? 0),
-    })
-    const slotBytes = 4 * Math.ceil(Math.max(...lengths) / 4)
-    const all = new Uint8Array(slotBytes * this.size)
-    all.set(bytes, slotBytes * this.rank)
-    await this.collectives.launch('allGatherBytes', new Float32Array(all.buffer), {
-      ...options,
-      alignment: 1,
-      sequence,
-      bucket: isCounted ? countedDataBucket : (options.bucket ?? 0) + 1,
-    })
-    return Array.from(lengths, (length, rank) =>
-      all.subarray(rank * slotBytes, rank * slotBytes + length),
-    )
-  }
-
-  /** What `takeSequence` will return. */
-  get nextSequence(): number {
-    return this.sequencesTaken + 1
-  }
-
-  /**
-   * A sequence for collectives that name theirs, from 1: new in this epoch if all that name one take it here.
-   *
-   * Ranks that take them in the same order have the same.
-   */
-  takeSequence(): number {
-    this.sequencesTaken += 1
-    return this.sequencesTaken
-  }
-
-  // Failing
 
   /** Ends the epoch from outside: every pending and later collective on every rank rejects, naming `reason`. Idempotent. */
   abort(reason: PeerError | string): void {
-    this.fail(
+    this.membership.fail(
       typeof reason === 'string'
         ? new PeerError('peer.aborted', `rank ${this.rank} aborted: ${reason}`)
         : reason,
     )
   }
 
-  private fail(error: PeerError): void {
-    this.end(recordOf(error, this.rank, this.epoch), error)
-  }
-
-  /** ABORT goes both ways round the ring; a rank that hears it passes it on, away from where it came. */
-  private end(record: AbortRecord, cause?: PeerError, from?: Session): void {
-    if (this.isDestroyed) return
-    if (this.failure) {
-      this.suppressedFailures += 1
-      return
-    }
-    const error = epochError(record, this.epoch, cause)
-    this.failure = error
-    this.neighbours.sendAbort(record, from)
-    this.collectives.close(record, error)
-    this.settleFailed(error)
-    this.onfailure(error)
-  }
-
-  /** Runs `action`; what it throws ends the epoch. */
-  private attempt(action: () => void): void {
-    try {
-      action()
-    } catch (thrown) {
-      this.fail(
-        thrown instanceof PeerError
-          ? thrown
-          : new PeerError('peer.protocol', messageOf(thrown), { cause: thrown }),
-      )
-    }
-  }
-
-  // Leaving
-
   /** Bytes and frames so far; a snapshot. */
   stats(): GroupStats {
-    const links = this.neighbours.stats()
-    const all = [...links.values()]
-    return {
-      payloadBytesSent: all.reduce((sum, link) => sum + link.payloadBytesSent, 0),
-      payloadBytesReceived: all.reduce((sum, link) => sum + link.payloadBytesReceived, 0),
-      collectives: this.collectives.completed,
-      suppressedFailures: this.suppressedFailures,
-      links,
-    }
+    return this.membership.stats()
   }
 
   /**
-   * Leaves in good order: waits until the neighbours have consumed what was sent (at most `leaveMs`), says goodbye and
+   * Leaves in good order: waits until the others have consumed what was sent (at most `leaveMs`), says goodbye and
    * closes the links. Call it after the last collective; after that closing the connection loses nothing.
    */
-  async leave(detail = 'the run is over'): Promise<void> {
-    if (this.isDestroyed) return
-    if (!this.failure) await this.neighbours.leave(detail)
-    this.destroy(detail)
+  leave(detail = 'the run is over'): Promise<void> {
+    return this.membership.leave(detail)
   }
 
-  /** Leaves at once: pending collectives here reject with `peer.aborted`, the neighbours hear a goodbye. Idempotent. */
+  /** Leaves at once: pending collectives here reject with `peer.aborted`, the others hear a goodbye. Idempotent. */
   destroy(detail = 'the group was destroyed'): void {
-    if (this.isDestroyed) return
-    this.isDestroyed = true
-    const text = `rank ${this.rank} left: ${detail}.`
-    const record: AbortRecord = { origin: this.rank, code: 'peer.aborted', text }
-    this.collectives.close(record, epochError(record, this.epoch))
-    this.neighbours.close(detail)
+    this.membership.destroy(detail)
   }
 }
 

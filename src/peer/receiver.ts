@@ -1,16 +1,22 @@
 import { messageOf, PeerError } from '../util/errors.ts'
-import { type Announcement, nameOf, operationOf } from './announcement.ts'
+import {
+  type Announcement,
+  type CollectiveKey,
+  nameOf,
+  operationOf,
+  pairOf,
+} from './announcement.ts'
 import type { Entries, Entry, Run } from './entries.ts'
-import type { Neighbours } from './neighbours.ts'
+import type { Peers } from './peers.ts'
 import type { Session } from './session.ts'
 import { decodeFingerprint, type FrameHeader, FrameType, headerBytes } from './wire.ts'
 
-/** A neighbour that announces more collectives than this without our launching any is broken. */
+/** A rank that announces more collectives than this without our launching any is broken. */
 const maxAnnounced = 65_536
 
 export interface ReceiverOptions {
   rank: number
-  neighbours: Neighbours
+  peers: Peers
   entries: Entries
   /** Bytes of a window that may hold data of collectives which this rank has not launched. */
   eagerLimit: (windowBytes: number) => number
@@ -19,14 +25,15 @@ export interface ReceiverOptions {
 }
 
 /**
- * Takes START and DATA frames from the neighbours: checks them, and brings bytes into the buffers of what is launched
+ * Takes START and DATA frames from other ranks: checks them, and brings bytes into the buffers of what is launched
  * here. What came too early is held, un-credited, until the launch.
  *
  * errors: `peer.protocol`, `peer.mismatch`; nothing has been written then.
  */
 export class Receiver {
   private readonly options: ReceiverOptions
-  private heldBytes = 0
+  /** By rank. */
+  private readonly heldBytes = new Map<number, number>()
 
   constructor(options: ReceiverOptions) {
     this.options = options
@@ -45,11 +52,18 @@ export class Receiver {
 
   /** Brings in what came before the launch. */
   takeHeld(run: Run): void {
-    for (const { step, offset, length, message } of run.entry.held) {
-      this.heldBytes -= message.length
-      this.take(run, step, offset, length, message)
+    for (const { from, step, offset, length, message } of run.entry.held) {
+      this.hold(from, -message.length)
+      this.take(run, from, step, offset, length, message)
     }
     run.entry.held = []
+  }
+
+  /** Bytes that are held of a rank, after this change. */
+  private hold(from: number, changeBytes: number): number {
+    const bytes = (this.heldBytes.get(from) ?? 0) + changeBytes
+    this.heldBytes.set(from, bytes)
+    return bytes
   }
 
   private receiveStart(
@@ -57,40 +71,40 @@ export class Receiver {
     header: FrameHeader,
     message: Uint8Array<ArrayBuffer>,
   ): Entry | undefined {
-    const { entries, neighbours } = this.options
+    const { entries } = this.options
+    const { peerRank } = session
     const announcement = this.decodeStart(session, header, message)
-    if (header.offset > 0) return this.receiveBegun(session, header)
-    const entry = entries.open(header.kind, header.sequence, header.bucket)
+    const key = this.keyFor(session, header, announcement.fingerprint.root)
+    if (header.offset > 0) return this.receiveBegun(session, header, key)
+    const entry = entries.open(key)
     if (entries.announced > maxAnnounced)
       throw this.error(session, `more than ${maxAnnounced} collectives announced`)
-    if (session === neighbours.previous) {
-      if (entry.fromPrevious) throw this.error(session, `a second START for ${nameIn(header)}`)
-      entry.fromPrevious = announcement
-      this.noteBegun(entry, header.step)
-    }
-    if (session === neighbours.next) {
-      if (entry.fromNext) throw this.error(session, `a second START for ${nameIn(header)}`)
-      entry.fromNext = announcement
-    }
+    if (entry.from.has(peerRank)) throw this.error(session, `a second START for ${nameIn(header)}`)
+    entry.from.set(peerRank, announcement)
+    this.noteBegun(entry, peerRank, header.step)
     entry.run?.compare()
     return entry
   }
 
   /** More ranks have begun what the previous one has begun before; it may be long done here, where no bytes were to come. */
-  private receiveBegun(session: Session, header: FrameHeader): Entry | undefined {
-    const { entries, neighbours } = this.options
-    if (session !== neighbours.previous)
+  private receiveBegun(
+    session: Session,
+    header: FrameHeader,
+    key: CollectiveKey,
+  ): Entry | undefined {
+    const { peerRank } = session
+    const entry = this.options.entries.find(key)
+    if (!entry?.from.has(peerRank)) return undefined
+    if (entry.run && entry.run.ring?.previous !== peerRank)
       throw this.error(session, `START against the ring's direction for ${nameIn(header)}`)
-    const entry = entries.find(header.kind, header.sequence, header.bucket)
-    if (!entry?.fromPrevious) return undefined
-    this.noteBegun(entry, header.step)
+    this.noteBegun(entry, peerRank, header.step)
     entry.run?.compare()
     return entry
   }
 
-  private noteBegun(entry: Entry, begun: number): void {
-    entry.begunBefore = Math.max(entry.begunBefore, begun)
-    if (entry.run) this.options.neighbours.passOnBegun(entry.run)
+  private noteBegun(entry: Entry, from: number, begun: number): void {
+    entry.begun.set(from, Math.max(entry.begun.get(from) ?? 0, begun))
+    if (entry.run) this.options.peers.passOnBegun(entry.run)
   }
 
   private receiveData(
@@ -98,43 +112,59 @@ export class Receiver {
     header: FrameHeader,
     message: Uint8Array<ArrayBuffer>,
   ): Entry {
-    const { rank, entries, neighbours, eagerLimit } = this.options
-    const entry = entries.find(header.kind, header.sequence, header.bucket)
-    if (session !== neighbours.previous)
-      throw this.error(session, `data against the ring's direction for ${nameIn(header)}`)
-    if (!entry?.fromPrevious)
+    const { rank, entries, eagerLimit } = this.options
+    const { peerRank } = session
+    const entry = entries.find(this.keyFor(session, header, peerRank))
+    const announced = entry?.from.get(peerRank)
+    if (!entry || !announced)
       throw this.error(session, `data for ${nameIn(header)}, which it has not started or has ended`)
-    if (entry.fromPrevious.kind !== header.kind)
+    if (announced.kind !== header.kind)
       throw this.error(
         session,
-        `expected kind ${entry.fromPrevious.kind} for ${nameIn(header)}, got ${header.kind}`,
+        `expected kind ${announced.kind} for ${nameIn(header)}, got ${header.kind}`,
       )
     const { step, offset, length } = header
     if (entry.run) {
-      this.take(entry.run, step, offset, length, message)
+      this.take(entry.run, peerRank, step, offset, length, message)
       return entry
     }
-    this.heldBytes += message.length
+    const heldBytes = this.hold(peerRank, message.length)
     const limitBytes = eagerLimit(session.ownWindow)
-    if (this.heldBytes > limitBytes)
+    if (heldBytes > limitBytes)
       throw this.error(
         session,
-        `${this.heldBytes} bytes for collectives that rank ${rank} has not started, at most ${limitBytes} may be`,
+        `${heldBytes} bytes for collectives that rank ${rank} has not started, at most ${limitBytes} may be`,
       )
-    entry.held.push({ step, offset, length, message })
+    entry.held.push({ from: peerRank, step, offset, length, message })
     return entry
   }
 
   private take(
     run: Run,
+    from: number,
     step: number,
     offset: number,
     length: number,
     message: Uint8Array<ArrayBuffer>,
   ): void {
-    run.ring.receive(step, offset, length, message, headerBytes)
+    run.exchange.receive(from, step, offset, length, message, headerBytes)
     run.span.lastReceivedMs = this.options.progress()
-    this.options.neighbours.previous!.consumed(message.length)
+    this.options.peers.get(from).consumed(message.length)
+  }
+
+  /** A message between two has a slot of its own; `sender` is one of them. errors: `peer.protocol` for a third. */
+  private keyFor(session: Session, header: FrameHeader, sender: number): CollectiveKey {
+    const { kind, group, sequence, bucket } = header
+    if (operationOf(kind) !== 'send') return { group, kind, sequence, bucket }
+    const { rank } = this.options
+    const { peerRank } = session
+    if (sender !== rank && sender !== peerRank)
+      throw this.error(
+        session,
+        `${nameIn(header)} from rank ${sender}, which is neither of the two`,
+      )
+    const pair = pairOf(sender, sender === rank ? peerRank : rank)
+    return { group, kind, sequence, bucket, pair }
   }
 
   private decodeStart(session: Session, header: FrameHeader, message: Uint8Array): Announcement {
@@ -156,6 +186,6 @@ export class Receiver {
   }
 }
 
-function nameIn(header: FrameHeader): string {
-  return nameOf(operationOf(header.kind), header.sequence, header.bucket)
+function nameIn({ kind, sequence, bucket, group }: FrameHeader): string {
+  return nameOf(operationOf(kind), sequence, bucket, group)
 }

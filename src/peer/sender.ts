@@ -3,8 +3,8 @@ import type { Session } from './session.ts'
 import { headerBytes } from './wire.ts'
 
 export interface SenderOptions {
-  /** The rank that takes our data; none in a group of one. */
-  next: Session | undefined
+  /** All ranks that this one is linked to. */
+  sessions: readonly Session[]
   /** Bytes of a window that may hold data of collectives which the receiver has not launched. */
   eagerLimit: (windowBytes: number) => number
   /** Launched and not ended, in launch order. */
@@ -16,8 +16,8 @@ export interface SenderOptions {
 }
 
 /**
- * Hands everything that may go to the link to the next rank: collectives in launch order, so that older buckets are
- * not delayed by younger ones; one that the next rank has not started stands back when the eager allowance is used up.
+ * Hands everything that may go to the links: to each rank in launch order, so that older buckets are not delayed by younger
+ * ones; one that the other rank has not started stands back when the eager allowance is used up.
  */
 export class Sender {
   private readonly options: SenderOptions
@@ -29,8 +29,6 @@ export class Sender {
   }
 
   pump(): void {
-    const { next } = this.options
-    if (!next?.isReady) return
     if (this.isPumping) {
       this.pumpsAgain = true
       return
@@ -39,33 +37,35 @@ export class Sender {
     try {
       do {
         this.pumpsAgain = false
-        this.pumpOnce(next)
+        for (const session of this.options.sessions) if (session.isReady) this.pumpTo(session)
       } while (this.pumpsAgain)
     } finally {
       this.isPumping = false
     }
   }
 
-  private pumpOnce(next: Session): void {
+  private pumpTo(session: Session): void {
+    const { peerRank } = session
     const active = this.options.active()
-    const limitBytes = this.options.eagerLimit(next.windowBytes)
+    const limitBytes = this.options.eagerLimit(session.windowBytes)
     let eagerBytes = 0
-    for (const run of active) if (!run.entry.fromNext) eagerBytes += run.eagerBytes
+    for (const { entry, eagerBytes: bytes } of active)
+      if (!entry.from.has(peerRank)) eagerBytes += bytes.get(peerRank) ?? 0
     for (const run of active) {
-      const { entry, ring, span } = run
-      if (!ring.isSending) continue
+      const { entry, exchange, span } = run
+      if (!exchange.isSendingTo(peerRank)) continue
       for (;;) {
-        const segment = ring.nextSegment(next.maxPayloadBytes)
+        const segment = exchange.nextSegment(peerRank, session.maxPayloadBytes)
         if (!segment) break
-        const { step, offset, length } = segment
-        const frameBytes = headerBytes + length
-        if (!entry.fromNext && eagerBytes + frameBytes > limitBytes) break
-        if (!next.hasRoom(length)) return
-        next.sendData(run.own.kind, entry.sequence, entry.bucket, step, offset, length, ring)
-        ring.markSent(segment)
-        if (!entry.fromNext) {
+        const frameBytes = headerBytes + segment.length
+        const isEager = !entry.from.has(peerRank)
+        if (isEager && eagerBytes + frameBytes > limitBytes) break
+        if (!session.hasRoom(segment.length)) return
+        session.sendData(run.route, segment, exchange)
+        exchange.markSent(segment)
+        if (isEager) {
           eagerBytes += frameBytes
-          run.eagerBytes += frameBytes
+          run.eagerBytes.set(peerRank, (run.eagerBytes.get(peerRank) ?? 0) + frameBytes)
         }
         const now = this.options.progress()
         if (Number.isNaN(span.firstSentMs)) span.firstSentMs = now

@@ -9,7 +9,13 @@
 import type { Env } from '../util/env.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
 import { ReceiveWindow, SendWindow } from './credit.ts'
-import { FrameReader, FrameWriter, type SegmentSource } from './frames.ts'
+import {
+  type FramePart,
+  FrameReader,
+  type FrameRoute,
+  FrameWriter,
+  type SegmentSource,
+} from './frames.ts'
 import { Heartbeat } from './heartbeat.ts'
 import { Handshake } from './hello.ts'
 import type { Link, LinkEnd } from './link.ts'
@@ -198,36 +204,30 @@ export class Session {
   }
 
   /** Sends one DATA frame; ask `hasRoom` first. cost: one copy, from the source into the message. */
-  sendData(
-    kind: number,
-    sequence: number,
-    bucket: number,
-    step: number,
-    offset: number,
-    length: number,
-    source: SegmentSource,
+  sendData<Part extends FramePart>(
+    route: FrameRoute,
+    part: Part,
+    source: SegmentSource<Part>,
   ): void {
     const { stats, sendWindow } = this
+    const { length } = part
     sendWindow.sent(headerBytes + length)
     stats.peakInFlightBytes = Math.max(stats.peakInFlightBytes, sendWindow.inFlightBytes)
     stats.payloadBytesSent += length
     stats.dataFramesSent += 1
-    this.writer.data(kind, sequence, bucket, step, offset, length, source)
+    this.writer.data(route, part, source)
   }
 
   /**
-   * Sends START. `kind`, `sequence` and `bucket` as in the header; `begun`: the ranks up to this one that have begun, `isAgain` if only
-   * that is news. Waits for HELLO if that has not gone yet.
+   * Sends START. `begun`: the ranks up to this one that have begun, `isAgain` if only that is news. Waits for HELLO if that has not gone yet.
    */
   sendStart(
-    kind: number,
-    sequence: number,
-    bucket: number,
+    { kind, group, sequence, bucket }: FrameRoute,
     payload: Uint8Array,
     begun = 1,
     isAgain = false,
   ): void {
-    const fields = { kind, sequence, bucket, step: begun, offset: Number(isAgain) }
+    const fields = { kind, group, sequence, bucket, step: begun, offset: Number(isAgain) }
     this.sendControl({ type: FrameType.start, ...fields }, payload)
   }
 

@@ -1,9 +1,9 @@
 /**
- * The frame that travels on every link: 32 bytes of header, little-endian, then the payload.
+ * The frame that travels on every link: 36 bytes of header, little-endian, then the payload.
  *
  *     bytes   field     type  meaning
  *     0       magic     u8    0x54
- *     1       version   u8    2
+ *     1       version   u8    3
  *     2       type      u8    FrameType
  *     3       kind      u8    START, DATA: operation (low 4 bits) and element type (high 4 bits)
  *     4-7     epoch     u32   membership of the group this frame belongs to
@@ -14,8 +14,10 @@
  *     20-23   length    u32   payload bytes; the message is exactly 32 + length bytes
  *     24-27   number    u32   frames this side sent on the link before this one, modulo 2^32
  *     28-31   credit    u32   DATA bytes (headers included) consumed by this side so far, modulo 2^32
+ *     32-33   group     u16   START, DATA: which group of the epoch's ranks; 0 is all of them
+ *     34-35   spare     u16   0
  *
- * A header of 32 bytes keeps the payload 4-aligned in the received buffer.
+ * A header of 36 bytes keeps the payload 4-aligned in the received buffer.
  *
  * `number`: links are ordered and reliable, so a lost, doubled or reordered message shows at once instead of as a hole later. `credit`
  * rides on every frame, so a link that is busy both ways hardly needs CREDIT frames.
@@ -39,7 +41,7 @@ const typeNames = Object.keys(FrameType) as FrameTypeName[]
 const lastType = FrameType.bye
 
 export const wireMagic = 0x54
-export const wireVersion = 2
+export const wireVersion = 3
 
 /** The one list from which every offset follows; see the table above. */
 const layout = [
@@ -55,6 +57,8 @@ const layout = [
   ['length', 4],
   ['number', 4],
   ['credit', 4],
+  ['group', 2],
+  ['spare', 2],
 ] as const
 
 type FieldName = (typeof layout)[number][0]
@@ -84,6 +88,7 @@ export interface FrameHeader {
   length: number
   number: number
   credit: number
+  group: number
 }
 
 /** Returns a header with every field 0. */
@@ -99,6 +104,7 @@ export function emptyHeader(): FrameHeader {
     length: 0,
     number: 0,
     credit: 0,
+    group: 0,
   }
 }
 
@@ -134,7 +140,7 @@ function get32(source: Uint8Array, position: number): number {
   )
 }
 
-/** Writes `header` over the first 32 bytes of `target`. cost: no allocation. Inverse: `decodeHeader`. */
+/** Writes `header` over the first 36 bytes of `target`. cost: no allocation. Inverse: `decodeHeader`. */
 export function encodeHeader(header: FrameHeader, target: Uint8Array): void {
   target[at.magic] = wireMagic
   target[at.version] = wireVersion
@@ -148,6 +154,8 @@ export function encodeHeader(header: FrameHeader, target: Uint8Array): void {
   put32(target, at.length, header.length)
   put32(target, at.number, header.number)
   put32(target, at.credit, header.credit)
+  put16(target, at.group, header.group)
+  put16(target, at.spare, 0)
 }
 
 /**
@@ -177,6 +185,7 @@ export function decodeHeader(message: Uint8Array, header: FrameHeader): void {
   header.length = get32(message, at.length)
   header.number = get32(message, at.number)
   header.credit = get32(message, at.credit)
+  header.group = get16(message, at.group)
   if (header.type < 1 || header.type > lastType)
     throw bad(`a frame type from 1 to ${lastType}`, `${header.type}`)
   if (message.length !== headerBytes + header.length)
@@ -222,21 +231,29 @@ export function decodeHello(payload: Uint8Array): Hello {
 export interface Fingerprint {
   elements: number
   alignment: number
-  /** Broadcast: the root. Else 0. */
+  /** Where one rank has a part of its own: that rank. Of a message: the sender. Else 0. */
   root: number
-  /** 0 sum, 1 mean. */
+  /** Its place in `reduceOps`. */
   reduction: number
+  /** Its place in `algorithms`. */
+  algorithm: number
 }
 
 export function encodeFingerprint(fingerprint: Fingerprint): Uint8Array {
-  const { elements, alignment, root, reduction } = fingerprint
-  return words(elements, alignment, root, reduction)
+  const { elements, alignment, root, reduction, algorithm } = fingerprint
+  return words(elements, alignment, root, reduction, algorithm)
 }
 
 /** errors: `peer.protocol` for a payload of another length. */
 export function decodeFingerprint(payload: Uint8Array): Fingerprint {
-  const [elements, alignment, root, reduction] = readWords(payload, 4, 'START')
-  return { elements: elements!, alignment: alignment!, root: root!, reduction: reduction! }
+  const [elements, alignment, root, reduction, algorithm] = readWords(payload, 5, 'START')
+  return {
+    elements: elements!,
+    alignment: alignment!,
+    root: root!,
+    reduction: reduction!,
+    algorithm: algorithm!,
+  }
 }
 
 /** ABORT payload: who ended the epoch, the error's code, and its text for people. */

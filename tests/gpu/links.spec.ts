@@ -168,7 +168,11 @@ describe('links that end in a worker', () => {
         while (sentBytes < totalBytes) {
           const length = Math.min(session.maxPayloadBytes, totalBytes - sentBytes)
           if (!session.hasRoom(length)) return
-          session.sendData(0x11, 0, 0, 0, 0, length, { writeSegment: () => undefined })
+          session.sendData(
+            { kind: 0x11, group: 0, sequence: 0, bucket: 0 },
+            { step: 0, offset: 0, length },
+            { writeSegment: () => undefined },
+          )
           sentBytes += length
         }
         done()

@@ -215,7 +215,11 @@ export function linkConformance(name: string, options: ConformanceOptions): void
         for (;;) {
           const length = Math.min(sender.maxPayloadBytes, options.streamBytes - sentBytes)
           if (length === 0 || !sender.hasRoom(length)) return
-          sender.sendData(0x11, 0, 0, 0, sentBytes % 2 ** 31, length, quiet)
+          sender.sendData(
+            { kind: 0x11, group: 0, sequence: 0, bucket: 0 },
+            { step: 0, offset: sentBytes % 2 ** 31, length },
+            quiet,
+          )
           sentBytes += length
         }
       }

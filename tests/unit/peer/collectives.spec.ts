@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { chunkRange } from '../../../src/peer/schedule.ts'
+import { chunkRange } from '../../../src/peer/plan.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
 import { seededRandom, VirtualEnv } from '../../support/virtual-env.ts'
 
@@ -155,9 +155,7 @@ test('a mean divides every chunk once: no rank averages a chunk that is still a 
   const buffers = randomBuffers(4, 1001, 77)
   const expected = sumInRingOrder(buffers).map((value) => Math.fround(value / 4))
   await env.until(
-    Promise.all(
-      groups.map((group, rank) => group.allReduce(buffers[rank]!, { reduction: 'mean' })),
-    ),
+    Promise.all(groups.map((group, rank) => group.allReduce(buffers[rank]!, { op: 'avg' }))),
   )
   for (const buffer of buffers) expect(bits(buffer)).toEqual(bits(expected))
 })

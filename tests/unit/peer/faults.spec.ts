@@ -201,8 +201,8 @@ test('ranks that call different collectives hear it from each other, before any 
     ],
     [
       (group, rank) =>
-        group.allReduce(new Float32Array(8), { sequence: 1, reduction: rank ? 'sum' : 'mean' }),
-      /\(mean\)/,
+        group.allReduce(new Float32Array(8), { sequence: 1, op: rank ? 'sum' : 'avg' }),
+      /\(avg/,
     ],
     [
       (group, rank) =>
@@ -361,18 +361,20 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     play(session)
     return (await env.until(pending, 1000))[0] as PeerError
   }
-  const kind = 3 | (1 << 4)
+  const route = (sequence = 5) => ({ kind: 3 | (1 << 4), group: 0, sequence, bucket: 0 })
   /** One frame played by hand. */
   const start =
     (elements = 8) =>
     (session: Session) =>
-      session.sendStart(kind, 5, 0, new Uint8Array(Uint32Array.of(elements, 1, 0, 0).buffer))
+      session.sendStart(route(), new Uint8Array(Uint32Array.of(elements, 1, 0, 0, 0).buffer))
   const data =
     (step: number, offset: number, length: number, sequence = 5) =>
     (session: Session) =>
-      session.sendData(kind, sequence, 0, step, offset, length, {
-        writeSegment: (_step, _offset, bytes, target, at) => target.fill(0, at, at + bytes),
-      })
+      session.sendData(
+        route(sequence),
+        { step, offset, length },
+        { writeSegment: (_part, target, at) => target.fill(0, at, at + length) },
+      )
 
   test.each<[string, ((session: Session) => void)[], RegExp]>([
     ['data without START', [data(0, 0, 16)], /data for allReduce #5 bucket 0, which it has not/],
@@ -401,8 +403,8 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     ['START twice', [start(), start()], /a second START for allReduce #5/],
     [
       'half a START',
-      [(session) => session.sendStart(kind, 5, 0, new Uint8Array(8))],
-      /rank 0 got a bad frame from rank 1: frame: expected a START payload of 16 bytes, got 8\.$/,
+      [(session) => session.sendStart(route(), new Uint8Array(8))],
+      /rank 0 got a bad frame from rank 1: frame: expected a START payload of 20 bytes, got 8\.$/,
     ],
     [
       'another length',

@@ -24,6 +24,7 @@ const sample: FrameHeader = {
   length: 4,
   number: 0xdeadbeef,
   credit: 0xffffffff,
+  group: 0xfffe,
 }
 
 function frame(header: Partial<FrameHeader> = {}): Uint8Array<ArrayBuffer> {
@@ -33,8 +34,8 @@ function frame(header: Partial<FrameHeader> = {}): Uint8Array<ArrayBuffer> {
   return message
 }
 
-test('the header is 32 bytes and lies as the table says', () => {
-  expect(headerBytes).toBe(32)
+test('the header is 36 bytes and lies as the table says', () => {
+  expect(headerBytes).toBe(36)
   expect(fieldOffset).toEqual({
     magic: 0,
     version: 1,
@@ -48,6 +49,8 @@ test('the header is 32 bytes and lies as the table says', () => {
     length: 20,
     number: 24,
     credit: 28,
+    group: 32,
+    spare: 34,
   })
   expect([...frame().subarray(4, 8)], 'little-endian').toEqual([0x98, 0xba, 0xdc, 0xfe])
 })

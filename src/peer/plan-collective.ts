@@ -1,0 +1,75 @@
+import {
+  directAllGather,
+  directAllReduce,
+  directAllToAll,
+  directBroadcast,
+  directGather,
+  directReduce,
+  directReduceScatter,
+  directScatter,
+  oneShotAllReduce,
+} from './algorithms/direct.ts'
+import { lineBroadcast, lineReduce } from './algorithms/line.ts'
+import { ringAllGather, ringAllReduce, ringReduceScatter } from './algorithms/ring.ts'
+import type { Algorithm, Operation } from './announcement.ts'
+import { chunksOf, type Plan } from './plan.ts'
+
+export interface PlanArguments {
+  rank: number
+  size: number
+  root: number
+  /** Elements of the buffer that the ranks share; of one rank's place, for gather, scatter and allToAll. */
+  length: number
+  alignment: number
+}
+
+type Planner = (given: PlanArguments) => Plan
+
+const ringOf =
+  (plan: (given: Parameters<typeof ringAllReduce>[0]) => Plan): Planner =>
+  ({ rank, size, length, alignment }) =>
+    plan({ rank, size, chunks: chunksOf(length, size, alignment) })
+
+const lineOf =
+  (plan: typeof lineBroadcast): Planner =>
+  ({ rank, size, root, length }) =>
+    plan({ rank, size, root, range: { start: 0, end: length } })
+
+const ringGather = ringOf((given) => ringAllGather(given))
+const directGatherAll = ringOf((given) => directAllGather(given))
+
+/** How each operation can travel; the first is what needs no links but the ring's, where there is one. */
+const planners: Readonly<
+  Record<Exclude<Operation, 'send'>, Partial<Readonly<Record<Algorithm, Planner>>>>
+> = {
+  reduceScatter: { ring: ringOf(ringReduceScatter), direct: ringOf(directReduceScatter) },
+  allGather: { ring: ringGather, direct: directGatherAll },
+  allReduce: {
+    ring: ringOf(ringAllReduce),
+    direct: ringOf(directAllReduce),
+    oneShot: ringOf(oneShotAllReduce),
+  },
+  broadcast: { ring: lineOf(lineBroadcast), direct: directBroadcast },
+  reduce: { ring: lineOf(lineReduce), direct: directReduce },
+  barrier: { ring: ringGather, direct: directGatherAll },
+  allGatherBytes: { ring: ringGather, direct: directGatherAll },
+  allGatherU32: { ring: ringGather, direct: directGatherAll },
+  gather: { direct: directGather },
+  scatter: { direct: directScatter },
+  allToAll: { direct: directAllToAll },
+}
+
+/** Whether an operation has such an algorithm. */
+export const hasAlgorithm = (
+  operation: Exclude<Operation, 'send'>,
+  algorithm: Algorithm,
+): boolean => planners[operation][algorithm] !== undefined
+
+/** A rank's part; `algorithm` must be one that `hasAlgorithm`. */
+export function planCollective(
+  operation: Exclude<Operation, 'send'>,
+  algorithm: Algorithm,
+  given: PlanArguments,
+): Plan {
+  return planners[operation][algorithm]!(given)
+}

@@ -1,0 +1,172 @@
+import { describe, expect, test } from 'vitest'
+import { type Algorithm, algorithms } from '../../../src/peer/announcement.ts'
+import { chunkRange, type Plan } from '../../../src/peer/plan.ts'
+import { hasAlgorithm, planCollective } from '../../../src/peer/plan-collective.ts'
+
+const sizes = Array.from({ length: 16 }, (_, index) => index + 1)
+const operations = [
+  'reduceScatter',
+  'allGather',
+  'allReduce',
+  'broadcast',
+  'reduce',
+  'barrier',
+  'gather',
+  'scatter',
+  'allToAll',
+] as const
+type Operation = (typeof operations)[number]
+const rooted: readonly string[] = ['broadcast', 'reduce', 'gather', 'scatter']
+const all = operations.flatMap((operation) =>
+  algorithms
+    .filter((algorithm) => hasAlgorithm(operation, algorithm))
+    .map((algorithm): [Operation, Algorithm] => [operation, algorithm]),
+)
+
+/** Elements as lists of who is in them, walked through plans without bytes or links: the slowest possible interpreter. */
+function walk(operation: Operation, plans: readonly Plan[], length: number): string[][] {
+  const size = plans.length
+  const places = operation === 'allToAll' || operation === 'gather' || operation === 'scatter'
+  const count = places ? length * size : length
+  const inputs = plans.map((_, rank) => Array.from({ length: count }, (_, i) => `${rank}:${i}`))
+  const buffers = inputs.map((input) =>
+    operation === 'allToAll' ? input.map(() => '') : [...input],
+  )
+  const received = plans.map(({ receives }) =>
+    receives.map(() => undefined as string[] | undefined),
+  )
+  const folded = plans.map(({ folds }) => folds.map(() => false))
+  const sent = new Set<string>()
+  for (let isMoving = true; isMoving; ) {
+    isMoving = false
+    plans.forEach(({ sends, folds }, rank) => {
+      sends.forEach(({ peer, step, range, after }, index) => {
+        const isReady =
+          !after ||
+          ('receive' in after
+            ? received[rank]![after.receive] !== undefined
+            : folded[rank]![after.fold]!)
+        if (!isReady || sent.has(`${rank}/${index}`)) return
+        sent.add(`${rank}/${index}`)
+        isMoving = true
+        const values = (after ? buffers : inputs)[rank]!.slice(range.start, range.end)
+        const theirs = plans[peer]!
+        const at = theirs.receives.findIndex((one) => one.peer === rank && one.step === step)
+        expect(at, `rank ${peer} expects step ${step} of rank ${rank}`).toBeGreaterThanOrEqual(0)
+        const receive = theirs.receives[at]!
+        expect(receive.range.end - receive.range.start).toBe(values.length)
+        expect(received[peer]![at], 'once').toBeUndefined()
+        received[peer]![at] = values
+        values.forEach((value, i) => {
+          const where = receive.range.start + i
+          const own = buffers[peer]![where]!
+          if (receive.into === 'copy') buffers[peer]![where] = value
+          if (receive.into === 'reduce') buffers[peer]![where] = `${value}+${own}`
+        })
+      })
+      folds.forEach(({ range, sources }, index) => {
+        const parts = sources.map((source) => (source === 'own' ? 'own' : received[rank]![source]))
+        if (folded[rank]![index] || parts.includes(undefined)) return
+        folded[rank]![index] = true
+        isMoving = true
+        for (let i = range.start; i < range.end; i++)
+          buffers[rank]![i] = sources
+            .map((source) => {
+              if (source === 'own') return inputs[rank]![i]
+              const from = plans[rank]!.receives[source]!.range.start
+              return received[rank]![source]![i - from]
+            })
+            .join('+')
+      })
+    })
+  }
+  expect(sent.size, 'all sends have gone').toBe(
+    plans.reduce((sum, { sends }) => sum + sends.length, 0),
+  )
+  for (const one of received) expect(one).not.toContain(undefined)
+  return buffers
+}
+
+describe.each(sizes)('%i ranks', (size) => {
+  const ranks = Array.from({ length: size }, (_, rank) => rank)
+  const sumFrom = (first: number, i: number) =>
+    ranks.map((hop) => `${(first + hop) % size}:${i}`).join('+')
+  const roots = (operation: Operation) =>
+    rooted.includes(operation) ? [...new Set([0, size >> 1, size - 1])] : [0]
+
+  test.each(all)(
+    "%s by %s: every element ends where it belongs, summed in the ring's order",
+    (operation, algorithm) => {
+      for (const root of roots(operation))
+        for (const length of [0, 1, size - 1, size + 1, 2 * size]) {
+          const isPlaced =
+            operation === 'allToAll' || operation === 'gather' || operation === 'scatter'
+          const plans = ranks.map((rank) =>
+            planCollective(operation, algorithm, { rank, size, root, length, alignment: 1 }),
+          )
+          const buffers = walk(operation, plans, length)
+          const owner = (i: number) =>
+            ranks.find((rank) => {
+              const { start, end } = chunkRange(length, size, rank)
+              return i >= start && i < end
+            })!
+          for (const rank of ranks)
+            for (let i = 0; i < length * (isPlaced ? size : 1); i++) {
+              const got = buffers[rank]![i]
+              const part = Math.floor(i / (length || 1))
+              const where = `rank ${rank}, element ${i}, root ${root}`
+              if (operation === 'allReduce') expect(got, where).toBe(sumFrom(owner(i) + 1, i))
+              if (operation === 'reduceScatter' && owner(i) === rank)
+                expect(got, where).toBe(sumFrom(rank + 1, i))
+              if (operation === 'allGather' || operation === 'barrier')
+                expect(got, where).toBe(`${owner(i)}:${i}`)
+              if (operation === 'broadcast') expect(got, where).toBe(`${root}:${i}`)
+              if (operation === 'reduce' && rank === root)
+                expect(got, where).toBe(sumFrom(root + 1, i))
+              if (operation === 'gather' && rank === root && part !== rank)
+                expect(got, where).toBe(`${part}:${i % length}`)
+              if (operation === 'scatter' && rank !== root && i < length)
+                expect(got, where).toBe(`${root}:${rank * length + i}`)
+              if (operation === 'allToAll' && part !== rank)
+                expect(got, where).toBe(`${part}:${rank * length + (i % length)}`)
+            }
+        }
+    },
+  )
+
+  test('steps and bytes are those that docs/collectives.md states', () => {
+    const length = 12 * size
+    const elementsSent = (operation: Operation, algorithm: Algorithm) =>
+      ranks.map((rank) =>
+        planCollective(operation, algorithm, {
+          rank,
+          size,
+          root: 0,
+          length,
+          alignment: 1,
+        }).sends.reduce((sum, { range }) => sum + range.end - range.start, 0),
+      )
+    const share = (size - 1) * 12
+    for (const algorithm of ['ring', 'direct'] as const) {
+      expect(elementsSent('allReduce', algorithm)).toEqual(ranks.map(() => 2 * share))
+      expect(elementsSent('reduceScatter', algorithm)).toEqual(ranks.map(() => share))
+      expect(elementsSent('allGather', algorithm)).toEqual(ranks.map(() => share))
+    }
+    expect(elementsSent('allReduce', 'oneShot')).toEqual(ranks.map(() => (size - 1) * length))
+  })
+
+  test.each([1, 4, 64])('chunks with alignment %i cover the buffer, in order', (alignment) => {
+    for (const length of [0, 1, size - 1, size, size + 1, 63, 64, 65, 997, 4096]) {
+      const chunks = ranks.map((rank) => chunkRange(length, size, rank, alignment))
+      expect(chunks[0]!.start).toBe(0)
+      expect(chunks[size - 1]!.end).toBe(length)
+      const units = chunks.map(({ start, end }) => Math.ceil((end - start) / alignment))
+      expect(Math.max(...units) - Math.min(...units)).toBeLessThanOrEqual(1)
+      chunks.forEach(({ start, end }, index) => {
+        expect(end).toBeGreaterThanOrEqual(start)
+        if (index > 0) expect(start).toBe(chunks[index - 1]!.end)
+        if (start < length) expect(start % alignment).toBe(0)
+      })
+    }
+  })
+})
