@@ -50,7 +50,11 @@ async function runWith(size: number, fault: Fault, deadlineMs = 5000): Promise<B
   const buffers = groups.map((_, rank) => new Float32Array(length).fill(rank + 1))
   const startedMs = env.now()
   const errors = (await env.until(
-    outcomes(groups.map((group, rank) => group.allReduce(buffers[rank]!, { sequence: 42 }))),
+    outcomes(
+      groups.map((group, rank) =>
+        group.allReduce(buffers[rank]!, { sequence: 42, algorithm: 'ring' }),
+      ),
+    ),
   )) as (PeerError | undefined)[]
   return { env, groups, errors, failedAfterMs: env.now() - startedMs, buffers }
 }
@@ -170,7 +174,9 @@ test('a timeout names who waited, for what, from whom, and when something was la
   // Rank 1 never calls.
   const errors = await env.until(
     outcomes(
-      [groups[0]!, groups[2]!].map((group, i) => group.allReduce(buffers[i]!, { sequence: 42 })),
+      [groups[0]!, groups[2]!].map((group, i) =>
+        group.allReduce(buffers[i]!, { sequence: 42, algorithm: 'ring' }),
+      ),
     ),
   )
   const texts = errors.map((error) => error!.message)
@@ -197,7 +203,7 @@ test('ranks that call different collectives hear it from each other, before any 
     ],
     [
       (group, rank) => group.broadcast(new Float32Array(8), rank, { sequence: 1 }),
-      /\(root \d\).*\(root \d\)/,
+      /\(root \d, direct\).*\(root \d, direct\)/,
     ],
     [
       (group, rank) =>
@@ -207,7 +213,7 @@ test('ranks that call different collectives hear it from each other, before any 
     [
       (group, rank) =>
         group.allReduce(new Float32Array(8), { sequence: 1, alignment: rank ? 4 : 1 }),
-      /\(alignment 4\)/,
+      /\(alignment 4, /,
     ],
   ]
   for (const [call, text] of cases)
@@ -287,9 +293,10 @@ describe('every rank tells each fact of a failure once', () => {
     const pending = outcomes(
       groups.map((group, rank) =>
         rank === 2
-          ? group.reduceScatter(new Float32Array(9), { sequence: 5 })
+          ? group.reduceScatter(new Float32Array(9), { sequence: 5, algorithm: 'ring' })
           : group.allReduce(new Float32Array(9), {
               sequence: 4,
+              algorithm: 'ring',
               deadlineMs: rank === 0 ? 1000 : 5000,
             }),
       ),
@@ -356,7 +363,9 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     const [link, hand] = memoryPair(env)
     const group = new ProcessGroup({ rank: 0, size: 2, epoch: 3, links: new Map([[1, link]]), env })
     const session = new Session({ link: hand, env, epoch: 3, rank: 1, peerRank: 0, size: 2 })
-    const pending = outcomes([group.allReduce(new Float32Array(8), { sequence: 5 })])
+    const pending = outcomes([
+      group.allReduce(new Float32Array(8), { sequence: 5, algorithm: 'ring' }),
+    ])
     await env.until(session.ready)
     play(session)
     return (await env.until(pending, 1000))[0] as PeerError

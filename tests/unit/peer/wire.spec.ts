@@ -68,11 +68,11 @@ test('each broken field is an error that says what was expected and what came', 
     return () => decodeHeader(message, emptyHeader())
   }
   expect(broken(fieldOffset.magic, 7)).toThrow('expected magic 84, got 7')
-  expect(broken(fieldOffset.version, 9)).toThrow('expected protocol version 2, got version 9')
+  expect(broken(fieldOffset.version, 9)).toThrow('expected protocol version 3, got version 9')
   expect(broken(fieldOffset.type, 0)).toThrow('expected a frame type from 1 to 8, got 0')
   expect(broken(fieldOffset.type, 200)).toThrow('expected a frame type from 1 to 8, got 200')
-  expect(broken(fieldOffset.length, 5)).toThrow('expected 37 bytes (payload 5), got 36 bytes')
-  expect(() => decodeHeader(new Uint8Array(31), emptyHeader())).toThrow('at least 32 bytes')
+  expect(broken(fieldOffset.length, 5)).toThrow('expected 41 bytes (payload 5), got 40 bytes')
+  expect(() => decodeHeader(new Uint8Array(35), emptyHeader())).toThrow('at least 36 bytes')
 })
 
 test('random bytes are refused or decoded, never anything else', () => {

@@ -1,0 +1,235 @@
+import { describe, expect, test } from 'vitest'
+import { type Algorithm, algorithms } from '../../../src/peer/announcement.ts'
+import type { ElementArray, ReduceOp } from '../../../src/peer/element.ts'
+import type { ProcessGroup } from '../../../src/peer/group.ts'
+import { chunkRange } from '../../../src/peer/plan.ts'
+import { halfBits, halfValue } from '../../../src/util/half.ts'
+import { memoryMesh } from '../../support/memory-mesh.ts'
+import { memoryRing } from '../../support/memory-ring.ts'
+import { seededRandom, VirtualEnv } from '../../support/virtual-env.ts'
+
+// Every collective of every element type, on 1 to 9 ranks in a ring and linked to all, against what plain loops say.
+
+const sizes = Array.from({ length: 9 }, (_, index) => index + 1)
+/** The long one, a prime, in messages of 1 KB. With many ranks the edges alone. */
+const lengthsFor = (size: number) => [
+  ...new Set([0, 1, ...(size < 6 ? [size - 1, size] : []), size + 1, 997]),
+]
+
+interface Element {
+  make: (length: number) => ElementArray
+  /** A number that the type holds. */
+  draw: (random: () => number) => number
+  /** `a op b` in the type, by the values that its words mean. */
+  value: (word: number) => number
+  /** Without rounding, but for whole numbers: beyond 2^53 a double would lose the digits that stay. */
+  product?: (a: number, b: number) => number
+  word: (value: number) => number
+}
+
+const same = (x: number) => x
+const wrapping = (a: number, b: number) => Number(BigInt.asIntN(32, BigInt(a) * BigInt(b)))
+const elements: Record<string, Element> = {
+  float32: {
+    make: (length) => new Float32Array(length),
+    draw: (random) => Math.fround((random() - 0.5) * 10 ** Math.floor(random() * 6)),
+    value: same,
+    word: Math.fround,
+  },
+  float16: {
+    make: (length) => new Uint16Array(length),
+    draw: (random) => halfBits((random() - 0.5) * 10),
+    value: halfValue,
+    word: halfBits,
+  },
+  int32: {
+    make: (length) => new Int32Array(length),
+    draw: (random) => Math.floor((random() - 0.5) * 2 ** 32),
+    value: same,
+    product: wrapping,
+    word: same,
+  },
+  uint32: {
+    make: (length) => new Uint32Array(length),
+    draw: (random) => Math.floor(random() * 2 ** 32),
+    value: same,
+    product: wrapping,
+    word: same,
+  },
+  uint8: {
+    make: (length) => new Uint8Array(length),
+    draw: (random) => Math.floor(random() * 256),
+    value: same,
+    product: wrapping,
+    word: same,
+  },
+}
+
+function combine({ product }: Element, op: ReduceOp, a: number, b: number): number {
+  if (op === 'min') return Math.min(a, b)
+  if (op === 'max') return Math.max(a, b)
+  if (op === 'product') return product ? product(a, b) : a * b
+  return a + b
+}
+
+/** What element `i` becomes when the ranks from `first` on combine theirs, one after the other. */
+function reduced(
+  element: Element,
+  inputs: readonly ElementArray[],
+  op: ReduceOp,
+  first: number,
+  i: number,
+): number {
+  const { value, word, make } = element
+  const size = inputs.length
+  const cell = make(1)
+  cell[0] = inputs[first % size]![i]!
+  for (let hop = 1; hop < size; hop++)
+    cell[0] = word(combine(element, op, value(cell[0]!), value(inputs[(first + hop) % size]![i]!)))
+  if (op === 'avg') cell[0] = word(value(cell[0]!) / size)
+  return cell[0]!
+}
+
+const links: Record<string, (env: VirtualEnv, size: number) => ProcessGroup[]> = {
+  ring: (env, size) =>
+    memoryRing(env, size, () => ({ delayMs: () => env.chance() * 9, maxMessageBytes: 1024 }))
+      .groups,
+  all: (env, size) =>
+    memoryMesh(env, size, () => ({ delayMs: () => env.chance() * 9, maxMessageBytes: 1024 })),
+}
+
+/** Algorithms that work with such links; undefined: the group chooses. */
+const choices = (kind: string, size: number, wanted: readonly Algorithm[]) =>
+  kind === 'ring' && size > 3 ? [undefined] : [undefined, ...wanted]
+
+const bytes = (array: ElementArray) =>
+  new Uint8Array(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength)
+
+const opsOf = (name: string): ReduceOp[] =>
+  name.startsWith('float')
+    ? ['sum', 'avg', 'min', 'max', 'product']
+    : ['sum', 'min', 'max', 'product']
+
+describe.each(sizes)('%i ranks', (size) => {
+  describe.each(Object.keys(links))('linked: %s', (kind) => {
+    const open = (seed: number) => {
+      const env = new VirtualEnv(seed)
+      return { env, groups: links[kind]!(env, size) }
+    }
+    describe.each(Object.entries(elements))('%s', (name, element) => {
+      const fill = (length: number, seed: number) => {
+        const random = seededRandom(seed)
+        return Array.from({ length: size }, () => {
+          const array = element.make(length)
+          for (let i = 0; i < length; i++) array[i] = element.draw(random)
+          return array
+        })
+      }
+
+      test('allReduce, reduceScatter and reduce', async () => {
+        for (const length of lengthsFor(size))
+          for (const op of length > 100 ? (['sum'] as const) : opsOf(name)) {
+            const inputs = fill(length, 7 * length + size)
+            const expected = (first: (i: number) => number) => {
+              const out = element.make(length)
+              for (let i = 0; i < length; i++) out[i] = reduced(element, inputs, op, first(i), i)
+              return out
+            }
+            const owner = (i: number) =>
+              sizes.findIndex((_, rank) => i < chunkRange(length, size, rank).end)
+            const total = expected((i) => owner(i) + 1)
+            for (const algorithm of choices(kind, size, op === 'sum' ? algorithms : [])) {
+              const { env, groups } = open(length + 1)
+              const given = algorithm && { algorithm }
+              const all = inputs.map((input) => input.slice())
+              await env.until(
+                Promise.all(groups.map((group, r) => group.allReduce(all[r]!, { op, ...given }))),
+              )
+              for (const buffer of all)
+                expect(bytes(buffer), `allReduce ${op} of ${length} by ${algorithm}`).toEqual(
+                  bytes(total),
+                )
+              if (algorithm === 'oneShot') continue
+              const parts = inputs.map((input) => input.slice())
+              await env.until(
+                Promise.all(
+                  groups.map((group, r) => group.reduceScatter(parts[r]!, { op, ...given })),
+                ),
+              )
+              parts.forEach((buffer, rank) => {
+                const { start, end } = chunkRange(length, size, rank)
+                expect(bytes(buffer.slice(start, end))).toEqual(bytes(total.slice(start, end)))
+              })
+              const root = length % size
+              const toRoot = inputs.map((input) => input.slice())
+              await env.until(
+                Promise.all(
+                  groups.map((group, r) => group.reduce(toRoot[r]!, root, { op, ...given })),
+                ),
+              )
+              expect(bytes(toRoot[root]!), `reduce ${op} to ${root}`).toEqual(
+                bytes(expected(() => root + 1)),
+              )
+            }
+          }
+      })
+
+      test('broadcast, allGather, gather, scatter and allToAll', async () => {
+        for (const length of lengthsFor(size)) {
+          const root = (length + 1) % size
+          const joined = (arrays: readonly ElementArray[]) => {
+            const out = element.make(length * size)
+            arrays.forEach((array, rank) => out.set(array, rank * length))
+            return out
+          }
+          for (const algorithm of choices(kind, size, ['ring', 'direct'])) {
+            const { env, groups } = open(length + 2)
+            const given = algorithm ? { algorithm } : {}
+            const run = (call: (group: ProcessGroup, rank: number) => Promise<void>) =>
+              env.until(Promise.all(groups.map(call)))
+
+            const copies = fill(length, length + 3)
+            const expected = copies[root]!.slice()
+            await run((group, rank) => group.broadcast(copies[rank]!, root, given))
+            for (const copy of copies) expect(bytes(copy)).toEqual(bytes(expected))
+
+            const inputs = fill(length, length + 4)
+            const all = joined(inputs)
+            const gathered = inputs.map((input, rank) => {
+              const buffer = element.make(length * size)
+              buffer.set(input, rank * length)
+              return buffer
+            })
+            await run((group, rank) => group.allGather(gathered[rank]!, given))
+            for (const buffer of gathered) expect(bytes(buffer)).toEqual(bytes(all))
+          }
+          const { env, groups } = open(length + 5)
+          const run = (call: (group: ProcessGroup, rank: number) => Promise<void>) =>
+            env.until(Promise.all(groups.map(call)))
+          const inputs = fill(length, length + 6)
+          const all = joined(inputs)
+          const atRoot = element.make(length * size)
+          await run((group, rank) =>
+            group.gather(inputs[rank]!, rank === root ? atRoot : undefined, root),
+          )
+          expect(bytes(atRoot)).toEqual(bytes(all))
+
+          const outputs = inputs.map(() => element.make(length))
+          await run((group, rank) =>
+            group.scatter(rank === root ? all : undefined, outputs[rank]!, root),
+          )
+          outputs.forEach((output, rank) => expect(bytes(output)).toEqual(bytes(inputs[rank]!)))
+
+          const tables = fill(length * size, length + 7)
+          const turned = tables.map(() => element.make(length * size))
+          await run((group, rank) => group.allToAll(tables[rank]!, turned[rank]!))
+          turned.forEach((output, rank) =>
+            expect(bytes(output)).toEqual(
+              bytes(joined(tables.map((table) => table.slice(rank * length, (rank + 1) * length)))),
+            ),
+          )
+        }
+      })
+    })
+  })
+})

@@ -1,0 +1,160 @@
+import { describe, expect, test } from 'vitest'
+import type { CollectiveGroup } from '../../../src/peer/collective-group.ts'
+import type { ProcessGroup } from '../../../src/peer/group.ts'
+import type { PeerError } from '../../../src/util/errors.ts'
+import { memoryMesh } from '../../support/memory-mesh.ts'
+import { memoryRing, outcomes } from '../../support/memory-ring.ts'
+import { VirtualEnv } from '../../support/virtual-env.ts'
+
+const open = (size: number, seed = 1) => {
+  const env = new VirtualEnv(seed)
+  const groups = memoryMesh(env, size, () => ({
+    delayMs: () => env.chance() * 9,
+    maxMessageBytes: 1024,
+  }))
+  return { env, groups }
+}
+
+const makeGroups = (env: VirtualEnv, groups: readonly ProcessGroup[], ranks: readonly number[]) =>
+  env.until(Promise.all(groups.map((group) => group.newGroup(ranks))))
+
+describe('groups of some ranks', () => {
+  test('two groups and all ranks together, at once, do not mix', async () => {
+    const { env, groups } = open(5)
+    const odd = await makeGroups(env, groups, [3, 1])
+    const even = await makeGroups(env, groups, [0, 2, 4])
+    expect(odd.map((group) => group?.rank)).toEqual([undefined, 0, undefined, 1, undefined])
+    expect(even.map((group) => group?.rank)).toEqual([0, undefined, 1, undefined, 2])
+    const sums = await env.until(
+      Promise.all(
+        groups.map(async (world, rank) => {
+          const part = (odd[rank] ?? even[rank])!
+          const own = new Float32Array(3000).fill(rank + 1)
+          const all = own.slice()
+          await Promise.all([part.allReduce(own), world.allReduce(all)])
+          return [own[0], own[2999], all[0], part.size]
+        }),
+      ),
+    )
+    expect(sums).toEqual([0, 1, 2, 3, 4].map((rank) => (rank % 2 ? [6, 6, 15, 2] : [9, 9, 15, 3])))
+  })
+
+  test('roots are ranks of the group; its failure ends the epoch for all', async () => {
+    const { env, groups } = open(4)
+    const parts = await makeGroups(env, groups, [1, 3])
+    const buffers = [1, 3].map((rank) => Int32Array.of(rank))
+    await env.until(Promise.all([1, 3].map((rank, at) => parts[rank]!.broadcast(buffers[at]!, 1))))
+    expect(buffers.map((buffer) => buffer[0])).toEqual([3, 3])
+    const errors = await env.until(
+      outcomes([
+        parts[1]!.allReduce(new Float32Array(4)),
+        parts[3]!.allReduce(new Float32Array(5)),
+        groups[0]!.barrier(),
+      ]),
+    )
+    for (const error of errors)
+      expect(error?.message).toMatch(
+        /allReduce #\d of group 1.*ranks disagree: rank [13] runs allReduce of [45] .*rank [13] runs/,
+      )
+  })
+
+  test('ranks that make other groups hear it', async () => {
+    const { env, groups } = open(3)
+    const errors = await env.until(
+      outcomes(groups.map((group, rank) => group.newGroup(rank === 2 ? [0, 1] : [0, 2]))),
+    )
+    expect(errors.map((error) => (error as PeerError).code)).toEqual([
+      'peer.mismatch',
+      'peer.mismatch',
+      'peer.mismatch',
+    ])
+    expect(errors[0]?.message).toMatch(/rank 0 makes one of \[0, 2\], rank 2 of \[0, 1\]/)
+    await expect(groups[0]!.newGroup([0, 0])).rejects.toThrow(/different ranks from 0 to 2/)
+  })
+
+  test('in a ring a group of neighbours is one, others are refused on all ranks', async () => {
+    const env = new VirtualEnv(2)
+    const { groups } = memoryRing(env, 5)
+    const pair = await makeGroups(env, groups, [2, 3])
+    const sums = [2, 3].map((rank) => Float32Array.of(rank))
+    await env.until(Promise.all([2, 3].map((rank, at) => pair[rank]!.allReduce(sums[at]!))))
+    expect(sums.map((sum) => sum[0])).toEqual([5, 5])
+    const errors = await env.until(outcomes(groups.map((group) => group.newGroup([0, 2]))))
+    for (const error of errors)
+      expect(error?.message).toMatch(/expected rank 0 of \[0, 2\] to be linked to the next of them/)
+  })
+})
+
+describe('messages between two', () => {
+  const both = (group: CollectiveGroup, peer: number, length: number, tag?: number) => {
+    const sent = Float32Array.from({ length }, (_, i) => group.rank * 1000 + i + (tag ?? 0))
+    const got = new Float32Array(length)
+    const options = tag === undefined ? {} : { tag }
+    return Promise.all([group.send(sent, peer, options), group.recv(got, peer, options)]).then(
+      () => got,
+    )
+  }
+
+  test('both ways at once, in the order sent, whatever else runs', async () => {
+    const { env, groups } = open(3)
+    const [first, second] = groups as [ProcessGroup, ProcessGroup, ProcessGroup]
+    const barrier = Promise.all(groups.map((group) => group.barrier()))
+    const runs = [5, 2000, 0, 1].flatMap((length) => [
+      both(first, 1, length),
+      both(second, 0, length),
+    ])
+    const got = await env.until(Promise.all(runs))
+    await env.until(barrier)
+    got.forEach((values, at) => {
+      expect(values.length).toBe([5, 2000, 0, 1][at >> 1])
+      if (values.length > 0) expect(values[0]).toBe(at % 2 ? 0 : 1000)
+      if (values.length > 1) expect(values.at(-1)! % 1000).toBe((values.length - 1) % 1000)
+    })
+  })
+
+  test('tags pass each other', async () => {
+    const { env, groups } = open(2)
+    const got = [new Int32Array(1), new Int32Array(1)]
+    await env.until(
+      Promise.all([
+        groups[0]!.send(Int32Array.of(1), 1, { tag: 1 }),
+        groups[0]!.send(Int32Array.of(2), 1, { tag: 2 }),
+        groups[1]!.recv(got[0]!, 0, { tag: 2 }),
+        groups[1]!.recv(got[1]!, 0, { tag: 1 }),
+      ]),
+    )
+    expect(got.map((one) => one[0])).toEqual([2, 1])
+  })
+
+  test('another length or type, a rank that is none, and no link', async () => {
+    for (const buffer of [new Float32Array(3), new Int32Array(4)]) {
+      const { env, groups } = open(2)
+      const errors = await env.until(
+        outcomes([groups[0]!.send(new Float32Array(4), 1), groups[1]!.recv(buffer, 0)]),
+      )
+      for (const error of errors)
+        expect(error?.message).toMatch(
+          /send #0 bucket 0.*rank [01] runs a message from rank 0 of [34] elements of \w+ \(direct\), rank [01]/,
+        )
+    }
+    const { groups } = open(2)
+    await expect(groups[0]!.send(new Float32Array(1), 0)).rejects.toThrow(
+      /another rank from 0 to 1/,
+    )
+    const { groups: ring } = memoryRing(new VirtualEnv(1), 5)
+    await expect(ring[0]!.send(new Float32Array(1), 2)).rejects.toThrow(
+      /expected a link to rank 2, got none/,
+    )
+  })
+
+  test('a message that nobody takes times out, and says who does not', async () => {
+    const { env, groups } = open(3)
+    const [error] = await env.until(
+      outcomes([groups[0]!.recv(new Float32Array(1), 2, { deadlineMs: 500 })]),
+      2000,
+    )
+    expect(error?.message).toMatch(
+      /send #0 bucket 0 .*rank 0 waited 500 ms for chunk 0 from rank 2; .*not started/,
+    )
+  })
+})
