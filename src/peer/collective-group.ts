@@ -49,13 +49,16 @@ export class CollectiveGroup {
   readonly isFullyLinked: boolean
   /** Which sizes travel how; the same on all ranks. */
   choice: AlgorithmChoice = defaultChoice
+  /** @internal */
   protected readonly membership: Membership
+  /** @internal */
   protected readonly place: GroupPlace
   private sequencesTaken = 0
   private sequencesCounted = 0
   /** Messages sent and received so far, by partner and tag. */
   private readonly messages = new Map<string, number>()
 
+  /** @internal */
   constructor(membership: Membership, place: GroupPlace, isFullyLinked: boolean) {
     this.membership = membership
     this.place = place

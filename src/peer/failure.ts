@@ -1,7 +1,7 @@
 /**
  * How the end of an epoch is told on every rank, each fact once.
  *
- * The rank that notices it makes one record, which ABORT carries round the ring unchanged. Its text says which rank, what
+ * The rank that notices it makes one record, which ABORT carries from rank to rank unchanged. Its text says which rank, what
  * and why, behind the name of the operation that noticed it, if one did. Whoever shows it adds what the record leaves out:
  *
  *     record                               allReduce #4 bucket 0: rank 2 waited 30000 ms for chunk 1 from rank 1; ...

@@ -179,7 +179,7 @@ describe.each(sizes)('%i ranks', (size) => {
           const root = (length + 1) % size
           const joined = (arrays: readonly ElementArray[]) => {
             const out = element.make(length * size)
-            arrays.forEach((array, rank) => out.set(array, rank * length))
+            for (const [rank, array] of arrays.entries()) out.set(array, rank * length)
             return out
           }
           for (const algorithm of choices(kind, size, ['ring', 'direct'])) {
@@ -218,16 +218,16 @@ describe.each(sizes)('%i ranks', (size) => {
           await run((group, rank) =>
             group.scatter(rank === root ? all : undefined, outputs[rank]!, root),
           )
-          outputs.forEach((output, rank) => expect(bytes(output)).toEqual(bytes(inputs[rank]!)))
+          for (const [rank, output] of outputs.entries())
+            expect(bytes(output)).toEqual(bytes(inputs[rank]!))
 
           const tables = fill(length * size, length + 7)
           const turned = tables.map(() => element.make(length * size))
           await run((group, rank) => group.allToAll(tables[rank]!, turned[rank]!))
-          turned.forEach((output, rank) =>
-            expect(bytes(output)).toEqual(
-              bytes(joined(tables.map((table) => table.slice(rank * length, (rank + 1) * length)))),
-            ),
-          )
+          for (const [rank, output] of turned.entries()) {
+            const parts = tables.map((table) => table.slice(rank * length, (rank + 1) * length))
+            expect(bytes(output)).toEqual(bytes(joined(parts)))
+          }
         }
       })
     })
