@@ -1,8 +1,7 @@
-import type { Browser, Page } from 'playwright'
-import { iceWithoutRoutePermissions } from '../node/chromium.ts'
-import { newRoomLink } from '../src/peer/secret.ts'
+import type { Page } from 'playwright'
 import { messageOf } from '../src/util/errors.ts'
 import type { Host } from './host.ts'
+import { joinTabs } from './join-tabs.ts'
 import type { RingTask, RingTimes } from './ring/protocol.ts'
 import { failedRow, type PairOptions, type Place, pairRow, type Row } from './row.ts'
 
@@ -84,29 +83,4 @@ function ringRow(
   const { frames } = byRank[0]
   const extra = { ...options.extra, dataFrames: frames.data, controlFrames: frames.control }
   return pairRow({ ...options, extra }, place, bandwidths('ringMs'), bandwidths('rawMs'))
-}
-
-async function joinTabs({ browser, url }: Host, worldSize: number): Promise<Page[]> {
-  const link = newRoomLink()
-  const pages: Page[] = []
-  for (let rank = 0; rank < worldSize; rank++) {
-    const page = await openTab(browser, `${url}tab.html`)
-    await page.evaluate(([given, name]) => window.ringTab.join(given, name), [
-      link,
-      `tab ${rank}`,
-    ] as const)
-    pages.push(page)
-  }
-  await pages[0].evaluate((count) => window.ringTab.start(count), worldSize)
-  await Promise.all(pages.map((page) => page.evaluate(() => window.ringTab.ready())))
-  return pages
-}
-
-async function openTab(browser: Browser, url: string): Promise<Page> {
-  const context = await browser.newContext()
-  await context.grantPermissions(iceWithoutRoutePermissions)
-  const page = await context.newPage()
-  await page.goto(url)
-  await page.waitForFunction(() => window.ringTab !== undefined)
-  return page
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { messageOf } from '../src/util/errors.ts'
+import { benchCollectives } from './collectives.ts'
 import { stepNames } from './compute/task.ts'
 import { openCompute } from './compute.ts'
 import { firstStepRows } from './first-step.ts'
@@ -49,6 +50,10 @@ const command = new Command('npm run bench --')
     new Option('--adapter <which>', 'the GPU where there is one, or the CPU stand-in')
       .choices(['auto', 'software'] satisfies AdapterChoice[])
       .default('auto'),
+  )
+  .addHelpText(
+    'after',
+    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.',
   )
   .option('--json', 'one JSON object a row on standard output', false)
   .option('--save', 'also write the table to bench/results/', false)
@@ -123,7 +128,13 @@ async function save(
 
 let isComplete = false
 try {
-  isComplete = await bench(command.parse().opts<Flags>())
+  const [part, ...rest] = process.argv.slice(2)
+  if (part === 'collectives') {
+    await benchCollectives(rest)
+    isComplete = true
+  } else {
+    isComplete = await bench(command.parse().opts<Flags>())
+  }
 } catch (thrown) {
   note(messageOf(thrown).split('\n')[0])
 }

@@ -1,3 +1,4 @@
+import type { Algorithm } from '../../src/peer/announcement.ts'
 import type { Transport } from '../../src/worker/api.ts'
 
 /** One measured size. */
@@ -19,9 +20,36 @@ export interface RingTimes {
   frames: { data: number; control: number }
 }
 
+export const timedOperations = ['allReduce', 'reduceScatter', 'allGather', 'broadcast'] as const
+export type TimedOperation = (typeof timedOperations)[number]
+
+/** One collective at one size. */
+export interface CollectiveTask {
+  operation: TimedOperation
+  algorithm: Algorithm
+  /** Bytes of the whole buffer. */
+  sizeBytes: number
+  rounds: number
+  repeats: number
+  warmUps: number
+}
+
+/** A message of so many bytes from rank 0 to rank 1 and back, over the bare channel, one after the other. */
+export interface PingTask {
+  sizeBytes: number
+  rounds: number
+}
+
 export type ToWorker =
   | { add: { peerRank: number; transport: Transport } }
   | { begin: { epoch: number; rank: number; worldSize: number } }
   | { measure: RingTask }
+  | { time: CollectiveTask }
+  | { ping: PingTask }
 
-export type FromWorker = { ready: true } | { measured: RingTimes } | { failed: string }
+export type FromWorker =
+  | { ready: true }
+  | { measured: RingTimes }
+  /** Milliseconds of one, by round. */
+  | { timed: number[] }
+  | { failed: string }

@@ -25,6 +25,8 @@ export class RawLane {
   #inFlight = 0
   #received = 0
   #unreturned = 0
+  /** That all calls of `receive` wait for together. */
+  #expected = 0
   #awaited: { total: number; resolve: () => void } | undefined
 
   /** Takes over what is raw of the channel's messages and leaves the rest to the handler that is there. */
@@ -46,10 +48,11 @@ export class RawLane {
     this.#pump()
   }
 
-  /** Resolves when `totalBytes` have come since the lane was made. */
-  receive(totalBytes: number): Promise<void> {
+  /** Resolves when `sizeBytes` more have come than this has waited for before. */
+  receive(sizeBytes: number): Promise<void> {
+    this.#expected += sizeBytes
     return new Promise((resolve) => {
-      this.#awaited = { total: totalBytes, resolve }
+      this.#awaited = { total: this.#expected, resolve }
       this.#settle()
     })
   }

@@ -1,9 +1,17 @@
 import { ChannelLink } from '../../src/peer/channel.ts'
 import { ProcessGroup } from '../../src/peer/group.ts'
 import type { Link } from '../../src/peer/link.ts'
+import { PortLink } from '../../src/peer/port.ts'
 import { systemEnv } from '../../src/util/env.ts'
 import { messageOf } from '../../src/util/errors.ts'
-import type { FromWorker, RingTask, RingTimes, ToWorker } from './protocol.ts'
+import type {
+  CollectiveTask,
+  FromWorker,
+  PingTask,
+  RingTask,
+  RingTimes,
+  ToWorker,
+} from './protocol.ts'
 import { RawLane } from './raw-lane.ts'
 
 /** One rank: the ring's all-reduce and the bare channels below it, in turns. */
@@ -11,8 +19,6 @@ import { RawLane } from './raw-lane.ts'
 const links = new Map<number, Link>()
 const lanes = new Map<number, RawLane>()
 let group: ProcessGroup
-/** Raw bytes that have come, or will have, since the lane to the previous rank was made. */
-let rawReceived = 0
 
 const post = (message: FromWorker) => postMessage(message)
 
@@ -47,9 +53,8 @@ async function rawSample(sizeBytes: number, repeats: number): Promise<number> {
   await group.barrier()
   const began = performance.now()
   for (let repeat = 0; repeat < repeats; repeat++) {
-    rawReceived += bytes
     next.send(bytes)
-    await previous.receive(rawReceived)
+    await previous.receive(bytes)
   }
   return (performance.now() - began) / repeats
 }
@@ -98,10 +103,48 @@ function check(data: Float32Array, repeats: number): void {
   }
 }
 
+/** Each round: the ranks meet, then so many of the collective one after the other. */
+async function time(task: CollectiveTask): Promise<number[]> {
+  const { operation, algorithm, sizeBytes, rounds, repeats, warmUps } = task
+  const data = new Float32Array(sizeBytes / 4)
+  const run = () =>
+    operation === 'broadcast'
+      ? group.broadcast(data, 0, { algorithm })
+      : group[operation](data, { algorithm })
+  const times: number[] = []
+  for (let round = -warmUps; round < rounds; round++) {
+    data.fill(group.rank + 1)
+    await group.barrier()
+    const began = performance.now()
+    for (let repeat = 0; repeat < repeats; repeat++) await run()
+    const ms = (performance.now() - began) / repeats
+    if (operation === 'allReduce') check(data, repeats)
+    if (round >= 0) times.push(ms)
+  }
+  return times
+}
+
+/** The way there and back by round on rank 0; the others have nothing to tell. */
+async function ping({ sizeBytes, rounds }: PingTask): Promise<number[]> {
+  const times: number[] = []
+  await group.barrier()
+  if (group.rank > 1) return times
+  const lane = lanes.get(1 - group.rank)!
+  for (let round = 0; round < rounds; round++) {
+    const began = performance.now()
+    if (group.rank === 0) lane.send(sizeBytes)
+    await lane.receive(sizeBytes)
+    if (group.rank === 1) lane.send(sizeBytes)
+    else times.push(performance.now() - began)
+  }
+  return times
+}
+
 addEventListener('message', async ({ data }: MessageEvent<ToWorker>) => {
   if ('add' in data) {
     const { peerRank, transport } = data.add
     if (transport.kind === 'channel') add(peerRank, transport.channel)
+    else if (transport.kind === 'port') links.set(peerRank, new PortLink(transport.port))
     else post({ failed: `expected a data channel that the worker owns, got "${transport.kind}".` })
     return
   }
@@ -110,6 +153,10 @@ addEventListener('message', async ({ data }: MessageEvent<ToWorker>) => {
       const { epoch, rank, worldSize } = data.begin
       await begin(epoch, rank, worldSize)
       post({ ready: true })
+    } else if ('time' in data) {
+      post({ timed: await time(data.time) })
+    } else if ('ping' in data) {
+      post({ timed: await ping(data.ping) })
     } else {
       post({ measured: await measure(data.measure) })
     }

@@ -1,7 +1,15 @@
+import { openLocalPorts } from '../../src/peer/local-ports.ts'
 import type { RoomLink } from '../../src/peer/secret.ts'
 import { SignalClient, signalUrl } from '../../src/peer/signal.ts'
 import { formLinks, leaveOnPageHide } from '../../src/worker/connect.ts'
-import type { FromWorker, RingTask, RingTimes, ToWorker } from './protocol.ts'
+import type {
+  CollectiveTask,
+  FromWorker,
+  PingTask,
+  RingTask,
+  RingTimes,
+  ToWorker,
+} from './protocol.ts'
 
 /** One tab of the ring's bench: joins the room as every rank does, and hands its channels to a worker that measures. */
 
@@ -38,11 +46,13 @@ let running: Promise<object> | undefined
 let seen: (count: number) => void = () => undefined
 
 const tab = {
-  async join(link: RoomLink, name: string): Promise<void> {
+  /** `transport`: over MessagePorts where tabs share a browser context, or WebRTC. */
+  async join(link: RoomLink, name: string, transport: 'webrtc' | 'port'): Promise<void> {
+    const ports = transport === 'port' ? await openLocalPorts() : null
     client = new SignalClient({
       url: signalUrl(location),
       link,
-      info: { name, adapter: null, hostTag: '', hidden: false, transport: 'webrtc' },
+      info: { name, adapter: null, hostTag: ports?.hostTag ?? '', hidden: false, transport },
       WebSocket,
     })
     client.on('lobby', ({ members }) => seen(members.length))
@@ -53,7 +63,7 @@ const tab = {
       formLinks({
         client,
         assignment,
-        ports: null,
+        ports,
         addLink: (_, peerRank, transport) => {
           const moved = transport.kind === 'channel' ? transport.channel : transport.port
           tell({ add: { peerRank, transport } }, [moved as Transferable])
@@ -86,7 +96,15 @@ const tab = {
     tell({ measure: task })
     return (await measured).measured
   },
+  time: (task: CollectiveTask): Promise<number[]> => timed({ time: task }),
+  ping: (task: PingTask): Promise<number[]> => timed({ ping: task }),
 }
+async function timed(order: ToWorker): Promise<number[]> {
+  const heard = hear((word) => ('timed' in word ? word : undefined))
+  tell(order)
+  return (await heard).timed
+}
+
 export type RingTab = typeof tab
 declare global {
   interface Window {

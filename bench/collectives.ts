@@ -1,0 +1,248 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import { cpus, loadavg } from 'node:os'
+import { join } from 'node:path'
+import { Command, InvalidArgumentError } from 'commander'
+import type { Page } from 'playwright'
+import { algorithms } from '../src/peer/announcement.ts'
+import { hasAlgorithm } from '../src/peer/plan-collective.ts'
+import { markdownTable } from '../src/util/markdown.ts'
+import { type Host, openHost } from './host.ts'
+import { joinTabs } from './join-tabs.ts'
+import { type CollectiveTask, type TimedOperation, timedOperations } from './ring/protocol.ts'
+import { median, spread } from './statistics.ts'
+
+/** `npm run bench -- collectives`: time, algorithm and bus bandwidth by size, backend and operation, as nccl-tests prints them. */
+
+const kibi = 1024
+const mebi = 1024 * kibi
+const backends = ['webrtc', 'port'] as const
+type Backend = (typeof backends)[number]
+
+const list =
+  <T extends string | number>(known: readonly T[]) =>
+  (text: string): T[] =>
+    text.split(',').map((part) => {
+      const found = known.find((one) => String(one) === part)
+      if (found === undefined)
+        throw new InvalidArgumentError(`Expected some of ${known.join(', ')}, got "${part}".`)
+      return found
+    })
+
+interface Flags {
+  ranks: number[]
+  backends: Backend[]
+  operations: TimedOperation[]
+  sizes: number[]
+  rounds: number
+  json: boolean
+  save: boolean
+}
+
+const command = new Command('npm run bench -- collectives')
+  .description(
+    'Times collectives between tabs by size, backend and algorithm. Bus bandwidth is as in nccl-tests: what a link carries, whatever the number of ranks.',
+  )
+  .option('--ranks <counts>', 'tabs', list([2, 3, 4, 5, 6]), [2, 3])
+  .option('--backends <names>', 'how tabs are linked', list(backends), [...backends])
+  .option('--operations <names>', 'which collectives', list(timedOperations), ['allReduce'])
+  .option(
+    '--sizes <bytes>',
+    'bytes of the whole buffer, K and M for 1024 and 1024 x 1024',
+    (text) => text.split(',').map(sizeOf),
+    [4 * kibi, 64 * kibi, 256 * kibi, mebi, 4 * mebi, 16 * mebi],
+  )
+  .option('--rounds <count>', 'rounds, each beginning with another algorithm', Number, 9)
+  .option('--json', 'one JSON object a row on standard output', false)
+  .option('--save', 'also write the table to bench/results/', false)
+
+function sizeOf(text: string): number {
+  const [, digits, unit] = /^(\d+)([KM]?)$/.exec(text) ?? []
+  const bytes = Number(digits) * (unit === 'M' ? mebi : unit === 'K' ? kibi : 1)
+  if (!digits || bytes % 4 !== 0 || bytes === 0)
+    throw new InvalidArgumentError(`Expected multiples of 4 as 4K or 16M, got "${text}".`)
+  return bytes
+}
+
+const note = (line: string) => process.stderr.write(`bench: ${line}\n`)
+
+/** One line of the table. units: ms, and MB (10^6 bytes) a second. */
+interface Line {
+  backend: Backend
+  ranks: number
+  operation: TimedOperation
+  sizeBytes: number
+  algorithm: string
+  ms: number
+  msSpread: [number, number]
+  algorithmBandwidth: number
+  busBandwidth: number
+  /** Of a message of this size over the bare channel, one way, where that was measured. */
+  floorMs?: number | undefined
+}
+
+/** What nccl-tests multiplies the algorithm's bandwidth by. */
+const busFactor = (operation: TimedOperation, ranks: number): number =>
+  operation === 'allReduce'
+    ? (2 * (ranks - 1)) / ranks
+    : operation === 'broadcast'
+      ? 1
+      : (ranks - 1) / ranks
+
+export async function benchCollectives(argv: readonly string[]): Promise<void> {
+  const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
+  const host = await openHost('auto', note)
+  const onInterrupt = () => {
+    host.close().finally(() => process.exit(130))
+  }
+  process.once('SIGINT', onInterrupt)
+  process.once('SIGTERM', onInterrupt)
+  try {
+    const lines: Line[] = []
+    for (const backend of flags.backends)
+      for (const ranks of flags.ranks) lines.push(...(await linesOf(host, backend, ranks, flags)))
+    const report = formatLines(lines, host)
+    if (flags.json) for (const line of lines) process.stdout.write(`${JSON.stringify(line)}\n`)
+    else process.stdout.write(report)
+    if (flags.save) note(`saved ${await save(report, lines, host)}`)
+  } finally {
+    process.off('SIGINT', onInterrupt)
+    process.off('SIGTERM', onInterrupt)
+    await host.close()
+  }
+}
+
+async function linesOf(
+  host: Host,
+  backend: Backend,
+  ranks: number,
+  { operations, sizes, rounds }: Flags,
+): Promise<Line[]> {
+  note(`${backend}: joining ${ranks} tabs`)
+  const pages = await joinTabs(host, ranks, backend)
+  const lines: Line[] = []
+  try {
+    for (const operation of operations)
+      for (const sizeBytes of sizes) {
+        const names = algorithms.filter(
+          // A ring of more than three ranks has not the links for the others; one shot is for what is small.
+          (name) =>
+            hasAlgorithm(operation, name) &&
+            (name === 'ring' || ranks <= 3) &&
+            (name !== 'oneShot' || sizeBytes <= mebi),
+        )
+        note(`${backend}, ${ranks} tabs: ${operation} of ${formatBytes(sizeBytes)}`)
+        const floorMs =
+          backend === 'webrtc' && sizeBytes <= 64 * kibi
+            ? await oneWayMs(pages, sizeBytes)
+            : undefined
+        const times = new Map(names.map((name) => [name, [] as number[]]))
+        for (let round = 0; round < rounds; round++)
+          for (let at = 0; at < names.length; at++) {
+            const algorithm = names[(round + at) % names.length]
+            const task: CollectiveTask = {
+              operation,
+              algorithm,
+              sizeBytes,
+              rounds: 1,
+              repeats: Math.max(1, Math.min(32, Math.floor((4 * mebi) / sizeBytes))),
+              warmUps: round === 0 ? 1 : 0,
+            }
+            times.get(algorithm)!.push(await slowest(pages, task))
+          }
+        for (const [algorithm, ms] of times) {
+          const middle = median(ms)
+          const algorithmBandwidth = sizeBytes / middle / 1000
+          lines.push({
+            backend,
+            ranks,
+            operation,
+            sizeBytes,
+            algorithm,
+            ms: middle,
+            msSpread: spread(ms),
+            algorithmBandwidth,
+            busBandwidth: algorithmBandwidth * busFactor(operation, ranks),
+            floorMs,
+          })
+        }
+      }
+  } finally {
+    for (const context of new Set(pages.map((page) => page.context()))) await context.close()
+  }
+  return lines
+}
+
+async function slowest(pages: readonly Page[], task: CollectiveTask): Promise<number> {
+  const byRank = await Promise.all(
+    pages.map((page) => page.evaluate((given) => window.ringTab.time(given), task)),
+  )
+  return Math.max(...byRank.map(([ms]) => ms))
+}
+
+/** Half of a round trip of the bare channel between ranks 0 and 1, with nothing else under way. */
+async function oneWayMs(pages: readonly Page[], sizeBytes: number): Promise<number> {
+  const [times] = await Promise.all(
+    pages.map((page) =>
+      page.evaluate((given) => window.ringTab.ping(given), { sizeBytes, rounds: 50 }),
+    ),
+  )
+  // The first ones wake threads.
+  return median(times.slice(10)) / 2
+}
+
+const formatBytes = (bytes: number): string =>
+  bytes >= mebi ? `${bytes / mebi} MiB` : bytes >= kibi ? `${bytes / kibi} KiB` : `${bytes} B`
+
+/** Messages that wait for one another. */
+const hopsOf = (algorithm: string, operation: TimedOperation, ranks: number): number => {
+  const phases = operation === 'allReduce' ? 2 : 1
+  if (algorithm === 'oneShot') return 1
+  return algorithm === 'direct' ? phases : phases * (ranks - 1)
+}
+
+function formatLines(lines: readonly Line[], { browser }: Host): string {
+  const machine = `${cpus()[0]?.model.trim() || 'unknown CPU'}, ${cpus().length} cores, load average at the end ${loadavg()[0].toFixed(1)}`
+  const heading = `${new Date().toISOString().slice(0, 10)}, Chromium ${browser.version()}, ${machine}; tabs of one machine.`
+  const table = markdownTable(
+    [
+      'backend',
+      'ranks',
+      'operation',
+      'size',
+      'algorithm',
+      'time, ms',
+      'lowest to highest',
+      'algbw, MB/s',
+      'busbw, MB/s',
+      'hops',
+      "x its hops' floor",
+    ],
+    lines.map((line) => {
+      const hops = hopsOf(line.algorithm, line.operation, line.ranks)
+      return [
+        line.backend,
+        line.ranks,
+        line.operation,
+        formatBytes(line.sizeBytes),
+        line.algorithm,
+        line.ms.toFixed(3),
+        line.msSpread.map((ms) => ms.toFixed(3)).join(' to '),
+        line.algorithmBandwidth.toFixed(1),
+        line.busBandwidth.toFixed(1),
+        hops,
+        line.floorMs === undefined ? '' : (line.ms / (hops * line.floorMs)).toFixed(2),
+      ]
+    }),
+  )
+  return `${heading}\n\nA hop's floor is half a round trip of a message of that size over the same bare channel, idle.\n\n${table}\n`
+}
+
+async function save(report: string, lines: readonly Line[], { browser }: Host): Promise<string> {
+  const folder = join(import.meta.dirname, 'results')
+  await mkdir(folder, { recursive: true })
+  const date = new Date().toISOString().slice(0, 10)
+  const file = join(folder, `${date}-chromium-${browser.version()}-collectives.md`)
+  const json = lines.map((line) => JSON.stringify(line)).join('\n')
+  await writeFile(file, `# ${date}: collectives\n\n${report}\n\`\`\`json\n${json}\n\`\`\`\n`)
+  return file
+}
