@@ -20,6 +20,8 @@ import { manualSeed } from '../nn/init.ts'
 import { models } from '../nn/models.ts'
 import type { StateDict } from '../nn/module.ts'
 import type { CollectiveSpan, ProcessGroup } from '../peer/group.ts'
+import { measureChoice } from '../peer/measure-choice.ts'
+import { systemEnv } from '../util/env.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
 import { endIfAnyFound } from './anomalies.ts'
 import type { TrainConfig } from './config.ts'
@@ -209,6 +211,9 @@ export class Trainer {
     })
     this.#ddp = ddp
     await ddp.ready
+    // A run that goes on in place keeps what its ranks have measured.
+    if (this.#record) group.choice = this.#record.collectives
+    else await measureChoice(group, systemEnv)
 
     phase('compile')
     const optimizer = makeOptimizer(ddp, config)
@@ -243,6 +248,7 @@ export class Trainer {
       })),
       variants: { ...step.prepared.chosen },
       measured: { ...runtime.variants },
+      collectives: { ...group.choice },
     }
     this.#record = await settleRecord(group, own, adapterOf(runtime))
     const keep = async (progress: Progress) => {

@@ -150,6 +150,7 @@ export function makeResult(worldSize: number): RunResult {
       buckets: [],
       variants: {},
       measured: {},
+      collectives: { oneShotBytes: 8192, directBytes: 262144 },
       adapters: [],
     },
     links: { bytesSent: 586e6, bytesReceived: 586e6, messagesSent: 9000, messagesReceived: 9000 },

@@ -1,0 +1,66 @@
+import type { Env } from '../util/env.ts'
+import type { AlgorithmChoice } from './algorithm-choice.ts'
+import type { Algorithm } from './announcement.ts'
+import type { CollectiveGroup } from './collective-group.ts'
+
+const kibi = 1024
+/** Growing, so that slow links stop it early. */
+const sizes = [4 * kibi, 16 * kibi, 64 * kibi, 256 * kibi, 1024 * kibi]
+const repeats = 2
+/** No larger size is tried once one has taken this long altogether. */
+const budgetMs = 30
+
+/**
+ * Times all-reduces of growing size by each algorithm and sets `group.choice` to what was fastest; the same on all ranks, which all
+ * call it before their first step.
+ *
+ * A time is the better of two on the slowest rank. Where ranks are linked in a ring alone there is nothing to choose.
+ * cost: some tens of milliseconds, more on slow links; about 3 MB sent per rank where they are fast. errors: the group's.
+ */
+export async function measureChoice(group: CollectiveGroup, env: Env): Promise<AlgorithmChoice> {
+  if (group.size === 1 || !group.isFullyLinked) return group.choice
+  const fastest: Algorithm[] = []
+  for (const sizeBytes of sizes) {
+    const isOneShotLost = fastest.length > 0 && fastest.at(-1) !== 'oneShot'
+    const names: Algorithm[] = isOneShotLost ? ['ring', 'direct'] : ['ring', 'direct', 'oneShot']
+    const took = await slowestOf(group, env, names, sizeBytes)
+    fastest.push(names[took.indexOf(Math.min(...took))])
+    const totalMs = took.reduce((sum, us) => sum + us, 0) / 1000
+    if (fastest.at(-1) === 'ring' || repeats * totalMs > budgetMs) break
+  }
+  const upTo = (isTaken: (name: Algorithm) => boolean): number => {
+    const first = fastest.findIndex((name) => !isTaken(name))
+    const count = first < 0 ? fastest.length : first
+    return count === 0 ? 0 : sizes[count - 1]
+  }
+  group.choice = {
+    oneShotBytes: upTo((name) => name === 'oneShot'),
+    directBytes: upTo((name) => name !== 'ring'),
+  }
+  return group.choice
+}
+
+/** Microseconds by algorithm, of the rank that took longest. */
+async function slowestOf(
+  group: CollectiveGroup,
+  env: Env,
+  names: readonly Algorithm[],
+  sizeBytes: number,
+): Promise<number[]> {
+  const data = new Float32Array(sizeBytes / 4)
+  const own = new Uint32Array(names.length)
+  for (const [at, algorithm] of names.entries()) {
+    let best = Number.POSITIVE_INFINITY
+    for (let repeat = 0; repeat < repeats; repeat++) {
+      await group.barrier()
+      const began = env.now()
+      await group.allReduce(data, { algorithm })
+      best = Math.min(best, env.now() - began)
+    }
+    own[at] = Math.round(1000 * best)
+  }
+  const all = await group.allGatherU32(own)
+  return names.map((_, at) =>
+    Math.max(...Array.from({ length: group.size }, (_, rank) => all[rank * names.length + at])),
+  )
+}
