@@ -19,6 +19,7 @@ const allowed: Record<string, readonly string[]> = {
   'src/optim': ['src/util', 'src/graph', 'src/kernels'],
   'src/data': ['src/util'],
   'src/peer': ['src/util'],
+  'src/distributed': ['src/util', 'src/graph/stored-tensor.ts', 'src/peer'],
   'src/train': [
     'src/util',
     'src/gpu',
@@ -28,9 +29,11 @@ const allowed: Record<string, readonly string[]> = {
     'src/optim',
     'src/data',
     'src/peer',
+    'src/distributed',
   ],
   'src/worker/compute.worker.ts': [
     'src/util',
+    'src/distributed',
     'src/gpu',
     'src/graph',
     'src/data',
@@ -55,6 +58,7 @@ const packages: Record<string, readonly string[]> = {
   // The libraries that ours is timed beside.
   'src/measure/peers': ['@jax-js/jax', '@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu'],
   'src/peer': ['simple-peer', 'valibot'],
+  'src/distributed': ['devalue'],
   'src/train': ['valibot'],
   'src/worker': ['comlink'],
   'src/worker/compute.worker.ts': ['comlink'],
@@ -84,6 +88,7 @@ const withoutPage = [
   'src/optim',
   'src/data',
   'src/train',
+  'src/distributed',
   'src/peer',
   'src/worker/compute.worker.ts',
 ]

@@ -99,6 +99,24 @@ export {
 } from './data/saved-tree.ts'
 export { planShares, type Share } from './data/shares.ts'
 export { CharTokenizer, TokenDataset, type Tokenizer } from './data/text.ts'
+export type { Contents as DistributedContents } from './distributed/contents.ts'
+export type {
+  DistributedOptions,
+  DistributedResult,
+  PairOptions,
+  ReduceOptions,
+} from './distributed/functions.ts'
+export * as distributed from './distributed/index.ts'
+export type { MonitoredBarrierOptions } from './distributed/monitored-barrier.ts'
+export {
+  destroyProcessGroup,
+  getProcessGroup,
+  getRank,
+  getWorldSize,
+  type InitProcessGroupOptions,
+  initProcessGroup,
+} from './distributed/process-group.ts'
+export { Work } from './distributed/work.ts'
 export { type AdapterFacts, type Gpu, type GpuCounters, openGpu } from './gpu/device.ts'
 export {
   type Numbers as StageableNumbers,
@@ -467,14 +485,6 @@ export {
   type DistributedDataParallelOptions,
 } from './train/data-parallel.ts'
 export { loadModel, type SaveModelOptions, saveModel } from './train/model-file.ts'
-export {
-  destroyProcessGroup,
-  getProcessGroup,
-  getRank,
-  getWorldSize,
-  type InitProcessGroupOptions,
-  initProcessGroup,
-} from './train/process-group.ts'
 export { type Meter, ProgressMeter } from './train/progress-meter.ts'
 export { ReplicaCheck } from './train/verify.ts'
 export {

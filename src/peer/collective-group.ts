@@ -1,7 +1,7 @@
 /**
  * The collectives of some ranks, as their callers see them.
  *
- * Map: CollectiveGroup: who it is - sums and chunks - from and to a root - everyone with everyone - messages between two - records - beginning.
+ * Map: CollectiveGroup: who it is - sums and chunks - from and to a root - everyone with everyone - messages between two - records - failing - beginning.
  */
 import { PeerError } from '../util/errors.ts'
 import { type AlgorithmChoice, chooseAlgorithm, defaultChoice } from './algorithm-choice.ts'
@@ -306,6 +306,17 @@ export class CollectiveGroup {
     )
     return Array.from(lengths, (length, rank) =>
       all.subarray(rank * slotBytes, rank * slotBytes + length),
+    )
+  }
+
+  // Failing
+
+  /** Ends the epoch from outside: every pending and later collective on every rank rejects, naming `reason`. Idempotent. */
+  abort(reason: PeerError | string): void {
+    this.membership.fail(
+      typeof reason === 'string'
+        ? new PeerError('peer.aborted', `rank ${this.rank} aborted: ${reason}`)
+        : reason,
     )
   }
 

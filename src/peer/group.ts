@@ -90,15 +90,6 @@ export class ProcessGroup extends CollectiveGroup {
     return group
   }
 
-  /** Ends the epoch from outside: every pending and later collective on every rank rejects, naming `reason`. Idempotent. */
-  abort(reason: PeerError | string): void {
-    this.membership.fail(
-      typeof reason === 'string'
-        ? new PeerError('peer.aborted', `rank ${this.rank} aborted: ${reason}`)
-        : reason,
-    )
-  }
-
   /** Bytes and frames so far; a snapshot. */
   stats(): GroupStats {
     return this.membership.stats()

@@ -1,3 +1,4 @@
+import { getProcessGroup } from '../distributed/process-group.ts'
 import type { GradientExchange } from '../graph/exchange.ts'
 import { poolAlignment } from '../graph/pool.ts'
 import type { StoredTensor } from '../graph/stored-tensor.ts'
@@ -8,7 +9,6 @@ import type { ProcessGroup } from '../peer/group.ts'
 import { chunkRange } from '../peer/plan.ts'
 import { checkNumber, checkOptions } from '../util/options.ts'
 import { gatherTexts } from './gather-texts.ts'
-import { getProcessGroup } from './process-group.ts'
 
 export interface DistributedDataParallelOptions {
   /** The ranks that train together; default: the group of `initProcessGroup`. */

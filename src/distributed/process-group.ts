@@ -1,3 +1,4 @@
+import type { CollectiveGroup } from '../peer/collective-group.ts'
 import { FaultyLink } from '../peer/faulty-link.ts'
 import { type GroupConfig, ProcessGroup } from '../peer/group.ts'
 import type { Link } from '../peer/link.ts'
@@ -81,8 +82,20 @@ export function getProcessGroup(): ProcessGroup {
   return current
 }
 
-export const getRank = (): number => getProcessGroup().rank
-export const getWorldSize = (): number => getProcessGroup().size
+/** This rank's number in the group; default: among all ranks. */
+export const getRank = (group: CollectiveGroup = getProcessGroup()): number => group.rank
+/** How many ranks the group has; default: all. */
+export const getWorldSize = (group: CollectiveGroup = getProcessGroup()): number => group.size
+
+/** Whether there is a default group. */
+export const isInitialized = (): boolean => current !== undefined
+
+/**
+ * A group of some ranks; undefined on the others, whose calls with it do nothing. As torch.distributed.new_group: all ranks call it
+ * alike and in the same order. errors: see `ProcessGroup.newGroup`.
+ */
+export const newGroup = (ranks: readonly number[]): Promise<CollectiveGroup | undefined> =>
+  getProcessGroup().newGroup(ranks)
 
 /** Leaves the default group; a no-op when there is none. */
 export function destroyProcessGroup(): void {

@@ -1,0 +1,20 @@
+import { StoredTensor } from '../graph/stored-tensor.ts'
+import type { ElementArray } from '../peer/element.ts'
+
+/** What the functions of torch.distributed take here: arrays, and parameters or buffers of modules, which come to the host and go back. */
+export type Contents = ElementArray | StoredTensor
+
+/** The elements as an array: the tensor's, copied, or the array itself. */
+export async function arrayOf(contents: Contents): Promise<ElementArray> {
+  return contents instanceof StoredTensor ? contents.read() : contents
+}
+
+/** Puts a result where it belongs, if it is not there already. */
+export function putBack(contents: Contents, result: ElementArray): void {
+  if (contents instanceof StoredTensor)
+    contents.assign(result as Parameters<typeof contents.assign>[0])
+  else if (contents !== result) contents.set(result)
+}
+
+export const lengthOf = (contents: Contents): number =>
+  contents instanceof StoredTensor ? contents.count : contents.length

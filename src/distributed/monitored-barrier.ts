@@ -1,0 +1,67 @@
+import { lastExplicitBucket } from '../peer/announcement.ts'
+import type { CollectiveGroup } from '../peer/collective-group.ts'
+import type { Env } from '../util/env.ts'
+import { systemEnv } from '../util/env.ts'
+import { PeerError } from '../util/errors.ts'
+import { checkNumber, checkOptions } from '../util/options.ts'
+import { getProcessGroup } from './process-group.ts'
+
+export interface MonitoredBarrierOptions {
+  group?: CollectiveGroup
+  /** How long rank 0 waits for the others; default 30 s. */
+  timeoutMs?: number
+  /** Names all ranks that have not come, and not only the first; default false, as in PyTorch. */
+  waitAllRanks?: boolean
+  /** Default: the clock of this context. */
+  env?: Env
+}
+
+/** Messages of tags that callers use do not meet these. */
+const tag = lastExplicitBucket
+
+/**
+ * A barrier that says who is missing: each rank tells the group's first one that it has come, which answers when all have.
+ *
+ * As torch.distributed.monitored_barrier. All ranks must be linked to the group's first one.
+ * cost: 2 hops. errors: `peer.timeout` on all ranks, naming those that did not come; the epoch is over then.
+ */
+export async function monitoredBarrier(options: MonitoredBarrierOptions = {}): Promise<void> {
+  const known = { group: true, timeoutMs: true, waitAllRanks: true, env: true } as const
+  checkOptions('monitoredBarrier', options, known)
+  checkNumber('monitoredBarrier', 'timeoutMs', options.timeoutMs, (ms) => ms > 0, 'above 0')
+  const { group = getProcessGroup(), timeoutMs = 30_000, waitAllRanks = false } = options
+  const env = options.env ?? systemEnv
+  if (group.size === 1) return
+  const word = () => new Uint8Array(1)
+  // Rank 0 judges; the others would end the epoch before it has.
+  const given = { tag, deadlineMs: 2 * timeoutMs + 1000 }
+  if (group.rank !== 0) {
+    await group.send(word(), 0, given)
+    await group.recv(word(), 0, given)
+    return
+  }
+  const missing = new Set(Array.from({ length: group.size - 1 }, (_, at) => at + 1))
+  const late = () => {
+    const ranks = [...missing].map((place) => group.ranks[place])
+    const named = waitAllRanks ? ranks : ranks.slice(0, 1)
+    group.abort(
+      new PeerError(
+        'peer.timeout',
+        `monitoredBarrier: rank${named.length > 1 ? 's' : ''} ${named.join(', ')} did not come within ${timeoutMs} ms. Look what they wait for.`,
+      ),
+    )
+  }
+  const cancel = env.after(timeoutMs, late)
+  try {
+    await Promise.all(
+      [...missing].map(async (place) => {
+        await group.recv(word(), place, given)
+        missing.delete(place)
+      }),
+    )
+    cancel()
+    await Promise.all(group.ranks.slice(1).map((_, at) => group.send(word(), at + 1, given)))
+  } finally {
+    cancel()
+  }
+}
