@@ -1,0 +1,66 @@
+import { ArgumentTypeError, PeerError, TabringError } from '../../util/errors.ts'
+import { checkNumber } from '../../util/options.ts'
+
+/** What callers of a store give it, checked: JavaScript knows no types. */
+
+/** The longest that a timer of the platform waits. units: ms. */
+export const maxTimeoutMs = 2 ** 31 - 1
+
+/** errors: `config.invalid` for a time that no timer waits. */
+export function checkTimeout(where: string, timeoutMs: number | undefined): void {
+  const isTime = (value: number) => value >= 0 && value <= maxTimeoutMs
+  checkNumber(where, 'timeoutMs', timeoutMs, isTime, `from 0 (for ever) to ${maxTimeoutMs}`)
+}
+
+/** `store.get("key")`: how errors name a call. errors: a TypeError for a key that is no text. */
+export function nameOf(method: string, key: string): string {
+  if (typeof key !== 'string') {
+    throw new ArgumentTypeError(
+      `store.${method}: expected a key that is text, got ${String(key)}. Write String(key).`,
+    )
+  }
+  return `store.${method}(${JSON.stringify(key)})`
+}
+
+/** The keys, copied. errors: a TypeError for what is no list of texts. */
+export function keysOf(keys: readonly string[]): string[] {
+  if (!Array.isArray(keys)) {
+    throw new ArgumentTypeError(
+      `store.wait: expected an array of keys, got ${String(keys)}. Write [key].`,
+    )
+  }
+  for (const key of keys) nameOf('wait', key)
+  return [...keys]
+}
+
+/** The value's bytes, copied: the caller may go on writing into its array. errors: a TypeError for what has none. */
+export function bytesOf(where: string, value: string | Uint8Array): Uint8Array<ArrayBuffer> {
+  if (typeof value === 'string') return new TextEncoder().encode(value)
+  if (value instanceof Uint8Array) return new Uint8Array(value)
+  throw new ArgumentTypeError(
+    `${where}: expected a value of text or bytes (Uint8Array), got ${String(value)}. Convert it, with JSON.stringify say.`,
+  )
+}
+
+/** errors: `config.invalid` for what is no whole number. */
+export function checkAmount(where: string, amount: number): void {
+  if (Number.isSafeInteger(amount)) return
+  throw new TabringError(
+    'config.invalid',
+    `${where}: expected a whole number to add, got ${String(amount)}. Round it.`,
+  )
+}
+
+/** The error of a wait that took too long. */
+export function lateError(where: string, missing: readonly string[], count: number, ms: number) {
+  const shown = missing.slice(0, 16).map((key) => JSON.stringify(key))
+  const rest = count > shown.length ? ` and ${count - shown.length} more` : ''
+  return new PeerError(
+    'peer.timeout',
+    `${where}: expected the keys within ${ms} ms, got none of ${shown.join(', ')}${rest}. Look whether the rank that sets them runs, or wait longer.`,
+  )
+}
+
+export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
+  return a.length === b.length && a.every((byte, index) => byte === b[index])
+}

@@ -1,0 +1,35 @@
+import { PeerError } from '../../util/errors.ts'
+
+/** A counter as stores keep it: decimal text. */
+export function counterText(value: number): Uint8Array {
+  return new TextEncoder().encode(String(value))
+}
+
+/**
+ * What a counter is after `amount` was added, `current` being its bytes, or undefined where there is none yet. As torch's HashStore,
+ * it takes the whole number that a text begins with (C++'s stoll), and nothing at all for 0.
+ *
+ * errors: `config.invalid` for a text that begins with none, or a sum that a number does not hold exactly.
+ */
+export function sumOf(where: string, current: Uint8Array | undefined, amount: number): number {
+  let from = 0
+  if (current && current.length > 0) {
+    const text = new TextDecoder().decode(current)
+    const found = /^[ \t\n\v\f\r]*([+-]?\d+)/.exec(text)
+    if (!found) {
+      throw new PeerError(
+        'config.invalid',
+        `${where}: expected a value that begins with a whole number, got ${JSON.stringify(text.slice(0, 40))}. Give the counter a key of its own.`,
+      )
+    }
+    from = Number(found[1])
+  }
+  const sum = from + amount
+  if (!Number.isSafeInteger(from) || !Number.isSafeInteger(sum)) {
+    throw new PeerError(
+      'config.invalid',
+      `${where}: expected a sum of at most ${Number.MAX_SAFE_INTEGER} either way, got about ${sum}. Begin a new counter.`,
+    )
+  }
+  return sum
+}

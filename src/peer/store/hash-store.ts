@@ -1,0 +1,129 @@
+import { type Env, systemEnv } from '../../util/env.ts'
+import { PeerError } from '../../util/errors.ts'
+import { checkOptions } from '../../util/options.ts'
+import {
+  bytesOf,
+  checkAmount,
+  checkTimeout,
+  keysOf,
+  lateError,
+  nameOf,
+  sameBytes,
+} from './check-arguments.ts'
+import { counterText, sumOf } from './counter.ts'
+import { KeyTable } from './key-table.ts'
+import { defaultTimeoutMs, type Store } from './store.ts'
+
+export interface HashStoreOptions {
+  /** How long `get` and `wait` wait; 0 is for ever. Default 300,000. */
+  timeoutMs?: number
+  /** The clock; default the real one. */
+  env?: Env
+}
+
+/** A store in this thread's memory, for ranks that share it: torch.distributed.HashStore. */
+export class HashStore implements Store {
+  private readonly table: KeyTable<Uint8Array>
+  private waitMs = defaultTimeoutMs
+  private isClosed = false
+
+  constructor(options: HashStoreOptions = {}) {
+    const { timeoutMs = defaultTimeoutMs, env = systemEnv } = checkOptions('HashStore', options, {
+      timeoutMs: true,
+      env: true,
+    })
+    this.table = new KeyTable(env)
+    this.timeoutMs = timeoutMs
+  }
+
+  get timeoutMs(): number {
+    return this.waitMs
+  }
+
+  set timeoutMs(value: number) {
+    checkTimeout('store', value)
+    this.waitMs = value
+  }
+
+  async set(key: string, value: string | Uint8Array): Promise<void> {
+    const where = this.entered('set', key)
+    this.table.set(key, bytesOf(where, value))
+  }
+
+  async get(key: string): Promise<Uint8Array> {
+    const where = this.entered('get', key)
+    return this.there(where, [key], this.waitMs, () => this.table.get(key)!.slice())
+  }
+
+  async add(key: string, amount: number): Promise<number> {
+    const where = this.entered('add', key)
+    checkAmount(where, amount)
+    const sum = sumOf(where, this.table.get(key), amount)
+    this.table.set(key, counterText(sum))
+    return sum
+  }
+
+  async wait(keys: readonly string[], timeoutMs = this.waitMs): Promise<void> {
+    this.checkOpen('store.wait')
+    checkTimeout('store.wait', timeoutMs)
+    await this.there('store.wait', keysOf(keys), timeoutMs, () => undefined)
+  }
+
+  async compareSet(
+    key: string,
+    expected: string | Uint8Array,
+    desired: string | Uint8Array,
+  ): Promise<Uint8Array> {
+    const where = this.entered('compareSet', key)
+    const wanted = bytesOf(where, expected)
+    const next = bytesOf(where, desired)
+    const current = this.table.get(key)
+    if (!current && wanted.length > 0) return wanted
+    if (current && !sameBytes(current, wanted)) return current.slice()
+    this.table.set(key, next)
+    return next.slice()
+  }
+
+  async deleteKey(key: string): Promise<boolean> {
+    this.entered('deleteKey', key)
+    return this.table.delete(key)
+  }
+
+  async numKeys(): Promise<number> {
+    this.checkOpen('store.numKeys')
+    return this.table.size
+  }
+
+  close(): void {
+    this.isClosed = true
+    this.table.close()
+  }
+
+  /** What `read` gives in the moment in which all keys are there. */
+  private there<T>(where: string, keys: string[], ms: number, read: () => T): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.table.wait(keys, ms, (how) => {
+        if (how.kind === 'there') resolve(read())
+        else if (how.kind === 'closed') reject(closedError(where))
+        else reject(lateError(where, how.missing, how.missing.length, ms))
+      })
+    })
+  }
+
+  private entered(method: string, key: string): string {
+    const where = nameOf(method, key)
+    this.checkOpen(where)
+    return where
+  }
+
+  private checkOpen(where: string): void {
+    if (this.isClosed) throw closedError(where)
+  }
+}
+
+function closedError(where: string): PeerError {
+  return new PeerError(
+    'peer.lost',
+    `${where}: expected an open store, got one that was closed here. Make another.`,
+  )
+}

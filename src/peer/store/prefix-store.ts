@@ -1,0 +1,73 @@
+import { ArgumentTypeError } from '../../util/errors.ts'
+import { keysOf, nameOf } from './check-arguments.ts'
+import type { Store } from './store.ts'
+
+/**
+ * Another store's keys that begin with `prefix/`, under what follows: torch.distributed.PrefixStore. Users with prefixes of their
+ * own do not clash. Errors, the time-out and `numKeys` are the other store's, with all of its keys, as in torch.
+ */
+export class PrefixStore implements Store {
+  private readonly prefix: string
+  private readonly store: Store
+
+  constructor(prefix: string, store: Store) {
+    if (typeof prefix !== 'string' || typeof store?.compareSet !== 'function') {
+      throw new ArgumentTypeError(
+        `PrefixStore: expected a text and a store, got ${String(prefix)} and ${String(store)}. Write new PrefixStore('name', store).`,
+      )
+    }
+    this.prefix = prefix
+    this.store = store
+  }
+
+  get timeoutMs(): number {
+    return this.store.timeoutMs
+  }
+
+  set timeoutMs(value: number) {
+    this.store.timeoutMs = value
+  }
+
+  async set(key: string, value: string | Uint8Array): Promise<void> {
+    await this.store.set(this.whole('set', key), value)
+  }
+
+  async get(key: string): Promise<Uint8Array> {
+    return this.store.get(this.whole('get', key))
+  }
+
+  async add(key: string, amount: number): Promise<number> {
+    return this.store.add(this.whole('add', key), amount)
+  }
+
+  async wait(keys: readonly string[], timeoutMs?: number): Promise<void> {
+    const whole = keysOf(keys).map((key) => this.whole('wait', key))
+    await this.store.wait(whole, timeoutMs)
+  }
+
+  async compareSet(
+    key: string,
+    expected: string | Uint8Array,
+    desired: string | Uint8Array,
+  ): Promise<Uint8Array> {
+    return this.store.compareSet(this.whole('compareSet', key), expected, desired)
+  }
+
+  async deleteKey(key: string): Promise<boolean> {
+    return this.store.deleteKey(this.whole('deleteKey', key))
+  }
+
+  async numKeys(): Promise<number> {
+    return this.store.numKeys()
+  }
+
+  /** Does nothing: the other store stays open, and whoever opened it closes it. */
+  close(): void {
+    return
+  }
+
+  private whole(method: string, key: string): string {
+    nameOf(method, key)
+    return `${this.prefix}/${key}`
+  }
+}
