@@ -471,7 +471,16 @@ export {
 } from './peer/memory.ts'
 export type { ChunkRange } from './peer/plan.ts'
 export { PortLink } from './peer/port.ts'
+export { type Refusal, SignalError } from './peer/refusals.ts'
+export type { RoomOptions, SocketConstructor, SocketLike } from './peer/room-options.ts'
+export { newRoomUrl } from './peer/room-url.ts'
+export type { RoomLink } from './peer/secret.ts'
 export type { SessionConfig, SessionStats } from './peer/session-config.ts'
+export { HashStore, type HashStoreOptions } from './peer/store/hash-store.ts'
+export { type OpenStoreOptions, openStore } from './peer/store/open-store.ts'
+export { PrefixStore } from './peer/store/prefix-store.ts'
+export type { Store } from './peer/store/store.ts'
+export { WebSocketStore } from './peer/store/web-socket-store.ts'
 export { AverageMeter, type SummaryType } from './train/average-meter.ts'
 export {
   loadCheckpoint,

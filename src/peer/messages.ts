@@ -1,4 +1,6 @@
 import * as v from 'valibot'
+import { refusals } from './refusals.ts'
+import { storedMessageSchema, storeMessageSchema } from './store/store-messages.ts'
 
 /**
  * Everything a tab and the signaling server say to each other: JSON text, one object a message.
@@ -14,10 +16,13 @@ import * as v from 'valibot'
  *    <- start                     everyone's are: go
  *    done ->                      my part of the run has ended well
  *    <- finished | abort          the epoch is over
+ *    store ->, <- stored          the room's store, at any time: store/store-messages.ts
+ *
+ * Who enters without `info` is a guest: inside for the store alone, in no lobby and no epoch.
  *
  * The server relays no gradients: `limits` keeps the boxes too small and too few for that.
  */
-export const protocolVersion = 1
+export const protocolVersion = 2
 
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
@@ -40,12 +45,14 @@ export const limits = {
    * a full room, fits whatever its members say of themselves (`adapterBytes`, `nameChars`).
    */
   messageBytes: 64 * 1024,
-  /** Token bucket of each connection; a tab's 2 links with 2 attempts each need about 30 messages. */
+  /** Token bucket of each connection, store calls apart; a tab's 2 links with 2 attempts each need about 30 messages. */
   messagesPerSec: 20,
   messageBurst: 60,
   /** Rooms of one server, and members of one room. */
   rooms: 1000,
   membersPerRoom: 64,
+  /** Connections inside for the store alone. */
+  guestsPerRoom: 64,
   /** From connecting to a valid `create` or `join`. */
   authenticateMs: 10_000,
   /** From `assign` until every rank is ready. */
@@ -69,6 +76,25 @@ export const limits = {
   textChars: 500,
   /** Attempts to form one link. */
   attempts: 8,
+  /**
+   * Token bucket of each connection's store calls: one of 64 ranks that reads what the others say, and writes, reads and deletes an
+   * offer for each of them, makes about 260. Clients send no faster, so that a quick program waits and is not cut off.
+   */
+  storeCallsPerSec: 100,
+  storeCallBurst: 512,
+  /** Calls that a client has under way; those that wait on the server do not count. */
+  storeCallsAtOnce: 32,
+  /** `get` and `wait` of one connection that wait. */
+  storeWaits: 128,
+  /** Of one room. */
+  storeKeysPerRoom: 8192,
+  /** One key, in UTF-8. */
+  storeKeyBytes: 512,
+  /** One value, before it is sealed. */
+  storeValueBytes: 16 * 1024,
+  /** Keys, sealed values and waits of one room (an offer from each of 64 ranks to each takes 7 MB), and of all rooms of a server. */
+  storeBytesPerRoom: 8 * 1024 * 1024,
+  storeBytes: 256 * 1024 * 1024,
 } as const
 
 /** Those that a server may be given of its own. */
@@ -130,6 +156,8 @@ const infoEntries = {
 }
 const infoSchema = v.strictObject(infoEntries)
 export type MemberInfo = v.InferOutput<typeof infoSchema>
+/** Null for a guest. */
+const entrySchema = v.nullable(infoSchema)
 
 export const clientMessageSchema = v.variant('type', [
   v.strictObject({
@@ -137,14 +165,14 @@ export const clientMessageSchema = v.variant('type', [
     version: v.literal(protocolVersion),
     room: roomIdSchema,
     authKey: hex(32),
-    info: infoSchema,
+    info: entrySchema,
   }),
   v.strictObject({
     type: v.literal('join'),
     version: v.literal(protocolVersion),
     room: roomIdSchema,
     proof: hex(32),
-    info: infoSchema,
+    info: entrySchema,
   }),
   v.strictObject({ type: v.literal('update'), info: infoSchema }),
   v.strictObject({ type: v.literal('start'), settings: json(limits.settingsBytes) }),
@@ -164,6 +192,7 @@ export const clientMessageSchema = v.variant('type', [
   }),
   v.strictObject({ type: v.literal('abort'), epoch: epochSchema, text: text(limits.textChars) }),
   v.strictObject({ type: v.literal('done'), epoch: epochSchema }),
+  storeMessageSchema,
   v.strictObject({ type: v.literal('bye') }),
   v.strictObject({ type: v.literal('pong') }),
 ])
@@ -196,32 +225,6 @@ const assignedLinkSchema = v.object({
   kind: v.picklist(['webrtc', 'port']),
 })
 export type AssignedLink = v.InferOutput<typeof assignedLinkSchema>
-
-export const refusals = [
-  'bad-message',
-  'too-large',
-  'too-fast',
-  'too-slow',
-  'too-many',
-  'foreign-origin',
-  'wrong-version',
-  'unknown-room',
-  'room-exists',
-  'room-full',
-  'server-full',
-  'bad-proof',
-  'not-in-a-room',
-  'already-in-a-room',
-  'not-the-maker',
-  'wrong-state',
-  'wrong-epoch',
-  'unknown-rank',
-  'no-transport',
-  'shutting-down',
-  'internal',
-] as const
-/** Why the server said no. */
-export type Refusal = (typeof refusals)[number]
 
 export const serverMessageSchema = v.variant('type', [
   v.object({ type: v.literal('challenge'), version: v.number(), nonce: hex(16) }),
@@ -269,6 +272,7 @@ export const serverMessageSchema = v.variant('type', [
     rank: v.nullable(rankSchema),
     text: v.string(),
   }),
+  storedMessageSchema,
   v.object({ type: v.literal('ping') }),
   v.object({
     type: v.literal('error'),
@@ -276,6 +280,8 @@ export const serverMessageSchema = v.variant('type', [
     text: v.string(),
     /** The type of the message that was refused, where there was one. */
     about: v.nullable(v.string()),
+    /** The number of the store call that was refused, where it was one. */
+    call: v.optional(whole(0, Number.MAX_SAFE_INTEGER)),
     /** The server closes the connection. */
     isFatal: v.boolean(),
   }),

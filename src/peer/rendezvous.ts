@@ -8,11 +8,12 @@ import {
   type MessageOf,
   parseClientMessage,
   protocolVersion,
-  type Refusal,
   type ServerMessage,
   utf8Bytes,
 } from './messages.ts'
+import type { Refusal } from './refusals.ts'
 import { type Member, Room } from './room.ts'
+import { TokenBucket } from './token-bucket.ts'
 
 export type { Limits } from './messages.ts'
 export { linkKind, ringEdges } from './topology.ts'
@@ -37,18 +38,21 @@ export interface RendezvousHost {
 interface Connection {
   id: string
   nonce: string
-  tokens: number
-  tokensAtMs: number
+  /** Of store calls, and of all other messages. */
+  callTokens: TokenBucket
+  tokens: TokenBucket
   heardAtMs: number
   cancelTimer: () => void
-  /** Where it has entered. */
-  place: { room: Room; member: Member } | null
+  /** Where it has entered; a guest is no member. */
+  place: { room: Room; member: Member | null } | null
 }
 
 export class Rendezvous {
   private readonly connections = new Map<string, Connection>()
   private readonly rooms = new Map<string, Room>()
   private readonly limits: Limits
+  /** What the stores of all rooms hold together. */
+  private readonly held = { sizeBytes: 0 }
 
   constructor(
     private readonly env: Env,
@@ -63,18 +67,23 @@ export class Rendezvous {
     return { rooms: this.rooms.size, connections: this.connections.size }
   }
 
+  /** What the stores of all rooms hold now. units: bytes. */
+  get storeBytes(): number {
+    return this.held.sizeBytes
+  }
+
   // --- what the owner of the sockets calls ---
 
   /** A socket has opened. */
   open(connectionId: string): void {
     invariant(!this.connections.has(connectionId), () => `connection ${connectionId} opened twice`)
-    const now = this.env.now()
+    const { messagesPerSec, messageBurst, storeCallsPerSec, storeCallBurst } = this.limits
     const connection: Connection = {
       id: connectionId,
       nonce: toHex(this.env.random(16)),
-      tokens: this.limits.messageBurst,
-      tokensAtMs: now,
-      heardAtMs: now,
+      callTokens: new TokenBucket(this.env, storeCallsPerSec, storeCallBurst),
+      tokens: new TokenBucket(this.env, messagesPerSec, messageBurst),
+      heardAtMs: this.env.now(),
       cancelTimer: () => undefined,
       place: null,
     }
@@ -123,17 +132,6 @@ export class Rendezvous {
 
   private take(connection: Connection, raw: string): void {
     connection.heardAtMs = this.env.now()
-    if (!this.takeToken(connection)) {
-      const { messagesPerSec, messageBurst } = this.limits
-      this.refuse(
-        connection,
-        'too-fast',
-        `expected at most ${messagesPerSec} messages a second and ${messageBurst} at once, got more.`,
-        null,
-        true,
-      )
-      return
-    }
     const sizeBytes =
       raw.length > this.limits.messageBytes
         ? raw.length // never fewer bytes than characters
@@ -161,7 +159,7 @@ export class Rendezvous {
       return
     }
     const message = parsed.message
-    if (message.type === 'pong') return
+    if (!this.takeToken(connection, message) || message.type === 'pong') return
     if (message.type === 'bye') {
       this.leave(connection, 'left', true)
       this.host.close(connection.id, 'bye')
@@ -189,17 +187,24 @@ export class Rendezvous {
       return
     }
     const { room, member } = connection.place
-    room.receive(member, message)
+    if (message.type === 'store') room.store.receive(connection.id, message)
+    else if (member) room.receive(member, message)
+    else {
+      const text = `expected store calls of a guest, got ${message.type}. Enter the room as a member.`
+      this.refuse(connection, 'not-a-member', text, message.type)
+    }
   }
 
-  private takeToken(connection: Connection): boolean {
-    const now = this.env.now()
-    const earned = ((now - connection.tokensAtMs) / 1000) * this.limits.messagesPerSec
-    connection.tokens = Math.min(this.limits.messageBurst, connection.tokens + earned)
-    connection.tokensAtMs = now
-    if (connection.tokens < 1) return false
-    connection.tokens--
-    return true
+  /** Refuses what comes too fast: at most one message more than allowed is parsed, as that ends the connection. */
+  private takeToken(connection: Connection, { type }: ClientMessage): boolean {
+    const { messagesPerSec, messageBurst, storeCallsPerSec, storeCallBurst } = this.limits
+    const isCall = type === 'store'
+    if ((isCall ? connection.callTokens : connection.tokens).take()) return true
+    const most = isCall
+      ? `${storeCallsPerSec} store calls a second and ${storeCallBurst} at once`
+      : `${messagesPerSec} messages a second and ${messageBurst} at once`
+    this.refuse(connection, 'too-fast', `expected at most ${most}, got more.`, null, true)
+    return false
   }
 
   private create(connection: Connection, message: MessageOf<'create'>): void {
@@ -220,6 +225,7 @@ export class Rendezvous {
         const refused = this.connections.get(id)
         if (refused) this.refuse(refused, ...why)
       },
+      held: this.held,
     })
     this.rooms.set(room.id, room)
     this.admit(connection, room, message.info)
@@ -228,7 +234,7 @@ export class Rendezvous {
   private join(connection: Connection, message: MessageOf<'join'>): void {
     const room = this.rooms.get(message.room)
     if (!room) {
-      const text = 'there is no such room; a room ends when its last member leaves.'
+      const text = 'there is no such room; a room ends when the last one inside leaves.'
       this.refuse(connection, 'unknown-room', text, 'join')
       return
     }
@@ -237,18 +243,23 @@ export class Rendezvous {
       this.refuse(connection, 'bad-proof', text, 'join', true)
       return
     }
-    if (room.size >= this.limits.membersPerRoom) {
-      const text = `the room is full with ${room.size} members.`
+    const [count, most, who] = message.info
+      ? [room.size, this.limits.membersPerRoom, 'members']
+      : [room.guestCount, this.limits.guestsPerRoom, 'guests']
+    if (count >= most) {
+      const text = `the room is full with ${count} ${who}.`
       this.refuse(connection, 'room-full', text, 'join')
       return
     }
     this.admit(connection, room, message.info)
   }
 
-  private admit(connection: Connection, room: Room, info: MemberInfo): void {
+  private admit(connection: Connection, room: Room, info: MemberInfo | null): void {
     connection.cancelTimer()
     this.schedulePing(connection)
-    connection.place = { room, member: room.add(connection.id, info) }
+    const member = info ? room.add(connection.id, info) : null
+    if (!member) room.addGuest(connection.id)
+    connection.place = { room, member }
   }
 
   private schedulePing(connection: Connection): void {
@@ -273,7 +284,12 @@ export class Rendezvous {
     if (!connection.place) return
     const { room, member } = connection.place
     connection.place = null
-    if (!room.remove(member, text, isBye)) this.rooms.delete(room.id)
+    room.store.forget(connection.id)
+    if (member) room.remove(member, text, isBye)
+    else room.removeGuest(connection.id)
+    if (!room.isEmpty) return
+    room.store.close()
+    this.rooms.delete(room.id)
   }
 
   private refuse(
@@ -282,8 +298,9 @@ export class Rendezvous {
     text: string,
     about: ClientMessage['type'] | null,
     isFatal = false,
+    call?: number,
   ): void {
-    this.send(connection.id, { type: 'error', code, text, about, isFatal })
+    this.send(connection.id, { type: 'error', code, text, about, isFatal, call })
     if (!isFatal) return
     // Not an accident of the network: a rank that is thrown out of a run is gone, not detached.
     this.leave(connection, `the server closed its connection: ${text}`, true)

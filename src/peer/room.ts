@@ -7,10 +7,11 @@ import type {
   Limits,
   MemberInfo,
   MessageOf,
-  Refusal,
   RoomState,
   ServerMessage,
 } from './messages.ts'
+import type { Refusal } from './refusals.ts'
+import { RoomStore } from './store/room-store.ts'
 import { planLinks } from './topology.ts'
 
 /** What a room needs from the server around it. */
@@ -25,7 +26,10 @@ export interface RoomHost {
     text: string,
     about: ClientMessage['type'],
     isFatal?: boolean,
+    call?: number,
   ): void
+  /** What the stores of all rooms hold together. */
+  readonly held: { sizeBytes: number }
 }
 
 export interface Member {
@@ -48,7 +52,7 @@ interface Rank {
 }
 
 /**
- * One room: its members, and the epoch that it is in.
+ * One room: its members, the epoch that it is in, its store, and the guests who are here for the store alone.
  *
  *   LOBBY -start-> ASSIGNED(epoch) -all ready-> RUNNING -all done-> FINISHED
  *                     |  lost rank, linkDown, abort, 20 s  |
@@ -63,6 +67,8 @@ interface Rank {
  *   to who waits in it.
  */
 export class Room {
+  readonly store: RoomStore
+  private readonly guests = new Set<string>()
   private state: RoomState = 'lobby'
   private epoch = 0
   /** In order of joining; the first is the maker. */
@@ -80,10 +86,39 @@ export class Room {
     readonly id: string,
     readonly authKey: string,
     private readonly host: RoomHost,
-  ) {}
+  ) {
+    this.store = new RoomStore({
+      env: host.env,
+      limits: host.limits,
+      held: host.held,
+      answer: (to, id, answer) => host.send(to, { type: 'stored', id, answer }),
+      refuse: (to, code, text, id) => host.refuse(to, code, text, 'store', false, id),
+    })
+  }
 
   get size(): number {
     return this.members.length
+  }
+
+  get guestCount(): number {
+    return this.guests.size
+  }
+
+  /** Whether nobody is here: the room is over. */
+  get isEmpty(): boolean {
+    return this.guests.size === 0 && !this.members.some((one) => one.connectionId)
+  }
+
+  // --- guests ---
+
+  addGuest(connectionId: string): void {
+    this.guests.add(connectionId)
+    const id = toHex(this.host.env.random(8))
+    this.host.send(connectionId, { type: 'welcome', id, room: this.id })
+  }
+
+  removeGuest(connectionId: string): void {
+    this.guests.delete(connectionId)
   }
 
   // --- members ---
@@ -96,20 +131,19 @@ export class Room {
     return member
   }
 
-  /** The connection of `member` has ended. Returns whether anyone is still here; the room is over when not. */
-  remove(member: Member, text: string, isBye: boolean): boolean {
+  /** The connection of `member` has ended. */
+  remove(member: Member, text: string, isBye: boolean): void {
     member.connectionId = null
     if (!this.members.some((one) => one.connectionId)) {
-      this.cancelReady()
-      this.dueLobby?.cancel()
-      return false
+      this.endWithoutMembers()
+      return
     }
     const rank = this.rankOf(member)
     const isOwed = rank >= 0 && !this.ranks[rank].isDone
     if (isOwed && this.state === 'running' && !isBye) {
       this.lobbyChanged()
       this.finishIfDone()
-      return true
+      return
     }
     const { id } = member
     const { name } = member.info
@@ -124,7 +158,17 @@ export class Room {
       if (rank >= 0) this.finishIfDone()
       this.lobbyChanged()
     }
-    return true
+  }
+
+  /** Guests may stay, and the next member makes the room its own. */
+  private endWithoutMembers(): void {
+    this.cancelReady()
+    this.dueLobby?.cancel()
+    this.dueLobby = null
+    if (this.isOn) this.state = 'failed'
+    this.ranks = []
+    this.settings = null
+    this.members = []
   }
 
   /** A message of a member, other than those by which it came. */

@@ -1,5 +1,6 @@
 import { toHex } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
+import { fromBase64Url, toBase64Url } from './base64url.ts'
 
 /**
  * The room's secret and what is derived from it. It stands in the URL's fragment, which browsers never send, and stays in
@@ -8,6 +9,7 @@ import { PeerError } from '../util/errors.ts'
  *
  *   secret -HKDF-SHA-256, salt: room-> authKey  "tabring auth 1"  32 bytes, registered with the server by the maker
  *                                   -> boxKey   "tabring box 1"   AES-256-GCM key, never leaves the tabs
+ *                                   -> the store's two keys: store/sealed-value.ts
  *   proof = HMAC-SHA-256(authKey, proofText(room, nonce))
  *   box   = base64url(iv (12 bytes) | AES-GCM(boxKey, iv, JSON, associated data: addressText(address)))
  *
@@ -59,6 +61,29 @@ export function parseFragment(fragment: string): RoomLink | null {
   return { room, key }
 }
 
+/**
+ * Gives the 32 bytes that are derived from the link's secret for one use, by the use's name.
+ *
+ * errors: PeerError `signal.refused` where WebCrypto is missing (an insecure page).
+ */
+export async function derivation(link: RoomLink): Promise<(info: string) => Promise<ArrayBuffer>> {
+  if (!globalThis.crypto?.subtle) {
+    throw new PeerError(
+      'signal.refused',
+      'room link: expected a secure page (https, or localhost), got an insecure one. Open the https address.',
+    )
+  }
+  const secret = fromBase64Url(link.key)
+  const base = await crypto.subtle.importKey('raw', secret, 'HKDF', false, ['deriveBits'])
+  const salt = utf8.encode(link.room)
+  return (info) =>
+    crypto.subtle.deriveBits(
+      { name: 'HKDF', hash: 'SHA-256', salt, info: utf8.encode(info) },
+      base,
+      256,
+    )
+}
+
 /** The text whose HMAC proves the secret; the server checks the same. */
 export function proofText(room: string, nonce: string): string {
   return `tabring join 1 ${room} ${nonce}`
@@ -76,26 +101,7 @@ export class RoomSecret {
 
   /** errors: PeerError `signal.refused` where WebCrypto is missing (an insecure page). */
   static async derive(link: RoomLink): Promise<RoomSecret> {
-    if (!globalThis.crypto?.subtle) {
-      throw new PeerError(
-        'signal.refused',
-        'room link: expected a secure page (https, or localhost), got an insecure one. Open the https address.',
-      )
-    }
-    const base = await crypto.subtle.importKey('raw', fromBase64Url(link.key), 'HKDF', false, [
-      'deriveBits',
-    ])
-    const bits = (info: string) =>
-      crypto.subtle.deriveBits(
-        {
-          name: 'HKDF',
-          hash: 'SHA-256',
-          salt: utf8.encode(link.room),
-          info: utf8.encode(info),
-        },
-        base,
-        256,
-      )
+    const bits = await derivation(link)
     const [auth, box] = await Promise.all([bits('tabring auth 1'), bits('tabring box 1')])
     const [boxKey, proofKey] = await Promise.all([
       crypto.subtle.importKey('raw', box, 'AES-GCM', false, ['encrypt', 'decrypt']),
@@ -149,15 +155,4 @@ export class RoomSecret {
     const additionalData = utf8.encode(`${this.room} ${epoch} ${from} ${to} ${attempt}`)
     return { name: 'AES-GCM', iv, additionalData }
   }
-}
-
-function toBase64Url(bytes: Uint8Array): string {
-  let binary = ''
-  for (const byte of bytes) binary += String.fromCharCode(byte)
-  return btoa(binary).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
-}
-
-function fromBase64Url(text: string): Uint8Array<ArrayBuffer> {
-  const binary = atob(text.replaceAll('-', '+').replaceAll('_', '/'))
-  return Uint8Array.from(binary, (character) => character.charCodeAt(0))
 }

@@ -1,4 +1,4 @@
-import { SignalError } from '../peer/signal.ts'
+import { SignalError } from '../peer/refusals.ts'
 import { messageOf } from '../util/errors.ts'
 
 /** Why this tab cannot take part, in words: what is wrong, and what to do about it. */

@@ -52,7 +52,8 @@ export const errorCodes = {
     remedy: 'Members stay in the room: start the run again, from a checkpoint where there is one.',
   },
   'peer.timeout': {
-    cause: 'A rank did not send what a collective waited for in time.',
+    cause:
+      'A rank did not send what a collective waited for, or set the key that a store waited for, in time.',
     remedy:
       'Keep that tab in the foreground or give ranks more time; slow networks need longer deadlines.',
   },
@@ -75,7 +76,7 @@ export const errorCodes = {
   'signal.refused': {
     cause: 'The signaling server refused a request.',
     remedy:
-      'Read the reason in the message: a wrong secret, a full room, or a run that is under way.',
+      "Read the reason in the message: a wrong secret, a full room, a run that is under way, or a limit of the room's store.",
   },
   'signal.lost': {
     cause: 'The connection to the signaling server ended.',

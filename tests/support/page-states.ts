@@ -1,5 +1,5 @@
 import type { Lobby, LobbyMember, RoomState } from '../../src/peer/messages.ts'
-import { SignalError } from '../../src/peer/signal.ts'
+import { SignalError } from '../../src/peer/refusals.ts'
 import { parseTrainConfig } from '../../src/train/config.ts'
 import type { StepParts } from '../../src/train/run.ts'
 import { defaultDraft } from '../../src/ui/settings.ts'

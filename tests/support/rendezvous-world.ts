@@ -2,6 +2,7 @@ import { createHmac } from 'node:crypto'
 import {
   type ClientMessage,
   limits,
+  type MemberInfo,
   protocolVersion,
   type ServerMessage,
 } from '../../src/peer/messages.ts'
@@ -62,11 +63,12 @@ export class RendezvousWorld {
   refusal(id: string): string {
     return this.last(id, 'error').code
   }
-  create(id: string, room = roomA, info = infoOf(id)): void {
+  /** Enters as a guest where `info` is null. */
+  create(id: string, room = roomA, info: MemberInfo | null = infoOf(id)): void {
     this.open(id)
     this.say(id, { type: 'create', version: protocolVersion, room, authKey, info })
   }
-  join(id: string, room = roomA, info = infoOf(id), key = authKey): void {
+  join(id: string, room = roomA, info: MemberInfo | null = infoOf(id), key = authKey): void {
     this.open(id)
     const proof = hmac(key, proofText(room, this.last(id, 'challenge').nonce))
     this.say(id, { type: 'join', version: protocolVersion, room, proof, info })

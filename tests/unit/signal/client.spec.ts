@@ -2,8 +2,9 @@ import { createHmac } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { limits, type MemberInfo, parseServerMessage } from '../../../src/peer/messages.ts'
 import { Rendezvous } from '../../../src/peer/rendezvous.ts'
+import type { SocketLike } from '../../../src/peer/room-options.ts'
 import { newRoomLink, proofText } from '../../../src/peer/secret.ts'
-import { SignalClient, type SignalEvents, type SocketLike } from '../../../src/peer/signal.ts'
+import { SignalClient, type SignalEvents } from '../../../src/peer/signal.ts'
 import { VirtualEnv } from '../../support/virtual-env.ts'
 
 /** Clients and the server's state machine in one process, without sockets, on a virtual clock. */

@@ -5,13 +5,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { WebSocket } from 'ws'
 import { attachSignaling, type SignalServer } from '../../../node/signal-server.ts'
 import { type JsonValue, limits } from '../../../src/peer/messages.ts'
+import { SignalError } from '../../../src/peer/refusals.ts'
 import { newRoomLink } from '../../../src/peer/secret.ts'
-import {
-  SignalClient,
-  SignalError,
-  type SignalEvents,
-  type SignalOptions,
-} from '../../../src/peer/signal.ts'
+import { SignalClient, type SignalEvents, type SignalOptions } from '../../../src/peer/signal.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { socketFrom } from '../../support/signal-socket.ts'
 

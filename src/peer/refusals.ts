@@ -1,0 +1,38 @@
+import { PeerError } from '../util/errors.ts'
+
+export const refusals = [
+  'bad-message',
+  'too-large',
+  'too-fast',
+  'too-slow',
+  'too-many',
+  'foreign-origin',
+  'wrong-version',
+  'unknown-room',
+  'room-exists',
+  'room-full',
+  'server-full',
+  'store-full',
+  'bad-proof',
+  'not-in-a-room',
+  'already-in-a-room',
+  'not-a-member',
+  'not-the-maker',
+  'wrong-state',
+  'wrong-epoch',
+  'unknown-rank',
+  'no-transport',
+  'shutting-down',
+  'internal',
+] as const
+/** Why the server said no. */
+export type Refusal = (typeof refusals)[number]
+
+/** The server's no; `refusal` tells which. */
+export class SignalError extends PeerError {
+  readonly refusal: Refusal
+  constructor(refusal: Refusal, text: string) {
+    super('signal.refused', `signaling: ${refusal}: ${text}`)
+    this.refusal = refusal
+  }
+}

@@ -1,0 +1,66 @@
+import * as v from 'valibot'
+
+/**
+ * What a tab asks of its room's store, and what the server answers. Each call has a number, which its one answer carries.
+ *
+ *   tab                       server
+ *    store (id, call) ->
+ *     <- stored (id, waiting)   get and wait, where a key is not there yet: the answer follows
+ *     <- stored (id, answer)    or error, with the code of the refusal and the call's id
+ *
+ * The server holds two kinds of values: what tabs have sealed, which it cannot read (sealed-value.ts), and counters.
+ */
+
+const id = v.pipe(v.number(), v.safeInteger(), v.minValue(0))
+const integer = v.pipe(v.number(), v.safeInteger())
+const base64Url = v.pipe(v.string(), v.regex(/^[\w-]+$/, 'base64url'))
+/** The server tells in words which length is too much. */
+const key = v.string()
+const timeoutMs = v.pipe(integer, v.minValue(0), v.maxValue(2 ** 31 - 1))
+const tag = v.pipe(v.string(), v.regex(/^[\w-]{43}$/, '43 characters of base64url'))
+
+const sealedSchema = v.strictObject({ box: base64Url, tag })
+export type SealedValue = v.InferOutput<typeof sealedSchema>
+
+const counterSchema = v.strictObject({ counter: integer })
+const valueSchema = v.union([sealedSchema, counterSchema])
+/** What the server holds under a key. */
+export type StoreValue = v.InferOutput<typeof valueSchema>
+
+const callSchema = v.variant('op', [
+  v.strictObject({ op: v.literal('set'), key, value: sealedSchema }),
+  v.strictObject({ op: v.literal('get'), key, timeoutMs }),
+  v.strictObject({ op: v.literal('add'), key, amount: integer }),
+  v.strictObject({ op: v.literal('wait'), keys: v.array(key), timeoutMs }),
+  v.strictObject({
+    op: v.literal('compareSet'),
+    key,
+    /** What is there must have this tag, or be this counter. */
+    expected: v.union([v.strictObject({ tag }), counterSchema]),
+    /** Or nothing may be there. */
+    orAbsent: v.boolean(),
+    desired: valueSchema,
+  }),
+  v.strictObject({ op: v.literal('deleteKey'), key }),
+  v.strictObject({ op: v.literal('numKeys') }),
+])
+export type StoreCall = v.InferOutput<typeof callSchema>
+
+export const storeMessageSchema = v.strictObject({ type: v.literal('store'), id, call: callSchema })
+export type StoreMessage = v.InferOutput<typeof storeMessageSchema>
+
+const answerSchema = v.variant('kind', [
+  v.object({ kind: v.literal('waiting') }),
+  /** set, wait; compareSet that has set; add, with the sum. */
+  v.object({ kind: v.literal('done'), sum: v.optional(integer) }),
+  /** get; compareSet that has not set (null: there is nothing); add to what is sealed, which was not done. */
+  v.object({ kind: v.literal('value'), value: v.nullable(valueSchema) }),
+  /** deleteKey (0 or 1), numKeys. */
+  v.object({ kind: v.literal('count'), count: integer }),
+  /** get, wait: the first of the keys that did not come, and how many did not. */
+  v.object({ kind: v.literal('late'), missing: v.array(v.string()), count: integer }),
+])
+export type StoreAnswer = v.InferOutput<typeof answerSchema>
+
+export const storedMessageSchema = v.object({ type: v.literal('stored'), id, answer: answerSchema })
+export type StoredMessage = v.InferOutput<typeof storedMessageSchema>
