@@ -11,10 +11,8 @@ import { seededRandom, VirtualEnv } from '../../support/virtual-env.ts'
 // Every collective of every element type, on 1 to 9 ranks in a ring and linked to all, against what plain loops say.
 
 const sizes = Array.from({ length: 9 }, (_, index) => index + 1)
-/** The long one, a prime, in messages of 1 KB. With many ranks the edges alone. */
-const lengthsFor = (size: number) => [
-  ...new Set([0, 1, ...(size < 6 ? [size - 1, size] : []), size + 1, 997]),
-]
+/** The long one, a prime, in messages of 1 KB. */
+const lengthsFor = (size: number) => [...new Set([0, 1, size - 1, size, size + 1, 997])]
 
 interface Element {
   make: (length: number) => ElementArray
@@ -116,7 +114,9 @@ describe.each(sizes)('%i ranks', (size) => {
       const env = new VirtualEnv(seed)
       return { env, groups: links[kind]!(env, size) }
     }
-    describe.each(Object.entries(elements))('%s', (name, element) => {
+    // How elements are combined does not depend on how many ranks there are: all types with few, float32 with all.
+    const types = Object.entries(elements).filter(([name]) => name === 'float32' || size <= 4)
+    describe.each(types)('%s', (name, element) => {
       const fill = (length: number, seed: number) => {
         const random = seededRandom(seed)
         return Array.from({ length: size }, () => {
