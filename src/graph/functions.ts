@@ -1,6 +1,6 @@
 import type { ScalarSlot } from '../kernels/op.ts'
 import { topKCorrect as topKCorrectOp } from '../kernels/top-k/top-k.ts'
-import { emit, product, type Tensor } from './tensor.ts'
+import { emit, mustBeFloat, product, type Tensor } from './tensor.ts'
 import { activeTrace } from './trace.ts'
 
 /** Functions on tensors, named as in torch.nn.functional. */
@@ -11,6 +11,7 @@ export const relu = (x: Tensor): Tensor => x.relu()
 
 /** shape: x[.., K], weight[C, K], bias[C] -> [.., C] */
 export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
+  mustBeFloat('linear', x)
   if (x.shape.length === 1) {
     return linear(x.reshape([1, x.count]), weight, bias).reshape([weight.shape[0]])
   }

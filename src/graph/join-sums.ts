@@ -81,6 +81,7 @@ export function joinAfterSums(editor: Editor): void {
     if (node.op !== (map as Op) || node.inputs.length !== 1) continue
     if ((node.attrs as MapAttrs).dtype) continue
     const [value] = editor.inputsOf(node)
+    if (value.type.dtype !== 'f32') continue
     const total = editor.producerOf(value)
     const isSum = total?.op === (sum as Op) || total?.op === (sumOf as Op)
     if (!total || !isSum || editor.uses(value) !== 1) continue

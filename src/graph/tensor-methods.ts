@@ -1,7 +1,9 @@
+import { where } from './functions/elementwise.ts'
 import { gather, indexSelect, scatterAdd } from './functions/index-ops.ts'
+import { bmm, dot, outer } from './functions/matmul.ts'
 import { logsumexp, norm, std, type VarianceOptions, variance } from './functions/reductions.ts'
 import { chunk, cumsum, repeat, roll, split, tril, triu } from './functions/shape.ts'
-import { Tensor } from './tensor.ts'
+import { type Operand, Tensor } from './tensor.ts'
 
 /**
  * Methods of tensors that are functions first: torch.Tensor has them, and they are built on what tensor.ts holds.
@@ -23,6 +25,10 @@ const methods = {
   std,
   logsumexp,
   norm,
+  bmm,
+  dot,
+  outer,
+  where: (x: Tensor, condition: Tensor, other: Operand) => where(condition, x, other),
   view: (x: Tensor, ...shape: (number | readonly number[])[]) => x.reshape(shape.flat()),
 }
 
@@ -47,7 +53,7 @@ declare module './tensor.ts' {
     /** As the function `repeat`. */
     repeat(sizes: readonly number[]): Tensor
     /** As the function `roll`. */
-    roll(shifts: readonly number[], dims: readonly number[]): Tensor
+    roll(shifts: number | readonly number[], dims?: number | readonly number[]): Tensor
     /** As the function `variance`. */
     variance(dim?: Axes, options?: VarianceOptions): Tensor
     /** As the function `std`. */
@@ -56,6 +62,14 @@ declare module './tensor.ts' {
     logsumexp(dim?: Axes, keepDim?: boolean): Tensor
     /** As the function `norm`. */
     norm(p?: number, dim?: Axes, keepDim?: boolean): Tensor
+    /** As the function `bmm`. */
+    bmm(other: Tensor): Tensor
+    /** As the function `dot`. */
+    dot(other: Tensor): Tensor
+    /** As the function `outer`. */
+    outer(other: Tensor): Tensor
+    /** This where the condition is not 0, else `other`. */
+    where(condition: Tensor, other: Operand): Tensor
     /** As `reshape`, the sizes one by one or in an array. */
     view(...shape: (number | readonly number[])[]): Tensor
   }

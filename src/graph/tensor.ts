@@ -1,6 +1,13 @@
 import { alias } from '../kernels/alias/alias.ts'
 import { detach } from '../kernels/detach/detach.ts'
 import { fromScalar } from '../kernels/from-scalar/from-scalar.ts'
+import {
+  type IntegerFunctionName,
+  integerFunctions,
+  isI32,
+  isIntegerExponent,
+} from '../kernels/integers/functions.ts'
+import { type IntegerArgument, integerMap } from '../kernels/integers/integer-map.ts'
 import { map, singleStep } from '../kernels/map/map.ts'
 import { type MatmulForm, matmul, plain } from '../kernels/matmul/matmul.ts'
 import type { Op, ScalarSlot } from '../kernels/op.ts'
@@ -174,10 +181,12 @@ export abstract class Tensor {
   }
   /** exp(x) / sum of exp(x) over an axis. */
   softmax(axis: number): Tensor {
+    mustBeFloat('softmax', this)
     return emit(softmax, [this], { axis: this.axis(axis) })
   }
   /** The logarithm of `softmax`. */
   logSoftmax(axis: number): Tensor {
+    mustBeFloat('logSoftmax', this)
     return emit(logSoftmax, [this], { axis: this.axis(axis) })
   }
 
@@ -231,6 +240,8 @@ export abstract class Tensor {
         `matmul: both tensors must have at least one dimension, got ${formatShape(a)} and ${formatShape(b)}. Multiply by a scalar with mul().`,
       )
     }
+    mustBeFloat('matmul', this)
+    mustBeFloat('matmul', other)
     const left = a.length === 1 ? this.reshape([1, a[0]]) : this
     const c =
       b.length === 1 ? product(left, other.reshape([1, b[0]]), 'nt') : product(left, other, 'nn')
@@ -326,6 +337,7 @@ export abstract class Tensor {
     return emit(sum, [this], { axes: this.axes(dim), keepDims: flag('keepDim', keepDim) })
   }
   mean(dim?: Axes, keepDim = false): Tensor {
+    mustBeFloat('mean', this)
     const reduced = this.axes(dim)
     const count = reduced.reduce((product, axis) => product * this.shape[axis], 1)
     return this.sum(dim, keepDim).div(count)
@@ -342,21 +354,21 @@ export abstract class Tensor {
   max(): Tensor
   max(dim: number, keepDim?: boolean): ValuesAndIndices
   max(dim?: number, keepDim = false): Tensor | ValuesAndIndices {
-    return dim === undefined ? this.amax() : this.#first(dim, keepDim, true)
+    return dim === undefined ? this.#extreme('max', amax) : this.#first('max', dim, keepDim, true)
   }
   /** The smallest element; or, over one dimension, the smallest ones and where they are, of equal ones the first. */
   min(): Tensor
   min(dim: number, keepDim?: boolean): ValuesAndIndices
   min(dim?: number, keepDim = false): Tensor | ValuesAndIndices {
-    return dim === undefined ? this.amin() : this.#first(dim, keepDim, false)
+    return dim === undefined ? this.#extreme('min', amin) : this.#first('min', dim, keepDim, false)
   }
   /** The index (i32) of the largest element along a dimension, or in the flattened tensor; of equal ones the first. */
   argmax(dim?: number, keepDim = false): Tensor {
-    return this.#place(dim, keepDim, true)
+    return this.#place('argmax', dim, keepDim, true)
   }
   /** The index (i32) of the smallest element along a dimension, or in the flattened tensor; of equal ones the first. */
   argmin(dim?: number, keepDim = false): Tensor {
-    return this.#place(dim, keepDim, false)
+    return this.#place('argmin', dim, keepDim, false)
   }
   /** The k largest (or smallest) elements along a dimension in order, and their indices (i32). cost: k passes over it. */
   topk(k: number, dim = -1, largest = true): ValuesAndIndices {
@@ -467,16 +479,22 @@ export abstract class Tensor {
     return isAll ? this.reshape(attrs.shape) : emit(view, [this], attrs)
   }
 
-  #first(dim: number, keepDim: boolean, largest: boolean): ValuesAndIndices {
+  #extreme(name: string, op: typeof amax): Tensor {
+    mustHaveElements(name, this)
+    return emit(op, [this], { axes: this.axes(), keepDims: false })
+  }
+
+  #first(name: string, dim: number, keepDim: boolean, largest: boolean): ValuesAndIndices {
+    if (this.shape[this.axis(dim)] === 0 || this.dtype === 'u32') mustHaveElements(name, this)
     const { values, indices } = this.topk(1, dim, largest)
     if (flag('keepDim', keepDim)) return { values, indices }
     const shape = this.shape.filter((_, at) => at !== this.axis(dim))
     return { values: values.reshape(shape), indices: indices.reshape(shape) }
   }
 
-  #place(dim: number | undefined, keepDim: boolean, largest: boolean): Tensor {
-    if (dim !== undefined) return this.#first(dim, keepDim, largest).indices
-    const { indices } = this.reshape([-1]).#first(0, false, largest)
+  #place(name: string, dim: number | undefined, keepDim: boolean, largest: boolean): Tensor {
+    if (dim !== undefined) return this.#first(name, dim, keepDim, largest).indices
+    const { indices } = this.reshape([this.count]).#first(name, 0, false, largest)
     return flag('keepDim', keepDim) ? indices.reshape(this.shape.map(() => 1)) : indices
   }
 }
@@ -487,6 +505,24 @@ export const notUnderstood = (name: string, expected: string, got: unknown): Sha
     'shape.unsupported',
     `${name}: expected ${expected}, got ${typeof got === 'object' ? JSON.stringify(got) : String(got)}. Arguments come in PyTorch's order: (dim, keepDim).`,
   )
+
+/** errors: `shape.unsupported` where there is nothing to take, or what cannot be ordered, naming the function that was called. */
+function mustHaveElements(name: string, { dtype, shape, count }: Tensor): void {
+  if (count > 0 && dtype !== 'u32') return
+  throw new ShapeError(
+    'shape.unsupported',
+    `${name}: expected an f32 or i32 tensor with at least one element, got ${dtype}${formatShape(shape)}. Convert u32 with float(); leave out empty tensors.`,
+  )
+}
+
+/** errors: `shape.unsupported` for integers, naming the function that was called. */
+export function mustBeFloat(name: string, { dtype, shape }: Tensor): void {
+  if (dtype === 'f32' || dtype === 'f16') return
+  throw new ShapeError(
+    'shape.unsupported',
+    `${name}: expected a tensor of floats, got ${dtype}${formatShape(shape)}. Convert it with float().`,
+  )
+}
 
 /** errors: `shape.unsupported` unless it is true or false. */
 export function flag(name: string, value: boolean): boolean {
@@ -608,9 +644,27 @@ const isSlot = (operand: Tensor | ScalarSlot): operand is ScalarSlot =>
   !(operand instanceof Tensor) && typeof operand?.slot === 'number'
 
 /**
+ * Whether a function is computed on i32: where it is one of integers, its tensors are all i32 and its numbers whole.
+ *
+ * The condition of `where` may be anything; of its branches one must be a tensor.
+ */
+function staysInteger(fn: ScalarFunctionName, operands: readonly Operand[]): boolean {
+  if (!Object.hasOwn(integerFunctions, fn)) return false
+  if (fn === 'pow' && !isIntegerExponent(operands[1])) return false
+  const values = fn === 'where' ? operands.slice(1) : operands
+  return (
+    values.some((value) => value instanceof Tensor) &&
+    values.every((value) =>
+      typeof value === 'number' ? isI32(value) : value instanceof Tensor && value.dtype === 'i32',
+    )
+  )
+}
+
+/**
  * Adds an elementwise function of tensors, numbers and step scalars to the function being compiled.
  *
- * Tensors that are all f16 give f16, but for functions that need more range.
+ * Tensors that are all f16 give f16, but for functions that need more range. Tensors that are all i32, with whole numbers, give i32
+ * where PyTorch gives integers: not for divisions, powers, exponentials and the like. All others are read as f32, integers exact to 2^24.
  * cost: nothing for a number, which is written into the shader; a step scalar is a dispatch of one thread.
  * errors: `graph.misuse` for finite numbers beyond float32's range, or where no operand is a tensor.
  */
@@ -635,6 +689,10 @@ export function elementwise(fn: ScalarFunctionName, ...operands: Operand[]): Ten
       'graph.misuse',
       `${fn}: expected a tensor among the operands, got numbers alone. Compute it in JavaScript.`,
     )
+  }
+  if (staysInteger(fn, operands)) {
+    const places = args as readonly IntegerArgument[]
+    return emit(integerMap, inputs, { fn: fn as IntegerFunctionName, args: places })
   }
   const isHalf = inputs.every(({ dtype }) => dtype === 'f16') && !inFloat.has(fn)
   return emit(map, inputs, { steps: [{ fn, args }], ...(isHalf && { dtype: 'f16' as const }) })

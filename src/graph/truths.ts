@@ -1,4 +1,5 @@
 import type { ConstantAttrs } from '../kernels/constant/constant.ts'
+import type { IntegerMapAttrs } from '../kernels/integers/integer-map.ts'
 import type { MapAttrs } from '../kernels/map/map.ts'
 import { comparisons } from '../kernels/scalar/arithmetic.ts'
 import type { Step, StepArgument } from '../kernels/steps.ts'
@@ -54,6 +55,7 @@ function kindOfValue({ node }: GraphValue): Kind {
     }
     return kinds.at(-1) ?? kindOfValue(inputs[0])
   }
+  if (op.name === 'integerMap' && (attrs as IntegerMapAttrs).fn in comparisons) return 'truths'
   return op.isView || moves.has(op.name) ? together(inputs.map(kindOfValue)) : 'numbers'
 }
 

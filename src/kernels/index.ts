@@ -33,6 +33,7 @@ import { scalerUpdate, settle, unscale } from './grad-scaler/grad-scaler.ts'
 import { halfCopies } from './half-copies/half-copies.ts'
 import { paramHash } from './hash/param-hash.ts'
 import { indexSelect, indexSelectGrad } from './index-select/index-select.ts'
+import { integerMap } from './integers/integer-map.ts'
 import { lion } from './lion/lion.ts'
 import { map } from './map/map.ts'
 import { matmul } from './matmul/matmul.ts'
@@ -65,6 +66,7 @@ import { place, strided, view } from './view/view.ts'
 /** Every op. A new op is its folder and its line here; tests/gpu/every-op.spec.ts then checks it. */
 export const ops: readonly Op[] = [
   map,
+  integerMap,
   halfCopies,
   matmul,
   sum,

@@ -27,7 +27,7 @@ MADE = {"by": "tests/golden/generate.py", "torch": torch.__version__.split("a")[
 
 # --- encoding ---------------------------------------------------------------------------------------------------------
 
-FORMATS = {torch.float32: ("f32", "f"), torch.float64: ("f64", "d"), torch.int64: ("i32", "i")}
+FORMATS = {torch.float32: ("f32", "f"), torch.float64: ("f64", "d"), torch.int64: ("i32", "i"), torch.int32: ("i32", "i")}
 
 
 def encode(tensor):

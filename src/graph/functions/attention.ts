@@ -2,10 +2,10 @@ import { attention } from '../../kernels/attention/attention.ts'
 import type { AttentionAttrs, AttentionLayout } from '../../kernels/attention/geometry.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { checkNumber, checkOptions, isShare, type OptionNames } from '../../util/options.ts'
-import { countElements, formatShape } from '../../util/shape.ts'
+import { broadcastShapes, countElements, formatShape, type Shape } from '../../util/shape.ts'
 import { requiresGradient } from '../backward.ts'
 import { functionalLayer, randomSlots } from '../random.ts'
-import { emitAll, type Tensor, toFloat } from '../tensor.ts'
+import { emitAll, mustBeFloat, type Tensor, toFloat } from '../tensor.ts'
 import { activeTrace } from '../trace.ts'
 import { holdsTruths } from '../truths.ts'
 import { composedAttention } from './composed-attention.ts'
@@ -91,7 +91,9 @@ export function attend(
   const operands = projections.map((x) => (isHalf ? x.half() : toFloat(x)))
   const mask = options.attnMask && toFloat(options.attnMask)
   const isLearned = attrs.mask === 'additive' && mask && requiresGradient(trace, mask.value)
-  if (isLearned) return composedAttention(operands, mask, attrs)
+  const [, key, value] = operands
+  const isUneven = layout === 'heads' && key.shape.at(-1) !== value.shape.at(-1)
+  if (isLearned || isUneven) return composedAttention(operands, mask, attrs)
   const [output] = emitAll(attention, mask ? [...operands, mask] : operands, attrs)
   return isHalf ? output.half() : output
 }
@@ -99,9 +101,11 @@ export function attend(
 /**
  * softmax(scale * query key^T + mask) value, by heads.
  *
- * shape: query [..., H, L, E], key and value [..., H, S, E] -> [..., H, L, E]; 3 dimensions are one head, 2 one sample of it.
+ * shape: query [..., H, L, E], key [..., H, S, E], value [..., H, S, V] -> [..., H, L, V]; 3 dimensions are one head, 2 one sample of it.
+ * Axes before the last two broadcast.
  * cost: no score is stored, so memory grows with L alone; forward and backward walk over all pairs (causal: over half of them). With a
- * mask that requires a gradient, scores and probabilities are stored and memory grows with L * S.
+ * mask that requires a gradient, and with values of another width than the keys', scores and probabilities are stored and memory grows
+ * with L * S. What broadcasts is copied to its full size.
  * A query that sees no key gives 0. Rows of more than 128 elements take a slow kernel.
  * source: torch.nn.functional.scaled_dot_product_attention; Dao et al., arXiv 2205.14135.
  */
@@ -111,22 +115,26 @@ export function scaledDotProductAttention(
   value: Tensor,
   options: AttentionOptions = {},
 ): Tensor {
-  checkAttention('scaledDotProductAttention', options)
-  const rank = query.shape.length
-  const isAlike = [key, value].every(
-    ({ shape }) =>
-      shape.length === rank && shape.slice(0, -2).every((size, axis) => size === query.shape[axis]),
-  )
-  if (rank < 2 || !isAlike) {
+  const where = 'scaledDotProductAttention'
+  checkAttention(where, options)
+  const given = [query, key, value]
+  const [width, keyWidth] = [query, key].map(({ shape }) => shape[shape.length - 1])
+  const isAlike = width === keyWidth && key.shape.at(-2) === value.shape.at(-2)
+  if (given.some(({ shape }) => shape.length < 2) || !isAlike) {
     throw new ShapeError(
       'shape.mismatch',
-      `scaledDotProductAttention: query, key and value must be [..., length, width] with equal leading dimensions, got ${[query, key, value].map(({ shape }) => formatShape(shape)).join(', ')}. Check the order of dimensions.`,
+      `${where}: query and key must be [..., length, width] of one width, value as long as key, got ${given.map(({ shape }) => formatShape(shape)).join(', ')}. Check the order of dimensions.`,
     )
   }
-  const heads = rank > 3 ? query.shape[rank - 3] : 1
-  const batch = countElements(query.shape.slice(0, rank > 3 ? rank - 3 : rank - 2))
-  const width = query.shape[rank - 1]
-  return attend([query, key, value], 'heads', { batch, heads, width }, options)
+  for (const x of given) mustBeFloat(where, x)
+  const leading = given.reduce<Shape>(
+    (all, { shape }) => broadcastShapes(where, all, shape.slice(0, -2)),
+    [],
+  )
+  const operands = given.map((x) => x.expand([...leading, ...x.shape.slice(-2)]))
+  const heads = leading.length > 1 ? leading[leading.length - 1] : 1
+  const batch = countElements(leading) / (heads || 1)
+  return attend(operands, 'heads', { batch, heads, width }, options)
 }
 
 /**

@@ -14,35 +14,57 @@ export const hiding = -1e38
 const keysPerDraw = 4
 
 /**
- * Attention out of products and a softmax, for an added mask that asks for a gradient: what the op computes, its dropout masks included.
+ * Attention out of products and a softmax, for an added mask that asks for a gradient and for values of another width than the keys':
+ * what the op computes, its dropout masks included.
  *
- * shape: projections as `attrs.layout` says; mask broadcasts to [batch, heads, queries, keys], and its gradient is summed over axes that broadcast.
+ * shape: projections as `attrs.layout` says, values [.., S, V] where it is `heads`; mask broadcasts to [batch, heads, queries, keys], and
+ * its gradient is summed over axes that broadcast.
  * numerics: float16 projections are read as float32, also under autocast: scores, probabilities and their gradients are float32 as the op's are.
  * Rounded to float16 before scale and mask, a score beyond 65,504 would be infinite.
  * cost: scores and probabilities of all pairs are stored, as are their gradients: memory grows with queries times keys.
  */
 export function composedAttention(
   projections: readonly Tensor[],
-  mask: Tensor,
+  mask: Tensor | undefined,
   attrs: AttentionAttrs,
 ): Tensor {
-  const types = projections.map(({ value }) => value.type)
+  const [query, key = query, value = query] = projections
+  const isHeads = attrs.layout === 'heads'
+  // Sizes are those of queries and keys; values have their own width.
+  const types = (isHeads ? [query, key, key] : projections).map((x) => x.value.type)
   const sizes = attentionSizes('attention', types, attrs)
-  checkMask('attention', mask.value.type, attrs, sizes)
+  checkMask('attention', mask?.value.type, attrs, sizes)
   const { heads, tq, tk, d, isHalf, output } = sizes
+  const width = isHeads ? (value.shape.at(-1) ?? d) : d
   const [q, k, v] = [0, 1, 2].map((n) =>
-    toFloat(byHeads(projections, n, attrs, n === 0 ? tq : tk, d)),
+    toFloat(byHeads(projections, n, attrs, n === 0 ? tq : tk, n === 2 ? width : d)),
   )
-  const visible = mask.gt(lowestScore)
-  const seen = attrs.isCausal ? visible.mul(tril(ones([tq, tk]))) : visible
-  const scores = emit(matmul, [q, k], plain('nt')).mul(attrs.scale).add(mask)
+  const products = emit(matmul, [q, k], plain('nt')).mul(attrs.scale)
+  const scores = attrs.mask === 'additive' && mask ? products.add(mask) : products
+  const seen = seenPairs(mask, attrs, tq, tk)
   // A row that sees no key has equal probabilities until `seen` takes them away.
-  const probabilities = where(seen, scores, hiding).softmax(3).mul(seen)
+  const probabilities = seen
+    ? where(seen, scores, hiding).softmax(3).mul(seen)
+    : scores.softmax(3)
   const sums = emit(matmul, [dropped(probabilities, attrs, tk), v], plain('nn'))
   const o = isHalf ? sums.half() : sums
-  if (attrs.layout === 'heads') return o.reshape(output)
+  if (isHeads) return o.reshape([...output.slice(0, -1), width])
   const order = attrs.isSequenceFirst ? [2, 0, 1, 3] : [0, 2, 1, 3]
   return o.permute(order).reshape([...output.slice(0, -1), heads * d])
+}
+
+/** 1 for a query and a key that it sees, else 0; undefined where all are seen. */
+function seenPairs(
+  mask: Tensor | undefined,
+  { mask: kind, isCausal }: AttentionAttrs,
+  tq: number,
+  tk: number,
+): Tensor | undefined {
+  const causal = isCausal ? tril(ones([tq, tk])) : undefined
+  if (!mask) return causal
+  const visible =
+    kind === 'additive' ? mask.gt(lowestScore) : kind === 'hidden' ? mask.eq(0) : mask.ne(0)
+  return causal ? visible.mul(causal) : visible
 }
 
 /** The n-th projection (0 queries, 1 keys, 2 values) as [batch, heads, t, d]. */

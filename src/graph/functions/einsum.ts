@@ -19,7 +19,7 @@ const fail = (equation: string, expected: string, got: string, advice: string): 
  * The sum of products that `equation` describes, as in torch.einsum: contractions, batch axes, transposes, sums, diagonals.
  *
  * Letters name axes; those that the result does not name are summed. Without "->" the result has the letters that occur
- * once, in alphabetical order. "..." stands for further axes in front, which broadcast.
+ * once, in alphabetical order. "..." stands for further axes in front. Sizes of 1 broadcast.
  * errors: `shape.mismatch`, naming the letter.
  */
 export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
@@ -29,11 +29,19 @@ export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
     labels.forEach((label, axis) => {
       const size = tensors[n].shape[axis]
       const known = sizes.get(label)
-      const mayBroadcast = label.startsWith('.')
-      if (known && known.size !== size && !(mayBroadcast && (size === 1 || known.size === 1))) {
+      const own = tensors[n].shape[labels.indexOf(label)]
+      if (own !== size) {
         throw fail(
           equation,
-          `index ${label} must have one size`,
+          `index ${label} must have one size in a tensor`,
+          `${own} and ${size} in ${formatShape(tensors[n].shape)}`,
+          'A diagonal is of a square.',
+        )
+      }
+      if (known && known.size !== size && size !== 1 && known.size !== 1) {
+        throw fail(
+          equation,
+          `index ${label} must have one size, or 1`,
           `${known.size} in ${formatShape(known.tensor.shape)} and ${size} in ${formatShape(tensors[n].shape)}`,
           'Check the order of letters.',
         )

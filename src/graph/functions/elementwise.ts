@@ -1,5 +1,4 @@
-import { TabringError } from '../../util/errors.ts'
-import { elementwise, type Operand, type Tensor } from '../tensor.ts'
+import { elementwise, type Operand, Tensor } from '../tensor.ts'
 
 /** Elementwise functions, named as in torch; shapes broadcast by NumPy's rules. Those of two operands take numbers on either side. */
 
@@ -10,16 +9,9 @@ export const div = (a: Operand, b: Operand): Tensor => elementwise('div', a, b)
 export const minimum = (a: Operand, b: Operand): Tensor => elementwise('minimum', a, b)
 export const maximum = (a: Operand, b: Operand): Tensor => elementwise('maximum', a, b)
 
-/** a to the power of b. errors: `graph.misuse` for a base that is a number and not above 0. */
-export function pow(a: Operand, b: Operand): Tensor {
-  if (typeof a === 'number' && !(a > 0)) {
-    throw new TabringError(
-      'graph.misuse',
-      `pow: a base that is a number must be above 0, got ${a}. Give it as a tensor.`,
-    )
-  }
-  return elementwise('pow', a, b)
-}
+/** a to the power of b. numerics: NaN for a negative base and a broken exponent, and for the gradient by an exponent of a negative base. */
+export const pow = (a: Operand, b: Operand): Tensor =>
+  a instanceof Tensor ? a.pow(b) : elementwise('pow', a, b)
 
 /** a where the condition (f32 or integer) is not 0, else b. The gradient goes to the one that was taken. */
 export const where = (condition: Tensor, a: Operand, b: Operand): Tensor =>

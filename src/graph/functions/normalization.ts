@@ -2,12 +2,17 @@ import { norm } from '../../kernels/norm/norm.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type Shape, sameShape } from '../../util/shape.ts'
 import { emitAll, type Tensor, toFloat } from '../tensor.ts'
+import { ones } from './shape.ts'
 
-/** The inputs of `norm`: weight and bias follow x where they exist. An x of f16 is read as it is; the result is f32, as in PyTorch. */
-const withParameters = (x: Tensor, weight?: Tensor, bias?: Tensor): Tensor[] => [
-  x,
-  ...(weight ? [toFloat(weight), ...(bias ? [toFloat(bias)] : [])] : []),
-]
+/**
+ * The inputs of `norm`: weight and bias follow x where they exist. An x of f16 is read as it is; the result is f32, as in PyTorch.
+ *
+ * The kernel takes a bias behind a weight, so that one without gets ones, which have no gradient.
+ */
+function withParameters(x: Tensor, weight?: Tensor, bias?: Tensor): Tensor[] {
+  const scale = weight ?? (bias && ones(bias.shape))
+  return [x, ...(scale ? [toFloat(scale)] : []), ...(bias ? [toFloat(bias)] : [])]
+}
 
 /** errors: `shape.mismatch` unless x ends in `normalizedShape`. */
 function checkEnd(where: string, x: Tensor, normalizedShape: Shape): void {
@@ -23,7 +28,7 @@ function checkEnd(where: string, x: Tensor, normalizedShape: Shape): void {
 /**
  * x with mean 0 and variance 1 over its last axes, times weight, plus bias.
  *
- * shape: x[..., *normalizedShape], weight and bias [*normalizedShape]; a bias needs a weight.
+ * shape: x[..., *normalizedShape], weight and bias [*normalizedShape].
  * source: Ba, Kiros and Hinton, arXiv 1607.06450; torch.nn.functional.layer_norm.
  */
 export function layerNorm(

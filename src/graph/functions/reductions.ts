@@ -6,6 +6,7 @@ import {
   elementwise,
   emit,
   flag,
+  mustBeFloat,
   notUnderstood,
   type Tensor,
   type ValuesAndIndices,
@@ -63,6 +64,7 @@ const varianceOptions: OptionNames<VarianceOptions> = {
  */
 export function variance(x: Tensor, dim?: Axes, options: VarianceOptions = {}): Tensor {
   const { keepDim, unbiased, correction } = checkOptions('variance', options, varianceOptions)
+  mustBeFloat('variance', x)
   const axes = x.axes(dim)
   const count = axes.reduce((product, axis) => product * x.shape[axis], 1)
   // The gradient by way of the mean is a sum of differences from it, so nothing: the mean is a constant.
@@ -83,6 +85,7 @@ export const varMean = (x: Tensor, dim?: Axes, options?: VarianceOptions): [Tens
 
 /** log of the sum of exp(x), without overflow; of nothing, and of -Infinity alone, -Infinity. cost: one dispatch for each run of neighbouring dimensions. */
 export function logsumexp(x: Tensor, dim?: Axes, keepDim = false): Tensor {
+  mustBeFloat('logsumexp', x)
   const axes = x.axes(dim).sort((a, b) => a - b)
   let result = x
   // From the last to the first, so that earlier axes keep their numbers; neighbours are one axis.
@@ -108,6 +111,7 @@ export function logsumexp(x: Tensor, dim?: Axes, keepDim = false): Tensor {
  */
 export function norm(x: Tensor, p = 2, dim?: Axes, keepDim?: boolean): Tensor {
   if (typeof p !== 'number') throw notUnderstood('norm', 'a number as p', p)
+  mustBeFloat('norm', x)
   if (p === 2) return elementwise('root', x.square().sum(dim, keepDim))
   const size = x.abs()
   if (p === 1) return size.sum(dim, keepDim)

@@ -9,7 +9,6 @@ import {
   type DType,
   formatShape,
   type HostDType,
-  resolveAxes,
   resolveAxis,
   type Shape,
 } from '../../util/shape.ts'
@@ -107,18 +106,31 @@ export function repeat(x: Tensor, sizes: readonly number[]): Tensor {
     .reshape(own.map((size, axis) => size * sizes[axis]))
 }
 
-/** x with its elements moved by `shifts[n]` places along axis `dims[n]`; those beyond the end come back at the beginning. */
-export function roll(x: Tensor, shifts: readonly number[], dims: readonly number[]): Tensor {
+/**
+ * x with its elements moved by `shifts[n]` places along axis `dims[n]`; those beyond the end come back at the beginning.
+ *
+ * One axis needs no lists. Without `dims` the flattened tensor is rolled and gets its shape back, by one shift.
+ */
+export function roll(
+  x: Tensor,
+  shifts: number | readonly number[],
+  dims?: number | readonly number[],
+): Tensor {
+  const by = [shifts].flat()
+  const along = dims === undefined ? [] : [dims].flat()
   mustHold(
-    shifts.length === dims.length,
+    by.every(Number.isInteger) && by.length === (dims === undefined ? 1 : along.length),
     () =>
-      `roll: expected a shift for each dimension, got [${shifts.join(', ')}] for [${dims.join(', ')}]. Give one each.`,
+      `roll: expected a whole number for each dimension, got [${by.join(', ')}] for ${dims === undefined ? 'all' : `[${along.join(', ')}]`}. Give one each.`,
   )
-  return resolveAxes('roll', x.shape, dims).reduce((tensor, axis, n) => {
+  if (dims === undefined) return roll(x.reshape([x.count]), by, 0).reshape(x.shape)
+  return along.reduce<Tensor>((tensor, dim, n) => {
+    const axis = resolveAxis('roll', x.shape, dim)
     const size = x.shape[axis]
-    const by = size === 0 ? 0 : ((shifts[n] % size) + size) % size
-    if (by === 0) return tensor
-    return cat([tensor.narrow(axis, size - by, by), tensor.narrow(axis, 0, size - by)], axis)
+    const places = size === 0 ? 0 : ((by[n] % size) + size) % size
+    if (places === 0) return tensor
+    const end = tensor.narrow(axis, size - places, places)
+    return cat([end, tensor.narrow(axis, 0, size - places)], axis)
   }, x)
 }
 

@@ -21,11 +21,12 @@ function lower(call: OpCall<CumsumAttrs>, byLanes: boolean): Lowering {
   const { lines, size, inner } = sizesOf(call)
   if (countElements(call.inputs[0].shape) === 0) return { dispatches: [] }
   const groups = linearGroups(byLanes ? lines : ceilDiv(lines, 64))
+  const dtype = call.inputs[0].dtype === 'i32' ? 'i32' : 'f32'
   return {
     dispatches: [
       dispatch({
         label: `cumsum ${lines}x${size}${byLanes ? ' lanes' : ''}`,
-        bindings: [reads('x', { in: 0 }), writes('y', { out: 0 })],
+        bindings: [reads('x', { in: 0 }, dtype), writes('y', { out: 0 }, dtype)],
         constants: {
           COUNT: lines,
           SIZE: size,
@@ -34,21 +35,21 @@ function lower(call: OpCall<CumsumAttrs>, byLanes: boolean): Lowering {
           GROUPS_X: groups[0],
           ...(byLanes ? { PART: ceilDiv(size, 64) } : {}),
         },
-        body: byLanes ? lanesWgsl : wgsl,
+        body: `alias Element = ${dtype};\n${byLanes ? lanesWgsl : wgsl}`,
         groups,
       }),
     ],
   }
 }
 
-/** y = running sums of x along an axis. */
+/** y = running sums of x along an axis; of integers in i32, where they wrap around. */
 export const cumsum: Op<CumsumAttrs> = defineOp<CumsumAttrs>({
   name: 'cumsum',
   infer([x], { axis }) {
-    if (x.dtype !== 'f32' || !(axis in x.shape)) {
+    if ((x.dtype !== 'f32' && x.dtype !== 'i32') || !(axis in x.shape)) {
       throw new ShapeError(
         'shape.unsupported',
-        `cumsum: expected an f32 tensor with dimension ${axis}, got ${x.dtype}${formatShape(x.shape)}. Convert it.`,
+        `cumsum: expected an f32 or i32 tensor with dimension ${axis}, got ${x.dtype}${formatShape(x.shape)}. Convert it with float().`,
       )
     }
     return [x]
@@ -71,7 +72,7 @@ export const cumsum: Op<CumsumAttrs> = defineOp<CumsumAttrs>({
     return [dy && context.emit(cumsum, [dy], { axis, isReversed: !isReversed })[0]]
   },
   reference([x], { inputs: [{ shape }], attrs: { axis, isReversed } }) {
-    const y = Float64Array.from(x as Float64Array)
+    const y = x.slice()
     const inner = countElements(shape.slice(axis + 1))
     const size = shape[axis]
     for (let i = 0; i < y.length; i++) {
@@ -95,6 +96,14 @@ export const cumsum: Op<CumsumAttrs> = defineOp<CumsumAttrs>({
     cumsumCase('long lines backwards', [3, 300], 1, true),
     cumsumCase('one element', [1], 0),
     cumsumCase('nothing', [3, 0], 1),
+    ...[
+      cumsumCase('i32, columns', [70, 3], 0),
+      cumsumCase('i32, long lines', [3, 300], 1),
+    ].map((test) => ({
+      ...test,
+      inputs: test.inputs.map(({ shape }) => tensorType(shape, 'i32')),
+      integerBelow: { 0: 2 ** 31 },
+    })),
     { ...cumsumCase('huge', [2, 40], 1), fill: 'huge' },
   ],
 })

@@ -175,6 +175,8 @@ export const cases: readonly Case<MapAttrs>[] = [
   ...functionCases('pow', [i(0), c(0)], 'normal'),
   ...functionCases('pow', [i(0), c(1.7)], 'positive', 'ties'),
   ...functionCases('pow', [c(2), i(0)], 'normal'),
+  ...functionCases('pow', [c(-2), i(0)], 'ties'),
+  ...functionCases('pow', [c(0), i(0)], 'ties'),
   ...functionCases('pow', xy, 'positive', 'ties'),
   ...functionCases('minimum', xy, 'normal', 'ties'),
   ...functionCases('maximum', xy, 'ties', 'normal'),

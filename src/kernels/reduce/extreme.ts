@@ -6,7 +6,14 @@ import { reshape } from '../reshape/reshape.ts'
 import { broadcastOffset } from '../steps.ts'
 import { sum } from '../sum/sum.ts'
 import { canUseTree, lowerReduction, prefersTree } from './passes.ts'
-import { checkAxes, type ReduceAttrs, reducedShape, refuseEmpty } from './shapes.ts'
+import {
+  checkAxes,
+  type ReduceAttrs,
+  reducedDType,
+  reducedShape,
+  reducedType,
+  refuseEmpty,
+} from './shapes.ts'
 
 const lower = (
   { inputs, attrs }: OpCall<ReduceAttrs>,
@@ -23,6 +30,7 @@ const lower = (
       steps: [],
       finalSteps: [],
       out: { out: 0 },
+      dtype: reducedDType(inputs[0]),
     },
     useTree,
   )
@@ -50,6 +58,18 @@ const cases: readonly Case<ReduceAttrs>[] = [
     fill: 'huge',
   },
   {
+    name: 'i32, rows of 5x301',
+    inputs: [tensorType([5, 301], 'i32')],
+    attrs: { axes: [1], keepDims: false },
+    integerBelow: { 0: 2 ** 31 },
+  },
+  {
+    name: 'i32, all of 20,001',
+    inputs: [tensorType([20_001], 'i32')],
+    attrs: { axes: [0], keepDims: false },
+    integerBelow: { 0: 2 ** 31 },
+  },
+  {
     name: 'nothing over the other axis',
     inputs: [tensorType([0, 5])],
     attrs: { axes: [1], keepDims: false },
@@ -62,7 +82,7 @@ const extreme = (name: string, combine: 'max' | 'min'): Op<ReduceAttrs> => {
     infer([x], { axes, keepDims }) {
       checkAxes(name, x, axes)
       refuseEmpty(name, x, axes)
-      return [tensorType(reducedShape(x.shape, axes, keepDims))]
+      return [reducedType(x, { axes, keepDims })]
     },
     variants: [
       { name: 'naive', lower: (call) => lower(call, combine, false) },
@@ -84,11 +104,13 @@ const extreme = (name: string, combine: 'max' | 'min'): Op<ReduceAttrs> => {
       const steps = [step('eq', i(0), i(1)), step('div', i(2), i(3)), step('mul', s(0), s(1))]
       return emit<MapAttrs>(map, [x, aligned(y), aligned(dy), count], { steps })
     },
-    reference([x], { inputs: [{ shape }], attrs: { axes } }) {
+    reference([x], { inputs: [{ shape, dtype }], attrs: { axes } }) {
       const kept = reducedShape(shape, axes, true)
-      const y = new Float64Array(countElements(kept)).fill(
-        combine === 'max' ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY,
-      )
+      const count = countElements(kept)
+      const y =
+        dtype === 'i32'
+          ? new Int32Array(count).fill(combine === 'max' ? -0x8000_0000 : 0x7fff_ffff)
+          : new Float64Array(count).fill(combine === 'max' ? -Infinity : Infinity)
       for (let flat = 0; flat < x.length; flat++) {
         const at = broadcastOffset(shape, kept, flat)
         y[at] = Math[combine](y[at], x[flat])

@@ -13,7 +13,7 @@ import serialBody from './serial.wgsl?raw'
 import { type Pass, reductionPasses } from './shapes.ts'
 import treeBody from './tree.wgsl?raw'
 
-/** How two elements become one. Elements are f32 for sums, order-keeping u32 keys for extremes. */
+/** How two elements become one. Elements are f32 for sums, order-keeping u32 keys for extremes; i32 of integers. */
 export type Combine = 'sum' | 'max' | 'min'
 
 export interface Source {
@@ -33,6 +33,8 @@ export interface Reduction {
   /** Steps on the result, its input 0; `finalSteps` of a mean divide by the count. */
   readonly finalSteps: readonly Step[]
   readonly out: Operand
+  /** Of the sources and the result; f32 unless told. Those of i32 have no steps. */
+  readonly dtype?: 'f32' | 'i32'
   /** The first scratch tensor that is free. */
   readonly firstScratch?: number
 }
@@ -63,6 +65,21 @@ fn value_of(element: f32) -> f32 { return element; }`,
   min: extremeWgsl('min', '0xffffffffu', '0u'),
 }
 
+/** The same on integers, which wrap around. */
+const integerWgsl: Record<Combine, string> = {
+  sum: plainWgsl('a + b', '0i'),
+  max: plainWgsl('max(a, b)', '(-2147483647i - 1i)'),
+  min: plainWgsl('min(a, b)', '2147483647i'),
+}
+
+function plainWgsl(combined: string, start: string): string {
+  return `alias Element = i32;
+const START = ${start};
+fn combine(a: i32, b: i32) -> i32 { return ${combined}; }
+fn element_of(value: i32) -> i32 { return value; }
+fn value_of(element: i32) -> i32 { return element; }`
+}
+
 /**
  * Extremes on the bits of floats as ordered integers: exact, free of order, and a NaN wins on every adapter.
  * The keys of NaNs are one end of the range, `start` (where nothing was seen) the other.
@@ -83,9 +100,14 @@ fn value_of(key: u32) -> f32 {
 }
 
 /** The WGSL function `load(at)`: the element at a flat index of the reduced shape. */
-function loadWgsl(shape: Shape, sources: readonly Source[], steps: readonly Step[]): string {
+function loadWgsl(
+  shape: Shape,
+  sources: readonly Source[],
+  steps: readonly Step[],
+  dtype: 'f32' | 'i32',
+): string {
   // Nothing is ever loaded, and coordinates of nothing would divide by 0.
-  if (countElements(shape) === 0) return 'fn load(at: u32) -> f32 { return 0.0; }'
+  if (countElements(shape) === 0) return `fn load(at: u32) -> ${dtype} { return ${dtype}(); }`
   const names = sources.map((_, n) => `x${n}`)
   const lines: string[] = []
   const { output, operands } = collapseBroadcast(
@@ -118,7 +140,7 @@ function loadWgsl(shape: Shape, sources: readonly Source[], steps: readonly Step
     sources.map((_, n) => `v${n}`),
   )
   return [
-    'fn load(at: u32) -> f32 {',
+    `fn load(at: u32) -> ${dtype} {`,
     ...[...lines, ...chain.lines, `return ${chain.result};`].map((line) => `  ${line}`),
     '}',
   ].join('\n')
@@ -131,9 +153,9 @@ const sameElements = (source: Shape, shape: Shape): boolean =>
     shape.filter((size) => size !== 1),
   )
 
-function finishWgsl(steps: readonly Step[]): string {
+function finishWgsl(steps: readonly Step[], dtype: 'f32' | 'i32'): string {
   const chain = stepsToWgsl(steps, ['value'])
-  return `fn finish(value: f32) -> f32 {\n${chain.lines.map((line) => `  ${line}\n`).join('')}  return ${chain.result};\n}`
+  return `fn finish(value: ${dtype}) -> ${dtype} {\n${chain.lines.map((line) => `  ${line}\n`).join('')}  return ${chain.result};\n}`
 }
 
 /** Passes with long ones cut in two: chunks of a result first, then the chunks' results. */
@@ -152,7 +174,7 @@ function cutPasses(passes: readonly Pass[], isTree: boolean): (Pass & { chunks: 
 /** The dispatches of a reduction and the scratch tensors they need, which follow those before `firstScratch`. */
 export function lowerReduction(reduction: Reduction, useTree: boolean): Lowering {
   const { label, shape, axes, combine, sources, steps, finalSteps, out } = reduction
-  const { firstScratch = 0 } = reduction
+  const { firstScratch = 0, dtype = 'f32' } = reduction
   const results = shape.filter((_, axis) => !axes.includes(axis))
   if (countElements(results) === 0) return { dispatches: [] }
   const passes = cutPasses(reductionPasses(shape, axes), useTree)
@@ -166,11 +188,11 @@ export function lowerReduction(reduction: Reduction, useTree: boolean): Lowering
       index === 0
         ? [...sources]
         : [{ operand: { scratch: firstScratch + index - 1 }, shape: [outer, reduced, inner] }]
-    if (!isLast) scratch.push(tensorType([count]))
-    const bindings: ShaderBinding[] = from.map(({ operand }, n) => reads(`x${n}`, operand))
+    if (!isLast) scratch.push(tensorType([count], dtype))
+    const bindings: ShaderBinding[] = from.map(({ operand }, n) => reads(`x${n}`, operand, dtype))
     return dispatch({
       label: `${label} ${outer}x${reduced}x${inner}${isTree ? ' tree' : ''}${chunks > 1 ? ` in ${chunks}` : ''}`,
-      bindings: [...bindings, writes('y', isLast ? out : { scratch: firstScratch + index })],
+      bindings: [...bindings, writes('y', isLast ? out : { scratch: firstScratch + index }, dtype)],
       constants: {
         OUTER: outer,
         REDUCED: reduced,
@@ -180,9 +202,9 @@ export function lowerReduction(reduction: Reduction, useTree: boolean): Lowering
         GROUPS_X: groups[0],
       },
       body: [
-        elementWgsl[combine],
-        index === 0 ? loadWgsl(shape, from, steps) : loadWgsl(from[0].shape, from, []),
-        finishWgsl(isLast ? finalSteps : []),
+        (dtype === 'i32' ? integerWgsl : elementWgsl)[combine],
+        index === 0 ? loadWgsl(shape, from, steps, dtype) : loadWgsl(from[0].shape, from, [], dtype),
+        finishWgsl(isLast ? finalSteps : [], dtype),
         isTree ? treeBody : serialBody,
       ].join('\n'),
       groups,

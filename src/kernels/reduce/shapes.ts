@@ -1,5 +1,5 @@
 import { ShapeError } from '../../util/errors.ts'
-import { countElements, formatShape, type Shape, type TensorType } from '../../util/shape.ts'
+import { countElements, formatShape, type Shape, type TensorType, tensorType } from '../../util/shape.ts'
 
 /** Which axes an op reduces, counted from 0, and whether they stay as size 1. */
 export interface ReduceAttrs {
@@ -52,13 +52,21 @@ export const aroundAxis = (shape: Shape, axis: number): Pass => ({
   inner: countElements(shape.slice(axis + 1)),
 })
 
-/** errors: `shape.unsupported` for axes that the tensor lacks or that come twice, and for other types than f32. */
+/** The type after a reduction in the input's own dtype. */
+export const reducedType = (x: TensorType, { axes, keepDims }: ReduceAttrs): TensorType =>
+  tensorType(reducedShape(x.shape, axes, keepDims), x.dtype)
+
+/** The dtype of a reduction that `checkAxes` let through. */
+export const reducedDType = ({ dtype }: TensorType): 'f32' | 'i32' =>
+  dtype === 'i32' ? 'i32' : 'f32'
+
+/** errors: `shape.unsupported` for axes that the tensor lacks or that come twice, and for other types than f32 and i32. */
 export function checkAxes(op: string, x: TensorType, axes: readonly number[]): void {
   const wrong = axes.find((axis, n) => !(axis in x.shape) || axes.indexOf(axis) !== n)
-  if (wrong !== undefined || x.dtype !== 'f32') {
+  if (wrong !== undefined || (x.dtype !== 'f32' && x.dtype !== 'i32')) {
     throw new ShapeError(
       'shape.unsupported',
-      `${op}: expected distinct axes of an f32 tensor, got axes [${axes.join(', ')}] of ${x.dtype}${formatShape(x.shape)}. Axes count from 0.`,
+      `${op}: expected distinct axes of an f32 or i32 tensor, got axes [${axes.join(', ')}] of ${x.dtype}${formatShape(x.shape)}. Axes count from 0; convert other types with float().`,
     )
   }
 }

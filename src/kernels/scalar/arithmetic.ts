@@ -42,15 +42,17 @@ const pow: ScalarFunction = {
     if (exponent !== undefined && Number.isInteger(exponent)) {
       if (Math.abs(exponent) <= largestProduct) return productLines(a, exponent)
     }
-    // A literal base is positive, so none of the cases below occurs.
-    if (literalValue(a) !== undefined) return `pow(${a}, ${b})`
+    // Of a literal base above 0 none of the cases below occurs.
+    if ((literalValue(a) ?? 0) > 0) return `pow(${a}, ${b})`
+    // WGSL refuses NaN made of constants alone.
+    const known = literalValue(a) === undefined ? a : b
     return [
       `$size = pow(abs(${a}), ${b})`,
       `$isWhole = ${b} == floor(${b})`,
       `$isOdd = $isWhole && fract(abs(${b}) * 0.5) > 0.25`,
       `$signed = select($size, -$size, ${a} < 0.0 && $isOdd)`,
-      `$real = select($signed, ${nanWgsl(a)}, ${a} < 0.0 && !$isWhole)`,
-      `$atZero = select($real, select(${infinityWgsl(a)}, 0.0, ${b} > 0.0), ${a} == 0.0)`,
+      `$real = select($signed, ${nanWgsl(known)}, ${a} < 0.0 && !$isWhole)`,
+      `$atZero = select($real, select(${infinityWgsl(known)}, 0.0, ${b} > 0.0), ${a} == 0.0)`,
       `select($atZero, 1.0, ${b} == 0.0)`,
     ]
   },

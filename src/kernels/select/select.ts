@@ -17,12 +17,15 @@ export interface TopKAttrs {
 const rowsOf = ({ inputs, attrs }: OpCall<TopKAttrs>) => aroundAxis(inputs[0].shape, attrs.axis)
 
 /** NaN is above every number; as the one smallest (`min`) it comes first all the same, so that it shows. */
-const keyWgsl = ({ isLargest, k }: TopKAttrs): string =>
-  isLargest
+function keyWgsl({ inputs: [{ dtype }], attrs: { isLargest, k } }: OpCall<TopKAttrs>): string {
+  if (dtype === 'i32')
+    return `fn key_of(bits: u32) -> u32 { return ${isLargest ? '' : '~'}(bits ^ 0x80000000u); }`
+  return isLargest
     ? 'fn key_of(bits: u32) -> u32 { return order_of(bits); }'
     : `fn key_of(bits: u32) -> u32 { let order = order_of(bits); return ${
         k === 1 ? 'select(~order, 0xffffffffu, order == 0xffffffffu)' : '~order'
       }; }`
+}
 
 const lower = (call: OpCall<TopKAttrs>, lanes: number): Lowering => {
   if (countElements(call.outputs[0].shape) === 0) return { dispatches: [] }
@@ -37,7 +40,7 @@ const lower = (call: OpCall<TopKAttrs>, lanes: number): Lowering => {
           writes('indices', { out: 1 }, 'i32'),
         ],
         constants: { ...constants, K: call.attrs.k },
-        body: [keyWgsl(call.attrs), body].join('\n'),
+        body: [keyWgsl(call), body].join('\n'),
         groups,
       }),
     ],
@@ -55,27 +58,32 @@ const axisCase = (
   return { name, inputs: [tensorType(shape)], attrs: { axis, k, isLargest: !isSmallest }, ...rest }
 }
 
+const integers = (shape: Shape) => ({
+  inputs: [tensorType(shape, 'i32')],
+  integerBelow: { 0: 2 ** 31 },
+})
+
 /** Above every f32 and below NaN's key; infinities count as this. */
 const largestKey = 1e300
 
 /**
  * The k largest or smallest elements along an axis, in order, and their indices.
  *
- * shape: [.., n, ..] -> values f32 and indices i32, both [.., k, ..]
+ * shape: [.., n, ..] of f32 or i32 -> values of the same and indices i32, both [.., k, ..]
  * order: of equal elements the one with the lower index comes first.
  */
 export const topK: Op<TopKAttrs> = defineOp<TopKAttrs>({
   name: 'topK',
   infer([x], { axis, k }) {
-    const size = x.shape[axis]
-    if (x.dtype !== 'f32' || !Number.isInteger(k) || k < 1 || !(k <= size)) {
+    const isKnown = x.dtype === 'f32' || x.dtype === 'i32'
+    if (!isKnown || !Number.isInteger(k) || k < 0 || !(k <= x.shape[axis])) {
       throw new ShapeError(
         'shape.unsupported',
-        `topK: k must be within 1 and the size of the axis of an f32 tensor, got k ${k} along axis ${axis} of ${x.dtype}${formatShape(x.shape)}. Check the axis.`,
+        `topk: k must be from 0 to the size of the dimension of an f32 or i32 tensor, got k ${k} along dimension ${axis} of ${x.dtype}${formatShape(x.shape)}. Check the dimension.`,
       )
     }
     const shape = x.shape.map((d, n) => (n === axis ? k : d))
-    return [tensorType(shape), tensorType(shape, 'i32')]
+    return [tensorType(shape, x.dtype), tensorType(shape, 'i32')]
   },
   ...rowVariants(rowsOf, lower),
   gradient({ inputs: [x], outputs: [, indices], outputGradients: [dy], attrs, emit }) {
@@ -91,7 +99,8 @@ export const topK: Op<TopKAttrs> = defineOp<TopKAttrs>({
       return Math.max(-largestKey, Math.min(largestKey, isLargest ? value : -value))
     }
     const { outer, reduced, inner } = rowsOf(call)
-    const values = new Float64Array(outer * k * inner)
+    const isInteger = call.inputs[0].dtype === 'i32'
+    const values = new (isInteger ? Int32Array : Float64Array)(outer * k * inner)
     const indices = new Int32Array(outer * k * inner)
     for (let row = 0; row < outer * inner; row++) {
       const [o, n] = [Math.floor(row / inner), row % inner]
@@ -116,6 +125,12 @@ export const topK: Op<TopKAttrs> = defineOp<TopKAttrs>({
     axisCase('4 of long rows', [3, 1003], 1, 4),
     axisCase('all of 19, a sort', [19], 0, 19),
     axisCase('nothing', [0, 7], 1, 2),
+    axisCase('i32, 3 of rows of 5x67', [5, 67], 1, 3, integers([5, 67])),
+    axisCase('i32, the smallest of columns', [70, 5], 0, 2, {
+      ...integers([70, 5]),
+      isSmallest: true,
+    }),
+    axisCase('k of 0', [3, 7], 1, 0),
     axisCase('huge', [6, 40], 1, 3, { fill: 'huge' }),
     axisCase('ties', [9, 66], 1, 7, { fill: 'ties' }),
     axisCase('ties of the smallest', [67, 9], 1, 4, { fill: 'ties', isSmallest: true }),
@@ -175,6 +190,7 @@ export const topKGrad: Op<TopKGradAttrs> = defineOp<TopKGradAttrs>({
     ['of columns of 67x5', [1, 5], 0, 67, undefined],
     ['of the middle of 2x40x9', [2, 1, 9], 1, 40, undefined],
     ['nothing', [0, 1], 1, 7, undefined],
+    ['of none chosen', [3, 0], 1, 7, undefined],
     ['huge', [33, 1], 1, 5, 'huge'],
   ].map(([name, shape, axis, size, fill]) => ({
     name: name as string,

@@ -10,7 +10,7 @@ import {
   type Value,
 } from '../op.ts'
 import { canUseTree, lowerReduction, prefersTree } from '../reduce/passes.ts'
-import { checkAxes, type ReduceAttrs, reducedShape } from '../reduce/shapes.ts'
+import { checkAxes, type ReduceAttrs, reducedDType, reducedShape, reducedType } from '../reduce/shapes.ts'
 import { reshape } from '../reshape/reshape.ts'
 import { broadcastOffset, chainShape } from '../steps.ts'
 
@@ -32,16 +32,17 @@ const lower = ({ inputs, attrs }: OpCall<ReduceAttrs>, useTree: boolean): Loweri
       steps: [],
       finalSteps: [],
       out: { out: 0 },
+      dtype: reducedDType(inputs[0]),
     },
     useTree,
   )
 
-/** y = x summed over axes. */
+/** y = x summed over axes; integers in i32, where sums wrap around. */
 export const sum: Op<ReduceAttrs> = defineOp<ReduceAttrs>({
   name: 'sum',
   infer([x], { axes, keepDims }) {
     checkAxes('sum', x, axes)
-    return [tensorType(reducedShape(x.shape, axes, keepDims))]
+    return [reducedType(x, { axes, keepDims })]
   },
   variants: [
     { name: 'naive', lower: (call) => lower(call, false) },
@@ -62,9 +63,10 @@ export const sum: Op<ReduceAttrs> = defineOp<ReduceAttrs>({
       : context.emit(reshape, [dy], { shape: kept })
     return context.emit(expand, [aligned], { shape })
   },
-  reference([x], { inputs: [{ shape }], attrs: { axes } }) {
+  reference([x], { inputs: [{ shape, dtype }], attrs: { axes } }) {
     const kept = reducedShape(shape, axes, true)
-    const y = new Float64Array(countElements(kept))
+    const count = countElements(kept)
+    const y = dtype === 'i32' ? new Int32Array(count) : new Float64Array(count)
     for (let flat = 0; flat < x.length; flat++) y[broadcastOffset(shape, kept, flat)] += x[flat]
     return [y]
   },
@@ -113,6 +115,18 @@ export const sum: Op<ReduceAttrs> = defineOp<ReduceAttrs>({
       name: 'nothing over the other axis',
       inputs: [tensorType([0, 5])],
       attrs: { axes: [1], keepDims: false },
+    },
+    {
+      name: 'i32, rows of 5x301',
+      inputs: [tensorType([5, 301], 'i32')],
+      attrs: { axes: [1], keepDims: false },
+      integerBelow: { 0: 2 ** 31 },
+    },
+    {
+      name: 'i32, axes 0, 2 of 5x6x70',
+      inputs: [tensorType([5, 6, 70], 'i32')],
+      attrs: { axes: [0, 2], keepDims: true },
+      integerBelow: { 0: 2 ** 20 },
     },
     {
       name: 'all of 20,001, in chunks',

@@ -115,7 +115,7 @@ test.each([
       [2, 3],
       [4, 5],
     ],
-    /index j must have one size, got 3 in \[2, 3\] and 4 in \[4, 5\]/,
+    /index j must have one size, or 1, got 3 in \[2, 3\] and 4 in \[4, 5\]/,
   ],
   ['ij->ik', [[2, 3]], /index k of the result must occur in an operand/],
   ['ij->ii', [[2, 3]], /index i may occur once in the result/],

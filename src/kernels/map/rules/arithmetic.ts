@@ -1,14 +1,14 @@
 import type { arithmetic, comparisons } from '../../scalar/arithmetic.ts'
 import { c, i, none, type Rule, s, singleStep, step, zero } from './rule.ts'
 
-/** dy where a is above b, half of it where they are equal, as PyTorch. */
+/** dy unless a is below b, half of it where they are equal; beside NaN both sides get all of it, as in PyTorch. */
 const larger = [
-  step('gt', i(1), i(2)),
-  step('ge', i(1), i(2)),
-  step('add', s(0), s(1)),
-  step('mul', s(2), c(0.5)),
+  step('lt', i(1), i(2)),
+  step('eq', i(1), i(2)),
+  step('mul', s(1), c(0.5)),
+  step('sub', c(1), s(2)),
   step('mul', i(0), s(3)),
-  step('where', s(3), s(4), c(0)),
+  step('where', s(0), c(0), s(4)),
 ]
 
 export const arithmeticRules: Record<keyof typeof arithmetic, Rule> = {
@@ -77,7 +77,20 @@ export const arithmeticRules: Record<keyof typeof arithmetic, Rule> = {
     // y log a, and 0 at a base of 0 with an exponent from 0 up.
     () =>
       typeof a === 'number'
-        ? chain([step('mul', i(1), c(Math.log(a))), step('mul', i(0), s(0))], dy, y)
+        ? a === 0
+          ? // Infinite below an exponent of 0, and 0 from there up.
+            chain(
+              [
+                step('mul', i(1), c(Number.NEGATIVE_INFINITY)),
+                step('mul', i(0), s(0)),
+                step('ge', i(2), c(0)),
+                step('where', s(2), c(0), s(1)),
+              ],
+              dy,
+              y,
+              b,
+            )
+          : chain([step('mul', i(1), c(Math.log(a))), step('mul', i(0), s(0))], dy, y)
         : chain(
             [
               step('log', i(2)),
