@@ -374,6 +374,7 @@ export {
   KLDivLoss,
   type KLDivOptions,
   L1Loss,
+  type LossLayerOptions,
   MSELoss,
   NLLLoss,
   SmoothL1Loss,

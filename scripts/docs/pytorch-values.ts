@@ -4,6 +4,7 @@ type Golden = readonly [file: string, sample: string]
 /** For each op that PyTorch has: one of the committed cases in which its values take part. */
 export const pytorchValues: Readonly<Record<string, Golden>> = {
   map: ['elementwise', 'pow of tensors'],
+  integerMap: ['integers', 'integers: add'],
   matmul: ['ops', 'matmul nn'],
   sum: ['ops', 'sum of all'],
   expand: ['ops', 'sum of all'],
@@ -82,7 +83,14 @@ export const pytorchValues: Readonly<Record<string, Golden>> = {
  * Files for which tests/unit/docs/pytorch-values.spec.ts makes the named case's program, as its spec does, and finds the op in it. For the other
  * files the case is declared here by hand, and the test finds no more than its name.
  */
-export const tracedFiles = ['attention', 'edges', 'elementwise', 'ops', 'shape'] as const
+export const tracedFiles = [
+  'attention',
+  'edges',
+  'elementwise',
+  'integers',
+  'ops',
+  'shape',
+] as const
 
 /** The other ops, and why there is nothing of PyTorch's to hold them against. */
 export const withoutCounterpart: Readonly<Record<string, string>> = {

@@ -1,7 +1,7 @@
 import { roundHalf } from '../kernels/half.ts'
 import type { HostArray } from '../kernels/op.ts'
-import { TabringError } from '../util/errors.ts'
-import { bytesOf, countElements, type TensorType } from '../util/shape.ts'
+import { GpuError, TabringError } from '../util/errors.ts'
+import { bytesOf, countElements, formatShape, type TensorType } from '../util/shape.ts'
 import { tailElements } from './bucket.ts'
 import { FiniteCheck } from './inside/finite-check.ts'
 import { joinRanks, jointElements } from './join-ranks.ts'
@@ -61,6 +61,22 @@ interface Wire {
 /** Numbers as `Look` gives them. */
 const toLook = (values: HostArray, type: TensorType): HostData =>
   type.dtype === 'f16' ? Float32Array.from(values) : toHostData(values, type)
+
+/** What `compute` returns. errors: `gpu.limit`, naming op and shapes, where JavaScript has no memory for the results. */
+function withinMemory<T>({ op, outputs }: GraphNode, compute: () => T): T {
+  try {
+    return compute()
+  } catch (thrown) {
+    // Of an array's length, or of its memory; nothing else in a reference throws one.
+    if (!(thrown instanceof RangeError)) throw thrown
+    const results = outputs.map(({ type }) => `${type.dtype}${formatShape(type.shape)}`).join(', ')
+    throw new GpuError(
+      'gpu.limit',
+      `${op.name}: expected results that fit into the cpu's memory, got ${results} (${thrown.message}). Use smaller tensors.`,
+      { cause: thrown },
+    )
+  }
+}
 
 export interface CpuProgramOptions {
   readonly onNode?: OnNode
@@ -305,7 +321,9 @@ export class CpuProgram implements StepProgram {
     values: Map<GraphValue, HostArray>,
   ): void {
     const contents = node.inputs.map((value) => this.#read(value, inputs, values))
-    const results = node.op.reference(contents, callOf(node), [...this.#scalars])
+    const results = withinMemory(node, () =>
+      node.op.reference(contents, callOf(node), [...this.#scalars]),
+    )
     node.outputs.forEach((value, i) => {
       const rounded = round(results[i], value.type)
       values.set(value, rounded)

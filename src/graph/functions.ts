@@ -1,5 +1,6 @@
 import type { ScalarSlot } from '../kernels/op.ts'
 import { topKCorrect as topKCorrectOp } from '../kernels/top-k/top-k.ts'
+import { checkOptions } from '../util/options.ts'
 import { emit, mustBeFloat, product, type Tensor } from './tensor.ts'
 import { activeTrace } from './trace.ts'
 
@@ -11,7 +12,7 @@ export const relu = (x: Tensor): Tensor => x.relu()
 
 /** shape: x[.., K], weight[C, K], bias[C] -> [.., C] */
 export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
-  mustBeFloat('linear', x)
+  mustBeFloat('linear', x, weight)
   if (x.shape.length === 1) {
     return linear(x.reshape([1, x.count]), weight, bias).reshape([weight.shape[0]])
   }
@@ -24,12 +25,8 @@ export interface RowCount {
 }
 
 /** How many rows have their target among the k largest logits. shape: logits[R, C], target[R] -> [] */
-export function topKCorrect(
-  logits: Tensor,
-  target: Tensor,
-  k = 1,
-  { count }: RowCount = {},
-): Tensor {
+export function topKCorrect(logits: Tensor, target: Tensor, k = 1, options: RowCount = {}): Tensor {
+  const { count } = checkOptions('topKCorrect', options, { count: true })
   return emit(topKCorrectOp, [logits, target], { k, count: count ?? null })
 }
 

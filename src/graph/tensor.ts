@@ -240,8 +240,7 @@ export abstract class Tensor {
         `matmul: both tensors must have at least one dimension, got ${formatShape(a)} and ${formatShape(b)}. Multiply by a scalar with mul().`,
       )
     }
-    mustBeFloat('matmul', this)
-    mustBeFloat('matmul', other)
+    mustBeFloat('matmul', this, other)
     const left = a.length === 1 ? this.reshape([1, a[0]]) : this
     const c =
       b.length === 1 ? product(left, other.reshape([1, b[0]]), 'nt') : product(left, other, 'nn')
@@ -494,6 +493,7 @@ export abstract class Tensor {
 
   #place(name: string, dim: number | undefined, keepDim: boolean, largest: boolean): Tensor {
     if (dim !== undefined) return this.#first(name, dim, keepDim, largest).indices
+    mustHaveElements(name, this)
     const { indices } = this.reshape([this.count]).#first(name, 0, false, largest)
     return flag('keepDim', keepDim) ? indices.reshape(this.shape.map(() => 1)) : indices
   }
@@ -516,8 +516,10 @@ function mustHaveElements(name: string, { dtype, shape, count }: Tensor): void {
 }
 
 /** errors: `shape.unsupported` for integers, naming the function that was called. */
-export function mustBeFloat(name: string, { dtype, shape }: Tensor): void {
-  if (dtype === 'f32' || dtype === 'f16') return
+export function mustBeFloat(name: string, ...tensors: Tensor[]): void {
+  const wrong = tensors.find(({ dtype }) => dtype !== 'f32' && dtype !== 'f16')
+  if (!wrong) return
+  const { dtype, shape } = wrong
   throw new ShapeError(
     'shape.unsupported',
     `${name}: expected a tensor of floats, got ${dtype}${formatShape(shape)}. Convert it with float().`,

@@ -8,7 +8,7 @@ import type { Parameter } from '../graph/parameter.ts'
 import { layerOfCall, nextRandomLayer } from '../graph/random.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { ShapeError } from '../util/errors.ts'
-import { checkNumber, checkOptions, isShare } from '../util/options.ts'
+import { checkNumber, checkOptions, isCount, isShare, type OptionNames } from '../util/options.ts'
 import { formatShape, sameShape } from '../util/shape.ts'
 import { filled, uniform } from './init.ts'
 import { Linear } from './layers.ts'
@@ -38,6 +38,14 @@ export interface MultiheadAttentionInputs {
   isCausal?: boolean
 }
 
+const inputNames: OptionNames<MultiheadAttentionInputs> = {
+  key: true,
+  value: true,
+  attnMask: true,
+  keyPaddingMask: true,
+  isCausal: true,
+}
+
 /**
  * Attention by several heads between an input and an output projection, with torch.nn.MultiheadAttention's keys.
  *
@@ -56,7 +64,7 @@ export class MultiheadAttention extends Module {
 
   constructor(embedDim: number, numHeads: number, options: MultiheadAttentionOptions = {}) {
     super()
-    if (!(numHeads > 0) || embedDim % numHeads !== 0) {
+    if (!isCount(numHeads) || !isCount(embedDim) || embedDim % numHeads !== 0) {
       throw new ShapeError(
         'shape.unsupported',
         `MultiheadAttention: expected a width that ${numHeads} heads divide, got ${embedDim}. Choose another number of heads.`,
@@ -78,6 +86,7 @@ export class MultiheadAttention extends Module {
 
   /** shape: as the class says; of one sample [L, embedDim], keys [S, embedDim] and its mask [S] without the batch's axis too. */
   forward(query: Tensor, inputs: MultiheadAttentionInputs = {}): Tensor {
+    checkOptions('MultiheadAttention.forward', inputs, inputNames)
     if (query.shape.length !== 2) return this.#attend(query, inputs)
     const axis = this.#isBatchFirst ? 0 : 1
     // A tensor that is given twice stays one: then it is self-attention.
@@ -174,6 +183,8 @@ function byHeads(mask: Tensor, batch: number, heads: number): Tensor {
   return first === batch * heads ? mask.reshape([batch, heads, L, S]) : mask
 }
 
+const isAbove0 = (value: number) => value > 0 && Number.isFinite(value)
+
 export interface RotaryEmbeddingOptions {
   /** Positions that the table holds; default 2048. */
   maxPositions?: number
@@ -193,6 +204,10 @@ export class RotaryEmbedding extends Module {
     const known = { maxPositions: true, base: true, isInterleaved: true } as const
     checkOptions('RotaryEmbedding', options, known)
     const { maxPositions = 2048, base = 10_000 } = options
+    const isEven = (size: number) => isCount(size) && size % 2 === 0
+    checkNumber('RotaryEmbedding', 'width', width ?? 0, isEven, 'an even number above 0')
+    checkNumber('RotaryEmbedding', 'maxPositions', maxPositions, isCount, 'a whole number above 0')
+    checkNumber('RotaryEmbedding', 'base', base, isAbove0, 'a finite number above 0')
     this.#isInterleaved = options.isInterleaved ?? false
     const table = rotaryTable(width, maxPositions, base)
     this.#table = this.registerBuffer(

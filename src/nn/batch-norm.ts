@@ -7,6 +7,7 @@ import { ShapeError } from '../util/errors.ts'
 import { checkNumber, checkOptions, isShare } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
 import { checkEps } from './check-eps.ts'
+import { checkSizes } from './check-sizes.ts'
 import { Module } from './module.ts'
 
 export interface BatchNormLayerOptions {
@@ -46,6 +47,7 @@ abstract class BatchNorm extends Module {
     const known = { eps: true, momentum: true, affine: true, trackRunningStats: true } as const
     checkOptions(this.constructor.name, options, known)
     checkEps(this.constructor.name, options.eps)
+    checkSizes(this.constructor.name, { numFeatures: features })
     if (options.momentum !== null)
       checkNumber(this.constructor.name, 'momentum', options.momentum, isShare, 'from 0 to 1')
     const { eps = 1e-5, momentum = 0.1, affine = true, trackRunningStats = true } = options

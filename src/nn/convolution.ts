@@ -12,6 +12,7 @@ import type { Tensor } from '../graph/tensor.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import { checkOptions, type OptionNames } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
+import { checkGroups, checkKernel } from './check-sizes.ts'
 import { fanInUniform } from './init.ts'
 import { Module } from './module.ts'
 
@@ -94,6 +95,8 @@ export class Conv1d extends Module {
     super()
     checkOptions('Conv1d', options, convOptions)
     checkMode('Conv1d', options.paddingMode)
+    checkGroups('Conv1d', inChannels, outChannels, options.groups)
+    checkKernel('Conv1d', kernelSize, false)
     const ofGroup = inChannels / (options.groups ?? 1)
     const fanIn = ofGroup * kernelSize
     this.weight = fanInUniform([outChannels, ofGroup, kernelSize], fanIn)
@@ -129,6 +132,8 @@ export class Conv2d extends Module {
     super()
     checkOptions('Conv2d', options, convOptions)
     checkMode('Conv2d', options.paddingMode)
+    checkGroups('Conv2d', inChannels, outChannels, options.groups)
+    checkKernel('Conv2d', kernelSize, true)
     const [height, width] = pair(kernelSize)
     const ofGroup = inChannels / (options.groups ?? 1)
     const fanIn = ofGroup * height * width
@@ -167,6 +172,8 @@ export class ConvTranspose2d extends Module {
   ) {
     super()
     checkOptions('ConvTranspose2d', options, transposeOptions)
+    checkGroups('ConvTranspose2d', inChannels, outChannels, options.groups)
+    checkKernel('ConvTranspose2d', kernelSize, true)
     const [height, width] = pair(kernelSize)
     const ofGroup = outChannels / (options.groups ?? 1)
     // PyTorch counts the weight's second dimension as inputs here too.

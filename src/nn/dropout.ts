@@ -1,7 +1,7 @@
 import { dropout } from '../graph/functions/dropout.ts'
 import { layerOfCall, nextRandomLayer } from '../graph/random.ts'
 import type { Tensor } from '../graph/tensor.ts'
-import { checkNumber, isShare } from '../util/options.ts'
+import { checkNumber, checkOptions, isShare } from '../util/options.ts'
 import { Module } from './module.ts'
 
 /**
@@ -21,7 +21,8 @@ export class Dropout extends Module {
 
   /** `samples`: how many samples x holds, where that is not its first dimension. */
   forward(x: Tensor, options: { samples?: number } = {}): Tensor {
+    const { samples } = checkOptions('Dropout.forward', options, { samples: true })
     if (!this.training || this.#p === 0) return x
-    return dropout(x, this.#p, { ...options, layer: layerOfCall('Dropout', this.#layer) })
+    return dropout(x, this.#p, { samples, layer: layerOfCall('Dropout', this.#layer) })
   }
 }

@@ -5,6 +5,7 @@ import {
   setNextRandomStep,
   setRandomSeed,
 } from '../graph/random.ts'
+import { checkNumber } from '../util/options.ts'
 import { RandomStream } from '../util/random.ts'
 import { countElements, type Shape } from '../util/shape.ts'
 
@@ -14,14 +15,20 @@ let nextStream = 0
 /**
  * Sets the seed of all parameters made and all random masks compiled from here on, in this page or worker.
  *
- * Masks are numbered from 0 again. Each parameter draws from a stream of its own, numbered in order of creation, so the same code gives the same numbers everywhere.
+ * Masks are numbered from 0 again. errors: `config.invalid` for what is no whole number from 0 to 2^53 - 1 (PyTorch takes negative ones too). Each parameter draws from a stream of its own, numbered in order of creation, so the same code gives the same numbers everywhere.
  */
 export function manualSeed(value: number): void {
+  checkSeed('manualSeed', value)
   seed = value
   nextStream = 0
   setRandomSeed(value)
   setNextRandomStep(0)
   resetRandomLayers()
+}
+
+function checkSeed(where: string, seed: number): void {
+  const isSeed = (value: number) => Number.isSafeInteger(value) && value >= 0
+  checkNumber(where, 'seed', seed ?? Number.NaN, isSeed, 'a whole number from 0 to 2^53 - 1')
 }
 
 /** Where this page's or worker's random numbers stand; as torch.get_rng_state, but three numbers. */
@@ -37,6 +44,7 @@ export const getRngState = (): RngState => ({ seed, nextStream, nextStep: nextRa
 
 /** Goes on where `getRngState` was called; masks of programs that are compiled from here on are those of its seed. */
 export function setRngState(state: RngState): void {
+  checkSeed('setRngState', state.seed)
   seed = state.seed
   setRandomSeed(seed)
   nextStream = state.nextStream

@@ -2,6 +2,7 @@ import { linear, relu } from '../graph/functions.ts'
 import type { Parameter } from '../graph/parameter.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { checkOptions } from '../util/options.ts'
+import { checkSizes } from './check-sizes.ts'
 import { fanInUniform } from './init.ts'
 import { Module } from './module.ts'
 
@@ -13,6 +14,7 @@ export class Linear extends Module {
   constructor(inFeatures: number, outFeatures: number, options: { bias?: boolean } = {}) {
     super()
     checkOptions('Linear', options, { bias: true })
+    checkSizes('Linear', { inFeatures, outFeatures })
     this.weight = fanInUniform([outFeatures, inFeatures], inFeatures)
     this.bias = options.bias === false ? undefined : fanInUniform([outFeatures], inFeatures)
   }

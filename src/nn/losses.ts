@@ -7,15 +7,24 @@ import { Module } from './module.ts'
 
 /** Losses as modules. None has parameters; class weights are buffers of the state dict, as in torch.nn. */
 
+/** What every loss has as a module; which samples count is said to `forward`, inside the step. */
+export type LossLayerOptions = Omit<losses.LossOptions, 'count'>
+
 const bufferOf = (values: readonly number[] | undefined): ModuleBuffer | undefined =>
   values && new ModuleBuffer([values.length], Float32Array.from(values))
 
+type Loss<Options> = (
+  input: Tensor,
+  target: Tensor,
+  options: Options & { count?: ScalarSlot },
+) => Tensor
+
 /** A loss without state: a function of input and target, with its options. */
 class PlainLoss<Options extends { readonly reduction?: string }> extends Module {
-  readonly #loss: (input: Tensor, target: Tensor, options: Options) => Tensor
+  readonly #loss: Loss<Options>
   readonly #options: Options
   constructor(
-    loss: (input: Tensor, target: Tensor, options: Options) => Tensor,
+    loss: Loss<Options>,
     options: Options,
     known: OptionNames<Options>,
     reductions?: readonly string[],
@@ -24,48 +33,49 @@ class PlainLoss<Options extends { readonly reduction?: string }> extends Module 
     this.#loss = loss
     this.#options = losses.checkLoss(new.target.name, options, known, reductions)
   }
-  forward(input: Tensor, target: Tensor): Tensor {
-    return this.#loss(input, target, this.#options)
+  /** `count`: how many of the first samples count, a step scalar. */
+  forward(input: Tensor, target: Tensor, count?: ScalarSlot): Tensor {
+    return this.#loss(input, target, { ...this.#options, count })
   }
 }
 
-export class MSELoss extends PlainLoss<losses.LossOptions> {
-  constructor(options: losses.LossOptions = {}) {
+export class MSELoss extends PlainLoss<LossLayerOptions> {
+  constructor(options: LossLayerOptions = {}) {
     super(losses.mseLoss, options, { reduction: true })
   }
 }
 
-export class L1Loss extends PlainLoss<losses.LossOptions> {
-  constructor(options: losses.LossOptions = {}) {
+export class L1Loss extends PlainLoss<LossLayerOptions> {
+  constructor(options: LossLayerOptions = {}) {
     super(losses.l1Loss, options, { reduction: true })
   }
 }
 
-export class HuberLoss extends PlainLoss<losses.LossOptions & { delta?: number }> {
-  constructor(options: losses.LossOptions & { delta?: number } = {}) {
+export class HuberLoss extends PlainLoss<LossLayerOptions & { delta?: number }> {
+  constructor(options: LossLayerOptions & { delta?: number } = {}) {
     super(losses.huberLoss, options, { reduction: true, delta: true })
     checkNumber('HuberLoss', 'delta', options.delta, (delta) => delta > 0, 'above 0')
   }
 }
 
-export class SmoothL1Loss extends PlainLoss<losses.LossOptions & { beta?: number }> {
-  constructor(options: losses.LossOptions & { beta?: number } = {}) {
+export class SmoothL1Loss extends PlainLoss<LossLayerOptions & { beta?: number }> {
+  constructor(options: LossLayerOptions & { beta?: number } = {}) {
     super(losses.smoothL1Loss, options, { reduction: true, beta: true })
     checkNumber('SmoothL1Loss', 'beta', options.beta, (beta) => beta >= 0, 'at least 0')
   }
 }
 
-export class BCELoss extends PlainLoss<losses.LossOptions> {
-  constructor(options: losses.LossOptions = {}) {
+export class BCELoss extends PlainLoss<LossLayerOptions> {
+  constructor(options: LossLayerOptions = {}) {
     super(losses.binaryCrossEntropy, options, { reduction: true })
   }
 }
 
 export class BCEWithLogitsLoss extends Module {
   readonly posWeight: ModuleBuffer | undefined
-  readonly #options: losses.LossOptions
+  readonly #options: LossLayerOptions
   /** `posWeight`: of positive targets, one for each entry of the last dimension. */
-  constructor(options: losses.LossOptions & { posWeight?: readonly number[] } = {}) {
+  constructor(options: LossLayerOptions & { posWeight?: readonly number[] } = {}) {
     super()
     losses.checkLoss('BCEWithLogitsLoss', options, { reduction: true, posWeight: true })
     const { posWeight, ...others } = options
@@ -73,13 +83,14 @@ export class BCEWithLogitsLoss extends Module {
     this.posWeight = bufferOf(posWeight)
     if (this.posWeight) this.registerBuffer('pos_weight', this.posWeight)
   }
-  forward(input: Tensor, target: Tensor): Tensor {
-    const options = { ...this.#options, posWeight: this.posWeight }
+  /** `count`: how many of the first samples count, a step scalar. */
+  forward(input: Tensor, target: Tensor, count?: ScalarSlot): Tensor {
+    const options = { ...this.#options, posWeight: this.posWeight, count }
     return losses.binaryCrossEntropyWithLogits(input, target, options)
   }
 }
 
-export type KLDivOptions = NonNullable<Parameters<typeof losses.klDiv>[2]>
+export type KLDivOptions = Omit<NonNullable<Parameters<typeof losses.klDiv>[2]>, 'count'>
 
 export class KLDivLoss extends PlainLoss<KLDivOptions> {
   constructor(options: KLDivOptions = {}) {
@@ -101,8 +112,9 @@ export class NLLLoss extends Module {
     this.weight = bufferOf(weight)
     if (this.weight) this.registerBuffer('weight', this.weight)
   }
-  forward(input: Tensor, target: Tensor): Tensor {
-    return losses.nllLoss(input, target, { ...this.#options, weight: this.weight })
+  /** `count`: how many of the first samples count, a step scalar; default that of the options. */
+  forward(input: Tensor, target: Tensor, count = this.#options.count): Tensor {
+    return losses.nllLoss(input, target, { ...this.#options, weight: this.weight, count })
   }
 }
 

@@ -1,13 +1,19 @@
 import { groupNorm, layerNorm, rmsNorm } from '../graph/functions/normalization.ts'
 import type { Parameter } from '../graph/parameter.ts'
 import type { Tensor } from '../graph/tensor.ts'
-import { checkOptions } from '../util/options.ts'
+import { checkNumber, checkOptions, isCount } from '../util/options.ts'
 import type { Shape } from '../util/shape.ts'
 import { checkEps } from './check-eps.ts'
+import { checkSizes } from './check-sizes.ts'
 import { filled } from './init.ts'
 import { Module } from './module.ts'
 
-const asShape = (size: number | Shape): Shape => (typeof size === 'number' ? [size] : [...size])
+/** errors: `config.invalid` unless it is a size or an array of them. */
+function asShape(where: string, size: number | Shape): Shape {
+  const shape: Shape = [size].flat()
+  for (const normalizedShape of shape) checkSizes(where, { normalizedShape })
+  return shape
+}
 
 export interface LayerNormOptions {
   /** Added to the variance; default 1e-5. */
@@ -29,7 +35,7 @@ export class LayerNorm extends Module {
     super()
     checkOptions('LayerNorm', options, { eps: true, elementwiseAffine: true, bias: true })
     checkEps('LayerNorm', options.eps)
-    this.#shape = asShape(normalizedShape)
+    this.#shape = asShape('LayerNorm', normalizedShape)
     this.#eps = options.eps ?? 1e-5
     const isAffine = options.elementwiseAffine ?? true
     this.weight = isAffine ? filled(this.#shape, 1) : undefined
@@ -54,7 +60,7 @@ export class RMSNorm extends Module {
     super()
     checkOptions('RMSNorm', options, { eps: true, elementwiseAffine: true })
     checkEps('RMSNorm', options.eps)
-    this.#shape = asShape(normalizedShape)
+    this.#shape = asShape('RMSNorm', normalizedShape)
     this.#eps = options.eps
     this.weight = options.elementwiseAffine === false ? undefined : filled(this.#shape, 1)
   }
@@ -79,6 +85,10 @@ export class GroupNorm extends Module {
     super()
     checkOptions('GroupNorm', options, { eps: true, affine: true })
     checkEps('GroupNorm', options.eps)
+    checkSizes('GroupNorm', { numChannels })
+    const isDivisor = (count: number) => isCount(count) && numChannels % count === 0
+    const range = `a divisor of ${numChannels} channels`
+    checkNumber('GroupNorm', 'numGroups', numGroups ?? Number.NaN, isDivisor, range)
     this.#groups = numGroups
     this.#eps = options.eps ?? 1e-5
     const isAffine = options.affine ?? true

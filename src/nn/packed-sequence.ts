@@ -31,8 +31,10 @@ export interface PackedSequence {
 export function packPaddedSequence(
   x: Tensor,
   lengths: Lengths,
-  { batchFirst = false }: { batchFirst?: boolean } = {},
+  options: { batchFirst?: boolean } = {},
 ): PackedSequence {
+  const known = { batchFirst: true } as const
+  const { batchFirst = false } = checkOptions('packPaddedSequence', options, known)
   const [T, B] = batchFirst ? [x.shape[1], x.shape[0]] : x.shape
   const fits = Array.isArray(lengths)
     ? lengths.length === B &&

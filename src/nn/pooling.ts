@@ -14,6 +14,7 @@ import {
 } from '../graph/functions/pooling.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { checkOptions } from '../util/options.ts'
+import { checkKernel } from './check-sizes.ts'
 import { Module } from './module.ts'
 
 /** The largest value of each window; `withIndices` also gives where they are. shape: [N, C, H, W] -> [N, C, OH, OW] */
@@ -23,6 +24,7 @@ export class MaxPool2d extends Module {
 
   constructor(kernelSize: Pair, options: MaxPoolOptions = {}) {
     super()
+    checkKernel(new.target.name, kernelSize, true)
     this.#kernel = kernelSize
     this.#options = checkOptions('MaxPool2d', options, maxPoolOptions)
   }
@@ -48,6 +50,7 @@ export class MaxPool1d extends Module {
 
   constructor(kernelSize: number, options: MaxPoolOptions<number> = {}) {
     super()
+    checkKernel(new.target.name, kernelSize, false)
     this.#kernel = kernelSize
     this.#options = checkOptions('MaxPool1d', options, maxPoolOptions)
   }
@@ -73,6 +76,7 @@ export class AvgPool2d extends Module {
 
   constructor(kernelSize: Pair, options: AvgPoolOptions = {}) {
     super()
+    checkKernel(new.target.name, kernelSize, true)
     this.#kernel = kernelSize
     this.#options = checkOptions('AvgPool2d', options, avgPoolOptions)
   }
@@ -89,6 +93,7 @@ export class AvgPool1d extends Module {
 
   constructor(kernelSize: number, options: AvgPoolOptions<number> = {}) {
     super()
+    checkKernel(new.target.name, kernelSize, false)
     this.#kernel = kernelSize
     this.#options = checkOptions('AvgPool1d', options, avgPoolOptions)
   }

@@ -143,6 +143,7 @@ export abstract class RecurrentBase extends Module {
     x: Tensor | PackedSequence,
     states: FirstStates = {},
   ): LastStates & { output: Tensor | PackedSequence } {
+    checkOptions(`${this.constructor.name}.withState`, states, { h0: true, c0: true })
     if (x instanceof Tensor) return this.#run(x, this.batchFirst, undefined, states)
     const { data, lengths, batchFirst } = x
     const { output, ...last } = this.#run(data, batchFirst, lengths, states)

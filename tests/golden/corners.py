@@ -74,7 +74,7 @@ def integer_cases():
 
     def each(name, compute, inputs, options=None):
         text = " ".join([name, *([f"along {options['dim']}"] if options and "dim" in options else [])])
-        return case(text, name, inputs, lambda **tensors: compute(*tensors.values()), options, [])
+        return case(f"integers: {text}", name, inputs, lambda **tensors: compute(*tensors.values()), options, [])
 
     for name in ("add", "sub", "mul"):
         yield each(name, getattr(torch, name), other())
@@ -108,6 +108,9 @@ def integer_cases():
     yield each("sum", lambda x: x.sum(dtype=torch.int32), rows())
     yield each("max", torch.max, rows())
     yield each("min", torch.min, rows())
+    mixed = {"x": integers(5, -7, 3, 1, 0, 2, 8, 4).reshape(2, 4), "w": normal(4)}
+    # Sums and products of integers between floats, which are joined into chains where both sides are floats.
+    yield case("integers: between floats", "mixed", mixed, lambda x, w: x.sum(1, True, dtype=torch.int32).to(w.dtype) * 0.5 + torch.relu(w * 2) * (x + 1) + (x * x).amax(0).to(w.dtype) / 3, None, ["w"])
     table = {"w": normal(6, 3), "i": integers(0, 4, 2, 2)}
     yield case("integers: embedding of the next index", "nextEmbedding", table, lambda w, i: F.embedding(i + 1, w))
 

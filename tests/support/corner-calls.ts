@@ -23,7 +23,9 @@ const reduced = ['sum', 'amax', 'amin', 'argmax', 'argmin'] as const
 export const cornerCalls: Record<string, Call> = {
   ...Object.fromEntries(unary.map((name): [string, Call] => [name, ({ x }) => x[name]()])),
   ...Object.fromEntries(pairs.map((name): [string, Call] => [name, ({ a, b }) => a[name](b)])),
-  ...Object.fromEntries(reduced.map((name): [string, Call] => [name, ({ x }, { dim }) => x[name](dim)])),
+  ...Object.fromEntries(
+    reduced.map((name): [string, Call] => [name, ({ x }, { dim }) => x[name](dim)]),
+  ),
   layerNormBias: ({ x, b }) => layerNorm(x, b.shape, undefined, b),
   groupNormBias: ({ x, b }, { groups }) => groupNorm(x, groups, undefined, b),
   attention: ({ q, k, v, mask }) => scaledDotProductAttention(q, k, v, { attnMask: mask }),
@@ -39,6 +41,13 @@ export const cornerCalls: Record<string, Call> = {
   oneLess: ({ x }) => elementwise.sub(1, x),
   clamp: ({ x }, { min, max }) => x.clamp(min, max),
   whereNumber: ({ c, x }) => elementwise.where(c, x, -1),
+  mixed: ({ x, w }) =>
+    x
+      .sum(1, true)
+      .float()
+      .mul(0.5)
+      .add(w.mul(2).relu().mul(x.add(1)))
+      .add(x.mul(x).amax(0).div(3)),
   half: ({ x }) => x.div(2),
   moreThanHalf: ({ x }) => x.add(0.5),
   nextEmbedding: ({ w, i }) => embedding(i.add(1), w),
@@ -46,7 +55,10 @@ export const cornerCalls: Record<string, Call> = {
 
 const casesOf = (text: string) => (JSON.parse(text) as { cases: CallCase[] }).cases
 
-export const cornerCases: readonly CallCase[] = [
-  ...casesOf(cornersText),
-  ...casesOf(integersText).map((golden) => ({ ...golden, name: `integers: ${golden.name}` })),
-]
+/** Corners of floats; arithmetic of integers. */
+export const cornerFiles = {
+  corners: casesOf(cornersText),
+  integers: casesOf(integersText),
+} as const
+
+export const cornerCases: readonly CallCase[] = [...cornerFiles.corners, ...cornerFiles.integers]

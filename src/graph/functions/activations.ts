@@ -1,3 +1,4 @@
+import { checkChoice } from '../../util/options.ts'
 import { elementwise, type Tensor } from '../tensor.ts'
 
 /** Activations, named as in torch.nn.functional; all are safe at any magnitude. */
@@ -9,8 +10,10 @@ export const leakyRelu = (x: Tensor, negativeSlope = 0.01): Tensor =>
   elementwise('leakyRelu', x, negativeSlope)
 
 /** x Phi(x), exact to float32; or its approximation by tanh, as GPT-2 has it. */
-export const gelu = (x: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor =>
-  elementwise(approximate === 'tanh' ? 'geluTanh' : 'gelu', x)
+export function gelu(x: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor {
+  checkChoice('gelu', 'approximate', approximate, ['none', 'tanh'])
+  return elementwise(approximate === 'tanh' ? 'geluTanh' : 'gelu', x)
+}
 
 /** log(1 + exp(beta x)) / beta, and x itself where beta x is above the threshold. */
 export const softplus = (x: Tensor, beta = 1, threshold = 20): Tensor =>

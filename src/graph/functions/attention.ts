@@ -126,14 +126,14 @@ export function scaledDotProductAttention(
       `${where}: query and key must be [..., length, width] of one width, value as long as key, got ${given.map(({ shape }) => formatShape(shape)).join(', ')}. Check the order of dimensions.`,
     )
   }
-  for (const x of given) mustBeFloat(where, x)
+  mustBeFloat(where, ...given)
   const leading = given.reduce<Shape>(
     (all, { shape }) => broadcastShapes(where, all, shape.slice(0, -2)),
     [],
   )
   const operands = given.map((x) => x.expand([...leading, ...x.shape.slice(-2)]))
   const heads = leading.length > 1 ? leading[leading.length - 1] : 1
-  const batch = countElements(leading) / (heads || 1)
+  const batch = countElements(leading.length > 1 ? leading.slice(0, -1) : leading)
   return attend(operands, 'heads', { batch, heads, width }, options)
 }
 
@@ -148,6 +148,7 @@ export function packedAttention(
   options: AttentionOptions = {},
 ): Tensor {
   checkAttention('packedAttention', options)
+  checkOptions('packedAttention', sizes, { batch: true, heads: true })
   const width = qkv.shape[qkv.shape.length - 1] / (3 * sizes.heads)
   return attend([qkv], 'packed', { ...sizes, width }, options)
 }

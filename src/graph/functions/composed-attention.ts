@@ -43,9 +43,7 @@ export function composedAttention(
   const scores = attrs.mask === 'additive' && mask ? products.add(mask) : products
   const seen = seenPairs(mask, attrs, tq, tk)
   // A row that sees no key has equal probabilities until `seen` takes them away.
-  const probabilities = seen
-    ? where(seen, scores, hiding).softmax(3).mul(seen)
-    : scores.softmax(3)
+  const probabilities = seen ? where(seen, scores, hiding).softmax(3).mul(seen) : scores.softmax(3)
   const sums = emit(matmul, [dropped(probabilities, attrs, tk), v], plain('nn'))
   const o = isHalf ? sums.half() : sums
   if (isHeads) return o.reshape([...output.slice(0, -1), width])

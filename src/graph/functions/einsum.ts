@@ -1,6 +1,6 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape } from '../../util/shape.ts'
-import type { Tensor } from '../tensor.ts'
+import { mustBeFloat, type Tensor } from '../tensor.ts'
 
 // einsum: operands are joined from left to right. Each join sums what one side alone has and nobody asks for again, then
 // brings both sides into the form of one batched matmul, or of a broadcast product where nothing is contracted. Transposes
@@ -23,6 +23,7 @@ const fail = (equation: string, expected: string, got: string, advice: string): 
  * errors: `shape.mismatch`, naming the letter.
  */
 export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
+  mustBeFloat('einsum', ...tensors)
   const { inputs, output } = parse(equation, tensors)
   const sizes = new Map<string, { size: number; tensor: Tensor }>()
   inputs.forEach((labels, n) => {

@@ -2,6 +2,7 @@ import { gather as gatherOp, scatterAdd as scatterAddOp } from '../../kernels/ga
 import { indexSelect as indexSelectOp } from '../../kernels/index-select/index-select.ts'
 import { oneHot as oneHotOp } from '../../kernels/one-hot/one-hot.ts'
 import { ShapeError } from '../../util/errors.ts'
+import { checkOptions } from '../../util/options.ts'
 import { formatShape, resolveAxis } from '../../util/shape.ts'
 import { emit, type Tensor } from '../tensor.ts'
 
@@ -52,8 +53,9 @@ export const oneHot = (index: Tensor, numClasses: number): Tensor =>
 export function embedding(
   index: Tensor,
   weight: Tensor,
-  { paddingIdx }: { paddingIdx?: number } = {},
+  options: { paddingIdx?: number } = {},
 ): Tensor {
+  const { paddingIdx } = checkOptions('embedding', options, { paddingIdx: true })
   if (weight.shape.length !== 2) {
     throw new ShapeError(
       'shape.mismatch',

@@ -4,8 +4,9 @@ import type { ScalarSlot } from '../../kernels/op.ts'
 import { topKCorrect } from '../../kernels/top-k/top-k.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { checkChoice, checkOptions, type OptionNames } from '../../util/options.ts'
-import { formatShape, sameShape } from '../../util/shape.ts'
+import { countElements, formatShape, sameShape } from '../../util/shape.ts'
 import { elementwise, emit, emitAll, type Operand, type Tensor } from '../tensor.ts'
+import { arange } from './shape.ts'
 
 /** Losses, named as in torch.nn.functional. */
 
@@ -14,13 +15,41 @@ export type Reduction = 'none' | 'sum' | 'mean'
 export interface LossOptions {
   /** What becomes of the elements' (or rows') losses; their mean unless told. */
   readonly reduction?: Reduction
+  /**
+   * How many of the first samples count: `countedSamples()`, or a step scalar of your own, for batches that are not full. The others' losses
+   * are 0, whatever is in them, and a mean is that of what counts; of nothing it is 0.
+   */
+  readonly count?: ScalarSlot
 }
 
 /** PyTorch's default of `ignoreIndex`. */
 const ignoredClass = -100
 
-const reduce = (losses: Tensor, reduction: Reduction = 'mean'): Tensor =>
-  reduction === 'none' ? losses : reduction === 'sum' ? losses.sum() : losses.mean()
+/** The losses of the first `count` samples, and 0 for the others. */
+function counted(losses: Tensor, count: ScalarSlot): Tensor {
+  const [rows = 1, ...others] = losses.shape
+  const isCounted = elementwise('lt', arange(rows).reshape([rows, ...others.map(() => 1)]), count)
+  return elementwise('where', isCounted, losses, 0)
+}
+
+/** What the losses become; of an unreduced one of no dimensions `count` is that of one sample. */
+function reduce(losses: Tensor, { reduction = 'mean', count }: LossOptions): Tensor {
+  const all = count
+    ? counted(losses.shape.length === 0 ? losses.reshape([1]) : losses, count)
+    : losses
+  if (reduction === 'none') return all.reshape(losses.shape)
+  if (reduction === 'sum') return all.sum()
+  if (!count) return all.mean()
+  const [rows, ...others] = all.shape
+  return all.sum().div(countedRows(rows, count).mul(countElements(others)))
+}
+
+/** The number of samples that count, and at least 1, so that a mean over nothing is 0. */
+const countedRows = (rows: number, count: ScalarSlot): Tensor =>
+  elementwise('clamp', count, 1, Math.max(1, rows))
+
+/** What every loss has. */
+export const plainOptions = { reduction: true, count: true } as const
 
 const reductions: readonly Reduction[] = ['none', 'sum', 'mean']
 
@@ -53,16 +82,16 @@ function refuseBroadcast(where: string, input: Tensor, target: Tensor): void {
 
 /** (input - target)^2 */
 export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
-  checkLoss('mseLoss', options, { reduction: true })
+  checkLoss('mseLoss', options, plainOptions)
   refuseBroadcast('mseLoss', input, target)
-  return reduce(elementwise('squaredError', input, target), options.reduction)
+  return reduce(elementwise('squaredError', input, target), options)
 }
 
 /** |input - target| */
 export function l1Loss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
-  checkLoss('l1Loss', options, { reduction: true })
+  checkLoss('l1Loss', options, plainOptions)
   refuseBroadcast('l1Loss', input, target)
-  return reduce(elementwise('absoluteError', input, target), options.reduction)
+  return reduce(elementwise('absoluteError', input, target), options)
 }
 
 /** d^2 / 2 up to |d| = delta, and delta (|d| - delta / 2) beyond, for d = input - target. */
@@ -71,11 +100,10 @@ export function huberLoss(
   target: Tensor,
   options: LossOptions & { delta?: number } = {},
 ): Tensor {
-  const known = { reduction: true, delta: true } as const
-  const { delta = 1, reduction } = checkLoss('huberLoss', options, known)
+  const { delta = 1 } = checkLoss('huberLoss', options, { ...plainOptions, delta: true })
   refuseBroadcast('huberLoss', input, target)
   if (!(delta > 0)) refuseSize('huberLoss', 'delta', delta)
-  return reduce(elementwise('huber', input, target, delta), reduction)
+  return reduce(elementwise('huber', input, target, delta), options)
 }
 
 /** d^2 / (2 beta) below |d| = beta, and |d| - beta / 2 beyond, for d = input - target; |d| for a beta of 0. */
@@ -84,12 +112,12 @@ export function smoothL1Loss(
   target: Tensor,
   options: LossOptions & { beta?: number } = {},
 ): Tensor {
-  const known = { reduction: true, beta: true } as const
-  const { beta = 1, reduction } = checkLoss('smoothL1Loss', options, known)
-  if (beta === 0) return l1Loss(input, target, { reduction })
+  const known = { ...plainOptions, beta: true } as const
+  const { beta = 1, ...others } = checkLoss('smoothL1Loss', options, known)
+  if (beta === 0) return l1Loss(input, target, others)
   refuseBroadcast('smoothL1Loss', input, target)
   if (!(beta > 0)) refuseSize('smoothL1Loss', 'beta', beta)
-  return reduce(elementwise('huber', input, target, beta).div(beta), reduction)
+  return reduce(elementwise('huber', input, target, beta).div(beta), others)
 }
 
 function refuseSize(where: string, name: string, value: number): never {
@@ -112,11 +140,11 @@ export function binaryCrossEntropy(
   target: Tensor,
   options: BinaryOptions = {},
 ): Tensor {
-  const known = { reduction: true, weight: true } as const
-  const { weight, reduction } = checkLoss('binaryCrossEntropy', options, known)
+  const known = { ...plainOptions, weight: true } as const
+  const { weight } = checkLoss('binaryCrossEntropy', options, known)
   refuseBroadcast('binaryCrossEntropy', input, target)
   const losses = elementwise('bce', input, target)
-  return reduce(weight === undefined ? losses : losses.mul(weight), reduction)
+  return reduce(weight === undefined ? losses : losses.mul(weight), options)
 }
 
 /**
@@ -129,15 +157,14 @@ export function binaryCrossEntropyWithLogits(
   target: Tensor,
   options: BinaryOptions & { posWeight?: Operand } = {},
 ): Tensor {
-  const known = { reduction: true, weight: true, posWeight: true } as const
-  const checked = checkLoss('binaryCrossEntropyWithLogits', options, known)
-  const { weight, posWeight, reduction } = checked
+  const known = { ...plainOptions, weight: true, posWeight: true } as const
+  const { weight, posWeight } = checkLoss('binaryCrossEntropyWithLogits', options, known)
   refuseBroadcast('binaryCrossEntropyWithLogits', input, target)
   const losses =
     posWeight === undefined
       ? elementwise('bceLogits', input, target)
       : elementwise('bceLogitsWeighted', input, target, posWeight)
-  return reduce(weight === undefined ? losses : losses.mul(weight), reduction)
+  return reduce(weight === undefined ? losses : losses.mul(weight), options)
 }
 
 /** The short name of `binaryCrossEntropyWithLogits`. */
@@ -146,18 +173,23 @@ export const bceWithLogits = binaryCrossEntropyWithLogits
 /**
  * target (log target - input) for log-probabilities `input`, and a target of probabilities or (`logTarget`) their logarithms.
  *
- * `batchmean`, the divergence itself, divides the sum by the first dimension.
+ * `batchmean`, the divergence itself, divides the sum by the first dimension, or by how many of its samples count.
  */
 export function klDiv(
   input: Tensor,
   target: Tensor,
-  options: { reduction?: Reduction | 'batchmean'; logTarget?: boolean } = {},
+  options: Omit<LossOptions, 'reduction'> & {
+    reduction?: Reduction | 'batchmean'
+    logTarget?: boolean
+  } = {},
 ): Tensor {
   refuseBroadcast('klDiv', input, target)
-  const known = { reduction: true, logTarget: true } as const
-  const { reduction, logTarget = false } = checkLoss('klDiv', options, known, klReductions)
+  const known = { ...plainOptions, logTarget: true } as const
+  const { reduction, logTarget = false, count } = checkLoss('klDiv', options, known, klReductions)
   const losses = elementwise(logTarget ? 'klDivLog' : 'klDiv', input, target)
-  return reduction === 'batchmean' ? losses.sum().div(input.shape[0]) : reduce(losses, reduction)
+  if (reduction !== 'batchmean') return reduce(losses, { reduction, count })
+  const [rows] = input.shape
+  return reduce(losses, { reduction: 'sum', count }).div(count ? countedRows(rows, count) : rows)
 }
 
 // --- classes ---
@@ -167,8 +199,6 @@ export interface ClassLossOptions extends LossOptions {
   readonly weight?: Tensor
   /** Rows with this target count nothing; default -100. */
   readonly ignoreIndex?: number
-  /** How many of the first samples count: `countedSamples()`, or a step scalar of your own, for batches that are not full. */
-  readonly count?: ScalarSlot
 }
 
 export interface CrossEntropyOptions extends ClassLossOptions {
@@ -238,12 +268,12 @@ export function crossEntropy(
 
 /** Cross entropy against probabilities: -sum over classes of weight target log softmax(input), a mean over rows. */
 function softTargets(input: Tensor, target: Tensor, options: CrossEntropyOptions): Tensor {
-  const { weight, ignoreIndex, labelSmoothing = 0, reduction = 'mean', count } = options
+  const { weight, ignoreIndex, labelSmoothing = 0 } = options
   refuseBroadcast('crossEntropy', input, target)
-  if ((ignoreIndex ?? ignoredClass) !== ignoredClass || count) {
+  if ((ignoreIndex ?? ignoredClass) !== ignoredClass) {
     throw new ShapeError(
       'shape.unsupported',
-      'crossEntropy: ignoreIndex and count go with class numbers, got probabilities as targets. Leave them out.',
+      'crossEntropy: ignoreIndex goes with class numbers, got probabilities as targets. Leave it out.',
     )
   }
   const classes = input.shape[1]
@@ -253,7 +283,7 @@ function softTargets(input: Tensor, target: Tensor, options: CrossEntropyOptions
     ? smoothed.mul(weight.reshape([-1, ...input.shape.slice(2).map(() => 1)]))
     : smoothed
   const losses = input.logSoftmax(1).mul(weighted).sum(1).neg()
-  return reduce(losses, reduction)
+  return reduce(losses, options)
 }
 
 /** -weight[target] input[target] for log-probabilities. shape: as `crossEntropy`; cost: as its general form. */
@@ -278,13 +308,13 @@ const ofOneRow = <Options>(
 export function accuracy(
   output: Tensor,
   target: Tensor,
-  options: { topk?: readonly number[]; count?: ScalarSlot } = {},
+  options: { topk?: number | readonly number[]; count?: ScalarSlot } = {},
 ): Tensor[] {
   const { topk = [1], count } = checkOptions('accuracy', options, { topk: true, count: true })
   const [rows] = output.shape
-  const counted = count && elementwise('clamp', count, 1, Math.max(1, rows))
-  return topk.map((k) => {
+  const all = count && countedRows(rows, count)
+  return [topk].flat().map((k) => {
     const correct = emit(topKCorrect, [output, target], { k, count: count ?? null })
-    return counted ? correct.mul(100).div(counted) : correct.mul(100 / rows)
+    return all ? correct.mul(100).div(all) : correct.mul(100 / Math.max(1, rows))
   })
 }

@@ -1,6 +1,6 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, type Shape } from '../../util/shape.ts'
-import type { Tensor } from '../tensor.ts'
+import { mustBeFloat, type Tensor } from '../tensor.ts'
 
 /** Products of tensors, named as in torch. */
 
@@ -28,6 +28,7 @@ const mustAgree = (where: string, what: string, a: Shape, b: Shape, agree: boole
 /** One product for each batch, without broadcasting. shape: [B, M, K] x [B, K, N] -> [B, M, N] */
 export function bmm(a: Tensor, b: Tensor): Tensor {
   mustHaveRank('bmm', 3, a, b)
+  mustBeFloat('bmm', a, b)
   mustAgree('bmm', 'batches', a.shape, b.shape, a.shape[0] === b.shape[0])
   return a.matmul(b)
 }
@@ -41,6 +42,7 @@ export function outer(a: Tensor, b: Tensor): Tensor {
 /** The sum of products. shape: [K] x [K] -> [] */
 export function dot(a: Tensor, b: Tensor): Tensor {
   mustHaveRank('dot', 1, a, b)
+  mustBeFloat('dot', a, b)
   mustAgree('dot', 'lengths', a.shape, b.shape, a.count === b.count)
   return a.matmul(b)
 }

@@ -1,5 +1,5 @@
 import { rotary } from '../../kernels/rotary/rotary.ts'
-import { checkOptions } from '../../util/options.ts'
+import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { emit, type Tensor } from '../tensor.ts'
 
 export interface RotaryOptions {
@@ -30,9 +30,11 @@ export function rotaryEmbedding(x: Tensor, table: Tensor, options: RotaryOptions
 export function packedRotaryEmbedding(
   qkv: Tensor,
   table: Tensor,
-  { positions, heads }: { positions: number; heads: number },
+  sizes: { positions: number; heads: number },
   options: RotaryOptions = {},
 ): Tensor {
+  const known = { positions: true, heads: true } as const
+  const { positions, heads } = checkOptions('packedRotaryEmbedding', sizes, known)
   checkOptions('packedRotaryEmbedding', options, { isInterleaved: true })
   return emit(rotary, [qkv, table], {
     width: qkv.shape[qkv.shape.length - 1] / (3 * heads),
@@ -44,12 +46,14 @@ export function packedRotaryEmbedding(
   })
 }
 
-/** (cos, sin) of position * base^(-2 i / width), [positions, width / 2, 2]; computed in float64, rounded once. */
+/** (cos, sin) of position * base^(-2 i / width), [positions, width / 2, 2]; computed in float64, rounded once. errors: `config.invalid` for an odd width. */
 export function rotaryTable(
   width: number,
   positions: number,
   base = 10_000,
 ): Float32Array<ArrayBuffer> {
+  const isEven = (size: number) => isCount(size) && size % 2 === 0
+  checkNumber('rotaryTable', 'width', width ?? 0, isEven, 'an even number above 0')
   const half = width / 2
   const table = new Float32Array(positions * width)
   for (let position = 0; position < positions; position++) {

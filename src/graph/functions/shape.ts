@@ -159,6 +159,11 @@ export interface TensorOptions {
 const tensorOptions = { dtype: true, requiresGrad: true } as const
 
 const make = (attrs: ConstantAttrs, requiresGrad = false): Tensor => {
+  mustHold(
+    attrs.shape.every((size) => Number.isInteger(size) && size >= 0),
+    () =>
+      `full: expected whole numbers of at least 0 as the shape, got ${formatShape(attrs.shape)}. Correct it.`,
+  )
   const tensor = emit(constant, [], attrs)
   return requiresGrad ? tensor.requiresGrad_() : tensor
 }

@@ -96,14 +96,13 @@ export const cumsum: Op<CumsumAttrs> = defineOp<CumsumAttrs>({
     cumsumCase('long lines backwards', [3, 300], 1, true),
     cumsumCase('one element', [1], 0),
     cumsumCase('nothing', [3, 0], 1),
-    ...[
-      cumsumCase('i32, columns', [70, 3], 0),
-      cumsumCase('i32, long lines', [3, 300], 1),
-    ].map((test) => ({
-      ...test,
-      inputs: test.inputs.map(({ shape }) => tensorType(shape, 'i32')),
-      integerBelow: { 0: 2 ** 31 },
-    })),
+    ...[cumsumCase('i32, columns', [70, 3], 0), cumsumCase('i32, long lines', [3, 300], 1)].map(
+      (test) => ({
+        ...test,
+        inputs: test.inputs.map(({ shape }) => tensorType(shape, 'i32')),
+        integerBelow: { 0: 2 ** 31 },
+      }),
+    ),
     { ...cumsumCase('huge', [2, 40], 1), fill: 'huge' },
   ],
 })

@@ -31,7 +31,7 @@ export const integerFunctions = {
   /** The exponent is a number from 0 to `largestExponent`. */
   pow: {
     arity: 2,
-    wgsl: (a, exponent) => Array(Number.parseInt(exponent)).fill(a).join(' * ') || '1i',
+    wgsl: (a, exponent) => Array(Number.parseInt(exponent, 10)).fill(a).join(' * ') || '1i',
     reference(a, exponent) {
       let product = 1
       for (let n = 0; n < exponent; n++) product = Math.imul(product, a)

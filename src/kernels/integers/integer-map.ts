@@ -49,7 +49,7 @@ const few = { integerBelow: { 0: 3, 1: 3, 2: 3 } }
  * y = a function of i32 tensors that broadcast by NumPy's rules, in i32: every digit, wrapping around at the ends of the range.
  *
  * shape: i32, and f32 ones and zeros of comparisons. The condition of `where` may be of any type.
- * cost: one dispatch each; rewrites leave it alone.
+ * Nothing flows back through integers. cost: one dispatch each; rewrites leave it alone.
  */
 export const integerMap: Op<IntegerMapAttrs> = defineOp<IntegerMapAttrs>({
   name: 'integerMap',
@@ -102,8 +102,6 @@ export const integerMap: Op<IntegerMapAttrs> = defineOp<IntegerMapAttrs>({
       },
     },
   ],
-  // Nothing flows back through integers.
-  gradient: ({ inputs }) => inputs.map(() => undefined),
   reference(inputs, { inputs: types, outputs: [y], attrs }) {
     const count = countElements(y.shape)
     const result: HostArray = y.dtype === 'i32' ? new Int32Array(count) : new Float64Array(count)
@@ -113,9 +111,7 @@ export const integerMap: Op<IntegerMapAttrs> = defineOp<IntegerMapAttrs>({
         ...attrs.args.map((argument) =>
           'constant' in argument
             ? argument.constant
-            : inputs[argument.input][
-                broadcastOffset(y.shape, types[argument.input].shape, flat)
-              ],
+            : inputs[argument.input][broadcastOffset(y.shape, types[argument.input].shape, flat)],
         ),
       )
     }
@@ -147,9 +143,16 @@ export const integerMap: Op<IntegerMapAttrs> = defineOp<IntegerMapAttrs>({
     caseOf('clamp', 'clamp', [[67]], [{ input: 0 }, { constant: 2 ** 29 }, { constant: 2 ** 30 }]),
     caseOf('clampMin', 'clampMin', [[67]], [{ input: 0 }, { constant: 2 ** 30 }]),
     caseOf('clampMax', 'clampMax', [[67]], [{ input: 0 }, { constant: 2 ** 30 }]),
-    caseOf('where', 'where', [[4, 9], [9], [4, 1]], undefined, { integerBelow: { 0: 2, 1: 2 ** 31, 2: 2 ** 31 } }),
+    caseOf('where', 'where', [[4, 9], [9], [4, 1]], undefined, {
+      integerBelow: { 0: 2, 1: 2 ** 31, 2: 2 ** 31 },
+    }),
     {
-      ...caseOf('where by f32, or a number', 'where', [[66], [66]], [{ input: 0 }, { input: 1 }, { constant: -1 }]),
+      ...caseOf(
+        'where by f32, or a number',
+        'where',
+        [[66], [66]],
+        [{ input: 0 }, { input: 1 }, { constant: -1 }],
+      ),
       inputs: [tensorType([66]), tensorType([66], 'i32')],
       fill: 'ties',
     },

@@ -203,7 +203,9 @@ export function lowerReduction(reduction: Reduction, useTree: boolean): Lowering
       },
       body: [
         (dtype === 'i32' ? integerWgsl : elementWgsl)[combine],
-        index === 0 ? loadWgsl(shape, from, steps, dtype) : loadWgsl(from[0].shape, from, [], dtype),
+        index === 0
+          ? loadWgsl(shape, from, steps, dtype)
+          : loadWgsl(from[0].shape, from, [], dtype),
         finishWgsl(isLast ? finalSteps : [], dtype),
         isTree ? treeBody : serialBody,
       ].join('\n'),

@@ -1,5 +1,11 @@
 import { ShapeError } from '../../util/errors.ts'
-import { countElements, formatShape, type Shape, type TensorType, tensorType } from '../../util/shape.ts'
+import {
+  countElements,
+  formatShape,
+  type Shape,
+  type TensorType,
+  tensorType,
+} from '../../util/shape.ts'
 
 /** Which axes an op reduces, counted from 0, and whether they stay as size 1. */
 export interface ReduceAttrs {

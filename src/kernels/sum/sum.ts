@@ -10,7 +10,13 @@ import {
   type Value,
 } from '../op.ts'
 import { canUseTree, lowerReduction, prefersTree } from '../reduce/passes.ts'
-import { checkAxes, type ReduceAttrs, reducedDType, reducedShape, reducedType } from '../reduce/shapes.ts'
+import {
+  checkAxes,
+  type ReduceAttrs,
+  reducedDType,
+  reducedShape,
+  reducedType,
+} from '../reduce/shapes.ts'
 import { reshape } from '../reshape/reshape.ts'
 import { broadcastOffset, chainShape } from '../steps.ts'
 

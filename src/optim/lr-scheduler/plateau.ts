@@ -62,8 +62,9 @@ export class ReduceLROnPlateau {
     this.#lastLr = optimizer.paramGroups.map(({ lr }) => lr)
   }
 
-  /** Takes the epoch's metric. */
+  /** Takes the epoch's metric. errors: `config.invalid` for what is no number. */
   step(metric: number): void {
+    checkOption('ReduceLROnPlateau.step', 'metric', metric, typeof metric === 'number', 'a number')
     const { patience, cooldown } = this.#options
     this.#lastEpoch++
     if (this.#isBetter(metric)) {

@@ -7,6 +7,7 @@ import {
 } from '../../../scripts/docs/pytorch-values.ts'
 import { ops } from '../../../src/kernels/index.ts'
 import { attentionCases, programOfAttention } from '../../support/attention-calls.ts'
+import { cornerCalls, cornerFiles } from '../../support/corner-calls.ts'
 import { edgeCalls, edgeFiles } from '../../support/edge-calls.ts'
 import { elementwiseCalls, elementwiseCases } from '../../support/elementwise-calls.ts'
 import { type Call, type CallCase, programOfCall } from '../../support/golden-call.ts'
@@ -51,6 +52,7 @@ const opsIn: Record<(typeof tracedFiles)[number], (name: string) => ReadonlySet<
   attention: programIn(attentionCases, programOfAttention),
   edges: callIn(edgeFiles.edges, edgeCalls),
   elementwise: callIn(elementwiseCases, elementwiseCalls),
+  integers: callIn(cornerFiles.integers, cornerCalls),
   ops: (name) => new Set(piecesOf(caseIn(opCases, name)).map(({ op }) => op)),
   shape: programIn(shapeCases, programOfShape),
 }

@@ -1,12 +1,15 @@
 import { describe, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile.ts'
-import { accuracy, crossEntropy } from '../../../src/graph/functions/losses.ts'
+import * as losses from '../../../src/graph/functions/losses.ts'
 import { countedSamples, stepScalar } from '../../../src/graph/functions.ts'
 import { Parameter } from '../../../src/graph/parameter.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { MSELoss } from '../../../src/nn/losses.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
 // An empty share of a batch: its rank's loss and gradients must be 0, not 0 / 0, since they enter the ranks' sum.
+
+const { accuracy, crossEntropy } = losses
 
 const logits = Float32Array.of(1, 2, 3, 0.5, -1, 4)
 
@@ -39,6 +42,94 @@ test.each([
   },
 )
 
+describe('a count', () => {
+  const { accuracy: _, checkLoss: __, ...all } = losses
+  const probabilities = Float32Array.of(0.2, 0.7, 0.1, 0.3, 0.3, 0.4, 0.9, 0.05, 0.05)
+  const others = Float32Array.of(0.3, 0.3, 0.4, 0.1, 0.8, 0.1, 0.2, 0.2, 0.6)
+  type Named = 'mseLoss' | 'l1Loss' | 'huberLoss' | 'smoothL1Loss' | 'binaryCrossEntropy'
+  const names: readonly (Named | 'binaryCrossEntropyWithLogits' | 'klDiv' | 'crossEntropy')[] = [
+    'mseLoss',
+    'l1Loss',
+    'huberLoss',
+    'smoothL1Loss',
+    'binaryCrossEntropy',
+    'binaryCrossEntropyWithLogits',
+    'klDiv',
+    'crossEntropy',
+  ]
+
+  /** Loss and gradient of the first `rows` samples alone, or of all with a `count`. */
+  async function run(
+    name: (typeof names)[number],
+    rows: number,
+    reduction: 'mean' | 'sum',
+    scalars?: Record<string, number>,
+  ) {
+    const parameter = new Parameter([rows, 3], probabilities.slice(0, rows * 3))
+    const program = await compile(
+      ({ target }) => {
+        const options = { reduction, ...(scalars && { count: countedSamples() }) }
+        const loss = all[name](parameter, target, options)
+        loss.backward()
+        return { loss, gradient: parameter.grad! }
+      },
+      { target: tensorType([rows, 3]) },
+      { device: 'cpu' },
+    )
+    const { loss, gradient } = await program.run({ target: others.slice(0, rows * 3) }, scalars)
+    program.destroy()
+    return {
+      loss: loss[0], // Without signs of zeros.
+      gradient: [...gradient].map((value) => value + 0),
+    }
+  }
+
+  describe.each(names)('of %s', (name) => {
+    test.each(['mean', 'sum'] as const)(
+      '%s: the rows behind it weigh nothing',
+      async (reduction) => {
+        const alone = await run(name, 2, reduction)
+        const counted = await run(name, 3, reduction, { count: 2 })
+        expect(counted.loss).toBeCloseTo(alone.loss, 6)
+        expect(counted.gradient.slice(6)).toEqual([0, 0, 0])
+        for (const [i, value] of alone.gradient.entries())
+          expect(counted.gradient[i]).toBeCloseTo(value, 6)
+        const whole = await run(name, 3, reduction)
+        expect(whole.loss).not.toBeCloseTo(alone.loss, 4)
+        expect((await run(name, 3, reduction, {})).loss).toBeCloseTo(whole.loss, 6)
+        expect(await run(name, 3, reduction, { count: 0 })).toEqual({
+          loss: 0,
+          gradient: Array(9).fill(0),
+        })
+      },
+    )
+  })
+
+  test("of klDiv's batchmean divides by the rows that count; unreduced losses are 0 behind it", async () => {
+    const program = await compile(
+      ({ x, y }) => {
+        const count = countedSamples()
+        return {
+          batchmean: losses.klDiv(x, y, { reduction: 'batchmean', count }),
+          two: losses.klDiv(x.narrow(0, 0, 2), y.narrow(0, 0, 2), { reduction: 'batchmean' }),
+          each: losses.mseLoss(x, y, { reduction: 'none', count }),
+          module: new MSELoss({ reduction: 'none' }).forward(x, y, count),
+          scalar: losses.mseLoss(x.sum(), y.sum(), { reduction: 'none', count }),
+        }
+      },
+      { x: tensorType([3, 3]), y: tensorType([3, 3]) },
+      { device: 'cpu' },
+    )
+    const got = await program.run({ x: probabilities, y: others }, { count: 2 })
+    expect(got.batchmean[0]).toBeCloseTo(got.two[0], 6)
+    expect([...got.each].slice(6)).toEqual([0, 0, 0])
+    expect(got.each[5]).toBeCloseTo(0.09, 6)
+    expect(got.module).toEqual(got.each)
+    expect(got.scalar.length).toBe(1)
+    program.destroy()
+  })
+})
+
 describe('accuracy', () => {
   // 4 rows of 3 classes; torch.topk: the first class of rows 0 and 1 is largest, of row 2 second, of row 3 last.
   const output = Float32Array.of(3, 2, 1, 9, 0, 1, 2, 3, 1, 0, 1, 2)
@@ -56,6 +147,17 @@ describe('accuracy', () => {
     )
     const { first, second } = await program.run({ output, target })
     expect([first[0], second[0]]).toEqual([50, 75])
+    program.destroy()
+  })
+
+  test('of no rows is 0; one k needs no list', async () => {
+    const program = await compile(
+      ({ output, target }) => ({ none: accuracy(output, target, { topk: 2 })[0] }),
+      { output: tensorType([0, 3]), target: tensorType([0], 'i32') },
+      { device: 'cpu' },
+    )
+    const none = await program.run({ output: new Float32Array(), target: new Int32Array() })
+    expect([...none.none]).toEqual([0])
     program.destroy()
   })
 

@@ -57,7 +57,7 @@ const refused: [name: string, infer: () => unknown, text: RegExp][] = [
   [
     'more than there are',
     () => topK.infer([tensorType([4, 3])], { k: 4, axis: 1, isLargest: true }),
-    /k must be within 1 and the size of the axis.*, got k 4 along axis 1 of f32\[4, 3\]/,
+    /topk: k must be from 0 to the size of the dimension.*, got k 4 along dimension 1 of f32\[4, 3\]/,
   ],
   [
     'the largest of nothing',

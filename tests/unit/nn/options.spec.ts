@@ -7,11 +7,18 @@ import { initProcessGroup } from '../../../src/distributed/process-group.ts'
 import { autocast } from '../../../src/graph/autocast.ts'
 import { compile } from '../../../src/graph/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile-accumulated.ts'
-import { scaledDotProductAttention } from '../../../src/graph/functions/attention.ts'
+import { gelu } from '../../../src/graph/functions/activations.ts'
+import {
+  packedAttention,
+  scaledDotProductAttention,
+} from '../../../src/graph/functions/attention.ts'
 import { conv2d } from '../../../src/graph/functions/convolution.ts'
 import { dropout } from '../../../src/graph/functions/dropout.ts'
+import { embedding } from '../../../src/graph/functions/index-ops.ts'
 import * as functions from '../../../src/graph/functions/losses.ts'
+import { packedRotaryEmbedding, rotaryTable } from '../../../src/graph/functions/rotary.ts'
 import { full } from '../../../src/graph/functions/shape.ts'
+import { topKCorrect } from '../../../src/graph/functions.ts'
 import type { Tensor } from '../../../src/graph/tensor.ts'
 import { GELU } from '../../../src/nn/activations.ts'
 import { MultiheadAttention, RotaryEmbedding } from '../../../src/nn/attention.ts'
@@ -21,15 +28,19 @@ import { Conv1d, Conv2d, ConvTranspose2d } from '../../../src/nn/convolution.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
 import { Embedding } from '../../../src/nn/embedding.ts'
 import { gpt } from '../../../src/nn/gpt.ts'
+import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import * as losses from '../../../src/nn/losses.ts'
 import { cnn, mlp } from '../../../src/nn/models.ts'
 import type { Module } from '../../../src/nn/module.ts'
 import { GroupNorm, LayerNorm, RMSNorm } from '../../../src/nn/normalization.ts'
+import { packPaddedSequence } from '../../../src/nn/packed-sequence.ts'
 import { AvgPool1d, AvgPool2d, MaxPool1d, MaxPool2d } from '../../../src/nn/pooling.ts'
 import { GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell } from '../../../src/nn/recurrent.ts'
 import { resnet18 } from '../../../src/nn/resnet.ts'
 import { spectralNorm } from '../../../src/nn/spectral-norm.ts'
+import { ReduceLROnPlateau } from '../../../src/optim/lr-scheduler/plateau.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
 import { memoryPair } from '../../../src/peer/memory.ts'
 import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { saveModel } from '../../../src/train/model-file.ts'
@@ -133,6 +144,17 @@ const others: Record<string, (wrong: Options) => unknown> = {
   nllLoss: (o) => traced(({ x, classes }) => functions.nllLoss(x, classes, o)),
   accuracy: (o) => traced(({ x, classes }) => functions.accuracy(x, classes, o)),
   dropout: (o) => traced(({ x }) => dropout(x, 0.5, o)),
+  'Dropout.forward': (o) => traced(({ x }) => new Dropout(0.5).forward(x, o)),
+  embedding: (o) => traced(({ x, classes }) => embedding(classes, x, o)),
+  topKCorrect: (o) => traced(({ x, classes }) => topKCorrect(x, classes, 1, o)),
+  packPaddedSequence: (o) => traced(({ x }) => packPaddedSequence(x.reshape([2, 2, 2]), [1, 2], o)),
+  'MultiheadAttention.forward': (o) =>
+    traced(({ x }) => new MultiheadAttention(4, 2).forward(x, o)),
+  'LSTM.withState': (o) => traced(({ x }) => new LSTM(4, 3).withState(x, o)),
+  packedAttention: (o) =>
+    traced(({ x }) => packedAttention(x.reshape([2, 4]), { batch: 2, heads: 1, ...o })),
+  packedRotaryEmbedding: (o) =>
+    traced(({ x, y }) => packedRotaryEmbedding(x, y, { positions: 1, heads: 1, ...o })),
   conv2d: (o) =>
     traced(({ x, y }) => conv2d(x.reshape([1, 2, 2, 2]), y.reshape([2, 2, 1, 2]), undefined, o)),
   scaledDotProductAttention: (o) => traced(({ x, y }) => scaledDotProductAttention(x, y, y, o)),
@@ -167,6 +189,46 @@ const values: [call: () => unknown, text: RegExp][] = [
   ],
   [() => new BatchNorm1d(4, { momentum: 3 }), /BatchNorm1d: momentum must be from 0 to 1, got 3/],
   [() => spectralNorm(new Linear(2, 2), { eps: -1 }), /spectralNorm: eps must be .*, got -1/],
+  [() => new RotaryEmbedding(5), /RotaryEmbedding: width must be an even number above 0, got 5/],
+  [() => rotaryTable(5, 8), /rotaryTable: width must be an even number above 0, got 5/],
+  [
+    () => new Conv2d(3, 4, undefined as never),
+    /Conv2d: kernelSize must be a whole number above 0, or a pair of them, got NaN/,
+  ],
+  [
+    () => new Conv1d(3, 4, [3] as never),
+    /Conv1d: kernelSize must be a whole number above 0, got \[3\]/,
+  ],
+  [() => new ConvTranspose2d(3, 4, 0), /ConvTranspose2d: kernelSize must be .*, got 0/],
+  [() => new MaxPool2d([2, 2, 2] as never), /MaxPool2d: kernelSize must be .*, got \[2,2,2\]/],
+  [() => new AvgPool1d(undefined as never), /AvgPool1d: kernelSize must be a whole number above 0/],
+  [
+    () => new Conv2d(3, 4, 3, { groups: 2 }),
+    /Conv2d: groups must be a divisor of 3 inChannels and 4 outChannels, got 2/,
+  ],
+  [
+    () => new Conv2d(4, 6, 3, { groups: 4 }),
+    /Conv2d: groups must be a divisor of 4 inChannels and 6/,
+  ],
+  [() => new Conv1d(-3, 4, 3), /Conv1d: inChannels must be a whole number of at least 0, got -3/],
+  [() => new Linear(2.5, 4), /Linear: inFeatures must be a whole number of at least 0, got 2.5/],
+  [() => new BatchNorm2d(-2), /BatchNorm2d: numFeatures must be a whole number .*, got -2/],
+  [() => new LayerNorm(-1), /LayerNorm: normalizedShape must be a whole number .*, got -1/],
+  [() => new RMSNorm([4, 0.5]), /RMSNorm: normalizedShape must be a whole number .*, got 0.5/],
+  [() => new GroupNorm(3, 4), /GroupNorm: numGroups must be a divisor of 4 channels, got 3/],
+  [() => new GroupNorm(0, 4), /GroupNorm: numGroups must be a divisor of 4 channels, got 0/],
+  [() => manualSeed(-5), /manualSeed: seed must be a whole number from 0 to 2\^53 - 1, got -5/],
+  [
+    () =>
+      new ReduceLROnPlateau(new SGD(new Linear(1, 1).parameters(), { lr: 1 })).step(
+        undefined as never,
+      ),
+    /ReduceLROnPlateau.step: metric must be a number, got undefined/,
+  ],
+  [
+    () => traced(({ x }) => gelu(x, 'tahn' as never)),
+    /gelu: approximate must be one of 'none', 'tanh', got "tahn"/,
+  ],
   [() => new Dropout(2), /Dropout: p must be within 0..1, got 2/],
   [() => new Embedding(3, 2, { paddingIdx: 7 }), /paddingIdx must be a row among 3, got 7/],
   [() => new Embedding(3, 2, { paddingIdx: -4 }), /paddingIdx must be a row among 3, got -4/],

@@ -1,0 +1,92 @@
+import { expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile.ts'
+import type { Tensor } from '../../../src/index.ts'
+import * as tabring from '../../../src/index.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+
+// What a call cannot take is refused under the name of what was called, with what to do.
+
+type Call = (inputs: Record<'i' | 'u' | 'empty', Tensor>) => Tensor
+
+/** Functions of floats, of integers. */
+const ofFloats: Record<string, Call> = {
+  mean: ({ i }) => i.mean(),
+  matmul: ({ i }) => i.matmul(i),
+  bmm: ({ i }) => i.reshape([1, 3, 3]).bmm(i.reshape([1, 3, 3])),
+  dot: ({ i }) => i.select(0, 0).dot(i.select(0, 0)),
+  linear: ({ i }) => tabring.linear(i, i),
+  einsum: ({ i }) => tabring.einsum('ij,jk->ik', i, i),
+  softmax: ({ i }) => i.softmax(1),
+  logSoftmax: ({ i }) => i.logSoftmax(1),
+  logsumexp: ({ i }) => i.logsumexp(1),
+  variance: ({ i }) => i.variance(1),
+  norm: ({ i }) => i.norm(),
+  scaledDotProductAttention: ({ i }) => tabring.scaledDotProductAttention(i, i, i),
+}
+
+const inputs = {
+  i: tensorType([3, 3], 'i32'),
+  u: tensorType([3, 3], 'u32'),
+  empty: tensorType([0, 3]),
+} as const
+
+const refusal = (call: Call) =>
+  compile((tensors) => ({ y: call(tensors as Record<'i' | 'u' | 'empty', Tensor>) }), inputs, {
+    device: 'cpu',
+  })
+
+test.each(Object.entries(ofFloats))('%s of integers', async (name, call) => {
+  await expect(refusal(call)).rejects.toThrow(
+    new RegExp(`^${name}: expected a tensor of floats, got i32\\[.*Convert it with float\\(\\)`),
+  )
+})
+
+test.each([
+  [
+    'max of nothing',
+    ({ empty }) => empty.max(),
+    /^max: expected .* at least one element.*\[0, 3\]/,
+  ],
+  ['argmin of nothing', ({ empty }) => empty.argmin(), /^argmin: .*\[0, 3\]/],
+  ['max along nothing', ({ empty }) => empty.max(0).values, /^max: .*\[0, 3\]/],
+  [
+    'argmax of u32',
+    ({ u }) => u.argmax(),
+    /^argmax: expected an f32 or i32 tensor.*got u32\[9\].*float/,
+  ],
+  ['topk of too many', ({ i }) => i.topk(4).values, /^topk: k must be from 0 to .*got k 4/],
+  ['sum of u32', ({ u }) => u.sum(), /^sum: .*u32\[3, 3\].*float\(\)/],
+  [
+    'roll of two axes by one number',
+    ({ i }) => i.roll(1, [0, 1]),
+    /^roll: expected a whole number for/,
+  ],
+  ['roll by a fraction', ({ i }) => i.roll(1.5), /^roll: expected a whole number/],
+  [
+    'zeros of a size below 0',
+    () => tabring.zeros([-1]),
+    /^full: expected whole numbers of at least 0/,
+  ],
+  [
+    'einsum of a letter with two sizes',
+    ({ empty }) => tabring.einsum('ii->i', empty),
+    /index i must have one size in a tensor, got 0 and 3 in \[0, 3\]/,
+  ],
+] as readonly [string, Call, RegExp][])('%s', async (_, call, text) => {
+  await expect(refusal(call)).rejects.toThrow(text)
+})
+
+test('tensors that the cpu cannot hold: an error that names op and shape, no RangeError', async () => {
+  const program = await compile(
+    () => ({ y: tabring.zeros([100_000, 100_000]).sum() }),
+    {},
+    {
+      device: 'cpu',
+    },
+  )
+  const run = program.run({})
+  await expect(run).rejects.toThrow(
+    /^constant: expected results that fit .*got f32\[100000, 100000\]/,
+  )
+  await expect(run).rejects.toMatchObject({ code: 'gpu.limit' })
+})
