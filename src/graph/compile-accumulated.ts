@@ -1,5 +1,5 @@
 import { TabringError } from '../util/errors.ts'
-import { checkNumber } from '../util/options.ts'
+import { checkNumber, checkOptions } from '../util/options.ts'
 import { type CompileOptions, compile } from './compile.ts'
 import type { InputTypes, TracedFunction } from './prepare.ts'
 import { copyInputs, type RunInputs, type RunOutputs, type StepProgram } from './step-program.ts'
@@ -81,8 +81,9 @@ export class AccumulatedProgram {
   async run(
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>> = {},
-    { last = this.isLast }: { last?: boolean } = {},
+    options: { last?: boolean } = {},
   ): Promise<RunOutputs> {
+    const { last = this.isLast } = checkOptions('run', options, { last: true })
     if (last && !this.#isSynchronizing) {
       throw new TabringError(
         'graph.misuse',

@@ -11,16 +11,13 @@ export function checkSizes(where: string, sizes: Readonly<Record<string, number>
 
 /** errors: `config.invalid` unless a window's size is given, in whole numbers above 0: one, or a pair where `isPair`. */
 export function checkKernel(where: string, kernelSize: Pair, isPair: boolean): void {
-  const sizes: readonly unknown[] = [kernelSize].flat()
   const isFit =
-    (isPair ? sizes.length <= 2 : sizes.length === 1) &&
-    sizes.every((size) => typeof size === 'number' && isCount(size)) &&
-    (sizes.length === 1 ? typeof kernelSize === 'number' : true)
+    typeof kernelSize === 'number'
+      ? isCount(kernelSize)
+      : isPair && Array.isArray(kernelSize) && kernelSize.length === 2 && kernelSize.every(isCount)
   if (isFit) return
-  const wanted = isPair ? 'a whole number above 0, or a pair of them' : 'a whole number above 0'
-  checkNumber(where, 'kernelSize', kernelSize as number, () => false, wanted)
-  // What is not given has no value to show.
-  checkNumber(where, 'kernelSize', Number.NaN, () => false, wanted)
+  const range = isPair ? 'a whole number above 0, or a pair of them' : 'a whole number above 0'
+  checkNumber(where, 'kernelSize', (kernelSize ?? Number.NaN) as number, () => false, range)
 }
 
 /** errors: `config.invalid` unless groups divide the channels on both sides, and there are channels. */

@@ -17,7 +17,7 @@ export interface LossOptions {
   readonly reduction?: Reduction
   /**
    * How many of the first samples count: `countedSamples()`, or a step scalar of your own, for batches that are not full. The others' losses
-   * are 0, whatever is in them, and a mean is that of what counts; of nothing it is 0.
+   * are 0, whatever finite numbers are in them, and a mean is that of what counts; of nothing it is 0.
    */
   readonly count?: ScalarSlot
 }

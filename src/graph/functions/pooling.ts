@@ -1,7 +1,7 @@
 import { avgPool2d as avgPool2dOp } from '../../kernels/avg-pool2d/avg-pool2d.ts'
 import { maxPool2d as maxPool2dOp } from '../../kernels/max-pool2d/max-pool2d.ts'
 import { ShapeError } from '../../util/errors.ts'
-import { checkOptions, type OptionNames } from '../../util/options.ts'
+import { checkNumber, checkOptions, isCount, type OptionNames } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
 import { emit, emitAll, type Tensor } from '../tensor.ts'
 import { type Pair, pair } from './pair.ts'
@@ -102,7 +102,11 @@ export function adaptiveAvgPool2d(
   x: Tensor,
   outputSize: number | readonly [number | null, number | null],
 ): Tensor {
-  const [rows, columns] = typeof outputSize === 'number' ? [outputSize, outputSize] : outputSize
+  const sizes = [outputSize ?? Number.NaN].flat()
+  const range = 'a whole number above 0, or a pair of them or of nulls'
+  for (const size of sizes)
+    checkNumber('adaptiveAvgPool2d', 'outputSize', size ?? undefined, isCount, range)
+  const [rows, columns = rows] = sizes
   return asBatch(4, x, (images) => {
     const [, , height, width] = images.shape
     const size: [number, number] = [rows ?? height, columns ?? width]

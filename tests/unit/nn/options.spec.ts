@@ -16,6 +16,7 @@ import { conv2d } from '../../../src/graph/functions/convolution.ts'
 import { dropout } from '../../../src/graph/functions/dropout.ts'
 import { embedding } from '../../../src/graph/functions/index-ops.ts'
 import * as functions from '../../../src/graph/functions/losses.ts'
+import { adaptiveAvgPool2d } from '../../../src/graph/functions/pooling.ts'
 import { packedRotaryEmbedding, rotaryTable } from '../../../src/graph/functions/rotary.ts'
 import { full } from '../../../src/graph/functions/shape.ts'
 import { topKCorrect } from '../../../src/graph/functions.ts'
@@ -162,6 +163,10 @@ const others: Record<string, (wrong: Options) => unknown> = {
   'dataset of numbers.csv': async (o) => (await readCsv('a\n1', 'numbers.csv')).dataset(o),
   download: (o) => download('https://data.example/file', o),
   memoryPair: (o) => memoryPair(new VirtualEnv(), o),
+  run: async (o) => {
+    const step = await compileAccumulated(() => ({}), {}, { device: 'cpu' })
+    return step.run({}, {}, o)
+  },
   full: (o) => traced(() => full([2], 1, o)),
   autocast: (o) => traced(() => autocast(o, () => 1)),
 }
@@ -228,6 +233,10 @@ const values: [call: () => unknown, text: RegExp][] = [
   [
     () => traced(({ x }) => gelu(x, 'tahn' as never)),
     /gelu: approximate must be one of 'none', 'tanh', got "tahn"/,
+  ],
+  [
+    () => traced(({ x }) => adaptiveAvgPool2d(x.reshape([1, 2, 2, 2]), undefined as never)),
+    /adaptiveAvgPool2d: outputSize must be a whole number above 0, .*, got NaN/,
   ],
   [() => new Dropout(2), /Dropout: p must be within 0..1, got 2/],
   [() => new Embedding(3, 2, { paddingIdx: 7 }), /paddingIdx must be a row among 3, got 7/],
