@@ -1,4 +1,4 @@
-import type { Gpu } from '../gpu/device.ts'
+import { type Gpu, rejected } from '../gpu/device.ts'
 import { mapped } from '../gpu/readback.ts'
 import type { StagedTensor } from '../gpu/staging.ts'
 import { GpuError } from '../util/errors.ts'
@@ -212,17 +212,21 @@ export class GpuProgram implements StepProgram {
     }
   }
 
-  /** Compiles all pipelines in parallel and makes the program's buffers. errors: `gpu.compile`, `gpu.limit`. */
+  /** Compiles all pipelines in parallel and makes the program's buffers. errors: `gpu.compile`, `gpu.limit`, `gpu.validation`. */
   static async create(runtime: Runtime, prepared: Prepared): Promise<GpuProgram> {
     const { gpu, pipelines } = runtime
     const compiled = await Promise.all(
       prepared.plan.dispatches.map(({ dispatch }) => pipelines.get(dispatch)),
     )
+    // A buffer without memory makes its bind groups invalid too, which must not count as an error of its own.
+    gpu.device.pushErrorScope('validation')
     gpu.device.pushErrorScope('out-of-memory')
     const program = new GpuProgram(runtime, prepared, compiled)
     program.#bind()
-    const tooMuch = await gpu.device.popErrorScope().catch(() => null)
+    const errorOf = () => gpu.device.popErrorScope().catch(() => null)
+    const [tooMuch, invalid] = await Promise.all([errorOf(), errorOf()])
     gpu.check()
+    if (invalid && !tooMuch) throw rejected(invalid.message)
     if (!tooMuch) {
       tell(3, 'plan', () => describePlan(prepared, program.memory, runtime))
       return program
