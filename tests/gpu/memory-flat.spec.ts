@@ -120,8 +120,8 @@ test('epochs of a CNN over a loader with staged uploads leave buffers and heap a
   const train = async (epochs: number) => {
     for (let epoch = 0; epoch < epochs; epoch++) {
       const underWay: ReturnType<typeof program.run>[] = []
-      for await (const { x, y } of loader) {
-        underWay.push(program.run({ x, y } as never))
+      for await (const batch of loader) {
+        underWay.push(program.run(batch))
         if (underWay.length > 3) loss = (await underWay.shift()!).loss[0]
       }
       for (const outputs of underWay) loss = (await outputs).loss[0]
