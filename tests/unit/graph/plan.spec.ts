@@ -143,5 +143,7 @@ test('a plan that a device cannot run is refused by op, shapes and limit', () =>
   expect(refuse({ maxBufferBytes: 300_000 })).toThrow(
     /matmul\+add\+relu\(f32\[64, 784\], f32\[256, 784\].*f32\[256, 784\] of 802816 bytes, the device allows 300000.*smaller/,
   )
-  expect(refuse({ maxBindings: 2 })).toThrow(/matmul\+add\+relu\(.*binds 4 tensors, the device allows 2/)
+  expect(refuse({ maxBindings: 2 })).toThrow(
+    /matmul\+add\+relu\(.*binds 4 tensors, the device allows 2/,
+  )
 })
