@@ -1,8 +1,13 @@
 import { join } from 'node:path'
 import { defineConfig } from 'vite'
+import { thirdPartyNotices } from './scripts/third-party-notices.ts'
 
-/** The library as others import it: one module that imports nothing. */
+const notices = thirdPartyNotices(import.meta.dirname)
+
+/** The library as others import it: a module with its chunks and a worker, which import nothing from outside. */
 export default defineConfig({
+  plugins: [notices.bundle],
+  worker: { plugins: () => [notices.worker()] },
   build: {
     target: 'es2023',
     outDir: 'dist-lib',

@@ -1,8 +1,9 @@
 import { DataError } from '../util/errors.ts'
+import { checkChoice, checkOptions } from '../util/options.ts'
 import { type Tokenizer, unknownToken } from './text.ts'
 
-/** OpenAI's published encodings; GPT-2's own is `r50k_base`. */
-export type BytePairEncoding = 'r50k_base' | 'cl100k_base'
+/** OpenAI's published encodings; GPT-2's own is `r50k_base`, and `gpt2` another name of it, as in tiktoken. */
+export type BytePairEncoding = 'gpt2' | 'r50k_base' | 'cl100k_base'
 
 /** Tokens that stand for no text of their own, by what they are written as. source: tiktoken's registry of encodings. */
 const specialTokens = {
@@ -42,10 +43,16 @@ export interface BytePairTokenizer extends Tokenizer {
   decode(tokens: Iterable<number>): string
 }
 
-/** `await` it once: the tokenizer's tables (0.6 to 1.2 MB) are loaded when this is called and not before. */
+/**
+ * Returns the tokenizer of an encoding. `await` it once: its tables (0.6 to 1.2 MB) are loaded when this is called and not before.
+ *
+ * errors: `config.invalid` for an encoding that is none of these.
+ */
 export async function bytePairTokenizer(
-  encoding: BytePairEncoding = 'r50k_base',
+  name: BytePairEncoding = 'r50k_base',
 ): Promise<BytePairTokenizer> {
+  checkChoice('bytePairTokenizer', 'encoding', name, ['gpt2', 'r50k_base', 'cl100k_base'])
+  const encoding = name === 'gpt2' ? 'r50k_base' : name
   const [{ encode }, { default: table }] =
     encoding === 'r50k_base'
       ? await Promise.all([
@@ -67,7 +74,9 @@ export async function bytePairTokenizer(
     specialTokens: special,
     endOfText: special['<|endoftext|>'],
 
-    encode(text, { allowedSpecial = [] } = {}) {
+    encode(text, options = {}) {
+      checkOptions('bytePairTokenizer: encode', options, { allowedSpecial: true })
+      const { allowedSpecial = [] } = options
       const allowed = new Set(allowedSpecial === 'all' ? names : allowedSpecial)
       for (const name of allowed)
         if (!Object.hasOwn(special, name))

@@ -1,5 +1,6 @@
 import { DataError } from '../util/errors.ts'
 import { kindOf } from '../util/kind-of.ts'
+import { checkOptions } from '../util/options.ts'
 import { countElements, formatShape, type HostDType, sameShape } from '../util/shape.ts'
 import {
   type HostNumbers,
@@ -41,12 +42,12 @@ const refuse = (
  * plain arrays of whole numbers.
  * shape: each field gains a first dimension, the samples; a number has no other.
  * errors: `data.malformed`, naming field and sample, for samples that differ in fields, shapes or types, and for a fraction, or a number
- * out of range, where the type is i32 or u32; `config.invalid` for `dtypes` of fields that samples do not have.
+ * out of range, where the type is i32 or u32; `config.invalid` for `dtypes` of fields that samples do not have, and for an
+ * unknown option.
  */
-export function defaultCollate(
-  samples: readonly Sample[],
-  { dtypes = {} }: CollateOptions = {},
-): Batch {
+export function defaultCollate(samples: readonly Sample[], options: CollateOptions = {}): Batch {
+  checkOptions('defaultCollate', options, { dtypes: true })
+  const { dtypes = {} } = options
   const [first] = samples
   if (!first) return {}
   const fields = Object.keys(first)

@@ -1,13 +1,15 @@
-import { DataError } from '../util/errors.ts'
+import { DataError, ShapeError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 import { countElements } from '../util/shape.ts'
 import type { DatasetDescription } from './descriptions.ts'
 import type { Dataset, HostTensor, Sample, SampleKey } from './samples.ts'
 
-/** errors: RangeError unless `index` is a whole number from 0 to length - 1. */
+/** errors: `config.invalid` unless `index` is a whole number from 0 to length - 1. */
 export function requireIndex(where: string, index: number, length: number): void {
   if (!Number.isInteger(index) || index < 0 || index >= length)
-    throw new RangeError(
+    throw new DataError(
+      'config.invalid',
       `${where}: expected an index from 0 to ${length - 1}, got ${index}. Keep within the data set's length.`,
     )
 }
@@ -30,7 +32,7 @@ export const notDescribed = (where: string, got: string) =>
  * Tensors whose first dimension numbers the samples, by field.
  *
  * Sample i is row i of each: a copy. A one-dimensional i32 tensor gives plain numbers (class labels).
- * errors: RangeError when the tensors differ in length.
+ * errors: `shape.mismatch` when the tensors differ in length.
  */
 export class TensorDataset implements Dataset {
   readonly tensors: Readonly<Record<string, HostTensor>>
@@ -41,7 +43,8 @@ export class TensorDataset implements Dataset {
     const [first] = lengths
     const other = lengths.find(({ rows }) => rows === undefined || rows !== first.rows)
     if (!first || other)
-      throw new RangeError(
+      throw new ShapeError(
+        'shape.mismatch',
         `TensorDataset: expected tensors with equal first dimensions, got ${lengths.map(({ name, rows }) => `${name}: ${rows}`).join(', ') || 'none'}. Cut them to one length.`,
       )
     this.tensors = tensors
@@ -66,7 +69,7 @@ export class TensorDataset implements Dataset {
   }
 }
 
-/** The samples of another data set at `indices`, in that order. errors: RangeError for an index it does not have. */
+/** The samples of another data set at `indices`, in that order. errors: `config.invalid` for an index it does not have. */
 export class Subset<S> implements Dataset<S> {
   readonly dataset: Dataset<S>
   readonly indices: Uint32Array<ArrayBuffer>
@@ -126,13 +129,15 @@ export class ConcatDataset<S> implements Dataset<S> {
  * that add up to 1.
  *
  * The cut depends on seed and length alone. Fractions round down; what is left goes to the parts one by one from the first, as in PyTorch.
- * errors: RangeError when the lengths do not add up.
+ * errors: `config.invalid` when the lengths do not add up, for a seed out of range, and for an unknown option.
  */
 export function randomSplit<S>(
   dataset: Dataset<S>,
   lengths: readonly number[],
-  { seed = 0 }: { seed?: number } = {},
+  options: { seed?: number } = {},
 ): Subset<S>[] {
+  checkOptions('randomSplit', options, { seed: true })
+  const { seed = 0 } = options
   const sum = lengths.reduce((total, length) => total + length, 0)
   let counts = [...lengths]
   if (lengths.every((length) => length >= 0 && length <= 1) && Math.abs(sum - 1) < 1e-9) {
@@ -142,7 +147,8 @@ export function randomSplit<S>(
   }
   const total = counts.reduce((all, count) => all + count, 0)
   if (total !== dataset.length || !counts.every((count) => Number.isInteger(count) && count >= 0))
-    throw new RangeError(
+    throw new DataError(
+      'config.invalid',
       `randomSplit: expected lengths that add up to ${dataset.length}, or fractions that add up to 1, got [${lengths.join(', ')}]. Correct them.`,
     )
   const order = permutation(seed, splitEpoch, dataset.length)

@@ -1,11 +1,12 @@
 import { DataError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 import { countElements } from '../util/shape.ts'
 import type { ByteSource } from './byte-source.ts'
 import { notDescribed, requireIndex } from './datasets.ts'
 import type { DatasetDescription } from './descriptions.ts'
 import { type IdxArray, readIdx } from './idx.ts'
 import type { PixelImage } from './image/pixels.ts'
-import { restoreTransform, type Transform, toTensor } from './image/transforms.ts'
+import { requireTransform, restoreTransform, type Transform, toTensor } from './image/transforms.ts'
 import { type Dataset, drawsOf, type HostTensor, type SampleKey } from './samples.ts'
 
 /** `x` as the transform gives it, or the row's numbers; `y` the label. */
@@ -16,6 +17,12 @@ export interface IdxDatasetOptions {
   transform?: Transform<PixelImage, HostTensor>
 }
 
+function checkIdxOptions(where: string, options: IdxDatasetOptions): IdxDatasetOptions {
+  checkOptions(where, options, { transform: true })
+  requireTransform(where, options.transform)
+  return options
+}
+
 /** Makes one sample's `x` out of row `index`. */
 type Row = (index: number, key: SampleKey) => HostTensor
 
@@ -23,7 +30,7 @@ type Row = (index: number, key: SampleKey) => HostTensor
  * Rows of an IDX array with a label each, as `idxDataset` reads them. It keeps the file's own bytes and converts a row when it is asked for.
  *
  * errors: `data.malformed` when the labels are not one whole number a row, or the images have no rows; `config.invalid` for a transform of
- * what is no image.
+ * what is no image, and for an unknown option.
  */
 export class IdxDataset implements Dataset<IdxSample> {
   readonly images: IdxArray
@@ -32,7 +39,8 @@ export class IdxDataset implements Dataset<IdxSample> {
   readonly #transform: Transform<PixelImage, HostTensor> | undefined
   readonly #row: Row
 
-  constructor(images: IdxArray, labels: IdxArray, { transform }: IdxDatasetOptions = {}) {
+  constructor(images: IdxArray, labels: IdxArray, options: IdxDatasetOptions = {}) {
+    const { transform } = checkIdxOptions('IdxDataset', options)
     requireLabels(images, labels)
     this.images = images
     this.labels = labels
@@ -105,13 +113,16 @@ function requireLabels(images: IdxArray, labels: IdxArray): void {
  * Unsigned bytes of three dimensions are grey images: x f32 [1, height, width] from 0 to 1, as torchvision's MNIST with `ToTensor`; of
  * four, [height, width, channels] a row, channels come first. Other files give their rows as they are, in f32. y is the label.
  * `images` and `labels` are addresses, picked, dropped or downloaded files, or bytes.
- * errors: `data.missing` when one cannot be read; `data.malformed` when one does not follow the format, or they do not belong together.
+ * errors: `data.missing` when one cannot be read; `data.malformed` when one does not follow the format, or they do not belong together;
+ * `config.invalid` for an unknown option.
  */
 export async function idxDataset(
   images: ByteSource,
   labels: ByteSource,
   options: IdxDatasetOptions = {},
 ): Promise<IdxDataset> {
+  // Before the files are read, which may take long.
+  checkIdxOptions('idxDataset', options)
   const [imagesArray, labelsArray] = await Promise.all([
     readIdx(images, 'images file'),
     readIdx(labels, 'labels file'),

@@ -1,10 +1,11 @@
 import { DataError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 import { notDescribed, requireIndex } from './datasets.ts'
 import type { DatasetDescription } from './descriptions.ts'
 import { type FolderFile, readFile } from './folder.ts'
 import { decodeImage } from './image/decode.ts'
 import type { PixelImage } from './image/pixels.ts'
-import { restoreTransform, type Transform, toTensor } from './image/transforms.ts'
+import { requireTransform, restoreTransform, type Transform, toTensor } from './image/transforms.ts'
 import { type Dataset, drawsOf, type HostTensor, type SampleKey } from './samples.ts'
 
 /** What browsers decode. */
@@ -18,7 +19,7 @@ export type ImageSample = { readonly x: HostTensor; readonly y: number; readonly
  *
  * Classes are the folders' names in order, samples follow by path; files that are no images are passed over.
  * Files are read and decoded when a sample is asked for. Without a transform: `toTensor()`.
- * errors: `data.missing` where there is no class, or a class without an image.
+ * errors: `data.missing` where there is no class, or a class without an image; `config.invalid` for an unknown option.
  */
 export class ImageFolder implements Dataset<ImageSample> {
   /** By class number. */
@@ -33,6 +34,8 @@ export class ImageFolder implements Dataset<ImageSample> {
     files: readonly FolderFile[],
     options: { transform?: Transform<PixelImage, HostTensor> } = {},
   ) {
+    checkOptions('ImageFolder', options, { transform: true })
+    requireTransform('ImageFolder', options.transform)
     const classOf = ({ path }: FolderFile) => path.slice(0, path.indexOf('/'))
     const inFolders = files.filter(({ path }) => path.includes('/'))
     this.classes = [...new Set(inFolders.map(classOf))].sort()

@@ -1,3 +1,4 @@
+import { DataError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 
@@ -44,7 +45,8 @@ export function replicaIndices(
 
 function requireInteger(name: string, value: number, minimum: number, below: number): void {
   if (!Number.isSafeInteger(value) || value < minimum || value >= below)
-    throw new RangeError(
+    throw new DataError(
+      'config.invalid',
       `DistributedSampler: ${name} must be an integer from ${minimum} to ${below - 1}, got ${value}. Correct it.`,
     )
 }
@@ -58,7 +60,7 @@ function requireInteger(name: string, value: number, minimum: number, below: num
  * Call `setEpoch` before each epoch; without it every epoch has the same order, unless a DataLoader has the sampler: it counts its
  * loops then.
  *
- * errors: RangeError when `numReplicas` is below 1, or `rank` is not below it.
+ * errors: `config.invalid` when `numReplicas` is below 1, or `rank` is not below it.
  */
 export class DistributedSampler implements Iterable<number> {
   readonly numReplicas: number
@@ -116,10 +118,11 @@ export class DistributedSampler implements Iterable<number> {
     return { epoch: this.#chosenEpoch ?? null, seed: this.seed }
   }
 
-  /** Goes on in the epoch of a saved state. errors: RangeError when the state is of another seed: it would give another order. */
+  /** Goes on in the epoch of a saved state. errors: `config.invalid` when the state is of another seed: it would give another order. */
   loadStateDict({ epoch, seed }: { epoch: number | null; seed: number }): void {
     if (seed !== this.seed)
-      throw new RangeError(
+      throw new DataError(
+        'config.invalid',
         `DistributedSampler: the state's seed must be ${this.seed}, got ${seed}. Make the sampler with the seed of the run that was saved.`,
       )
     if (epoch === null) this.#chosenEpoch = undefined

@@ -1,3 +1,4 @@
+import { ShapeError } from '../util/errors.ts'
 import { RandomStream } from '../util/random.ts'
 import { countElements, type Shape } from '../util/shape.ts'
 import type { DatasetDescription } from './descriptions.ts'
@@ -66,10 +67,11 @@ export const isHostTensor = (value: unknown): value is HostTensor =>
     value.data instanceof Int32Array ||
     value.data instanceof Uint32Array)
 
-/** Returns the tensor. errors: RangeError when the shape holds another number of elements. */
+/** Returns the tensor. errors: `shape.mismatch` when the shape holds another number of elements. */
 export function hostTensor(shape: Shape, data: HostNumbers): HostTensor {
   if (countElements(shape) !== data.length)
-    throw new RangeError(
+    throw new ShapeError(
+      'shape.mismatch',
       `hostTensor: [${shape.join(', ')}] holds ${countElements(shape)} elements, got ${data.length}. Correct the shape.`,
     )
   return { shape, data }

@@ -1,4 +1,5 @@
 import { DataError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 import { requireIndex } from './datasets.ts'
 import type { DatasetDescription } from './descriptions.ts'
 import type { Dataset, HostTensor } from './samples.ts'
@@ -23,12 +24,13 @@ export class CharTokenizer implements Tokenizer {
   readonly characters: readonly string[]
   readonly #tokens: ReadonlyMap<string, number>
 
-  /** errors: RangeError when a character repeats or is more than one code point. */
+  /** errors: `config.invalid` when a character repeats or is more than one code point. */
   constructor(characters: readonly string[]) {
     this.#tokens = new Map(characters.map((character, i) => [character, i]))
     const wrong = characters.find((character) => [...character].length !== 1)
     if (wrong !== undefined || this.#tokens.size !== characters.length)
-      throw new RangeError(
+      throw new DataError(
+        'config.invalid',
         `CharTokenizer: expected distinct single characters, got ${wrong === undefined ? 'one twice' : JSON.stringify(wrong)}. Use CharTokenizer.of(text).`,
       )
     this.characters = characters
@@ -71,7 +73,7 @@ export class CharTokenizer implements Tokenizer {
  * Windows of a token sequence for next-token prediction: `x` tokens i .. i+T-1, `y` tokens i+1 .. i+T, both i32 [blockSize].
  *
  * Windows begin `stride` tokens apart (default: blockSize, so that they do not overlap); an incomplete last one is left out.
- * errors: `data.malformed` when the tokens do not fill one window.
+ * errors: `data.malformed` when the tokens do not fill one window; `config.invalid` for options out of range, and unknown ones.
  */
 export class TokenDataset implements Dataset<{ x: HostTensor; y: HostTensor }> {
   readonly tokens: Int32Array<ArrayBuffer>
@@ -79,12 +81,12 @@ export class TokenDataset implements Dataset<{ x: HostTensor; y: HostTensor }> {
   readonly stride: number
   readonly length: number
 
-  constructor(
-    tokens: Int32Array<ArrayBuffer>,
-    { blockSize, stride = blockSize }: { blockSize: number; stride?: number },
-  ) {
+  constructor(tokens: Int32Array<ArrayBuffer>, options: { blockSize: number; stride?: number }) {
+    checkOptions('TokenDataset', options, { blockSize: true, stride: true })
+    const { blockSize, stride = blockSize } = options
     if (!Number.isInteger(blockSize) || blockSize < 1 || !Number.isInteger(stride) || stride < 1)
-      throw new RangeError(
+      throw new DataError(
+        'config.invalid',
         `TokenDataset: expected whole blockSize and stride above 0, got ${blockSize} and ${stride}. Correct them.`,
       )
     if (tokens.length <= blockSize)

@@ -28,6 +28,19 @@ export interface AdapterFacts {
   readonly hasTimestamps: boolean
 }
 
+/** The error for a command that the device did not take. */
+export const rejected = (why: string): GpuError =>
+  new GpuError(
+    'gpu.validation',
+    `device: a command was rejected: ${why} The results after it are not valid; stop the run and report this.`,
+  )
+
+const withoutMemory = (why: string): GpuError =>
+  new GpuError(
+    'gpu.limit',
+    `device: expected free memory, got none: ${why} The results after it are not valid. Use a smaller model or batch, and open the device again.`,
+  )
+
 /** An opened device with its limits, its counters and its first error. */
 export class Gpu {
   readonly device: GPUDevice
@@ -55,10 +68,9 @@ export class Gpu {
     this.lost = device.lost.then(({ reason, message }) => `${reason}: ${message}`)
     device.addEventListener('uncapturederror', ({ error }) => {
       this.#fail(
-        new GpuError(
-          'gpu.validation',
-          `device: a command was rejected: ${error.message} The results after it are not valid; stop the run and report this.`,
-        ),
+        error instanceof GPUOutOfMemoryError
+          ? withoutMemory(error.message)
+          : rejected(error.message),
       )
     })
     device.lost.then(({ reason, message }) => {

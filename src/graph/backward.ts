@@ -190,5 +190,8 @@ function applyRule(
     emit: <A>(next: Op<A>, values: readonly Value[], nextAttrs: A) =>
       trace.emit(next, values as GraphValue[], nextAttrs),
   }
-  return op.gradient(context)
+  const from = nextNodeId()
+  const inputGradients = op.gradient(context)
+  trace.rules.push({ from, to: nextNodeId(), of: node })
+  return inputGradients
 }

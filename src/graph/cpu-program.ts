@@ -5,7 +5,7 @@ import { bytesOf, countElements, formatShape, type TensorType } from '../util/sh
 import { tailElements } from './bucket.ts'
 import { FiniteCheck } from './inside/finite-check.ts'
 import { joinRanks, jointElements } from './join-ranks.ts'
-import type { OnNode } from './look.ts'
+import type { Look, OnNode } from './look.ts'
 import { callOf } from './lower.ts'
 import type { Phase } from './phases.ts'
 import type { Prepared } from './prepare.ts'
@@ -307,9 +307,8 @@ export class CpuProgram implements StepProgram {
       if (!node.op.isView) this.#compute(node, inputs, values)
       leave()
       if (!node.op.isView) {
-        await this.#onNode?.(node, async (value) =>
-          toLook(this.#read(value, inputs, values), value.type),
-        )
+        const look: Look = async (value) => toLook(this.#read(value, inputs, values), value.type)
+        await this.#onNode?.(node, look, this.prepared.trace)
       }
       for (const value of this.#dead.get(node) ?? []) values.delete(value)
     }

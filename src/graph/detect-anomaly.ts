@@ -1,6 +1,6 @@
 import { TabringError } from '../util/errors.ts'
 import { runEagerly } from './eager.ts'
-import { formatCall } from './limits.ts'
+import { formatCall } from './format-call.ts'
 import { hasNan, isNotFinite, type Look, type OnNode } from './look.ts'
 import type { InputTypes, TracedFunction } from './prepare.ts'
 import type { AnyRuntime } from './runtime.ts'
@@ -64,8 +64,8 @@ class Search {
     this.#checkInfinite = checkInfinite
   }
 
-  readonly onNode: OnNode = async (node, look) => {
-    const where = formatCall({ node })
+  readonly onNode: OnNode = async (node, look, trace) => {
+    const where = formatCall(node, trace)
     for (const [at, value] of node.inputs.entries()) {
       // What the op itself changes in place is its result by now.
       if (!node.op.updates?.includes(at)) await this.#lookAtLeaf(where, value, look)

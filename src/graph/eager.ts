@@ -79,9 +79,9 @@ async function runOnCpu(
 ): Promise<RunOutputs> {
   const program = new CpuProgram(prepared, {
     isUpdating,
-    onNode: async (node, look) => {
+    onNode: async (node, look, trace) => {
       onKernel?.(node.op.name)
-      await onNode?.(node, look)
+      await onNode?.(node, look, trace)
     },
   })
   return checkedOutputs(prepared, await program.run(inputs, scalars), isUpdating)
@@ -143,7 +143,7 @@ async function runOnGpu(
       gpu.submit(encoder)
       options.onKernel?.(dispatch.label)
       while (options.onNode && node < kernels.length && endOfNode[node] <= at + 1) {
-        await options.onNode(kernels[node++], look)
+        await options.onNode(kernels[node++], look, prepared.trace)
       }
     }
     const outputs: RunOutputs = {}

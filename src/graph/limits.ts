@@ -1,39 +1,42 @@
 import type { Dispatch, KernelLimits, Operand } from '../kernels/op.ts'
 import { GpuError } from '../util/errors.ts'
-import { bytesOf, formatShape, type TensorType } from '../util/shape.ts'
+import { bytesOf, type TensorType } from '../util/shape.ts'
+import { formatCall, formatTypes } from './format-call.ts'
 import type { LoweredNode } from './lower.ts'
-
-/** `f32[64, 784], i32[64]` */
-export const formatTypes = (types: readonly TensorType[]): string =>
-  types.map(({ shape, dtype }) => `${dtype}${formatShape(shape)}`).join(', ')
-
-/** A node's op with its inputs' types: `matmul(f32[64, 784], f32[256, 784])`. */
-export const formatCall = ({ node: { op, inputs } }: Pick<LoweredNode, 'node'>): string =>
-  `${op.name}(${formatTypes(inputs.map(({ type }) => type))})`
+import type { Trace } from './trace.ts'
 
 /** errors: `gpu.limit`, naming the op, its shapes and what is too much, for a plan that the device cannot run. */
-export function checkLimits(lowered: readonly LoweredNode[], limits: KernelLimits): void {
+export function checkLimits(
+  lowered: readonly LoweredNode[],
+  limits: KernelLimits,
+  trace?: Trace,
+): void {
   const { maxBindings, maxBufferBytes, maxGroupsPerDimension } = limits
   for (const one of lowered) {
     for (const dispatch of one.lowering.dispatches) {
       if (maxBindings !== undefined && dispatch.bindings.length > maxBindings) {
         throw new GpuError(
           'gpu.limit',
-          `${formatCall(one)}: "${dispatch.label}" binds ${dispatch.bindings.length} tensors, the device allows ${maxBindings}. Cut the computation into ops of fewer inputs.`,
+          `${formatCall(one.node, trace)}: "${dispatch.label}" binds ${dispatch.bindings.length} tensors, the device allows ${maxBindings}. Cut the computation into ops of fewer inputs.`,
         )
       }
       if (dispatch.groups.some((count) => count > maxGroupsPerDimension)) {
         throw new GpuError(
           'gpu.limit',
-          `${formatCall(one)}: "${dispatch.label}" needs ${dispatch.groups.join(' x ')} workgroups, the device allows ${maxGroupsPerDimension} a dimension. Use a smaller model or batch.`,
+          `${formatCall(one.node, trace)}: "${dispatch.label}" needs ${dispatch.groups.join(' x ')} workgroups, the device allows ${maxGroupsPerDimension} a dimension. Use a smaller model or batch.`,
         )
       }
-      if (maxBufferBytes !== undefined) checkTensors(one, dispatch, maxBufferBytes)
+      if (maxBufferBytes !== undefined) checkTensors(one, dispatch, maxBufferBytes, trace)
     }
   }
 }
 
-function checkTensors(one: LoweredNode, dispatch: Dispatch, maxBufferBytes: number): void {
+function checkTensors(
+  one: LoweredNode,
+  dispatch: Dispatch,
+  maxBufferBytes: number,
+  trace: Trace | undefined,
+): void {
   const typeOf = (operand: Operand): TensorType | undefined =>
     operand === 'scalars'
       ? undefined
@@ -48,7 +51,7 @@ function checkTensors(one: LoweredNode, dispatch: Dispatch, maxBufferBytes: numb
     if (!type || bytes <= maxBufferBytes) continue
     throw new GpuError(
       'gpu.limit',
-      `${formatCall(one)}: ${name} is ${formatTypes([type])} of ${bytes} bytes, the device allows ${maxBufferBytes} in one tensor. Use a smaller model or batch.`,
+      `${formatCall(one.node, trace)}: ${name} is ${formatTypes([type])} of ${bytes} bytes, the device allows ${maxBufferBytes} in one tensor. Use a smaller model or batch.`,
     )
   }
 }

@@ -1,11 +1,12 @@
 import type { HostData } from './step-program.ts'
+import type { Trace } from './trace.ts'
 import type { GraphNode, GraphValue } from './value.ts'
 
 /** A look at a value of a run: its contents as they are at that moment, float16 as f32. */
 export type Look = (value: GraphValue) => Promise<HostData>
 
 /** Called after each op of a run that goes op by op. What it throws ends the run. */
-export type OnNode = (node: GraphNode, look: Look) => Promise<void>
+export type OnNode = (node: GraphNode, look: Look, trace: Trace) => Promise<void>
 
 export const hasNan = (data: HostData): boolean =>
   data instanceof Float32Array && data.some(Number.isNaN)

@@ -162,7 +162,7 @@ export function prepare(
     [...nodes, ...jointNodes, ...updateNodes, ...trace.after],
     { limits: target.limits, variants: target.variants, isNaive },
   )
-  checkLimits(lowered, target.limits)
+  checkLimits(lowered, target.limits, trace)
   const plan = planMemory(lowered, fixed, target.limits.maxBufferBytes, { sharesBuffers })
   const position = new Map<GraphNode, number>(lowered.map(({ node }, at) => [node, at]))
   const endBefore = (at: number) => (at === 0 ? 0 : plan.endOfNode[at - 1])

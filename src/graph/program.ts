@@ -1,13 +1,13 @@
-import type { Gpu } from '../gpu/device.ts'
+import { type Gpu, rejected } from '../gpu/device.ts'
 import { mapped } from '../gpu/readback.ts'
 import type { StagedTensor } from '../gpu/staging.ts'
 import { GpuError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
 import { bytesOf, countElements, type HostDType, type TensorType } from '../util/shape.ts'
+import { formatCall } from './format-call.ts'
 import { describePlan } from './inside/plan-dump.ts'
 import { Profile } from './inside/profile.ts'
 import { ValueCheck } from './inside/value-check.ts'
-import { formatCall } from './limits.ts'
 import { PhaseTimer, sharesOfOnePhase, splitTime } from './phase-timer.ts'
 import { computeRanges } from './phases.ts'
 import type { Place } from './plan.ts'
@@ -123,14 +123,14 @@ export class ProgramBuffers {
 }
 
 /** The device has no room for a program: names the ops with the largest results. */
-function outOfMemory({ nodes }: Prepared, bytes: number): GpuError {
+function outOfMemory({ nodes, trace }: Prepared, bytes: number): GpuError {
   const resultBytes = ({ outputs }: GraphNode) =>
     outputs.reduce((sum, { type }) => sum + bytesOf(type), 0)
   const largest = nodes
     .filter(({ op }) => !op.isView)
     .sort((a, b) => resultBytes(b) - resultBytes(a))
     .slice(0, 3)
-    .map((node) => `${formatCall({ node })} with ${resultBytes(node)} bytes`)
+    .map((node) => `${formatCall(node, trace)} with ${resultBytes(node)} bytes`)
   return new GpuError(
     'gpu.limit',
     `device: the program needs ${bytes} bytes beside its parameters, which are not free; the largest results are ${largest.join(', ')}. Use a smaller batch, or checkpoint() parts of the model.`,
@@ -212,17 +212,21 @@ export class GpuProgram implements StepProgram {
     }
   }
 
-  /** Compiles all pipelines in parallel and makes the program's buffers. errors: `gpu.compile`, `gpu.limit`. */
+  /** Compiles all pipelines in parallel and makes the program's buffers. errors: `gpu.compile`, `gpu.limit`, `gpu.validation`. */
   static async create(runtime: Runtime, prepared: Prepared): Promise<GpuProgram> {
     const { gpu, pipelines } = runtime
     const compiled = await Promise.all(
       prepared.plan.dispatches.map(({ dispatch }) => pipelines.get(dispatch)),
     )
+    // A buffer without memory makes its bind groups invalid too, which must not count as an error of its own.
+    gpu.device.pushErrorScope('validation')
     gpu.device.pushErrorScope('out-of-memory')
     const program = new GpuProgram(runtime, prepared, compiled)
     program.#bind()
-    const tooMuch = await gpu.device.popErrorScope().catch(() => null)
+    const errorOf = () => gpu.device.popErrorScope().catch(() => null)
+    const [tooMuch, invalid] = await Promise.all([errorOf(), errorOf()])
     gpu.check()
+    if (invalid && !tooMuch) throw rejected(invalid.message)
     if (!tooMuch) {
       tell(3, 'plan', () => describePlan(prepared, program.memory, runtime))
       return program

@@ -198,6 +198,8 @@ export class Trace {
   exchange: GradientExchange | undefined
   /** Ids [from, to) of the nodes that each `backward` added. */
   readonly backwards: { readonly from: number; readonly to: number }[] = []
+  /** Ids [from, to) of the nodes by which each node's gradient was made. */
+  readonly rules: { readonly from: number; readonly to: number; readonly of: GraphNode }[] = []
   /** Called when the traced function has returned: what it makes outlives the trace, unless it threw. */
   readonly whenTraced: (() => void)[] = []
   /** Called before each run's scalars are written (an optimizer counts its steps here). */

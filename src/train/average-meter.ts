@@ -9,7 +9,7 @@ const summaryFormat = numberFormat(':.3f')
  * A value that is told again and again, and its average: the meter of PyTorch's ImageNet example.
  *
  * `fmt` writes the value and the average, as Python's format specifications: `:6.2f`, `:.4e`; default `:f`.
- * errors: RangeError for a format that is none.
+ * errors: `config.invalid` for a format that is none.
  */
 export class AverageMeter {
   readonly name: string

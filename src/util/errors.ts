@@ -30,7 +30,7 @@ export const errorCodes = {
       'Move the tensor or the program with `.to()` or the `device` option, so that both are on one device.',
   },
   'gpu.limit': {
-    cause: 'A buffer or kernel needs more than the adapter allows.',
+    cause: 'A buffer, kernel or program needs more than the adapter allows or has free.',
     remedy: 'Use a smaller model or batch, `checkpoint`, or another adapter.',
   },
   'gpu.lost': {
@@ -113,8 +113,8 @@ export const errorCodes = {
     remedy: 'Call `download` again: it goes on where it ended.',
   },
   'config.invalid': {
-    cause: 'A setting is outside what it may be.',
-    remedy: 'Give a value in the range that the message says.',
+    cause: 'A setting, option or index is outside what it may be, or is misspelt.',
+    remedy: 'Give a name and a value that the message allows.',
   },
   'file.unwritable': {
     cause: 'A file could not be written.',

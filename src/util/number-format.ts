@@ -1,3 +1,5 @@
+import { TabringError } from './errors.ts'
+
 /** `:6.2f`, `.4e`: width, digits after the point, and notation, as Python's format specifications. */
 const specification = /^:?(?<width>\d*)(?:\.(?<digits>\d+))?(?<notation>[fe])$/
 
@@ -5,13 +7,14 @@ const specification = /^:?(?<width>\d*)(?:\.(?<digits>\d+))?(?<notation>[fe])$/
  * Returns what writes numbers as Python's `format` does with this specification: `:6.2f`, `:.4e`, `:f`.
  *
  * The colon may be left out; without digits there are six. What lies exactly between two texts goes away from zero.
- * errors: RangeError for any other specification.
+ * errors: `config.invalid` for any other specification.
  */
 export function numberFormat(spec: string): (value: number) => string {
   const parts = specification.exec(spec)?.groups
   const digits = Number(parts?.digits ?? 6)
   if (!parts || digits > 100)
-    throw new RangeError(
+    throw new TabringError(
+      'config.invalid',
       `numberFormat: expected a format such as ":6.2f" or ":.4e" with at most 100 digits, got "${spec}". Correct it.`,
     )
   const write = parts.notation === 'f' ? writeFixed : writeExponential

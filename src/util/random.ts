@@ -1,3 +1,5 @@
+import { TabringError } from './errors.ts'
+
 /**
  * Seeded randomness from a counter: the n-th number of a stream is a pure function of (seed, purpose, stream, n).
  *
@@ -78,15 +80,17 @@ export type Purpose = keyof typeof purposes
 
 function requireWord(where: string, value: number): void {
   if (!Number.isInteger(value) || value < 0 || value > 0xffffffff)
-    throw new RangeError(
+    throw new TabringError(
+      'config.invalid',
       `random: ${where} must be an integer from 0 to 4294967295, got ${value}. Choose one in that range.`,
     )
 }
 
-/** The Philox key of a seed. errors: RangeError when the seed is no safe integer of 0 or more. */
+/** The Philox key of a seed. errors: `config.invalid` when the seed is no safe integer of 0 or more. */
 export function keyOfSeed(seed: number): [low: number, high: number] {
   if (!Number.isSafeInteger(seed) || seed < 0)
-    throw new RangeError(
+    throw new TabringError(
+      'config.invalid',
       `random: seed must be an integer from 0 to 2^53-1, got ${seed}. Choose one in that range.`,
     )
   return [seed >>> 0, Math.floor(seed / 0x100000000)]
@@ -152,7 +156,7 @@ export class RandomStream {
  *
  * shape: [count]. `high` itself can occur only through rounding to float32. A longer call begins with the numbers
  * of a shorter one.
- * errors: RangeError when seed, stream or count are no integers in range.
+ * errors: `config.invalid` when seed, stream or count are no integers in range.
  */
 export function uniform(
   seed: number,
@@ -171,7 +175,7 @@ export function uniform(
  * Returns the numbers 0 to n-1 in an order that (seed, epoch) decides, every order equally likely.
  *
  * shape: [n].
- * errors: RangeError when seed or epoch are no integers in range.
+ * errors: `config.invalid` when seed or epoch are no integers in range.
  * source: Fisher and Yates's shuffle in Durstenfeld's form.
  */
 export function permutation(seed: number, epoch: number, n: number): Uint32Array<ArrayBuffer> {

@@ -91,7 +91,7 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
     type: 'true or false',
     default: false,
     effect: [
-      'Spans of steps, kernels and collectives: as performance.measure in the performance panel of the developer tools, and as a Chrome trace that opens in Perfetto (`exportTrace()`, a button under a finished run, `--trace FILE` of the launcher).',
+      'Spans of steps, kernels and collectives: as performance.measure in the performance panel of the developer tools, and as a Chrome trace, which Perfetto and speedscope read (`exportTrace()`, a button under a finished run, `--trace FILE` of the launcher).',
     ],
   },
   drop: {

@@ -1,11 +1,12 @@
 import { execFile } from 'node:child_process'
-import { cp, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { build } from 'vite'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { serve } from '../../node/serve.ts'
+import { noticesFile } from '../../scripts/third-party-notices.ts'
 import { launchBrowser } from '../support/launch-browser.ts'
 
 const run = promisify(execFile)
@@ -14,10 +15,11 @@ const tool = (...path: string[]) => join(repository, 'node_modules', ...path)
 
 /** Someone else's project, with Tabring among its packages as npm would have packed and installed it. */
 let project: string
+let installed: string
 beforeAll(async () => {
   project = await mkdtemp(join(tmpdir(), 'tabring-user-'))
   await run('npm', ['pack', '--pack-destination', project], { cwd: repository })
-  const installed = join(project, 'node_modules', 'tabring')
+  installed = join(project, 'node_modules', 'tabring')
   await mkdir(installed, { recursive: true })
   const [archive] = (await readdir(project)).filter((name) => name.endsWith('.tgz'))
   await run('tar', ['-xzf', join(project, archive), '--strip-components=1', '-C', installed])
@@ -30,6 +32,26 @@ test('its types are enough for a strict program', async () => {
   const args = [...flags.split(' '), '--lib', 'es2023,dom', 'page.ts', 'rank.ts']
   const told = await run(tool('.bin', 'tsc'), args, { cwd: project }).catch((error) => error)
   expect(told.stdout).toBe('')
+})
+
+test('each package whose code is in it has its notice there', async () => {
+  const folder = join(installed, 'dist-lib')
+  const names = await readdir(folder, { recursive: true })
+  const packages = new Set<string>()
+  for (const name of names.filter((name) => name.endsWith('.js.map'))) {
+    const { sources } = JSON.parse(await readFile(join(folder, name), 'utf8'))
+    for (const source of sources as string[]) {
+      const found = /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(source)
+      if (found) packages.add(found[1])
+    }
+  }
+  const known = ['@noble/hashes', 'fast-png', 'fflate', 'gpt-tokenizer', 'iobuffer', 'papaparse']
+  expect([...packages]).toEqual(expect.arrayContaining(known))
+  const notices = await readFile(join(folder, noticesFile), 'utf8')
+  for (const name of packages) {
+    const own = notices.split('-'.repeat(80)).find((part) => part.trim().startsWith(`${name} `))
+    expect(own, name).toMatch(/\(\S+\)\n\n.*copyright.*permission/is)
+  }
 })
 
 test('two workers of a bundled page train with it, as one alone does', async () => {

@@ -332,16 +332,43 @@ describe('a room', { timeout: 240_000 }, () => {
 })
 
 describe('a page that cannot take part says why', () => {
+  const hideWebGpu = () =>
+    Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined })
+  const withoutAdapter = [
+    ...browserFlags('software').filter((flag) => !flag.includes('swiftshader')),
+    '--disable-gpu',
+    '--disable-software-rasterizer',
+  ]
   const notice = (page: Page, kind: string) => page.locator(`.notice[data-kind="${kind}"]`)
 
   it('no WebGPU', async () => {
     const context = await openContext()
-    await context.addInitScript(() =>
-      Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }),
-    )
+    await context.addInitScript(hideWebGpu)
     const page = await openTab(context, served.localUrl)
     await notice(page, 'no-webgpu').waitFor()
     await picture(page, 'no-webgpu')
+  })
+
+  it('a page without WebGPU trains on the CPU when its person says so', async () => {
+    // No adapter either, so that a worker that asked for one would fail.
+    const bare = await launchBrowser({ args: withoutAdapter })
+    try {
+      const context = await openContext(bare)
+      await context.addInitScript(hideWebGpu)
+      const page = await openTab(context, `${served.localUrl}?steps=3&batchSize=4`)
+      await notice(page, 'no-webgpu').waitFor()
+      await button(page, 'Compute on the CPU (very slow)').click()
+      await see(page, 'Alone in the room')
+      expect(await page.evaluate(() => navigator.gpu)).toBeUndefined()
+      expect(await members(page).innerText()).toContain('tabring · cpu')
+      await button(page, 'Start').click()
+      await see(page, 'Finished')
+      expect(await page.locator('#summary').textContent()).toContain('Steps3')
+      expect(await page.getByTestId('param-hash').textContent()).toMatch(/^[0-9a-f]{8,}$/)
+    } finally {
+      await bare.close()
+      contexts.pop()
+    }
   })
 
   it('an insecure context', async () => {
@@ -372,12 +399,7 @@ describe('a page that cannot take part says why', () => {
   })
 
   it('no adapter', async () => {
-    const args = [
-      ...browserFlags('software').filter((flag) => !flag.includes('swiftshader')),
-      '--disable-gpu',
-      '--disable-software-rasterizer',
-    ]
-    const poor = await launchBrowser({ args })
+    const poor = await launchBrowser({ args: withoutAdapter })
     try {
       const page = await openTab(await openContext(poor), served.localUrl)
       await notice(page, 'no-adapter').waitFor()

@@ -1,3 +1,6 @@
+import { DataError, ShapeError } from '../../util/errors.ts'
+import { kindOf } from '../../util/kind-of.ts'
+import { checkNumber, checkOptions, isShare } from '../../util/options.ts'
 import type { RandomStream } from '../../util/random.ts'
 import type { HostTensor } from '../samples.ts'
 import { crop, flipHorizontally, type PixelImage } from './pixels.ts'
@@ -46,9 +49,26 @@ function describe<In, Out>(
 }
 
 function requireSize(where: string, size: Size): void {
-  if (!both(size).every((side) => Number.isInteger(side) && side > 0))
-    throw new RangeError(
-      `${where}: expected a size of whole numbers above 0, got ${String(size)}. Correct it.`,
+  const sides = typeof size === 'number' ? [size, size] : size
+  const arePairs = Array.isArray(sides) && sides.length === 2
+  if (!arePairs || !sides.every((side) => Number.isInteger(side) && side > 0))
+    throw new DataError(
+      'config.invalid',
+      `${where}: expected a size of one or two whole numbers above 0, got ${JSON.stringify(size)}. Correct it.`,
+    )
+}
+
+/** errors: `config.invalid` unless `range` is two numbers above 0, the lower one first. */
+function requireRange(where: string, name: string, range: readonly [number, number]): void {
+  const isRange =
+    Array.isArray(range) &&
+    range.length === 2 &&
+    range.every((value) => Number.isFinite(value) && value > 0) &&
+    range[0] <= range[1]
+  if (!isRange)
+    throw new DataError(
+      'config.invalid',
+      `${where}: ${name} must be two numbers above 0, the lower one first, got ${JSON.stringify(range)}. Give another ${name}.`,
     )
 }
 
@@ -107,13 +127,20 @@ function logUniform(random: RandomStream, low: number, high: number): number {
   return value
 }
 
-/** Cuts a window of random area and aspect ratio and scales it to `size`. Ten tries, then the middle, as torchvision. */
+/**
+ * Cuts a window of random area and aspect ratio and scales it to `size`. Ten tries, then the middle, as torchvision.
+ *
+ * errors: `config.invalid` for a size, scale or ratio out of range, and for an unknown option.
+ */
 export function randomResizedCrop(
   size: Size,
   options: { scale?: readonly [number, number]; ratio?: readonly [number, number] } = {},
 ): Transform<PixelImage, PixelImage> {
   requireSize('randomResizedCrop', size)
+  checkOptions('randomResizedCrop', options, { scale: true, ratio: true })
   const { scale = [0.08, 1], ratio = [3 / 4, 4 / 3] } = options
+  requireRange('randomResizedCrop', 'scale', scale)
+  requireRange('randomResizedCrop', 'ratio', ratio)
   return describe(
     (image, random) => {
       const window = randomWindow(image, random, scale, ratio)
@@ -144,8 +171,9 @@ function randomWindow(
   return [Math.floor((height - h) / 2), Math.floor((width - w) / 2), h, w]
 }
 
-/** Exchanges left and right with probability `p`. */
+/** Exchanges left and right with probability `p`. errors: `config.invalid` unless it is from 0 to 1. */
 export function randomHorizontalFlip(p = 0.5): Transform<PixelImage, PixelImage> {
+  checkNumber('randomHorizontalFlip', 'p', p, isShare, 'a number from 0 to 1')
   return describe((image, random) => (random.unit() < p ? flipHorizontally(image) : image), {
     kind: 'randomHorizontalFlip',
     p,
@@ -167,19 +195,27 @@ export function toTensor(): Transform<PixelImage, HostTensor> {
   )
 }
 
-/** (x - mean) / std for each channel. shape: [channels, height, width]. errors: RangeError for another number of channels. */
+/** (x - mean) / std for each channel. shape: [channels, height, width]. errors: `shape.mismatch` for another number of channels. */
 export function normalize(
   mean: readonly number[],
   std: readonly number[],
 ): Transform<HostTensor, HostTensor> {
-  if (mean.length !== std.length || std.some((value) => !(value > 0)))
-    throw new RangeError(
-      `normalize: expected as many positive stds as means, got [${mean.join(', ')}] and [${std.join(', ')}]. Correct them.`,
+  if (
+    !Array.isArray(mean) ||
+    !Array.isArray(std) ||
+    mean.length !== std.length ||
+    !mean.every(Number.isFinite) ||
+    !std.every((value) => Number.isFinite(value) && value > 0)
+  )
+    throw new DataError(
+      'config.invalid',
+      `normalize: expected arrays of finite means and of as many positive stds, got ${JSON.stringify(mean)} and ${JSON.stringify(std)}. Correct them.`,
     )
   return describe(
     ({ shape, data }) => {
       if (shape[0] !== mean.length)
-        throw new RangeError(
+        throw new ShapeError(
+          'shape.mismatch',
           `normalize: expected ${mean.length} channels, got [${shape.join(', ')}]. Give a mean and a std for each channel.`,
         )
       const plane = data.length / mean.length
@@ -194,15 +230,29 @@ export function normalize(
   )
 }
 
-/** The transforms one after the other, all drawing from the sample's one stream. */
+/** The transforms one after the other, all drawing from the sample's one stream. errors: `config.invalid` for what is no array of them. */
 export function compose<In = PixelImage, Out = HostTensor>(
   transforms: readonly Transform<never, unknown>[],
 ): Transform<In, Out> {
+  if (!Array.isArray(transforms) || !transforms.every((one) => typeof one === 'function'))
+    throw new DataError(
+      'config.invalid',
+      `compose: expected an array of transforms, got ${kindOf(transforms)}. Write compose([toTensor(), ...]).`,
+    )
   const of = transforms.map(({ description }) => description)
   return describe(
     (input, random) =>
       transforms.reduce<unknown>((value, next) => next(value as never, random), input) as Out,
     of.every((one) => one !== undefined) ? { kind: 'compose', of } : undefined,
+  )
+}
+
+/** errors: `config.invalid` unless a transform that is given is a function. */
+export function requireTransform(where: string, transform: unknown): void {
+  if (transform === undefined || typeof transform === 'function') return
+  throw new DataError(
+    'config.invalid',
+    `${where}: expected a transform, got ${kindOf(transform)}. Write toTensor(), or compose([...]).`,
   )
 }
 
@@ -214,7 +264,10 @@ export function restoreTransform(description: TransformDescription): Transform<n
     case 'centerCrop':
       return centerCrop(description.size)
     case 'randomResizedCrop':
-      return randomResizedCrop(description.size, description)
+      return randomResizedCrop(description.size, {
+        scale: description.scale,
+        ratio: description.ratio,
+      })
     case 'randomHorizontalFlip':
       return randomHorizontalFlip(description.p)
     case 'toTensor':

@@ -1,3 +1,5 @@
+import { DataError } from '../../util/errors.ts'
+import { kindOf } from '../../util/kind-of.ts'
 import { checkOptions, type OptionNames } from '../../util/options.ts'
 import { permutation } from '../../util/random.ts'
 import { type Batch, defaultCollate, type FieldDTypes } from '../collate.ts'
@@ -41,8 +43,8 @@ export interface DataLoaderOptions<S, B> {
   worker?: () => Worker
   /** Batches that each worker makes ahead. default 2 */
   prefetch?: number
-  /** Staged uploads: batches lie in memory that the GPU process shares before they are asked for. */
-  pinMemory?: BatchPinner
+  /** Staged uploads: batches lie in memory that the GPU process shares before they are asked for. default false */
+  pinMemory?: BatchPinner | false
   /** Leave out an incomplete last batch. default false */
   dropLast?: boolean
   /** Stacks samples, on this thread. default: defaultCollate, in the worker where there is one */
@@ -77,7 +79,7 @@ const loaderOptions: OptionNames<DataLoaderOptions<unknown, unknown>> = {
  * `stateDict` says where the loop under way stands, and a loader that took it over by `loadStateDict` goes on with the batch after it.
  * errors: a sample's own, with its number and its worker's (`data.malformed` for errors that are not Tabring's); `worker.dead`;
  * `config.invalid` for options that there are not, for a data set that the loader's workers cannot make anew, and for workers where there are none
- * (Node); RangeError for options out of range.
+ * (Node), and for options out of range.
  */
 export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
   readonly dataset: Dataset<S>
@@ -101,13 +103,19 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
     requireWhole('numWorkers', numWorkers, 0)
     requireWhole('prefetch', prefetch, 1)
     if (shuffle && sampler)
-      throw new RangeError(
+      throw new DataError(
+        'config.invalid',
         'DataLoader: expected shuffle or a sampler, got both. Let the sampler shuffle.',
       )
     if (options.collate && options.dtypes)
-      throw new RangeError(
+      throw new DataError(
+        'config.invalid',
         'DataLoader: expected collate or dtypes, got both. Let the collate function choose the types.',
       )
+    requirePinner(options.pinMemory)
+    requireSwitch('shuffle', options.shuffle)
+    requireSwitch('dropLast', options.dropLast)
+    requireWhole('seed', options.seed ?? 0, 0)
     this.dataset = dataset
     this.batchSize = batchSize
     this.numWorkers = numWorkers
@@ -170,7 +178,7 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
    *
    * It gives what is left of its epoch: nothing, if the last batch was done. `setEpoch` with that same epoch changes nothing; with
    * another one, that epoch begins at its first batch.
-   * errors: RangeError when seed, `shuffle`, `batchSize` or the number of samples differ, and the sampler's.
+   * errors: `config.invalid` when seed, `shuffle`, `batchSize` or the number of samples differ, and the sampler's.
    */
   loadStateDict(state: DataLoaderState): void {
     requireSameBatches(this.#settings, state)
@@ -220,10 +228,10 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
     } finally {
       if (this.#loop === loop) this.#loop = undefined
       // The caller left the loop early, or an error did: nobody will see what is under way.
-      const { pinMemory } = this.#options
+      const pinner = this.#options.pinMemory || undefined
       for (const batch of underWay)
         batch.then(
-          (made) => pinMemory?.unpin(made as object),
+          (made) => pinner?.unpin(made as object),
           () => undefined,
         )
     }
@@ -299,7 +307,26 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
 
 function requireWhole(name: string, value: number, minimum: number): void {
   if (!Number.isSafeInteger(value) || value < minimum)
-    throw new RangeError(
+    throw new DataError(
+      'config.invalid',
       `DataLoader: expected ${name} to be a whole number from ${minimum}, got ${value}. Correct it.`,
     )
+}
+
+/** PyTorch's `pin_memory=True` would have to choose a device, which data sets know nothing of. */
+function requirePinner(pinner: unknown): void {
+  if (pinner === undefined || pinner === false) return
+  if (typeof pinner === 'object' && pinner !== null && 'pin' in pinner && 'unpin' in pinner) return
+  throw new DataError(
+    'config.invalid',
+    `DataLoader: expected pinMemory to be the uploads of a device, got ${kindOf(pinner)}. Write pinMemory: new StagedUploads((await defaultRuntime()).gpu), with the runtime that the program is compiled for.`,
+  )
+}
+
+function requireSwitch(name: string, value: unknown): void {
+  if (value === undefined || typeof value === 'boolean') return
+  throw new DataError(
+    'config.invalid',
+    `DataLoader: expected ${name} to be true or false, got ${kindOf(value)}. Correct it.`,
+  )
 }

@@ -1,3 +1,5 @@
+import { DataError } from '../../util/errors.ts'
+
 /** Where a DataLoader stands: plain values, for a checkpoint. */
 export interface DataLoaderState {
   /** Of the loop under way, else of the next one. */
@@ -15,14 +17,15 @@ export interface DataLoaderState {
   readonly sampler?: unknown
 }
 
-/** errors: RangeError when the state is of a loader that makes other batches. */
+/** errors: `config.invalid` when the state is of a loader that makes other batches. */
 export function requireSameBatches(
   own: DataLoaderState['settings'],
   { settings }: Pick<DataLoaderState, 'settings'>,
 ): void {
   for (const name of ['seed', 'shuffle', 'batchSize', 'samples'] as const)
     if (settings[name] !== own[name])
-      throw new RangeError(
+      throw new DataError(
+        'config.invalid',
         `DataLoader: the state's ${name} must be ${own[name]}, got ${settings[name]}. Make the loader as the run that was saved did.`,
       )
 }

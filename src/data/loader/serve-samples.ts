@@ -1,4 +1,5 @@
 import { DataError, messageOf } from '../../util/errors.ts'
+import { checkOptions } from '../../util/options.ts'
 import { defaultCollate, type FieldDTypes } from '../collate.ts'
 import type { Dataset, Sample } from '../samples.ts'
 import { codeOf, makeBatch } from './make-batch.ts'
@@ -27,6 +28,7 @@ export function serveSamples<S = Sample>(
   dataset?: Dataset<S> | Promise<Dataset<S>>,
   options: ServeOptions<S> = {},
 ): void {
+  checkOptions('serveSamples', options, { collate: true })
   const scope = globalThis as unknown as WorkerScope
   let serving:
     | Promise<{

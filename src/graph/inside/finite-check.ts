@@ -1,5 +1,5 @@
 import { switchValue } from '../../util/switches.ts'
-import { formatCall } from '../limits.ts'
+import { formatCall } from '../format-call.ts'
 import { isNotFinite, type OnNode } from '../look.ts'
 
 /** `debug=5` on the cpu, where ops are their own references: tells which results are not finite. */
@@ -12,13 +12,13 @@ export class FiniteCheck {
     return switchValue('debug') >= 5 ? new FiniteCheck() : undefined
   }
 
-  readonly onNode: OnNode = async (node, look) => {
+  readonly onNode: OnNode = async (node, look, trace) => {
     this.#ops++
     for (const [at, value] of node.outputs.entries()) {
       if (!isNotFinite(await look(value))) continue
       this.#bad++
       console.warn(
-        `tabring values: run ${this.#runs + 1}, ${formatCall({ node })}, output ${at}: has values that are not finite`,
+        `tabring values: run ${this.#runs + 1}, ${formatCall(node, trace)}, output ${at}: has values that are not finite`,
       )
     }
   }

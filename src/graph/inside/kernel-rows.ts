@@ -1,6 +1,6 @@
 import { variantKey } from '../../kernels/choose.ts'
 import { bytesOf } from '../../util/shape.ts'
-import { formatTypes } from '../limits.ts'
+import { formatTypes } from '../format-call.ts'
 import type { Prepared } from '../prepare.ts'
 
 /** An op of a program with what its kernels do in one run. */

@@ -1,7 +1,7 @@
 import { variantKey } from '../../kernels/choose.ts'
 import type { Op, OpCall } from '../../kernels/op.ts'
 import { switchValue } from '../../util/switches.ts'
-import { formatTypes } from '../limits.ts'
+import { formatTypes } from '../format-call.ts'
 import type { Place } from '../plan.ts'
 import type { Prepared } from '../prepare.ts'
 import type { Runtime } from '../runtime.ts'

@@ -5,7 +5,7 @@ import { unpackHalves } from '../../kernels/half.ts'
 import type { HostArray } from '../../kernels/op.ts'
 import { bytesOf, countElements, type TensorType } from '../../util/shape.ts'
 import { switchValue } from '../../util/switches.ts'
-import { formatCall } from '../limits.ts'
+import { formatCall } from '../format-call.ts'
 import { callOf } from '../lower.ts'
 import type { Prepared } from '../prepare.ts'
 import type { ProgramBuffers } from '../program.ts'
@@ -46,7 +46,7 @@ export class ValueCheck {
 
   /** Runs all dispatches; what is wrong goes to the console. */
   async run(encode: Encode): Promise<void> {
-    const { plan, calls } = this.#prepared
+    const { plan, calls, trace } = this.#prepared
     this.#runs++
     let wrong = 0
     for (const [i, node] of kernelNodes(this.#prepared).entries()) {
@@ -68,7 +68,7 @@ export class ValueCheck {
         wrong++
         const which = at < outputs.length ? `output ${at}` : `input ${updated[at - outputs.length]}`
         console.warn(
-          `tabring values: run ${this.#runs}, op ${i + 1} of ${calls.length}, ${formatCall({ node })}, ${which}: ${problem}`,
+          `tabring values: run ${this.#runs}, op ${i + 1} of ${calls.length}, ${formatCall(node, trace)}, ${which}: ${problem}`,
         )
       }
     }

@@ -1,0 +1,60 @@
+import { expect, test } from 'vitest'
+import { openGpu } from '../../src/gpu/device.ts'
+import { compile } from '../../src/graph/compile.ts'
+import type { Tensor } from '../../src/graph/tensor.ts'
+import { bytesOf, tensorType } from '../../src/util/shape.ts'
+import { testRuntime } from '../support/run-op.ts'
+
+// A program whose tensors are each within the adapter's limits, and together more than its memory holds.
+
+test('a program that the device has no memory for is refused, naming the ops that need most, and the device goes on', async () => {
+  const runtime = await testRuntime()
+  const { gpu, limits } = runtime
+  // The software adapter has less free than one tensor of the largest size; no graphics card has 256 GiB.
+  const side = Math.floor(Math.sqrt(limits.maxBufferBytes! / 4))
+  const square = tensorType([side, side])
+  const count = gpu.facts.isSoftware ? 1 : Math.ceil(2 ** 38 / bytesOf(square))
+  const names = Array.from({ length: count }, (_, i) => `x${i}`)
+  const product = (inputs: Record<string, Tensor>) => {
+    let all = inputs.x0.exp()
+    for (const name of names) all = all.matmul(inputs[name])
+    return { total: all.sum() }
+  }
+  const types = Object.fromEntries(names.map((name) => [name, square]))
+  const refusal = await compile(product, types, { runtime }).then(
+    () => undefined,
+    (error: unknown) => error,
+  )
+  const of = `f32\\[${side}, ${side}\\]`
+  expect(refusal).toMatchObject({
+    code: 'gpu.limit',
+    message: expect.stringMatching(
+      new RegExp(
+        `^device: the program needs \\d+ bytes beside its parameters, which are not free; the largest results are exp\\(${of}\\) with ${bytesOf(square)} bytes, matmul\\(${of}, ${of}\\) with ${bytesOf(square)} bytes.*Use a smaller batch`,
+      ),
+    ),
+  })
+  const bytes = Number(/needs (\d+) bytes/.exec((refusal as Error).message)?.[1])
+  // The inputs, and two results at a time.
+  expect(bytes).toBeGreaterThanOrEqual((count + 2) * bytesOf(square))
+
+  const small = await compile(({ x }) => ({ y: x.exp() }), { x: tensorType([2]) }, { runtime })
+  expect([...(await small.run({ x: Float32Array.of(0, 0) })).y]).toEqual([1, 1])
+  small.destroy()
+  gpu.check()
+})
+
+test('a buffer that the device has no memory for is told as that, and not as a command that was rejected', async () => {
+  const gpu = await openGpu()
+  const size = Math.min(gpu.limits.maxBufferSize, gpu.limits.maxStorageBufferBindingSize)
+  const count = gpu.facts.isSoftware ? 1 : Math.ceil(2 ** 38 / size)
+  const buffers = Array.from({ length: count }, (_, i) =>
+    gpu.createBuffer(`part ${i}`, size, GPUBufferUsage.STORAGE),
+  )
+  await expect(gpu.wait(gpu.queue.onSubmittedWorkDone())).rejects.toMatchObject({
+    code: 'gpu.limit',
+    message: expect.stringMatching(/^device: expected free memory, got none: .*smaller model/s),
+  })
+  for (const buffer of buffers) buffer.destroy()
+  gpu.close()
+})
