@@ -387,6 +387,7 @@ export {
   type StateDict,
 } from './nn/module.ts'
 export type { BackwardHook, ForwardHook, ForwardPreHook, GradientList } from './nn/module-hooks.ts'
+export { addModulePrefix, stripModulePrefix } from './nn/module-prefix.ts'
 export { GroupNorm, LayerNorm, type LayerNormOptions, RMSNorm } from './nn/normalization.ts'
 export {
   type Lengths,
