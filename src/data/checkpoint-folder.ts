@@ -1,7 +1,7 @@
 import { sha256 } from '@noble/hashes/sha2.js'
 import { bytesToHex } from '@noble/hashes/utils.js'
 import { DataError } from '../util/errors.ts'
-import type { FileFolder } from './file-store.ts'
+import { type FileFolder, hasPrivateFiles, privateFileStore } from './file-store.ts'
 
 /**
  * Checkpoints in a folder: whole files, and a manifest that says which of them count.
@@ -41,6 +41,15 @@ export const manifestName = 'checkpoints.json'
 
 const fileName = (label: string, attempt: number) =>
   `${label}${attempt > 1 ? `-${attempt}` : ''}.safetensors`
+
+/** A folder for checkpoints in the origin private file system. errors: `file.unwritable` where there is none. */
+export async function privateCheckpoints(name: string): Promise<FileFolder> {
+  if (hasPrivateFiles()) return privateFileStore('tabring-checkpoints').folder(name)
+  throw new DataError(
+    'file.unwritable',
+    'checkpoint: expected a browser with an origin private file system that can be written, got none here. Name a folder for them, or save none.',
+  )
+}
 
 /** Adds a file to the folder and returns its entry. errors: the folder's. */
 export async function putCheckpoint(
@@ -113,7 +122,9 @@ export function entryOf(
 }
 
 /** The folder's manifest; undefined where nothing has been saved yet. errors: `data.malformed`; the folder's. */
-export async function readManifest(folder: FileFolder): Promise<CheckpointManifest | undefined> {
+export async function readManifest(
+  folder: Pick<FileFolder, 'read'>,
+): Promise<CheckpointManifest | undefined> {
   const blob = await folder.read(manifestName)
   // A browser makes the file of a name empty before its first contents take their place.
   if (!blob || blob.size === 0) return undefined

@@ -1,5 +1,5 @@
-import { getCheckpoint, putCheckpoint } from '../data/checkpoint-folder.ts'
-import { type FileFolder, hasPrivateFiles, privateFileStore } from '../data/file-store.ts'
+import { getCheckpoint, privateCheckpoints, putCheckpoint } from '../data/checkpoint-folder.ts'
+import type { FileFolder } from '../data/file-store.ts'
 import { type SavedState, save } from '../data/saved-tree.ts'
 import { getProcessGroup, isInitialized } from '../distributed/process-group.ts'
 import { Module } from '../nn/module.ts'
@@ -30,6 +30,7 @@ export interface LoadCheckpointOptions extends CheckpointOptions {
   strict?: boolean
 }
 
+const defaultFolder = 'default'
 /** Rank 0 may take so long over a file before the others give up. */
 const fileDeadlineMs = 600_000
 
@@ -54,7 +55,7 @@ export async function saveCheckpoint(
   const write = async () => {
     const states = await readState(state)
     if (group && group.rank !== 0) return ''
-    const folder = placed.folder ?? (await privateFolder())
+    const folder = placed.folder ?? (await privateCheckpoints(defaultFolder))
     const entry = await putCheckpoint(folder, save(states), {
       label: labelOf(state),
       isBest,
@@ -82,7 +83,7 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
   const { which = 'latest', strict, ...placed } = checkOptions('loadCheckpoint', options, names)
   await exchangesOf(parts)
   const file = await readTogether(groupOf(placed), async () =>
-    getCheckpoint(placed.folder ?? (await privateFolder()), which),
+    getCheckpoint(placed.folder ?? (await privateCheckpoints(defaultFolder)), which),
   )
   return file && unpackCheckpoint<Values>(file, parts, { strict })
 }
@@ -153,12 +154,4 @@ async function exchangesOf(state: CheckpointState): Promise<void> {
 const labelOf = ({ step, epoch }: CheckpointState): string => {
   if (typeof step === 'number') return `step-${step}`
   return typeof epoch === 'number' ? `epoch-${epoch}` : 'checkpoint'
-}
-
-function privateFolder(): Promise<FileFolder> {
-  if (hasPrivateFiles()) return privateFileStore('tabring-checkpoints').folder('default')
-  throw new DataError(
-    'file.unwritable',
-    'checkpoint: expected a browser with an origin private file system that can be written, got none here. Pass a folder.',
-  )
 }

@@ -232,6 +232,10 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       const recent = begins ? [{ atMs, step: run.step, samples, bytesSent }] : run.recent
       return { ...run, phase: event.phase, recent }
     }
+    case 'resumed':
+      return { ...run, step: event.step, dataEpoch: event.epoch }
+    case 'checkpoint':
+      return run
     case 'evaluation':
       return { ...run, accuracy: append(run.accuracy, event.step, event.accuracy) }
     case 'step': {
