@@ -81,7 +81,7 @@ const receive: Act = async (file, request) => {
     const handle = await open(temporary, 'wx')
     try {
       // A request that breaks off rejects here.
-      await pipeline(request, handle.createWriteStream({ autoClose: false }))
+      await handle.writeFile(request)
       await handle.sync()
     } finally {
       await handle.close()
