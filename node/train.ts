@@ -148,6 +148,7 @@ function hintFor(thrown: unknown): string {
 /** Returns the exit code, after everything that was started has ended. */
 async function main(argv: string[]): Promise<number> {
   const signal = interruptSignal()
+  let kept = 'no weights were kept'
   try {
     const parsed = parseOptions(argv)
     if (parsed.kind === 'help') {
@@ -155,6 +156,8 @@ async function main(argv: string[]): Promise<number> {
       return 0
     }
     const { options } = parsed
+    const { folder } = options.checkpoints ?? {}
+    if (folder !== undefined) kept = `${folder} keeps the checkpoints; --resume latest goes on`
     const { batchSize, epochs } = options.config
     const { isJson, worldSize } = options
     const reporter = makeReporter(
@@ -166,8 +169,7 @@ async function main(argv: string[]): Promise<number> {
     return 0
   } catch (thrown) {
     if (thrown instanceof Interrupt) {
-      if (thrown.exitCode !== brokenPipe)
-        process.stderr.write('train: interrupted; no weights were kept\n')
+      if (thrown.exitCode !== brokenPipe) process.stderr.write(`train: interrupted; ${kept}\n`)
       return thrown.exitCode
     }
     process.stderr.write(`train: ${oneLine(messageOf(thrown))}${hintFor(thrown)}\n`)

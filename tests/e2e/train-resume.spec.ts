@@ -105,6 +105,7 @@ test('a run that was killed goes on from its latest checkpoint, to the same bits
   })
   child.kill('SIGINT')
   await once(child, 'close')
+  expect(told.stderr).toContain(`interrupted; ${runs} keeps the checkpoints; --resume latest`)
   const second = await train(...settings, '--resume', 'latest')
   const whole = await train('--nproc-per-node', '2', '--epochs', '6')
   const [resumed] = second.filter(({ event }) => event === 'resumed')
