@@ -85,7 +85,7 @@ export async function saveRun(
   const cursor: Cursor = { seed, epoch, steps: step % perEpoch, samples, batchSize }
   const values = { step, epoch, loss, accuracy, bestAccuracy, cursor: { ...cursor } }
   return saveCheckpoint(
-    { model, optimizer, ...values, record: { ...record, config: { ...record.config } } },
+    { model, optimizer, ...values, record: record as RunValues['record'] },
     {
       processGroup: group,
       folder: group.rank === 0 ? await place.folder() : undefined,
