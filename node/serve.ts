@@ -16,6 +16,7 @@ import { isolationHeaders } from './headers.ts'
 import { ownHosts } from './hosts.ts'
 import { type Mounts, serveMounts } from './mounts.ts'
 import { attachSignaling, type SignalServer, type SignalServerOptions } from './signal-server.ts'
+import { serveWritable, type WritableFolders } from './writable-folders.ts'
 
 export const defaultPort = 5173
 /** How many ports are tried, from the wanted one up. */
@@ -38,6 +39,8 @@ export interface ServeOptions {
   extraRoutes?: Record<string, (request: IncomingMessage, response: ServerResponse) => void>
   /** Folders served read-only as raw bytes, by URL prefix: `{ '/data/': dir }`. The page offers the first. */
   mounts?: Mounts
+  /** Folders whose single files may be read, written and removed by whoever knows their URL prefix. */
+  writable?: WritableFolders
   /** Its `allowedOrigins` are pages behind a tunnel or proxy: their names are taken as Host headers too. */
   signaling?: SignalServerOptions
 }
@@ -62,7 +65,7 @@ export interface Served {
  * errors: `config.invalid` when there is no built page, no free port, or the address is not this machine's.
  */
 export async function serve(options: ServeOptions): Promise<Served> {
-  const { root, mounts, extraRoutes = {} } = options
+  const { root, mounts, writable = {}, extraRoutes = {} } = options
   const host = isWildcard(options.host) ? true : options.host
   const hosts = typeof host === 'string' ? [host] : []
   if (!existsSync(root)) {
@@ -82,6 +85,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
 
   const files = sirv(root, { etag: true })
   const fromMounts = mounts ? serveMounts(mounts) : null
+  const fromWritable = serveWritable(writable)
   const handle = (request: IncomingMessage, response: ServerResponse) => {
     for (const [name, value] of Object.entries(isolationHeaders)) response.setHeader(name, value)
     response.setHeader('Cross-Origin-Resource-Policy', 'same-origin')
@@ -108,8 +112,10 @@ export async function serve(options: ServeOptions): Promise<Served> {
         response.writeHead(404, { 'Content-Type': 'text/plain; charset=utf-8' })
         response.end(`no page ${path}\n`)
       })
-    if (fromMounts) fromMounts(request, response, built)
-    else built()
+    fromWritable(request, response, () => {
+      if (fromMounts) fromMounts(request, response, built)
+      else built()
+    })
   }
 
   const pems = options.certificate ?? certificate

@@ -5,6 +5,7 @@ import { exportTrace, type TraceEvent } from '../src/util/spans.ts'
 import { findBrowser } from './chromium.ts'
 import { serve } from './serve.ts'
 import { launchForTraining } from './train/browser.ts'
+import { openCheckpoints } from './train/checkpoint-dir.ts'
 import { checkDataFolder } from './train/data-folder.ts'
 import { dataMount, parseOptions, type TrainOptions } from './train/options.ts'
 import { OutFile } from './train/out-file.ts'
@@ -15,7 +16,7 @@ import { trainInTabs } from './train/tabs.ts'
 /**
  * `npm run train -- …`: trains in N headless tabs, as torchrun trains in N processes.
  *
- * Order: settings, data and `--out` are checked before anything is started; then pages, server, browser, tabs. Whatever was
+ * Order: settings, data, checkpoints and `--out` are checked before anything is started; then pages, server, browser, tabs. Whatever was
  * started is ended again in the reverse order, in every case.
  */
 
@@ -80,6 +81,7 @@ async function train(
     findBrowser()
     const out = outFile === undefined ? null : await OutFile.open(outFile)
     if (out) toClose.push(() => out.discard())
+    const checkpoints = options.checkpoints && (await openCheckpoints(options.checkpoints))
     signal.throwIfAborted()
 
     // Vite is the slowest import by far; wrong input is refused without it.
@@ -90,6 +92,8 @@ async function train(
       root,
       port: 0,
       mounts: dataFolder === undefined ? undefined : { [dataMount]: resolve(dataFolder) },
+      writable: checkpoints?.writable,
+      extraRoutes: checkpoints?.routes,
     })
     toClose.push(() => served.close())
     const { isHeaded, switches, traceFile } = options
@@ -114,6 +118,7 @@ async function train(
       config: options.config,
       timeoutMs: options.timeoutMs,
       saveTo: out?.temporaryPath,
+      checkpoints: checkpoints?.address,
       signal,
       onEvent: (event) => reporter.event(event),
       switches,
@@ -143,6 +148,7 @@ function hintFor(thrown: unknown): string {
 /** Returns the exit code, after everything that was started has ended. */
 async function main(argv: string[]): Promise<number> {
   const signal = interruptSignal()
+  let kept = 'no weights were kept'
   try {
     const parsed = parseOptions(argv)
     if (parsed.kind === 'help') {
@@ -150,6 +156,8 @@ async function main(argv: string[]): Promise<number> {
       return 0
     }
     const { options } = parsed
+    const { folder } = options.checkpoints ?? {}
+    if (folder !== undefined) kept = `${folder} keeps the checkpoints; --resume latest goes on`
     const { batchSize, epochs } = options.config
     const { isJson, worldSize } = options
     const reporter = makeReporter(
@@ -161,8 +169,7 @@ async function main(argv: string[]): Promise<number> {
     return 0
   } catch (thrown) {
     if (thrown instanceof Interrupt) {
-      if (thrown.exitCode !== brokenPipe)
-        process.stderr.write('train: interrupted; no weights were kept\n')
+      if (thrown.exitCode !== brokenPipe) process.stderr.write(`train: interrupted; ${kept}\n`)
       return thrown.exitCode
     }
     process.stderr.write(`train: ${oneLine(messageOf(thrown))}${hintFor(thrown)}\n`)

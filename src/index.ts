@@ -25,6 +25,7 @@ export {
   forgetDownload,
 } from './data/download.ts'
 export {
+  type FileFolder,
   type FileStore,
   memoryStore,
   type PartFolder,
@@ -38,6 +39,7 @@ export {
   listEntries,
   listServed,
 } from './data/folder.ts'
+export { httpFolder } from './data/http-folder.ts'
 export { type IdxArray, type IdxNumbers, readIdx } from './data/idx.ts'
 export {
   IdxDataset,
@@ -388,6 +390,7 @@ export {
   type StateDict,
 } from './nn/module.ts'
 export type { BackwardHook, ForwardHook, ForwardPreHook, GradientList } from './nn/module-hooks.ts'
+export { addModulePrefix, stripModulePrefix } from './nn/module-prefix.ts'
 export { GroupNorm, LayerNorm, type LayerNormOptions, RMSNorm } from './nn/normalization.ts'
 export {
   type Lengths,
@@ -484,17 +487,26 @@ export type { Store } from './peer/store/store.ts'
 export { WebSocketStore } from './peer/store/web-socket-store.ts'
 export { AverageMeter, type SummaryType } from './train/average-meter.ts'
 export {
+  type CheckpointOptions,
+  type LoadCheckpointOptions,
   loadCheckpoint,
-  type Parts as CheckpointParts,
-  type Resumed as ResumedCheckpoint,
-  type Stateful,
+  type SaveCheckpointOptions,
   saveCheckpoint,
+} from './train/checkpoint.ts'
+export {
+  type CheckpointState,
+  type Parts as CheckpointParts,
+  packCheckpoint,
+  type Stateful,
+  type UnpackOptions as UnpackCheckpointOptions,
+  unpackCheckpoint,
 } from './train/checkpoint-file.ts'
 export {
   DistributedDataParallel,
   type DistributedDataParallelOptions,
 } from './train/data-parallel.ts'
 export { loadModel, type SaveModelOptions, saveModel } from './train/model-file.ts'
+
 export { type Meter, ProgressMeter } from './train/progress-meter.ts'
 export { ReplicaCheck } from './train/verify.ts'
 export {

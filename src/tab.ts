@@ -8,7 +8,7 @@ import { RoomMember, type RunEnd } from './worker/member.ts'
 /**
  * The page of a headless rank: it does what its address says and reports to the launcher that opened it.
  *
- * `?role=make|join&ranks=N&transport=…&config={…}&launcher={…}#room=…&key=…`. The maker starts as soon as `ranks` members are in the room.
+ * `?role=make|join&ranks=N&transport=…&config={…}&checkpoints={…}&launcher={…}#room=…&key=…`. The maker starts as soon as `ranks` members are in the room.
  */
 declare global {
   interface Window {
@@ -63,6 +63,7 @@ const member = new RoomMember({
   name: isMaker ? 'maker' : 'joiner',
   transport: transportChoices.includes(chosen) ? chosen : 'webrtc',
   mode: isMaker ? 'create' : 'join',
+  checkpoints: JSON.parse(parameters.get('checkpoints') ?? '{}'),
   onLobby: ({ members }) => {
     if (!isMaker || hasStarted || members.length < ranks) return
     hasStarted = true

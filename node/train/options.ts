@@ -1,3 +1,4 @@
+import { basename } from 'node:path'
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { parseTrainConfig, type TrainConfig } from '../../src/train/config.ts'
 import type { DeviceType } from '../../src/util/device.ts'
@@ -10,6 +11,14 @@ export const dataMount = '/data/'
 
 /** The rendezvous takes no more members in one room. */
 const maxWorldSize = 64
+
+export interface CheckpointOptions {
+  /** Of the disk; made if there is none. */
+  folder?: string
+  keepLast?: number
+  /** `latest` and `best` are of the folder. */
+  resume?: { which: 'latest' | 'best' } | { file: string }
+}
 
 /** What one `npm run train` is to do. */
 export interface TrainOptions {
@@ -30,6 +39,8 @@ export interface TrainOptions {
   device: DeviceType
   /** For the tabs, from flags and environment; flags go first. */
   switches: SwitchInputs
+  /** What is saved while training, and what it goes on from; absent: nothing. */
+  checkpoints?: CheckpointOptions
   /** Where the spans of all ranks go, as a Chrome trace; absent: nowhere. */
   traceFile?: string
 }
@@ -81,6 +92,13 @@ function defineCommand(): Command {
     .option('--lr <x>', 'learning rate (default: mlp 1e-3, cnn 3e-3)', positiveNumber(true))
     .option('--seed <n>', 'seed of parameters and order', wholeNumber(0), 0)
     .option('--out <file>', 'write the trained weights there, as .safetensors')
+    .option(
+      '--checkpoint-dir <dir>',
+      "save checkpoints there: at each epoch's end, and as --checkpoint-every says",
+    )
+    .option('--checkpoint-every <n>', 'also after every n steps', wholeNumber(1))
+    .option('--keep-last <n>', 'checkpoints that stay, besides the best one', wholeNumber(1), 2)
+    .option('--resume <which>', 'go on from the latest, the best, or a file')
     .option('--bucket-cap-mb <x>', 'largest gradient bucket', positiveNumber(false), 25)
     .option('--hash-every <n>', "compare ranks' parameters every n steps", wholeNumber(1), 50)
     .option(
@@ -184,6 +202,10 @@ export function parseOptions(
     stallRank,
     visibleDevices,
     trace,
+    checkpointDir,
+    checkpointEvery,
+    keepLast,
+    resume,
     ...settings
   } = command.opts()
   const faults = { drop, delayMs, stallRank }
@@ -194,7 +216,13 @@ export function parseOptions(
     ...fromEnvironment(environment),
     ...checked('launcher', Object.fromEntries(given)),
   }
-  const config = parseTrainConfig({ ...settings, data: data === undefined ? 'digits' : dataMount })
+  const checkpoints = checkpointOptions({ checkpointDir, checkpointEvery, keepLast, resume })
+  const config = parseTrainConfig({
+    ...settings,
+    data: data === undefined ? 'digits' : dataMount,
+    ...(checkpointDir !== undefined && { checkpointEvery: checkpointEvery ?? 0 }),
+    ...(resume !== undefined && { resume: basename(resume) }),
+  })
   if (config.batchSize < nprocPerNode)
     throw new TabringError(
       'config.invalid',
@@ -214,6 +242,40 @@ export function parseOptions(
       config,
       switches,
       traceFile: trace,
+      ...(checkpoints && { checkpoints }),
     },
+  }
+}
+
+/** errors: `config.invalid` for what needs a folder, without one. */
+function checkpointOptions({
+  checkpointDir: folder,
+  checkpointEvery,
+  keepLast,
+  resume,
+}: {
+  checkpointDir?: string
+  checkpointEvery?: number
+  keepLast: number
+  resume?: string
+}): CheckpointOptions | undefined {
+  const isOfFolder = resume === 'latest' || resume === 'best'
+  const needing = checkpointEvery !== undefined ? '--checkpoint-every' : isOfFolder && '--resume'
+  if (needing && folder === undefined) {
+    throw new TabringError(
+      'config.invalid',
+      `${needing}: expected --checkpoint-dir beside it, got none. Name the folder of the checkpoints.`,
+    )
+  }
+  if (resume === '') {
+    throw new TabringError(
+      'config.invalid',
+      '--resume: expected latest, best or a file, got "". See npm run train -- --help.',
+    )
+  }
+  if (folder === undefined && resume === undefined) return undefined
+  return {
+    ...(folder !== undefined && { folder, keepLast }),
+    ...(resume !== undefined && { resume: isOfFolder ? { which: resume } : { file: resume } }),
   }
 }

@@ -62,6 +62,7 @@ class JsonReporter implements Reporter {
         rank: 0,
         timesMs: roundedTimes(event.times),
       })
+    if (event.event === 'resumed' || event.event === 'checkpoint') this.#print(event)
   }
 
   done(results: RankResult[]): void {
@@ -133,6 +134,8 @@ abstract class PeopleReporter implements Reporter {
   protected readonly rate: Rate
   protected stepsDone = 0
   readonly #partsMs = new Map<string, number>()
+  #latest: string | undefined
+  #best: string | undefined
 
   constructor(
     protected readonly settings: ReportSettings,
@@ -150,6 +153,12 @@ abstract class PeopleReporter implements Reporter {
     if (event.rank !== 0) return
     if (event.event === 'phase') this.phase(phaseNames[event.phase] ?? event.phase)
     if (event.event === 'evaluation') this.evaluation(event.epoch, event.accuracy)
+    if (event.event === 'resumed') this.#resumed(event)
+    if (event.event === 'checkpoint') {
+      this.#latest = event.name
+      if (event.isBest) this.#best = event.name
+      this.checkpoint(event.name, event.isBest)
+    }
     if (event.event === 'step') {
       this.stepsDone++
       this.rate.step(performance.now())
@@ -169,7 +178,15 @@ abstract class PeopleReporter implements Reporter {
     return `${mean('total')} ms on rank 0: ${parts.map((part) => `${part} ${mean(part)}`).join(', ')}`
   }
 
+  #resumed({ step, epoch, bestAccuracy, differences }: Extract<TabEvent, { event: 'resumed' }>) {
+    const best = bestAccuracy === null ? '' : `, best accuracy ${(100 * bestAccuracy).toFixed(2)} %`
+    this.note(`goes on from step ${step} in epoch ${epoch}${best}`)
+    if (differences.length > 0)
+      this.note(`no longer bit for bit the run that was saved: ${differences.join('; ')}`)
+  }
+
   protected abstract phase(name: string): void
+  protected abstract checkpoint(name: string, isBest: boolean): void
   protected abstract step(event: StepEvent): void
   protected abstract evaluation(epoch: number, accuracy: number): void
   abstract stop(): void
@@ -189,6 +206,9 @@ abstract class PeopleReporter implements Reporter {
         `a step         ${this.#stepText()}`,
         `sent           ${bytes.join(', ')}`,
         `weights        ${outFile ? `${outFile.path} (${sizeText(outFile.sizeBytes)})` : 'not kept; give --out FILE to keep them'}`,
+        ...(this.#latest === undefined
+          ? []
+          : [`checkpoints    latest ${this.#latest}${this.#best ? `, best ${this.#best}` : ''}`]),
         '',
       ].join('\n'),
     )
@@ -235,7 +255,11 @@ class BarReporter extends PeopleReporter {
     }
     if (!this.#isDrawn) this.#bar.start(event.totalSteps, 0, payload)
     this.#isDrawn = true
-    this.#bar.update(this.stepsDone, payload)
+    this.#bar.update(event.step, payload)
+  }
+
+  protected override checkpoint(): void {
+    // The summary names the latest and the best one.
   }
 
   protected override evaluation(): void {
@@ -260,11 +284,15 @@ class LineReporter extends PeopleReporter {
 
   protected override step(event: StepEvent): void {
     const now = performance.now()
-    if (now - this.#lastLineMs < lineEveryMs && this.stepsDone !== event.totalSteps) return
+    if (now - this.#lastLineMs < lineEveryMs && event.step !== event.totalSteps) return
     this.#lastLineMs = now
     this.output.write(
-      `step ${this.stepsDone}/${event.totalSteps}  loss ${lossText(event.loss)}  ${rateText(this.rate.samplesPerSec)} samples/s\n`,
+      `step ${event.step}/${event.totalSteps}  loss ${lossText(event.loss)}  ${rateText(this.rate.samplesPerSec)} samples/s\n`,
     )
+  }
+
+  protected override checkpoint(name: string, isBest: boolean): void {
+    this.output.write(`checkpoint ${name}${isBest ? ', the best so far' : ''}\n`)
   }
 
   protected override evaluation(epoch: number, accuracy: number): void {

@@ -20,6 +20,16 @@ export type TabEvent =
       times: Readonly<Record<string, number>>
     }
   | { event: 'evaluation'; epoch: number; accuracy: number; rank: number }
+  | {
+      event: 'resumed'
+      step: number
+      epoch: number
+      /** Null before any evaluation. */
+      bestAccuracy: number | null
+      differences: readonly string[]
+      rank: number
+    }
+  | { event: 'checkpoint'; step: number; name: string; isBest: boolean; rank: number }
 
 /** What a tab tells at its end, through `__tabringDone`; fields beyond these pass unread. */
 const doneSchema = v.variant('ok', [

@@ -3,6 +3,7 @@ import { formatFragment, newRoomLink } from '../../src/peer/secret.ts'
 import type { TrainConfig } from '../../src/train/config.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
+import type { CheckpointAddress } from '../../src/worker/api.ts'
 import { iceWithoutRoutePermissions } from '../chromium.ts'
 import { type RankResult, type TabEvent, TabGroup } from './tab-group.ts'
 
@@ -15,6 +16,8 @@ export interface TabsOptions {
   timeoutMs: number
   /** Where rank 0's trained weights go; absent: nowhere. */
   saveTo?: string
+  /** Where the ranks' checkpoints are, as addresses. */
+  checkpoints?: CheckpointAddress
   /** Ends the run with the signal's reason. */
   signal: AbortSignal
   onEvent: (event: TabEvent) => void
@@ -80,12 +83,15 @@ export function tabAddress(
     worldSize,
     config,
     saveTo,
+    checkpoints,
     switches = {},
-  }: Pick<TabsOptions, 'worldSize' | 'config' | 'saveTo' | 'switches'>,
+  }: Pick<TabsOptions, 'worldSize' | 'config' | 'saveTo' | 'checkpoints' | 'switches'>,
 ): string {
   const query = new URLSearchParams({ role, ranks: String(worldSize), transport: 'webrtc' })
   if (role === 'make') query.set('config', JSON.stringify(config))
   if (saveTo !== undefined) query.set('save', '1')
+  // Any rank's tab may become rank 0.
+  if (checkpoints) query.set('checkpoints', JSON.stringify(checkpoints))
   if (Object.keys(switches).length > 0) query.set(launcherParameter, JSON.stringify(switches))
   return `${url}tab.html?${query}${fragment}`
 }

@@ -3,11 +3,17 @@ export interface FileStore {
   folder(name: string): Promise<PartFolder>
 }
 
-/** The parts of one file, by name. A part is there whole or not at all. */
-export interface PartFolder {
-  /** undefined when there is no such part. */
-  read(part: string): Promise<Blob | undefined>
-  write(part: string, contents: Blob): Promise<void>
+/** Files by name. What `write` gives is there whole or not at all, and what was there before stays until then. */
+export interface FileFolder {
+  /** undefined when there is no such file. */
+  read(name: string): Promise<Blob | undefined>
+  write(name: string, contents: Blob): Promise<void>
+  /** Nothing happens when there is no such file. */
+  remove(name: string): Promise<void>
+}
+
+/** The parts of one file, by name. */
+export interface PartFolder extends FileFolder {
   clear(): Promise<void>
 }
 
@@ -22,6 +28,9 @@ export function memoryStore(): FileStore {
         read: async (part) => parts.get(part),
         write: async (part, contents) => {
           parts.set(part, contents)
+        },
+        remove: async (part) => {
+          parts.delete(part)
         },
         clear: async () => parts.clear(),
       }
@@ -55,6 +64,11 @@ export function privateFileStore(root = 'tabring-files'): FileStore {
           await stream.write(contents)
           await stream.close()
         },
+        async remove(part) {
+          await directory.removeEntry(part).catch((thrown) => {
+            if (!(thrown instanceof DOMException && thrown.name === 'NotFoundError')) throw thrown
+          })
+        },
         async clear() {
           const top = await navigator.storage.getDirectory()
           const all = await top.getDirectoryHandle(root, { create: true })
@@ -66,16 +80,17 @@ export function privateFileStore(root = 'tabring-files'): FileStore {
   }
 }
 
+/** Whether this page or worker may write to an origin private file system. */
+export const hasPrivateFiles = (): boolean =>
+  globalThis.navigator?.storage?.getDirectory !== undefined &&
+  typeof FileSystemFileHandle !== 'undefined' &&
+  'createWritable' in FileSystemFileHandle.prototype
+
 let inMemory: FileStore | undefined
 
 /** The origin private file system where this context may write to it, else memory. */
 export function defaultFileStore(): FileStore {
-  if (
-    globalThis.navigator?.storage?.getDirectory !== undefined &&
-    typeof FileSystemFileHandle !== 'undefined' &&
-    'createWritable' in FileSystemFileHandle.prototype
-  )
-    return privateFileStore()
+  if (hasPrivateFiles()) return privateFileStore()
   inMemory ??= memoryStore()
   return inMemory
 }

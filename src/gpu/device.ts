@@ -177,18 +177,28 @@ async function listDevices(most?: number): Promise<GPUAdapter[]> {
   return adapters.flatMap((adapter) => new Array<GPUAdapter>(copies).fill(adapter)).slice(0, most)
 }
 
+/** An adapter, and the number of its device while all are visible. */
+export interface FoundAdapter {
+  readonly adapter: GPUAdapter
+  readonly physicalIndex: number
+}
+
 /**
  * The adapters of the first visible devices, at most `most`, in the order of the switch `visibleDevices`; without it all, the fastest first.
  *
  * As with CUDA_VISIBLE_DEVICES, those from the first number on that no device has are not there. errors: `gpu.unavailable`.
  */
-export async function findAdapters(most?: number): Promise<GPUAdapter[]> {
+export async function findAdapters(most?: number): Promise<FoundAdapter[]> {
   const visible = switchValue('visibleDevices')
-  if (visible === null) return listDevices(most)
+  const found = (all: readonly GPUAdapter[], physicalIndex: number): FoundAdapter => ({
+    adapter: all[physicalIndex],
+    physicalIndex,
+  })
+  if (visible === null) return (await listDevices(most)).map((_, i, all) => found(all, i))
   const numbers = visible === '' ? [] : visible.split(',').slice(0, most).map(Number)
   const all = await listDevices(Math.max(-1, ...numbers) + 1)
   const end = numbers.findIndex((number) => !all[number])
-  return numbers.slice(0, end === -1 ? numbers.length : end).map((number) => all[number])
+  return numbers.slice(0, end === -1 ? numbers.length : end).map((number) => found(all, number))
 }
 
 /** A room takes so much of each member's facts; some drivers write long stories. */
@@ -218,7 +228,7 @@ export async function openGpu(index = 0): Promise<Gpu> {
   const visible = fixedSwitch('visibleDevices')
   fixedSwitch('logicalDevices')
   const adapters = await findAdapters(index + 1)
-  const adapter = adapters[index]
+  const adapter = adapters[index]?.adapter
   if (adapters.length === 0 && visible !== null) {
     throw new GpuError(
       'gpu.unavailable',

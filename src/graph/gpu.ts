@@ -9,6 +9,8 @@ import { setDevice } from './runtime.ts'
 export interface DeviceProperties {
   /** Ends in "(software)" where a CPU computes. */
   readonly name: string
+  /** Its number while all devices are visible: what `visibleDevices` calls it. */
+  readonly physicalIndex: number
   readonly vendor: string
   readonly architecture: string
   readonly isSoftware: boolean
@@ -30,18 +32,20 @@ async function getDeviceProperties(spec: DeviceSpec = 'webgpu'): Promise<DeviceP
     )
   }
   const adapters = await findAdapters()
-  const adapter = adapters[index]
-  if (!adapter) {
+  const found = adapters[index]
+  if (!found) {
     throw new GpuError(
       'gpu.unavailable',
       `gpu: expected a device below ${adapters.length}, got ${index}. Choose one that gpu.deviceCount() counts.`,
     )
   }
+  const { adapter, physicalIndex } = found
   const { vendor, architecture, description, ...facts } = factsOf(adapter)
   const { limits } = adapter
   const name = description || [vendor, architecture].filter(Boolean).join(' ') || 'WebGPU adapter'
   return {
     name: facts.isSoftware ? `${name} (software)` : name,
+    physicalIndex,
     vendor,
     architecture,
     ...facts,

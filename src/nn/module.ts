@@ -4,7 +4,7 @@ import type { StoredData, StoredTensor } from '../graph/stored-tensor.ts'
 import type { HookHandle, Tensor } from '../graph/tensor.ts'
 import { type DeviceSpec, placedDevice } from '../util/device.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
-import { checkOptions } from '../util/options.ts'
+import { checkChoice, checkOptions } from '../util/options.ts'
 import { formatShape, type Shape, sameShape } from '../util/shape.ts'
 import {
   type BackwardHook,
@@ -13,6 +13,7 @@ import {
   ModuleHooks,
 } from './module-hooks.ts'
 import { itemsWithin, keyOf, outerName } from './module-names.ts'
+import { fitModulePrefix } from './module-prefix.ts'
 import { type LoadableState, stateValues } from './state-values.ts'
 
 /** Parameters and buffers on the host, by key: what a checkpoint holds. Keys of one shared tensor hold the same array. */
@@ -21,6 +22,8 @@ export type StateDict = Record<string, { shape: Shape; data: StoredData }>
 export interface LoadOptions {
   /** Whether a missing or an unknown key is an error; default true. */
   strict?: boolean
+  /** `auto` puts `module.` before a key, or takes it off, where that makes it one of this module; default `exact`: keys as they are. */
+  prefix?: 'exact' | 'auto'
 }
 
 /** What `loadStateDict` did not find, and what it did not know. */
@@ -224,16 +227,20 @@ export abstract class Module {
    * Takes contents over and returns the keys that did not fit. Numbers may come in any type, as in PyTorch: also as `readSafetensors`
    * gives them, F16 and BF16 included.
    *
-   * A tensor that two places share needs one of its keys; where several come, the last one wins, as in PyTorch.
+   * A tensor that two places share needs one of its keys; where several come, the last one wins, as in PyTorch. With `prefix: 'auto'`
+   * a state of the bare model loads into the wrapped one, and the other way round; unknown keys are told as they came.
    * errors: `shape.mismatch`, naming missing and unknown keys where `strict`, or a tensor of another shape; `data.malformed` for whole
    * numbers that 32 bits do not hold. Nothing is changed then.
    */
-  loadStateDict(state: LoadableState, options: LoadOptions = {}): LoadResult {
-    const { strict = true } = checkOptions('loadStateDict', options, { strict: true })
+  loadStateDict(given: LoadableState, options: LoadOptions = {}): LoadResult {
+    const known = { strict: true, prefix: true } as const
+    const { strict = true, prefix = 'exact' } = checkOptions('loadStateDict', options, known)
+    checkChoice('loadStateDict', 'prefix', prefix, ['exact', 'auto'])
     const own = this.#state()
     const keys = new Set(own.map(([key]) => key))
-    const given = new Set(own.filter(([key]) => key in state).map(([, tensor]) => tensor))
-    const missingKeys = own.filter(([, tensor]) => !given.has(tensor)).map(([key]) => key)
+    const state = prefix === 'auto' ? fitModulePrefix(given, keys) : given
+    const covered = new Set(own.filter(([key]) => key in state).map(([, tensor]) => tensor))
+    const missingKeys = own.filter(([, tensor]) => !covered.has(tensor)).map(([key]) => key)
     const unexpectedKeys = Object.keys(state).filter((key) => !keys.has(key))
     if (strict && (missingKeys.length || unexpectedKeys.length)) {
       throw new ShapeError(

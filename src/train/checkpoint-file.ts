@@ -1,6 +1,8 @@
 import { load, type Saved, type SavedState, save } from '../data/saved-tree.ts'
-import { getRngState, setRngState } from '../nn/init.ts'
+import { getRngState, type RngState, setRngState } from '../nn/init.ts'
+import { Module } from '../nn/module.ts'
 import { DataError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
 
 /** Anything that can say its state and take it over: modules, optimizers, schedulers, samplers, data loaders. */
 export interface Stateful {
@@ -9,56 +11,98 @@ export interface Stateful {
   loadStateDict(state: never): unknown
 }
 
+/** What has a state, by name: `{ model, optimizer, scheduler, loader }`. */
 export type Parts = Readonly<Record<string, Stateful>>
 
-/** What `loadCheckpoint` returns: where the run stood, and what else was put in. */
-export interface Resumed {
-  readonly step: number
-  readonly extra: SavedState
-}
+/** What a checkpoint is made of, by name: parts that have a state, and plain values as `epoch`, `step`, `bestAccuracy`, `record`. */
+export type CheckpointState = Readonly<Record<string, Stateful | Saved | undefined>>
 
-/**
- * Returns one file with the state of all parts, the random state of this page or worker, and the step.
- *
- * `parts` by name: `{ model, optimizer, scheduler, loader }`; a loader's state holds its sampler's. Call it between steps.
- * errors: `data.malformed` for a state that is not made of plain values and arrays.
- */
-export async function saveCheckpoint(
-  parts: Parts,
-  step: number,
-  extra: SavedState = {},
-): Promise<Uint8Array<ArrayBuffer>> {
-  const states: Record<string, Saved> = {}
-  for (const [name, part] of Object.entries(parts)) states[name] = (await part.stateDict()) as Saved
-  return save({ ...states, run: { step, random: { ...getRngState() }, extra } })
-}
+/** Of the file itself: what are parts, and the random state. */
+const ownKey = 'checkpoint'
 
-/**
- * Puts a file's state into the parts and the random state; what follows is what would have followed in the run that saved it, bit for bit
- * on the same adapter.
- *
- * Make the parts anew, layers with dropout in the same order after manualSeed() or in a new page, and load before the step is compiled.
- * Masks go on where they were: how many runs drew some is part of the random state. Waits for parts whose state takes time to read.
- * errors: `data.malformed` when the file holds other parts; those of the parts.
- */
-export async function loadCheckpoint(
-  file: Uint8Array<ArrayBuffer>,
-  parts: Parts,
-): Promise<Resumed> {
-  const { run, ...states } = load(file)
-  const given = Object.keys(parts).sort().join(', ')
-  const found = Object.keys(states).sort().join(', ')
-  if (given !== found || !run) {
+const isStateful = (value: CheckpointState[string]): value is Stateful =>
+  typeof value === 'object' &&
+  value !== null &&
+  typeof Reflect.get(value, 'stateDict') === 'function' &&
+  typeof Reflect.get(value, 'loadStateDict') === 'function'
+
+/** Reads the states of all parts; what `packState` makes a file of. On several ranks all call it: an optimizer gathers its slices. */
+export async function readState(state: CheckpointState): Promise<SavedState> {
+  if (ownKey in state) {
     throw new DataError(
       'data.malformed',
-      `loadCheckpoint: expected the parts ${found || 'of a run'}, got ${given}. Pass the parts that were saved.`,
+      `saveCheckpoint: expected names other than "${ownKey}", which the file uses itself, got it. Call it something else.`,
     )
   }
-  for (const [name, part] of Object.entries(parts)) await part.loadStateDict(states[name] as never)
-  const { step, random, extra } = run as unknown as Resumed & {
-    random: { seed: number; nextStream: number; nextStep?: number }
+  const states: Record<string, Saved> = {}
+  const parts: string[] = []
+  for (const [name, value] of Object.entries(state)) {
+    if (isStateful(value)) {
+      parts.push(name)
+      states[name] = (await value.stateDict()) as Saved
+    } else if (value !== undefined) states[name] = value as Saved
+  }
+  return { ...states, [ownKey]: { parts, random: { ...getRngState() } } }
+}
+
+/**
+ * Returns one .safetensors file with the states of all parts, the plain values, and the random state of this page or worker.
+ *
+ * For where the file is to go its own way, as a download; `saveCheckpoint` keeps files in a folder. On several ranks all call it; call it
+ * between steps. A part's tensors are named by their path: `model.0.weight`, `optimizer.state.0.exp_avg`.
+ * errors: `data.malformed` for a state that is not made of plain values and arrays.
+ */
+export const packCheckpoint = async (state: CheckpointState): Promise<Uint8Array<ArrayBuffer>> =>
+  save(await readState(state))
+
+export interface UnpackOptions {
+  /** Whether the file must have no other parts than those given; default true. If not, the random state stays as it is. */
+  strict?: boolean
+}
+
+/**
+ * Puts a file's states into the parts, and the random state; returns the plain values. What follows is what would have followed in the run
+ * that saved it, bit for bit on the same adapter and with as many ranks.
+ *
+ * Make the parts anew, layers with dropout in the same order after manualSeed() or in a new page, and load before the step is compiled.
+ * Masks go on where they were: how many runs drew some is part of the random state. Waits for parts whose state takes time to read. A model
+ * takes keys with `module.` before them and without.
+ * errors: `data.malformed` when the file holds other parts; those of the parts.
+ */
+export async function unpackCheckpoint<Values extends SavedState = SavedState>(
+  file: Uint8Array<ArrayBuffer>,
+  parts: Parts = {},
+  options: UnpackOptions = {},
+): Promise<Values> {
+  const { strict = true } = checkOptions('loadCheckpoint', options, { strict: true })
+  const { [ownKey]: own, ...states } = load(file)
+  const { parts: saved, random } = (own ?? {}) as {
+    parts?: readonly string[]
+    random?: Omit<RngState, 'nextStep'> & Partial<RngState>
+  }
+  if (!saved || !random) {
+    throw new DataError(
+      'data.malformed',
+      'loadCheckpoint: expected a file that saveCheckpoint() wrote, got another saved state. load() reads it.',
+    )
+  }
+  const given = Object.keys(parts)
+  const lacksPart = given.some((name) => !saved.includes(name))
+  if (lacksPart || (strict && given.length < saved.length)) {
+    throw new DataError(
+      'data.malformed',
+      `loadCheckpoint: expected the parts ${listed(saved)}, got ${listed(given)}. Pass the parts that were saved, or strict: false for some of them.`,
+    )
+  }
+  for (const [name, part] of Object.entries(parts)) {
+    const state = states[name] as never
+    if (part instanceof Module) part.loadStateDict(state, { prefix: 'auto' })
+    else await part.loadStateDict(state)
   }
   // Older files do not tell how many runs drew masks.
-  setRngState({ nextStep: 0, ...random })
-  return { step, extra }
+  if (strict) setRngState({ nextStep: 0, ...random })
+  const values = Object.entries(states).filter(([name]) => !saved.includes(name))
+  return Object.fromEntries(values) as Values
 }
+
+const listed = (names: readonly string[]): string => [...names].sort().join(', ') || 'none'

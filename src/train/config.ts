@@ -24,6 +24,10 @@ export const trainConfigSchema = v.object({
   bucketCapMb: v.optional(v.pipe(v.number(), v.finite(), v.gtValue(0)), 25),
   /** Parameter hashes of all ranks are compared every so many steps. */
   hashEvery: v.optional(count(1), 50),
+  /** A checkpoint is saved after so many steps, and at each epoch's end; 0: at the epochs' ends alone. Undefined: none is saved. */
+  checkpointEvery: v.optional(count(0)),
+  /** `latest`, `best`, or the name of a file: the checkpoint to go on from. Undefined or empty: the run starts anew. */
+  resume: v.optional(v.pipe(v.string(), v.maxLength(200))),
   /** Measure kernel variants on rank 0 instead of taking the fixed table. */
   tune: v.optional(v.boolean(), false),
 })

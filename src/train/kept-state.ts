@@ -9,6 +9,8 @@ export interface Progress {
   readonly samples: number
   readonly loss: number
   readonly accuracy: number
+  /** Of all evaluations so far. */
+  readonly bestAccuracy: number
 }
 
 /** A run at some step, on the host: what it takes to go on from there on another device, bit for bit. */
@@ -22,23 +24,31 @@ export interface KeptState {
   readonly pools: readonly ReadonlyMap<string, Float32Array<ArrayBuffer>>[]
 }
 
-export const beginning: Progress = { step: 0, samples: 0, loss: Number.NaN, accuracy: Number.NaN }
+export const beginning: Progress = {
+  step: 0,
+  samples: 0,
+  loss: Number.NaN,
+  accuracy: Number.NaN,
+  bestAccuracy: Number.NEGATIVE_INFINITY,
+}
 
 /** Ranks keep at the same steps, but one may be lost while another has just kept: then both still have the state before it. */
 const mostKept = 2
 
-/** The newest states of a run; where there is none it goes on from its beginning, which the settings alone make. */
+/** The newest states of a run; where there is none it goes on from its beginning, which the settings make, or the checkpoint it resumed. */
 export class KeptStates {
   #states: readonly KeptState[] = []
+  /** Where the run begins, on all ranks. */
+  firstStep = 0
 
   get newest(): KeptState | undefined {
     return this.#states[0]
   }
 
-  /** Steps of the states, the newest first, filled up with 0, the beginning, which every rank can go on from. */
+  /** Steps of the states, the newest first, filled up with the beginning, which every rank can go on from and which is always the last. */
   get steps(): number[] {
     const steps = this.#states.map(({ progress }) => progress.step)
-    return [...steps, ...Array<number>(mostKept - steps.length).fill(0)]
+    return [...steps, ...Array<number>(mostKept + 1 - steps.length).fill(this.firstStep)]
   }
 
   add(state: KeptState): void {

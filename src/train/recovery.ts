@@ -87,7 +87,7 @@ export class Recovery {
     if (reason === undefined) throw error
     this.#losses++
     this.lostDevices++
-    const { step } = kept.newest?.progress ?? { step: 0 }
+    const [step] = kept.steps
     tellLoss(`the device was lost (${reason}).`, step)
     return { ...place, runtime: await reopen(), step, suspect }
   }
@@ -180,7 +180,7 @@ async function settle(
   const ranks = Array.from({ length: group.size }, (_, rank) =>
     all.subarray(rank * own.length, (rank + 1) * own.length),
   )
-  const stepsOf = ranks.map((told) => [...told.subarray(2), 0])
+  const stepsOf = ranks.map((told) => [...told.subarray(2)])
   return {
     losses: Math.max(...ranks.map(([count]) => count)),
     suspect: Math.max(...ranks.map(([, step]) => step)),

@@ -26,6 +26,25 @@ export type RunEvent =
       bytesSent: number
     }
   | { event: 'evaluation'; step: number; epoch: number; accuracy: number; rank: number }
+  | {
+      /** The run goes on from a checkpoint; told by rank 0. */
+      event: 'resumed'
+      /** Steps done. */
+      step: number
+      epoch: number
+      bestAccuracy: number
+      rank: number
+      /** Why its numbers are no longer bit for bit those of the saved run; empty where they are. */
+      differences: string[]
+    }
+  | {
+      /** A checkpoint is there. */
+      event: 'checkpoint'
+      step: number
+      name: string
+      isBest: boolean
+      rank: number
+    }
 
 /** Milliseconds of one step on this rank; the parts add up to the whole. */
 export interface StepParts extends StepTimes {
@@ -66,6 +85,8 @@ export interface TrainerResult {
   loss: number
   /** Share of all held-out samples that are right, over all ranks. */
   testAccuracy: number
+  /** The largest of all evaluations, those before a resumed checkpoint too. */
+  bestAccuracy: number
   /** Hash of the parameters as this rank's GPU holds them, as hexadecimal digits. */
   paramHash: string
   /** Samples that this rank trained on. */

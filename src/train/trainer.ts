@@ -31,6 +31,14 @@ import { beginning, KeptStates, keepState, type Progress, restoreState } from '.
 import { Patience } from './patience.ts'
 import { Recovery, type RecoveryOptions } from './recovery.ts'
 import type { RunEvent, RunRecord, TrainerResult } from './run.ts'
+import {
+  type CheckpointPlace,
+  differencesOf,
+  type ResumedRun,
+  type RunParts,
+  resumeRun,
+  saveRun,
+} from './run-checkpoint.ts'
 import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
 import { StepTimeline } from './step-timeline.ts'
@@ -55,6 +63,8 @@ export interface TrainerOptions extends RecoveryOptions {
   readonly signal?: AbortSignal
   /** Keeps tuned kernel choices between visits. */
   readonly tuneStore?: TuneStore
+  /** Where checkpoints go and come from, if `config` asks for some. */
+  readonly checkpoints?: CheckpointPlace
 }
 
 /**
@@ -78,6 +88,9 @@ export class Trainer {
   #group: ProcessGroup
   readonly #recovery: Recovery
   readonly #kept = new KeptStates()
+  /** The checkpoint that this run goes on from. */
+  #resumed: ResumedRun | undefined
+  #hasToldResume = false
   /** The last step that was told of; steps that are done again are not told again. */
   #told = 0
   #evaluated = 0
@@ -160,6 +173,10 @@ export class Trainer {
     }
     onEvent({ event: 'phase', phase: 'load', rank: group.rank })
     const data = await this.#loadData()
+    if (config.resume) {
+      this.#resumed = await resumeRun(group, config, data.train.count, this.#checkpoints)
+      this.#kept.firstStep = this.#resumed.progress.step
+    }
     for (;;) {
       try {
         return await this.#onDevice(data)
@@ -257,7 +274,8 @@ export class Trainer {
     }
     const { newest } = this.#kept
     if (newest) restoreState(ddp, optimizer, newest)
-    await check.compare(group, newest?.progress.step ?? 0)
+    else await this.#resume({ model: ddp.module, optimizer }, this.#record)
+    await check.compare(group, this.#start.step)
 
     phase('train')
     const began = performance.now()
@@ -266,6 +284,7 @@ export class Trainer {
       step: steps,
       samples,
       accuracy,
+      bestAccuracy,
     } = await this.#loop({
       step,
       data,
@@ -273,6 +292,22 @@ export class Trainer {
       evaluation,
       check,
       keep,
+      save: async (progress, isBest) => {
+        const { step } = progress
+        const name = await saveRun(
+          { model: ddp.module, optimizer },
+          {
+            group,
+            place: this.#checkpoints,
+            record: this.#record!,
+            progress,
+            samples: data.train.count,
+            perEpoch: stepsPerEpoch(data.train.count, config.batchSize),
+            isBest,
+          },
+        )
+        onEvent({ event: 'checkpoint', step, name, isBest, rank })
+      },
       look: async (inputs, scalars) => {
         try {
           const options = { checkInfinite: true }
@@ -290,6 +325,7 @@ export class Trainer {
       steps,
       loss,
       testAccuracy: accuracy,
+      bestAccuracy,
       paramHash: await check.digest(),
       samples,
       seconds,
@@ -302,7 +338,34 @@ export class Trainer {
     return result
   }
 
-  async #loop({ step, data, share, evaluation, check, keep, look }: Loop): Promise<Progress> {
+  /** Where the loop begins: at the newest kept state, at the checkpoint, or at the very beginning. */
+  get #start(): Progress {
+    return this.#kept.newest?.progress ?? this.#resumed?.progress ?? beginning
+  }
+
+  get #checkpoints(): CheckpointPlace {
+    const { checkpoints } = this.#options
+    if (checkpoints) return checkpoints
+    throw new TabringError(
+      'config.invalid',
+      'checkpoints: expected a place for them, got none. Leave checkpointEvery and resume out.',
+    )
+  }
+
+  /** Takes the checkpoint over, where there is one; rank 0 tells of it, once. */
+  async #resume(parts: RunParts, record: RunRecord): Promise<void> {
+    const resumed = this.#resumed
+    if (!resumed) return
+    await resumed.restore(parts)
+    if (this.#group.rank !== 0 || this.#hasToldResume) return
+    this.#hasToldResume = true
+    const { step, bestAccuracy } = resumed.progress
+    const epoch = resumed.epoch
+    const differences = differencesOf(resumed.record, record)
+    this.#options.onEvent({ event: 'resumed', step, epoch, bestAccuracy, rank: 0, differences })
+  }
+
+  async #loop({ step, data, share, evaluation, check, keep, save, look }: Loop): Promise<Progress> {
     const { config, onEvent, signal } = this.#options
     const group = this.#group
     const { rank, size } = group
@@ -311,9 +374,9 @@ export class Trainer {
     const rows = Math.max(1, share.rows)
     const pixels = new Float32Array(rows * data.train.height * data.train.width)
     const labels = new Int32Array(rows)
-    const first = this.#kept.newest?.progress ?? beginning
+    const first = this.#start
     let order = epochOrder(config.seed, Math.floor(first.step / perEpoch), data.train.count)
-    let { samples, loss, accuracy } = first
+    let { samples, loss, accuracy, bestAccuracy } = first
     let lastEnded = 0
 
     let isLost = false
@@ -380,22 +443,33 @@ export class Trainer {
       const isLast = index + 1 === totalSteps
       const endsEpoch = inEpoch + 1 === perEpoch
       const isKept = (index + 1) % keepEvery === 0 && !isLast
-      if (isLast || endsEpoch || isKept || (index + 1) % config.hashEvery === 0) {
+      const { checkpointEvery: every } = config
+      const isSaved =
+        every !== undefined && (isLast || endsEpoch || (every > 0 && (index + 1) % every === 0))
+      if (isLast || endsEpoch || isKept || isSaved || (index + 1) % config.hashEvery === 0) {
         while (underWay.length > 0) await underWay.shift()
       }
       if ((index + 1) % config.hashEvery === 0) await check.compare(group, index + 1)
+      let isBest = false
       if (isLast || endsEpoch) {
         onEvent({ event: 'phase', phase: 'evaluate', rank })
         this.#patience.forSetup()
         accuracy = await evaluation.accuracy(group)
+        isBest = accuracy > bestAccuracy
+        if (isBest) bestAccuracy = accuracy
         if (index + 1 > this.#evaluated) {
           this.#evaluated = index + 1
           onEvent({ event: 'evaluation', step: index + 1, epoch, accuracy, rank })
         }
       }
-      if (isKept) await keep({ step: index + 1, samples, loss, accuracy })
+      const progress = { step: index + 1, samples, loss, accuracy, bestAccuracy }
+      if (isKept) await keep(progress)
+      if (isSaved) {
+        this.#patience.forSetup()
+        await save(progress, isBest)
+      }
     }
-    return { loss, step: totalSteps, samples, accuracy }
+    return { loss, step: totalSteps, samples, accuracy, bestAccuracy }
   }
 
   async #loadData(): Promise<DataSplits> {
@@ -414,6 +488,8 @@ interface Loop {
   readonly check: ReplicaCheck
   /** Keeps the state where the run could go on from; between steps. */
   keep(progress: Progress): Promise<void>
+  /** Saves a checkpoint; between steps, on all ranks. */
+  save(progress: Progress, isBest: boolean): Promise<void>
   /** Names the op by which a step's values on this rank stop being finite, from what the parameters are now; sends nothing. */
   look(inputs: RunInputs, scalars: Readonly<Record<string, number>>): Promise<string | undefined>
 }

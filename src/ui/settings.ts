@@ -100,6 +100,28 @@ export const settings: readonly Setting[] = [
     isAdvanced: true,
   },
   {
+    key: 'checkpointEvery',
+    label: 'Checkpoint every',
+    kind: 'number',
+    unit: 'steps',
+    placeholder: () => 'none',
+    hint: "Also at each epoch's end; 0: then alone. In this browser's private files, of rank 0. Those of an earlier run of the same model give way.",
+    isAdvanced: true,
+  },
+  {
+    key: 'resume',
+    label: 'Go on from',
+    kind: 'choice',
+    choices: [
+      ['', 'the beginning'],
+      ['latest', "this browser's latest checkpoint"],
+      ['best', 'its most accurate checkpoint'],
+    ],
+    placeholder: () => 'the beginning',
+    hint: 'As saved by rank 0 in this browser, with the settings that it had then.',
+    isAdvanced: true,
+  },
+  {
     key: 'tune',
     label: 'Measure kernels first',
     kind: 'switch',

@@ -75,6 +75,8 @@ export interface Run {
   readonly parts: StepParts | null
   /** The last few seconds of training without a pause. */
   readonly recent: readonly Mark[]
+  /** The checkpoint that the run goes on from, as rank 0 tells of it. */
+  readonly resumed: { readonly step: number; readonly differences: readonly string[] } | null
   readonly isStopping: boolean
   readonly end: RunEnding | null
   readonly download: Download
@@ -195,6 +197,7 @@ function newRun({ epoch, rank, worldSize, members }: Assignment): Run {
     bytesSent: 0,
     parts: null,
     recent: [],
+    resumed: null,
     isStopping: false,
     end: null,
     download: { is: 'idle' },
@@ -232,6 +235,15 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       const recent = begins ? [{ atMs, step: run.step, samples, bytesSent }] : run.recent
       return { ...run, phase: event.phase, recent }
     }
+    case 'resumed':
+      return {
+        ...run,
+        step: event.step,
+        dataEpoch: event.epoch,
+        resumed: { step: event.step, differences: event.differences },
+      }
+    case 'checkpoint':
+      return run
     case 'evaluation':
       return { ...run, accuracy: append(run.accuracy, event.step, event.accuracy) }
     case 'step': {

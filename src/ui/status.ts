@@ -99,9 +99,20 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
         run.worldSize === 1
           ? `This tab takes all ${batch} of every step.`
           : `${ranks} share the ${batch} of every step.`
-      return say(`${how}${lost}`)
+      return say(`${how}${resumedWords(run)}${lost}`)
     }
   }
+}
+
+/** Which checkpoint a run goes on from, and by what its bits are others than the saved run's. */
+function resumedWords({ resumed }: Run): string {
+  if (!resumed) return ''
+  const { step, differences } = resumed
+  const others =
+    differences.length > 0
+      ? ` No longer bit for bit the run that was saved: ${differences.join('; ')}.`
+      : ''
+  return ` It went on from the checkpoint of step ${step}.${others}`
 }
 
 function lobbyStatus(snapshot: Snapshot): Status {

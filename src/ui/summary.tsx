@@ -12,7 +12,7 @@ interface SummaryProps {
 /** What a run ended with. */
 export function Summary({ run, ending, acts }: SummaryProps) {
   const { result, bytesSent } = ending
-  const { worldSize, download } = run
+  const { worldSize, download, resumed } = run
   return (
     <Panel id="summary" title={`Run ${run.epoch}`} aside={`rank ${run.rank} of ${worldSize}`}>
       <dl class="facts wide">
@@ -28,6 +28,12 @@ export function Summary({ run, ending, acts }: SummaryProps) {
           <dt>Samples of this rank</dt>
           <dd>{formatCount(result.samples)}</dd>
         </div>
+        {resumed && (
+          <div>
+            <dt>Went on from</dt>
+            <dd>step {formatCount(resumed.step)}</dd>
+          </div>
+        )}
         <div class="long">
           <dt>Parameter hash</dt>
           <dd>

@@ -35,10 +35,15 @@ const variants = v.union([
   ),
 ])
 
-/** `0,2`: which devices, each once. */
+/**
+ * `0,2`: which devices, each once; a negative number is that of no device, as in CUDA_VISIBLE_DEVICES.
+ *
+ * Quotes around it belong to a shell; an address has none, so that they are taken off here.
+ */
 const deviceList = v.pipe(
   v.string(),
-  v.regex(/^(\d+(,\d+)*)?$/),
+  v.transform((text) => text.replace(/^(["'])(.*)\1$/, '$2').replaceAll(' ', '')),
+  v.regex(/^(-?\d+(,-?\d+)*)?$/),
   v.check((text) => {
     const numbers = text.split(',').map(Number)
     return new Set(numbers).size === numbers.length
@@ -125,7 +130,7 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
     type: 'a text of device numbers, each once, with commas: `0,2`',
     default: null,
     effect: [
-      'Only these WebGPU devices are there, numbered anew in this order, as CUDA_VISIBLE_DEVICES has it: with `1`, `webgpu:0` is device 1. Those from the first on that does not exist are left out; an empty text hides all. Without it all are visible: 0 is the fastest adapter, then comes the one that saves power and, last, the software adapter of the browser, where they are others. In code: `gpu.setVisibleDevices("0,2")`, before a device is opened.',
+      'Only these WebGPU devices are there, numbered anew in this order, as CUDA_VISIBLE_DEVICES has it: with `1`, `webgpu:0` is device 1. Those from the first on that does not exist are left out; an empty text hides all, and so does `-1`. Without it all are visible: 0 is the fastest adapter, then comes the one that saves power and, last, the software adapter of the browser, where they are others. In code: `gpu.setVisibleDevices("0,2")`, before a device is opened.',
     ],
   },
   logicalDevices: {

@@ -26,6 +26,16 @@ export interface Membership {
   worldSize: number
 }
 
+/** Where a run's checkpoints are, if not in this browser's private files; rank 0's counts. Addresses are relative to the page's. */
+export interface CheckpointAddress {
+  /** A folder that takes GET, PUT and DELETE of its files. */
+  folder?: string
+  /** The file to resume from, whatever the folder has. */
+  file?: string
+  /** How many files stay, besides the best one. */
+  keepLast?: number
+}
+
 export interface RunResult extends TrainerResult {
   /** Sum over this rank's links, as the worker counts messages. */
   links: LinkStats
@@ -47,6 +57,7 @@ export interface ComputeApi {
     config: TrainConfig,
     baseUrl: string,
     onEvent: (event: RunEvent) => void,
+    checkpoints?: CheckpointAddress,
   ): Promise<RunResult>
   /** After a run that ended well and after the page has read its channels' statistics: says goodbye and closes the links. */
   leave(): Promise<void>

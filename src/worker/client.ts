@@ -74,8 +74,8 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
         ),
       )
     },
-    train: (membership, config, baseUrl, onEvent) =>
-      race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvent))),
+    train: (membership, config, baseUrl, onEvent, checkpoints) =>
+      race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvent), checkpoints)),
     leave: () => race(remote.leave()),
     abort: (reason) => race(remote.abort(reason)),
     exportParameters: () => race(remote.exportParameters()),

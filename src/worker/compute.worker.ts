@@ -1,4 +1,6 @@
 import * as Comlink from 'comlink'
+import { privateCheckpoints } from '../data/checkpoint-folder.ts'
+import { httpFolder } from '../data/http-folder.ts'
 import { destroyProcessGroup, initProcessGroup } from '../distributed/process-group.ts'
 import { openGpu } from '../gpu/device.ts'
 import { type AnyRuntime, CpuRuntime, Runtime } from '../graph/runtime.ts'
@@ -13,12 +15,20 @@ import type { TrainConfig } from '../train/config.ts'
 import { writeStateDict } from '../train/model-file.ts'
 import { isLoss } from '../train/recovery.ts'
 import type { RunEvent } from '../train/run.ts'
+import type { CheckpointPlace } from '../train/run-checkpoint.ts'
 import { Trainer } from '../train/trainer.ts'
 import type { DeviceType } from '../util/device.ts'
-import { PeerError, TabringError } from '../util/errors.ts'
+import { DataError, PeerError, TabringError } from '../util/errors.ts'
 import { nameSpans, type TraceEvent, traceEvents } from '../util/spans.ts'
 import { type GivenSwitches, takeSwitches } from '../util/switches.ts'
-import type { AdapterFacts, ComputeApi, Membership, RunResult, Transport } from './api.ts'
+import type {
+  AdapterFacts,
+  CheckpointAddress,
+  ComputeApi,
+  Membership,
+  RunResult,
+  Transport,
+} from './api.ts'
 import { keepErrorCodes } from './error-transfer.ts'
 
 const reopenAttempts = 20
@@ -57,6 +67,7 @@ class ComputeWorker implements ComputeApi {
     config: TrainConfig,
     baseUrl: string,
     onEvent: (event: RunEvent) => void,
+    checkpoints: CheckpointAddress = {},
   ): Promise<RunResult> {
     if (this.#abort) {
       throw new TabringError(
@@ -110,6 +121,7 @@ class ComputeWorker implements ComputeApi {
         onEvent,
         signal,
         tuneStore: config.tune ? openTuneStore() : undefined,
+        checkpoints: placeOf(checkpoints, config, baseUrl),
       })
       this.#trainer = trainer
       const result = await trainer.run()
@@ -185,6 +197,32 @@ class ComputeWorker implements ComputeApi {
       this.#runtime = undefined
     })
     return this.#runtime
+  }
+}
+
+/** Where a run's checkpoints are: where the launcher says, else in this browser, in one folder a model. */
+function placeOf(
+  { folder, file, keepLast }: CheckpointAddress,
+  { model }: TrainConfig,
+  baseUrl: string,
+): CheckpointPlace {
+  return {
+    keepLast,
+    folder: async () =>
+      folder === undefined
+        ? privateCheckpoints(`page-${model}`)
+        : httpFolder(new URL(folder, baseUrl)),
+    file:
+      file === undefined
+        ? undefined
+        : async () => {
+            const answer = await fetch(new URL(file, baseUrl), { cache: 'no-store' })
+            if (answer.ok) return answer.blob()
+            throw new DataError(
+              'data.missing',
+              `resume: expected the file at ${file}, got status ${answer.status}. Start again.`,
+            )
+          },
   }
 }
 

@@ -7,7 +7,7 @@ import type { DeviceType } from '../util/device.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
 import { givenSwitches } from '../util/switches.ts'
-import type { AdapterFacts, ComputeApi, RunEvent, RunResult } from './api.ts'
+import type { AdapterFacts, CheckpointAddress, ComputeApi, RunEvent, RunResult } from './api.ts'
 import { type ComputeClient, startCompute } from './client.ts'
 import { formLinks, leaveOnPageHide, type RingLinks, type RingStats } from './connect.ts'
 
@@ -24,6 +24,8 @@ export interface RoomMemberOptions {
   name: string
   transport: TransportChoice
   mode: 'create' | 'join' | 'either'
+  /** Where checkpoints are, if not in this browser's private files. */
+  checkpoints?: CheckpointAddress
   onLobby?: (lobby: Lobby, ownId: string | null) => void
   onAssigned?: (assignment: Assignment) => void
   onConfig?: (config: TrainConfig) => void
@@ -182,6 +184,7 @@ export class RoomMember {
         (event) => {
           if (this.#assignment?.epoch === epoch) this.#options.onEvent?.(event)
         },
+        this.#options.checkpoints,
       )
       const stats = await ring.stats()
       client.done(epoch)

@@ -189,6 +189,27 @@ describe('a room', { timeout: 240_000 }, () => {
     expect(await pages[1].locator('#summary').textContent()).toMatch(/[\d.]+ [KM]iB/)
   })
 
+  it("goes on from a checkpoint in the browser's private files, to the bits of a run without a break", async () => {
+    const first = await openContext()
+    const endOf = async (query: string) => {
+      const page = await openTab(first, `${served.localUrl}?batchSize=32&${query}`)
+      await see(page, 'Alone in the room')
+      await button(page, 'Start').click()
+      await see(page, 'Finished', 90_000)
+      const hash = await page.getByTestId('param-hash').textContent()
+      const summary = await page.locator('#summary').textContent()
+      await page.close()
+      return { hash, summary }
+    }
+    const before = await endOf('steps=4&checkpointEvery=3')
+    const resumed = await endOf('steps=8&resume=latest')
+    const whole = await endOf('steps=8')
+    expect(resumed.summary).toContain('Went on fromstep 4')
+    expect(whole.summary).not.toContain('Went on from')
+    expect(resumed.hash).toBe(whole.hash)
+    expect(before.hash).not.toBe(whole.hash)
+  })
+
   it('a closed tab is named by the others within 1 s; a late one waits; they start again, and stop', async () => {
     const pages = await openRoom(3, '?steps=100000')
     const [maker, second, third] = pages

@@ -3,6 +3,7 @@
 
     check_safetensors.py FILE --model mlp|cnn --data FOLDER        {"keys": [...], "count": ..., "accuracy": ...}
     check_safetensors.py FILE --model mlp|cnn --formula 8          {"keys": [...], "count": 8, "logits": [[...], ...]}
+    check_safetensors.py FILE --model mlp|cnn --part model ...     the same of a checkpoint: its tensors "model.…"
     check_safetensors.py --self-test
 
 --data takes the test split of an IDX folder (plain or gzip, MNIST's file names with "test" or "t10k" in them);
@@ -26,7 +27,15 @@ import torch
 
 import formula
 
-DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "U8": torch.uint8,
+}
 PREFIX_BYTES = 8
 
 
@@ -65,7 +74,7 @@ def read_safetensors(content):
     end_before = 0
     for key, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
         begin, end = entry["data_offsets"]
-        dtype = DTYPES.get(entry["dtype"]) or fail(f'{key}: expected a float type, got {entry["dtype"]}')
+        dtype = DTYPES.get(entry["dtype"]) or fail(f'{key}: expected a type among {list(DTYPES)}, got {entry["dtype"]}')
         count = 1
         for size in entry["shape"]:
             count *= size
@@ -80,6 +89,11 @@ def read_safetensors(content):
         fail(f"expected {start + end_before} bytes in all, got {len(content)}")
     # In the order of the header, which is the order in which the file's writer saw them.
     return {key: tensors[key] for key in header}
+
+
+def part_of(tensors, part):
+    """The tensors of one part of a checkpoint, with the keys that the part itself has."""
+    return {key[len(part) + 1 :]: value for key, value in tensors.items() if key.startswith(f"{part}.")}
 
 
 def read_idx(path):
@@ -124,6 +138,8 @@ def evaluate(tensors, model, images, double):
 
 def report(arguments):
     tensors = read_safetensors(pathlib.Path(arguments.file).read_bytes())
+    if arguments.part:
+        tensors = part_of(tensors, arguments.part)
     if arguments.formula:
         golden = json.loads((pathlib.Path(__file__).parent / "trajectories.json").read_text())["data"]
         first = golden["evaluation"]["first"]
@@ -191,6 +207,7 @@ def parser():
     result.add_argument("--model", choices=["mlp", "cnn"])
     result.add_argument("--data", help="a folder with IDX files; its test split is taken")
     result.add_argument("--formula", type=int, help="how many samples of the evaluation set by formula")
+    result.add_argument("--part", help="the part of a checkpoint that is the model")
     result.add_argument("--limit", type=int, help="take only so many images")
     result.add_argument("--logits", action="store_true", help="print logits too")
     result.add_argument("--double", action="store_true", help="compute in float64")

@@ -138,6 +138,7 @@ export function makeResult(worldSize: number): RunResult {
     steps: 540,
     loss: 0.0713,
     testAccuracy: 0.9745,
+    bestAccuracy: 0.9745,
     paramHash: '5f0c9a4471b2e8d3',
     samples: 11_880,
     seconds: 22.4,

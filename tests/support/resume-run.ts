@@ -14,7 +14,7 @@ import { Sequential } from '../../src/nn/module.ts'
 import { AdamW } from '../../src/optim/adam.ts'
 import { StepLR } from '../../src/optim/lr-scheduler/decays.ts'
 import { SGD } from '../../src/optim/sgd.ts'
-import { loadCheckpoint, saveCheckpoint } from '../../src/train/checkpoint-file.ts'
+import { packCheckpoint, unpackCheckpoint } from '../../src/train/checkpoint-file.ts'
 import { uniform } from '../../src/util/random.ts'
 import { tensorType } from '../../src/util/shape.ts'
 
@@ -64,7 +64,7 @@ export async function makeRun(runtime: AnyRuntime, optimizerName: 'adamw' | 'sgd
         losses.push((await program.run(batch)).loss[0])
         scheduler.step()
         if (++step < to) continue
-        const file = await saveCheckpoint(parts, step, { note: 'under way' })
+        const file = await packCheckpoint({ ...parts, step, note: 'under way' })
         program.destroy()
         loader.close()
         return { losses, file }
@@ -100,12 +100,8 @@ export async function checkResume(
 
   manualSeed(99)
   const second = await makeRun(await openRuntime(), name, numWorkers)
-  const { step, extra } = await loadCheckpoint(file, second.parts)
-  expect({ step, extra, random: getRngState() }).toEqual({
-    step: 7,
-    extra: { note: 'under way' },
-    random,
-  })
+  const { step, note } = await unpackCheckpoint<{ step: number; note: string }>(file, second.parts)
+  expect({ step, note, random: getRngState() }).toEqual({ step: 7, note: 'under way', random })
   expect(second.parts.loader.stateDict()).toMatchObject({ epoch: 1, batches: 2 })
   const { losses: secondLosses } = await second.train(step, 10)
   expect([...firstLosses, ...secondLosses]).toEqual(losses)

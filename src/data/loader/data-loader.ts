@@ -178,7 +178,7 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
    *
    * It gives what is left of its epoch: nothing, if the last batch was done. `setEpoch` with that same epoch changes nothing; with
    * another one, that epoch begins at its first batch.
-   * errors: `config.invalid` when seed, `shuffle`, `batchSize` or the number of samples differ, and the sampler's.
+   * errors: `config.invalid` when seed or `shuffle` differ, or in the middle of an epoch `batchSize` or the number of samples; the sampler's.
    */
   loadStateDict(state: DataLoaderState): void {
     requireSameBatches(this.#settings, state)

@@ -17,15 +17,17 @@ export interface DataLoaderState {
   readonly sampler?: unknown
 }
 
-/** errors: `config.invalid` when the state is of a loader that makes other batches. */
+/** errors: `config.invalid` when the state is of a loader with another order, or, in the middle of an epoch, of one that makes other batches. */
 export function requireSameBatches(
   own: DataLoaderState['settings'],
-  { settings }: Pick<DataLoaderState, 'settings'>,
+  { settings, batches }: Pick<DataLoaderState, 'settings' | 'batches'>,
 ): void {
-  for (const name of ['seed', 'shuffle', 'batchSize', 'samples'] as const)
+  // Between epochs other batches may follow: another number of ranks, each with its part, may go on.
+  const same = batches > 0 ? (['batchSize', 'samples'] as const) : []
+  for (const name of ['seed', 'shuffle', ...same] as const)
     if (settings[name] !== own[name])
       throw new DataError(
         'config.invalid',
-        `DataLoader: the state's ${name} must be ${own[name]}, got ${settings[name]}. Make the loader as the run that was saved did.`,
+        `DataLoader: the state's ${name} must be ${own[name]}, got ${settings[name]}. Make the loader as the run that was saved did${batches > 0 ? ', or load a state that was saved between epochs' : ''}.`,
       )
 }

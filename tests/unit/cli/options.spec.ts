@@ -82,6 +82,23 @@ test('--device is the switch that the environment has too, and goes before it', 
   expect(deviceOf(['--device', 'cpu'], { TABRING_CPU: '0' })).toEqual(['cpu', true])
 })
 
+test('checkpoints: a folder, how often, how many, and what to go on from', () => {
+  expect(optionsOf('--checkpoint-dir', 'runs/a')).toMatchObject({
+    checkpoints: { folder: 'runs/a', keepLast: 2 },
+    config: { checkpointEvery: 0 },
+  })
+  expect(optionsOf('--checkpoint-dir', 'runs/a').config.resume).toBeUndefined()
+  const argv = '--checkpoint_dir a --checkpoint-every 50 --keep-last 5 --resume best'
+  expect(optionsOf(...argv.split(' '))).toMatchObject({
+    checkpoints: { folder: 'a', keepLast: 5, resume: { which: 'best' } },
+    config: { checkpointEvery: 50, resume: 'best' },
+  })
+  const { checkpoints, config } = optionsOf('--resume', 'runs/b/step-7.safetensors')
+  expect(checkpoints).toEqual({ resume: { file: 'runs/b/step-7.safetensors' } })
+  expect(config).toMatchObject({ resume: 'step-7.safetensors' })
+  expect(config.checkpointEvery).toBeUndefined()
+})
+
 test("torchrun's spelling with underscores is taken", () => {
   expect(optionsOf('--nproc_per_node', '4').worldSize).toBe(4)
   expect(optionsOf('--nproc_per_node=4', '--data=a_b').dataFolder).toBe('a_b')
@@ -111,6 +128,10 @@ test('help names every option', () => {
     'headed',
     'timeout',
     'visible-devices',
+    'checkpoint-dir',
+    'checkpoint-every',
+    'keep-last',
+    'resume',
   ])
     expect(text).toContain(`--${name}`)
 })
@@ -124,6 +145,11 @@ test.each([
   ['--bucket-cap-mb 0', 'Expected a number above 0, got "0".'],
   ['--nproc-per-node 65', 'from 1 to 64, got "65"'],
   ['--visible-devices 0;1', 'visibleDevices must be a text of device numbers'],
+  ['--checkpoint-every 5', '--checkpoint-every: expected --checkpoint-dir beside it, got none.'],
+  ['--checkpoint-every 0 --checkpoint-dir a', 'of 1 or more, got "0"'],
+  ['--keep-last 0', 'of 1 or more, got "0"'],
+  ['--resume latest', '--resume: expected --checkpoint-dir beside it, got none.'],
+  ['--resume=', '--resume: expected latest, best or a file, got ""'],
   ['--device gpu', 'Allowed choices are cpu, webgpu.'],
   ['--model transformer', 'Allowed choices are mlp, cnn.'],
   ['--epoch 3', "unknown option '--epoch'. (Did you mean --epochs?)"],

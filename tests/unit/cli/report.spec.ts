@@ -139,3 +139,45 @@ test('the rate is of the last seconds', () => {
   for (let ms = 2200; ms <= 5000; ms += 200) rate.step(ms)
   expect(rate.samplesPerSec).toBeCloseTo(320, 6)
 })
+
+const resumedEvents: TabEvent[] = [
+  {
+    event: 'resumed',
+    step: 1,
+    epoch: 0,
+    bestAccuracy: 0.5,
+    differences: ['ranks 3, now 2', 'buckets'],
+    rank: 0,
+  },
+  step(2),
+  { event: 'checkpoint', step: 2, name: 'step-2.safetensors', isBest: true, rank: 0 },
+  { event: 'checkpoint', step: 2, name: 'step-2.safetensors', isBest: true, rank: 1 },
+]
+
+test.each([
+  ['json', true],
+  ['lines', false],
+])('a run that goes on, and its checkpoints: %s', (_, isJson) => {
+  const output = new Memory()
+  const error = new Memory()
+  const reporter = makeReporter({ isJson, worldSize: 2, batchSize: 64, epochs: 1 }, output, error)
+  for (const event of resumedEvents) reporter.event(event)
+  reporter.done(results, null)
+  reporter.stop()
+  const lines = output.text.trim().split('\n')
+  if (isJson) {
+    const told = lines.map((line) => JSON.parse(line))
+    expect(told.map(({ event }) => event)).toEqual(['resumed', 'step', 'checkpoint', 'done'])
+    expect([told[0], told[2]]).toEqual([resumedEvents[0], resumedEvents[2]])
+    return
+  }
+  expect(error.text).toBe(
+    'train: goes on from step 1 in epoch 0, best accuracy 50.00 %\n' +
+      'train: no longer bit for bit the run that was saved: ranks 3, now 2; buckets\n',
+  )
+  expect(lines.slice(0, 2)).toEqual([
+    expect.stringMatching(/^step 2\/2 {2}loss 0\.2500/),
+    'checkpoint step-2.safetensors, the best so far',
+  ])
+  expect(lines.at(-1)).toBe('checkpoints    latest step-2.safetensors, best step-2.safetensors')
+})

@@ -118,6 +118,34 @@ test('--out that cannot be written', async () => {
   expect(await readdir(folder)).toEqual([])
 }, 120_000)
 
+test('--resume and --checkpoint-dir that do not fit what is there', async () => {
+  const runs = join(folder, 'runs')
+  expectOneLine(
+    await runTrain('--checkpoint-dir', runs, '--resume', 'latest'),
+    '--resume: expected the latest checkpoint in',
+  )
+  // The folder was made, and nothing in it.
+  expect(await readdir(runs)).toEqual([])
+  const files = [{ name: 'step-1.safetensors', label: 'step-1', sizeBytes: 1, sha256: '' }]
+  const manifest = { version: 1, files, best: null, leftover: [] }
+  await writeFile(join(runs, 'checkpoints.json'), JSON.stringify(manifest))
+  expectOneLine(
+    await runTrain('--checkpoint-dir', runs),
+    'expected a folder without checkpoints, got',
+  )
+  expectOneLine(
+    await runTrain('--checkpoint-dir', runs, '--resume', 'best'),
+    'got none that was called best',
+  )
+  await writeFile(join(folder, 'file'), 'text')
+  expectOneLine(
+    await runTrain('--checkpoint-dir', join(folder, 'file')),
+    '--checkpoint-dir: expected a folder',
+  )
+  expectOneLine(await runTrain('--resume', join(folder, 'file')), 'file: expected')
+  expectOneLine(await runTrain('--resume', join(folder, 'none')), 'which does not exist')
+}, 120_000)
+
 test('without a browser: one line, an existing --out file stays as it was', async () => {
   await writeFile(join(folder, 'old'), 'kept')
   await symlink(join(folder, 'old'), join(folder, 'w'))

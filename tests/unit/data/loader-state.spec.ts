@@ -189,12 +189,29 @@ describe('stateDict and loadStateDict', () => {
     ['batchSize must be 2, got 3', { batchSize: 2 }],
     ['samples must be 10, got 20', { shuffle: false, sampler: distributed() }],
   ])('a state of other batches is refused: %s', (text, options) => {
-    const saved = loaderOf({ shuffle: true }).stateDict()
+    const saved = { ...loaderOf({ shuffle: true }).stateDict(), batches: 1 }
     const other = loaderOf({ shuffle: true, ...options })
     const settings = options.sampler ? { ...saved.settings, shuffle: false } : saved.settings
     expect(() => other.loadStateDict({ ...saved, settings })).toThrow(
       `DataLoader: the state's ${text}. Make the loader`,
     )
+  })
+
+  test('between epochs other batches may follow, as with another number of ranks', async () => {
+    const ranks = (numReplicas: number) =>
+      Array.from({ length: numReplicas }, (_, rank) =>
+        loaderOf({ sampler: new DistributedSampler(drawn, { numReplicas, rank, seed: 9 }) }),
+      )
+    const two = ranks(2)
+    for (const loader of two) await epochOf(loader)
+    const state = throughFile(two[0].stateDict())
+    expect(state).toMatchObject({ epoch: 1, batches: 0 })
+    for (const [rank, loader] of ranks(4).entries()) {
+      loader.loadStateDict(state)
+      const wanted = ranks(4)[rank]
+      wanted.setEpoch(1)
+      expect(await epochOf(loader)).toEqual(await epochOf(wanted))
+    }
   })
 
   test('a state of another sampler, or of no epoch, is refused', () => {

@@ -42,23 +42,47 @@ async function load(search = '') {
 }
 
 test.each([
+  // The five rows by which CUDA_VISIBLE_DEVICES is told of; the third has the shell's quotes.
   ['1', [1]],
   ['0,1', [0, 1]],
+  ['"0,1"', [0, 1]],
   ['0,2,3', [0, 2, 3]],
-  ['3,1', [3, 1]],
+  ['""', []],
   ['', []],
+  ['3,1', [3, 1]],
+  ["'0, 2'", [0, 2]],
+  // Those from the first on that does not exist are hidden.
   ['2,9,1', [2]],
-])('"%s" shows devices %j, numbered anew', async (visible, expected) => {
-  const { gpu, seen } = await load()
-  gpu.setVisibleDevices(visible)
-  expect(await seen()).toEqual(expected)
-  expect(await gpu.isAvailable()).toBe(expected.length > 0)
-})
+  ['-1', []],
+  ['4,-1,2', [4]],
+])(
+  '%s shows devices %j, numbered anew, in code, address and launcher',
+  async (visible, expected) => {
+    const { gpu, seen } = await load()
+    gpu.setVisibleDevices(visible)
+    expect(await seen()).toEqual(expected)
+    expect(await gpu.isAvailable()).toBe(expected.length > 0)
+    const physical = expected.map((_, index) => gpu.getDeviceProperties(index))
+    expect((await Promise.all(physical)).map(({ physicalIndex }) => physicalIndex)).toEqual(
+      expected,
+    )
+    expect(await (await load(`?visibleDevices=${encodeURIComponent(visible)}`)).seen()).toEqual(
+      expected,
+    )
+    const words = JSON.stringify({ visibleDevices: visible })
+    expect(await (await load(`?launcher=${encodeURIComponent(words)}`)).seen()).toEqual(expected)
+  },
+)
 
 test('webgpu:1 of "2,3,4,5" is device 3', async () => {
   const { gpu, runtimeOf, seen } = await load()
   expect(await seen()).toEqual([0, 1, 2, 3, 4, 5])
+  expect((await gpu.getDeviceProperties('webgpu:5')).physicalIndex).toBe(5)
   gpu.setVisibleDevices('2,3,4,5')
+  expect(await gpu.getDeviceProperties('webgpu:1')).toMatchObject({
+    name: 'adapter 3',
+    physicalIndex: 3,
+  })
   const runtime = await runtimeOf('webgpu:1')
   expect(runtime.facts.description).toBe('adapter 3')
   expect(runtime.device).toEqual({ type: 'webgpu', index: 1 })
@@ -72,6 +96,8 @@ test('logical devices are numbered adapter by adapter, and visibleDevices choose
   const runtime = await runtimeOf('webgpu:4')
   expect(runtime.facts.description).toBe('adapter 1')
   expect(runtime.device).toEqual({ type: 'webgpu', index: 4 })
+  const { gpu } = await import('../../../src/graph/gpu.ts')
+  expect((await gpu.getDeviceProperties('webgpu:4')).physicalIndex).toBe(4)
   const { setSwitches } = await import('../../../src/util/switches.ts')
   expect(() => setSwitches({ logicalDevices: 2 })).toThrow(
     'logicalDevices must be set before its first use, got 2 after it',
@@ -111,7 +137,9 @@ test('a text of something else is refused', async () => {
   for (const [wrong, words] of [
     ['0;2', 'visibleDevices must be a text of device numbers'],
     ['1,1', 'each once'],
-    ['-1', 'got "-1"'],
+    ['1;2', 'got "1;2"'],
+    ['-', 'got "-"'],
+    ['"0', 'got ""0"'],
   ] as const) {
     expect(() => gpu.setVisibleDevices(wrong)).toThrow(words)
   }

@@ -9,7 +9,7 @@ import { getRngState, manualSeed, setRngState } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { Module } from '../../../src/nn/module.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
-import { loadCheckpoint, saveCheckpoint } from '../../../src/train/checkpoint-file.ts'
+import { packCheckpoint, unpackCheckpoint } from '../../../src/train/checkpoint-file.ts'
 import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { ringOf } from '../../support/process-ring.ts'
@@ -110,11 +110,11 @@ test('a checkpoint keeps the count; files without one begin at 0', async () => {
   const model = new Masks()
   const draw = await masksOf(model, 2)
   await draw()
-  const file = await saveCheckpoint({ model }, 1)
+  const file = await packCheckpoint({ model })
   const expected = await draw()
   manualSeed(8)
   const again = new Masks()
-  await loadCheckpoint(file, { model: again })
+  await unpackCheckpoint(file, { model: again })
   expect(getRngState()).toMatchObject({ seed: 3, nextStep: 1 })
   expect(await (await masksOf(again, 2))()).toEqual(expected)
 
@@ -123,6 +123,6 @@ test('a checkpoint keeps the count; files without one begin at 0', async () => {
   const at = text.indexOf('nextStep')
   expect(at).toBeGreaterThan(0)
   older[at] = 'x'.charCodeAt(0)
-  await loadCheckpoint(older, { model: again })
+  await unpackCheckpoint(older, { model: again })
   expect(getRngState().nextStep).toBe(0)
 })

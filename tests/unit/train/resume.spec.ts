@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import { loadCheckpoint, saveCheckpoint } from '../../../src/train/checkpoint-file.ts'
+import { packCheckpoint, unpackCheckpoint } from '../../../src/train/checkpoint-file.ts'
 import { checkResume, makeRun } from '../../support/resume-run.ts'
 
 test.each(['adamw', 'sgd'] as const)(
@@ -10,8 +10,8 @@ test.each(['adamw', 'sgd'] as const)(
 
 test('other parts than those of the file are refused', async () => {
   const { parts } = await makeRun(new CpuRuntime(), 'sgd')
-  const file = await saveCheckpoint({ model: parts.model }, 1)
-  await expect(loadCheckpoint(file, parts)).rejects.toThrow(
+  const file = await packCheckpoint({ model: parts.model, step: 1 })
+  await expect(unpackCheckpoint(file, parts)).rejects.toThrow(
     /expected the parts model, got loader, /,
   )
 })

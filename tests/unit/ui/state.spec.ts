@@ -161,6 +161,24 @@ describe('a run', () => {
     expect(ratesOf(resumed.run!).stepsPerSec).toBeCloseTo(25, 6)
   })
 
+  it('says which checkpoint it went on from, and by what its bits are others', () => {
+    const event = { event: 'resumed', step: 128, epoch: 2, bestAccuracy: 0.9, rank: 0 } as const
+    const goOn = (differences: string[]) =>
+      play(
+        assigned(3),
+        { type: 'event', atMs: 0, event: { ...event, differences } },
+        { type: 'event', atMs: 1, event: { event: 'phase', phase: 'train', rank: 0 } },
+      )
+    expect(goOn([]).run).toMatchObject({ step: 128, dataEpoch: 2 })
+    expect(statusOf(goOn([])).text).toMatch(
+      /every step\. It went on from the checkpoint of step 128\.$/,
+    )
+    expect(statusOf(goOn(['ranks 2, now 3', 'buckets'])).text).toContain(
+      'No longer bit for bit the run that was saved: ranks 2, now 3; buckets.',
+    )
+    expect(statusOf(training(1, 1)).text).not.toContain('checkpoint')
+  })
+
   it('ends well, can be started again, and the new run begins empty', () => {
     const done = play(
       training(3, 540),

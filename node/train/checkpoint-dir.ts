@@ -1,0 +1,99 @@
+import { createReadStream } from 'node:fs'
+import { mkdir, open, readFile, rm, stat } from 'node:fs/promises'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { join, resolve } from 'node:path'
+import { pipeline } from 'node:stream'
+import { entryOf, readManifest } from '../../src/data/checkpoint-folder.ts'
+import type { FileFolder } from '../../src/data/file-store.ts'
+import { load } from '../../src/data/saved-tree.ts'
+import { DataError, messageOf, TabringError } from '../../src/util/errors.ts'
+import type { CheckpointAddress } from '../../src/worker/api.ts'
+import { secretPrefix, type WritableFolders } from '../writable-folders.ts'
+import type { CheckpointOptions } from './options.ts'
+
+/** What the server offers for checkpoints, and what the tabs are told of it. */
+export interface OpenedCheckpoints {
+  readonly writable: WritableFolders
+  readonly routes: Record<string, (request: IncomingMessage, response: ServerResponse) => void>
+  readonly address: CheckpointAddress
+}
+
+/**
+ * Makes the folder if there is none, and sees to it that what is to be resumed is there, before anything is started.
+ *
+ * errors: `file.unwritable` for the folder; `config.invalid` for one with checkpoints that nobody resumes; `data.*` for what is not there or
+ * no checkpoint.
+ */
+export async function openCheckpoints(options: CheckpointOptions): Promise<OpenedCheckpoints> {
+  const { folder, keepLast, resume } = options
+  const opened = { writable: {} as WritableFolders, routes: {} as OpenedCheckpoints['routes'] }
+  const address: CheckpointAddress = { keepLast }
+  if (folder !== undefined) {
+    const path = resolve(folder)
+    await proveWritable(path, folder)
+    const manifest = await readManifest(diskFolder(path))
+    const which = resume && 'which' in resume ? resume.which : undefined
+    if (!resume && manifest) {
+      throw new TabringError(
+        'config.invalid',
+        `--checkpoint-dir: expected a folder without checkpoints, got ${folder} with ${manifest.files.at(-1)?.name ?? 'some'}. Give --resume latest, or name another folder.`,
+      )
+    }
+    if (which && !(manifest && entryOf(manifest, which))) {
+      throw new DataError(
+        'data.missing',
+        `--resume: expected the ${which} checkpoint in ${folder}, got ${manifest ? 'none that was called best' : 'a folder without any'}. Leave --resume out, or name another folder.`,
+      )
+    }
+    address.folder = secretPrefix('checkpoints')
+    opened.writable[address.folder] = path
+  }
+  if (resume && 'file' in resume) {
+    const path = resolve(resume.file)
+    await proveCheckpoint(path, resume.file)
+    address.file = secretPrefix('resume')
+    opened.routes[address.file] = (_, response) => {
+      response.writeHead(200, { 'Content-Type': 'application/octet-stream' })
+      // A read error ends the response short, which the tab reports as a file that is not whole.
+      pipeline(createReadStream(path), response, () => undefined)
+    }
+  }
+  return { ...opened, address }
+}
+
+async function proveWritable(path: string, given: string): Promise<void> {
+  const probe = join(path, `.${process.pid}.tmp`)
+  try {
+    await mkdir(path, { recursive: true })
+    await (await open(probe, 'w')).close()
+    await rm(probe)
+  } catch (thrown) {
+    throw new TabringError(
+      'file.unwritable',
+      `--checkpoint-dir: expected a folder that can be written, got ${given}: ${(thrown as NodeJS.ErrnoException).code ?? messageOf(thrown)}. Choose another.`,
+      { cause: thrown },
+    )
+  }
+}
+
+async function proveCheckpoint(path: string, given: string): Promise<void> {
+  const found = await stat(path).catch(() => undefined)
+  if (!found?.isFile()) {
+    throw new DataError(
+      'data.missing',
+      `--resume: expected latest, best or a file, got ${given}, which ${found ? 'is no file' : 'does not exist'}. Name a checkpoint.`,
+    )
+  }
+  load(new Uint8Array(await readFile(path)), given)
+}
+
+/** A folder of the disk as checkpoints are read from it. */
+const diskFolder = (path: string): Pick<FileFolder, 'read'> => ({
+  read: async (name) => {
+    const bytes = await readFile(join(path, name)).catch((thrown: NodeJS.ErrnoException) => {
+      if (thrown.code === 'ENOENT') return undefined
+      throw thrown
+    })
+    return bytes && new Blob([bytes])
+  },
+})

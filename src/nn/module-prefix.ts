@@ -1,0 +1,52 @@
+import { TabringError } from '../util/errors.ts'
+
+/** What wrapping a model puts before its keys: the property in which `DistributedDataParallel` and PyTorch's wrappers hold it. */
+const prefix = 'module.'
+
+/**
+ * Returns the state dict with `module.` before every key: what the same model has inside `DistributedDataParallel`.
+ *
+ * Every key gets one, whatever it begins with, so that `stripModulePrefix` gives the first state dict again.
+ */
+export const addModulePrefix = <T>(stateDict: Readonly<Record<string, T>>): Record<string, T> =>
+  Object.fromEntries(Object.entries(stateDict).map(([key, value]) => [`${prefix}${key}`, value]))
+
+/**
+ * Returns the state dict with one `module.` taken off each key that begins so; any other key, `modules.0.weight` too, is left alone.
+ *
+ * errors: `data.malformed` where two keys become one.
+ */
+export function stripModulePrefix<T>(stateDict: Readonly<Record<string, T>>): Record<string, T> {
+  const stripped = new Map<string, T>()
+  for (const [key, value] of Object.entries(stateDict)) {
+    const own = withoutPrefix(key)
+    if (stripped.has(own)) {
+      throw new TabringError(
+        'data.malformed',
+        `stripModulePrefix: expected different keys without "${prefix}", got "${own}" twice. Take out the entries of one of the two models.`,
+      )
+    }
+    stripped.set(own, value)
+  }
+  return Object.fromEntries(stripped)
+}
+
+/**
+ * Returns the state dict with the keys of a model, `own`, where one `module.` more or less is all that tells a key from one of them.
+ *
+ * A key of the model stays as it is, also in a model that has a property called `module`; one that fits neither way stays too.
+ */
+export function fitModulePrefix<T>(
+  stateDict: Readonly<Record<string, T>>,
+  own: ReadonlySet<string>,
+): Record<string, T> {
+  const fitting = (key: string): string => {
+    if (own.has(key)) return key
+    const other = [withoutPrefix(key), `${prefix}${key}`].find((name) => own.has(name))
+    return other === undefined || other in stateDict ? key : other
+  }
+  return Object.fromEntries(Object.entries(stateDict).map(([key, value]) => [fitting(key), value]))
+}
+
+const withoutPrefix = (key: string): string =>
+  key.startsWith(prefix) && key.length > prefix.length ? key.slice(prefix.length) : key

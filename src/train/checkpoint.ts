@@ -1,0 +1,157 @@
+import { getCheckpoint, privateCheckpoints, putCheckpoint } from '../data/checkpoint-folder.ts'
+import type { FileFolder } from '../data/file-store.ts'
+import { type SavedState, save } from '../data/saved-tree.ts'
+import { getProcessGroup, isInitialized } from '../distributed/process-group.ts'
+import { Module } from '../nn/module.ts'
+import type { ProcessGroup } from '../peer/group.ts'
+import { DataError, type ErrorCode, messageOf, TabringError } from '../util/errors.ts'
+import { checkNumber, checkOptions, isCount } from '../util/options.ts'
+import { type CheckpointState, type Parts, readState, unpackCheckpoint } from './checkpoint-file.ts'
+
+/** Where files are, and who takes part. */
+export interface CheckpointOptions {
+  /** Default: a folder of the origin private file system. Only rank 0 uses it. */
+  folder?: FileFolder
+  /** The ranks that save or load together; default: the group of `initProcessGroup`, or this rank alone. */
+  processGroup?: ProcessGroup
+}
+
+export interface SaveCheckpointOptions extends CheckpointOptions {
+  /** Whether this is the best one so far; it stays, however old it gets, until there is a better one. Default false. */
+  isBest?: boolean
+  /** How many files stay, besides the best one; default 2. */
+  keepLast?: number
+}
+
+export interface LoadCheckpointOptions extends CheckpointOptions {
+  /** `latest` (the default), `best`, or a file's name. */
+  which?: string
+  /** Whether the file must have no other parts than those given; default true. If not, the random state stays as it is. */
+  strict?: boolean
+}
+
+const defaultFolder = 'default'
+/** Rank 0 may take so long over a file before the others give up. */
+const fileDeadlineMs = 600_000
+
+/**
+ * Saves what `state` has, by name (parts as `model`, `optimizer`, `scheduler`, `loader`, and plain values as `epoch`, `step`,
+ * `bestAccuracy`), with the random state, as a .safetensors file of its own in a folder; returns the file's name when it is there.
+ *
+ * As `save_checkpoint` of PyTorch's ImageNet example, with these differences: all ranks call it, global rank 0 alone writes, and all wait
+ * until it has; whatever ends it on the way leaves the files before it as they were. The file is named by `step`, else by `epoch`. One run
+ * has one folder, and one save at a time.
+ * errors: `file.unwritable`, those of packCheckpoint and of the folder, on all ranks alike; `peer.*`.
+ */
+export async function saveCheckpoint(
+  state: CheckpointState,
+  options: SaveCheckpointOptions = {},
+): Promise<string> {
+  const names = { folder: true, processGroup: true, isBest: true, keepLast: true } as const
+  const { isBest = false, keepLast = 2, ...placed } = checkOptions('saveCheckpoint', options, names)
+  checkNumber('saveCheckpoint', 'keepLast', keepLast, isCount, 'a whole number above 0')
+  const group = groupOf(placed)
+  await exchangesOf(state)
+  const write = async () => {
+    const states = await readState(state)
+    if (group && group.rank !== 0) return ''
+    const folder = placed.folder ?? (await privateCheckpoints(defaultFolder))
+    const entry = await putCheckpoint(folder, save(states), {
+      label: labelOf(state),
+      isBest,
+      keepLast,
+    })
+    return entry.name
+  }
+  return (await together(group, write))[0]
+}
+
+/**
+ * Puts a saved file into `parts` and returns its plain values; undefined where nothing has been saved yet.
+ *
+ * All ranks call it; rank 0 reads the file and gives it to the others, so that as many ranks as there are now go on from it. With another
+ * number of ranks sums are added in another order, and the numbers are close to, not equal to, those of the run that was saved. Load before
+ * the step is compiled; more in `unpackCheckpoint`.
+ * errors: `data.missing` for a file that is not there, `data.checksum` for one that has changed, on all ranks alike; those of
+ * unpackCheckpoint; `peer.*`.
+ */
+export async function loadCheckpoint<Values extends SavedState = SavedState>(
+  parts: Parts = {},
+  options: LoadCheckpointOptions = {},
+): Promise<Values | undefined> {
+  const names = { folder: true, processGroup: true, which: true, strict: true } as const
+  const { which = 'latest', strict, ...placed } = checkOptions('loadCheckpoint', options, names)
+  await exchangesOf(parts)
+  const file = await readTogether(groupOf(placed), async () =>
+    getCheckpoint(placed.folder ?? (await privateCheckpoints(defaultFolder)), which),
+  )
+  return file && unpackCheckpoint<Values>(file, parts, { strict })
+}
+
+/** Returns on all ranks what rank 0 reads. errors: rank 0's, on all ranks; the group's. */
+export async function readTogether(
+  group: ProcessGroup | undefined,
+  read: () => Promise<Uint8Array<ArrayBuffer> | undefined>,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  let own: Uint8Array<ArrayBuffer> | undefined
+  const [size] = await together(group, async () => {
+    if (!group || group.rank === 0) own = await read()
+    return String(own?.length ?? '')
+  })
+  if (size === '') return undefined
+  if (!group || group.size === 1) return own
+  const bytes = Number(size)
+  // Whole words travel, as the bits that they are.
+  const padded = new Uint8Array(Math.ceil(bytes / 4) * 4)
+  if (own) padded.set(own)
+  await group.broadcast(new Float32Array(padded.buffer), 0, { deadlineMs: fileDeadlineMs })
+  return padded.slice(0, bytes)
+}
+
+/**
+ * Returns what `work` gives on each rank, when it has ended on all; an error of one rank is thrown on all.
+ *
+ * errors: the first rank's that failed; the group's.
+ */
+async function together(
+  group: ProcessGroup | undefined,
+  work: () => Promise<string>,
+): Promise<string[]> {
+  if (!group || group.size === 1) return [await work()]
+  let failure: unknown
+  const own = await work().then(
+    (done): Outcome => ({ done }),
+    (thrown: unknown): Outcome => {
+      failure = thrown
+      const code = thrown instanceof TabringError ? thrown.code : 'file.unwritable'
+      return { code, message: messageOf(thrown) }
+    },
+  )
+  const told = new TextEncoder().encode(JSON.stringify(own))
+  const all = await group.allGatherBytes(told, { deadlineMs: fileDeadlineMs })
+  return all.map((bytes, rank) => {
+    const other: Outcome = JSON.parse(new TextDecoder().decode(bytes))
+    if ('done' in other) return other.done
+    if (rank === group.rank) throw failure
+    throw new DataError(other.code, `rank ${rank}: ${other.message}`)
+  })
+}
+
+/** What a rank tells the others of its work. */
+type Outcome = { readonly done: string } | { readonly code: ErrorCode; readonly message: string }
+
+const groupOf = ({ processGroup }: CheckpointOptions): ProcessGroup | undefined =>
+  processGroup ?? (isInitialized() ? getProcessGroup() : undefined)
+
+/** Waits until models that were wrapped just now have rank 0's parameters: ranks do their collectives in one order. */
+async function exchangesOf(state: CheckpointState): Promise<void> {
+  for (const part of Object.values(state)) {
+    if (!(part instanceof Module)) continue
+    for (const parameter of part.parameters()) await parameter.exchange?.ready
+  }
+}
+
+const labelOf = ({ step, epoch }: CheckpointState): string => {
+  if (typeof step === 'number') return `step-${step}`
+  return typeof epoch === 'number' ? `epoch-${epoch}` : 'checkpoint'
+}

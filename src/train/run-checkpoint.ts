@@ -1,0 +1,178 @@
+import { getCheckpoint } from '../data/checkpoint-folder.ts'
+import type { FileFolder } from '../data/file-store.ts'
+import type { SavedState } from '../data/saved-tree.ts'
+import type { Module } from '../nn/module.ts'
+import type { Optimizer } from '../optim/optimizer.ts'
+import type { ProcessGroup } from '../peer/group.ts'
+import { TabringError } from '../util/errors.ts'
+import { readTogether, saveCheckpoint } from './checkpoint.ts'
+import { unpackCheckpoint } from './checkpoint-file.ts'
+import { defaultLearningRate, type TrainConfig } from './config.ts'
+import type { Progress } from './kept-state.ts'
+import type { RunRecord } from './run.ts'
+
+/** Where a run's checkpoints are; rank 0 alone uses it. */
+export interface CheckpointPlace {
+  folder(): Promise<FileFolder>
+  /** A single file to resume from, whatever the folder has. */
+  readonly file?: () => Promise<Blob>
+  /** How many files stay, besides the best one. */
+  readonly keepLast?: number
+}
+
+/** The parts of the built-in training. */
+export interface RunParts {
+  readonly model: Module
+  readonly optimizer: Optimizer
+}
+
+/** Where a run stands among the samples: what a sampler's state is to a loop over one. */
+interface Cursor {
+  readonly seed: number
+  readonly epoch: number
+  /** Steps of that epoch that are done. */
+  readonly steps: number
+  readonly samples: number
+  readonly batchSize: number
+}
+
+/** What the file has besides the parts. */
+type RunValues = SavedState & {
+  readonly step: number
+  readonly epoch: number
+  readonly loss: number
+  readonly accuracy: number
+  readonly bestAccuracy: number
+  readonly cursor: Cursor & SavedState
+  readonly record: RunRecord & SavedState
+}
+
+/** A saved run that this one goes on from. */
+export interface ResumedRun {
+  readonly progress: Progress
+  /** That it is in, from 0. */
+  readonly epoch: number
+  readonly record: RunRecord
+  /** Puts its state into a model and an optimizer whose step has been compiled, the same on all ranks. */
+  restore(parts: RunParts): Promise<void>
+}
+
+/** Saves a run between two steps. All ranks call it; returns the file's name. errors: those of `saveCheckpoint`. */
+export async function saveRun(
+  { model, optimizer }: RunParts,
+  {
+    group,
+    place,
+    record,
+    progress: { step, loss, accuracy, bestAccuracy },
+    samples,
+    perEpoch,
+    isBest,
+  }: {
+    readonly group: ProcessGroup
+    readonly place: CheckpointPlace
+    readonly record: RunRecord
+    readonly progress: Progress
+    /** Training samples. */
+    readonly samples: number
+    /** Steps. */
+    readonly perEpoch: number
+    readonly isBest: boolean
+  },
+): Promise<string> {
+  const epoch = Math.floor(step / perEpoch)
+  const { seed, batchSize } = record.config
+  const cursor: Cursor = { seed, epoch, steps: step % perEpoch, samples, batchSize }
+  const values = { step, epoch, loss, accuracy, bestAccuracy, cursor: { ...cursor } }
+  return saveCheckpoint(
+    { model, optimizer, ...values, record: record as RunValues['record'] },
+    {
+      processGroup: group,
+      folder: group.rank === 0 ? await place.folder() : undefined,
+      isBest,
+      keepLast: place.keepLast,
+    },
+  )
+}
+
+/**
+ * Reads the saved run that `config.resume` names, on all ranks.
+ *
+ * errors: `data.missing` where there is none, `config.invalid` for one of other settings that decide what is trained; those of
+ * `loadCheckpoint`.
+ */
+export async function resumeRun(
+  group: ProcessGroup,
+  config: TrainConfig,
+  samples: number,
+  place: CheckpointPlace,
+): Promise<ResumedRun> {
+  const file = await readTogether(group, async () => {
+    if (!place.file) return getCheckpoint(await place.folder(), config.resume ?? 'latest')
+    return new Uint8Array(await (await place.file()).arrayBuffer())
+  })
+  if (!file) {
+    throw new TabringError(
+      'data.missing',
+      'resume: expected a checkpoint, got a folder without any. Start without it.',
+    )
+  }
+  const values = await unpackCheckpoint<RunValues>(file, {}, { strict: false })
+  refuseOther(values, config, samples)
+  const { step, epoch, loss, accuracy, bestAccuracy, record } = values
+  return {
+    progress: { step, samples: 0, loss, accuracy, bestAccuracy },
+    epoch,
+    record,
+    async restore({ model, optimizer }) {
+      await unpackCheckpoint(file, { model, optimizer })
+      // Learning rates of now go before those of the file, as settings do everywhere.
+      for (const group of optimizer.paramGroups) group.lr = learningRateOf(config)
+    },
+  }
+}
+
+const learningRateOf = ({ lr, model }: TrainConfig): number => lr ?? defaultLearningRate[model]
+
+/** errors: `config.invalid` for a run that cannot go on as this one. */
+function refuseOther({ record, cursor, step }: RunValues, config: TrainConfig, samples: number) {
+  const refuse = (name: string, saved: unknown, now: unknown) => {
+    if (saved === now) return
+    throw new TabringError(
+      'config.invalid',
+      `resume: ${name} must be ${String(saved)}, as in the run that was saved, got ${String(now)}. Give the settings of that run, or start without resuming.`,
+    )
+  }
+  if (!record?.config || !cursor) refuse('the file', "one of this program's own runs", 'another')
+  for (const name of ['model', 'optimizer', 'batchSize', 'seed'] as const)
+    refuse(name, record.config[name], config[name])
+  refuse('the number of training samples', cursor.samples, samples)
+  const steps = config.steps ?? config.epochs * Math.ceil(samples / config.batchSize)
+  if (step < steps) return
+  throw new TabringError(
+    'config.invalid',
+    `resume: expected a checkpoint from before this run's last step, ${steps}, got one of step ${step}. Raise the epochs or steps to train on.`,
+  )
+}
+
+/**
+ * Why a run's numbers are no longer bit for bit those that the saved run would have had: what differs of the records; empty where nothing
+ * does. For rank 0, whose record is the one that was saved.
+ */
+export function differencesOf(saved: RunRecord, now: RunRecord): string[] {
+  const differences: string[] = []
+  const compare = (what: string, before: unknown, after: unknown, isShort = true) => {
+    const [old, own] = [before, after].map((value) => JSON.stringify(value))
+    if (old === own) return
+    differences.push(isShort ? `${what} ${old}, now ${own}` : what)
+  }
+  compare('ranks', saved.worldSize, now.worldSize)
+  compare('learning rate', learningRateOf(saved.config), learningRateOf(now.config))
+  compare('data', saved.config.data, now.config.data)
+  compare('adapters', [...new Set(saved.adapters)], [...new Set(now.adapters)])
+  compare('rows of each rank', saved.shares, now.shares)
+  compare('buckets', saved.buckets, now.buckets, false)
+  compare('kernels', saved.variants, now.variants, false)
+  compare('measured kernels', saved.measured, now.measured, false)
+  return differences
+}

@@ -1,0 +1,115 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { makeDigits } from '../../src/data/digits.ts'
+import { idxFolder } from '../support/idx-files.ts'
+
+/** `npm run train` with checkpoints, as a process: what it keeps in the folder, and what it goes on from. */
+
+const repository = join(import.meta.dirname, '..', '..')
+
+let folder: string
+const children: ChildProcess[] = []
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'tabring-'))
+  await mkdir(join(folder, 'data'))
+  for (const [name, bytes] of Object.entries(idxFolder(makeDigits({ train: 256, test: 50 }))))
+    await writeFile(join(folder, 'data', name), bytes)
+})
+afterEach(() => {
+  for (const child of children.splice(0)) child.kill('SIGKILL')
+})
+afterAll(() => rm(folder, { recursive: true }))
+
+interface Line {
+  readonly event: string
+  readonly step: number
+  readonly loss: number
+  readonly differences?: string[]
+  readonly paramHashes?: string[]
+  readonly testAccuracy?: number
+}
+
+function start(...argv: string[]) {
+  const own = ['--json', '--adapter', 'software', '--data', join(folder, 'data'), '--seed', '3']
+  const child = spawn(process.execPath, ['--import', 'tsx', 'node/train.ts', ...own, ...argv], {
+    cwd: repository,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  children.push(child)
+  const told = { stdout: '', stderr: '' }
+  child.stdout.on('data', (chunk) => {
+    told.stdout += chunk
+  })
+  child.stderr.on('data', (chunk) => {
+    told.stderr += chunk
+  })
+  return { child, told }
+}
+
+async function train(...argv: string[]): Promise<Line[]> {
+  const { child, told } = start(...argv)
+  const [code] = await once(child, 'close')
+  expect(code, told.stderr).toBe(0)
+  return told.stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+}
+
+const lossesOf = (lines: Line[]) =>
+  lines.filter(({ event }) => event === 'step').map(({ loss }) => loss)
+
+test('4 epochs of two tabs are 2, a folder and 2 more, bit for bit; three tabs go on too and say what differs', async () => {
+  const runs = join(folder, 'runs')
+  const two = ['--nproc-per-node', '2']
+  const kept = ['--checkpoint-dir', runs, '--keep-last', '1']
+  const whole = await train(...two, '--epochs', '4')
+  const first = await train(...two, '--epochs', '2', ...kept, '--checkpoint-every', '3')
+  const files = (await readdir(runs)).sort()
+  // Nothing half written: the manifest, the latest, and the best one if that is another.
+  expect(files[0]).toBe('checkpoints.json')
+  expect(files.at(-1)).toBe('step-8.safetensors')
+  expect(files.length).toBeLessThanOrEqual(3)
+
+  const file = join(runs, 'step-8.safetensors')
+  const three = await train('--nproc-per-node', '3', '--epochs', '3', '--resume', file)
+  const [told] = three.filter(({ event }) => event === 'resumed')
+  expect(told.differences?.[0]).toBe('ranks 2, now 3')
+  expect(Math.abs(lossesOf(three)[0] / lossesOf(whole)[8] - 1)).toBeLessThan(1e-5)
+
+  const second = await train(...two, '--epochs', '4', ...kept, '--resume', 'latest')
+  expect(second.find(({ event }) => event === 'resumed')).toMatchObject({
+    step: 8,
+    epoch: 2,
+    differences: [],
+  })
+  expect([...lossesOf(first), ...lossesOf(second)]).toEqual(lossesOf(whole))
+  const [done, wanted] = [second, whole].map((lines) => lines.at(-1))
+  expect(done).toMatchObject({ event: 'done', steps: 16 })
+  expect(done?.paramHashes).toEqual(wanted?.paramHashes)
+  expect(done?.testAccuracy).toBe(wanted?.testAccuracy)
+}, 240_000)
+
+test('a run that was killed goes on from its latest checkpoint, to the same bits', async () => {
+  const runs = join(folder, 'killed')
+  const settings = ['--nproc-per-node', '2', '--epochs', '6', '--checkpoint-dir', runs]
+  const { child, told } = start(...settings, '--checkpoint-every', '2')
+  await new Promise<void>((resolve) => {
+    child.stdout.on('data', () => {
+      if (told.stdout.includes('"name":"step-6.safetensors"')) resolve()
+    })
+  })
+  child.kill('SIGINT')
+  await once(child, 'close')
+  expect(told.stderr).toContain(`interrupted; ${runs} keeps the checkpoints; --resume latest`)
+  const second = await train(...settings, '--resume', 'latest')
+  const whole = await train('--nproc-per-node', '2', '--epochs', '6')
+  const [resumed] = second.filter(({ event }) => event === 'resumed')
+  expect(resumed.step).toBeGreaterThanOrEqual(6)
+  expect(lossesOf(second)).toEqual(lossesOf(whole).slice(resumed.step))
+  expect(second.at(-1)?.paramHashes).toEqual(whole.at(-1)?.paramHashes)
+}, 240_000)

@@ -1,0 +1,58 @@
+import type { AnyRuntime } from '../../src/graph/runtime.ts'
+import { parseTrainConfig, type TrainConfigInput } from '../../src/train/config.ts'
+import type { RunEvent, TrainerResult } from '../../src/train/run.ts'
+import type { CheckpointPlace } from '../../src/train/run-checkpoint.ts'
+import { Trainer } from '../../src/train/trainer.ts'
+import { ringOf } from './process-ring.ts'
+
+export interface RankEnd {
+  result?: TrainerResult
+  reason?: unknown
+  events: RunEvent[]
+}
+
+/** The built-in experiment on ranks of this process, each with a runtime of its own. */
+export async function trainRanks(
+  size: number,
+  input: TrainConfigInput,
+  open: (rank: number) => AnyRuntime,
+  placeOf: (rank: number) => CheckpointPlace | undefined = () => undefined,
+): Promise<RankEnd[]> {
+  const groups = await ringOf(size)
+  const config = parseTrainConfig({ data: 'images', ...input })
+  const ends = await Promise.all(
+    groups.map(async (group, rank): Promise<RankEnd> => {
+      const events: RunEvent[] = []
+      const trainer = new Trainer({
+        runtime: open(rank),
+        group,
+        config,
+        baseUrl: 'https://data.example/',
+        onEvent: (event) => events.push(event),
+        checkpoints: placeOf(rank),
+      })
+      const end = await trainer.run().then(
+        (result) => ({ result, events }),
+        (reason: unknown) => ({ reason, events }),
+      )
+      trainer.destroy()
+      return end
+    }),
+  )
+  for (const group of groups) group.destroy()
+  return ends
+}
+
+/** The results, or the first reason why there are none. */
+export function resultsOf(ends: readonly RankEnd[]): TrainerResult[] {
+  return ends.map(({ result, reason }) => {
+    if (!result) throw reason
+    return result
+  })
+}
+
+export const lossesOf = ({ events }: RankEnd): number[] =>
+  events.flatMap((event) => (event.event === 'step' ? [event.loss] : []))
+
+export const resumedOf = ({ events }: RankEnd) =>
+  events.filter((event) => event.event === 'resumed')

@@ -1,0 +1,100 @@
+import { expect, test } from 'vitest'
+import type { Tensor } from '../../../src/graph/tensor.ts'
+import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+import { Module, Sequential } from '../../../src/nn/module.ts'
+import { addModulePrefix, stripModulePrefix } from '../../../src/nn/module-prefix.ts'
+import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
+import { ringOf } from '../../support/process-ring.ts'
+
+const bare = () => new Sequential(new Linear(2, 3), new BatchNorm1d(3))
+const wrapped = async () => {
+  const [processGroup] = await ringOf(1)
+  return new DistributedDataParallel(bare(), { processGroup })
+}
+
+/** A model whose own properties begin like the prefix, one of them with exactly it. */
+class Awkward extends Module {
+  readonly module = new Linear(1, 1)
+  readonly modules0 = new Linear(1, 1)
+  readonly head = new Linear(1, 1)
+  forward(x: Tensor): Tensor {
+    return x
+  }
+}
+
+test('what is added is what a wrapped model has, and stripping it gives the bare one again', async () => {
+  const state = await bare().stateDict()
+  const keys = Object.keys(await (await wrapped()).stateDict())
+  expect(Object.keys(addModulePrefix(state))).toEqual(keys)
+  expect(stripModulePrefix(addModulePrefix(state))).toEqual(state)
+  const awkward = await new Awkward().stateDict()
+  expect(Object.keys(awkward)).toContain('module.weight')
+  expect(stripModulePrefix(addModulePrefix(awkward))).toEqual(awkward)
+})
+
+test('a key without the prefix is left alone, where k[7:] would cut it', () => {
+  const state = {
+    'module.0.weight': 1,
+    'modules.0.weight': 2,
+    'head.weight': 3,
+    module: 4,
+    'module.': 5,
+    'module.module.x': 6,
+  }
+  expect(stripModulePrefix(state)).toEqual({
+    '0.weight': 1,
+    'modules.0.weight': 2,
+    'head.weight': 3,
+    module: 4,
+    'module.': 5,
+    'module.x': 6,
+  })
+})
+
+test('two keys that would become one are refused', () => {
+  expect(() => stripModulePrefix({ 'module.0.bias': 1, '0.bias': 2 })).toThrow('got "0.bias" twice')
+})
+
+test("prefix: 'auto' loads a bare state into a wrapped model and the other way round", async () => {
+  const state = await bare().stateDict()
+  const ddp = await wrapped()
+  expect(() => ddp.loadStateDict(state)).toThrow(/missing \[module\.0\.weight/)
+  expect(ddp.loadStateDict(state, { prefix: 'auto' })).toEqual({
+    missingKeys: [],
+    unexpectedKeys: [],
+  })
+  expect(await ddp.module.stateDict()).toEqual(state)
+  expect(await ddp.stateDict()).toEqual(addModulePrefix(state))
+
+  const other = await (await wrapped()).stateDict()
+  const model = bare()
+  expect(() => model.loadStateDict(other)).toThrow(/unknown \[module\.0\.weight/)
+  model.loadStateDict(other, { prefix: 'auto' })
+  expect(addModulePrefix(await model.stateDict())).toEqual(other)
+  // Keys that fit are taken as they are.
+  model.loadStateDict(state, { prefix: 'auto' })
+  expect(await model.stateDict()).toEqual(state)
+})
+
+test('a model of its own property called module keeps its keys', async () => {
+  const saved = await new Awkward().stateDict()
+  const model = new Awkward()
+  model.loadStateDict(saved, { prefix: 'auto' })
+  expect(await model.stateDict()).toEqual(saved)
+})
+
+test('what fits neither way is told as it came, and a wrong choice is refused', async () => {
+  const model = bare()
+  const state = {
+    ...(await model.stateDict()),
+    'modules.9.x': { shape: [1], data: new Float32Array(1) },
+  }
+  expect(() => model.loadStateDict(state, { prefix: 'auto' })).toThrow('unknown [modules.9.x]')
+  expect(model.loadStateDict(state, { prefix: 'auto', strict: false }).unexpectedKeys).toEqual([
+    'modules.9.x',
+  ])
+  expect(() => model.loadStateDict(state, { prefix: 'strip' as 'auto' })).toThrow(
+    "loadStateDict: prefix must be one of 'exact', 'auto'",
+  )
+})

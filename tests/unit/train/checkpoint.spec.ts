@@ -1,0 +1,335 @@
+import { describe, expect, test } from 'vitest'
+import { getCheckpoint, putCheckpoint, readManifest } from '../../../src/data/checkpoint-folder.ts'
+import { compile } from '../../../src/graph/compile.ts'
+import { mseLoss } from '../../../src/graph/functions/losses.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { getRngState, manualSeed } from '../../../src/nn/init.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+import { type Module, Sequential } from '../../../src/nn/module.ts'
+import { AdamW } from '../../../src/optim/adam.ts'
+import type { ProcessGroup } from '../../../src/peer/group.ts'
+import { loadCheckpoint, saveCheckpoint } from '../../../src/train/checkpoint.ts'
+import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+import { seenFolder } from '../../support/checkpoint-folders.ts'
+import { ringOf } from '../../support/process-ring.ts'
+
+/** A promise that is resolved from outside. */
+function gate() {
+  let resolve!: () => void
+  const promise = new Promise<void>((open) => {
+    resolve = open
+  })
+  return { promise, resolve }
+}
+
+const textOf = (bytes: Uint8Array | undefined) => bytes && new TextDecoder().decode(bytes)
+const bytesOf = (text: string) => new TextEncoder().encode(text) as Uint8Array<ArrayBuffer>
+const safetensors = (names: readonly string[]) =>
+  names.filter((name) => name.endsWith('.safetensors'))
+
+describe('a folder', () => {
+  test('keeps the newest, and the best one however old', async () => {
+    const folder = seenFolder()
+    const put = (step: number, isBest: boolean) =>
+      putCheckpoint(folder, bytesOf(`${step}`), { label: `step-${step}`, isBest, keepLast: 2 })
+    const bests: (string | undefined)[] = []
+    for (const [step, isBest] of [
+      [1, true],
+      [2, false],
+      [3, false],
+      [4, false],
+      [5, true],
+      [6, false],
+      [7, false],
+    ] as const) {
+      await put(step, isBest)
+      expect(textOf(await getCheckpoint(folder, 'latest'))).toBe(`${step}`)
+      bests.push(textOf(await getCheckpoint(folder, 'best')))
+    }
+    expect(bests).toEqual(['1', '1', '1', '1', '5', '5', '5'])
+    expect([...folder.files.keys()].sort()).toEqual([
+      'checkpoints.json',
+      'step-5.safetensors',
+      'step-6.safetensors',
+      'step-7.safetensors',
+    ])
+    expect((await readManifest(folder))?.leftover).toEqual([])
+  })
+
+  test('a step that is saved again takes the place of the first, under another name', async () => {
+    const folder = seenFolder()
+    const put = (text: string, isBest: boolean) =>
+      putCheckpoint(folder, bytesOf(text), { label: 'step-9', isBest, keepLast: 3 })
+    await put('first', true)
+    await put('second', false)
+    expect(textOf(await getCheckpoint(folder, 'latest'))).toBe('second')
+    expect(textOf(await getCheckpoint(folder, 'best'))).toBe('first')
+    await put('third', true)
+    expect(textOf(await getCheckpoint(folder, 'best'))).toBe('third')
+    expect(safetensors([...folder.files.keys()])).toHaveLength(1)
+  })
+
+  test('whatever fails on the way, the files before it are whole, and the next save goes on', async () => {
+    /** Five saves, of which the operation `failing` fails, in the first four; 0: none. */
+    const run = async (failing: number) => {
+      let operations = 0
+      let failed = ''
+      const folder = seenFolder((what) => {
+        operations++
+        if (operations !== failing) return
+        failed = what
+        throw new Error('the tab died')
+      })
+      const found = async () => ({
+        latest: Number(textOf(await getCheckpoint(folder, 'latest')) ?? 0),
+        best: (await readManifest(folder))?.best
+          ? Number(textOf(await getCheckpoint(folder, 'best')))
+          : 0,
+      })
+      for (const step of [1, 2, 3, 4, 5]) {
+        const before = await found()
+        const isBest = step % 2 === 1
+        const options = { label: `step-${step}`, isBest, keepLast: 1 }
+        const isSaved = await putCheckpoint(folder, bytesOf(`${step}`), options).then(
+          () => true,
+          () => false,
+        )
+        // The manifest has switched, or it has not: nothing in between.
+        const after = { latest: step, best: isBest ? step : before.best }
+        const possible = isSaved ? [after] : [before, after]
+        expect(possible, `operation ${failing}: ${failed}`).toContainEqual(await found())
+        if (step === 4 && failing === 0) return { operations, failed, folder }
+      }
+      return { operations, failed, folder }
+    }
+    const undisturbed = await run(0)
+    expect(undisturbed.operations).toBe(11)
+    for (let failing = 1; failing <= undisturbed.operations; failing++) {
+      const { failed, folder } = await run(failing)
+      expect(failed, `operation ${failing}`).not.toBe('')
+      const names = safetensors([...folder.files.keys()])
+      // Only a file that was written when its tab died, and never named, may stay beside the one that is the latest and the best.
+      expect(names.length, failed).toBeLessThanOrEqual(failed === 'write checkpoints.json' ? 2 : 1)
+      expect(names, failed).toContain('step-5.safetensors')
+    }
+  })
+
+  test('a file that has changed, is missing or was never saved is refused by name', async () => {
+    const folder = seenFolder()
+    expect(await getCheckpoint(folder, 'latest')).toBeUndefined()
+    await expect(getCheckpoint(folder, 'best')).rejects.toMatchObject({ code: 'data.missing' })
+    for (const step of [1, 2]) {
+      await putCheckpoint(folder, bytesOf(`${step}`), {
+        label: `step-${step}`,
+        isBest: false,
+        keepLast: 2,
+      })
+    }
+    await expect(getCheckpoint(folder, 'best')).rejects.toThrow(
+      'expected the best one, got a folder with step-1.safetensors, step-2.safetensors',
+    )
+    await expect(getCheckpoint(folder, 'step-3.safetensors')).rejects.toThrow(
+      'expected the file "step-3.safetensors"',
+    )
+    expect(textOf(await getCheckpoint(folder, 'step-1.safetensors'))).toBe('1')
+    folder.files.set('step-2.safetensors', new Blob(['3']))
+    await expect(getCheckpoint(folder, 'latest')).rejects.toMatchObject({
+      code: 'data.checksum',
+      message: expect.stringContaining('Resume from step-1.safetensors.'),
+    })
+    folder.files.delete('step-2.safetensors')
+    await expect(getCheckpoint(folder, 'latest')).rejects.toThrow('got no such file')
+    folder.files.set('checkpoints.json', new Blob(['{"version":2}']))
+    await expect(getCheckpoint(folder, 'latest')).rejects.toMatchObject({ code: 'data.malformed' })
+    // As a browser leaves it that died while it made the file.
+    folder.files.set('checkpoints.json', new Blob([]))
+    expect(await getCheckpoint(folder, 'latest')).toBeUndefined()
+  })
+})
+
+/** A model in data parallel on each rank, and a step of it on the CPU. */
+async function makeRank(group: ProcessGroup) {
+  const model = new Sequential(new Linear(3, 70), new Linear(70, 2))
+  const ddp = new DistributedDataParallel(model, { processGroup: group })
+  const optimizer = new AdamW(ddp.parameters(), { lr: 0.01 })
+  const train = async (steps: number) => {
+    const program = await compile(
+      ({ x }) => {
+        const loss = mseLoss(ddp.forward(x), x.slice(1, 0, 2))
+        optimizer.zeroGrad()
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      },
+      { x: tensorType([2, 3]) },
+      { runtime: new CpuRuntime() },
+    )
+    for (let step = 0; step < steps; step++) {
+      await program.run({ x: Float32Array.from({ length: 6 }, (_, i) => Math.sin(i + step)) })
+    }
+    program.destroy()
+  }
+  return { model, ddp, optimizer, train }
+}
+
+async function withRanks<T>(
+  size: number,
+  work: (rank: Awaited<ReturnType<typeof makeRank>>, group: ProcessGroup) => Promise<T>,
+): Promise<T[]> {
+  const groups = await ringOf(size)
+  // One after the other: what they draw comes of one stream in this process.
+  const ranks: Awaited<ReturnType<typeof makeRank>>[] = []
+  for (const group of groups) {
+    manualSeed(5)
+    ranks.push(await makeRank(group))
+  }
+  const ends = await Promise.all(ranks.map((rank, i) => work(rank, groups[i])))
+  for (const group of groups) group.destroy()
+  return ends
+}
+
+describe('ranks', () => {
+  test('global rank 0 alone writes, once, and all wait until the file is there', async () => {
+    const begun = gate()
+    const writing = gate()
+    const folder = seenFolder((what) => {
+      if (!what.startsWith('write step')) return undefined
+      begun.resolve()
+      return writing.promise
+    })
+    const elsewhere = seenFolder(() => {
+      throw new Error('another rank wrote')
+    })
+    const done: number[] = []
+    // Two machines of two tabs each: rank 2 is the first of its machine.
+    const saving = withRanks(4, async ({ ddp, optimizer }, group) => {
+      const name = await saveCheckpoint(
+        { model: ddp, optimizer, step: 3 },
+        { processGroup: group, folder: group.rank === 0 ? folder : elsewhere },
+      )
+      done.push(group.rank)
+      return name
+    })
+    await begun.promise
+    // Whoever does not wait has many turns to say so.
+    for (let turn = 0; turn < 100; turn++) await new Promise((resolve) => setTimeout(resolve))
+    expect(done).toEqual([])
+    writing.resolve()
+    expect(await saving).toEqual(Array(4).fill('step-3.safetensors'))
+    expect(done).toHaveLength(4)
+    expect(folder.written).toEqual(['step-3.safetensors', 'checkpoints.json'])
+    expect(elsewhere.written).toEqual([])
+  })
+
+  test('what rank 0 cannot write is an error on all, and they can go on', async () => {
+    const folder = seenFolder((what) => {
+      if (what === 'write step-1.safetensors') throw new Error('the disk is full')
+    })
+    const ends = await withRanks(3, async ({ model, optimizer }, group) => {
+      const save = (step: number) =>
+        saveCheckpoint({ model, optimizer, step }, { processGroup: group, folder })
+      const error: unknown = await save(1).catch((thrown) => thrown)
+      await save(2)
+      return error
+    })
+    expect(ends.map(String)).toEqual([
+      'Error: the disk is full',
+      'DataError: rank 0: the disk is full',
+      'DataError: rank 0: the disk is full',
+    ])
+    expect(safetensors(folder.written)).toEqual(['step-2.safetensors'])
+  })
+
+  test.each([1, 2, 3])('two ranks save, %i go on with the same state', async (size) => {
+    const folder = seenFolder()
+    const [saved] = await withRanks(2, async ({ ddp, model, optimizer, train }, group) => {
+      await train(3)
+      await saveCheckpoint(
+        { model: ddp, optimizer, step: 3 },
+        { processGroup: group, folder, isBest: true },
+      )
+      return {
+        model: await model.stateDict(),
+        optimizer: await optimizer.stateDict(),
+        random: getRngState(),
+      }
+    })
+    manualSeed(77)
+    const ends = await withRanks(size, async ({ model, optimizer, train }, group) => {
+      // The bare model takes what the wrapped one has saved.
+      const own = group.rank === 0 ? folder : seenFolder()
+      const values = await loadCheckpoint(
+        { model, optimizer },
+        { processGroup: group, folder: own },
+      )
+      const state = {
+        model: await model.stateDict(),
+        optimizer: await optimizer.stateDict(),
+        random: getRngState(),
+      }
+      await train(1)
+      return { values, state, steps: (await optimizer.stateDict()).state[0]['step'] }
+    })
+    for (const { values, state, steps } of ends) {
+      expect(values).toEqual({ step: 3 })
+      expect(state).toEqual(saved)
+      expect(steps).toBe(4)
+    }
+  })
+
+  test('a checkpoint that rank 0 does not find is missing on all', async () => {
+    const ends = await withRanks(2, async ({ model }, group) => {
+      const options = { processGroup: group, folder: seenFolder() }
+      expect(await loadCheckpoint({ model }, options)).toBeUndefined()
+      return loadCheckpoint({ model }, { ...options, which: 'best' }).catch((thrown) => thrown.code)
+    })
+    expect(ends).toEqual(['data.missing', 'data.missing'])
+  })
+})
+
+describe('one rank', () => {
+  const make = () => new Sequential(new Linear(2, 2))
+
+  test('values come back beside the parts; some parts alone leave the random state as it is', async () => {
+    const folder = seenFolder()
+    manualSeed(3)
+    const model = make()
+    const optimizer = new AdamW(model.parameters())
+    const values = { epoch: 4, bestAccuracy: 0.75, record: { shares: [3, 2] }, none: null }
+    expect(await saveCheckpoint({ model, optimizer, ...values }, { folder })).toBe(
+      'epoch-4.safetensors',
+    )
+    manualSeed(9)
+    const other = make()
+    await expect(loadCheckpoint({ model: other }, { folder })).rejects.toThrow(
+      'expected the parts model, optimizer, got model',
+    )
+    const random = getRngState()
+    expect(await loadCheckpoint({ model: other }, { folder, strict: false })).toEqual(values)
+    expect(await other.stateDict()).toEqual(await model.stateDict())
+    expect(getRngState()).toEqual(random)
+    await loadCheckpoint({ model: other, optimizer: new AdamW(other.parameters()) }, { folder })
+    expect(getRngState().seed).toBe(3)
+  })
+
+  test('a part that the file has not, a name of its own, and bad options are refused', async () => {
+    const folder = seenFolder()
+    const model = make()
+    await saveCheckpoint({ model, step: 1 }, { folder })
+    const ema: Module = make()
+    await expect(loadCheckpoint({ model, ema }, { folder, strict: false })).rejects.toThrow(
+      'expected the parts model, got ema, model',
+    )
+    await expect(saveCheckpoint({ checkpoint: 1 }, { folder })).rejects.toThrow(
+      'names other than "checkpoint"',
+    )
+    await expect(saveCheckpoint({ model }, { folder, keepLast: 0 })).rejects.toThrow(
+      'keepLast must be a whole number above 0',
+    )
+    await expect(saveCheckpoint({ model }, { isbest: true } as object)).rejects.toThrow(
+      'got "isbest"',
+    )
+    await expect(saveCheckpoint({ model })).rejects.toMatchObject({ code: 'file.unwritable' })
+  })
+})

@@ -1,0 +1,169 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { readManifest } from '../../../src/data/checkpoint-folder.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import type { TrainConfigInput } from '../../../src/train/config.ts'
+import { type SeenFolder, seenFolder } from '../../support/checkpoint-folders.ts'
+import { serveDigits } from '../../support/served-digits.ts'
+import { lossesOf, resultsOf, resumedOf, trainRanks } from '../../support/train-ranks.ts'
+
+// The built-in training on the CPU: 36 samples in batches of 15, so that an epoch is 3 steps, the last one short.
+const settings = { batchSize: 15, bucketCapMb: 0.3, hashEvery: 2 } as const
+const perEpoch = 3
+beforeEach(() => serveDigits(36, (_, i) => (i * 7919) % 251))
+afterEach(() => vi.restoreAllMocks())
+
+const train = (size: number, input: TrainConfigInput, folder?: SeenFolder) =>
+  trainRanks(
+    size,
+    { ...settings, ...input },
+    () => new CpuRuntime(),
+    (rank) =>
+      folder && {
+        folder: async () => {
+          if (rank > 0) throw new Error(`rank ${rank} asked for the folder`)
+          return folder
+        },
+      },
+  )
+
+test.each(['adamw', 'sgd'] as const)(
+  '%s: 4 epochs of two ranks are 2, a checkpoint and 2 more, bit for bit',
+  async (optimizer) => {
+    const whole = await train(2, { optimizer, epochs: 4 })
+    const folder = seenFolder()
+    const first = await train(2, { optimizer, epochs: 2, checkpointEvery: 0 }, folder)
+    resultsOf(first)
+    expect(folder.written.filter((name) => name.endsWith('.safetensors'))).toEqual([
+      'step-3.safetensors',
+      'step-6.safetensors',
+    ])
+    const second = await train(
+      2,
+      { optimizer, epochs: 4, checkpointEvery: 0, resume: 'latest' },
+      folder,
+    )
+    const results = resultsOf(second)
+    for (const [rank, { paramHash, testAccuracy, bestAccuracy, steps, loss }] of resultsOf(
+      whole,
+    ).entries()) {
+      expect(results[rank]).toMatchObject({ paramHash, testAccuracy, bestAccuracy, steps, loss })
+      expect([...lossesOf(first[rank]), ...lossesOf(second[rank])]).toEqual(lossesOf(whole[rank]))
+    }
+    expect(lossesOf(second[0])).toHaveLength(2 * perEpoch)
+    expect(resumedOf(second[0])).toEqual([
+      {
+        event: 'resumed',
+        step: 6,
+        epoch: 2,
+        bestAccuracy: resultsOf(first)[0].bestAccuracy,
+        rank: 0,
+        differences: [],
+      },
+    ])
+    expect(resumedOf(second[1])).toEqual([])
+  },
+  60_000,
+)
+
+test('in the middle of an epoch, by the name of a file, and with fewer or more ranks', async () => {
+  const whole = await train(2, { epochs: 2 })
+  const folder = seenFolder()
+  resultsOf(await train(2, { steps: 5, checkpointEvery: 2 }, folder))
+  expect([...folder.files.keys()].sort()).toEqual(
+    [
+      'checkpoints.json',
+      ...['step-4', 'step-5'].map((name) => `${name}.safetensors`),
+      // Steps 2 and 3 have given way, but for the best one.
+      ...((await readManifest(folder))?.best === 'step-3.safetensors'
+        ? ['step-3.safetensors']
+        : []),
+    ].sort(),
+  )
+  const same = await train(2, { epochs: 2, resume: 'step-4.safetensors' }, folder)
+  expect(resultsOf(same)[0].paramHash).toBe(resultsOf(whole)[0].paramHash)
+  expect(lossesOf(same[1])).toEqual(lossesOf(whole[1]).slice(4))
+
+  for (const size of [1, 3]) {
+    const other = await train(size, { epochs: 2, resume: 'latest' }, folder)
+    resultsOf(other)
+    const [told] = resumedOf(other[0])
+    expect(told.differences[0]).toBe(`ranks 2, now ${size}`)
+    const [loss] = lossesOf(other[0])
+    const expected = lossesOf(whole[0])[5]
+    expect(Math.abs(loss / expected - 1)).toBeLessThan(1e-5)
+  }
+}, 60_000)
+
+test('the best one is that of the best evaluation, also after going on', async () => {
+  const folder = seenFolder()
+  const [{ events }] = await train(2, { epochs: 2, checkpointEvery: 0, lr: 0.01 }, folder)
+  const again = await train(
+    2,
+    { epochs: 5, checkpointEvery: 0, lr: 0.01, resume: 'latest' },
+    folder,
+  )
+  const [result] = resultsOf(again)
+  const evaluations = [...events, ...again[0].events].flatMap((event) =>
+    event.event === 'evaluation' ? [event] : [],
+  )
+  expect(evaluations).toHaveLength(5)
+  let best = Number.NEGATIVE_INFINITY
+  const improving = evaluations.filter(({ accuracy }) => {
+    const isBest = accuracy > best
+    best = Math.max(best, accuracy)
+    return isBest
+  })
+  expect(result.bestAccuracy).toBe(best)
+  const saved = [...events, ...again[0].events].flatMap((event) =>
+    event.event === 'checkpoint' && event.isBest ? [event.step] : [],
+  )
+  expect(saved).toEqual(improving.map(({ step }) => step))
+  expect((await readManifest(folder))?.best).toBe(`step-${improving.at(-1)!.step}.safetensors`)
+}, 60_000)
+
+test('a learning rate of now is told of and goes before the saved one', async () => {
+  const folder = seenFolder()
+  resultsOf(await train(1, { steps: 2, checkpointEvery: 0 }, folder))
+  const ends = await train(1, { steps: 4, lr: 0, checkpointEvery: 0, resume: 'latest' }, folder)
+  const whole = await train(1, { steps: 4 })
+  expect(resumedOf(ends[0])[0].differences).toEqual(['learning rate 0.001, now 0'])
+  expect(resultsOf(ends)[0].paramHash).not.toBe(resultsOf(whole)[0].paramHash)
+  expect(lossesOf(ends[0])[0]).toBe(lossesOf(whole[0])[2])
+}, 60_000)
+
+test.each<[string, TrainConfigInput]>([
+  ['batchSize must be 15, as in the run that was saved, got 12', { batchSize: 12 }],
+  ['seed must be 0', { seed: 3 }],
+  ['optimizer must be adamw', { optimizer: 'sgd' }],
+  ["expected a checkpoint from before this run's last step, 2, got one of step 2", { steps: 2 }],
+  ['expected the file "step-7.safetensors"', { resume: 'step-7.safetensors' }],
+])(
+  '%s: refused on all ranks',
+  async (text, change) => {
+    const folder = seenFolder()
+    resultsOf(await train(2, { steps: 2, checkpointEvery: 0 }, folder))
+    const ends = await train(2, { steps: 4, resume: 'latest', ...change }, folder)
+    for (const { reason } of ends) expect(String(reason)).toContain(text)
+  },
+  60_000,
+)
+
+test('another number of samples is refused, and a folder without checkpoints', async () => {
+  const folder = seenFolder()
+  const [{ reason }] = await train(1, { steps: 4, resume: 'latest' }, folder)
+  expect(String(reason)).toContain('resume: expected a checkpoint, got a folder without any')
+  resultsOf(await train(1, { steps: 2, checkpointEvery: 0 }, folder))
+  vi.restoreAllMocks()
+  serveDigits(30, (_, i) => i % 251)
+  const [other] = await train(1, { steps: 4, resume: 'latest' }, folder)
+  expect(String(other.reason)).toContain('the number of training samples must be 36')
+}, 60_000)
+
+test('what cannot be saved ends the run on all ranks', async () => {
+  const folder = seenFolder(() => {
+    throw new Error('the disk is full')
+  })
+  const ends = await train(2, { epochs: 1, checkpointEvery: 0 }, folder)
+  expect(String(ends[0].reason)).toContain('the disk is full')
+  expect(String(ends[1].reason)).toContain('rank 0: the disk is full')
+}, 60_000)
