@@ -286,6 +286,8 @@ export class CollectiveGroup {
   async allGatherBytes(bytes: Uint8Array, options: CollectiveOptions = {}): Promise<Uint8Array[]> {
     const isCounted = options.sequence === undefined
     const sequence = options.sequence ?? this.countSequence()
+    // Once all have begun the first half, none is late for the second.
+    const { onmet: _once, ...second } = options
     const lengths = await this.allGatherU32(Uint32Array.of(bytes.length), {
       ...options,
       sequence,
@@ -298,7 +300,7 @@ export class CollectiveGroup {
       'allGatherBytes',
       { buffer: all },
       {
-        ...options,
+        ...second,
         alignment: 1,
         sequence,
         bucket: isCounted ? countedDataBucket : (options.bucket ?? 0) + 1,

@@ -116,6 +116,17 @@ export interface CollectivesOptions {
   attempt: (action: () => void) => void
 }
 
+/** What is under way on one rank. */
+export interface CollectiveCounts {
+  /** Launched here and not ended. */
+  launched: number
+  /** Begun by others and not launched here. */
+  announced: number
+  /** Data of those, and the most that ever was of one rank; at most the eager share of a window. */
+  heldBytes: number
+  peakHeldBytes: number
+}
+
 export class Collectives {
   /** How many have ended well. */
   completed = 0
@@ -239,6 +250,13 @@ export class Collectives {
     const run = this.receiver.receive(session, header, message)?.run
     if (run) this.endIfComplete(run)
     this.sender.pump()
+  }
+
+  get counts(): CollectiveCounts {
+    const { active, announced } = this.entries
+    const { heldBytes, peakHeldBytes } = this.receiver
+    const held = [...heldBytes.values()].reduce((sum, bytes) => sum + bytes, 0)
+    return { launched: active.length, announced, heldBytes: held, peakHeldBytes }
   }
 
   /** Sends what may go now. */

@@ -1,6 +1,6 @@
 import type { Env } from '../util/env.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
-import { Collectives } from './collectives.ts'
+import { type CollectiveCounts, Collectives } from './collectives.ts'
 import type { CollectiveSpan } from './entries.ts'
 import { epochError, recordOf } from './failure.ts'
 import type { Link } from './link.ts'
@@ -34,7 +34,9 @@ export interface GroupOptions {
 export interface GroupStats {
   payloadBytesSent: number
   payloadBytesReceived: number
+  /** How many have ended well. */
   collectives: number
+  underWay: CollectiveCounts
   /** Failures after the first, which is the one that is reported. */
   suppressedFailures: number
   /** By rank. */
@@ -60,6 +62,7 @@ export class Membership {
   failure: PeerError | undefined
   private readonly events: MembershipEvents
   private isDestroyed = false
+  private isLeaving = false
   private settleFailed!: (error: PeerError) => void
   private suppressedFailures = 0
 
@@ -97,7 +100,9 @@ export class Membership {
         onsuspect: (who, isSuspect, silentMs) => events.onsuspect(who, isSuspect, silentMs),
         onerror: (error) => this.fail(error),
         onend: (from, end) => {
-          if (!this.failure && !this.isDestroyed) attempt(() => this.collectives.lose(from, end))
+          // Where the other side does not answer a goodbye the link ends by us; nobody is lost by that.
+          const isLeft = this.isDestroyed || (this.isLeaving && end.why === 'local')
+          if (!this.failure && !isLeft) attempt(() => this.collectives.lose(from, end))
         },
       },
     })
@@ -113,10 +118,14 @@ export class Membership {
     })
   }
 
-  /** Resolves when all linked ranks have said HELLO. errors: `peer.timeout`, `peer.lost`, `peer.mismatch`, `peer.protocol`. */
+  /** Resolves when all linked ranks have said HELLO; rejects as soon as the epoch ends. errors: `peer.timeout`, `peer.lost`, `peer.mismatch`, `peer.protocol`. */
   async ready(): Promise<void> {
-    if (this.failure) throw this.failure
-    await this.peers.ready()
+    const over = this.failed.then((error) => Promise.reject(error))
+    try {
+      await Promise.race([this.peers.ready(), over])
+    } catch (error) {
+      throw this.failure ?? error
+    }
   }
 
   /** Ends the epoch on every rank, with this rank's error. */
@@ -159,6 +168,7 @@ export class Membership {
       payloadBytesSent: all.reduce((sum, link) => sum + link.payloadBytesSent, 0),
       payloadBytesReceived: all.reduce((sum, link) => sum + link.payloadBytesReceived, 0),
       collectives: this.collectives.completed,
+      underWay: this.collectives.counts,
       suppressedFailures: this.suppressedFailures,
       links,
     }
@@ -167,6 +177,7 @@ export class Membership {
   /** See `ProcessGroup.leave`. */
   async leave(detail: string): Promise<void> {
     if (this.isDestroyed) return
+    this.isLeaving = true
     if (!this.failure) await this.peers.leave(detail)
     this.destroy(detail)
   }

@@ -8,24 +8,31 @@ import { fieldOffset } from './wire.ts'
  * What a fault does to one message of a memory link.
  *
  * drop: it never arrives. duplicate: it arrives twice. truncate: its last bytes are missing. delay: it, and all behind
- * it, arrive `delayMs` later. wrong-epoch: its epoch field is another one. close: the link ends on both sides instead,
- * without a goodbye. freeze: from here on nothing arrives in either direction and nobody is told.
+ * it, arrive `delayMs` later. reorder: it arrives behind the next one. corrupt: one bit of it is another. wrong-epoch: its epoch
+ * field is another one. slow: it and each one behind it travel `delayMs` longer. close: the link ends on both sides instead,
+ * without a goodbye. one-way: from here on nothing arrives in this direction, and nobody is told. freeze: nor in the other.
  */
 export type FaultKind =
   | 'drop'
   | 'duplicate'
   | 'truncate'
   | 'delay'
+  | 'reorder'
+  | 'corrupt'
   | 'wrong-epoch'
+  | 'slow'
   | 'close'
+  | 'one-way'
   | 'freeze'
 
 export interface Fault {
   kind: FaultKind
   /** Sees each message before it travels; the fault strikes the first for which this is true, once. */
   strikes(message: Uint8Array): boolean
-  /** For `delay`. */
+  /** For `delay` and `slow`. */
   delayMs?: number
+  /** For `corrupt`: which bit, modulo the message's bits. Default 0. */
+  bit?: number
   /** How often it has struck. Tests assert on it: a fault that cannot happen proves nothing. */
   fired?: number
 }
@@ -65,6 +72,11 @@ export class MemoryLink extends LinkBase {
   private lastArrivalMs = 0
   private readonly arrivals: (() => void)[] = []
   private underWayBytes = 0
+  /** By the faults that last. */
+  private slowMs = 0
+  private isCut = false
+  /** What the next message overtakes. */
+  private overtaken: Uint8Array<ArrayBuffer> | undefined
 
   constructor(
     private readonly env: Env,
@@ -104,9 +116,24 @@ export class MemoryLink extends LinkBase {
         case 'delay':
           extraMs = fault.delayMs ?? 0
           break
+        case 'reorder':
+          this.overtaken = bytes.slice()
+          return
+        case 'corrupt': {
+          const bit = (fault.bit ?? 0) % (8 * bytes.length)
+          bytes = bytes.slice()
+          bytes[bit >> 3]! ^= 1 << (bit & 7)
+          break
+        }
         case 'wrong-epoch':
           bytes = bytes.slice()
           bytes[fieldOffset.epoch]! ^= 0x80
+          break
+        case 'slow':
+          this.slowMs += fault.delayMs ?? 0
+          break
+        case 'one-way':
+          this.isCut = true
           break
         case 'freeze':
           this.shared.isFrozen = true
@@ -117,6 +144,9 @@ export class MemoryLink extends LinkBase {
       }
     }
     this.travel(bytes, extraMs)
+    const { overtaken } = this
+    this.overtaken = undefined
+    if (overtaken) this.travel(overtaken, 0)
   }
 
   protected shut(detail: string): void {
@@ -142,13 +172,16 @@ export class MemoryLink extends LinkBase {
   /** Runs `arrive` after everything scheduled before it in this direction. */
   private schedule(extraMs: number, arrive: () => void): void {
     const now = this.env.now()
-    const arrivalMs = Math.max(this.lastArrivalMs, now + (this.options.delayMs?.() ?? 0) + extraMs)
+    const arrivalMs = Math.max(
+      this.lastArrivalMs,
+      now + (this.options.delayMs?.() ?? 0) + this.slowMs + extraMs,
+    )
     this.lastArrivalMs = arrivalMs
     // Each timer delivers whatever is first: browsers clamp nested timers, so theirs is not the order of due times.
     this.arrivals.push(arrive)
     this.env.after(arrivalMs - now, () => {
       const first = this.arrivals.shift()
-      if (!this.shared.isFrozen) first?.()
+      if (!this.shared.isFrozen && !this.isCut) first?.()
     })
   }
 }

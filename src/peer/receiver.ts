@@ -32,8 +32,10 @@ export interface ReceiverOptions {
  */
 export class Receiver {
   private readonly options: ReceiverOptions
-  /** By rank. */
-  private readonly heldBytes = new Map<number, number>()
+  /** What came too early, by rank. units: bytes of whole messages. */
+  readonly heldBytes = new Map<number, number>()
+  /** The most that was ever held of one rank. */
+  peakHeldBytes = 0
 
   constructor(options: ReceiverOptions) {
     this.options = options
@@ -63,6 +65,7 @@ export class Receiver {
   private hold(from: number, changeBytes: number): number {
     const bytes = (this.heldBytes.get(from) ?? 0) + changeBytes
     this.heldBytes.set(from, bytes)
+    this.peakHeldBytes = Math.max(this.peakHeldBytes, bytes)
     return bytes
   }
 

@@ -1,4 +1,4 @@
-import type { PeerError } from '../util/errors.ts'
+import { PeerError } from '../util/errors.ts'
 import { EpochLinks, followingEpoch } from './epoch-link.ts'
 import type { ProcessGroup } from './group.ts'
 import type { Link } from './link.ts'
@@ -37,7 +37,7 @@ export class Rejoining {
     return this.#join()
   }
 
-  /** The group that follows `group`, which has ended. errors: those of `join`. */
+  /** The group that follows `group`, which has ended, or a later one where that ended before it began here. errors: those of `join`. */
   after(group: ProcessGroup): Promise<ProcessGroup> {
     let next = this.#following.get(group)
     if (!next) {
@@ -50,10 +50,19 @@ export class Rejoining {
 
   async #join(): Promise<ProcessGroup> {
     const links = new Map(this.#links.map(([peer, one]) => [peer, one.open(this.#epoch)]))
-    const group = await this.#options.join(this.#epoch, links)
+    const { join, follows } = this.#options
+    let group: ProcessGroup
+    try {
+      group = await join(this.#epoch, links)
+    } catch (error) {
+      // Others had it already, and lost it while this rank's neighbours were still coming.
+      if (!(error instanceof PeerError) || !follows(error)) throw error
+      this.#epoch = followingEpoch(this.#epoch)
+      return this.#join()
+    }
     group.failed.then((error) => {
       // Whoever asks for the group hears of a failure.
-      if (this.#options.follows(error)) this.after(group).catch(() => undefined)
+      if (follows(error)) this.after(group).catch(() => undefined)
     })
     return group
   }

@@ -97,6 +97,27 @@ test('a loss in a group that some ranks have not asked for yet brings all of the
   await env.until(Promise.all(third.map((group) => group.barrier())))
 })
 
+test('a group that was lost before all were there is passed over by those that had not joined it', async () => {
+  const size = 4
+  const env = new VirtualEnv(8)
+  const ranks = ranksOf(env, size)
+  const first = await env.until(Promise.all(ranks.map(({ ring }) => ring.first())))
+  first[0]!.abort(new PeerError('gpu.lost', 'rank 0 lost its device'))
+  // The second group begins on rank 0 at once; the others hear of the first one's end 3 ms later, rank 2 after 6.
+  await env.advance(7)
+  const second = ranks.map(({ groups }) => groups.at(-1)!)
+  expect(second.map((group) => group.epoch)).toEqual(Array(size).fill(followingEpoch(epoch)))
+  second[1]!.abort(new PeerError('gpu.lost', 'rank 1 lost its device'))
+  const next = await env.until(Promise.all(ranks.map(({ ring }, rank) => ring.after(first[rank]!))))
+  const last = await env.until(
+    Promise.all(next.map((group, rank) => (group.error ? ranks[rank]!.ring.after(group) : group))),
+  )
+  expect(new Set(last.map((group) => group.epoch))).toEqual(
+    new Set([followingEpoch(followingEpoch(epoch))]),
+  )
+  await env.until(Promise.all(last.map((group) => group.barrier())))
+})
+
 test('a failure of another kind is followed by no group', async () => {
   const env = new VirtualEnv(9)
   const ranks = ranksOf(env, 3)

@@ -80,6 +80,12 @@ describe.each([2, 3, 5])('%i ranks', (size) => {
       withinMs: 1500,
     },
     {
+      kind: 'reorder',
+      code: 'peer.protocol',
+      text: /expected frame \d+, got frame/,
+      withinMs: 1500,
+    },
+    {
       kind: 'truncate',
       code: 'peer.protocol',
       text: /expected \d+ bytes .*got \d+ bytes/,
@@ -103,6 +109,12 @@ describe.each([2, 3, 5])('%i ranks', (size) => {
       text: /rank \d waited 5000 ms for .*rank \d/,
       withinMs: 6000,
     },
+    {
+      kind: 'one-way',
+      code: 'peer.timeout',
+      text: /rank \d waited 5000 ms for .*rank \d/,
+      withinMs: 6000,
+    },
   ]
   test.each(cases)('$kind: every rank rejects, naming rank and operation', async (one) => {
     const fault = dataFault(one.kind, size === 2 ? 1 : 3)
@@ -116,8 +128,8 @@ describe.each([2, 3, 5])('%i ranks', (size) => {
     expect(broken.failedAfterMs).toBeLessThan(one.withinMs)
   })
 
-  test('delay below the deadline: late, and right', async () => {
-    const fault = dataFault('delay', 3, 700)
+  test.each(['delay', 'slow'] as const)('%s below the deadline: late, and right', async (kind) => {
+    const fault = dataFault(kind, 3, 700)
     const { errors, buffers, failedAfterMs } = await runWith(size, fault)
     expect(fault.fired).toBe(1)
     expect(errors.every((error) => error === undefined)).toBe(true)
@@ -332,6 +344,32 @@ test('a rank that leaves in the middle ends the others; one that has finished do
   const errors = (await env.until(pending, 100)) as PeerError[]
   for (const error of errors)
     expect(error.message).toMatch(/lost rank 0 \(bye, the tab was closed\)/)
+})
+
+test('a goodbye that nobody answers is no failure of the one that leaves', async () => {
+  const env = new VirtualEnv(1)
+  const freeze: Fault = { kind: 'freeze', strikes: () => env.now() >= 100 }
+  const { groups } = memoryRing(env, 3, (rank) => (rank === 0 ? { forward: [freeze] } : {}))
+  await env.until(Promise.all(groups.map((group) => group.barrier())))
+  const heard: string[] = []
+  for (const group of groups) group.onfailure = (error) => heard.push(error.message)
+  await env.advance(100)
+  await env.until(Promise.all(groups.map((group) => group.leave())), 5000)
+  expect(freeze.fired).toBe(1)
+  expect(heard).toEqual([])
+})
+
+test('who still waits for HELLO hears at once that the epoch is over', async () => {
+  const env = new VirtualEnv(1)
+  const cut: Fault = { kind: 'one-way', strikes: () => true }
+  const { groups } = memoryRing(env, 4, (rank) => (rank === 0 ? { backward: [cut] } : {}))
+  const waiting = outcomes([groups[0]!.ready()])
+  await env.advance(50)
+  groups[2]!.abort('enough')
+  const [error] = await env.until(waiting, 10)
+  expect(cut.fired).toBe(1)
+  expect(error).toBe(groups[0]!.error)
+  expect(error?.message).toBe('epoch 3: rank 2 aborted: enough')
 })
 
 test('a link that ends while nothing is under way is a failure at once', async () => {

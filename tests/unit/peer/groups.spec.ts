@@ -85,6 +85,17 @@ describe('groups of some ranks', () => {
   })
 })
 
+test('records of all are met once', async () => {
+  const { env, groups } = open(3)
+  let met = 0
+  const onmet = () => {
+    met += 1
+  }
+  const all = groups.map((group) => group.allGatherBytes(new Uint8Array(5000), { onmet }))
+  await env.until(Promise.all(all))
+  expect(met).toBe(3)
+})
+
 describe('messages between two', () => {
   const both = (group: CollectiveGroup, peer: number, length: number, tag?: number) => {
     const sent = Float32Array.from({ length }, (_, i) => group.rank * 1000 + i + (tag ?? 0))
