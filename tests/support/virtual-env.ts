@@ -3,7 +3,8 @@ import type { Env } from '../../src/util/env.ts'
 interface Timer {
   atMs: number
   order: number
-  run: () => void
+  /** Undefined once it has run or was cancelled. */
+  run: (() => void) | undefined
 }
 
 /**
@@ -14,6 +15,7 @@ interface Timer {
 export class VirtualEnv implements Env {
   private clockMs = 0
   private order = 0
+  private waiting = 0
   /** A binary heap, earliest first. */
   private readonly heap: Timer[] = []
   private readonly draw: () => number
@@ -27,11 +29,19 @@ export class VirtualEnv implements Env {
   }
 
   after(delayMs: number, callback: () => void): () => void {
-    const timer = { atMs: this.clockMs + Math.max(0, delayMs), order: this.order++, run: callback }
+    const atMs = this.clockMs + Math.max(0, delayMs)
+    const timer: Timer = { atMs, order: this.order++, run: callback }
     this.push(timer)
+    this.waiting += 1
     return () => {
-      timer.run = () => undefined
+      if (timer.run) this.waiting -= 1
+      timer.run = undefined
     }
+  }
+
+  /** Timers that will run. */
+  get timers(): number {
+    return this.waiting
   }
 
   random(length: number): Uint8Array {
@@ -47,7 +57,7 @@ export class VirtualEnv implements Env {
   async advance(durationMs: number): Promise<void> {
     const untilMs = this.clockMs + durationMs
     await settlePromises()
-    while (this.heap.length > 0 && this.heap[0]!.atMs <= untilMs) await this.step()
+    while (this.nextMs <= untilMs) await this.step()
     this.clockMs = untilMs
   }
 
@@ -61,18 +71,34 @@ export class VirtualEnv implements Env {
     promise.then(settle, settle)
     await settlePromises()
     while (!isSettled) {
-      if (this.heap.length === 0 || this.heap[0]!.atMs > untilMs)
+      if (this.nextMs > untilMs)
         throw new Error(`virtual env: nothing settled within ${limitMs} ms`)
       await this.step()
     }
     return promise
   }
 
-  /** Runs all timers of the next moment. */
-  private async step(): Promise<void> {
-    this.clockMs = this.heap[0]!.atMs
-    while (this.heap.length > 0 && this.heap[0]!.atMs <= this.clockMs) this.pop().run()
+  /** Runs all timers of the next moment. Returns whether there was one. */
+  async step(): Promise<boolean> {
+    const { nextMs } = this
+    if (nextMs === Number.POSITIVE_INFINITY) return false
+    this.clockMs = nextMs
+    while (this.heap.length > 0 && this.heap[0]!.atMs <= this.clockMs) {
+      const timer = this.pop()
+      const { run } = timer
+      if (!run) continue
+      timer.run = undefined
+      this.waiting -= 1
+      run()
+    }
     await settlePromises()
+    return true
+  }
+
+  /** When the next timer runs; infinity for none. */
+  private get nextMs(): number {
+    while (this.heap.length > 0 && !this.heap[0]!.run) this.pop()
+    return this.heap[0]?.atMs ?? Number.POSITIVE_INFINITY
   }
 
   private push(timer: Timer): void {

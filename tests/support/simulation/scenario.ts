@@ -1,0 +1,133 @@
+import type { AlgorithmChoice } from '../../../src/peer/algorithm-choice.ts'
+import { Draw } from './draw.ts'
+import { drawFault, type FaultPlan } from './fault-plan.ts'
+import { drawOperation, type GroupShape, type Operation } from './operations.ts'
+
+/** What the ranks do together before they go on: make a group, or launch operations. */
+export interface Phase {
+  /** Ranks of a new group, which later phases use. */
+  readonly newGroup?: readonly number[]
+  readonly operations: readonly Operation[]
+  /** Whether ranks wait for its operations before the next phase. */
+  readonly isAwaited: boolean
+}
+
+/** All that a seed decides before the clock runs. */
+export interface Scenario {
+  readonly seed: number
+  readonly size: number
+  /** Whether all ranks are linked, or each to its two neighbours. */
+  readonly isMesh: boolean
+  /** A message takes from `delayMs` to `delayMs + jitterMs`. */
+  readonly delayMs: number
+  readonly jitterMs: number
+  readonly maxMessageBytes: number
+  readonly highWaterBytes: number
+  /** By rank. */
+  readonly windowBytes: readonly number[]
+  readonly deadlineMs: number
+  readonly choice: AlgorithmChoice | undefined
+  readonly phases: readonly Phase[]
+  readonly faults: readonly FaultPlan[]
+  /** Whether ranks wait for all others before they leave. */
+  readonly leavesTogether: boolean
+}
+
+/** How large worlds are, and whether their links may all be there. */
+export interface WorldBounds {
+  readonly sizes: readonly [from: number, to: number]
+  /** Beyond this many ranks they are linked in a ring. */
+  readonly mostInMesh: number
+  /** Elements of one operation over all ranks. */
+  readonly mostElements: number
+  readonly mostOperations: number
+}
+
+export const smallWorlds: WorldBounds = {
+  sizes: [1, 6],
+  mostInMesh: 6,
+  mostElements: 12_000,
+  mostOperations: 8,
+}
+export const middleWorlds: WorldBounds = {
+  sizes: [7, 16],
+  mostInMesh: 12,
+  mostElements: 12_000,
+  mostOperations: 6,
+}
+export const largeWorlds: WorldBounds = {
+  sizes: [17, 64],
+  mostInMesh: 20,
+  mostElements: 16_000,
+  mostOperations: 4,
+}
+
+export function drawScenario(seed: number, bounds: WorldBounds): Scenario {
+  const draw = new Draw(seed)
+  const size = draw.whole(...bounds.sizes)
+  const isMesh = size > 1 && size <= bounds.mostInMesh && draw.isOneIn(2)
+  const isTight = draw.isOneIn(2)
+  const maxMessageBytes = isTight ? 1024 : draw.pick([1024, 4096, 65_536])
+  const windows = isTight ? [2048, 4096] : [4096, 16_384, 65_536, 524_288]
+  const phases = drawPhases(draw, size, isMesh || size < 4, bounds)
+  return {
+    seed,
+    size,
+    isMesh,
+    delayMs: draw.pick([0, 0.5, 2, 20]),
+    jitterMs: draw.pick([0, 1, 4, 10]),
+    maxMessageBytes,
+    highWaterBytes: draw.pick([2048, 65_536, Number.POSITIVE_INFINITY]),
+    windowBytes: Array.from({ length: size }, () => draw.pick(windows)),
+    deadlineMs: draw.pick([2000, 5000, 12_000, 20_000]),
+    choice: draw.isOneIn(2) ? { oneShotBytes: 64, directBytes: draw.pick([256, 2048]) } : undefined,
+    phases,
+    faults: drawFaults(draw, size, isMesh, phases),
+    leavesTogether: draw.isOneIn(2),
+  }
+}
+
+function drawPhases(draw: Draw, size: number, isLinked: boolean, bounds: WorldBounds): Phase[] {
+  const groups: GroupShape[] = [{ index: 0, size, isFullyLinked: isLinked }]
+  const phases: Phase[] = []
+  const world = Array.from({ length: size }, (_, rank) => rank)
+  if (isLinked && size > 1 && draw.isOneIn(3))
+    for (let made = draw.whole(1, 2); made > 0; made--) {
+      const ranks = draw.some(world, draw.whole(1, size))
+      phases.push({ newGroup: ranks, operations: [], isAwaited: true })
+      groups.push({ index: groups.length, size: ranks.length, isFullyLinked: true })
+    }
+  let serial = 0
+  for (let count = draw.whole(1, 3); count > 0; count--) {
+    const operations = Array.from({ length: draw.whole(1, bounds.mostOperations) }, () => {
+      serial += 1
+      return drawOperation(draw, draw.pick(groups), serial, bounds.mostElements)
+    })
+    phases.push({ operations, isAwaited: !draw.isOneIn(3) })
+  }
+  return phases
+}
+
+function drawFaults(
+  draw: Draw,
+  size: number,
+  isMesh: boolean,
+  phases: readonly Phase[],
+): FaultPlan[] {
+  if (size === 1) return []
+  const count = draw.pick([0, 0, 0, 0, 1, 1, 1, 1, 1, 2])
+  const faults = Array.from({ length: count }, () => drawFault(draw, size, isMesh, phases.length))
+  // What strikes while an epoch is ending needs something that ends it.
+  const isEnding = faults.some(({ phase }) => phase === 'aborting')
+  return isEnding && count === 1
+    ? [...faults, { ...drawFault(draw, size, isMesh, phases.length), kind: 'abort', phase: 'data' }]
+    : faults
+}
+
+/** The same operation may be anywhere in the order of its rank, but those of one lane stay in order. */
+export function launchOrder(draw: Draw, operations: readonly Operation[]): Operation[] {
+  const shuffled = draw.shuffled(operations)
+  const lanes = new Map<string, Operation[]>()
+  for (const one of operations) lanes.set(one.lane, [...(lanes.get(one.lane) ?? []), one])
+  return shuffled.map(({ lane }) => lanes.get(lane)!.shift()!)
+}
