@@ -1,0 +1,132 @@
+import { afterAll, describe, expect, test } from 'vitest'
+import { type FaultKindName, faultKinds } from '../../support/simulation/fault-plan.ts'
+import { simulateRejoining } from '../../support/simulation/rejoining.ts'
+import { checkSeed, isReplay, seedsFrom } from '../../support/simulation/replay.ts'
+import {
+  drawScenario,
+  largeWorlds,
+  middleWorlds,
+  smallWorlds,
+  type WorldBounds,
+} from '../../support/simulation/scenario.ts'
+import { simulate } from '../../support/simulation/simulate.ts'
+import { Trace } from '../../support/simulation/trace.ts'
+
+// The protocol's own code in worlds that one number decides: ranks, links, calls, faults. See docs/collectives.md.
+
+const spec = 'tests/unit/peer/simulation.spec.ts'
+
+interface Range {
+  name: string
+  first: number
+  count: number
+  bounds: WorldBounds
+}
+
+const ranges: Range[] = [
+  { name: '1 to 6 ranks', first: 1, count: 2500, bounds: smallWorlds },
+  { name: '7 to 16 ranks', first: 1_000_001, count: 200, bounds: middleWorlds },
+  { name: '17 to 64 ranks', first: 2_000_001, count: 50, bounds: largeWorlds },
+]
+const rejoining = { first: 3_000_001, count: 500 }
+
+const planned = new Map<FaultKindName, number>()
+const fired = new Map<FaultKindName, number>()
+const phases = new Map<string, number>()
+const total = { resolved: 0, rejected: 0, spoilt: 0 }
+const add = <K>(counts: Map<K, number>, key: K) => counts.set(key, (counts.get(key) ?? 0) + 1)
+
+async function check(seed: number, bounds: WorldBounds): Promise<void> {
+  const scenario = drawScenario(seed, bounds)
+  const outcome = await checkSeed(seed, spec, (_, trace?: Trace) =>
+    simulate(drawScenario(seed, bounds), trace),
+  )
+  for (const { kind } of scenario.faults) add(planned, kind)
+  for (const { kind, phase } of outcome.fired) {
+    add(fired, kind)
+    add(phases, phase)
+  }
+  total.resolved += outcome.resolved
+  total.rejected += outcome.rejected
+  total.spoilt += outcome.spoilt
+}
+
+describe.each(ranges)('$name', ({ first, count, bounds }) => {
+  test(`${count} seeds`, async () => {
+    for (const seed of seedsFrom(first, count)) await check(seed, bounds)
+  }, 120_000)
+})
+
+test(`groups that follow one another: ${rejoining.count} seeds`, async () => {
+  const counts = { lost: 0, lostWhileJoining: 0, stale: 0, dropped: 0 }
+  for (const seed of seedsFrom(rejoining.first, rejoining.count)) {
+    const outcome = await checkSeed(seed, spec, simulateRejoining)
+    for (const name of Object.keys(counts) as (keyof typeof counts)[]) counts[name] += outcome[name]
+  }
+  if (isReplay) return
+  expect(counts.lost).toBeGreaterThan(500)
+  expect(counts.lostWhileJoining).toBeGreaterThan(100)
+  expect(counts.stale, 'frames of an epoch that was over, sent again').toBeGreaterThan(2000)
+  expect(counts.dropped, 'and more that were on their way').toBeGreaterThan(counts.stale)
+}, 120_000)
+
+test.skipIf(isReplay)(
+  'a seed decides everything: twice the same frames at the same moments',
+  async () => {
+    for (const [seed, bounds] of [
+      [7, smallWorlds],
+      [8, smallWorlds],
+      [1_000_003, middleWorlds],
+    ] as const) {
+      const traces = [new Trace(), new Trace()]
+      for (const trace of traces) await simulate(drawScenario(seed, bounds), trace)
+      expect(traces[0]!.lines.length).toBeGreaterThan(20)
+      expect(traces[0]!.lines).toEqual(traces[1]!.lines)
+    }
+  },
+)
+
+// What the simulation found when it was made. Their generators may change: faults.spec.ts has the same by hand.
+describe.skipIf(isReplay)('seeds that once failed', () => {
+  test.each([
+    [1795, 'a rank that left over a frozen link told that it had lost the other'],
+    [5066, 'ready() waited for HELLO long after the epoch was over'],
+    [15_603, 'the same behind a link that was cut one way'],
+    [2, 'allGatherBytes told twice that all had begun'],
+  ])('%i: %s', (seed) => check(seed, smallWorlds))
+})
+
+describe.skipIf(isReplay)('over all seeds', () => {
+  test.each(faultKinds)('%s has struck', (kind) => {
+    expect(fired.get(kind) ?? 0).toBeGreaterThanOrEqual(25)
+  })
+
+  test.each(['joining', 'start', 'data', 'credit', 'ping', 'aborting', 'leaving', 'barrier'])(
+    'faults have struck in the phase %s',
+    (phase) => {
+      expect(phases.get(phase) ?? 0).toBeGreaterThanOrEqual(15)
+    },
+  )
+
+  test('most that were planned came to pass, and calls end both ways', () => {
+    const sum = (counts: Map<unknown, number>) => [...counts.values()].reduce((a, b) => a + b, 0)
+    expect(sum(fired)).toBeGreaterThan(sum(planned) / 2)
+    expect(total.resolved).toBeGreaterThan(80_000)
+    expect(total.rejected).toBeGreaterThan(20_000)
+  })
+
+  test('a bit that is turned in data goes unnoticed here: that is for DTLS and SCTP to see', () => {
+    expect(total.spoilt).toBeGreaterThan(0)
+  })
+})
+
+/** How often each fault has struck, by kind and by phase, and how often it was planned. */
+afterAll(() => {
+  if (process.env.TABRING_COUNTS)
+    console.log(
+      Object.fromEntries(fired),
+      Object.fromEntries(phases),
+      Object.fromEntries(planned),
+      total,
+    )
+})
