@@ -86,12 +86,13 @@ test.skipIf(isReplay)(
   },
 )
 
-// What the simulation found when it was made. Their generators may change: faults.spec.ts has the same by hand.
+// What the simulation found when it was made. What a seed means may change: faults.spec.ts and others have the same by hand.
 describe.skipIf(isReplay)('seeds that once failed', () => {
   test.each([
     [1795, 'a rank that left over a frozen link told that it had lost the other'],
     [5066, 'ready() waited for HELLO long after the epoch was over'],
     [15_603, 'the same behind a link that was cut one way'],
+    [367, 'ready() ended well after the epoch was over'],
     [2, 'allGatherBytes told twice that all had begun'],
   ])('%i: %s', (seed) => check(seed, smallWorlds))
 })
