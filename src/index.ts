@@ -78,7 +78,11 @@ export {
   type SafetensorsFile,
   writeSafetensors,
 } from './data/safetensors.ts'
-export { DistributedSampler, type DistributedSamplerOptions } from './data/sampler.ts'
+export {
+  DistributedSampler,
+  type DistributedSamplerOptions,
+  type Padding as SamplerPadding,
+} from './data/sampler.ts'
 export {
   type Dataset,
   drawsOf,

@@ -1,5 +1,5 @@
 import { DataError } from '../util/errors.ts'
-import { checkOptions } from '../util/options.ts'
+import { checkChoice, checkOptions } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 
 /** What `DistributedSampler` takes beside the data set; meanings as in PyTorch. */
@@ -13,7 +13,18 @@ export interface DistributedSamplerOptions {
   seed?: number
   /** Leave out the tail that does not divide evenly, instead of repeating samples. default false */
   dropLast?: boolean
+  /**
+   * Where samples do not divide evenly: repeat the first ones until they do, as PyTorch, or let some ranks have one less, so that each
+   * sample comes once: for evaluation. default 'duplicate'
+   */
+  padding?: Padding
 }
+
+export type Padding = 'duplicate' | 'none'
+
+/** How many indices a rank gets where nothing is repeated: the first ranks have one more. */
+const unpadded = (length: number, numReplicas: number, rank: number): number =>
+  Math.ceil(Math.max(0, length - rank) / numReplicas)
 
 /**
  * How many indices each rank gets of a data set of `length`.
@@ -29,7 +40,7 @@ export function samplesPerReplica(length: number, numReplicas: number, dropLast:
  * Returns the part of `order` that belongs to one rank: padded by repetition from its start (or cut, with
  * `dropLast`) to a multiple of the ranks, then every `numReplicas`-th index from `rank` on.
  *
- * shape: [samplesPerReplica(order.length, numReplicas, dropLast)]. An empty order gives an empty part.
+ * shape: [samplesPerReplica(order.length, numReplicas, dropLast)], or one less on some ranks without padding. An empty order gives an empty part.
  * source: `DistributedSampler.__iter__` of PyTorch 1.13. A padding longer than the order repeats it as often as needed.
  */
 export function replicaIndices(
@@ -37,8 +48,13 @@ export function replicaIndices(
   numReplicas: number,
   rank: number,
   dropLast: boolean,
+  padding: Padding = 'duplicate',
 ): Uint32Array<ArrayBuffer> {
-  const part = new Uint32Array(samplesPerReplica(order.length, numReplicas, dropLast))
+  const part = new Uint32Array(
+    padding === 'none' && !dropLast
+      ? unpadded(order.length, numReplicas, rank)
+      : samplesPerReplica(order.length, numReplicas, dropLast),
+  )
   for (let i = 0; i < part.length; i++) part[i] = order[(rank + i * numReplicas) % order.length]
   return part
 }
@@ -68,7 +84,8 @@ export class DistributedSampler implements Iterable<number> {
   readonly shuffle: boolean
   readonly seed: number
   readonly dropLast: boolean
-  /** Indices a rank and epoch. */
+  readonly padding: Padding
+  /** Indices of this rank in an epoch. */
   readonly numSamples: number
   /** Indices of all ranks together, padding included. */
   readonly totalSize: number
@@ -82,8 +99,11 @@ export class DistributedSampler implements Iterable<number> {
       shuffle: true,
       seed: true,
       dropLast: true,
+      padding: true,
     })
+    checkChoice('DistributedSampler', 'padding', options.padding, ['duplicate', 'none'])
     const { numReplicas, rank, shuffle = true, seed = 0, dropLast = false } = options
+    const { padding = 'duplicate' } = options
     requireInteger('numReplicas', numReplicas, 1, 2 ** 32)
     requireInteger('rank', rank, 0, numReplicas)
     requireInteger('seed', seed, 0, 2 ** 53)
@@ -94,8 +114,11 @@ export class DistributedSampler implements Iterable<number> {
     this.seed = seed
     this.dropLast = dropLast
     this.#datasetLength = dataset.length
-    this.numSamples = samplesPerReplica(dataset.length, numReplicas, dropLast)
-    this.totalSize = this.numSamples * numReplicas
+    this.padding = padding
+    const isUneven = padding === 'none' && !dropLast
+    const even = samplesPerReplica(dataset.length, numReplicas, dropLast)
+    this.numSamples = isUneven ? unpadded(dataset.length, numReplicas, rank) : even
+    this.totalSize = isUneven ? dataset.length : even * numReplicas
   }
 
   get epoch(): number {
@@ -140,7 +163,7 @@ export class DistributedSampler implements Iterable<number> {
     const order = this.shuffle
       ? permutation(this.seed, epoch, length)
       : Uint32Array.from({ length }, (_, i) => i)
-    return replicaIndices(order, this.numReplicas, this.rank, this.dropLast)
+    return replicaIndices(order, this.numReplicas, this.rank, this.dropLast, this.padding)
   }
 
   [Symbol.iterator](): Iterator<number> {
