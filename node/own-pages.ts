@@ -7,11 +7,13 @@ import { type Served, serve } from './serve.ts'
 const repository = join(import.meta.dirname, '..')
 
 /**
- * Builds some of the repository's pages as a release is built, into a folder of their own, and serves them with signaling on a free port.
+ * Builds some of the repository's pages as a release is built, into a folder of their own.
  *
- * `pages`: HTML files, from the repository's root; each is served at that path. `close` ends the server and removes the folder.
+ * `pages`: HTML files, from the repository's root; each lies at that path.
  */
-export async function servePages(...pages: readonly string[]): Promise<Served> {
+export async function buildPages(
+  ...pages: readonly string[]
+): Promise<{ root: string; remove: () => Promise<void> }> {
   const root = await mkdtemp(join(tmpdir(), 'tabring-pages-'))
   const remove = () => rm(root, { recursive: true, force: true })
   try {
@@ -29,6 +31,17 @@ export async function servePages(...pages: readonly string[]): Promise<Served> {
         rolldownOptions: { input: pages.map((page) => join(repository, page)) },
       },
     })
+    return { root, remove }
+  } catch (error) {
+    await remove()
+    throw error
+  }
+}
+
+/** `buildPages`, served with signaling on a free port. `close` ends the server and removes the folder. */
+export async function servePages(...pages: readonly string[]): Promise<Served> {
+  const { root, remove } = await buildPages(...pages)
+  try {
     const served = await serve({ root, port: 0 })
     return {
       ...served,

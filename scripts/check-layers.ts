@@ -38,6 +38,7 @@ const allowed: Record<string, readonly string[]> = {
     'src/graph',
     'src/data',
     'src/peer',
+    'src/distributed',
     'src/train',
     'src/worker',
   ],
@@ -58,7 +59,7 @@ const packages: Record<string, readonly string[]> = {
   // The libraries that ours is timed beside.
   'src/measure/peers': ['@jax-js/jax', '@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu'],
   'src/peer': ['simple-peer', 'valibot'],
-  'src/distributed': ['devalue'],
+  'src/distributed': ['comlink', 'devalue'],
   'src/train': ['valibot'],
   'src/worker': ['comlink'],
   'src/worker/compute.worker.ts': ['comlink'],

@@ -105,7 +105,9 @@ export {
 } from './data/saved-tree.ts'
 export { planShares, type Share } from './data/shares.ts'
 export { CharTokenizer, TokenDataset, type Tokenizer } from './data/text.ts'
+export { isBackendAvailable } from './distributed/backends.ts'
 export type { Contents as DistributedContents } from './distributed/contents.ts'
+export type { InitProcessGroupOptions } from './distributed/form-group.ts'
 export type {
   DistributedOptions,
   DistributedResult,
@@ -113,13 +115,15 @@ export type {
   ReduceOptions,
 } from './distributed/functions.ts'
 export * as distributed from './distributed/index.ts'
+export { lendPage } from './distributed/lend-page.ts'
 export type { MonitoredBarrierOptions } from './distributed/monitored-barrier.ts'
+export type { Backend, Topology } from './distributed/plan-links.ts'
 export {
   destroyProcessGroup,
+  formProcessGroup,
   getProcessGroup,
   getRank,
   getWorldSize,
-  type InitProcessGroupOptions,
   initProcessGroup,
 } from './distributed/process-group.ts'
 export { Work } from './distributed/work.ts'
@@ -486,6 +490,7 @@ export type { RoomLink } from './peer/secret.ts'
 export type { SessionConfig, SessionStats } from './peer/session-config.ts'
 export { HashStore, type HashStoreOptions } from './peer/store/hash-store.ts'
 export { type OpenStoreOptions, openStore } from './peer/store/open-store.ts'
+export { OpfsStore } from './peer/store/opfs-store.ts'
 export { PrefixStore } from './peer/store/prefix-store.ts'
 export type { Store } from './peer/store/store.ts'
 export { WebSocketStore } from './peer/store/web-socket-store.ts'

@@ -1,4 +1,5 @@
 /** torch.distributed, as `import { distributed as dist } from 'tabring'`. */
+export { isBackendAvailable } from './backends.ts'
 export {
   allGather,
   allGatherIntoTensor,
@@ -25,6 +26,7 @@ export {
 } from './objects.ts'
 export {
   destroyProcessGroup,
+  formProcessGroup,
   getProcessGroup,
   getRank,
   getWorldSize,

@@ -1,74 +1,50 @@
 import type { CollectiveGroup } from '../peer/collective-group.ts'
-import { FaultyLink } from '../peer/faulty-link.ts'
-import { type GroupConfig, ProcessGroup } from '../peer/group.ts'
-import type { Link } from '../peer/link.ts'
-import { systemEnv } from '../util/env.ts'
-import { messageOf, TabringError } from '../util/errors.ts'
-import { tell } from '../util/log.ts'
-import { checkOptions } from '../util/options.ts'
-import { switchValue } from '../util/switches.ts'
+import type { ProcessGroup } from '../peer/group.ts'
+import { TabringError } from '../util/errors.ts'
+import { formGroup, type InitProcessGroupOptions } from './form-group.ts'
 
-export interface InitProcessGroupOptions {
-  rank: number
-  worldSize: number
-  /** One membership of the group; ranks of different epochs do not talk. Default 0. */
-  epoch?: number
-  /** One link to each ring neighbour, by rank. */
-  links: Map<number, Link>
-  /** A collective without progress for this long fails on every rank; default 30 s. */
-  timeoutMs?: number
-  /** How long neighbours may take to come; default 15 s. */
-  joinTimeoutMs?: number
-  onspan?: ConstructorParameters<typeof ProcessGroup>[0]['onspan']
-}
+/** As torch.distributed, each context has one default group: this module keeps it. */
 
 let current: ProcessGroup | undefined
+let joining: AbortController | undefined
 
 /**
- * Joins the ranks and makes them the default group; resolves when both neighbours have answered.
+ * Joins ranks into a group; resolves when all have joined and all links are up. As `initProcessGroup`, which makes it the default one
+ * besides: for several ranks in one context.
  *
- * errors: `peer.timeout`, `peer.lost`, `peer.mismatch`; `graph.misuse` when a group is there already.
+ * errors: `peer.timeout`, naming the ranks that are missing; `peer.mismatch` where ranks disagree, naming both; `peer.unreachable` where two
+ * cannot be linked, on all ranks; `config.invalid`; `signal.*` of the server.
+ */
+export function formProcessGroup(options: InitProcessGroupOptions): Promise<ProcessGroup> {
+  return formGroup(options, options?.signal)
+}
+
+/**
+ * Joins the ranks and makes them the default group: torch.distributed.init_process_group. Resolves when all have joined.
+ *
+ * errors: those of `formProcessGroup`; `graph.misuse` when a group is there already; `peer.aborted` when it was destroyed meanwhile.
  */
 export async function initProcessGroup(options: InitProcessGroupOptions): Promise<ProcessGroup> {
-  if (current) {
+  if (current || joining) {
     throw new TabringError(
       'graph.misuse',
-      `initProcessGroup: this rank is in a group of ${current.size} already. Call destroyProcessGroup() first.`,
+      `initProcessGroup: this rank is in a group${current ? ` of ${current.size}` : ''} already. Call destroyProcessGroup() first.`,
     )
   }
-  checkOptions('initProcessGroup', options, {
-    rank: true,
-    worldSize: true,
-    epoch: true,
-    links: true,
-    timeoutMs: true,
-    joinTimeoutMs: true,
-    onspan: true,
-  })
-  const { rank, worldSize: size, epoch = 0, links, timeoutMs, joinTimeoutMs, onspan } = options
-  const config: Partial<GroupConfig> = {
-    ...(timeoutMs !== undefined && { deadlineMs: timeoutMs }),
-    ...(joinTimeoutMs !== undefined && { session: { helloMs: joinTimeoutMs } }),
-  }
-  current = new ProcessGroup({
-    rank,
-    size,
-    epoch,
-    links: withFaults(links, rank),
-    env: systemEnv,
-    config,
-    onspan,
-  })
-  const joined = current
+  const abort = new AbortController()
+  joining = abort
   try {
-    await joined.ready()
-  } catch (error) {
-    tell(1, 'group', () => `epoch ${epoch}: rank ${rank} did not join: ${messageOf(error)}`)
-    destroyProcessGroup()
-    throw error
+    const signals = options?.signal ? [options.signal, abort.signal] : [abort.signal]
+    const group = await formGroup(options, AbortSignal.any(signals))
+    if (abort.signal.aborted) {
+      group.destroy()
+      throw abort.signal.reason
+    }
+    current = group
+    return group
+  } finally {
+    if (joining === abort) joining = undefined
   }
-  tell(1, 'group', () => `epoch ${epoch}: rank ${rank} of ${size} has its neighbours`)
-  return joined
 }
 
 /** The default group. errors: `graph.misuse` before initProcessGroup. */
@@ -97,20 +73,17 @@ export const isInitialized = (): boolean => current !== undefined
 export const newGroup = (ranks: readonly number[]): Promise<CollectiveGroup | undefined> =>
   getProcessGroup().newGroup(ranks)
 
-/** Leaves the default group; a no-op when there is none. */
-export function destroyProcessGroup(): void {
-  current?.destroy()
+/**
+ * Leaves the default group in good order, and ends a joining that is under way; a no-op when there is none.
+ *
+ * All ranks call it: each waits until the others have what it sent, and leave too, at most 2 s. The group is gone from here at once.
+ */
+export async function destroyProcessGroup(): Promise<void> {
+  const group = current
   current = undefined
-}
-
-/** The links with the faults that switches ask for: as they are, as a rule. */
-function withFaults(links: Map<number, Link>, rank: number): Map<number, Link> {
-  const faults = {
-    drop: switchValue('drop'),
-    delayMs: switchValue('delayMs'),
-    isStalled: switchValue('stallRank') === rank,
-  }
-  if (faults.drop === 0 && faults.delayMs === 0 && !faults.isStalled) return links
-  const faulty = (link: Link): Link => new FaultyLink(link, faults, systemEnv)
-  return new Map([...links].map(([peer, link]) => [peer, faulty(link)]))
+  joining?.abort(
+    new TabringError('peer.aborted', 'initProcessGroup: destroyProcessGroup() was called.'),
+  )
+  joining = undefined
+  await group?.leave()
 }

@@ -29,6 +29,8 @@ export interface LocalPorts {
    * other 1. errors: PeerError `peer.unreachable` when it did not ask in time.
    */
   pair(key: string, side: 0 | 1, peerName: string): Promise<LocalPair>
+  /** A port to a store that all tabs share that open the same room: for `PortStore`. */
+  openStore(room: string): MessagePort
   close(): void
 }
 
@@ -106,6 +108,11 @@ export async function openLocalPorts(env: Env = systemEnv): Promise<LocalPorts |
         release()
         throw thrown
       }
+    },
+    openStore(room) {
+      const { port1, port2 } = new MessageChannel()
+      port.postMessage({ type: 'store', room, port: port1 } satisfies BrokerRequest, [port1])
+      return port2
     },
     close: () => port.close(),
   }

@@ -29,6 +29,8 @@ export interface GroupOptions {
   config?: Partial<GroupConfig>
   /** Called for each collective that ends well. */
   onspan?: ((span: CollectiveSpan) => void) | undefined
+  /** Called once, when this rank has left: what its links stand on may go. */
+  onleft?: (() => void) | undefined
 }
 
 export interface GroupStats {
@@ -63,6 +65,7 @@ export class Membership {
   private readonly events: MembershipEvents
   private isDestroyed = false
   private isLeaving = false
+  private readonly onleft: (() => void) | undefined
   private settleFailed!: (error: PeerError) => void
   private suppressedFailures = 0
 
@@ -75,6 +78,7 @@ export class Membership {
     this.epoch = epoch
     this.env = env
     this.events = events
+    this.onleft = options.onleft
     this.failed = new Promise((resolve) => {
       this.settleFailed = resolve
     })
@@ -190,5 +194,6 @@ export class Membership {
     const record: AbortRecord = { origin: this.rank, code: 'peer.aborted', text }
     this.collectives.close(record, epochError(record, this.epoch))
     this.peers.close(detail)
+    this.onleft?.()
   }
 }

@@ -1,14 +1,21 @@
 import { toHex } from '../util/env.ts'
+import { HashStore } from './store/hash-store.ts'
+import { serveStore } from './store/port-store.ts'
 
 /**
  * The broker between the tabs of one browser: a SharedWorker that tells all of them one tag, by which they recognise
  * each other in a room's lobby, and hands every pair that asks for the same key the two ends of a MessageChannel.
  *
+ * It also keeps stores, by which tabs find one another without a server: one for each room, as long as a tab has it open.
+ *
  * It sees no data: messages on a port go from tab to tab. Storage partitions (another profile, a private window) have a
  * broker of their own and so another tag.
  */
 
-export type BrokerRequest = { type: 'pair'; key: string } | { type: 'cancel'; key: string }
+export type BrokerRequest =
+  | { type: 'pair'; key: string }
+  | { type: 'cancel'; key: string }
+  | { type: 'store'; room: string; port: MessagePort }
 export type BrokerReply =
   | { type: 'tag'; hostTag: string }
   | { type: 'port'; key: string; port: MessagePort }
@@ -16,12 +23,29 @@ export type BrokerReply =
 const hostTag = toHex(crypto.getRandomValues(new Uint8Array(16)))
 /** Who asked for a key and waits for the other side. */
 const waiting = new Map<string, MessagePort>()
+const rooms = new Map<string, { store: HashStore; users: number }>()
+
+function openRoom(room: string, port: MessagePort): void {
+  const entry = rooms.get(room) ?? { store: new HashStore(), users: 0 }
+  rooms.set(room, entry)
+  entry.users += 1
+  serveStore(entry.store, port, () => {
+    entry.users -= 1
+    if (entry.users > 0) return
+    entry.store.close()
+    rooms.delete(room)
+  })
+}
 
 function serve(tab: MessagePort): void {
   const reply = (to: MessagePort, message: BrokerReply, transfer: Transferable[] = []) =>
     to.postMessage(message, transfer)
 
   tab.onmessage = ({ data }: MessageEvent<BrokerRequest>) => {
+    if (data.type === 'store') {
+      openRoom(data.room, data.port)
+      return
+    }
     const other = waiting.get(data.key)
     if (data.type === 'cancel') {
       if (other === tab) waiting.delete(data.key)

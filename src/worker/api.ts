@@ -1,4 +1,5 @@
 import type { AdapterFacts } from '../gpu/device.ts'
+import type { Transport } from '../peer/channel-transport.ts'
 import type { LinkStats } from '../peer/link.ts'
 import type { TrainConfig } from '../train/config.ts'
 import type { RunEvent, TrainerResult } from '../train/run.ts'
@@ -7,17 +8,12 @@ import type { TraceEvent } from '../util/spans.ts'
 import type { GivenSwitches } from '../util/switches.ts'
 
 export type { AdapterFacts } from '../gpu/device.ts'
+export type { Transport } from '../peer/channel-transport.ts'
 export type { RunEvent, RunRecord } from '../train/run.ts'
 
 /**
  * What the page and its compute worker say to each other through Comlink: control and small numbers, never tensors.
  */
-
-/** A link's transport, transferred to the worker in the task that made it, or pumped by the page through `port`. */
-export type Transport =
-  | { kind: 'channel'; channel: RTCDataChannel }
-  | { kind: 'port'; port: MessagePort }
-  | { kind: 'pump'; port: MessagePort }
 
 /** A rank's place in one epoch of a group. */
 export interface Membership {

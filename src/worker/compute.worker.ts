@@ -5,11 +5,9 @@ import { destroyProcessGroup, initProcessGroup } from '../distributed/process-gr
 import { openGpu } from '../gpu/device.ts'
 import { type AnyRuntime, CpuRuntime, Runtime } from '../graph/runtime.ts'
 import { openTuneStore } from '../graph/tune-store.ts'
-import { ChannelLink } from '../peer/channel.ts'
+import { linkOver } from '../peer/channel-transport.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import type { Link, LinkStats } from '../peer/link.ts'
-import { PortLink } from '../peer/port.ts'
-import { PumpLink } from '../peer/pump.ts'
 import { Rejoining } from '../peer/rejoin.ts'
 import type { TrainConfig } from '../train/config.ts'
 import { writeStateDict } from '../train/model-file.ts'
@@ -59,7 +57,7 @@ class ComputeWorker implements ComputeApi {
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
     this.#links.set(epoch, links)
     links.get(peerRank)?.close('replaced by another attempt')
-    links.set(peerRank, wrap(transport))
+    links.set(peerRank, linkOver(transport))
   }
 
   async train(
@@ -86,7 +84,7 @@ class ComputeWorker implements ComputeApi {
       links,
       follows: isLoss,
       join: async (current, own) => {
-        destroyProcessGroup()
+        this.#dropGroup()
         this.#group = await initProcessGroup({
           rank,
           worldSize,
@@ -170,9 +168,15 @@ class ComputeWorker implements ComputeApi {
   }
 
   #end(links: Map<number, Link>): void {
-    this.#group = undefined
-    destroyProcessGroup()
+    this.#dropGroup()
     for (const link of links.values()) link.close('the run is over')
+  }
+
+  /** Without a goodbye's wait: the others have left, or been told. */
+  #dropGroup(): void {
+    this.#group?.destroy()
+    this.#group = undefined
+    void destroyProcessGroup()
   }
 
   /** Opens a device after one was lost; the browser's GPU process may need a moment to come back. */
@@ -231,17 +235,6 @@ const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
   new Promise((_, reject) => {
     signal.addEventListener('abort', () => reject(signal.reason), { once: true })
   })
-
-function wrap(transport: Transport): Link {
-  switch (transport.kind) {
-    case 'channel':
-      return new ChannelLink(transport.channel)
-    case 'port':
-      return new PortLink(transport.port)
-    case 'pump':
-      return new PumpLink(transport.port)
-  }
-}
 
 async function sumStats(links: Iterable<Link>): Promise<LinkStats> {
   const total = { bytesSent: 0, bytesReceived: 0, messagesSent: 0, messagesReceived: 0 }

@@ -1,12 +1,11 @@
+import { channelTransport, type Transport } from '../peer/channel-transport.ts'
 import type { LinkStats } from '../peer/link.ts'
 import type { LocalPair, LocalPorts } from '../peer/local-ports.ts'
 import type { AssignedLink, Assignment } from '../peer/messages.ts'
-import { pumpChannel } from '../peer/pump.ts'
 import type { SignalClient } from '../peer/signal.ts'
 import { WebRtcConnection, type WebRtcStats } from '../peer/webrtc.ts'
 import type { Env } from '../util/env.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
-import type { Transport } from './api.ts'
 
 export interface FormLinksOptions {
   client: SignalClient
@@ -202,30 +201,4 @@ export function leaveOnPageHide(client: SignalClient): () => void {
   const leave = () => client.bye()
   window.addEventListener('pagehide', leave)
   return () => window.removeEventListener('pagehide', leave)
-}
-
-function channelTransport(channel: RTCDataChannel): Transport {
-  if (canTransferChannels()) return { kind: 'channel', channel }
-  const { port1, port2 } = new MessageChannel()
-  pumpChannel(channel, port1)
-  return { kind: 'pump', port: port2 }
-}
-
-let transfersChannels: boolean | null = null
-
-/** Whether this browser transfers data channels (Safari 15, Chrome 130, Firefox 144); tried once, with a channel to nowhere. */
-export function canTransferChannels(): boolean {
-  if (transfersChannels !== null) return transfersChannels
-  const pc = new RTCPeerConnection()
-  const { port1 } = new MessageChannel()
-  try {
-    const channel = pc.createDataChannel('probe')
-    port1.postMessage(channel, [channel as unknown as Transferable])
-    transfersChannels = true
-  } catch {
-    transfersChannels = false // DataCloneError: the page pumps instead
-  }
-  port1.close()
-  pc.close()
-  return transfersChannels
 }

@@ -1,0 +1,15 @@
+import type { Backend } from './plan-links.ts'
+
+/**
+ * Whether links of this kind can be made here: torch.distributed.is_backend_available. A worker whose page is lent to it has the page's.
+ */
+export function isBackendAvailable(backend: string): boolean {
+  const has = (name: string) => name in globalThis
+  const known: Record<Backend, boolean> = {
+    auto: has('MessageChannel'),
+    local: has('MessageChannel'),
+    broadcast: has('SharedWorker'),
+    webrtc: has('RTCPeerConnection'),
+  }
+  return Object.hasOwn(known, backend) && known[backend as Backend]
+}

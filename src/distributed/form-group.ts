@@ -1,0 +1,209 @@
+import { FaultyLink } from '../peer/faulty-link.ts'
+import { type GroupConfig, ProcessGroup } from '../peer/group.ts'
+import type { Link } from '../peer/link.ts'
+import type { GroupOptions } from '../peer/membership.ts'
+import { PrefixStore } from '../peer/store/prefix-store.ts'
+import type { Store } from '../peer/store/store.ts'
+import { systemEnv } from '../util/env.ts'
+import { messageOf, TabringError } from '../util/errors.ts'
+import { tell } from '../util/log.ts'
+import { checkChoice, checkNumber, checkOptions, isCount } from '../util/options.ts'
+import { switchValue } from '../util/switches.ts'
+import { gatherRanks, leaveRound } from './gather-ranks.ts'
+import { meet } from './init-method.ts'
+import { linkMaker } from './lend-page.ts'
+import { makeLinks } from './make-links.ts'
+import { type Backend, backends, planLinks, type Topology, topologies } from './plan-links.ts'
+
+export interface InitProcessGroupOptions {
+  /** How ranks are linked; `auto`, the default, takes ports where tabs share a browser, else WebRTC. The same on all ranks. */
+  backend?: Backend
+  /** Where ranks meet: `wss://host/...#room=...&key=...`, `env://`, `broadcast:room`, `opfs:room`. Or give `store`, or `links`. */
+  initMethod?: string
+  /** A store that all ranks share; it stays open. */
+  store?: Store
+  /** Default: the order of coming; `env://` gives it. */
+  rank?: number
+  /** `env://` gives it. */
+  worldSize?: number
+  /** Who is linked to whom: all to all up to 16 ranks (`mesh`), else each to the next (`ring`). The same on all ranks. */
+  topology?: Topology
+  /** Groups of other names share a store or a room without meeting. Default `default`. */
+  groupName?: string
+  /** ICE servers and policy for WebRTC; none by default. */
+  rtc?: RTCConfiguration
+  /** In a worker: what `lendPage()` made on its page. Good for one group. */
+  page?: MessagePort
+  /** A collective without progress for this long fails on every rank; default 30 s. */
+  timeoutMs?: number
+  /** How long all ranks may take to come; default `timeoutMs`, else 60 s. With `links`, how long the neighbours may; default 15 s. */
+  joinTimeoutMs?: number
+  /** Links that were made already, by rank: to the ring's neighbours at least. Then rank and worldSize are needed, and no store. */
+  links?: Map<number, Link>
+  /** With `links`: one membership of the group; ranks of different epochs do not talk. Default 0. */
+  epoch?: number
+  onspan?: GroupOptions['onspan']
+  /** Ends the joining. */
+  signal?: AbortSignal
+}
+
+const defaultJoinMs = 60_000
+/** A neighbour may have links of its own to make that take all their attempts, before it says HELLO. units: ms. */
+const formingMs = 30_000
+
+/** See `formProcessGroup`. `signal`: ends the joining. */
+export async function formGroup(
+  options: InitProcessGroupOptions,
+  signal: AbortSignal | undefined,
+): Promise<ProcessGroup> {
+  const where = 'initProcessGroup'
+  check(where, options)
+  if (options.links) {
+    const { joinTimeoutMs } = options
+    return joinLinks({ ...options, links: options.links, helloMs: joinTimeoutMs })
+  }
+  const { backend = 'auto', topology = 'auto', groupName = 'default', timeoutMs, rtc } = options
+  const maker = linkMaker(options.page)
+  let opened: Store | undefined
+  try {
+    const meeting = options.store
+      ? { store: options.store, rank: undefined, worldSize: undefined }
+      : await meet(options.initMethod ?? 'env://', maker)
+    if (!options.store) opened = meeting.store
+    const rank = options.rank ?? meeting.rank
+    const worldSize = options.worldSize ?? meeting.worldSize
+    checkPlace(where, rank, worldSize)
+    const store = new PrefixStore(`group/${groupName}`, meeting.store)
+    const gathered = await gatherRanks({
+      store,
+      env: systemEnv,
+      rank,
+      terms: { worldSize: worldSize!, backend, topology },
+      place: await maker.place(),
+      joinTimeoutMs: options.joinTimeoutMs ?? timeoutMs ?? defaultJoinMs,
+      signal,
+    })
+    tell(1, 'group', () => `round ${gathered.round}: rank ${gathered.rank} of ${worldSize}`)
+    const planned = planLinks(gathered.members, gathered.rank, backend, topology)
+    const made = await makeLinks({ store, gathered, planned, maker, rtc, signal })
+    let group: ProcessGroup | undefined
+    try {
+      const { links, failed } = made
+      const { round: epoch, rank: own } = gathered
+      const { onspan } = options
+      group = await joinLinks({
+        ...{ rank: own, worldSize, epoch, links, timeoutMs, onspan, failed },
+        helloMs: formingMs,
+        onleft: () => maker.close(),
+      })
+      // Everyone has everyone, not this rank alone.
+      await Promise.race([group.barrier({ deadlineMs: formingMs }), failed])
+      await made.settle()
+      await leaveRound(store, gathered)
+    } catch (thrown) {
+      group?.destroy('the group was not formed')
+      await made.settle()
+      throw thrown
+    }
+    return group
+  } catch (thrown) {
+    maker.close()
+    throw thrown
+  } finally {
+    opened?.close()
+  }
+}
+
+interface JoinOptions
+  extends Pick<InitProcessGroupOptions, 'rank' | 'worldSize' | 'epoch' | 'onspan'> {
+  links: Map<number, Link>
+  timeoutMs?: number | undefined
+  helloMs: number | undefined
+  onleft?: () => void
+  /** Rejects when the group cannot be. */
+  failed?: Promise<never>
+}
+
+/** A group over links that are there. */
+async function joinLinks(options: JoinOptions): Promise<ProcessGroup> {
+  const { rank, worldSize, epoch = 0, links, timeoutMs, helloMs, onspan, onleft, failed } = options
+  checkPlace('initProcessGroup', rank, worldSize)
+  const config: Partial<GroupConfig> = {
+    ...(timeoutMs !== undefined && { deadlineMs: timeoutMs }),
+    ...(helloMs !== undefined && { session: { helloMs } }),
+  }
+  const group = new ProcessGroup({
+    rank: rank!,
+    size: worldSize!,
+    epoch,
+    links: withFaults(links, rank!),
+    env: systemEnv,
+    config,
+    onspan,
+    onleft,
+  })
+  try {
+    await Promise.race([group.ready(), ...(failed ? [failed] : [])])
+  } catch (error) {
+    tell(1, 'group', () => `epoch ${epoch}: rank ${rank} did not join: ${messageOf(error)}`)
+    group.destroy()
+    throw error
+  }
+  tell(1, 'group', () => `epoch ${epoch}: rank ${rank} of ${worldSize} has its neighbours`)
+  return group
+}
+
+function check(where: string, options: InitProcessGroupOptions): void {
+  checkOptions(where, options, {
+    backend: true,
+    initMethod: true,
+    store: true,
+    rank: true,
+    worldSize: true,
+    topology: true,
+    groupName: true,
+    rtc: true,
+    page: true,
+    timeoutMs: true,
+    joinTimeoutMs: true,
+    links: true,
+    epoch: true,
+    onspan: true,
+    signal: true,
+  })
+  checkChoice(where, 'backend', options.backend, backends)
+  checkChoice(where, 'topology', options.topology, topologies)
+  checkNumber(where, 'joinTimeoutMs', options.joinTimeoutMs, (ms) => ms > 0, 'above 0')
+  const ways = (['links', 'store', 'initMethod'] as const).filter((name) => options[name])
+  if (ways.length > 1) {
+    throw new TabringError(
+      'config.invalid',
+      `${where}: expected one of links, store and initMethod, got ${ways.join(' and ')}. Leave the others out.`,
+    )
+  }
+}
+
+/** errors: `config.invalid` without a size, or for a rank outside of it. */
+function checkPlace(where: string, rank: number | undefined, worldSize: number | undefined): void {
+  if (worldSize === undefined) {
+    throw new TabringError(
+      'config.invalid',
+      `${where}: expected worldSize, got none. Say how many ranks there are, or take env://.`,
+    )
+  }
+  checkNumber(where, 'worldSize', worldSize, isCount, 'a whole number of at least 1')
+  const isRank = (value: number) => Number.isInteger(value) && value >= 0 && value < worldSize
+  checkNumber(where, 'rank', rank, isRank, `from 0 to ${worldSize - 1}`)
+}
+
+/** The links with the faults that switches ask for: as they are, as a rule. */
+function withFaults(links: Map<number, Link>, rank: number): Map<number, Link> {
+  const faults = {
+    drop: switchValue('drop'),
+    delayMs: switchValue('delayMs'),
+    isStalled: switchValue('stallRank') === rank,
+  }
+  if (faults.drop === 0 && faults.delayMs === 0 && !faults.isStalled) return links
+  const faulty = (link: Link): Link => new FaultyLink(link, faults, systemEnv)
+  return new Map([...links].map(([peer, link]) => [peer, faulty(link)]))
+}

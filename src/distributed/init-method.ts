@@ -1,0 +1,86 @@
+import { formatFragment } from '../peer/secret.ts'
+import { openStore } from '../peer/store/open-store.ts'
+import { OpfsStore } from '../peer/store/opfs-store.ts'
+import { PortStore } from '../peer/store/port-store.ts'
+import type { Store } from '../peer/store/store.ts'
+import { PeerError, TabringError } from '../util/errors.ts'
+import { env } from './env.ts'
+import type { LinkMaker } from './lend-page.ts'
+
+/** What an init method gives. */
+export interface Meeting {
+  store: Store
+  rank: number | undefined
+  worldSize: number | undefined
+}
+
+/**
+ * Opens the store that an address names: `wss://host/...#room=...&key=...` (also ws, https, http), `env://`, `broadcast:room` or `opfs:room`.
+ *
+ * errors: `config.invalid` for another address, and where the platform has no such store; `signal.*` of the server.
+ */
+export async function meet(method: string, maker: LinkMaker): Promise<Meeting> {
+  const where = 'initProcessGroup'
+  if (typeof method !== 'string') throw badMethod(String(method))
+  const [, scheme, room] = /^([a-z]+):(.*)$/s.exec(method) ?? []
+  switch (scheme) {
+    case 'ws':
+    case 'wss':
+    case 'http':
+    case 'https':
+      return { store: await openStore(method), rank: undefined, worldSize: undefined }
+    case 'env':
+      if (room !== '//') throw badMethod(method)
+      return {
+        store: await openStore(environmentAddress()),
+        rank: wholeOf('RANK'),
+        worldSize: wholeOf('WORLD_SIZE'),
+      }
+    case 'broadcast': {
+      checkRoom(method, room)
+      const port = await maker.openStore(room)
+      if (port) return { store: new PortStore(port), rank: undefined, worldSize: undefined }
+      throw new PeerError(
+        'config.invalid',
+        `${where}: expected a page whose browser has SharedWorker for ${method}, got none. In a worker, give the option page (lendPage); else take wss:// or opfs:.`,
+      )
+    }
+    case 'opfs':
+      checkRoom(method, room)
+      return { store: await OpfsStore.open(room), rank: undefined, worldSize: undefined }
+    default:
+      throw badMethod(method)
+  }
+}
+
+function environmentAddress(): string {
+  const server = Reflect.has(env, 'MASTER_URL')
+    ? env.MASTER_URL
+    : `ws://${env.MASTER_ADDR}:${env.MASTER_PORT}`
+  return server.replace(/#.*/, '') + formatFragment({ room: env.ROOM_ID, key: env.ROOM_KEY })
+}
+
+function wholeOf(name: 'RANK' | 'WORLD_SIZE'): number {
+  const text = env[name]
+  if (/^\d{1,6}$/.test(text)) return Number(text)
+  throw new TabringError(
+    'config.invalid',
+    `initProcessGroup: expected a whole number in ${name}, got ${JSON.stringify(text)}. Is it set by hand?`,
+  )
+}
+
+function checkRoom(method: string, room: string): void {
+  if (/^[\w.-]{1,100}$/.test(room)) return
+  throw new TabringError(
+    'config.invalid',
+    `initProcessGroup: expected a room of 1 to 100 letters, digits, ".", "_" and "-", got ${JSON.stringify(method)}. Choose another name.`,
+  )
+}
+
+function badMethod(method: string): TabringError {
+  // Without what stands behind the #: it may be a secret.
+  return new TabringError(
+    'config.invalid',
+    `initProcessGroup: expected an initMethod like wss://host/signal#room=...&key=..., env://, broadcast:room or opfs:room, got ${JSON.stringify(method.replace(/#.*/, ''))}. Correct it, or give a store.`,
+  )
+}

@@ -1,0 +1,120 @@
+import { type LocalPair, type LocalPorts, openLocalPorts } from '../peer/local-ports.ts'
+import { WebRtcConnection } from '../peer/webrtc.ts'
+import { dropPagePair, pagePair, pageTag } from './page-pairs.ts'
+import type { Place } from './plan-links.ts'
+
+/** What is asked of a page for one link; `key` is the same on both sides, and no other link's. */
+export interface PortRequest {
+  way: 'local' | 'port'
+  key: string
+  side: 0 | 1
+  peerName: string
+}
+
+export interface ConnectionRequest {
+  key: string
+  isInitiator: boolean
+  peerName: string
+  rtc: RTCConfiguration | undefined
+}
+
+/** What a page makes links of, for ranks on it and, through `lendPage`, in its workers. */
+export interface PageWork {
+  place(): Promise<Place>
+  /** A port to the other side. `ongone`: the other side has gone. */
+  openPort(request: PortRequest, ongone: () => void): Promise<MessagePort>
+  /**
+   * Resolves when the connection is up. `onChannel` is called in the task that made the channel, once for each attempt: the newest counts.
+   * errors: `peer.unreachable`.
+   */
+  connect(
+    request: ConnectionRequest,
+    onChannel: (channel: RTCDataChannel) => void,
+    onSignal: (attempt: number, signals: unknown) => void,
+  ): Promise<void>
+  /** What the other side's `onSignal` gave. */
+  signal(key: string, attempt: number, signals: unknown): void
+  /** A port to a store that the browser's tabs share; null where they share none. */
+  openStore(room: string): Promise<MessagePort | null>
+  /** Ends all that was made here. */
+  close(): void
+}
+
+/** The page, or the worker, in which this runs. A worker has message channels alone. */
+export class OwnPage implements PageWork {
+  private ports: Promise<LocalPorts | null> | undefined
+  private readonly connections = new Map<string, WebRtcConnection>()
+  private readonly pairs: LocalPair[] = []
+  private readonly pageKeys: string[] = []
+  private isClosed = false
+
+  async place(): Promise<Place> {
+    const ports = await this.localPorts()
+    return {
+      pageTag,
+      hostTag: ports?.hostTag ?? '',
+      hasWebRtc: 'RTCPeerConnection' in globalThis,
+      name: nameOfPlace(),
+    }
+  }
+
+  async openPort({ way, key, side, peerName }: PortRequest, ongone: () => void) {
+    if (way === 'local') {
+      this.pageKeys.push(key)
+      return pagePair(key)
+    }
+    const ports = await this.localPorts()
+    const pair = await ports!.pair(key, side, peerName)
+    if (this.isClosed) pair.release()
+    else this.pairs.push(pair)
+    void pair.gone.then(ongone)
+    return pair.port
+  }
+
+  async connect(
+    { key, isInitiator, peerName, rtc }: ConnectionRequest,
+    onChannel: (channel: RTCDataChannel) => void,
+    onSignal: (attempt: number, signals: unknown) => void,
+  ): Promise<void> {
+    const connection = new WebRtcConnection({
+      initiator: isInitiator,
+      peerName,
+      ...(rtc && { rtc }),
+      onChannel,
+      onSignal,
+      // Its channel ends too, which the link tells.
+      onDown: () => undefined,
+    })
+    this.connections.set(key, connection)
+    connection.start()
+    await connection.connected
+  }
+
+  signal(key: string, attempt: number, signals: unknown): void {
+    this.connections.get(key)?.receive(attempt, signals)
+  }
+
+  async openStore(room: string): Promise<MessagePort | null> {
+    return (await this.localPorts())?.openStore(room) ?? null
+  }
+
+  close(): void {
+    if (this.isClosed) return
+    this.isClosed = true
+    for (const connection of this.connections.values()) connection.close()
+    for (const pair of this.pairs) pair.release()
+    for (const key of this.pageKeys) dropPagePair(key)
+    void this.ports?.then((ports) => ports?.close())
+  }
+
+  private localPorts(): Promise<LocalPorts | null> {
+    this.ports ??= openLocalPorts()
+    return this.ports
+  }
+}
+
+/** Where this runs, for error texts: without what stands behind the #, which may be a secret. */
+function nameOfPlace(): string {
+  const { location } = globalThis as { location?: { href: string } }
+  return location ? location.href.replace(/#.*/, '').slice(0, 120) : 'a process'
+}

@@ -1,0 +1,223 @@
+import { type Env, systemEnv } from '../../util/env.ts'
+import { PeerError } from '../../util/errors.ts'
+import { fromBase64Url, toBase64Url } from '../base64url.ts'
+import {
+  bytesOf,
+  checkAmount,
+  checkTimeout,
+  keysOf,
+  lateError,
+  nameOf,
+  sameBytes,
+} from './check-arguments.ts'
+import { counterText, sumOf } from './counter.ts'
+import { defaultTimeoutMs, type Store } from './store.ts'
+
+/** Who waits looks again after this time, should a word that something changed be lost. units: ms. */
+const lookAgainMs = 1_000
+
+type Values = Map<string, Uint8Array>
+
+/**
+ * A store in a file of the origin private file system: torch.distributed.FileStore. For tabs and workers of one origin in one browser.
+ *
+ * Each call reads the file, and writes it anew where it changes something, under a Web Lock; a BroadcastChannel tells those who wait. The
+ * first to open a room that nobody has open begins with an empty file: what a crash left is gone.
+ */
+export class OpfsStore implements Store {
+  private waitMs = defaultTimeoutMs
+  private isClosed = false
+  private readonly channel: BroadcastChannel
+  private readonly changed = new Set<() => void>()
+
+  private constructor(
+    private readonly room: string,
+    private readonly file: FileSystemFileHandle,
+    private readonly env: Env,
+    private readonly release: () => void,
+  ) {
+    this.channel = new BroadcastChannel(lockName(room))
+    this.channel.onmessage = () => this.wake()
+  }
+
+  /** errors: `config.invalid` where files of the origin, Web Locks or BroadcastChannel are missing, or for a name that is none. */
+  static async open(room: string, env: Env = systemEnv): Promise<OpfsStore> {
+    if (!/^[\w.-]{1,100}$/.test(room)) {
+      throw new PeerError(
+        'config.invalid',
+        `opfs store: expected a room of 1 to 100 letters, digits, ".", "_" and "-", got ${JSON.stringify(room)}. Choose another name.`,
+      )
+    }
+    const { storage, locks } = (globalThis.navigator ?? {}) as Partial<Navigator>
+    if (!storage?.getDirectory || !locks || !('BroadcastChannel' in globalThis)) {
+      throw new PeerError(
+        'config.invalid',
+        'opfs store: expected a secure page of a browser with the origin private file system and Web Locks, got none. Use wss:// or broadcast:.',
+      )
+    }
+    const folder = await storage.getDirectory()
+    const file = await folder.getFileHandle(`tabring-store-${room}.json`, { create: true })
+    const release = await locks.request(lockName(room), async () => {
+      const users = `${lockName(room)} users`
+      // Nobody else has it open, and under the lock nobody opens it now.
+      const isEmpty = await locks.request(users, { ifAvailable: true }, (lock) => lock !== null)
+      if (isEmpty) await write(file, new Map())
+      return new Promise<() => void>((resolve, reject) => {
+        locks
+          .request(users, { mode: 'shared' }, () => new Promise<void>((letGo) => resolve(letGo)))
+          .catch(reject)
+      })
+    })
+    return new OpfsStore(room, file, env, release)
+  }
+
+  get timeoutMs(): number {
+    return this.waitMs
+  }
+
+  set timeoutMs(value: number) {
+    checkTimeout('store', value)
+    this.waitMs = value
+  }
+
+  async set(key: string, value: string | Uint8Array): Promise<void> {
+    const where = nameOf('set', key)
+    const bytes = bytesOf(where, value)
+    await this.change(where, (values) => values.set(key, bytes))
+  }
+
+  async get(key: string): Promise<Uint8Array> {
+    return this.there(nameOf('get', key), [key], this.waitMs, (values) => values.get(key)!)
+  }
+
+  async add(key: string, amount: number): Promise<number> {
+    const where = nameOf('add', key)
+    checkAmount(where, amount)
+    return this.change(where, (values) => {
+      const sum = sumOf(where, values.get(key), amount)
+      values.set(key, counterText(sum))
+      return sum
+    })
+  }
+
+  async wait(keys: readonly string[], timeoutMs = this.waitMs): Promise<void> {
+    checkTimeout('store.wait', timeoutMs)
+    await this.there('store.wait', keysOf(keys), timeoutMs, () => undefined)
+  }
+
+  async compareSet(
+    key: string,
+    expected: string | Uint8Array,
+    desired: string | Uint8Array,
+  ): Promise<Uint8Array> {
+    const where = nameOf('compareSet', key)
+    const wanted = bytesOf(where, expected)
+    const next = bytesOf(where, desired)
+    return this.change(where, (values) => {
+      const current = values.get(key)
+      if (!current && wanted.length > 0) return wanted
+      if (current && !sameBytes(current, wanted)) return current
+      values.set(key, next)
+      return next
+    })
+  }
+
+  async deleteKey(key: string): Promise<boolean> {
+    return this.change(nameOf('deleteKey', key), (values) => values.delete(key))
+  }
+
+  async numKeys(): Promise<number> {
+    return (await this.read('store.numKeys')).size
+  }
+
+  close(): void {
+    if (this.isClosed) return
+    this.isClosed = true
+    this.channel.close()
+    this.release()
+    this.wake()
+  }
+
+  /** What `read` gives of the values, once all keys are there. */
+  private async there<T>(
+    where: string,
+    keys: readonly string[],
+    timeoutMs: number,
+    read: (values: Values) => T,
+  ): Promise<T> {
+    const untilMs = timeoutMs === 0 ? Number.POSITIVE_INFINITY : this.env.now() + timeoutMs
+    for (;;) {
+      // Listening before looking, so that no change falls between.
+      const change = this.nextChange(Math.min(lookAgainMs, untilMs - this.env.now()))
+      try {
+        const values = await this.read(where)
+        const missing = keys.filter((key) => !values.has(key))
+        if (missing.length === 0) return read(values)
+        if (this.env.now() >= untilMs) throw lateError(where, missing, missing.length, timeoutMs)
+        await change.came
+      } finally {
+        change.stop()
+      }
+    }
+  }
+
+  private nextChange(limitMs: number): { came: Promise<void>; stop: () => void } {
+    let stop!: () => void
+    const came = new Promise<void>((resolve) => {
+      const cancel = this.env.after(limitMs, () => stop())
+      stop = () => {
+        cancel()
+        this.changed.delete(stop)
+        resolve()
+      }
+      this.changed.add(stop)
+    })
+    return { came, stop }
+  }
+
+  private wake(): void {
+    for (const stop of [...this.changed]) stop()
+  }
+
+  private async read(where: string): Promise<Values> {
+    this.checkOpen(where)
+    return navigator.locks.request(lockName(this.room), { mode: 'shared' }, () => read(this.file))
+  }
+
+  private async change<T>(where: string, act: (values: Values) => T): Promise<T> {
+    this.checkOpen(where)
+    const result = await navigator.locks.request(lockName(this.room), async () => {
+      const values = await read(this.file)
+      const done = act(values)
+      await write(this.file, values)
+      return done
+    })
+    if (!this.isClosed) this.channel.postMessage(null)
+    this.wake()
+    return result as T
+  }
+
+  private checkOpen(where: string): void {
+    if (!this.isClosed) return
+    throw new PeerError(
+      'peer.lost',
+      `${where}: expected an open store, got one that was closed here. Open it again.`,
+    )
+  }
+}
+
+const lockName = (room: string) => `tabring store ${room}`
+
+async function read(file: FileSystemFileHandle): Promise<Values> {
+  const text = await (await file.getFile()).text()
+  if (text === '') return new Map()
+  const entries = JSON.parse(text) as [string, string][]
+  return new Map(entries.map(([key, value]) => [key, fromBase64Url(value)]))
+}
+
+/** The file changes as a whole, when the writing is closed: a tab that crashes before leaves the old one. */
+async function write(file: FileSystemFileHandle, values: Values): Promise<void> {
+  const writing = await file.createWritable()
+  await writing.write(JSON.stringify([...values].map(([key, value]) => [key, toBase64Url(value)])))
+  await writing.close()
+}

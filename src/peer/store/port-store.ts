@@ -1,0 +1,143 @@
+import { type ErrorCode, messageOf, PeerError, TabringError } from '../../util/errors.ts'
+import { checkTimeout } from './check-arguments.ts'
+import { defaultTimeoutMs, type Store } from './store.ts'
+
+/** A store that another context keeps, called through a MessagePort: how tabs share the one that a SharedWorker has. */
+
+type Method = Exclude<keyof Store, 'timeoutMs' | 'close'>
+
+type Request =
+  | { id: number; method: Method; args: unknown[]; timeoutMs: number }
+  /** Its user goes. */
+  | { bye: true }
+type Reply = { id: number; value: unknown } | { id: number; code: ErrorCode; text: string }
+
+/** Answers the calls that come through `port` out of `store`; `onbye` is told once, when the other side has closed its store or gone. */
+export function serveStore(store: Store, port: MessagePort, onbye: () => void): void {
+  let isOver = false
+  const end = () => {
+    if (isOver) return
+    isOver = true
+    port.onmessage = null
+    port.close()
+    onbye()
+  }
+  port.onmessage = ({ data }: MessageEvent<Request>) => {
+    if ('bye' in data) {
+      end()
+      return
+    }
+    const { id, method, args, timeoutMs } = data
+    const answer = (reply: Reply) => {
+      if (!isOver) port.postMessage(reply)
+    }
+    // Read before the first await of the call, so that each user has a time-out of its own.
+    store.timeoutMs = timeoutMs
+    const call = store[method] as (...given: unknown[]) => Promise<unknown>
+    call.apply(store, args).then(
+      (value) => answer({ id, value }),
+      (thrown) => {
+        const code = thrown instanceof TabringError ? thrown.code : 'peer.protocol'
+        answer({ id, code, text: messageOf(thrown) })
+      },
+    )
+  }
+  port.addEventListener('close', end)
+}
+
+interface Pending {
+  resolve: (value: never) => void
+  reject: (error: PeerError) => void
+}
+
+/** The side of `serveStore` that calls. */
+export class PortStore implements Store {
+  private readonly pending = new Map<number, Pending>()
+  private calls = 0
+  private waitMs = defaultTimeoutMs
+  private isClosed = false
+
+  constructor(
+    private readonly port: MessagePort,
+    private readonly onclose: () => void = () => undefined,
+  ) {
+    port.onmessage = ({ data }: MessageEvent<Reply>) => {
+      const call = this.pending.get(data.id)
+      this.pending.delete(data.id)
+      if ('code' in data) call?.reject(new PeerError(data.code, data.text))
+      else call?.resolve(data.value as never)
+    }
+    port.addEventListener('close', () => this.end('whoever keeps it has gone. Open it again.'))
+  }
+
+  get timeoutMs(): number {
+    return this.waitMs
+  }
+
+  set timeoutMs(value: number) {
+    checkTimeout('store', value)
+    this.waitMs = value
+  }
+
+  set(key: string, value: string | Uint8Array): Promise<void> {
+    return this.call('set', [key, value])
+  }
+
+  get(key: string): Promise<Uint8Array> {
+    return this.call('get', [key])
+  }
+
+  add(key: string, amount: number): Promise<number> {
+    return this.call('add', [key, amount])
+  }
+
+  wait(keys: readonly string[], timeoutMs = this.waitMs): Promise<void> {
+    return this.call('wait', [keys, timeoutMs])
+  }
+
+  compareSet(
+    key: string,
+    expected: string | Uint8Array,
+    desired: string | Uint8Array,
+  ): Promise<Uint8Array> {
+    return this.call('compareSet', [key, expected, desired])
+  }
+
+  deleteKey(key: string): Promise<boolean> {
+    return this.call('deleteKey', [key])
+  }
+
+  numKeys(): Promise<number> {
+    return this.call('numKeys', [])
+  }
+
+  close(): void {
+    if (this.isClosed) return
+    this.port.postMessage({ bye: true } satisfies Request)
+    this.end('it was closed here. Open it again.')
+  }
+
+  private call<T>(method: Method, args: unknown[]): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      if (this.isClosed) {
+        reject(new PeerError('peer.lost', `store.${method}: expected an open store, got none.`))
+        return
+      }
+      const id = this.calls++
+      this.pending.set(id, { resolve: resolve as Pending['resolve'], reject })
+      const request: Request = { id, method, args, timeoutMs: this.waitMs }
+      this.port.postMessage(request)
+    })
+  }
+
+  private end(why: string): void {
+    if (this.isClosed) return
+    this.isClosed = true
+    this.port.onmessage = null
+    this.port.close()
+    for (const { reject } of this.pending.values())
+      reject(new PeerError('peer.lost', `store: expected an open store, but ${why}`))
+    this.pending.clear()
+    this.onclose()
+  }
+}

@@ -1,0 +1,155 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { isBackendAvailable } from '../../../src/distributed/backends.ts'
+import {
+  destroyProcessGroup,
+  formProcessGroup,
+  initProcessGroup,
+  isInitialized,
+} from '../../../src/distributed/process-group.ts'
+import type { ProcessGroup } from '../../../src/peer/group.ts'
+import { HashStore } from '../../../src/peer/store/hash-store.ts'
+import { PeerError } from '../../../src/util/errors.ts'
+
+/** `size` ranks of one context, over real message channels. */
+function form(size: number, store: HashStore, more: object = {}): Promise<ProcessGroup[]> {
+  return Promise.all(
+    Array.from({ length: size }, (_, rank) =>
+      formProcessGroup({ backend: 'local', store, rank, worldSize: size, ...more }),
+    ),
+  )
+}
+
+const leaveAll = (groups: ProcessGroup[]) => Promise.all(groups.map((group) => group.leave()))
+
+/** What keeps this process busy by itself: ports and timers. */
+const resources = () =>
+  process.getActiveResourcesInfo().filter((name) => name === 'MessagePort' || name === 'Timeout')
+
+afterEach(() => destroyProcessGroup())
+
+describe('groups of ranks in one context', () => {
+  it.each([
+    [1, 'auto', 0],
+    [2, 'auto', 1],
+    [9, 'auto', 8],
+    [9, 'ring', 2],
+    [16, 'auto', 15],
+    [17, 'auto', 2],
+  ] as const)(
+    '%i ranks in topology %s have %i links each, and add up',
+    async (size, topology, links) => {
+      const groups = await form(size, new HashStore(), { topology })
+      for (const group of groups) expect(group.stats().links.size).toBe(links)
+      const sums = await Promise.all(
+        groups.map(async (group) => {
+          const numbers = Float32Array.from({ length: 1009 }, (_, i) => group.rank + (i % 7))
+          await group.allReduce(numbers)
+          return numbers
+        }),
+      )
+      const expected = Float32Array.from(
+        { length: 1009 },
+        (_, i) => (size * (size - 1)) / 2 + size * (i % 7),
+      )
+      for (const sum of sums) expect(sum).toEqual(expected)
+      await leaveAll(groups)
+    },
+  )
+
+  it('five groups in a row on one store leave no ports, timers or keys', async () => {
+    const store = new HashStore()
+    await leaveAll(await form(4, store))
+    const before = resources().sort()
+    for (let cycle = 0; cycle < 5; cycle++) {
+      const groups = await form(4, store)
+      expect(resources().length).toBeGreaterThan(before.length)
+      expect(groups[0].epoch).toBe(cycle + 1)
+      await leaveAll(groups)
+    }
+    // Ports close in a later task.
+    await expect.poll(() => resources().sort(), { timeout: 3000 }).toEqual(before)
+    expect(await store.numKeys()).toBe(1)
+  })
+
+  it('groups of other names share a store without meeting', async () => {
+    const store = new HashStore()
+    const both = await Promise.all([
+      form(2, store, { groupName: 'a' }),
+      form(3, store, { groupName: 'b' }),
+    ])
+    expect(both.map((groups) => groups[0].size)).toEqual([2, 3])
+    await Promise.all(both.map(leaveAll))
+  })
+})
+
+describe('the default group', () => {
+  it('is there from its forming to its end, once at a time', async () => {
+    const options = { backend: 'local', rank: 0, worldSize: 1 } as const
+    const store = new HashStore()
+    const joining = initProcessGroup({ ...options, store })
+    await expect(initProcessGroup({ ...options, store })).rejects.toThrow(/in a group already/)
+    await joining
+    expect(isInitialized()).toBe(true)
+    await expect(initProcessGroup({ ...options, store })).rejects.toThrow(/in a group of 1 already/)
+    await destroyProcessGroup()
+    expect(isInitialized()).toBe(false)
+    await initProcessGroup({ ...options, store })
+  })
+
+  it('ends a joining that nobody answers, and leaves no trace of it', async () => {
+    const store = new HashStore()
+    const joining = initProcessGroup({ backend: 'local', store, rank: 1, worldSize: 2 })
+    const failed = expect(joining).rejects.toMatchObject({ code: 'peer.aborted' })
+    await store.wait(['group/default/0/rank/1'])
+    await destroyProcessGroup()
+    await failed
+    expect(await store.deleteKey('group/default/0/rank/1')).toBe(false)
+  })
+})
+
+describe('what cannot be', () => {
+  it('a missing rank is named within the given time', async () => {
+    const joining = formProcessGroup({
+      ...{ backend: 'local', store: new HashStore(), rank: 0, worldSize: 3 },
+      timeoutMs: 300,
+    })
+    await expect(joining).rejects.toThrow(/expected 3 ranks within 300 ms .* ranks 1 and 2\./)
+  })
+
+  it('ranks without WebRTC are told what to do, on both sides', async () => {
+    const store = new HashStore()
+    const outcomes = await Promise.allSettled(
+      [0, 1].map((rank) => formProcessGroup({ backend: 'webrtc', store, rank, worldSize: 2 })),
+    )
+    for (const outcome of outcomes) {
+      expect(outcome.status).toBe('rejected')
+      const { reason } = outcome as PromiseRejectedResult
+      expect(reason).toBeInstanceOf(PeerError)
+      expect(reason).toMatchObject({ code: 'peer.unreachable' })
+      expect(reason.message).toMatch(/rank 0 .* and rank 1 .* to have WebRTC.*lendPage\(\)/)
+    }
+  })
+
+  it.each([
+    [{ store: new HashStore(), rank: 0 }, /expected worldSize, got none/],
+    [{ store: new HashStore(), rank: 2, worldSize: 2 }, /rank must be from 0 to 1, got 2/],
+    [{ store: new HashStore(), initMethod: 'env://', worldSize: 1 }, /got store and initMethod/],
+    [{ initMethod: 'tcp://host:1', worldSize: 1 }, /expected an initMethod like wss:/],
+    [{ initMethod: 'wss://host/#room=secret', worldSize: 1 }, /#room= with 32 hex digits/],
+    [{ initMethod: 'broadcast:a/b', worldSize: 1 }, /expected a room of 1 to 100 letters/],
+    [{ initMethod: 'broadcast:a', worldSize: 1 }, /SharedWorker/],
+    [{ initMethod: 'opfs:a', worldSize: 1 }, /origin private file system/],
+    [{ backend: 'nccl', worldSize: 1 }, /backend must be one of 'auto'/],
+    [{ worldsize: 1 }, /got "worldsize"/],
+  ])('%j', async (options, text) => {
+    const failed = formProcessGroup(options as object)
+    await expect(failed).rejects.toThrow(text)
+    await expect(failed).rejects.not.toThrow(/secret/)
+  })
+
+  it('backends are told apart', () => {
+    expect(isBackendAvailable('local')).toBe(true)
+    expect(isBackendAvailable('webrtc')).toBe(false)
+    expect(isBackendAvailable('nccl')).toBe(false)
+  })
+})

@@ -1,0 +1,264 @@
+import { describe, expect, it } from 'vitest'
+import {
+  type Gathered,
+  type GatherOptions,
+  gatherRanks,
+  leaveRound,
+} from '../../../src/distributed/gather-ranks.ts'
+import { HashStore } from '../../../src/peer/store/hash-store.ts'
+import { messageOf, PeerError } from '../../../src/util/errors.ts'
+import { VirtualEnv } from '../../support/virtual-env.ts'
+
+/** A store and ranks that meet by it, on one virtual clock. */
+class World {
+  readonly env = new VirtualEnv(7)
+  readonly store = new HashStore({ env: this.env })
+
+  /** A rank of `worldSize` ranks; its name is `tab <name>`. */
+  join(
+    rank: number | undefined,
+    worldSize: number,
+    { name = String(rank), ...rest }: Partial<GatherOptions> & { name?: string } = {},
+  ): Promise<Gathered> {
+    const joining = gatherRanks({
+      store: this.store,
+      env: this.env,
+      rank,
+      terms: { worldSize, backend: 'auto', topology: 'auto' },
+      place: { pageTag: '', hostTag: '', hasWebRtc: true, name: `tab ${name}` },
+      joinTimeoutMs: 60_000,
+      ...rest,
+    })
+    joining.catch(() => undefined)
+    return joining
+  }
+
+  /** Tabs that crash: what they wrote stays, their beats stop, and nothing that they ask for is answered. */
+  crashing(): { env: VirtualEnv; store: HashStore; crash: () => void } {
+    let isDead = false
+    const { env, store } = this
+    const dying: VirtualEnv = Object.create(env)
+    dying.after = (delayMs, run) => env.after(delayMs, () => !isDead && run())
+    const dead = new Proxy(store, {
+      get(target, name) {
+        const value = Reflect.get(target, name)
+        if (typeof value !== 'function') return value
+        return async (...given: unknown[]) => {
+          if (isDead) return new Promise(() => undefined)
+          const result = await value.apply(target, given)
+          return isDead ? new Promise(() => undefined) : result
+        }
+      },
+    })
+    return {
+      env: dying,
+      store: dead,
+      crash: () => {
+        isDead = true
+      },
+    }
+  }
+
+  async failure(joining: Promise<unknown>): Promise<PeerError> {
+    const thrown = await this.env.until(joining.then(() => null).catch((error) => error))
+    expect(thrown).toBeInstanceOf(PeerError)
+    return thrown
+  }
+}
+
+describe('joining', () => {
+  it.each([1, 2, 3, 9])('%i ranks find one another, whatever their order', async (size) => {
+    const world = new World()
+    const order = Array.from({ length: size }, (_, n) => (n * 5 + 2) % size)
+    const ranks = size === 9 || size < 4 ? [...new Set(order)] : order
+    expect(ranks).toHaveLength(size)
+    const joining: Promise<Gathered>[] = []
+    for (const rank of ranks) {
+      joining.push(world.join(rank, size))
+      await world.env.advance(700)
+    }
+    const all = await world.env.until(Promise.all(joining))
+    expect(all.map((one) => one.rank)).toEqual(ranks)
+    for (const { members, round } of all) {
+      expect(round).toBe(0)
+      expect(members.map(({ name }) => name)).toEqual(
+        Array.from({ length: size }, (_, rank) => `tab ${rank}`),
+      )
+    }
+    // A second after the last came at most: what arrives wakes who waits.
+    expect(world.env.now()).toBeLessThan(700 * size + 1000)
+  })
+
+  it('ranks without a number get those that are free', async () => {
+    const world = new World()
+    const joining = [
+      world.join(1, 4, { name: 'one' }),
+      ...['a', 'b', 'c'].map((name) => world.join(undefined, 4, { name })),
+    ]
+    const all = await world.env.until(Promise.all(joining))
+    expect(all[0].rank).toBe(1)
+    expect(all.map(({ rank }) => rank).sort()).toEqual([0, 1, 2, 3])
+    expect(all[3].members).toEqual(all[0].members)
+  })
+
+  it('groups that follow one another leave no keys but the number of rounds', async () => {
+    const world = new World()
+    for (let cycle = 0; cycle < 5; cycle++) {
+      const ranks = [0, 1, 2].map(async (rank) => {
+        const gathered = await world.join(rank, 3)
+        await leaveRound(world.store, gathered)
+        return gathered
+      })
+      const all = await world.env.until(Promise.all(ranks))
+      expect(all.map(({ round }) => round)).toEqual([cycle, cycle, cycle])
+    }
+    expect(await world.store.numKeys()).toBe(1)
+  })
+
+  it('a rank may be back before the others have left the round before', async () => {
+    const world = new World()
+    const first = await world.env.until(Promise.all([0, 1].map((rank) => world.join(rank, 2))))
+    await leaveRound(world.store, first[0])
+    const again = world.join(0, 2)
+    await world.env.advance(5000)
+    await leaveRound(world.store, first[1])
+    const both = await world.env.until(Promise.all([again, world.join(1, 2)]))
+    expect(both.map(({ round }) => round)).toEqual([1, 1])
+  })
+})
+
+describe('what goes wrong', () => {
+  it('ranks that do not come are named on all that wait', async () => {
+    const world = new World()
+    const joining = [world.join(0, 4), world.join(2, 4)]
+    await world.env.advance(59_000)
+    const errors = await Promise.all(joining.map((one) => world.failure(one)))
+    for (const error of errors) {
+      expect(error.code).toBe('peer.timeout')
+      expect(error.message).toMatch(
+        /^initProcessGroup: expected 4 ranks within 60000 ms \(rank [02] waited so long\), got none for ranks 1 and 3\./,
+      )
+    }
+    expect(world.env.now()).toBeLessThan(61_500)
+  })
+
+  it('a rank that crashed while it waited counts as missing', async () => {
+    const world = new World()
+    const tab = world.crashing()
+    const joining = world.join(0, 3)
+    void world.join(1, 3, { env: tab.env, store: tab.store })
+    await world.env.advance(2_000)
+    tab.crash()
+    expect((await world.failure(joining)).message).toContain('got none for ranks 1 and 2.')
+  })
+
+  it('a rank that is taken twice is told to all, with both tabs', async () => {
+    const world = new World()
+    const joining = [
+      world.join(0, 3, { name: 'left' }),
+      world.join(1, 3, { name: 'middle' }),
+      world.join(1, 3, { name: 'right' }),
+    ]
+    for (const one of joining) {
+      const { code, message } = await world.failure(one)
+      expect(code).toBe('peer.mismatch')
+      expect(message).toMatch(
+        /expected each rank once, got rank 1 twice, from tab middle \(\w+\) and from tab right \(\w+\)/,
+      )
+    }
+    expect(world.env.now()).toBeLessThan(5_000)
+  })
+
+  it.each([
+    ['worldSize', { worldSize: 4 }, 'worldSize 3 from rank 0 (tab 0) and worldSize 4 from rank 1'],
+    ['backend', { backend: 'webrtc' }, 'backend "auto" from rank 0 (tab 0) and backend "webrtc"'],
+    ['topology', { topology: 'ring' }, 'topology "auto" from rank 0 (tab 0) and topology "ring"'],
+  ] as const)('ranks that disagree about %s are told both sides', async (name, other, text) => {
+    const world = new World()
+    const terms = { worldSize: 3, backend: 'auto', topology: 'auto' } as const
+    const joining = [world.join(0, 3), world.join(1, 3, { terms: { ...terms, ...other } })]
+    for (const one of joining) {
+      const { code, message } = await world.failure(one)
+      expect(code).toBe('peer.mismatch')
+      expect(message).toContain(`expected the same ${name} from all ranks, got ${text}`)
+    }
+  })
+
+  it('one rank too many without a number is refused, and the others go on', async () => {
+    const world = new World()
+    const names = ['a', 'b', 'c']
+    const waiting = names.slice(0, 1).map((name) => world.join(undefined, 2, { name }))
+    await world.env.advance(100)
+    // Both at once: one of them finds no place.
+    const rest = names
+      .slice(1)
+      .map((name) => world.join(undefined, 2, { name, joinTimeoutMs: 9000 }))
+    const outcomes = await world.env.until(Promise.allSettled([...waiting, ...rest]))
+    const failed = outcomes.filter((one) => one.status === 'rejected')
+    expect(failed).toHaveLength(1)
+    expect(messageOf(failed[0].reason)).toMatch(/all 2 taken|got none for rank/)
+  })
+
+  it('one that is ended meanwhile frees its place at once', async () => {
+    const world = new World()
+    const abort = new AbortController()
+    const left = world.join(1, 3, { name: 'first', signal: abort.signal })
+    const waiting = world.join(0, 3)
+    await world.env.advance(500)
+    abort.abort(new PeerError('peer.aborted', 'enough'))
+    expect((await world.failure(left)).message).toBe('enough')
+    const next = [world.join(1, 3, { name: 'second' }), world.join(2, 3)]
+    const all = await world.env.until(Promise.all([waiting, ...next]))
+    expect(all[0].members[1].name).toBe('tab second')
+    expect(world.env.now()).toBeLessThan(3_000)
+  })
+})
+
+describe('a room that a crash left dirty', () => {
+  it.each([0, 2_000, 20_000])(
+    'is used again when a rank comes back after %i ms',
+    async (whenMs) => {
+      const world = new World()
+      const tab = world.crashing()
+      const waiting = [world.join(0, 3)]
+      void world.join(1, 3, { name: 'old', env: tab.env, store: tab.store })
+      await world.env.advance(1_500)
+      tab.crash()
+      // By what the store says all three are there now: the round must not count on the dead tab.
+      waiting.push(world.join(2, 3))
+      await world.env.advance(whenMs)
+      const all = await world.env.until(
+        Promise.all([...waiting, world.join(1, 3, { name: 'new' })]),
+      )
+      expect(all[0].members.map(({ name }) => name)).toEqual(['tab 0', 'tab new', 'tab 2'])
+      expect(new Set(all.map(({ round }) => round)).size).toBe(1)
+    },
+  )
+
+  it.each([0, 1, 5, 20, 60])(
+    'is used again when all crashed %i calls into their joining',
+    async (calls) => {
+      const world = new World()
+      const tabs = [0, 1, 2].map(() => world.crashing())
+      for (const [rank, { env, store }] of tabs.entries()) {
+        let left = calls
+        const counting = new Proxy(store, {
+          get(target, name) {
+            left -= 1
+            if (left < 0) tabs[rank].crash()
+            return Reflect.get(target, name)
+          },
+        })
+        void world.join(rank, 3, { env, store: counting })
+      }
+      await world.env.advance(10_000)
+      for (const { crash } of tabs) crash()
+      const keys = await world.store.numKeys()
+      expect(keys > 0).toBe(calls > 1)
+      // Another world size, too.
+      const all = await world.env.until(Promise.all([0, 1].map((rank) => world.join(rank, 2))))
+      expect(all.map(({ members }) => members.length)).toEqual([2, 2])
+      expect(world.env.now()).toBeLessThan(30_000)
+    },
+  )
+})
