@@ -107,6 +107,20 @@ describe('over WebRTC, met at a signaling server', () => {
     }
   })
 
+  it('2 tabs that know all from their address, as a launcher writes it', async () => {
+    const url = new URL(`${served.localUrl}${fixture}`)
+    const { hash } = new URL(newRoomUrl(url))
+    const address = `WORLD_SIZE=2&MASTER_ADDR=${url.hostname}&MASTER_PORT=${url.port}${hash}`
+    const pages = await Promise.all(
+      [0, 1].map(async (rank) => openTab(await openContext(), `${url}?RANK=${rank}&${address}`)),
+    )
+    for (const page of pages) await begin(page, { initMethod: 'env://' })
+    const all = await joined(pages)
+    expect(all.map(({ rank }) => rank)).toEqual([0, 1])
+    expectGroup(all, 'webrtc')
+    await destroy(pages)
+  })
+
   it('names who is missing, on all that wait', async () => {
     const url = `${served.localUrl}${fixture}`
     const pages = await Promise.all([0, 2].map(async () => openTab(await openContext(), url)))
@@ -130,6 +144,7 @@ describe('over ports, met without a server', () => {
     await begin(pages[0], { ...options, rank: 0 })
     await begin(pages[1], { ...options, rank: 1 })
     await begin(old, { ...options, rank: 3 })
+    await old.evaluate(() => globalThis.tab.sees('four', 'group/default/0/rank/3'))
     await crash(old)
     const again = await openTab(context, filesUrl)
     await begin(pages[2], { ...options, rank: 2 })

@@ -11,8 +11,13 @@ import { VirtualEnv } from '../../support/virtual-env.ts'
 
 /** A store and ranks that meet by it, on one virtual clock. */
 class World {
-  readonly env = new VirtualEnv(7)
-  readonly store = new HashStore({ env: this.env })
+  readonly env: VirtualEnv
+  readonly store: HashStore
+
+  constructor(seed = 7) {
+    this.env = new VirtualEnv(seed)
+    this.store = new HashStore({ env: this.env })
+  }
 
   /** A rank of `worldSize` ranks; its name is `tab <name>`. */
   join(
@@ -34,9 +39,9 @@ class World {
   }
 
   /** Tabs that crash: what they wrote stays, their beats stop, and nothing that they ask for is answered. */
-  crashing(): { env: VirtualEnv; store: HashStore; crash: () => void } {
+  crashing(store = this.store): { env: VirtualEnv; store: HashStore; crash: () => void } {
     let isDead = false
-    const { env, store } = this
+    const { env } = this
     const dying: VirtualEnv = Object.create(env)
     dying.after = (delayMs, run) => env.after(delayMs, () => !isDead && run())
     const dead = new Proxy(store, {
@@ -261,4 +266,76 @@ describe('a room that a crash left dirty', () => {
       expect(world.env.now()).toBeLessThan(30_000)
     },
   )
+})
+
+/** A store that answers after a random time, as one behind a network. */
+function slow(world: World, maxMs: number): HashStore {
+  return new Proxy(world.store, {
+    get(target, name) {
+      const value = Reflect.get(target, name)
+      if (typeof value !== 'function') return value
+      const travel = () =>
+        new Promise<void>((resolve) => world.env.after(world.env.chance() * maxMs, resolve))
+      return async (...given: unknown[]) => {
+        await travel()
+        const result = await value.apply(target, given)
+        await travel()
+        return result
+      }
+    },
+  })
+}
+
+/** How the groups of all seeds came about. */
+const seen = { withOld: 0, inFirstRound: 0, inLaterRound: 0 }
+
+it.each(Array.from({ length: 200 }, (_, seed) => seed))(
+  'seed %i: ranks come at random, one crashes and comes back, and all agree',
+  async (seed) => {
+    const world = new World(seed)
+    const { env } = world
+    const pick = (below: number) => Math.floor(env.chance() * below)
+    const size = 1 + pick(9)
+    const latencyMs = [0, 5, 100, 300][pick(4)]
+    const lost = pick(size)
+    const tab = world.crashing(slow(world, latencyMs))
+    void env.after(
+      pick(3000),
+      () => void world.join(lost, size, { name: 'old', env: tab.env, store: tab.store }),
+    )
+    // It dies at any moment: before it joins, in the middle, or after.
+    const crashMs = pick(6000)
+    env.after(crashMs, tab.crash)
+    await env.advance(pick(crashMs))
+    const others = Array.from({ length: size }, (_, rank) => rank).filter((rank) => rank !== lost)
+    const joining = others.map(async (rank) => {
+      await new Promise<void>((resolve) => env.after(pick(3000), resolve))
+      return world.join(rank, size, { store: slow(world, latencyMs) })
+    })
+    const back = (async () => {
+      await new Promise<void>((resolve) =>
+        env.after(Math.max(0, crashMs - env.now()) + pick(2000), resolve),
+      )
+      return world.join(lost, size, { name: 'new', store: slow(world, latencyMs) })
+    })()
+    const outcomes = await env.until(Promise.allSettled([...joining, back]))
+    const all = outcomes.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
+    // The old one may have formed the group with the others before it died; else the new one is in it.
+    const [first] = all
+    const isOld = first?.members[lost].name === 'tab old'
+    const expected = isOld || (size === 1 && !first) ? size - 1 : size
+    if (!isOld) expect(outcomes.map(({ status }) => status)).not.toContain('rejected')
+    expect(all).toHaveLength(expected)
+    seen.withOld += Number(isOld)
+    seen.inFirstRound += Number(!isOld && first?.round === 0)
+    seen.inLaterRound += Number(!isOld && first?.round > 0)
+    for (const { members, round } of all) {
+      expect(members).toEqual(first.members)
+      expect(round).toBe(first.round)
+    }
+  },
+)
+
+it('the seeds met all three: a crash after the end, before the beginning, and in between', () => {
+  for (const [how, count] of Object.entries(seen)) expect(count, how).toBeGreaterThan(10)
 })
