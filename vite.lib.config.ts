@@ -4,10 +4,12 @@ import { thirdPartyNotices } from './scripts/third-party-notices.ts'
 
 const notices = thirdPartyNotices(import.meta.dirname)
 
-/** The library as others import it: a module with its chunks and a worker, which import nothing from outside. */
+/** The library as others import it: a module with its chunks and workers, which import nothing from outside. */
 export default defineConfig({
   plugins: [notices.bundle],
-  worker: { plugins: () => [notices.worker()] },
+  // Its workers lie beside it, wherever that is.
+  base: './',
+  worker: { format: 'es', plugins: () => [notices.worker()] },
   build: {
     target: 'es2023',
     outDir: 'dist-lib',

@@ -482,7 +482,7 @@ export {
   memoryPair,
 } from './peer/memory.ts'
 export type { ChunkRange } from './peer/plan.ts'
-export { PortLink } from './peer/port.ts'
+export { PortLink, type PortLinkOptions } from './peer/port.ts'
 export { type Refusal, SignalError } from './peer/refusals.ts'
 export type { RoomOptions, SocketConstructor, SocketLike } from './peer/room-options.ts'
 export { newRoomUrl } from './peer/room-url.ts'

@@ -253,18 +253,18 @@ class Attempt {
 
   /** Rank 0: all answer the call, or the round is broken. */
   private async decide(): Promise<Member[]> {
-    const { env } = this.options
+    const { env, signal } = this.options
     const ranks = Array.from({ length: this.size }, (_, one) => one)
-    const untilMs = env.now() + answerMs
-    while (
-      !(await appear(
-        this.store,
-        ranks.map((one) => this.key(`here/${one}`)),
-        this.slice(),
-      ))
-    ) {
-      this.options.signal?.throwIfAborted()
-      if (env.now() < untilMs && env.now() < this.deadlineMs) continue
+    const answers = ranks.map((one) => this.key(`here/${one}`))
+    const sinceMs = env.now()
+    const before = await this.readBeats()
+    while (!(await appear(this.store, answers, this.slice()))) {
+      signal?.throwIfAborted()
+      const waitedMs = env.now() - sinceMs
+      if (waitedMs < leaseMs) continue
+      const now = await this.readBeats()
+      const isBroken = ranks.some((one) => one !== 0 && now.get(one) === before.get(one))
+      if (!isBroken && waitedMs < answerMs && env.now() < this.deadlineMs) continue
       await this.put('outcome', { kind: 'stale' })
       throw new Stale()
     }
