@@ -9,9 +9,9 @@ import { messageOf, TabringError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
 import { checkChoice, checkNumber, checkOptions, isCount } from '../util/options.ts'
 import { switchValue } from '../util/switches.ts'
-import { gatherRanks, leaveRound } from './gather-ranks.ts'
+import { type Gathered, gatherRanks, leaveRound } from './gather-ranks.ts'
 import { meet } from './init-method.ts'
-import { linkMaker } from './lend-page.ts'
+import { type LinkMaker, linkMaker } from './lend-page.ts'
 import { makeLinks } from './make-links.ts'
 import { type Backend, backends, planLinks, type Topology, topologies } from './plan-links.ts'
 
@@ -62,7 +62,7 @@ export async function formGroup(
     const { joinTimeoutMs } = options
     return joinLinks({ ...options, links: options.links, helloMs: joinTimeoutMs })
   }
-  const { backend = 'auto', topology = 'auto', groupName = 'default', timeoutMs, rtc } = options
+  const { backend = 'auto', topology = 'auto', groupName = 'default', timeoutMs } = options
   const maker = linkMaker(options.page)
   let opened: Store | undefined
   try {
@@ -79,38 +79,55 @@ export async function formGroup(
       env: systemEnv,
       rank,
       terms: { worldSize: worldSize!, backend, topology },
-      place: await maker.place(),
+      place: await maker.place(backend === 'auto' || backend === 'broadcast'),
       joinTimeoutMs: options.joinTimeoutMs ?? timeoutMs ?? defaultJoinMs,
       signal,
     })
     tell(1, 'group', () => `round ${gathered.round}: rank ${gathered.rank} of ${worldSize}`)
-    const planned = planLinks(gathered.members, gathered.rank, backend, topology)
-    const made = await makeLinks({ store, gathered, planned, maker, rtc, signal })
-    let group: ProcessGroup | undefined
     try {
-      const { links, failed } = made
-      const { round: epoch, rank: own } = gathered
-      const { onspan } = options
-      group = await joinLinks({
-        ...{ rank: own, worldSize, epoch, links, timeoutMs, onspan, failed },
-        helloMs: formingMs,
-        onleft: () => maker.close(),
-      })
-      // Everyone has everyone, not this rank alone.
-      await Promise.race([group.barrier({ deadlineMs: formingMs }), failed])
-      await made.settle()
-      await leaveRound(store, gathered)
-    } catch (thrown) {
-      group?.destroy('the group was not formed')
-      await made.settle()
-      throw thrown
+      return await linkRanks(store, gathered, maker, options, signal)
+    } finally {
+      // It tidies: the group is there, or an error that says more.
+      await leaveRound(store, gathered).catch((thrown) =>
+        tell(1, 'group', () => `round ${gathered.round} was left untidy: ${messageOf(thrown)}`),
+      )
     }
-    return group
   } catch (thrown) {
     maker.close()
     throw thrown
   } finally {
     opened?.close()
+  }
+}
+
+/** The group, once every rank has all its links. */
+async function linkRanks(
+  store: Store,
+  gathered: Gathered,
+  maker: LinkMaker,
+  options: InitProcessGroupOptions,
+  signal: AbortSignal | undefined,
+): Promise<ProcessGroup> {
+  const { backend = 'auto', topology = 'auto', timeoutMs, rtc, onspan } = options
+  const { round: epoch, rank, members } = gathered
+  const planned = planLinks(members, rank, backend, topology)
+  const made = await makeLinks({ store, gathered, planned, maker, rtc, signal })
+  const { links, failed } = made
+  let group: ProcessGroup | undefined
+  try {
+    group = await joinLinks({
+      ...{ rank, worldSize: members.length, epoch, links, timeoutMs, onspan, failed },
+      helloMs: formingMs,
+      onleft: () => maker.close(),
+    })
+    // Everyone has everyone, not this rank alone.
+    await Promise.race([group.barrier({ deadlineMs: formingMs }), failed])
+    return group
+  } catch (thrown) {
+    group?.destroy('the group was not formed')
+    throw thrown
+  } finally {
+    await made.settle()
   }
 }
 

@@ -20,8 +20,8 @@ class LentPage {
 
   constructor(private readonly onclose: () => void) {}
 
-  place(): Promise<Place> {
-    return this.page.place()
+  place(asksBrowser: boolean): Promise<Place> {
+    return this.page.place(asksBrowser)
   }
 
   async openPort(request: PortRequest, ongone: () => void): Promise<MessagePort | Failure> {
@@ -85,7 +85,7 @@ export function lendPage(): MessagePort {
 
 /** How links are made here: on this page, or by the page that was lent. */
 export interface LinkMaker {
-  place(): Promise<Place>
+  place(asksBrowser: boolean): Promise<Place>
   openPort(request: PortRequest, ongone: () => void): Promise<MessagePort>
   /** The link, when it is up. */
   connect(
@@ -104,7 +104,7 @@ export function linkMaker(lent?: MessagePort): LinkMaker {
 function overOwnPage(): LinkMaker {
   const page = new OwnPage()
   return {
-    place: () => page.place(),
+    place: (asksBrowser) => page.place(asksBrowser),
     openPort: (request, ongone) => page.openPort(request, ongone),
     async connect(request, onSignal) {
       let link: Link | undefined
@@ -127,7 +127,7 @@ function overLentPage(port: MessagePort): LinkMaker {
   const remote = Comlink.wrap<LentPage>(port)
   let isClosed = false
   return {
-    place: () => remote.place(),
+    place: (asksBrowser) => remote.place(asksBrowser),
     async openPort(request, ongone) {
       const answer = await remote.openPort(request, Comlink.proxy(ongone))
       if (answer instanceof MessagePort) return answer

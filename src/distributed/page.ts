@@ -20,7 +20,8 @@ export interface ConnectionRequest {
 
 /** What a page makes links of, for ranks on it and, through `lendPage`, in its workers. */
 export interface PageWork {
-  place(): Promise<Place>
+  /** `asksBrowser`: whether to look for what joins the browser's tabs. */
+  place(asksBrowser: boolean): Promise<Place>
   /** A port to the other side. `ongone`: the other side has gone. */
   openPort(request: PortRequest, ongone: () => void): Promise<MessagePort>
   /**
@@ -48,8 +49,8 @@ export class OwnPage implements PageWork {
   private readonly pageKeys: string[] = []
   private isClosed = false
 
-  async place(): Promise<Place> {
-    const ports = await this.localPorts()
+  async place(asksBrowser: boolean): Promise<Place> {
+    const ports = asksBrowser ? await this.localPorts() : null
     return {
       pageTag,
       hostTag: ports?.hostTag ?? '',

@@ -121,6 +121,23 @@ describe('over WebRTC, met at a signaling server', () => {
     await destroy(pages)
   })
 
+  it('a tab without a network route says so on every rank, and the next try may do', async () => {
+    const url = `${served.localUrl}${fixture}`
+    const pages = await Promise.all([0, 1, 2].map(async () => openTab(await openContext(), url)))
+    const options = { backend: 'webrtc', initMethod: newRoomUrl(url), worldSize: 3 } as const
+    for (const [rank, page] of pages.entries()) {
+      // No relay is configured, so no candidate is found: as on a machine without a network.
+      const rtc: RTCConfiguration = rank === 1 ? { iceTransportPolicy: 'relay' } : {}
+      await begin(page, { ...options, rank, rtc })
+    }
+    await expect(joined([pages[1]])).rejects.toThrow(/link to rank [02] .* no network route/)
+    for (const page of [pages[0], pages[2]])
+      await expect(joined([page])).rejects.toThrow(/rank 1 .* gave up: link to .* no network route/)
+    for (const page of pages) expect(await left(page)).toMatchObject({ open: 0 })
+    for (const [rank, page] of pages.entries()) await begin(page, { ...options, rank })
+    expectGroup(await joined(pages), 'webrtc')
+  })
+
   it('names who is missing, on all that wait', async () => {
     const url = `${served.localUrl}${fixture}`
     const pages = await Promise.all([0, 2].map(async () => openTab(await openContext(), url)))

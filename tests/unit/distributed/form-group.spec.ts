@@ -128,6 +128,9 @@ describe('what cannot be', () => {
       expect(reason).toMatchObject({ code: 'peer.unreachable' })
       expect(reason.message).toMatch(/rank 0 .* and rank 1 .* to have WebRTC.*lendPage\(\)/)
     }
+    // The next try begins anew.
+    expect(await store.numKeys()).toBe(1)
+    await leaveAll(await form(2, store))
   })
 
   it.each([
