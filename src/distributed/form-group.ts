@@ -11,7 +11,7 @@ import { checkChoice, checkNumber, checkOptions, isCount } from '../util/options
 import { switchValue } from '../util/switches.ts'
 import { type Gathered, gatherRanks, leaveRound } from './gather-ranks.ts'
 import { meet } from './init-method.ts'
-import { type LinkMaker, linkMaker } from './lend-page.ts'
+import { type LinkMaker, linkMaker } from './link-maker.ts'
 import { makeLinks } from './make-links.ts'
 import { type Backend, backends, planLinks, type Topology, topologies } from './plan-links.ts'
 

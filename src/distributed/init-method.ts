@@ -5,7 +5,7 @@ import { PortStore } from '../peer/store/port-store.ts'
 import type { Store } from '../peer/store/store.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
 import { env } from './env.ts'
-import type { LinkMaker } from './lend-page.ts'
+import type { LinkMaker } from './link-maker.ts'
 
 /** What an init method gives. */
 export interface Meeting {

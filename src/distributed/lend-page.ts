@@ -6,7 +6,10 @@ import {
   transferOf,
 } from '../peer/channel-transport.ts'
 import type { Link } from '../peer/link.ts'
+import { holdLock, lockFree } from '../peer/web-locks.ts'
+import { toHex } from '../util/env.ts'
 import { type ErrorCode, messageOf, PeerError, TabringError } from '../util/errors.ts'
+import type { LinkMaker } from './link-maker.ts'
 import { type ConnectionRequest, OwnPage, type PortRequest } from './page.ts'
 import type { Place } from './plan-links.ts'
 
@@ -17,6 +20,7 @@ type Failure = { code: ErrorCode; text: string }
 /** What the page answers. Failures are values: Comlink would lose their codes. */
 class LentPage {
   private readonly page = new OwnPage()
+  private readonly watching = new AbortController()
 
   constructor(private readonly onclose: () => void) {}
 
@@ -65,7 +69,13 @@ class LentPage {
     return port && Comlink.transfer(port, [port])
   }
 
+  /** `lock`: what the worker holds as long as it lives. */
+  watch(lock: string): void {
+    void lockFree(lock, this.watching.signal).then(() => this.close())
+  }
+
   close(): void {
+    this.watching.abort()
     this.page.close()
     this.onclose()
   }
@@ -83,49 +93,14 @@ export function lendPage(): MessagePort {
   return port2
 }
 
-/** How links are made here: on this page, or by the page that was lent. */
-export interface LinkMaker {
-  place(asksBrowser: boolean): Promise<Place>
-  openPort(request: PortRequest, ongone: () => void): Promise<MessagePort>
-  /** The link, when it is up. */
-  connect(
-    request: ConnectionRequest,
-    onSignal: (attempt: number, signals: unknown) => void,
-  ): Promise<Link>
-  signal(key: string, attempt: number, signals: unknown): void
-  openStore(room: string): Promise<MessagePort | null>
-  close(): void
-}
-
-export function linkMaker(lent?: MessagePort): LinkMaker {
-  return lent ? overLentPage(lent) : overOwnPage()
-}
-
-function overOwnPage(): LinkMaker {
-  const page = new OwnPage()
-  return {
-    place: (asksBrowser) => page.place(asksBrowser),
-    openPort: (request, ongone) => page.openPort(request, ongone),
-    async connect(request, onSignal) {
-      let link: Link | undefined
-      await page.connect(
-        request,
-        (channel) => {
-          link = linkOver({ kind: 'channel', channel })
-        },
-        onSignal,
-      )
-      return link!
-    },
-    signal: (key, attempt, signals) => page.signal(key, attempt, signals),
-    openStore: (room) => page.openStore(room),
-    close: () => page.close(),
-  }
-}
-
-function overLentPage(port: MessagePort): LinkMaker {
+/** As `overOwnPage`, by the page that was lent. */
+export function overLentPage(port: MessagePort): LinkMaker {
   const remote = Comlink.wrap<LentPage>(port)
   let isClosed = false
+  // A worker that ends without a word must not look alive to others for what its page holds.
+  const lock = `tabring lent ${toHex(crypto.getRandomValues(new Uint8Array(16)))}`
+  const held = holdLock(lock)
+  held.then(() => remote.watch(lock)).catch(() => undefined)
   return {
     place: (asksBrowser) => remote.place(asksBrowser),
     async openPort(request, ongone) {
@@ -156,6 +131,7 @@ function overLentPage(port: MessagePort): LinkMaker {
         () => remote[Comlink.releaseProxy](),
         () => undefined,
       )
+      void held.then((release) => release())
     },
   }
 }

@@ -3,7 +3,7 @@ import { PortLink } from '../peer/port.ts'
 import type { Store } from '../peer/store/store.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
 import type { Gathered } from './gather-ranks.ts'
-import type { LinkMaker } from './lend-page.ts'
+import type { LinkMaker } from './link-maker.ts'
 import { Mailbox } from './mailbox.ts'
 import type { PlannedLink } from './plan-links.ts'
 

@@ -1,6 +1,6 @@
-import { type LocalPair, type LocalPorts, openLocalPorts } from '../peer/local-ports.ts'
+import { type LocalPorts, openLocalPorts } from '../peer/local-ports.ts'
 import { WebRtcConnection } from '../peer/webrtc.ts'
-import { dropPagePair, pagePair, pageTag } from './page-pairs.ts'
+import { pagePair, pageTag } from './page-pairs.ts'
 import type { Place } from './plan-links.ts'
 
 /** What is asked of a page for one link; `key` is the same on both sides, and no other link's. */
@@ -18,37 +18,14 @@ export interface ConnectionRequest {
   rtc: RTCConfiguration | undefined
 }
 
-/** What a page makes links of, for ranks on it and, through `lendPage`, in its workers. */
-export interface PageWork {
-  /** `asksBrowser`: whether to look for what joins the browser's tabs. */
-  place(asksBrowser: boolean): Promise<Place>
-  /** A port to the other side. `ongone`: the other side has gone. */
-  openPort(request: PortRequest, ongone: () => void): Promise<MessagePort>
-  /**
-   * Resolves when the connection is up. `onChannel` is called in the task that made the channel, once for each attempt: the newest counts.
-   * errors: `peer.unreachable`.
-   */
-  connect(
-    request: ConnectionRequest,
-    onChannel: (channel: RTCDataChannel) => void,
-    onSignal: (attempt: number, signals: unknown) => void,
-  ): Promise<void>
-  /** What the other side's `onSignal` gave. */
-  signal(key: string, attempt: number, signals: unknown): void
-  /** A port to a store that the browser's tabs share; null where they share none. */
-  openStore(room: string): Promise<MessagePort | null>
-  /** Ends all that was made here. */
-  close(): void
-}
-
-/** The page, or the worker, in which this runs. A worker has message channels alone. */
-export class OwnPage implements PageWork {
+/** What links are made of, for one group: on this page, also for the worker to which it was lent. In a worker itself, message channels alone. */
+export class OwnPage {
   private ports: Promise<LocalPorts | null> | undefined
   private readonly connections = new Map<string, WebRtcConnection>()
-  private readonly pairs: LocalPair[] = []
-  private readonly pageKeys: string[] = []
+  private readonly pairs: { release(): void }[] = []
   private isClosed = false
 
+  /** `asksBrowser`: whether to look for what joins the browser's tabs. */
   async place(asksBrowser: boolean): Promise<Place> {
     const ports = asksBrowser ? await this.localPorts() : null
     return {
@@ -59,10 +36,12 @@ export class OwnPage implements PageWork {
     }
   }
 
+  /** A port to the other side. `ongone`: the other side has gone. errors: `peer.unreachable`. */
   async openPort({ way, key, side, peerName }: PortRequest, ongone: () => void) {
     if (way === 'local') {
-      this.pageKeys.push(key)
-      return pagePair(key)
+      const pair = pagePair(key, ongone)
+      this.pairs.push(pair)
+      return pair.port
     }
     const ports = await this.localPorts()
     const pair = await ports!.pair(key, side, peerName)
@@ -72,6 +51,10 @@ export class OwnPage implements PageWork {
     return pair.port
   }
 
+  /**
+   * Resolves when the connection is up. `onChannel` is called in the task that made the channel, once for each attempt: the newest counts.
+   * errors: `peer.unreachable`.
+   */
   async connect(
     { key, isInitiator, peerName, rtc }: ConnectionRequest,
     onChannel: (channel: RTCDataChannel) => void,
@@ -91,20 +74,22 @@ export class OwnPage implements PageWork {
     await connection.connected
   }
 
+  /** What the other side's `onSignal` gave. */
   signal(key: string, attempt: number, signals: unknown): void {
     this.connections.get(key)?.receive(attempt, signals)
   }
 
+  /** A port to a store that the browser's tabs share; null where they share none. */
   async openStore(room: string): Promise<MessagePort | null> {
     return (await this.localPorts())?.openStore(room) ?? null
   }
 
+  /** Ends all that was made here. */
   close(): void {
     if (this.isClosed) return
     this.isClosed = true
     for (const connection of this.connections.values()) connection.close()
     for (const pair of this.pairs) pair.release()
-    for (const key of this.pageKeys) dropPagePair(key)
     void this.ports?.then((ports) => ports?.close())
   }
 

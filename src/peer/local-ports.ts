@@ -1,6 +1,7 @@
 import { type Env, systemEnv } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
 import type { BrokerReply, BrokerRequest } from './shared-worker.ts'
+import { holdLock, lockFree } from './web-locks.ts'
 
 /** The broker starts in a few ms; a browser that blocks it (storage settings) may never answer. units: ms. */
 const brokerTimeoutMs = 3_000
@@ -119,24 +120,3 @@ export async function openLocalPorts(env: Env = systemEnv): Promise<LocalPorts |
 }
 
 const lockName = (key: string, side: 0 | 1) => `tabring ${key} ${side}`
-
-/** Takes a lock and resolves with what lets go of it. */
-function holdLock(name: string): Promise<() => void> {
-  if (!navigator.locks) return Promise.resolve(() => undefined)
-  return new Promise((resolve, reject) => {
-    navigator.locks
-      .request(name, () => new Promise<void>((release) => resolve(release)))
-      .catch(reject)
-  })
-}
-
-/** Resolves when whoever holds the lock has let go; never once `signal` has fired. */
-function lockFree(name: string, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    navigator.locks
-      ?.request(name, { signal }, () => resolve())
-      .catch((thrown) => {
-        if (!signal.aborted) throw thrown
-      })
-  })
-}

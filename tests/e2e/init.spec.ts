@@ -208,6 +208,15 @@ describe('in workers whose page is lent to them', () => {
     expectGroup(told, 'port')
     expect((await left(page)).locks).toEqual([])
 
+    // One that ends without a word is told to the others at once: its page lets go of what it held for it.
+    const stays = [0, 1, 2].map((rank) => ({ ...options, rank }))
+    await page.evaluate((all) => globalThis.tab.stay(all), stays)
+    const endedAt = performance.now()
+    const errors = await page.evaluate(() => globalThis.tab.terminate(1))
+    expect(performance.now() - endedAt).toBeLessThan(3000)
+    for (const error of errors) expect(error).toMatch(/rank 1 /)
+    await expect.poll(async () => (await left(page)).locks).toEqual([])
+
     const url = `${served.localUrl}${fixture}`
     const pages = await Promise.all([0, 1].map(async () => openTab(await openContext(), url)))
     const initMethod = newRoomUrl(url)

@@ -1,0 +1,46 @@
+import { linkOver } from '../peer/channel-transport.ts'
+import type { Link } from '../peer/link.ts'
+import { overLentPage } from './lend-page.ts'
+import { type ConnectionRequest, OwnPage, type PortRequest } from './page.ts'
+import type { Place } from './plan-links.ts'
+
+/** How links are made here: on this page, or by the page that was lent. */
+export interface LinkMaker {
+  place(asksBrowser: boolean): Promise<Place>
+  openPort(request: PortRequest, ongone: () => void): Promise<MessagePort>
+  /** The link, when it is up. */
+  connect(
+    request: ConnectionRequest,
+    onSignal: (attempt: number, signals: unknown) => void,
+  ): Promise<Link>
+  signal(key: string, attempt: number, signals: unknown): void
+  openStore(room: string): Promise<MessagePort | null>
+  close(): void
+}
+
+/** `lent`: what `lendPage` made on this worker's page. */
+export function linkMaker(lent?: MessagePort): LinkMaker {
+  return lent ? overLentPage(lent) : overOwnPage()
+}
+
+function overOwnPage(): LinkMaker {
+  const page = new OwnPage()
+  return {
+    place: (asksBrowser) => page.place(asksBrowser),
+    openPort: (request, ongone) => page.openPort(request, ongone),
+    async connect(request, onSignal) {
+      let link: Link | undefined
+      await page.connect(
+        request,
+        (channel) => {
+          link = linkOver({ kind: 'channel', channel })
+        },
+        onSignal,
+      )
+      return link!
+    },
+    signal: (key, attempt, signals) => page.signal(key, attempt, signals),
+    openStore: (room) => page.openStore(room),
+    close: () => page.close(),
+  }
+}

@@ -1,0 +1,72 @@
+import { describe, expect, it } from 'vitest'
+import {
+  type Backend,
+  type Place,
+  planLinks,
+  type Topology,
+} from '../../../src/distributed/plan-links.ts'
+
+const place = (pageTag: string, hostTag: string, hasWebRtc = true): Place => ({
+  pageTag,
+  hostTag,
+  hasWebRtc,
+  name: `tab ${pageTag}`,
+})
+
+/** The links of all ranks. */
+const planAll = (places: Place[], backend: Backend = 'auto', topology: Topology = 'auto') =>
+  places.map((_, rank) => planLinks(places, rank, backend, topology))
+
+describe.each([1, 2, 3, 8, 16, 17, 64])('%i ranks', (size) => {
+  const places = Array.from({ length: size }, (_, rank) => place(`p${rank}`, ''))
+
+  it.each([
+    ['mesh', size - 1],
+    ['ring', Math.min(2, size - 1)],
+    ['auto', size <= 16 ? size - 1 : 2],
+  ] as const)('in %s: %i links each, with two sides that agree', (topology, count) => {
+    const plans = planAll(places, 'auto', topology)
+    for (const [rank, links] of plans.entries()) {
+      expect(links).toHaveLength(count)
+      for (const { peer, way, isInitiator } of links) {
+        expect(plans[peer].filter((one) => one.peer === rank)).toEqual([
+          { peer: rank, way, isInitiator: !isInitiator },
+        ])
+      }
+      if (size > 1) expect(links.map(({ peer }) => peer)).toContain((rank + 1) % size)
+    }
+  })
+})
+
+describe('backends', () => {
+  // Two workers of one page, a tab beside it, and a tab elsewhere.
+  const places = [place('a', 'x'), place('a', 'x'), place('b', 'x'), place('c', '')]
+  const ways = (rank: number, backend: Backend, of = places) =>
+    planLinks(of, rank, backend, 'mesh').map(({ way }) => way)
+
+  it('auto takes the shortest way of each pair', () => {
+    expect(ways(0, 'auto')).toEqual(['local', 'port', 'webrtc'])
+    expect(ways(3, 'auto')).toEqual(['webrtc', 'webrtc', 'webrtc'])
+  })
+
+  it('webrtc is webrtc, also within a page', () => {
+    expect(ways(0, 'webrtc')).toEqual(['webrtc', 'webrtc', 'webrtc'])
+  })
+
+  it.each([
+    ['local', places, 'rank 0 (tab a) and rank 2 (tab b) to share a page'],
+    ['broadcast', places, 'rank 0 (tab a) and rank 3 (tab c) to share a browser'],
+    ['webrtc', [place('a', 'x'), place('b', 'x', false)], 'rank 1 (tab b) to have WebRTC'],
+    ['auto', [place('a', 'x', false), place('b', 'y')], 'to share a browser, or to have WebRTC'],
+  ] as const)('%s: every rank is told which two cannot be joined', (backend, of, text) => {
+    const errors = of.map((_, rank) => {
+      try {
+        return planLinks(of, rank, backend, 'auto')
+      } catch (error) {
+        return String(error)
+      }
+    })
+    expect(errors[0]).toContain(text)
+    expect(new Set(errors).size).toBe(1)
+  })
+})
