@@ -75,7 +75,8 @@ class Stale extends Error {}
  * naming both; the reason of `signal`.
  */
 export async function gatherRanks(options: GatherOptions): Promise<Gathered> {
-  const deadlineMs = options.env.now() + options.joinTimeoutMs
+  const { env } = options
+  let deadlineMs = env.now() + options.joinTimeoutMs
   for (;;) {
     options.signal?.throwIfAborted()
     const round = Number((await peek(options.store, 'round')) ?? 0)
@@ -86,6 +87,8 @@ export async function gatherRanks(options: GatherOptions): Promise<Gathered> {
       await attempt.withdraw()
       if (!(thrown instanceof Stale)) throw thrown
       await beginRound(options.store, round)
+      // Long enough to see who else is alive and comes along, so that no other is called missing.
+      deadlineMs = Math.max(deadlineMs, env.now() + leaseMs + beatMs)
     } finally {
       attempt.stopBeat()
     }
@@ -206,7 +209,7 @@ class Attempt {
         `initProcessGroup: expected each rank once, got rank ${rank} twice, from ${other.name} (${other.id}) and from ${this.options.place.name} (${this.id}). Give each its own.`,
       )
     }
-    // Not before the first's own rank is known to be free: each begins behind the one who came before.
+    // Each begins to look behind the one that came before, so that not all ask for rank 0 first.
     const begin = (await this.store.add(this.key('auto'), 1)) - 1
     const holders: Member[] = []
     for (let n = 0; n < this.size; n++) {
@@ -269,11 +272,15 @@ class Attempt {
       throw new Stale()
     }
     const members = await Promise.all(
-      ranks.map(
-        async (one): Promise<Member> => JSON.parse(await read(this.store, this.key(`rank/${one}`))),
-      ),
+      ranks.map(async (one): Promise<Member | null> => {
+        return JSON.parse((await this.peek(`rank/${one}`)) ?? 'null')
+      }),
     )
-    return this.formed(await this.put('outcome', { kind: 'formed', members }))
+    // One may have answered and been ended since.
+    const isWhole = members.every((member) => member !== null)
+    return this.formed(
+      await this.put('outcome', isWhole ? { kind: 'formed', members } : { kind: 'stale' }),
+    )
   }
 
   private async awaitOutcome(): Promise<Member[]> {
@@ -317,9 +324,10 @@ class Attempt {
       return one !== this.rank && (beat === undefined || isStill)
     }
     const missing = [...beats.keys()].filter(isMissing)
+    const got = missing.length > 0 ? `none for ${listed(missing)}` : 'the last of them too late'
     await this.fail(
       'peer.timeout',
-      `initProcessGroup: expected ${this.size} ranks within ${joinTimeoutMs} ms (rank ${this.rank} waited so long), got none for ${listed(missing)}. Start ${missing.length === 1 ? 'it' : 'them'} with the same room, or give a larger timeoutMs.`,
+      `initProcessGroup: expected ${this.size} ranks within ${joinTimeoutMs} ms (rank ${this.rank} waited so long), got ${got}. Start ${missing.length === 1 ? 'it' : 'them'} with the same room, or give a larger timeoutMs.`,
     )
   }
 

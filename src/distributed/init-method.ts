@@ -3,9 +3,13 @@ import { openStore } from '../peer/store/open-store.ts'
 import { OpfsStore } from '../peer/store/opfs-store.ts'
 import { PortStore } from '../peer/store/port-store.ts'
 import type { Store } from '../peer/store/store.ts'
+import { systemEnv } from '../util/env.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
 import { env } from './env.ts'
 import type { LinkMaker } from './link-maker.ts'
+
+/** How long a store in this browser may take to answer at first. units: ms. */
+const answerMs = 5_000
 
 /** What an init method gives. */
 export interface Meeting {
@@ -39,7 +43,7 @@ export async function meet(method: string, maker: LinkMaker): Promise<Meeting> {
     case 'broadcast': {
       checkRoom(method, room)
       const port = await maker.openStore(room)
-      if (port) return { store: new PortStore(port), rank: undefined, worldSize: undefined }
+      if (port) return { store: await answering(port), rank: undefined, worldSize: undefined }
       throw new PeerError(
         'config.invalid',
         `${where}: expected a page whose browser has SharedWorker for ${method}, got none. In a worker, give the option page (lendPage); else take wss:// or opfs:.`,
@@ -51,6 +55,23 @@ export async function meet(method: string, maker: LinkMaker): Promise<Meeting> {
     default:
       throw badMethod(method)
   }
+}
+
+/** The store behind a port, if it is there: a SharedWorker of another version of this program may know none. */
+async function answering(port: MessagePort): Promise<Store> {
+  const store = new PortStore(port)
+  let cancel!: () => void
+  const late = new Promise<'late'>((resolve) => {
+    cancel = systemEnv.after(answerMs, () => resolve('late'))
+  })
+  const first = await Promise.race([store.numKeys(), late])
+  cancel()
+  if (first !== 'late') return store
+  store.close()
+  throw new PeerError(
+    'peer.timeout',
+    `initProcessGroup: expected this browser's SharedWorker to answer within ${answerMs} ms, got nothing. Close all tabs of this site: one may have another version.`,
+  )
 }
 
 function environmentAddress(): string {

@@ -157,6 +157,20 @@ describe('what goes wrong', () => {
     expect((await world.failure(joining)).message).toContain('got none for ranks 1 and 2.')
   })
 
+  it('only the dead is missing when the time is over while ranks find out that it is', async () => {
+    const world = new World()
+    const tab = world.crashing()
+    const joining = [world.join(0, 3, { joinTimeoutMs: 6_000 })]
+    void world.join(1, 3, { env: tab.env, store: tab.store })
+    await world.env.advance(1_500)
+    tab.crash()
+    await world.env.advance(3_500)
+    joining.push(world.join(2, 3, { joinTimeoutMs: 6_000 }))
+    for (const one of joining)
+      expect((await world.failure(one)).message).toContain('got none for rank 1. Start it')
+    expect(world.env.now()).toBeLessThan(15_000)
+  })
+
   it('a rank that is taken twice is told to all, with both tabs', async () => {
     const world = new World()
     const joining = [
