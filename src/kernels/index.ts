@@ -38,6 +38,7 @@ import { lion } from './lion/lion.ts'
 import { map } from './map/map.ts'
 import { matmul } from './matmul/matmul.ts'
 import { maxPool2d, maxPool2dGrad } from './max-pool2d/max-pool2d.ts'
+import { meet } from './meet/meet.ts'
 import { norm, normGrad } from './norm/norm.ts'
 import { oneHot } from './one-hot/one-hot.ts'
 import type { Op } from './op.ts'
@@ -84,6 +85,7 @@ export const ops: readonly Op[] = [
   reshape,
   barrier,
   alias,
+  meet,
   recurrent,
   recurrentGrad,
   detach,
