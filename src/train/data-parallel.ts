@@ -90,9 +90,9 @@ export class DistributedDataParallel extends Module {
     const [checkKey, , broadcastKey, ...probes] = setupKeys(group, 3 + probeKeys)
     const settle = async () => {
       if (group.size > 1) {
-        const tensors = [...parameters, ...buffers]
-        await checkReplicas(group, settings, tensors, checkKey)
-        await broadcastTensors(group, tensors, broadcastKey)
+        const named = [...module.namedParameters(), ...module.namedBuffers()]
+        await checkReplicas(group, settings, named, checkKey)
+        await broadcastTensors(group, [...parameters, ...buffers], broadcastKey)
       }
       exchange.capBytes ??= await measureBucketBytes(group, probes)
     }

@@ -4,9 +4,12 @@ import type { CollectiveOptions, ProcessGroup } from '../../peer/group.ts'
 import { PeerError } from '../../util/errors.ts'
 import { formatShape } from '../../util/shape.ts'
 
+/** A tensor of the module, by its key. */
+export type NamedTensor = readonly [key: string, tensor: StoredTensor]
+
 /** `parameter "fc.weight" f32[3, 4]` */
-const describe = (tensor: StoredTensor): string =>
-  `${tensor instanceof ModuleBuffer ? 'buffer' : 'parameter'} "${tensor.name}" ${tensor.dtype}${formatShape(tensor.shape)}`
+const describe = ([key, tensor]: NamedTensor): string =>
+  `${tensor instanceof ModuleBuffer ? 'buffer' : 'parameter'} "${key}" ${tensor.dtype}${formatShape(tensor.shape)}`
 
 /** `rank 0`, `ranks 0 and 2`, `ranks 0, 1 and 3` */
 export function formatRanks(ranks: readonly number[]): string {
@@ -57,7 +60,7 @@ export async function gatherLists(
 export async function checkReplicas(
   group: ProcessGroup,
   settings: string,
-  tensors: readonly StoredTensor[],
+  tensors: readonly NamedTensor[],
   options: CollectiveOptions,
 ): Promise<void> {
   const told = await gatherLists(group, [settings, ...tensors.map(describe)], options)
