@@ -8,6 +8,7 @@ import { avgPool2d, avgPool2dGrad } from './avg-pool2d/avg-pool2d.ts'
 import { barrier } from './barrier/barrier.ts'
 import { batchNorm, batchNormEval, batchNormTracked } from './batch-norm/batch-norm.ts'
 import { batchNormGrad } from './batch-norm/batch-norm-grad.ts'
+import { trackStatistics } from './batch-norm/track-statistics.ts'
 import { cast } from './cast/cast.ts'
 import { cat, split } from './cat/cat.ts'
 import { constant } from './constant/constant.ts'
@@ -131,6 +132,7 @@ export const ops: readonly Op[] = [
   batchNormTracked,
   batchNormEval,
   batchNormGrad,
+  trackStatistics,
   view,
   place,
   strided,

@@ -235,7 +235,10 @@ test('a bucket is what the links take in 35 ms, of the slowest rank’s word', a
     groups.map((group, rank) => {
       // Rank 1's clock says that everything takes a second: 64 KiB a second and rank.
       let ms = 0
-      const now = () => (rank === 1 ? (ms += 1000) : performance.now())
+      const now = () => {
+        ms += 1000
+        return rank === 1 ? ms : performance.now()
+      }
       const keys = Array.from({ length: 12 }, (_, bucket) => ({ sequence: 0, bucket }))
       return measureBucketBytes(group, keys, now)
     }),
