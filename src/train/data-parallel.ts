@@ -6,7 +6,7 @@ import { TabringError } from '../util/errors.ts'
 import { checkFlag, checkNumber, checkOptions } from '../util/options.ts'
 import { measureBucketBytes, probeKeys } from './data-parallel/bucket-size.ts'
 import { broadcastTensors, checkReplicas } from './data-parallel/check-replicas.ts'
-import type { GradBucket } from './data-parallel/grad-bucket.ts'
+import type { CommHook } from './data-parallel/comm-hooks.ts'
 import { setupKeys } from './data-parallel/keys.ts'
 import { RingExchange } from './data-parallel/ring-exchange.ts'
 import { type JoinOptions, RingUnevenInputs } from './data-parallel/uneven-inputs.ts'
@@ -34,16 +34,6 @@ export interface DistributedDataParallelOptions {
   /** Every compiled step is static; as in PyTorch it also means that the parameters without a gradient are known: `findUnusedParameters`. */
   staticGraph?: boolean
 }
-
-/**
- * Returns a bucket's gradients as all ranks make them together, or a promise of it: a sum, since they are weighed already.
- *
- * Of what it returns, the elements of `bucket.ownRange()` count.
- */
-export type CommHook<State> = (
-  state: State,
-  bucket: GradBucket,
-) => Float32Array | Promise<Float32Array>
 
 /**
  * A module whose copies on all ranks stay equal: gradients are averaged over ranks while backward runs.
