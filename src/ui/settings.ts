@@ -88,7 +88,8 @@ export const settings: readonly Setting[] = [
     label: 'Bucket cap',
     kind: 'number',
     unit: 'MB',
-    hint: 'Gradients travel in buckets of about this size.',
+    placeholder: () => 'as links allow',
+    hint: 'Gradients travel in buckets of about this size; measured unless given.',
     isAdvanced: true,
   },
   {
