@@ -12,7 +12,8 @@ import { Module, ModuleSequence } from './module.ts'
  * Batch normalization by the samples of all ranks, weighed by their number, in what `DistributedDataParallel` forwards in training; elsewhere that
  * of one rank. As torch.nn.SyncBatchNorm, over the ranks of the wrapped model.
  *
- * Rows beyond the step scalar `count` stay out, so shares may be uneven, and a rank may have none.
+ * Rows beyond the step scalar `count` stay out, so shares may be uneven, and a rank may have none. `detectAnomaly`, which any rank may call
+ * alone, normalizes by that rank's samples.
  * shape: [N, C, ...] -> the same
  * cost: each layer stops the device once in forward and once in backward until all ranks are there.
  */

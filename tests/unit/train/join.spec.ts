@@ -258,6 +258,17 @@ test('synchronized statistics leave ranks without batches out, hooks included', 
   }
 })
 
+test('steps that look for anomalies are refused inside join', async () => {
+  const ranks = await dots(2)
+  const programs = await Promise.all(
+    ranks.map(({ step }) => compile(step, types, { runtime, detectAnomaly: true })),
+  )
+  const runs = ranks.map(({ ddp }, rank) =>
+    ddp.join(() => programs[rank].run({ x: batchOf(0, 0) })),
+  )
+  for (const run of runs) await expect(run).rejects.toThrow('expected a step without detectAnomaly')
+})
+
 test('micro-steps in which ranks meet are refused inside join', async () => {
   const ranks = await normed(2, () => new SyncBatchNorm(3))
   const programs = await Promise.all(

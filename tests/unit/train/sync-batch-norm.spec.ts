@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile-accumulated.ts'
+import { detectAnomaly } from '../../../src/graph/detect-anomaly.ts'
+import { runEagerly } from '../../../src/graph/eager.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
 import type { Tensor } from '../../../src/graph/tensor.ts'
 import { BatchNorm1d, BatchNorm2d } from '../../../src/nn/batch-norm.ts'
@@ -88,6 +90,20 @@ test('with one rank, without ranks and in evaluation it is plain batch normaliza
   )
   const plain = await outputOf(new BatchNorm1d(3).eval())
   expect(evaluated).toEqual([plain, plain])
+})
+
+test('one rank alone may look for anomalies; running op by op is refused', async () => {
+  const [processGroup] = await ringOf(2)
+  const model = new SyncBatchNorm(3)
+  const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })
+  const step = ({ x }: Record<string, Tensor>) => ({ y: ddp.forward(x).sum() })
+  const types = { x: tensorType([2, 3]) }
+  await detectAnomaly(runtime, step, types, { x: Float32Array.of(1, 2, 3, 4, 5, 6) })
+  const bad = detectAnomaly(runtime, step, types, { x: Float32Array.of(1, 2, 3, 4, 5, Number.NaN) })
+  await expect(bad).rejects.toMatchObject({ code: 'train.nan' })
+  expect([...(await model.numBatchesTracked!.read())]).toEqual([0])
+  const eager = runEagerly(runtime, step, types, { x: new Float32Array(6) })
+  await expect(eager).rejects.toThrow('got one in which ranks meet')
 })
 
 test('a forward without an update, and micro-steps, meet the other ranks too', async () => {
