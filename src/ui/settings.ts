@@ -73,7 +73,7 @@ export const settings: readonly Setting[] = [
     key: 'seed',
     label: 'Seed',
     kind: 'number',
-    hint: 'Equal seeds give equal bits on one kind of adapter.',
+    hint: 'Equal seeds give equal bits on one kind of adapter; with 3 tabs and more, at an equal bucket cap.',
   },
   {
     key: 'steps',
