@@ -1,3 +1,4 @@
+import { getProcessGroup } from '../distributed/process-group.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { activeTrace } from '../graph/trace.ts'
 import { Module } from '../nn/module.ts'
@@ -10,7 +11,6 @@ import type { CommHook } from './data-parallel/comm-hooks.ts'
 import { setupKeys } from './data-parallel/keys.ts'
 import { RingExchange } from './data-parallel/ring-exchange.ts'
 import { type JoinOptions, RingUnevenInputs } from './data-parallel/uneven-inputs.ts'
-import { getProcessGroup } from '../distributed/process-group.ts'
 
 export interface DistributedDataParallelOptions {
   /** The ranks that train together; default: the group of `initProcessGroup`. */

@@ -5,8 +5,9 @@ import { poolAlignment } from '../../graph/pool.ts'
 import type { CollectiveOptions, ProcessGroup } from '../../peer/group.ts'
 import { type ChunkRange, chunkRange } from '../../peer/plan.ts'
 import { invariant } from '../../util/errors.ts'
+import { halfBits, halfValue } from '../../util/half.ts'
 import { keys } from './keys.ts'
-import { addWire, encodeWire, type WireNumber } from './wire-numbers.ts'
+import { addBrain, encodeBrain, type WireNumber } from './wire-numbers.ts'
 
 /** The keys that a bucket's hook may take, one after the other. */
 interface HookKeys {
@@ -97,35 +98,46 @@ export class GradBucket {
 
   /** Returns the sum of `values`, equally many on all ranks, over the ranks: the same bits on each. errors: `peer.*`. */
   async allReduce(values: Float32Array): Promise<Float32Array<ArrayBuffer>> {
-    if (!this.#wire) {
-      const sum = Float32Array.from(values)
-      await this.#group.allReduce(sum, this.nextKey())
+    if (this.#wire === 'f16') {
+      const halves = Uint16Array.from(values, halfBits)
+      await this.#group.allReduce(halves, this.nextKey())
+      return Float32Array.from(halves, halfValue)
+    }
+    if (this.#wire === 'bf16') {
+      const all = await this.gatherBytes(encodeBrain(values))
+      const sum = new Float32Array(values.length)
+      for (const bytes of all) addBrain(bytes, sum)
       return sum
     }
-    const all = await this.gatherBytes(encodeWire(values, this.#wire))
-    const sum = new Float32Array(values.length)
-    for (const bytes of all) addWire(bytes, this.#wire, sum)
+    const sum = Float32Array.from(values)
+    await this.#group.allReduce(sum, this.nextKey())
     return sum
   }
 
   /** Returns the buffer with the sum over ranks in this rank's range; the rest is this rank's own. errors: `peer.*`. */
   async reduceScatter(): Promise<Float32Array<ArrayBuffer>> {
-    const wire = this.#wire
     const sum = Float32Array.from(this.#buffer)
     const { start, end } = this.ownRange()
-    if (!wire) {
-      // Cut as parameters are, which travel with a tail.
-      const padded = new Float32Array(this.#bucket.wireElements)
+    // Cut as parameters are, which travel with a tail.
+    const { wireElements } = this.#bucket
+    const options = () => ({ ...this.nextKey(), alignment: poolAlignment })
+    if (this.#wire === 'f16') {
+      const halves = new Uint16Array(wireElements)
+      halves.set(Uint16Array.from(this.#buffer, halfBits))
+      await this.#group.reduceScatter(halves, options())
+      for (let i = start; i < end; i++) sum[i] = halfValue(halves[i])
+    } else if (this.#wire === 'bf16') {
+      const all = await this.exchangeRanges((range) =>
+        encodeBrain(this.#buffer.subarray(range.start, range.end)),
+      )
+      const own = sum.subarray(start, end).fill(0)
+      for (const bytes of all) addBrain(bytes, own)
+    } else {
+      const padded = new Float32Array(wireElements)
       padded.set(this.#buffer)
-      await this.#group.reduceScatter(padded, { ...this.nextKey(), alignment: poolAlignment })
+      await this.#group.reduceScatter(padded, options())
       sum.set(padded.subarray(start, end), start)
-      return sum
     }
-    const all = await this.exchangeRanges(({ start, end }) =>
-      encodeWire(this.#buffer.subarray(start, end), wire),
-    )
-    const own = sum.subarray(start, end).fill(0)
-    for (const bytes of all) addWire(bytes, wire, own)
     return sum
   }
 
@@ -133,26 +145,21 @@ export class GradBucket {
    * Returns what each rank's `encode` gave for this rank's range, in rank order; this rank's own among them.
    *
    * `encode` gives a range's elements as bytes, as many on each rank.
-   * cost: with 2 ranks the bytes of the other's range; with more, those of all ranges but one's own, N - 1 times. errors: `peer.*`.
+   * cost: the bytes of the other ranks' ranges; where ranks are linked in a ring alone N times as many. errors: `peer.*`.
    */
   async exchangeRanges(
     encode: (range: ChunkRange, rank: number) => Uint8Array<ArrayBuffer>,
   ): Promise<Uint8Array[]> {
     const parts = Array.from({ length: this.size }, (_, rank) => encode(this.ownRange(rank), rank))
-    const others = parts.filter((_, rank) => rank !== this.rank)
-    const own = new Uint8Array(others.reduce((sum, { length }) => sum + length, 0))
-    let at = 0
-    for (const part of others) {
-      own.set(part, at)
-      at += part.length
-    }
-    const all = await this.gatherBytes(own)
-    return all.map((bytes, from) => {
-      if (from === this.rank) return parts[from]
-      let start = 0
-      for (let rank = 0; rank < this.rank; rank++) if (rank !== from) start += parts[rank].length
-      return bytes.subarray(start, start + parts[this.rank].length)
-    })
+    // Ranges differ by a unit of alignment at most, but for the last one, which has the tail: parts are as long as the longest.
+    const slot = Math.max(...parts.map(({ length }) => length))
+    const given = new Uint8Array(slot * this.size)
+    for (const [rank, part] of parts.entries()) given.set(part, slot * rank)
+    const taken = new Uint8Array(slot * this.size)
+    await this.#group.allToAll(given, taken, this.nextKey())
+    return parts.map((_, from) =>
+      taken.subarray(slot * from, slot * from + parts[this.rank].length),
+    )
   }
 
   /** Every rank's bytes, in rank order. cost: N - 1 times the longest. errors: `peer.*`. */

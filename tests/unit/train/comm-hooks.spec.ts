@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import { roundHalf } from '../../../src/kernels/half.ts'
 import {
   allreduceHook,
   bf16CompressHook,
@@ -16,7 +15,7 @@ import {
   PowerSgdState,
   powerSgdHook,
 } from '../../../src/train/data-parallel/power-sgd.ts'
-import { addWire, encodeWire } from '../../../src/train/data-parallel/wire-numbers.ts'
+import { addBrain, encodeBrain } from '../../../src/train/data-parallel/wire-numbers.ts'
 import type { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { uniform } from '../../../src/util/random.ts'
 import {
@@ -60,11 +59,11 @@ async function runWith(register?: Register) {
   return { loss, parameters }
 }
 
-/** Bytes that rank 0 of two sends for gradients in the second step of a wider classifier. */
-async function gradientBytes(register?: Register): Promise<number> {
-  const ranks = await classifiers(2, runtime, register, { hidden: 512, bucketCapMb: 1 })
+/** Bytes that the ranks send for gradients in the second step of a wider classifier. */
+async function gradientBytes(size: number, register?: Register): Promise<number> {
+  const ranks = await classifiers(size, runtime, register, { hidden: 512, bucketCapMb: 1 })
   await train(ranks, 1)
-  const sent = () => ranks[0].group.stats().payloadBytesSent
+  const sent = () => ranks.reduce((sum, { group }) => sum + group.stats().payloadBytesSent, 0)
   const before = sent()
   await train(ranks, 1)
   const bytes = sent() - before
@@ -73,7 +72,7 @@ async function gradientBytes(register?: Register): Promise<number> {
     0,
   )
   endAll(ranks)
-  return bytes - gathered / 2
+  return bytes - gathered * (size - 1)
 }
 
 /** How far a hook's loss may be from the plain one's. */
@@ -114,17 +113,19 @@ test.each<[string, number, number, Register]>([
   ['fp16', 0.5, 0.51, builtIn.fp16],
   ['bf16', 0.5, 0.51, builtIn.bf16],
   ['int8', 0.25, 0.28, builtIn.int8],
-  ['powerSgd', 0.1, 0.17, (ddp) => ddp.registerCommHook(thin(), powerSgdHook)],
+  ['powerSgd', 0.1, 0.24, (ddp) => ddp.registerCommHook(thin(), powerSgdHook)],
   [
     'powerSgd in fp16',
     0.05,
-    0.09,
+    0.13,
     (ddp) => ddp.registerCommHook(thin(), fp16CompressWrapper(powerSgdHook)),
   ],
 ])('%s sends from %d to %d of the bytes for gradients', async (_, least, most, register) => {
-  const share = (await gradientBytes(register)) / (await gradientBytes())
-  expect(share).toBeGreaterThanOrEqual(least)
-  expect(share).toBeLessThanOrEqual(most)
+  for (const size of [2, 3]) {
+    const share = (await gradientBytes(size, register)) / (await gradientBytes(size))
+    expect(share, `${size} ranks`).toBeGreaterThanOrEqual(least)
+    expect(share, `${size} ranks`).toBeLessThanOrEqual(most)
+  }
 })
 
 test.each(Object.entries(builtIn))(
@@ -216,34 +217,14 @@ test('a second hook, and one that returns something else, are refused', async ()
   endAll([one])
 })
 
-test('float16 on the wire is what a device stores, bfloat16 the upper half of a float, ties to even', () => {
-  const values = Float32Array.from([
-    ...[0, -0, 1, -2, 65504, 65519, 65520, 1e30, Number.POSITIVE_INFINITY, Number.NaN],
-    ...[
-      2 ** -24,
-      2 ** -25,
-      1.5 * 2 ** -25,
-      3 * 2 ** -25,
-      6.1e-5,
-      2 ** -14,
-      1 + 2 ** -11,
-      1 + 3 * 2 ** -11,
-    ],
-    ...uniform(1, 1, 2000, -3, 3),
-    ...uniform(1, 2, 2000, -1e-4, 1e-4),
-    ...uniform(1, 3, 2000, -7e4, 7e4),
-  ])
-  const half = new Float32Array(values.length)
-  addWire(encodeWire(values, 'f16'), 'f16', half)
-  // Sums lose the sign of zero.
-  expect([...half]).toEqual([...values.map((value) => roundHalf(value) + 0)])
-  const brain = new Float32Array(4)
-  addWire(
-    encodeWire(Float32Array.of(1, 1 + 2 ** -8, 1 + 3 * 2 ** -8, Number.NaN), 'bf16'),
-    'bf16',
-    brain,
-  )
-  expect([...brain]).toEqual([1, 1, 1 + 2 ** -6, Number.NaN])
+test('bfloat16 is the upper half of a float, ties to even', () => {
+  const brain = new Float32Array(6)
+  const values = [1, 1 + 2 ** -8, 1 + 3 * 2 ** -8, Number.NaN, -3e38, Number.POSITIVE_INFINITY]
+  addBrain(encodeBrain(Float32Array.from(values)), brain)
+  const least = -3e38 * (1 + 2 ** -9)
+  expect([...brain.slice(0, 4)]).toEqual([1, 1, 1 + 2 ** -6, Number.NaN])
+  expect(Math.abs(brain[4] / least - 1)).toBeLessThan(2 ** -8)
+  expect(brain[5]).toBe(Number.POSITIVE_INFINITY)
 })
 
 test('error feedback brings everything over in time; without it what is small is lost', async () => {
