@@ -1,7 +1,13 @@
 import { roundHalf } from '../kernels/half.ts'
 import type { HostArray } from '../kernels/op.ts'
 import { GpuError, TabringError } from '../util/errors.ts'
-import { bytesOf, countElements, formatShape, type HostDType, type TensorType } from '../util/shape.ts'
+import {
+  bytesOf,
+  countElements,
+  formatShape,
+  type HostDType,
+  type TensorType,
+} from '../util/shape.ts'
 import { tailElements } from './bucket.ts'
 import { FiniteCheck } from './inside/finite-check.ts'
 import { joinRanks, jointElements } from './join-ranks.ts'
