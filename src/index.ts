@@ -429,6 +429,7 @@ export type { FirstStates, LastStates, RecurrentLayerOptions } from './nn/recurr
 export { ResNet, type ResNetOptions, resnet18, resnet34, resnet50 } from './nn/resnet.ts'
 export { type SpectralNormOptions, spectralNorm } from './nn/spectral-norm.ts'
 export type { LoadableState, LoadableTensor } from './nn/state-values.ts'
+export { SyncBatchNorm } from './nn/sync-batch-norm.ts'
 export { Adagrad, type AdagradOptions, type AdagradSettings } from './optim/adagrad.ts'
 export {
   Adam,
@@ -510,6 +511,23 @@ export {
   type UnpackOptions as UnpackCheckpointOptions,
   unpackCheckpoint,
 } from './train/checkpoint-file.ts'
+export {
+  allreduceHook,
+  bf16CompressHook,
+  bf16CompressWrapper,
+  type CommHook,
+  fp16CompressHook,
+  fp16CompressWrapper,
+} from './train/data-parallel/comm-hooks.ts'
+export type { GradBucket } from './train/data-parallel/grad-bucket.ts'
+export { type Int8Options, Int8State, int8CompressHook } from './train/data-parallel/int8-hook.ts'
+export {
+  type PowerSgdOptions,
+  PowerSgdState,
+  powerSgdHook,
+} from './train/data-parallel/power-sgd.ts'
+export type { JoinOptions } from './train/data-parallel/uneven-inputs.ts'
+export type { WireNumber } from './train/data-parallel/wire-numbers.ts'
 export {
   DistributedDataParallel,
   type DistributedDataParallelOptions,

@@ -57,6 +57,8 @@ export const pytorchValues: Readonly<Record<string, Golden>> = {
   batchNormTracked: ['conv-layers', 'batchNorm of images, training, 2 steps'],
   batchNormEval: ['conv-layers', 'batchNorm of images, evaluation'],
   batchNormGrad: ['conv-layers', 'batchNorm of images, training, 2 steps'],
+  trackStatistics: ['sync-batch-norm', 'planes, momentum 0.3'],
+  meet: ['sync-batch-norm', 'planes, momentum 0.3'],
   view: ['shape', 'slice'],
   strided: ['shape', 'slice of a permute of a slice'],
   place: ['shape', 'pad'],

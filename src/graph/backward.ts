@@ -27,6 +27,7 @@ export function addBackward(trace: Trace, loss: GraphValue): void {
   const seed = shape.length === 0 ? unit : trace.emit(reshape, [unit], { shape })[0]
   const { parameters, tensors } = gradientsOf(trace, loss, seed)
   for (const [parameter, gradient] of parameters) {
+    trace.reached.add(parameter)
     // Ranks sum their gradients, so that each begins with its share: equal ones, unless a run says otherwise.
     if (parameter.exchange) scalars.setInitial(gradientWeight, 1 / parameter.exchange.size)
     const earlier = gradients.get(parameter)

@@ -74,8 +74,8 @@ export class Bucket {
 }
 
 /**
- * Cuts parameters, given in the order in which backward completes their gradients, into buckets of at most `capBytes`
- * (a larger parameter has a bucket of its own).
+ * Cuts parameters, given in the order in which backward completes their gradients, into buckets of at most `capBytes`, the very first one
+ * of at most `firstCapBytes` (a larger parameter has a bucket of its own).
  *
  * source: PyTorch's Reducer; unlike it, the order is the traced one from the first step on, so buckets are never rebuilt.
  */
@@ -83,12 +83,14 @@ export function layOutBuckets(
   ordered: readonly Parameter[],
   capBytes: number,
   firstIndex: number,
+  firstCapBytes = capBytes,
 ): Bucket[] {
   const groups: Parameter[][] = []
   let openBytes = 0
   for (const parameter of ordered) {
     const bytes = alignInPool(parameter.count) * 4
-    if (groups.length === 0 || openBytes + bytes > capBytes) {
+    const cap = firstIndex === 0 && groups.length === 1 ? firstCapBytes : capBytes
+    if (groups.length === 0 || openBytes + bytes > cap) {
       groups.push([])
       openBytes = 0
     }

@@ -3,11 +3,14 @@ import { checkOptions, type OptionNames } from '../util/options.ts'
 import { benchmarkVariants, isBenchmarking } from './benchmark.ts'
 import { checkDevices } from './check-devices.ts'
 import { CpuProgram } from './cpu-program.ts'
+import { type Settled, whenSettled } from './exchange.ts'
+import { layoutOf } from './layout.ts'
 import { withChecks } from './output-checks.ts'
 import { type InputTypes, type PrepareOptions, prepare, type TracedFunction } from './prepare.ts'
 import { GpuProgram } from './program.ts'
 import { type AnyRuntime, CpuRuntime, getDefaultDevice, runtimeOf } from './runtime.ts'
 import type { StepProgram } from './step-program.ts'
+import { withUneven } from './uneven.ts'
 import { withAnomalyDetection } from './watched-program.ts'
 
 export interface CompileOptions extends PrepareOptions {
@@ -33,7 +36,8 @@ const compileOptions: OptionNames<CompileOptions> = {
 }
 
 /**
- * Traces `fn` once and returns the program that replays it.
+ * Traces `fn` once and returns the program that replays it. (With several ranks once more, where a wrapped model is compiled before ranks
+ * have settled the size of buckets, `ddp.ready`, and once more to find unused parameters.)
  *
  * `fn` gets tensors by name and returns tensors by name; what it reads of the outside at tracing time (sizes, flags) is fixed, what
  * changes per run is an input or a step scalar.
@@ -56,15 +60,23 @@ async function compileOn(
   inputs: InputTypes,
   options: CompileOptions,
 ): Promise<StepProgram> {
-  if (runtime instanceof CpuRuntime) {
-    const prepared = prepare(runtime, fn, inputs, { ...options, isNaive: true })
-    checkDevices(prepared, 'host')
-    await prepared.trace.exchange?.ready
-    return withChecks(new CpuProgram(prepared))
+  const isCpu = runtime instanceof CpuRuntime
+  const settled: Settled = { used: new Map() }
+  const own = { ...options, settled, ...(isCpu && { isNaive: true }) }
+  const make = () => whenSettled(() => prepare(runtime, fn, inputs, own))
+  if (!isCpu && isBenchmarking()) await benchmarkVariants(runtime, await make())
+  const prepared = await make()
+  checkDevices(prepared, isCpu ? 'host' : runtime.gpu)
+  const { exchange, forwarded, updates } = prepared.trace
+  const create = async () =>
+    withChecks(isCpu ? new CpuProgram(prepared) : await GpuProgram.create(runtime, prepared))
+  if (!exchange || updates.length === 0) {
+    if (prepared.meetings.length > 0) await forwarded?.ready
+    return create()
   }
-  if (isBenchmarking()) await benchmarkVariants(runtime, prepare(runtime, fn, inputs, options))
-  const prepared = prepare(runtime, fn, inputs, options)
-  checkDevices(prepared, runtime.gpu)
-  await prepared.trace.exchange?.ready
-  return withChecks(await GpuProgram.create(runtime, prepared))
+  const number = exchange.countProgram()
+  await exchange.settleLayout(layoutOf(prepared))
+  await exchange.ready
+  const program = await create()
+  return exchange.size === 1 ? program : withUneven(program, exchange, number)
 }

@@ -1,7 +1,13 @@
 import { roundHalf } from '../kernels/half.ts'
 import type { HostArray } from '../kernels/op.ts'
 import { GpuError, TabringError } from '../util/errors.ts'
-import { bytesOf, countElements, formatShape, type TensorType } from '../util/shape.ts'
+import {
+  bytesOf,
+  countElements,
+  formatShape,
+  type HostDType,
+  type TensorType,
+} from '../util/shape.ts'
 import { tailElements } from './bucket.ts'
 import { FiniteCheck } from './inside/finite-check.ts'
 import { joinRanks, jointElements } from './join-ranks.ts'
@@ -9,12 +15,14 @@ import type { Look, OnNode } from './look.ts'
 import { callOf } from './lower.ts'
 import type { Phase } from './phases.ts'
 import type { Prepared } from './prepare.ts'
+import { packBuffers, readHostBuffers, writeBuffers } from './shared-buffers.ts'
 import { StepClock } from './step-clock.ts'
 import {
   checkInputs,
   checkScalars,
   fillScalars,
   type HostData,
+  hostArrays,
   noTimes,
   noteTimes,
   type OnMark,
@@ -50,6 +58,9 @@ const toHostData = (values: HostArray, { dtype }: TensorType): HostData =>
     : dtype === 'i32'
       ? Int32Array.from(values)
       : Uint32Array.from(values)
+
+const emptyOf = ({ shape, dtype }: TensorType): HostData =>
+  new hostArrays[dtype as HostDType](countElements(shape))
 
 /** A bucket's part in an exchange, as it travels. */
 interface Wire {
@@ -97,6 +108,8 @@ export class CpuProgram implements StepProgram {
   readonly #scalars: Float32Array<ArrayBuffer>
   readonly #clock = new StepClock()
   readonly #phases: ReadonlyMap<GraphNode, Phase>
+  /** By node where ranks meet: its number in the step. */
+  readonly #meetings: ReadonlyMap<GraphNode, number>
   /** By node of forward and backward: intermediates that nothing reads after it. */
   readonly #dead = new Map<GraphNode, GraphValue[]>()
   #last: Promise<unknown> = Promise.resolve()
@@ -113,6 +126,9 @@ export class CpuProgram implements StepProgram {
     this.#onNode = onNode ?? this.#check?.onNode
     this.#scalars = new Float32Array(Math.max(1, prepared.trace.scalars.size))
     this.#phases = new Map(prepared.nodes.map((node, i) => [node, prepared.nodePhases[i]]))
+    const { forwarded } = prepared.trace
+    const meets = isUpdating && forwarded !== undefined && forwarded.size > 1
+    this.#meetings = new Map(meets ? prepared.meetings.map(({ node }, i) => [node, i]) : [])
     for (const { update } of prepared.updates) update.bucket.allocate('host')
     const lastUse = new Map<GraphValue, GraphNode>()
     const late = [...prepared.jointNodes, ...prepared.updateNodes, ...prepared.trace.after]
@@ -153,6 +169,20 @@ export class CpuProgram implements StepProgram {
     return run
   }
 
+  async shadow(scalars: Readonly<Record<string, number>> = {}): Promise<void> {
+    refuseNoSync(this.prepared)
+    if (!this.#exchanges) return
+    const run = this.#last.then(() => this.#run(undefined, { ...scalars }))
+    this.#last = run.catch(() => undefined)
+    await run
+  }
+
+  get #exchanges(): boolean {
+    const { exchange, accumulation } = this.prepared.trace
+    const isUpdate = this.prepared.updates.length > 0 && accumulation?.part !== 'add'
+    return exchange !== undefined && exchange.size > 1 && isUpdate
+  }
+
   check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {
     this.#hostInputs(inputs)
     checkScalars(this.prepared, scalars)
@@ -172,33 +202,40 @@ export class CpuProgram implements StepProgram {
     })
   }
 
+  /** `given` undefined: a shadow's run. */
   async #run(
-    inputs: ReadonlyMap<string, HostArray>,
+    given: ReadonlyMap<string, HostArray> | undefined,
     scalars: Readonly<Record<string, number>>,
   ): Promise<RunOutputs> {
     const { prepared } = this
+    const inputs = given ?? new Map<string, HostArray>()
     const beganMs = performance.now()
     this.#clock.begin(beganMs)
     fillScalars(prepared, scalars, this.#scalars, this.#isUpdating)
     const values = new Map<GraphValue, HostArray>()
-    await this.#execute(prepared.nodes, inputs, values)
+    const { exchange, forwarded } = prepared.trace
+    if (this.#isUpdating && this.#exchanges) exchange!.beginStep()
+    else if (this.#meetings.size > 0) forwarded!.beginStep()
+    if (given) await this.#execute(prepared.nodes, inputs, values)
+    else await this.#shadowForward()
     const outputs: RunOutputs = {}
     const keep = (isJoint: boolean) => {
       for (const [value, place] of prepared.fixed) {
         if (place.kind !== 'output') continue
         const output = prepared.outputs[place.index]
         if (output.isJoint !== isJoint) continue
-        outputs[output.name] = toHostData(this.#read(value, inputs, values), value.type)
+        if (!given && !isJoint) outputs[output.name] = emptyOf(output.type)
+        else outputs[output.name] = toHostData(this.#read(value, inputs, values), value.type)
       }
     }
     keep(false)
     if (!this.#isUpdating) return outputs
-    const { exchange, accumulation } = prepared.trace
-    const exchanges = prepared.updates.length > 0 && accumulation?.part !== 'add'
-    if (!exchange || exchange.size === 1 || !exchanges) {
+    if (!this.#exchanges) {
       await this.#execute([...prepared.jointNodes, ...prepared.updateNodes], inputs, values)
     } else {
-      exchange.beginStep()
+      const shared = this.#takeSharedBuffers()
+      // Until the buckets are done; a failure of theirs comes first.
+      shared.catch(() => undefined)
       const buckets = prepared.updates.map(({ update }) => this.#wire(update))
       const reduce = (bucket: Wire, index: number) => this.#reduce(bucket, index, outputs)
       const update = async (bucket: Wire, index: number) => {
@@ -217,6 +254,7 @@ export class CpuProgram implements StepProgram {
         await this.#agree(inputs, values)
         await Promise.all(buckets.map(update))
       }
+      await shared
     }
     keep(true)
     await this.#execute(prepared.trace.after, inputs, values)
@@ -225,6 +263,30 @@ export class CpuProgram implements StepProgram {
     this.times = this.#clock.read(endedMs)
     noteTimes(outputs, { parts: this.times, beganMs, endedMs })
     return outputs
+  }
+
+  /** Forward and backward of a rank without samples: zeros where ranks meet, and zeros for gradients. */
+  async #shadowForward(): Promise<void> {
+    const { meetings, updates, trace } = this.prepared
+    for (const [index, { node, meeting }] of meetings.entries()) {
+      const zeros = new Float32Array(countElements(node.inputs[0].type.shape))
+      await trace.forwarded!.meet(index, zeros, meeting)
+    }
+    for (const { update } of updates) {
+      const { elements, gradientPool } = update.bucket
+      gradientPool.host(0, elements).fill(0)
+    }
+  }
+
+  /** Takes the buffers of the rank that all take them from, as SynchronizedUpdates does. */
+  async #takeSharedBuffers(): Promise<void> {
+    const exchange = this.prepared.trace.exchange!
+    const { parts, words } = packBuffers(this.prepared.sharedBuffers)
+    if (words === 0) return
+    const contents = new Float32Array(words)
+    readHostBuffers(parts, contents)
+    await this.#clock.exchange((onMet) => exchange.broadcastBuffers(contents, onMet))
+    if (exchange.bufferRoot !== exchange.rank) writeBuffers('host', parts, contents)
   }
 
   #wire(update: BucketUpdate): Wire {
@@ -251,7 +313,10 @@ export class CpuProgram implements StepProgram {
       })
     }
     const exchange = this.prepared.trace.exchange!
-    await this.#clock.exchange((onMet) => exchange.reduceScatter(index, gradients, onMet))
+    const place = { index, isLast: index === this.prepared.updates.length - 1 }
+    await this.#clock.exchange((onMet) =>
+      exchange.reduceGradients(update.bucket, place, gradients, onMet),
+    )
     own.set(gradients.subarray(0, elements))
   }
 
@@ -306,12 +371,28 @@ export class CpuProgram implements StepProgram {
       }
       if (!node.op.isView) this.#compute(node, inputs, values)
       leave()
+      await this.#meet(node, inputs, values)
       if (!node.op.isView) {
         const look: Look = async (value) => toLook(this.#read(value, inputs, values), value.type)
         await this.#onNode?.(node, look, this.prepared.trace)
       }
       for (const value of this.#dead.get(node) ?? []) values.delete(value)
     }
+  }
+
+  /** Puts what all ranks make in the place of a node's result, where they meet. */
+  async #meet(
+    node: GraphNode,
+    inputs: ReadonlyMap<string, HostArray>,
+    values: Map<GraphValue, HostArray>,
+  ): Promise<void> {
+    const index = this.#meetings.get(node)
+    if (index === undefined) return
+    const own = Float32Array.from(this.#read(node.inputs[0], inputs, values))
+    const { meeting } = this.prepared.meetings[index]
+    const { forwarded } = this.prepared.trace
+    const all = await this.#clock.exchange((onMet) => forwarded!.meet(index, own, meeting, onMet))
+    values.set(node.outputs[0], Float64Array.from(all))
   }
 
   #compute(

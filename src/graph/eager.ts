@@ -3,6 +3,7 @@ import { unpackHalves } from '../kernels/half.ts'
 import { TabringError } from '../util/errors.ts'
 import { bytesOf, countElements, type TensorType } from '../util/shape.ts'
 import { CpuProgram } from './cpu-program.ts'
+import { whenSettled } from './exchange.ts'
 import { keepBuffers } from './kept-buffers.ts'
 import type { Look, OnNode } from './look.ts'
 import { passChecks } from './output-checks.ts'
@@ -43,15 +44,23 @@ export async function runEagerly(
   options: EagerOptions = {},
 ): Promise<RunOutputs> {
   const isCpu = runtime instanceof CpuRuntime
-  const prepared = prepare(runtime, fn, types, {
-    sharesBuffers: false,
-    ...options,
-    ...(isCpu && { isNaive: true }),
-  })
+  const prepared = await whenSettled(() =>
+    prepare(runtime, fn, types, {
+      sharesBuffers: false,
+      ...options,
+      ...(isCpu && { isNaive: true }),
+    }),
+  )
   if (prepared.trace.exchange && prepared.trace.exchange.size > 1 && options.isUpdating !== false) {
     throw new TabringError(
       'graph.misuse',
       'eager: updates on one rank only, got a model wrapped for several. Compile the step, or debug on one rank.',
+    )
+  }
+  if (prepared.meetings.length > 0 && options.isUpdating !== false) {
+    throw new TabringError(
+      'graph.misuse',
+      'eager: expected a function of one rank, got one in which ranks meet (synchronized batch normalization). Compile it, or debug on one rank.',
     )
   }
   const { step } = randomScalarNames

@@ -1,19 +1,69 @@
+import type { Bucket } from './bucket.ts'
+import type { Parameter } from './parameter.ts'
+import type { StepProgram } from './step-program.ts'
+
+/** What ranks compare of a step when it is compiled: they exchange by position, so it must be the same on all of them. */
+export interface StepLayout {
+  /** Names of parameters that `backward` did not reach. */
+  readonly unused: readonly string[]
+  /** By bucket: its length and its parameters. */
+  readonly buckets: readonly string[]
+  /** How often ranks meet in forward and backward. */
+  readonly meetings: number
+}
+
+/** Which bucket of a step it is: its position in the step's order of exchange. */
+export interface BucketPlace {
+  readonly index: number
+  readonly isLast: boolean
+}
+
+/** What a meeting of ranks gives: every rank's values one after the other, or their sum. */
+export type Meeting = 'gather' | 'sum'
+
+/** How ranks with more and with fewer batches begin a step: those without take part all the same. */
+export interface UnevenInputs {
+  /** The rank whose buffers all take. */
+  readonly root: number
+  /** What this rank's gradients count for in the step that it begins, of what it would have counted for. */
+  begin(program: StepProgram, weight: number): Promise<number>
+}
+
 /**
  * How a step program and a group of ranks meet: the program knows buckets, the exchange knows the ring.
  *
- * Implemented over a process group by train/data-parallel.ts; the graph layer sees no peers.
+ * Implemented over a process group by train/ring-exchange.ts; the graph layer sees no peers.
  */
 export interface GradientExchange {
   readonly rank: number
   readonly size: number
-  /** Buckets close at this many bytes. */
+  /** Of the model, in the order in which the module lists them. */
+  readonly parameters: readonly Parameter[]
+  /** Buckets close at this many bytes, the first one at `firstBucketCapBytes`. errors: `Unsettled` while ranks measure it. */
   readonly bucketCapBytes: number
+  readonly firstBucketCapBytes: number
+  /** Whether parameters may be without a gradient, on some ranks or on all. */
+  readonly findsUnused: boolean
   /** False inside `noSync`: runs that begin now add up gradients and exchange nothing. */
   readonly isSynchronizing: boolean
+  /** Inside `join`. */
+  readonly uneven: UnevenInputs | undefined
+  /** Those that update, by the number that ranks have for them. */
+  readonly programs: Map<number, StepProgram>
+  /** A number for a program that is being compiled: the same on all ranks, which compile them in one order. */
+  countProgram(): number
   /** Elements [start, end) of a bucket of `length` elements that `rank` reduces and updates. */
   chunk(length: number, rank: number): { start: number; end: number }
-  /** Sums over ranks in place; afterwards this rank's chunk holds the sum, the rest is undefined. `onMet`: all ranks have begun it. */
-  reduceScatter(bucket: number, data: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
+  /**
+   * Sums a bucket's gradients over ranks in place, and what lies behind them in `data`; afterwards this rank's chunk holds the sum, the
+   * rest is undefined. `onMet`: all ranks have begun it.
+   */
+  reduceGradients(
+    bucket: Bucket,
+    place: BucketPlace,
+    data: Float32Array<ArrayBuffer>,
+    onMet?: () => void,
+  ): Promise<void>
   /** Spreads every rank's chunk to all ranks, in place. */
   allGather(bucket: number, data: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
   /** As `allGather`, outside of steps: for what all ranks ask for alike, in the same order. */
@@ -26,10 +76,57 @@ export interface GradientExchange {
     values: Float32Array<ArrayBuffer>,
     onMet?: () => void,
   ): Promise<Float32Array<ArrayBuffer>>
+  /** What all ranks' `values` make in the middle of forward or backward; `index` counts such calls within the step. */
+  meet(
+    index: number,
+    values: Float32Array<ArrayBuffer>,
+    meeting: Meeting,
+    onMet?: () => void,
+  ): Promise<Float32Array<ArrayBuffer>>
+  /** The rank whose buffers all take in the step under way. */
+  readonly bufferRoot: number
+  /** Copies `bufferRoot`'s words to all ranks, in place. */
+  broadcastBuffers(words: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
   /** Resolves when all ranks hold rank 0's parameters; programs wait for it before they are made. */
   readonly ready: Promise<void>
+  /** Compares a step that is being compiled over ranks. errors: the same on all ranks, naming them. */
+  settleLayout(layout: StepLayout): Promise<void>
+  /** What all ranks together use of what each uses: rank 0's in its order, then the others'. */
+  settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]>
   /** By which `sequence` the ring will report the collectives of the step that begins next. */
   readonly nextSequence: number
   /** Called once at the start of each step, before its first bucket. */
   beginStep(): void
+}
+
+/**
+ * Thrown by a trace that needs what ranks settle first, such as the size of buckets. The function is traced again when they have.
+ */
+export class Unsettled extends Error {
+  readonly settled: Promise<unknown>
+
+  constructor(what: string, settled: Promise<unknown>) {
+    super(`${what} is not settled between ranks yet: wait for ddp.ready.`)
+    this.settled = settled
+    // Whoever traces again waits for it; until then it must not count as unhandled.
+    settled.catch(() => undefined)
+  }
+}
+
+/** What ranks have settled for one program, over the traces that it took. */
+export interface Settled {
+  /** By optimizer: the parameters that it updates, on whichever rank they have a gradient, in the order of their exchange. */
+  readonly used: Map<object, readonly Parameter[]>
+}
+
+/** What `make` returns, called again whenever a trace waits for the ranks. errors: those of `make` and of the ranks. */
+export async function whenSettled<T>(make: () => T): Promise<T> {
+  for (;;) {
+    try {
+      return make()
+    } catch (error) {
+      if (!(error instanceof Unsettled)) throw error
+      await error.settled
+    }
+  }
 }

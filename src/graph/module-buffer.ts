@@ -1,4 +1,5 @@
 import { type Shape, tensorType } from '../util/shape.ts'
+import type { GradientExchange } from './exchange.ts'
 import { type StoredData, StoredTensor } from './stored-tensor.ts'
 import { GraphValue } from './value.ts'
 
@@ -9,6 +10,8 @@ import { GraphValue } from './value.ts'
  */
 export class ModuleBuffer extends StoredTensor {
   readonly value: GraphValue
+  /** Set by DistributedDataParallel where all ranks take rank 0's after each step that changes it. */
+  exchange: GradientExchange | undefined
 
   constructor(shape: Shape, data: StoredData) {
     const type = tensorType(shape, data instanceof Int32Array ? 'i32' : 'f32')

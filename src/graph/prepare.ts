@@ -1,11 +1,14 @@
 import { map } from '../kernels/map/map.ts'
+import { type MeetAttrs, meet } from '../kernels/meet/meet.ts'
 import type { Op, OpCall } from '../kernels/op.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import type { TensorType } from '../util/shape.ts'
 import { switchValue } from '../util/switches.ts'
+import type { GradientExchange, Meeting, Settled } from './exchange.ts'
 import { type JointStage, stagesOf } from './joint.ts'
 import { checkLimits } from './limits.ts'
 import { callOf, type LoweringChoice, lowerNodes } from './lower.ts'
+import type { ModuleBuffer } from './module-buffer.ts'
 import { type Phase, type PhaseRange, phaseRanges, phasesOf } from './phases.ts'
 import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
 import { rewrite, withoutRewrites } from './rewrite.ts'
@@ -28,6 +31,11 @@ export interface PrepareOptions extends PlanOptions {
   readonly accumulation?: Accumulation
 }
 
+/** What `compile` adds for itself. */
+export interface TraceOptions extends PrepareOptions {
+  readonly settled?: Settled
+}
+
 /** For which device programs are prepared, and with which kernels. */
 export type LoweringTarget = Pick<LoweringChoice, 'limits' | 'variants'>
 
@@ -44,6 +52,13 @@ export interface PreparedUpdate {
 /** A stage over all buckets as dispatches [start, end), and what ranks must agree on after them: nothing only in the last one. */
 export interface JointSegment extends JointStage {
   readonly start: number
+  readonly end: number
+}
+
+/** Where ranks meet in the middle of forward or backward: after dispatches [.., end). */
+export interface PreparedMeeting {
+  readonly node: GraphNode
+  readonly meeting: Meeting
   readonly end: number
 }
 
@@ -71,6 +86,10 @@ export interface Prepared {
   /** All dispatches by phase, in order: forward and backward as they alternate, then the optimizer's. */
   readonly phases: readonly PhaseRange[]
   readonly updates: readonly PreparedUpdate[]
+  /** In their order; none where no layer of several ranks is in the model. */
+  readonly meetings: readonly PreparedMeeting[]
+  /** Modules' buffers that the step changes and of which all ranks take one rank's. */
+  readonly sharedBuffers: readonly ModuleBuffer[]
   /** What runs between the exchange of all buckets and the first update; empty for most programs. */
   readonly joint: readonly JointSegment[]
   /** Dispatches [afterStart, ..) run when all updates are done. */
@@ -86,9 +105,9 @@ export function prepare(
   target: LoweringTarget,
   fn: TracedFunction,
   inputs: InputTypes,
-  { isNaive = switchValue('naive'), accumulation, sharesBuffers }: PrepareOptions = {},
+  { isNaive = switchValue('naive'), accumulation, sharesBuffers, settled }: TraceOptions = {},
 ): Prepared {
-  const trace = new Trace(accumulation)
+  const trace = new Trace(accumulation, settled)
   refuseHalfInputs(inputs)
   const named = withTrace(trace, () => {
     const returned = fn(
@@ -203,11 +222,32 @@ export function prepare(
       plan.endOfNode,
     ),
     updates,
+    meetings: nodes
+      .filter(({ op }) => op === (meet as Op))
+      .map((node) => ({
+        node,
+        meeting: (node.attrs as MeetAttrs).meeting,
+        end: endOf(node),
+      })),
+    sharedBuffers: sharedBuffersOf(nodes, trace.exchange),
     joint: segmentsOf(stages, computeEnd, endOf),
     afterStart,
     calls: lowered.map(({ node }) => ({ op: node.op, call: callOf(node) })),
     chosen,
   }
+}
+
+/** In the order in which the step first changes them, the same on all ranks. */
+function sharedBuffersOf(
+  nodes: readonly GraphNode[],
+  exchange: GradientExchange | undefined,
+): ModuleBuffer[] {
+  if (!exchange || exchange.size === 1) return []
+  const changed = nodes.flatMap(({ op, inputs }) =>
+    (op.updates ?? []).map((at) => storageOf(inputs[at]).leaf),
+  )
+  const buffers = changed.flatMap((leaf) => (leaf?.kind === 'buffer' ? [leaf.buffer] : []))
+  return [...new Set(buffers)].filter((buffer) => buffer.exchange === exchange)
 }
 
 /** f16 lives between ops: hosts hold floats as f32. */

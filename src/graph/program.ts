@@ -8,6 +8,7 @@ import { formatCall } from './format-call.ts'
 import { describePlan } from './inside/plan-dump.ts'
 import { Profile } from './inside/profile.ts'
 import { ValueCheck } from './inside/value-check.ts'
+import { Meetings } from './meetings.ts'
 import { PhaseTimer, sharesOfOnePhase, splitTime } from './phase-timer.ts'
 import { computeRanges } from './phases.ts'
 import type { Place } from './plan.ts'
@@ -85,19 +86,20 @@ export class ProgramBuffers {
   }
 
   /**
-   * Writes the inputs and the scalars, counting a step unless told not to; returns the staged inputs, whose copies the run records first.
+   * Writes the inputs, which a shadow has none of, and the scalars, counting a step unless told not to; returns the staged inputs, whose
+   * copies the run records first.
    *
    * errors: `graph.misuse` for a missing input, a wrong type or length, a staged tensor that a run has used.
    */
   write(
     gpu: Gpu,
     prepared: Prepared,
-    inputs: RunInputs,
+    inputs: RunInputs | undefined,
     scalars: Readonly<Record<string, number>>,
     isCounted = true,
   ): StagedInputs {
     const stagedInputs: { staged: StagedTensor; buffer: GPUBuffer }[] = []
-    for (const [name, data] of checkInputs(prepared, inputs)) {
+    for (const [name, data] of inputs ? checkInputs(prepared, inputs) : []) {
       const { buffer } = this.inputs.get(name)!
       if (ArrayBuffer.isView(data)) gpu.write(buffer, data)
       else stagedInputs.push({ staged: data, buffer })
@@ -160,6 +162,7 @@ export class GpuProgram implements StepProgram {
   readonly #staging: { buffer: GPUBuffer; isBusy: Promise<unknown> | undefined }[]
   readonly #outputOffsets: number[]
   readonly #updates: SynchronizedUpdates | undefined
+  readonly #meetings: Meetings | undefined
   /** What switches ask for; both undefined as a rule. */
   readonly #profile: Profile | undefined
   readonly #check: ValueCheck | undefined
@@ -207,6 +210,7 @@ export class GpuProgram implements StepProgram {
     if (exchange && exchange.size > 1 && exchanges) {
       this.#updates = new SynchronizedUpdates(gpu, exchange, prepared, this.#buffers)
     }
+    this.#meetings = Meetings.of(gpu, prepared, this.#buffers)
     if (!this.#profile && !this.#check) {
       this.#timer = PhaseTimer.of(gpu, this.#updates ? computeRanges(prepared) : prepared.phases)
     }
@@ -256,13 +260,25 @@ export class GpuProgram implements StepProgram {
     inputs: RunInputs,
     scalars: Readonly<Record<string, number>> = {},
   ): Promise<RunOutputs> {
+    return this.#begin(inputs, scalars)
+  }
+
+  async shadow(scalars: Readonly<Record<string, number>> = {}): Promise<void> {
+    if (this.#updates) await this.#begin(undefined, scalars)
+  }
+
+  /** `inputs` undefined: a shadow's run. */
+  async #begin(
+    inputs: RunInputs | undefined,
+    scalars: Readonly<Record<string, number>>,
+  ): Promise<RunOutputs> {
     const gpu = this.#gpu
     gpu.check()
     refuseNoSync(this.prepared)
     const staging = this.#staging[this.#runs++ % runsInFlight]
     // Buckets, like the switches' instruments, exist once: then one run goes after the other.
-    const isSerial = this.#updates ?? this.#profile ?? this.#check
-    if (staging.isBusy || (isSerial && this.#latest)) {
+    const isSerial = this.#updates ?? this.#meetings ?? this.#profile ?? this.#check
+    if (inputs && (staging.isBusy || (isSerial && this.#latest))) {
       inputs = copyInputs(inputs, this.#buffers.inputs.keys())
       scalars = { ...scalars }
     }
@@ -273,7 +289,7 @@ export class GpuProgram implements StepProgram {
     this.#timer?.begin()
     const staged = this.#buffers.write(gpu, this.prepared, inputs, scalars)
     const running = this.#updates
-      ? this.#runSynchronized(this.#updates, staged, staging.buffer, began)
+      ? this.#runSynchronized(this.#updates, staged, staging.buffer, began, !inputs)
       : this.#runAlone(staged, staging.buffer, began)
     const watched = this.#profile ? this.#profile.watch(running, began) : running
     const outputs = watched.then((values) => this.#timed(values, began))
@@ -295,6 +311,7 @@ export class GpuProgram implements StepProgram {
   destroy(): void {
     this.#buffers.destroy()
     this.#updates?.destroy()
+    this.#meetings?.destroy()
     this.#profile?.destroy()
     this.#timer?.destroy()
     for (const { buffer } of this.#staging) buffer.destroy()
@@ -303,7 +320,17 @@ export class GpuProgram implements StepProgram {
   async #runAlone(staged: StagedInputs, staging: GPUBuffer, began: number): Promise<RunOutputs> {
     let encoder = this.#gpu.device.createCommandEncoder()
     for (const input of staged) input.staged.record(encoder, input.buffer)
-    if (this.#check) {
+    if (this.#meetings) {
+      this.#meetings.exchange.beginStep()
+      let start = 0
+      for (const [index, { end }] of this.prepared.meetings.entries()) {
+        this.#encode(encoder, start, end)
+        await this.#meetings.hold(index, encoder)
+        encoder = this.#gpu.device.createCommandEncoder()
+        start = end
+      }
+      this.#encode(encoder, start, this.#pipelines.length)
+    } else if (this.#check) {
       this.#gpu.submit(encoder)
       await this.#check.run((own, from, to) => this.#encode(own, from, to))
       encoder = this.#gpu.device.createCommandEncoder()
@@ -332,20 +359,29 @@ export class GpuProgram implements StepProgram {
     staged: StagedInputs,
     staging: GPUBuffer,
     began: number,
+    isShadow: boolean,
   ): Promise<RunOutputs> {
-    const { computeEnd, joint } = this.prepared
+    const { computeEnd, joint, meetings } = this.prepared
     const gpu = this.#gpu
     const mark = this.onMark
     updates.begin(began)
     let start = 0
+    let meeting = 0
     for (const [bucket, { gradientsEnd }] of this.prepared.updates.entries()) {
       const isLast = bucket === this.prepared.updates.length - 1
       const end = isLast ? computeEnd : gradientsEnd
-      const encoder = gpu.device.createCommandEncoder()
+      let encoder = gpu.device.createCommandEncoder()
       if (bucket === 0) for (const input of staged) input.staged.record(encoder, input.buffer)
-      if (end > start) this.#encode(encoder, start, end)
+      while (meeting < meetings.length && meetings[meeting].end <= end) {
+        if (!isShadow) this.#encode(encoder, start, meetings[meeting].end)
+        await this.#meetings!.hold(meeting, encoder, isShadow, (run) => updates.aside(run))
+        encoder = gpu.device.createCommandEncoder()
+        start = meetings[meeting++].end
+      }
+      if (end > start && !isShadow) this.#encode(encoder, start, end)
       if (isLast && joint.length === 0) this.#copyOutputs(encoder, staging)
-      updates.copyGradients(encoder, bucket)
+      updates.copyGradients(encoder, bucket, isShadow)
+      if (isLast) updates.copySharedBuffers(encoder)
       if (isLast) this.#timer?.resolve(encoder)
       gpu.submit(encoder)
       if (bucket === 0) for (const input of staged) input.staged.release()
@@ -353,7 +389,7 @@ export class GpuProgram implements StepProgram {
         const ended = () => mark(`part ${bucket} done`, performance.now())
         gpu.queue.onSubmittedWorkDone().then(ended)
       }
-      updates.submitted(bucket)
+      updates.submitted(bucket, mark)
       start = end
     }
     this.encodeMs = performance.now() - began

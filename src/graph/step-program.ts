@@ -95,6 +95,11 @@ export interface StepProgram {
    * errors: `graph.misuse` for wrong inputs; the device's first error; the exchange's errors.
    */
   run(inputs: RunInputs, scalars?: Readonly<Record<string, number>>): Promise<RunOutputs>
+  /**
+   * Takes part in a step of the other ranks with no samples: exchanges zeros and updates this rank's slices. Nothing for a program without
+   * exchange.
+   */
+  shadow(scalars?: Readonly<Record<string, number>>): Promise<void>
   /** Throws what `run` would reject with for these inputs and scalars, and changes nothing. errors: `graph.misuse`, `device.mismatch`. */
   check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void
   destroy(): void

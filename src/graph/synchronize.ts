@@ -6,6 +6,7 @@ import type { GradientExchange } from './exchange.ts'
 import { joinRanks, jointElements } from './join-ranks.ts'
 import type { JointSegment, Prepared, PreparedUpdate } from './prepare.ts'
 import type { ProgramBuffers } from './program.ts'
+import { type PackedBuffer, packBuffers, writeBuffers } from './shared-buffers.ts'
 import { StepClock } from './step-clock.ts'
 import type { OnMark, RunOutputs } from './step-program.ts'
 import { gradientWeight } from './trace.ts'
@@ -53,8 +54,16 @@ export class SynchronizedUpdates {
   readonly #jointStaging: (GPUBuffer | undefined)[]
   /** Scalar outputs of forward and backward, which the first bucket's tail averages over ranks. */
   readonly #averaged: number[]
+  /** Modules' buffers of which all ranks take one rank's, and where they come to the host. */
+  readonly #shared: readonly PackedBuffer[]
+  readonly #sharedStaging: GPUBuffer | undefined
   #firstMaps: Promise<void>[] = []
+  #reduced: Promise<void>[] = []
+  #sharedMap: Promise<void> | undefined
   #leaveBackward: (() => void) | undefined
+  /** Resolves when all of backward is submitted: what ranks make of gradients may take their place from then on. */
+  #backwardSubmitted: Promise<void> = Promise.resolve()
+  #onBackwardSubmitted: () => void = () => undefined
 
   constructor(gpu: Gpu, exchange: GradientExchange, prepared: Prepared, buffers: ProgramBuffers) {
     this.#gpu = gpu
@@ -71,6 +80,11 @@ export class SynchronizedUpdates {
         ? gpu.createBuffer(`readback of joint numbers ${index}`, length * jointBytes, usage)
         : undefined,
     )
+    const { parts, words } = packBuffers(prepared.sharedBuffers)
+    this.#shared = parts
+    if (words > 0) {
+      this.#sharedStaging = gpu.createBuffer("readback of modules' buffers", 4 * words, usage)
+    }
     this.#buckets = prepared.updates.map((update, index) => {
       const { wireElements: wire } = update.update.bucket
       const { start, end } = update.update.bucket.ownSlice(exchange)
@@ -96,11 +110,48 @@ export class SynchronizedUpdates {
     this.#leaveBackward = this.clock.enter('backward')
     this.#exchange.beginStep()
     this.#firstMaps = []
+    this.#reduced = []
+    this.#sharedMap = undefined
+    this.#backwardSubmitted = new Promise((resolve) => {
+      this.#onBackwardSubmitted = resolve
+    })
   }
 
-  /** Records the copies that bring bucket `index` (and, with the first, the averaged scalars) into its staging buffer. */
-  copyGradients(encoder: GPUCommandEncoder, index: number): void {
+  /** Runs an exchange in the middle of forward or backward. */
+  async aside<T>(meet: (onMet: () => void) => Promise<T>): Promise<T> {
+    this.#leaveBackward?.()
+    try {
+      return await this.clock.exchange(meet)
+    } finally {
+      this.#leaveBackward = this.clock.enter('backward')
+    }
+  }
+
+  /** Records, behind all of backward, the copies that bring the buffers that all ranks take from this one into their staging buffer. */
+  copySharedBuffers(encoder: GPUCommandEncoder): void {
+    if (!this.#sharedStaging || !this.#isRoot) return
+    for (const { buffer, start } of this.#shared) {
+      const home = buffer.place(this.#gpu)
+      encoder.copyBufferToBuffer(
+        home.pool.buffer,
+        4 * home.start,
+        this.#sharedStaging,
+        4 * start,
+        4 * buffer.count,
+      )
+    }
+  }
+
+  /**
+   * Records the copies that bring bucket `index` (and, with the first, the averaged scalars) into its staging buffer; for a shadow, which
+   * has none, zeros.
+   */
+  copyGradients(encoder: GPUCommandEncoder, index: number, isShadow = false): void {
     const { prepared, gradientStaging } = this.#buckets[index]
+    if (isShadow) {
+      encoder.clearBuffer(gradientStaging)
+      return
+    }
     const { bucket } = prepared.update
     encoder.copyBufferToBuffer(
       bucket.gradientPool.buffer,
@@ -121,11 +172,24 @@ export class SynchronizedUpdates {
     })
   }
 
-  /** Asks for bucket `index` right after its submit, so that it maps before later submits are done. */
-  submitted(index: number): void {
+  /** Asks for bucket `index` right after its submit, so that it maps, and is exchanged, before later submits are done. */
+  submitted(index: number, onMark: OnMark | undefined): void {
     const map = mapped(this.#gpu, this.#buckets[index].gradientStaging)
     map.catch(() => undefined)
     this.#firstMaps[index] = map
+    const reduced = map.then(async () => {
+      onMark?.(`bucket ${index} on the host`, performance.now())
+      await this.#reduce(this.#buckets[index], index)
+      onMark?.(`bucket ${index} reduced`, performance.now())
+    })
+    reduced.catch(() => undefined)
+    this.#reduced[index] = reduced
+    if (index < this.#buckets.length - 1) return
+    if (this.#sharedStaging && this.#isRoot) {
+      this.#sharedMap = mapped(this.#gpu, this.#sharedStaging)
+      this.#sharedMap.catch(() => undefined)
+    }
+    this.#onBackwardSubmitted()
   }
 
   /**
@@ -141,12 +205,9 @@ export class SynchronizedUpdates {
     const { joint, afterStart, plan } = this.#prepared
     const gpu = this.#gpu
     Promise.all(this.#firstMaps).then(this.#leaveBackward, () => undefined)
-    const reduce = async (bucket: BucketBuffers, index: number) => {
-      await this.#firstMaps[index]
-      onMark?.(`bucket ${index} on the host`, performance.now())
-      await this.#reduce(bucket, index)
-      onMark?.(`bucket ${index} reduced`, performance.now())
-    }
+    const shared = this.#takeSharedBuffers()
+    // Until the buckets are done; a failure of theirs comes first.
+    shared.catch(() => undefined)
     const update = async (bucket: BucketBuffers, index: number, first?: RecordFirst) => {
       await this.#update(bucket, index, encode, first)
       onMark?.(`bucket ${index} gathered`, performance.now())
@@ -154,12 +215,12 @@ export class SynchronizedUpdates {
     if (joint.length === 0) {
       await Promise.all(
         this.#buckets.map(async (bucket, index) => {
-          await reduce(bucket, index)
+          await this.#reduced[index]
           await update(bucket, index)
         }),
       )
     } else {
-      await Promise.all(this.#buckets.map(reduce))
+      await Promise.all(this.#reduced)
       for (const [index, segment] of joint.entries()) {
         if (segment.reductions.length > 0) await this.#agree(segment, index, encode)
       }
@@ -181,6 +242,7 @@ export class SynchronizedUpdates {
         ),
       )
     }
+    await shared
     if (afterStart < plan.dispatches.length) {
       const encoder = gpu.device.createCommandEncoder()
       encode(encoder, afterStart, plan.dispatches.length)
@@ -200,6 +262,7 @@ export class SynchronizedUpdates {
 
   destroy(): void {
     for (const staging of this.#jointStaging) staging?.destroy()
+    this.#sharedStaging?.destroy()
     for (const { gradientStaging, parameterStaging } of this.#buckets) {
       gradientStaging.destroy()
       parameterStaging.destroy()
@@ -215,7 +278,11 @@ export class SynchronizedUpdates {
     gradients.set(new Float32Array(gradientStaging.getMappedRange()))
     gradientStaging.unmap()
     if (index === 0) this.#weighTail(gradients, elements)
-    await this.clock.exchange((onMet) => this.#exchange.reduceScatter(index, gradients, onMet))
+    const place = { index, isLast: index === this.#buckets.length - 1 }
+    await this.clock.exchange((onMet) =>
+      this.#exchange.reduceGradients(prepared.update.bucket, place, gradients, onMet),
+    )
+    await this.#backwardSubmitted
     if (end > start) {
       this.#gpu.write(gradientPool.buffer, gradients.subarray(start, end), start * 4)
     }
@@ -273,6 +340,25 @@ export class SynchronizedUpdates {
     await this.clock.exchange((onMet) => this.#exchange.allGather(index, parameters, onMet))
     gpu.write(parameterPool.buffer, parameters.subarray(0, start), 0)
     gpu.write(parameterPool.buffer, parameters.subarray(end, elements), end * 4)
+  }
+
+  get #isRoot(): boolean {
+    return this.#exchange.bufferRoot === this.#exchange.rank
+  }
+
+  /** Spreads the root's buffers, as they are behind backward, to all ranks. */
+  async #takeSharedBuffers(): Promise<void> {
+    const staging = this.#sharedStaging
+    if (!staging) return
+    const isRoot = this.#isRoot
+    let words = new Float32Array(staging.size / 4)
+    if (isRoot) {
+      await this.#sharedMap
+      words = new Float32Array(staging.getMappedRange().slice(0))
+      staging.unmap()
+    }
+    await this.clock.exchange((onMet) => this.#exchange.broadcastBuffers(words, onMet))
+    if (!isRoot) writeBuffers(this.#gpu, this.#shared, words)
   }
 
   #weighTail(gradients: Float32Array, elements: number): void {

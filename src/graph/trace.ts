@@ -2,7 +2,7 @@ import { map } from '../kernels/map/map.ts'
 import type { Op, ScalarSlot } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import type { Bucket } from './bucket.ts'
-import type { GradientExchange } from './exchange.ts'
+import type { GradientExchange, Settled } from './exchange.ts'
 import type { OutputCheck } from './output-checks.ts'
 import type { Parameter } from './parameter.ts'
 import type { Pool } from './pool.ts'
@@ -178,6 +178,8 @@ export interface Accumulation {
 export class Trace {
   readonly scalars = new ScalarBlock()
   readonly gradients = new Map<Parameter, GraphValue>()
+  /** Parameters that a `backward` has reached, whatever became of their gradients. */
+  readonly reached = new Set<Parameter>()
   /** Tensors other than parameters that asked for a gradient, and the gradients that they got. */
   readonly asked = new Set<GraphValue>()
   readonly tensorGradients = new Map<GraphValue, GraphValue>()
@@ -193,9 +195,12 @@ export class Trace {
   /** Values that runs are refused for. */
   readonly checks: OutputCheck[] = []
   readonly accumulation: Accumulation | undefined
-  /** This rank's number, once a data-parallel model is forwarded: which share of the samples it sees. */
-  rank: number | undefined
+  /** How the ranks of the data-parallel model meet that is forwarded. */
+  forwarded: GradientExchange | undefined
+  /** How the parameters that are updated are exchanged. */
   exchange: GradientExchange | undefined
+  /** What ranks have settled for the program that this trace is for; undefined where it is for a look. */
+  readonly settled: Settled | undefined
   /** Ids [from, to) of the nodes that each `backward` added. */
   readonly backwards: { readonly from: number; readonly to: number }[] = []
   /** Ids [from, to) of the nodes by which each node's gradient was made. */
@@ -211,8 +216,14 @@ export class Trace {
   #region: Region | undefined
   #isAutocast = false
 
-  constructor(accumulation?: Accumulation) {
+  constructor(accumulation?: Accumulation, settled?: Settled) {
     this.accumulation = accumulation
+    this.settled = settled
+  }
+
+  /** This rank's number, once a data-parallel model is forwarded: which share of the samples it sees. */
+  get rank(): number | undefined {
+    return this.forwarded?.rank
   }
 
   /** Adds a node between exchange and update and returns its outputs. */

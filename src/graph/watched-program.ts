@@ -32,6 +32,7 @@ export function withAnomalyDetection<Program extends StepProgram>(
   let last: Promise<unknown> = Promise.resolve()
   program.run = async (inputs, scalars = {}) => {
     program.check(inputs, scalars)
+    if (program.prepared.trace.exchange?.uneven) throw lookInJoin()
     const own = copyInputs(inputs, Object.keys(types))
     refuseStaged(own)
     const settings = { ...scalars }
@@ -56,6 +57,13 @@ export function withAnomalyDetection<Program extends StepProgram>(
   }
   return program
 }
+
+/** Ranks tell each other what they found, and those without batches would not know of it. */
+const lookInJoin = () =>
+  new TabringError(
+    'graph.misuse',
+    'join: expected a step without detectAnomaly, got one that looks for anomalies on all ranks. Compile it without, or run equally many batches outside of join.',
+  )
 
 async function findingOf(look: () => Promise<void>): Promise<TabringError | undefined> {
   try {

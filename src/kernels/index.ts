@@ -8,6 +8,7 @@ import { avgPool2d, avgPool2dGrad } from './avg-pool2d/avg-pool2d.ts'
 import { barrier } from './barrier/barrier.ts'
 import { batchNorm, batchNormEval, batchNormTracked } from './batch-norm/batch-norm.ts'
 import { batchNormGrad } from './batch-norm/batch-norm-grad.ts'
+import { trackStatistics } from './batch-norm/track-statistics.ts'
 import { cast } from './cast/cast.ts'
 import { cat, split } from './cat/cat.ts'
 import { constant } from './constant/constant.ts'
@@ -38,6 +39,7 @@ import { lion } from './lion/lion.ts'
 import { map } from './map/map.ts'
 import { matmul } from './matmul/matmul.ts'
 import { maxPool2d, maxPool2dGrad } from './max-pool2d/max-pool2d.ts'
+import { meet } from './meet/meet.ts'
 import { norm, normGrad } from './norm/norm.ts'
 import { oneHot } from './one-hot/one-hot.ts'
 import type { Op } from './op.ts'
@@ -84,6 +86,7 @@ export const ops: readonly Op[] = [
   reshape,
   barrier,
   alias,
+  meet,
   recurrent,
   recurrentGrad,
   detach,
@@ -129,6 +132,7 @@ export const ops: readonly Op[] = [
   batchNormTracked,
   batchNormEval,
   batchNormGrad,
+  trackStatistics,
   view,
   place,
   strided,

@@ -1,4 +1,4 @@
-import { batchNorm } from '../graph/functions/batch-norm.ts'
+import { batchNorm, type RunningStatistics } from '../graph/functions/batch-norm.ts'
 import { countedSamples } from '../graph/functions.ts'
 import { ModuleBuffer } from '../graph/module-buffer.ts'
 import { Parameter } from '../graph/parameter.ts'
@@ -26,11 +26,13 @@ const filled = (count: number, value: number) => new Float32Array(count).fill(va
 /**
  * Normalizes each channel: in training by the batch's mean and variance, in evaluation by running ones.
  *
- * Running statistics live on the device and change inside the recorded step. Each rank keeps those of its own batches; they are equal
- * at the start. Rows beyond the step scalar `count` are padding and stay out of the statistics; without it, or until a run gives it, all
+ * Running statistics live on the device and change inside the recorded step. Each rank normalizes by its own batch; in a model wrapped for data
+ * parallel all ranks take rank 0's running statistics after each step, unless `broadcastBuffers` is false. Rows beyond the step scalar `count` are padding and stay out of the statistics; without it, or until a run gives it, all
  * rows count. The first dimension is that of the samples.
  */
-abstract class BatchNorm extends Module {
+export abstract class BatchNorm extends Module {
+  readonly eps: number
+  readonly momentum: number | null
   readonly weight: Parameter | undefined
   readonly bias: Parameter | undefined
   readonly runningMean: ModuleBuffer | undefined
@@ -39,8 +41,6 @@ abstract class BatchNorm extends Module {
   /** Fixed ones and zeros in the place of what is not learned. */
   readonly #ones: ModuleBuffer | undefined
   readonly #zeros: ModuleBuffer | undefined
-  readonly #eps: number
-  readonly #momentum: number | null
 
   constructor(features: number, options: BatchNormLayerOptions = {}) {
     super()
@@ -68,8 +68,8 @@ abstract class BatchNorm extends Module {
         new ModuleBuffer([], Int32Array.of(0)),
       )
     }
-    this.#eps = eps
-    this.#momentum = momentum
+    this.eps = eps
+    this.momentum = momentum
   }
 
   forward(x: Tensor): Tensor {
@@ -79,19 +79,38 @@ abstract class BatchNorm extends Module {
         `${this.constructor.name}: x must have ${this.ranks.join(' or ')} dimensions, got ${formatShape(x.shape)}. Reshape it.`,
       )
     }
-    const { runningMean, runningVar, numBatchesTracked } = this
-    const running =
-      runningMean && runningVar && numBatchesTracked
-        ? { mean: runningMean, variance: runningVar, batches: numBatchesTracked }
-        : undefined
+    const { running, eps, momentum } = this
     const training = this.training || !running
-    return batchNorm(x, (this.weight ?? this.#ones)!, (this.bias ?? this.#zeros)!, {
+    return batchNorm(x, this.scale, this.shift, {
       running,
       training,
-      momentum: this.#momentum,
-      eps: this.#eps,
+      momentum,
+      eps,
       count: training ? countedSamples() : undefined,
     })
+  }
+
+  /** How many channels x has. */
+  get numFeatures(): number {
+    return this.scale.count
+  }
+
+  /** What is kept between steps, if anything is. */
+  protected get running(): RunningStatistics | undefined {
+    const { runningMean, runningVar, numBatchesTracked } = this
+    return runningMean && runningVar && numBatchesTracked
+      ? { mean: runningMean, variance: runningVar, batches: numBatchesTracked }
+      : undefined
+  }
+
+  /** The weight, or ones. */
+  protected get scale(): Tensor {
+    return (this.weight ?? this.#ones)!
+  }
+
+  /** The bias, or zeros. */
+  protected get shift(): Tensor {
+    return (this.bias ?? this.#zeros)!
   }
 
   /** How many dimensions x may have. */

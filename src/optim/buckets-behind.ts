@@ -17,6 +17,9 @@ export function bucketsBehind(
   trace: Trace,
   what: string,
 ): Bucket[] {
+  for (const owner of new Set(parameters.map((parameter) => owners.get(parameter)))) {
+    owner?.fillUnused(trace)
+  }
   const wanted = new Set(parameters.filter((parameter) => trace.gradients.has(parameter)))
   if (wanted.size === 0) throw noGradient(what)
   const optimizers = new Set<Optimizer>()

@@ -1,4 +1,6 @@
 import { type Bucket, layOutBuckets } from '../graph/bucket.ts'
+import { Unsettled } from '../graph/exchange.ts'
+import { zeros } from '../graph/functions/shape.ts'
 import type { Parameter } from '../graph/parameter.ts'
 import { Pool } from '../graph/pool.ts'
 import { activeTrace, type Trace } from '../graph/trace.ts'
@@ -99,6 +101,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   step(): void {
     const trace = activeTrace('optimizer.step')
     const isUpdate = trace.accumulation?.part !== 'add'
+    this.fillUnused(trace)
     const updated: Cohort[] = []
     for (const group of this.paramGroups) {
       for (const cohort of this.#cohortsOf(group, trace)) {
@@ -126,6 +129,28 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       this.stepCount++
       for (const cohort of updated) cohort.steps++
     })
+  }
+
+  /**
+   * Gives parameters that other ranks use and this one does not a gradient of zeros, where the model is wrapped to find them.
+   *
+   * Parameters that no rank uses keep their value. errors: `Unsettled` until ranks have told each other.
+   */
+  fillUnused(trace: Trace): void {
+    const all = this.paramGroups.flatMap(({ params }) => params)
+    const exchange = all[0]?.exchange
+    if (!exchange?.findsUnused || exchange.size === 1) return
+    const isUsed = (parameter: Parameter) => trace.gradients.has(parameter)
+    const { settled } = trace
+    if (settled && !settled.used.has(this)) {
+      const own = all.filter(isUsed).sort((a, b) => idOfGradient(trace, a) - idOfGradient(trace, b))
+      const settling = exchange.settleUsed(own).then((used) => settled.used.set(this, used))
+      throw new Unsettled('which parameters are used', settling)
+    }
+    const used = settled?.used.get(this) ?? this.cohorts.flatMap(({ parameters }) => parameters)
+    for (const parameter of used) {
+      if (!isUsed(parameter)) trace.gradients.set(parameter, zeros(parameter.shape).value)
+    }
   }
 
   /** Parameters that have made the same updates, in the order in which they joined. */
@@ -308,21 +333,29 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const placed = new Set(cohorts.flatMap(({ parameters }) => parameters))
     const ordered = group.params
       .filter((parameter) => trace.gradients.has(parameter) && !placed.has(parameter))
-      .sort((a, b) => idOfGradient(trace, a) - idOfGradient(trace, b))
+      .sort((a, b) => this.#placeOf(a, trace) - this.#placeOf(b, trace))
     const isTrained = ({ parameters }: Cohort) =>
       parameters.some((parameter) => trace.gradients.has(parameter))
     if (ordered.length === 0) return cohorts.filter(isTrained)
     // Parameters that get their first gradient in a later program (unfrozen ones) have buckets and a count of their own, as have
     // those that joined late in a run whose state was loaded.
-    const cap = exchange && exchange.size > 1 ? exchange.bucketCapBytes : Number.POSITIVE_INFINITY
+    const isShared = exchange !== undefined && exchange.size > 1
+    const cap = isShared ? exchange.bucketCapBytes : Number.POSITIVE_INFINITY
+    const firstCap = isShared ? exchange.firstBucketCapBytes : cap
     const stepsOf = (parameter: Parameter) => this.#loaded.get(parameter)?.steps ?? 0
     for (const steps of new Set(ordered.map(stepsOf))) {
       const alike = ordered.filter((parameter) => stepsOf(parameter) === steps)
-      const buckets = layOutBuckets(alike, cap, this.#bucketCount)
+      const buckets = layOutBuckets(alike, cap, this.#bucketCount, firstCap)
       this.#bucketCount += buckets.length
       this.#keepWhenTraced(group, trace, new Cohort(buckets, steps))
     }
     return this.#cohortsOf(group, trace)
+  }
+
+  /** Where a parameter stands in the order of exchange: as its gradient is complete, or as ranks have settled. */
+  #placeOf(parameter: Parameter, trace: Trace): number {
+    const used = trace.settled?.used.get(this)
+    return used ? used.indexOf(parameter) : idOfGradient(trace, parameter)
   }
 
   /** Keeps a cohort for this trace, and for later ones when the traced function has returned. */

@@ -21,7 +21,8 @@ export const trainConfigSchema = v.object({
   optimizer: v.optional(v.picklist(['adamw', 'sgd']), 'adamw'),
   lr: v.optional(v.pipe(v.number(), v.finite(), v.minValue(0))),
   seed: v.optional(count(0), 0),
-  bucketCapMb: v.optional(v.pipe(v.number(), v.finite(), v.gtValue(0)), 25),
+  /** Undefined means that the group's links are measured. */
+  bucketCapMb: v.optional(v.pipe(v.number(), v.finite(), v.gtValue(0))),
   /** Parameter hashes of all ranks are compared every so many steps. */
   hashEvery: v.optional(count(1), 50),
   /** A checkpoint is saved after so many steps, and at each epoch's end; 0: at the epochs' ends alone. Undefined: none is saved. */

@@ -1,20 +1,38 @@
 import { getProcessGroup } from '../distributed/process-group.ts'
-import type { GradientExchange } from '../graph/exchange.ts'
-import { poolAlignment } from '../graph/pool.ts'
-import type { StoredTensor } from '../graph/stored-tensor.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { activeTrace } from '../graph/trace.ts'
 import { Module } from '../nn/module.ts'
 import type { ProcessGroup } from '../peer/group.ts'
-import { chunkRange } from '../peer/plan.ts'
-import { checkNumber, checkOptions } from '../util/options.ts'
-import { gatherTexts } from './gather-texts.ts'
+import { TabringError } from '../util/errors.ts'
+import { checkFlag, checkNumber, checkOptions } from '../util/options.ts'
+import { measureBucketBytes, probeKeys } from './data-parallel/bucket-size.ts'
+import { broadcastTensors, checkReplicas } from './data-parallel/check-replicas.ts'
+import type { CommHook } from './data-parallel/comm-hooks.ts'
+import { setupKeys } from './data-parallel/keys.ts'
+import { RingExchange } from './data-parallel/ring-exchange.ts'
+import { type JoinOptions, RingUnevenInputs } from './data-parallel/uneven-inputs.ts'
 
 export interface DistributedDataParallelOptions {
   /** The ranks that train together; default: the group of `initProcessGroup`. */
   processGroup?: ProcessGroup
-  /** Gradients travel in buckets of at most this many MiB; default 25, as in PyTorch. */
+  /**
+   * Gradients travel in buckets of at most this many MiB. Default: what the group's links take in 35 ms, from 1/16 to 8 MiB, measured
+   * when the model is wrapped; `ddp.bucketCapMb` says what it came to. (PyTorch's 25 is for links of data centres.)
+   */
   bucketCapMb?: number
+  /** The first bucket closes at this many MiB, so that it leaves early; default 1, as in PyTorch. Never more than `bucketCapMb`. */
+  firstBucketMb?: number
+  /** Taken for PyTorch's sake: gradients lie in their buckets anyhow. */
+  gradientAsBucketView?: boolean
+  /** Whether all ranks take rank 0's buffers, such as running statistics, after each step that changes them; default true. */
+  broadcastBuffers?: boolean
+  /**
+   * Whether parameters may be without a gradient, on some ranks or on all; default false: compiling such a step is an error. One that some
+   * ranks use is updated on all; one that none uses keeps its value.
+   */
+  findUnusedParameters?: boolean
+  /** Every compiled step is static; as in PyTorch it also means that the parameters without a gradient are known: `findUnusedParameters`. */
+  staticGraph?: boolean
 }
 
 /**
@@ -25,32 +43,64 @@ export interface DistributedDataParallelOptions {
  * where a group trains several modules, every rank begins their steps in the same order.
  * A compiled step weighs this rank by the step scalar `gradientWeight`, 1 / world size unless a run gives another share. Random masks
  * are those that one rank would draw for the same samples, if all ranks have equally many; else runs give `sampleOffset`.
+ * errors: options that cannot be: `config.invalid`. Ranks that differ in parameters, buffers or options: `ready` and compiling reject
+ * with `peer.mismatch`.
  */
 export class DistributedDataParallel extends Module {
   readonly module: Module
-  /** Resolves when all ranks hold rank 0's parameters and buffers. errors: those of the group. */
+  /** Resolves when all ranks hold rank 0's parameters and buffers. errors: those of the group; `peer.mismatch` where ranks differ. */
   readonly ready: Promise<void>
-  readonly #rank: number
+  readonly #group: ProcessGroup
   readonly #exchange: RingExchange
 
   constructor(module: Module, options: DistributedDataParallelOptions = {}) {
     super()
     this.module = module
-    const name = 'DistributedDataParallel'
-    checkOptions(name, options, { processGroup: true, bucketCapMb: true })
-    checkNumber(name, 'bucketCapMb', options.bucketCapMb, (mb) => mb > 0, 'above 0')
-    const group = options.processGroup ?? getProcessGroup()
-    this.#rank = group.rank
+    checkDdpOptions(options)
+    const {
+      processGroup: group = getProcessGroup(),
+      bucketCapMb,
+      firstBucketMb = 1,
+      broadcastBuffers = true,
+      findUnusedParameters = false,
+      staticGraph = false,
+    } = options
+    this.#group = group
     const parameters = module.parameters()
-    this.ready = broadcast([...parameters, ...module.buffers()], group)
+    const buffers = module.buffers()
+    const exchange = new RingExchange(group, {
+      parameters,
+      firstBucketCapBytes: firstBucketMb * 2 ** 20,
+      findsUnused: findUnusedParameters || staticGraph,
+    })
+    if (bucketCapMb !== undefined) exchange.capBytes = bucketCapMb * 2 ** 20
+    for (const parameter of parameters) parameter.exchange = exchange
+    for (const buffer of buffers) buffer.exchange = broadcastBuffers ? exchange : undefined
+    const settings = `bucketCapMb ${bucketCapMb ?? 'to be measured'}, firstBucketMb ${firstBucketMb}, broadcastBuffers ${broadcastBuffers}, findUnusedParameters ${exchange.findsUnused}`
+    const [checkKey, , broadcastKey, ...probes] = setupKeys(group, 3 + probeKeys)
+    const settle = async () => {
+      if (group.size > 1) {
+        const named = [...module.namedParameters(), ...module.namedBuffers()]
+        await checkReplicas(group, settings, named, checkKey)
+        await broadcastTensors(group, [...parameters, ...buffers], broadcastKey)
+      }
+      exchange.capBytes ??= await measureBucketBytes(group, probes)
+    }
+    this.ready = settle()
     // Compiling a step waits for it too and reports the error there; here it must not count as unhandled.
     this.ready.catch(() => undefined)
-    this.#exchange = new RingExchange(group, (options.bucketCapMb ?? 25) * 2 ** 20, this.ready)
-    for (const parameter of parameters) parameter.exchange = this.#exchange
+    exchange.ready = this.ready
+    this.#exchange = exchange
+  }
+
+  /** The size at which buckets close; undefined until it is measured, before `ready`. units: MiB. */
+  get bucketCapMb(): number | undefined {
+    const { capBytes } = this.#exchange
+    return capBytes === undefined ? undefined : capBytes / 2 ** 20
   }
 
   forward(x: Tensor, ...others: unknown[]): Tensor {
-    activeTrace('forward').rank = this.#rank
+    activeTrace('forward').forwarded = this.#exchange
     return this.module.forward(x, ...others)
   }
 
@@ -77,106 +127,90 @@ export class DistributedDataParallel extends Module {
     leave()
     return result
   }
+
+  /**
+   * Returns what `fn` resolves with, when all ranks' `fn` have ended: ranks may run different numbers of steps in it.
+   *
+   * As torch's Join around a loop. A rank whose `fn` has ended takes part in the others' steps without samples: it adds zeros, updates its
+   * slices and takes buffers from the lowest rank that still has batches. Gradients, and the loss that runs return, are sums over the ranks
+   * that have batches, each weighed as ever; with `divideByInitialWorldSize: false` the weights are scaled up to 1.
+   * Wrong inside: what else all ranks must call alike, such as `optimizer.stateDict()`. What `fn` throws is thrown here at once; the other
+   * ranks then wait until the group ends.
+   * cost: 12 bytes a rank and a wait for all of them before each step. errors: `graph.misuse` with `throwOnEarlyTermination`, on all ranks;
+   * the group's.
+   */
+  async join<R>(fn: () => Promise<R>, options: JoinOptions = {}): Promise<R> {
+    checkJoinOptions(options)
+    const exchange = this.#exchange
+    if (options.enable === false || exchange.size === 1) return fn()
+    if (exchange.uneven) {
+      throw new TabringError(
+        'graph.misuse',
+        'join: expected one join at a time, got one inside another. Join the outer loop alone.',
+      )
+    }
+    await this.ready
+    const uneven = new RingUnevenInputs(this.#group, exchange, options)
+    exchange.uneven = uneven
+    try {
+      const result = await fn()
+      await uneven.shadowOthers()
+      return result
+    } finally {
+      exchange.uneven = undefined
+    }
+  }
+
+  /**
+   * Has `hook(state, bucket)` make what all ranks' gradients of a bucket come to, in the place of a plain sum; on all ranks the same hook.
+   *
+   * As torch's register_comm_hook: once a model. Whatever a hook loses, parameters are gathered exactly, so ranks stay equal to the bit.
+   * errors: `graph.misuse` for a second one.
+   */
+  registerCommHook<State>(state: State, hook: CommHook<State>): void {
+    if (this.#exchange.hook) {
+      throw new TabringError(
+        'graph.misuse',
+        'registerCommHook: expected one hook for a model, got a second one. Wrap one into the other.',
+      )
+    }
+    if (typeof hook !== 'function') {
+      throw new TabringError(
+        'graph.misuse',
+        `registerCommHook: expected a function (state, bucket), got ${typeof hook}. The state comes first.`,
+      )
+    }
+    this.#exchange.hook = (bucket) => hook(state, bucket)
+  }
 }
 
-/** Copies rank 0's contents of the tensors to all ranks, as one message. */
-async function broadcast(tensors: readonly StoredTensor[], group: ProcessGroup): Promise<void> {
-  if (group.size === 1) return
-  const total = tensors.reduce((sum, { count }) => sum + count, 0)
-  const packed = new Float32Array(total)
-  // Integers travel as their bits.
-  const bits = new Int32Array(packed.buffer)
-  let start = 0
-  for (const tensor of tensors) {
-    const data = await tensor.read()
-    if (data instanceof Int32Array) bits.set(data, start)
-    else packed.set(data, start)
-    start += tensor.count
-  }
-  await group.broadcast(packed, 0)
-  start = 0
-  for (const tensor of tensors) {
-    const array = tensor.dtype === 'i32' ? bits : packed
-    tensor.assign(array.slice(start, start + tensor.count))
-    start += tensor.count
-  }
+function checkDdpOptions(options: DistributedDataParallelOptions): void {
+  const name = 'DistributedDataParallel'
+  checkOptions(name, options, {
+    processGroup: true,
+    bucketCapMb: true,
+    firstBucketMb: true,
+    gradientAsBucketView: true,
+    broadcastBuffers: true,
+    findUnusedParameters: true,
+    staticGraph: true,
+  })
+  const isSize = (mb: number) => mb > 0
+  checkNumber(name, 'bucketCapMb', options.bucketCapMb, isSize, 'above 0')
+  checkNumber(name, 'firstBucketMb', options.firstBucketMb, isSize, 'above 0')
+  checkFlag(name, 'gradientAsBucketView', options.gradientAsBucketView)
+  checkFlag(name, 'broadcastBuffers', options.broadcastBuffers)
+  checkFlag(name, 'findUnusedParameters', options.findUnusedParameters)
+  checkFlag(name, 'staticGraph', options.staticGraph)
 }
 
-/** Keys above all buckets', below those that groups count for themselves. */
-const firstScalarBucket = 50_000
-
-/**
- * The ring as step programs see it: collectives keyed by step and bucket, so that ranks may launch them in different orders.
- *
- * The group numbers the steps, of all models that train in it: one that is made anew in the same group, as where a run goes back for a
- * loss that is no number, uses no key a second time.
- */
-class RingExchange implements GradientExchange {
-  readonly rank: number
-  readonly size: number
-  readonly bucketCapBytes: number
-  readonly ready: Promise<void>
-  /** How many `noSync` are under way: they may overlap. */
-  pauses = 0
-  readonly #group: ProcessGroup
-  /** Of the step under way. */
-  #sequence = 0
-
-  constructor(group: ProcessGroup, bucketCapBytes: number, ready: Promise<void>) {
-    this.rank = group.rank
-    this.size = group.size
-    this.bucketCapBytes = bucketCapBytes
-    this.ready = ready
-    this.#group = group
-  }
-
-  get isSynchronizing(): boolean {
-    return this.pauses === 0
-  }
-
-  chunk(length: number, rank: number): { start: number; end: number } {
-    return chunkRange(length, this.size, rank, poolAlignment)
-  }
-
-  get nextSequence(): number {
-    return this.#group.nextSequence
-  }
-
-  beginStep(): void {
-    this.#sequence = this.#group.takeSequence()
-  }
-
-  reduceScatter(bucket: number, data: Float32Array<ArrayBuffer>, onmet?: () => void) {
-    return this.#group.reduceScatter(data, this.#key(bucket, onmet))
-  }
-
-  allGather(bucket: number, data: Float32Array<ArrayBuffer>, onmet?: () => void) {
-    return this.#group.allGather(data, this.#key(bucket, onmet))
-  }
-
-  gather(data: Float32Array<ArrayBuffer>): Promise<void> {
-    return this.#group.allGather(data, { alignment: poolAlignment })
-  }
-
-  gatherTexts(own: string): Promise<readonly string[]> {
-    return gatherTexts(this.#group, own)
-  }
-
-  async gatherScalars(
-    index: number,
-    values: Float32Array<ArrayBuffer>,
-    onmet?: () => void,
-  ): Promise<Float32Array<ArrayBuffer>> {
-    const words = new Uint32Array(values.buffer, values.byteOffset, values.length)
-    const all = await this.#group.allGatherU32(words, {
-      sequence: this.#sequence,
-      bucket: firstScalarBucket + index,
-      onmet,
-    })
-    return new Float32Array(Uint32Array.from(all).buffer)
-  }
-
-  #key(bucket: number, onmet: (() => void) | undefined) {
-    return { sequence: this.#sequence, bucket, alignment: poolAlignment, onmet }
-  }
+function checkJoinOptions(options: JoinOptions): void {
+  checkOptions('join', options, {
+    divideByInitialWorldSize: true,
+    throwOnEarlyTermination: true,
+    enable: true,
+  })
+  checkFlag('join', 'divideByInitialWorldSize', options.divideByInitialWorldSize)
+  checkFlag('join', 'throwOnEarlyTermination', options.throwOnEarlyTermination)
+  checkFlag('join', 'enable', options.enable)
 }

@@ -60,6 +60,8 @@ export interface RunRecord {
   worldSize: number
   /** Rows of each rank's share of a full batch. */
   shares: number[]
+  /** The size at which buckets close, given or measured. */
+  bucketCapMb: number
   /** In the order of their exchange. */
   buckets: { parameters: string[]; elements: number }[]
   /** Kernel variant by call in this rank's step. */

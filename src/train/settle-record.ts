@@ -6,10 +6,19 @@ import type { RunRecord } from './run.ts'
 type OwnRecord = Omit<RunRecord, 'adapters'>
 
 /** What every rank's record must have in common; variants go by a rank's own rows, and adapters may differ. */
-const shared = ({ config, worldSize, shares, buckets, measured, collectives }: OwnRecord) => ({
+const shared = ({
   config,
   worldSize,
   shares,
+  bucketCapMb,
+  buckets,
+  measured,
+  collectives,
+}: OwnRecord) => ({
+  config,
+  worldSize,
+  shares,
+  bucketCapMb,
   buckets,
   measured,
   collectives,

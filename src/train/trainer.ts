@@ -82,6 +82,8 @@ export class Trainer {
   readonly #resources: { destroy(): void }[] = []
   #buckets: readonly Bucket[] = []
   #record: RunRecord | undefined
+  /** The size of buckets that was measured; 0 before. */
+  #bucketCapKib = 0
   #patience: Patience
   readonly #timeline = new StepTimeline()
   #runtime: AnyRuntime
@@ -224,10 +226,11 @@ export class Trainer {
     manualSeed(config.seed)
     const ddp = new DistributedDataParallel(recipe.make(), {
       processGroup: group,
-      bucketCapMb: config.bucketCapMb,
+      bucketCapMb: config.bucketCapMb ?? (await this.#knownBucketCapMb()),
     })
     this.#ddp = ddp
     await ddp.ready
+    this.#bucketCapKib = ddp.bucketCapMb! * 1024
     // A run that goes on in place keeps what its ranks have measured.
     if (this.#record) group.choice = this.#record.collectives
     else await measureChoice(group, systemEnv)
@@ -259,6 +262,7 @@ export class Trainer {
       config,
       worldSize: size,
       shares: planShares(config.batchSize, size).map(({ rows }) => rows),
+      bucketCapMb: ddp.bucketCapMb!,
       buckets: optimizer.buckets.map(({ parameters, elements }) => ({
         parameters: parameters.map(({ name }) => name),
         elements,
@@ -363,6 +367,19 @@ export class Trainer {
     const epoch = resumed.epoch
     const differences = differencesOf(resumed.record, record)
     this.#options.onEvent({ event: 'resumed', step, epoch, bestAccuracy, rank: 0, differences })
+  }
+
+  /**
+   * What an earlier attempt has measured, on whichever rank it came so far, or the run that this one goes on from: buckets of another size
+   * would give other bits.
+   */
+  async #knownBucketCapMb(): Promise<number | undefined> {
+    const all = await this.#group.allGatherU32(Uint32Array.of(this.#bucketCapKib))
+    const kib = Math.max(...all)
+    if (kib > 0) return kib / 1024
+    // A run that was saved goes on with its size, as far as it has the same ranks; files of earlier versions have none.
+    const saved = this.#resumed?.record
+    return saved?.worldSize === this.#group.size ? saved.bucketCapMb : undefined
   }
 
   async #loop({ step, data, share, evaluation, check, keep, save, look }: Loop): Promise<Progress> {

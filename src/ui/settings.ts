@@ -73,7 +73,7 @@ export const settings: readonly Setting[] = [
     key: 'seed',
     label: 'Seed',
     kind: 'number',
-    hint: 'Equal seeds give equal bits on one kind of adapter.',
+    hint: 'Equal seeds give equal bits on one kind of adapter; with 3 tabs and more, at an equal bucket cap.',
   },
   {
     key: 'steps',
@@ -88,7 +88,8 @@ export const settings: readonly Setting[] = [
     label: 'Bucket cap',
     kind: 'number',
     unit: 'MB',
-    hint: 'Gradients travel in buckets of about this size.',
+    placeholder: () => 'as links allow',
+    hint: 'Gradients travel in buckets of about this size; measured unless given.',
     isAdvanced: true,
   },
   {

@@ -59,6 +59,15 @@ export function checkNumber(
   )
 }
 
+/** errors: `config.invalid` unless an option that is given is true or false. */
+export function checkFlag(where: string, name: string, value: boolean | undefined): void {
+  if (value === undefined || typeof value === 'boolean') return
+  throw new TabringError(
+    'config.invalid',
+    `${where}: ${name} must be true or false, got ${JSON.stringify(value)}. Give one of the two.`,
+  )
+}
+
 /** Whether a number is finite and not below 0: for `checkNumber`. */
 export const isNotNegative = (value: number): boolean => value >= 0 && Number.isFinite(value)
 

@@ -148,6 +148,7 @@ export function makeResult(worldSize: number): RunResult {
       config,
       worldSize,
       shares: [],
+      bucketCapMb: 8,
       buckets: [],
       variants: {},
       measured: {},

@@ -50,6 +50,10 @@ const inside: Record<string, string> = {
     'graph/value.d.ts#GraphNode',
     'graph/value.d.ts#GraphValue',
   ]),
+  ...because('what the library gives the bucket of a hook, which none makes outside', [
+    'graph/exchange.d.ts#BucketPlace',
+    'train/data-parallel/grad-bucket.d.ts#HookKeys',
+  ]),
   ...because('what an optimizer of the library is made of; none can be made outside', [
     'kernels/grad-scaler/grad-scaler.d.ts#SettleAttrs',
     'optim/cohort.d.ts#Cohort',

@@ -6,6 +6,7 @@ import { ringOf } from '../../support/process-ring.ts'
 const own = {
   config: parseTrainConfig({ tune: true, batchSize: 5 }),
   worldSize: 3,
+  bucketCapMb: 8,
   shares: [2, 2, 1],
   buckets: [{ parameters: ['0.weight'], elements: 8 }],
   variants: {},
@@ -42,6 +43,7 @@ test.each([
   ['shares', { shares: [2, 1, 2] }],
   ['config', { config: { ...own.config, seed: 1 } }],
   ['buckets', { buckets: [] }],
+  ['bucketCapMb', { bucketCapMb: 4 }],
 ] as const)('a rank whose %s differ is refused by name', async (part, difference) => {
   const [first, second, third] = await settleAll([{}, difference as Partial<typeof own>, {}])
   expect([first.status, third.status]).toEqual(['fulfilled', 'fulfilled'])

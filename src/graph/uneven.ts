@@ -1,0 +1,42 @@
+import { TabringError } from '../util/errors.ts'
+import type { GradientExchange } from './exchange.ts'
+import { copyInputs, type StepProgram } from './step-program.ts'
+import { gradientWeight } from './trace.ts'
+
+/**
+ * Makes runs inside `join` begin by telling the other ranks of them, so that those without a batch take part; they go one after the other.
+ *
+ * errors: `graph.misuse` for micro-steps in which ranks meet: those without a batch do not know of them.
+ */
+export function withUneven<Program extends StepProgram>(
+  program: Program,
+  exchange: GradientExchange,
+  number: number,
+): Program {
+  const { trace, meetings, inputs: types } = program.prepared
+  const isMicroStep = trace.accumulation?.part === 'add'
+  exchange.programs.set(number, program)
+  const run = program.run.bind(program)
+  let last: Promise<unknown> = Promise.resolve()
+  program.run = async (inputs, scalars = {}) => {
+    const { uneven } = exchange
+    if (!uneven) return run(inputs, scalars)
+    if (isMicroStep) {
+      if (meetings.length === 0) return run(inputs, scalars)
+      throw new TabringError(
+        'graph.misuse',
+        'join: expected micro-steps in which ranks do not meet, got a model with synchronized batch normalization in an accumulation. Use one of the two without the other.',
+      )
+    }
+    program.check(inputs, scalars)
+    const own = copyInputs(inputs, Object.keys(types))
+    const given = { [gradientWeight]: 1 / exchange.size, ...scalars }
+    const begun = last.then(async () => {
+      const weight = await uneven.begin(program, given[gradientWeight])
+      return run(own, { ...given, [gradientWeight]: weight })
+    })
+    last = begun.catch(() => undefined)
+    return begun
+  }
+  return program
+}

@@ -1,0 +1,102 @@
+import { syncBatchNorm } from '../graph/functions/sync-batch-norm.ts'
+import { countedSamples } from '../graph/functions.ts'
+import type { ModuleBuffer } from '../graph/module-buffer.ts'
+import type { Parameter } from '../graph/parameter.ts'
+import type { Tensor } from '../graph/tensor.ts'
+import { activeTrace } from '../graph/trace.ts'
+import { BatchNorm } from './batch-norm.ts'
+import { ModuleDict } from './containers.ts'
+import { Module, ModuleSequence } from './module.ts'
+
+/**
+ * Batch normalization by the samples of all ranks, weighed by their number, in what `DistributedDataParallel` forwards in training; elsewhere that
+ * of one rank. As torch.nn.SyncBatchNorm, over the ranks of the wrapped model.
+ *
+ * Rows beyond the step scalar `count` stay out, so shares may be uneven, and a rank may have none. `detectAnomaly`, which any rank may call
+ * alone, normalizes by that rank's samples.
+ * shape: [N, C, ...] -> the same
+ * cost: each layer stops the device once in forward and once in backward until all ranks are there.
+ */
+export class SyncBatchNorm extends BatchNorm {
+  /** Puts a `SyncBatchNorm` in the place of each batch normalization in `module`; as `convertSyncBatchnorm`. */
+  static convert<M extends Module>(module: M): M | SyncBatchNorm {
+    return SyncBatchNorm.convertSyncBatchnorm(module)
+  }
+
+  /**
+   * Puts a `SyncBatchNorm` in the place of each batch normalization in `module`, with its parameters and buffers, and returns `module`; of a
+   * batch normalization itself, the new one.
+   *
+   * Call it before the model is wrapped and the optimizer made. Modules in `#private` fields cannot be seen, and stay.
+   */
+  static convertSyncBatchnorm<M extends Module>(module: M): M | SyncBatchNorm {
+    return convertAll(module, new Map()) as M | SyncBatchNorm
+  }
+
+  override forward(x: Tensor): Tensor {
+    const { forwarded } = activeTrace('forward')
+    if (!this.training || !forwarded || forwarded.size === 1) return super.forward(x)
+    const { running, momentum, eps } = this
+    const count = countedSamples()
+    return syncBatchNorm(x, this.scale, this.shift, forwarded, { running, momentum, eps, count })
+  }
+
+  protected get ranks() {
+    return [2, 3, 4, 5]
+  }
+}
+
+/** Fields that the new layer takes over from the old one. */
+interface Taken {
+  training: boolean
+  weight: Parameter | undefined
+  bias: Parameter | undefined
+  runningMean: ModuleBuffer | undefined
+  runningVar: ModuleBuffer | undefined
+  numBatchesTracked: ModuleBuffer | undefined
+}
+
+function convertOne(layer: BatchNorm): SyncBatchNorm {
+  const { eps, momentum, weight, bias, runningMean, runningVar, numBatchesTracked } = layer
+  const made = new SyncBatchNorm(layer.numFeatures, {
+    eps,
+    momentum,
+    affine: weight !== undefined,
+    trackRunningStats: runningMean !== undefined,
+  })
+  const taken: Taken = made
+  taken.training = layer.training
+  taken.weight = weight
+  taken.bias = bias
+  if (runningMean) taken.runningMean = made.registerBuffer('runningMean', runningMean)
+  if (runningVar) taken.runningVar = made.registerBuffer('runningVar', runningVar)
+  if (numBatchesTracked) {
+    taken.numBatchesTracked = made.registerBuffer('numBatchesTracked', numBatchesTracked)
+  }
+  return made
+}
+
+/** What stands for a module from now on; one that two places share stays shared. */
+function convertAll(module: Module, done: Map<Module, Module>): Module {
+  const known = done.get(module)
+  if (known) return known
+  const isPlain = module instanceof BatchNorm && !(module instanceof SyncBatchNorm)
+  const result = isPlain ? convertOne(module) : module
+  done.set(module, result)
+  if (isPlain) return result
+  if (module instanceof ModuleSequence) {
+    ;[...module].forEach((child: Module, i) => {
+      module.set(i, convertAll(child, done))
+    })
+    return module
+  }
+  if (module instanceof ModuleDict) {
+    for (const [name, child] of [...module.entries()]) module.set(name, convertAll(child, done))
+    return module
+  }
+  const fields = module as unknown as Record<string, unknown>
+  for (const [name, child] of Object.entries(fields)) {
+    if (child instanceof Module) fields[name] = convertAll(child, done)
+  }
+  return module
+}

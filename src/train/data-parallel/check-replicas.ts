@@ -1,0 +1,99 @@
+import { ModuleBuffer } from '../../graph/module-buffer.ts'
+import type { StoredTensor } from '../../graph/stored-tensor.ts'
+import type { CollectiveOptions, ProcessGroup } from '../../peer/group.ts'
+import { PeerError } from '../../util/errors.ts'
+import { formatShape } from '../../util/shape.ts'
+
+/** A tensor of the module, by its key. */
+export type NamedTensor = readonly [key: string, tensor: StoredTensor]
+
+/** `parameter "fc.weight" f32[3, 4]` */
+const describe = ([key, tensor]: NamedTensor): string =>
+  `${tensor instanceof ModuleBuffer ? 'buffer' : 'parameter'} "${key}" ${tensor.dtype}${formatShape(tensor.shape)}`
+
+/** `rank 0`, `ranks 0 and 2`, `ranks 0, 1 and 3` */
+export function formatRanks(ranks: readonly number[]): string {
+  if (ranks.length === 1) return `rank ${ranks[0]}`
+  return `ranks ${ranks.slice(0, -1).join(', ')} and ${ranks[ranks.length - 1]}`
+}
+
+/** The ranks by what each has: `rank 1: this; ranks 0 and 2: that`. */
+function formatBySaying(sayings: readonly string[]): string {
+  const ranksOf = new Map<string, number[]>()
+  sayings.forEach((saying, rank) => {
+    ranksOf.set(saying, [...(ranksOf.get(saying) ?? []), rank])
+  })
+  return [...ranksOf].map(([saying, ranks]) => `${saying} on ${formatRanks(ranks)}`).join(', ')
+}
+
+/** The first place where ranks' lists differ, told by rank; undefined where all are equal. */
+export function firstDifference(
+  lists: readonly (readonly string[])[],
+  missing: string,
+): { readonly at: number; readonly told: string } | undefined {
+  const length = Math.max(...lists.map((list) => list.length))
+  for (let at = 0; at < length; at++) {
+    const sayings = lists.map((list) => list[at] ?? missing)
+    if (sayings.some((saying) => saying !== sayings[0])) {
+      return { at, told: formatBySaying(sayings) }
+    }
+  }
+  return undefined
+}
+
+/** What every rank says, in rank order. errors: the group's. */
+export async function gatherLists(
+  group: ProcessGroup,
+  own: readonly string[],
+  options: CollectiveOptions,
+): Promise<string[][]> {
+  const bytes = new TextEncoder().encode(JSON.stringify(own))
+  const all = await group.allGatherBytes(bytes, options)
+  return all.map((one) => JSON.parse(new TextDecoder().decode(one)))
+}
+
+/**
+ * Compares the ranks' settings, parameters and buffers: names, shapes, dtypes and their order.
+ *
+ * errors: `peer.mismatch`, the same on all ranks, naming the first that differs and the ranks; the group's.
+ */
+export async function checkReplicas(
+  group: ProcessGroup,
+  settings: string,
+  tensors: readonly NamedTensor[],
+  options: CollectiveOptions,
+): Promise<void> {
+  const told = await gatherLists(group, [settings, ...tensors.map(describe)], options)
+  const difference = firstDifference(told, 'no further one')
+  if (!difference) return
+  const isSettings = difference.at === 0
+  throw new PeerError(
+    'peer.mismatch',
+    `DistributedDataParallel: expected the same ${isSettings ? 'options' : 'parameters and buffers, in one order,'} on all ranks, got ${difference.told}. ${isSettings ? 'Give all ranks the same ones.' : 'Build the same module on all ranks.'}`,
+  )
+}
+
+/** Copies rank 0's contents of the tensors to all ranks, as one message. errors: the group's. */
+export async function broadcastTensors(
+  group: ProcessGroup,
+  tensors: readonly StoredTensor[],
+  options: CollectiveOptions,
+): Promise<void> {
+  const packed = new Float32Array(tensors.reduce((sum, { count }) => sum + count, 0))
+  // Integers travel as their bits.
+  const bits = new Int32Array(packed.buffer)
+  let start = 0
+  for (const tensor of tensors) {
+    const data = await tensor.read()
+    if (data instanceof Int32Array) bits.set(data, start)
+    else packed.set(data, start)
+    start += tensor.count
+  }
+  await group.broadcast(packed, 0, options)
+  start = 0
+  for (const tensor of tensors) {
+    const array = tensor.dtype === 'i32' ? bits : packed
+    tensor.assign(array.slice(start, start + tensor.count))
+    start += tensor.count
+  }
+}

@@ -1,0 +1,126 @@
+import { compile } from '../../src/graph/compile.ts'
+import { countedSamples, crossEntropy } from '../../src/graph/functions.ts'
+import type { AnyRuntime } from '../../src/graph/runtime.ts'
+import type { StepProgram } from '../../src/graph/step-program.ts'
+import { manualSeed } from '../../src/nn/init.ts'
+import { Linear, ReLU } from '../../src/nn/layers.ts'
+import { Sequential } from '../../src/nn/module.ts'
+import { clipGradNorm } from '../../src/optim/clip.ts'
+import { SGD } from '../../src/optim/sgd.ts'
+import type { ProcessGroup } from '../../src/peer/group.ts'
+import {
+  DistributedDataParallel,
+  type DistributedDataParallelOptions,
+} from '../../src/train/data-parallel.ts'
+import { uniform } from '../../src/util/random.ts'
+import { tensorType } from '../../src/util/shape.ts'
+import { ringOf } from './process-ring.ts'
+
+const features = 32
+const classes = 8
+const rows = 8
+
+export interface ClassifyingRank {
+  readonly group: ProcessGroup
+  readonly model: Sequential
+  readonly ddp: DistributedDataParallel
+  readonly optimizer: SGD
+  readonly program: StepProgram
+}
+
+/** Ranks of a two-layer classifier, each compiled for 8 rows. `prepare` may register hooks. */
+export async function classifiers(
+  size: number,
+  runtime: AnyRuntime,
+  prepare: (ddp: DistributedDataParallel, rank: number) => void = () => undefined,
+  {
+    clipsTo,
+    hidden = 64,
+    ...options
+  }: DistributedDataParallelOptions & { clipsTo?: number; hidden?: number } = {},
+): Promise<ClassifyingRank[]> {
+  const groups = await ringOf(size)
+  return Promise.all(
+    groups.map(async (group, rank) => {
+      manualSeed(4)
+      const model = new Sequential(
+        new Linear(features, hidden),
+        new ReLU(),
+        new Linear(hidden, classes),
+      )
+      const ddp = new DistributedDataParallel(model, {
+        processGroup: group,
+        // Two buckets.
+        bucketCapMb: 0.006,
+        ...options,
+      })
+      prepare(ddp, rank)
+      const optimizer = new SGD(ddp.parameters(), { lr: 0.5, momentum: 0.5 })
+      const program = await compile(
+        ({ x, y }) => {
+          const loss = crossEntropy(ddp.forward(x), y, { count: countedSamples() })
+          optimizer.zeroGrad()
+          loss.backward()
+          if (clipsTo !== undefined) clipGradNorm(ddp.parameters(), clipsTo)
+          optimizer.step()
+          return { loss }
+        },
+        { x: tensorType([rows, features]), y: tensorType([rows], 'i32') },
+        { runtime },
+      )
+      return { group, model, ddp, optimizer, program }
+    }),
+  )
+}
+
+/** Samples of one class lie around a corner of their own. */
+export function samplesOf(first: number): {
+  x: Float32Array<ArrayBuffer>
+  y: Int32Array<ArrayBuffer>
+} {
+  const y = Int32Array.from({ length: rows }, (_, row) => (first + row) % classes)
+  const noise = uniform(11, first, rows * features, -1, 1)
+  const x = noise.map((value, at) => {
+    const corner = uniform(12, y[Math.floor(at / features)], features, -1, 1)
+    return value + corner[at % features]
+  })
+  return { x, y }
+}
+
+/** Trains `steps` steps, rank r on `counts[r]` samples in each; returns the mean loss of the last five. */
+export async function train(
+  ranks: readonly ClassifyingRank[],
+  steps: number,
+  counts: readonly number[] = ranks.map(() => rows),
+): Promise<number> {
+  const total = counts.reduce((a, b) => a + b, 0)
+  const losses: number[] = []
+  for (let step = 0; step < steps; step++) {
+    const outputs = await Promise.all(
+      ranks.map(({ program }, rank) =>
+        program.run(samplesOf((step * ranks.length + rank) * rows), {
+          count: counts[rank],
+          gradientWeight: counts[rank] / total,
+        }),
+      ),
+    )
+    losses.push(outputs[0].loss[0])
+  }
+  return losses.slice(-5).reduce((a, b) => a + b, 0) / Math.min(5, steps)
+}
+
+/** Each rank's parameters, one after the other. */
+export const parametersOf = (ranks: readonly ClassifyingRank[]): Promise<number[][]> =>
+  Promise.all(
+    ranks.map(async ({ model }) => {
+      const all = await Promise.all(model.parameters().map((parameter) => parameter.read()))
+      return all.flatMap((values) => [...values])
+    }),
+  )
+
+export function endAll(ranks: readonly ClassifyingRank[]): void {
+  for (const { group, program } of ranks) {
+    group.destroy()
+    program.destroy()
+  }
+}

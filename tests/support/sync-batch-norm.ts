@@ -1,0 +1,147 @@
+import { expect } from 'vitest'
+import { compile } from '../../src/graph/compile.ts'
+import { tanh } from '../../src/graph/functions/activations.ts'
+import { arange } from '../../src/graph/functions/shape.ts'
+import { countedSamples } from '../../src/graph/functions.ts'
+import { Parameter } from '../../src/graph/parameter.ts'
+import type { AnyRuntime } from '../../src/graph/runtime.ts'
+import type { Tensor } from '../../src/graph/tensor.ts'
+import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
+import { Module } from '../../src/nn/module.ts'
+import { SyncBatchNorm } from '../../src/nn/sync-batch-norm.ts'
+import { SGD } from '../../src/optim/sgd.ts'
+import { DistributedDataParallel } from '../../src/train/data-parallel.ts'
+import { tensorType } from '../../src/util/shape.ts'
+import golden from '../golden/sync-batch-norm.json' with { type: 'json' }
+import {
+  allowedDistance,
+  type GoldenResult,
+  type GoldenTensor,
+  largestDistance,
+  valuesOf,
+} from './golden.ts'
+import { ringOf } from './process-ring.ts'
+
+interface SyncCase {
+  readonly name: string
+  readonly momentum: number | null
+  readonly xs: readonly GoldenTensor[]
+  readonly factor: GoldenTensor
+  readonly weight: GoldenTensor
+  readonly bias: GoldenTensor
+  readonly outputs: Record<string, GoldenResult>
+}
+export const syncCases = (golden.cases as unknown as SyncCase[]).map(
+  (one) => [one.name, one] as const,
+)
+
+const floats = (tensor: GoldenTensor) => Float32Array.from(valuesOf(tensor))
+
+class Scaled extends Module {
+  readonly scale: Parameter
+  readonly norm: Module
+  constructor(shape: readonly number[], norm: Module) {
+    super()
+    const count = shape.reduce((a, b) => a * b, 1)
+    this.scale = new Parameter(shape, new Float32Array(count).fill(1))
+    this.norm = norm
+  }
+  forward(x: Tensor): Tensor {
+    return this.norm.forward(x.mul(this.scale))
+  }
+}
+
+/**
+ * Trains ranks with `shares` rows each of PyTorch's big batch, in programs of `rows` rows, and holds all against PyTorch.
+ *
+ * `make` wraps a rank's model; what it returns is forwarded.
+ */
+export async function checkSyncBatchNorm(
+  { momentum, xs, factor, weight, bias, outputs }: SyncCase,
+  shares: readonly number[],
+  runtime: AnyRuntime,
+  isSynced = true,
+): Promise<number> {
+  const [total, ...rowShape] = xs[0].shape
+  const rowCount = rowShape.reduce((a, b) => a * b, 1)
+  const rows = Math.max(...shares)
+  const groups = await ringOf(shares.length)
+  const factors = floats(factor)
+  const ranks = await Promise.all(
+    groups.map(async (processGroup, rank) => {
+      const plain = new BatchNorm1d(3, { momentum })
+      plain.weight!.assign(floats(weight))
+      plain.bias!.assign(floats(bias))
+      const scaled = new Scaled(rowShape, plain)
+      const model = isSynced ? SyncBatchNorm.convertSyncBatchnorm(scaled) : scaled
+      const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })
+      const optimizer = new SGD(ddp.parameters(), { lr: 0.25 })
+      const program = await compile(
+        ({ x, f }) => {
+          const counts = arange(rows).lt(countedSamples())
+          const each = tanh(ddp.forward(x).mul(f)).reshape([rows, rowCount]).sum(1)
+          const loss = each.mul(counts).sum().div(counts.sum().clamp(1))
+          optimizer.zeroGrad()
+          loss.backward()
+          const gradient = scaled.scale.grad!
+          optimizer.step()
+          return { loss, gradient }
+        },
+        { x: tensorType([rows, ...rowShape]), f: tensorType([rows, ...rowShape]) },
+        { runtime },
+      )
+      const first = shares.slice(0, rank).reduce((a, b) => a + b, 0)
+      const part = (all: Float32Array<ArrayBuffer>) => {
+        // What does not count is far from what does.
+        const own = new Float32Array(rows * rowCount).fill(1000)
+        own.set(all.subarray(first * rowCount, (first + shares[rank]) * rowCount))
+        return own
+      }
+      return { scaled, plain, program, part, count: shares[rank] }
+    }),
+  )
+  const losses: number[] = []
+  const gradients: number[] = []
+  for (const x of xs) {
+    const results = await Promise.all(
+      ranks.map(({ program, part, count }) =>
+        program.run(
+          { x: part(floats(x)), f: part(factors) },
+          { count, gradientWeight: count / total },
+        ),
+      ),
+    )
+    losses.push(results[0].loss[0])
+    const sum = results.map(({ gradient }) => [...gradient])
+    gradients.push(...sum[0].map((_, i) => sum.reduce((all, one) => all + one[i], 0)))
+  }
+  let worst = 0
+  const hold = (name: string, got: ArrayLike<number>, where: string) => {
+    const expected = valuesOf(outputs[name])
+    const allowed = allowedDistance(outputs[name].distance, expected)
+    const distance = largestDistance(got, expected)
+    worst = Math.max(worst, distance / allowed)
+    if (isSynced) expect(distance, `${name} ${where}`).toBeLessThanOrEqual(allowed)
+  }
+  hold('losses', losses, 'of rank 0')
+  hold('scaleGradients', gradients, 'of all ranks')
+  for (const [rank, { scaled }] of ranks.entries()) {
+    const [scale, ownWeight, ownBias] = await Promise.all(
+      scaled.parameters().map((parameter) => parameter.read()),
+    )
+    const [mean, variance, batches] = await Promise.all(
+      scaled.buffers().map((buffer) => buffer.read()),
+    )
+    hold('scale', scale, `of rank ${rank}`)
+    hold('weight', ownWeight, `of rank ${rank}`)
+    hold('bias', ownBias, `of rank ${rank}`)
+    hold('runningMean', mean, `of rank ${rank}`)
+    hold('runningVar', variance, `of rank ${rank}`)
+    expect([...batches]).toEqual([xs.length])
+  }
+  for (const [rank, { program }] of ranks.entries()) {
+    groups[rank].destroy()
+    program.destroy()
+  }
+  return worst
+}

@@ -1,0 +1,40 @@
+import { afterEach, expect, test, vi } from 'vitest'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { parseTrainConfig, type TrainConfigInput } from '../../../src/train/config.ts'
+import { Trainer } from '../../../src/train/trainer.ts'
+import { ringOf } from '../../support/process-ring.ts'
+import { serveDigits } from '../../support/served-digits.ts'
+
+afterEach(() => vi.restoreAllMocks())
+
+/** Each rank's record of two steps. */
+async function records(config: TrainConfigInput) {
+  serveDigits(8, () => 100)
+  const groups = await ringOf(2)
+  return Promise.all(
+    groups.map(async (group) => {
+      const trainer = new Trainer({
+        runtime: new CpuRuntime(),
+        group,
+        config: parseTrainConfig({ data: 'images', steps: 2, batchSize: 4, ...config }),
+        baseUrl: 'https://data.example/',
+        onEvent: () => undefined,
+      })
+      const { record } = await trainer.run()
+      trainer.destroy()
+      group.destroy()
+      return record
+    }),
+  )
+}
+
+test('a run keeps the size of buckets that it was given or has measured, the same on all ranks', async () => {
+  const [given, others] = await records({ bucketCapMb: 0.1 })
+  expect([given.bucketCapMb, others.bucketCapMb]).toEqual([0.1, 0.1])
+  expect(given.buckets.length).toBeGreaterThan(1)
+  const [measured, other] = await records({})
+  expect(measured.config.bucketCapMb).toBeUndefined()
+  expect(measured.bucketCapMb).toBeGreaterThanOrEqual(1 / 16)
+  expect(measured.bucketCapMb).toBeLessThanOrEqual(8)
+  expect(other.bucketCapMb).toBe(measured.bucketCapMb)
+})

@@ -1,0 +1,315 @@
+import { expect, test } from 'vitest'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import {
+  allreduceHook,
+  bf16CompressHook,
+  bf16CompressWrapper,
+  type CommHook,
+  fp16CompressHook,
+  fp16CompressWrapper,
+} from '../../../src/train/data-parallel/comm-hooks.ts'
+import type { GradBucket } from '../../../src/train/data-parallel/grad-bucket.ts'
+import { Int8State, int8CompressHook } from '../../../src/train/data-parallel/int8-hook.ts'
+import {
+  orthogonalize,
+  PowerSgdState,
+  powerSgdHook,
+} from '../../../src/train/data-parallel/power-sgd.ts'
+import { addBrain, encodeBrain } from '../../../src/train/data-parallel/wire-numbers.ts'
+import type { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
+import { uniform } from '../../../src/util/random.ts'
+import {
+  classifiers,
+  endAll,
+  parametersOf,
+  samplesOf,
+  train,
+} from '../../support/classification.ts'
+
+const runtime = new CpuRuntime()
+const steps = 40
+
+type Register = (ddp: DistributedDataParallel) => void
+const powerSgd = (rank = 4) =>
+  new PowerSgdState({ matrixApproximationRank: rank, startPowerSgdIter: 4 })
+const builtIn: Record<string, Register> = {
+  allreduce: (ddp) => ddp.registerCommHook(null, allreduceHook),
+  fp16: (ddp) => ddp.registerCommHook(null, fp16CompressHook),
+  bf16: (ddp) => ddp.registerCommHook(null, bf16CompressHook),
+  int8: (ddp) => ddp.registerCommHook(new Int8State(), int8CompressHook),
+  powerSgd: (ddp) => ddp.registerCommHook(powerSgd(), powerSgdHook),
+  'powerSgd in fp16': (ddp) => ddp.registerCommHook(powerSgd(), fp16CompressWrapper(powerSgdHook)),
+  'powerSgd in bf16': (ddp) => ddp.registerCommHook(powerSgd(), bf16CompressWrapper(powerSgdHook)),
+}
+
+/** A codec that loses what matters: all but the coarsest steps, and nothing is carried on. */
+const broken: CommHook<null> = (_, bucket) => {
+  for (const [i, value] of bucket.buffer().entries()) {
+    bucket.buffer()[i] = Math.round(value * 4) / 4
+  }
+  return bucket.reduceScatter()
+}
+
+/** The loss after so many steps, and the parameters of all ranks. */
+async function runWith(register?: Register) {
+  const ranks = await classifiers(2, runtime, register)
+  const loss = await train(ranks, steps)
+  const parameters = await parametersOf(ranks)
+  endAll(ranks)
+  return { loss, parameters }
+}
+
+/** Bytes that the ranks send for gradients in the second step of a wider classifier. */
+async function gradientBytes(size: number, register?: Register): Promise<number> {
+  const ranks = await classifiers(size, runtime, register, { hidden: 512, bucketCapMb: 1 })
+  await train(ranks, 1)
+  const sent = () => ranks.reduce((sum, { group }) => sum + group.stats().payloadBytesSent, 0)
+  const before = sent()
+  await train(ranks, 1)
+  const bytes = sent() - before
+  const gathered = ranks[0].optimizer.buckets.reduce(
+    (sum, { wireElements }) => sum + 4 * wireElements,
+    0,
+  )
+  endAll(ranks)
+  return bytes - gathered * (size - 1)
+}
+
+/** How far a hook's loss may be from the plain one's. */
+const band = 0.15
+const plain = runWith(undefined)
+const isInBand = (loss: number, reference: number) => Math.abs(loss - reference) <= band * reference
+
+test('without a hook the classifier learns', async () => {
+  const { loss } = await plain
+  expect(loss).toBeLessThan(0.25)
+  expect(loss).toBeGreaterThan(0.01)
+})
+
+test.each(Object.entries(builtIn))(
+  '%s: the loss is in the band of the plain run, and ranks are equal to the bit',
+  async (_, register) => {
+    const reference = await plain
+    const { loss, parameters } = await runWith(register)
+    expect(isInBand(loss, reference.loss), `${loss} and ${reference.loss}`).toBe(true)
+    expect(parameters[1]).toEqual(parameters[0])
+    expect(parameters[0].every(Number.isFinite)).toBe(true)
+  },
+)
+
+test('a broken codec is not in the band', async () => {
+  const { loss, parameters } = await runWith((ddp) => ddp.registerCommHook(null, broken))
+  expect(isInBand(loss, (await plain).loss), `${loss}`).toBe(false)
+  expect(parameters[1]).toEqual(parameters[0])
+})
+
+test('the hook of the plain sum gives the bits of the plain run', async () => {
+  expect((await runWith(builtIn.allreduce)).parameters).toEqual((await plain).parameters)
+})
+
+const thin = () => new PowerSgdState({ startPowerSgdIter: 0 })
+test.each<[string, number, number, Register]>([
+  ['allreduce', 1, 1.01, builtIn.allreduce],
+  ['fp16', 0.5, 0.51, builtIn.fp16],
+  ['bf16', 0.5, 0.51, builtIn.bf16],
+  ['int8', 0.25, 0.28, builtIn.int8],
+  ['powerSgd', 0.1, 0.24, (ddp) => ddp.registerCommHook(thin(), powerSgdHook)],
+  [
+    'powerSgd in fp16',
+    0.05,
+    0.13,
+    (ddp) => ddp.registerCommHook(thin(), fp16CompressWrapper(powerSgdHook)),
+  ],
+])('%s sends from %d to %d of the bytes for gradients', async (_, least, most, register) => {
+  for (const size of [2, 3]) {
+    const share = (await gradientBytes(size, register)) / (await gradientBytes(size))
+    expect(share, `${size} ranks`).toBeGreaterThanOrEqual(least)
+    expect(share, `${size} ranks`).toBeLessThanOrEqual(most)
+  }
+})
+
+test.each(Object.entries(builtIn))(
+  '%s: three ranks with uneven shares, clipped, as one',
+  async (name, register) => {
+    const counts = [8, 5, 0]
+    const end = async (hook?: Register) => {
+      const ranks = await classifiers(3, runtime, hook, { clipsTo: 0.5 })
+      const loss = await train(ranks, 30, counts)
+      const parameters = await parametersOf(ranks)
+      endAll(ranks)
+      expect(parameters[1]).toEqual(parameters[0])
+      expect(parameters[2]).toEqual(parameters[0])
+      return { loss, parameters: parameters[0] }
+    }
+    const [reference, got] = [await end(), await end(register)]
+    if (name === 'allreduce') expect(got.parameters).toEqual(reference.parameters)
+    expect(Math.abs(got.loss - reference.loss)).toBeLessThan(band * reference.loss)
+  },
+)
+
+test('a hook sees each bucket of a step, in order, with its parameters, views and range', async () => {
+  const seen: {
+    index: number
+    isLast: boolean
+    names: string[]
+    sums: number[]
+    range: number[]
+  }[][] = [[], []]
+  const hook: CommHook<number> = async (rank, bucket: GradBucket) => {
+    const { start, end } = bucket.ownRange()
+    seen[rank].push({
+      index: bucket.index(),
+      isLast: bucket.isLast(),
+      names: bucket.parameters().map(({ name }) => name),
+      sums: bucket.gradients().map((gradient) => gradient.reduce((a, b) => a + b, 0)),
+      range: [start, end],
+    })
+    expect(bucket.gradients()[0].buffer).toBe(bucket.buffer().buffer)
+    return bucket.allReduce(bucket.buffer())
+  }
+  const reference = await classifiers(2, runtime)
+  const ranks = await classifiers(2, runtime, (ddp, rank) => ddp.registerCommHook(rank, hook))
+  await train(reference, 3)
+  await train(ranks, 3)
+  expect(await parametersOf(ranks)).toEqual(await parametersOf(reference))
+  const [first, second] = seen[0]
+  expect(seen[0].length).toBe(6)
+  expect(first).toMatchObject({ index: 0, isLast: false })
+  expect(first.names).toContain('module.2.weight')
+  expect([...first.names, ...second.names].sort()).toEqual(
+    ['0.bias', '0.weight', '2.bias', '2.weight'].map((name) => `module.${name}`),
+  )
+  expect(second).toMatchObject({ index: 1, isLast: true })
+  expect(first.sums[0]).not.toBe(seen[1][0].sums[0])
+  expect(first.range[0]).toBe(0)
+  expect(seen[1][0].range[0]).toBe(first.range[1])
+  endAll([...reference, ...ranks])
+})
+
+test('a hook may call the group itself, with the keys that the bucket gives', async () => {
+  const ranks = await classifiers(2, runtime, (ddp, rank) => {
+    ddp.registerCommHook(rank, async (_, bucket) => {
+      const sum = bucket.buffer().slice()
+      await groups[rank].allReduce(sum, bucket.nextKey())
+      return sum
+    })
+  })
+  const groups = ranks.map(({ group }) => group)
+  const reference = await classifiers(2, runtime)
+  expect(await train(ranks, 2)).toBe(await train(reference, 2))
+  expect(await parametersOf(ranks)).toEqual(await parametersOf(reference))
+  endAll([...ranks, ...reference])
+})
+
+test('a second hook, and one that returns something else, are refused', async () => {
+  const ranks = await classifiers(2, runtime, (ddp) =>
+    ddp.registerCommHook(null, () => new Float32Array(3)),
+  )
+  expect(() => ranks[0].ddp.registerCommHook(null, allreduceHook)).toThrow('got a second one')
+  const runs = ranks.map(({ program }) => program.run(samplesOf(0)))
+  for (const run of runs) {
+    await expect(run).rejects.toThrow(/Float32Array of the bucket's \d+ elements, got 3 elements/)
+  }
+  endAll(ranks)
+  const [one] = await classifiers(1, runtime)
+  const notAHook = 'fp16' as unknown as CommHook<null>
+  expect(() => one.ddp.registerCommHook(null, notAHook)).toThrow('expected a function')
+  endAll([one])
+})
+
+test('bfloat16 is the upper half of a float, ties to even', () => {
+  const brain = new Float32Array(6)
+  const values = [1, 1 + 2 ** -8, 1 + 3 * 2 ** -8, Number.NaN, -3e38, Number.POSITIVE_INFINITY]
+  addBrain(encodeBrain(Float32Array.from(values)), brain)
+  const least = -3e38 * (1 + 2 ** -9)
+  expect([...brain.slice(0, 4)]).toEqual([1, 1, 1 + 2 ** -6, Number.NaN])
+  expect(Math.abs(brain[4] / least - 1)).toBeLessThan(2 ** -8)
+  expect(brain[5]).toBe(Number.POSITIVE_INFINITY)
+})
+
+test('error feedback brings everything over in time; without it what is small is lost', async () => {
+  // Beside a large gradient in its block a small one is rounded away.
+  const arrived = async (useErrorFeedback: boolean) => {
+    const states = [0, 1].map(() => new Int8State({ useErrorFeedback }))
+    const total = [0, 0]
+    const ranks = await classifiers(2, runtime, (ddp, rank) =>
+      ddp.registerCommHook(states[rank], async (state, bucket) => {
+        bucket.buffer().fill(0)
+        for (let at = 0; at < bucket.buffer().length; at += 64) {
+          bucket.buffer()[at] = 1
+          bucket.buffer()[at + 1] = 0.001
+        }
+        const result = await int8CompressHook(state, bucket)
+        const { start } = bucket.ownRange()
+        if (bucket.index() === 0) total[rank] += result[start + 1]
+        result.fill(0)
+        return result
+      }),
+    )
+    await train(ranks, 40)
+    endAll(ranks)
+    return total
+  }
+  // 40 steps of 0.001 from the other rank, and as much of one's own, which is not rounded.
+  for (const sum of await arrived(true)) expect(sum).toBeCloseTo(0.08, 2)
+  for (const sum of await arrived(false)) expect(sum).toBeCloseTo(0.04, 5)
+})
+
+test('PowerSGD gives a sum of low rank exactly, begins whole, and draws alike on all ranks', async () => {
+  const states = [0, 1].map(
+    () => new PowerSgdState({ startPowerSgdIter: 1, minCompressionRate: 0 }),
+  )
+  const worst: number[] = []
+  const ranks = await classifiers(2, runtime, (ddp, rank) =>
+    ddp.registerCommHook(states[rank], async (state, bucket) => {
+      const expected = bucket.gradients().map((gradient, i) => {
+        const [rows, columns = 1] = bucket.parameters()[i].shape
+        const [u, v] = [uniform(2, 1, rows, -1, 1), uniform(2, 2, columns, -1, 1)]
+        for (let at = 0; at < gradient.length; at++) {
+          // Rank 0 gives one, rank 1 two of it.
+          gradient[at] = (rank + 1) * u[Math.floor(at / columns)] * v[at % columns]
+        }
+        return gradient.map((value) => (3 * value) / (rank + 1))
+      })
+      const result = await powerSgdHook(state, bucket)
+      const isWhole = state.iter <= 1
+      const { start, end } = bucket.ownRange()
+      let at = 0
+      bucket.gradients().forEach((gradient, i) => {
+        const from = (gradient.byteOffset - bucket.buffer().byteOffset) / 4
+        for (let k = 0; k < gradient.length; k++) {
+          at = from + k
+          if (isWhole && (at < start || at >= end)) continue
+          worst.push(Math.abs(result[at] - expected[i][k]))
+        }
+      })
+      return result.fill(0)
+    }),
+  )
+  await train(ranks, 3)
+  expect(worst.length).toBeGreaterThan(1000)
+  expect(Math.max(...worst)).toBeLessThan(1e-5)
+  expect([...states[0].factors.values()]).toEqual([...states[1].factors.values()])
+  expect(states[0].factors.size).toBe(2)
+  endAll(ranks)
+})
+
+test('columns become orthonormal; one of zeros stays', () => {
+  const p = Float32Array.of(3, 1, 0, 4, 2, 0, 0, 5, 0)
+  orthogonalize(p, 3, 3, 0)
+  const column = (k: number) => [p[k], p[3 + k], p[6 + k]]
+  const dot = (a: number[], b: number[]) => a.reduce((sum, x, i) => sum + x * b[i], 0)
+  expect(dot(column(0), column(0))).toBeCloseTo(1, 6)
+  expect(dot(column(1), column(1))).toBeCloseTo(1, 6)
+  expect(dot(column(0), column(1))).toBeCloseTo(0, 6)
+  expect(column(2)).toEqual([0, 0, 0])
+})
+
+test.each([
+  [() => new PowerSgdState({ matrixApproximationRank: 0 }), 'matrixApproximationRank'],
+  [() => new PowerSgdState({ startPowerSgdIter: -1 }), 'startPowerSgdIter'],
+  [() => new PowerSgdState({ warmStart: 1 as unknown as boolean }), 'warmStart'],
+  [() => new Int8State({ useErrorFeedback: 0 as unknown as boolean }), 'useErrorFeedback'],
+])('%s is refused', (make, name) => {
+  expect(make).toThrow(name)
+})

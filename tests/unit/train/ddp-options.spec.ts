@@ -1,0 +1,391 @@
+import { expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile.ts'
+import { compileAccumulated } from '../../../src/graph/compile-accumulated.ts'
+import { ModuleBuffer } from '../../../src/graph/module-buffer.ts'
+import { Parameter } from '../../../src/graph/parameter.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import type { Tensor } from '../../../src/graph/tensor.ts'
+import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+import { Module, Sequential } from '../../../src/nn/module.ts'
+import { AdamW } from '../../../src/optim/adam.ts'
+import { clipGradNorm } from '../../../src/optim/clip.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { bucketBytesFor, measureBucketBytes } from '../../../src/train/data-parallel/bucket-size.ts'
+import {
+  DistributedDataParallel,
+  type DistributedDataParallelOptions,
+} from '../../../src/train/data-parallel.ts'
+import { uniform } from '../../../src/util/random.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+import { ringOf } from '../../support/process-ring.ts'
+
+const runtime = new CpuRuntime()
+
+/** Parameters and a buffer as a test wants them. */
+class Parts extends Module {
+  readonly parts: Readonly<Record<string, Parameter>>
+  constructor(shapes: Readonly<Record<string, readonly number[]>>, buffer?: ModuleBuffer) {
+    super()
+    this.parts = {}
+    for (const [name, shape] of Object.entries(shapes)) {
+      const count = shape.reduce((a, b) => a * b, 1)
+      const parameter = new Parameter(shape, uniform(1, name.length, count))
+      Object.assign(this, { [name]: parameter })
+      Object.assign(this.parts, { [name]: parameter })
+    }
+    if (buffer) this.registerBuffer('scale', buffer)
+  }
+  forward(x: Tensor): Tensor {
+    return x
+  }
+}
+
+/** Why each rank's wrapping failed. */
+async function reasons(
+  modules: readonly Module[],
+  options: (rank: number) => DistributedDataParallelOptions = () => ({}),
+) {
+  const groups = await ringOf(modules.length)
+  const all = await Promise.all(
+    modules.map((module, rank) =>
+      new DistributedDataParallel(module, {
+        processGroup: groups[rank],
+        ...options(rank),
+      }).ready.then(
+        () => 'none',
+        (error) => `${error.code}: ${error.message}`,
+      ),
+    ),
+  )
+  for (const group of groups) group.destroy()
+  return all
+}
+
+const same = { w: [3, 4], b: [4] }
+test.each([
+  [
+    'a shape',
+    [same, { w: [3, 5], b: [4] }, same],
+    'parameter "w" f32[3, 4] on ranks 0 and 2, parameter "w" f32[3, 5] on rank 1',
+  ],
+  [
+    'a name',
+    [same, same, { w: [3, 4], c: [4] }],
+    'parameter "b" f32[4] on ranks 0 and 1, parameter "c" f32[4] on rank 2',
+  ],
+  [
+    'the order',
+    [{ b: [4], w: [3, 4] }, same, same],
+    'parameter "b" f32[4] on rank 0, parameter "w" f32[3, 4] on ranks 1 and 2',
+  ],
+  [
+    'one too many',
+    [same, { ...same, extra: [1] }, same],
+    'no further one on ranks 0 and 2, parameter "extra" f32[1] on rank 1',
+  ],
+] as const)('%s that differs between ranks is an error on all of them', async (_, shapes, told) => {
+  const all = await reasons(shapes.map((one) => new Parts(one)))
+  expect(new Set(all).size).toBe(1)
+  expect(all[0]).toBe(
+    `peer.mismatch: DistributedDataParallel: expected the same parameters and buffers, in one order, on all ranks, got ${told}. Build the same module on all ranks.`,
+  )
+})
+
+test('buffers and options are compared too', async () => {
+  const buffers = [Float32Array.of(1), Int32Array.of(1)]
+  const all = await reasons(buffers.map((data) => new Parts(same, new ModuleBuffer([1], data))))
+  expect(all[0]).toContain('buffer "scale" f32[1] on rank 0, buffer "scale" i32[1] on rank 1')
+  expect(all[1]).toBe(all[0])
+  const options = await reasons([new Parts(same), new Parts(same)], (rank) => ({
+    bucketCapMb: rank + 1,
+  }))
+  expect(options[0]).toMatch(
+    /expected the same options on all ranks, got bucketCapMb 1, .* on rank 0, bucketCapMb 2, .* on rank 1/,
+  )
+  expect(options[1]).toBe(options[0])
+})
+
+test('compiling a step rejects with what ranks differ in', async () => {
+  const groups = await ringOf(2)
+  const all = await Promise.all(
+    groups.map((processGroup, rank) => {
+      const ddp = new DistributedDataParallel(new Linear(2, 2 + rank), { processGroup })
+      const optimizer = new SGD(ddp.parameters(), { lr: 1 })
+      const step = ({ x }: Record<string, Tensor>) => {
+        const loss = ddp.forward(x).sum()
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      }
+      return compile(step, { x: tensorType([1, 2]) }, { runtime }).then(
+        () => 'none',
+        (error) => error.message,
+      )
+    }),
+  )
+  expect(all[0]).toContain('parameter "weight" f32[2, 2] on rank 0')
+  expect(all[1]).toBe(all[0])
+})
+
+test.each([
+  [{ bucketCapMb: 0 }, 'bucketCapMb must be above 0'],
+  [{ firstBucketMb: -1 }, 'firstBucketMb must be above 0'],
+  [{ broadcastBuffers: 1 as unknown as boolean }, 'broadcastBuffers must be true or false'],
+  [{ findUnusedParameters: 'yes' as unknown as boolean }, 'findUnusedParameters must be true'],
+])('%o is refused', async (options, text) => {
+  const [processGroup] = await ringOf(1)
+  const make = () => new DistributedDataParallel(new Linear(1, 1), { processGroup, ...options })
+  expect(make).toThrow(text)
+})
+
+/** Layers that are used as `uses` says, one product after the other. */
+class Chain extends Module {
+  readonly layers: Parameter[]
+  constructor(sizes: readonly number[]) {
+    super()
+    this.layers = sizes.map((size, i) => {
+      const parameter = new Parameter([size], uniform(3, i, size))
+      Object.assign(this, { [`p${i}`]: parameter })
+      return parameter
+    })
+  }
+  /** The sum of what each used layer makes of x. */
+  forward(x: Tensor, uses: readonly number[]): Tensor {
+    return uses
+      .map((i) =>
+        this.layers[i]
+          .mul(x.sum())
+          .sum()
+          .mul(i + 1),
+      )
+      .reduce((sum, one) => sum.add(one))
+  }
+}
+
+/** `size` ranks with a step each; rank r uses the layers `uses(r)`. */
+async function chains(
+  size: number,
+  sizes: readonly number[],
+  options: DistributedDataParallelOptions,
+  uses: (rank: number) => readonly number[] = () => sizes.map((_, i) => i),
+  make: (params: Parameter[]) => SGD | AdamW = (params) => new SGD(params, { lr: 0.5 }),
+) {
+  const groups = await ringOf(size)
+  return Promise.all(
+    groups.map(async (processGroup, rank) => {
+      const model = new Chain(sizes)
+      const ddp = new DistributedDataParallel(model, { processGroup, ...options })
+      const optimizer = make(ddp.parameters())
+      const program = await compile(
+        ({ x }) => {
+          const loss = ddp.forward(x, uses(rank))
+          optimizer.zeroGrad()
+          loss.backward()
+          const norm = clipGradNorm(ddp.parameters(), 1e6)
+          optimizer.step()
+          return { loss, norm }
+        },
+        { x: tensorType([2]) },
+        { runtime },
+      )
+      return { group: processGroup, model, ddp, optimizer, program }
+    }),
+  )
+}
+
+test('the first bucket closes early, later ones at the cap; a cap below it holds for the first too', async () => {
+  const kib = 256
+  const sizes = [kib, kib, 2 * kib, kib, kib]
+  const counts = async (options: DistributedDataParallelOptions) => {
+    const [{ optimizer, group }, other] = await chains(2, sizes, options)
+    const layout = optimizer.buckets.map(({ parameters }) => parameters.map(({ count }) => count))
+    for (const one of [group, other.group]) one.destroy()
+    return layout
+  }
+  const large = { bucketCapMb: 3 / 1024 }
+  expect(await counts({ ...large, firstBucketMb: 1 / 1024 })).toEqual([
+    [kib],
+    [kib, 2 * kib],
+    [kib, kib],
+  ])
+  expect(await counts({ ...large, firstBucketMb: 2 / 1024 })).toEqual([
+    [kib, kib],
+    [2 * kib, kib],
+    [kib],
+  ])
+  expect(await counts({ ...large, firstBucketMb: 1 })).toEqual([[kib, kib], [2 * kib, kib], [kib]])
+})
+
+test('without a cap ranks measure one: the same on all, in its bounds, before the first layout', async () => {
+  const ranks = await chains(3, [64, 64], {})
+  const caps = ranks.map(({ ddp }) => ddp.bucketCapMb!)
+  expect(new Set(caps).size).toBe(1)
+  expect(caps[0]).toBeGreaterThanOrEqual(1 / 16)
+  expect(caps[0]).toBeLessThanOrEqual(8)
+  for (const { group } of ranks) group.destroy()
+})
+
+test('a bucket is what the links take in 35 ms, of the slowest rank’s word', async () => {
+  expect(bucketBytesFor(1)).toBe(64 * 1024)
+  expect(bucketBytesFor(20_000)).toBe(35 * 20_000 - ((35 * 20_000) % 1024) + 1024)
+  expect(bucketBytesFor(1e9)).toBe(8 * 2 ** 20)
+  const groups = await ringOf(2)
+  const measured = await Promise.all(
+    groups.map((group, rank) => {
+      // Rank 1's clock says that everything takes a second: 64 KiB a second and rank.
+      let ms = 0
+      const now = () => {
+        ms += 1000
+        return rank === 1 ? ms : performance.now()
+      }
+      const keys = Array.from({ length: 12 }, (_, bucket) => ({ sequence: 0, bucket }))
+      return measureBucketBytes(group, keys, now)
+    }),
+  )
+  expect(measured).toEqual([64 * 1024, 64 * 1024])
+  for (const group of groups) group.destroy()
+})
+
+const forward = (options: DistributedDataParallelOptions, uses: (rank: number) => number[]) =>
+  chains(2, [3, 2, 4], options, uses, (params) => new AdamW(params, { lr: 0.1, weightDecay: 0.5 }))
+
+test('a parameter without a gradient is an error on all ranks, which names it and the ranks', async () => {
+  const groupsEnd = await forward({}, (rank) => (rank === 0 ? [0, 1, 2] : [0])).then(
+    () => 'none',
+    (error) => `${error.code}: ${error.message}`,
+  )
+  expect(groupsEnd).toBe(
+    'graph.misuse: DistributedDataParallel: expected a gradient for every parameter that requires one, got none for "module.p1" on rank 1, "module.p2" on rank 1. Use them in the loss, freeze them with requiresGrad_(false), or wrap the model with findUnusedParameters: true.',
+  )
+})
+
+test.each(['findUnusedParameters', 'staticGraph'])(
+  '%s: what some ranks use is updated on all, what none uses keeps its value',
+  async (option) => {
+    const ranks = await forward({ [option]: true, bucketCapMb: 0.0001 }, (rank) =>
+      rank === 0 ? [0] : [1, 0],
+    )
+    const before = await Promise.all(ranks[0].model.layers.map((layer) => layer.read()))
+    const norms: number[] = []
+    for (let step = 0; step < 3; step++) {
+      const outputs = await Promise.all(
+        ranks.map(({ program }, rank) => program.run({ x: Float32Array.of(1, rank) })),
+      )
+      norms.push(outputs[0].norm[0])
+      expect(outputs[1].norm[0]).toBe(outputs[0].norm[0])
+    }
+    // Halves of 1 and 2 on p0 [3], half of twice 2 on p1 [2].
+    expect(norms[0]).toBeCloseTo(Math.hypot(1.5 * Math.sqrt(3), 2 * Math.sqrt(2)), 5)
+    const after = await Promise.all(
+      ranks.map(({ model }) => Promise.all(model.layers.map((layer) => layer.read()))),
+    )
+    expect(after[1]).toEqual(after[0])
+    expect(after[0][0]).not.toEqual(before[0])
+    expect(after[0][1]).not.toEqual(before[1])
+    expect(after[0][2]).toEqual(before[2])
+    for (const { group } of ranks) group.destroy()
+  },
+)
+
+test('frozen parameters need no gradient', async () => {
+  const groups = await ringOf(2)
+  await Promise.all(
+    groups.map(async (processGroup) => {
+      const model = new Chain([2, 2])
+      model.layers[1].requiresGrad = false
+      const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })
+      const optimizer = new SGD(ddp.parameters(), { lr: 1 })
+      const step = ({ x }: Record<string, Tensor>) => {
+        const loss = ddp.forward(x, [0])
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      }
+      await compile(step, { x: tensorType([2]) }, { runtime })
+    }),
+  )
+})
+
+test('steps that differ between ranks are refused on all', async () => {
+  const groups = await ringOf(2)
+  const all = await Promise.all(
+    groups.map((processGroup, rank) => {
+      const model = new Chain([2, 3])
+      const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })
+      const optimizer = new SGD(ddp.parameters(), { lr: 1 })
+      const step = ({ x }: Record<string, Tensor>) => {
+        const loss = ddp.forward(x, rank === 0 ? [0, 1] : [1, 0])
+        loss.backward()
+        optimizer.step()
+        return { loss }
+      }
+      return compile(step, { x: tensorType([2]) }, { runtime }).then(
+        () => 'none',
+        (error) => error.message,
+      )
+    }),
+  )
+  expect(all[0]).toMatch(
+    /^compile: expected the same step on all ranks, got 128 module.p1 module.p0 on rank 0, 128 module.p0 module.p1 on rank 1/,
+  )
+  expect(all[1]).toBe(all[0])
+})
+
+/** Two ranks' running statistics after three steps on samples of their own, and those of rank 0's samples alone. */
+async function statistics(options: DistributedDataParallelOptions, isAccumulated = false) {
+  const groups = await ringOf(2)
+  const types = { x: tensorType([4, 2]) }
+  const make = async (processGroup: (typeof groups)[number] | undefined) => {
+    const model = new Sequential(new BatchNorm1d(2), new Linear(2, 1))
+    const wrapped = processGroup
+      ? new DistributedDataParallel(model, { processGroup, bucketCapMb: 1, ...options })
+      : model
+    const optimizer = new SGD(wrapped.parameters(), { lr: 0 })
+    const step = ({ x }: Record<string, Tensor>) => {
+      const loss = wrapped.forward(x).square().mean()
+      optimizer.zeroGrad()
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    }
+    const program = isAccumulated
+      ? await compileAccumulated(step, types, { runtime, steps: 3 })
+      : await compile(step, types, { runtime })
+    const read = async () =>
+      Promise.all(model.buffers().map(async (buffer) => [...(await buffer.read())]))
+    return { program, read }
+  }
+  const [alone, other, ...ranks] = await Promise.all([
+    make(undefined),
+    make(undefined),
+    ...groups.map((group) => make(group)),
+  ])
+  for (let step = 0; step < 3; step++) {
+    const x = (rank: number) => uniform(5 + rank, step, 8, -1, 2 + rank)
+    await Promise.all([
+      alone.program.run({ x: x(0) }),
+      other.program.run({ x: x(1) }),
+      ...ranks.map(({ program }, rank) => program.run({ x: x(rank) })),
+    ])
+  }
+  const read = await Promise.all([alone, other, ...ranks].map((one) => one.read()))
+  for (const group of groups) group.destroy()
+  return { alone: read[0], other: read[1], ranks: read.slice(2) }
+}
+
+test.each([false, true])(
+  'all ranks take rank 0’s running statistics and counts, accumulated: %s',
+  async (isAccumulated) => {
+    const { alone, other, ranks } = await statistics({}, isAccumulated)
+    expect(ranks[0]).toEqual(alone)
+    expect(ranks[1]).toEqual(alone)
+    expect(other).not.toEqual(alone)
+    expect(ranks[1][2]).toEqual([3])
+  },
+)
+
+test('broadcastBuffers: false leaves each rank its own', async () => {
+  const { alone, other, ranks } = await statistics({ broadcastBuffers: false })
+  expect(ranks).toEqual([alone, other])
+})

@@ -1,0 +1,142 @@
+import { expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile.ts'
+import { compileAccumulated } from '../../../src/graph/compile-accumulated.ts'
+import { detectAnomaly } from '../../../src/graph/detect-anomaly.ts'
+import { runEagerly } from '../../../src/graph/eager.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import type { Tensor } from '../../../src/graph/tensor.ts'
+import { BatchNorm1d, BatchNorm2d } from '../../../src/nn/batch-norm.ts'
+import { ModuleDict, ModuleList } from '../../../src/nn/containers.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+import { Module, Sequential } from '../../../src/nn/module.ts'
+import { SyncBatchNorm } from '../../../src/nn/sync-batch-norm.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
+import { uniform } from '../../../src/util/random.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+import { ringOf } from '../../support/process-ring.ts'
+import { checkSyncBatchNorm, syncCases } from '../../support/sync-batch-norm.ts'
+
+const runtime = new CpuRuntime()
+
+const shares = [
+  [4, 3],
+  [6, 1],
+  [3, 2, 2],
+  [4, 0, 3],
+]
+test.each(syncCases.flatMap(([name, one]) => shares.map((share) => [name, share, one] as const)))(
+  '%s: ranks with %j rows equal PyTorch with all of them',
+  async (_, share, one) => {
+    await checkSyncBatchNorm(one, share, runtime)
+  },
+)
+
+test('statistics of each rank alone are far from that', async () => {
+  for (const [, one] of syncCases) {
+    expect(await checkSyncBatchNorm(one, [4, 3], runtime, false)).toBeGreaterThan(1000)
+  }
+})
+
+class Holder extends Module {
+  readonly plain = new BatchNorm2d(3, { eps: 0.5, momentum: null })
+  readonly list = new ModuleList([new Linear(2, 2), new BatchNorm1d(2, { affine: false })])
+  readonly dict = new ModuleDict({ norm: new BatchNorm1d(4, { trackRunningStats: false }) })
+  readonly inner = new Sequential(new BatchNorm1d(2), new Linear(2, 1))
+  /** The same layer in two places. */
+  readonly again = this.plain
+  forward(x: Tensor): Tensor {
+    return x
+  }
+}
+
+test('convert takes the place of every batch normalization, with its tensors, settings and mode', async () => {
+  const holder = new Holder()
+  holder.plain.eval()
+  const { plain } = holder
+  const keys = Object.keys(await holder.stateDict())
+  const tensors = [...holder.parameters(), ...holder.buffers()]
+  expect(SyncBatchNorm.convert(holder)).toBe(holder)
+  const converted = [holder.plain, holder.list.at(1), holder.dict.get('norm'), holder.inner.at(0)]
+  for (const layer of converted) expect(layer).toBeInstanceOf(SyncBatchNorm)
+  expect(holder.again).toBe(holder.plain)
+  expect(holder.plain).toMatchObject({ eps: 0.5, momentum: null, training: false })
+  expect(holder.plain.weight).toBe(plain.weight)
+  expect(holder.plain.runningMean).toBe(plain.runningMean)
+  expect(holder.list.at(0)).toBeInstanceOf(Linear)
+  expect(Object.keys(await holder.stateDict())).toEqual(keys)
+  expect([...holder.parameters(), ...holder.buffers()]).toEqual(tensors)
+  const again = holder.plain
+  SyncBatchNorm.convertSyncBatchnorm(holder)
+  expect(holder.plain).toBe(again)
+  expect(SyncBatchNorm.convertSyncBatchnorm(plain)).toBeInstanceOf(SyncBatchNorm)
+})
+
+test('with one rank, without ranks and in evaluation it is plain batch normalization', async () => {
+  const x = uniform(1, 2, 12, -1, 1)
+  const types = { x: tensorType([4, 3]) }
+  const outputOf = async (model: Module) =>
+    (await (await compile(({ x }) => ({ y: model.forward(x) }), types, { runtime })).run({ x })).y
+  const expected = await outputOf(new BatchNorm1d(3))
+  const [one] = await ringOf(1)
+  expect(await outputOf(new SyncBatchNorm(3))).toEqual(expected)
+  const single = new DistributedDataParallel(new SyncBatchNorm(3), { processGroup: one })
+  expect(await outputOf(single)).toEqual(expected)
+  const groups = await ringOf(2)
+  const evaluated = await Promise.all(
+    groups.map((processGroup) =>
+      outputOf(new DistributedDataParallel(new SyncBatchNorm(3).eval(), { processGroup }).eval()),
+    ),
+  )
+  const plain = await outputOf(new BatchNorm1d(3).eval())
+  expect(evaluated).toEqual([plain, plain])
+})
+
+test('one rank alone may look for anomalies; running op by op is refused', async () => {
+  const [processGroup] = await ringOf(2)
+  const model = new SyncBatchNorm(3)
+  const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })
+  const step = ({ x }: Record<string, Tensor>) => ({ y: ddp.forward(x).sum() })
+  const types = { x: tensorType([2, 3]) }
+  await detectAnomaly(runtime, step, types, { x: Float32Array.of(1, 2, 3, 4, 5, 6) })
+  const bad = detectAnomaly(runtime, step, types, { x: Float32Array.of(1, 2, 3, 4, 5, Number.NaN) })
+  await expect(bad).rejects.toMatchObject({ code: 'train.nan' })
+  expect([...(await model.numBatchesTracked!.read())]).toEqual([0])
+  const eager = runEagerly(runtime, step, types, { x: new Float32Array(6) })
+  await expect(eager).rejects.toThrow('got one in which ranks meet')
+})
+
+test('a forward without an update, and micro-steps, meet the other ranks too', async () => {
+  const groups = await ringOf(2)
+  const all = uniform(1, 2, 12, -1, 1)
+  const whole = await compile(
+    ({ x }) => ({ y: new BatchNorm1d(3).forward(x) }),
+    { x: tensorType([4, 3]) },
+    { runtime },
+  )
+  const expected = [...(await whole.run({ x: all })).y]
+  await Promise.all(
+    groups.map(async (processGroup, rank) => {
+      const model = new SyncBatchNorm(3)
+      const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })
+      const optimizer = new SGD(ddp.parameters(), { lr: 0 })
+      const types = { x: tensorType([2, 3]) }
+      const step = ({ x }: Record<string, Tensor>) => {
+        const y = ddp.forward(x)
+        optimizer.zeroGrad()
+        y.square().mean().backward()
+        optimizer.step()
+        return { y }
+      }
+      const forward = await compile(({ x }) => ({ y: ddp.forward(x) }), types, { runtime })
+      const accumulated = await compileAccumulated(step, types, { runtime, steps: 2 })
+      const x = all.slice(6 * rank, 6 * rank + 6)
+      for (const program of [forward, accumulated, accumulated]) {
+        const { y } = await program.run({ x })
+        for (const [i, value] of y.entries()) expect(value).toBeCloseTo(expected[6 * rank + i], 6)
+      }
+      expect([...(await model.numBatchesTracked!.read())]).toEqual([3])
+      processGroup.destroy()
+    }),
+  )
+})
