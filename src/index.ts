@@ -119,6 +119,10 @@ export {
   initProcessGroup,
 } from './distributed/process-group.ts'
 export { Work } from './distributed/work.ts'
+export { args, env, type RankEnvironment, type VariableName } from './distributed/env.ts'
+export { expandNodeList } from './distributed/node-list.ts'
+export { type Progress, reportProgress } from './distributed/progress.ts'
+export { initFromSlurm, type SlurmRank, type Variables } from './distributed/slurm.ts'
 export { type AdapterFacts, type Gpu, type GpuCounters, openGpu } from './gpu/device.ts'
 export {
   type Numbers as StageableNumbers,
