@@ -45,7 +45,7 @@ export async function readMeeting(
   for (;;) {
     signal.throwIfAborted()
     const text = await readFile(path, 'utf8').catch(() => null)
-    const parsed = text === null ? null : v.safeParse(meetingSchema, JSON.parse(text))
+    const parsed = text === null ? null : v.safeParse(meetingSchema, fromJson(text))
     if (parsed?.success) return parsed.output
     if (performance.now() > untilMs) {
       throw new TabringError(
@@ -54,5 +54,13 @@ export async function readMeeting(
       )
     }
     await sleep(lookEveryMs, undefined, { signal }).catch(() => undefined)
+  }
+}
+
+function fromJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null // not ours
   }
 }

@@ -38,8 +38,8 @@ export interface TabsOptions {
 }
 
 const pageTimeoutMs = 60_000
-/** The page itself tells more of an error than the browser does: it goes first. */
-const pageErrorGraceMs = 200
+/** The page itself tells more of an error than the browser does, and the browser's end more than the ends of its tabs: these go first. */
+const graceMs = 200
 
 /**
  * Opens one tab a rank, each in a browser context of its own, as on machines of their own; resolves when all have ended and are closed.
@@ -84,6 +84,7 @@ class TabRun {
   hasEnded = false
   #end!: () => void
   #context: BrowserContext | null = null
+  #closing: Promise<void> | undefined
   readonly #options: TabsOptions
   readonly #tab: RankTab
 
@@ -117,10 +118,12 @@ class TabRun {
     this.#end()
   }
 
-  async close(): Promise<void> {
+  /** Resolves when the tab is closed; may be called again. */
+  close(): Promise<void> {
     this.hasEnded = true
     // Gone already with a browser that has exited.
-    await this.#context?.close().catch(() => undefined)
+    this.#closing ??= this.#context?.close().catch(() => undefined)
+    return this.#closing ?? Promise.resolve()
   }
 
   async #prepare(): Promise<Page> {
@@ -143,11 +146,20 @@ class TabRun {
       ),
     )
     page.on('close', () =>
-      this.#fail('worker.dead', 'expected its tab to stay open until the end, got closed.'),
+      this.#failSoon('worker.dead', 'expected its tab to stay open until the end, got closed.'),
     )
-    page.on('pageerror', (error) => {
-      setTimeout(() => this.#fail('', error.stack || messageOf(error)), pageErrorGraceMs)
+    let hasCome = false
+    page.on('framenavigated', (frame) => {
+      if (frame !== page.mainFrame()) return
+      if (hasCome) {
+        this.#fail(
+          'worker.dead',
+          `expected its page to stay until the end, got another: ${frame.url().split('?')[0]}. A program must not navigate or reload.`,
+        )
+      }
+      hasCome = true
     })
+    page.on('pageerror', (error) => this.#failSoon('', error.stack || messageOf(error)))
     page.on('console', (message) => this.#say(message))
     await page.exposeFunction(progressName, (json: string) => {
       if (!this.hasEnded) onProgress(rank, JSON.parse(json))
@@ -173,5 +185,9 @@ class TabRun {
     this.#options.onFailure({ rank, code, text })
     this.abandon()
     void this.close()
+  }
+
+  #failSoon(code: string, text: string): void {
+    setTimeout(() => this.#fail(code, text), graceMs)
   }
 }

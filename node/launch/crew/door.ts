@@ -12,6 +12,7 @@ import {
   fromMemberSchema,
   type Hello,
   launchersPath,
+  type Order,
   type ToMember,
 } from './messages.ts'
 
@@ -61,9 +62,18 @@ export function openDoor(
     const send = (message: ToMember) => {
       if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message))
     }
+    // The last launcher's coming starts the run within `join`: the welcome goes before that order.
+    const early: Order[] = []
+    let isWelcome = false
+    const answer = leader.join(member, launchers, (order) => {
+      if (isWelcome) send(order)
+      else early.push(order)
+    })
+    if ('refusal' in answer) return answer.refusal
     send({ type: 'welcome', proof: keys.prove('leader', nonces, pin) })
-    const answer = leader.join(member, launchers, send)
-    return 'voice' in answer ? answer.voice : answer.refusal
+    isWelcome = true
+    for (const order of early) send(order)
+    return answer.voice
   }
 
   const accept = (socket: WebSocket) => {
