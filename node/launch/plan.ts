@@ -57,7 +57,8 @@ export function planLaunch(options: LaunchOptions, around: Surroundings): Plan {
     }
   }
   const words = describe(options, plan)
-  if (words) plan.notes.unshift(words)
+  // Of many launchers on a machine one says it.
+  if (words && (!plan.place || plan.index === 0)) plan.notes.unshift(words)
   return plan
 }
 

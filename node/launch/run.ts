@@ -114,7 +114,11 @@ export async function launch(
           onSay: (rank, stream, text) => {
             const line = toSource(text)
             const localRank = part.localRank + rank - part.firstRank
-            if (logs?.write(rank, localRank, stream, line) ?? true) screen.say(rank, stream, line)
+            try {
+              if (logs?.write(rank, localRank, stream, line) ?? true) screen.say(rank, stream, line)
+            } catch (thrown) {
+              fail({ rank: null, code: codeOf(thrown), text: messageOf(thrown) })
+            }
           },
           // One bar for all: ranks go in step.
           onProgress: (rank, progress) => {
@@ -133,7 +137,11 @@ export async function launch(
     }
   } catch (thrown) {
     leaving = thrown instanceof Interrupt ? 'interrupted' : messageOf(thrown).slice(0, 100)
-    throw thrown
+    if (!(thrown instanceof PortTaken)) throw thrown
+    throw new TabringError(
+      'config.invalid',
+      `launcher: expected port ${plan.masterPort} to be free, got one in use. Choose another --master-port.`,
+    )
   } finally {
     screen.stop()
     for (const close of toClose.reverse()) await closeSoon('tabring', close)

@@ -31,13 +31,14 @@ export function attachSignalProxy(
 ): { close(): Promise<void> } {
   const isOwnHost = ownHosts()
   const wss = new WebSocketServer({ noServer: true, perMessageDeflate: false })
-  const origin = `https://${hostInUrl(host)}:${port}`
+  // The server takes pages of its own; a name that it is sure to know is its own, whichever led here.
+  const there = `127.0.0.1:${port}`
 
   const join = (tab: WebSocket) => {
     const far = new WebSocket(`wss://${hostInUrl(host)}:${port}${signalPath}`, {
       perMessageDeflate: false,
-      origin,
-      headers: { Host: `${hostInUrl(host)}:${port}` },
+      origin: `https://${there}`,
+      headers: { Host: there },
       createConnection: ((_: unknown, done: (error: Error | null, socket?: unknown) => void) =>
         connectPinned({ host, port, pin }, done)) as never,
     })

@@ -65,7 +65,9 @@ export async function runTabs(options: TabsOptions): Promise<void> {
   stop.addEventListener('abort', onStop)
   try {
     if (stop.aborted) onStop()
-    await Promise.all(runs.map((run) => run.open()))
+    // Playwright throws out of band when a page is closed while it is being set up (seen in 1.65): that is waited for.
+    await Promise.all(runs.map((run) => run.prepare()))
+    for (const run of runs) void run.load()
     await Promise.all(runs.map((run) => run.ended))
   } finally {
     browser.off('disconnected', onDisconnected)
@@ -84,6 +86,7 @@ class TabRun {
   hasEnded = false
   #end!: () => void
   #context: BrowserContext | null = null
+  #page: Page | null = null
   #closing: Promise<void> | undefined
   readonly #options: TabsOptions
   readonly #tab: RankTab
@@ -96,19 +99,29 @@ class TabRun {
     })
   }
 
-  /** Loads the page, which runs the program. */
-  async open(): Promise<void> {
+  /** Opens the tab; nothing is loaded yet. */
+  async prepare(): Promise<void> {
     if (this.hasEnded) return
     try {
-      const page = await this.#prepare()
-      if (this.hasEnded) return
-      const { url, switches } = this.#options
-      const query = new URLSearchParams()
-      if (Object.keys(switches).length > 0) query.set(launcherParameter, JSON.stringify(switches))
-      await page.goto(`${url}rank.html?${query}`, { waitUntil: 'commit', timeout: pageTimeoutMs })
+      this.#page = await this.#open()
     } catch (thrown) {
-      const [reason] = messageOf(thrown).split('\n')
-      this.#fail('worker.dead', `expected its page to open, got: ${reason}`)
+      this.#failToOpen(thrown)
+    }
+  }
+
+  /** Loads the page, which runs the program. */
+  async load(): Promise<void> {
+    if (this.hasEnded || !this.#page) return
+    const { url, switches } = this.#options
+    const query = new URLSearchParams()
+    if (Object.keys(switches).length > 0) query.set(launcherParameter, JSON.stringify(switches))
+    try {
+      await this.#page.goto(`${url}rank.html?${query}`, {
+        waitUntil: 'commit',
+        timeout: pageTimeoutMs,
+      })
+    } catch (thrown) {
+      this.#failToOpen(thrown)
     }
   }
 
@@ -126,7 +139,7 @@ class TabRun {
     return this.#closing ?? Promise.resolve()
   }
 
-  async #prepare(): Promise<Page> {
+  async #open(): Promise<Page> {
     const { browser, onProgress } = this.#options
     const { rank, environment } = this.#tab
     this.#context = await browser.newContext()
@@ -185,6 +198,11 @@ class TabRun {
     this.#options.onFailure({ rank, code, text })
     this.abandon()
     void this.close()
+  }
+
+  #failToOpen(thrown: unknown): void {
+    const [reason] = messageOf(thrown).split('\n')
+    this.#failSoon('worker.dead', `expected its page to open, got: ${reason}`)
   }
 
   #failSoon(code: string, text: string): void {

@@ -1,9 +1,11 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Browser } from 'playwright'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { type BuiltProgram, buildProgram } from '../../node/launch/build-program.ts'
+import { countTabs } from '../../node/launch/devices.ts'
+import type { TabChoice } from '../../node/launch/flags.ts'
 import { type RankTab, runTabs, type TabFailure } from '../../node/launch/tabs.ts'
 import { type Served, serve } from '../../node/serve.ts'
 import { launchBrowser } from '../support/launch-browser.ts'
@@ -189,4 +191,14 @@ test('a run that ends well: every word on its stream, progress from the page and
   expect(progress).toHaveLength(2)
   expect(progress).toContainEqual([0, { step: 1, totalSteps: 2 }])
   expect(progress).toContainEqual([1, { step: 7, totalSteps: 9 }])
+})
+
+test('how many tabs auto, cpu and gpu are, where the only adapter is software', async () => {
+  const count = (tabs: TabChoice, maxTabs?: number) =>
+    countTabs(tabs, async () => browser, { maxTabs })
+  expect(await count('cpu')).toBe(availableParallelism())
+  expect(await count('auto')).toBe(availableParallelism())
+  expect(await count('auto', 1)).toBe(1)
+  await expect(count('gpu')).rejects.toThrow('expected a GPU that the browser can use, got none')
+  expect(browser.contexts()).toEqual([])
 })

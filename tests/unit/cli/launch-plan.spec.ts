@@ -98,8 +98,8 @@ describe('in a Slurm job, without a flag', () => {
       meetingFile: '/home/me/.tabring/runs/slurm-4711.0.0.json',
     })
     expect(all[6].maxTabs).toBeUndefined()
-    expect(all[6].notes).toEqual([
-      'job mnist (4711), partition gpu, node 1 of 2, task 6 of 8, at most 2 workers a tab',
+    expect(all.flatMap(({ notes }) => notes)).toEqual([
+      'job mnist (4711), partition gpu, node 0 of 2, task 0 of 8, at most 2 workers a tab',
     ])
   })
 
