@@ -102,6 +102,7 @@ export {
 export { planShares, type Share } from './data/shares.ts'
 export { CharTokenizer, TokenDataset, type Tokenizer } from './data/text.ts'
 export type { Contents as DistributedContents } from './distributed/contents.ts'
+export { args, env, type RankEnvironment, type VariableName } from './distributed/env.ts'
 export type {
   DistributedOptions,
   DistributedResult,
@@ -110,6 +111,7 @@ export type {
 } from './distributed/functions.ts'
 export * as distributed from './distributed/index.ts'
 export type { MonitoredBarrierOptions } from './distributed/monitored-barrier.ts'
+export { expandNodeList } from './distributed/node-list.ts'
 export {
   destroyProcessGroup,
   getProcessGroup,
@@ -118,11 +120,9 @@ export {
   type InitProcessGroupOptions,
   initProcessGroup,
 } from './distributed/process-group.ts'
-export { Work } from './distributed/work.ts'
-export { args, env, type RankEnvironment, type VariableName } from './distributed/env.ts'
-export { expandNodeList } from './distributed/node-list.ts'
 export { type Progress, reportProgress } from './distributed/progress.ts'
 export { initFromSlurm, type SlurmRank, type Variables } from './distributed/slurm.ts'
+export { Work } from './distributed/work.ts'
 export { type AdapterFacts, type Gpu, type GpuCounters, openGpu } from './gpu/device.ts'
 export {
   type Numbers as StageableNumbers,
