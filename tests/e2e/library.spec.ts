@@ -99,7 +99,7 @@ test('its command runs a module of the project, with the packages that it asks f
     await symlink(tool(name), join(project, 'node_modules', name))
   }
   const { code, stdout, stderr } = await launch('--nproc-per-node=2', '--adapter=software')
-  expect([code, stdout]).toEqual([1, expect.stringContaining('[0]: rank 0 of 2\n')])
+  expect([code, stdout]).toEqual([1, expect.stringContaining('[1]: rank 1 of 2\n')])
   expect(stderr).toMatch(
     /^tabring: rank 1 failed first:\nTabringError: no data\n {4}at train\.ts:4:29\n/,
   )

@@ -197,13 +197,6 @@ test('three ranks: environment, arguments, packages, output by rank; they meet o
   }
 })
 
-test('launch gives the local rank as an argument', async () => {
-  await write('train.ts', "import { args } from 'tabring'", 'console.log(args.join())')
-  const run = start('launch', ['--nproc_per_node=1', 'train.ts', 'x'])
-  expect(await run.ended, run.told.stderr).toBe(0)
-  expect(run.told.stdout).toBe('[0]: --local_rank=0,x\n')
-})
-
 test('one rank throws: it is named with its line, the others are closed', async () => {
   await write(
     'train.ts',
@@ -222,17 +215,17 @@ test('one rank throws: it is named with its line, the others are closed', async 
   )
 })
 
-test('a rank that fails the first time is started again with all others', async () => {
+test('launch gives the local rank; a rank that fails the first time is started again with all others', async () => {
   await write(
     'train.ts',
-    "import { env } from 'tabring'",
-    "console.log('start', env.RESTART_COUNT, env.ROOM_ID)",
+    "import { args, env } from 'tabring'",
+    "console.log('start', env.RESTART_COUNT, env.ROOM_ID, args.join())",
     "if (env.RESTART_COUNT === '0') {",
     "  if (env.RANK === '0') Promise.reject(new Error('not awaited'))",
     '  await new Promise(() => undefined)',
     '}',
   )
-  const run = start('run', ['--nproc-per-node=2', '--max-restarts=1', 'train.ts'])
+  const run = start('launch', ['--nproc-per-node=2', '--max-restarts=1', 'train.ts', 'x'])
   expect(await run.ended, run.told.stderr).toBe(0)
   expect(run.told.stderr).toContain('tabring: rank 0 failed first: Error: not awaited\n')
   expect(run.told.stderr).toContain('tabring: restart 1 of 1\n')
@@ -240,6 +233,9 @@ test('a rank that fails the first time is started again with all others', async 
   expect(rooms).toHaveLength(2)
   expect(new Set(rooms).size).toBe(1)
   expect(run.told.stdout).not.toContain(`start 0 ${rooms[0]}`)
+  for (const rank of [0, 1]) {
+    expect(run.told.stdout).toContain(`[${rank}]: start 1 ${rooms[0]} --local-rank=${rank},x\n`)
+  }
 })
 
 test.each([
@@ -282,9 +278,14 @@ describe('several launchers on this machine', () => {
   test('two launchers make one run over HTTPS; the one that is not rank 0 tells a failure to both', async () => {
     await write(
       'train.ts',
-      "import { env } from 'tabring'",
+      "import { env, openStore } from 'tabring'",
       "import { meet } from './meet.ts'",
+      "const store = await openStore(env.MASTER_URL + '#room=' + env.ROOM_ID + '&key=' + env.ROOM_KEY)",
+      'await store.set(env.RANK, env.NODE_RANK)',
+      "await store.wait(['0', '1', '2'])",
       'console.log(JSON.stringify({ met: (await meet()).join(), ...env }))',
+      "await store.set('said ' + env.RANK, '')",
+      "await store.wait(['said 0', 'said 1', 'said 2'])",
       "if (env.RANK === '2') throw new Error('on machine ' + env.NODE_RANK)",
       'await new Promise(() => undefined)',
     )
@@ -305,7 +306,7 @@ describe('several launchers on this machine', () => {
     ])
     for (const { told } of runs) {
       expect(told.stderr).toMatch(
-        /rank 2 on \S+ failed first:\nError: on machine 1\n {4}at train\.ts:4:/,
+        /rank 2 on \S+ failed first:\nError: on machine 1\n {4}at train\.ts:9:/,
       )
       expect(told.stderr).not.toContain(key.TABRING_ROOM_KEY)
     }

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Browser } from 'playwright'
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { type BuiltProgram, buildProgram } from '../../node/launch/build-program.ts'
 import { countTabs } from '../../node/launch/devices.ts'
 import type { TabChoice } from '../../node/launch/flags.ts'
@@ -69,14 +69,15 @@ beforeAll(async () => {
   served = await serve({ root: built.root, port: 0 })
 })
 afterAll(async () => {
+  await browser.close()
   await served.close()
   await built.remove()
   await rm(folder, { recursive: true })
 })
+// One ends the browser.
 beforeEach(async () => {
-  browser = await launchBrowser()
+  if (!browser?.isConnected()) browser = await launchBrowser()
 })
-afterEach(() => browser.close())
 
 interface Told {
   failures: TabFailure[]
