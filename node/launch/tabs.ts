@@ -184,7 +184,9 @@ class TabRun {
   #say(message: ConsoleMessage): void {
     const type = message.type()
     if (silent.has(type)) return
-    this.#options.onSay(this.#tab.rank, toStderr.has(type) ? 'stderr' : 'stdout', message.text())
+    // As a terminal has it: a line ends once.
+    const text = message.text().replace(/\n$/, '')
+    this.#options.onSay(this.#tab.rank, toStderr.has(type) ? 'stderr' : 'stdout', text)
   }
 
   #take(end: RankEnd): void {

@@ -46,7 +46,7 @@ switch (args[0]) {
   case 'words':
     console.info('info', { a: 1 })
     console.debug('debug')
-    console.error('error')
+    console.error('error\\n')
     console.assert(false, 'assertion')
     console.group('group')
     console.groupEnd()
