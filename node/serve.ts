@@ -6,16 +6,16 @@ import {
   type ServerResponse,
 } from 'node:http'
 import { createServer as createHttps } from 'node:https'
-import { createServer as createTcp } from 'node:net'
 import { join } from 'node:path'
 import sirv from 'sirv'
 import { type ServerFacts, serverFactsPath } from '../src/peer/messages.ts'
-import { messageOf, TabringError } from '../src/util/errors.ts'
+import { TabringError } from '../src/util/errors.ts'
 import { type Certificate, lanAddresses, ownCertificate, ownNames } from './certificate.ts'
 import { isolationHeaders } from './headers.ts'
 import { ownHosts } from './hosts.ts'
+import { listen } from './listen.ts'
 import { type Mounts, serveMounts } from './mounts.ts'
-import { attachSignaling, type SignalServer, type SignalServerOptions } from './signal-server.ts'
+import { attachSignaling, type SignalServerOptions } from './signal-server.ts'
 import { serveWritable, type WritableFolders } from './writable-folders.ts'
 
 export const defaultPort = 5173
@@ -43,6 +43,8 @@ export interface ServeOptions {
   writable?: WritableFolders
   /** Its `allowedOrigins` are pages behind a tunnel or proxy: their names are taken as Host headers too. */
   signaling?: SignalServerOptions
+  /** Takes the WebSockets at `signalPath` in the signaling server's place. */
+  attach?: (server: Server) => { close(): Promise<void> }
 }
 
 export interface Served {
@@ -53,7 +55,6 @@ export interface Served {
   lanUrls: string[]
   /** Set when our own certificate is used. */
   certificate: Certificate | null
-  signaling: SignalServer
   server: Server
   /** Ends every connection and frees the port. */
   close(): Promise<void>
@@ -122,8 +123,12 @@ export async function serve(options: ServeOptions): Promise<Served> {
   const server: Server =
     isTls && pems ? createHttps({ cert: pems.cert, key: pems.key }, handle) : createHttp(handle)
   const address = host === true ? undefined : host || '127.0.0.1'
-  const port = await listen(server, options.port ?? defaultPort, address, options.strictPort)
-  const signaling = attachSignaling(server, { hosts, ...options.signaling })
+  const wanted = options.port ?? defaultPort
+  const isFixed = wanted === 0 || options.strictPort
+  const last = isFixed ? wanted : Math.min(65_535, wanted + portsTried - 1)
+  const port = await listen(server, { wanted, last, address })
+  const signaling =
+    options.attach?.(server) ?? attachSignaling(server, { hosts, ...options.signaling })
 
   const scheme = isTls ? 'https' : 'http'
   const urlOf = (name: string) => `${scheme}://${name.includes(':') ? `[${name}]` : name}:${port}/`
@@ -135,7 +140,6 @@ export async function serve(options: ServeOptions): Promise<Served> {
     localUrl: urlOf(isLocalName ? 'localhost' : host),
     lanUrls: facts.lanUrls,
     certificate,
-    signaling,
     server,
     close: async () => {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()))
@@ -149,48 +153,6 @@ export async function serve(options: ServeOptions): Promise<Served> {
 /** Addresses that mean every address. */
 function isWildcard(host: boolean | string | undefined): boolean {
   return typeof host === 'string' && /^(0\.0\.0\.0|::0?|\[::\])$/.test(host)
-}
-
-/** Listens on `wanted` or, unless strict, the next free port. Returns the port. */
-async function listen(
-  server: Server,
-  wanted: number,
-  address: string | undefined,
-  isStrict = false,
-): Promise<number> {
-  const last = wanted === 0 || isStrict ? wanted : Math.min(65_535, wanted + portsTried - 1)
-  for (let port = wanted; port <= last; port++) {
-    // A server on ::1 alone would get what a browser sends to "localhost", although 127.0.0.1 is free.
-    if (address === '127.0.0.1' && port !== 0 && (await isTaken(port, '::1'))) continue
-    const failure = await new Promise<NodeJS.ErrnoException | null>((resolve) => {
-      const onError = (error: NodeJS.ErrnoException) => resolve(error)
-      server.once('error', onError)
-      server.listen(port, address, () => {
-        server.off('error', onError)
-        resolve(null)
-      })
-    })
-    if (!failure) {
-      const bound = server.address()
-      return bound !== null && typeof bound === 'object' ? bound.port : port
-    }
-    if (failure.code !== 'EADDRINUSE') {
-      throw new TabringError(
-        'config.invalid',
-        `serve: cannot listen on ${address ?? 'all addresses'}, port ${port}: ${messageOf(failure)}. Use another --host or --port.`,
-      )
-    }
-  }
-  const tried = wanted === last ? `port ${wanted} is` : `ports ${wanted} to ${last} are`
-  throw new TabringError('config.invalid', `serve: ${tried} in use. Choose another --port.`)
-}
-
-async function isTaken(port: number, address: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const probe = createTcp()
-    probe.once('error', (error: NodeJS.ErrnoException) => resolve(error.code === 'EADDRINUSE'))
-    probe.listen(port, address, () => probe.close(() => resolve(false)))
-  })
 }
 
 /** The folder with the built pages of the repository that this file is in. */

@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { exportTrace, type TraceEvent } from '../src/util/spans.ts'
 import { findBrowser } from './chromium.ts'
+import { brokenPipe, closeSoon, Interrupt, interruptSignal } from './interrupt.ts'
 import { serve } from './serve.ts'
 import { launchForTraining } from './train/browser.ts'
 import { openCheckpoints } from './train/checkpoint-dir.ts'
@@ -19,55 +20,6 @@ import { trainInTabs } from './train/tabs.ts'
  * Order: settings, data, checkpoints and `--out` are checked before anything is started; then pages, server, browser, tabs. Whatever was
  * started is ended again in the reverse order, in every case.
  */
-
-/** Why the run stops before its end without an error of its own. */
-class Interrupt extends Error {
-  constructor(readonly exitCode: number) {
-    super('interrupted')
-  }
-}
-
-/** 128 + SIGPIPE: there is nobody to tell. */
-const brokenPipe = 141
-
-/** npm, tsx and the terminal may each send the same Ctrl-C: only one that comes later is a second one. */
-const secondInterruptMs = 700
-const closeTimeoutMs = 8000
-
-/** A signal that aborts with an `Interrupt` on Ctrl-C and its like; a second Ctrl-C ends the process at once. */
-function interruptSignal(): AbortSignal {
-  const controller = new AbortController()
-  let firstMs: number | null = null
-  for (const [name, exitCode] of [
-    ['SIGINT', 130],
-    ['SIGTERM', 143],
-    ['SIGHUP', 129],
-  ] as const)
-    process.on(name, () => {
-      if (firstMs !== null && performance.now() - firstMs > secondInterruptMs)
-        process.exit(exitCode)
-      firstMs ??= performance.now()
-      controller.abort(new Interrupt(exitCode))
-    })
-  // Whoever read our output has gone (`| head`): there is nobody left to train for.
-  process.stdout.on('error', () => controller.abort(new Interrupt(brokenPipe)))
-  return controller.signal
-}
-
-/** Runs `close`, but not for ever. */
-async function closeSoon(close: () => Promise<unknown>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined
-  const limit = new Promise((resolve) => {
-    timer = setTimeout(resolve, closeTimeoutMs)
-  })
-  try {
-    await Promise.race([close(), limit])
-  } catch (thrown) {
-    process.stderr.write(`train: while closing: ${oneLine(messageOf(thrown))}\n`)
-  } finally {
-    clearTimeout(timer)
-  }
-}
 
 async function train(
   options: TrainOptions,
@@ -133,7 +85,7 @@ async function train(
     reporter.done(results, out && { path: out.path, sizeBytes: (await stat(out.path)).size })
   } finally {
     reporter.stop()
-    for (const close of toClose.reverse()) await closeSoon(close)
+    for (const close of toClose.reverse()) await closeSoon('train', close)
   }
 }
 

@@ -49,7 +49,15 @@ const allowed: Record<string, readonly string[]> = {
   // Pages: they begin a view or a member, and compute nothing.
   'src/main.tsx': ['src/util', 'src/peer', 'src/ui', 'src/worker'],
   'src/tab.ts': ['src/util', 'src/peer', 'src/worker'],
-  node: ['src/util', 'src/peer', 'src/data', 'src/train/config.ts', 'src/worker/api.ts'],
+  'src/rank.ts': ['src/distributed'],
+  node: [
+    'src/util',
+    'src/peer',
+    'src/data',
+    'src/distributed',
+    'src/train/config.ts',
+    'src/worker/api.ts',
+  ],
 }
 
 /** Packages that a layer under src may import; `node` may import any. */
@@ -65,6 +73,8 @@ const packages: Record<string, readonly string[]> = {
   'src/worker/compute.worker.ts': ['comlink'],
   'src/ui': ['preact', 'uplot', 'valibot'],
   'src/main.tsx': ['preact', 'uplot'],
+  // The user's program.
+  'src/rank.ts': ['virtual:tabring-program'],
   src: ['preact'],
 }
 

@@ -107,6 +107,7 @@ export { planShares, type Share } from './data/shares.ts'
 export { CharTokenizer, TokenDataset, type Tokenizer } from './data/text.ts'
 export { isBackendAvailable } from './distributed/backends.ts'
 export type { Contents as DistributedContents } from './distributed/contents.ts'
+export { args, env, type RankEnvironment, type VariableName } from './distributed/env.ts'
 export type { InitProcessGroupOptions } from './distributed/form-group.ts'
 export type {
   DistributedOptions,
@@ -117,6 +118,7 @@ export type {
 export * as distributed from './distributed/index.ts'
 export { lendPage } from './distributed/lend-page.ts'
 export type { MonitoredBarrierOptions } from './distributed/monitored-barrier.ts'
+export { expandNodeList } from './distributed/node-list.ts'
 export type { Backend, Topology } from './distributed/plan-links.ts'
 export {
   destroyProcessGroup,
@@ -126,6 +128,8 @@ export {
   getWorldSize,
   initProcessGroup,
 } from './distributed/process-group.ts'
+export { type Progress, reportProgress } from './distributed/progress.ts'
+export { initFromSlurm, type SlurmRank, type Variables } from './distributed/slurm.ts'
 export { Work } from './distributed/work.ts'
 export { type AdapterFacts, type Gpu, type GpuCounters, openGpu } from './gpu/device.ts'
 export {

@@ -5,6 +5,8 @@ import type { DeviceType } from '../../src/util/device.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, parsed, type SwitchInputs } from '../../src/util/switches.ts'
 import type { AdapterChoice } from '../chromium.ts'
+import { oneLine, withDashes } from '../command-line.ts'
+import { wholeNumber } from '../parse-number.ts'
 
 /** Where the tabs find the folder that `--data` names: a path on the page's own server. */
 export const dataMount = '/data/'
@@ -43,19 +45,6 @@ export interface TrainOptions {
   checkpoints?: CheckpointOptions
   /** Where the spans of all ranks go, as a Chrome trace; absent: nowhere. */
   traceFile?: string
-}
-
-function wholeNumber(minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
-  return (text: string): number => {
-    const value = Number(text)
-    if (text.trim() !== '' && Number.isSafeInteger(value) && value >= minimum && value <= maximum)
-      return value
-    const range =
-      maximum === Number.MAX_SAFE_INTEGER
-        ? `of ${minimum} or more`
-        : `from ${minimum} to ${maximum}`
-    throw new InvalidArgumentError(`Expected a whole number ${range}, got "${text}".`)
-  }
 }
 
 function positiveNumber(canBeZero: boolean) {
@@ -139,22 +128,6 @@ function defineCommand(): Command {
 /** The switch that `--device` stands for; undefined without the flag. */
 export const cpuSwitch = (device: DeviceType | undefined): boolean | undefined =>
   device && device === 'cpu'
-
-/** `--nproc_per_node` and the like are taken as torchrun takes them: `_` for `-` in an option's name. */
-function withDashes(argument: string): string {
-  if (!argument.startsWith('--')) return argument
-  const [name, ...value] = argument.split('=')
-  return [name.replaceAll('_', '-'), ...value].join('=')
-}
-
-/** The text of Commander's complaint, on one line and in our form. */
-function oneLine(text: string): string {
-  return text
-    .replace(/^error: /, '')
-    .replace(/\s*\n\s*/g, ' ')
-    .replace(/\.? (\(Did you mean .*\))$/, '. $1')
-    .trim()
-}
 
 /**
  * Returns what the arguments (without node and script) ask for, or the help text when they ask for help.

@@ -141,6 +141,14 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
       'Each adapter counts as so many devices, which share its compute units but no memory: with `2` on one adapter, `webgpu:0` and `webgpu:1` are two devices of it. `visibleDevices` numbers these. For trying code for several devices where there is one. In code: `setSwitches({ logicalDevices: 2 })`, before a device is opened.',
     ],
   },
+  maxWorkers: {
+    schema: v.nullable(v.pipe(amount, v.safeInteger(), v.minValue(1))),
+    type: 'a whole number from 1',
+    default: null,
+    effect: [
+      'A `DataLoader` starts at most so many workers, whatever its `numWorkers` says; batches and their order stay the same. `--cpus-per-task` of `tabring run` sets it, and SLURM_CPUS_PER_TASK does.',
+    ],
+  },
 }
 
 export const switchNames = Object.keys(switches) as SwitchName[]

@@ -15,6 +15,8 @@ export interface SwitchValues {
   readonly visibleDevices: string | null
   /** At least 1. */
   readonly logicalDevices: number
+  /** At least 1; null: as many as a loader asks for. */
+  readonly maxWorkers: number | null
 }
 
 export type SwitchName = keyof SwitchValues

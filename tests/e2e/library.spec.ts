@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { cp, mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -74,4 +74,33 @@ test('two workers of a bundled page train with it, as one alone does', async () 
     await browser.close()
     await served.close()
   }
+})
+
+test('its command runs a module of the project, with the packages that it asks for', async () => {
+  const command = join(project, 'node_modules', 'tabring', 'bin', 'tabring.js')
+  await writeFile(
+    join(project, 'train.ts'),
+    [
+      "import { env, TabringError } from 'tabring'",
+      'const size: number = Number(env.WORLD_SIZE)',
+      "console.log('rank', env.RANK, 'of', size)",
+      "if (env.RANK === '1') throw new TabringError('data.missing', 'no data')",
+      'await new Promise(() => undefined)',
+    ].join('\n'),
+  )
+  const launch = (...flags: string[]) =>
+    run(process.execPath, [command, 'run', ...flags, 'train.ts'], { cwd: project }).catch(
+      (error) => error,
+    )
+  expect((await launch()).stderr).toBe(
+    'tabring: launcher: expected the package playwright, got none. Run: npm install --save-dev playwright\n',
+  )
+  for (const name of ['playwright', 'vite']) {
+    await symlink(tool(name), join(project, 'node_modules', name))
+  }
+  const { code, stdout, stderr } = await launch('--nproc-per-node=2', '--adapter=software')
+  expect([code, stdout]).toEqual([1, expect.stringContaining('[1]: rank 1 of 2\n')])
+  expect(stderr).toMatch(
+    /^tabring: rank 1 failed first:\nTabringError: no data\n {4}at train\.ts:4:29\n/,
+  )
 })

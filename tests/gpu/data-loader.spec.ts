@@ -16,6 +16,7 @@ import type { HostTensor, Sample } from '../../src/data/samples.ts'
 import { StagedTensor, StagedUploads } from '../../src/gpu/staging.ts'
 import { compile } from '../../src/graph/compile.ts'
 import { tensorType } from '../../src/util/shape.ts'
+import { setSwitches } from '../../src/util/switches.ts'
 import { testRuntime } from '../support/run-op.ts'
 import { decodeMs, slowSamples, trouble } from '../support/slow-samples.ts'
 
@@ -60,6 +61,29 @@ describe('workers', () => {
     expect(runs[0].flatMap((batch) => valuesOf(batch, 'y'))).toEqual(order)
     expect(runs[1]).toEqual(runs[0])
     expect(runs[2]).toEqual(runs[0])
+  })
+
+  test('the switch maxWorkers caps them; batches stay the same', async () => {
+    const order = [7, 3, 9, 1, 0, 12, 5]
+    let started = 0
+    const worker = () => {
+      started++
+      return startSlow()
+    }
+    const free = await collect(slowLoader(3, order, { batchSize: 2, worker }))
+    expect(started).toBe(3)
+    setSwitches({ maxWorkers: 2 })
+    try {
+      started = 0
+      const capped = await collect(slowLoader(3, order, { batchSize: 2, worker }))
+      expect(started).toBe(2)
+      expect(capped).toEqual(free)
+      started = 0
+      await collect(slowLoader(0, order, { worker }))
+      expect(started).toBe(0)
+    } finally {
+      setSwitches({ maxWorkers: null })
+    }
   })
 
   test('a loader with workers goes on in the middle of an epoch where another one was left', async () => {

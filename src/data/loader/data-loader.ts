@@ -2,6 +2,7 @@ import { DataError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { checkOptions, type OptionNames } from '../../util/options.ts'
 import { permutation } from '../../util/random.ts'
+import { switchValue } from '../../util/switches.ts'
 import { type Batch, defaultCollate, type FieldDTypes } from '../collate.ts'
 import { describeInner } from '../datasets.ts'
 import type { Dataset, Sample } from '../samples.ts'
@@ -293,7 +294,7 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
     if (this.#workers) return this.#workers
     const { worker, collate, dtypes } = this.#options
     this.#workers = new SampleWorkers({
-      count: this.numWorkers,
+      count: Math.min(this.numWorkers, switchValue('maxWorkers') ?? this.numWorkers),
       start: () => startSampleWorker(worker),
       dataset: worker ? undefined : describeInner('DataLoader', this.dataset as Dataset<never>),
       length: this.dataset.length,

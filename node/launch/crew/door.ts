@@ -1,0 +1,146 @@
+import { randomBytes } from 'node:crypto'
+import type { IncomingMessage, Server } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { type RawData, WebSocket, WebSocketServer } from 'ws'
+import { type Parsed, parseMessage } from '../../../src/peer/messages.ts'
+import type { Pin } from '../pin.ts'
+import type { RunKeys } from './keys.ts'
+import type { Leader, Voice } from './leader.ts'
+import {
+  crewVersion,
+  type FromMember,
+  fromMemberSchema,
+  type Hello,
+  launchersPath,
+  type Order,
+  type ToMember,
+} from './messages.ts'
+
+/** Largest message, a failure with its stack. units: bytes. */
+const messageBytes = 128 * 1024
+/** From connecting to a valid hello. */
+const helloMs = 10_000
+const pingMs = 5_000
+const closeTimeoutMs = 2_000
+/** A stranger's sockets must not pile up. */
+const maxSockets = 2_000
+
+export interface DoorOptions {
+  leader: Leader
+  keys: RunKeys
+  /** Of the server's own certificate. */
+  pin: Pin
+}
+
+/**
+ * Lets the launchers of other machines in, at `launchersPath` of the leader's HTTPS server: those that prove the run's key, over the certificate
+ * that the server has.
+ *
+ * Browsers are kept out: they send an origin, launchers send none. `close` tells nobody anything: the leader has.
+ */
+export function openDoor(
+  server: Server,
+  { leader, keys, pin }: DoorOptions,
+): { close(): Promise<void> } {
+  const wss = new WebSocketServer({
+    noServer: true,
+    perMessageDeflate: false,
+    maxPayload: messageBytes,
+  })
+
+  const welcome = (
+    socket: WebSocket,
+    { version: _, proof, nonce, runId, member, launchers }: Hello,
+    challenge: string,
+  ): Voice | string => {
+    const nonces = [nonce, challenge] as const
+    if (!keys.isProof(proof, 'launcher', nonces, pin)) {
+      return runId === keys.runId
+        ? 'the key is another one. Take the key and the fingerprint that the first launcher printed'
+        : 'the run or its key is another one. Compare --rdzv-id and the key'
+    }
+    const send = (message: ToMember) => {
+      if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message))
+    }
+    // The last launcher's coming starts the run within `join`: the welcome goes before that order.
+    const early: Order[] = []
+    let isWelcome = false
+    const answer = leader.join(member, launchers, (order) => {
+      if (isWelcome) send(order)
+      else early.push(order)
+    })
+    if ('refusal' in answer) return answer.refusal
+    send({ type: 'welcome', proof: keys.prove('leader', nonces, pin) })
+    isWelcome = true
+    for (const order of early) send(order)
+    return answer.voice
+  }
+
+  const accept = (socket: WebSocket) => {
+    const challenge = randomBytes(32).toString('hex')
+    let voice: Voice | null = null
+    let isHeard = true
+    const refuse = (text: string) => {
+      socket.send(JSON.stringify({ type: 'refused', text } satisfies ToMember))
+      end(socket)
+    }
+    const late = setTimeout(() => refuse(`expected a hello within ${helloMs / 1000} s`), helloMs)
+    const beat = setInterval(() => {
+      if (!isHeard) socket.terminate()
+      isHeard = false
+      socket.ping()
+    }, pingMs)
+    socket.on('pong', () => {
+      isHeard = true
+    })
+    socket.on('error', () => undefined) // a close always follows
+    socket.on('message', (data: RawData) => {
+      isHeard = true
+      const parsed: Parsed<FromMember> = parseMessage(fromMemberSchema, String(data))
+      if (!parsed.ok) {
+        refuse(`a message that it does not know (${parsed.text}). Use the same version everywhere`)
+      } else if (parsed.message.type !== 'hello') voice?.receive(parsed.message)
+      else if (!voice) {
+        clearTimeout(late)
+        const answer = welcome(socket, parsed.message, challenge)
+        if (typeof answer === 'string') refuse(answer)
+        else voice = answer
+      }
+    })
+    socket.on('close', (code, reason) => {
+      clearTimeout(late)
+      clearInterval(beat)
+      voice?.lost(String(reason) || `connection closed, ${code}`)
+    })
+    const hello: ToMember = { type: 'challenge', version: crewVersion, nonce: challenge }
+    socket.send(JSON.stringify(hello))
+  }
+
+  const onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    if (request.url !== launchersPath) return
+    if (request.headers.origin !== undefined || wss.clients.size >= maxSockets) socket.destroy()
+    else wss.handleUpgrade(request, socket, head, accept)
+  }
+  server.on('upgrade', onUpgrade)
+
+  return {
+    close: async () => {
+      server.off('upgrade', onUpgrade)
+      await Promise.all([...wss.clients].map(end))
+      wss.close()
+    },
+  }
+}
+
+/** Closes a socket behind what was sent; resolves when it is closed. */
+function end(socket: WebSocket): Promise<void> {
+  if (socket.readyState === WebSocket.CLOSED) return Promise.resolve()
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => socket.terminate(), closeTimeoutMs)
+    socket.once('close', () => {
+      clearTimeout(timer)
+      resolve()
+    })
+    socket.close(1000)
+  })
+}

@@ -1,0 +1,188 @@
+import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type RawData, WebSocket } from 'ws'
+import { parseMessage } from '../../../src/peer/messages.ts'
+import { messageOf, PeerError, TabringError } from '../../../src/util/errors.ts'
+import { connectPinned, type Pin } from '../pin.ts'
+import { Follower } from './follower.ts'
+import type { RunKeys } from './keys.ts'
+import {
+  type CrewMember,
+  crewVersion,
+  type FromMember,
+  launchersPath,
+  type Order,
+  toMemberSchema,
+} from './messages.ts'
+
+export interface JoinOptions {
+  host: string
+  port: number
+  keys: RunKeys
+  /** The certificate that the leader must have; without it, whichever the leader proves to be its own. */
+  pin?: Pin
+  member: CrewMember
+  launchers: number
+  /** How long the leader may take to come up. */
+  joinTimeoutMs: number
+  /** Ends the waiting, with its reason. */
+  signal: AbortSignal
+  /** Told once when the leader is not there yet. */
+  onWaiting: (reason: string) => void
+}
+
+export interface Joined {
+  follower: Follower
+  /** Of the leader's certificate, given or proven. */
+  pin: Pin
+  /** Leaves; `reason` is told to the leader. */
+  close(reason?: string): Promise<void>
+}
+
+/** Between two attempts to reach the leader. */
+const retryMs = 500
+const closeTimeoutMs = 2_000
+
+/**
+ * Joins the run of the launcher at `host:port`; waits for that launcher to come up.
+ *
+ * errors: `peer.mismatch` for another certificate or a leader that does not hold the key; `signal.refused` with the leader's reason;
+ * `peer.timeout` when nobody answers in time.
+ */
+export async function joinCrew(options: JoinOptions): Promise<Joined> {
+  const { host, port, joinTimeoutMs, signal, onWaiting } = options
+  const untilMs = performance.now() + joinTimeoutMs
+  for (let attempt = 0; ; attempt++) {
+    signal.throwIfAborted()
+    try {
+      return await joinOnce(options)
+    } catch (thrown) {
+      const isFinal =
+        thrown instanceof TabringError &&
+        thrown.code !== 'peer.timeout' &&
+        thrown.code !== 'peer.unreachable'
+      if (isFinal) throw thrown
+      const reason = messageOf(thrown)
+      if (performance.now() + retryMs > untilMs) {
+        throw new PeerError(
+          'peer.timeout',
+          `launcher: expected the launcher of rank 0 at ${host}:${port} within ${joinTimeoutMs / 1000} s, got: ${reason}. Start it with --node-rank 0, and let this machine reach that port.`,
+        )
+      }
+      if (attempt === 0) onWaiting(reason)
+    }
+    await sleep(retryMs, undefined, { signal }).catch(() => undefined)
+  }
+}
+
+async function joinOnce(options: JoinOptions): Promise<Joined> {
+  const { host, port, keys, member, launchers } = options
+  let found: Pin | undefined
+  const socket = new WebSocket(`wss://${hostInUrl(host)}:${port}${launchersPath}`, {
+    perMessageDeflate: false,
+    // ws types the callback form of Node's agents away.
+    createConnection: ((_: unknown, done: (error: Error | null, socket?: unknown) => void) => {
+      connectPinned({ host, port, pin: options.pin }, (error, connection, pin) => {
+        found = pin
+        done(error, connection)
+      })
+    }) as never,
+  })
+  const nonce = randomBytes(32).toString('hex')
+  let challenge = ''
+  let hasWelcome = false
+  const say = (message: FromMember) => {
+    if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message))
+  }
+  const follower = new Follower(say)
+  const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()))
+
+  const close = async (reason = '') => {
+    const timer = setTimeout(() => socket.terminate(), closeTimeoutMs)
+    socket.close(1000, reason)
+    await closed
+    clearTimeout(timer)
+  }
+
+  await new Promise<void>((resolve, reject) => {
+    const fail = (error: TabringError) => {
+      reject(error)
+      follower.lost(error)
+      socket.terminate()
+    }
+    socket.on('error', (error) => {
+      reject(
+        error instanceof TabringError
+          ? error
+          : new PeerError('peer.unreachable', `${host}:${port}: ${messageOf(error)}`),
+      )
+    })
+    socket.on('close', (code, reason) => {
+      const lost = new PeerError(
+        'signal.lost',
+        `launcher: expected the launcher of rank 0 at ${host}:${port} to run until the end, got its exit (${String(reason) || code}). Look at what it printed.`,
+      )
+      if (hasWelcome) follower.lost(lost)
+      else
+        reject(
+          new PeerError('peer.unreachable', `${host}:${port}: closed the connection (${code})`),
+        )
+    })
+    socket.on('message', (data: RawData) => {
+      const parsed = parseMessage(toMemberSchema, String(data))
+      if (!parsed.ok) {
+        fail(
+          new PeerError(
+            'peer.protocol',
+            `launcher: the one of rank 0 sent something else than expected (${parsed.text}). Use the same version everywhere.`,
+          ),
+        )
+        return
+      }
+      const { message } = parsed
+      switch (message.type) {
+        case 'challenge':
+          challenge = message.nonce
+          say({
+            type: 'hello',
+            version: crewVersion,
+            runId: keys.runId,
+            nonce,
+            proof: keys.prove('launcher', [nonce, challenge], found!),
+            launchers,
+            member,
+          })
+          return
+        case 'welcome':
+          if (!keys.isProof(message.proof, 'leader', [nonce, challenge], found!)) {
+            fail(
+              new PeerError(
+                'peer.mismatch',
+                `launcher: expected the one at ${host}:${port} to hold the run's key, got a wrong proof. Somebody may be between.`,
+              ),
+            )
+            return
+          }
+          hasWelcome = true
+          resolve()
+          return
+        case 'refused':
+          fail(
+            new PeerError(
+              'signal.refused',
+              `launcher: expected to join at ${host}:${port}, got its no: ${message.text}.`,
+            ),
+          )
+          return
+        default:
+          // Orders of one who has proved nothing yet do not count.
+          if (hasWelcome) follower.receive(message satisfies Order)
+      }
+    })
+  })
+  return { follower, pin: found!, close }
+}
+
+/** A host name or address as it stands in a URL. */
+export const hostInUrl = (host: string): string =>
+  host.includes(':') && !host.startsWith('[') ? `[${host}]` : host

@@ -1,0 +1,234 @@
+import type { Env } from '../../../src/util/env.ts'
+import type { CrewMember, Failure, Order, Part, Report } from './messages.ts'
+
+export interface LeaderOptions {
+  env: Env
+  /** How many launchers the run has. */
+  launchers: number
+  maxRestarts: number
+  /** Whether one rank's failure closes the others' tabs at once. */
+  isKilling: boolean
+  /** The largest number of ranks that one room takes. */
+  maxRanks: number
+  /** How long launchers may take to come. */
+  joinTimeoutMs: number
+  /** Takes a line for people. */
+  log: (line: string) => void
+}
+
+/** One launcher, as the leader sees it. */
+interface Seat {
+  readonly member: CrewMember
+  readonly send: (order: Order) => void
+  isRunning: boolean
+  isLost: boolean
+}
+
+/** What a launcher that has come says from then on. */
+export interface Voice {
+  receive(report: Report): void
+  /** Its connection has ended. */
+  lost(text: string): void
+}
+
+/** How long a failure that may be the echo of another's waits for it. */
+const graceMs = 700
+
+/** Failures that tell of another rank's failure: ranks that lose a neighbour say so, as a rule before the neighbour's own words arrive. */
+const isEcho = ({ code }: Failure) => code.startsWith('peer.') || code.startsWith('signal.')
+
+/**
+ * Decides for all launchers of a run when ranks start, stop, start again, and how the run ended.
+ *
+ *   GATHERING -all there-> RUNNING(0) -all ended, none failed-> OVER
+ *                             | one failed, or its launcher is lost
+ *                          STOPPING -all ended-> RUNNING(n + 1), or OVER when there is no restart left
+ *
+ * It knows no sockets: `join` takes what sends, and returns what receives. The failure that is told is the first by time of arrival; one that is
+ * the echo of another (a lost neighbour) only when nothing better came within 0.7 s.
+ */
+export class Leader {
+  readonly #options: LeaderOptions
+  readonly #seats: Seat[] = []
+  #state: 'gathering' | 'running' | 'stopping' | 'over' = 'gathering'
+  #attempt = 0
+  #failures: Failure[] = []
+  #hasLost = false
+  #cancelGrace: () => void = () => undefined
+  readonly #cancelJoin: () => void
+
+  constructor(options: LeaderOptions) {
+    this.#options = options
+    const { env, joinTimeoutMs } = options
+    this.#cancelJoin = env.after(joinTimeoutMs, () => this.#missing())
+  }
+
+  /** Takes a launcher in; or the text why not. The run starts with the last of them. */
+  join(
+    member: CrewMember,
+    launchers: number,
+    send: (order: Order) => void,
+  ): { voice: Voice } | { refusal: string } {
+    const refusal = this.#refusal(member, launchers)
+    if (refusal) return { refusal }
+    const seat: Seat = { member, send, isRunning: false, isLost: false }
+    this.#seats.push(seat)
+    if (this.#seats.length === this.#options.launchers) this.#begin()
+    return {
+      voice: {
+        receive: (report) => this.#receive(seat, report),
+        lost: (text) => this.#lose(seat, text),
+      },
+    }
+  }
+
+  /** Ends the run for everyone, as failed. */
+  abort(failure: Failure): void {
+    if (this.#state === 'over') return
+    this.#failures = [failure]
+    this.#finish()
+  }
+
+  #refusal({ index, name }: CrewMember, launchers: number): string | null {
+    const { launchers: expected } = this.#options
+    if (launchers !== expected) {
+      return `expected a launcher of ${expected}, got one of ${launchers}: --nnodes must be the same everywhere`
+    }
+    if (this.#state !== 'gathering') return `the run has its ${expected} launchers already`
+    if (index === null) return null
+    if (index >= expected) return `expected a node rank below ${expected}, got ${index}`
+    const same = this.#seats.find((seat) => seat.member.index === index)
+    return same
+      ? `expected another node rank than ${index}, which ${same.member.name} has: ${name} came later`
+      : null
+  }
+
+  /** Launchers in the order of their ranks: where they asked for, then those that take any place, as they came. */
+  #ordered(): Seat[] {
+    const places: (Seat | undefined)[] = Array.from({ length: this.#options.launchers })
+    for (const seat of this.#seats) {
+      if (seat.member.index !== null) places[seat.member.index] = seat
+    }
+    for (const seat of this.#seats) {
+      if (seat.member.index === null) places[places.indexOf(undefined)] = seat
+    }
+    return places as Seat[]
+  }
+
+  #begin(): void {
+    this.#cancelJoin()
+    this.#cancelGrace()
+    this.#failures = []
+    const seats = this.#ordered()
+    const worldSize = seats.reduce((sum, { member }) => sum + member.tabs, 0)
+    const { maxRanks } = this.#options
+    if (worldSize > maxRanks) {
+      this.abort({
+        rank: null,
+        host: seats[0].member.name,
+        code: 'config.invalid',
+        text: `launcher: expected at most ${maxRanks} ranks, got ${worldSize}. Lower --nproc-per-node.`,
+      })
+      return
+    }
+    this.#state = 'running'
+    let firstRank = 0
+    seats.forEach((seat, index) => {
+      const { tabs, place } = seat.member
+      const own = place ?? { nodeRank: index, localRank: 0, localWorldSize: tabs }
+      const part: Part = { ...own, attempt: this.#attempt, firstRank, worldSize }
+      firstRank += tabs
+      seat.isRunning = true
+      seat.send({ type: 'start', part })
+    })
+  }
+
+  #receive(seat: Seat, report: Report): void {
+    const isNow = report.attempt === this.#attempt && seat.isRunning
+    if (!isNow || this.#state === 'over') return
+    if (report.type === 'failed') this.#fail(report.failure)
+    else {
+      seat.isRunning = false
+      this.#settle()
+    }
+  }
+
+  #lose(seat: Seat, text: string): void {
+    if (seat.isLost || this.#state === 'over') return
+    seat.isLost = true
+    if (this.#state === 'gathering') {
+      this.#seats.splice(this.#seats.indexOf(seat), 1)
+      return
+    }
+    seat.isRunning = false
+    this.#hasLost = true
+    this.#fail({
+      rank: null,
+      host: seat.member.name,
+      code: 'worker.dead',
+      text: `the launcher on ${seat.member.name}: expected it to run until the end, got its exit (${text}). Look at what it printed.`,
+    })
+    this.#settle()
+  }
+
+  #fail(failure: Failure): void {
+    this.#failures.push(failure)
+    if (this.#state !== 'running' || !this.#options.isKilling) return
+    if (!isEcho(failure)) this.#stop()
+    else if (this.#failures.length === 1) {
+      this.#cancelGrace = this.#options.env.after(graceMs, () => this.#stop())
+    }
+  }
+
+  #stop(): void {
+    this.#cancelGrace()
+    if (this.#state !== 'running') return
+    this.#state = 'stopping'
+    for (const seat of this.#seats) seat.send({ type: 'stop', attempt: this.#attempt })
+  }
+
+  /** Goes on when nobody runs any more. */
+  #settle(): void {
+    if (this.#state === 'over' || this.#seats.some((seat) => seat.isRunning)) return
+    this.#cancelGrace()
+    const { maxRestarts, log } = this.#options
+    const first = this.#first()
+    if (!first || this.#attempt >= maxRestarts || this.#hasLost) {
+      this.#finish()
+      return
+    }
+    this.#attempt++
+    const [line] = first.text.split('\n')
+    const who = first.rank === null ? '' : `rank ${first.rank} failed first: `
+    log(`${who}${line}`)
+    log(`restart ${this.#attempt} of ${maxRestarts}`)
+    this.#begin()
+  }
+
+  #first(): Failure | undefined {
+    return this.#failures.find((failure) => !isEcho(failure)) ?? this.#failures[0]
+  }
+
+  #finish(): void {
+    this.#state = 'over'
+    this.#cancelGrace()
+    this.#cancelJoin()
+    const failure = this.#first() ?? null
+    for (const seat of this.#seats) seat.send({ type: 'finish', failure })
+  }
+
+  #missing(): void {
+    if (this.#state !== 'gathering') return
+    const { launchers, joinTimeoutMs } = this.#options
+    const taken = new Set(this.#seats.map(({ member }) => member.index))
+    const open = Array.from({ length: launchers }, (_, i) => i).filter((i) => !taken.has(i))
+    const isAny = taken.has(null)
+    const here = this.#seats.map(({ member }) => member.name).join(', ')
+    this.abort({
+      rank: null,
+      host: this.#seats[0]?.member.name ?? '',
+      code: 'peer.timeout',
+      text: `launcher: expected ${launchers} launchers within ${joinTimeoutMs / 1000} s, got ${this.#seats.length} (${here})${isAny ? '' : `; missing: node rank ${open.join(', ')}`}. Start them, or raise --rdzv-conf join_timeout.`,
+    })
+  }
+}

@@ -1,0 +1,72 @@
+import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+import { stripVTControlCharacters } from 'node:util'
+import { messageOf, TabringError } from '../../src/util/errors.ts'
+import type { Streams } from './flags.ts'
+
+export type StreamName = 'stdout' | 'stderr'
+const bits: Readonly<Record<StreamName, number>> = { stdout: 1, stderr: 2 }
+
+/** Whether `streams` has this one for a local rank. */
+const includes = (streams: Streams, localRank: number, stream: StreamName) => {
+  const bit = typeof streams === 'number' ? streams : (streams[localRank] ?? 0)
+  return (bit & bits[stream]) !== 0
+}
+
+/**
+ * What ranks say, in files: `DIR/RANK/stdout.log` and `stderr.log`, made anew by each run and continued by its restarts.
+ *
+ * `tee`: which streams go there too; `redirects`: which go there alone. With neither, all go there too.
+ */
+export class LogFiles {
+  readonly #files = new Map<string, number>()
+
+  constructor(
+    private readonly folder: string,
+    private readonly tee?: Streams,
+    private readonly redirects?: Streams,
+  ) {}
+
+  /** Writes a line where it belongs; returns whether it is to be shown as well. errors: `file.unwritable`. */
+  write(rank: number, localRank: number, stream: StreamName, text: string): boolean {
+    const isAlone = this.redirects !== undefined && includes(this.redirects, localRank, stream)
+    const isBoth =
+      this.tee === undefined ? this.redirects === undefined : includes(this.tee, localRank, stream)
+    if (isAlone || isBoth) {
+      writeSync(this.#file(rank, stream), `${stripVTControlCharacters(text)}\n`)
+    }
+    return isBoth || !isAlone
+  }
+
+  #file(rank: number, stream: StreamName): number {
+    const folder = join(this.folder, String(rank))
+    const path = join(folder, `${stream}.log`)
+    const known = this.#files.get(path)
+    if (known !== undefined) return known
+    try {
+      mkdirSync(folder, { recursive: true })
+      const file = openSync(path, 'w')
+      this.#files.set(path, file)
+      return file
+    } catch (thrown) {
+      throw new TabringError(
+        'file.unwritable',
+        `--log-dir: expected ${path} to be writable, got ${messageOf(thrown)}. Choose another folder.`,
+        { cause: thrown },
+      )
+    }
+  }
+
+  /** Makes the files of these ranks, so that they are there, and a folder that cannot be written ends the run before it begins. */
+  open(ranks: readonly number[]): void {
+    for (const rank of ranks) {
+      this.#file(rank, 'stdout')
+      this.#file(rank, 'stderr')
+    }
+  }
+
+  close(): void {
+    for (const file of this.#files.values()) closeSync(file)
+    this.#files.clear()
+  }
+}

@@ -1,0 +1,53 @@
+import { createServer } from 'node:https'
+import { ownCertificate, ownNames } from '../certificate.ts'
+import { listen } from '../listen.ts'
+import { attachSignaling } from '../signal-server.ts'
+import { openDoor } from './crew/door.ts'
+import type { RunKeys } from './crew/keys.ts'
+import type { Leader } from './crew/leader.ts'
+import { type Pin, pinOf } from './pin.ts'
+
+export interface Master {
+  port: number
+  pin: Pin
+  /** Ends every connection and frees the port. */
+  close(): Promise<void>
+}
+
+export interface MasterOptions {
+  /** The name under which other machines know this one. */
+  host: string
+  port: number
+  /** The last port that is tried, from `port` up. */
+  lastPort: number
+  keys: RunKeys
+  leader: Leader
+}
+
+/**
+ * Opens what the launcher of rank 0 has for all machines, on one HTTPS port: the signaling server, and the door for the other launchers.
+ *
+ * errors: PortTaken; `config.invalid`; `file.unwritable` when there is no place for the certificate.
+ */
+export async function openMaster(options: MasterOptions): Promise<Master> {
+  const { host, keys, leader } = options
+  const certificate = await ownCertificate({ names: ownNames([host]) })
+  const server = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
+    response.writeHead(404, { 'Content-Type': 'text/plain; charset=utf-8' })
+    response.end('a launcher of tabring: no page here\n')
+  })
+  const port = await listen(server, { wanted: options.port, last: options.lastPort })
+  const pin = pinOf(certificate.cert)
+  const signaling = attachSignaling(server, { hosts: [host] })
+  const door = openDoor(server, { leader, keys, pin })
+  return {
+    port,
+    pin,
+    close: async () => {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+      await Promise.all([door.close(), signaling.close()])
+      server.closeAllConnections()
+      await closed
+    },
+  }
+}

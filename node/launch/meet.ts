@@ -1,0 +1,214 @@
+import { lookup } from 'node:dns/promises'
+import { limits } from '../../src/peer/messages.ts'
+import { systemEnv } from '../../src/util/env.ts'
+import { TabringError } from '../../src/util/errors.ts'
+import { hostNames, lanAddresses } from '../certificate.ts'
+import { PortTaken } from '../listen.ts'
+import { Follower } from './crew/follower.ts'
+import { hostInUrl, joinCrew } from './crew/join.ts'
+import { newKey, RunKeys } from './crew/keys.ts'
+import { Leader, type Voice } from './crew/leader.ts'
+import type { CrewMember, Failure } from './crew/messages.ts'
+import { openMaster } from './master.ts'
+import { readMeeting, writeMeeting } from './meeting-file.ts'
+import type { LaunchOptions } from './options.ts'
+import type { Pin } from './pin.ts'
+import type { Plan } from './plan.ts'
+
+/** This launcher's place in its run, once it is in touch with the others. */
+export interface Crew {
+  readonly follower: Follower
+  readonly keys: RunKeys
+  /** Where the signaling server of the run is; null: this launcher is alone and opens it with its pages. */
+  readonly signaling: { host: string; port: number; pin: Pin } | null
+  /** For MASTER_ADDR and MASTER_PORT. */
+  readonly masterAddr: string
+  readonly masterPort: number
+  /** Leaves; the others are told why, where it is before the end. */
+  close(reason?: string): Promise<void>
+}
+
+export interface MeetOptions {
+  options: LaunchOptions
+  plan: Plan
+  member: CrewMember
+  signal: AbortSignal
+  log: (line: string) => void
+}
+
+/** As torchrun has it. */
+const defaultJoinTimeoutMs = 600_000
+/** Ports that a leader tries whose port nobody counts on. */
+const portsTried = 200
+
+/** Gets in touch with the run's other launchers. It resolves before they are all there: the first task comes then. errors: as joinCrew and openMaster. */
+export async function meet(all: MeetOptions): Promise<Crew> {
+  const { plan, signal } = all
+  signal.throwIfAborted()
+  if (plan.role === 'alone') return beAlone(all)
+  if (plan.role === 'leader') return lead(all)
+  if (plan.role === 'either' && (await isThisMachine(plan.masterAddr))) {
+    try {
+      return await lead(all)
+    } catch (thrown) {
+      // Another launcher of this machine was first.
+      if (!(thrown instanceof PortTaken)) throw thrown
+    }
+  }
+  return follow(all)
+}
+
+function makeLeader({ options, plan, log }: MeetOptions): Leader {
+  return new Leader({
+    env: systemEnv,
+    launchers: plan.launchers,
+    maxRestarts: options.maxRestarts,
+    isKilling: options.killOnBadExit,
+    maxRanks: limits.membersPerRoom,
+    joinTimeoutMs: options.rdzvConf?.joinTimeoutMs ?? defaultJoinTimeoutMs,
+    log,
+  })
+}
+
+/** The leader's own launcher joins without a socket. errors: `config.invalid` with the leader's reason. */
+function joinOwn(leader: Leader, { member, plan }: MeetOptions): Follower {
+  let voice: Voice | null = null
+  const follower = new Follower((report) => voice?.receive(report))
+  const answer = leader.join(member, plan.launchers, (order) => follower.receive(order))
+  if ('refusal' in answer) {
+    throw new TabringError('config.invalid', `launcher: ${answer.refusal}.`)
+  }
+  voice = answer.voice
+  return follower
+}
+
+function beAlone(all: MeetOptions): Crew {
+  const { options, plan } = all
+  const leader = makeLeader(all)
+  return {
+    follower: joinOwn(leader, all),
+    keys: new RunKeys(options.key ?? newKey(), plan.runId),
+    signaling: null,
+    masterAddr: plan.masterAddr,
+    masterPort: plan.masterPort,
+    close: () => Promise.resolve(),
+  }
+}
+
+async function lead(all: MeetOptions): Promise<Crew> {
+  const { options, plan, member, log } = all
+  const key = options.key ?? newKey()
+  const keys = new RunKeys(key, plan.runId)
+  const leader = makeLeader(all)
+  const { masterAddr, masterPort, isPortFixed } = plan
+  let master: Awaited<ReturnType<typeof openMaster>>
+  try {
+    master = await openMaster({
+      host: masterAddr,
+      port: masterPort,
+      lastPort: isPortFixed ? masterPort : masterPort + portsTried,
+      keys,
+      leader,
+    })
+  } catch (thrown) {
+    leader.abort(failureOf(member, 'it could not listen'))
+    throw thrown
+  }
+  const { port, pin } = master
+  const toClose = [() => master.close()]
+  try {
+    if (plan.meetingFile !== undefined) {
+      toClose.push(await writeMeeting(plan.meetingFile, { host: masterAddr, port, key, pin }))
+    }
+    for (const line of invitation(all, port, pin, key)) log(line)
+    return {
+      follower: joinOwn(leader, all),
+      keys,
+      signaling: { host: '127.0.0.1', port, pin },
+      masterAddr,
+      masterPort: port,
+      close: async (reason) => {
+        if (reason) leader.abort(failureOf(member, reason))
+        for (const close of toClose.reverse()) await close()
+      },
+    }
+  } catch (thrown) {
+    for (const close of toClose.reverse()) await close()
+    throw thrown
+  }
+}
+
+const failureOf = ({ name }: CrewMember, reason: string): Failure => ({
+  rank: null,
+  host: name,
+  code: 'worker.dead',
+  text: `the launcher of rank 0 on ${name}: expected it to run until the end, got its exit (${reason}). Look at what it printed.`,
+})
+
+/** What to type on the other machines. */
+function invitation({ options, plan }: MeetOptions, port: number, pin: Pin, key: string): string[] {
+  const at = `${hostInUrl(plan.masterAddr)}:${port}`
+  if (plan.meetingFile !== undefined) {
+    return [
+      `waits at ${at} for ${plan.launchers - 1} more launchers, which find it by ${plan.meetingFile}`,
+    ]
+  }
+  const flags = [
+    `--nnodes ${plan.launchers} --node-rank N`,
+    `--master-addr ${plan.masterAddr} --master-port ${port}`,
+    ...(options.rdzvId === undefined ? [] : [`--rdzv-id ${options.rdzvId}`]),
+    `--master-fingerprint ${pin}`,
+  ]
+  const secret = options.key === undefined ? `TABRING_ROOM_KEY=${key} ` : ''
+  return [
+    `waits at ${at} for ${plan.launchers - 1} more launchers. On the other machines:`,
+    `  ${secret}tabring run ${flags.join(' ')} …`,
+  ]
+}
+
+async function follow(all: MeetOptions): Promise<Crew> {
+  const { options, plan, member, signal, log } = all
+  const joinTimeoutMs = options.rdzvConf?.joinTimeoutMs ?? defaultJoinTimeoutMs
+  const meeting =
+    plan.meetingFile === undefined || options.key !== undefined
+      ? null
+      : await readMeeting(plan.meetingFile, joinTimeoutMs, signal)
+  const key = options.key ?? meeting?.key
+  if (key === undefined) {
+    throw new TabringError(
+      'config.invalid',
+      'launcher: expected the key of the run, got none. Take the line that the launcher of machine 0 prints, with its TABRING_ROOM_KEY.',
+    )
+  }
+  const host = plan.masterAddr
+  const port = meeting?.port ?? plan.masterPort
+  const keys = new RunKeys(key, plan.runId)
+  const joined = await joinCrew({
+    host,
+    port,
+    keys,
+    pin: options.pin ?? meeting?.pin,
+    member,
+    launchers: plan.launchers,
+    joinTimeoutMs,
+    signal,
+    onWaiting: (reason) => log(`waits for the launcher of rank 0 at ${host}:${port} (${reason})`),
+  })
+  return {
+    follower: joined.follower,
+    keys,
+    signaling: { host, port, pin: joined.pin },
+    masterAddr: host,
+    masterPort: port,
+    close: (reason) => joined.close(reason),
+  }
+}
+
+/** Whether an address is one of this machine's. */
+async function isThisMachine(address: string): Promise<boolean> {
+  const own = new Set(['localhost', '::1', ...hostNames(), ...lanAddresses()])
+  const isOwn = (one: string) => own.has(one.toLowerCase()) || one.startsWith('127.')
+  if (isOwn(address)) return true
+  const found = await lookup(address, { all: true }).catch(() => [])
+  return found.some((one) => isOwn(one.address))
+}

@@ -1,0 +1,66 @@
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import * as v from 'valibot'
+import { messageOf, TabringError } from '../../src/util/errors.ts'
+
+/** What the leader leaves for the other launchers in a file that all machines see. */
+const meetingSchema = v.object({
+  host: v.string(),
+  port: v.number(),
+  key: v.string(),
+  pin: v.pipe(
+    v.string(),
+    v.custom<`sha256/${string}`>((text) => String(text).startsWith('sha256/')),
+  ),
+})
+export type Meeting = v.InferOutput<typeof meetingSchema>
+
+const lookEveryMs = 500
+
+/** Writes it, for its owner's eyes only, whole or not at all; returns how to take it away. errors: `file.unwritable`. */
+export async function writeMeeting(path: string, meeting: Meeting): Promise<() => Promise<void>> {
+  const temporary = `${path}.${process.pid}.tmp`
+  try {
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+    await writeFile(temporary, JSON.stringify(meeting), { mode: 0o600 })
+    await rename(temporary, path)
+  } catch (thrown) {
+    throw new TabringError(
+      'file.unwritable',
+      `launcher: expected ${path} to be writable for the other launchers, got ${messageOf(thrown)}. Name another with --rdzv-conf file=PATH, or give TABRING_ROOM_KEY to all.`,
+      { cause: thrown },
+    )
+  }
+  return () => rm(path, { force: true })
+}
+
+/** Waits for the leader's file and returns it. errors: `peer.timeout`; the reason of `signal`. */
+export async function readMeeting(
+  path: string,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<Meeting> {
+  const untilMs = performance.now() + timeoutMs
+  for (;;) {
+    signal.throwIfAborted()
+    const text = await readFile(path, 'utf8').catch(() => null)
+    const parsed = text === null ? null : v.safeParse(meetingSchema, fromJson(text))
+    if (parsed?.success) return parsed.output
+    if (performance.now() > untilMs) {
+      throw new TabringError(
+        'peer.timeout',
+        `launcher: expected the one of rank 0 to write ${path} within ${timeoutMs / 1000} s, got ${parsed ? 'something else' : 'no such file'}. Does this machine share that folder? Else give TABRING_ROOM_KEY and --master-addr to all.`,
+      )
+    }
+    await sleep(lookEveryMs, undefined, { signal }).catch(() => undefined)
+  }
+}
+
+function fromJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null // not ours
+  }
+}

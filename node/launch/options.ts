@@ -1,0 +1,225 @@
+import { Command, CommanderError, type Option } from 'commander'
+import { messageOf, TabringError } from '../../src/util/errors.ts'
+import { checked, fromEnvironment, type SwitchInputs } from '../../src/util/switches.ts'
+import { oneLine, withDashes } from '../command-line.ts'
+import { cpuSwitch } from '../train/options.ts'
+import { checkKey } from './crew/keys.ts'
+import { addFlags, type Flags, refused } from './flags.ts'
+import { type Pin, parsePin } from './pin.ts'
+
+/** How the script learns its local rank besides the environment: torch.distributed.launch's argument. */
+export type LocalRankArgument = '--local_rank' | '--local-rank'
+
+/** What the command line asks for. */
+export interface LaunchOptions extends Omit<Flags, 'masterFingerprint' | 'useEnv'> {
+  /** As given: relative to the current folder. */
+  module: string
+  /** Behind the module's name, untouched. */
+  args: readonly string[]
+  pin?: Pin
+  /** From --rdzv-conf or TABRING_ROOM_KEY. */
+  key?: string
+  /** For the tabs, from flags and environment; flags go first. */
+  switches: SwitchInputs
+  /** Absent: the script gets none. */
+  localRankArgument?: LocalRankArgument
+}
+
+export type Parsed = { kind: 'launch'; options: LaunchOptions } | { kind: 'help'; text: string }
+
+const keyVariable = 'TABRING_ROOM_KEY'
+
+const runExamples = `
+Examples:
+  Four tabs on this machine:
+    tabring run --nproc-per-node 4 train.ts --epochs 3
+
+  Two machines with four tabs each. The first prints the key and the certificate's fingerprint:
+    tabring run --nproc-per-node 4 --nnodes 2 --node-rank 0 --master-addr alpha train.ts
+    TABRING_ROOM_KEY=… tabring run --nproc-per-node 4 --nnodes 2 --node-rank 1 --master-addr alpha train.ts
+
+  Start again twice when a rank fails, and keep each rank's output:
+    tabring run --nproc-per-node 2 --max-restarts 2 --log-dir logs train.ts
+
+  In a Slurm job, one launcher a machine or one a rank; both need no flags:
+    srun --ntasks-per-node=1 tabring run train.ts
+    srun -n 8 tabring run train.ts
+  (Slurm's variables are covered by tests; no Slurm ran here.)
+
+The module runs in each tab. It reads { env, args } from "tabring": env.RANK, env.LOCAL_RANK, env.WORLD_SIZE and the others of
+docs/launching.md. Its top level, or the async function that it exports as default, is the program: await what you start in it.
+`
+
+const launchExamples = `
+Examples:
+  As python -m torch.distributed.launch; the script gets --local_rank=0, --local_rank=1:
+    tabring launch --nproc_per_node=2 train.ts --lr 0.1
+
+  With dashes in the flags the script gets --local-rank=0:
+    tabring launch --nproc-per-node=2 train.ts
+
+  From the environment alone, as tabring run:
+    tabring launch --use-env --nproc_per_node=2 train.ts
+`
+
+function defineCommand(name: 'run' | 'launch'): Command {
+  const command = new Command(`tabring ${name}`)
+    .usage('[options] <module> [script arguments]')
+    .description(
+      name === 'run'
+        ? 'Runs a TypeScript module in N headless browser tabs, each a rank, as torchrun runs a script in N processes.'
+        : 'The same as "tabring run" for scripts that expect torch.distributed.launch: the local rank is an argument too.',
+    )
+    .argument('<module>', 'TypeScript or JavaScript module with the training program')
+    .argument('[args...]', 'for the module, untouched')
+    .passThroughOptions()
+    .helpOption('-h, --help', 'show this help')
+    .addHelpText('after', name === 'run' ? runExamples : launchExamples)
+  addFlags(command)
+  if (name === 'launch') {
+    command
+      .optionsGroup('Of this command:')
+      .option('--use-env', 'give the local rank in the environment only')
+  }
+  return command
+}
+
+const takesValue = (option: Option) => option.required || option.optional
+
+/**
+ * The arguments with the flags before the module in one spelling, and how the caller spelled them. What stands behind the module is the script's.
+ */
+export function normalize(
+  argv: readonly string[],
+  options: readonly Option[],
+): { argv: string[]; firstSpelling: '-' | '_' | null } {
+  const out: string[] = []
+  let firstSpelling: '-' | '_' | null = null
+  let i = 0
+  for (; i < argv.length; i++) {
+    const given = argv[i]
+    if (given === '--' || !given.startsWith('-') || given === '-') break
+    const flag = withDashes(given)
+    const [name] = flag.split('=')
+    const inner = given.split('=')[0].slice(2)
+    if (given.startsWith('--') && /[-_]/.test(inner))
+      firstSpelling ??= inner.includes('_') ? '_' : '-'
+    if (flag === '--kill-on-bad-exit' || flag === '-K') {
+      // Its value may be left out, as srun lets it: the next word may be the module.
+      const hasValue = /^[01]$/.test(argv[i + 1] ?? '')
+      out.push(`--kill-on-bad-exit=${hasValue ? argv[++i] : 1}`)
+      continue
+    }
+    out.push(flag)
+    const option = options.find((one) => one.long === name || one.short === flag)
+    if (option && takesValue(option) && !flag.includes('=') && i + 1 < argv.length)
+      out.push(argv[++i])
+  }
+  return { argv: [...out, ...argv.slice(i)], firstSpelling }
+}
+
+/**
+ * Returns what the arguments behind `tabring run` or `tabring launch` ask for, or the help text when they ask for help.
+ *
+ * errors: `config.invalid`, one line that names the option.
+ */
+export function parseLaunch(
+  name: 'run' | 'launch',
+  argv: readonly string[],
+  environment: Readonly<Record<string, string | undefined>> = process.env,
+): Parsed {
+  const command = defineCommand(name)
+  let help = ''
+  command.exitOverride().configureOutput({
+    writeOut: (text) => {
+      help += text
+    },
+    writeErr: () => undefined,
+  })
+  const normal = normalize(argv, command.options)
+  try {
+    command.parse(normal.argv, { from: 'user' })
+  } catch (thrown) {
+    if (thrown instanceof CommanderError && thrown.code === 'commander.helpDisplayed')
+      return { kind: 'help', text: help }
+    throw new TabringError(
+      'config.invalid',
+      `${oneLine(messageOf(thrown))} See tabring ${name} --help.`,
+      { cause: thrown },
+    )
+  }
+  const [module, ...args] = command.args
+  const { masterFingerprint, useEnv, ...flags } = command.opts<Flags>()
+  for (const [option, why] of Object.entries(refused)) {
+    if (command.getOptionValueSource(option) === 'cli') {
+      const { long } = command.options.find((one) => one.attributeName() === option)!
+      throw new TabringError('config.invalid', `${long}: ${why}`)
+    }
+  }
+  checkTogether(flags)
+  const given = { cpu: cpuSwitch(flags.device), visibleDevices: flags.visibleDevices }
+  const words = { ...given, debug: flags.debug, maxWorkers: flags.cpusPerTask }
+  const named = Object.entries(words).filter(([, value]) => value !== undefined)
+  const key = flags.rdzvConf?.key ?? environment[keyVariable]
+  const where = flags.rdzvConf?.key === undefined ? keyVariable : '--rdzv-conf key'
+  return {
+    kind: 'launch',
+    options: {
+      ...flags,
+      module,
+      args,
+      pin: masterFingerprint === undefined ? undefined : parsePin(masterFingerprint),
+      key: key === undefined ? undefined : checkKey(where, key),
+      switches: {
+        ...fromEnvironment(environment),
+        ...checked('launcher', Object.fromEntries(named)),
+      },
+      localRankArgument:
+        name === 'run' || useEnv
+          ? undefined
+          : normal.firstSpelling === '-'
+            ? '--local-rank'
+            : '--local_rank',
+    },
+  }
+}
+
+/** Flags that contradict each other. */
+function checkTogether(flags: Omit<Flags, 'masterFingerprint' | 'useEnv'>): void {
+  const refuse = (text: string) => {
+    throw new TabringError('config.invalid', text)
+  }
+  const { nprocPerNode, ntasksPerNode, masterAddr, masterPort, rdzvEndpoint, nnodes } = flags
+  if (nprocPerNode !== undefined && ntasksPerNode !== undefined && nprocPerNode !== ntasksPerNode) {
+    refuse(
+      `--ntasks-per-node: expected the same as --nproc-per-node, got ${ntasksPerNode} and ${nprocPerNode}. Give one of them.`,
+    )
+  }
+  const { host, port } = rdzvEndpoint ?? {}
+  if (masterAddr !== undefined && host !== undefined && masterAddr !== host) {
+    refuse(
+      `--rdzv-endpoint: expected the host of --master-addr, got ${host} and ${masterAddr}. Give one of them.`,
+    )
+  }
+  if (masterPort !== undefined && port !== undefined && masterPort !== port) {
+    refuse(
+      `--rdzv-endpoint: expected the port of --master-port, got ${port} and ${masterPort}. Give one of them.`,
+    )
+  }
+  if (flags.standalone && (nnodes ?? 1) > 1) {
+    refuse(`--standalone: expected one machine, got --nnodes ${nnodes}. Leave one of them out.`)
+  }
+  if (flags.nodeRank !== undefined && flags.nodeRank >= (nnodes ?? flags.nodeRank + 1)) {
+    refuse(
+      `--node-rank: expected a number below --nnodes ${nnodes}, got ${flags.nodeRank}. Machines count from 0.`,
+    )
+  }
+  for (const name of ['tee', 'redirects'] as const) {
+    if (flags[name] !== undefined && flags.logDir === undefined) {
+      refuse(`--${name}: expected --log-dir with it, got none. Say where the files go.`)
+    }
+  }
+  if (flags.monitorInterval !== undefined && !(flags.monitorInterval > 0)) {
+    refuse('--monitor-interval: expected seconds above 0, got something else. Leave it out.')
+  }
+}

@@ -1,0 +1,15 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+
+/** Where this launcher's own browser code is: beside it in the package, in `src` in the repository. */
+const here = import.meta.dirname
+const repository = join(here, '..', '..')
+const isRepository = existsSync(join(repository, 'src', 'rank.ts'))
+
+/** The module that runs a rank's program in its page. */
+export const rankPage = isRepository ? join(repository, 'src', 'rank.ts') : join(here, 'rank.js')
+
+/** What `import 'tabring'` means where the user's project has not installed it. */
+export const library = isRepository
+  ? join(repository, 'src', 'index.ts')
+  : join(here, '..', 'index.js')

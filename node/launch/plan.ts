@@ -1,0 +1,161 @@
+import { defaultMasterPort, type Variables } from '../../src/distributed/slurm.ts'
+import { TabringError } from '../../src/util/errors.ts'
+import type { CrewMember } from './crew/messages.ts'
+import type { TabChoice } from './flags.ts'
+import type { LaunchOptions } from './options.ts'
+import { readSlurmJob, refuseScript, type SlurmJob } from './slurm-job.ts'
+
+/** What one launcher is to do in its run, as far as it can be known before anything is started. */
+export interface Plan {
+  /** How many launchers the run has. */
+  launchers: number
+  /** Its place among them; null: the one whose machine has the master's address is the first, the others take what is free. */
+  index: number | null
+  /** `alone`: no other launcher. `leader`: has rank 0. `either`: the leader, if its machine has the address and the port is free. */
+  role: 'alone' | 'leader' | 'member' | 'either'
+  tabs: number | TabChoice
+  /** No more tabs than this on this machine. */
+  maxTabs?: number
+  place: CrewMember['place']
+  masterAddr: string
+  masterPort: number
+  /** Take that port or fail; else the next best. */
+  isPortFixed: boolean
+  runId: string
+  /** Where the leader leaves port, key and fingerprint for the others; absent: they get them by hand. */
+  meetingFile?: string
+  job: SlurmJob | null
+  /** Lines for people, told first. */
+  notes: string[]
+}
+
+/** What a plan takes from its machine. */
+export interface Surroundings {
+  environment: Variables
+  /** This machine's name in its network. */
+  hostName: string
+  /** A folder that is the same on all nodes of a cluster, as a rule: the user's home. */
+  homeFolder: string
+  /** Letters and digits, another each time. */
+  randomName: () => string
+}
+
+/**
+ * Returns what a launcher does with its options where it was started: flags go before Slurm's variables, those before torchrun's defaults.
+ *
+ * errors: `config.invalid` where they contradict each other.
+ */
+export function planLaunch(options: LaunchOptions, around: Surroundings): Plan {
+  const job = options.standalone ? null : readSlurmJob(around.environment)
+  const plan = job ? planInSlurm(options, job, around) : planByFlags(options, around)
+  const { gres: gpus = job?.gpusHere } = options
+  if (gpus !== undefined && !plan.place) {
+    plan.maxTabs = gpus
+    if (typeof plan.tabs === 'number' && plan.tabs > gpus) {
+      plan.notes.push(`${plan.tabs} tabs on this machine, but gpu:${gpus}: it opens ${gpus}`)
+      plan.tabs = gpus
+    }
+  }
+  const words = describe(options, plan)
+  // Of many launchers on a machine one says it.
+  if (words && (!plan.place || plan.index === 0)) plan.notes.unshift(words)
+  return plan
+}
+
+/** The address that flags name. */
+const addressIn = ({ masterAddr, masterPort, rdzvEndpoint }: LaunchOptions) => ({
+  host: masterAddr ?? rdzvEndpoint?.host,
+  port: masterPort ?? rdzvEndpoint?.port,
+})
+
+const tabsIn = ({ nprocPerNode, ntasksPerNode }: LaunchOptions) => nprocPerNode ?? ntasksPerNode
+
+function planByFlags(options: LaunchOptions, around: Surroundings): Plan {
+  const { nnodes: launchers = 1, nodeRank, standalone } = options
+  const { host, port } = standalone ? {} : addressIn(options)
+  const isAlone = launchers === 1
+  if (!isAlone && host === undefined && nodeRank !== 0) {
+    throw new TabringError(
+      'config.invalid',
+      `--master-addr: expected the address of machine 0, got none. Give it, or --node-rank 0 to the launcher there.`,
+    )
+  }
+  return {
+    launchers,
+    index: isAlone ? 0 : (nodeRank ?? null),
+    role: isAlone
+      ? 'alone'
+      : nodeRank === undefined
+        ? 'either'
+        : nodeRank === 0
+          ? 'leader'
+          : 'member',
+    tabs: tabsIn(options) ?? 1,
+    place: null,
+    masterAddr: host ?? (isAlone ? '127.0.0.1' : around.hostName),
+    masterPort: port ?? defaultMasterPort,
+    isPortFixed: !isAlone || port !== undefined,
+    // As torchrun: every run by hand is called none, unless it is alone.
+    runId: options.rdzvId ?? (isAlone ? around.randomName() : 'none'),
+    meetingFile: options.rdzvConf?.file,
+    job: null,
+    notes: [],
+  }
+}
+
+function planInSlurm(options: LaunchOptions, job: SlurmJob, around: Surroundings): Plan {
+  if (options.nnodes === undefined) refuseScript(job)
+  const { host, port } = addressIn(options)
+  const { nnodes = Math.min(job.nodes.length, job.tasks), nodeRank = job.nodeRank } = options
+  const isPerTask = job.startedPer === 'task'
+  const wanted = tabsIn(options)
+  if (isPerTask && wanted !== undefined && wanted !== job.tasksHere) {
+    throw new TabringError(
+      'config.invalid',
+      `--nproc-per-node: expected ${job.tasksHere}, or none, because srun has started ${job.tasksHere} launchers on this node, each for one tab, got ${wanted}. Leave it out, or start one launcher a node: srun --ntasks-per-node=1`,
+    )
+  }
+  const launchers = isPerTask ? job.tasks : nnodes
+  const index = isPerTask ? job.task : nodeRank
+  const isAlone = launchers === 1
+  const isKeyGiven = options.key !== undefined
+  return {
+    launchers,
+    index,
+    role: isAlone ? 'alone' : index === 0 ? 'leader' : 'member',
+    tabs: isPerTask
+      ? 1
+      : (wanted ?? (job.startedPer === 'script' ? job.tasksHere : (job.gpusHere ?? 1))),
+    place: isPerTask ? { nodeRank, localRank: job.localTask, localWorldSize: job.tasksHere } : null,
+    masterAddr: host ?? (isAlone ? '127.0.0.1' : job.nodes[0]),
+    masterPort: port ?? defaultMasterPort,
+    // With a file to read it from, the port may be any.
+    isPortFixed: port !== undefined || (!isAlone && isKeyGiven),
+    runId: options.rdzvId ?? job.id,
+    meetingFile: isKeyGiven
+      ? options.rdzvConf?.file
+      : (options.rdzvConf?.file ?? `${around.homeFolder}/.tabring/runs/${job.runName}.json`),
+    job,
+    notes: [],
+  }
+}
+
+/** What is known by Slurm's words: `job mnist on partition gpu, 2 nodes, 8 CPUs a tab`. */
+function describe(options: LaunchOptions, { job, launchers, place }: Plan): string | null {
+  const name = options.jobName ?? job?.name
+  const partition = options.partition ?? job?.partition
+  const cpus = options.cpusPerTask ?? job?.cpusPerTask
+  const isAsked = [options.jobName, options.partition, options.cpusPerTask].some(
+    (one) => one !== undefined,
+  )
+  if (!job && !isAsked && options.gres === undefined) return null
+  const parts = [
+    `job${name === undefined ? '' : ` ${name}`}${job ? ` (${job.id})` : ''}`,
+    ...(partition === undefined ? [] : [`partition ${partition}`]),
+    ...(job ? [`node ${job.nodeRank} of ${job.nodes.length}`] : []),
+    ...(place ? [`task ${job!.task} of ${launchers}`] : []),
+    ...(cpus === undefined ? [] : [`at most ${cpus} workers a tab`]),
+    ...(options.gres === undefined ? [] : [`at most ${options.gres} tabs a machine`]),
+  ]
+  return parts.join(', ')
+}

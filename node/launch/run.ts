@@ -1,0 +1,283 @@
+import { randomBytes } from 'node:crypto'
+import { stat } from 'node:fs/promises'
+import { homedir, hostname } from 'node:os'
+import { resolve } from 'node:path'
+import type { Browser } from 'playwright'
+import type { InjectedEnvironment, VariableName } from '../../src/distributed/env.ts'
+import { signalPath } from '../../src/peer/messages.ts'
+import { messageOf, TabringError } from '../../src/util/errors.ts'
+import { lanAddresses } from '../certificate.ts'
+import { closeSoon, Interrupt } from '../interrupt.ts'
+import { PortTaken } from '../listen.ts'
+import { type Served, serve } from '../serve.ts'
+import { dataMount } from '../train/options.ts'
+import { buildProgram, findModule } from './build-program.ts'
+import type { Failure, Part } from './crew/messages.ts'
+import { countTabs } from './devices.ts'
+import type { Outcome } from './failure-text.ts'
+import { importTool } from './import-tool.ts'
+import { LogFiles } from './log-files.ts'
+import { type Crew, meet } from './meet.ts'
+import type { LaunchOptions } from './options.ts'
+import { type Plan, planLaunch } from './plan.ts'
+import type { Screen } from './screen.ts'
+import { attachSignalProxy } from './signal-proxy.ts'
+import { slurmVariables } from './slurm-job.ts'
+import { sourceLines } from './source-lines.ts'
+
+/** Of a failure's text, stack included. units: characters. */
+const failureChars = 16_000
+
+/**
+ * `tabring run`: builds the module, gets in touch with the run's other launchers, runs this one's ranks in tabs, again after a failure where that is
+ * asked for, and says how it ended.
+ *
+ * Order: what was typed is checked before anything is started. Whatever was started is ended again in the reverse order, in every case.
+ * errors: as said above; the reason of `signal`.
+ */
+export async function launch(
+  options: LaunchOptions,
+  screen: Screen,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  const name = hostname() || 'this machine'
+  const plan = planLaunch(options, {
+    environment: process.env,
+    hostName: hostname() || (lanAddresses()[0] ?? '127.0.0.1'),
+    homeFolder: homedir(),
+    randomName: () => randomBytes(8).toString('hex'),
+  })
+  for (const note of plan.notes) screen.note(note)
+  const module = findModule(options.module)
+  const data = options.data === undefined ? undefined : await findFolder(options.data)
+  await importTool('playwright')
+  // These import Playwright.
+  const [{ findBrowser }, { runTabs }] = await Promise.all([
+    import('../chromium.ts'),
+    import('./tabs.ts'),
+  ])
+  findBrowser()
+
+  const toClose: (() => Promise<unknown>)[] = []
+  let crew: Crew | null = null
+  let leaving = ''
+  try {
+    const logs =
+      options.logDir === undefined
+        ? null
+        : new LogFiles(resolve(options.logDir), options.tee, options.redirects)
+    if (logs) toClose.push(async () => logs.close())
+    const built = await buildProgram(module)
+    toClose.push(() => built.remove())
+    signal.throwIfAborted()
+    const browsers = new Browsers(options, (line) => screen.note(line))
+    toClose.push(() => browsers.close())
+
+    const tabs = await countTabs(plan.tabs, () => browsers.fresh(false), {
+      maxTabs: plan.maxTabs,
+      visibleDevices: options.visibleDevices,
+    })
+    const member = { index: plan.index, name, tabs, place: plan.place }
+    const log = (line: string) => screen.note(line)
+    crew = await meet({ options, plan, member, signal, log })
+    const joined = crew
+    toClose.push(() => joined.close(leaving))
+    const served = await servePages(built.root, plan, joined, data)
+    toClose.push(() => served.close())
+
+    const toSource = sourceLines(built.root, process.cwd())
+    let restarts = 0
+    for (;;) {
+      const task = await orAbort(joined.follower.next(), signal)
+      if (task.type === 'leave') {
+        return { failure: task.failure, restarts, isShared: plan.launchers > 1 }
+      }
+      const { part } = task
+      restarts = part.attempt
+      const fail = (failure: Omit<Failure, 'host'>) => {
+        const text = toSource(failure.text).slice(0, failureChars)
+        joined.follower.failed(part, { ...failure, text, host: name })
+      }
+      try {
+        const ranks = Array.from({ length: tabs }, (_, i) => part.firstRank + i)
+        logs?.open(ranks)
+        const browser = await browsers.fresh()
+        await runTabs({
+          browser,
+          url: served.localUrl,
+          tabs: ranks.map((rank) => ({
+            rank,
+            environment: environmentOf(rank, part, { options, plan, crew: joined, served }),
+          })),
+          switches: switchesOf(options, plan),
+          stop: AbortSignal.any([task.stop, signal]),
+          onSay: (rank, stream, text) => {
+            const line = toSource(text)
+            const localRank = part.localRank + rank - part.firstRank
+            try {
+              if (logs?.write(rank, localRank, stream, line) ?? true) screen.say(rank, stream, line)
+            } catch (thrown) {
+              fail({ rank: null, code: codeOf(thrown), text: messageOf(thrown) })
+            }
+          },
+          // One bar for all: ranks go in step.
+          onProgress: (rank, progress) => {
+            if (rank === part.firstRank) screen.progress(progress)
+          },
+          onFailure: fail,
+        })
+      } catch (thrown) {
+        signal.throwIfAborted()
+        fail({ rank: null, code: codeOf(thrown), text: `launcher: ${messageOf(thrown)}` })
+      }
+      await browsers.close()
+      screen.stop()
+      signal.throwIfAborted()
+      joined.follower.ended(part)
+    }
+  } catch (thrown) {
+    leaving = thrown instanceof Interrupt ? 'interrupted' : messageOf(thrown).slice(0, 100)
+    if (!(thrown instanceof PortTaken)) throw thrown
+    throw new TabringError(
+      'config.invalid',
+      `launcher: expected port ${plan.masterPort} to be free, got one in use. Choose another --master-port.`,
+    )
+  } finally {
+    screen.stop()
+    for (const close of toClose.reverse()) await closeSoon('tabring', close)
+  }
+}
+
+const codeOf = (thrown: unknown) => (thrown instanceof TabringError ? thrown.code : '')
+
+/** `promise`, or the reason of `signal` as soon as that aborts. */
+async function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted()
+  let onAbort!: () => void
+  const aborted = new Promise<never>((_, reject) => {
+    onAbort = () => reject(signal.reason)
+    signal.addEventListener('abort', onAbort)
+  })
+  try {
+    return await Promise.race([promise, aborted])
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+  }
+}
+
+/** errors: `data.missing` when there is no such folder. */
+async function findFolder(path: string): Promise<string> {
+  const found = await stat(resolve(path)).catch(() => null)
+  if (found?.isDirectory()) return resolve(path)
+  throw new TabringError(
+    'data.missing',
+    `--data: expected a folder, got ${path}, ${found ? 'which is none' : 'which does not exist'}. Give the folder whose files the module fetches from ${dataMount}.`,
+  )
+}
+
+/** One browser after another: each start of the ranks gets its own, as torchrun starts processes anew. */
+class Browsers {
+  #browser: Browser | null = null
+  #isUsed = false
+
+  constructor(
+    private readonly options: LaunchOptions,
+    private readonly note: (line: string) => void,
+  ) {}
+
+  /** The one that is open already, if no rank has run in it; else a new one. errors: `browser.missing`. */
+  async fresh(forRanks = true): Promise<Browser> {
+    if (this.#isUsed) await this.close()
+    this.#isUsed = forRanks
+    if (this.#browser) return this.#browser
+    const { device, adapter, headed, debug } = this.options
+    const { launchForTraining } = await import('../train/browser.ts')
+    const isOnCpu = device === 'cpu'
+    if (isOnCpu) this.note('computing on the CPU with the plain references, which are slow')
+    this.#browser = await launchForTraining(
+      // The references need no adapter: the one that starts everywhere will do.
+      isOnCpu ? 'software' : adapter,
+      { isHeaded: headed ?? false, timesKernels: Number(debug ?? 0) >= 2 },
+      this.note,
+    )
+    return this.#browser
+  }
+
+  async close(): Promise<void> {
+    const browser = this.#browser
+    this.#browser = null
+    this.#isUsed = false
+    await browser?.close()
+  }
+}
+
+/** Serves the pages to this machine's tabs; alone on MASTER_PORT, with the signaling server, else on any port, with a way to it. */
+async function servePages(
+  root: string,
+  { masterPort, isPortFixed }: Plan,
+  { signaling }: Crew,
+  data: string | undefined,
+): Promise<Served> {
+  const mounts = data === undefined ? undefined : { [dataMount]: data }
+  if (signaling) {
+    return serve({
+      root,
+      mounts,
+      port: 0,
+      attach: (server) => attachSignalProxy(server, signaling),
+    })
+  }
+  try {
+    return await serve({ root, mounts, port: masterPort, strictPort: true })
+  } catch (thrown) {
+    if (isPortFixed || !(thrown instanceof PortTaken)) throw thrown
+    return serve({ root, mounts, port: 0 })
+  }
+}
+
+/** What tabs get by their address: flags and environment, and what Slurm says of processors. */
+function switchesOf({ switches, cpusPerTask }: LaunchOptions, { job }: Plan) {
+  const cpus = cpusPerTask ?? job?.cpusPerTask
+  return cpus === undefined ? switches : { maxWorkers: String(cpus), ...switches }
+}
+
+function environmentOf(
+  rank: number,
+  part: Part,
+  {
+    options,
+    plan,
+    crew,
+    served,
+  }: { options: LaunchOptions; plan: Plan; crew: Crew; served: Served },
+): InjectedEnvironment {
+  const { worldSize, nodeRank, attempt } = part
+  const localRank = part.localRank + rank - part.firstRank
+  const { room, key } = crew.keys.room(attempt)
+  const own: Record<VariableName, string> = {
+    RANK: String(rank),
+    LOCAL_RANK: String(localRank),
+    WORLD_SIZE: String(worldSize),
+    LOCAL_WORLD_SIZE: String(part.localWorldSize),
+    GROUP_RANK: String(nodeRank),
+    NODE_RANK: String(nodeRank),
+    MASTER_ADDR: crew.masterAddr,
+    MASTER_PORT: String(crew.signaling ? crew.masterPort : served.port),
+    MASTER_URL: `ws://localhost:${served.port}${signalPath}`,
+    ROOM_ID: room,
+    ROOM_KEY: key,
+    RUN_ID: plan.runId,
+    RESTART_COUNT: String(attempt),
+    MAX_RESTARTS: String(options.maxRestarts),
+  }
+  const slurm = plan.job
+    ? slurmVariables(process.env, { rank, worldSize, localRank, nodeRank })
+    : {}
+  const { localRankArgument } = options
+  return {
+    variables: { ...slurm, ...own },
+    args: localRankArgument
+      ? [`${localRankArgument}=${localRank}`, ...options.args]
+      : [...options.args],
+  }
+}

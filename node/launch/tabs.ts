@@ -1,0 +1,213 @@
+import type { Browser, BrowserContext, ConsoleMessage, Page } from 'playwright'
+import { type InjectedEnvironment, injectedName } from '../../src/distributed/env.ts'
+import { type Progress, progressName } from '../../src/distributed/progress.ts'
+import { endName, type RankEnd } from '../../src/distributed/rank-end.ts'
+import { messageOf } from '../../src/util/errors.ts'
+import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
+import { iceWithoutRoutePermissions } from '../chromium.ts'
+import type { StreamName } from './log-files.ts'
+
+/** One tab to open. */
+export interface RankTab {
+  rank: number
+  environment: InjectedEnvironment
+}
+
+/** What is told of a rank that failed. */
+export interface TabFailure {
+  /** Null when the browser failed, with all its tabs. */
+  rank: number | null
+  /** Of Tabring's errors; else empty. */
+  code: string
+  /** With the stack where there is one. */
+  text: string
+}
+
+export interface TabsOptions {
+  browser: Browser
+  /** The server's address, with its final slash; `rank.html` is there. */
+  url: string
+  tabs: readonly RankTab[]
+  switches: SwitchInputs
+  /** Closes the tabs before they have ended. */
+  stop: AbortSignal
+  onSay: (rank: number, stream: StreamName, text: string) => void
+  onProgress: (rank: number, progress: Progress) => void
+  /** Called once for each rank that fails, in the order in which that was heard. */
+  onFailure: (failure: TabFailure) => void
+}
+
+const pageTimeoutMs = 60_000
+/** The page itself tells more of an error than the browser does, and the browser's end more than the ends of its tabs: these go first. */
+const graceMs = 200
+
+/**
+ * Opens one tab a rank, each in a browser context of its own, as on machines of their own; resolves when all have ended and are closed.
+ *
+ * A rank that ends well stays open until the last has ended: what it has sent may still be under way. One that fails is closed at once.
+ */
+export async function runTabs(options: TabsOptions): Promise<void> {
+  const { browser, tabs, stop, onFailure } = options
+  const runs = tabs.map((tab) => new TabRun(tab, options))
+  const onDisconnected = () => {
+    if (runs.every((run) => run.hasEnded)) return
+    onFailure({
+      rank: null,
+      code: 'worker.dead',
+      text: 'browser: expected it to run until the end, got its exit. It crashed or was closed.',
+    })
+    for (const run of runs) run.abandon()
+  }
+  const onStop = () => {
+    for (const run of runs) run.abandon()
+  }
+  browser.once('disconnected', onDisconnected)
+  stop.addEventListener('abort', onStop)
+  try {
+    if (stop.aborted) onStop()
+    // Playwright throws out of band when a page is closed while it is being set up (seen in 1.65): that is waited for.
+    await Promise.all(runs.map((run) => run.prepare()))
+    for (const run of runs) void run.load()
+    await Promise.all(runs.map((run) => run.ended))
+  } finally {
+    browser.off('disconnected', onDisconnected)
+    stop.removeEventListener('abort', onStop)
+    await Promise.all(runs.map((run) => run.close()))
+  }
+}
+
+const toStderr = new Set(['error', 'warning', 'assert', 'trace'])
+const silent = new Set(['clear', 'endGroup'])
+
+/** One rank's tab, from its opening to its end. */
+class TabRun {
+  /** Resolves when the program has ended, well or not, or nobody waits for it any more. */
+  readonly ended: Promise<void>
+  hasEnded = false
+  #end!: () => void
+  #context: BrowserContext | null = null
+  #page: Page | null = null
+  #closing: Promise<void> | undefined
+  readonly #options: TabsOptions
+  readonly #tab: RankTab
+
+  constructor(tab: RankTab, options: TabsOptions) {
+    this.#tab = tab
+    this.#options = options
+    this.ended = new Promise((resolve) => {
+      this.#end = resolve
+    })
+  }
+
+  /** Opens the tab; nothing is loaded yet. */
+  async prepare(): Promise<void> {
+    if (this.hasEnded) return
+    try {
+      this.#page = await this.#open()
+    } catch (thrown) {
+      this.#failToOpen(thrown)
+    }
+  }
+
+  /** Loads the page, which runs the program. */
+  async load(): Promise<void> {
+    if (this.hasEnded || !this.#page) return
+    const { url, switches } = this.#options
+    const query = new URLSearchParams()
+    if (Object.keys(switches).length > 0) query.set(launcherParameter, JSON.stringify(switches))
+    try {
+      await this.#page.goto(`${url}rank.html?${query}`, {
+        waitUntil: 'commit',
+        timeout: pageTimeoutMs,
+      })
+    } catch (thrown) {
+      this.#failToOpen(thrown)
+    }
+  }
+
+  /** Waits for it no longer. */
+  abandon(): void {
+    this.hasEnded = true
+    this.#end()
+  }
+
+  /** Resolves when the tab is closed; may be called again. */
+  close(): Promise<void> {
+    this.hasEnded = true
+    // Gone already with a browser that has exited.
+    this.#closing ??= this.#context?.close().catch(() => undefined)
+    return this.#closing ?? Promise.resolve()
+  }
+
+  async #open(): Promise<Page> {
+    const { browser, onProgress } = this.#options
+    const { rank, environment } = this.#tab
+    this.#context = await browser.newContext()
+    const context = this.#context
+    await context.grantPermissions(iceWithoutRoutePermissions)
+    await context.addInitScript(
+      ([name, value]) => {
+        Object.defineProperty(globalThis, name, { value })
+      },
+      [injectedName, environment] as const,
+    )
+    const page = await context.newPage()
+    page.on('crash', () =>
+      this.#fail(
+        'worker.dead',
+        'expected its tab to live until the end, got a crash. Is the machine out of memory?',
+      ),
+    )
+    page.on('close', () =>
+      this.#failSoon('worker.dead', 'expected its tab to stay open until the end, got closed.'),
+    )
+    let hasCome = false
+    page.on('framenavigated', (frame) => {
+      if (frame !== page.mainFrame()) return
+      if (hasCome) {
+        this.#fail(
+          'worker.dead',
+          `expected its page to stay until the end, got another: ${frame.url().split('?')[0]}. A program must not navigate or reload.`,
+        )
+      }
+      hasCome = true
+    })
+    page.on('pageerror', (error) => this.#failSoon('', error.stack || messageOf(error)))
+    page.on('console', (message) => this.#say(message))
+    await page.exposeFunction(progressName, (json: string) => {
+      if (!this.hasEnded) onProgress(rank, JSON.parse(json))
+    })
+    await page.exposeFunction(endName, (json: string) => this.#take(JSON.parse(json)))
+    return page
+  }
+
+  #say(message: ConsoleMessage): void {
+    const type = message.type()
+    if (silent.has(type)) return
+    // As a terminal has it: a line ends once.
+    const text = message.text().replace(/\n$/, '')
+    this.#options.onSay(this.#tab.rank, toStderr.has(type) ? 'stderr' : 'stdout', text)
+  }
+
+  #take(end: RankEnd): void {
+    if (end.isOk) this.abandon()
+    else this.#fail(end.code, end.stack)
+  }
+
+  #fail(code: string, text: string): void {
+    if (this.hasEnded) return
+    const { rank } = this.#tab
+    this.#options.onFailure({ rank, code, text })
+    this.abandon()
+    void this.close()
+  }
+
+  #failToOpen(thrown: unknown): void {
+    const [reason] = messageOf(thrown).split('\n')
+    this.#failSoon('worker.dead', `expected its page to open, got: ${reason}`)
+  }
+
+  #failSoon(code: string, text: string): void {
+    setTimeout(() => this.#fail(code, text), graceMs)
+  }
+}

@@ -1,0 +1,15 @@
+import { InvalidArgumentError } from 'commander'
+
+/** Returns a parser of an option's value for Commander: a whole number in a range. */
+export function wholeNumber(minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
+  return (text: string): number => {
+    const value = Number(text)
+    if (text.trim() !== '' && Number.isSafeInteger(value) && value >= minimum && value <= maximum)
+      return value
+    const range =
+      maximum === Number.MAX_SAFE_INTEGER
+        ? `of ${minimum} or more`
+        : `from ${minimum} to ${maximum}`
+    throw new InvalidArgumentError(`Expected a whole number ${range}, got "${text}".`)
+  }
+}

@@ -1,0 +1,93 @@
+import { Command, CommanderError } from 'commander'
+import { messageOf, TabringError } from '../src/util/errors.ts'
+import { oneLine } from './command-line.ts'
+import { brokenPipe, Interrupt, interruptSignal } from './interrupt.ts'
+import { failureText } from './launch/failure-text.ts'
+import { parseLaunch } from './launch/options.ts'
+import { launch } from './launch/run.ts'
+import { Screen } from './launch/screen.ts'
+
+/** `npx tabring …`: a torchrun for tabs. */
+
+const examples = `
+Examples:
+  tabring run --nproc-per-node 4 train.ts
+  tabring launch --nproc_per_node=2 train.ts --lr 0.1
+
+tabring <command> --help tells more.
+`
+
+/** Answers what is none of the two commands: help, or an error with the nearest name. */
+function answerOther(argv: readonly string[]): string {
+  let text = ''
+  const command = new Command('tabring')
+    .usage('<command> [options]')
+    .helpOption('-h, --help', 'show this help')
+    .addHelpText('after', examples)
+    .exitOverride()
+    .configureOutput({
+      writeOut: (part) => {
+        text += part
+      },
+      writeErr: () => undefined,
+    })
+  command
+    .command('run')
+    .description(
+      'run a TypeScript module in N browser tabs, each a rank, as torchrun does in processes',
+    )
+  command
+    .command('launch')
+    .description(
+      'the same for scripts that get their local rank as an argument, as torch.distributed.launch does',
+    )
+  command.helpCommand('help [command]', 'show the help of a command')
+  try {
+    command.parse(argv.length > 0 ? argv : ['--help'], { from: 'user' })
+  } catch (thrown) {
+    if (thrown instanceof CommanderError && /^commander\.help/.test(thrown.code)) return text
+    const isModule = /\.[cm]?[jt]sx?$/.test(argv[0])
+    const hint = isModule ? ` (Did you mean tabring run ${argv[0]}?)` : ''
+    throw new TabringError(
+      'config.invalid',
+      `${oneLine(messageOf(thrown))}${hint} See tabring --help.`,
+      { cause: thrown },
+    )
+  }
+  return text
+}
+
+/** Returns the exit code, after everything that was started has ended. */
+async function main(argv: readonly string[]): Promise<number> {
+  const signal = interruptSignal()
+  try {
+    const [first, ...rest] = argv[0] === 'help' ? [argv[1], '--help'] : argv
+    if (first !== 'run' && first !== 'launch') {
+      process.stdout.write(answerOther(argv))
+      return 0
+    }
+    const parsed = parseLaunch(first, rest)
+    if (parsed.kind === 'help') {
+      process.stdout.write(parsed.text)
+      return 0
+    }
+    const screen = new Screen(process.stdout, process.stderr)
+    const outcome = await launch(parsed.options, screen, signal)
+    if (!outcome.failure) return 0
+    process.stderr.write(`tabring: ${failureText(outcome)}\n`)
+    return 1
+  } catch (thrown) {
+    if (thrown instanceof Interrupt) {
+      if (thrown.exitCode !== brokenPipe) {
+        process.stderr.write('tabring: interrupted; every tab is closed\n')
+      }
+      return thrown.exitCode
+    }
+    process.stderr.write(`tabring: ${messageOf(thrown)}\n`)
+    return 1
+  }
+}
+
+const exitCode = await main(process.argv.slice(2))
+// Exit even if a handle is still open, but not before the output has gone out.
+process.stdout.write('', () => process.exit(exitCode))

@@ -1,0 +1,52 @@
+import { args, env } from './distributed/env.ts'
+import { progressName } from './distributed/progress.ts'
+import { endName, type RankEnd } from './distributed/rank-end.ts'
+
+/**
+ * The page of a rank of `tabring run`: it runs the user's module and tells the launcher how that ended.
+ *
+ * The launcher builds it around the module, which it calls `virtual:tabring-program`.
+ */
+
+let hasEnded = false
+function end(words: RankEnd): void {
+  if (hasEnded) return
+  hasEnded = true
+  const { [endName]: tell } = globalThis as unknown as { [endName]: (json: string) => void }
+  tell(JSON.stringify(words))
+}
+
+/** An error's stack with those of its causes, as Node prints them. */
+function stackOf(thrown: unknown): string {
+  if (!(thrown instanceof Error)) return `thrown: ${String(thrown)}`
+  const { name, message, stack, cause } = thrown
+  const own = stack || `${name}: ${message}`
+  return cause === undefined ? own : `${own}\ncause: ${stackOf(cause)}`
+}
+
+function fail(thrown: unknown): void {
+  const code = thrown instanceof Error && 'code' in thrown ? String(thrown.code) : ''
+  end({ isOk: false, code, stack: stackOf(thrown) })
+}
+
+addEventListener('error', ({ error }) => {
+  // A complaint of the browser's own, such as one about ResizeObserver, has no error in it.
+  if (error !== null && error !== undefined) fail(error)
+})
+addEventListener('unhandledrejection', ({ reason }) => fail(reason))
+
+// Workers cannot call functions of the page.
+new BroadcastChannel(progressName).onmessage = ({ data }: MessageEvent<string>) => {
+  const { [progressName]: take } = globalThis as unknown as {
+    [progressName]: (json: string) => void
+  }
+  take(data)
+}
+
+try {
+  const { default: main } = await import('virtual:tabring-program')
+  if (typeof main === 'function') await main({ env, args })
+  end({ isOk: true })
+} catch (thrown) {
+  fail(thrown)
+}

@@ -1,0 +1,349 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+
+/** `tabring run` as a process, on a user's own modules in a folder of their own. */
+
+const repository = join(import.meta.dirname, '..', '..')
+
+let folder: string
+const children: ChildProcess[] = []
+
+interface Run {
+  child: ChildProcess
+  told: { stdout: string; stderr: string }
+  /** The exit code, when both streams have ended. */
+  ended: Promise<number | null>
+}
+
+function start(command: 'run' | 'launch', argv: readonly string[], environment = {}): Run {
+  const child = spawn(
+    process.execPath,
+    [join(repository, 'bin', 'tabring.js'), command, '--adapter', 'software', ...argv],
+    {
+      cwd: folder,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, HOME: folder, ...environment },
+    },
+  )
+  children.push(child)
+  const told = { stdout: '', stderr: '' }
+  child.stdout.on('data', (chunk) => {
+    told.stdout += chunk
+  })
+  child.stderr.on('data', (chunk) => {
+    told.stderr += chunk
+  })
+  return { child, told, ended: once(child, 'close').then(([code]) => code) }
+}
+
+/** Waits until the process has said something. */
+async function says({ child, told }: Run, text: string): Promise<void> {
+  while (!told.stdout.includes(text) && !told.stderr.includes(text)) {
+    await Promise.race([once(child.stdout!, 'data'), once(child.stderr!, 'data')])
+    if (child.exitCode !== null) break
+  }
+  expect(told.stdout + told.stderr).toContain(text)
+}
+
+/** The ids of a process and all below it, zombies left out. */
+async function family(root: number): Promise<number[]> {
+  const parents = new Map<number, number>()
+  for (const name of await readdir('/proc')) {
+    const stat = /^\d+$/.test(name)
+      ? await readFile(`/proc/${name}/stat`, 'utf8').catch(() => '')
+      : ''
+    const form = /^(\d+) \(.*\) (\S) (\d+)/s.exec(stat)
+    if (form && form[2] !== 'Z') parents.set(Number(form[1]), Number(form[3]))
+  }
+  const found = [root]
+  for (let i = 0; i < found.length; i++) {
+    for (const [child, parent] of parents) if (parent === found[i]) found.push(child)
+  }
+  return found.filter((id) => parents.has(id))
+}
+
+/** A port that nobody has at this moment. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0)
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}
+
+const write = (name: string, ...lines: readonly string[]) =>
+  writeFile(join(folder, name), lines.join('\n'))
+
+/** The numbers that a line `{…}` of each rank tells, by rank. */
+function toldByRank(stdout: string): Record<string, string>[] {
+  const lines = [...stdout.matchAll(/^\[(\d+)\]: (\{.*\})$/gm)]
+  return lines
+    .map(([, rank, json]): [number, Record<string, string>] => [Number(rank), JSON.parse(json)])
+    .sort(([a], [b]) => a - b)
+    .map(([, told]) => told)
+}
+
+/** A module of a user's that meets the other ranks in the run's room, over WebRTC. */
+const meeting = [
+  `import { SignalClient } from '${repository}/src/peer/signal.ts'`,
+  `import { formLinks } from '${repository}/src/worker/connect.ts'`,
+  "import { env } from 'tabring'",
+  'export async function meet(): Promise<string[]> {',
+  '  const client = new SignalClient({',
+  '    url: env.MASTER_URL,',
+  '    link: { room: env.ROOM_ID, key: env.ROOM_KEY },',
+  "    info: { name: env.RANK, adapter: null, hostTag: '', hidden: false, transport: 'webrtc' },",
+  '    WebSocket,',
+  '  })',
+  '  const met = new Promise<string[]>((resolve, reject) => {',
+  "    client.on('assign', (assignment) => {",
+  '      const ring = formLinks({ client, assignment, ports: null, addLink: () => undefined })',
+  '      const names = assignment.members.map(({ name }) => name).sort()',
+  "      client.on('start', () => resolve(names))",
+  '      ring.connected.catch(reject)',
+  '    })',
+  '  })',
+  "  client.on('lobby', ({ members, state }) => {",
+  '    const isAll = members.length === Number(env.WORLD_SIZE)',
+  "    if (client.isMaker && isAll && state === 'lobby') client.start(null)",
+  '  })',
+  '  await client.open()',
+  '  return met',
+  '}',
+]
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'tabring-run-'))
+  // A package of the user's, and no tabring among them: the launcher brings its own.
+  const installed = join(folder, 'node_modules', 'some-package')
+  await mkdir(installed, { recursive: true })
+  await writeFile(
+    join(installed, 'package.json'),
+    '{ "name": "some-package", "type": "module", "exports": "./index.js" }',
+  )
+  await writeFile(join(installed, 'index.js'), 'export const answer = 42\n')
+  await write('meet.ts', ...meeting)
+})
+afterAll(() => rm(folder, { recursive: true }))
+let before: string[]
+beforeEach(async () => {
+  before = await readdir(tmpdir())
+})
+afterEach(async () => {
+  for (const child of children.splice(0)) child.kill('SIGKILL')
+  // What was built for a run has gone with it.
+  const left = (await readdir(tmpdir())).filter((name) => !before.includes(name))
+  expect(left.filter((name) => name.startsWith('tabring-run-'))).toEqual([])
+})
+
+test('three ranks: environment, arguments, packages, output by rank; they meet over WebRTC', async () => {
+  await write(
+    'train.ts',
+    "import { answer } from 'some-package'",
+    "import { args, env, reportProgress } from 'tabring'",
+    "import { meet } from './meet.ts'",
+    'export default async function main(given: { env: typeof env; args: readonly string[] }) {',
+    '  const met = await meet()',
+    '  reportProgress({ step: 5, totalSteps: 5, loss: 0.25 })',
+    "  console.warn('two\\nlines')",
+    "  console.log(JSON.stringify({ ...env, answer, met: met.join(), args: args.join(' '), same: given.env === env && given.args === args }))",
+    '}',
+  )
+  const run = start('run', [
+    '--nproc_per_node',
+    '3',
+    '--log-dir',
+    'logs',
+    '--max-restarts=2',
+    'train.ts',
+    '--lr',
+    '0.1',
+    '--headed',
+  ])
+  expect(await run.ended, run.told.stderr).toBe(0)
+  const told = toldByRank(run.told.stdout)
+  expect(told.map(({ RANK }) => RANK)).toEqual(['0', '1', '2'])
+  expect(told.map(({ LOCAL_RANK }) => LOCAL_RANK)).toEqual(['0', '1', '2'])
+  for (const one of told) {
+    expect(one).toMatchObject({
+      WORLD_SIZE: '3',
+      LOCAL_WORLD_SIZE: '3',
+      GROUP_RANK: '0',
+      NODE_RANK: '0',
+      MASTER_ADDR: '127.0.0.1',
+      MASTER_URL: `ws://localhost:${one.MASTER_PORT}/signal`,
+      ROOM_ID: told[0].ROOM_ID,
+      RUN_ID: told[0].RUN_ID,
+      RESTART_COUNT: '0',
+      MAX_RESTARTS: '2',
+      answer: 42,
+      met: '0,1,2',
+      args: '--lr 0.1 --headed',
+      same: true,
+    })
+  }
+  expect(run.told.stdout).toContain('step 5/5  loss 0.2500\n')
+  for (const rank of [0, 1, 2]) {
+    expect(run.told.stderr).toContain(`[${rank}]: two\n[${rank}]: lines\n`)
+    const log = (name: string) => readFile(join(folder, 'logs', String(rank), name), 'utf8')
+    expect(JSON.parse(await log('stdout.log'))).toEqual(told[rank])
+    expect(await log('stderr.log')).toBe('two\nlines\n')
+  }
+})
+
+test('one rank throws: it is named with its line, the others are closed', async () => {
+  await write(
+    'train.ts',
+    "import { env } from 'tabring'",
+    'interface Batch { size: number }',
+    'function step(batch: Batch): void {',
+    "  if (env.RANK === '1') throw new RangeError('no batch of ' + batch.size)",
+    '}',
+    'step({ size: 7 })',
+    'await new Promise(() => undefined)',
+  )
+  const run = start('run', ['--nproc-per-node', '3', 'train.ts'])
+  expect(await run.ended).toBe(1)
+  expect(run.told.stderr).toMatch(
+    /^tabring: rank 1 failed first:\nRangeError: no batch of 7\n {4}at step \(train\.ts:4:\d+\)\n {4}at train\.ts:6:1\n$/,
+  )
+})
+
+test('launch gives the local rank; a rank that fails the first time is started again with all others', async () => {
+  await write(
+    'train.ts',
+    "import { args, env } from 'tabring'",
+    "console.log('start', env.RESTART_COUNT, env.ROOM_ID, args.join())",
+    "if (env.RESTART_COUNT === '0') {",
+    "  if (env.RANK === '0') Promise.reject(new Error('not awaited'))",
+    '  await new Promise(() => undefined)',
+    '}',
+  )
+  const run = start('launch', ['--nproc-per-node=2', '--max-restarts=1', 'train.ts', 'x'])
+  expect(await run.ended, run.told.stderr).toBe(0)
+  expect(run.told.stderr).toContain('tabring: rank 0 failed first: Error: not awaited\n')
+  expect(run.told.stderr).toContain('tabring: restart 1 of 1\n')
+  const rooms = [...run.told.stdout.matchAll(/start 1 (\S+)/g)].map(([, room]) => room)
+  expect(rooms).toHaveLength(2)
+  expect(new Set(rooms).size).toBe(1)
+  expect(run.told.stdout).not.toContain(`start 0 ${rooms[0]}`)
+  for (const rank of [0, 1]) {
+    expect(run.told.stdout).toContain(`[${rank}]: start 1 ${rooms[0]} --local-rank=${rank},x\n`)
+  }
+})
+
+test.each([
+  ['SIGINT', 130],
+  ['SIGTERM', 143],
+] as const)('%s ends every process that it started, with one line', async (signal, code) => {
+  await write('train.ts', "console.log('up')", 'await new Promise(() => undefined)')
+  const run = start('run', ['--nproc-per-node=2', 'train.ts'])
+  await says(run, '[0]: up')
+  await says(run, '[1]: up')
+  const all = await family(run.child.pid!)
+  expect(all.length).toBeGreaterThan(3)
+  run.child.kill(signal)
+  expect(await run.ended).toBe(code)
+  expect(run.told.stderr).toBe('tabring: interrupted; every tab is closed\n')
+  const left = await Promise.all(all.map(family))
+  expect(left.flat()).toEqual([])
+})
+
+describe('several launchers on this machine', () => {
+  test('two runs at once have ports and rooms of their own', async () => {
+    await write(
+      'train.ts',
+      "import { env } from 'tabring'",
+      "import { meet } from './meet.ts'",
+      'console.log(JSON.stringify({ met: (await meet()).join(), ...env }))',
+    )
+    const runs = [0, 1].map(() => start('run', ['--nproc-per-node=2', 'train.ts']))
+    expect(await Promise.all(runs.map(({ ended }) => ended))).toEqual([0, 0])
+    const [first, second] = runs.map(({ told }) => toldByRank(told.stdout))
+    for (const told of [first, second]) {
+      expect(told.map(({ met }) => met)).toEqual(['0,1', '0,1'])
+      expect(told[0].ROOM_ID).toBe(told[1].ROOM_ID)
+    }
+    expect(first[0].MASTER_PORT).not.toBe(second[0].MASTER_PORT)
+    expect(first[0].ROOM_ID).not.toBe(second[0].ROOM_ID)
+    expect(first[0].RUN_ID).not.toBe(second[0].RUN_ID)
+  })
+
+  test('two launchers make one run over HTTPS; the one that is not rank 0 tells a failure to both', async () => {
+    await write(
+      'train.ts',
+      "import { env, openStore } from 'tabring'",
+      "import { meet } from './meet.ts'",
+      "const store = await openStore(env.MASTER_URL + '#room=' + env.ROOM_ID + '&key=' + env.ROOM_KEY)",
+      'await store.set(env.RANK, env.NODE_RANK)',
+      "await store.wait(['0', '1', '2'])",
+      'console.log(JSON.stringify({ met: (await meet()).join(), ...env }))',
+      "await store.set('said ' + env.RANK, '')",
+      "await store.wait(['said 0', 'said 1', 'said 2'])",
+      "if (env.RANK === '2') throw new Error('on machine ' + env.NODE_RANK)",
+      'await new Promise(() => undefined)',
+    )
+    const key = { TABRING_ROOM_KEY: 'the-key-of-this-very-test' }
+    const flags = ['--nnodes=2', '--master-addr=127.0.0.1', `--master-port=${await freePort()}`]
+    const runs = [
+      start('run', [...flags, '--node-rank=1', '--nproc-per-node=2', 'train.ts'], key),
+      start('run', [...flags, '--node-rank=0', '--nproc-per-node=1', 'train.ts'], key),
+    ]
+    expect(await Promise.all(runs.map(({ ended }) => ended))).toEqual([1, 1])
+    const told = toldByRank(runs[1].told.stdout + runs[0].told.stdout)
+    expect(told).toHaveLength(3)
+    const numbers = told.map((one) => [one.RANK, one.NODE_RANK, one.LOCAL_RANK, one.met])
+    expect(numbers).toEqual([
+      ['0', '0', '0', '0,1,2'],
+      ['1', '1', '0', '0,1,2'],
+      ['2', '1', '1', '0,1,2'],
+    ])
+    for (const { told } of runs) {
+      expect(told.stderr).toMatch(
+        /rank 2 on \S+ failed first:\nError: on machine 1\n {4}at train\.ts:9:/,
+      )
+      expect(told.stderr).not.toContain(key.TABRING_ROOM_KEY)
+    }
+  })
+
+  test('as srun starts them, once a rank and without flags: they find each other by a file', async () => {
+    await write(
+      'train.ts',
+      "import { env, initFromSlurm } from 'tabring'",
+      "import { meet } from './meet.ts'",
+      'console.log(JSON.stringify({ met: (await meet()).join(), ...initFromSlurm(), id: env.RUN_ID }))',
+    )
+    const job = {
+      SLURM_JOB_ID: '99',
+      SLURM_NODELIST: 'localhost',
+      SLURM_STEP_ID: '0',
+      SLURM_STEP_NUM_TASKS: '2',
+      SLURM_NTASKS: '2',
+      SLURM_NODEID: '0',
+    }
+    const runs = [1, 0].map((task) =>
+      start('run', ['train.ts'], { ...job, SLURM_PROCID: `${task}`, SLURM_LOCALID: `${task}` }),
+    )
+    const codes = await Promise.all(runs.map(({ ended }) => ended))
+    expect(codes, runs.map(({ told }) => told.stderr).join()).toEqual([0, 0])
+    const told = toldByRank(runs[1].told.stdout + runs[0].told.stdout)
+    for (const rank of [0, 1]) {
+      expect(told[rank]).toMatchObject({
+        met: '0,1',
+        rank,
+        worldSize: 2,
+        localRank: rank,
+        nodeRank: 0,
+        masterAddr: 'localhost',
+        id: '99',
+      })
+    }
+    expect(await readdir(join(folder, '.tabring', 'runs'))).toEqual([])
+  })
+})

@@ -1,0 +1,273 @@
+import { beforeEach, describe, expect, test } from 'vitest'
+import { Leader, type LeaderOptions, type Voice } from '../../../node/launch/crew/leader.ts'
+import type { CrewMember, Failure, Order, Part } from '../../../node/launch/crew/messages.ts'
+import { VirtualEnv } from '../../support/virtual-env.ts'
+
+/** The leader of a run over launchers that only pretend, on a virtual clock. */
+
+let env: VirtualEnv
+let lines: string[]
+beforeEach(() => {
+  env = new VirtualEnv()
+  lines = []
+})
+
+const makeLeader = (options: Partial<LeaderOptions> = {}) =>
+  new Leader({
+    env,
+    launchers: 2,
+    maxRestarts: 0,
+    isKilling: true,
+    maxRanks: 64,
+    joinTimeoutMs: 60_000,
+    log: (line) => lines.push(line),
+    ...options,
+  })
+
+const memberOf = (index: number | null, tabs = 2, name = `host${index}`): CrewMember => ({
+  index,
+  name,
+  tabs,
+  place: null,
+})
+
+class Launcher {
+  readonly orders: Order[] = []
+  readonly voice: Voice
+  constructor(leader: Leader, member: CrewMember, launchers = 2) {
+    const answer = leader.join(member, launchers, (order) => this.orders.push(order))
+    if ('refusal' in answer) throw new Error(answer.refusal)
+    this.voice = answer.voice
+  }
+  get types(): string[] {
+    return this.orders.map(({ type }) => type)
+  }
+  get part(): Part {
+    const starts = this.orders.filter((order) => order.type === 'start')
+    return starts[starts.length - 1].part
+  }
+  get end(): Failure | null | undefined {
+    const last = this.orders[this.orders.length - 1]
+    return last?.type === 'finish' ? last.failure : undefined
+  }
+  fails(rank: number | null, text: string, code = ''): void {
+    const failure = { rank, host: 'h', code, text }
+    this.voice.receive({ type: 'failed', attempt: this.part.attempt, failure })
+  }
+  ends(): void {
+    this.voice.receive({ type: 'ended', attempt: this.part.attempt })
+  }
+}
+
+describe('who has which ranks', () => {
+  test('by node rank, whoever comes first', () => {
+    const leader = makeLeader({ launchers: 3 })
+    const c = new Launcher(leader, memberOf(2, 1), 3)
+    const a = new Launcher(leader, memberOf(0, 3), 3)
+    expect(a.orders).toEqual([])
+    const b = new Launcher(leader, memberOf(1, 2), 3)
+    expect([a, b, c].map(({ part }) => part)).toEqual([
+      { attempt: 0, firstRank: 0, worldSize: 6, nodeRank: 0, localRank: 0, localWorldSize: 3 },
+      { attempt: 0, firstRank: 3, worldSize: 6, nodeRank: 1, localRank: 0, localWorldSize: 2 },
+      { attempt: 0, firstRank: 5, worldSize: 6, nodeRank: 2, localRank: 0, localWorldSize: 1 },
+    ])
+  })
+
+  test('who asks for no place takes one that is free, as they come', () => {
+    const leader = makeLeader({ launchers: 3 })
+    const later = new Launcher(leader, memberOf(null), 3)
+    const last = new Launcher(leader, memberOf(null), 3)
+    const first = new Launcher(leader, memberOf(0), 3)
+    expect([first, later, last].map(({ part }) => part.nodeRank)).toEqual([0, 1, 2])
+  })
+
+  test('several launchers on one machine keep their places there', () => {
+    const leader = makeLeader()
+    const place = { nodeRank: 0, localRank: 1, localWorldSize: 2 }
+    const b = new Launcher(leader, { ...memberOf(1, 1), place })
+    new Launcher(leader, { ...memberOf(0, 1), place: { ...place, localRank: 0 } })
+    expect(b.part).toEqual({ ...place, attempt: 0, firstRank: 1, worldSize: 2 })
+  })
+})
+
+describe('who is refused', () => {
+  test.each<[string, CrewMember, number, string]>([
+    ['another size', memberOf(1), 3, 'expected a launcher of 2, got one of 3'],
+    ['a rank too high', memberOf(2), 2, 'expected a node rank below 2, got 2'],
+    [
+      'a rank that is taken',
+      memberOf(0, 2, 'other'),
+      2,
+      'expected another node rank than 0, which host0 has',
+    ],
+  ])('%s', (_, member, launchers, text) => {
+    const leader = makeLeader()
+    new Launcher(leader, memberOf(0))
+    expect(() => new Launcher(leader, member, launchers)).toThrow(text)
+  })
+
+  test('whoever comes when all are there', () => {
+    const leader = makeLeader()
+    new Launcher(leader, memberOf(0))
+    new Launcher(leader, memberOf(1))
+    expect(() => new Launcher(leader, memberOf(null))).toThrow('has its 2 launchers already')
+  })
+})
+
+function pair(options: Partial<LeaderOptions> = {}): [Launcher, Launcher, Leader] {
+  const leader = makeLeader(options)
+  return [new Launcher(leader, memberOf(0)), new Launcher(leader, memberOf(1)), leader]
+}
+
+describe('how a run ends', () => {
+  test('well, when all have ended', () => {
+    const [a, b] = pair()
+    a.ends()
+    expect(b.end).toBeUndefined()
+    b.ends()
+    expect([a.types, b.types, a.end, b.end]).toEqual([
+      ['start', 'finish'],
+      ['start', 'finish'],
+      null,
+      null,
+    ])
+  })
+
+  test('a failure stops all at once, and is what everyone is told', () => {
+    const [a, b] = pair()
+    b.fails(2, 'boom')
+    expect([a.types, b.types]).toEqual([
+      ['start', 'stop'],
+      ['start', 'stop'],
+    ])
+    a.fails(0, 'also', '')
+    a.ends()
+    expect(a.end).toBeUndefined()
+    b.ends()
+    expect([a.end, b.end]).toEqual(Array(2).fill({ rank: 2, host: 'h', code: '', text: 'boom' }))
+  })
+
+  test('a lost neighbour waits for the failure that it is the echo of', async () => {
+    const [a, b] = pair()
+    a.fails(1, 'lost rank 2', 'peer.lost')
+    await env.advance(600)
+    expect(a.types).toEqual(['start'])
+    b.fails(2, 'boom')
+    expect(a.types).toEqual(['start', 'stop'])
+    a.ends()
+    b.ends()
+    expect(a.end?.text).toBe('boom')
+  })
+
+  test('and counts when nothing better comes', async () => {
+    const [a, b] = pair()
+    a.fails(1, 'lost rank 2', 'peer.lost')
+    b.fails(3, 'lost rank 0', 'peer.lost')
+    await env.advance(701)
+    expect(b.types).toEqual(['start', 'stop'])
+    a.ends()
+    b.ends()
+    expect(b.end?.text).toBe('lost rank 2')
+  })
+
+  test('without killing the others go on to their end', async () => {
+    const [a, b] = pair({ isKilling: false })
+    b.fails(2, 'boom')
+    await env.advance(10_000)
+    expect([a.types, b.types]).toEqual([['start'], ['start']])
+    b.ends()
+    a.ends()
+    expect(a.end?.text).toBe('boom')
+  })
+
+  test('a lost launcher ends the run everywhere, restarts or not', () => {
+    const [a, b] = pair({ maxRestarts: 3 })
+    b.voice.lost('connection closed, 1006')
+    expect(a.types).toEqual(['start', 'stop'])
+    a.ends()
+    expect(a.end?.text).toContain(
+      'the launcher on host1: expected it to run until the end, got its exit',
+    )
+    expect(a.end?.rank).toBeNull()
+  })
+
+  test('the leader that is interrupted ends it for all', () => {
+    const [a, b, leader] = pair()
+    leader.abort({ rank: null, host: 'host0', code: '', text: 'interrupted' })
+    expect([a.end?.text, b.end?.text]).toEqual(['interrupted', 'interrupted'])
+    b.ends()
+    b.voice.lost('gone')
+    expect(b.types).toEqual(['start', 'finish'])
+  })
+})
+
+describe('restarts', () => {
+  test('all start again when all are down, as often as allowed', () => {
+    const [a, b] = pair({ maxRestarts: 1 })
+    b.fails(2, 'Error: first\n    at main')
+    a.ends()
+    expect(a.types).toEqual(['start', 'stop'])
+    b.ends()
+    expect([a.part.attempt, b.part.attempt]).toEqual([1, 1])
+    expect(lines).toEqual(['rank 2 failed first: Error: first', 'restart 1 of 1'])
+    a.fails(0, 'second')
+    a.ends()
+    b.ends()
+    expect(b.end?.text).toBe('second')
+  })
+
+  test('a run that succeeds the second time has succeeded', () => {
+    const [a, b] = pair({ maxRestarts: 5 })
+    a.fails(0, 'once')
+    a.ends()
+    b.ends()
+    a.ends()
+    b.ends()
+    expect([a.end, b.end]).toEqual([null, null])
+  })
+
+  test('words of the start before do not count', () => {
+    const [a, b] = pair({ maxRestarts: 1 })
+    a.fails(0, 'once')
+    a.ends()
+    b.ends()
+    b.voice.receive({
+      type: 'failed',
+      attempt: 0,
+      failure: { rank: 2, host: '', code: '', text: 'late' },
+    })
+    b.voice.receive({ type: 'ended', attempt: 0 })
+    expect(b.types).toEqual(['start', 'stop', 'start'])
+    a.ends()
+    b.ends()
+    expect(a.end).toBeNull()
+  })
+})
+
+describe('before all are there', () => {
+  test('who is missing in time is named', async () => {
+    const leader = makeLeader({ launchers: 4 })
+    const a = new Launcher(leader, memberOf(0), 4)
+    new Launcher(leader, memberOf(2), 4)
+    await env.advance(60_001)
+    expect(a.end?.text).toBe(
+      'launcher: expected 4 launchers within 60 s, got 2 (host0, host2); missing: node rank 1, 3. Start them, or raise --rdzv-conf join_timeout.',
+    )
+  })
+
+  test('one that leaves before the start may come back', () => {
+    const leader = makeLeader({ launchers: 3 })
+    const a = new Launcher(leader, memberOf(0), 3)
+    new Launcher(leader, memberOf(1), 3).voice.lost('closed')
+    const b = new Launcher(leader, memberOf(1), 3)
+    new Launcher(leader, memberOf(2), 3)
+    expect([a.types, b.types]).toEqual([['start'], ['start']])
+  })
+
+  test('more ranks than a room takes', () => {
+    const leader = makeLeader({ maxRanks: 3 })
+    const a = new Launcher(leader, memberOf(0))
+    new Launcher(leader, memberOf(1))
+    expect(a.end?.text).toBe('launcher: expected at most 3 ranks, got 4. Lower --nproc-per-node.')
+  })
+})

@@ -1,0 +1,230 @@
+import { readFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+import type { Streams } from '../../../node/launch/flags.ts'
+import { type LaunchOptions, parseLaunch } from '../../../node/launch/options.ts'
+import { planLaunch } from '../../../node/launch/plan.ts'
+
+/** The command lines of `tabring run` and `tabring launch`, beside what torch 1.13 makes of them. */
+
+interface Taken {
+  nodes: [number, number]
+  tabs: number | string
+  nodeRank: number
+  masterAddr: string
+  masterPort: number
+  standalone: boolean
+  rdzvId: string
+  rdzvBackend: string
+  rdzvEndpoint: string
+  maxRestarts: number
+  logDir: string | null
+  redirects: string
+  tee: string
+  script: string
+  args: string[]
+}
+interface Golden {
+  run: { line: string; taken: Taken }[]
+  launch: { line: string; localRank: number; args: string[] }[]
+}
+const golden: Golden = JSON.parse(
+  readFileSync(new URL('../../golden/torchrun-flags.json', import.meta.url), 'utf8'),
+)
+
+function parse(name: 'run' | 'launch', line: string, environment = {}): LaunchOptions {
+  const parsed = parseLaunch(name, line.split(' '), environment)
+  if (parsed.kind === 'help') throw new Error('help')
+  return parsed.options
+}
+
+/** The flags before the script, spelled with dashes. */
+function dashed(line: string): string {
+  const words = line.split(' ')
+  const script = words.indexOf('train.py')
+  return words
+    .map((word, i) => (i < script && word.startsWith('--') ? dashedFlag(word) : word))
+    .join(' ')
+}
+function dashedFlag(word: string): string {
+  const [name, ...value] = word.split('=')
+  return [name.replaceAll('_', '-'), ...value].join('=')
+}
+
+const streamsText = (streams: Streams | undefined): string =>
+  streams === undefined
+    ? '0'
+    : typeof streams === 'number'
+      ? String(streams)
+      : Object.entries(streams)
+          .map((pair) => pair.join(':'))
+          .join(',')
+
+const around = {
+  environment: {},
+  hostName: 'here',
+  homeFolder: '/home/me',
+  randomName: () => 'random',
+}
+
+describe('torchrun takes them so', () => {
+  const both = golden.run.flatMap(({ line, taken }) =>
+    [...new Set([line, dashed(line)])].map((one) => ({ line: one, taken })),
+  )
+  test.each(both)('$line', ({ line, taken }) => {
+    const options = parse('run', line)
+    const plan = planLaunch(options, around)
+    expect(plan.launchers).toBe(taken.nodes[0])
+    expect(taken.nodes[0]).toBe(taken.nodes[1])
+    expect(plan.tabs).toBe(taken.tabs)
+    // Where torch says 0 without being told, the c10d backend still finds out which machine it is.
+    if (options.nodeRank !== undefined) expect(plan.index).toBe(taken.nodeRank)
+    const [host, port] = taken.rdzvEndpoint.split(':')
+    expect(plan.masterAddr).toBe(host || taken.masterAddr)
+    expect(plan.masterPort).toBe(Number(port ?? taken.masterPort))
+    expect(options.standalone ?? false).toBe(taken.standalone)
+    expect(options.rdzvId ?? 'none').toBe(taken.rdzvId)
+    expect(options.rdzvBackend).toBe(taken.rdzvBackend)
+    expect(options.maxRestarts).toBe(taken.maxRestarts)
+    expect(options.logDir ?? null).toBe(taken.logDir)
+    expect(streamsText(options.redirects)).toBe(taken.redirects)
+    expect(streamsText(options.tee)).toBe(taken.tee)
+    expect(options.module).toBe(taken.script)
+    expect(options.args).toEqual(taken.args)
+    expect(options.localRankArgument).toBeUndefined()
+  })
+})
+
+describe('torch.distributed.launch gives the script', () => {
+  const argumentsOf = ({ localRankArgument, args }: LaunchOptions, localRank: number) => [
+    ...(localRankArgument ? [`${localRankArgument}=${localRank}`] : []),
+    ...args,
+  ]
+  test.each(golden.launch)('$line', ({ line, localRank, args }) => {
+    expect(argumentsOf(parse('launch', line), localRank)).toEqual(args)
+  })
+
+  test.each([
+    ['--nproc-per-node=2 train.ts', '--local-rank'],
+    ['--nproc_per_node 2 train.ts', '--local_rank'],
+    ['--nproc-per-node 2 --master_port 1234 train.ts', '--local-rank'],
+    ['--standalone train.ts --some-flag', '--local_rank'],
+    ['--use-env --nproc-per-node 2 train.ts', undefined],
+  ])('in the spelling of the flags: %s', (line, argument) => {
+    expect(parse('launch', line).localRankArgument).toBe(argument)
+  })
+})
+
+describe('values', () => {
+  test.each<[string, Partial<LaunchOptions>]>([
+    ['--nproc-per-node gpu train.ts', { nprocPerNode: 'gpu' }],
+    ['--ntasks-per-node=8 train.ts', { ntasksPerNode: 8 }],
+    ['--gres=gpu:2 train.ts', { gres: 2 }],
+    ['--gres gpu:a100:3,shard:4 train.ts', { gres: 3 }],
+    ['--gres gpu train.ts', { gres: 1 }],
+    ['-p fast -J mnist train.ts', { partition: 'fast', jobName: 'mnist' }],
+    ['--kill-on-bad-exit train.ts', { killOnBadExit: true, module: 'train.ts' }],
+    ['--kill-on-bad-exit=0 train.ts', { killOnBadExit: false }],
+    ['--kill_on_bad_exit 0 train.ts', { killOnBadExit: false, module: 'train.ts' }],
+    ['-K train.ts', { killOnBadExit: true, module: 'train.ts' }],
+    ['train.ts', { killOnBadExit: true, adapter: 'auto', maxRestarts: 0 }],
+    ['--rdzv-endpoint [::1]:99 train.ts', { rdzvEndpoint: { host: '::1', port: 99 } }],
+    ['--master-addr [::1] train.ts', { masterAddr: '::1' }],
+    ['--rdzv-endpoint alpha train.ts', { rdzvEndpoint: { host: 'alpha', port: undefined } }],
+    [
+      '--rdzv-conf key=0123456789abcdefg,join_timeout=30 train.ts',
+      {
+        key: '0123456789abcdefg',
+        rdzvConf: { key: '0123456789abcdefg', joinTimeoutMs: 30_000 },
+      },
+    ],
+    ['--device cpu train.ts', { device: 'cpu', switches: { cpu: true } }],
+    ['--visible-devices 0,2 train.ts', { switches: { visibleDevices: '0,2' } }],
+    ['--cpus-per-task 4 train.ts', { cpusPerTask: 4, switches: { maxWorkers: 4 } }],
+    [`--master-fingerprint ${'A'.repeat(43)}= train.ts`, { pin: `sha256/${'A'.repeat(43)}=` }],
+    ['-- train.ts --headed', { module: 'train.ts', args: ['--headed'] }],
+  ])('%s', (line, expected) => {
+    expect(parse('run', line)).toMatchObject(expected)
+  })
+
+  test('the key may come from the environment; a flag goes before it', () => {
+    const environment = { TABRING_ROOM_KEY: 'from-the-environment' }
+    expect(parse('run', 'train.ts', environment).key).toBe('from-the-environment')
+    const flag = '--rdzv-conf key=from-the-command-line train.ts'
+    expect(parse('run', flag, environment).key).toBe('from-the-command-line')
+  })
+
+  test('what stands behind the module is its own, help included', () => {
+    const line = 'train.ts --help --nproc_per_node -x --kill_on_bad_exit -- --'
+    expect(parse('run', line).args).toEqual(line.split(' ').slice(1))
+  })
+})
+
+describe('what is refused, in one line', () => {
+  test.each([
+    [
+      '--nproc-per-nod 3 train.ts',
+      "unknown option '--nproc-per-nod'. (Did you mean --nproc-per-node?)",
+    ],
+    ['--master_prot=1 train.ts', '(Did you mean --master-port?)'],
+    [
+      '--nproc-per-node 0 train.ts',
+      'Expected a whole number from 1, or one of auto, cpu, gpu, got "0"',
+    ],
+    ['--nnodes 1:4 train.ts', 'got the range "1:4": a run here does not change its size yet'],
+    ['--nnodes x train.ts', 'Expected a whole number from 1, got "x"'],
+    ['--rdzv-backend etcd train.ts', 'Allowed choices are static, c10d'],
+    ['--rdzv-conf nonsense=1 train.ts', 'Expected key=TEXT, file=PATH or join_timeout=SECONDS'],
+    [
+      '--rdzv-conf key=short train.ts',
+      '--rdzv-conf key: expected a key of at least 16 characters without spaces, got 5',
+    ],
+    ['--rdzv-endpoint a:b:c train.ts', 'Expected HOST or HOST:PORT'],
+    ['--gres tpu:2 train.ts', 'Expected gpu:N with N of 1 or more, got "tpu:2"'],
+    ['--tee 4 --log-dir x train.ts', 'Expected 0 (none), 1 (stdout), 2 (stderr), 3 (both)'],
+    ['--tee 3 train.ts', '--tee: expected --log-dir with it, got none'],
+    ['--standalone --nnodes 2 train.ts', '--standalone: expected one machine, got --nnodes 2'],
+    ['--nnodes 2 --node-rank 2 train.ts', '--node-rank: expected a number below --nnodes 2, got 2'],
+    [
+      '--master-addr a --rdzv-endpoint b:1 train.ts',
+      'expected the host of --master-addr, got b and a',
+    ],
+    [
+      '--nproc-per-node 2 --ntasks-per-node 3 train.ts',
+      'expected the same as --nproc-per-node, got 3 and 2',
+    ],
+    [
+      '--master-fingerprint abc train.ts',
+      '--master-fingerprint: expected sha256/ and 44 characters of base64',
+    ],
+    ['--visible-devices 0,0 train.ts', 'visibleDevices must be'],
+    ['--role trainer train.ts', '--role: ranks have no roles here'],
+    ['--start_method spawn train.ts', '--start-method: ranks are tabs'],
+    ['-m train', '--module: the program is a file here'],
+    ['--no_python train.ts', '--no-python: ranks run modules in tabs'],
+    ['--run-path train.ts', '--run-path: '],
+    ['--monitor-interval 0 train.ts', '--monitor-interval: expected seconds above 0'],
+    ['--use-env train.ts', "unknown option '--use-env'"],
+    ['--nproc-per-node 2', "missing required argument 'module'. See tabring run --help."],
+  ])('%s', (line, text) => {
+    expect(() => parse('run', line)).toThrow(text)
+    expect(() => parse('run', line)).toThrow(/^[^\n]+\.$/)
+  })
+
+  test("a key is never told, also where it's wrong", () => {
+    expect(() => parse('run', 'train.ts', { TABRING_ROOM_KEY: 'secret' })).toThrow(
+      /^TABRING_ROOM_KEY: (?!.*secret)/,
+    )
+  })
+})
+
+test.each(['run', 'launch'] as const)('tabring %s --help has examples and every group', (name) => {
+  const parsed = parseLaunch(name, ['--help'], {})
+  const text = parsed.kind === 'help' ? parsed.text : ''
+  expect(text).toContain('Examples:')
+  expect(text).toContain(`tabring ${name} `)
+  for (const flag of ['--nproc-per-node', '--max-restarts', '--log-dir', '--headed', '--gres']) {
+    expect(text).toContain(flag)
+  }
+  if (name === 'run') expect(text).toContain('no Slurm ran here')
+  expect(text).not.toContain('--role')
+})

@@ -1,0 +1,194 @@
+import { describe, expect, test } from 'vitest'
+import { parseLaunch } from '../../../node/launch/options.ts'
+import { type Plan, planLaunch } from '../../../node/launch/plan.ts'
+import { readSlurmJob, slurmVariables } from '../../../node/launch/slurm-job.ts'
+import { initFromSlurm, type Variables } from '../../../src/distributed/slurm.ts'
+import {
+  allocationShell,
+  scriptOnFourNodes,
+  scriptOnOneNode,
+  taskOf8,
+  taskPerNode,
+  unevenTask,
+} from '../../support/slurm-environments.ts'
+
+/** What a launcher does where it was started: by flags, and by what Slurm sets. */
+
+function plan(line: string, environment: Variables = {}): Plan {
+  const parsed = parseLaunch('run', line.split(' '), environment)
+  if (parsed.kind === 'help') throw new Error('help')
+  return planLaunch(parsed.options, {
+    environment,
+    hostName: 'here',
+    homeFolder: '/home/me',
+    randomName: () => 'random',
+  })
+}
+
+describe('by flags', () => {
+  test.each<[string, Partial<Plan>]>([
+    [
+      'train.ts',
+      {
+        role: 'alone',
+        tabs: 1,
+        masterAddr: '127.0.0.1',
+        masterPort: 29500,
+        isPortFixed: false,
+        runId: 'random',
+      },
+    ],
+    ['--master-port 1234 train.ts', { role: 'alone', masterPort: 1234, isPortFixed: true }],
+    ['--standalone --master-port 1234 train.ts', { masterPort: 29500, isPortFixed: false }],
+    [
+      '--nnodes 2 --node-rank 0 train.ts',
+      {
+        role: 'leader',
+        index: 0,
+        launchers: 2,
+        masterAddr: 'here',
+        isPortFixed: true,
+        runId: 'none',
+      },
+    ],
+    [
+      '--nnodes 2 --node-rank 1 --master-addr alpha --rdzv-id seven train.ts',
+      { role: 'member', index: 1, masterAddr: 'alpha', runId: 'seven' },
+    ],
+    [
+      '--nnodes 3 --rdzv-endpoint alpha:99 train.ts',
+      { role: 'either', index: null, masterAddr: 'alpha', masterPort: 99 },
+    ],
+    ['--nproc-per-node 4 --gres gpu:2 train.ts', { tabs: 2, maxTabs: 2 }],
+    ['--nproc-per-node auto --gres gpu:2 train.ts', { tabs: 'auto', maxTabs: 2 }],
+    ['--ntasks-per-node 3 train.ts', { tabs: 3 }],
+  ])('%s', (line, expected) => {
+    expect(plan(line)).toMatchObject(expected)
+  })
+
+  test('another machine needs the address', () => {
+    expect(() => plan('--nnodes 2 --node-rank 1 train.ts')).toThrow(
+      '--master-addr: expected the address of machine 0, got none',
+    )
+  })
+
+  test("Slurm's words are echoed", () => {
+    const line =
+      '--nproc-per-node 4 -p fast --job-name mnist --cpus-per-task 2 --gres gpu:3 train.ts'
+    expect(plan(line).notes).toEqual([
+      'job mnist, partition fast, at most 2 workers a tab, at most 3 tabs a machine',
+      '4 tabs on this machine, but gpu:3: it opens 3',
+    ])
+    expect(plan('train.ts').notes).toEqual([])
+  })
+})
+
+describe('in a Slurm job, without a flag', () => {
+  test('srun -n 8 on two nodes: one tab each, ranks as Slurm numbers them', () => {
+    const all = Array.from({ length: 8 }, (_, task) => plan('train.ts', taskOf8(task)))
+    expect(all.map(({ index }) => index)).toEqual([0, 1, 2, 3, 4, 5, 6, 7])
+    expect(all.map(({ role }) => role)).toEqual(['leader', ...Array(7).fill('member')])
+    expect(all[6]).toMatchObject({
+      launchers: 8,
+      tabs: 1,
+      place: { nodeRank: 1, localRank: 2, localWorldSize: 4 },
+      masterAddr: 'alpha07',
+      isPortFixed: false,
+      runId: '4711',
+      meetingFile: '/home/me/.tabring/runs/slurm-4711.0.0.json',
+    })
+    expect(all[6].maxTabs).toBeUndefined()
+    expect(all.flatMap(({ notes }) => notes)).toEqual([
+      'job mnist (4711), partition gpu, node 0 of 2, task 0 of 8, at most 2 workers a tab',
+    ])
+  })
+
+  test('one task a node: a tab for each GPU', () => {
+    expect(plan('train.ts', taskPerNode(0))).toMatchObject({
+      role: 'leader',
+      launchers: 2,
+      index: 0,
+      tabs: 4,
+      maxTabs: 4,
+      place: null,
+      masterAddr: 'b5',
+    })
+    expect(plan('train.ts', taskPerNode(1))).toMatchObject({ role: 'member', index: 1 })
+    expect(plan('--nproc-per-node 2 train.ts', taskPerNode(1)).tabs).toBe(2)
+    expect(plan('--nproc-per-node 8 train.ts', taskPerNode(1)).tabs).toBe(4)
+    expect(plan('train.ts', { ...taskPerNode(0), SLURM_GPUS_ON_NODE: undefined }).tabs).toBe(1)
+    const listed = { ...taskPerNode(0), SLURM_GPUS_ON_NODE: undefined, SLURM_JOB_GPUS: '0,3' }
+    expect(plan('train.ts', listed).tabs).toBe(2)
+  })
+
+  test('tasks that do not divide by the nodes', () => {
+    const last = plan('train.ts', unevenTask(6, 2, 0))
+    expect(last).toMatchObject({
+      launchers: 7,
+      index: 6,
+      place: { nodeRank: 2, localRank: 0, localWorldSize: 1 },
+      meetingFile: '/home/me/.tabring/runs/slurm-4714.2.0.json',
+    })
+    expect(plan('train.ts', unevenTask(4, 1, 1)).place?.localWorldSize).toBe(3)
+  })
+
+  test('the batch script of one node: all tasks are its tabs', () => {
+    expect(plan('train.ts', scriptOnOneNode)).toMatchObject({
+      role: 'alone',
+      launchers: 1,
+      tabs: 4,
+      masterAddr: '127.0.0.1',
+      runId: '4713',
+    })
+  })
+
+  test('the batch script of several nodes is refused', () => {
+    expect(() => plan('train.ts', scriptOnFourNodes)).toThrow(
+      'expected a launcher on each of the 4 nodes, got one, started by the batch script on gnode10. Put srun before it',
+    )
+  })
+
+  test('the shell of salloc and --standalone are no job', () => {
+    expect(plan('train.ts', allocationShell)).toMatchObject({ role: 'alone', tabs: 1, job: null })
+    expect(plan('--standalone train.ts', taskOf8(5))).toMatchObject({ role: 'alone', job: null })
+  })
+
+  test('one launcher a task has one tab', () => {
+    expect(() => plan('--nproc-per-node 2 train.ts', taskOf8(0))).toThrow(
+      'srun has started 4 launchers on this node, each for one tab, got 2',
+    )
+    expect(plan('--nproc-per-node 4 train.ts', taskOf8(0)).tabs).toBe(1)
+  })
+
+  test('flags go before what Slurm says', () => {
+    const line = '--master-addr beta --master-port 7777 --rdzv-id mine train.ts'
+    expect(plan(line, taskPerNode(1))).toMatchObject({
+      masterAddr: 'beta',
+      masterPort: 7777,
+      isPortFixed: true,
+      runId: 'mine',
+    })
+  })
+
+  test('with a key for all there is no file, and the port is the known one', () => {
+    const environment = { ...taskPerNode(1), TABRING_ROOM_KEY: '0123456789abcdef' }
+    const found = plan('train.ts', environment)
+    expect(found.meetingFile).toBeUndefined()
+    expect(found).toMatchObject({ masterPort: 29500, isPortFixed: true })
+  })
+})
+
+test("each tab's variables are those that a task of its own would have", () => {
+  const place = { rank: 5, worldSize: 8, localRank: 1, nodeRank: 1 }
+  const variables = slurmVariables({ ...taskPerNode(1), HOME: '/home/me' }, place)
+  expect(initFromSlurm(variables)).toEqual({ ...place, masterAddr: 'b5', masterPort: 29500 })
+  expect(variables.SLURM_JOB_ID).toBe('4712')
+  expect(variables.HOME).toBeUndefined()
+})
+
+test('a broken variable is named', () => {
+  expect(() => readSlurmJob({ ...taskOf8(0), SLURM_STEP_TASKS_PER_NODE: 'many' })).toThrow(
+    'expected counts like 4(x2),3',
+  )
+  expect(() => readSlurmJob({ ...taskOf8(0), SLURM_STEP_NODELIST: 'a[1' })).toThrow('character 2')
+})

@@ -1,0 +1,69 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { type InjectedEnvironment, injectedName, variables } from '../../../src/distributed/env.ts'
+
+type EnvModule = typeof import('../../../src/distributed/env.ts')
+
+/** The module as a page with this address, or a tab with this launcher, has it. */
+async function load(
+  around: { injected?: InjectedEnvironment; address?: string } = {},
+): Promise<EnvModule> {
+  vi.resetModules()
+  if (around.injected) vi.stubGlobal(injectedName, around.injected)
+  if (around.address) vi.stubGlobal('location', new URL(around.address))
+  return import('../../../src/distributed/env.ts')
+}
+
+beforeEach(() => {
+  for (const name of Object.keys(variables)) vi.stubEnv(name, undefined)
+})
+afterEach(() => {
+  vi.unstubAllEnvs()
+  vi.unstubAllGlobals()
+})
+
+test('a launcher puts variables and arguments into the tab', async () => {
+  const injected = { variables: { RANK: '2', WORLD_SIZE: '3' }, args: ['--lr', '0.1'] }
+  // The page's own address does not count then.
+  const { env, args } = await load({ injected, address: 'http://localhost/?RANK=7&args=x' })
+  expect([env.RANK, env.WORLD_SIZE, ...args]).toEqual(['2', '3', '--lr', '0.1'])
+  expect({ ...env }).toEqual({ RANK: '2', WORLD_SIZE: '3' })
+  expect(Object.keys(env)).toEqual(['RANK', 'WORLD_SIZE'])
+})
+
+test('by hand they come from the address, the room from behind the #', async () => {
+  const address = 'http://localhost/?RANK=1&WORLD_SIZE=2&args=--lr&args=0.1#room=ab&key=cd'
+  const { env, args } = await load({ address })
+  expect({ ...env }).toEqual({ RANK: '1', WORLD_SIZE: '2', ROOM_ID: 'ab', ROOM_KEY: 'cd' })
+  expect(args).toEqual(['--lr', '0.1'])
+})
+
+test('in Node they are those of the process', async () => {
+  vi.stubEnv('RANK', '4')
+  const { env } = await load()
+  expect(env.RANK).toBe('4')
+  expect(env.PATH).toBe(process.env.PATH)
+  expect('RANK' in env).toBe(true)
+  expect('WORLD_SIZE' in env).toBe(false)
+})
+
+test('one of the table that is missing says who sets it', async () => {
+  const { env } = await load({ address: 'http://localhost/' })
+  expect(() => env.WORLD_SIZE).toThrow(
+    'env: expected WORLD_SIZE to be set, got none. "npx tabring run" sets it for every rank',
+  )
+  expect(env.SOMETHING_ELSE).toBeUndefined()
+})
+
+test('it is read only', async () => {
+  const { env } = await load()
+  expect(() => Object.assign(env, { RANK: '1' })).toThrow('expected to be read only')
+})
+
+describe('docs/launching.md', () => {
+  const text = readFileSync(join(import.meta.dirname, '../../../docs/launching.md'), 'utf8')
+  test.each(Object.entries(variables))('has %s as the code has it', (name, meaning) => {
+    expect(text).toContain(`| \`${name}\` | ${meaning} |`)
+  })
+})
