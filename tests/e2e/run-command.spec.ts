@@ -89,32 +89,15 @@ function toldByRank(stdout: string): Record<string, string>[] {
     .map(([, told]) => told)
 }
 
-/** A module of a user's that meets the other ranks in the run's room, over WebRTC. */
+/** A module of a user's that joins the other ranks over WebRTC, by the launcher's environment, and hears from each. */
 const meeting = [
-  `import { SignalClient } from '${repository}/src/peer/signal.ts'`,
-  `import { formLinks } from '${repository}/src/worker/connect.ts'`,
-  "import { env } from 'tabring'",
+  "import { destroyProcessGroup, distributed as dist, env, initProcessGroup } from 'tabring'",
   'export async function meet(): Promise<string[]> {',
-  '  const client = new SignalClient({',
-  '    url: env.MASTER_URL,',
-  '    link: { room: env.ROOM_ID, key: env.ROOM_KEY },',
-  "    info: { name: env.RANK, adapter: null, hostTag: '', hidden: false, transport: 'webrtc' },",
-  '    WebSocket,',
-  '  })',
-  '  const met = new Promise<string[]>((resolve, reject) => {',
-  "    client.on('assign', (assignment) => {",
-  '      const ring = formLinks({ client, assignment, ports: null, addLink: () => undefined })',
-  '      const names = assignment.members.map(({ name }) => name).sort()',
-  "      client.on('start', () => resolve(names))",
-  '      ring.connected.catch(reject)',
-  '    })',
-  '  })',
-  "  client.on('lobby', ({ members, state }) => {",
-  '    const isAll = members.length === Number(env.WORLD_SIZE)',
-  "    if (client.isMaker && isAll && state === 'lobby') client.start(null)",
-  '  })',
-  '  await client.open()',
-  '  return met',
+  "  await initProcessGroup({ initMethod: 'env://', backend: 'webrtc' })",
+  '  const ranks = await dist.allGatherObject(env.RANK)',
+  '  await dist.barrier()',
+  '  await destroyProcessGroup()',
+  '  return ranks',
   '}',
 ]
 
