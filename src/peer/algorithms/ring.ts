@@ -17,40 +17,30 @@ export interface RingArguments {
   chunks: readonly ChunkRange[]
 }
 
-/** cost: N-1 steps; (N-1)/N of the bytes sent per rank. Afterwards chunk `rank` holds the result, the rest is undefined. */
-export function ringReduceScatter({ rank, size, chunks }: RingArguments): Plan {
-  const sends: Send[] = []
-  const receives: Receive[] = []
-  for (let step = 0; step < size - 1; step++) {
-    const out = modulo(rank - 1 - step, size)
-    const into = modulo(rank - 2 - step, size)
-    sends.push({
-      peer: modulo(rank + 1, size),
-      step,
-      chunk: out,
-      range: chunks[out],
-      ...(step > 0 && { after: { receive: step - 1 } }),
-    })
-    receives.push({
-      peer: modulo(rank - 1, size),
-      step,
-      chunk: into,
-      range: chunks[into],
-      into: 'reduce',
-      isTotal: into === rank,
-    })
-  }
-  return { sends, receives, folds: [] }
-}
+/** Afterwards chunk `rank` holds the result, the rest is undefined. cost: N-1 steps; (N-1)/N of the bytes sent per rank. */
+export const ringReduceScatter = (given: RingArguments): Plan =>
+  onceRound(given, modulo(given.rank - 1, given.size), 0, (chunk) => ({
+    into: 'reduce',
+    isTotal: chunk === given.rank,
+  }))
 
-/** cost: N-1 steps; (N-1)/N of the bytes sent per rank. `firstStep`: the number of its first step; the own chunk may be what step `firstStep` - 1 received. */
-export function ringAllGather({ rank, size, chunks }: RingArguments, firstStep = 0): Plan {
+/** `firstStep`: the number of its first step; the own chunk may be what step `firstStep` - 1 received. cost: as `ringReduceScatter`. */
+export const ringAllGather = (given: RingArguments, firstStep = 0): Plan =>
+  onceRound(given, given.rank, firstStep, () => ({ into: 'copy' }))
+
+/** Sends chunk `firstOut`, then each time the chunk that the step before has received: the one before it. */
+function onceRound(
+  { rank, size, chunks }: RingArguments,
+  firstOut: number,
+  firstStep: number,
+  taking: (chunk: number) => Pick<Receive, 'into' | 'isTotal'>,
+): Plan {
   const sends: Send[] = []
   const receives: Receive[] = []
   for (let hop = 0; hop < size - 1; hop++) {
     const step = firstStep + hop
-    const out = modulo(rank - hop, size)
-    const into = modulo(rank - 1 - hop, size)
+    const out = modulo(firstOut - hop, size)
+    const into = modulo(out - 1, size)
     sends.push({
       peer: modulo(rank + 1, size),
       step,
@@ -63,7 +53,7 @@ export function ringAllGather({ rank, size, chunks }: RingArguments, firstStep =
       step,
       chunk: into,
       range: chunks[into],
-      into: 'copy',
+      ...taking(into),
     })
   }
   return { sends, receives, folds: [] }

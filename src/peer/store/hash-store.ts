@@ -1,18 +1,10 @@
 import { type Env, systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
-import {
-  bytesOf,
-  checkAmount,
-  checkTimeout,
-  keysOf,
-  lateError,
-  nameOf,
-  sameBytes,
-} from './check-arguments.ts'
-import { counterText, sumOf } from './counter.ts'
+import { bytesOf, checkAmount, checkTimeout, keysOf, lateError, nameOf } from './check-arguments.ts'
 import { KeyTable } from './key-table.ts'
 import { defaultTimeoutMs, type Store } from './store.ts'
+import { addIn, compareSetIn } from './table-rules.ts'
 
 export interface HashStoreOptions {
   /** How long `get` and `wait` wait; 0 is for ever. Default 300,000. */
@@ -58,9 +50,7 @@ export class HashStore implements Store {
   async add(key: string, amount: number): Promise<number> {
     const where = this.entered('add', key)
     checkAmount(where, amount)
-    const sum = sumOf(where, this.table.get(key), amount)
-    this.table.set(key, counterText(sum))
-    return sum
+    return addIn(where, this.table, key, amount)
   }
 
   async wait(keys: readonly string[], timeoutMs = this.waitMs): Promise<void> {
@@ -77,11 +67,7 @@ export class HashStore implements Store {
     const where = this.entered('compareSet', key)
     const wanted = bytesOf(where, expected)
     const next = bytesOf(where, desired)
-    const current = this.table.get(key)
-    if (!current && wanted.length > 0) return wanted
-    if (current && !sameBytes(current, wanted)) return current.slice()
-    this.table.set(key, next)
-    return next.slice()
+    return compareSetIn(this.table, key, wanted, next).slice()
   }
 
   async deleteKey(key: string): Promise<boolean> {

@@ -1,17 +1,9 @@
 import { type Env, systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 import { fromBase64Url, toBase64Url } from '../base64url.ts'
-import {
-  bytesOf,
-  checkAmount,
-  checkTimeout,
-  keysOf,
-  lateError,
-  nameOf,
-  sameBytes,
-} from './check-arguments.ts'
-import { counterText, sumOf } from './counter.ts'
+import { bytesOf, checkAmount, checkTimeout, keysOf, lateError, nameOf } from './check-arguments.ts'
 import { defaultTimeoutMs, type Store } from './store.ts'
+import { addIn, compareSetIn } from './table-rules.ts'
 
 /** Who waits looks again after this time, should a word that something changed be lost. units: ms. */
 const lookAgainMs = 1_000
@@ -93,11 +85,7 @@ export class OpfsStore implements Store {
   async add(key: string, amount: number): Promise<number> {
     const where = nameOf('add', key)
     checkAmount(where, amount)
-    return this.change(where, (values) => {
-      const sum = sumOf(where, values.get(key), amount)
-      values.set(key, counterText(sum))
-      return sum
-    })
+    return this.change(where, (values) => addIn(where, values, key, amount))
   }
 
   async wait(keys: readonly string[], timeoutMs = this.waitMs): Promise<void> {
@@ -113,13 +101,7 @@ export class OpfsStore implements Store {
     const where = nameOf('compareSet', key)
     const wanted = bytesOf(where, expected)
     const next = bytesOf(where, desired)
-    return this.change(where, (values) => {
-      const current = values.get(key)
-      if (!current && wanted.length > 0) return wanted
-      if (current && !sameBytes(current, wanted)) return current
-      values.set(key, next)
-      return next
-    })
+    return this.change(where, (values) => compareSetIn(values, key, wanted, next))
   }
 
   async deleteKey(key: string): Promise<boolean> {
