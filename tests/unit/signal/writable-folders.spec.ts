@@ -85,7 +85,8 @@ test('only plain names below the prefix, by GET, PUT and DELETE', async () => {
   const status = async (path: string, method = 'GET') =>
     (await fetch(`${origin}${path}`, { method, body: method === 'PUT' ? 'x' : undefined })).status
   expect(await status('/other/file')).toBe(418)
-  expect(await status(`${prefix.slice(0, -2)}0/file`, 'PUT')).toBe(418)
+  const guess = prefix.slice(0, -2) + (prefix.at(-2) === '0' ? '1' : '0')
+  expect(await status(`${guess}/file`, 'PUT')).toBe(418)
   for (const name of ['', '.hidden', 'a/b', '..%2Fout', '%2e%2e%2fout', 'a%00', 'a b']) {
     expect(await status(`${prefix}${name}`, 'PUT'), name).toBe(404)
   }
