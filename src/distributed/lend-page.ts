@@ -5,6 +5,7 @@ import {
   type Transport,
   transferOf,
 } from '../peer/channel-transport.ts'
+import { withLane } from '../peer/lanes.ts'
 import type { Link } from '../peer/link.ts'
 import { holdLock, lockFree } from '../peer/web-locks.ts'
 import { toHex } from '../util/env.ts'
@@ -39,21 +40,21 @@ class LentPage {
 
   async connect(
     request: ConnectionRequest,
-    onTransport: (transport: Transport) => unknown,
+    onTransport: (transport: Transport, lane: number) => unknown,
     onSignal: (attempt: number, signals: unknown) => void,
   ): Promise<Failure | null> {
-    let taken: unknown
+    const taken: unknown[] = []
     try {
       await this.page.connect(
         request,
-        (channel) => {
+        (channel, lane) => {
           const transport = channelTransport(channel)
-          taken = onTransport(Comlink.transfer(transport, transferOf(transport)))
+          taken.push(onTransport(Comlink.transfer(transport, transferOf(transport)), lane))
         },
         onSignal,
       )
       // Not told before the worker has it: the two messages travel on ports of their own.
-      await taken
+      await Promise.all(taken)
       return null
     } catch (thrown) {
       return failureOf(thrown)
@@ -112,8 +113,9 @@ export function overLentPage(port: MessagePort): LinkMaker {
       let link: Link | undefined
       const failure = await remote.connect(
         request,
-        Comlink.proxy((transport: Transport) => {
-          link = linkOver(transport)
+        Comlink.proxy((transport: Transport, lane: number) => {
+          const own = linkOver(transport)
+          link = link && lane > 0 ? withLane(link, own) : own
         }),
         Comlink.proxy(onSignal),
       )

@@ -1,4 +1,5 @@
 import { linkOver } from '../peer/channel-transport.ts'
+import { withLane } from '../peer/lanes.ts'
 import type { Link } from '../peer/link.ts'
 import { overLentPage } from './lend-page.ts'
 import { type ConnectionRequest, OwnPage, type PortRequest } from './page.ts'
@@ -32,8 +33,9 @@ function overOwnPage(): LinkMaker {
       let link: Link | undefined
       await page.connect(
         request,
-        (channel) => {
-          link = linkOver({ kind: 'channel', channel })
+        (channel, lane) => {
+          const own = linkOver({ kind: 'channel', channel })
+          link = link && lane > 0 ? withLane(link, own) : own
         },
         onSignal,
       )

@@ -1,5 +1,5 @@
+import { LanedConnection } from '../peer/laned-connection.ts'
 import { type LocalPorts, openLocalPorts } from '../peer/local-ports.ts'
-import { WebRtcConnection } from '../peer/webrtc.ts'
 import { pagePair, pageTag } from './page-pairs.ts'
 import type { Place } from './plan-links.ts'
 
@@ -21,7 +21,7 @@ export interface ConnectionRequest {
 /** What links are made of, for one group: on this page, also for the worker to which it was lent. In a worker itself, message channels alone. */
 export class OwnPage {
   private ports: Promise<LocalPorts | null> | undefined
-  private readonly connections = new Map<string, WebRtcConnection>()
+  private readonly connections = new Map<string, LanedConnection>()
   private readonly pairs: { release(): void }[] = []
   private isClosed = false
 
@@ -52,15 +52,15 @@ export class OwnPage {
   }
 
   /**
-   * Resolves when the connection is up. `onChannel` is called in the task that made the channel, once for each attempt: the newest counts.
-   * errors: `peer.unreachable`.
+   * Resolves when the connection is up. `onChannel` is called in the task that made the channel: for lane 0 once for each attempt, of which
+   * the newest counts, then for the others. errors: `peer.unreachable`.
    */
   async connect(
     { key, isInitiator, peerName, rtc }: ConnectionRequest,
-    onChannel: (channel: RTCDataChannel) => void,
+    onChannel: (channel: RTCDataChannel, lane: number) => void,
     onSignal: (attempt: number, signals: unknown) => void,
   ): Promise<void> {
-    const connection = new WebRtcConnection({
+    const connection = new LanedConnection({
       initiator: isInitiator,
       peerName,
       ...(rtc && { rtc }),

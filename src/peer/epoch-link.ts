@@ -72,6 +72,7 @@ class EpochLink extends LinkBase {
   readonly kind
   readonly maxMessageBytes
   override readonly transfers: boolean
+  readonly laneCount: number
   readonly #transport: Link
 
   constructor(transport: Link) {
@@ -80,6 +81,7 @@ class EpochLink extends LinkBase {
     this.kind = transport.kind
     this.maxMessageBytes = transport.maxMessageBytes
     this.transfers = transport.transfers === true
+    this.laneCount = transport.laneCount ?? 1
   }
 
   room(): number {

@@ -33,6 +33,10 @@ export class FaultyLink implements Link {
     return this.#inner.transfers
   }
 
+  get laneCount(): number | undefined {
+    return this.#inner.laneCount
+  }
+
   room(): number {
     return this.#inner.room()
   }

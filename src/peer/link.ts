@@ -26,6 +26,8 @@ export interface Link {
   readonly kind: LinkKind
   /** Whether `send(..., true)` gives the buffer away instead of copying it; worth a fresh buffer per message then. */
   readonly transfers?: boolean
+  /** Over how many lanes (lanes.ts) it travels, 1 by default; so many times wider is a session's window. */
+  readonly laneCount?: number
   /** The largest message in bytes that `send` takes. */
   readonly maxMessageBytes: number
   /** Bytes that may be sent now without queueing above the high-water mark; 0 or less means wait. */

@@ -97,7 +97,7 @@ export class Session {
     this.stats = emptyStats(link.kind)
     const after = (delayMs: number, run: () => void) => this.after(delayMs, run)
     this.receiveWindow = new ReceiveWindow({
-      windowBytes: this.config.windowBytes[link.kind],
+      windowBytes: this.config.windowBytes[link.kind] * (link.laneCount ?? 1),
       share: this.config.creditShare,
       idleMs: this.config.creditIdleMs,
       after,

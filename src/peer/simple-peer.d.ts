@@ -18,6 +18,7 @@ declare module 'simple-peer/simplepeer.min.js' {
   interface SimplePeerEvents {
     signal: [signal: SimplePeerSignal]
     connect: []
+    data: [data: string | Uint8Array]
     error: [error: Error & { code?: string }]
     close: []
   }
@@ -33,6 +34,8 @@ declare module 'simple-peer/simplepeer.min.js' {
       listener: (...values: SimplePeerEvents[K]) => void,
     ): this
     signal(signal: SimplePeerSignal): void
+    /** On the channel of its own. */
+    send(data: string | Uint8Array): void
     destroy(error?: Error): void
   }
 }

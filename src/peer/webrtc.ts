@@ -20,7 +20,7 @@ export const bulkChannelId = 64
  * One timeout for each attempt to connect, in ms. Their sum stays below the server's `limits.readyMs`, so the rank
  * that cannot connect says why before the server can only say that it is late.
  */
-const attemptTimeoutsMs = [10_000, 8_000]
+const defaultTimeoutsMs = [10_000, 8_000]
 /** What the answering side waits beyond the last attempt, which the offering side times. units: ms. */
 const answererGraceMs = 1_000
 /** Candidates found within this time travel in one message. units: ms. */
@@ -42,6 +42,8 @@ export interface WebRtcOptions {
   onSignal: (attempt: number, signals: JsonValue) => void
   /** Called once when a connection that was up has ended and we did not close it. errors: `peer.lost`. */
   onDown: (error: PeerError) => void
+  /** For each attempt, in ms; default: 10 s, then 8 s. */
+  attemptTimeoutsMs?: readonly number[]
   env?: Env
 }
 
@@ -83,6 +85,7 @@ export class WebRtcConnection {
   readonly connected: Promise<void>
   private settle!: { resolve: () => void; reject: (error: PeerError) => void }
   private readonly env: Env
+  private readonly attemptTimeoutsMs: readonly number[]
   private attempt: Attempt | null = null
   private isConnected = false
   private isOver = false
@@ -97,9 +100,12 @@ export class WebRtcConnection {
     pair: null,
   }
   private cancelDeadline: () => void = () => undefined
+  private handlePong: () => void = () => undefined
+  private handleEnd: (error: PeerError) => void = () => undefined
 
   constructor(private readonly options: WebRtcOptions) {
     this.env = options.env ?? systemEnv
+    this.attemptTimeoutsMs = options.attemptTimeoutsMs ?? defaultTimeoutsMs
     this.connected = new Promise((resolve, reject) => {
       this.settle = { resolve, reject }
     })
@@ -116,7 +122,7 @@ export class WebRtcConnection {
       this.begin(1)
       return
     }
-    const totalMs = attemptTimeoutsMs.reduce((sum, ms) => sum + ms, answererGraceMs)
+    const totalMs = this.attemptTimeoutsMs.reduce((sum, ms) => sum + ms, answererGraceMs)
     this.cancelDeadline = this.env.after(totalMs, () =>
       this.giveUp(this.attempt ? this.reason(this.attempt) : this.lastReason || 'it sent no offer'),
     )
@@ -156,13 +162,34 @@ export class WebRtcConnection {
     return this.lastStats
   }
 
+  /**
+   * The shortest of `count` round trips to the other side, one after the other, once connected; for the side that offers. What the two pages do
+   * meanwhile is part of them. errors: `peer.lost`. units: ms.
+   */
+  async roundTripMs(count = 5): Promise<number> {
+    let shortest = Number.POSITIVE_INFINITY
+    for (let i = 0; i < count; i++) {
+      const startMs = this.env.now()
+      await new Promise<void>((resolve, reject) => {
+        this.handlePong = resolve
+        this.handleEnd = reject
+        if (this.isOver) reject(this.closedError())
+        else this.attempt!.peer.send('ping')
+      })
+      shortest = Math.min(shortest, this.env.now() - startMs)
+    }
+    return shortest
+  }
+
   /** Ends the connection, which the other side sees in 10-20 ms; idempotent. */
   close(): void {
     if (this.isOver) return
     this.end()
-    this.settle.reject(
-      new PeerError('peer.lost', `link to ${this.options.peerName}: closed on this side.`),
-    )
+    this.settle.reject(this.closedError())
+  }
+
+  private closedError(): PeerError {
+    return new PeerError('peer.lost', `link to ${this.options.peerName}: closed on this side.`)
   }
 
   private begin(number: number): void {
@@ -172,7 +199,7 @@ export class WebRtcConnection {
       initiator,
       config: { iceServers: [], ...rtc },
       trickle: true,
-      // Its stream would otherwise join messages; nothing reads it.
+      // Its stream would otherwise join messages.
       objectMode: true,
     })
     const pc = peer._pc
@@ -198,6 +225,11 @@ export class WebRtcConnection {
 
     peer.on('signal', (signal) => this.signalOut(attempt, signal))
     peer.on('connect', () => this.attemptConnected(attempt))
+    // On the channel of its own nothing travels but what measures the way: one side asks, the other answers.
+    peer.on('data', (data) => {
+      if (initiator) this.handlePong()
+      else peer.send(data)
+    })
     peer.on('error', (error) => this.attemptEnded(attempt, error.message))
     peer.on('close', () => this.attemptEnded(attempt, 'the connection closed'))
     pc.addEventListener('icegatheringstatechange', () => {
@@ -206,7 +238,7 @@ export class WebRtcConnection {
       if (!attempt.isOver) this.giveUp(this.reason(attempt))
     })
     if (initiator) {
-      attempt.cancelTimeout = this.env.after(attemptTimeoutsMs[number - 1], () =>
+      attempt.cancelTimeout = this.env.after(this.attemptTimeoutsMs[number - 1]!, () =>
         this.attemptEnded(attempt, this.reason(attempt)),
       )
     }
@@ -253,7 +285,7 @@ export class WebRtcConnection {
     const next = attempt.number + 1
     if (!this.options.initiator)
       this.drop(attempt) // the offering side decides about another attempt
-    else if (next <= attemptTimeoutsMs.length) this.begin(next)
+    else if (next <= this.attemptTimeoutsMs.length) this.begin(next)
     else this.giveUp(this.lastReason)
   }
 
@@ -284,6 +316,7 @@ export class WebRtcConnection {
     this.cancelDeadline()
     window.removeEventListener('pagehide', this.handlePageHide)
     if (this.attempt) this.drop(this.attempt)
+    this.handleEnd(this.closedError())
   }
 
   private drop(attempt: Attempt): void {

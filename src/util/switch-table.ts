@@ -117,6 +117,14 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
     default: null,
     effect: ['This rank sends nothing to others, and tells nobody. Give it to every rank.'],
   },
+  lanes: {
+    schema: v.nullable(v.pipe(amount, v.safeInteger(), v.minValue(1), v.maxValue(8))),
+    type: 'a whole number from 1 to 8',
+    default: null,
+    effect: [
+      'Each WebRTC link is so many connections. Without it: one, or four where the round trip is 5 ms or more, because the rate of one is bounded by what it may have under way in a round trip. `debug=1` tells which. The side with the lower rank decides.',
+    ],
+  },
   cpu: {
     schema: boolean,
     type: 'true or false',

@@ -10,6 +10,8 @@ export interface SwitchValues {
   readonly drop: number
   readonly delayMs: number
   readonly stallRank: number | null
+  /** 1 to 8; null: as the way is long. */
+  readonly lanes: number | null
   readonly cpu: boolean
   /** Numbers with commas; null: all. */
   readonly visibleDevices: string | null

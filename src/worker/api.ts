@@ -43,7 +43,7 @@ export interface ComputeApi {
   /** Takes the page's switches over and opens the device; `cpu`, which is slow, only where the user agreed. errors: `gpu.unavailable`. */
   open(device?: DeviceType, switches?: GivenSwitches): Promise<AdapterFacts>
   /** Gives the worker the transport to `peerRank`; the newest for a rank and epoch counts. */
-  addLink(epoch: number, peerRank: number, transport: Transport): Promise<void>
+  addLink(epoch: number, peerRank: number, transport: Transport, lane?: number): Promise<void>
   /**
    * Runs the experiment to its end; data addresses are relative to `baseUrl`.
    * errors: `config.invalid`, `data.*`, `gpu.*`, `peer.*`, `train.*`.

@@ -64,13 +64,14 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
   const race = <T>(call: Promise<T>): Promise<T> => Promise.race([call, dead])
   return {
     open: (device, switches) => race(remote.open(device, switches)),
-    addLink: (epoch, peerRank, transport) => {
+    addLink: (epoch, peerRank, transport, lane) => {
       const moved = transport.kind === 'channel' ? transport.channel : transport.port
       return race(
         remote.addLink(
           epoch,
           peerRank,
           Comlink.transfer(transport, [moved as unknown as Transferable]),
+          lane,
         ),
       )
     },

@@ -7,6 +7,7 @@ import { type AnyRuntime, CpuRuntime, Runtime } from '../graph/runtime.ts'
 import { openTuneStore } from '../graph/tune-store.ts'
 import { linkOver } from '../peer/channel-transport.ts'
 import type { ProcessGroup } from '../peer/group.ts'
+import { withLane } from '../peer/lanes.ts'
 import type { Link, LinkStats } from '../peer/link.ts'
 import { Rejoining } from '../peer/rejoin.ts'
 import type { TrainConfig } from '../train/config.ts'
@@ -53,11 +54,17 @@ class ComputeWorker implements ComputeApi {
     return (await this.#openRuntime()).facts
   }
 
-  async addLink(epoch: number, peerRank: number, transport: Transport): Promise<void> {
+  async addLink(epoch: number, peerRank: number, transport: Transport, lane = 0): Promise<void> {
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
     this.#links.set(epoch, links)
-    links.get(peerRank)?.close('replaced by another attempt')
-    links.set(peerRank, linkOver(transport))
+    const link = linkOver(transport)
+    const before = links.get(peerRank)
+    if (before && lane > 0) {
+      links.set(peerRank, withLane(before, link))
+      return
+    }
+    before?.close('replaced by another attempt')
+    links.set(peerRank, link)
   }
 
   async train(

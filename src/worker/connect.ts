@@ -1,9 +1,9 @@
 import { channelTransport, type Transport } from '../peer/channel-transport.ts'
+import { LanedConnection, type LanedStats } from '../peer/laned-connection.ts'
 import type { LinkStats } from '../peer/link.ts'
 import type { LocalPair, LocalPorts } from '../peer/local-ports.ts'
 import type { AssignedLink, Assignment } from '../peer/messages.ts'
 import type { SignalClient } from '../peer/signal.ts'
-import { WebRtcConnection, type WebRtcStats } from '../peer/webrtc.ts'
 import type { Env } from '../util/env.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
 
@@ -14,9 +14,9 @@ export interface FormLinksOptions {
   ports: LocalPorts | null
   /**
    * Takes a transport in the task that made it: transfer it to the worker before returning. What it returns is awaited before
-   * this rank is ready. Called again for the same rank when a connection takes a second attempt: the newest counts.
+   * this rank is ready. Lane 0 comes again when a connection takes a second attempt: the newest counts. The others join it.
    */
-  addLink: (epoch: number, peerRank: number, transport: Transport) => unknown
+  addLink: (epoch: number, peerRank: number, transport: Transport, lane: number) => unknown
   /** ICE servers and policy; none by default. */
   rtc?: RTCConfiguration
   /** A link that was up is down. The server has been told, and answers with `abort`. */
@@ -29,7 +29,7 @@ export interface FormedLink {
   peerRank: number
   kind: AssignedLink['kind']
   /** Null for ports, which only the worker can count (`Link.stats`). */
-  stats: WebRtcStats | null
+  stats: LanedStats | null
 }
 
 export interface RingStats {
@@ -58,7 +58,7 @@ export interface RingLinks {
 export function formLinks(options: FormLinksOptions): RingLinks {
   const { client, assignment, ports, addLink } = options
   const { epoch, rank } = assignment
-  const connections = new Map<number, WebRtcConnection>()
+  const connections = new Map<number, LanedConnection>()
   const pairs: LocalPair[] = []
   const unsubscribe: (() => void)[] = []
   let isClosed = false
@@ -102,16 +102,17 @@ export function formLinks(options: FormLinksOptions): RingLinks {
   }
 
   const overWebRtc = async ({ peerRank, initiator }: AssignedLink) => {
-    let taken: unknown
-    const connection = new WebRtcConnection({
+    const taken: unknown[] = []
+    const connection = new LanedConnection({
       initiator,
       peerName: nameOf(peerRank),
       rtc: options.rtc,
       env: options.env,
-      onChannel: (channel) => {
-        taken = addLink(epoch, peerRank, channelTransport(channel))
+      onChannel: (channel, lane) => {
+        const adding = addLink(epoch, peerRank, channelTransport(channel), lane)
+        taken.push(adding)
         // Awaited below; until then a failure must not count as unhandled.
-        Promise.resolve(taken).catch(() => undefined)
+        Promise.resolve(adding).catch(() => undefined)
       },
       onSignal: (attempt, signals) => client.signal(epoch, peerRank, attempt, signals),
       onDown: (error) => down(peerRank, error),
@@ -119,7 +120,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     connections.set(peerRank, connection)
     connection.start()
     await connection.connected
-    await taken
+    await Promise.all(taken)
   }
 
   const overPort = async ({ peerRank }: AssignedLink) => {
@@ -150,7 +151,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
         ),
       ),
     )
-    await addLink(epoch, peerRank, { kind: 'port', port: pair.port })
+    await addLink(epoch, peerRank, { kind: 'port', port: pair.port }, 0)
   }
 
   const form = async (link: AssignedLink) => {

@@ -159,7 +159,8 @@ export class RoomMember {
       client: this.#requireClient(),
       assignment,
       ports: this.#ports,
-      addLink: (epoch, peerRank, transport) => this.compute.addLink(epoch, peerRank, transport),
+      addLink: (epoch, peerRank, transport, lane) =>
+        this.compute.addLink(epoch, peerRank, transport, lane),
     })
     this.#ring = ring
     ring.connected.catch((error) => this.#fail(error, assignment.epoch))
