@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { defineConfig } from 'vite'
-import { isolationHeaders } from './node/headers.ts'
 import { tabring } from './node/vite-plugin.ts'
 
 /** Every page at the top level that is there. */
@@ -13,8 +12,6 @@ export default defineConfig({
   // Relative addresses: the built pages work under any path.
   base: './',
   plugins: [tabring()],
-  server: { headers: isolationHeaders },
-  preview: { headers: isolationHeaders },
   worker: { format: 'es', rolldownOptions: { output: { keepNames: true } } },
   // Found late, behind a worker's import, they would reload a page that is in a room already.
   optimizeDeps: {

@@ -2,8 +2,8 @@ import { join } from 'node:path'
 import { defineConfig } from 'vite'
 
 /**
- * The command `tabring` as the package has it: for Node, with all it needs but Vite and Playwright, which the user's project has or is told to
- * install. So those who take the library alone install no launcher's packages.
+ * The command `tabring`, the Vite plugin and the fixtures for Playwright as the package has them: for Node, with all they need but Vite and
+ * Playwright, which the user's project has or is told to install. So those who take the library alone install no launcher's packages.
  */
 export default defineConfig({
   publicDir: false,
@@ -18,6 +18,8 @@ export default defineConfig({
     rolldownOptions: {
       input: {
         tabring: join(import.meta.dirname, 'node', 'tabring.ts'),
+        vite: join(import.meta.dirname, 'node', 'vite-plugin.ts'),
+        playwright: join(import.meta.dirname, 'node', 'playwright', 'index.ts'),
       },
       output: { keepNames: true, entryFileNames: '[name].js' },
     },

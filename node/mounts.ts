@@ -3,9 +3,10 @@ import { readdir, realpath, stat } from 'node:fs/promises'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { join, relative, resolve, sep } from 'node:path'
 import { pipeline } from 'node:stream'
+import { TabringError } from '../src/util/errors.ts'
 
 /** Folders by URL prefix, which starts and ends with a slash. */
-export type Mounts = Record<string, string>
+export type Mounts = Readonly<Record<string, string>>
 
 /**
  * A handler that serves the files of data folders, read-only and as the bytes they are: a `.gz` file stays compressed
@@ -14,13 +15,17 @@ export type Mounts = Record<string, string>
  *
  * A folder's address, which ends in `/`, is answered with the JSON array of the paths of all files below it.
  * A path under a prefix that is neither is answered with 404; every other path goes to `next`.
+ * errors: `config.invalid` for a prefix of another form.
  */
 export function serveMounts(
   mounts: Mounts,
 ): (request: IncomingMessage, response: ServerResponse, next: () => void) => void {
   for (const prefix of Object.keys(mounts)) {
     if (!/^\/(.*\/)?$/.test(prefix)) {
-      throw new Error(`mounts: expected a prefix that starts and ends with "/", got "${prefix}".`)
+      throw new TabringError(
+        'config.invalid',
+        `mounts: expected a prefix that starts and ends with "/", got "${prefix}". Write "/data/", say.`,
+      )
     }
   }
   return (request, response, next) => {

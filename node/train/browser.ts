@@ -1,9 +1,7 @@
 import { type Browser, chromium } from 'playwright'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
+import { type FoundAdapter, probeAdapter } from '../adapter.ts'
 import { type AdapterChoice, browserFlags, findBrowser } from '../chromium.ts'
-
-/** The browser shows its WebGPU adapter to no page for so long: then it has none. */
-const probeTimeoutMs = 20_000
 
 export interface LaunchOptions {
   readonly isHeaded: boolean
@@ -42,37 +40,6 @@ async function launch(
   }
 }
 
-/** Whether a page of this browser gets a GPU, the CPU's stand-in for one, or nothing. */
-async function probeAdapter(browser: Browser): Promise<'gpu' | 'software' | 'none'> {
-  const page = await browser.newPage()
-  page.setDefaultTimeout(probeTimeoutMs)
-  try {
-    // WebGPU exists in secure contexts only; localhost is one, about:blank is not. Nothing is really fetched.
-    await page.route('**/*', (route) =>
-      route.fulfill({ contentType: 'text/html', body: '<title>adapter</title>' }),
-    )
-    await page.goto('http://localhost/adapter')
-    const asking = page.evaluate(async () => {
-      const adapter = await navigator.gpu?.requestAdapter()
-      if (!adapter) return 'none'
-      const { isFallbackAdapter, architecture } = adapter.info
-      return isFallbackAdapter || architecture === 'swiftshader' ? 'software' : 'gpu'
-    })
-    let timer: NodeJS.Timeout | undefined
-    const silence = new Promise<'none'>((resolve) => {
-      timer = setTimeout(() => resolve('none'), probeTimeoutMs)
-    })
-    try {
-      return await Promise.race([asking.catch(() => 'none' as const), silence])
-    } finally {
-      clearTimeout(timer)
-    }
-  } finally {
-    // A browser whose GPU process crashes may take the page with it; the answer counts, not the goodbye.
-    await page.close().catch(() => undefined)
-  }
-}
-
 /**
  * Returns a browser that can compute: with the machine's GPU, or, for `software` and where there is no GPU, with the
  * software adapter, which `note` is then told.
@@ -86,14 +53,14 @@ export async function launchForTraining(
 ): Promise<Browser> {
   if (choice === 'software') return launch('software', options)
   const browser = await launch('auto', options)
-  let found: 'gpu' | 'software' | 'none'
+  let found: FoundAdapter
   try {
     found = await probeAdapter(browser)
   } catch (thrown) {
     await browser.close()
     throw thrown
   }
-  if (found === 'gpu') return browser
+  if (found.kind === 'gpu') return browser
   await browser.close()
   note('no GPU adapter came up; computing on the CPU with the software adapter')
   return launch('software', options)

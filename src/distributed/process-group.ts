@@ -2,6 +2,8 @@ import type { CollectiveGroup } from '../peer/collective-group.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { TabringError } from '../util/errors.ts'
 import { formGroup, type InitProcessGroupOptions } from './form-group.ts'
+import { type Joined, joinedName } from './joined.ts'
+import { tellLauncher } from './tell-launcher.ts'
 
 /** As torch.distributed, each context has one default group: this module keeps it. */
 
@@ -24,7 +26,9 @@ export function formProcessGroup(options: InitProcessGroupOptions): Promise<Proc
  *
  * errors: those of `formProcessGroup`; `graph.misuse` when a group is there already; `peer.aborted` when it was destroyed meanwhile.
  */
-export async function initProcessGroup(options: InitProcessGroupOptions): Promise<ProcessGroup> {
+export async function initProcessGroup(
+  options: InitProcessGroupOptions = {},
+): Promise<ProcessGroup> {
   if (current || joining) {
     throw new TabringError(
       'graph.misuse',
@@ -41,6 +45,7 @@ export async function initProcessGroup(options: InitProcessGroupOptions): Promis
       throw abort.signal.reason
     }
     current = group
+    tellLauncher(joinedName, { rank: group.rank, worldSize: group.size } satisfies Joined)
     return group
   } finally {
     if (joining === abort) joining = undefined

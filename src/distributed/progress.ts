@@ -1,4 +1,5 @@
 import { checkNumber, checkOptions } from '../util/options.ts'
+import { tellLauncher } from './tell-launcher.ts'
 
 /** How far a rank is; the launcher shows it in its one bar. */
 export interface Progress {
@@ -17,8 +18,6 @@ export interface Progress {
 export const progressName = '__tabringProgress'
 
 const isWhole = (value: number) => Number.isSafeInteger(value) && value >= 0
-
-let channel: BroadcastChannel | undefined
 
 /**
  * Tells the launcher how far this rank is; it draws one bar for all, from its lowest rank's reports. Nothing happens without a launcher.
@@ -39,13 +38,5 @@ export function reportProgress(progress: Progress): void {
   for (const [name, value] of Object.entries({ step, totalSteps, epoch, epochs, samples })) {
     checkNumber('reportProgress', name, value, isWhole, 'a whole number of 0 or more')
   }
-  const { [progressName]: take } = globalThis as { [progressName]?: (json: string) => void }
-  if (take) {
-    take(JSON.stringify(progress))
-    return
-  }
-  // A worker's page listens, in the tab's own browser context alone.
-  if ('document' in globalThis || !('WorkerGlobalScope' in globalThis)) return
-  channel ??= new BroadcastChannel(progressName)
-  channel.postMessage(JSON.stringify(progress))
+  tellLauncher(progressName, progress)
 }

@@ -5,7 +5,6 @@ import type { Browser, BrowserContext, Page } from 'playwright'
 import { createServer } from 'vite'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { iceWithoutRoutePermissions } from '../../node/chromium.ts'
-import { isolationHeaders } from '../../node/headers.ts'
 import { servePages } from '../../node/own-pages.ts'
 import { tabring } from '../../node/vite-plugin.ts'
 import type { Assignment } from '../../src/peer/messages.ts'
@@ -33,7 +32,7 @@ async function start(kind: string): Promise<{ url: string; stop: () => Promise<v
       // Not the folder that another test's server may be writing.
       cacheDir,
       plugins: [tabring()],
-      server: { port: 0, host: '127.0.0.1', headers: isolationHeaders, watch: null },
+      server: { port: 0, host: '127.0.0.1', watch: null },
       optimizeDeps: { entries: [fixture] },
     })
     await server.listen()

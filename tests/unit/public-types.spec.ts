@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import {
   type Declarations,
   parse,
@@ -64,26 +64,34 @@ const inside: Record<string, string> = {
   ]),
 }
 
-let folder: string
-let built: Declarations
-beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'tabring-types-'))
+const folders: string[] = []
+function declarationsOf(config: string): Declarations {
+  const folder = mkdtempSync(join(tmpdir(), 'tabring-types-'))
+  folders.push(folder)
   const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
-  const args = [tsc, '-p', join(root, 'tsconfig.lib.json'), '--outDir', folder]
+  const args = [tsc, '-p', join(root, config), '--outDir', folder]
   execFileSync(process.execPath, args, { cwd: root })
-  built = readDeclarations(folder)
-}, 60_000)
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+  return readDeclarations(folder)
+}
+afterAll(() => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true })
+})
 
 test('every type that a public declaration mentions has a public name', () => {
-  const unnamed = [...unnamedTypes(built, 'index.d.ts')]
+  const unnamed = [...unnamedTypes(declarationsOf('tsconfig.lib.json'), 'index.d.ts')]
   const toExport = unnamed.filter(([name]) => !Object.hasOwn(inside, name))
   const told = toExport.map(([name, by]) => `${name}, which ${by.join(' and ')} mention`)
   expect(told, 'export these from src/index.ts').toEqual([])
   const names = unnamed.map(([name]) => name)
   const surplus = Object.keys(inside).filter((name) => !names.includes(name))
   expect(surplus, 'no longer mentioned, or public by now').toEqual([])
-})
+}, 60_000)
+
+test('every type that the plugin and the fixtures mention has a name beside them', () => {
+  const all = declarationsOf('tsconfig.launch.json')
+  for (const entry of ['node/vite-plugin.d.ts', 'node/playwright/index.d.ts'])
+    expect([...unnamedTypes(all, entry).keys()], entry).toEqual([])
+}, 60_000)
 
 const hidden = 'declare class Hidden {}'
 

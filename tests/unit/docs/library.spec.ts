@@ -11,7 +11,7 @@ const docs = readdirSync(join(root, 'docs'))
 /** What stands in code marks, alone or in a list of names or a call. */
 const named = new Set(
   docs.flatMap((text) =>
-    [...text.matchAll(/`([^`]+)`|```ts([\s\S]*?)```/g)].flatMap(([, inline, block]) =>
+    [...text.matchAll(/```\w*\n([\s\S]*?)```|`([^`]+)`/g)].flatMap(([, block, inline]) =>
       (inline ?? block).split(/[^\w$]+/),
     ),
   ),

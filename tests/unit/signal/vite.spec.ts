@@ -2,11 +2,13 @@ import { once } from 'node:events'
 import { mkdir, mkdtemp, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createServer, preview } from 'vite'
+import { createServer, type InlineConfig, preview, resolveConfig } from 'vite'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { WebSocket } from 'ws'
 import { isStale } from '../../../node/build.ts'
-import { tabring } from '../../../node/vite-plugin.ts'
+import { isolationHeaders } from '../../../node/headers.ts'
+import { type TabringPluginOptions, tabring } from '../../../node/vite-plugin.ts'
+import { TabringError } from '../../../src/util/errors.ts'
 
 let folder: string
 beforeAll(async () => {
@@ -65,6 +67,39 @@ describe('the Vite plugin', () => {
     expect(await (await fetch(base)).text()).toContain('built')
     expect(await challenge(base)).toBe('challenge')
     await server.close()
+  })
+})
+
+describe("the Vite plugin's settings", () => {
+  const resolved = (settings: InlineConfig, options?: TabringPluginOptions) =>
+    resolveConfig({ configFile: false, ...settings, plugins: [tabring(options)] }, 'serve')
+
+  it('isolate pages and keep workers where they are, and leave what the project says', async () => {
+    const plain = await resolved({})
+    expect(plain.server.headers).toEqual(isolationHeaders)
+    expect(plain.preview.headers).toEqual(isolationHeaders)
+    expect(plain.optimizeDeps.exclude).toEqual(['tabring'])
+    expect(plain.worker.format).toBe('es')
+    const policy = 'Cross-Origin-Embedder-Policy'
+    const own = { server: { headers: { [policy]: 'credentialless', 'X-Own': '1' } } }
+    const { server, preview } = await resolved({ ...own, worker: { format: 'iife' } })
+    expect(server.headers).toMatchObject({ [policy]: 'credentialless', 'X-Own': '1' })
+    expect(preview.headers).toEqual(server.headers)
+    const open = await resolved(own, { isIsolated: false })
+    expect(open.server.headers).toEqual(own.server.headers)
+  })
+
+  it.each([
+    [{ mount: {} }, 'got "mount"'],
+    [{ mounts: { data: '.' } }, 'expected a prefix that starts and ends with "/", got "data"'],
+    [{ isIsolated: 1 }, 'isIsolated must be true or false, got 1'],
+    [{ maxConnections: 0 }, 'maxConnections must be a whole number above 0, got 0'],
+    [{ hosts: 'a.example' }, 'hosts must be a list of names like "train.example.org"'],
+    [{ hosts: ['http://a.example'] }, 'got "http://a.example"'],
+    [{ allowedOrigins: ['https://a.example/'] }, 'got "https://a.example/"'],
+  ])('%j is refused', (options, text) => {
+    expect(() => tabring(options as TabringPluginOptions)).toThrow(text)
+    expect(() => tabring(options as TabringPluginOptions)).toThrow(TabringError)
   })
 })
 

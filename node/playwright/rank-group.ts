@@ -1,0 +1,145 @@
+import type { ConsoleMessage, Page } from 'playwright'
+import {
+  type InjectedEnvironment,
+  injectedName,
+  type VariableName,
+} from '../../src/distributed/env.ts'
+import { type Joined, joinedName } from '../../src/distributed/joined.ts'
+import { newRoomUrl, parseRoomUrl } from '../../src/peer/room-url.ts'
+import { messageOf, PeerError } from '../../src/util/errors.ts'
+
+export interface RankGroupOptions {
+  worldSize: number
+  address: URL
+  args: readonly string[]
+  onSay: (stream: 'stdout' | 'stderr', line: string) => void
+  /** Closes the pages; the reason is told to whoever waits for one. */
+  end: (reason: string) => Promise<void>
+}
+
+const toStderr = new Set(['error', 'warning', 'assert', 'trace'])
+const silent = new Set(['clear', 'endGroup'])
+
+/** Ranks that were opened together: their room, who of them has joined, and the first that failed. */
+export class RankGroup {
+  /** The first error of a rank. */
+  failure: PeerError | undefined
+  readonly #joined = new Set<number>()
+  #isStopped = false
+  #isWaiting = false
+  #allJoined!: () => void
+  readonly #joining = new Promise<void>((resolve) => {
+    this.#allJoined = resolve
+  })
+  #reject!: (error: PeerError) => void
+  readonly #failing = new Promise<never>((_, reject) => {
+    this.#reject = reject
+  })
+  readonly #room: ReturnType<typeof parseRoomUrl>
+
+  constructor(private readonly options: RankGroupOptions) {
+    this.#room = parseRoomUrl('ranks.open', newRoomUrl(options.address))
+    // Those who wait for it hear of it; there may be nobody.
+    this.#failing.catch(() => undefined)
+  }
+
+  /** The pages, once all are loaded and, if told so, joined. errors: that of the first rank that fails. */
+  async open(newPage: (rank: number) => Promise<Page>, until: 'joined' | 'loaded') {
+    const ranks = Array.from({ length: this.options.worldSize }, (_, rank) => rank)
+    const pages = await Promise.all(ranks.map((rank) => this.#prepare(rank, newPage)))
+    const opened = Promise.all(pages.map((page, rank) => this.#load(page, rank)))
+    await Promise.race([opened, this.#failing])
+    if (until === 'joined') {
+      this.#isWaiting = true
+      await Promise.race([this.#joining, this.#failing])
+      this.#isWaiting = false
+    }
+    return pages
+  }
+
+  /** Hears no more: what ranks do when others are closed is not their fault. */
+  stop(): void {
+    this.#isStopped = true
+  }
+
+  /** The error of ranks that were waited for in vain, if there are any. */
+  missing(): PeerError | undefined {
+    const { worldSize } = this.options
+    const missing = Array.from({ length: worldSize }, (_, rank) => rank).filter(
+      (rank) => !this.#joined.has(rank),
+    )
+    if (!this.#isWaiting || missing.length === 0) return undefined
+    return new PeerError(
+      'peer.timeout',
+      `ranks.open: expected ${worldSize} ranks to join, but rank ${missing.join(', ')} did not. Does its page call initProcessGroup()? If it does so later, open with { until: 'loaded' }.`,
+    )
+  }
+
+  async #prepare(rank: number, newPage: (rank: number) => Promise<Page>): Promise<Page> {
+    const page = await newPage(rank)
+    page.on('pageerror', (error) => this.#fail(rank, error.stack || messageOf(error)))
+    page.on('crash', () => this.#fail(rank, 'its tab crashed. Is the machine out of memory?'))
+    page.on('console', (message) => this.#say(rank, message))
+    await page.exposeFunction(joinedName, (json: string) => this.#take(JSON.parse(json)))
+    await page.addInitScript(
+      ([environmentName, value, channelName]) => {
+        Object.defineProperty(globalThis, environmentName, { value })
+        // Workers cannot call functions of the page.
+        const tell = globalThis as unknown as Record<string, (json: string) => void>
+        new BroadcastChannel(channelName).onmessage = ({ data }) => tell[channelName](data)
+      },
+      [injectedName, this.#environment(rank), joinedName] as const,
+    )
+    return page
+  }
+
+  async #load(page: Page, rank: number): Promise<void> {
+    const { href } = this.options.address
+    const response = await page.goto(href)
+    if (response && !response.ok()) {
+      this.#fail(rank, `expected the page ${href}, got status ${response.status()}.`)
+    }
+  }
+
+  #environment(rank: number): InjectedEnvironment {
+    const { worldSize, address, args } = this.options
+    const { server, link } = this.#room
+    const variables: Record<VariableName, string> = {
+      RANK: String(rank),
+      LOCAL_RANK: String(rank),
+      WORLD_SIZE: String(worldSize),
+      LOCAL_WORLD_SIZE: String(worldSize),
+      GROUP_RANK: '0',
+      NODE_RANK: '0',
+      MASTER_ADDR: address.hostname,
+      MASTER_PORT: address.port || (address.protocol === 'https:' ? '443' : '80'),
+      MASTER_URL: server,
+      ROOM_ID: link.room,
+      ROOM_KEY: link.key,
+      RUN_ID: 'playwright',
+      RESTART_COUNT: '0',
+      MAX_RESTARTS: '0',
+    }
+    return { variables, args }
+  }
+
+  #take({ rank }: Joined): void {
+    this.#joined.add(rank)
+    if (this.#joined.size === this.options.worldSize) this.#allJoined()
+  }
+
+  #say(rank: number, message: ConsoleMessage): void {
+    const type = message.type()
+    if (silent.has(type)) return
+    const text = message.text().replace(/\n$/, '')
+    this.options.onSay(toStderr.has(type) ? 'stderr' : 'stdout', text.replace(/^/gm, `[${rank}]: `))
+  }
+
+  #fail(rank: number, text: string): void {
+    if (this.#isStopped) return
+    this.#isStopped = true
+    this.failure = new PeerError('peer.lost', `rank ${rank} failed first:\n${text}`)
+    this.#reject(this.failure)
+    void this.options.end(this.failure.message)
+  }
+}

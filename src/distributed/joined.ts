@@ -1,0 +1,8 @@
+/** What a rank tells whoever opened its tab when it has become one of the default group; crosses as JSON. */
+export interface Joined {
+  rank: number
+  worldSize: number
+}
+
+/** The name of the page function that takes it, and of a worker's channel: see `tellLauncher`. */
+export const joinedName = '__tabringJoined'

@@ -1,0 +1,21 @@
+const channels = new Map<string, BroadcastChannel>()
+
+/**
+ * Tells whoever opened this tab, a launcher or a test, if it listens: by the page function `name`, and from a worker over a channel of that
+ * name, on which its page listens in the tab's own browser context alone. Nothing happens where nobody listens.
+ */
+export function tellLauncher(name: string, words: unknown): void {
+  const json = JSON.stringify(words)
+  const take = (globalThis as Record<string, unknown>)[name]
+  if (typeof take === 'function') {
+    take(json)
+    return
+  }
+  if ('document' in globalThis || !('WorkerGlobalScope' in globalThis)) return
+  let channel = channels.get(name)
+  if (!channel) {
+    channel = new BroadcastChannel(name)
+    channels.set(name, channel)
+  }
+  channel.postMessage(json)
+}

@@ -1,0 +1,32 @@
+import { afterEach, expect, test, vi } from 'vitest'
+import { destroyProcessGroup, initProcessGroup } from '../../../src/distributed/index.ts'
+import { joinedName } from '../../../src/distributed/joined.ts'
+
+afterEach(async () => {
+  vi.unstubAllGlobals()
+  await destroyProcessGroup()
+})
+
+test('whoever opened the tab hears that the rank has joined, and not before', async () => {
+  const take = vi.fn()
+  vi.stubGlobal(joinedName, take)
+  await expect(initProcessGroup({ links: new Map(), rank: 2, worldSize: 2 })).rejects.toThrow()
+  expect(take).not.toHaveBeenCalled()
+  await initProcessGroup({ links: new Map(), rank: 0, worldSize: 1 })
+  expect(take.mock.calls).toEqual([['{"rank":0,"worldSize":1}']])
+})
+
+test('a worker sends it to its page over the channel', async () => {
+  vi.stubGlobal('WorkerGlobalScope', class {})
+  const page = new BroadcastChannel(joinedName)
+  const heard = new Promise((resolve) => {
+    page.onmessage = ({ data }) => resolve(data)
+  })
+  await initProcessGroup({ links: new Map(), rank: 0, worldSize: 1 })
+  expect(await heard).toBe('{"rank":0,"worldSize":1}')
+  page.close()
+})
+
+test('without options the ranks come from the environment', async () => {
+  await expect(initProcessGroup()).rejects.toThrow('env: expected MASTER_ADDR to be set, got none.')
+})
