@@ -14,6 +14,8 @@ const choices: readonly RankAdapter[] = ['auto', 'gpu', 'software']
 /** A browser that was started to look for an adapter. */
 interface Attempt {
   readonly args: readonly string[]
+  /** Tabring's flags that the configuration took away. */
+  readonly ignored: readonly string[]
   readonly version: string
   readonly found: FoundAdapter
 }
@@ -34,12 +36,14 @@ export async function launchForRanks(
   const flagSets: AdapterChoice[] = adapter === 'auto' ? ['auto', 'software'] : [flagsOf[adapter]]
   const attempts: Attempt[] = []
   for (const flags of flagSets) {
-    const args = [...withoutIgnored(browserFlags(flags), given), ...(given.args ?? [])]
+    const all = browserFlags(flags)
+    const ignored = all.filter((flag) => isIgnored(flag, given))
+    const args = [...all.filter((flag) => !ignored.includes(flag)), ...(given.args ?? [])]
     const browser = await chromium.launch({ ...given, executablePath, args })
     try {
       const found = await probeAdapter(browser)
       if (flags === 'software' ? found.kind !== 'none' : found.kind === 'gpu') return browser
-      attempts.push({ args, version: browser.version(), found })
+      attempts.push({ args, ignored, version: browser.version(), found })
     } catch (thrown) {
       await browser.close()
       throw thrown
@@ -52,11 +56,8 @@ export async function launchForRanks(
 const flagsOf = { gpu: 'auto', software: 'software' } as const
 
 /** Tabring's flags are defaults as Playwright's are: `ignoreDefaultArgs` takes them away. */
-function withoutIgnored(flags: readonly string[], { ignoreDefaultArgs }: LaunchOptions): string[] {
-  if (ignoreDefaultArgs === true) return []
-  const ignored = new Set(ignoreDefaultArgs || [])
-  return flags.filter((flag) => !ignored.has(flag))
-}
+const isIgnored = (flag: string, { ignoreDefaultArgs = false }: LaunchOptions): boolean =>
+  typeof ignoreDefaultArgs === 'boolean' ? ignoreDefaultArgs : ignoreDefaultArgs.includes(flag)
 
 const wanted: Record<RankAdapter, string> = {
   auto: "the machine's GPU or else the software adapter",
@@ -64,18 +65,24 @@ const wanted: Record<RankAdapter, string> = {
   software: 'the software adapter (SwiftShader)',
 }
 
+const otherBrowser =
+  'Take a newer Chrome or Chromium: "npx playwright install chromium", or TABRING_BROWSER=path.'
 const remedies: Record<RankAdapter, string> = {
-  auto: 'Take a newer Chrome or Chromium ("npx playwright install chromium", or TABRING_BROWSER=path), and let launchOptions leave the flags above.',
+  auto: otherBrowser,
   gpu: "Install the GPU's driver (on Linux with Vulkan), or compute on the CPU: test.use({ adapter: 'software' }).",
-  software:
-    'Take a newer Chrome or Chromium ("npx playwright install chromium", or TABRING_BROWSER=path), and let launchOptions leave the flags above.',
+  software: otherBrowser,
 }
 
 function noAdapter(adapter: RankAdapter, browser: string, attempts: readonly Attempt[]): GpuError {
-  const told = attempts.map(
-    ({ args, version, found: { kind, answer } }) =>
-      `  ${browser} ${version}: ${kind === 'software' ? 'the software adapter alone' : answer}\n    with ${args.join(' ') || 'no flags'}`,
-  )
+  const told = attempts.flatMap(({ args, ignored, version, found: { kind, answer } }) => [
+    `  ${browser} ${version}: ${kind === 'software' ? 'the software adapter alone' : answer}`,
+    `    with ${args.join(' ') || 'no flags'}`,
+    ...(ignored.length > 0 ? [`    without ${ignored.join(' ')}`] : []),
+  ])
   const expected = `tabring/playwright: expected a WebGPU adapter, ${wanted[adapter]}, got none.`
-  return new GpuError('gpu.unavailable', [expected, ...told, remedies[adapter]].join('\n'))
+  const areIgnored = attempts.some(({ ignored }) => ignored.length > 0)
+  const remedy = areIgnored
+    ? 'Take the flags that are left out off launchOptions.ignoreDefaultArgs.'
+    : remedies[adapter]
+  return new GpuError('gpu.unavailable', [expected, ...told, remedy].join('\n'))
 }

@@ -71,7 +71,7 @@ export class RankGroup {
     if (!this.#isWaiting || missing.length === 0) return undefined
     return new PeerError(
       'peer.timeout',
-      `ranks.open: expected ${worldSize} ranks to join, but rank ${missing.join(', ')} did not. Does its page call initProcessGroup()? If it does so later, open with { until: 'loaded' }.`,
+      `ranks.open: expected ${worldSize} ranks to join in the test's time, got all but ${missing.join(', ')}. Call initProcessGroup() when the page is loaded, or open with { until: 'loaded' }.`,
     )
   }
 

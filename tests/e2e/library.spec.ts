@@ -8,6 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { serve } from '../../node/serve.ts'
 import { noticesFile } from '../../scripts/third-party-notices.ts'
 import { launchBrowser } from '../support/launch-browser.ts'
+import { packLibrary } from '../support/pack-library.ts'
 
 const run = promisify(execFile)
 const repository = join(import.meta.dirname, '..', '..')
@@ -18,11 +19,10 @@ let project: string
 let installed: string
 beforeAll(async () => {
   project = await mkdtemp(join(tmpdir(), 'tabring-user-'))
-  await run('npm', ['pack', '--pack-destination', project], { cwd: repository })
   installed = join(project, 'node_modules', 'tabring')
   await mkdir(installed, { recursive: true })
-  const [archive] = (await readdir(project)).filter((name) => name.endsWith('.tgz'))
-  await run('tar', ['-xzf', join(project, archive), '--strip-components=1', '-C', installed])
+  const archive = await packLibrary(project)
+  await run('tar', ['-xzf', archive, '--strip-components=1', '-C', installed])
   await cp(join(import.meta.dirname, 'fixtures', 'library-user'), project, { recursive: true })
 })
 afterAll(() => rm(project, { recursive: true, force: true }))

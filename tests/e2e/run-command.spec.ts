@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { freePort } from '../support/free-port.ts'
 
 /** `tabring run` as a process, on a user's own modules in a folder of their own. */
 
@@ -65,16 +65,6 @@ async function family(root: number): Promise<number[]> {
     for (const [child, parent] of parents) if (parent === found[i]) found.push(child)
   }
   return found.filter((id) => parents.has(id))
-}
-
-/** A port that nobody has at this moment. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0)
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
 }
 
 const write = (name: string, ...lines: readonly string[]) =>
