@@ -4,6 +4,9 @@ import { messageOf } from '../src/util/errors.ts'
 /** The browser shows its WebGPU adapter to no page for so long: then it has none. */
 const probeTimeoutMs = 20_000
 
+/** What people are told where the software adapter stands in. */
+export const noGpuNote = 'no GPU adapter came up; computing on the CPU with the software adapter'
+
 export interface FoundAdapter {
   /** A GPU, the CPU's stand-in for one, or nothing. */
   readonly kind: 'gpu' | 'software' | 'none'

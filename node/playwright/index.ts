@@ -40,7 +40,9 @@ export const test = base.extend<TabringFixtures, TabringOptions>({
         )
       }
       const options = { ...launchOptions, headless, channel }
-      const browser = await launchForRanks(adapter, playwright.chromium, options)
+      const browser = await launchForRanks(adapter, playwright.chromium, options, (line) =>
+        process.stderr.write(`tabring: ${line}\n`),
+      )
       await use(browser)
       await browser.close({ reason: 'Test ended.' })
     },

@@ -1,7 +1,7 @@
 import type { Browser, BrowserType, LaunchOptions } from 'playwright'
 import { GpuError } from '../../src/util/errors.ts'
 import { checkChoice } from '../../src/util/options.ts'
-import { type FoundAdapter, probeAdapter } from '../adapter.ts'
+import { type FoundAdapter, noGpuNote, probeAdapter } from '../adapter.ts'
 import { type AdapterChoice, browserFlags, findBrowser } from '../chromium.ts'
 
 /**
@@ -23,13 +23,15 @@ interface Attempt {
 /**
  * Returns a browser whose pages get a WebGPU adapter of the kind that is asked for.
  *
- * `given` are the launch options of Playwright's configuration: what they say of the executable and of flags goes before Tabring's own.
+ * `given` are the launch options of Playwright's configuration: what they say of the executable and of flags goes before Tabring's own. `note` is
+ * told where `auto` becomes the software adapter.
  * errors: `gpu.unavailable` where none comes up, naming browsers, flags and what to do; `browser.missing`.
  */
 export async function launchForRanks(
   adapter: RankAdapter,
   chromium: BrowserType,
   given: LaunchOptions,
+  note: (line: string) => void,
 ): Promise<Browser> {
   checkChoice('tabring/playwright', 'adapter', adapter, choices)
   const executablePath = given.executablePath ?? (given.channel ? undefined : findBrowser())
@@ -42,7 +44,10 @@ export async function launchForRanks(
     const browser = await chromium.launch({ ...given, executablePath, args })
     try {
       const found = await probeAdapter(browser)
-      if (flags === 'software' ? found.kind !== 'none' : found.kind === 'gpu') return browser
+      if (flags === 'software' ? found.kind !== 'none' : found.kind === 'gpu') {
+        if (attempts.length > 0) note(noGpuNote)
+        return browser
+      }
       attempts.push({ args, ignored, version: browser.version(), found })
     } catch (thrown) {
       await browser.close()

@@ -1,6 +1,6 @@
 import { type Browser, chromium } from 'playwright'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
-import { type FoundAdapter, probeAdapter } from '../adapter.ts'
+import { type FoundAdapter, noGpuNote, probeAdapter } from '../adapter.ts'
 import { type AdapterChoice, browserFlags, findBrowser } from '../chromium.ts'
 
 export interface LaunchOptions {
@@ -62,6 +62,6 @@ export async function launchForTraining(
   }
   if (found.kind === 'gpu') return browser
   await browser.close()
-  note('no GPU adapter came up; computing on the CPU with the software adapter')
+  note(noGpuNote)
   return launch('software', options)
 }
