@@ -1,7 +1,7 @@
 import type { Browser } from 'playwright'
 import { messageOf } from '../src/util/errors.ts'
 
-/** The browser shows its WebGPU adapter to no page for so long: then it has none. */
+/** The browser shows its WebGPU adapters to no page for so long: then it has none. */
 const probeTimeoutMs = 20_000
 
 /** What people are told where the software adapter stands in. */
@@ -14,31 +14,66 @@ export interface FoundAdapter {
   readonly answer: string
 }
 
+/** One of the adapters that differ, as pages get them: the fastest first, one that runs on the CPU last. */
+export interface ProbedAdapter {
+  readonly name: string
+  readonly isSoftware: boolean
+}
+
+interface Probed {
+  readonly adapters: readonly ProbedAdapter[]
+  readonly answer: string
+}
+
 /** Which WebGPU adapter a page of this browser gets. */
 export async function probeAdapter(browser: Browser): Promise<FoundAdapter> {
+  const { adapters, answer } = await probe(browser)
+  const [first] = adapters
+  return { kind: !first ? 'none' : first.isSoftware ? 'software' : 'gpu', answer }
+}
+
+/** All that differ; none where the browser does not answer. */
+export async function probeAdapters(browser: Browser): Promise<readonly ProbedAdapter[]> {
+  return (await probe(browser)).adapters
+}
+
+async function probe(browser: Browser): Promise<Probed> {
   const page = await browser.newPage()
   page.setDefaultTimeout(probeTimeoutMs)
   try {
     // WebGPU exists in secure contexts only; localhost is one, about:blank is not. Nothing is really fetched.
     await page.route('**/*', (route) =>
-      route.fulfill({ contentType: 'text/html', body: '<title>adapter</title>' }),
+      route.fulfill({ contentType: 'text/html', body: '<title>adapters</title>' }),
     )
-    await page.goto('http://localhost/adapter')
-    const asking = page.evaluate(async (): Promise<FoundAdapter> => {
-      if (!navigator.gpu) return { kind: 'none', answer: 'navigator.gpu is not there' }
-      const adapter = await navigator.gpu.requestAdapter()
-      if (!adapter) return { kind: 'none', answer: 'requestAdapter() gave null' }
-      const { isFallbackAdapter, vendor, architecture } = adapter.info
-      const isSoftware = isFallbackAdapter || architecture === 'swiftshader'
-      return { kind: isSoftware ? 'software' : 'gpu', answer: `${vendor} ${architecture}`.trim() }
+    await page.goto('http://localhost/adapters')
+    const asking = page.evaluate(async () => {
+      if (!navigator.gpu) return { adapters: [], answer: 'navigator.gpu is not there' }
+      const requests: GPURequestAdapterOptions[] = [
+        { powerPreference: 'high-performance' },
+        { powerPreference: 'low-power' },
+        { forceFallbackAdapter: true },
+      ]
+      const adapters: { name: string; isSoftware: boolean }[] = []
+      let answer = 'requestAdapter() gave null'
+      for (const request of requests) {
+        const adapter = await navigator.gpu.requestAdapter(request)
+        if (!adapter) continue
+        const { vendor, architecture, device, description, isFallbackAdapter } = adapter.info
+        const name = [vendor, architecture, device, description].filter(Boolean).join(' ')
+        const isSoftware = isFallbackAdapter === true || architecture === 'swiftshader'
+        if (adapters.some((one) => one.name === name && one.isSoftware === isSoftware)) continue
+        if (adapters.length === 0) answer = `${vendor} ${architecture}`.trim()
+        adapters.push({ name, isSoftware })
+      }
+      return { adapters, answer }
     })
     let timer: NodeJS.Timeout | undefined
-    const silence = new Promise<FoundAdapter>((resolve) => {
+    const silence = new Promise<Probed>((resolve) => {
       const answer = `requestAdapter() did not answer within ${probeTimeoutMs / 1000} s`
-      timer = setTimeout(() => resolve({ kind: 'none', answer }), probeTimeoutMs)
+      timer = setTimeout(() => resolve({ adapters: [], answer }), probeTimeoutMs)
     })
-    const broken = (thrown: unknown): FoundAdapter => ({
-      kind: 'none',
+    const broken = (thrown: unknown): Probed => ({
+      adapters: [],
       answer: `requestAdapter() failed: ${messageOf(thrown).split('\n')[0]}`,
     })
     try {

@@ -74,6 +74,8 @@ export async function ownCertificate(
   for (const folder of folders) {
     try {
       await mkdir(folder, { recursive: true, mode: 0o700 })
+      // The key is no part of the project around it.
+      await writeFile(join(folder, '.gitignore'), '*\n')
       await writeFile(join(folder, 'key.pem'), made.key, { mode: 0o600 })
       await writeFile(join(folder, 'cert.pem'), made.cert)
       return { ...made, folder, isNew: true }

@@ -14,7 +14,10 @@ export const brokenPipe = 141
 const secondInterruptMs = 700
 const closeTimeoutMs = 8000
 
-/** Returns a signal that aborts with an `Interrupt` on Ctrl-C and its like; a second Ctrl-C ends the process at once. */
+/**
+ * Returns a signal that aborts with an `Interrupt` on Ctrl-C and its like; a second Ctrl-C ends the process at once. What is thrown where nobody
+ * catches it aborts too, with that as the reason, so that whatever was started is ended in order.
+ */
 export function interruptSignal(): AbortSignal {
   const controller = new AbortController()
   let firstMs: number | null = null
@@ -29,6 +32,15 @@ export function interruptSignal(): AbortSignal {
       firstMs ??= performance.now()
       controller.abort(new Interrupt(exitCode))
     })
+  process.on('uncaughtException', (error) => {
+    process.stderr.write(`${error instanceof Error ? error.stack : error}\n`)
+    controller.abort(
+      new Error(
+        `internal: expected every error to be caught, got ${messageOf(error)}. This is a defect in Tabring.`,
+        { cause: error },
+      ),
+    )
+  })
   // Whoever read our output has gone (`| head`): there is nobody left to work for.
   process.stdout.on('error', () => controller.abort(new Interrupt(brokenPipe)))
   return controller.signal

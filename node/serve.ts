@@ -8,13 +8,14 @@ import {
 import { createServer as createHttps } from 'node:https'
 import { join } from 'node:path'
 import sirv from 'sirv'
-import { type ServerFacts, serverFactsPath } from '../src/peer/messages.ts'
+import { type ServerFacts, serverFactsPath, signalPath } from '../src/peer/messages.ts'
 import { TabringError } from '../src/util/errors.ts'
 import { type Certificate, lanAddresses, ownCertificate, ownNames } from './certificate.ts'
 import { isolationHeaders } from './headers.ts'
 import { ownHosts } from './hosts.ts'
 import { listen } from './listen.ts'
 import { type Mounts, serveMounts } from './mounts.ts'
+import { refuseOtherUpgrades } from './refuse-upgrades.ts'
 import { attachSignaling, type SignalServerOptions } from './signal-server.ts'
 import { serveWritable, type WritableFolders } from './writable-folders.ts'
 
@@ -129,6 +130,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
   const port = await listen(server, { wanted, last, address })
   const signaling =
     options.attach?.(server) ?? attachSignaling(server, { hosts, ...options.signaling })
+  refuseOtherUpgrades(server, [signalPath])
 
   const scheme = isTls ? 'https' : 'http'
   const urlOf = (name: string) => `${scheme}://${name.includes(':') ? `[${name}]` : name}:${port}/`

@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { defaultMasterPort } from '../../src/distributed/slurm.ts'
 import { wholeNumber } from '../parse-number.ts'
@@ -37,12 +38,21 @@ function endpoint(text: string): Endpoint {
   const form = /^(?:\[(?<inner>[^\]]+)\]|(?<name>[^:[\]]+))(?::(?<port>\d{1,5}))?$/.exec(text)
   const { inner, name, port: digits } = form?.groups ?? {}
   const port = digits === undefined ? undefined : Number(digits)
-  if (!form || (port !== undefined && (port < 1 || port > 65_535))) {
+  if (!form || (port !== undefined && port > 65_535)) {
     throw new InvalidArgumentError(
       `Expected HOST or HOST:PORT, an IPv6 address in brackets, got "${text}".`,
     )
   }
   return { host: inner ?? name, port }
+}
+
+function address(text: string): string {
+  if (isIPv6(text)) return text
+  const { host, port } = endpoint(text)
+  if (port === undefined) return host
+  throw new InvalidArgumentError(
+    `Expected an address alone, got "${text}". Its port goes to --master-port.`,
+  )
 }
 
 export interface RendezvousConf {
@@ -61,8 +71,15 @@ function conf(text: string): RendezvousConf {
     else if (['join_timeout', 'timeout'].includes(name) && Number(value) > 0) {
       found.joinTimeoutMs = 1000 * Number(value)
     } else {
+      // The name alone: a value may be the key.
+      const own = ['key', 'file', 'join_timeout', 'timeout']
+      const got = own.includes(name)
+        ? `a wrong value of ${name}`
+        : otherConf.includes(name)
+          ? `${name}, which means nothing here`
+          : 'another setting'
       throw new InvalidArgumentError(
-        'Expected key=TEXT, file=PATH or join_timeout=SECONDS, more after commas, got another setting.',
+        `Expected key=TEXT, file=PATH or join_timeout=SECONDS, more after commas, got ${got}.`,
       )
     }
   }
@@ -93,6 +110,17 @@ function gpusOf(text: string): number {
   if (counts.length > 0 && sum > 0) return sum
   throw new InvalidArgumentError(`Expected gpu:N with N of 1 or more, got "${text}".`)
 }
+
+const otherConf = [
+  'last_call_timeout',
+  'close_timeout',
+  'keep_alive_interval',
+  'keep_alive_max_attempt',
+  'read_timeout',
+  'is_host',
+  'store_type',
+  'rank',
+]
 
 const yes = ['1', 'true', 'yes', 'on']
 const no = ['0', 'false', 'no', 'off']
@@ -162,11 +190,11 @@ export function addFlags(command: Command): Command {
       'number of this machine, from 0; without it, the one that --rdzv-endpoint names is 0',
       wholeNumber(0, 65_535),
     )
-    .option('--master-addr <host>', 'address of machine 0', (text) => endpoint(text).host)
+    .option('--master-addr <host>', 'address of machine 0', address)
     .option(
       '--master-port <n>',
-      `port of machine 0 (default: ${defaultMasterPort}; with one machine the next best if that is taken)`,
-      wholeNumber(1, 65_535),
+      `port of machine 0 (default: ${defaultMasterPort}; with one machine the next best if that is taken); 0: any free one`,
+      wholeNumber(0, 65_535),
     )
     .option('--rdzv-endpoint <host[:port]>', 'both in one', endpoint)
     .option('--rdzv-id <name>', 'name of the run; launchers of other names never meet', notEmpty)
@@ -205,12 +233,12 @@ export function addFlags(command: Command): Command {
     .option('--log-dir <folder>', 'write DIR/RANK/stdout.log and stderr.log too')
     .option(
       '-t, --tee <streams>',
-      'which of them, with --log-dir: 0 none, 1 stdout, 2 stderr, 3 both, or by local rank 0:3,1:2',
+      'which of them: 0 none, 1 stdout, 2 stderr, 3 both, or by local rank 0:3,1:2; without --log-dir in a new temporary folder',
       streams,
     )
     .option(
       '-r, --redirects <streams>',
-      'which go there and are not shown, with --log-dir; in the same form',
+      'which go there and are not shown, in the same form',
       streams,
     )
     .optionsGroup('Browser:')

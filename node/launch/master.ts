@@ -1,10 +1,13 @@
 import { createServer } from 'node:https'
+import { signalPath } from '../../src/peer/messages.ts'
 import { ownCertificate, ownNames } from '../certificate.ts'
 import { listen } from '../listen.ts'
+import { refuseOtherUpgrades } from '../refuse-upgrades.ts'
 import { attachSignaling } from '../signal-server.ts'
 import { openDoor } from './crew/door.ts'
 import type { RunKeys } from './crew/keys.ts'
 import type { Leader } from './crew/leader.ts'
+import { launchersPath } from './crew/messages.ts'
 import { type Pin, pinOf } from './pin.ts'
 
 export interface Master {
@@ -40,6 +43,7 @@ export async function openMaster(options: MasterOptions): Promise<Master> {
   const pin = pinOf(certificate.cert)
   const signaling = attachSignaling(server, { hosts: [host] })
   const door = openDoor(server, { leader, keys, pin })
+  refuseOtherUpgrades(server, [signalPath, launchersPath])
   return {
     port,
     pin,

@@ -5,12 +5,12 @@ import { TabringError } from '../../src/util/errors.ts'
 import { hostNames, lanAddresses } from '../certificate.ts'
 import { PortTaken } from '../listen.ts'
 import { Follower } from './crew/follower.ts'
-import { hostInUrl, joinCrew } from './crew/join.ts'
+import { hostInUrl, joinCrew, type LeaderPlace } from './crew/join.ts'
 import { newKey, RunKeys } from './crew/keys.ts'
 import { Leader, type Voice } from './crew/leader.ts'
 import type { CrewMember, Failure } from './crew/messages.ts'
 import { openMaster } from './master.ts'
-import { readMeeting, writeMeeting } from './meeting-file.ts'
+import { lookAtMeeting, readMeeting, writeMeeting } from './meeting-file.ts'
 import type { LaunchOptions } from './options.ts'
 import type { Pin } from './pin.ts'
 import type { Plan } from './plan.ts'
@@ -168,38 +168,43 @@ function invitation({ options, plan }: MeetOptions, port: number, pin: Pin, key:
 
 async function follow(all: MeetOptions): Promise<Crew> {
   const { options, plan, member, signal, log } = all
+  const { key, pin } = options
+  const { masterAddr: host, masterPort: port, runId, meetingFile } = plan
   const joinTimeoutMs = options.rdzvConf?.joinTimeoutMs ?? defaultJoinTimeoutMs
-  const meeting =
-    plan.meetingFile === undefined || options.key !== undefined
-      ? null
-      : await readMeeting(plan.meetingFile, joinTimeoutMs, signal)
-  const key = options.key ?? meeting?.key
-  if (key === undefined) {
+  let place: () => Promise<LeaderPlace>
+  if (key !== undefined) {
+    const fixed = { host, port, keys: new RunKeys(key, runId), pin }
+    place = async () => fixed
+  } else if (meetingFile !== undefined) {
+    let latest = await readMeeting(meetingFile, joinTimeoutMs, signal)
+    place = async () => {
+      // What a run before left there goes as soon as this one's leader writes its own.
+      latest = (await lookAtMeeting(meetingFile)) ?? latest
+      const keys = new RunKeys(latest.key, runId)
+      return { host, port: latest.port, keys, pin: pin ?? latest.pin }
+    }
+  } else {
     throw new TabringError(
       'config.invalid',
       'launcher: expected the key of the run, got none. Take the line that the launcher of machine 0 prints, with its TABRING_ROOM_KEY.',
     )
   }
-  const host = plan.masterAddr
-  const port = meeting?.port ?? plan.masterPort
-  const keys = new RunKeys(key, plan.runId)
   const joined = await joinCrew({
-    host,
-    port,
-    keys,
-    pin: options.pin ?? meeting?.pin,
+    place,
+    mayBeOld: key === undefined,
     member,
     launchers: plan.launchers,
     joinTimeoutMs,
     signal,
-    onWaiting: (reason) => log(`waits for the launcher of rank 0 at ${host}:${port} (${reason})`),
+    onWaiting: (where) => log(`waits for the launcher of rank 0 at ${where}`),
   })
+  const { place: found } = joined
   return {
     follower: joined.follower,
-    keys,
-    signaling: { host, port, pin: joined.pin },
+    keys: found.keys,
+    signaling: { host, port: found.port, pin: joined.pin },
     masterAddr: host,
-    masterPort: port,
+    masterPort: found.port,
     close: (reason) => joined.close(reason),
   }
 }

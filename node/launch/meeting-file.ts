@@ -1,4 +1,5 @@
-import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { randomBytes } from 'node:crypto'
+import { type FileHandle, mkdir, open, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as v from 'valibot'
@@ -20,10 +21,11 @@ const lookEveryMs = 500
 
 /** Writes it, for its owner's eyes only, whole or not at all; returns how to take it away. errors: `file.unwritable`. */
 export async function writeMeeting(path: string, meeting: Meeting): Promise<() => Promise<void>> {
-  const temporary = `${path}.${process.pid}.tmp`
+  // A name that nobody can have taken before, in a folder that others may write to.
+  const temporary = `${path}.${randomBytes(8).toString('hex')}.tmp`
   try {
     await mkdir(dirname(path), { recursive: true, mode: 0o700 })
-    await writeFile(temporary, JSON.stringify(meeting), { mode: 0o600 })
+    await writeFile(temporary, JSON.stringify(meeting), { mode: 0o600, flag: 'wx' })
     await rename(temporary, path)
   } catch (thrown) {
     throw new TabringError(
@@ -35,7 +37,31 @@ export async function writeMeeting(path: string, meeting: Meeting): Promise<() =
   return () => rm(path, { force: true })
 }
 
-/** Waits for the leader's file and returns it. errors: `peer.timeout`; the reason of `signal`. */
+/** What the leader's file says now; null where there is none, or something else. errors: `config.invalid` for a file of another user. */
+export async function lookAtMeeting(path: string): Promise<Meeting | null> {
+  let file: FileHandle
+  try {
+    file = await open(path)
+  } catch {
+    return null
+  }
+  try {
+    const { uid } = await file.stat()
+    const own = process.getuid?.()
+    if (own !== undefined && uid !== own) {
+      throw new TabringError(
+        'config.invalid',
+        `launcher: expected ${path} to be a file of this user (${own}), got one of user ${uid}, who could lead the run elsewhere. Name another with --rdzv-conf file=PATH.`,
+      )
+    }
+    const parsed = v.safeParse(meetingSchema, fromJson(await file.readFile('utf8')))
+    return parsed.success ? parsed.output : null
+  } finally {
+    await file.close()
+  }
+}
+
+/** Waits for the leader's file and returns it. errors: `peer.timeout`; as lookAtMeeting; the reason of `signal`. */
 export async function readMeeting(
   path: string,
   timeoutMs: number,
@@ -44,13 +70,12 @@ export async function readMeeting(
   const untilMs = performance.now() + timeoutMs
   for (;;) {
     signal.throwIfAborted()
-    const text = await readFile(path, 'utf8').catch(() => null)
-    const parsed = text === null ? null : v.safeParse(meetingSchema, fromJson(text))
-    if (parsed?.success) return parsed.output
+    const meeting = await lookAtMeeting(path)
+    if (meeting) return meeting
     if (performance.now() > untilMs) {
       throw new TabringError(
         'peer.timeout',
-        `launcher: expected the one of rank 0 to write ${path} within ${timeoutMs / 1000} s, got ${parsed ? 'something else' : 'no such file'}. Does this machine share that folder? Else give TABRING_ROOM_KEY and --master-addr to all.`,
+        `launcher: expected the one of rank 0 to write ${path} within ${timeoutMs / 1000} s, got none of its files. Does this machine share that folder? Else give TABRING_ROOM_KEY and --master-addr to all.`,
       )
     }
     await sleep(lookEveryMs, undefined, { signal }).catch(() => undefined)

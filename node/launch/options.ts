@@ -214,11 +214,6 @@ function checkTogether(flags: Omit<Flags, 'masterFingerprint' | 'useEnv'>): void
       `--node-rank: expected a number below --nnodes ${nnodes}, got ${flags.nodeRank}. Machines count from 0.`,
     )
   }
-  for (const name of ['tee', 'redirects'] as const) {
-    if (flags[name] !== undefined && flags.logDir === undefined) {
-      refuse(`--${name}: expected --log-dir with it, got none. Say where the files go.`)
-    }
-  }
   if (flags.monitorInterval !== undefined && !(flags.monitorInterval > 0)) {
     refuse('--monitor-interval: expected seconds above 0, got something else. Leave it out.')
   }

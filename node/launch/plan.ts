@@ -80,6 +80,12 @@ function planByFlags(options: LaunchOptions, around: Surroundings): Plan {
       `--master-addr: expected the address of machine 0, got none. Give it, or --node-rank 0 to the launcher there.`,
     )
   }
+  if (port === 0 && !isAlone && nodeRank !== 0 && options.rdzvConf?.file === undefined) {
+    throw new TabringError(
+      'config.invalid',
+      '--master-port: expected the port of machine 0, got 0, which means any there. Give the one that its launcher prints, or --rdzv-conf file=PATH to all.',
+    )
+  }
   return {
     launchers,
     index: isAlone ? 0 : (nodeRank ?? null),
@@ -94,7 +100,7 @@ function planByFlags(options: LaunchOptions, around: Surroundings): Plan {
     place: null,
     masterAddr: host ?? (isAlone ? '127.0.0.1' : around.hostName),
     masterPort: port ?? defaultMasterPort,
-    isPortFixed: !isAlone || port !== undefined,
+    isPortFixed: port !== 0 && (!isAlone || port !== undefined),
     // As torchrun: every run by hand is called none, unless it is alone.
     runId: options.rdzvId ?? (isAlone ? around.randomName() : 'none'),
     meetingFile: options.rdzvConf?.file,
@@ -130,7 +136,7 @@ function planInSlurm(options: LaunchOptions, job: SlurmJob, around: Surroundings
     masterAddr: host ?? (isAlone ? '127.0.0.1' : job.nodes[0]),
     masterPort: port ?? defaultMasterPort,
     // With a file to read it from, the port may be any.
-    isPortFixed: port !== undefined || (!isAlone && isKeyGiven),
+    isPortFixed: port !== 0 && (port !== undefined || (!isAlone && isKeyGiven)),
     runId: options.rdzvId ?? job.id,
     meetingFile: isKeyGiven
       ? options.rdzvConf?.file

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto'
-import { stat } from 'node:fs/promises'
-import { homedir, hostname } from 'node:os'
-import { resolve } from 'node:path'
+import { mkdtemp, stat } from 'node:fs/promises'
+import { homedir, hostname, tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
 import type { Browser } from 'playwright'
 import type { InjectedEnvironment, VariableName } from '../../src/distributed/env.ts'
 import { signalPath } from '../../src/peer/messages.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
+import { parsed } from '../../src/util/switches.ts'
 import { lanAddresses } from '../certificate.ts'
 import { closeSoon, Interrupt } from '../interrupt.ts'
 import { PortTaken } from '../listen.ts'
@@ -62,10 +63,7 @@ export async function launch(
   let crew: Crew | null = null
   let leaving = ''
   try {
-    const logs =
-      options.logDir === undefined
-        ? null
-        : new LogFiles(resolve(options.logDir), options.tee, options.redirects)
+    const logs = await openLogs(options, (line) => screen.note(line))
     if (logs) toClose.push(async () => logs.close())
     const built = await buildProgram(module)
     toClose.push(() => built.remove())
@@ -75,7 +73,8 @@ export async function launch(
 
     const tabs = await countTabs(plan.tabs, () => browsers.fresh(false), {
       maxTabs: plan.maxTabs,
-      visibleDevices: options.visibleDevices,
+      visibleDevices: parsed('visibleDevices', options.switches.visibleDevices),
+      logicalDevices: parsed('logicalDevices', options.switches.logicalDevices),
     })
     const member = { index: plan.index, name, tabs, place: plan.place }
     const log = (line: string) => screen.note(line)
@@ -112,9 +111,9 @@ export async function launch(
           switches: switchesOf(options, plan),
           stop: AbortSignal.any([task.stop, signal]),
           onSay: (rank, stream, text) => {
-            const line = toSource(text)
             const localRank = part.localRank + rank - part.firstRank
             try {
+              const line = toSource(text)
               if (logs?.write(rank, localRank, stream, line) ?? true) screen.say(rank, stream, line)
             } catch (thrown) {
               fail({ rank: null, code: codeOf(thrown), text: messageOf(thrown) })
@@ -130,7 +129,7 @@ export async function launch(
         signal.throwIfAborted()
         fail({ rank: null, code: codeOf(thrown), text: `launcher: ${messageOf(thrown)}` })
       }
-      await browsers.close()
+      await closeSoon('tabring', () => browsers.close())
       screen.stop()
       signal.throwIfAborted()
       joined.follower.ended(part)
@@ -146,6 +145,18 @@ export async function launch(
     screen.stop()
     for (const close of toClose.reverse()) await closeSoon('tabring', close)
   }
+}
+
+/** As torchrun: asked for files and told no folder, it makes one. */
+async function openLogs(
+  { logDir, tee, redirects }: LaunchOptions,
+  note: (line: string) => void,
+): Promise<LogFiles | null> {
+  if (logDir !== undefined) return new LogFiles(resolve(logDir), tee, redirects)
+  if (tee === undefined && redirects === undefined) return null
+  const folder = await mkdtemp(join(tmpdir(), 'tabring-logs-'))
+  note(`what ranks say is in ${folder}`)
+  return new LogFiles(folder, tee, redirects)
 }
 
 const codeOf = (thrown: unknown) => (thrown instanceof TabringError ? thrown.code : '')

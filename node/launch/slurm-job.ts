@@ -30,6 +30,11 @@ export interface SlurmJob {
   gpusHere?: number
 }
 
+/** SLURM_STEP_ID from here on is no step of srun's but the batch script and such (slurm.h: SLURM_BATCH_SCRIPT, SLURM_EXTERN_CONT, …). */
+const firstSpecialStep = 0xffff_fff0
+/** SLURM_INTERACTIVE_STEP: the shell of `salloc` where the cluster has use_interactive_step. */
+const interactiveStep = 0xffff_fffa
+
 /**
  * Reads where Slurm has started this launcher; null outside of a job, and in the shell of `salloc`, which is no task.
  *
@@ -37,10 +42,11 @@ export interface SlurmJob {
  * errors: `config.invalid`, naming the variable.
  */
 export function readSlurmJob(environment: Variables): SlurmJob | null {
-  if (!environment.SLURM_PROCID || !environment.SLURM_JOB_ID) return null
+  const { SLURM_PROCID, SLURM_JOB_ID, SLURM_STEP_ID } = environment
+  if (!SLURM_PROCID || !SLURM_JOB_ID || Number(SLURM_STEP_ID) === interactiveStep) return null
   const task = wholeIn(environment, 'SLURM_PROCID')
-  const isStep = Boolean(environment.SLURM_STEP_ID) || task > 0
-  const id = environment.SLURM_JOB_ID
+  const isStep = task > 0 || (Boolean(SLURM_STEP_ID) && Number(SLURM_STEP_ID) < firstSpecialStep)
+  const id = SLURM_JOB_ID
   const nodes = expandNodeList(nodeListIn(environment))
   const nodeRank = wholeIfSet(environment, 'SLURM_NODEID') ?? 0
   const perNode = wholeIfSet(environment, 'SLURM_NTASKS_PER_NODE')
@@ -91,10 +97,10 @@ export function slurmVariables(
   }: Record<'rank' | 'worldSize' | 'localRank' | 'nodeRank', number>,
 ): Record<string, string> {
   const kept = Object.entries(environment).filter(
-    (entry): entry is [string, string] => /^SLURM_/.test(entry[0]) && entry[1] !== undefined,
+    (entry): entry is [string, string] => isForPrograms(entry[0]) && entry[1] !== undefined,
   )
   return {
-    ...Object.fromEntries(kept.filter(([name]) => !isOfTask(name))),
+    ...Object.fromEntries(kept),
     SLURM_PROCID: String(rank),
     SLURM_NTASKS: String(worldSize),
     SLURM_LOCALID: String(localRank),
@@ -102,8 +108,14 @@ export function slurmVariables(
   }
 }
 
-/** Variables that say how many tasks Slurm started, which is not how many tabs there are. */
-const isOfTask = (name: string) => /TASKS|NPROCS|GTIDS|TASK_PID/.test(name)
+/**
+ * Variables that tabs may have: what job it is and where. Not those that say how many tasks Slurm started, which is not how many tabs there are, and
+ * none that is secret (SLURM_JWT).
+ */
+const isForPrograms = (name: string) =>
+  /^SLURM_(CLUSTER_NAME|CPUS_ON_NODE|CPUS_PER_TASK|GPUS\w*|NNODES|NODELIST|NODEID|RESTART_COUNT|JOBID|STEPID|SUBMIT_DIR|SUBMIT_HOST|LAUNCH_NODE_IPADDR|SRUN_COMM_HOST|TOPOLOGY_ADDR)$/.test(
+    name,
+  ) || /^SLURM_(JOB|ARRAY|STEP)_(?!\w*(TASKS|TASK_PID))\w+$/.test(name)
 
 /** errors: `config.invalid` for a job of several nodes whose launcher was started in the batch script, where it would be alone. */
 export function refuseScript({ startedPer, nodes }: SlurmJob): void {

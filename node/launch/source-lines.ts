@@ -2,6 +2,15 @@ import { readFileSync } from 'node:fs'
 import { SourceMap } from 'node:module'
 import { dirname, join, relative, resolve, sep } from 'node:path'
 
+/** A text may look like an address and be none. */
+function fileOf(root: string, path: string): string {
+  try {
+    return join(root, decodeURIComponent(path))
+  } catch {
+    return join(root, path)
+  }
+}
+
 /** `http://localhost:29500/assets/train-x.js:10:5`, in a stack or in another text. */
 const place =
   /https?:\/\/[^\s/()]+(?<path>\/[^\s():?#]*)(?:\?[^\s():]*)?:(?<line>\d+):(?<column>\d+)/g
@@ -26,7 +35,7 @@ export function sourceLines(root: string, folder: string): (text: string) => str
     return map
   }
   const sourceOf = (text: string, path: string, line: string, column: string): string => {
-    const file = join(root, decodeURIComponent(path))
+    const file = fileOf(root, path)
     const entry = mapOf(file)?.findEntry(Number(line) - 1, Number(column) - 1)
     if (!entry || !('originalSource' in entry)) return text
     const source = resolve(dirname(file), entry.originalSource)

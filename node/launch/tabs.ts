@@ -140,16 +140,19 @@ class TabRun {
   }
 
   async #open(): Promise<Page> {
-    const { browser, onProgress } = this.#options
+    const { browser, url, onProgress } = this.#options
     const { rank, environment } = this.#tab
     this.#context = await browser.newContext()
     const context = this.#context
-    await context.grantPermissions(iceWithoutRoutePermissions)
+    // The room's key and the permissions are this page's own, not those of what it may embed or open.
+    const { origin } = new URL(url)
+    await context.grantPermissions(iceWithoutRoutePermissions, { origin })
     await context.addInitScript(
-      ([name, value]) => {
+      ([name, value, own]) => {
+        if (window !== window.top || location.origin !== own) return
         Object.defineProperty(globalThis, name, { value })
       },
-      [injectedName, environment] as const,
+      [injectedName, environment, origin] as const,
     )
     const page = await context.newPage()
     page.on('crash', () =>

@@ -54,7 +54,7 @@ export function privateFileStore(root = 'tabring-files'): FileStore {
       let directory = await open(name)
       return {
         async read(part) {
-          const handle = await directory.getFileHandle(part).catch(() => undefined)
+          const handle = await directory.getFileHandle(part).catch(unlessMissing)
           return handle?.getFile()
         },
         async write(part, contents) {
@@ -65,9 +65,7 @@ export function privateFileStore(root = 'tabring-files'): FileStore {
           await stream.close()
         },
         async remove(part) {
-          await directory.removeEntry(part).catch((thrown) => {
-            if (!(thrown instanceof DOMException && thrown.name === 'NotFoundError')) throw thrown
-          })
+          await directory.removeEntry(part).catch(unlessMissing)
         },
         async clear() {
           const top = await navigator.storage.getDirectory()
@@ -78,6 +76,11 @@ export function privateFileStore(root = 'tabring-files'): FileStore {
       }
     },
   }
+}
+
+/** A file that is not there is none; any other error may be over the next time, and the file still there. */
+function unlessMissing(thrown: unknown): undefined {
+  if (!(thrown instanceof DOMException && thrown.name === 'NotFoundError')) throw thrown
 }
 
 /** Whether this page or worker may write to an origin private file system. */

@@ -2,6 +2,7 @@ import type { PlacedDevice } from '../util/device.ts'
 import { GpuError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
 import { fixedSwitch, switchValue } from '../util/switches.ts'
+import { visibleNumbers } from '../util/visible-devices.ts'
 import { isSoftware, listAdapters, nameOf } from './adapters.ts'
 
 /** What was created and sent since the device was opened: the numbers a recorded step must keep at zero. */
@@ -195,10 +196,11 @@ export async function findAdapters(most?: number): Promise<FoundAdapter[]> {
     physicalIndex,
   })
   if (visible === null) return (await listDevices(most)).map((_, i, all) => found(all, i))
-  const numbers = visible === '' ? [] : visible.split(',').slice(0, most).map(Number)
-  const all = await listDevices(Math.max(-1, ...numbers) + 1)
-  const end = numbers.findIndex((number) => !all[number])
-  return numbers.slice(0, end === -1 ? numbers.length : end).map((number) => found(all, number))
+  const wanted = visibleNumbers(visible, Number.POSITIVE_INFINITY).slice(0, most)
+  const all = await listDevices(Math.max(-1, ...wanted) + 1)
+  return visibleNumbers(visible, all.length)
+    .slice(0, most)
+    .map((number) => found(all, number))
 }
 
 /** A room takes so much of each member's facts; some drivers write long stories. */

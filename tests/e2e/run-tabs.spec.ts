@@ -196,7 +196,7 @@ test('a run that ends well: every word on its stream, progress from the page and
 
 test('how many tabs auto, cpu and gpu are, where the only adapter is software', async () => {
   const count = (tabs: TabChoice, maxTabs?: number) =>
-    countTabs(tabs, async () => browser, { maxTabs })
+    countTabs(tabs, async () => browser, { maxTabs, visibleDevices: null })
   expect(await count('cpu')).toBe(availableParallelism())
   expect(await count('auto')).toBe(availableParallelism())
   expect(await count('auto', 1)).toBe(1)

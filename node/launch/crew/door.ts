@@ -52,12 +52,14 @@ export function openDoor(
     socket: WebSocket,
     { version: _, proof, nonce, runId, member, launchers }: Hello,
     challenge: string,
-  ): Voice | string => {
+  ): { voice: Voice } | { refusal: string; isStranger: boolean } => {
     const nonces = [nonce, challenge] as const
     if (!keys.isProof(proof, 'launcher', nonces, pin)) {
-      return runId === keys.runId
-        ? 'the key is another one. Take the key and the fingerprint that the first launcher printed'
-        : 'the run or its key is another one. Compare --rdzv-id and the key'
+      const refusal =
+        runId === keys.runId
+          ? 'the key is another one. Take the key and the fingerprint that the first launcher printed'
+          : 'the run or its key is another one. Compare --rdzv-id and the key'
+      return { refusal, isStranger: true }
     }
     const send = (message: ToMember) => {
       if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message))
@@ -69,19 +71,19 @@ export function openDoor(
       if (isWelcome) send(order)
       else early.push(order)
     })
-    if ('refusal' in answer) return answer.refusal
+    if ('refusal' in answer) return { ...answer, isStranger: false }
     send({ type: 'welcome', proof: keys.prove('leader', nonces, pin) })
     isWelcome = true
     for (const order of early) send(order)
-    return answer.voice
+    return answer
   }
 
   const accept = (socket: WebSocket) => {
     const challenge = randomBytes(32).toString('hex')
     let voice: Voice | null = null
     let isHeard = true
-    const refuse = (text: string) => {
-      socket.send(JSON.stringify({ type: 'refused', text } satisfies ToMember))
+    const refuse = (text: string, isStranger = false) => {
+      socket.send(JSON.stringify({ type: 'refused', text, isStranger } satisfies ToMember))
       end(socket)
     }
     const late = setTimeout(() => refuse(`expected a hello within ${helloMs / 1000} s`), helloMs)
@@ -103,8 +105,8 @@ export function openDoor(
       else if (!voice) {
         clearTimeout(late)
         const answer = welcome(socket, parsed.message, challenge)
-        if (typeof answer === 'string') refuse(answer)
-        else voice = answer
+        if ('refusal' in answer) refuse(answer.refusal, answer.isStranger)
+        else voice = answer.voice
       }
     })
     socket.on('close', (code, reason) => {

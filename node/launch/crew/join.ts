@@ -15,24 +15,33 @@ import {
   toMemberSchema,
 } from './messages.ts'
 
-export interface JoinOptions {
+/** Where the leader is, and what it and this launcher must know. */
+export interface LeaderPlace {
   host: string
   port: number
   keys: RunKeys
   /** The certificate that the leader must have; without it, whichever the leader proves to be its own. */
   pin?: Pin
+}
+
+export interface JoinOptions {
+  /** Asked before each attempt: a leader that was started again is elsewhere. */
+  place: () => Promise<LeaderPlace>
+  /** Whether `place` may tell of a run that is over, so that who is there and knows another key, or has another certificate, is not the end. */
+  mayBeOld?: boolean
   member: CrewMember
   launchers: number
   /** How long the leader may take to come up. */
   joinTimeoutMs: number
   /** Ends the waiting, with its reason. */
   signal: AbortSignal
-  /** Told once when the leader is not there yet. */
-  onWaiting: (reason: string) => void
+  /** Told once where no leader is yet, and why. */
+  onWaiting: (where: string) => void
 }
 
 export interface Joined {
   follower: Follower
+  place: LeaderPlace
   /** Of the leader's certificate, given or proven. */
   pin: Pin
   /** Leaves; `reason` is told to the leader. */
@@ -46,43 +55,45 @@ const closeTimeoutMs = 2_000
 /**
  * Joins the run of the launcher at `host:port`; waits for that launcher to come up.
  *
- * errors: `peer.mismatch` for another certificate or a leader that does not hold the key; `signal.refused` with the leader's reason;
+ * errors: `peer.mismatch` for another certificate, run or key; `signal.refused` with the leader's reason;
  * `peer.timeout` when nobody answers in time.
  */
 export async function joinCrew(options: JoinOptions): Promise<Joined> {
-  const { host, port, joinTimeoutMs, signal, onWaiting } = options
+  const { joinTimeoutMs, signal, onWaiting } = options
   const untilMs = performance.now() + joinTimeoutMs
   for (let attempt = 0; ; attempt++) {
     signal.throwIfAborted()
+    const place = await options.place()
     try {
-      return await joinOnce(options)
+      return await joinOnce(options, place)
     } catch (thrown) {
       const isFinal =
         thrown instanceof TabringError &&
         thrown.code !== 'peer.timeout' &&
-        thrown.code !== 'peer.unreachable'
+        thrown.code !== 'peer.unreachable' &&
+        !(options.mayBeOld && thrown.code === 'peer.mismatch')
       if (isFinal) throw thrown
       const reason = messageOf(thrown)
       if (performance.now() + retryMs > untilMs) {
         throw new PeerError(
           'peer.timeout',
-          `launcher: expected the launcher of rank 0 at ${host}:${port} within ${joinTimeoutMs / 1000} s, got: ${reason}. Start it with --node-rank 0, and let this machine reach that port.`,
+          `launcher: expected the launcher of rank 0 at ${place.host}:${place.port} within ${joinTimeoutMs / 1000} s, got: ${reason}. Start it with --node-rank 0, and let this machine reach that port.`,
         )
       }
-      if (attempt === 0) onWaiting(reason)
+      if (attempt === 0) onWaiting(`${place.host}:${place.port} (${reason})`)
     }
     await sleep(retryMs, undefined, { signal }).catch(() => undefined)
   }
 }
 
-async function joinOnce(options: JoinOptions): Promise<Joined> {
-  const { host, port, keys, member, launchers } = options
+async function joinOnce({ member, launchers }: JoinOptions, place: LeaderPlace): Promise<Joined> {
+  const { host, port, keys } = place
   let found: Pin | undefined
   const socket = new WebSocket(`wss://${hostInUrl(host)}:${port}${launchersPath}`, {
     perMessageDeflate: false,
     // ws types the callback form of Node's agents away.
     createConnection: ((_: unknown, done: (error: Error | null, socket?: unknown) => void) => {
-      connectPinned({ host, port, pin: options.pin }, (error, connection, pin) => {
+      connectPinned({ host, port, pin: place.pin }, (error, connection, pin) => {
         found = pin
         done(error, connection)
       })
@@ -169,7 +180,7 @@ async function joinOnce(options: JoinOptions): Promise<Joined> {
         case 'refused':
           fail(
             new PeerError(
-              'signal.refused',
+              message.isStranger ? 'peer.mismatch' : 'signal.refused',
               `launcher: expected to join at ${host}:${port}, got its no: ${message.text}.`,
             ),
           )
@@ -180,7 +191,7 @@ async function joinOnce(options: JoinOptions): Promise<Joined> {
       }
     })
   })
-  return { follower, pin: found!, close }
+  return { follower, place, pin: found!, close }
 }
 
 /** A host name or address as it stands in a URL. */

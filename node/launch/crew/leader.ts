@@ -34,6 +34,9 @@ export interface Voice {
 /** How long a failure that may be the echo of another's waits for it. */
 const graceMs = 700
 
+/** A launcher that was told to stop has this long to close its tabs; longer than its own limits on that together. units: ms. */
+const stopMs = 30_000
+
 /** Failures that tell of another rank's failure: ranks that lose a neighbour say so, as a rule before the neighbour's own words arrive. */
 const isEcho = ({ code }: Failure) => code.startsWith('peer.') || code.startsWith('signal.')
 
@@ -55,6 +58,7 @@ export class Leader {
   #failures: Failure[] = []
   #hasLost = false
   #cancelGrace: () => void = () => undefined
+  #cancelStop: () => void = () => undefined
   readonly #cancelJoin: () => void
 
   constructor(options: LeaderOptions) {
@@ -184,6 +188,11 @@ export class Leader {
     this.#cancelGrace()
     if (this.#state !== 'running') return
     this.#state = 'stopping'
+    this.#cancelStop = this.#options.env.after(stopMs, () => {
+      for (const seat of this.#seats.filter((one) => one.isRunning)) {
+        this.#lose(seat, `it did not stop its tabs within ${stopMs / 1000} s`)
+      }
+    })
     for (const seat of this.#seats) seat.send({ type: 'stop', attempt: this.#attempt })
   }
 
@@ -191,6 +200,7 @@ export class Leader {
   #settle(): void {
     if (this.#state === 'over' || this.#seats.some((seat) => seat.isRunning)) return
     this.#cancelGrace()
+    this.#cancelStop()
     const { maxRestarts, log } = this.#options
     const first = this.#first()
     if (!first || this.#attempt >= maxRestarts || this.#hasLost) {
@@ -212,6 +222,7 @@ export class Leader {
   #finish(): void {
     this.#state = 'over'
     this.#cancelGrace()
+    this.#cancelStop()
     this.#cancelJoin()
     const failure = this.#first() ?? null
     for (const seat of this.#seats) seat.send({ type: 'finish', failure })

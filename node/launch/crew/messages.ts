@@ -94,7 +94,8 @@ export const toMemberSchema = v.union([
   v.variant('type', [
     v.object({ type: v.literal('challenge'), version: v.number(), nonce: hex32 }),
     v.object({ type: v.literal('welcome'), proof: hex32 }),
-    v.object({ type: v.literal('refused'), text: text(1000) }),
+    // `isStranger`: it is of another run, or has another key.
+    v.object({ type: v.literal('refused'), text: text(1000), isStranger: v.boolean() }),
   ]),
 ])
 export type ToMember = v.InferOutput<typeof toMemberSchema>

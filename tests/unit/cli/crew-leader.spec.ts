@@ -271,3 +271,16 @@ describe('before all are there', () => {
     expect(a.end?.text).toBe('launcher: expected at most 3 ranks, got 4. Lower --nproc-per-node.')
   })
 })
+
+test('a launcher that never says that it has stopped is waited for half a minute', async () => {
+  const leader = makeLeader()
+  const [a, b] = [new Launcher(leader, memberOf(0)), new Launcher(leader, memberOf(1))]
+  a.fails(0, 'boom')
+  a.ends()
+  await env.advance(29_000)
+  expect(a.types).toEqual(['start', 'stop'])
+  await env.advance(2_000)
+  expect(a.end?.text).toBe('boom')
+  expect(b.types).toEqual(['start', 'stop', 'finish'])
+  expect(env.timers).toBe(0)
+})

@@ -10,7 +10,7 @@ import { WebSocket, WebSocketServer } from 'ws'
 import { ownCertificate } from '../../../node/certificate.ts'
 import { openDoor } from '../../../node/launch/crew/door.ts'
 import type { Task } from '../../../node/launch/crew/follower.ts'
-import { type JoinOptions, joinCrew } from '../../../node/launch/crew/join.ts'
+import { type JoinOptions, joinCrew, type LeaderPlace } from '../../../node/launch/crew/join.ts'
 import { RunKeys } from '../../../node/launch/crew/keys.ts'
 import { Leader } from '../../../node/launch/crew/leader.ts'
 import { launchersPath } from '../../../node/launch/crew/messages.ts'
@@ -65,11 +65,19 @@ async function startLeader(port = 0) {
   return { leader, voice: answer.voice, server, door, port: await listening(server, port) }
 }
 
-function joining(port: number, change: Partial<JoinOptions> = {}) {
+const placeAt = (port: number, change: Partial<LeaderPlace> = {}): LeaderPlace => ({
+  host: '127.0.0.1',
+  port,
+  keys: new RunKeys(key, 'run'),
+  ...change,
+})
+
+function joining(
+  port: number,
+  { keys, pin, ...change }: Partial<JoinOptions & Pick<LeaderPlace, 'keys' | 'pin'>> = {},
+) {
   return joinCrew({
-    host: '127.0.0.1',
-    port,
-    keys: new RunKeys(key, 'run'),
+    place: async () => placeAt(port, { ...(keys && { keys }), ...(pin && { pin }) }),
     member: { index: 1, name: 'second', tabs: 2, place: null },
     launchers: 2,
     joinTimeoutMs: 5_000,
@@ -114,6 +122,30 @@ test('another key and another run are refused', async () => {
   await expect(joining(port, { keys: other })).rejects.toThrow('the key is another one')
   const run = new RunKeys(key, 'other-run')
   await expect(joining(port, { keys: run })).rejects.toThrow('the run or its key is another one')
+})
+
+test('where the place may be that of a run before, it is asked again until the leader is there', async () => {
+  const before = await startLeader()
+  const now = await startLeader()
+  const other = new RunKeys('another-key-of-16-chars', 'run')
+  const gone = placeAt(before.port, { keys: other })
+  const closed = placeAt(1)
+  const places = [closed, gone, placeAt(before.port, { pin: foreign.pin }), placeAt(now.port)]
+  const told: string[] = []
+  const joined = await joining(0, {
+    place: async () => places.shift()!,
+    mayBeOld: true,
+    onWaiting: (where) => told.push(where),
+  })
+  expect(places).toEqual([])
+  expect(joined.place.port).toBe(now.port)
+  expect(told).toHaveLength(1)
+  expect(told[0]).toContain('127.0.0.1:1 (')
+  await joined.close()
+  // What the right leader says counts at once.
+  await expect(joining(before.port, { mayBeOld: true, launchers: 3 })).rejects.toThrow(
+    'expected a launcher of 2, got one of 3',
+  )
 })
 
 test('another number of machines is refused', async () => {

@@ -174,6 +174,9 @@ describe('what is refused, in one line', () => {
     ['--nnodes x train.ts', 'Expected a whole number from 1, got "x"'],
     ['--rdzv-backend etcd train.ts', 'Allowed choices are static, c10d'],
     ['--rdzv-conf nonsense=1 train.ts', 'Expected key=TEXT, file=PATH or join_timeout=SECONDS'],
+    ['--rdzv-conf last_call_timeout=5 train.ts', 'got last_call_timeout, which means nothing here'],
+    ['--rdzv-conf join_timeout=x train.ts', 'got a wrong value of join_timeout'],
+    ['--master-addr host:29501 train.ts', 'Expected an address alone, got "host:29501"'],
     [
       '--rdzv-conf key=short train.ts',
       '--rdzv-conf key: expected a key of at least 16 characters without spaces, got 5',
@@ -181,7 +184,6 @@ describe('what is refused, in one line', () => {
     ['--rdzv-endpoint a:b:c train.ts', 'Expected HOST or HOST:PORT'],
     ['--gres tpu:2 train.ts', 'Expected gpu:N with N of 1 or more, got "tpu:2"'],
     ['--tee 4 --log-dir x train.ts', 'Expected 0 (none), 1 (stdout), 2 (stderr), 3 (both)'],
-    ['--tee 3 train.ts', '--tee: expected --log-dir with it, got none'],
     ['--standalone --nnodes 2 train.ts', '--standalone: expected one machine, got --nnodes 2'],
     ['--nnodes 2 --node-rank 2 train.ts', '--node-rank: expected a number below --nnodes 2, got 2'],
     [

@@ -1,10 +1,10 @@
-import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { lstat, mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { failureText } from '../../../node/launch/failure-text.ts'
 import { LogFiles } from '../../../node/launch/log-files.ts'
-import { readMeeting, writeMeeting } from '../../../node/launch/meeting-file.ts'
+import { lookAtMeeting, readMeeting, writeMeeting } from '../../../node/launch/meeting-file.ts'
 import { Screen } from '../../../node/launch/screen.ts'
 import { sourceLines } from '../../../node/launch/source-lines.ts'
 
@@ -148,6 +148,8 @@ test('places in built files become places in their sources', async () => {
       '    at other (http://localhost:29500/none.js:1:1)',
     ].join('\n'),
   )
+  const odd = 'GET http://a.b/%zz/x.js:1:2'
+  expect(toSource(odd)).toBe(odd)
   expect(toSource('see http://example.org/page for more')).toBe(
     'see http://example.org/page for more',
   )
@@ -166,10 +168,33 @@ describe('the file by which launchers meet', () => {
     await expect(stat(path)).rejects.toThrow('ENOENT')
   })
 
+  test('what stands in a shared folder already is neither followed nor kept', async () => {
+    const path = join(folder, 'shared.json')
+    const elsewhere = join(folder, 'elsewhere.json')
+    await writeFile(elsewhere, '')
+    await symlink(elsewhere, path)
+    await writeFile(`${path}.${process.pid}.tmp`, 'of another', { mode: 0o666 })
+    const remove = await writeMeeting(path, meeting)
+    expect(await readFile(elsewhere, 'utf8')).toBe('')
+    expect((await lstat(path)).isFile()).toBe(true)
+    expect((await stat(path)).mode & 0o077).toBe(0)
+    expect(await lookAtMeeting(path)).toEqual(meeting)
+    await remove()
+    expect(await lookAtMeeting(path)).toBeNull()
+  })
+
+  test('a file of another user is refused', async () => {
+    const path = join(folder, 'foreign.json')
+    await writeMeeting(path, meeting)
+    vi.spyOn(process, 'getuid').mockReturnValue((await stat(path)).uid + 1)
+    await expect(lookAtMeeting(path)).rejects.toThrow('to be a file of this user')
+    vi.restoreAllMocks()
+  })
+
   test('one that does not come is named with what to do', async () => {
     const path = join(folder, 'none.json')
     await expect(readMeeting(path, 10, new AbortController().signal)).rejects.toThrow(
-      `expected the one of rank 0 to write ${path} within 0.01 s, got no such file`,
+      `expected the one of rank 0 to write ${path} within 0.01 s, got none of its files`,
     )
   })
 })

@@ -59,6 +59,13 @@ describe('by flags', () => {
       '--nnodes 3 --rdzv-endpoint alpha:99 train.ts',
       { role: 'either', index: null, masterAddr: 'alpha', masterPort: 99 },
     ],
+    ['--master-port 0 train.ts', { role: 'alone', masterPort: 0, isPortFixed: false }],
+    ['--rdzv-endpoint localhost:0 train.ts', { role: 'alone', masterPort: 0, isPortFixed: false }],
+    [
+      '--nnodes 2 --node-rank 0 --master-port 0 train.ts',
+      { role: 'leader', masterPort: 0, isPortFixed: false },
+    ],
+    ['--nnodes 2 --node-rank 1 --master-addr ::1 train.ts', { role: 'member', masterAddr: '::1' }],
     ['--nproc-per-node 4 --gres gpu:2 train.ts', { tabs: 2, maxTabs: 2 }],
     ['--nproc-per-node auto --gres gpu:2 train.ts', { tabs: 'auto', maxTabs: 2 }],
     ['--ntasks-per-node 3 train.ts', { tabs: 3 }],
@@ -70,6 +77,14 @@ describe('by flags', () => {
     expect(() => plan('--nnodes 2 --node-rank 1 train.ts')).toThrow(
       '--master-addr: expected the address of machine 0, got none',
     )
+  })
+
+  test('any port is one that the others cannot know', () => {
+    expect(() => plan('--nnodes 2 --node-rank 1 --master-addr a --master-port 0 train.ts')).toThrow(
+      '--master-port: expected the port of machine 0, got 0',
+    )
+    expect(() => plan('--nnodes 2 --rdzv-endpoint a:0 train.ts')).toThrow('got 0, which means any')
+    expect(plan('--nnodes 2 --rdzv-endpoint a:0 --rdzv-conf file=f train.ts').role).toBe('either')
   })
 
   test("Slurm's words are echoed", () => {
@@ -148,6 +163,14 @@ describe('in a Slurm job, without a flag', () => {
     )
   })
 
+  test.each([
+    ['the interactive step of salloc is no job', 4_294_967_290, null],
+    ['the batch script is no task of srun', 4_294_967_291, 'script'],
+  ] as const)('%s, whatever step id it has', (_, step, startedPer) => {
+    const environment = { ...scriptOnOneNode, SLURM_STEP_ID: String(step) }
+    expect(readSlurmJob(environment)?.startedPer ?? null).toBe(startedPer)
+  })
+
   test('the shell of salloc and --standalone are no job', () => {
     expect(plan('train.ts', allocationShell)).toMatchObject({ role: 'alone', tabs: 1, job: null })
     expect(plan('--standalone train.ts', taskOf8(5))).toMatchObject({ role: 'alone', job: null })
@@ -184,6 +207,12 @@ test("each tab's variables are those that a task of its own would have", () => {
   expect(initFromSlurm(variables)).toEqual({ ...place, masterAddr: 'b5', masterPort: 29500 })
   expect(variables.SLURM_JOB_ID).toBe('4712')
   expect(variables.HOME).toBeUndefined()
+  const own = { SLURM_JWT: 'secret', SLURM_TASK_PID: '9', SLURM_ARRAY_TASK_ID: '3' }
+  const kept = slurmVariables({ ...taskOf8(0), ...own }, place)
+  expect(Object.keys(kept).filter((name) => /JWT|TASKS|PID|NPROCS/.test(name))).toEqual([
+    'SLURM_NTASKS',
+  ])
+  expect(kept).toMatchObject({ SLURM_ARRAY_TASK_ID: '3', SLURM_STEP_NODELIST: 'alpha[07-08]' })
 })
 
 test('a broken variable is named', () => {

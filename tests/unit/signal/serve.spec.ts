@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { request } from 'node:http'
 import { request as requestTls } from 'node:https'
 import { connect as connectTcp } from 'node:net'
@@ -107,8 +107,29 @@ describe('serve', () => {
     await expect(start({ root: join(folder, 'none') })).rejects.toThrow(/npm run build/)
   })
 
+  it('ends upgrades to anything but its own paths, and closes while they are open', async () => {
+    const served = await start()
+    const open = (path: string) =>
+      new Promise<string>((resolve) => {
+        const socket = connectTcp(served.port, '127.0.0.1')
+        let answer = ''
+        socket.on('data', (bytes) => {
+          answer += bytes
+        })
+        socket.on('close', () => resolve(answer))
+        socket.write(
+          `GET ${path} HTTP/1.1\r\nHost: elsewhere\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`,
+        )
+      })
+    const answers = await Promise.all(Array.from({ length: 20 }, (_, i) => open(`/other${i}`)))
+    for (const answer of answers) expect(answer).toMatch(/^HTTP\/1.1 404 /)
+    await served.close()
+  })
+
   it('for other machines: HTTPS, its addresses in the certificate, signaling over wss', async () => {
     const certificate = await ownCertificate({ folders: [join(folder, '.tabring')] })
+    // Not for the project's repository.
+    expect(await readFile(join(folder, '.tabring', '.gitignore'), 'utf8')).toBe('*\n')
     const served = await start({ host: true, certificate })
     const socket = connectTls({ port: served.port, host: '127.0.0.1', rejectUnauthorized: false })
     await once(socket, 'secureConnect')
