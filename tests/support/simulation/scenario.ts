@@ -62,7 +62,8 @@ export const largeWorlds: WorldBounds = {
   mostOperations: 4,
 }
 
-export function drawScenario(seed: number, bounds: WorldBounds): Scenario {
+/** `redrawn`: how often its faults are drawn anew, as many as before, because some of them would never strike. */
+export function drawScenario(seed: number, bounds: WorldBounds, redrawn = 0): Scenario {
   const draw = new Draw(seed)
   const size = draw.whole(...bounds.sizes)
   const isMesh = size > 1 && size <= bounds.mostInMesh && draw.isOneIn(2)
@@ -70,6 +71,8 @@ export function drawScenario(seed: number, bounds: WorldBounds): Scenario {
   const maxMessageBytes = isTight ? 1024 : draw.pick([1024, 4096, 65_536])
   const windows = isTight ? [2048, 4096] : [4096, 16_384, 65_536, 524_288]
   const phases = drawPhases(draw, size, isMesh || size < 4, bounds)
+  const faultsFrom = (from: Draw, count: number) =>
+    drawFaults(from, count, { size, isMesh, programs: phases.length })
   return {
     seed,
     size,
@@ -82,7 +85,11 @@ export function drawScenario(seed: number, bounds: WorldBounds): Scenario {
     deadlineMs: draw.pick([2000, 5000, 12_000, 20_000]),
     choice: draw.isOneIn(2) ? { oneShotBytes: 64, directBytes: draw.pick([256, 2048]) } : undefined,
     phases,
-    faults: drawFaults(draw, size, isMesh, phases),
+    faults: againDrawn(
+      faultsFrom(draw, size === 1 ? 0 : draw.pick([0, 0, 0, 0, 1, 1, 1, 1, 1, 2])),
+      redrawn,
+      (planned) => faultsFrom(new Draw(seed, redrawn), planned),
+    ),
     leavesTogether: draw.isOneIn(2),
   }
 }
@@ -108,19 +115,25 @@ function drawPhases(draw: Draw, size: number, isLinked: boolean, bounds: WorldBo
   return phases
 }
 
+/** `first` where nothing is drawn anew, else as many others. */
+function againDrawn(
+  first: FaultPlan[],
+  redrawn: number,
+  again: (count: number) => FaultPlan[],
+): FaultPlan[] {
+  return redrawn === 0 || first.length === 0 ? first : again(Math.min(2, first.length))
+}
+
 function drawFaults(
   draw: Draw,
-  size: number,
-  isMesh: boolean,
-  phases: readonly Phase[],
+  count: number,
+  { size, isMesh, programs }: { size: number; isMesh: boolean; programs: number },
 ): FaultPlan[] {
-  if (size === 1) return []
-  const count = draw.pick([0, 0, 0, 0, 1, 1, 1, 1, 1, 2])
-  const faults = Array.from({ length: count }, () => drawFault(draw, size, isMesh, phases.length))
+  const faults = Array.from({ length: count }, () => drawFault(draw, size, isMesh, programs))
   // What strikes while an epoch is ending needs something that ends it.
   const isEnding = faults.some(({ phase }) => phase === 'aborting')
   return isEnding && count === 1
-    ? [...faults, { ...drawFault(draw, size, isMesh, phases.length), kind: 'abort', phase: 'data' }]
+    ? [...faults, { ...drawFault(draw, size, isMesh, programs), kind: 'abort', phase: 'data' }]
     : faults
 }
 

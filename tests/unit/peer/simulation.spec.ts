@@ -9,7 +9,7 @@ import {
   smallWorlds,
   type WorldBounds,
 } from '../../support/simulation/scenario.ts'
-import { simulate } from '../../support/simulation/simulate.ts'
+import { type Outcome, simulate } from '../../support/simulation/simulate.ts'
 import { Trace } from '../../support/simulation/trace.ts'
 
 // The protocol's own code in worlds that one number decides: ranks, links, calls, faults. See docs/collectives.md.
@@ -30,18 +30,29 @@ const ranges: Range[] = [
 ]
 const rejoining = { first: 3_000_001, count: 500 }
 
-const planned = new Map<FaultKindName, number>()
 const fired = new Map<FaultKindName, number>()
 const phases = new Map<string, number>()
 const total = { resolved: 0, rejected: 0, spoilt: 0 }
 const add = <K>(counts: Map<K, number>, key: K) => counts.set(key, (counts.get(key) ?? 0) + 1)
 
+/** A fault that would strike after all is over is drawn anew: so often at most. */
+const mostRedrawn = 40
+
+/** A seed's world, whose faults have all struck. */
 async function check(seed: number, bounds: WorldBounds): Promise<void> {
-  const scenario = drawScenario(seed, bounds)
-  const outcome = await checkSeed(seed, spec, (_, trace?: Trace) =>
-    simulate(drawScenario(seed, bounds), trace),
-  )
-  for (const { kind } of scenario.faults) add(planned, kind)
+  for (let redrawn = 0; redrawn <= mostRedrawn; redrawn++) {
+    const { faults } = drawScenario(seed, bounds, redrawn)
+    const outcome = await checkSeed(seed, spec, (_, trace?: Trace) =>
+      simulate(drawScenario(seed, bounds, redrawn), trace),
+    )
+    if (outcome.fired.length < faults.length) continue
+    tally(outcome)
+    return
+  }
+  throw new Error(`seed ${seed}: no fault of ${mostRedrawn} that were drawn for it has struck`)
+}
+
+function tally(outcome: Outcome): void {
   for (const { kind, phase } of outcome.fired) {
     add(fired, kind)
     add(phases, phase)
@@ -109,9 +120,7 @@ describe.skipIf(isReplay)('over all seeds', () => {
     },
   )
 
-  test('most that were planned came to pass, and calls end both ways', () => {
-    const sum = (counts: Map<unknown, number>) => [...counts.values()].reduce((a, b) => a + b, 0)
-    expect(sum(fired)).toBeGreaterThan(sum(planned) / 2)
+  test('calls end both ways', () => {
     expect(total.resolved).toBeGreaterThan(80_000)
     expect(total.rejected).toBeGreaterThan(20_000)
   })
@@ -121,13 +130,8 @@ describe.skipIf(isReplay)('over all seeds', () => {
   })
 })
 
-/** How often each fault has struck, by kind and by phase, and how often it was planned. */
+/** How often each fault has struck, by kind and by phase. */
 afterAll(() => {
   if (process.env.TABRING_COUNTS)
-    console.log(
-      Object.fromEntries(fired),
-      Object.fromEntries(phases),
-      Object.fromEntries(planned),
-      total,
-    )
+    console.log(Object.fromEntries(fired), Object.fromEntries(phases), total)
 })
