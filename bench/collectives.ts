@@ -118,7 +118,7 @@ async function linesOf(
   { operations, sizes, rounds }: Flags,
 ): Promise<Line[]> {
   note(`${backend}: joining ${ranks} tabs`)
-  const pages = await joinTabs(host, ranks, backend)
+  const pages = await joinTabs(host, ranks, { transport: backend })
   const lines: Line[] = []
   try {
     for (const operation of operations)

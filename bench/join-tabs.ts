@@ -3,17 +3,29 @@ import { iceWithoutRoutePermissions } from '../node/chromium.ts'
 import { newRoomLink } from '../src/peer/secret.ts'
 import type { Host } from './host.ts'
 
+export interface JoinTabsOptions {
+  transport?: 'webrtc' | 'port'
+  /** Connections of each WebRTC link. */
+  lanes?: number
+  /** Packets of each tab travel so much longer, by the browser's own emulation. */
+  latencyMs?: number
+}
+
 /** Opens tabs that form a ring: over WebRTC each in a browser context of its own, over MessagePorts in one. Close their contexts in the end. */
 export async function joinTabs(
   { browser, url }: Host,
   worldSize: number,
-  transport: 'webrtc' | 'port' = 'webrtc',
+  { transport = 'webrtc', lanes = 1, latencyMs = 0 }: JoinTabsOptions = {},
 ): Promise<Page[]> {
   const link = newRoomLink()
   const pages: Page[] = []
   const common = transport === 'port' ? await browser.newContext() : undefined
   for (let rank = 0; rank < worldSize; rank++) {
-    const page = await openTab(common ?? (await browser.newContext()), `${url}tab.html`)
+    const page = await openTab(
+      common ?? (await browser.newContext()),
+      `${url}tab.html?lanes=${lanes}`,
+      latencyMs,
+    )
     await page.evaluate(([given, name, kind]) => window.ringTab.join(given, name, kind), [
       link,
       `tab ${rank}`,
@@ -26,10 +38,20 @@ export async function joinTabs(
   return pages
 }
 
-async function openTab(context: BrowserContext, url: string): Promise<Page> {
+async function openTab(context: BrowserContext, url: string, latencyMs: number): Promise<Page> {
   await context.grantPermissions(iceWithoutRoutePermissions)
   const page = await context.newPage()
   await page.goto(url)
   await page.waitForFunction(() => window.ringTab !== undefined)
+  if (latencyMs > 0) {
+    const devtools = await context.newCDPSession(page)
+    await devtools.send('Network.enable')
+    const unlimited = { downloadThroughput: -1, uploadThroughput: -1 }
+    await devtools.send('Network.emulateNetworkConditions', {
+      offline: false,
+      latency: latencyMs,
+      ...unlimited,
+    })
+  }
   return page
 }

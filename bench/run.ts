@@ -9,6 +9,7 @@ import { stepNames } from './compute/task.ts'
 import { openCompute } from './compute.ts'
 import { firstStepRows } from './first-step.ts'
 import { type Host, openHost } from './host.ts'
+import { benchLanes } from './lanes.ts'
 import { matmulRows } from './matmul.ts'
 import { ringRows } from './ring.ts'
 import type { Place, Row } from './row.ts'
@@ -53,7 +54,7 @@ const command = new Command('npm run bench --')
   )
   .addHelpText(
     'after',
-    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.',
+    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections over a long way, beside one.',
   )
   .option('--json', 'one JSON object a row on standard output', false)
   .option('--save', 'also write the table to bench/results/', false)
@@ -129,8 +130,12 @@ async function save(
 let isComplete = false
 try {
   const [part, ...rest] = process.argv.slice(2)
-  if (part === 'collectives') {
-    await benchCollectives(rest)
+  const own: Readonly<Record<string, (argv: readonly string[]) => Promise<void>>> = {
+    collectives: benchCollectives,
+    lanes: benchLanes,
+  }
+  if (part !== undefined && part in own) {
+    await own[part](rest)
     isComplete = true
   } else {
     isComplete = await bench(command.parse().opts<Flags>())

@@ -41,7 +41,7 @@ export interface PingTask {
 }
 
 export type ToWorker =
-  | { add: { peerRank: number; transport: Transport } }
+  | { add: { peerRank: number; transport: Transport; lane: number } }
   | { begin: { epoch: number; rank: number; worldSize: number } }
   | { measure: RingTask }
   | { time: CollectiveTask }

@@ -1,5 +1,6 @@
 import { ChannelLink } from '../../src/peer/channel.ts'
 import { ProcessGroup } from '../../src/peer/group.ts'
+import { withLane } from '../../src/peer/lanes.ts'
 import type { Link } from '../../src/peer/link.ts'
 import { PortLink } from '../../src/peer/port.ts'
 import { systemEnv } from '../../src/util/env.ts'
@@ -22,8 +23,14 @@ let group: ProcessGroup
 
 const post = (message: FromWorker) => postMessage(message)
 
-function add(peerRank: number, channel: RTCDataChannel): void {
-  links.set(peerRank, new ChannelLink(channel))
+function add(peerRank: number, channel: RTCDataChannel, lane: number): void {
+  const link = new ChannelLink(channel)
+  const before = links.get(peerRank)
+  if (before && lane > 0) {
+    links.set(peerRank, withLane(before, link))
+    return
+  }
+  links.set(peerRank, link)
   lanes.set(peerRank, new RawLane(channel))
 }
 
@@ -142,8 +149,8 @@ async function ping({ sizeBytes, rounds }: PingTask): Promise<number[]> {
 
 addEventListener('message', async ({ data }: MessageEvent<ToWorker>) => {
   if ('add' in data) {
-    const { peerRank, transport } = data.add
-    if (transport.kind === 'channel') add(peerRank, transport.channel)
+    const { peerRank, transport, lane } = data.add
+    if (transport.kind === 'channel') add(peerRank, transport.channel, lane)
     else if (transport.kind === 'port') links.set(peerRank, new PortLink(transport.port))
     else post({ failed: `expected a data channel that the worker owns, got "${transport.kind}".` })
     return

@@ -64,9 +64,9 @@ const tab = {
         client,
         assignment,
         ports,
-        addLink: (_, peerRank, transport) => {
+        addLink: (_, peerRank, transport, lane) => {
           const moved = transport.kind === 'channel' ? transport.channel : transport.port
-          tell({ add: { peerRank, transport } }, [moved as Transferable])
+          tell({ add: { peerRank, transport, lane } }, [moved as Transferable])
         },
       }).connected.catch(fail)
       client.on('start', () => tell({ begin: { epoch, rank, worldSize } }))

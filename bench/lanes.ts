@@ -1,0 +1,137 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import { cpus, loadavg } from 'node:os'
+import { join } from 'node:path'
+import { Command } from 'commander'
+import type { Page } from 'playwright'
+import { markdownTable } from '../src/util/markdown.ts'
+import { openHost } from './host.ts'
+import { joinTabs } from './join-tabs.ts'
+import type { CollectiveTask } from './ring/protocol.ts'
+import { median, pairRatios, spread } from './statistics.ts'
+
+/** `npm run bench -- lanes`: what several connections carry over a long way, beside one. */
+
+const mebi = 1024 * 1024
+
+const numbers = (text: string) => text.split(',').map(Number)
+
+interface Flags {
+  lanes: number[]
+  latencies: number[]
+  size: number
+  rounds: number
+  save: boolean
+}
+
+const command = new Command('npm run bench -- lanes')
+  .description(
+    "Times all-reduces of two tabs over WebRTC, one pair of tabs for each number of lanes, in turns. The delay is the browser's own emulation.",
+  )
+  .option('--lanes <counts>', 'connections of a link', numbers, [1, 2, 4, 8])
+  .option(
+    '--latencies <ms>',
+    'by which the packets of each tab are late, in and out: a quarter of the round trip',
+    numbers,
+    [0, 5, 20],
+  )
+  .option('--size <MiB>', 'of the buffer', Number, 2)
+  .option('--rounds <count>', 'rounds, each beginning with another number of lanes', Number, 7)
+  .option('--save', 'also write the table to bench/results/', false)
+
+const note = (line: string) => process.stderr.write(`bench: ${line}\n`)
+
+export async function benchLanes(argv: readonly string[]): Promise<void> {
+  const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
+  const host = await openHost('software', note)
+  const onInterrupt = () => {
+    host.close().finally(() => process.exit(130))
+  }
+  process.once('SIGINT', onInterrupt)
+  process.once('SIGTERM', onInterrupt)
+  try {
+    const rows: string[][] = []
+    for (const latencyMs of flags.latencies) {
+      const pairs = new Map<number, Page[]>()
+      for (const lanes of flags.lanes) {
+        note(`${latencyMs} ms, ${lanes} lanes: joining 2 tabs`)
+        pairs.set(lanes, await joinTabs(host, 2, { lanes, latencyMs }))
+      }
+      const [ping] = await Promise.all(
+        pairs
+          .get(flags.lanes[0])!
+          .map((page) =>
+            page.evaluate((task) => window.ringTab.ping(task), { sizeBytes: 64, rounds: 20 }),
+          ),
+      )
+      const times = await timeInTurns(pairs, flags)
+      const [first] = flags.lanes
+      for (const lanes of flags.lanes) {
+        const ms = times.get(lanes)!
+        const ratios = pairRatios(times.get(first)!, ms)
+        rows.push([
+          median(ping.slice(5)).toFixed(1),
+          String(lanes),
+          median(ms).toFixed(0),
+          spread(ms)
+            .map((one) => one.toFixed(0))
+            .join(' to '),
+          ((flags.size * mebi) / 1000 / median(ms)).toFixed(2),
+          median(ratios).toFixed(2),
+        ])
+      }
+      for (const pages of pairs.values()) for (const page of pages) await page.context().close()
+    }
+    const machine = `${cpus()[0]?.model.trim() || 'unknown CPU'}, ${cpus().length} cores, load average at the end ${loadavg()[0].toFixed(1)}`
+    const browser = host.browser.version()
+    const date = new Date().toISOString().slice(0, 10)
+    const table = markdownTable(
+      [
+        'round trip, ms',
+        'lanes',
+        'time, ms',
+        'lowest to highest',
+        'MB/s each way',
+        `rate beside ${flags.lanes[0]}`,
+      ],
+      rows,
+    )
+    const report = `${date}, Chromium ${browser}, ${machine}; two tabs of one machine, all-reduce of ${flags.size} MiB, delay by CDP.\n\n${table}\n`
+    process.stdout.write(report)
+    if (flags.save) {
+      const folder = join(import.meta.dirname, 'results')
+      await mkdir(folder, { recursive: true })
+      const file = join(folder, `${date}-chromium-${browser}-lanes.md`)
+      await writeFile(file, `# ${date}: lanes\n\n${report}`)
+      note(`saved ${file}`)
+    }
+  } finally {
+    process.off('SIGINT', onInterrupt)
+    process.off('SIGTERM', onInterrupt)
+    await host.close()
+  }
+}
+
+/** Milliseconds of one all-reduce by number of lanes, one a round. */
+async function timeInTurns(
+  pairs: ReadonlyMap<number, Page[]>,
+  { lanes, rounds, size }: Flags,
+): Promise<Map<number, number[]>> {
+  const times = new Map(lanes.map((one) => [one, [] as number[]]))
+  for (let round = 0; round < rounds; round++)
+    for (let at = 0; at < lanes.length; at++) {
+      const one = lanes[(round + at) % lanes.length]
+      const task: CollectiveTask = {
+        operation: 'allReduce',
+        algorithm: 'ring',
+        sizeBytes: size * mebi,
+        rounds: 1,
+        repeats: 1,
+        warmUps: round === 0 ? 1 : 0,
+      }
+      const byRank = await Promise.all(
+        pairs.get(one)!.map((page) => page.evaluate((given) => window.ringTab.time(given), task)),
+      )
+      times.get(one)!.push(Math.max(...byRank.map(([ms]) => ms)))
+    }
+  return times
+}
