@@ -478,7 +478,7 @@ export type { ElementArray, ReduceOp } from './peer/element.ts'
 export type { CollectiveSpan } from './peer/entries.ts'
 export { type GroupConfig, type GroupOptions, type GroupStats, ProcessGroup } from './peer/group.ts'
 export type { Link, LinkEnd, LinkKind, LinkStats } from './peer/link.ts'
-export { measureChoice } from './peer/measure-choice.ts'
+export { type LinkMeasurement, measureLinks } from './peer/measure-links.ts'
 export {
   type Fault as LinkFault,
   type FaultKind as LinkFaultKind,

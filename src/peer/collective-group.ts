@@ -3,6 +3,7 @@
  *
  * Map: CollectiveGroup: who it is - sums and chunks - from and to a root - everyone with everyone - messages between two - records - failing - beginning.
  */
+import type { Env } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
 import { type AlgorithmChoice, chooseAlgorithm, defaultChoice } from './algorithm-choice.ts'
 import { pointToPoint } from './algorithms/direct.ts'
@@ -67,6 +68,11 @@ export class CollectiveGroup {
     this.ranks = place.ranks
     this.epoch = membership.epoch
     this.isFullyLinked = isFullyLinked
+  }
+
+  /** @internal The clock that its collectives go by. */
+  get env(): Env {
+    return this.membership.env
   }
 
   /** How long a collective that names no deadline may stand still before it fails; for those launched from now on. units: ms. */
@@ -356,7 +362,12 @@ export class CollectiveGroup {
       return refuse(`${operation}: expected a root from 0 to ${size - 1}, got ${root}.`)
     const algorithm =
       options.algorithm ??
-      chooseAlgorithm(operation, length * buffer.BYTES_PER_ELEMENT, this.isFullyLinked, this.choice)
+      chooseAlgorithm(
+        operation,
+        length * buffer.BYTES_PER_ELEMENT,
+        this.isFullyLinked,
+        options.choice ?? this.choice,
+      )
     const cannot = this.refusal(operation, algorithm)
     if (cannot) return refuse(cannot)
     const isCounted = options.sequence === undefined

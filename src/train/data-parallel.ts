@@ -2,10 +2,11 @@ import { getProcessGroup } from '../distributed/process-group.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { activeTrace } from '../graph/trace.ts'
 import { Module } from '../nn/module.ts'
-import type { ProcessGroup } from '../peer/group.ts'
+import type { CollectiveGroup } from '../peer/collective-group.ts'
+import { measureOnce, measuringKeys } from '../peer/measure-links.ts'
 import { TabringError } from '../util/errors.ts'
 import { checkFlag, checkNumber, checkOptions } from '../util/options.ts'
-import { measureBucketBytes, probeKeys } from './data-parallel/bucket-size.ts'
+import { bucketCapMbFor } from './data-parallel/bucket-size.ts'
 import { broadcastTensors, checkReplicas } from './data-parallel/check-replicas.ts'
 import type { CommHook } from './data-parallel/comm-hooks.ts'
 import { setupKeys } from './data-parallel/keys.ts'
@@ -13,11 +14,12 @@ import { RingExchange } from './data-parallel/ring-exchange.ts'
 import { type JoinOptions, RingUnevenInputs } from './data-parallel/uneven-inputs.ts'
 
 export interface DistributedDataParallelOptions {
-  /** The ranks that train together; default: the group of `initProcessGroup`. */
-  processGroup?: ProcessGroup
+  /** The ranks that train together, all or some (`newGroup`); default: the group of `initProcessGroup`. */
+  processGroup?: CollectiveGroup
   /**
-   * Gradients travel in buckets of at most this many MiB. Default: what the group's links take in 35 ms, from 1/16 to 8 MiB, measured
-   * when the model is wrapped; `ddp.bucketCapMb` says what it came to. (PyTorch's 25 is for links of data centres.)
+   * Gradients travel in buckets of at most this many MiB. Default: 1/16, 1/4, 1 or 4, whatever the group's links take in 16 to 64 ms,
+   * measured when a group's first model is wrapped; `ddp.bucketCapMb` says what it came to. (PyTorch's 25 is for links of data centres.)
+   * More than 2 ranks end with other bits for another size.
    */
   bucketCapMb?: number
   /** The first bucket closes at this many MiB, so that it leaves early; default 1, as in PyTorch. Never more than `bucketCapMb`. */
@@ -50,7 +52,7 @@ export class DistributedDataParallel extends Module {
   readonly module: Module
   /** Resolves when all ranks hold rank 0's parameters and buffers. errors: those of the group; `peer.mismatch` where ranks differ. */
   readonly ready: Promise<void>
-  readonly #group: ProcessGroup
+  readonly #group: CollectiveGroup
   readonly #exchange: RingExchange
 
   constructor(module: Module, options: DistributedDataParallelOptions = {}) {
@@ -77,14 +79,18 @@ export class DistributedDataParallel extends Module {
     for (const parameter of parameters) parameter.exchange = exchange
     for (const buffer of buffers) buffer.exchange = broadcastBuffers ? exchange : undefined
     const settings = `bucketCapMb ${bucketCapMb ?? 'to be measured'}, firstBucketMb ${firstBucketMb}, broadcastBuffers ${broadcastBuffers}, findUnusedParameters ${exchange.findsUnused}`
-    const [checkKey, , broadcastKey, ...probes] = setupKeys(group, 3 + probeKeys)
+    const [checkKey, , broadcastKey] = setupKeys(group, 3)
+    const measure = measureOnce(group, () => setupKeys(group, measuringKeys))
     const settle = async () => {
       if (group.size > 1) {
         const named = [...module.namedParameters(), ...module.namedBuffers()]
         await checkReplicas(group, settings, named, checkKey)
         await broadcastTensors(group, [...parameters, ...buffers], broadcastKey)
       }
-      exchange.capBytes ??= await measureBucketBytes(group, probes)
+      if (bucketCapMb !== undefined) return
+      const links = await measure()
+      exchange.choice = links.choice
+      exchange.capBytes = bucketCapMbFor(links) * 2 ** 20
     }
     this.ready = settle()
     // Compiling a step waits for it too and reports the error there; here it must not count as unhandled.

@@ -20,13 +20,14 @@ import { manualSeed } from '../nn/init.ts'
 import { models } from '../nn/models.ts'
 import type { StateDict } from '../nn/module.ts'
 import type { CollectiveSpan, ProcessGroup } from '../peer/group.ts'
-import { measureChoice } from '../peer/measure-choice.ts'
-import { systemEnv } from '../util/env.ts'
+import { type LinkMeasurement, measureLinks } from '../peer/measure-links.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
 import { endIfAnyFound } from './anomalies.ts'
 import type { TrainConfig } from './config.ts'
+import { bucketCapMbFor } from './data-parallel/bucket-size.ts'
 import { DistributedDataParallel } from './data-parallel.ts'
 import { Evaluation } from './evaluate.ts'
+import { gatherTexts } from './gather-texts.ts'
 import { beginning, KeptStates, keepState, type Progress, restoreState } from './kept-state.ts'
 import { Patience } from './patience.ts'
 import { Recovery, type RecoveryOptions } from './recovery.ts'
@@ -82,8 +83,8 @@ export class Trainer {
   readonly #resources: { destroy(): void }[] = []
   #buckets: readonly Bucket[] = []
   #record: RunRecord | undefined
-  /** The size of buckets that was measured; 0 before. */
-  #bucketCapKib = 0
+  /** What the ranks have measured of their links, once they have. */
+  #links: LinkMeasurement | undefined
   #patience: Patience
   readonly #timeline = new StepTimeline()
   #runtime: AnyRuntime
@@ -224,16 +225,13 @@ export class Trainer {
 
     phase('broadcast')
     manualSeed(config.seed)
+    const links = await this.#settleLinks(group)
     const ddp = new DistributedDataParallel(recipe.make(), {
       processGroup: group,
-      bucketCapMb: config.bucketCapMb ?? (await this.#knownBucketCapMb()),
+      bucketCapMb: config.bucketCapMb ?? this.#savedBucketCapMb ?? bucketCapMbFor(links),
     })
     this.#ddp = ddp
     await ddp.ready
-    this.#bucketCapKib = ddp.bucketCapMb! * 1024
-    // A run that goes on in place keeps what its ranks have measured.
-    if (this.#record) group.choice = this.#record.collectives
-    else await measureChoice(group, systemEnv)
 
     phase('compile')
     const optimizer = makeOptimizer(ddp, config)
@@ -269,7 +267,7 @@ export class Trainer {
       })),
       variants: { ...step.prepared.chosen },
       measured: { ...runtime.variants },
-      collectives: { ...group.choice },
+      links,
     }
     this.#record = await settleRecord(group, own, adapterOf(runtime))
     const keep = async (progress: Progress) => {
@@ -369,15 +367,17 @@ export class Trainer {
     this.#options.onEvent({ event: 'resumed', step, epoch, bestAccuracy, rank: 0, differences })
   }
 
-  /**
-   * What an earlier attempt has measured, on whichever rank it came so far, or the run that this one goes on from: buckets of another size
-   * would give other bits.
-   */
-  async #knownBucketCapMb(): Promise<number | undefined> {
-    const all = await this.#group.allGatherU32(Uint32Array.of(this.#bucketCapKib))
-    const kib = Math.max(...all)
-    if (kib > 0) return kib / 1024
-    // A run that was saved goes on with its size, as far as it has the same ranks; files of earlier versions have none.
+  /** What an earlier attempt has measured, on whichever rank it came so far, or what the ranks measure now. */
+  async #settleLinks(group: ProcessGroup): Promise<LinkMeasurement> {
+    const told = await gatherTexts(group, JSON.stringify(this.#links ?? null))
+    const known = told.map((one): LinkMeasurement | null => JSON.parse(one)).find((one) => one)
+    if (known) group.choice = known.choice
+    this.#links = known ?? (await measureLinks(group))
+    return this.#links
+  }
+
+  /** Of the run that this one goes on from, as far as it has the same ranks: buckets of another size would give other bits. Older files have none. */
+  get #savedBucketCapMb(): number | undefined {
     const saved = this.#resumed?.record
     return saved?.worldSize === this.#group.size ? saved.bucketCapMb : undefined
   }

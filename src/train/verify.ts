@@ -6,7 +6,7 @@ import { emit, TracedTensor } from '../graph/tensor.ts'
 import { GraphValue } from '../graph/value.ts'
 import { formatHash } from '../kernels/hash/hash-words.ts'
 import { paramHash } from '../kernels/hash/param-hash.ts'
-import type { ProcessGroup } from '../peer/group.ts'
+import type { CollectiveGroup } from '../peer/collective-group.ts'
 import { PeerError } from '../util/errors.ts'
 import { tensorType } from '../util/shape.ts'
 
@@ -56,7 +56,7 @@ export class ReplicaCheck {
   }
 
   /** errors: `train.diverged`, naming the step, the first bad bucket and the ranks that differ from rank 0. */
-  async compare(group: ProcessGroup, step: number): Promise<void> {
+  async compare(group: CollectiveGroup, step: number): Promise<void> {
     if (group.size === 1) return
     const own = await this.words()
     const all = await group.allGatherU32(own)

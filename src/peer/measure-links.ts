@@ -1,0 +1,134 @@
+import type { AlgorithmChoice } from './algorithm-choice.ts'
+import type { Algorithm } from './announcement.ts'
+import type { CollectiveGroup } from './collective-group.ts'
+import type { CollectiveOptions } from './collectives.ts'
+
+/** What a group has measured of its links: the same on all ranks. */
+export interface LinkMeasurement {
+  /** Which sizes travel how, by what was fastest. It changes no bits. */
+  readonly choice: AlgorithmChoice
+  /** What a rank sends in a ring's all-reduce, hops and the slowest rank's work included; undefined for one rank. units: bytes/ms. */
+  readonly bytesPerMs: number | undefined
+}
+
+const kibi = 1024
+/** Growing, so that slow links stop it early. */
+const sizes = [4 * kibi, 16 * kibi, 64 * kibi, 256 * kibi, 1024 * kibi]
+/** Each algorithm is timed so often, and the better time counts: what else goes on only slows one down. */
+const repeats = 2
+/** No larger size is tried once one has taken this long altogether. */
+const budgetMs = 30
+/** The rate is the ring's at the first of these sizes, and at the second one where the first takes no longer than `slowMs`. */
+const rateSizes = [64 * kibi, 1024 * kibi]
+const slowMs = 10
+/** Collectives of one measurement at most: of each size 3 algorithms, of each rate one, behind a barrier each, and a word about both. */
+export const measuringKeys =
+  sizes.length * (3 * 2 * repeats + 1) + rateSizes.length * (2 * repeats + 1)
+
+/** By group: begins the measurement, or gives the one that has begun. */
+const measurements = new WeakMap<CollectiveGroup, () => Promise<LinkMeasurement>>()
+
+/**
+ * Times all-reduces of growing size by each algorithm, and takes the links' rate from the ring's; the same on all ranks, which all call it,
+ * with nothing else under way.
+ *
+ * Sets `group.choice`. A time is the better of two on the slowest rank. Where ranks are linked in a ring alone only the rate is measured.
+ * cost: some tens of milliseconds, more on slow links; about 6 MB sent per rank where they are fast. errors: the group's.
+ */
+export async function measureLinks(group: CollectiveGroup): Promise<LinkMeasurement> {
+  const measuring = timeLinks(group, () => ({}))
+  measurements.set(group, () => measuring)
+  const links = await measuring
+  group.choice = links.choice
+  return links
+}
+
+/**
+ * Returns a function that gives what `measureLinks` has found, or else measures by the collectives that `takeKeys` gives at once, of which
+ * there are `measuringKeys`: once for each group, whoever begins.
+ *
+ * Leaves `group.choice` as it is: ranks come to the end of it at different times, while their callers launch collectives.
+ */
+export function measureOnce(
+  group: CollectiveGroup,
+  takeKeys: () => readonly CollectiveOptions[],
+): () => Promise<LinkMeasurement> {
+  const known = measurements.get(group)
+  if (known) return known
+  const keys = [...takeKeys()]
+  let measuring: Promise<LinkMeasurement> | undefined
+  const measure = () => {
+    measuring ??= timeLinks(group, () => keys.shift()!)
+    return measuring
+  }
+  measurements.set(group, measure)
+  return measure
+}
+
+async function timeLinks(
+  group: CollectiveGroup,
+  key: () => CollectiveOptions,
+): Promise<LinkMeasurement> {
+  if (group.size === 1) return { choice: group.choice, bytesPerMs: undefined }
+  const fastest: Algorithm[] = []
+  let ring = { sizeBytes: 0, tookMs: 0 }
+  const time = async (names: readonly Algorithm[], sizeBytes: number) => {
+    const took = await slowestOf(group, names, sizeBytes, key)
+    ring = { sizeBytes, tookMs: took[names.indexOf('ring')]! }
+    return took
+  }
+  for (const sizeBytes of group.isFullyLinked ? sizes : []) {
+    const isOneShotLost = fastest.length > 0 && fastest.at(-1) !== 'oneShot'
+    const names: Algorithm[] = isOneShotLost ? ['ring', 'direct'] : ['ring', 'direct', 'oneShot']
+    const took = await time(names, sizeBytes)
+    fastest.push(names[took.indexOf(Math.min(...took))]!)
+    const totalMs = took.reduce((sum, ms) => sum + ms, 0)
+    if (fastest.at(-1) === 'ring' || repeats * totalMs > budgetMs) break
+  }
+  const [first = 0] = rateSizes
+  for (const sizeBytes of rateSizes) {
+    const isSlow = ring.sizeBytes >= first && ring.tookMs > slowMs
+    if (ring.sizeBytes < sizeBytes && !isSlow) await time(['ring'], sizeBytes)
+  }
+  const sentBytes = (2 * (group.size - 1) * ring.sizeBytes) / group.size
+  const bytesPerMs = Math.round(sentBytes / ring.tookMs)
+  if (!group.isFullyLinked) return { choice: group.choice, bytesPerMs }
+  const upTo = (isTaken: (name: Algorithm) => boolean): number => {
+    const first = fastest.findIndex((name) => !isTaken(name))
+    const count = first < 0 ? fastest.length : first
+    return count === 0 ? 0 : sizes[count - 1]!
+  }
+  const choice = {
+    oneShotBytes: upTo((name) => name === 'oneShot'),
+    directBytes: upTo((name) => name !== 'ring'),
+  }
+  return { choice, bytesPerMs }
+}
+
+/** Milliseconds by algorithm, of the rank that took longest. */
+async function slowestOf(
+  group: CollectiveGroup,
+  names: readonly Algorithm[],
+  sizeBytes: number,
+  key: () => CollectiveOptions,
+): Promise<number[]> {
+  const { env } = group
+  const data = new Float32Array(sizeBytes / 4)
+  const own = new Uint32Array(names.length)
+  for (const [at, algorithm] of names.entries()) {
+    let best = Number.POSITIVE_INFINITY
+    for (let repeat = 0; repeat < repeats; repeat++) {
+      await group.barrier(key())
+      const began = env.now()
+      await group.allReduce(data, { ...key(), algorithm })
+      best = Math.min(best, env.now() - began)
+    }
+    own[at] = Math.max(1, Math.round(1000 * best))
+  }
+  const all = await group.allGatherU32(own, key())
+  return names.map(
+    (_, at) =>
+      Math.max(...Array.from({ length: group.size }, (_, rank) => all[rank * names.length + at]!)) /
+      1000,
+  )
+}
