@@ -524,6 +524,7 @@ export {
   fp16CompressWrapper,
 } from './train/data-parallel/comm-hooks.ts'
 export type { GradBucket } from './train/data-parallel/grad-bucket.ts'
+export type { HookState, HookStateDict } from './train/data-parallel/hook-state.ts'
 export { type Int8Options, Int8State, int8CompressHook } from './train/data-parallel/int8-hook.ts'
 export {
   type PowerSgdOptions,

@@ -9,6 +9,7 @@ import { checkFlag, checkNumber, checkOptions } from '../util/options.ts'
 import { bucketCapMbFor } from './data-parallel/bucket-size.ts'
 import { broadcastTensors, checkReplicas } from './data-parallel/check-replicas.ts'
 import type { CommHook } from './data-parallel/comm-hooks.ts'
+import { HookState } from './data-parallel/hook-state.ts'
 import { setupKeys } from './data-parallel/keys.ts'
 import { RingExchange } from './data-parallel/ring-exchange.ts'
 import { type JoinOptions, RingUnevenInputs } from './data-parallel/uneven-inputs.ts'
@@ -99,6 +100,11 @@ export class DistributedDataParallel extends Module {
     this.#exchange = exchange
   }
 
+  /** The ranks that train together. */
+  get processGroup(): CollectiveGroup {
+    return this.#group
+  }
+
   /** The size at which buckets close; undefined until it is measured, before `ready`. units: MiB. */
   get bucketCapMb(): number | undefined {
     const { capBytes } = this.#exchange
@@ -186,6 +192,8 @@ export class DistributedDataParallel extends Module {
         `registerCommHook: expected a function (state, bucket), got ${typeof hook}. The state comes first.`,
       )
     }
+    if (state instanceof HookState)
+      state.bind({ group: this.#group, parameters: this.#exchange.parameters })
     this.#exchange.hook = (bucket) => hook(state, bucket)
   }
 }
