@@ -228,7 +228,8 @@ export class Trainer {
     const links = await this.#settleLinks(group)
     const ddp = new DistributedDataParallel(recipe.make(), {
       processGroup: group,
-      bucketCapMb: config.bucketCapMb ?? this.#savedBucketCapMb ?? bucketCapMbFor(links),
+      // Buckets of another size would give other bits.
+      bucketCapMb: config.bucketCapMb ?? this.#savedRecord?.bucketCapMb ?? bucketCapMbFor(links),
     })
     this.#ddp = ddp
     await ddp.ready
@@ -367,19 +368,20 @@ export class Trainer {
     this.#options.onEvent({ event: 'resumed', step, epoch, bestAccuracy, rank: 0, differences })
   }
 
-  /** What an earlier attempt has measured, on whichever rank it came so far, or what the ranks measure now. */
+  /** What an earlier attempt has measured, on whichever rank it came so far, or the run that this one goes on from; else what the ranks measure now. */
   async #settleLinks(group: ProcessGroup): Promise<LinkMeasurement> {
     const told = await gatherTexts(group, JSON.stringify(this.#links ?? null))
-    const known = told.map((one): LinkMeasurement | null => JSON.parse(one)).find((one) => one)
+    const parsed = told.map((one): LinkMeasurement | null => JSON.parse(one))
+    const known = parsed.find((one) => one) ?? this.#savedRecord?.links
     if (known) group.choice = known.choice
     this.#links = known ?? (await measureLinks(group))
     return this.#links
   }
 
-  /** Of the run that this one goes on from, as far as it has the same ranks: buckets of another size would give other bits. Older files have none. */
-  get #savedBucketCapMb(): number | undefined {
+  /** Of the run that this one goes on from, as far as it has the same ranks. Files of earlier versions have only a part of it. */
+  get #savedRecord(): Partial<RunRecord> | undefined {
     const saved = this.#resumed?.record
-    return saved?.worldSize === this.#group.size ? saved.bucketCapMb : undefined
+    return saved?.worldSize === this.#group.size ? saved : undefined
   }
 
   async #loop({ step, data, share, evaluation, check, keep, save, look }: Loop): Promise<Progress> {
