@@ -146,6 +146,7 @@ export {
 } from './graph/compile-accumulated.ts'
 export { type AnomalyOptions, detectAnomaly } from './graph/detect-anomaly.ts'
 export { type EagerOptions, runEagerly } from './graph/eager.ts'
+export type { RankGroup } from './graph/exchange.ts'
 export {
   gelu,
   leakyRelu,
@@ -433,7 +434,7 @@ export type { FirstStates, LastStates, RecurrentLayerOptions } from './nn/recurr
 export { ResNet, type ResNetOptions, resnet18, resnet34, resnet50 } from './nn/resnet.ts'
 export { type SpectralNormOptions, spectralNorm } from './nn/spectral-norm.ts'
 export type { LoadableState, LoadableTensor } from './nn/state-values.ts'
-export { SyncBatchNorm } from './nn/sync-batch-norm.ts'
+export { SyncBatchNorm, type SyncBatchNormOptions } from './nn/sync-batch-norm.ts'
 export { Adagrad, type AdagradOptions, type AdagradSettings } from './optim/adagrad.ts'
 export {
   Adam,
@@ -536,6 +537,7 @@ export type { WireNumber } from './train/data-parallel/wire-numbers.ts'
 export {
   DistributedDataParallel,
   type DistributedDataParallelOptions,
+  type VerifySyncOptions,
 } from './train/data-parallel.ts'
 export { loadModel, type SaveModelOptions, saveModel } from './train/model-file.ts'
 

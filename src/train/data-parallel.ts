@@ -1,11 +1,12 @@
 import { getProcessGroup } from '../distributed/process-group.ts'
+import type { AnyRuntime } from '../graph/runtime.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { activeTrace } from '../graph/trace.ts'
 import { Module } from '../nn/module.ts'
 import type { CollectiveGroup } from '../peer/collective-group.ts'
 import { measureOnce, measuringKeys } from '../peer/measure-links.ts'
 import { TabringError } from '../util/errors.ts'
-import { checkFlag, checkNumber, checkOptions } from '../util/options.ts'
+import { checkFlag, checkNumber, checkOptions, isCount } from '../util/options.ts'
 import { bucketCapMbFor } from './data-parallel/bucket-size.ts'
 import { broadcastTensors, checkReplicas } from './data-parallel/check-replicas.ts'
 import type { CommHook } from './data-parallel/comm-hooks.ts'
@@ -13,6 +14,7 @@ import { HookState } from './data-parallel/hook-state.ts'
 import { setupKeys } from './data-parallel/keys.ts'
 import { RingExchange } from './data-parallel/ring-exchange.ts'
 import { type JoinOptions, RingUnevenInputs } from './data-parallel/uneven-inputs.ts'
+import { ReplicaCheck } from './verify.ts'
 
 export interface DistributedDataParallelOptions {
   /** The ranks that train together, all or some (`newGroup`); default: the group of `initProcessGroup`. */
@@ -36,6 +38,13 @@ export interface DistributedDataParallelOptions {
   findUnusedParameters?: boolean
   /** Every compiled step is static; as in PyTorch it also means that the parameters without a gradient are known: `findUnusedParameters`. */
   staticGraph?: boolean
+}
+
+export interface VerifySyncOptions {
+  /** How many steps lie between two comparisons; default 50. */
+  every?: number
+  /** Where the step was compiled; default: the default device's. */
+  runtime?: AnyRuntime
 }
 
 /**
@@ -138,6 +147,38 @@ export class DistributedDataParallel extends Module {
     if (result instanceof Promise) return result.finally(leave) as R
     leave()
     return result
+  }
+
+  /**
+   * Returns a function to await after each step: every `every`-th call compares what all ranks hold of the parameters, by a hash where they
+   * are. All ranks call both alike, after their steps have been compiled.
+   *
+   * A step gathers what other ranks own anew, so bits that a rank lost once are gone after its next step: only `every: 1` is sure to see
+   * them. A rank that keeps making wrong bits is found at the next comparison.
+   * cost: as `ReplicaCheck`. errors: `graph.misuse` before a step is compiled; the function's: `train.diverged`, naming the step and the ranks.
+   */
+  async verifySync(options: VerifySyncOptions = {}): Promise<() => Promise<void>> {
+    const { every = 50, runtime } = checkOptions('verifySync', options, {
+      every: true,
+      runtime: true,
+    })
+    checkNumber('verifySync', 'every', every, isCount, 'a whole number above 0')
+    const programs = [...this.#exchange.programs.values()]
+    const buckets = new Set(
+      programs.flatMap(({ prepared }) => prepared.updates.map(({ update }) => update.bucket)),
+    )
+    if (buckets.size === 0) {
+      throw new TabringError(
+        'graph.misuse',
+        'verifySync: expected a step that updates this model, got none. Compile it first.',
+      )
+    }
+    const check = await ReplicaCheck.create(runtime, [...buckets])
+    let step = 0
+    return async () => {
+      step += 1
+      if (step % every === 0) await check.compare(this.#group, step)
+    }
   }
 
   /**

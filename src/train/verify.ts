@@ -24,8 +24,11 @@ export class ReplicaCheck {
     this.#program = program
   }
 
-  /** For buckets whose pools are allocated: after the training step has been compiled. */
-  static async create(runtime: AnyRuntime, buckets: readonly Bucket[]): Promise<ReplicaCheck> {
+  /** For buckets whose pools are allocated: after the training step has been compiled. `runtime`: of which; default: the default device's. */
+  static async create(
+    runtime: AnyRuntime | undefined,
+    buckets: readonly Bucket[],
+  ): Promise<ReplicaCheck> {
     const program = await compile(
       () =>
         Object.fromEntries(
@@ -36,7 +39,7 @@ export class ReplicaCheck {
           }),
         ),
       {},
-      { runtime },
+      runtime && { runtime },
     )
     return new ReplicaCheck(buckets, program)
   }
