@@ -14,17 +14,16 @@ export interface LinkMeasurement {
 const kibi = 1024
 /** Growing, so that slow links stop it early. */
 const sizes = [4 * kibi, 16 * kibi, 64 * kibi, 256 * kibi, 1024 * kibi]
-/** Each algorithm is timed so often, and the best time counts: what else goes on only slows one down. */
+/** Each algorithm is timed so often, and the better time counts: what else goes on only slows one down. */
 const repeats = 2
 /** No larger size is tried once one has taken this long altogether. */
 const budgetMs = 30
 /** For the rate the ring is timed again, at the first of these sizes, and at the second one where the first takes no longer than `slowMs`. */
 const rateSizes = [64 * kibi, 1024 * kibi]
-const rateRepeats = 3
 const slowMs = 10
 /** Collectives of one measurement at most: of each size 3 algorithms, of each rate one, behind a barrier each, and a word about both. */
 export const measuringKeys =
-  sizes.length * (3 * 2 * repeats + 1) + rateSizes.length * (2 * rateRepeats + 1)
+  sizes.length * (3 * 2 * repeats + 1) + rateSizes.length * (2 * repeats + 1)
 
 /** By group: begins the measurement, or gives the one that has begun. */
 const measurements = new WeakMap<CollectiveGroup, () => Promise<LinkMeasurement>>()
@@ -33,7 +32,7 @@ const measurements = new WeakMap<CollectiveGroup, () => Promise<LinkMeasurement>
  * Times all-reduces of growing size by each algorithm, and takes the links' rate from the ring's; the same on all ranks, which all call it,
  * with nothing else under way.
  *
- * Sets `group.choice`. A time is the best of a few on the slowest rank. Where ranks are linked in a ring alone only the rate is measured.
+ * Sets `group.choice`. A time is the better of two on the slowest rank. Where ranks are linked in a ring alone only the rate is measured.
  * cost: some tens of milliseconds, more on slow links; up to 9 MB sent per rank where they are fast. errors: the group's.
  */
 export async function measureLinks(group: CollectiveGroup): Promise<LinkMeasurement> {
@@ -73,8 +72,8 @@ async function timeLinks(
   if (group.size === 1) return { choice: group.choice, bytesPerMs: undefined }
   const fastest: Algorithm[] = []
   let bytesPerMs = 1
-  const time = async (names: readonly Algorithm[], sizeBytes: number, times: number) => {
-    const took = await slowestOf(group, names, { sizeBytes, times }, key)
+  const time = async (names: readonly Algorithm[], sizeBytes: number) => {
+    const took = await slowestOf(group, names, sizeBytes, key)
     const sentBytes = (2 * (group.size - 1) * sizeBytes) / group.size
     bytesPerMs = Math.max(bytesPerMs, Math.round(sentBytes / took[names.indexOf('ring')]!))
     return took
@@ -82,13 +81,13 @@ async function timeLinks(
   for (const sizeBytes of group.isFullyLinked ? sizes : []) {
     const isOneShotLost = fastest.length > 0 && fastest.at(-1) !== 'oneShot'
     const names: Algorithm[] = isOneShotLost ? ['ring', 'direct'] : ['ring', 'direct', 'oneShot']
-    const took = await time(names, sizeBytes, repeats)
+    const took = await time(names, sizeBytes)
     fastest.push(names[took.indexOf(Math.min(...took))]!)
     const totalMs = took.reduce((sum, ms) => sum + ms, 0)
     if (fastest.at(-1) === 'ring' || repeats * totalMs > budgetMs) break
   }
   for (const sizeBytes of rateSizes) {
-    const [tookMs = 0] = await time(['ring'], sizeBytes, rateRepeats)
+    const [tookMs = 0] = await time(['ring'], sizeBytes)
     if (tookMs > slowMs) break
   }
   if (!group.isFullyLinked) return { choice: group.choice, bytesPerMs }
@@ -108,7 +107,7 @@ async function timeLinks(
 async function slowestOf(
   group: CollectiveGroup,
   names: readonly Algorithm[],
-  { sizeBytes, times }: { readonly sizeBytes: number; readonly times: number },
+  sizeBytes: number,
   key: () => CollectiveOptions,
 ): Promise<number[]> {
   const { env } = group
@@ -116,7 +115,7 @@ async function slowestOf(
   const own = new Uint32Array(names.length)
   for (const [at, algorithm] of names.entries()) {
     let best = Number.POSITIVE_INFINITY
-    for (let repeat = 0; repeat < times; repeat++) {
+    for (let repeat = 0; repeat < repeats; repeat++) {
       await group.barrier(key())
       const began = env.now()
       await group.allReduce(data, { ...key(), algorithm })

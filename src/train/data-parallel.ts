@@ -20,7 +20,7 @@ export interface DistributedDataParallelOptions {
   /** The ranks that train together, all or some (`newGroup`); default: the group of `initProcessGroup`. */
   processGroup?: CollectiveGroup
   /**
-   * Gradients travel in buckets of at most this many MiB. Default: 1/16, 1/4, 1 or 4, whatever the group's links take in 16 to 64 ms,
+   * Gradients travel in buckets of at most this many MiB. Default: 1/16, 1/4, 1 or 4, whatever the group's links take in 12 to 48 ms,
    * measured when a group's first model is wrapped; `ddp.bucketCapMb` says what it came to. (PyTorch's 25 is for links of data centres.)
    * More than 2 ranks end with other bits for another size.
    */

@@ -224,8 +224,9 @@ export class Trainer {
     const share = planShares(config.batchSize, size)[rank]
 
     phase('broadcast')
-    manualSeed(config.seed)
     const links = await this.#settleLinks(group)
+    // Nothing may be awaited before the model is made: ranks of one context share the random state.
+    manualSeed(config.seed)
     const ddp = new DistributedDataParallel(recipe.make(), {
       processGroup: group,
       // Buckets of another size would give other bits.

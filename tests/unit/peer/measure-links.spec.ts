@@ -86,15 +86,15 @@ test.each([
   },
 )
 
-test('a bucket takes 16 to 64 ms, in steps of 4, from 1/16 to 4 MiB', () => {
-  const capFor = (mbPerSecond: number) =>
-    bucketCapMbFor({ bytesPerMs: (mbPerSecond * 2 ** 20) / 1000 })
-  const caps = [0.1, 1, 3.8, 4, 15, 16, 62, 63, 1000].map(capFor)
+test('a bucket takes 12 to 48 ms, in steps of 4, from 1/16 to 4 MiB', () => {
+  const capFor = (mibPerSecond: number) =>
+    bucketCapMbFor({ bytesPerMs: (mibPerSecond * 2 ** 20) / 1000 })
+  const caps = [0.1, 1.3, 5.2, 5.3, 20.8, 20.9, 83.3, 83.4, 1000].map(capFor)
   expect(caps).toEqual([1 / 16, 1 / 16, 1 / 16, 0.25, 0.25, 1, 1, 4, 4])
-  for (const rate of [1, 2, 4, 8, 16, 32, 62, 128, 250]) {
+  for (const rate of [1.5, 3, 6, 12, 24, 48, 96, 192, 330]) {
     const ms = (1000 * capFor(rate)) / rate
-    expect(ms).toBeGreaterThanOrEqual(16)
-    expect(ms).toBeLessThanOrEqual(64)
+    expect(ms).toBeGreaterThanOrEqual(12)
+    expect(ms).toBeLessThanOrEqual(48)
   }
   expect(bucketCapMbFor({ bytesPerMs: undefined })).toBe(4)
 })
