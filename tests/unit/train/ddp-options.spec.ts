@@ -6,6 +6,7 @@ import { Parameter } from '../../../src/graph/parameter.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
 import type { Tensor } from '../../../src/graph/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
+import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { Module, Sequential } from '../../../src/nn/module.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
@@ -221,6 +222,50 @@ test('the first bucket closes early, later ones at the cap; a cap below it holds
     [kib],
   ])
   expect(await counts({ ...large, firstBucketMb: 1 })).toEqual([[kib, kib], [2 * kib, kib], [kib]])
+})
+
+test('ranks that were seeded differently begin with the bits of rank 0', async () => {
+  const groups = await ringOf(3)
+  const ranks = await Promise.all(
+    groups.map(async (processGroup, rank) => {
+      manualSeed(100 + rank)
+      const model = new Sequential(new Linear(5, 7), new BatchNorm1d(7), new Linear(7, 2))
+      const read = async () => Object.values(await model.stateDict()).map(({ data }) => [...data])
+      const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })
+      // A copy from before the broadcast: wrapping has only begun.
+      const own = await Promise.all(model.parameters().map(async (one) => [...(await one.read())]))
+      await ddp.ready
+      return { own, all: await read() }
+    }),
+  )
+  expect(ranks[1].own).not.toEqual(ranks[0].own)
+  for (const { all } of ranks) expect(all).toEqual(ranks[0].all)
+  for (const group of groups) group.destroy()
+})
+
+test('buckets hold the parameters in the reverse of their order in the module, and leave in the order of buckets', async () => {
+  const seen: number[][] = [[], []]
+  const ranks = await classifiers(2, runtime, (ddp, rank) =>
+    ddp.registerCommHook(null, (_, bucket) => {
+      seen[rank].push(bucket.index())
+      return bucket.reduceScatter()
+    }),
+  )
+  await train(ranks, 2)
+  const [{ optimizer, ddp }] = ranks
+  const names = optimizer.buckets.map(({ parameters }) => parameters.map(({ name }) => name))
+  expect(names.length).toBeGreaterThan(1)
+  const places = names.map((own) =>
+    own.map((name) => ddp.parameters().findIndex((one) => one.name === name)),
+  )
+  for (const [i, own] of places.slice(1).entries())
+    expect(Math.max(...own)).toBeLessThan(Math.min(...places[i]))
+  const order = names.map((_, i) => i)
+  expect(seen).toEqual([
+    [...order, ...order],
+    [...order, ...order],
+  ])
+  endAll(ranks)
 })
 
 test('without a cap ranks measure one: the same on all, before the first layout, once for a group', async () => {
