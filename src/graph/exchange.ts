@@ -91,11 +91,13 @@ export interface GradientExchange {
     onMet?: () => void,
   ): Promise<Float32Array<ArrayBuffer>>
   /**
-   * The number of a group that meets in forward and backward; 0 is all ranks. Ranks that meet take it in the same order.
+   * The number that this rank has for a group that meets in forward and backward; 0 is all ranks.
    *
    * errors: `graph.misuse` for a group that is none of some of these ranks.
    */
   numberOf(group: RankGroup): number
+  /** Steps may have meetings of these groups from now on; called alike on their ranks, where a program is made. */
+  expectMeetings(groups: readonly number[]): void
   /** What the values of a group's ranks make in the middle of forward or backward; `index` counts such calls within the step. */
   meet(
     index: number,

@@ -25,6 +25,15 @@ import { keys, setupKeys } from './keys.ts'
 /** A communication hook with its state. */
 export type BoundHook = (bucket: GradBucket) => Float32Array | Promise<Float32Array>
 
+/** Some of the ranks, which meet by themselves. */
+interface MeetingGroup {
+  readonly group: CollectiveGroup
+  /** Whether programs meet in it: what one rank alone traces, as to look for anomalies, must not count its steps. */
+  isExpected: boolean
+  /** In the step under way. */
+  sequence: number
+}
+
 export interface RingExchangeOptions {
   readonly parameters: readonly Parameter[]
   readonly firstBucketCapBytes: number
@@ -57,7 +66,7 @@ export class RingExchange implements GradientExchange {
   /** Of the step under way. */
   #sequence = 0
   /** Smaller groups that meet in forward and backward, from number 1 on, and their sequences in the step under way. */
-  readonly #meeting: { readonly group: CollectiveGroup; sequence: number }[] = []
+  readonly #meeting: MeetingGroup[] = []
   #programCount = 0
 
   constructor(group: CollectiveGroup, options: RingExchangeOptions) {
@@ -100,7 +109,7 @@ export class RingExchange implements GradientExchange {
 
   beginStep(): void {
     this.#sequence = this.#group.takeSequence()
-    for (const one of this.#meeting) one.sequence = one.group.takeSequence()
+    for (const one of this.#meeting) if (one.isExpected) one.sequence = one.group.takeSequence()
   }
 
   async reduceGradients(
@@ -162,7 +171,11 @@ export class RingExchange implements GradientExchange {
         `SyncBatchNorm: expected a processGroup of some of the model's ranks [${ranks.join(', ')}], got one of [${group.ranks.join(', ')}]. Make it by newGroup().`,
       )
     }
-    return this.#meeting.push({ group, sequence: 0 })
+    return this.#meeting.push({ group, isExpected: false, sequence: 0 })
+  }
+
+  expectMeetings(groups: readonly number[]): void {
+    for (const number of groups) if (number > 0) this.#meeting[number - 1].isExpected = true
   }
 
   async meet(
