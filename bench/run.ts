@@ -8,6 +8,7 @@ import { benchCollectives } from './collectives.ts'
 import { stepNames } from './compute/task.ts'
 import { openCompute } from './compute.ts'
 import { firstStepRows } from './first-step.ts'
+import { benchHidden } from './hidden.ts'
 import { type Host, openHost } from './host.ts'
 import { benchLanes } from './lanes.ts'
 import { matmulRows } from './matmul.ts'
@@ -54,7 +55,7 @@ const command = new Command('npm run bench --')
   )
   .addHelpText(
     'after',
-    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections over a long way, beside one.',
+    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections over a long way, beside one.\nnpm run bench -- hidden --help: training in hidden tabs.',
   )
   .option('--json', 'one JSON object a row on standard output', false)
   .option('--save', 'also write the table to bench/results/', false)
@@ -133,6 +134,7 @@ try {
   const own: Readonly<Record<string, (argv: readonly string[]) => Promise<void>>> = {
     collectives: benchCollectives,
     lanes: benchLanes,
+    hidden: benchHidden,
   }
   if (part !== undefined && part in own) {
     await own[part](rest)

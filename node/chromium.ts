@@ -64,11 +64,17 @@ export function findBrowser(environment: NodeJS.ProcessEnv = process.env): strin
 
 export type AdapterChoice = 'auto' | 'software'
 
+/** Keep the tabs that nobody looks at going at full speed: all but one of a launcher's. */
+export const flagsAgainstThrottling: readonly string[] = [
+  '--disable-background-timer-throttling',
+  '--disable-renderer-backgrounding',
+  '--disable-backgrounding-occluded-windows',
+]
+
 /**
  * The command-line flags with which Tabring starts a headless Chromium.
  *
  * `software` forces SwiftShader, the CPU adapter that tests use; `auto` takes the machine's GPU where Chromium offers it.
- * Flags that keep background tabs at full speed are here because every rank but one is a background tab.
  */
 export function browserFlags(adapter: AdapterChoice): string[] {
   const runsAsRoot = process.platform === 'linux' && process.getuid?.() === 0
@@ -85,9 +91,7 @@ export function browserFlags(adapter: AdapterChoice): string[] {
     '--disable-features=WebRtcHideLocalIpsWithMdns',
     // Without a default route only loopback is left, and Chromium needs to be told that it may use it.
     '--allow-loopback-in-peer-connection',
-    '--disable-background-timer-throttling',
-    '--disable-renderer-backgrounding',
-    '--disable-backgrounding-occluded-windows',
+    ...flagsAgainstThrottling,
   ]
 }
 

@@ -47,14 +47,17 @@ export class RankTabs {
     private readonly folder: string,
   ) {}
 
-  /** Serves the built page, and a few drawn digits as MNIST files at `dataOfTabs`. */
-  static async start({ train = 256, test = 50 } = {}): Promise<RankTabs> {
+  /** Serves the built page, and a few drawn digits as MNIST files at `dataOfTabs`; for tabs of `browser`, which `stop` closes. */
+  static async start(
+    { train = 256, test = 50 } = {},
+    launch: () => Promise<Browser> = launchBrowser,
+  ): Promise<RankTabs> {
     const folder = await mkdtemp(join(tmpdir(), 'tabring-digits-'))
     for (const [name, bytes] of Object.entries(idxFolder(makeDigits({ train, test }))))
       await writeFile(join(folder, name), bytes)
     const mounts = { [dataOfTabs]: folder }
     const served = await serve({ root: await ensureBuilt(), port: 0, mounts })
-    const browser = await launchBrowser()
+    const browser = await launch()
     return new RankTabs(served, browser, folder)
   }
 
@@ -65,14 +68,16 @@ export class RankTabs {
     config: TrainConfigInput,
     /** Runs in every page before its own scripts. */
     initScript?: () => void,
+    /** Opens each tab, where they are not to lie in contexts of their own. */
+    newPage?: () => Promise<Page>,
   ): Promise<RankTab[]> {
     const fragment = formatFragment(newRoomLink())
     const shared = transport === 'port' ? await this.context() : undefined
     const tabs: RankTab[] = []
     for (let i = 0; i < ranks; i++) {
-      const context = shared ?? (await this.context())
-      if (initScript) await context.addInitScript(initScript)
-      const tab = await openTab(context)
+      const page = newPage ? await newPage() : await (shared ?? (await this.context())).newPage()
+      if (initScript) await page.addInitScript(initScript)
+      const tab = await watchTab(page)
       const query = new URLSearchParams({
         role: i === 0 ? 'make' : 'join',
         ranks: String(ranks),
@@ -111,8 +116,7 @@ export class RankTabs {
   }
 }
 
-async function openTab(context: BrowserContext): Promise<RankTab> {
-  const page = await context.newPage()
+async function watchTab(page: Page): Promise<RankTab> {
   const events: RunEvent[] = []
   const waiting: { matches: (event: RunEvent) => boolean; resolve: (event: RunEvent) => void }[] =
     []
