@@ -12,6 +12,7 @@ import { benchHidden } from './hidden.ts'
 import { type Host, openHost } from './host.ts'
 import { benchLanes } from './lanes.ts'
 import { matmulRows } from './matmul.ts'
+import { benchOverlap } from './overlap.ts'
 import { ringRows } from './ring.ts'
 import type { Place, Row } from './row.ts'
 import { stepRows } from './step.ts'
@@ -55,7 +56,7 @@ const command = new Command('npm run bench --')
   )
   .addHelpText(
     'after',
-    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections over a long way, beside one.\nnpm run bench -- hidden --help: training in hidden tabs.',
+    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections over a long way, beside one.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.',
   )
   .option('--json', 'one JSON object a row on standard output', false)
   .option('--save', 'also write the table to bench/results/', false)
@@ -135,6 +136,7 @@ try {
     collectives: benchCollectives,
     lanes: benchLanes,
     hidden: benchHidden,
+    overlap: benchOverlap,
   }
   if (part !== undefined && part in own) {
     await own[part](rest)

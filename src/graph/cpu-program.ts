@@ -1,6 +1,7 @@
 import { roundHalf } from '../kernels/half.ts'
 import type { HostArray } from '../kernels/op.ts'
 import { GpuError, TabringError } from '../util/errors.ts'
+import { nextTask } from '../util/next-task.ts'
 import {
   bytesOf,
   countElements,
@@ -38,8 +39,6 @@ import { type GraphNode, type GraphValue, storageOf } from './value.ts'
 
 /** A long run gives way to other tasks of its page or worker this often. */
 const breathAfterMs = 100
-
-const breathe = () => new Promise<void>((resolve) => setTimeout(resolve))
 
 /** Rounds floats in place, as storing them on a device would. */
 function round(values: HostArray, { dtype }: TensorType): HostArray {
@@ -366,7 +365,7 @@ export class CpuProgram implements StepProgram {
     for (const node of nodes) {
       const leave = this.#clock.enter(this.#phases.get(node) ?? 'optimizer')
       if (performance.now() - this.#lastBreathMs > breathAfterMs) {
-        await breathe()
+        await nextTask()
         this.#lastBreathMs = performance.now()
       }
       if (!node.op.isView) this.#compute(node, inputs, values)

@@ -58,6 +58,8 @@ export interface GradientExchange {
   readonly firstBucketCapBytes: number
   /** Whether parameters may be without a gradient, on some ranks or on all. */
   readonly findsUnused: boolean
+  /** Whether a bucket is exchanged while later parts of backward run, or not before all have. */
+  readonly overlaps: boolean
   /** False inside `noSync`: runs that begin now add up gradients and exchange nothing. */
   readonly isSynchronizing: boolean
   /** Inside `join`. */

@@ -8,6 +8,7 @@ import { formatCall } from './format-call.ts'
 import { describePlan } from './inside/plan-dump.ts'
 import { Profile } from './inside/profile.ts'
 import { ValueCheck } from './inside/value-check.ts'
+import { backwardParts } from './last-parts.ts'
 import { Meetings } from './meetings.ts'
 import { PhaseTimer, sharesOfOnePhase, splitTime } from './phase-timer.ts'
 import { computeRanges } from './phases.ts'
@@ -361,15 +362,25 @@ export class GpuProgram implements StepProgram {
     began: number,
     isShadow: boolean,
   ): Promise<RunOutputs> {
-    const { computeEnd, joint, meetings } = this.prepared
+    const { joint, meetings } = this.prepared
     const gpu = this.#gpu
     const mark = this.onMark
-    updates.begin(began)
-    let start = 0
+    const encodeUpdate = (encoder: GPUCommandEncoder, from: number, to: number) =>
+      this.#encode(encoder, from, to)
+    updates.begin(began, encodeUpdate, mark)
+    let waitedMs = 0
     let meeting = 0
-    for (const [bucket, { gradientsEnd }] of this.prepared.updates.entries()) {
-      const isLast = bucket === this.prepared.updates.length - 1
-      const end = isLast ? computeEnd : gradientsEnd
+    const parts = backwardParts(this.prepared)
+    for (const [bucket, part] of parts.entries()) {
+      const isLast = bucket === parts.length - 1
+      const { end } = part
+      let { start } = part
+      const room = updates.room()
+      if (room) {
+        const fullMs = performance.now()
+        await room
+        waitedMs += performance.now() - fullMs
+      }
       let encoder = gpu.device.createCommandEncoder()
       if (bucket === 0) for (const input of staged) input.staged.record(encoder, input.buffer)
       while (meeting < meetings.length && meetings[meeting].end <= end) {
@@ -390,14 +401,11 @@ export class GpuProgram implements StepProgram {
         gpu.queue.onSubmittedWorkDone().then(ended)
       }
       updates.submitted(bucket, mark)
-      start = end
     }
-    this.encodeMs = performance.now() - began
+    this.encodeMs = performance.now() - began - waitedMs
     mark?.('backward submitted', performance.now())
-    const updated = updates.run(
-      (encoder, from, to) => this.#encode(encoder, from, to),
-      mark,
-      (encoder) => this.#copyOutputs(encoder, staging),
+    const updated = updates.run(encodeUpdate, mark, (encoder) =>
+      this.#copyOutputs(encoder, staging),
     )
     // With joint nodes, outputs are copied behind them: mapping the staging buffer earlier would be an error.
     if (joint.length > 0) await updated

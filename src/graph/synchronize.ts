@@ -4,6 +4,8 @@ import { invariant } from '../util/errors.ts'
 import { tailElements } from './bucket.ts'
 import type { GradientExchange } from './exchange.ts'
 import { joinRanks, jointElements } from './join-ranks.ts'
+import { lastPartsOf } from './last-parts.ts'
+import { PartQueue } from './part-queue.ts'
 import type { JointSegment, Prepared, PreparedUpdate } from './prepare.ts'
 import type { ProgramBuffers } from './program.ts'
 import { type PackedBuffer, packBuffers, writeBuffers } from './shared-buffers.ts'
@@ -35,7 +37,8 @@ type RecordFirst = (encoder: GPUCommandEncoder) => void
  *
  * For each bucket: gradients to the host as soon as its part of backward has run, reduce-scatter, this rank's sum back to the
  * device, optimizer on this rank's slice, updated slice to the host, all-gather, parameters to the device. Buckets go through
- * this independently, so a bucket's exchange overlaps later parts of backward; only a program with joint nodes (a norm over all
+ * this independently, so both halves of a bucket's exchange overlap later parts of backward: the device does what it is given in order, so
+ * parts are given to it little by little, and updates come between them. Only a program with joint nodes (a norm over all
  * buckets, a loss scale) waits for all sums before the first update, and exchanges 8 bytes a rank for each of them. Commands that have
  * nothing to wait for between them share a submit. Every rank ends with the owner's bits, whatever adapter the others have (WGSL's
  * division and square root differ between them).
@@ -61,15 +64,22 @@ export class SynchronizedUpdates {
   #reduced: Promise<void>[] = []
   #sharedMap: Promise<void> | undefined
   #leaveBackward: (() => void) | undefined
-  /** Resolves when all of backward is submitted: what ranks make of gradients may take their place from then on. */
-  #backwardSubmitted: Promise<void> = Promise.resolve()
-  #onBackwardSubmitted: () => void = () => undefined
+  readonly #queue: PartQueue
+  /** By bucket: the part of backward behind which what ranks make of its gradients may take their place, and its update run. */
+  readonly #lastParts: readonly number[]
+  /** Takes a bucket that is reduced on to its update; undefined where all buckets wait for each other. */
+  #updateNext: ((index: number) => Promise<void>) | undefined
+  readonly #updated: Promise<void>[] = []
 
   constructor(gpu: Gpu, exchange: GradientExchange, prepared: Prepared, buffers: ProgramBuffers) {
     this.#gpu = gpu
     this.#exchange = exchange
     this.#prepared = prepared
     this.#programBuffers = buffers
+    this.#lastParts = lastPartsOf(prepared)
+    // Without updates to let in there is nothing to wait for.
+    const isPaced = exchange.overlaps && prepared.joint.length === 0
+    this.#queue = new PartQueue(prepared.updates.length, isPaced)
     this.#averaged = prepared.outputs.flatMap(({ type, isJoint }, index) =>
       type.shape.length === 0 && type.dtype === 'f32' && !isJoint ? [index] : [],
     )
@@ -105,16 +115,24 @@ export class SynchronizedUpdates {
   }
 
   /** Counts a step, which began at `beganMs`. */
-  begin(beganMs: number): void {
+  begin(beganMs: number, encode: EncodeRange, onMark: OnMark | undefined): void {
     this.clock.begin(beganMs)
     this.#leaveBackward = this.clock.enter('backward')
     this.#exchange.beginStep()
     this.#firstMaps = []
     this.#reduced = []
     this.#sharedMap = undefined
-    this.#backwardSubmitted = new Promise((resolve) => {
-      this.#onBackwardSubmitted = resolve
-    })
+    this.#updated.length = 0
+    this.#queue.begin()
+    this.#updateNext =
+      this.#prepared.joint.length === 0
+        ? (index) => this.#update(this.#buckets[index], index, encode, onMark)
+        : undefined
+  }
+
+  /** Waits until the next part of backward may be submitted; undefined where it may be now. errors: the device's. */
+  room(): Promise<void> | undefined {
+    return this.#queue.room()
   }
 
   /** Runs an exchange in the middle of forward or backward. */
@@ -177,19 +195,25 @@ export class SynchronizedUpdates {
     const map = mapped(this.#gpu, this.#buckets[index].gradientStaging)
     map.catch(() => undefined)
     this.#firstMaps[index] = map
+    this.#queue.submitted(index, map)
     const reduced = map.then(async () => {
+      if (!this.#exchange.overlaps) await this.#queue.ran()
       onMark?.(`bucket ${index} on the host`, performance.now())
       await this.#reduce(this.#buckets[index], index)
       onMark?.(`bucket ${index} reduced`, performance.now())
     })
     reduced.catch(() => undefined)
     this.#reduced[index] = reduced
+    const update = this.#updateNext
+    if (update) {
+      this.#updated[index] = reduced.then(() => update(index))
+      this.#updated[index].catch(() => undefined)
+    }
     if (index < this.#buckets.length - 1) return
     if (this.#sharedStaging && this.#isRoot) {
       this.#sharedMap = mapped(this.#gpu, this.#sharedStaging)
       this.#sharedMap.catch(() => undefined)
     }
-    this.#onBackwardSubmitted()
   }
 
   /**
@@ -208,17 +232,8 @@ export class SynchronizedUpdates {
     const shared = this.#takeSharedBuffers()
     // Until the buckets are done; a failure of theirs comes first.
     shared.catch(() => undefined)
-    const update = async (bucket: BucketBuffers, index: number, first?: RecordFirst) => {
-      await this.#update(bucket, index, encode, first)
-      onMark?.(`bucket ${index} gathered`, performance.now())
-    }
     if (joint.length === 0) {
-      await Promise.all(
-        this.#buckets.map(async (bucket, index) => {
-          await this.#reduced[index]
-          await update(bucket, index)
-        }),
-      )
+      await Promise.all(this.#updated)
     } else {
       await Promise.all(this.#reduced)
       for (const [index, segment] of joint.entries()) {
@@ -238,7 +253,7 @@ export class SynchronizedUpdates {
       }
       await Promise.all(
         this.#buckets.map((bucket, index) =>
-          update(bucket, index, index === carrier ? finishJoint : undefined),
+          this.#update(bucket, index, encode, onMark, index === carrier ? finishJoint : undefined),
         ),
       )
     }
@@ -282,7 +297,7 @@ export class SynchronizedUpdates {
     await this.clock.exchange((onMet) =>
       this.#exchange.reduceGradients(prepared.update.bucket, place, gradients, onMet),
     )
-    await this.#backwardSubmitted
+    await this.#queue.whenSubmitted(this.#lastParts[index])
     if (end > start) {
       this.#gpu.write(gradientPool.buffer, gradients.subarray(start, end), start * 4)
     }
@@ -318,7 +333,8 @@ export class SynchronizedUpdates {
     bucket: BucketBuffers,
     index: number,
     encode: EncodeRange,
-    first: RecordFirst | undefined,
+    onMark: OnMark | undefined,
+    first?: RecordFirst,
   ): Promise<void> {
     const gpu = this.#gpu
     const { gradients, parameters, start, end, prepared } = bucket
@@ -340,6 +356,7 @@ export class SynchronizedUpdates {
     await this.clock.exchange((onMet) => this.#exchange.allGather(index, parameters, onMet))
     gpu.write(parameterPool.buffer, parameters.subarray(0, start), 0)
     gpu.write(parameterPool.buffer, parameters.subarray(end, elements), end * 4)
+    onMark?.(`bucket ${index} gathered`, performance.now())
   }
 
   get #isRoot(): boolean {

@@ -38,6 +38,7 @@ export interface RingExchangeOptions {
   readonly parameters: readonly Parameter[]
   readonly firstBucketCapBytes: number
   readonly findsUnused: boolean
+  readonly overlaps: boolean
 }
 
 /**
@@ -51,6 +52,7 @@ export class RingExchange implements GradientExchange {
   readonly size: number
   readonly parameters: readonly Parameter[]
   readonly findsUnused: boolean
+  readonly overlaps: boolean
   readonly programs = new Map<number, StepProgram>()
   uneven: UnevenInputs | undefined
   ready: Promise<void> = Promise.resolve()
@@ -74,6 +76,7 @@ export class RingExchange implements GradientExchange {
     this.size = group.size
     this.parameters = options.parameters
     this.findsUnused = options.findsUnused
+    this.overlaps = options.overlaps
     this.#firstCapBytes = options.firstBucketCapBytes
     this.#group = group
   }

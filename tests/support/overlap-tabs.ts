@@ -1,0 +1,100 @@
+import type { Browser, Page } from 'playwright'
+import { iceWithoutRoutePermissions } from '../../node/chromium.ts'
+import { newRoomUrl } from '../../src/peer/room-url.ts'
+import type { OverlapTab, OverlapTask, OverlapTimes } from '../e2e/fixtures/overlap-page.ts'
+
+declare global {
+  var overlapTab: OverlapTab
+}
+
+/** The page, from the repository's root. */
+export const overlapPage = 'tests/e2e/fixtures/overlap.html'
+
+export interface OverlapTabs {
+  readonly pages: readonly Page[]
+  readonly adapter: string
+  /** What each link takes. */
+  readonly bytesPerSec: number
+  /** Of the gradients. */
+  readonly bytes: number
+  readonly buckets: number
+}
+
+/** By round, of the slowest rank. units: ms. */
+export type OverlapRounds = Omit<OverlapTimes, 'losses'>
+
+/**
+ * Opens ranks of one group over WebRTC, whose links are slowed until an exchange takes about as long as a step's computing.
+ *
+ * The browser paces the packets; it does so for connections that are made after it was told.
+ */
+export async function openOverlapTabs(
+  browsers: readonly Browser[],
+  url: string,
+  ranks: number,
+  task: OverlapTask,
+  /** Of the computing time, how long an exchange should take. */
+  share = 1,
+): Promise<OverlapTabs> {
+  const pages: Page[] = []
+  for (let rank = 0; rank < ranks; rank++) {
+    const context = await browsers[rank % browsers.length].newContext()
+    await context.grantPermissions(iceWithoutRoutePermissions)
+    const page = await context.newPage()
+    await page.goto(url)
+    await page.waitForFunction(() => globalThis.overlapTab !== undefined)
+    pages.push(page)
+  }
+  const [bytes] = await Promise.all(
+    pages.map((page) => page.evaluate((given) => globalThis.overlapTab.prepare(given), task)),
+  )
+  const times = await Promise.all(
+    pages.map((page) => page.evaluate((steps) => globalThis.overlapTab.alone(steps), 6)),
+  )
+  const computeMs = Math.max(...times.map((own) => [...own].sort((a, b) => a - b)[3]))
+  const sent = (2 * (ranks - 1) * bytes) / ranks
+  const bytesPerSec = sent / ((computeMs / 1000) * share)
+  const initMethod = newRoomUrl(new URL(url).origin)
+  for (const page of pages) {
+    const devtools = await page.context().newCDPSession(page)
+    await devtools.send('Network.enable')
+    await devtools.send('Network.emulateNetworkConditions', {
+      offline: false,
+      latency: 0,
+      downloadThroughput: -1,
+      uploadThroughput: bytesPerSec,
+      packetLoss: 0,
+      packetQueueLength: 0,
+    })
+  }
+  const [buckets] = await Promise.all(
+    pages.map((page, rank) =>
+      page.evaluate(([options, given]) => globalThis.overlapTab.join(options, given), [
+        { initMethod, rank, worldSize: ranks, backend: 'webrtc' },
+        task,
+      ] as const),
+    ),
+  )
+  const adapter = await pages[0].evaluate(() => globalThis.overlapTab.adapter())
+  return { pages, adapter, bytesPerSec, bytes, buckets }
+}
+
+/** errors: an Error where overlap changes a loss. */
+export async function timeRounds(pages: readonly Page[], rounds: number): Promise<OverlapRounds> {
+  const byRank = await Promise.all(
+    pages.map((page) => page.evaluate((count) => globalThis.overlapTab.rounds(count), rounds)),
+  )
+  for (const { losses } of byRank)
+    if (String(losses.overlap) !== String(losses.apart))
+      throw new Error(
+        `expected equal losses with and without overlap, got ${JSON.stringify(losses)}`,
+      )
+  const slowest = (kind: keyof OverlapRounds) =>
+    byRank[0][kind].map((_, round) => Math.max(...byRank.map((times) => times[kind][round])))
+  return {
+    overlap: slowest('overlap'),
+    apart: slowest('apart'),
+    compute: slowest('compute'),
+    exchange: slowest('exchange'),
+  }
+}

@@ -1,0 +1,84 @@
+import { expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile.ts'
+import { backwardParts, lastPartsOf } from '../../../src/graph/last-parts.ts'
+import { Parameter } from '../../../src/graph/parameter.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import type { Tensor } from '../../../src/graph/tensor.ts'
+import { Module } from '../../../src/nn/module.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
+import { uniform } from '../../../src/util/random.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+import { ringOf } from '../../support/process-ring.ts'
+
+const width = 16
+
+/** x W0 W1 W2 ... */
+class Chain extends Module {
+  readonly weights: Parameter[]
+  constructor(layers: number) {
+    super()
+    this.weights = Array.from({ length: layers }, (_, layer) => {
+      const weight = new Parameter([width, width], uniform(layer, 0, width * width))
+      Object.assign(this, { [`w${layer}`]: weight })
+      return weight
+    })
+  }
+  forward(x: Tensor): Tensor {
+    return this.weights.reduce((h, weight) => h.matmul(weight).relu(), x)
+  }
+}
+
+async function prepared() {
+  const groups = await ringOf(2)
+  const [first] = await Promise.all(
+    groups.map(async (processGroup) => {
+      const ddp = new DistributedDataParallel(new Chain(4), {
+        processGroup,
+        bucketCapMb: 1 / 1024,
+      })
+      const optimizer = new SGD(ddp.parameters(), { lr: 0.1 })
+      return compile(
+        ({ x }) => {
+          const loss = ddp.forward(x).square().mean()
+          optimizer.zeroGrad()
+          loss.backward()
+          optimizer.step()
+          return { loss }
+        },
+        { x: tensorType([8, width]) },
+        { runtime: new CpuRuntime() },
+      )
+    }),
+  )
+  return first.prepared
+}
+
+test('a bucket may be updated once nothing of backward reads its parameters any more', async () => {
+  const step = await prepared()
+  const parts = backwardParts(step)
+  expect(parts).toHaveLength(4)
+  expect(parts[0].start).toBe(0)
+  expect(parts[3].end).toBe(step.computeEnd)
+  parts.slice(1).forEach(({ start }, i) => {
+    expect(start).toBe(parts[i].end)
+  })
+  const last = lastPartsOf(step)
+  // A layer's weight is read for the gradient by its input, which the layer before it needs.
+  const reads = step.updates.map(({ update: { bucket } }, index) => {
+    const readIn = parts.map(({ start, end }) =>
+      step.plan.dispatches
+        .slice(start, end)
+        .some(({ bindings }) =>
+          bindings.some(
+            ({ place }) =>
+              place.kind === 'stored' && bucket.parameters.some((one) => one === place.tensor),
+          ),
+        ),
+    )
+    return Math.max(index, readIn.lastIndexOf(true))
+  })
+  expect(last).toEqual(reads)
+  expect(last[0]).toBeLessThan(3)
+  expect(last[3]).toBe(3)
+})

@@ -1,0 +1,87 @@
+import { expect, test } from 'vitest'
+import { PartQueue } from '../../../src/graph/part-queue.ts'
+
+/** A device that runs parts of `durations` one after the other; returns what was submitted when, and when each ended. */
+async function run(queue: PartQueue, clock: { ms: number }, durations: readonly number[]) {
+  const told: string[] = []
+  const ends: (() => void)[] = []
+  let running = 0
+  let freeMs = clock.ms
+  const submitting = (async () => {
+    queue.begin()
+    for (const part of durations.keys()) {
+      await queue.room()
+      told.push(`submit ${part}`)
+      queue.submitted(part, new Promise((resolve) => ends.push(resolve)))
+    }
+  })()
+  while (running < durations.length) {
+    for (let i = 0; i < 20; i++) await Promise.resolve()
+    freeMs += durations[running]
+    clock.ms = freeMs
+    told.push(`end ${running}`)
+    ends[running++]()
+  }
+  await submitting
+  await queue.ran()
+  return told
+}
+
+const queueOf = (count: number, isPaced: boolean) => {
+  const clock = { ms: 0 }
+  return { clock, queue: new PartQueue(count, isPaced, () => clock.ms) }
+}
+const allAtOnce = ['submit 0', 'submit 1', 'submit 2', 'submit 3']
+const inOrder = ['end 0', 'end 1', 'end 2', 'end 3']
+
+test('once it is known that parts are long, one is queued behind the one that runs', async () => {
+  const { clock, queue } = queueOf(4, true)
+  const durations = [50, 20, 20, 20]
+  expect(await run(queue, clock, durations)).toEqual([...allAtOnce, ...inOrder])
+  expect(await run(queue, clock, durations)).toEqual([
+    'submit 0',
+    'submit 1',
+    'end 0',
+    'submit 2',
+    'end 1',
+    'submit 3',
+    'end 2',
+    'end 3',
+  ])
+})
+
+test('short parts are queued up to ten milliseconds of them', async () => {
+  const { clock, queue } = queueOf(4, true)
+  const durations = [1, 6, 6, 6]
+  await run(queue, clock, durations)
+  expect((await run(queue, clock, durations)).slice(0, 4)).toEqual([
+    'submit 0',
+    'submit 1',
+    'submit 2',
+    'end 0',
+  ])
+  await run(queue, clock, [1, 1, 1, 1])
+  expect(await run(queue, clock, [1, 1, 1, 1])).toEqual([...allAtOnce, ...inOrder])
+})
+
+test('without pacing all go at once, and ran() waits for the last', async () => {
+  const { clock, queue } = queueOf(4, false)
+  for (let i = 0; i < 2; i++)
+    expect(await run(queue, clock, [50, 50, 50, 50])).toEqual([...allAtOnce, ...inOrder])
+})
+
+test('whenSubmitted waits for its part, and an error of a part comes out of room() and ran()', async () => {
+  const { clock, queue } = queueOf(3, true)
+  await run(queue, clock, [50, 50, 50])
+  queue.begin()
+  let isSubmitted = false
+  const waiting = queue.whenSubmitted(1).then(() => {
+    isSubmitted = true
+  })
+  queue.submitted(0, Promise.reject(new Error('lost')))
+  await Promise.resolve()
+  expect(isSubmitted).toBe(false)
+  queue.submitted(1, new Promise(() => undefined))
+  await waiting
+  await expect(queue.room()).rejects.toThrow('lost')
+})
