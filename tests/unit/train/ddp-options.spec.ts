@@ -140,6 +140,7 @@ test.each([
   [{ firstBucketMb: -1 }, 'firstBucketMb must be above 0'],
   [{ broadcastBuffers: 1 as unknown as boolean }, 'broadcastBuffers must be true or false'],
   [{ findUnusedParameters: 'yes' as unknown as boolean }, 'findUnusedParameters must be true'],
+  [{ overlap: 0 as unknown as boolean }, 'overlap must be true or false'],
 ])('%o is refused', async (options, text) => {
   const [processGroup] = await ringOf(1)
   const make = () => new DistributedDataParallel(new Linear(1, 1), { processGroup, ...options })
