@@ -3,7 +3,9 @@
  *
  * How ranks meet. A rank that launches a collective sends START (a fingerprint: operation, element type, length,
  * alignment, root, reduction, algorithm; epoch, group, sequence and bucket are in the header) at once, ahead of all data, to
- * its neighbours in the ring and to those with whom it exchanges. Each compares it with its own before a byte is written.
+ * its neighbours in the ring and to those with whom it exchanges. Where the first data for a rank are few (sender.ts), they
+ * travel in one message with START, behind the fingerprint. Each rank compares it with its own before a byte is written, and
+ * ends no collective before it has compared all: where calls differ the data are dropped.
  * START from a rank that takes our data also says that it is ready, so that data for it will be consumed the moment it
  * arrives. Until then a sender may send only *eager* data: over all collectives that the other has not started, at most
  * half of the window. The receiver holds eager data un-credited.
@@ -284,7 +286,10 @@ export class Collectives {
   }
 
   private begin(run: Run): void {
-    this.options.peers.sendStart(run)
+    const { peers } = this.options
+    run.start = peers.startOf(run)
+    this.sender.pump()
+    peers.sendStart(run, run.start)
     run.compare()
     this.receiver.takeHeld(run)
     this.checkDeparted(run)
