@@ -34,6 +34,7 @@ import {
   isBucket,
   kindOf,
   lastExplicitBucket,
+  layoutHash,
   nameOf,
   type Operation,
   pairOf,
@@ -68,7 +69,7 @@ export interface CollectiveOptions {
   deadlineMs?: number
   /** How elements are combined, where they are; default `sum`. `avg` divides each finished sum by the size, on its owner. */
   op?: ReduceOp
-  /** How bytes travel; default: what suits size and links. All give the same bits. */
+  /** How bytes travel; default: what suits size and links. All give the same bits, but for sums by `hierarchical`. */
   algorithm?: Algorithm
   /** Called once, when all ranks are known to have begun this collective: from then on it waits for bytes alone. Not called for one rank. */
   onmet?: () => void
@@ -97,6 +98,8 @@ export interface Launch {
   /** A rank among all; default 0. */
   root?: number
   algorithm: Algorithm
+  /** By rank in the group, where the plan depends on it: who shares a machine. */
+  machines?: readonly number[] | undefined
   sequence: number
   bucket: number
   /** A message's receiver, a rank among all; `root` is the sender. */
@@ -202,6 +205,7 @@ export class Collectives {
         root,
         reduction: reduceOps.indexOf(op),
         algorithm: algorithms.indexOf(launch.algorithm),
+        machines: layoutHash(launch.machines),
       },
     }
     const route = { kind: own.kind, group: place.id, sequence, bucket }

@@ -273,7 +273,7 @@ export class Exchange {
     for (const send of this.sendsAfterFold[index]!) this.ready[send] = end
   }
 
-  private combine({ sources }: Fold, start: number, count: number): void {
+  private combine({ sources, isPartial }: Fold, start: number, count: number): void {
     const { buffer, type } = this
     const partOf = (source: number | 'own'): ElementArray => {
       if (source === 'own') return buffer.subarray(start, start + count)
@@ -283,7 +283,7 @@ export class Exchange {
     const [first, ...rest] = sources
     const total = partOf(first!).slice()
     for (const source of rest) type.combine[this.combining](total, partOf(source))
-    this.finish(total)
+    if (!isPartial) this.finish(total)
     buffer.set(total, start)
   }
 

@@ -1,5 +1,6 @@
 import type { Env } from '../util/env.ts'
 import type { AlgorithmChoice } from './algorithm-choice.ts'
+import { isHierarchy } from './algorithms/hierarchical.ts'
 import type { Algorithm } from './announcement.ts'
 import type { CollectiveGroup } from './collective-group.ts'
 
@@ -14,17 +15,26 @@ const budgetMs = 30
  * Times all-reduces of growing size by each algorithm and sets `group.choice` to what was fastest; the same on all ranks, which all
  * call it before their first step.
  *
- * A time is the better of two on the slowest rank. Where ranks are linked in a ring alone there is nothing to choose.
+ * A time is the better of two on the slowest rank. Where ranks are linked in a ring alone there is nothing to choose. Where some of
+ * the ranks share a machine (`group.machines`) going hierarchically is timed too, and a choice that takes it names the machines.
  * cost: some tens of milliseconds, more on slow links; about 3 MB sent per rank where they are fast. errors: the group's.
  */
 export async function measureChoice(group: CollectiveGroup, env: Env): Promise<AlgorithmChoice> {
   if (group.size === 1 || !group.isFullyLinked) return group.choice
+  const { machines } = group
   const fastest: Algorithm[] = []
+  /** At the largest size that was tried. */
+  let isRingLast = true
   for (const sizeBytes of sizes) {
     const isOneShotLost = fastest.length > 0 && fastest.at(-1) !== 'oneShot'
-    const names: Algorithm[] = isOneShotLost ? ['ring', 'direct'] : ['ring', 'direct', 'oneShot']
+    const names: Algorithm[] = isHierarchy(machines)
+      ? ['ring', 'direct', 'hierarchical']
+      : ['ring', 'direct']
+    if (!isOneShotLost) names.push('oneShot')
     const took = await slowestOf(group, env, names, sizeBytes)
+    const of = (name: Algorithm) => took[names.indexOf(name)] ?? Number.POSITIVE_INFINITY
     fastest.push(names[took.indexOf(Math.min(...took))])
+    isRingLast = of('ring') <= of('hierarchical')
     const totalMs = took.reduce((sum, us) => sum + us, 0) / 1000
     if (fastest.at(-1) === 'ring' || repeats * totalMs > budgetMs) break
   }
@@ -35,8 +45,12 @@ export async function measureChoice(group: CollectiveGroup, env: Env): Promise<A
   }
   group.choice = {
     oneShotBytes: upTo((name) => name === 'oneShot'),
-    directBytes: upTo((name) => name !== 'ring'),
+    directBytes: upTo((name) => name === 'oneShot' || name === 'direct'),
   }
+  // Beyond what was tried the ring and this one are left, and what decides between them is bytes.
+  const hierarchicalBytes = isRingLast ? upTo((name) => name !== 'ring') : Number.MAX_SAFE_INTEGER
+  if (machines && hierarchicalBytes > group.choice.directBytes)
+    group.choice = { ...group.choice, hierarchicalBytes, machines }
   return group.choice
 }
 

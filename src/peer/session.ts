@@ -30,9 +30,9 @@ import {
   type AbortRecord,
   decodeAbort,
   encodeAbort,
-  fingerprintBytes,
   type FrameHeader,
   FrameType,
+  fingerprintBytes,
   frameTypeName,
   headerBytes,
 } from './wire.ts'

@@ -240,25 +240,32 @@ export interface Fingerprint {
   reduction: number
   /** Its place in `algorithms`. */
   algorithm: number
+  /** Of who shares a machine, where that matters; else 0. */
+  machines: number
 }
 
 /** Of an encoded fingerprint; a multiple of 4, so that data behind it stays aligned. */
-export const fingerprintBytes = 20
+export const fingerprintBytes = 24
 
 export function encodeFingerprint(fingerprint: Fingerprint): Uint8Array {
-  const { elements, alignment, root, reduction, algorithm } = fingerprint
-  return words(elements, alignment, root, reduction, algorithm)
+  const { elements, alignment, root, reduction, algorithm, machines } = fingerprint
+  return words(elements, alignment, root, reduction, algorithm, machines)
 }
 
 /** errors: `peer.protocol` for a payload of another length. */
 export function decodeFingerprint(payload: Uint8Array): Fingerprint {
-  const [elements, alignment, root, reduction, algorithm] = readWords(payload, 5, 'START')
+  const [elements, alignment, root, reduction, algorithm, machines] = readWords(
+    payload,
+    fingerprintBytes / 4,
+    'START',
+  )
   return {
     elements: elements!,
     alignment: alignment!,
     root: root!,
     reduction: reduction!,
     algorithm: algorithm!,
+    machines: machines!,
   }
 }
 

@@ -68,7 +68,7 @@ export interface RunRecord {
   variants: Record<string, string>
   /** Kernel variant by call as rank 0 measured it for the rows of all ranks; empty unless the run is tuned. */
   measured: Record<string, string>
-  /** Which sizes of collectives travel how, as all ranks measured it together. It changes no bits. */
+  /** Which sizes of collectives travel how, as all ranks measured it together. It changes no bits, but where it says `hierarchical`. */
   collectives: AlgorithmChoice
   /** By rank. Where nothing is measured, the adapter decides the variants, and everywhere the last bits. */
   adapters: string[]

@@ -9,6 +9,7 @@ import {
 const place = (pageTag: string, hostTag: string, hasWebRtc = true): Place => ({
   pageTag,
   hostTag,
+  nodeTag: '',
   hasWebRtc,
   name: `tab ${pageTag}`,
 })

@@ -411,7 +411,7 @@ describe('a neighbour that speaks the protocol wrongly', () => {
   const route = (sequence = 5) => ({ kind: 3 | (1 << 4), group: 0, sequence, bucket: 0 })
   const startOf = (elements: number) => ({
     begun: 1,
-    fingerprint: new Uint8Array(Uint32Array.of(elements, 1, 0, 0, 0).buffer),
+    fingerprint: new Uint8Array(Uint32Array.of(elements, 1, 0, 0, 0, 0).buffer),
   })
   /** One frame played by hand. */
   const start =
@@ -469,7 +469,7 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     [
       'half a START',
       [(session) => session.sendStart(route(), { begun: 1, fingerprint: new Uint8Array(8) })],
-      /rank 0 got a bad frame from rank 1: frame: expected a START payload of 20 bytes, got 8\.$/,
+      /rank 0 got a bad frame from rank 1: frame: expected a START payload of 24 bytes, got 8\.$/,
     ],
     [
       'another length',
