@@ -231,8 +231,9 @@ export class Trainer {
     this.#ddp = ddp
     await ddp.ready
     this.#bucketCapKib = ddp.bucketCapMb! * 1024
-    // A run that goes on in place keeps what its ranks have measured.
-    if (this.#record) group.choice = this.#record.collectives
+    // A run that goes on keeps what its ranks have measured.
+    const known = this.#record ?? this.#savedRecord
+    if (known?.collectives) group.choice = known.collectives
     else await measureChoice(group, systemEnv)
 
     phase('compile')
@@ -377,9 +378,14 @@ export class Trainer {
     const all = await this.#group.allGatherU32(Uint32Array.of(this.#bucketCapKib))
     const kib = Math.max(...all)
     if (kib > 0) return kib / 1024
-    // A run that was saved goes on with its size, as far as it has the same ranks; files of earlier versions have none.
+    // Files of earlier versions have none.
+    return this.#savedRecord?.bucketCapMb
+  }
+
+  /** Of the run that this one goes on from, as far as it has the same ranks. */
+  get #savedRecord(): RunRecord | undefined {
     const saved = this.#resumed?.record
-    return saved?.worldSize === this.#group.size ? saved.bucketCapMb : undefined
+    return saved?.worldSize === this.#group.size ? saved : undefined
   }
 
   async #loop({ step, data, share, evaluation, check, keep, save, look }: Loop): Promise<Progress> {

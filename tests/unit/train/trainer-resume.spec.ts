@@ -61,6 +61,9 @@ test.each(['adamw', 'sgd'] as const)(
       },
     ])
     expect(resumedOf(second[1])).toEqual([])
+    // What the first ranks have measured decides how the second ones' sums travel.
+    const [measured] = resultsOf(first).map(({ record }) => record.collectives)
+    expect(results.map(({ record }) => record.collectives)).toEqual([measured, measured])
   },
   60_000,
 )
