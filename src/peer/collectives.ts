@@ -224,7 +224,8 @@ export class Collectives {
       rank,
       own,
       exchange: new Exchange({
-        plan: amongAll(launch.plan, ranks),
+        // Group 0 is all ranks.
+        plan: place.id === 0 ? launch.plan : amongAll(launch.plan, ranks),
         name,
         rank,
         size,
