@@ -16,12 +16,13 @@ const budgetMs = 30
  * call it before their first step.
  *
  * A time is the better of two on the slowest rank. Where ranks are linked in a ring alone there is nothing to choose. Where some of
- * the ranks share a machine (`group.machines`) going hierarchically is timed too, and a choice that takes it names the machines.
+ * the ranks share a machine (`group.machines`, `group.choice.machines`) going hierarchically is timed too, and a choice that takes it names the machines.
  * cost: some tens of milliseconds, more on slow links; about 3 MB sent per rank where they are fast. errors: the group's.
  */
 export async function measureChoice(group: CollectiveGroup, env: Env): Promise<AlgorithmChoice> {
   if (group.size === 1 || !group.isFullyLinked) return group.choice
-  const { machines } = group
+  const given = group.choice.machines
+  const machines = given ?? group.machines
   const fastest: Algorithm[] = []
   /** At the largest size that was tried. */
   let isRingLast = true
@@ -46,6 +47,7 @@ export async function measureChoice(group: CollectiveGroup, env: Env): Promise<A
   group.choice = {
     oneShotBytes: upTo((name) => name === 'oneShot'),
     directBytes: upTo((name) => name === 'oneShot' || name === 'direct'),
+    ...(given && { machines: given }),
   }
   // Beyond what was tried the ring and this one are left, and what decides between them is bytes.
   const hierarchicalBytes = isRingLast ? upTo((name) => name !== 'ring') : Number.MAX_SAFE_INTEGER
