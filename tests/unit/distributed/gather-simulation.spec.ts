@@ -294,7 +294,13 @@ test.skipIf(isReplay)(
                 env,
                 rank,
                 terms: { worldSize: size, backend: 'auto', topology: 'auto' },
-                place: { pageTag: '', hostTag: '', nodeTag: '', hasWebRtc: true, name: `tab ${rank}` },
+                place: {
+                  pageTag: '',
+                  hostTag: '',
+                  nodeTag: '',
+                  hasWebRtc: true,
+                  name: `tab ${rank}`,
+                },
                 joinTimeoutMs,
               }).then(resolve, reject)
             })
