@@ -146,6 +146,7 @@ export {
 } from './graph/compile-accumulated.ts'
 export { type AnomalyOptions, detectAnomaly } from './graph/detect-anomaly.ts'
 export { type EagerOptions, runEagerly } from './graph/eager.ts'
+export type { RankGroup } from './graph/exchange.ts'
 export {
   gelu,
   leakyRelu,
@@ -433,7 +434,7 @@ export type { FirstStates, LastStates, RecurrentLayerOptions } from './nn/recurr
 export { ResNet, type ResNetOptions, resnet18, resnet34, resnet50 } from './nn/resnet.ts'
 export { type SpectralNormOptions, spectralNorm } from './nn/spectral-norm.ts'
 export type { LoadableState, LoadableTensor } from './nn/state-values.ts'
-export { SyncBatchNorm } from './nn/sync-batch-norm.ts'
+export { SyncBatchNorm, type SyncBatchNormOptions } from './nn/sync-batch-norm.ts'
 export { Adagrad, type AdagradOptions, type AdagradSettings } from './optim/adagrad.ts'
 export {
   Adam,
@@ -478,7 +479,7 @@ export type { ElementArray, ReduceOp } from './peer/element.ts'
 export type { CollectiveSpan } from './peer/entries.ts'
 export { type GroupConfig, type GroupOptions, type GroupStats, ProcessGroup } from './peer/group.ts'
 export type { Link, LinkEnd, LinkKind, LinkStats } from './peer/link.ts'
-export { measureChoice } from './peer/measure-choice.ts'
+export { type LinkMeasurement, measureLinks } from './peer/measure-links.ts'
 export {
   type Fault as LinkFault,
   type FaultKind as LinkFaultKind,
@@ -524,6 +525,7 @@ export {
   fp16CompressWrapper,
 } from './train/data-parallel/comm-hooks.ts'
 export type { GradBucket } from './train/data-parallel/grad-bucket.ts'
+export type { HookState, HookStateDict } from './train/data-parallel/hook-state.ts'
 export { type Int8Options, Int8State, int8CompressHook } from './train/data-parallel/int8-hook.ts'
 export {
   type PowerSgdOptions,
@@ -535,6 +537,7 @@ export type { WireNumber } from './train/data-parallel/wire-numbers.ts'
 export {
   DistributedDataParallel,
   type DistributedDataParallelOptions,
+  type VerifySyncOptions,
 } from './train/data-parallel.ts'
 export { loadModel, type SaveModelOptions, saveModel } from './train/model-file.ts'
 

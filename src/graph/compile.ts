@@ -68,8 +68,10 @@ async function compileOn(
   const prepared = await make()
   checkDevices(prepared, isCpu ? 'host' : runtime.gpu)
   const { exchange, forwarded, updates } = prepared.trace
-  const create = async () =>
-    withChecks(isCpu ? new CpuProgram(prepared) : await GpuProgram.create(runtime, prepared))
+  const create = async () => {
+    forwarded?.expectMeetings(prepared.meetings.map(({ group }) => group))
+    return withChecks(isCpu ? new CpuProgram(prepared) : await GpuProgram.create(runtime, prepared))
+  }
   if (!exchange || updates.length === 0) {
     if (prepared.meetings.length > 0) await forwarded?.ready
     return create()

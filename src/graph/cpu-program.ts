@@ -268,9 +268,9 @@ export class CpuProgram implements StepProgram {
   /** Forward and backward of a rank without samples: zeros where ranks meet, and zeros for gradients. */
   async #shadowForward(): Promise<void> {
     const { meetings, updates, trace } = this.prepared
-    for (const [index, { node, meeting }] of meetings.entries()) {
-      const zeros = new Float32Array(countElements(node.inputs[0].type.shape))
-      await trace.forwarded!.meet(index, zeros, meeting)
+    for (const [index, place] of meetings.entries()) {
+      const zeros = new Float32Array(countElements(place.node.inputs[0].type.shape))
+      await trace.forwarded!.meet(index, zeros, place)
     }
     for (const { update } of updates) {
       const { elements, gradientPool } = update.bucket
@@ -389,9 +389,9 @@ export class CpuProgram implements StepProgram {
     const index = this.#meetings.get(node)
     if (index === undefined) return
     const own = Float32Array.from(this.#read(node.inputs[0], inputs, values))
-    const { meeting } = this.prepared.meetings[index]
+    const place = this.prepared.meetings[index]
     const { forwarded } = this.prepared.trace
-    const all = await this.#clock.exchange((onMet) => forwarded!.meet(index, own, meeting, onMet))
+    const all = await this.#clock.exchange((onMet) => forwarded!.meet(index, own, place, onMet))
     values.set(node.outputs[0], Float64Array.from(all))
   }
 

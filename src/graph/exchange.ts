@@ -8,8 +8,8 @@ export interface StepLayout {
   readonly unused: readonly string[]
   /** By bucket: its length and its parameters. */
   readonly buckets: readonly string[]
-  /** How often ranks meet in forward and backward. */
-  readonly meetings: number
+  /** By meeting of ranks in forward and backward: the number of the group that meets, see `numberOf`. */
+  readonly meetings: readonly number[]
 }
 
 /** Which bucket of a step it is: its position in the step's order of exchange. */
@@ -20,6 +20,20 @@ export interface BucketPlace {
 
 /** What a meeting of ranks gives: every rank's values one after the other, or their sum. */
 export type Meeting = 'gather' | 'sum'
+
+export interface MeetingPlace {
+  readonly meeting: Meeting
+  /** Its number; 0 for all ranks. */
+  readonly group: number
+}
+
+/** Some of a model's ranks, as `newGroup` gives them, and this rank's place among them. */
+export interface RankGroup {
+  readonly rank: number
+  readonly size: number
+  /** By rank in the group: the rank among all. */
+  readonly ranks: readonly number[]
+}
 
 /** How ranks with more and with fewer batches begin a step: those without take part all the same. */
 export interface UnevenInputs {
@@ -76,11 +90,19 @@ export interface GradientExchange {
     values: Float32Array<ArrayBuffer>,
     onMet?: () => void,
   ): Promise<Float32Array<ArrayBuffer>>
-  /** What all ranks' `values` make in the middle of forward or backward; `index` counts such calls within the step. */
+  /**
+   * The number that this rank has for a group that meets in forward and backward; 0 is all ranks.
+   *
+   * errors: `graph.misuse` for a group that is none of some of these ranks.
+   */
+  numberOf(group: RankGroup): number
+  /** Steps may have meetings of these groups from now on; called alike on their ranks, where a program is made. */
+  expectMeetings(groups: readonly number[]): void
+  /** What the values of a group's ranks make in the middle of forward or backward; `index` counts such calls within the step. */
   meet(
     index: number,
     values: Float32Array<ArrayBuffer>,
-    meeting: Meeting,
+    meeting: MeetingPlace,
     onMet?: () => void,
   ): Promise<Float32Array<ArrayBuffer>>
   /** The rank whose buffers all take in the step under way. */

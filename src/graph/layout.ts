@@ -11,6 +11,6 @@ export function layoutOf({ trace, meetings }: Prepared): StepLayout {
     buckets: updates.map(({ bucket: { elements, parameters } }) =>
       [elements, ...parameters.map(({ name }) => name)].join(' '),
     ),
-    meetings: meetings.length,
+    meetings: meetings.map(({ group }) => group),
   }
 }

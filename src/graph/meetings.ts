@@ -62,7 +62,8 @@ export class Meetings {
     around: RunExchange = (run) => run(() => undefined),
   ): Promise<void> {
     const gpu = this.#gpu
-    const { node, meeting } = this.#prepared.meetings[index]
+    const place = this.#prepared.meetings[index]
+    const { node } = place
     const [x] = node.inputs
     const count = countElements(x.type.shape)
     let own = new Float32Array(count)
@@ -76,7 +77,7 @@ export class Meetings {
       own = new Float32Array(this.#staging.getMappedRange(0, count * 4).slice(0))
       this.#staging.unmap()
     }
-    const all = await around((onMet) => this.#exchange.meet(index, own, meeting, onMet))
+    const all = await around((onMet) => this.#exchange.meet(index, own, place, onMet))
     if (isShadow) return
     const to = this.#buffers.locate(gpu, this.#prepared.plan.placeOf(node.outputs[0]))
     gpu.write(to.buffer, all, to.offset)

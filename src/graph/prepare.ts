@@ -4,7 +4,7 @@ import type { Op, OpCall } from '../kernels/op.ts'
 import { ShapeError, TabringError } from '../util/errors.ts'
 import type { TensorType } from '../util/shape.ts'
 import { switchValue } from '../util/switches.ts'
-import type { GradientExchange, Meeting, Settled } from './exchange.ts'
+import type { GradientExchange, MeetingPlace, Settled } from './exchange.ts'
 import { type JointStage, stagesOf } from './joint.ts'
 import { checkLimits } from './limits.ts'
 import { callOf, type LoweringChoice, lowerNodes } from './lower.ts'
@@ -56,9 +56,8 @@ export interface JointSegment extends JointStage {
 }
 
 /** Where ranks meet in the middle of forward or backward: after dispatches [.., end). */
-export interface PreparedMeeting {
+export interface PreparedMeeting extends MeetingPlace {
   readonly node: GraphNode
-  readonly meeting: Meeting
   readonly end: number
 }
 
@@ -227,6 +226,7 @@ export function prepare(
       .map((node) => ({
         node,
         meeting: (node.attrs as MeetAttrs).meeting,
+        group: (node.attrs as MeetAttrs).group ?? 0,
         end: endOf(node),
       })),
     sharedBuffers: sharedBuffersOf(nodes, trace.exchange),

@@ -1,16 +1,22 @@
+import type { RankGroup } from '../graph/exchange.ts'
 import { syncBatchNorm } from '../graph/functions/sync-batch-norm.ts'
 import { countedSamples } from '../graph/functions.ts'
 import type { ModuleBuffer } from '../graph/module-buffer.ts'
 import type { Parameter } from '../graph/parameter.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { activeTrace } from '../graph/trace.ts'
-import { BatchNorm } from './batch-norm.ts'
+import { BatchNorm, type BatchNormLayerOptions } from './batch-norm.ts'
 import { ModuleDict } from './containers.ts'
 import { Module, ModuleSequence } from './module.ts'
 
+export interface SyncBatchNormOptions extends BatchNormLayerOptions {
+  /** The ranks whose samples count, this one among them; default: all of the wrapped model. */
+  processGroup?: RankGroup
+}
+
 /**
  * Batch normalization by the samples of all ranks, weighed by their number, in what `DistributedDataParallel` forwards in training; elsewhere that
- * of one rank. As torch.nn.SyncBatchNorm, over the ranks of the wrapped model.
+ * of one rank. As torch.nn.SyncBatchNorm, over the ranks of the wrapped model or of `processGroup`.
  *
  * Rows beyond the step scalar `count` stay out, so shares may be uneven, and a rank may have none. `detectAnomaly`, which any rank may call
  * alone, normalizes by that rank's samples.
@@ -19,26 +25,39 @@ import { Module, ModuleSequence } from './module.ts'
  */
 export class SyncBatchNorm extends BatchNorm {
   /** Puts a `SyncBatchNorm` in the place of each batch normalization in `module`; as `convertSyncBatchnorm`. */
-  static convert<M extends Module>(module: M): M | SyncBatchNorm {
-    return SyncBatchNorm.convertSyncBatchnorm(module)
+  static convert<M extends Module>(module: M, processGroup?: RankGroup): M | SyncBatchNorm {
+    return SyncBatchNorm.convertSyncBatchnorm(module, processGroup)
   }
 
   /**
    * Puts a `SyncBatchNorm` in the place of each batch normalization in `module`, with its parameters and buffers, and returns `module`; of a
    * batch normalization itself, the new one.
    *
-   * Call it before the model is wrapped and the optimizer made. Modules in `#private` fields cannot be seen, and stay.
+   * `processGroup`: the ranks whose samples count; default: all of the wrapped model. Call it before the model is wrapped and the optimizer made. Modules in `#private` fields cannot be seen, and stay.
    */
-  static convertSyncBatchnorm<M extends Module>(module: M): M | SyncBatchNorm {
-    return convertAll(module, new Map()) as M | SyncBatchNorm
+  static convertSyncBatchnorm<M extends Module>(
+    module: M,
+    processGroup?: RankGroup,
+  ): M | SyncBatchNorm {
+    return convertAll(module, new Map(), processGroup) as M | SyncBatchNorm
+  }
+
+  readonly processGroup: RankGroup | undefined
+
+  constructor(numFeatures: number, options: SyncBatchNormOptions = {}) {
+    const { processGroup, ...others } = options
+    super(numFeatures, others)
+    this.processGroup = processGroup
   }
 
   override forward(x: Tensor): Tensor {
     const { forwarded } = activeTrace('forward')
-    if (!this.training || !forwarded || forwarded.size === 1) return super.forward(x)
-    const { running, momentum, eps } = this
-    const count = countedSamples()
-    return syncBatchNorm(x, this.scale, this.shift, forwarded, { running, momentum, eps, count })
+    const { running, momentum, eps, processGroup } = this
+    const { rank, size } = processGroup ?? forwarded ?? { rank: 0, size: 1 }
+    if (!this.training || !forwarded || size === 1) return super.forward(x)
+    const group = processGroup ? forwarded.numberOf(processGroup) : 0
+    const options = { running, momentum, eps, count: countedSamples() }
+    return syncBatchNorm(x, this.scale, this.shift, { rank, size, group }, options)
   }
 
   protected get ranks() {
@@ -56,13 +75,14 @@ interface Taken {
   numBatchesTracked: ModuleBuffer | undefined
 }
 
-function convertOne(layer: BatchNorm): SyncBatchNorm {
+function convertOne(layer: BatchNorm, processGroup: RankGroup | undefined): SyncBatchNorm {
   const { eps, momentum, weight, bias, runningMean, runningVar, numBatchesTracked } = layer
   const made = new SyncBatchNorm(layer.numFeatures, {
     eps,
     momentum,
     affine: weight !== undefined,
     trackRunningStats: runningMean !== undefined,
+    processGroup,
   })
   const taken: Taken = made
   taken.training = layer.training
@@ -77,26 +97,31 @@ function convertOne(layer: BatchNorm): SyncBatchNorm {
 }
 
 /** What stands for a module from now on; one that two places share stays shared. */
-function convertAll(module: Module, done: Map<Module, Module>): Module {
+function convertAll(
+  module: Module,
+  done: Map<Module, Module>,
+  processGroup: RankGroup | undefined,
+): Module {
   const known = done.get(module)
   if (known) return known
   const isPlain = module instanceof BatchNorm && !(module instanceof SyncBatchNorm)
-  const result = isPlain ? convertOne(module) : module
+  const result = isPlain ? convertOne(module, processGroup) : module
   done.set(module, result)
   if (isPlain) return result
   if (module instanceof ModuleSequence) {
     ;[...module].forEach((child: Module, i) => {
-      module.set(i, convertAll(child, done))
+      module.set(i, convertAll(child, done, processGroup))
     })
     return module
   }
   if (module instanceof ModuleDict) {
-    for (const [name, child] of [...module.entries()]) module.set(name, convertAll(child, done))
+    for (const [name, child] of [...module.entries()])
+      module.set(name, convertAll(child, done, processGroup))
     return module
   }
   const fields = module as unknown as Record<string, unknown>
   for (const [name, child] of Object.entries(fields)) {
-    if (child instanceof Module) fields[name] = convertAll(child, done)
+    if (child instanceof Module) fields[name] = convertAll(child, done, processGroup)
   }
   return module
 }

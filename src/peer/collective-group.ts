@@ -3,6 +3,7 @@
  *
  * Map: CollectiveGroup: who it is - sums and chunks - from and to a root - everyone with everyone - messages between two - records - failing - beginning.
  */
+import type { Env } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
 import { type AlgorithmChoice, chooseAlgorithm, defaultChoice } from './algorithm-choice.ts'
 import { pointToPoint } from './algorithms/direct.ts'
@@ -75,6 +76,11 @@ export class CollectiveGroup {
     this.epoch = membership.epoch
     this.isFullyLinked = isFullyLinked
     this.machines = machines
+  }
+
+  /** @internal The clock that its collectives go by. */
+  get env(): Env {
+    return this.membership.env
   }
 
   /** How long a collective that names no deadline may stand still before it fails; for those launched from now on. units: ms. */
@@ -362,13 +368,14 @@ export class CollectiveGroup {
     const { rank, size } = this
     if (!this.isRank(root))
       return refuse(`${operation}: expected a root from 0 to ${size - 1}, got ${root}.`)
+    const choice = options.choice ?? this.choice
     const layout = {
       isFullyLinked: this.isFullyLinked,
-      machines: this.choice.machines ?? this.machines,
+      machines: choice.machines ?? this.machines,
     }
     const algorithm =
       options.algorithm ??
-      chooseAlgorithm(operation, length * buffer.BYTES_PER_ELEMENT, layout, this.choice)
+      chooseAlgorithm(operation, length * buffer.BYTES_PER_ELEMENT, layout, choice)
     const machines = algorithm === 'hierarchical' ? layout.machines : undefined
     const cannot = this.refusal(operation, algorithm, machines)
     if (cannot) return refuse(cannot)

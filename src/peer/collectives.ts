@@ -27,6 +27,7 @@
  */
 import type { Env } from '../util/env.ts'
 import { type ErrorCode, PeerError } from '../util/errors.ts'
+import type { AlgorithmChoice } from './algorithm-choice.ts'
 import {
   type Algorithm,
   type Announcement,
@@ -71,6 +72,8 @@ export interface CollectiveOptions {
   op?: ReduceOp
   /** How bytes travel; default: what suits size and links. All give the same bits, but for sums by `hierarchical`. */
   algorithm?: Algorithm
+  /** Which sizes travel how, in the place of the group's choice; the same on all ranks. */
+  choice?: AlgorithmChoice | undefined
   /** Called once, when all ranks are known to have begun this collective: from then on it waits for bytes alone. Not called for one rank. */
   onmet?: () => void
 }

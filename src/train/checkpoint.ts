@@ -3,7 +3,7 @@ import type { FileFolder } from '../data/file-store.ts'
 import { type SavedState, save } from '../data/saved-tree.ts'
 import { getProcessGroup, isInitialized } from '../distributed/process-group.ts'
 import { Module } from '../nn/module.ts'
-import type { ProcessGroup } from '../peer/group.ts'
+import type { CollectiveGroup } from '../peer/collective-group.ts'
 import { DataError, type ErrorCode, messageOf, TabringError } from '../util/errors.ts'
 import { checkNumber, checkOptions, isCount } from '../util/options.ts'
 import { type CheckpointState, type Parts, readState, unpackCheckpoint } from './checkpoint-file.ts'
@@ -13,7 +13,7 @@ export interface CheckpointOptions {
   /** Default: a folder of the origin private file system. Only rank 0 uses it. */
   folder?: FileFolder
   /** The ranks that save or load together; default: the group of `initProcessGroup`, or this rank alone. */
-  processGroup?: ProcessGroup
+  processGroup?: CollectiveGroup
 }
 
 export interface SaveCheckpointOptions extends CheckpointOptions {
@@ -90,7 +90,7 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
 
 /** Returns on all ranks what rank 0 reads. errors: rank 0's, on all ranks; the group's. */
 export async function readTogether(
-  group: ProcessGroup | undefined,
+  group: CollectiveGroup | undefined,
   read: () => Promise<Uint8Array<ArrayBuffer> | undefined>,
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
   let own: Uint8Array<ArrayBuffer> | undefined
@@ -114,7 +114,7 @@ export async function readTogether(
  * errors: the first rank's that failed; the group's.
  */
 async function together(
-  group: ProcessGroup | undefined,
+  group: CollectiveGroup | undefined,
   work: () => Promise<string>,
 ): Promise<string[]> {
   if (!group || group.size === 1) return [await work()]
@@ -140,7 +140,7 @@ async function together(
 /** What a rank tells the others of its work. */
 type Outcome = { readonly done: string } | { readonly code: ErrorCode; readonly message: string }
 
-const groupOf = ({ processGroup }: CheckpointOptions): ProcessGroup | undefined =>
+const groupOf = ({ processGroup }: CheckpointOptions): CollectiveGroup | undefined =>
   processGroup ?? (isInitialized() ? getProcessGroup() : undefined)
 
 /** Waits until models that were wrapped just now have rank 0's parameters: ranks do their collectives in one order. */

@@ -6,7 +6,7 @@ import type { AnyRuntime } from '../graph/runtime.ts'
 import type { StepProgram } from '../graph/step-program.ts'
 import type { ModelRecipe } from '../nn/models.ts'
 import type { Module } from '../nn/module.ts'
-import type { ProcessGroup } from '../peer/group.ts'
+import type { CollectiveGroup } from '../peer/collective-group.ts'
 import { tensorType } from '../util/shape.ts'
 
 /** Fewer rows than this a batch are not worth a dispatch. */
@@ -55,7 +55,7 @@ export class Evaluation {
   }
 
   /** The share of test samples whose largest logit is their label's, over all ranks. errors: the group's. */
-  async accuracy(group: ProcessGroup): Promise<number> {
+  async accuracy(group: CollectiveGroup): Promise<number> {
     const share = planShares(this.#data.count, group.size)[group.rank]
     const end = share.offset + share.rows
     const rows = this.#labels.length

@@ -1,5 +1,5 @@
 import type { StepTimes } from '../graph/step-program.ts'
-import type { AlgorithmChoice } from '../peer/algorithm-choice.ts'
+import type { LinkMeasurement } from '../peer/measure-links.ts'
 import type { TrainConfig } from './config.ts'
 
 /** What a run tells while it goes on. */
@@ -68,8 +68,8 @@ export interface RunRecord {
   variants: Record<string, string>
   /** Kernel variant by call as rank 0 measured it for the rows of all ranks; empty unless the run is tuned. */
   measured: Record<string, string>
-  /** Which sizes of collectives travel how, as all ranks measured it together. It changes no bits, but where it says `hierarchical`. */
-  collectives: AlgorithmChoice
+  /** What all ranks measured together of their links before the first step: `bucketCapMb` follows from it, unless it is given. */
+  links: LinkMeasurement
   /** By rank. Where nothing is measured, the adapter decides the variants, and everywhere the last bits. */
   adapters: string[]
 }

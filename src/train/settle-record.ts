@@ -13,7 +13,7 @@ const shared = ({
   bucketCapMb,
   buckets,
   measured,
-  collectives,
+  links,
 }: OwnRecord) => ({
   config,
   worldSize,
@@ -21,7 +21,7 @@ const shared = ({
   bucketCapMb,
   buckets,
   measured,
-  collectives,
+  links,
 })
 
 /** What ranks tell each other: the shared parts as texts, and the adapter. */

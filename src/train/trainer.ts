@@ -20,13 +20,14 @@ import { manualSeed } from '../nn/init.ts'
 import { models } from '../nn/models.ts'
 import type { StateDict } from '../nn/module.ts'
 import type { CollectiveSpan, ProcessGroup } from '../peer/group.ts'
-import { measureChoice } from '../peer/measure-choice.ts'
-import { systemEnv } from '../util/env.ts'
+import { type LinkMeasurement, measureLinks } from '../peer/measure-links.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
 import { endIfAnyFound } from './anomalies.ts'
 import type { TrainConfig } from './config.ts'
+import { bucketCapMbFor } from './data-parallel/bucket-size.ts'
 import { DistributedDataParallel } from './data-parallel.ts'
 import { Evaluation } from './evaluate.ts'
+import { gatherTexts } from './gather-texts.ts'
 import { beginning, KeptStates, keepState, type Progress, restoreState } from './kept-state.ts'
 import { Patience } from './patience.ts'
 import { Recovery, type RecoveryOptions } from './recovery.ts'
@@ -82,8 +83,8 @@ export class Trainer {
   readonly #resources: { destroy(): void }[] = []
   #buckets: readonly Bucket[] = []
   #record: RunRecord | undefined
-  /** The size of buckets that was measured; 0 before. */
-  #bucketCapKib = 0
+  /** What the ranks have measured of their links, once they have. */
+  #links: LinkMeasurement | undefined
   #patience: Patience
   readonly #timeline = new StepTimeline()
   #runtime: AnyRuntime
@@ -223,18 +224,16 @@ export class Trainer {
     const share = planShares(config.batchSize, size)[rank]
 
     phase('broadcast')
+    const links = await this.#settleLinks(group)
+    // Nothing may be awaited before the model is made: ranks of one context share the random state.
     manualSeed(config.seed)
     const ddp = new DistributedDataParallel(recipe.make(), {
       processGroup: group,
-      bucketCapMb: config.bucketCapMb ?? (await this.#knownBucketCapMb()),
+      // Buckets of another size would give other bits.
+      bucketCapMb: config.bucketCapMb ?? this.#savedRecord?.bucketCapMb ?? bucketCapMbFor(links),
     })
     this.#ddp = ddp
     await ddp.ready
-    this.#bucketCapKib = ddp.bucketCapMb! * 1024
-    // A run that goes on keeps what its ranks have measured.
-    const known = this.#record ?? this.#savedRecord
-    if (known?.collectives) group.choice = known.collectives
-    else await measureChoice(group, systemEnv)
 
     phase('compile')
     const optimizer = makeOptimizer(ddp, config)
@@ -270,7 +269,7 @@ export class Trainer {
       })),
       variants: { ...step.prepared.chosen },
       measured: { ...runtime.variants },
-      collectives: { ...group.choice },
+      links,
     }
     this.#record = await settleRecord(group, own, adapterOf(runtime))
     const keep = async (progress: Progress) => {
@@ -370,20 +369,18 @@ export class Trainer {
     this.#options.onEvent({ event: 'resumed', step, epoch, bestAccuracy, rank: 0, differences })
   }
 
-  /**
-   * What an earlier attempt has measured, on whichever rank it came so far, or the run that this one goes on from: buckets of another size
-   * would give other bits.
-   */
-  async #knownBucketCapMb(): Promise<number | undefined> {
-    const all = await this.#group.allGatherU32(Uint32Array.of(this.#bucketCapKib))
-    const kib = Math.max(...all)
-    if (kib > 0) return kib / 1024
-    // Files of earlier versions have none.
-    return this.#savedRecord?.bucketCapMb
+  /** What an earlier attempt has measured, on whichever rank it came so far, or the run that this one goes on from; else what the ranks measure now. */
+  async #settleLinks(group: ProcessGroup): Promise<LinkMeasurement> {
+    const told = await gatherTexts(group, JSON.stringify(this.#links ?? null))
+    const parsed = told.map((one): LinkMeasurement | null => JSON.parse(one))
+    const known = parsed.find((one) => one) ?? this.#savedRecord?.links
+    if (known) group.choice = known.choice
+    this.#links = known ?? (await measureLinks(group))
+    return this.#links
   }
 
-  /** Of the run that this one goes on from, as far as it has the same ranks. */
-  get #savedRecord(): RunRecord | undefined {
+  /** Of the run that this one goes on from, as far as it has the same ranks. Files of earlier versions have only a part of it. */
+  get #savedRecord(): Partial<RunRecord> | undefined {
     const saved = this.#resumed?.record
     return saved?.worldSize === this.#group.size ? saved : undefined
   }

@@ -6,7 +6,7 @@ import { emit, TracedTensor } from '../graph/tensor.ts'
 import { GraphValue } from '../graph/value.ts'
 import { formatHash } from '../kernels/hash/hash-words.ts'
 import { paramHash } from '../kernels/hash/param-hash.ts'
-import type { ProcessGroup } from '../peer/group.ts'
+import type { CollectiveGroup } from '../peer/collective-group.ts'
 import { PeerError } from '../util/errors.ts'
 import { tensorType } from '../util/shape.ts'
 
@@ -24,8 +24,11 @@ export class ReplicaCheck {
     this.#program = program
   }
 
-  /** For buckets whose pools are allocated: after the training step has been compiled. */
-  static async create(runtime: AnyRuntime, buckets: readonly Bucket[]): Promise<ReplicaCheck> {
+  /** For buckets whose pools are allocated: after the training step has been compiled. `runtime`: of which; default: the default device's. */
+  static async create(
+    runtime: AnyRuntime | undefined,
+    buckets: readonly Bucket[],
+  ): Promise<ReplicaCheck> {
     const program = await compile(
       () =>
         Object.fromEntries(
@@ -36,7 +39,7 @@ export class ReplicaCheck {
           }),
         ),
       {},
-      { runtime },
+      runtime && { runtime },
     )
     return new ReplicaCheck(buckets, program)
   }
@@ -56,7 +59,7 @@ export class ReplicaCheck {
   }
 
   /** errors: `train.diverged`, naming the step, the first bad bucket and the ranks that differ from rank 0. */
-  async compare(group: ProcessGroup, step: number): Promise<void> {
+  async compare(group: CollectiveGroup, step: number): Promise<void> {
     if (group.size === 1) return
     const own = await this.words()
     const all = await group.allGatherU32(own)

@@ -16,9 +16,10 @@ import {
   samplesOf,
   train,
 } from '../support/classification.ts'
+import { checkHookResume, statefulHooks } from '../support/hook-resume.ts'
 import { ringOf } from '../support/process-ring.ts'
 import { testRuntime } from '../support/run-op.ts'
-import { checkSyncBatchNorm, syncCases } from '../support/sync-batch-norm.ts'
+import { checkSyncBatchNorm, distanceOfPairs, syncCases } from '../support/sync-batch-norm.ts'
 
 // What tests/unit/train shows on the cpu, on a device: programs cut where ranks meet, shadows, hooks, shared buffers.
 
@@ -32,6 +33,15 @@ test.each(syncCases)('synchronized batch normalization of %s equals PyTorch’s'
     expect(await checkSyncBatchNorm(one, shares, await testRuntime())).toBeLessThanOrEqual(1)
   }
 })
+
+test('statistics of a processGroup: two pairs of 4 ranks are one rank that normalizes two halves', async () => {
+  expect(await distanceOfPairs(await testRuntime())).toBeLessThan(1e-5)
+})
+
+test.each(Object.keys(statefulHooks))(
+  '%s on a device: 4 epochs are 2, a checkpoint with the hook and 2 more, bit for bit',
+  async (name) => checkHookResume(statefulHooks[name], 2, await testRuntime()),
+)
 
 /** Ends a run with equal parameters on all ranks; returns them. */
 async function sameOnAll(ranks: readonly ClassifyingRank[]): Promise<number[]> {

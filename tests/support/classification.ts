@@ -7,6 +7,7 @@ import { Linear, ReLU } from '../../src/nn/layers.ts'
 import { Sequential } from '../../src/nn/module.ts'
 import { clipGradNorm } from '../../src/optim/clip.ts'
 import { SGD } from '../../src/optim/sgd.ts'
+import type { CollectiveGroup } from '../../src/peer/collective-group.ts'
 import type { ProcessGroup } from '../../src/peer/group.ts'
 import {
   DistributedDataParallel,
@@ -20,26 +21,38 @@ const features = 32
 const classes = 8
 const rows = 8
 
-export interface ClassifyingRank {
-  readonly group: ProcessGroup
+export interface ClassifyingRank<Group extends CollectiveGroup = ProcessGroup> {
+  readonly group: Group
   readonly model: Sequential
   readonly ddp: DistributedDataParallel
   readonly optimizer: SGD
   readonly program: StepProgram
 }
 
-/** Ranks of a two-layer classifier, each compiled for 8 rows. `prepare` may register hooks. */
-export async function classifiers(
+export interface ClassifierOptions extends DistributedDataParallelOptions {
+  clipsTo?: number
+  hidden?: number
+  /** Called before the step is compiled. */
+  load?: (parts: { model: Sequential; optimizer: SGD }, rank: number) => Promise<unknown>
+}
+
+type Prepare = (ddp: DistributedDataParallel, rank: number) => void
+
+/** Ranks of a two-layer classifier in a ring, each compiled for 8 rows. `prepare` may register hooks. */
+export const classifiers = async (
   size: number,
   runtime: AnyRuntime,
-  prepare: (ddp: DistributedDataParallel, rank: number) => void = () => undefined,
-  {
-    clipsTo,
-    hidden = 64,
-    ...options
-  }: DistributedDataParallelOptions & { clipsTo?: number; hidden?: number } = {},
-): Promise<ClassifyingRank[]> {
-  const groups = await ringOf(size)
+  prepare?: Prepare,
+  options?: ClassifierOptions,
+): Promise<ClassifyingRank[]> => classifiersOf(await ringOf(size), runtime, prepare, options)
+
+/** As `classifiers`, of some groups' ranks. */
+export function classifiersOf<Group extends CollectiveGroup>(
+  groups: readonly Group[],
+  runtime: AnyRuntime,
+  prepare: Prepare = () => undefined,
+  { clipsTo, hidden = 64, load, ...options }: ClassifierOptions = {},
+): Promise<ClassifyingRank<Group>[]> {
   return Promise.all(
     groups.map(async (group, rank) => {
       manualSeed(4)
@@ -56,6 +69,7 @@ export async function classifiers(
       })
       prepare(ddp, rank)
       const optimizer = new SGD(ddp.parameters(), { lr: 0.5, momentum: 0.5 })
+      await load?.({ model, optimizer }, rank)
       const program = await compile(
         ({ x, y }) => {
           const loss = crossEntropy(ddp.forward(x), y, { count: countedSamples() })
@@ -89,13 +103,14 @@ export function samplesOf(first: number): {
 
 /** Trains `steps` steps, rank r on `counts[r]` samples in each; returns the mean loss of the last five. */
 export async function train(
-  ranks: readonly ClassifyingRank[],
+  ranks: readonly ClassifyingRank<CollectiveGroup>[],
   steps: number,
   counts: readonly number[] = ranks.map(() => rows),
+  firstStep = 0,
 ): Promise<number> {
   const total = counts.reduce((a, b) => a + b, 0)
   const losses: number[] = []
-  for (let step = 0; step < steps; step++) {
+  for (let step = firstStep; step < firstStep + steps; step++) {
     const outputs = await Promise.all(
       ranks.map(({ program }, rank) =>
         program.run(samplesOf((step * ranks.length + rank) * rows), {
@@ -110,7 +125,9 @@ export async function train(
 }
 
 /** Each rank's parameters, one after the other. */
-export const parametersOf = (ranks: readonly ClassifyingRank[]): Promise<number[][]> =>
+export const parametersOf = (
+  ranks: readonly ClassifyingRank<CollectiveGroup>[],
+): Promise<number[][]> =>
   Promise.all(
     ranks.map(async ({ model }) => {
       const all = await Promise.all(model.parameters().map((parameter) => parameter.read()))

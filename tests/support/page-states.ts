@@ -152,7 +152,7 @@ export function makeResult(worldSize: number): RunResult {
       buckets: [],
       variants: {},
       measured: {},
-      collectives: { oneShotBytes: 8192, directBytes: 262144 },
+      links: { choice: { oneShotBytes: 8192, directBytes: 262144 }, bytesPerMs: 20_000 },
       adapters: [],
     },
     links: { bytesSent: 586e6, bytesReceived: 586e6, messagesSent: 9000, messagesReceived: 9000 },

@@ -5,17 +5,35 @@ import { Rejoining } from '../../src/peer/rejoin.ts'
 import { isLoss } from '../../src/train/recovery.ts'
 import { systemEnv } from '../../src/util/env.ts'
 
-/** By rank, the links of a ring in this page. */
-function ringLinks(size: number): Map<number, Link>[] {
+/** By rank, the links between pairs of ranks in this page. */
+function linksBetween(size: number, pairs: readonly (readonly [number, number])[]) {
   const links = Array.from({ length: size }, () => new Map<number, Link>())
-  const pairs = size === 1 ? 0 : size === 2 ? 1 : size
-  for (let rank = 0; rank < pairs; rank++) {
-    const next = (rank + 1) % size
+  for (const [first, second] of pairs) {
     const [a, b] = memoryPair(systemEnv)
-    links[rank].set(next, a)
-    links[next].set(rank, b)
+    links[first].set(second, a)
+    links[second].set(first, b)
   }
   return links
+}
+
+const ranksOf = (size: number) => Array.from({ length: size }, (_, rank) => rank)
+
+const ringLinks = (size: number) =>
+  linksBetween(
+    size,
+    ranksOf(size === 2 ? 1 : size === 1 ? 0 : size).map((rank) => [rank, (rank + 1) % size]),
+  )
+
+/** N groups in this page, each rank linked to each other by memory links. */
+export async function meshOf(size: number): Promise<ProcessGroup[]> {
+  const pairs = ranksOf(size).flatMap((first) =>
+    ranksOf(first).map((second) => [first, second] as const),
+  )
+  const groups = linksBetween(size, pairs).map(
+    (links, rank) => new ProcessGroup({ rank, size, epoch: 1, links, env: systemEnv }),
+  )
+  await Promise.all(groups.map((group) => group.ready()))
+  return groups
 }
 
 /** N groups in this page, joined in a ring by memory links; `onspan` gets every rank's reports. */

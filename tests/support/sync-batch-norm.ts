@@ -11,6 +11,7 @@ import { Module } from '../../src/nn/module.ts'
 import { SyncBatchNorm } from '../../src/nn/sync-batch-norm.ts'
 import { SGD } from '../../src/optim/sgd.ts'
 import { DistributedDataParallel } from '../../src/train/data-parallel.ts'
+import { uniform } from '../../src/util/random.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import golden from '../golden/sync-batch-norm.json' with { type: 'json' }
 import {
@@ -20,7 +21,7 @@ import {
   largestDistance,
   valuesOf,
 } from './golden.ts'
-import { ringOf } from './process-ring.ts'
+import { meshOf, ringOf } from './process-ring.ts'
 
 interface SyncCase {
   readonly name: string
@@ -144,4 +145,75 @@ export async function checkSyncBatchNorm(
     program.destroy()
   }
   return worst
+}
+
+/**
+ * Trains a model on 4 ranks whose statistics are those of ranks 0 and 1, and of 2 and 3, and one rank that normalizes the same two halves one
+ * after the other; returns how far apart they end.
+ */
+export async function distanceOfPairs(runtime: AnyRuntime): Promise<number> {
+  const [rows, features, steps] = [3, 2, 3]
+  const batch = (step: number, rank: number) =>
+    uniform(31, 10 * step + rank, rows * features, rank - 2, 2 * rank)
+  const make = (norm: Module) => {
+    const model = new Scaled([features], norm)
+    return { model, optimizer: new SGD(model.parameters(), { lr: 0.3 }) }
+  }
+  const wanted = make(new BatchNorm1d(features))
+  const lossOf = (y: Tensor) => tanh(y.square().add(y)).mean()
+  const whole = await compile(
+    ({ low, high }) => {
+      const halves = [low, high].map((x) => lossOf(wanted.model.forward(x)))
+      const loss = halves[0].add(halves[1]).mul(0.5)
+      wanted.optimizer.zeroGrad()
+      loss.backward()
+      wanted.optimizer.step()
+      return { loss }
+    },
+    { low: tensorType([2 * rows, features]), high: tensorType([2 * rows, features]) },
+    { runtime },
+  )
+  const groups = await meshOf(4)
+  const ranks = await Promise.all(
+    groups.map(async (processGroup, rank) => {
+      const pairs = [await processGroup.newGroup([0, 1]), await processGroup.newGroup([2, 3])]
+      const own = pairs[rank < 2 ? 0 : 1]
+      const { model, optimizer } = make(new BatchNorm1d(features))
+      SyncBatchNorm.convertSyncBatchnorm(model, own)
+      const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })
+      const program = await compile(
+        ({ x }) => {
+          const loss = lossOf(ddp.forward(x))
+          optimizer.zeroGrad()
+          loss.backward()
+          optimizer.step()
+          return { loss }
+        },
+        { x: tensorType([rows, features]) },
+        { runtime },
+      )
+      return { model, program }
+    }),
+  )
+  const distances: number[] = []
+  const compare = (got: ArrayLike<number>, expected: ArrayLike<number>) =>
+    distances.push(...Array.from(got, (value, i) => Math.abs(value - expected[i])))
+  for (let step = 0; step < steps; step++) {
+    const all = groups.map((_, rank) => batch(step, rank))
+    const half = (first: number) => Float32Array.from([...all[first], ...all[first + 1]])
+    const expected = await whole.run({ low: half(0), high: half(2) })
+    const got = await Promise.all(ranks.map(({ program }, rank) => program.run({ x: all[rank] })))
+    for (const { loss } of got) compare(loss, expected.loss)
+  }
+  const read = (model: Module) => Promise.all(model.parameters().map((one) => one.read()))
+  const expected = await read(wanted.model)
+  for (const { model } of ranks) {
+    for (const [i, values] of (await read(model)).entries()) compare(values, expected[i])
+  }
+  for (const [rank, { program }] of ranks.entries()) {
+    groups[rank].destroy()
+    program.destroy()
+  }
+  whole.destroy()
+  return Math.max(...distances)
 }

@@ -4,10 +4,16 @@ import { meet } from '../../kernels/meet/meet.ts'
 import type { ScalarSlot } from '../../kernels/op.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape } from '../../util/shape.ts'
-import type { GradientExchange } from '../exchange.ts'
 import { emit, type Tensor, toFloat } from '../tensor.ts'
 import type { RunningStatistics } from './batch-norm.ts'
 import { arange, cat } from './shape.ts'
+
+/** Whose statistics: this rank's place among them, and the number that the program's exchange has for them. */
+export interface MeetingRanks {
+  readonly rank: number
+  readonly size: number
+  readonly group: number
+}
 
 export interface SyncBatchNormOptions {
   /** Moved towards the statistics of all ranks' samples. */
@@ -19,7 +25,7 @@ export interface SyncBatchNormOptions {
 }
 
 /**
- * x normalized by mean and variance of each channel over the rows that count on all ranks, times weight, plus bias.
+ * x normalized by mean and variance of each channel over the rows that count on all of some ranks, times weight, plus bias.
  *
  * Each rank takes the statistics of its own rows; they meet once in forward, and their gradients once in backward. Rows that do not count are
  * normalized by the others' statistics. What the ranks' losses weigh is in their gradients already.
@@ -31,7 +37,7 @@ export function syncBatchNorm(
   x: Tensor,
   weight: Tensor,
   bias: Tensor,
-  { rank, size }: Pick<GradientExchange, 'rank' | 'size'>,
+  { rank, size, group }: MeetingRanks,
   { running, momentum, eps, count }: SyncBatchNormOptions,
 ): Tensor {
   if (x.shape.length < 2) {
@@ -52,7 +58,7 @@ export function syncBatchNorm(
   const variance = apart.square().mul(counts).sum([0, 2]).div(own.clamp(1))
 
   const values = cat([mean, variance, own.reshape([1])])
-  const all = emit(meet, [values], { meeting: 'gather', rank, size })
+  const all = emit(meet, [values], { meeting: 'gather', rank, size, group })
   const numbers = all.narrow(1, 2 * C, 1).detach()
   const total = numbers.sum()
   const shares = numbers.div(total.clamp(1))

@@ -12,6 +12,8 @@ export interface MeetAttrs {
   readonly meeting: 'gather' | 'sum'
   readonly rank: number
   readonly size: number
+  /** Which ranks meet, where it is not all: a number that the program's exchange has for them. */
+  readonly group?: number
 }
 
 const sizesOf = ({ inputs: [x], attrs }: Pick<OpCall<MeetAttrs>, 'inputs' | 'attrs'>) => {

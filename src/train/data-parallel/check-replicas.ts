@@ -1,6 +1,7 @@
 import { ModuleBuffer } from '../../graph/module-buffer.ts'
 import type { StoredTensor } from '../../graph/stored-tensor.ts'
-import type { CollectiveOptions, ProcessGroup } from '../../peer/group.ts'
+import type { CollectiveGroup } from '../../peer/collective-group.ts'
+import type { CollectiveOptions } from '../../peer/collectives.ts'
 import { PeerError } from '../../util/errors.ts'
 import { formatShape } from '../../util/shape.ts'
 
@@ -43,7 +44,7 @@ export function firstDifference(
 
 /** What every rank says, in rank order. errors: the group's. */
 export async function gatherLists(
-  group: ProcessGroup,
+  group: CollectiveGroup,
   own: readonly string[],
   options: CollectiveOptions,
 ): Promise<string[][]> {
@@ -58,7 +59,7 @@ export async function gatherLists(
  * errors: `peer.mismatch`, the same on all ranks, naming the first that differs and the ranks; the group's.
  */
 export async function checkReplicas(
-  group: ProcessGroup,
+  group: CollectiveGroup,
   settings: string,
   tensors: readonly NamedTensor[],
   options: CollectiveOptions,
@@ -75,7 +76,7 @@ export async function checkReplicas(
 
 /** Copies rank 0's contents of the tensors to all ranks, as one message. errors: the group's. */
 export async function broadcastTensors(
-  group: ProcessGroup,
+  group: CollectiveGroup,
   tensors: readonly StoredTensor[],
   options: CollectiveOptions,
 ): Promise<void> {

@@ -2,7 +2,8 @@ import type { Bucket } from '../../graph/bucket.ts'
 import type { BucketPlace } from '../../graph/exchange.ts'
 import type { Parameter } from '../../graph/parameter.ts'
 import { poolAlignment } from '../../graph/pool.ts'
-import type { CollectiveOptions, ProcessGroup } from '../../peer/group.ts'
+import type { CollectiveGroup } from '../../peer/collective-group.ts'
+import type { CollectiveOptions } from '../../peer/collectives.ts'
 import { type ChunkRange, chunkRange } from '../../peer/plan.ts'
 import { invariant } from '../../util/errors.ts'
 import { halfBits, halfValue } from '../../util/half.ts'
@@ -10,7 +11,7 @@ import { keys } from './keys.ts'
 import { addBrain, encodeBrain, type WireNumber } from './wire-numbers.ts'
 
 /** The keys that a bucket's hook may take, one after the other. */
-interface HookKeys {
+interface HookKeys extends Pick<CollectiveOptions, 'choice'> {
   readonly sequence: number
   onmet: (() => void) | undefined
   taken: number
@@ -25,7 +26,7 @@ interface HookKeys {
 export class GradBucket {
   readonly rank: number
   readonly size: number
-  readonly #group: ProcessGroup
+  readonly #group: CollectiveGroup
   readonly #bucket: Bucket
   readonly #place: BucketPlace
   readonly #buffer: Float32Array<ArrayBuffer>
@@ -33,11 +34,11 @@ export class GradBucket {
   readonly #wire: WireNumber | undefined
 
   constructor(
-    group: ProcessGroup,
+    group: CollectiveGroup,
     bucket: Bucket,
     place: BucketPlace,
     buffer: Float32Array<ArrayBuffer>,
-    { sequence, onmet }: Pick<CollectiveOptions, 'onmet'> & { sequence: number },
+    { sequence, onmet, choice }: Pick<CollectiveOptions, 'onmet' | 'choice'> & { sequence: number },
     wire?: { readonly number: WireNumber; readonly keys: HookKeys },
   ) {
     this.rank = group.rank
@@ -46,7 +47,7 @@ export class GradBucket {
     this.#bucket = bucket
     this.#place = place
     this.#buffer = buffer
-    this.#keys = wire?.keys ?? { sequence, onmet, taken: 0 }
+    this.#keys = wire?.keys ?? { sequence, onmet, choice, taken: 0 }
     this.#wire = wire?.number
   }
 
@@ -172,7 +173,7 @@ export class GradBucket {
    * hooks take as many in the same order.
    */
   nextKey(count = 1): CollectiveOptions {
-    const { sequence, onmet, taken } = this.#keys
+    const { sequence, onmet, choice, taken } = this.#keys
     this.#keys.taken += count
     this.#keys.onmet = undefined
     invariant(
@@ -180,6 +181,6 @@ export class GradBucket {
       () => `a hook took more than ${keys.hooksPerBucket} collectives for a bucket`,
     )
     const bucket = keys.hooks + this.#place.index * keys.hooksPerBucket + taken
-    return { sequence, bucket, onmet }
+    return { sequence, bucket, onmet, choice }
   }
 }

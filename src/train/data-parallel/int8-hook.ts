@@ -1,19 +1,19 @@
 import { poolAlignment } from '../../graph/pool.ts'
 import { checkFlag, checkOptions } from '../../util/options.ts'
 import type { CommHook } from './comm-hooks.ts'
+import { HookState } from './hook-state.ts'
 
 export interface Int8Options {
   /** Whether what rounding takes from a gradient is added to the next one; default true. */
   useErrorFeedback?: boolean
 }
 
-/** What `int8CompressHook` keeps on this rank from step to step: what it has not sent yet. One for each model. */
-export class Int8State {
+/** What `int8CompressHook` keeps on this rank from step to step: what it has not sent yet. One for each model; a part of checkpoints. */
+export class Int8State extends HookState {
   readonly useErrorFeedback: boolean
-  /** By bucket. */
-  readonly errors = new Map<number, Float32Array<ArrayBuffer>>()
 
   constructor(options: Int8Options = {}) {
+    super()
     const { useErrorFeedback = true } = checkOptions('Int8State', options, {
       useErrorFeedback: true,
     })
@@ -69,8 +69,7 @@ export function addInt8(encoded: Uint8Array, target: Float32Array): void {
  */
 export const int8CompressHook: CommHook<Int8State> = async (state, bucket) => {
   const values = bucket.buffer()
-  const kept = state.errors.get(bucket.index())
-  if (kept?.length === values.length) for (let i = 0; i < values.length; i++) values[i] += kept[i]
+  state.addErrors(bucket)
   const errors = new Float32Array(values.length)
   const all = await bucket.exchangeRanges(({ start, end }, rank) => {
     const part = values.subarray(start, end)
@@ -79,13 +78,10 @@ export const int8CompressHook: CommHook<Int8State> = async (state, bucket) => {
     const encoded = encodeInt8(part)
     const arrived = new Float32Array(part.length)
     addInt8(encoded, arrived)
-    for (let i = 0; i < part.length; i++) {
-      const error = part[i] - arrived[i]
-      errors[start + i] = Number.isFinite(error) ? error : 0
-    }
+    for (let i = 0; i < part.length; i++) errors[start + i] = part[i] - arrived[i]
     return encoded
   })
-  if (state.useErrorFeedback) state.errors.set(bucket.index(), errors)
+  if (state.useErrorFeedback) state.keepErrors(bucket, errors)
   const { start, end } = bucket.ownRange()
   const own = values.subarray(start, end)
   const mine = own.slice()

@@ -1,4 +1,4 @@
-import type { ProcessGroup } from '../../peer/group.ts'
+import type { CollectiveGroup } from '../../peer/collective-group.ts'
 
 /**
  * Keys of the collectives of data-parallel training inside one sequence: below those that groups count for themselves, and apart from each
@@ -20,13 +20,13 @@ export const keys = {
 
 /** Of what wrapping and compiling exchange; steps have sequences from 1 up. */
 const setupSequence = 0
-const used = new WeakMap<ProcessGroup, number>()
+const used = new WeakMap<CollectiveGroup, number>()
 
 /**
  * Keys for `count` collectives outside of steps, taken at once: ranks that take them in the same order agree, however long they then work
  * on each.
  */
-export function setupKeys(group: ProcessGroup, count: number) {
+export function setupKeys(group: CollectiveGroup, count: number) {
   const first = used.get(group) ?? 0
   used.set(group, first + count)
   return Array.from({ length: count }, (_, i) => ({

@@ -1,8 +1,10 @@
 import type { Parameter } from '../../graph/parameter.ts'
+import { DataError } from '../../util/errors.ts'
 import { checkFlag, checkNumber, checkOptions, isCount, isNotNegative } from '../../util/options.ts'
 import { uniform } from '../../util/random.ts'
 import type { CommHook } from './comm-hooks.ts'
 import type { GradBucket } from './grad-bucket.ts'
+import { HookState, type HookStateDict } from './hook-state.ts'
 
 export interface PowerSgdOptions {
   /** Columns of the two factors that travel in the place of a gradient; default 1. */
@@ -21,8 +23,8 @@ export interface PowerSgdOptions {
   randomSeed?: number
 }
 
-/** What `powerSgdHook` keeps on this rank from step to step. One for each model. */
-export class PowerSgdState {
+/** What `powerSgdHook` keeps on this rank from step to step. One for each model; a part of checkpoints. */
+export class PowerSgdState extends HookState {
   readonly matrixApproximationRank: number
   readonly startPowerSgdIter: number
   readonly minCompressionRate: number
@@ -32,11 +34,11 @@ export class PowerSgdState {
   readonly randomSeed: number
   /** Steps begun. */
   iter = 0
-  /** By bucket. */
-  readonly errors = new Map<number, Float32Array<ArrayBuffer>>()
+  /** Where the next step begins, the same on all ranks. */
   readonly factors = new Map<Parameter, Float32Array<ArrayBuffer>>()
 
   constructor(options: PowerSgdOptions = {}) {
+    super()
     const name = 'PowerSgdState'
     checkOptions(name, options, {
       matrixApproximationRank: true,
@@ -64,6 +66,32 @@ export class PowerSgdState {
     this.warmStart = options.warmStart ?? true
     this.orthogonalizationEpsilon = epsilon ?? 0
     this.randomSeed = options.randomSeed ?? 0
+  }
+
+  protected override ownState(parameters: readonly Parameter[]) {
+    const factors: Record<string, Float32Array<ArrayBuffer>> = {}
+    for (const [place, parameter] of parameters.entries()) {
+      const factor = this.factors.get(parameter)
+      if (factor) factors[place] = factor.slice()
+    }
+    return { iter: this.iter, factors }
+  }
+
+  protected override takeOwnState(
+    { iter, factors }: HookStateDict,
+    parameters: readonly Parameter[],
+  ): void {
+    if (typeof iter !== 'number' || typeof factors !== 'object') {
+      throw new DataError(
+        'data.malformed',
+        'PowerSgdState: expected what its stateDict() gave, got the state of another hook. Load the one that was saved with it.',
+      )
+    }
+    this.iter = iter
+    this.factors.clear()
+    for (const [place, parameter] of parameters.entries()) {
+      if (factors[place]) this.factors.set(parameter, factors[place].slice())
+    }
   }
 }
 
@@ -160,8 +188,7 @@ export const powerSgdHook: CommHook<PowerSgdState> = async (state, bucket) => {
   if (bucket.isLast()) state.iter++
   if (step < state.startPowerSgdIter) return bucket.reduceScatter()
   const buffer = bucket.buffer()
-  const kept = state.errors.get(bucket.index())
-  if (kept?.length === buffer.length) for (let i = 0; i < buffer.length; i++) buffer[i] += kept[i]
+  state.addErrors(bucket)
   const errors = new Float32Array(buffer.length)
   const whole: Float32Array[] = []
   const factored: Factored[] = []
@@ -205,12 +232,11 @@ export const powerSgdHook: CommHook<PowerSgdState> = async (state, bucket) => {
         const at = row * columns + column
         const value = Math.fround(sum)
         // The sum holds every rank's gradient, of which each keeps its part of what is left out.
-        const error = values[at] - value / bucket.size
-        errors[start + at] = Number.isFinite(error) ? error : 0
+        errors[start + at] = values[at] - value / bucket.size
         values[at] = value
       }
     }
   }
-  if (state.useErrorFeedback) state.errors.set(bucket.index(), errors)
+  if (state.useErrorFeedback) state.keepErrors(bucket, errors)
   return buffer
 }

@@ -2,7 +2,8 @@ import type { Bucket } from '../../graph/bucket.ts'
 import {
   type BucketPlace,
   type GradientExchange,
-  type Meeting,
+  type MeetingPlace,
+  type RankGroup,
   type StepLayout,
   type UnevenInputs,
   Unsettled,
@@ -10,7 +11,9 @@ import {
 import type { Parameter } from '../../graph/parameter.ts'
 import { poolAlignment } from '../../graph/pool.ts'
 import type { StepProgram } from '../../graph/step-program.ts'
-import type { ProcessGroup } from '../../peer/group.ts'
+import type { AlgorithmChoice } from '../../peer/algorithm-choice.ts'
+import { CollectiveGroup } from '../../peer/collective-group.ts'
+import type { CollectiveOptions } from '../../peer/collectives.ts'
 import { chunkRange } from '../../peer/plan.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
@@ -21,6 +24,15 @@ import { keys, setupKeys } from './keys.ts'
 
 /** A communication hook with its state. */
 export type BoundHook = (bucket: GradBucket) => Float32Array | Promise<Float32Array>
+
+/** Some of the ranks, which meet by themselves. */
+interface MeetingGroup {
+  readonly group: CollectiveGroup
+  /** Whether programs meet in it: what one rank alone traces, as to look for anomalies, must not count its steps. */
+  isExpected: boolean
+  /** In the step under way. */
+  sequence: number
+}
 
 export interface RingExchangeOptions {
   readonly parameters: readonly Parameter[]
@@ -44,16 +56,20 @@ export class RingExchange implements GradientExchange {
   ready: Promise<void> = Promise.resolve()
   /** Once it is settled. */
   capBytes: number | undefined
+  /** How the collectives of steps travel; default: by the group's choice. */
+  choice: AlgorithmChoice | undefined
   hook: BoundHook | undefined
   /** How many `noSync` are under way: they may overlap. */
   pauses = 0
-  readonly #group: ProcessGroup
+  readonly #group: CollectiveGroup
   readonly #firstCapBytes: number
   /** Of the step under way. */
   #sequence = 0
+  /** Smaller groups that meet in forward and backward, from number 1 on, and their sequences in the step under way. */
+  readonly #meeting: MeetingGroup[] = []
   #programCount = 0
 
-  constructor(group: ProcessGroup, options: RingExchangeOptions) {
+  constructor(group: CollectiveGroup, options: RingExchangeOptions) {
     this.rank = group.rank
     this.size = group.size
     this.parameters = options.parameters
@@ -93,6 +109,7 @@ export class RingExchange implements GradientExchange {
 
   beginStep(): void {
     this.#sequence = this.#group.takeSequence()
+    for (const one of this.#meeting) if (one.isExpected) one.sequence = one.group.takeSequence()
   }
 
   async reduceGradients(
@@ -102,19 +119,18 @@ export class RingExchange implements GradientExchange {
     onmet?: () => void,
   ): Promise<void> {
     const { hook } = this
-    if (!hook) return this.#group.reduceScatter(data, this.#key(place.index, onmet))
+    if (!hook) return this.#group.reduceScatter(data, this.#alignedKey(place.index, onmet))
     const sequence = this.#sequence
     const { elements } = bucket
     const tail = data.slice(elements)
     const gradients = new GradBucket(this.#group, bucket, place, data.slice(0, elements), {
       sequence,
       onmet,
+      choice: this.choice,
     })
     const [reduced] = await Promise.all([
       hook(gradients),
-      place.index === 0
-        ? this.#group.allReduce(tail, { sequence, bucket: keys.tail })
-        : Promise.resolve(),
+      place.index === 0 ? this.#group.allReduce(tail, this.#key(keys.tail)) : Promise.resolve(),
     ])
     if (!(reduced instanceof Float32Array) || reduced.length !== elements) {
       const got =
@@ -129,7 +145,7 @@ export class RingExchange implements GradientExchange {
   }
 
   allGather(bucket: number, data: Float32Array<ArrayBuffer>, onmet?: () => void) {
-    return this.#group.allGather(data, this.#key(bucket, onmet))
+    return this.#group.allGather(data, this.#alignedKey(bucket, onmet))
   }
 
   gather(data: Float32Array<ArrayBuffer>): Promise<void> {
@@ -141,39 +157,66 @@ export class RingExchange implements GradientExchange {
   }
 
   gatherScalars(index: number, values: Float32Array<ArrayBuffer>, onmet?: () => void) {
-    return this.#gatherFloats(keys.scalars + index, values, onmet)
+    return gatherFloats(this.#group, values, this.#key(keys.scalars + index, onmet))
+  }
+
+  numberOf(group: RankGroup): number {
+    if (group === this.#group) return 0
+    const known = this.#meeting.findIndex((one) => one.group === group)
+    if (known >= 0) return known + 1
+    const { ranks } = this.#group
+    if (!(group instanceof CollectiveGroup) || !group.ranks.every((one) => ranks.includes(one))) {
+      throw new TabringError(
+        'graph.misuse',
+        `SyncBatchNorm: expected a processGroup of some of the model's ranks [${ranks.join(', ')}], got one of [${group.ranks.join(', ')}]. Make it by newGroup().`,
+      )
+    }
+    return this.#meeting.push({ group, isExpected: false, sequence: 0 })
+  }
+
+  expectMeetings(groups: readonly number[]): void {
+    for (const number of groups) if (number > 0) this.#meeting[number - 1].isExpected = true
   }
 
   async meet(
     index: number,
     values: Float32Array<ArrayBuffer>,
-    meeting: Meeting,
+    { meeting, group: number }: MeetingPlace,
     onmet?: () => void,
   ): Promise<Float32Array<ArrayBuffer>> {
-    const bucket = keys.meetings + index
-    if (meeting === 'gather') return this.#gatherFloats(bucket, values, onmet)
+    const all = { group: this.#group, sequence: this.#sequence }
+    const { group, sequence } = number === 0 ? all : this.#meeting[number - 1]
+    const key = { ...this.#key(keys.meetings + index, onmet), sequence }
+    if (meeting === 'gather') return gatherFloats(group, values, key)
     const sum = values.slice()
-    await this.#group.allReduce(sum, { sequence: this.#sequence, bucket, onmet })
+    await group.allReduce(sum, key)
     return sum
   }
 
   broadcastBuffers(words: Float32Array<ArrayBuffer>, onmet?: () => void): Promise<void> {
-    const key = { sequence: this.#sequence, bucket: keys.buffers, onmet }
-    return this.#group.broadcast(words, this.bufferRoot, key)
+    return this.#group.broadcast(words, this.bufferRoot, this.#key(keys.buffers, onmet))
   }
 
   async settleLayout({ unused, buckets, meetings }: StepLayout): Promise<void> {
-    const own = [JSON.stringify(unused), `${meetings} meetings`, ...buckets]
+    const among = meetings.map(
+      (number) => (number === 0 ? this.#group : this.#meeting[number - 1].group).ranks,
+    )
+    const own = [JSON.stringify([unused, among]), `${meetings.length} meetings`, ...buckets]
     const [key] = setupKeys(this.#group, 2)
     await this.ready
     const told = this.size > 1 ? await gatherLists(this.#group, own, key) : [own]
-    const unusedOf = told.map(([names]): string[] => JSON.parse(names))
+    const parsed = told.map(([first]): [string[], number[][]] => JSON.parse(first))
+    const unusedOf = parsed.map(([names]) => names)
     if (!this.findsUnused && unusedOf.some((names) => names.length > 0)) throw unusedError(unusedOf)
     const difference = firstDifference(
       told.map(([, ...layout]) => layout),
       'no further bucket',
     )
-    if (!difference) return
+    if (!difference)
+      return checkMeetings(
+        parsed.map(([, ranks]) => ranks),
+        this.#group.ranks,
+      )
     throw new PeerError(
       'peer.mismatch',
       `compile: expected the same step on all ranks, got ${difference.told}. Compile the same function on all ranks, in the same order.`,
@@ -188,19 +231,40 @@ export class RingExchange implements GradientExchange {
     return [...new Set(all)].map((place) => this.parameters[Number(place)])
   }
 
-  async #gatherFloats(
-    bucket: number,
-    values: Float32Array<ArrayBuffer>,
-    onmet: (() => void) | undefined,
-  ): Promise<Float32Array<ArrayBuffer>> {
-    const words = new Uint32Array(values.buffer, values.byteOffset, values.length)
-    const key = { sequence: this.#sequence, bucket, onmet }
-    const all = await this.#group.allGatherU32(words, key)
-    return new Float32Array(Uint32Array.from(all).buffer)
+  #key(bucket: number, onmet?: () => void): CollectiveOptions {
+    return { sequence: this.#sequence, bucket, onmet, choice: this.choice }
   }
 
-  #key(bucket: number, onmet: (() => void) | undefined) {
-    return { sequence: this.#sequence, bucket, alignment: poolAlignment, onmet }
+  #alignedKey(bucket: number, onmet?: () => void): CollectiveOptions {
+    return { ...this.#key(bucket, onmet), alignment: poolAlignment }
+  }
+}
+
+async function gatherFloats(
+  group: CollectiveGroup,
+  values: Float32Array<ArrayBuffer>,
+  key: CollectiveOptions,
+): Promise<Float32Array<ArrayBuffer>> {
+  const words = new Uint32Array(values.buffer, values.byteOffset, values.length)
+  const all = await group.allGatherU32(words, key)
+  return new Float32Array(Uint32Array.from(all).buffer)
+}
+
+/** errors: `peer.mismatch` where a rank meets others that do not meet it. `lists`: by rank and meeting, the ranks that it meets. */
+function checkMeetings(
+  lists: readonly (readonly (readonly number[])[])[],
+  ranks: readonly number[],
+): void {
+  for (const [rank, list] of lists.entries()) {
+    for (const [at, among] of list.entries()) {
+      const other = among.find((one) => lists[ranks.indexOf(one)][at].join() !== among.join())
+      if (other === undefined) continue
+      const others = lists[ranks.indexOf(other)][at]
+      throw new PeerError(
+        'peer.mismatch',
+        `SyncBatchNorm: expected the same ranks to meet, got [${among.join(', ')}] on rank ${ranks[rank]}, [${others.join(', ')}] on rank ${other}. Give each rank the group that it is in.`,
+      )
+    }
   }
 }
 

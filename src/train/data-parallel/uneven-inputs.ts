@@ -1,6 +1,6 @@
 import type { StepProgram } from '../../graph/step-program.ts'
 import { gradientWeight } from '../../graph/trace.ts'
-import type { ProcessGroup } from '../../peer/group.ts'
+import type { CollectiveGroup } from '../../peer/collective-group.ts'
 import { invariant, TabringError } from '../../util/errors.ts'
 import { formatRanks } from './check-replicas.ts'
 import type { RingExchange } from './ring-exchange.ts'
@@ -21,13 +21,13 @@ const wordsOfRank = 3
 export class RingUnevenInputs {
   /** The lowest rank that has a batch in the step under way. */
   root = 0
-  readonly #group: ProcessGroup
+  readonly #group: CollectiveGroup
   readonly #exchange: RingExchange
   readonly #dividesByAll: boolean
   readonly #throws: boolean
 
   constructor(
-    group: ProcessGroup,
+    group: CollectiveGroup,
     exchange: RingExchange,
     { divideByInitialWorldSize = true, throwOnEarlyTermination = false }: JoinOptions,
   ) {

@@ -20,11 +20,13 @@ import type { DistributedDataParallel } from '../../../src/train/data-parallel.t
 import { uniform } from '../../../src/util/random.ts'
 import {
   classifiers,
+  classifiersOf,
   endAll,
   parametersOf,
   samplesOf,
   train,
 } from '../../support/classification.ts'
+import { meshOf } from '../../support/process-ring.ts'
 
 const runtime = new CpuRuntime()
 const steps = 40
@@ -61,7 +63,11 @@ async function runWith(register?: Register) {
 
 /** Bytes that the ranks send for gradients in the second step of a wider classifier. */
 async function gradientBytes(size: number, register?: Register): Promise<number> {
-  const ranks = await classifiers(size, runtime, register, { hidden: 512, bucketCapMb: 1 })
+  const options = { hidden: 512, bucketCapMb: 1 }
+  const groups = await meshOf(size)
+  // Where bytes count and hops do not: one shot sends more of them.
+  for (const group of groups) group.choice = { ...group.choice, oneShotBytes: 0 }
+  const ranks = await classifiersOf(groups, runtime, register, options)
   await train(ranks, 1)
   const sent = () => ranks.reduce((sum, { group }) => sum + group.stats().payloadBytesSent, 0)
   const before = sent()
@@ -112,7 +118,7 @@ test.each<[string, number, number, Register]>([
   ['allreduce', 1, 1.01, builtIn.allreduce],
   ['fp16', 0.5, 0.51, builtIn.fp16],
   ['bf16', 0.5, 0.51, builtIn.bf16],
-  ['int8', 0.25, 0.28, builtIn.int8],
+  ['int8', 0.25, 0.285, builtIn.int8],
   ['powerSgd', 0.1, 0.24, (ddp) => ddp.registerCommHook(thin(), powerSgdHook)],
   [
     'powerSgd in fp16',
@@ -121,11 +127,29 @@ test.each<[string, number, number, Register]>([
     (ddp) => ddp.registerCommHook(thin(), fp16CompressWrapper(powerSgdHook)),
   ],
 ])('%s sends from %d to %d of the bytes for gradients', async (_, least, most, register) => {
-  for (const size of [2, 3]) {
+  for (const size of [2, 3, 4, 5]) {
     const share = (await gradientBytes(size, register)) / (await gradientBytes(size))
     expect(share, `${size} ranks`).toBeGreaterThanOrEqual(least)
     expect(share, `${size} ranks`).toBeLessThanOrEqual(most)
   }
+})
+
+test.each([4, 5])('%d ranks: every hook is in the band of the plain run', async (size) => {
+  const end = async (register?: Register) => {
+    const ranks = await classifiersOf(await meshOf(size), runtime, register)
+    const loss = await train(ranks, 25)
+    const [first, ...others] = await parametersOf(ranks)
+    endAll(ranks)
+    for (const own of others) expect(own).toEqual(first)
+    return loss
+  }
+  const reference = await end()
+  for (const [name, register] of Object.entries(builtIn)) {
+    const loss = await end(register)
+    expect(Math.abs(loss - reference), `${name}: ${loss}`).toBeLessThanOrEqual(band * reference)
+  }
+  const lost = await end((ddp) => ddp.registerCommHook(null, broken))
+  expect(Math.abs(lost - reference), `broken: ${lost}`).toBeGreaterThan(band * reference)
 })
 
 test.each(Object.entries(builtIn))(

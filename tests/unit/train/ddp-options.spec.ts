@@ -6,19 +6,26 @@ import { Parameter } from '../../../src/graph/parameter.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
 import type { Tensor } from '../../../src/graph/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
+import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { Module, Sequential } from '../../../src/nn/module.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
 import { clipGradNorm } from '../../../src/optim/clip.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
-import { bucketBytesFor, measureBucketBytes } from '../../../src/train/data-parallel/bucket-size.ts'
 import {
   DistributedDataParallel,
   type DistributedDataParallelOptions,
 } from '../../../src/train/data-parallel.ts'
 import { uniform } from '../../../src/util/random.ts'
 import { tensorType } from '../../../src/util/shape.ts'
-import { ringOf } from '../../support/process-ring.ts'
+import {
+  classifiers,
+  classifiersOf,
+  endAll,
+  parametersOf,
+  train,
+} from '../../support/classification.ts'
+import { meshOf, ringOf } from '../../support/process-ring.ts'
 
 const runtime = new CpuRuntime()
 
@@ -217,34 +224,110 @@ test('the first bucket closes early, later ones at the cap; a cap below it holds
   expect(await counts({ ...large, firstBucketMb: 1 })).toEqual([[kib, kib], [2 * kib, kib], [kib]])
 })
 
-test('without a cap ranks measure one: the same on all, in its bounds, before the first layout', async () => {
+test('ranks that were seeded differently begin with the bits of rank 0', async () => {
+  const groups = await ringOf(3)
+  const ranks = await Promise.all(
+    groups.map(async (processGroup, rank) => {
+      manualSeed(100 + rank)
+      const model = new Sequential(new Linear(5, 7), new BatchNorm1d(7), new Linear(7, 2))
+      const read = async () => Object.values(await model.stateDict()).map(({ data }) => [...data])
+      const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })
+      // A copy from before the broadcast: wrapping has only begun.
+      const own = await Promise.all(model.parameters().map(async (one) => [...(await one.read())]))
+      await ddp.ready
+      return { own, all: await read() }
+    }),
+  )
+  expect(ranks[1].own).not.toEqual(ranks[0].own)
+  for (const { all } of ranks) expect(all).toEqual(ranks[0].all)
+  for (const group of groups) group.destroy()
+})
+
+test('buckets hold the parameters in the reverse of their order in the module, and leave in the order of buckets', async () => {
+  const seen: number[][] = [[], []]
+  const ranks = await classifiers(2, runtime, (ddp, rank) =>
+    ddp.registerCommHook(null, (_, bucket) => {
+      seen[rank].push(bucket.index())
+      return bucket.reduceScatter()
+    }),
+  )
+  await train(ranks, 2)
+  const [{ optimizer, ddp }] = ranks
+  const names = optimizer.buckets.map(({ parameters }) => parameters.map(({ name }) => name))
+  expect(names.length).toBeGreaterThan(1)
+  const places = names.map((own) =>
+    own.map((name) => ddp.parameters().findIndex((one) => one.name === name)),
+  )
+  for (const [i, own] of places.slice(1).entries())
+    expect(Math.max(...own)).toBeLessThan(Math.min(...places[i]))
+  const order = names.map((_, i) => i)
+  expect(seen).toEqual([
+    [...order, ...order],
+    [...order, ...order],
+  ])
+  endAll(ranks)
+})
+
+test('without a cap ranks measure one: the same on all, before the first layout, once for a group', async () => {
   const ranks = await chains(3, [64, 64], {})
   const caps = ranks.map(({ ddp }) => ddp.bucketCapMb!)
   expect(new Set(caps).size).toBe(1)
-  expect(caps[0]).toBeGreaterThanOrEqual(1 / 16)
-  expect(caps[0]).toBeLessThanOrEqual(8)
+  expect([1 / 16, 1 / 4, 1, 4]).toContain(caps[0])
+  const sent = ranks[0].group.stats().payloadBytesSent
+  const others = ranks.map(
+    ({ group }) => new DistributedDataParallel(new Linear(2, 2), { processGroup: group }),
+  )
+  await Promise.all(others.map(({ ready }) => ready))
+  expect(others.map(({ bucketCapMb }) => bucketCapMb)).toEqual(caps)
+  expect(ranks[0].group.stats().payloadBytesSent - sent).toBeLessThan(4096)
   for (const { group } of ranks) group.destroy()
 })
 
-test('a bucket is what the links take in 35 ms, of the slowest rank’s word', async () => {
-  expect(bucketBytesFor(1)).toBe(64 * 1024)
-  expect(bucketBytesFor(20_000)).toBe(35 * 20_000 - ((35 * 20_000) % 1024) + 1024)
-  expect(bucketBytesFor(1e9)).toBe(8 * 2 ** 20)
-  const groups = await ringOf(2)
-  const measured = await Promise.all(
-    groups.map((group, rank) => {
-      // Rank 1's clock says that everything takes a second: 64 KiB a second and rank.
-      let ms = 0
-      const now = () => {
-        ms += 1000
-        return rank === 1 ? ms : performance.now()
-      }
-      const keys = Array.from({ length: 12 }, (_, bucket) => ({ sequence: 0, bucket }))
-      return measureBucketBytes(group, keys, now)
+test('the size of buckets decides the bits of 3 ranks, and not those of 2', async () => {
+  const bitsOf = async (size: number, bucketCapMb: number) => {
+    const ranks = await classifiers(size, runtime, undefined, { bucketCapMb })
+    const buckets = ranks[0].optimizer.buckets.length
+    await train(ranks, 5)
+    const [first] = await parametersOf(ranks)
+    endAll(ranks)
+    return { buckets, first }
+  }
+  const two = await bitsOf(2, 0.006)
+  expect(two.buckets).toBeGreaterThan(1)
+  expect(await bitsOf(2, 0.001)).toMatchObject({ first: two.first })
+  expect(await bitsOf(2, 1)).toEqual({ buckets: 1, first: two.first })
+  const three = await bitsOf(3, 0.006)
+  expect(await bitsOf(3, 0.006)).toEqual(three)
+  expect((await bitsOf(3, 1)).first).not.toEqual(three.first)
+})
+
+test('two groups of two of four ranks train a model each, at once, to the bits of groups that are alone', async () => {
+  const alone = await Promise.all(
+    [0, 1].map(async (first) => {
+      const ranks = await classifiers(2, runtime)
+      await train(ranks, 5, undefined, 10 * first)
+      const parameters = await parametersOf(ranks)
+      endAll(ranks)
+      return parameters
     }),
   )
-  expect(measured).toEqual([64 * 1024, 64 * 1024])
-  for (const group of groups) group.destroy()
+  expect(alone[1]).not.toEqual(alone[0])
+  const world = await meshOf(4)
+  const groups = await Promise.all(
+    world.map(async (group) => {
+      const pairs = [await group.newGroup([0, 2]), await group.newGroup([1, 3])]
+      return pairs.find((pair) => pair !== undefined)!
+    }),
+  )
+  const ends = await Promise.all(
+    [0, 1].map(async (first) => {
+      const ranks = await classifiersOf([groups[first], groups[first + 2]], runtime)
+      await train(ranks, 5, undefined, 10 * first)
+      return parametersOf(ranks)
+    }),
+  )
+  expect(ends).toEqual(alone)
+  for (const group of world) group.destroy()
 })
 
 const forward = (options: DistributedDataParallelOptions, uses: (rank: number) => number[]) =>

@@ -10,7 +10,7 @@ const own = {
   shares: [2, 2, 1],
   buckets: [{ parameters: ['0.weight'], elements: 8 }],
   variants: {},
-  collectives: { oneShotBytes: 4096, directBytes: 65536 },
+  links: { choice: { oneShotBytes: 4096, directBytes: 65536 }, bytesPerMs: 900 },
   measured: { 'matmul [2]': 'tiled', 'matmul [1]': 'direct' },
 }
 
@@ -38,7 +38,7 @@ test('equal records are settled with the adapters of all ranks, whatever variant
 })
 
 test.each([
-  ['collectives', { collectives: { oneShotBytes: 0, directBytes: 65536 } }],
+  ['links', { links: { ...own.links, bytesPerMs: 901 } }],
   ['measured', { measured: { ...own.measured, 'matmul [1]': 'tiled' } }],
   ['shares', { shares: [2, 1, 2] }],
   ['config', { config: { ...own.config, seed: 1 } }],

@@ -15,7 +15,7 @@ import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { uniform } from '../../../src/util/random.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { ringOf } from '../../support/process-ring.ts'
-import { checkSyncBatchNorm, syncCases } from '../../support/sync-batch-norm.ts'
+import { checkSyncBatchNorm, distanceOfPairs, syncCases } from '../../support/sync-batch-norm.ts'
 
 const runtime = new CpuRuntime()
 
@@ -31,6 +31,57 @@ test.each(syncCases.flatMap(([name, one]) => shares.map((share) => [name, share,
     await checkSyncBatchNorm(one, share, runtime)
   },
 )
+
+test('statistics of a processGroup: two pairs of 4 ranks are one rank that normalizes two halves', async () => {
+  expect(await distanceOfPairs(runtime)).toBeLessThan(1e-5)
+})
+
+test('ranks that would meet others than those meet them are told; so is a group of other ranks', async () => {
+  const groups = await ringOf(3)
+  const compiled = await Promise.allSettled(
+    groups.map(async (processGroup) => {
+      // On rank 2 it is undefined: all ranks.
+      const some = await processGroup.newGroup([0, 1])
+      const model = SyncBatchNorm.convert(new BatchNorm1d(3), some)
+      const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })
+      const optimizer = new SGD(ddp.parameters(), { lr: 0 })
+      return compile(
+        ({ x }) => {
+          const loss = ddp.forward(x).square().mean()
+          optimizer.zeroGrad()
+          loss.backward()
+          optimizer.step()
+          return { loss }
+        },
+        { x: tensorType([2, 3]) },
+        { runtime },
+      )
+    }),
+  )
+  for (const end of compiled) {
+    expect(end).toMatchObject({
+      reason: {
+        code: 'peer.mismatch',
+        message:
+          'SyncBatchNorm: expected the same ranks to meet, got [0, 1, 2] on rank 2, [0, 1] on rank 0. Give each rank the group that it is in.',
+      },
+    })
+  }
+  const pairs = await Promise.all(groups.map((group) => group.newGroup([0, 1])))
+  const wrapped = new DistributedDataParallel(new SyncBatchNorm(3, { processGroup: groups[0] }), {
+    processGroup: pairs[0],
+    bucketCapMb: 1,
+  })
+  const forward = compile(
+    ({ x }) => ({ y: wrapped.forward(x) }),
+    { x: tensorType([2, 3]) },
+    { runtime },
+  )
+  await expect(forward).rejects.toThrow(
+    "a processGroup of some of the model's ranks [0, 1], got one of [0, 1, 2]",
+  )
+  for (const group of groups) group.destroy()
+})
 
 test('statistics of each rank alone are far from that', async () => {
   for (const [, one] of syncCases) {
