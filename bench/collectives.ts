@@ -3,12 +3,17 @@ import { cpus, loadavg } from 'node:os'
 import { join } from 'node:path'
 import { Command, InvalidArgumentError } from 'commander'
 import type { Page } from 'playwright'
-import { algorithms } from '../src/peer/announcement.ts'
+import { type Algorithm, algorithms } from '../src/peer/announcement.ts'
 import { hasAlgorithm } from '../src/peer/plan-collective.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import { type Host, openHost } from './host.ts'
 import { joinTabs } from './join-tabs.ts'
-import { type CollectiveTask, type TimedOperation, timedOperations } from './ring/protocol.ts'
+import {
+  type CollectiveTask,
+  type HopsTask,
+  type TimedOperation,
+  timedOperations,
+} from './ring/protocol.ts'
 import { median, spread } from './statistics.ts'
 
 /** `npm run bench -- collectives`: time, algorithm and bus bandwidth by size, backend and operation, as nccl-tests prints them. */
@@ -71,13 +76,21 @@ interface Line {
   ranks: number
   operation: TimedOperation
   sizeBytes: number
-  algorithm: string
+  algorithm: Algorithm
   ms: number
   msSpread: [number, number]
   algorithmBandwidth: number
   busBandwidth: number
-  /** Of a message of this size over the bare channel, one way, where that was measured. */
-  floorMs?: number | undefined
+  /** What it is held against; where messages are small. */
+  floor?: Floor | undefined
+}
+
+/** Of the bare links, on the same tabs. units: ms. */
+interface Floor {
+  /** Half of an idle round trip between two tabs, for each hop. */
+  tripsMs: number
+  /** All hops, with all their messages at once: the median of as many samples, taken in turns with the collective's. */
+  hopsMs: number
 }
 
 /** What nccl-tests multiplies the algorithm's bandwidth by. */
@@ -128,28 +141,36 @@ async function linesOf(
           (name) =>
             hasAlgorithm(operation, name) &&
             (name === 'ring' || ranks <= 3) &&
-            (name !== 'oneShot' || sizeBytes <= mebi),
+            (name !== 'oneShot' || sizeBytes <= mebi) &&
+            (name !== 'hierarchical' || ranks > 2),
         )
         note(`${backend}, ${ranks} tabs: ${operation} of ${formatBytes(sizeBytes)}`)
-        const floorMs =
-          backend === 'webrtc' && sizeBytes <= 64 * kibi
-            ? await oneWayMs(pages, sizeBytes)
-            : undefined
         const times = new Map(names.map((name) => [name, [] as number[]]))
+        const bareTimes = new Map(names.map((name) => [name, [] as number[]]))
+        const isFloored = (algorithm: Algorithm) =>
+          operation !== 'broadcast' && algorithm !== 'hierarchical' && sizeBytes <= 64 * kibi
+        const repeats = Math.max(1, Math.min(32, Math.floor((4 * mebi) / sizeBytes)))
         for (let round = 0; round < rounds; round++)
           for (let at = 0; at < names.length; at++) {
             const algorithm = names[(round + at) % names.length]
-            const task: CollectiveTask = {
-              operation,
-              algorithm,
-              sizeBytes,
-              rounds: 1,
-              repeats: Math.max(1, Math.min(32, Math.floor((4 * mebi) / sizeBytes))),
-              warmUps: round === 0 ? 1 : 0,
-            }
+            const warmUps = round === 0 ? 1 : 0
+            const task = { operation, algorithm, sizeBytes, rounds: 1, repeats, warmUps }
+            const hops = { ...hopsOf(algorithm, operation, ranks, sizeBytes), repeats }
+            const isHeldAgainstBare = isFloored(algorithm)
+            if (isHeldAgainstBare && round % 2 === 1)
+              bareTimes.get(algorithm)!.push(await slowestHops(pages, hops))
             times.get(algorithm)!.push(await slowest(pages, task))
+            if (isHeldAgainstBare && round % 2 === 0)
+              bareTimes.get(algorithm)!.push(await slowestHops(pages, hops))
           }
         for (const [algorithm, ms] of times) {
+          const { hops, sizeBytes: hopBytes } = hopsOf(algorithm, operation, ranks, sizeBytes)
+          const floor = isFloored(algorithm)
+            ? {
+                tripsMs: hops * (await oneWayMs(pages, hopBytes)),
+                hopsMs: median(bareTimes.get(algorithm)!),
+              }
+            : undefined
           const middle = median(ms)
           const algorithmBandwidth = sizeBytes / middle / 1000
           lines.push({
@@ -162,7 +183,7 @@ async function linesOf(
             msSpread: spread(ms),
             algorithmBandwidth,
             busBandwidth: algorithmBandwidth * busFactor(operation, ranks),
-            floorMs,
+            floor,
           })
         }
       }
@@ -179,25 +200,41 @@ async function slowest(pages: readonly Page[], task: CollectiveTask): Promise<nu
   return Math.max(...byRank.map(([ms]) => ms))
 }
 
-/** Half of a round trip of the bare channel between ranks 0 and 1, with nothing else under way. */
+async function slowestHops(pages: readonly Page[], task: HopsTask): Promise<number> {
+  const byRank = await Promise.all(
+    pages.map((page) => page.evaluate((given) => window.ringTab.hops(given), task)),
+  )
+  return Math.max(...byRank.map(([ms]) => ms))
+}
+
+/** Half of a round trip of the bare link between ranks 0 and 1, with nothing else under way. */
 async function oneWayMs(pages: readonly Page[], sizeBytes: number): Promise<number> {
   const [times] = await Promise.all(
     pages.map((page) =>
-      page.evaluate((given) => window.ringTab.ping(given), { sizeBytes, rounds: 50 }),
+      page.evaluate((given) => window.ringTab.ping(given), { sizeBytes, rounds: 250 }),
     ),
   )
   // The first ones wake threads.
-  return median(times.slice(10)) / 2
+  return median(times.slice(50)) / 2
 }
 
 const formatBytes = (bytes: number): string =>
   bytes >= mebi ? `${bytes / mebi} MiB` : bytes >= kibi ? `${bytes / kibi} KiB` : `${bytes} B`
 
-/** Messages that wait for one another. */
-const hopsOf = (algorithm: string, operation: TimedOperation, ranks: number): number => {
+/** Messages that wait for one another: how many, how long each is, and where each rank sends one. */
+function hopsOf(
+  algorithm: Algorithm,
+  operation: TimedOperation,
+  ranks: number,
+  sizeBytes: number,
+): Omit<HopsTask, 'repeats'> {
   const phases = operation === 'allReduce' ? 2 : 1
-  if (algorithm === 'oneShot') return 1
-  return algorithm === 'direct' ? phases : phases * (ranks - 1)
+  // Its hops are not alike: no floor is made of them.
+  if (algorithm === 'hierarchical') return { hops: 2 * phases, sizeBytes, to: 'all' }
+  if (algorithm === 'oneShot') return { hops: 1, sizeBytes, to: 'all' }
+  const share = Math.ceil(sizeBytes / ranks)
+  if (algorithm === 'direct') return { hops: phases, sizeBytes: share, to: 'all' }
+  return { hops: phases * (ranks - 1), sizeBytes: share, to: 'next' }
 }
 
 function formatLines(lines: readonly Line[], { browser }: Host): string {
@@ -215,10 +252,12 @@ function formatLines(lines: readonly Line[], { browser }: Host): string {
       'algbw, MB/s',
       'busbw, MB/s',
       'hops',
-      "x its hops' floor",
+      'x its round trips',
+      'x its bare hops',
     ],
     lines.map((line) => {
-      const hops = hopsOf(line.algorithm, line.operation, line.ranks)
+      const { hops } = hopsOf(line.algorithm, line.operation, line.ranks, line.sizeBytes)
+      const times = (ms: number | undefined) => (ms === undefined ? '' : (line.ms / ms).toFixed(2))
       return [
         line.backend,
         line.ranks,
@@ -230,11 +269,12 @@ function formatLines(lines: readonly Line[], { browser }: Host): string {
         line.algorithmBandwidth.toFixed(1),
         line.busBandwidth.toFixed(1),
         hops,
-        line.floorMs === undefined ? '' : (line.ms / (hops * line.floorMs)).toFixed(2),
+        times(line.floor?.tripsMs),
+        times(line.floor?.hopsMs),
       ]
     }),
   )
-  return `${heading}\n\nA hop's floor is half a round trip of a message of that size over the same bare channel, idle.\n\n${table}\n`
+  return `${heading}\n\nRound trips: hops x half an idle round trip of a bare message of the hop's size between two of the tabs. Bare hops: as many hops of bare messages on all links at once, each rank sending and awaiting what the algorithm's ranks do, measured in turns with it.\n\n${table}\n`
 }
 
 async function save(report: string, lines: readonly Line[], { browser }: Host): Promise<string> {

@@ -34,10 +34,20 @@ export interface CollectiveTask {
   warmUps: number
 }
 
-/** A message of so many bytes from rank 0 to rank 1 and back, over the bare channel, one after the other. */
+/** A message of so many bytes from rank 0 to rank 1 and back, over the bare link, one after the other. */
 export interface PingTask {
   sizeBytes: number
   rounds: number
+}
+
+/** The bare messages of a collective's hops: in each hop every rank sends one to the next or to all, and waits for as many. */
+export interface HopsTask {
+  /** Of one message. */
+  sizeBytes: number
+  to: 'next' | 'all'
+  /** One after the other. */
+  hops: number
+  repeats: number
 }
 
 export type ToWorker =
@@ -46,6 +56,7 @@ export type ToWorker =
   | { measure: RingTask }
   | { time: CollectiveTask }
   | { ping: PingTask }
+  | { hops: HopsTask }
 
 export type FromWorker =
   | { ready: true }

@@ -5,9 +5,11 @@ import type { Link } from '../../src/peer/link.ts'
 import { PortLink } from '../../src/peer/port.ts'
 import { systemEnv } from '../../src/util/env.ts'
 import { messageOf } from '../../src/util/errors.ts'
+import { BareLane } from './bare-lane.ts'
 import type {
   CollectiveTask,
   FromWorker,
+  HopsTask,
   PingTask,
   RingTask,
   RingTimes,
@@ -15,10 +17,11 @@ import type {
 } from './protocol.ts'
 import { RawLane } from './raw-lane.ts'
 
-/** One rank: the ring's all-reduce and the bare channels below it, in turns. */
+/** One rank: collectives and the bare links below them, in turns. */
 
 const links = new Map<number, Link>()
 const lanes = new Map<number, RawLane>()
+const bareLanes = new Map<number, BareLane>()
 let group: ProcessGroup
 
 const post = (message: FromWorker) => postMessage(message)
@@ -32,10 +35,18 @@ function add(peerRank: number, channel: RTCDataChannel, lane: number): void {
   }
   links.set(peerRank, link)
   lanes.set(peerRank, new RawLane(channel))
+  bareLanes.set(peerRank, new BareLane(channel))
+}
+
+function addPort(peerRank: number, port: MessagePort): void {
+  links.set(peerRank, new PortLink(port))
+  bareLanes.set(peerRank, new BareLane(port))
 }
 
 async function begin(epoch: number, rank: number, worldSize: number): Promise<void> {
-  group = new ProcessGroup({ rank, size: worldSize, epoch, links, env: systemEnv })
+  // As if the tabs were on two machines, for what goes inside a machine first.
+  const machines = Array.from({ length: worldSize }, (_, one) => Number(2 * one >= worldSize))
+  group = new ProcessGroup({ rank, size: worldSize, epoch, links, env: systemEnv, machines })
   group.onfailure = (error) => post({ failed: error.message })
   await group.ready()
   await group.barrier()
@@ -136,22 +147,37 @@ async function ping({ sizeBytes, rounds }: PingTask): Promise<number[]> {
   const times: number[] = []
   await group.barrier()
   if (group.rank > 1) return times
-  const lane = lanes.get(1 - group.rank)!
+  const lane = bareLanes.get(1 - group.rank)!
   for (let round = 0; round < rounds; round++) {
     const began = performance.now()
     if (group.rank === 0) lane.send(sizeBytes)
-    await lane.receive(sizeBytes)
+    await lane.receive()
     if (group.rank === 1) lane.send(sizeBytes)
     else times.push(performance.now() - began)
   }
   return times
 }
 
+/** One sample: milliseconds of all hops. */
+async function bareHops({ sizeBytes, to, hops, repeats }: HopsTask): Promise<number[]> {
+  const { rank, size } = group
+  const at = (distance: number) => bareLanes.get((rank + distance + size) % size)!
+  const outgoing = to === 'next' ? [at(1)] : [...bareLanes.values()]
+  const incoming = to === 'next' ? [at(-1)] : outgoing
+  await group.barrier()
+  const began = performance.now()
+  for (let hop = 0; hop < hops * repeats; hop++) {
+    for (const lane of outgoing) lane.send(sizeBytes)
+    await Promise.all(incoming.map((lane) => lane.receive()))
+  }
+  return [(performance.now() - began) / repeats]
+}
+
 addEventListener('message', async ({ data }: MessageEvent<ToWorker>) => {
   if ('add' in data) {
     const { peerRank, transport, lane } = data.add
     if (transport.kind === 'channel') add(peerRank, transport.channel, lane)
-    else if (transport.kind === 'port') links.set(peerRank, new PortLink(transport.port))
+    else if (transport.kind === 'port') addPort(peerRank, transport.port)
     else post({ failed: `expected a data channel that the worker owns, got "${transport.kind}".` })
     return
   }
@@ -164,6 +190,8 @@ addEventListener('message', async ({ data }: MessageEvent<ToWorker>) => {
       post({ timed: await time(data.time) })
     } else if ('ping' in data) {
       post({ timed: await ping(data.ping) })
+    } else if ('hops' in data) {
+      post({ timed: await bareHops(data.hops) })
     } else {
       post({ measured: await measure(data.measure) })
     }

@@ -5,6 +5,7 @@ import { formLinks, leaveOnPageHide } from '../../src/worker/connect.ts'
 import type {
   CollectiveTask,
   FromWorker,
+  HopsTask,
   PingTask,
   RingTask,
   RingTimes,
@@ -98,6 +99,7 @@ const tab = {
   },
   time: (task: CollectiveTask): Promise<number[]> => timed({ time: task }),
   ping: (task: PingTask): Promise<number[]> => timed({ ping: task }),
+  hops: (task: HopsTask): Promise<number[]> => timed({ hops: task }),
 }
 async function timed(order: ToWorker): Promise<number[]> {
   const heard = hear((word) => ('timed' in word ? word : undefined))

@@ -13,7 +13,14 @@ import { type Gathered, gatherRanks, leaveRound } from './gather-ranks.ts'
 import { meet } from './init-method.ts'
 import { type LinkMaker, linkMaker } from './link-maker.ts'
 import { makeLinks } from './make-links.ts'
-import { type Backend, backends, planLinks, type Topology, topologies } from './plan-links.ts'
+import {
+  type Backend,
+  backends,
+  machinesOf,
+  planLinks,
+  type Topology,
+  topologies,
+} from './plan-links.ts'
 
 export interface InitProcessGroupOptions {
   /** How ranks are linked; `auto`, the default, takes ports where tabs share a browser, else WebRTC. The same on all ranks. */
@@ -117,6 +124,7 @@ async function linkRanks(
   try {
     group = await joinLinks({
       ...{ rank, worldSize: members.length, epoch, links, timeoutMs, onspan, failed },
+      machines: machinesOf(members),
       helloMs: formingMs,
       onleft: () => maker.close(),
     })
@@ -134,6 +142,7 @@ async function linkRanks(
 interface JoinOptions
   extends Pick<InitProcessGroupOptions, 'rank' | 'worldSize' | 'epoch' | 'onspan'> {
   links: Map<number, Link>
+  machines?: readonly number[]
   timeoutMs?: number | undefined
   helloMs: number | undefined
   onleft?: () => void
@@ -143,7 +152,8 @@ interface JoinOptions
 
 /** A group over links that are there. */
 async function joinLinks(options: JoinOptions): Promise<ProcessGroup> {
-  const { rank, worldSize, epoch = 0, links, timeoutMs, helloMs, onspan, onleft, failed } = options
+  const { rank, worldSize, epoch = 0, links, machines, timeoutMs } = options
+  const { helloMs, onspan, onleft, failed } = options
   checkPlace('initProcessGroup', rank, worldSize)
   const config: Partial<GroupConfig> = {
     ...(timeoutMs !== undefined && { deadlineMs: timeoutMs }),
@@ -155,6 +165,7 @@ async function joinLinks(options: JoinOptions): Promise<ProcessGroup> {
     epoch,
     links: withFaults(links, rank!),
     env: systemEnv,
+    machines,
     config,
     onspan,
     onleft,

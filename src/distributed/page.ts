@@ -1,5 +1,6 @@
 import { LanedConnection } from '../peer/laned-connection.ts'
 import { type LocalPorts, openLocalPorts } from '../peer/local-ports.ts'
+import { env } from './env.ts'
 import { pagePair, pageTag } from './page-pairs.ts'
 import type { Place } from './plan-links.ts'
 
@@ -31,6 +32,7 @@ export class OwnPage {
     return {
       pageTag,
       hostTag: ports?.hostTag ?? '',
+      nodeTag: 'GROUP_RANK' in env ? env.GROUP_RANK : '',
       hasWebRtc: 'RTCPeerConnection' in globalThis,
       name: nameOfPlace(),
     }

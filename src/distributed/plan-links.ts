@@ -18,6 +18,8 @@ export interface Place {
   pageTag: string
   /** Equal for tabs that reach each other by ports; empty for those that reach none. */
   hostTag: string
+  /** Equal for what one launcher opened on its machine; empty without a launcher. */
+  nodeTag: string
   hasWebRtc: boolean
   /** For error texts. */
   name: string
@@ -30,6 +32,15 @@ export interface PlannedLink {
   way: LinkWay
   /** This side makes the offers; exactly one of the two does. */
   isInitiator: boolean
+}
+
+/** By rank: which machine it is on, numbered as they come. Without a launcher a browser counts as one, and else a page. */
+export function machinesOf(places: readonly Place[]): number[] {
+  const tags = places.map(({ pageTag, hostTag, nodeTag }) =>
+    nodeTag ? `node ${nodeTag}` : hostTag ? `browser ${hostTag}` : `page ${pageTag}`,
+  )
+  const known = [...new Set(tags)]
+  return tags.map((tag) => known.indexOf(tag))
 }
 
 /** A rank's links, in the order of `edges`. errors: `peer.unreachable`, naming two ranks that the backend cannot join, the same on all ranks. */

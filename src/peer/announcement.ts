@@ -24,8 +24,8 @@ const operations = [
 ] as const
 export type Operation = Exclude<(typeof operations)[number], 'none'>
 
-/** How a collective's bytes travel; the index is its number on the wire. All give the same bits. */
-export const algorithms = ['ring', 'direct', 'oneShot'] as const
+/** How a collective's bytes travel; the index is its number on the wire. All but `hierarchical` give the same bits. */
+export const algorithms = ['ring', 'direct', 'oneShot', 'hierarchical'] as const
 export type Algorithm = (typeof algorithms)[number]
 
 const rooted: readonly string[] = ['broadcast', 'reduce', 'gather', 'scatter']
@@ -75,6 +75,12 @@ export function kindOf(operation: Operation, typeCode: number): number {
   return operations.indexOf(operation) | (typeCode << 4)
 }
 
+/** A number for who shares a machine, above 0; undefined is 0. Different layouts have different ones as a rule. source: FNV-1a. */
+export const layoutHash = (machines: readonly number[] | undefined): number =>
+  machines
+    ? machines.reduce((hash, one) => Math.imul(hash ^ (one + 1), 16_777_619), 2_166_136_261) >>> 0
+    : 0
+
 /** What START says about a collective. */
 export interface Announcement {
   kind: number
@@ -99,13 +105,14 @@ function isSame(a: Announcement, b: Announcement): boolean {
     a.fingerprint.alignment === b.fingerprint.alignment &&
     a.fingerprint.root === b.fingerprint.root &&
     a.fingerprint.reduction === b.fingerprint.reduction &&
-    a.fingerprint.algorithm === b.fingerprint.algorithm
+    a.fingerprint.algorithm === b.fingerprint.algorithm &&
+    a.fingerprint.machines === b.fingerprint.machines
   )
 }
 
 function describe({ kind, fingerprint }: Announcement): string {
   const operation = operationOf(kind)
-  const { elements, alignment, root, reduction, algorithm } = fingerprint
+  const { elements, alignment, root, reduction, algorithm, machines } = fingerprint
   const details = [
     alignment === 1 ? '' : `alignment ${alignment}`,
     rooted.includes(operation) ? `root ${root}` : '',
@@ -113,6 +120,7 @@ function describe({ kind, fingerprint }: Announcement): string {
       ? (reduceOps[reduction] ?? `op ${reduction}`)
       : '',
     algorithm > 0 ? (algorithms[algorithm] ?? `algorithm ${algorithm}`) : '',
+    machines > 0 ? `machines ${machines.toString(16)}` : '',
   ].filter(Boolean)
   const what = operation === 'send' ? `a message from rank ${root}` : operation
   return `${what} of ${elements} elements of ${elementTypeName(kind >> 4)}${details.length > 0 ? ` (${details.join(', ')})` : ''}`

@@ -48,6 +48,8 @@ export class CollectiveGroup {
   readonly ranks: readonly number[]
   /** Whether each of its ranks is linked to each other; else they are in a ring. */
   readonly isFullyLinked: boolean
+  /** By rank in the group: which machine it is on, as far as that is known. The same on all ranks. */
+  readonly machines: readonly number[] | undefined
   /** Which sizes travel how; the same on all ranks. */
   choice: AlgorithmChoice = defaultChoice
   /** @internal */
@@ -60,7 +62,12 @@ export class CollectiveGroup {
   private readonly messages = new Map<string, number>()
 
   /** @internal */
-  constructor(membership: Membership, place: GroupPlace, isFullyLinked: boolean) {
+  constructor(
+    membership: Membership,
+    place: GroupPlace,
+    isFullyLinked: boolean,
+    machines: readonly number[] | undefined,
+  ) {
     this.membership = membership
     this.place = place
     this.rank = place.rank
@@ -68,6 +75,7 @@ export class CollectiveGroup {
     this.ranks = place.ranks
     this.epoch = membership.epoch
     this.isFullyLinked = isFullyLinked
+    this.machines = machines
   }
 
   /** @internal The clock that its collectives go by. */
@@ -108,8 +116,8 @@ export class CollectiveGroup {
   /**
    * Reduces `buffer` over the ranks, on every rank with the same bits.
    *
-   * cost: ring 2(N-1) steps, direct 2, with 2(N-1)/N of the bytes sent; oneShot 1 step with N-1 times the bytes.
-   * order: chunk c sums rank c+1, c+2, ..., c. errors: `peer.*`.
+   * cost: ring 2(N-1) steps, direct 2, with 2(N-1)/N of the bytes sent; oneShot 1 step with N-1 times the bytes; hierarchical 4
+   * steps, 2 of them between machines. order: chunk c sums rank c+1, c+2, ..., c; hierarchical as in docs/collectives.md. errors: `peer.*`.
    */
   allReduce(buffer: ElementArray, options: CollectiveOptions = {}): Promise<void> {
     return this.begin('allReduce', { buffer }, options)
@@ -360,15 +368,16 @@ export class CollectiveGroup {
     const { rank, size } = this
     if (!this.isRank(root))
       return refuse(`${operation}: expected a root from 0 to ${size - 1}, got ${root}.`)
+    const choice = options.choice ?? this.choice
+    const layout = {
+      isFullyLinked: this.isFullyLinked,
+      machines: choice.machines ?? this.machines,
+    }
     const algorithm =
       options.algorithm ??
-      chooseAlgorithm(
-        operation,
-        length * buffer.BYTES_PER_ELEMENT,
-        this.isFullyLinked,
-        options.choice ?? this.choice,
-      )
-    const cannot = this.refusal(operation, algorithm)
+      chooseAlgorithm(operation, length * buffer.BYTES_PER_ELEMENT, layout, choice)
+    const machines = algorithm === 'hierarchical' ? layout.machines : undefined
+    const cannot = this.refusal(operation, algorithm, machines)
     if (cannot) return refuse(cannot)
     const isCounted = options.sequence === undefined
     const launch: Launch = {
@@ -380,6 +389,7 @@ export class CollectiveGroup {
         root,
         length,
         alignment: options.alignment ?? 1,
+        machines,
       }),
       // What is folded in place may not have gone to everyone yet.
       input: algorithm === 'oneShot' ? buffer.slice() : input,
@@ -387,17 +397,24 @@ export class CollectiveGroup {
       elements: length,
       root: this.ranks[root]!,
       algorithm,
+      machines,
       sequence: options.sequence ?? this.countSequence(),
       bucket: isCounted ? countedBucket : (options.bucket ?? 0),
     }
     return this.membership.collectives.launch(launch, options)
   }
 
-  private refusal(operation: Collective, algorithm: Algorithm): string | undefined {
+  private refusal(
+    operation: Collective,
+    algorithm: Algorithm,
+    machines: readonly number[] | undefined,
+  ): string | undefined {
     if (!hasAlgorithm(operation, algorithm))
       return `${operation}: expected another algorithm, got "${algorithm}", which it has not. Leave it out.`
     if (algorithm !== 'ring' && !this.isFullyLinked && this.size > 1)
       return `${operation}: expected links between all ranks for the algorithm "${algorithm}", got a ring's. Form more links, or leave it out.`
+    if (algorithm === 'hierarchical' && machines?.length !== this.size)
+      return `${operation}: expected to know the machines of ${this.size} ranks for the algorithm "hierarchical", got ${machines ? `those of ${machines.length}` : 'none'}. Set group.choice with machines, the same on all ranks, or leave it out.`
     return undefined
   }
 

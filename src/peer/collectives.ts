@@ -3,7 +3,9 @@
  *
  * How ranks meet. A rank that launches a collective sends START (a fingerprint: operation, element type, length,
  * alignment, root, reduction, algorithm; epoch, group, sequence and bucket are in the header) at once, ahead of all data, to
- * its neighbours in the ring and to those with whom it exchanges. Each compares it with its own before a byte is written.
+ * its neighbours in the ring and to those with whom it exchanges. Where the first data for a rank are few (sender.ts), they
+ * travel in one message with START, behind the fingerprint. Each rank compares it with its own before a byte is written, and
+ * ends no collective before it has compared all: where calls differ the data are dropped.
  * START from a rank that takes our data also says that it is ready, so that data for it will be consumed the moment it
  * arrives. Until then a sender may send only *eager* data: over all collectives that the other has not started, at most
  * half of the window. The receiver holds eager data un-credited.
@@ -33,6 +35,7 @@ import {
   isBucket,
   kindOf,
   lastExplicitBucket,
+  layoutHash,
   nameOf,
   type Operation,
   pairOf,
@@ -67,7 +70,7 @@ export interface CollectiveOptions {
   deadlineMs?: number
   /** How elements are combined, where they are; default `sum`. `avg` divides each finished sum by the size, on its owner. */
   op?: ReduceOp
-  /** How bytes travel; default: what suits size and links. All give the same bits. */
+  /** How bytes travel; default: what suits size and links. All give the same bits, but for sums by `hierarchical`. */
   algorithm?: Algorithm
   /** Which sizes travel how, in the place of the group's choice; the same on all ranks. */
   choice?: AlgorithmChoice | undefined
@@ -98,6 +101,8 @@ export interface Launch {
   /** A rank among all; default 0. */
   root?: number
   algorithm: Algorithm
+  /** By rank in the group, where the plan depends on it: who shares a machine. */
+  machines?: readonly number[] | undefined
   sequence: number
   bucket: number
   /** A message's receiver, a rank among all; `root` is the sender. */
@@ -203,6 +208,7 @@ export class Collectives {
         root,
         reduction: reduceOps.indexOf(op),
         algorithm: algorithms.indexOf(launch.algorithm),
+        machines: layoutHash(launch.machines),
       },
     }
     const route = { kind: own.kind, group: place.id, sequence, bucket }
@@ -221,7 +227,8 @@ export class Collectives {
       rank,
       own,
       exchange: new Exchange({
-        plan: amongAll(launch.plan, ranks),
+        // Group 0 is all ranks.
+        plan: place.id === 0 ? launch.plan : amongAll(launch.plan, ranks),
         name,
         rank,
         size,
@@ -287,7 +294,10 @@ export class Collectives {
   }
 
   private begin(run: Run): void {
-    this.options.peers.sendStart(run)
+    const { peers } = this.options
+    run.start = peers.startOf(run)
+    this.sender.pump()
+    peers.sendStart(run, run.start)
     run.compare()
     this.receiver.takeHeld(run)
     this.checkDeparted(run)

@@ -13,7 +13,7 @@ import {
   operationOf,
 } from './announcement.ts'
 import type { Exchange } from './exchange.ts'
-import type { FrameRoute } from './frames.ts'
+import type { FrameRoute, FrameStart } from './frames.ts'
 
 /** When one collective's parts happened on this rank; `Env.now()` milliseconds, NaN for what never happened. */
 export interface CollectiveSpan {
@@ -47,8 +47,9 @@ export interface HeldData {
   from: number
   step: number
   offset: number
-  length: number
   message: Uint8Array<ArrayBuffer>
+  /** Where its data begin in the message. */
+  dataAt: number
 }
 
 /** The ranks on both sides in the ring, of all ranks. */
@@ -91,7 +92,12 @@ export class Run {
   readonly promise: Promise<void>
   /** DATA bytes sent to a rank before its START. */
   readonly eagerBytes = new Map<number, number>()
+  /** Of `peers`: who has not been sent START. */
+  readonly untold: Set<number>
+  /** What those are sent. */
+  start: FrameStart | undefined
   isOver = false
+  private isCompared = false
   private readonly rank: number
   private onmet: (() => void) | undefined
   private settle!: { resolve: () => void; reject: (error: PeerError) => void }
@@ -109,6 +115,7 @@ export class Run {
     this.exchange = exchange
     this.ring = ring
     this.peers = [...new Set([...(ring ? [ring.previous, ring.next] : []), ...exchange.peers])]
+    this.untold = new Set(this.peers)
     this.deadlineMs = deadlineMs
     this.onmet = onmet
     this.span = {
@@ -146,7 +153,7 @@ export class Run {
 
   /** All bytes in and out, and compared with all. */
   get isComplete(): boolean {
-    return !this.peers.some((peer) => this.needs(peer))
+    return this.isCompared && !this.peers.some((peer) => this.needs(peer))
   }
 
   /** Compares the STARTs that are there. errors: `peer.mismatch` when one differs from ours; names both sides. */
@@ -156,6 +163,7 @@ export class Run {
       const text = disagreement(this.rank, this.own, theirRank, theirs)
       if (text) throw new PeerError('peer.mismatch', `${this.name}: ${text}`)
     }
+    this.isCompared = true
     const hasBegun = ring
       ? entry.from.has(ring.previous) &&
         entry.from.has(ring.next) &&

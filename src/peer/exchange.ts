@@ -73,7 +73,7 @@ export class Exchange {
   private readonly ready: Float64Array
   private readonly sent: Float64Array
   private readonly folded: Float64Array
-  /** What was received aside, by receive. */
+  /** What was received aside, by receive; a fold may write over what it has combined. */
   private readonly aside: (ElementArray | undefined)[]
   /** Sends that wait for a receive or a fold, by its place. */
   private readonly sendsAfterReceive: number[][]
@@ -98,9 +98,7 @@ export class Exchange {
     this.sendsAfterReceive = plan.receives.map(() => [])
     this.sendsAfterFold = plan.folds.map(() => [])
     this.foldsOf = plan.receives.map(() => [])
-    this.aside = plan.receives.map(({ into, range }) =>
-      into === 'aside' ? sameType(buffer, range.end - range.start) : undefined,
-    )
+    this.aside = new Array(plan.receives.length)
     plan.sends.forEach((send, index) => {
       const side = this.sideOf(send.peer)
       side.sends.push(index)
@@ -244,7 +242,14 @@ export class Exchange {
       if (isTotal) this.finish(target)
       return
     }
+    const length = range.end - range.start
+    if (into === 'aside' && count === length) {
+      // All of it in one message, which is ours to keep.
+      this.aside[index] = elementsAt(buffer, message, at, count)
+      return
+    }
     // As bytes: a copy through numbers may change the payload of a NaN, and records are not numbers.
+    if (into === 'aside') this.aside[index] ??= sameType(buffer, length)
     const target =
       into === 'aside'
         ? bytesOf(this.aside[index]!, first, count)
@@ -257,15 +262,12 @@ export class Exchange {
     const { bytes } = this.type
     const plan = this.plan.folds[index]!
     const { range, sources } = plan
-    const here = Math.min(
-      ...sources.map((source) =>
-        source === 'own'
-          ? Number.POSITIVE_INFINITY
-          : this.received[source]! -
-            bytes * (range.start - this.plan.receives[source]!.range.start),
-      ),
-    )
-    const end = Math.min(here, this.bytesIn(range))
+    let end = this.bytesIn(range)
+    for (const source of sources) {
+      if (source === 'own') continue
+      const before = bytes * (range.start - this.plan.receives[source]!.range.start)
+      end = Math.min(end, this.received[source]! - before)
+    }
     const from = this.folded[index]!
     if (end <= from) return
     this.combine(plan, range.start + from / bytes, (end - from) / bytes)
@@ -273,18 +275,19 @@ export class Exchange {
     for (const send of this.sendsAfterFold[index]!) this.ready[send] = end
   }
 
-  private combine({ sources }: Fold, start: number, count: number): void {
+  private combine({ sources, isPartial }: Fold, start: number, count: number): void {
     const { buffer, type } = this
     const partOf = (source: number | 'own'): ElementArray => {
       if (source === 'own') return buffer.subarray(start, start + count)
       const from = start - this.plan.receives[source]!.range.start
       return this.aside[source]!.subarray(from, from + count)
     }
-    const [first, ...rest] = sources
-    const total = partOf(first!).slice()
-    for (const source of rest) type.combine[this.combining](total, partOf(source))
-    this.finish(total)
-    buffer.set(total, start)
+    // In the first part's own place: nothing else reads it again.
+    const total = partOf(sources[0]!)
+    for (let at = 1; at < sources.length; at++)
+      type.combine[this.combining](total, partOf(sources[at]!))
+    if (!isPartial) this.finish(total)
+    if (sources[0] !== 'own') buffer.set(total, start)
   }
 
   private get combining() {

@@ -30,6 +30,13 @@ export interface SegmentSource<Part extends FramePart = FramePart> {
   writeSegment(part: Part, target: Uint8Array<ArrayBuffer>, at: number): void
 }
 
+/** START, where it travels in a DATA frame. */
+export interface FrameStart {
+  /** Ranks known to have begun, the sender included: above 0. */
+  readonly begun: number
+  readonly fingerprint: Uint8Array
+}
+
 export interface FrameWriterOptions {
   link: Link
   epoch: number
@@ -53,8 +60,14 @@ export class FrameWriter {
   }
 
   /** cost: one copy, from the source into the message. */
-  data<Part extends FramePart>(route: FrameRoute, part: Part, source: SegmentSource<Part>): void {
-    const frameBytes = headerBytes + part.length
+  data<Part extends FramePart>(
+    route: FrameRoute,
+    part: Part,
+    source: SegmentSource<Part>,
+    start?: FrameStart,
+  ): void {
+    const startBytes = start?.fingerprint.length ?? 0
+    const frameBytes = headerBytes + startBytes + part.length
     const { out } = this
     out.type = FrameType.data
     out.kind = route.kind
@@ -63,13 +76,15 @@ export class FrameWriter {
     out.bucket = route.bucket
     out.step = part.step
     out.offset = part.offset
-    out.length = part.length
+    out.length = startBytes + part.length
+    out.begun = start?.begun ?? 0
     const message = this.isTransferring
       ? new Uint8Array(frameBytes)
       : frameBytes === this.scratch.length
         ? this.scratch
         : this.scratch.subarray(0, frameBytes)
-    source.writeSegment(part, message, headerBytes)
+    if (start) message.set(start.fingerprint, headerBytes)
+    source.writeSegment(part, message, headerBytes + startBytes)
     this.transmit(out, message)
   }
 

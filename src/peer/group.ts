@@ -27,7 +27,7 @@ export class ProcessGroup extends CollectiveGroup {
       onsuspect: (who, isSuspect, silentMs) => this.onsuspect(who, isSuspect, silentMs),
     })
     const ranks = Array.from({ length: size }, (_, index) => index)
-    super(membership, { id: 0, ranks, rank }, membership.peers.isComplete)
+    super(membership, { id: 0, ranks, rank }, membership.peers.isComplete, options.machines)
   }
 
   /** The error that ended the epoch, if one has. */
@@ -85,8 +85,16 @@ export class ProcessGroup extends CollectiveGroup {
     const rank = members.indexOf(this.rank)
     if (rank < 0) return undefined
     const isFullyLinked = members.every((a) => members.every((b) => isLinked(a, b)))
-    const group = new CollectiveGroup(this.membership, { id, ranks: members, rank }, isFullyLinked)
-    group.choice = this.choice
+    const place = { id, ranks: members, rank }
+    const machinesOf = (all?: readonly number[]) => all && members.map((member) => all[member]!)
+    const group = new CollectiveGroup(
+      this.membership,
+      place,
+      isFullyLinked,
+      machinesOf(this.machines),
+    )
+    const { machines, ...sizes } = this.choice
+    group.choice = machines ? { ...sizes, machines: machinesOf(machines)! } : sizes
     return group
   }
 

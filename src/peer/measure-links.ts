@@ -1,11 +1,12 @@
 import type { AlgorithmChoice } from './algorithm-choice.ts'
+import { isHierarchy } from './algorithms/hierarchical.ts'
 import type { Algorithm } from './announcement.ts'
 import type { CollectiveGroup } from './collective-group.ts'
 import type { CollectiveOptions } from './collectives.ts'
 
 /** What a group has measured of its links: the same on all ranks. */
 export interface LinkMeasurement {
-  /** Which sizes travel how, by what was fastest. It changes no bits. */
+  /** Which sizes travel how, by what was fastest. It changes no bits, but where it says `hierarchical`. */
   readonly choice: AlgorithmChoice
   /** The most that a rank sent in a ring's all-reduce, hops and the slowest rank's work included; undefined for one rank. units: bytes/ms. */
   readonly bytesPerMs: number | undefined
@@ -21,9 +22,9 @@ const budgetMs = 30
 /** For the rate the ring is timed again, at the first of these sizes, and at the second one where the first takes no longer than `slowMs`. */
 const rateSizes = [64 * kibi, 1024 * kibi]
 const slowMs = 10
-/** Collectives of one measurement at most: of each size 3 algorithms, of each rate one, behind a barrier each, and a word about both. */
+/** Collectives of one measurement at most: of each size 4 algorithms, of each rate one, behind a barrier each, and a word about both. */
 export const measuringKeys =
-  sizes.length * (3 * 2 * repeats + 1) + rateSizes.length * (2 * repeats + 1)
+  sizes.length * (4 * 2 * repeats + 1) + rateSizes.length * (2 * repeats + 1)
 
 /** By group: begins the measurement, or gives the one that has begun. */
 const measurements = new WeakMap<CollectiveGroup, () => Promise<LinkMeasurement>>()
@@ -32,7 +33,8 @@ const measurements = new WeakMap<CollectiveGroup, () => Promise<LinkMeasurement>
  * Times all-reduces of growing size by each algorithm, and takes the links' rate from the ring's; the same on all ranks, which all call it,
  * with nothing else under way.
  *
- * Sets `group.choice`. A time is the better of two on the slowest rank. Where ranks are linked in a ring alone only the rate is measured.
+ * Sets `group.choice`. A time is the better of two on the slowest rank. Where some of the ranks share a machine (`group.machines`,
+ * `group.choice.machines`) going hierarchically is timed too, and a choice that takes it names the machines. Where ranks are linked in a ring alone only the rate is measured.
  * cost: some tens of milliseconds, more on slow links; up to 9 MB sent per rank where they are fast. errors: the group's.
  */
 export async function measureLinks(group: CollectiveGroup): Promise<LinkMeasurement> {
@@ -70,7 +72,11 @@ async function timeLinks(
   key: () => CollectiveOptions,
 ): Promise<LinkMeasurement> {
   if (group.size === 1) return { choice: group.choice, bytesPerMs: undefined }
+  const given = group.choice.machines
+  const machines = given ?? group.machines
   const fastest: Algorithm[] = []
+  /** At the largest size that was tried. */
+  let isRingLast = true
   let bytesPerMs = 1
   const time = async (names: readonly Algorithm[], sizeBytes: number) => {
     const took = await slowestOf(group, names, sizeBytes, key)
@@ -80,9 +86,14 @@ async function timeLinks(
   }
   for (const sizeBytes of group.isFullyLinked ? sizes : []) {
     const isOneShotLost = fastest.length > 0 && fastest.at(-1) !== 'oneShot'
-    const names: Algorithm[] = isOneShotLost ? ['ring', 'direct'] : ['ring', 'direct', 'oneShot']
+    const names: Algorithm[] = isHierarchy(machines)
+      ? ['ring', 'direct', 'hierarchical']
+      : ['ring', 'direct']
+    if (!isOneShotLost) names.push('oneShot')
     const took = await time(names, sizeBytes)
     fastest.push(names[took.indexOf(Math.min(...took))]!)
+    const of = (name: Algorithm) => took[names.indexOf(name)] ?? Number.POSITIVE_INFINITY
+    isRingLast = of('ring') <= of('hierarchical')
     const totalMs = took.reduce((sum, ms) => sum + ms, 0)
     if (fastest.at(-1) === 'ring' || repeats * totalMs > budgetMs) break
   }
@@ -98,9 +109,13 @@ async function timeLinks(
   }
   const choice = {
     oneShotBytes: upTo((name) => name === 'oneShot'),
-    directBytes: upTo((name) => name !== 'ring'),
+    directBytes: upTo((name) => name === 'oneShot' || name === 'direct'),
+    ...(given && { machines: given }),
   }
-  return { choice, bytesPerMs }
+  // Beyond what was tried the ring and this one are left, and what decides between them is bytes.
+  const hierarchicalBytes = isRingLast ? upTo((name) => name !== 'ring') : Number.MAX_SAFE_INTEGER
+  if (!machines || hierarchicalBytes <= choice.directBytes) return { choice, bytesPerMs }
+  return { choice: { ...choice, hierarchicalBytes, machines }, bytesPerMs }
 }
 
 /** Milliseconds by algorithm, of the rank that took longest. */

@@ -26,6 +26,8 @@ export interface GroupOptions {
   /** Links by rank: to the neighbours in the ring at least (one alone for a group of two, none for a group of one), or to all. */
   links: Map<number, Link>
   env: Env
+  /** By rank: which machine, or what else is near, it is on. The same on all ranks. */
+  machines?: readonly number[] | undefined
   config?: Partial<GroupConfig>
   /** Called for each collective that ends well. */
   onspan?: ((span: CollectiveSpan) => void) | undefined

@@ -1,6 +1,7 @@
 import type { Env } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
 import type { Run } from './entries.ts'
+import type { FrameStart } from './frames.ts'
 import type { Link, LinkEnd } from './link.ts'
 import { Session } from './session.ts'
 import type { SessionConfig, SessionStats } from './session-config.ts'
@@ -79,21 +80,25 @@ export class Peers {
     await Promise.all(this.sessions.map((session) => session.ready))
   }
 
-  /** Says to all whom it concerns that this rank has begun a collective, and to the next one in the ring how many before it have, as far as it is known. */
-  sendStart(run: Run): void {
-    const { entry, own, route, peers } = run
-    const payload = encodeFingerprint(own.fingerprint)
-    entry.begunTold = begunUpTo(run)
-    for (const peer of peers) this.get(peer).sendStart(route, payload, entry.begunTold)
+  /** What START says to all whom it concerns: to the next rank in the ring also how many before this one have begun, as far as it is known. */
+  startOf(run: Run, begun = begunUpTo(run)): FrameStart {
+    const { entry, own } = run
+    entry.begunTold = begun
+    return { begun, fingerprint: encodeFingerprint(own.fingerprint) }
+  }
+
+  /** Says that this rank has begun a collective to all that have not heard it with their first data. */
+  sendStart(run: Run, start: FrameStart): void {
+    for (const peer of run.untold) this.get(peer).sendStart(run.route, start)
+    run.untold.clear()
   }
 
   /** Tells the next rank when more are known to have begun than it was told. At most N - 3 times for a collective. */
   passOnBegun(run: Run): void {
-    const { entry, own, route, ring } = run
+    const { entry, route, ring } = run
     const begun = begunUpTo(run)
     if (!ring || begun <= entry.begunTold) return
-    entry.begunTold = begun
-    this.get(ring.next).sendStart(route, encodeFingerprint(own.fingerprint), begun, true)
+    this.get(ring.next).sendStart(route, this.startOf(run, begun), true)
   }
 
   /** To all but the one that it came from. */

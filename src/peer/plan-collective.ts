@@ -9,6 +9,12 @@ import {
   directScatter,
   oneShotAllReduce,
 } from './algorithms/direct.ts'
+import {
+  type HierarchicalArguments,
+  hierarchicalAllReduce,
+  hierarchicalGather,
+  hierarchicalReduce,
+} from './algorithms/hierarchical.ts'
 import { lineBroadcast, lineReduce } from './algorithms/line.ts'
 import { ringAllGather, ringAllReduce, ringReduceScatter } from './algorithms/ring.ts'
 import type { Algorithm, Operation } from './announcement.ts'
@@ -21,6 +27,8 @@ export interface PlanArguments {
   /** Elements of the buffer that the ranks share; of one rank's place, for gather, scatter and allToAll. */
   length: number
   alignment: number
+  /** By rank: who shares a machine. For `hierarchical`. */
+  machines?: readonly number[] | undefined
 }
 
 type Planner = (given: PlanArguments) => Plan
@@ -35,6 +43,25 @@ const lineOf =
   ({ rank, size, root, length }) =>
     plan({ rank, size, root, range: { start: 0, end: length } })
 
+/** Each rank owns its chunk. */
+const inChunks =
+  (plan: (given: HierarchicalArguments) => Plan): Planner =>
+  ({ rank, size, length, alignment, machines }) => {
+    const pieces = chunksOf(length, size, alignment).map((range, owner) => ({ owner, range }))
+    return plan({ rank, machines: machines!, pieces })
+  }
+
+/** The root owns all. */
+const inOne =
+  (plan: (given: HierarchicalArguments) => Plan): Planner =>
+  ({ rank, root, length, machines }) =>
+    plan({
+      rank,
+      machines: machines!,
+      pieces: [{ owner: root, range: { start: 0, end: length } }],
+    })
+
+const hierarchicalOwners = inChunks((given) => hierarchicalGather(given))
 const ringGather = ringOf((given) => ringAllGather(given))
 const directGatherAll = ringOf((given) => directAllGather(given))
 
@@ -42,15 +69,28 @@ const directGatherAll = ringOf((given) => directAllGather(given))
 const planners: Readonly<
   Record<Exclude<Operation, 'send'>, Partial<Readonly<Record<Algorithm, Planner>>>>
 > = {
-  reduceScatter: { ring: ringOf(ringReduceScatter), direct: ringOf(directReduceScatter) },
-  allGather: { ring: ringGather, direct: directGatherAll },
+  reduceScatter: {
+    ring: ringOf(ringReduceScatter),
+    direct: ringOf(directReduceScatter),
+    hierarchical: inChunks(hierarchicalReduce),
+  },
+  allGather: { ring: ringGather, direct: directGatherAll, hierarchical: hierarchicalOwners },
   allReduce: {
     ring: ringOf(ringAllReduce),
     direct: ringOf(directAllReduce),
     oneShot: ringOf(oneShotAllReduce),
+    hierarchical: inChunks(hierarchicalAllReduce),
   },
-  broadcast: { ring: lineOf(lineBroadcast), direct: directBroadcast },
-  reduce: { ring: lineOf(lineReduce), direct: directReduce },
+  broadcast: {
+    ring: lineOf(lineBroadcast),
+    direct: directBroadcast,
+    hierarchical: inOne((given) => hierarchicalGather(given)),
+  },
+  reduce: {
+    ring: lineOf(lineReduce),
+    direct: directReduce,
+    hierarchical: inOne(hierarchicalReduce),
+  },
   barrier: { ring: ringGather, direct: directGatherAll },
   allGatherBytes: { ring: ringGather, direct: directGatherAll },
   allGatherU32: { ring: ringGather, direct: directGatherAll },
@@ -65,7 +105,7 @@ export const hasAlgorithm = (
   algorithm: Algorithm,
 ): boolean => planners[operation][algorithm] !== undefined
 
-/** A rank's part; `algorithm` must be one that `hasAlgorithm`. */
+/** A rank's part; `algorithm` must be one that `hasAlgorithm`, with machines where it is `hierarchical`. */
 export function planCollective(
   operation: Exclude<Operation, 'send'>,
   algorithm: Algorithm,

@@ -39,6 +39,8 @@ export interface Fold {
   readonly range: ChunkRange
   /** Receives by their place in the plan. */
   readonly sources: readonly (number | 'own')[]
+  /** More is combined with it on another rank. */
+  readonly isPartial?: boolean
 }
 
 export interface Plan {

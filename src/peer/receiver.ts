@@ -9,7 +9,13 @@ import {
 import type { Entries, Entry, Run } from './entries.ts'
 import type { Peers } from './peers.ts'
 import type { Session } from './session.ts'
-import { decodeFingerprint, type FrameHeader, FrameType, headerBytes } from './wire.ts'
+import {
+  decodeFingerprint,
+  type FrameHeader,
+  FrameType,
+  fingerprintBytes,
+  headerBytes,
+} from './wire.ts'
 
 /** A rank that announces more collectives than this without our launching any is broken. */
 const maxAnnounced = 65_536
@@ -47,16 +53,23 @@ export class Receiver {
     header: FrameHeader,
     message: Uint8Array<ArrayBuffer>,
   ): Entry | undefined {
-    return header.type === FrameType.start
-      ? this.receiveStart(session, header, message)
-      : this.receiveData(session, header, message)
+    if (header.type === FrameType.start) {
+      const announcement = this.decodeStart(session, header, message.subarray(headerBytes))
+      return this.receiveStart(session, header, announcement, header.step, header.offset > 0)
+    }
+    if (header.begun === 0) return this.receiveData(session, header, message, headerBytes)
+    // Compared before a byte of the data is looked at.
+    const dataAt = headerBytes + fingerprintBytes
+    const announcement = this.decodeStart(session, header, message.subarray(headerBytes, dataAt))
+    this.receiveStart(session, header, announcement, header.begun)
+    return this.receiveData(session, header, message, dataAt)
   }
 
   /** Brings in what came before the launch. */
   takeHeld(run: Run): void {
-    for (const { from, step, offset, length, message } of run.entry.held) {
+    for (const { from, step, offset, message, dataAt } of run.entry.held) {
       this.hold(from, -message.length)
-      this.take(run, from, step, offset, length, message)
+      this.take(run, from, step, offset, message, dataAt)
     }
     run.entry.held = []
   }
@@ -72,19 +85,20 @@ export class Receiver {
   private receiveStart(
     session: Session,
     header: FrameHeader,
-    message: Uint8Array<ArrayBuffer>,
+    announcement: Announcement,
+    begun: number,
+    isAgain = false,
   ): Entry | undefined {
     const { entries } = this.options
     const { peerRank } = session
-    const announcement = this.decodeStart(session, header, message)
     const key = this.keyFor(session, header, announcement.fingerprint.root)
-    if (header.offset > 0) return this.receiveBegun(session, header, key)
+    if (isAgain) return this.receiveBegun(session, header, key)
     const entry = entries.open(key)
     if (entries.announced > maxAnnounced)
       throw this.error(session, `more than ${maxAnnounced} collectives announced`)
     if (entry.from.has(peerRank)) throw this.error(session, `a second START for ${nameIn(header)}`)
     entry.from.set(peerRank, announcement)
-    this.noteBegun(entry, peerRank, header.step)
+    this.noteBegun(entry, peerRank, begun)
     entry.run?.compare()
     return entry
   }
@@ -114,6 +128,7 @@ export class Receiver {
     session: Session,
     header: FrameHeader,
     message: Uint8Array<ArrayBuffer>,
+    dataAt: number,
   ): Entry {
     const { rank, entries, eagerLimit } = this.options
     const { peerRank } = session
@@ -126,9 +141,9 @@ export class Receiver {
         session,
         `expected kind ${announced.kind} for ${nameIn(header)}, got ${header.kind}`,
       )
-    const { step, offset, length } = header
+    const { step, offset } = header
     if (entry.run) {
-      this.take(entry.run, peerRank, step, offset, length, message)
+      this.take(entry.run, peerRank, step, offset, message, dataAt)
       return entry
     }
     const heldBytes = this.hold(peerRank, message.length)
@@ -138,7 +153,7 @@ export class Receiver {
         session,
         `${heldBytes} bytes for collectives that rank ${rank} has not started, at most ${limitBytes} may be`,
       )
-    entry.held.push({ from: peerRank, step, offset, length, message })
+    entry.held.push({ from: peerRank, step, offset, message, dataAt })
     return entry
   }
 
@@ -147,10 +162,10 @@ export class Receiver {
     from: number,
     step: number,
     offset: number,
-    length: number,
     message: Uint8Array<ArrayBuffer>,
+    dataAt: number,
   ): void {
-    run.exchange.receive(from, step, offset, length, message, headerBytes)
+    run.exchange.receive(from, step, offset, message.length - dataAt, message, dataAt)
     run.span.lastReceivedMs = this.options.progress()
     this.options.peers.get(from).consumed(message.length)
   }
@@ -170,12 +185,9 @@ export class Receiver {
     return { group, kind, sequence, bucket, pair }
   }
 
-  private decodeStart(session: Session, header: FrameHeader, message: Uint8Array): Announcement {
+  private decodeStart(session: Session, header: FrameHeader, payload: Uint8Array): Announcement {
     try {
-      return {
-        kind: header.kind,
-        fingerprint: decodeFingerprint(message.subarray(headerBytes)),
-      }
+      return { kind: header.kind, fingerprint: decodeFingerprint(payload) }
     } catch (thrown) {
       throw this.error(session, messageOf(thrown))
     }

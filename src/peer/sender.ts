@@ -2,6 +2,9 @@ import type { Run } from './entries.ts'
 import type { Session } from './session.ts'
 import { headerBytes } from './wire.ts'
 
+/** The most data that START takes along: it must not wait for a long message to travel. */
+const mostWithStart = 16 * 1024
+
 export interface SenderOptions {
   /** All ranks that this one is linked to. */
   sessions: readonly Session[]
@@ -17,7 +20,8 @@ export interface SenderOptions {
 
 /**
  * Hands everything that may go to the links: to each rank in launch order, so that older buckets are not delayed by younger
- * ones; one that the other rank has not started stands back when the eager allowance is used up.
+ * ones; one that the other rank has not started stands back when the eager allowance is used up. START goes in the first data
+ * frame where that is small.
  */
 export class Sender {
   private readonly options: SenderOptions
@@ -52,16 +56,20 @@ export class Sender {
     for (const { entry, eagerBytes: bytes } of active)
       if (!entry.from.has(peerRank)) eagerBytes += bytes.get(peerRank) ?? 0
     for (const run of active) {
-      const { entry, exchange, span } = run
+      const { entry, exchange, span, untold } = run
       if (!exchange.isSendingTo(peerRank)) continue
       for (;;) {
-        const segment = exchange.nextSegment(peerRank, session.maxPayloadBytes)
+        const start = untold.has(peerRank) ? run.start : undefined
+        const startBytes = start?.fingerprint.length ?? 0
+        const segment = exchange.nextSegment(peerRank, session.maxPayloadBytes - startBytes)
         if (!segment) break
-        const frameBytes = headerBytes + segment.length
+        if (start && (segment.length > mostWithStart || segment.length <= 0)) break
+        const frameBytes = headerBytes + startBytes + segment.length
         const isEager = !entry.from.has(peerRank)
         if (isEager && eagerBytes + frameBytes > limitBytes) break
-        if (!session.hasRoom(segment.length)) return
-        session.sendData(run.route, segment, exchange)
+        if (!session.hasRoom(startBytes + segment.length)) return
+        session.sendData(run.route, segment, exchange, start)
+        untold.delete(peerRank)
         exchange.markSent(segment)
         if (isEager) {
           eagerBytes += frameBytes

@@ -30,7 +30,7 @@ export const sessionDefaults: SessionConfig = {
 
 export interface SessionStats {
   kind: LinkKind
-  /** DATA payload bytes, headers not counted. */
+  /** Bytes of data, headers and fingerprints not counted. */
   payloadBytesSent: number
   payloadBytesReceived: number
   dataFramesSent: number

@@ -13,6 +13,7 @@ import {
   type FramePart,
   FrameReader,
   type FrameRoute,
+  type FrameStart,
   FrameWriter,
   type SegmentSource,
 } from './frames.ts'
@@ -31,6 +32,7 @@ import {
   encodeAbort,
   type FrameHeader,
   FrameType,
+  fingerprintBytes,
   frameTypeName,
   headerBytes,
 } from './wire.ts'
@@ -203,32 +205,32 @@ export class Session {
     return this.sendWindow.hasRoom(headerBytes + payloadBytes) && this.link.room() > 0
   }
 
-  /** Sends one DATA frame; ask `hasRoom` first. cost: one copy, from the source into the message. */
+  /** Sends one DATA frame, with START in it where that has not gone; ask `hasRoom` first. cost: one copy, from the source into the message. */
   sendData<Part extends FramePart>(
     route: FrameRoute,
     part: Part,
     source: SegmentSource<Part>,
+    start?: FrameStart,
   ): void {
     const { stats, sendWindow } = this
     const { length } = part
-    sendWindow.sent(headerBytes + length)
+    sendWindow.sent(headerBytes + length + (start?.fingerprint.length ?? 0))
     stats.peakInFlightBytes = Math.max(stats.peakInFlightBytes, sendWindow.inFlightBytes)
     stats.payloadBytesSent += length
     stats.dataFramesSent += 1
-    this.writer.data(route, part, source)
+    this.writer.data(route, part, source, start)
   }
 
   /**
-   * Sends START. `begun`: the ranks up to this one that have begun, `isAgain` if only that is news. Waits for HELLO if that has not gone yet.
+   * Sends START; `isAgain` if only the number of ranks that have begun is news. Waits for HELLO if that has not gone yet.
    */
   sendStart(
     { kind, group, sequence, bucket }: FrameRoute,
-    payload: Uint8Array,
-    begun = 1,
+    { begun, fingerprint }: FrameStart,
     isAgain = false,
   ): void {
     const fields = { kind, group, sequence, bucket, step: begun, offset: Number(isAgain) }
-    this.sendControl({ type: FrameType.start, ...fields }, payload)
+    this.sendControl({ type: FrameType.start, ...fields }, fingerprint)
   }
 
   sendAbort(record: AbortRecord): void {
@@ -287,7 +289,7 @@ export class Session {
     const gained = this.sendWindow.take(header.credit)
     if (gained > 0) this.settleLeaving()
     if (header.type === FrameType.data) {
-      stats.payloadBytesReceived += header.length
+      stats.payloadBytesReceived += header.length - (header.begun > 0 ? fingerprintBytes : 0)
       stats.dataFramesReceived += 1
       this.onframe(header, message)
     } else {

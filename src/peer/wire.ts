@@ -3,7 +3,7 @@
  *
  *     bytes   field     type  meaning
  *     0       magic     u8    0x54
- *     1       version   u8    3
+ *     1       version   u8    4
  *     2       type      u8    FrameType
  *     3       kind      u8    START, DATA: operation (low 4 bits) and element type (high 4 bits)
  *     4-7     epoch     u32   membership of the group this frame belongs to
@@ -15,7 +15,7 @@
  *     24-27   number    u32   frames this side sent on the link before this one, modulo 2^32
  *     28-31   credit    u32   DATA bytes (headers included) consumed by this side so far, modulo 2^32
  *     32-33   group     u16   START, DATA: which group of the epoch's ranks; 0 is all of them
- *     34-35   spare     u16   0
+ *     34-35   begun     u16   DATA: 0; or START is in it too: as START's `step`, and the payload begins with the fingerprint
  *
  * A header of 36 bytes keeps the payload 4-aligned in the received buffer.
  *
@@ -41,7 +41,7 @@ const typeNames = Object.keys(FrameType) as FrameTypeName[]
 const lastType = FrameType.bye
 
 export const wireMagic = 0x54
-export const wireVersion = 3
+export const wireVersion = 4
 
 /** The one list from which every offset follows; see the table above. */
 const layout = [
@@ -58,7 +58,7 @@ const layout = [
   ['number', 4],
   ['credit', 4],
   ['group', 2],
-  ['spare', 2],
+  ['begun', 2],
 ] as const
 
 type FieldName = (typeof layout)[number][0]
@@ -89,6 +89,7 @@ export interface FrameHeader {
   number: number
   credit: number
   group: number
+  begun: number
 }
 
 /** Returns a header with every field 0. */
@@ -105,6 +106,7 @@ export function emptyHeader(): FrameHeader {
     number: 0,
     credit: 0,
     group: 0,
+    begun: 0,
   }
 }
 
@@ -155,7 +157,7 @@ export function encodeHeader(header: FrameHeader, target: Uint8Array): void {
   put32(target, at.number, header.number)
   put32(target, at.credit, header.credit)
   put16(target, at.group, header.group)
-  put16(target, at.spare, 0)
+  put16(target, at.begun, header.begun)
 }
 
 /**
@@ -186,6 +188,7 @@ export function decodeHeader(message: Uint8Array, header: FrameHeader): void {
   header.number = get32(message, at.number)
   header.credit = get32(message, at.credit)
   header.group = get16(message, at.group)
+  header.begun = get16(message, at.begun)
   if (header.type < 1 || header.type > lastType)
     throw bad(`a frame type from 1 to ${lastType}`, `${header.type}`)
   if (message.length !== headerBytes + header.length)
@@ -237,22 +240,32 @@ export interface Fingerprint {
   reduction: number
   /** Its place in `algorithms`. */
   algorithm: number
+  /** Of who shares a machine, where that matters; else 0. */
+  machines: number
 }
 
+/** Of an encoded fingerprint; a multiple of 4, so that data behind it stays aligned. */
+export const fingerprintBytes = 24
+
 export function encodeFingerprint(fingerprint: Fingerprint): Uint8Array {
-  const { elements, alignment, root, reduction, algorithm } = fingerprint
-  return words(elements, alignment, root, reduction, algorithm)
+  const { elements, alignment, root, reduction, algorithm, machines } = fingerprint
+  return words(elements, alignment, root, reduction, algorithm, machines)
 }
 
 /** errors: `peer.protocol` for a payload of another length. */
 export function decodeFingerprint(payload: Uint8Array): Fingerprint {
-  const [elements, alignment, root, reduction, algorithm] = readWords(payload, 5, 'START')
+  const [elements, alignment, root, reduction, algorithm, machines] = readWords(
+    payload,
+    fingerprintBytes / 4,
+    'START',
+  )
   return {
     elements: elements!,
     alignment: alignment!,
     root: root!,
     reduction: reduction!,
     algorithm: algorithm!,
+    machines: machines!,
   }
 }
 

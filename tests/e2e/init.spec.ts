@@ -107,16 +107,19 @@ describe('over WebRTC, met at a signaling server', () => {
     }
   })
 
-  it('2 tabs that know all from their address, as a launcher writes it', async () => {
+  it('3 tabs on two machines that know all from their address, as launchers write it', async () => {
     const url = new URL(`${served.localUrl}${fixture}`)
     const { hash } = new URL(newRoomUrl(url))
-    const address = `WORLD_SIZE=2&MASTER_ADDR=${url.hostname}&MASTER_PORT=${url.port}${hash}`
+    const address = `WORLD_SIZE=3&MASTER_ADDR=${url.hostname}&MASTER_PORT=${url.port}${hash}`
     const pages = await Promise.all(
-      [0, 1].map(async (rank) => openTab(await openContext(), `${url}?RANK=${rank}&${address}`)),
+      [0, 1, 1].map(async (machine, rank) =>
+        openTab(await openContext(), `${url}?RANK=${rank}&GROUP_RANK=${machine}&${address}`),
+      ),
     )
     for (const page of pages) await begin(page, { initMethod: 'env://' })
     const all = await joined(pages)
-    expect(all.map(({ rank }) => rank)).toEqual([0, 1])
+    expect(all.map(({ rank }) => rank)).toEqual([0, 1, 2])
+    for (const { machines } of all) expect(machines).toEqual([0, 1, 1])
     expectGroup(all, 'webrtc')
     await destroy(pages)
   })

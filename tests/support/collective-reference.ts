@@ -77,6 +77,63 @@ export function reduced(
   return cell[0]!
 }
 
+/** What element `i` becomes at `owner` when machines are summed by themselves first: other machines as they are met, then its own ranks. */
+export function reducedByMachines(
+  element: Element,
+  inputs: readonly ElementArray[],
+  op: ReduceOp,
+  machines: readonly number[],
+  owner: number,
+  i: number,
+): number {
+  const { value, word, make } = element
+  const cell = make(2)
+  const fold = (values: readonly number[]): number => {
+    cell[0] = values[0]!
+    for (const one of values.slice(1)) {
+      cell[1] = one
+      cell[0] = word(combine(element, op, value(cell[0]!), value(cell[1]!)))
+    }
+    return cell[0]!
+  }
+  const parts = partsByMachine(machines, owner).map((ranks) =>
+    fold(ranks.map((rank) => inputs[rank]![i]!)),
+  )
+  const total = fold(parts)
+  if (op === 'avg') cell[0] = word(value(total) / machines.length)
+  return cell[0]!
+}
+
+/** The ranks whose sums, one by one, make an owner's chunk: whole machines, then its own ranks alone. */
+export function partsByMachine(machines: readonly number[], owner: number): number[][] {
+  const size = machines.length
+  const others = new Map<number, number[]>()
+  const own: number[][] = []
+  for (let hop = 1; hop <= size; hop++) {
+    const rank = (owner + hop) % size
+    const machine = machines[rank]!
+    if (machine === machines[owner]) own.push([rank])
+    else others.set(machine, [...(others.get(machine) ?? []), rank])
+  }
+  return [...others.values(), ...own]
+}
+
+/** Who shares a machine: several ways for so many ranks. */
+export function layoutsOf(size: number): number[][] {
+  const by = (machine: (rank: number) => number) =>
+    Array.from({ length: size }, (_, rank) => machine(rank))
+  const all = [
+    by((rank) => Number(2 * rank >= size)),
+    by((rank) => rank % 2),
+    by((rank) => Math.floor(rank / 3)),
+    by((rank) => Number(rank === 1)),
+    by((rank) => (rank * rank) % 4),
+    by(() => 0),
+    by((rank) => rank),
+  ]
+  return [...new Map(all.map((layout) => [layout.join(), layout])).values()]
+}
+
 /** Bit for bit: a NaN equals itself, and 0 is not -0. */
 export const bytes = (array: ElementArray) =>
   new Uint8Array(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength)

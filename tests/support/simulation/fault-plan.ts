@@ -57,6 +57,9 @@ const barrierKind = 5
 /** Whether `message` belongs to a phase. */
 export function isOfPhase(phase: FaultPhase, message: Uint8Array): boolean {
   const type = message[fieldOffset.type]
+  // START may travel in the first data.
+  const hasStart = type === FrameType.data && message[fieldOffset.begun]! > 0
+  if (phase === 'start') return hasStart || type === FrameType.start
   if (phase !== 'barrier') return type === faultPhases[phase]
   const isCollective = type === FrameType.start || type === FrameType.data
   return isCollective && (message[fieldOffset.kind]! & 15) === barrierKind

@@ -4,7 +4,7 @@ import type { ElementArray, ReduceOp } from '../../../src/peer/element.ts'
 import type { CollectiveOptions } from '../../../src/peer/group.ts'
 import { chunkRange } from '../../../src/peer/plan.ts'
 import { hasAlgorithm } from '../../../src/peer/plan-collective.ts'
-import { bytes, elements, opsOf, reduced } from '../collective-reference.ts'
+import { bytes, elements, opsOf, reduced, reducedByMachines } from '../collective-reference.ts'
 import { Draw } from './draw.ts'
 
 /** One call on one rank: how it goes, and, once it has ended well, whether what it left is what plain loops say. */
@@ -34,6 +34,8 @@ export interface GroupShape {
   readonly index: number
   readonly size: number
   readonly isFullyLinked: boolean
+  /** By rank. */
+  readonly machines: readonly number[]
 }
 
 const operationNames = [
@@ -65,6 +67,7 @@ interface Shape {
   root: number
   alignment: number
   options: CollectiveOptions
+  machines: readonly number[]
   seed: number
 }
 
@@ -125,6 +128,7 @@ export function drawOperation(
       ...(hasOp && { op }),
       ...(algorithm && { algorithm }),
     },
+    machines: shape.machines,
     seed: draw.whole(0, 2 ** 31),
   }
   const lane = isKeyed ? `key ${serial}` : `counted ${shape.index}`
@@ -164,8 +168,10 @@ const isSame = (a: ElementArray, b: ElementArray): boolean =>
   a.length === b.length && Buffer.compare(bytes(a), bytes(b)) === 0
 
 /** The inputs of all ranks, and how each operation is called with them and judged. */
-function casesOf({ name, size, type, op, length, root, alignment, seed }: Shape): Cases {
+function casesOf(shape: Shape): Cases {
+  const { name, size, type, op, length, root, alignment, machines, seed } = shape
   const element = elements[type]!
+  const isByMachines = shape.options.algorithm === 'hierarchical'
   const fill = (count: number) => {
     const draw = new Draw(seed, count)
     return Array.from({ length: size }, () => {
@@ -182,12 +188,14 @@ function casesOf({ name, size, type, op, length, root, alignment, seed }: Shape)
     for (const [rank, array] of inputs().entries()) out.set(array, rank * length)
     return out
   })
-  /** Element i, as the ranks after `owner` combine it up to `owner`. */
+  /** Element i, as the ranks after `owner` combine it up to `owner`, or machine by machine. */
   const totals = (ownerOf: (rank: number) => number) => {
     const out = element.make(length)
     for (let rank = 0; rank < size; rank++)
       for (let { start: i, end } = chunk(rank); i < end; i++)
-        out[i] = reduced(element, inputs(), op, ownerOf(rank) + 1, i)
+        out[i] = isByMachines
+          ? reducedByMachines(element, inputs(), op, machines, ownerOf(rank), i)
+          : reduced(element, inputs(), op, ownerOf(rank) + 1, i)
     return out
   }
   const total = memo(() => totals((rank) => rank))

@@ -48,7 +48,8 @@ export async function simulateRejoining(seed: number, trace?: Trace): Promise<Re
     isWhileJoining: draw.isOneIn(3),
   }))
   let serial = 0
-  const shape = { index: 0, size, isFullyLinked: isMesh || size < 4 }
+  const machines = Array.from({ length: size }, () => draw.whole(0, 1))
+  const shape = { index: 0, size, machines, isFullyLinked: isMesh || size < 4 }
   const rounds = Array.from({ length: losses.length + 1 }, () =>
     Array.from({ length: draw.whole(1, 5) }, (): Operation => {
       serial += 1
@@ -125,8 +126,9 @@ export async function simulateRejoining(seed: number, trace?: Trace): Promise<Re
       join: async (epoch, open) => {
         mine.at(-1)?.destroy()
         const windowBytes = { ...sessionDefaults.windowBytes, memory: windows }
-        const config = { deadlineMs: 30_000, session: { windowBytes, helloMs: 60_000 } }
-        const group = new ProcessGroup({ rank, size, epoch, links: open, env, config })
+        // A rank may be late in each round, and those that wait for it stand still as long as that adds up to.
+        const config = { deadlineMs: 60_000, session: { windowBytes, helloMs: 60_000 } }
+        const group = new ProcessGroup({ rank, size, epoch, links: open, env, machines, config })
         mine.push(group)
         const round = roundOf(epoch)
         if (losses[round]?.isWhileJoining) lose(group, round, rank)

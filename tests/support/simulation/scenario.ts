@@ -27,6 +27,8 @@ export interface Scenario {
   readonly windowBytes: readonly number[]
   readonly deadlineMs: number
   readonly choice: AlgorithmChoice | undefined
+  /** By rank: who shares a machine. */
+  readonly machines: readonly number[]
   readonly phases: readonly Phase[]
   readonly faults: readonly FaultPlan[]
   /** Whether ranks wait for all others before they leave. */
@@ -70,20 +72,27 @@ export function drawScenario(seed: number, bounds: WorldBounds, redrawn = 0): Sc
   const isTight = draw.isOneIn(2)
   const maxMessageBytes = isTight ? 1024 : draw.pick([1024, 4096, 65_536])
   const windows = isTight ? [2048, 4096] : [4096, 16_384, 65_536, 524_288]
-  const phases = drawPhases(draw, size, isMesh || size < 4, bounds)
+  const most = draw.whole(1, Math.min(size, 4))
+  const machines = Array.from({ length: size }, () => draw.whole(0, most - 1))
+  const phases = drawPhases(draw, machines, isMesh || size < 4, bounds)
   const faultsFrom = (from: Draw, count: number) =>
     drawFaults(from, count, { size, isMesh, programs: phases.length })
+  const delayMs = draw.pick([0, 0.5, 2, 20])
+  const jitterMs = draw.pick([0, 1, 4, 10])
+  // In a ring a rank may rightly stand still while what it waits for comes round, behind a rank that was late.
+  const roundMs = size * (delayMs + jitterMs)
   return {
     seed,
     size,
     isMesh,
-    delayMs: draw.pick([0, 0.5, 2, 20]),
-    jitterMs: draw.pick([0, 1, 4, 10]),
+    delayMs,
+    jitterMs,
     maxMessageBytes,
     highWaterBytes: draw.pick([2048, 65_536, Number.POSITIVE_INFINITY]),
     windowBytes: Array.from({ length: size }, () => draw.pick(windows)),
-    deadlineMs: draw.pick([2000, 5000, 12_000, 20_000]),
+    deadlineMs: Math.max(draw.pick([2000, 5000, 12_000, 20_000]), 2 * roundMs),
     choice: draw.isOneIn(2) ? { oneShotBytes: 64, directBytes: draw.pick([256, 2048]) } : undefined,
+    machines,
     phases,
     faults: againDrawn(
       faultsFrom(draw, size === 1 ? 0 : draw.pick([0, 0, 0, 0, 1, 1, 1, 1, 1, 2])),
@@ -94,15 +103,23 @@ export function drawScenario(seed: number, bounds: WorldBounds, redrawn = 0): Sc
   }
 }
 
-function drawPhases(draw: Draw, size: number, isLinked: boolean, bounds: WorldBounds): Phase[] {
-  const groups: GroupShape[] = [{ index: 0, size, isFullyLinked: isLinked }]
+function drawPhases(
+  draw: Draw,
+  machines: readonly number[],
+  isLinked: boolean,
+  bounds: WorldBounds,
+): Phase[] {
+  const size = machines.length
+  const groups: GroupShape[] = [{ index: 0, size, isFullyLinked: isLinked, machines }]
   const phases: Phase[] = []
   const world = Array.from({ length: size }, (_, rank) => rank)
   if (isLinked && size > 1 && draw.isOneIn(3))
     for (let made = draw.whole(1, 2); made > 0; made--) {
       const ranks = draw.some(world, draw.whole(1, size))
       phases.push({ newGroup: ranks, operations: [], isAwaited: true })
-      groups.push({ index: groups.length, size: ranks.length, isFullyLinked: true })
+      const own = ranks.map((rank) => machines[rank]!)
+      const shape = { index: groups.length, size: ranks.length, isFullyLinked: true }
+      groups.push({ ...shape, machines: own })
     }
   let serial = 0
   for (let count = draw.whole(1, 3); count > 0; count--) {

@@ -38,6 +38,8 @@ class Simulation {
   readonly #violations: string[] = []
   /** Who has begun each operation. */
   readonly #begun = new Map<Operation, Set<number>>()
+  /** Those that some rank has called otherwise. */
+  readonly #odd = new Set<Operation>()
   #unsettled = new Map<number, Set<string>>()
   #finished = new Set<number>()
   #onfinished: () => void = () => undefined
@@ -174,14 +176,20 @@ class Simulation {
       met += 1
       if (met > 1 && !operation.name.startsWith('bucket'))
         this.#violate(`rank ${rank}: ${operation.name} met ${met} times`)
-      if (!hasAllBegun()) this.#violate(`rank ${rank}: ${operation.name} met before all had begun`)
+      // The number of ranks that have begun may be what was corrupted.
+      if (!hasAllBegun() && !this.#hasFired('corrupt'))
+        this.#violate(`rank ${rank}: ${operation.name} met before all had begun`)
     }
     const odd = this.#scenario.faults.find(
       (plan) => plan.kind === 'odd-call' && plan.rank === rank && plan.program === phase,
     )
-    const isOdd =
-      odd !== undefined && !this.#world.fired.has(odd) && operation.canBeOdd && group.size > 1
-    if (isOdd) this.#world.strike(odd)
+    // Of two ranks that call oddly, both would do as the other.
+    const canBeOdd = operation.canBeOdd && group.size > 1 && !this.#odd.has(operation)
+    const isOdd = odd !== undefined && !this.#world.fired.has(odd) && canBeOdd
+    if (isOdd) {
+      this.#odd.add(operation)
+      this.#world.strike(odd)
+    }
     this.#world.isActive()
     this.#world.note(`rank ${rank} begins ${operation.name}`)
     const call = operation.start(group.rank, group, onmet, isOdd)

@@ -36,7 +36,7 @@ export class World {
   readonly #split = new Set<number>()
 
   constructor(scenario: Scenario, trace?: Trace) {
-    const { seed, size, deadlineMs, windowBytes, choice } = scenario
+    const { seed, size, deadlineMs, windowBytes, choice, machines } = scenario
     this.#scenario = scenario
     this.#trace = trace
     this.env = new VirtualEnv(seed)
@@ -53,7 +53,8 @@ export class World {
         windowBytes: { ...sessionDefaults.windowBytes, memory: windowBytes[rank]! },
       }
       const config = { deadlineMs, session }
-      const group = new ProcessGroup({ rank, size, epoch: 3, links: links[rank]!, env, config })
+      const own = { rank, links: links[rank]!, env }
+      const group = new ProcessGroup({ ...own, size, epoch: 3, machines, config })
       if (choice) group.choice = choice
       group.onfailure = (error) => this.#failed(rank, error)
       return group

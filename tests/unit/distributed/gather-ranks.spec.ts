@@ -30,7 +30,7 @@ class World {
       env: this.env,
       rank,
       terms: { worldSize, backend: 'auto', topology: 'auto' },
-      place: { pageTag: '', hostTag: '', hasWebRtc: true, name: `tab ${name}` },
+      place: { pageTag: '', hostTag: '', nodeTag: '', hasWebRtc: true, name: `tab ${name}` },
       joinTimeoutMs: 60_000,
       ...rest,
     })

@@ -149,7 +149,7 @@ class World {
       env: tab.clock,
       rank,
       terms: { worldSize, backend: 'auto', topology: 'auto' },
-      place: { pageTag: '', hostTag: '', hasWebRtc: true, name },
+      place: { pageTag: '', hostTag: '', nodeTag: '', hasWebRtc: true, name },
       joinTimeoutMs,
       signal: tab.abort.signal,
     }).then(
@@ -294,7 +294,13 @@ test.skipIf(isReplay)(
                 env,
                 rank,
                 terms: { worldSize: size, backend: 'auto', topology: 'auto' },
-                place: { pageTag: '', hostTag: '', hasWebRtc: true, name: `tab ${rank}` },
+                place: {
+                  pageTag: '',
+                  hostTag: '',
+                  nodeTag: '',
+                  hasWebRtc: true,
+                  name: `tab ${rank}`,
+                },
                 joinTimeoutMs,
               }).then(resolve, reject)
             })

@@ -9,7 +9,7 @@ import { PeerError } from '../../../src/util/errors.ts'
 const size = 3
 const members = Array.from({ length: size }, (_, rank) => ({
   ...{ rank, id: `id${rank}`, name: `tab ${rank}` },
-  ...{ pageTag: 'page', hostTag: '', hasWebRtc: true },
+  ...{ pageTag: 'page', hostTag: '', nodeTag: '', hasWebRtc: true },
 }))
 
 function makeAll(store: HashStore, makers: LinkMaker[], signals: AbortSignal[] = []) {

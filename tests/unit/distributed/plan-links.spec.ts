@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import {
   type Backend,
+  machinesOf,
   type Place,
   planLinks,
   type Topology,
@@ -9,6 +10,7 @@ import {
 const place = (pageTag: string, hostTag: string, hasWebRtc = true): Place => ({
   pageTag,
   hostTag,
+  nodeTag: '',
   hasWebRtc,
   name: `tab ${pageTag}`,
 })
@@ -68,5 +70,18 @@ describe('backends', () => {
     })
     expect(errors[0]).toContain(text)
     expect(new Set(errors).size).toBe(1)
+  })
+})
+
+describe('machines', () => {
+  it('are what a launcher says, else browsers, else pages, numbered as ranks come', () => {
+    const launched = (pageTag: string, nodeTag: string) => ({ ...place(pageTag, 'x'), nodeTag })
+    expect(machinesOf([launched('a', '1'), launched('b', '0'), launched('c', '1')])).toEqual([
+      0, 1, 0,
+    ])
+    expect(machinesOf([place('a', 'x'), place('b', 'y'), place('c', 'x')])).toEqual([0, 1, 0])
+    expect(machinesOf([place('a', ''), place('b', ''), place('a', '')])).toEqual([0, 1, 0])
+    // A name is of its kind alone.
+    expect(machinesOf([place('x', ''), place('y', 'x'), launched('z', 'x')])).toEqual([0, 1, 2])
   })
 })

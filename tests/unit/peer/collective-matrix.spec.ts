@@ -3,7 +3,14 @@ import { type Algorithm, algorithms } from '../../../src/peer/announcement.ts'
 import type { ElementArray } from '../../../src/peer/element.ts'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
 import { chunkRange } from '../../../src/peer/plan.ts'
-import { bytes, elements, opsOf, reduced } from '../../support/collective-reference.ts'
+import {
+  bytes,
+  elements,
+  layoutsOf,
+  opsOf,
+  reduced,
+  reducedByMachines,
+} from '../../support/collective-reference.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
 import { seededRandom, VirtualEnv } from '../../support/virtual-env.ts'
@@ -21,6 +28,8 @@ const links: Record<string, (env: VirtualEnv, size: number) => ProcessGroup[]> =
   all: (env, size) =>
     memoryMesh(env, size, () => ({ delayMs: () => env.chance() * 9, maxMessageBytes: 1024 })),
 }
+
+const inRingOrder = algorithms.filter((name) => name !== 'hierarchical')
 
 /** Algorithms that work with such links; undefined: the group chooses. */
 const choices = (kind: string, size: number, wanted: readonly Algorithm[]) =>
@@ -56,7 +65,7 @@ describe.each(sizes)('%i ranks', (size) => {
             const owner = (i: number) =>
               sizes.findIndex((_, rank) => i < chunkRange(length, size, rank).end)
             const total = expected((i) => owner(i) + 1)
-            for (const algorithm of choices(kind, size, op === 'sum' ? algorithms : [])) {
+            for (const algorithm of choices(kind, size, op === 'sum' ? inRingOrder : [])) {
               const { env, groups } = open(length + 1)
               const given = algorithm && { algorithm }
               const all = inputs.map((input) => input.slice())
@@ -89,6 +98,57 @@ describe.each(sizes)('%i ranks', (size) => {
                 bytes(expected(() => root + 1)),
               )
             }
+          }
+      })
+
+      const hasMachines = kind === 'all' && size > 2
+      const testMachines = hasMachines ? test : () => undefined
+      testMachines('hierarchical, over several machines', async () => {
+        const layouts = layoutsOf(size)
+        for (const [at, length] of lengthsFor(size).entries())
+          for (const op of length > 100 ? (['sum'] as const) : opsOf(name)) {
+            const machines = layouts[(at + size) % layouts.length]!
+            const inputs = fill(length, 5 * length + size)
+            const env = new VirtualEnv(length + 1)
+            const edge = () => ({ delayMs: () => env.chance() * 9, maxMessageBytes: 1024 })
+            const groups = memoryMesh(env, size, edge, { machines })
+            const run = (call: (group: ProcessGroup, rank: number) => Promise<void>) =>
+              env.until(Promise.all(groups.map(call)))
+            const given = { op, algorithm: 'hierarchical' } as const
+            const expected = (owner: (i: number) => number) => {
+              const out = element.make(length)
+              for (let i = 0; i < length; i++)
+                out[i] = reducedByMachines(element, inputs, op, machines, owner(i), i)
+              return out
+            }
+            const total = expected((i) =>
+              sizes.findIndex((_, rank) => i < chunkRange(length, size, rank).end),
+            )
+            const where = `${op} of ${length} on machines ${machines}`
+
+            const all = inputs.map((input) => input.slice())
+            await run((group, rank) => group.allReduce(all[rank]!, given))
+            for (const buffer of all) expect(bytes(buffer), where).toEqual(bytes(total))
+
+            const parts = inputs.map((input) => input.slice())
+            await run((group, rank) => group.reduceScatter(parts[rank]!, given))
+            parts.forEach((buffer, rank) => {
+              const { start, end } = chunkRange(length, size, rank)
+              expect(bytes(buffer.slice(start, end)), where).toEqual(bytes(total.slice(start, end)))
+            })
+            // Each has its own chunk; the others' come.
+            await run((group, rank) => group.allGather(parts[rank]!, { algorithm: 'hierarchical' }))
+            for (const buffer of parts) expect(bytes(buffer), where).toEqual(bytes(total))
+
+            const root = length % size
+            const toRoot = inputs.map((input) => input.slice())
+            await run((group, rank) => group.reduce(toRoot[rank]!, root, given))
+            expect(bytes(toRoot[root]!), where).toEqual(bytes(expected(() => root)))
+            const copies = inputs.map((input) => input.slice())
+            await run((group, rank) =>
+              group.broadcast(copies[rank]!, root, { algorithm: 'hierarchical' }),
+            )
+            for (const copy of copies) expect(bytes(copy), where).toEqual(bytes(inputs[root]!))
           }
       })
 

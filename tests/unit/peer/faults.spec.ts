@@ -409,19 +409,26 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     return (await env.until(pending, 1000))[0] as PeerError
   }
   const route = (sequence = 5) => ({ kind: 3 | (1 << 4), group: 0, sequence, bucket: 0 })
+  const startOf = (elements: number) => ({
+    begun: 1,
+    fingerprint: new Uint8Array(Uint32Array.of(elements, 1, 0, 0, 0, 0).buffer),
+  })
   /** One frame played by hand. */
   const start =
     (elements = 8) =>
     (session: Session) =>
-      session.sendStart(route(), new Uint8Array(Uint32Array.of(elements, 1, 0, 0, 0).buffer))
+      session.sendStart(route(), startOf(elements))
   const data =
-    (step: number, offset: number, length: number, sequence = 5) =>
+    (step: number, offset: number, length: number, sequence = 5, elements?: number) =>
     (session: Session) =>
       session.sendData(
         route(sequence),
         { step, offset, length },
         { writeSegment: (_part, target, at) => target.fill(0, at, at + length) },
+        elements === undefined ? undefined : startOf(elements),
       )
+  const dataWithStart = (offset: number, length: number, elements = 8) =>
+    data(0, offset, length, 5, elements)
 
   test.each<[string, ((session: Session) => void)[], RegExp]>([
     ['data without START', [data(0, 0, 16)], /data for allReduce #5 bucket 0, which it has not/],
@@ -448,10 +455,21 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     ],
     ['half an element', [start(), data(0, 0, 6)], /expected whole elements/],
     ['START twice', [start(), start()], /a second START for allReduce #5/],
+    ['START again with data', [start(), dataWithStart(0, 16)], /a second START for allReduce #5/],
+    [
+      'a hole behind START in one message',
+      [dataWithStart(8, 8)],
+      /step 0, chunk 0: expected offset 0, got 8: bytes are miss/,
+    ],
+    [
+      'another length, with data',
+      [dataWithStart(0, 16, 9)],
+      /ranks disagree: rank 0 runs allReduce of 8 .*rank 1 runs allReduce of 9/,
+    ],
     [
       'half a START',
-      [(session) => session.sendStart(route(), new Uint8Array(8))],
-      /rank 0 got a bad frame from rank 1: frame: expected a START payload of 20 bytes, got 8\.$/,
+      [(session) => session.sendStart(route(), { begun: 1, fingerprint: new Uint8Array(8) })],
+      /rank 0 got a bad frame from rank 1: frame: expected a START payload of 24 bytes, got 8\.$/,
     ],
     [
       'another length',

@@ -1,11 +1,13 @@
 import { expect, test } from 'vitest'
 import { Linear } from '../../../src/nn/layers.ts'
+import { chooseAlgorithm } from '../../../src/peer/algorithm-choice.ts'
 import { measureLinks } from '../../../src/peer/measure-links.ts'
 import { bucketCapMbFor } from '../../../src/train/data-parallel/bucket-size.ts'
 import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
+import { bytes, elements, reduced, reducedByMachines } from '../../support/collective-reference.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
+import { seededRandom, VirtualEnv } from '../../support/virtual-env.ts'
 
 /** Links on which a message takes `hopMs`, and so many bytes are under way at once. */
 function links(hopMs: number | (() => number), bytesInFlight: number) {
@@ -97,4 +99,59 @@ test('a bucket takes 12 to 48 ms, in steps of 4, from 1/16 to 4 MiB', () => {
     expect(ms).toBeLessThanOrEqual(48)
   }
   expect(bucketCapMbFor({ bytesPerMs: undefined })).toBe(4)
+})
+
+/** Two machines of three ranks; between them a message takes long, and few bytes are under way. */
+const machines = [0, 0, 0, 1, 1, 1]
+const nearAndFar = (first: number, second: number) =>
+  machines[first] === machines[second] ? links(0.05, 2 ** 30)() : links(5, 16_384)()
+
+test('where machines are far from each other, large buffers go inside them first, and a record repeats that', async () => {
+  const env = new VirtualEnv(4)
+  const size = machines.length
+  const groups = memoryMesh(env, size, nearAndFar, { machines })
+  const all = await env.until(Promise.all(groups.map((group) => measureLinks(group))), 60_000)
+  for (const one of all) expect(one).toEqual(all[0])
+  const { choice } = all[0]!
+  expect(choice.machines).toEqual(machines)
+  const layout = { isFullyLinked: true, machines }
+  const taken = (sizeBytes: number) => chooseAlgorithm('allReduce', sizeBytes, layout, choice)
+  expect(taken(4096)).toBe('oneShot')
+  expect(taken(16 * 2 ** 20)).toBe('hierarchical')
+  expect(chooseAlgorithm('barrier', 2 ** 30, layout, choice)).toBe('ring')
+  const oneMachine = { isFullyLinked: true, machines: [0, 0] }
+  expect(chooseAlgorithm('allReduce', 2 ** 24, oneMachine, choice)).toBe('ring')
+
+  // Ranks that lie elsewhere, with the record of those.
+  const element = elements.float32!
+  const random = seededRandom(1)
+  const length = 300_000
+  const inputs = machines.map(() =>
+    (element.make(length) as Float32Array).map(() => element.draw(random)),
+  )
+  const later = memoryMesh(env, size)
+  for (const group of later) group.choice = JSON.parse(JSON.stringify(choice))
+  const total = inputs.map((input) => input.slice())
+  await env.until(Promise.all(later.map((group, rank) => group.allReduce(total[rank]!))), 60_000)
+  const expected = element.make(length)
+  const inRing = element.make(length)
+  for (let i = 0; i < length; i++) {
+    const owner = Math.floor((i * size) / length)
+    expected[i] = reducedByMachines(element, inputs, 'sum', machines, owner, i)
+    inRing[i] = reduced(element, inputs, 'sum', owner + 1, i)
+  }
+  for (const one of total) expect(Buffer.compare(bytes(one), bytes(expected))).toBe(0)
+  expect(Buffer.compare(bytes(expected), bytes(inRing)), 'the order matters').not.toBe(0)
+})
+
+test('within one machine, or one rank on each, nothing goes inside machines first', async () => {
+  for (const layout of [
+    [0, 0, 0],
+    [0, 1, 2],
+  ]) {
+    const env = new VirtualEnv(5)
+    const groups = memoryMesh(env, 3, links(1, 4096), { machines: layout })
+    const [one] = await env.until(Promise.all(groups.map((group) => measureLinks(group))), 60_000)
+    expect(Object.keys(one!.choice)).toEqual(['oneShotBytes', 'directBytes'])
+  }
 })

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { type Algorithm, algorithms } from '../../../src/peer/announcement.ts'
 import { chunkRange, type Plan } from '../../../src/peer/plan.ts'
 import { hasAlgorithm, planCollective } from '../../../src/peer/plan-collective.ts'
+import { layoutsOf, partsByMachine } from '../../support/collective-reference.ts'
 
 const sizes = Array.from({ length: 16 }, (_, index) => index + 1)
 const operations = [
@@ -64,19 +65,21 @@ function walk(operation: Operation, plans: readonly Plan[], length: number): str
           if (receive.into === 'reduce') buffers[peer]![where] = `${value}+${own}`
         })
       })
-      folds.forEach(({ range, sources }, index) => {
+      folds.forEach(({ range, sources, isPartial }, index) => {
         const parts = sources.map((source) => (source === 'own' ? 'own' : received[rank]![source]))
         if (folded[rank]![index] || parts.includes(undefined)) return
         folded[rank]![index] = true
         isMoving = true
-        for (let i = range.start; i < range.end; i++)
-          buffers[rank]![i] = sources
+        for (let i = range.start; i < range.end; i++) {
+          const sum = sources
             .map((source) => {
               if (source === 'own') return inputs[rank]![i]
               const from = plans[rank]!.receives[source]!.range.start
               return received[rank]![source]![i - from]
             })
             .join('+')
+          buffers[rank]![i] = isPartial ? `(${sum})` : sum
+        }
       })
     })
   }
@@ -89,50 +92,100 @@ function walk(operation: Operation, plans: readonly Plan[], length: number): str
 
 describe.each(sizes)('%i ranks', (size) => {
   const ranks = Array.from({ length: size }, (_, rank) => rank)
-  const sumFrom = (first: number, i: number) =>
-    ranks.map((hop) => `${(first + hop) % size}:${i}`).join('+')
+  const sumInRing = (owner: number, i: number) =>
+    ranks.map((hop) => `${(owner + 1 + hop) % size}:${i}`).join('+')
+  const sumByMachines = (machines: readonly number[]) => (owner: number, i: number) =>
+    partsByMachine(machines, owner)
+      .map((part) => part.map((rank) => `${rank}:${i}`).join('+'))
+      .map((part) => (part.includes('+') ? `(${part})` : part))
+      .join('+')
   const roots = (operation: Operation) =>
     rooted.includes(operation) ? [...new Set([0, size >> 1, size - 1])] : [0]
 
   test.each(all)(
-    "%s by %s: every element ends where it belongs, summed in the ring's order",
+    '%s by %s: every element ends where it belongs, summed in the order of docs/collectives.md',
     (operation, algorithm) => {
-      for (const root of roots(operation))
-        for (const length of [0, 1, size - 1, size + 1, 2 * size]) {
-          const isPlaced =
-            operation === 'allToAll' || operation === 'gather' || operation === 'scatter'
-          const plans = ranks.map((rank) =>
-            planCollective(operation, algorithm, { rank, size, root, length, alignment: 1 }),
-          )
-          const buffers = walk(operation, plans, length)
-          const owner = (i: number) =>
-            ranks.find((rank) => {
-              const { start, end } = chunkRange(length, size, rank)
-              return i >= start && i < end
-            })!
-          for (const rank of ranks)
-            for (let i = 0; i < length * (isPlaced ? size : 1); i++) {
-              const got = buffers[rank]![i]
-              const part = Math.floor(i / (length || 1))
-              const where = `rank ${rank}, element ${i}, root ${root}`
-              if (operation === 'allReduce') expect(got, where).toBe(sumFrom(owner(i) + 1, i))
-              if (operation === 'reduceScatter' && owner(i) === rank)
-                expect(got, where).toBe(sumFrom(rank + 1, i))
-              if (operation === 'allGather' || operation === 'barrier')
-                expect(got, where).toBe(`${owner(i)}:${i}`)
-              if (operation === 'broadcast') expect(got, where).toBe(`${root}:${i}`)
-              if (operation === 'reduce' && rank === root)
-                expect(got, where).toBe(sumFrom(root + 1, i))
-              if (operation === 'gather' && rank === root && part !== rank)
-                expect(got, where).toBe(`${part}:${i % length}`)
-              if (operation === 'scatter' && rank !== root && i < length)
-                expect(got, where).toBe(`${root}:${rank * length + i}`)
-              if (operation === 'allToAll' && part !== rank)
-                expect(got, where).toBe(`${part}:${rank * length + (i % length)}`)
-            }
-        }
+      if (algorithm !== 'hierarchical') {
+        check(operation, algorithm, undefined)
+        return
+      }
+      for (const machines of layoutsOf(size)) check(operation, algorithm, machines)
     },
   )
+
+  const check = (
+    operation: Operation,
+    algorithm: Algorithm,
+    machines: readonly number[] | undefined,
+  ) => {
+    const sumAt = machines ? sumByMachines(machines) : sumInRing
+    for (const root of roots(operation))
+      for (const length of machines ? [0, size + 1] : [0, 1, size - 1, size + 1, 2 * size]) {
+        const isPlaced =
+          operation === 'allToAll' || operation === 'gather' || operation === 'scatter'
+        const plans = ranks.map((rank) =>
+          planCollective(operation, algorithm, {
+            rank,
+            size,
+            root,
+            length,
+            alignment: 1,
+            machines,
+          }),
+        )
+        const buffers = walk(operation, plans, length)
+        const owner = (i: number) =>
+          ranks.find((rank) => {
+            const { start, end } = chunkRange(length, size, rank)
+            return i >= start && i < end
+          })!
+        for (const rank of ranks)
+          for (let i = 0; i < length * (isPlaced ? size : 1); i++) {
+            const got = buffers[rank]![i]
+            const part = Math.floor(i / (length || 1))
+            const where = `rank ${rank}, element ${i}, root ${root}`
+            if (operation === 'allReduce') expect(got, where).toBe(sumAt(owner(i), i))
+            if (operation === 'reduceScatter' && owner(i) === rank)
+              expect(got, where).toBe(sumAt(rank, i))
+            if (operation === 'allGather' || operation === 'barrier')
+              expect(got, where).toBe(`${owner(i)}:${i}`)
+            if (operation === 'broadcast') expect(got, where).toBe(`${root}:${i}`)
+            if (operation === 'reduce' && rank === root) expect(got, where).toBe(sumAt(root, i))
+            if (operation === 'gather' && rank === root && part !== rank)
+              expect(got, where).toBe(`${part}:${i % length}`)
+            if (operation === 'scatter' && rank !== root && i < length)
+              expect(got, where).toBe(`${root}:${rank * length + i}`)
+            if (operation === 'allToAll' && part !== rank)
+              expect(got, where).toBe(`${part}:${rank * length + (i % length)}`)
+          }
+      }
+  }
+
+  test('between machines travels what docs/collectives.md states', () => {
+    for (const machines of layoutsOf(size)) {
+      const length = 12 * size
+      const given = (rank: number) => ({ rank, size, root: 0, length, alignment: 1, machines })
+      const machineCount = new Set(machines).size
+      const between = (operation: 'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast') => {
+        const out = new Map<number, number>()
+        for (const rank of ranks)
+          for (const { peer, range } of planCollective(operation, 'hierarchical', given(rank))
+            .sends)
+            if (machines[peer] !== machines[rank])
+              out.set(machines[rank]!, (out.get(machines[rank]!) ?? 0) + range.end - range.start)
+        return machines.map((machine) => out.get(machine) ?? 0)
+      }
+      const membersOf = (machine: number) => machines.filter((one) => one === machine).length
+      const scattered = machines.map((machine) => 12 * (size - membersOf(machine)))
+      const gathered = machines.map((machine) => 12 * membersOf(machine) * (machineCount - 1))
+      expect(between('reduceScatter')).toEqual(scattered)
+      expect(between('allGather')).toEqual(gathered)
+      expect(between('allReduce')).toEqual(scattered.map((count, at) => count + gathered[at]!))
+      expect(between('broadcast')).toEqual(
+        machines.map((machine) => (machine === machines[0] ? length * (machineCount - 1) : 0)),
+      )
+    }
+  })
 
   test('steps and bytes are those that docs/collectives.md states', () => {
     const length = 12 * size

@@ -25,6 +25,7 @@ const sample: FrameHeader = {
   number: 0xdeadbeef,
   credit: 0xffffffff,
   group: 0xfffe,
+  begun: 0x4321,
 }
 
 function frame(header: Partial<FrameHeader> = {}): Uint8Array<ArrayBuffer> {
@@ -50,7 +51,7 @@ test('the header is 36 bytes and lies as the table says', () => {
     number: 24,
     credit: 28,
     group: 32,
-    spare: 34,
+    begun: 34,
   })
   expect([...frame().subarray(4, 8)], 'little-endian').toEqual([0x98, 0xba, 0xdc, 0xfe])
 })
@@ -68,7 +69,7 @@ test('each broken field is an error that says what was expected and what came', 
     return () => decodeHeader(message, emptyHeader())
   }
   expect(broken(fieldOffset.magic, 7)).toThrow('expected magic 84, got 7')
-  expect(broken(fieldOffset.version, 9)).toThrow('expected protocol version 3, got version 9')
+  expect(broken(fieldOffset.version, 9)).toThrow('expected protocol version 4, got version 9')
   expect(broken(fieldOffset.type, 0)).toThrow('expected a frame type from 1 to 8, got 0')
   expect(broken(fieldOffset.type, 200)).toThrow('expected a frame type from 1 to 8, got 200')
   expect(broken(fieldOffset.length, 5)).toThrow('expected 41 bytes (payload 5), got 40 bytes')
