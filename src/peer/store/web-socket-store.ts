@@ -1,5 +1,6 @@
 import { systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
+import type { IceServer } from '../ice-servers.ts'
 import { limits } from '../messages.ts'
 import { SignalError } from '../refusals.ts'
 import { RoomConnection } from '../room-connection.ts'
@@ -149,6 +150,11 @@ export class WebSocketStore implements Store {
 
   async numKeys(): Promise<number> {
     return (await this.ask('store.numKeys', { op: 'numKeys' }, ['count'])).count
+  }
+
+  /** The ICE servers that the server has for its rooms, with fresh credentials; empty where it has none. errors: `signal.lost`. */
+  iceServers(): Promise<readonly IceServer[]> {
+    return this.connection.askIceServers()
   }
 
   /** Leaves the room; the store ends with it when nobody else is inside. */
