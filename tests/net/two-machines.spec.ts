@@ -1,0 +1,255 @@
+import type { ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { addresses, Networks, type Place } from './networks.ts'
+
+/** Two machines with a launcher each, in network namespaces: one run of four ranks over HTTPS and WebRTC, or over a TURN server. */
+
+const repository = join(import.meta.dirname, '..', '..')
+const port = 29_500
+const turnPort = 3478
+/** The TURN server's, which no tab may see. */
+const secret = 'only-launcher-and-turn-server-know'
+
+/** What a rank of fixtures/train.ts tells. */
+interface Told {
+  rank: string
+  localRank: string
+  nodeRank: string
+  worldSize: string
+  hash: string
+  losses: [number, number]
+  files: number
+  paths: { local: string; remote: string; kind: string; roundTripMs: number }[]
+  given: string
+}
+
+interface Run {
+  child: ChildProcess
+  text: { stdout: string; stderr: string }
+  /** The exit code, when both streams have ended. */
+  ended: Promise<number | null>
+}
+
+let networks: Networks
+let folder: string
+/** Of the first test, which the others must reach too. */
+let hash: string | undefined
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'tabring-net-'))
+  // A home each, so that machines share no certificate; the module is a user's, outside of the repository.
+  for (const place of ['alpha', 'beta']) {
+    await mkdir(join(folder, place))
+    await cp(join(import.meta.dirname, 'fixtures', 'train.ts'), join(folder, place, 'train.ts'))
+  }
+})
+afterAll(() => rm(folder, { recursive: true, force: true }))
+beforeEach(() => {
+  networks = new Networks()
+})
+afterEach(() => networks?.close())
+
+function watch(child: ChildProcess): Run {
+  const text = { stdout: '', stderr: '' }
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name]!.on('data', (chunk) => {
+      text[name] += chunk
+    })
+  }
+  return { child, text, ended: once(child, 'close').then(([code]) => code) }
+}
+
+/** Resolves with what `pattern` finds as soon as the process has said it. */
+async function says({ child, text }: Run, pattern: RegExp): Promise<string[]> {
+  for (;;) {
+    const found = pattern.exec(text.stdout + text.stderr)
+    if (found) return found
+    if (child.exitCode !== null) {
+      throw new Error(
+        `expected ${pattern}, got the exit of a process that said: ${text.stdout}${text.stderr}`,
+      )
+    }
+    const heard = new AbortController()
+    const { signal } = heard
+    const more = [once(child.stdout!, 'data', { signal }), once(child.stderr!, 'data', { signal })]
+    for (const one of more) one.catch(() => undefined)
+    await Promise.race([...more, once(child, 'exit', { signal })])
+    heard.abort()
+  }
+}
+
+function launch(place: Place, flags: readonly string[], env: Record<string, string>): Run {
+  const argv = ['--nnodes=2', '--adapter=software', ...flags, 'train.ts']
+  return watch(
+    networks.start(
+      place,
+      [process.execPath, join(repository, 'bin', 'tabring.js'), 'run', ...argv],
+      {
+        cwd: join(folder, place),
+        env: { HOME: join(folder, place), ...env },
+      },
+    ),
+  )
+}
+
+/** Starts both launchers, the second as the first one says; resolves with both at their end. */
+async function runOnBoth(
+  tabs: number,
+  flags: readonly string[] = [],
+  env: Record<string, string> = {},
+): Promise<{ codes: (number | null)[]; stdout: string; stderr: string[] }> {
+  const each = [`--nproc-per-node=${tabs}`, `--master-addr=${addresses.alpha}`]
+  const first = launch('alpha', [...each, '--node-rank=0', ...flags], env)
+  const [, key, pin] = await says(
+    first,
+    /TABRING_ROOM_KEY=(\S+) tabring run .*--master-fingerprint (sha256\/\S+)/,
+  )
+  const joining = [...each, '--node-rank=1', `--master-fingerprint=${pin}`]
+  const second = launch('beta', joining, { TABRING_ROOM_KEY: key })
+  const codes = await Promise.all([first.ended, second.ended])
+  return {
+    codes,
+    stdout: first.text.stdout + second.text.stdout,
+    stderr: [first.text.stderr, second.text.stderr],
+  }
+}
+
+/** What each rank has told, in their order, after a run that ended well on all. */
+function ranksOf({ codes, stdout, stderr }: Awaited<ReturnType<typeof runOnBoth>>): Told[] {
+  expect(codes, stderr.join('\n')).toEqual([0, 0])
+  const lines = [...stdout.matchAll(/^\[(\d+)\]: (\{.*\})$/gm)]
+  const told = lines.map(([, rank, json]) => ({ at: Number(rank), ...(JSON.parse(json) as Told) }))
+  return told.sort((a, b) => a.at - b.at)
+}
+
+/** One run with all ranks of both machines, which trained the same and learned something. */
+function expectOneRun(told: Told[]): void {
+  expect(told.map(({ rank, localRank, nodeRank }) => [rank, localRank, nodeRank])).toEqual([
+    ['0', '0', '0'],
+    ['1', '1', '0'],
+    ['2', '0', '1'],
+    ['3', '1', '1'],
+  ])
+  for (const one of told) {
+    expect(one.worldSize).toBe('4')
+    expect(one.losses).toEqual(told[0].losses)
+    expect(one.losses[1]).toBeLessThan(one.losses[0])
+    expect(one.hash).toBe(hash ?? told[0].hash)
+    expect(one.paths).toHaveLength(3)
+  }
+  hash ??= told[0].hash
+}
+
+/** The paths between ranks of two machines, as both sides see them. */
+function pathsAcross(told: Told[]): Told['paths'] {
+  const across = told.flatMap(({ nodeRank, paths }) => {
+    const own = nodeRank === '0' ? addresses.alpha : addresses.beta
+    return paths.filter(({ local, remote }) => local !== own || remote !== own)
+  })
+  // Each of four ranks with both of the other machine.
+  expect(across).toHaveLength(8)
+  return across
+}
+
+/** coturn, where both machines reach it and each other only through it. */
+async function startTurn(): Promise<Run> {
+  const config = join(folder, 'turnserver.conf')
+  await writeFile(
+    config,
+    [
+      `listening-port=${turnPort}`,
+      `listening-ip=${addresses.nextToAlpha}`,
+      `listening-ip=${addresses.nextToBeta}`,
+      `relay-ip=${addresses.nextToAlpha}`,
+      'realm=tabring.example',
+      'use-auth-secret',
+      `static-auth-secret=${secret}`,
+      'log-file=stdout',
+      'simple-log',
+      'verbose',
+      'no-cli',
+      'no-tls',
+      'no-dtls',
+      'no-tcp-relay',
+      `userdb=${join(folder, 'turn.db')}`,
+      `pidfile=${join(folder, 'turn.pid')}`,
+      '',
+    ].join('\n'),
+  )
+  const turn = watch(networks.start('between', ['turnserver', '-c', config], { cwd: folder }))
+  await says(turn, /UDP listener opened on/i)
+  return turn
+}
+
+/** Between the machines only what the launchers say to each other. */
+const launchersAlone = [`tcp dport ${port} accept`, `tcp sport ${port} accept`, 'counter']
+
+test('two machines, four ranks: one run over HTTPS, linked by WebRTC from address to address', async () => {
+  const told = ranksOf(await runOnBoth(2))
+  expectOneRun(told)
+  for (const { local, remote, kind } of pathsAcross(told)) {
+    expect([local, remote].sort()).toEqual([addresses.alpha, addresses.beta])
+    expect(kind).not.toContain('relay')
+  }
+  // Rank 0 of all wrote the checkpoint, not one rank of each machine.
+  expect(told.map(({ files }) => files > 0)).toEqual([true, false, false, false])
+})
+
+test('one packet of fifty lost between them: the same parameters', async () => {
+  networks.setRules('accept', 'meta l4proto udp numgen random mod 50 == 0 counter drop')
+  expectOneRun(ranksOf(await runOnBoth(2)))
+  expect(networks.countPackets()).toBeGreaterThan(3)
+})
+
+test('a firewall between, and a TURN server at the end of a slow line that loses packets: the same parameters, by relay', async () => {
+  networks.setRules('drop', ...launchersAlone)
+  const turn = await startTurn()
+  const delayMs = 20
+  const line = watch(
+    networks.start('between', [
+      process.execPath,
+      join(import.meta.dirname, 'slow-line.ts'),
+      `${turnPort + 1}`,
+      addresses.nextToAlpha,
+      `${turnPort}`,
+      `${delayMs}`,
+      '0.01',
+    ]),
+  )
+  await says(line, /ready/)
+  const url = `turn:${addresses.nextToAlpha}:${turnPort + 1}?transport=udp`
+  const run = await runOnBoth(2, [`--ice-servers=${url}`], { TABRING_TURN_SECRET: secret })
+  const told = ranksOf(run)
+  expectOneRun(told)
+  for (const { kind, roundTripMs } of pathsAcross(told)) {
+    expect(kind).toContain('relay')
+    expect(roundTripMs).toBeGreaterThanOrEqual(2 * delayMs)
+  }
+  line.child.kill('SIGTERM')
+  await line.ended
+  const { lost } = JSON.parse(line.text.stdout.split('\n')[1])
+  expect(lost).toBeGreaterThan(3)
+  // Tabs have names and passwords that end, and nobody but launcher and TURN server has what they are made of.
+  for (const { given } of told) {
+    expect(given).toMatch(/"username":"\d{10}:[0-9a-f]{16}","credential":"[\w+/]{27}="/)
+    expect(given).not.toContain(secret)
+  }
+  expect(run.stdout + run.stderr.join()).not.toContain(secret)
+  expect(turn.text.stdout).toMatch(/user <\d{10}:[0-9a-f]{16}>.*ALLOCATE processed, success/)
+})
+
+test('a firewall between and no TURN server: both launchers name the two ranks and say what helps', async () => {
+  networks.setRules('drop', ...launchersAlone)
+  const { codes, stderr } = await runOnBoth(1)
+  expect(codes).toEqual([1, 1])
+  for (const told of stderr) {
+    expect(told).toMatch(/rank [01] on (alpha|beta) failed first/)
+    expect(told).toMatch(/rank [01].* link to rank [01] .*no connection: none of \d+ addresses/)
+    expect(told).toMatch(/a TURN server \(--ice-servers/)
+  }
+  expect(networks.countPackets()).toBeGreaterThan(3)
+})
