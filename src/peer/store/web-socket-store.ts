@@ -1,6 +1,5 @@
 import { systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
-import type { IceServer } from '../ice-servers.ts'
 import { limits } from '../messages.ts'
 import { SignalError } from '../refusals.ts'
 import { RoomConnection } from '../room-connection.ts'
@@ -153,7 +152,7 @@ export class WebSocketStore implements Store {
   }
 
   /** The ICE servers that the server has for its rooms, with fresh credentials; empty where it has none. errors: `signal.lost`. */
-  iceServers(): Promise<readonly IceServer[]> {
+  iceServers(): Promise<readonly RTCIceServer[]> {
     return this.connection.askIceServers()
   }
 
