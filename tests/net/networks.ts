@@ -75,7 +75,7 @@ export class Networks {
     ip('-n', this.#name(place), ...args)
   }
 
-  /** Runs a program to its end; returns what it has written. */
+  /** Runs a program to its end; returns what it has written. errors: with what it wrote to standard error, if it fails. */
   run(place: Place, ...argv: readonly string[]): string {
     return execFileSync('ip', ['netns', 'exec', this.#name(place), ...argv], execOptions)
   }
@@ -130,6 +130,7 @@ export class Networks {
 
 const execOptions: ExecFileSyncOptionsWithStringEncoding = {
   encoding: 'utf8',
+  timeout: 20_000,
   stdio: ['ignore', 'pipe', 'pipe'],
 }
 

@@ -4,6 +4,7 @@ import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { type TurnCredentials, turnCredentials } from '../../node/ice/turn-credentials.ts'
 import { addresses, Networks, type Place } from './networks.ts'
 
 /** Two machines with a launcher each, in network namespaces: one run of four ranks over HTTPS and WebRTC, or over a TURN server. */
@@ -11,6 +12,8 @@ import { addresses, Networks, type Place } from './networks.ts'
 const repository = join(import.meta.dirname, '..', '..')
 const port = 29_500
 const turnPort = 3478
+/** Of the slow line to it; coturn itself takes the port behind its own too. */
+const linePort = 4478
 /** The TURN server's, which no tab may see. */
 const secret = 'only-launcher-and-turn-server-know'
 
@@ -24,7 +27,10 @@ interface Told {
   losses: [number, number]
   files: number
   paths: { local: string; remote: string; kind: string; roundTripMs: number }[]
-  given: string
+  /** Its environment, as JSON. */
+  environment: string
+  /** Of each connection. */
+  iceServers: { urls: string[]; username: string; credential: string }[][]
 }
 
 interface Run {
@@ -180,9 +186,17 @@ async function startTurn(): Promise<Run> {
       '',
     ].join('\n'),
   )
-  const turn = watch(networks.start('between', ['turnserver', '-c', config], { cwd: folder }))
-  await says(turn, /UDP listener opened on/i)
+  const turn = watch(
+    networks.start('between', ['stdbuf', '-oL', 'turnserver', '-c', config], { cwd: folder }),
+  )
+  await says(turn, /Total General servers/)
   return turn
+}
+
+/** A relay address as coturn's own client asks for it, on beta. */
+function allocate({ username, credential }: TurnCredentials): void {
+  const login = ['-u', username, '-w', credential, '-p', `${turnPort}`]
+  networks.run('beta', 'turnutils_uclient', '-y', ...login, addresses.nextToAlpha)
 }
 
 /** Between the machines only what the launchers say to each other. */
@@ -209,19 +223,16 @@ test('a firewall between, and a TURN server at the end of a slow line that loses
   networks.setRules('drop', ...launchersAlone)
   const turn = await startTurn()
   const delayMs = 20
+  const argv = ['slow-line.ts', linePort, addresses.nextToAlpha, turnPort, delayMs, 0.01].map(
+    String,
+  )
   const line = watch(
-    networks.start('between', [
-      process.execPath,
-      join(import.meta.dirname, 'slow-line.ts'),
-      `${turnPort + 1}`,
-      addresses.nextToAlpha,
-      `${turnPort}`,
-      `${delayMs}`,
-      '0.01',
-    ]),
+    networks.start('between', [process.execPath, '--import', 'tsx', ...argv], {
+      cwd: import.meta.dirname,
+    }),
   )
   await says(line, /ready/)
-  const url = `turn:${addresses.nextToAlpha}:${turnPort + 1}?transport=udp`
+  const url = `turn:${addresses.nextToAlpha}:${linePort}?transport=udp`
   const run = await runOnBoth(2, [`--ice-servers=${url}`], { TABRING_TURN_SECRET: secret })
   const told = ranksOf(run)
   expectOneRun(told)
@@ -234,12 +245,23 @@ test('a firewall between, and a TURN server at the end of a slow line that loses
   const { lost } = JSON.parse(line.text.stdout.split('\n')[1])
   expect(lost).toBeGreaterThan(3)
   // Tabs have names and passwords that end, and nobody but launcher and TURN server has what they are made of.
-  for (const { given } of told) {
-    expect(given).toMatch(/"username":"\d{10}:[0-9a-f]{16}","credential":"[\w+/]{27}="/)
-    expect(given).not.toContain(secret)
+  for (const { environment, iceServers } of told) {
+    expect(environment).not.toContain(secret)
+    for (const [server] of iceServers) {
+      expect(server.username).toMatch(/^\d{10}:[0-9a-f]{16}$/)
+      const endsMs = 1000 * Number(server.username.split(':')[0])
+      expect(endsMs - Date.now()).toBeGreaterThan(3_000_000)
+      expect(server.credential).toMatch(/^[\w+/]{27}=$/)
+    }
   }
+  const names = told.map(({ iceServers }) => iceServers[0][0].username)
+  expect(new Set(names).size).toBe(4)
   expect(run.stdout + run.stderr.join()).not.toContain(secret)
-  expect(turn.text.stdout).toMatch(/user <\d{10}:[0-9a-f]{16}>.*ALLOCATE processed, success/)
+  // coturn took these, and takes none that have ended.
+  await says(turn, new RegExp(`user <${names[0]}>.*ALLOCATE processed, success`))
+  const ended = turnCredentials(secret, 'late', Date.now() - 1000)
+  expect(() => allocate(ended)).toThrow(/Cannot complete Allocation/)
+  await says(turn, new RegExp(`Cannot find credentials of user <${ended.username}>`))
 })
 
 test('a firewall between and no TURN server: both launchers name the two ranks and say what helps', async () => {
