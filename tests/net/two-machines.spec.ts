@@ -145,7 +145,6 @@ function expectOneRun(told: Told[]): void {
     expect(one.losses).toEqual(told[0].losses)
     expect(one.losses[1]).toBeLessThan(one.losses[0])
     expect(one.hash).toBe(hash ?? told[0].hash)
-    expect(one.paths).toHaveLength(3)
   }
   hash ??= told[0].hash
 }
@@ -156,8 +155,8 @@ function pathsAcross(told: Told[]): Told['paths'] {
     const own = nodeRank === '0' ? addresses.alpha : addresses.beta
     return paths.filter(({ local, remote }) => local !== own || remote !== own)
   })
-  // Each of four ranks with both of the other machine.
-  expect(across).toHaveLength(8)
+  // Each of four ranks with both of the other machine, over several lanes where the way is long.
+  expect(across.length).toBeGreaterThanOrEqual(8)
   return across
 }
 
