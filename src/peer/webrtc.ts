@@ -330,8 +330,10 @@ export class WebRtcConnection {
     const urls = (this.options.rtc?.iceServers ?? []).flatMap((server) => server.urls)
     const turns = urls.filter((url) => /^turns?:/.test(url))
     if (turns.length === 0 || isRelayed) return ''
-    const told = turns.map((url) => `${url}: ${turnErrors.get(url) ?? 'no answer'}`).join(', ')
-    return `No TURN server gave an address (${told}): look at its address, its secret, and the clocks of both`
+    // The browser tells addresses in a form of its own.
+    const answers = [...turnErrors].map(([url, error]) => `${url}: ${error}`)
+    const told = answers.length > 0 ? answers : [`${turns.join(', ')}: no answer`]
+    return `No TURN server gave an address (${told.join(', ')}): look at its address, its secret, and the clocks of both`
   }
 
   private end(): void {

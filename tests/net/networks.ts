@@ -31,9 +31,12 @@ const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 /** So that the next run may know whose they are. */
 const prefix = 'tabring-net'
 
+let made = 0
+
 export class Networks {
   readonly #children = new Set<ChildProcess>()
-  readonly #name = (place: Place) => `${prefix}-${process.pid}-${place}`
+  readonly #number = made++
+  readonly #name = (place: Place) => `${prefix}-${process.pid}-${this.#number}-${place}`
 
   /** errors: where the kernel, the rights or the tools are missing, by name. */
   constructor() {
@@ -146,7 +149,9 @@ function checkTools(): void {
     )
   }
   const packages = { ip: 'iproute2', nft: 'nftables', turnserver: 'coturn', unshare: 'util-linux' }
-  const folders = (process.env.PATH ?? '').split(':')
+  // Where Debian keeps them, and a root without a login's PATH does not look.
+  process.env.PATH = `${process.env.PATH}:/usr/sbin:/sbin`
+  const folders = process.env.PATH.split(':')
   for (const [program, name] of Object.entries(packages)) {
     if (folders.some((folder) => existsSync(`${folder}/${program}`))) continue
     throw new Error(

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { type TurnCredentials, turnCredentials } from '../../node/ice/turn-credentials.ts'
 import { addresses, Networks, type Place } from './networks.ts'
 
@@ -40,7 +40,8 @@ interface Run {
   ended: Promise<number | null>
 }
 
-let networks: Networks
+/** Of the test that runs. */
+const made: Networks[] = []
 let folder: string
 /** Of the first test, which the others must reach too. */
 let hash: string | undefined
@@ -54,10 +55,15 @@ beforeAll(async () => {
   }
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
-beforeEach(() => {
-  networks = new Networks()
+afterEach(() => {
+  for (const networks of made.splice(0)) networks.close()
 })
-afterEach(() => networks?.close())
+
+function makeNetworks(): Networks {
+  const networks = new Networks()
+  made.push(networks)
+  return networks
+}
 
 function watch(child: ChildProcess): Run {
   const text = { stdout: '', stderr: '' }
@@ -88,7 +94,12 @@ async function says({ child, text }: Run, pattern: RegExp): Promise<string[]> {
   }
 }
 
-function launch(place: Place, flags: readonly string[], env: Record<string, string>): Run {
+function launch(
+  networks: Networks,
+  place: Place,
+  flags: readonly string[],
+  env: Record<string, string>,
+): Run {
   const argv = ['--nnodes=2', '--adapter=software', ...flags, 'train.ts']
   return watch(
     networks.start(
@@ -104,18 +115,19 @@ function launch(place: Place, flags: readonly string[], env: Record<string, stri
 
 /** Starts both launchers, the second as the first one says; resolves with both at their end. */
 async function runOnBoth(
+  networks: Networks,
   tabs: number,
   flags: readonly string[] = [],
   env: Record<string, string> = {},
 ): Promise<{ codes: (number | null)[]; stdout: string; stderr: string[] }> {
   const each = [`--nproc-per-node=${tabs}`, `--master-addr=${addresses.alpha}`]
-  const first = launch('alpha', [...each, '--node-rank=0', ...flags], env)
+  const first = launch(networks, 'alpha', [...each, '--node-rank=0', ...flags], env)
   const [, key, pin] = await says(
     first,
     /TABRING_ROOM_KEY=(\S+) tabring run .*--master-fingerprint (sha256\/\S+)/,
   )
   const joining = [...each, '--node-rank=1', `--master-fingerprint=${pin}`]
-  const second = launch('beta', joining, { TABRING_ROOM_KEY: key })
+  const second = launch(networks, 'beta', joining, { TABRING_ROOM_KEY: key })
   const codes = await Promise.all([first.ended, second.ended])
   return {
     codes,
@@ -161,7 +173,7 @@ function pathsAcross(told: Told[]): Told['paths'] {
 }
 
 /** coturn, where both machines reach it and each other only through it. */
-async function startTurn(): Promise<Run> {
+async function startTurn(networks: Networks): Promise<Run> {
   const config = join(folder, 'turnserver.conf')
   await writeFile(
     config,
@@ -193,7 +205,7 @@ async function startTurn(): Promise<Run> {
 }
 
 /** A relay address as coturn's own client asks for it, on beta. */
-function allocate({ username, credential }: TurnCredentials): void {
+function allocate(networks: Networks, { username, credential }: TurnCredentials): void {
   const login = ['-u', username, '-w', credential, '-p', `${turnPort}`]
   networks.run('beta', 'turnutils_uclient', '-y', ...login, addresses.nextToAlpha)
 }
@@ -202,7 +214,8 @@ function allocate({ username, credential }: TurnCredentials): void {
 const launchersAlone = [`tcp dport ${port} accept`, `tcp sport ${port} accept`, 'counter']
 
 test('two machines, four ranks: one run over HTTPS, linked by WebRTC from address to address', async () => {
-  const told = ranksOf(await runOnBoth(2))
+  const networks = makeNetworks()
+  const told = ranksOf(await runOnBoth(networks, 2))
   expectOneRun(told)
   for (const { local, remote, kind } of pathsAcross(told)) {
     expect([local, remote].sort()).toEqual([addresses.alpha, addresses.beta])
@@ -213,14 +226,16 @@ test('two machines, four ranks: one run over HTTPS, linked by WebRTC from addres
 })
 
 test('one packet of fifty lost between them: the same parameters', async () => {
+  const networks = makeNetworks()
   networks.setRules('accept', 'meta l4proto udp numgen random mod 50 == 0 counter drop')
-  expectOneRun(ranksOf(await runOnBoth(2)))
+  expectOneRun(ranksOf(await runOnBoth(networks, 2)))
   expect(networks.countPackets()).toBeGreaterThan(3)
 })
 
 test('a firewall between, and a TURN server at the end of a slow line that loses packets: the same parameters, by relay', async () => {
+  const networks = makeNetworks()
   networks.setRules('drop', ...launchersAlone)
-  const turn = await startTurn()
+  const turn = await startTurn(networks)
   const delayMs = 20
   const argv = ['slow-line.ts', linePort, addresses.nextToAlpha, turnPort, delayMs, 0.01].map(
     String,
@@ -232,7 +247,9 @@ test('a firewall between, and a TURN server at the end of a slow line that loses
   )
   await says(line, /ready/)
   const url = `turn:${addresses.nextToAlpha}:${linePort}?transport=udp`
-  const run = await runOnBoth(2, [`--ice-servers=${url}`], { TABRING_TURN_SECRET: secret })
+  const run = await runOnBoth(networks, 2, [`--ice-servers=${url}`], {
+    TABRING_TURN_SECRET: secret,
+  })
   const told = ranksOf(run)
   expectOneRun(told)
   for (const { kind, roundTripMs } of pathsAcross(told)) {
@@ -259,18 +276,43 @@ test('a firewall between, and a TURN server at the end of a slow line that loses
   // coturn took these, and takes none that have ended.
   await says(turn, new RegExp(`user <${names[0]}>.*ALLOCATE processed, success`))
   const ended = turnCredentials(secret, 'late', Date.now() - 1000)
-  expect(() => allocate(ended)).toThrow(/Cannot complete Allocation/)
+  expect(() => allocate(networks, ended)).toThrow(/Command failed/)
   await says(turn, new RegExp(`Cannot find credentials of user <${ended.username}>`))
 })
 
-test('a firewall between and no TURN server: both launchers name the two ranks and say what helps', async () => {
+test('a firewall between, and no TURN server or one with another secret: both launchers name the two ranks and say what helps', async () => {
+  const url = `turn:${addresses.nextToAlpha}:${turnPort}`
+  const [none, refused] = await Promise.all([
+    failBehindFirewall(makeNetworks(), []),
+    (async () => {
+      const networks = makeNetworks()
+      await startTurn(networks)
+      const flags = [`--ice-servers=${url}`]
+      return failBehindFirewall(networks, flags, { TABRING_TURN_SECRET: 'another' })
+    })(),
+  ])
+  for (const told of none) {
+    expect(told).toContain('a TURN server (--ice-servers for the launcher or the server')
+  }
+  for (const told of refused) {
+    expect(told).toMatch(/No TURN server gave an address \(turn:\S+: 401 \w+\): .* its secret/)
+    expect(told).not.toContain('another')
+  }
+})
+
+/** What both launchers have told at the end of a run whose two ranks cannot reach each other. */
+async function failBehindFirewall(
+  networks: Networks,
+  flags: readonly string[],
+  env: Record<string, string> = {},
+): Promise<string[]> {
   networks.setRules('drop', ...launchersAlone)
-  const { codes, stderr } = await runOnBoth(1)
+  const { codes, stderr } = await runOnBoth(networks, 1, flags, env)
   expect(codes).toEqual([1, 1])
   for (const told of stderr) {
     expect(told).toMatch(/rank [01] on (alpha|beta) failed first/)
     expect(told).toMatch(/rank [01].* link to rank [01] .*no connection: none of \d+ addresses/)
-    expect(told).toMatch(/a TURN server \(--ice-servers/)
   }
   expect(networks.countPackets()).toBeGreaterThan(3)
-})
+  return stderr
+}
