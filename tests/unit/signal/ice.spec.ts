@@ -6,11 +6,14 @@ import { type IceFlags, iceOptionsOf } from '../../../node/ice/ice-flags.ts'
 import { type IceOptions, iceSource } from '../../../node/ice/ice-source.ts'
 import { turnCredentials } from '../../../node/ice/turn-credentials.ts'
 import { parseLaunch } from '../../../node/launch/options.ts'
-import { iceLimits } from '../../../src/peer/ice-servers.ts'
+import { type IceServer, iceLimits } from '../../../src/peer/ice-servers.ts'
 import { limits } from '../../../src/peer/messages.ts'
 import { newRoomUrl } from '../../../src/peer/room-url.ts'
+import { newRoomLink } from '../../../src/peer/secret.ts'
+import { SignalClient } from '../../../src/peer/signal.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { RendezvousWorld, roomA } from '../../support/rendezvous-world.ts'
+import { socketFrom } from '../../support/signal-socket.ts'
 import { StoreServer, type Tap, tappedSocket } from '../../support/store-server.ts'
 
 /** STUN and TURN servers: how they are configured, and what tabs are told of them. tests/net has a TURN server that takes it. */
@@ -257,6 +260,38 @@ describe('over sockets', () => {
     expect(told[0][1].username!.split(':')[1]).not.toBe(told[1][1].username!.split(':')[1])
     expect(taps.flatMap(({ received }) => received).join()).not.toContain(secret)
     expect(said.join()).not.toContain(secret)
+  })
+
+  it('a member of a room has them when it is told its links', async () => {
+    server = await StoreServer.start({ ice: { iceServers: [{ urls: turn }], turnSecret: secret } })
+    const link = newRoomLink()
+    const options = { url: `${server.address}/signal`, link, WebSocket: socketFrom(server.origin) }
+    const [first, second] = ['a', 'b'].map(
+      (name) => new SignalClient({ ...options, info: infoOf(name) }),
+    )
+    const had = [first, second].map(
+      (client) =>
+        new Promise<readonly IceServer[]>((resolve) => {
+          client.on('assign', () => resolve(client.iceServers))
+        }),
+    )
+    const full = new Promise<void>((resolve) => {
+      first.on('lobby', ({ members }) => members.length === 2 && resolve())
+    })
+    await first.open()
+    await second.open()
+    await full
+    expect(first.iceServers).toEqual([])
+    first.start(null)
+    const [own, other] = await Promise.all(had)
+    for (const [{ urls, username, credential }] of [own, other]) {
+      const [expiry, name] = username!.split(':')
+      expect(urls).toEqual([turn])
+      expect({ username, credential }).toEqual(turnCredentials(secret, name, 1000 * Number(expiry)))
+    }
+    expect(own[0].username).not.toBe(other[0].username)
+    first.bye()
+    second.bye()
   })
 
   it('a store whose server ends meanwhile, or that is closed, rejects', async () => {
