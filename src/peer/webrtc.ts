@@ -239,7 +239,8 @@ export class WebRtcConnection {
     peer.on('error', (error) => this.attemptEnded(attempt, error.message))
     peer.on('close', () => this.attemptEnded(attempt, 'the connection closed'))
     pc.addEventListener('icecandidateerror', ({ url, errorCode, errorText }) => {
-      if (/^turns?:/.test(url)) attempt.turnErrors.set(url, `${errorCode} ${errorText}`.trim())
+      if (/^turns?:/.test(url))
+        attempt.turnErrors.set(url, `${errorCode} ${errorText}`.replace(/[ .]+$/, ''))
     })
     pc.addEventListener('icegatheringstatechange', () => {
       // Waiting is of no use: without an address of its own this side can neither ask nor be asked.
