@@ -6,6 +6,7 @@ import {
 } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
 import { messageOf } from '../../src/util/errors.ts'
+import { cleanUp } from './clean-up.ts'
 
 /**
  * Two machines and what lies between them, as network namespaces of this kernel:
@@ -26,24 +27,23 @@ export const addresses = {
 export type Place = 'alpha' | 'beta' | 'between'
 const places: readonly Place[] = ['alpha', 'beta', 'between']
 
-const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
-
 /** So that the next run may know whose they are. */
 const prefix = 'tabring-net'
 
 let made = 0
 
 export class Networks {
-  readonly #children = new Set<ChildProcess>()
   readonly #number = made++
+  /** Ends all processes in the namespaces, and the namespaces. */
+  readonly close = cleanUp(() => {
+    for (const place of places) remove(this.#name(place))
+  })
   readonly #name = (place: Place) => `${prefix}-${process.pid}-${this.#number}-${place}`
 
   /** errors: where the kernel, the rights or the tools are missing, by name. */
   constructor() {
     checkTools()
     removeStale()
-    process.once('exit', this.#onExit)
-    for (const signal of signals) process.once(signal, this.#onSignal)
     try {
       this.#make()
     } catch (thrown) {
@@ -71,7 +71,7 @@ export class Networks {
       this.ip('between', 'link', 'set', `to-${place}`, 'up')
       this.ip(place, 'route', 'add', 'default', 'via', router)
     }
-    this.run('between', 'sysctl', '-qw', 'net.ipv4.ip_forward=1')
+    this.run('between', 'sh', '-c', 'echo 1 > /proc/sys/net/ipv4/ip_forward')
   }
 
   ip(place: Place, ...args: readonly string[]): void {
@@ -90,14 +90,11 @@ export class Networks {
     options: { cwd?: string; env?: Record<string, string | undefined> } = {},
   ): ChildProcess {
     const named = ['unshare', '--uts', 'sh', '-c', 'hostname "$0" && exec "$@"', place, ...argv]
-    const child = spawn('ip', ['netns', 'exec', this.#name(place), ...named], {
+    return spawn('ip', ['netns', 'exec', this.#name(place), ...named], {
       stdio: ['ignore', 'pipe', 'pipe'],
       ...options,
       env: { ...process.env, ...options.env },
     })
-    this.#children.add(child)
-    child.once('exit', () => this.#children.delete(child))
-    return child
   }
 
   /** What `between` lets through: `rules` are those of nftables' forward chain, of which the last word is `policy`. */
@@ -114,20 +111,6 @@ export class Networks {
       /counter packets (\d+)/g,
     )
     return [...counters].reduce((sum, [, packets]) => sum + Number(packets), 0)
-  }
-
-  /** Ends all processes in the namespaces, and the namespaces. */
-  close(): void {
-    process.off('exit', this.#onExit)
-    for (const signal of signals) process.off(signal, this.#onSignal)
-    for (const place of places) remove(this.#name(place))
-  }
-
-  readonly #onExit = () => this.close()
-  /** Ctrl-C: the namespaces go first, then this process as it would have gone. */
-  readonly #onSignal = (signal: NodeJS.Signals) => {
-    this.close()
-    process.kill(process.pid, signal)
   }
 }
 
@@ -171,11 +154,16 @@ function removeStale(): void {
 
 function remove(name: string): void {
   if (!existsSync(`/run/netns/${name}`)) return
-  for (const id of ip('netns', 'pids', name).split('\n').filter(Boolean)) {
-    try {
-      process.kill(Number(id), 'SIGKILL')
-    } catch {
-      // It has ended by itself.
+  // Again and again: what is being ended may just have started another.
+  for (let tries = 0; tries < 50; tries++) {
+    const ids = ip('netns', 'pids', name).split('\n').filter(Boolean)
+    if (ids.length === 0) break
+    for (const id of ids) {
+      try {
+        process.kill(Number(id), 'SIGKILL')
+      } catch {
+        // It has ended by itself.
+      }
     }
   }
   ip('netns', 'delete', name)

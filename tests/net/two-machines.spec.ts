@@ -1,10 +1,12 @@
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { rmSync } from 'node:fs'
+import { cp, mkdir, mkdtemp, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { type TurnCredentials, turnCredentials } from '../../node/ice/turn-credentials.ts'
+import { cleanUp } from './clean-up.ts'
 import { addresses, Networks, type Place } from './networks.ts'
 
 /** Two machines with a launcher each, in network namespaces: one run of four ranks over HTTPS and WebRTC, or over a TURN server. */
@@ -43,18 +45,20 @@ interface Run {
 /** Of the test that runs. */
 const made: Networks[] = []
 let folder: string
+let removeFolder: () => void
 /** Of the first test, which the others must reach too. */
 let hash: string | undefined
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'tabring-net-'))
+  removeFolder = cleanUp(() => rmSync(folder, { recursive: true, force: true }))
   // A home each, so that machines share no certificate; the module is a user's, outside of the repository.
   for (const place of ['alpha', 'beta']) {
     await mkdir(join(folder, place))
     await cp(join(import.meta.dirname, 'fixtures', 'train.ts'), join(folder, place, 'train.ts'))
   }
 })
-afterAll(() => rm(folder, { recursive: true, force: true }))
+afterAll(() => removeFolder())
 afterEach(() => {
   for (const networks of made.splice(0)) networks.close()
 })
