@@ -51,7 +51,7 @@ export function iceSource(where: string, options: IceOptions): IceSource {
     if (turn !== undefined && isWithout && turnSecret === undefined) {
       throw invalid(
         where,
-        `a way to log in at ${turn}, got none. Set TABRING_TURN_SECRET (coturn's static-auth-secret) or --turn-secret-file, or write username and credential into a file for --ice-servers`,
+        `a way to log in at ${turn}, got none. Give its secret (coturn's static-auth-secret) by TABRING_TURN_SECRET, --turn-secret-file or the option turnSecret, or username and credential beside its urls`,
       )
     }
     return { server, isTimed: turn !== undefined && isWithout }

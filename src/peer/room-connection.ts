@@ -93,7 +93,7 @@ export class RoomConnection {
 
   /** ICE servers with credentials that are fresh. errors: as the connection's end. */
   askIceServers(): Promise<readonly IceServer[]> {
-    if (!this.isInside || this.isOver) return Promise.reject(leftEarly())
+    if (!this.isInside || this.isOver) return Promise.reject(notInside())
     return new Promise((resolve, reject) => {
       this.asking.push({ resolve, reject })
       this.send({ type: 'ice' })
@@ -108,7 +108,7 @@ export class RoomConnection {
     this.cancelWatchdog()
     this.opened?.reject(leftEarly())
     this.opened = null
-    this.stopAsking(leftEarly())
+    this.stopAsking(notInside())
     this.socket?.close(1000, 'bye')
   }
 
@@ -230,6 +230,13 @@ export class RoomConnection {
 /** How a WebSocket's end says that a message was larger than the other side reads at all; it comes without a reason. */
 const tooBig = 1009
 const tooBigText = `${tooBig}: a message was too large for the server, which reads ${limits.messageBytes} bytes`
+
+function notInside(): PeerError {
+  return new PeerError(
+    'signal.lost',
+    'signaling: expected to be in a room to ask for ICE servers, got one that was left. Enter it again.',
+  )
+}
 
 function leftEarly(): PeerError {
   return new PeerError('signal.lost', 'signaling: left before the room was entered.')

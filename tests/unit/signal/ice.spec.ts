@@ -6,6 +6,7 @@ import { type IceFlags, iceOptionsOf } from '../../../node/ice/ice-flags.ts'
 import { type IceOptions, iceSource } from '../../../node/ice/ice-source.ts'
 import { turnCredentials } from '../../../node/ice/turn-credentials.ts'
 import { parseLaunch } from '../../../node/launch/options.ts'
+import { tabring } from '../../../node/vite-plugin.ts'
 import { type IceServer, iceLimits } from '../../../src/peer/ice-servers.ts'
 import { limits } from '../../../src/peer/messages.ts'
 import { newRoomUrl } from '../../../src/peer/room-url.ts'
@@ -309,6 +310,15 @@ describe('over sockets', () => {
     await server.signaling.close()
     await expect(asked).rejects.toThrow(/the signaling server was stopped/)
     await expect(store.iceServers()).rejects.toMatchObject({ code: 'signal.lost' })
+  })
+
+  it('Vite’s plugin takes them, and says at once what is none', () => {
+    expect(() =>
+      tabring({ ice: { iceServers: [{ urls: turn }], turnSecret: secret } }),
+    ).not.toThrow()
+    expect(() => tabring({ ice: { iceServers: [{ urls: turn }] } })).toThrow(
+      /^tabring: ice: expected a way to log in at turn:/,
+    )
   })
 
   it('a configuration that is none ends the server before it begins', async () => {
