@@ -8,6 +8,7 @@ import { type Limits, Rendezvous } from '../src/peer/rendezvous.ts'
 import { proofText } from '../src/peer/secret.ts'
 import { systemEnv } from '../src/util/env.ts'
 import { ownHosts } from './hosts.ts'
+import { type IceOptions, iceSource } from './ice/ice-source.ts'
 
 /** What signaling needs of an HTTP server: node:http, node:https and Vite's servers all have it. */
 export interface UpgradeServer {
@@ -31,6 +32,8 @@ export interface SignalServerOptions {
   maxConnectionsPerIp?: number
   maxConnections?: number
   limits?: Partial<Limits>
+  /** STUN and TURN servers that tabs are told of; default none. */
+  ice?: IceOptions
   /** One line for each socket that is refused; silent by default. */
   log?: (line: string) => void
 }
@@ -63,6 +66,7 @@ export function attachSignaling(
   const isOwnHost = ownHosts(options.allowedOrigins, options.hosts)
   const messageBytes = options.limits?.messageBytes ?? defaultLimits.messageBytes
   const log = options.log ?? (() => undefined)
+  const iceServers = options.ice && iceSource('signaling', options.ice)
   const sockets = new Map<string, WebSocket>()
   const socketsOfIp = new Map<string, number>()
   let isClosed = false
@@ -110,6 +114,7 @@ export function attachSignaling(
         const given = Buffer.from(proof, 'hex')
         return given.length === expected.length && timingSafeEqual(given, expected)
       },
+      iceServers: (id) => iceServers?.(id, Date.now()) ?? [],
     },
     options.limits,
   )

@@ -5,11 +5,12 @@ import type { DeviceType } from '../src/util/device.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { checked, launcherParameter } from '../src/util/switches.ts'
 import { ensureBuilt } from './build.ts'
+import { addIceFlags, type IceFlags, iceOptionsOf } from './ice/ice-flags.ts'
 import { defaultPort, type Served, serve } from './serve.ts'
 import { checkDataFolder } from './train/data-folder.ts'
 import { cpuSwitch, dataMount } from './train/options.ts'
 
-interface StartFlags {
+interface StartFlags extends IceFlags {
   port?: number
   host?: boolean | string
   data?: string
@@ -53,6 +54,7 @@ const command = new Command('npm start --')
   )
   .option('--open', 'open the page in the browser', false)
   .option('--force-build', 'build the page even when it is up to date', false)
+addIceFlags(command)
 
 function parsePort(text: string): number {
   const port = Number(text)
@@ -124,6 +126,7 @@ function openBrowser(url: string): void {
 async function main(): Promise<void> {
   const flags = command.parse().opts<StartFlags>()
   const { visibleDevices } = flags
+  const ice = iceOptionsOf(flags)
   if (visibleDevices !== undefined) checked('launcher', { visibleDevices })
   if (flags.data !== undefined) await checkDataFolder(resolve(flags.data))
   const root = await ensureBuilt({ force: flags.forceBuild, log: (line) => console.log(line) })
@@ -133,7 +136,11 @@ async function main(): Promise<void> {
     strictPort: flags.port !== undefined,
     host: flags.host,
     mounts: flags.data === undefined ? undefined : { [dataMount]: resolve(flags.data) },
-    signaling: { allowedOrigins: flags.allowOrigin, log: (line) => console.error(line) },
+    signaling: {
+      allowedOrigins: flags.allowOrigin,
+      log: (line) => console.error(line),
+      ...(ice && { ice }),
+    },
   })
   console.log(greeting(served, flags))
   if (flags.open) openBrowser(pageUrl(served, flags))

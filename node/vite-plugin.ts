@@ -2,6 +2,7 @@ import type { Plugin, PreviewServer, ViteDevServer } from 'vite'
 import { TabringError } from '../src/util/errors.ts'
 import { checkFlag, checkNumber, checkOptions, isCount } from '../src/util/options.ts'
 import { isolationHeaders } from './headers.ts'
+import { iceSource } from './ice/ice-source.ts'
 import { serveMounts } from './mounts.ts'
 import { attachSignaling, type UpgradeServer } from './signal-server.ts'
 
@@ -19,6 +20,19 @@ export interface TabringPluginOptions {
   maxConnectionsPerIp?: number
   /** Default 2,000. */
   maxConnections?: number
+  /**
+   * STUN and TURN servers that tabs are told of; default none. A TURN server without a login takes `turnSecret`, which stays here: each tab
+   * gets credentials that are made from it and that end `turnLifetimeMs` later, by default an hour.
+   */
+  ice?: {
+    iceServers: readonly {
+      urls: string | readonly string[]
+      username?: string
+      credential?: string
+    }[]
+    turnSecret?: string
+    turnLifetimeMs?: number
+  }
   /** One line for each socket that is refused; silent by default. */
   log?: (line: string) => void
 }
@@ -66,9 +80,11 @@ function check(options: TabringPluginOptions): void {
     hosts: true,
     maxConnectionsPerIp: true,
     maxConnections: true,
+    ice: true,
     log: true,
   })
   checkFlag(where, 'isIsolated', options.isIsolated)
+  if (options.ice !== undefined) iceSource(`${where}: ice`, options.ice)
   for (const name of ['maxConnectionsPerIp', 'maxConnections'] as const) {
     checkNumber(where, name, options[name], isCount, 'a whole number above 0')
   }

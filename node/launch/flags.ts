@@ -1,6 +1,7 @@
 import { isIPv6 } from 'node:net'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { defaultMasterPort } from '../../src/distributed/slurm.ts'
+import { addIceFlags, type IceFlags } from '../ice/ice-flags.ts'
 import { wholeNumber } from '../parse-number.ts'
 
 /** What `tabring run` and `tabring launch` understand: torchrun's flags, and those of Slurm and of browsers. */
@@ -138,7 +139,7 @@ function notEmpty(text: string): string {
 }
 
 /** The flags, as Commander gives them. */
-export interface Flags {
+export interface Flags extends IceFlags {
   nprocPerNode?: number | TabChoice
   nnodes?: number
   nodeRank?: number
@@ -177,7 +178,7 @@ export function addFlags(command: Command): Command {
     const option = new Option(flags).hideHelp()
     return parse ? option.argParser(parse) : option
   }
-  return command
+  command
     .optionsGroup('Ranks and machines:')
     .option(
       '--nproc-per-node <n>',
@@ -213,6 +214,7 @@ export function addFlags(command: Command): Command {
       'of the certificate of machine 0, as its launcher prints it',
     )
     .option('--standalone', 'this machine alone, on any free port')
+  return addIceFlags(command)
     .optionsGroup('When a rank fails:')
     .option(
       '--max-restarts <n>',

@@ -1,6 +1,7 @@
 import { createServer } from 'node:https'
 import { signalPath } from '../../src/peer/messages.ts'
 import { ownCertificate, ownNames } from '../certificate.ts'
+import type { IceOptions } from '../ice/ice-source.ts'
 import { listen } from '../listen.ts'
 import { refuseOtherUpgrades } from '../refuse-upgrades.ts'
 import { attachSignaling } from '../signal-server.ts'
@@ -25,6 +26,8 @@ export interface MasterOptions {
   lastPort: number
   keys: RunKeys
   leader: Leader
+  /** For the tabs of all machines. */
+  ice: IceOptions | undefined
 }
 
 /**
@@ -33,7 +36,7 @@ export interface MasterOptions {
  * errors: PortTaken; `config.invalid`; `file.unwritable` when there is no place for the certificate.
  */
 export async function openMaster(options: MasterOptions): Promise<Master> {
-  const { host, keys, leader } = options
+  const { host, keys, leader, ice } = options
   const certificate = await ownCertificate({ names: ownNames([host]) })
   const server = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
     response.writeHead(404, { 'Content-Type': 'text/plain; charset=utf-8' })
@@ -41,7 +44,7 @@ export async function openMaster(options: MasterOptions): Promise<Master> {
   })
   const port = await listen(server, { wanted: options.port, last: options.lastPort })
   const pin = pinOf(certificate.cert)
-  const signaling = attachSignaling(server, { hosts: [host] })
+  const signaling = attachSignaling(server, { hosts: [host], ...(ice && { ice }) })
   const door = openDoor(server, { leader, keys, pin })
   refuseOtherUpgrades(server, [signalPath, launchersPath])
   return {

@@ -109,6 +109,7 @@ async function lead(all: MeetOptions): Promise<Crew> {
       lastPort: isPortFixed ? masterPort : masterPort + portsTried,
       keys,
       leader,
+      ice: options.ice,
     })
   } catch (thrown) {
     leader.abort(failureOf(member, 'it could not listen'))
@@ -170,6 +171,7 @@ async function follow(all: MeetOptions): Promise<Crew> {
   const { options, plan, member, signal, log } = all
   const { key, pin } = options
   const { masterAddr: host, masterPort: port, runId, meetingFile } = plan
+  if (options.ice) log('--ice-servers: those of the launcher of rank 0 count, not these')
   const joinTimeoutMs = options.rdzvConf?.joinTimeoutMs ?? defaultJoinTimeoutMs
   let place: () => Promise<LeaderPlace>
   if (key !== undefined) {

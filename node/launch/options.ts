@@ -2,6 +2,8 @@ import { Command, CommanderError, type Option } from 'commander'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, type SwitchInputs } from '../../src/util/switches.ts'
 import { oneLine, withDashes } from '../command-line.ts'
+import { type IceFlags, iceOptionsOf } from '../ice/ice-flags.ts'
+import type { IceOptions } from '../ice/ice-source.ts'
 import { cpuSwitch } from '../train/options.ts'
 import { checkKey } from './crew/keys.ts'
 import { addFlags, type Flags, refused } from './flags.ts'
@@ -11,12 +13,15 @@ import { type Pin, parsePin } from './pin.ts'
 export type LocalRankArgument = '--local_rank' | '--local-rank'
 
 /** What the command line asks for. */
-export interface LaunchOptions extends Omit<Flags, 'masterFingerprint' | 'useEnv'> {
+export interface LaunchOptions
+  extends Omit<Flags, 'masterFingerprint' | 'useEnv' | keyof IceFlags> {
   /** As given: relative to the current folder. */
   module: string
   /** Behind the module's name, untouched. */
   args: readonly string[]
   pin?: Pin
+  /** What all ranks are told of STUN and TURN servers, where this is the launcher of rank 0. */
+  ice?: IceOptions
   /** From --rdzv-conf or TABRING_ROOM_KEY. */
   key?: string
   /** For the tabs, from flags and environment; flags go first. */
@@ -149,7 +154,8 @@ export function parseLaunch(
     )
   }
   const [module, ...args] = command.args
-  const { masterFingerprint, useEnv, ...flags } = command.opts<Flags>()
+  const { masterFingerprint, useEnv, iceServers, turnSecretFile, turnLifetime, ...flags } =
+    command.opts<Flags>()
   for (const [option, why] of Object.entries(refused)) {
     if (command.getOptionValueSource(option) === 'cli') {
       const { long } = command.options.find((one) => one.attributeName() === option)!
@@ -168,6 +174,7 @@ export function parseLaunch(
       ...flags,
       module,
       args,
+      ice: iceOptionsOf({ iceServers, turnSecretFile, turnLifetime }, environment),
       pin: masterFingerprint === undefined ? undefined : parsePin(masterFingerprint),
       key: key === undefined ? undefined : checkKey(where, key),
       switches: {
@@ -185,7 +192,7 @@ export function parseLaunch(
 }
 
 /** Flags that contradict each other. */
-function checkTogether(flags: Omit<Flags, 'masterFingerprint' | 'useEnv'>): void {
+function checkTogether(flags: Omit<Flags, 'masterFingerprint' | 'useEnv' | keyof IceFlags>): void {
   const refuse = (text: string) => {
     throw new TabringError('config.invalid', text)
   }

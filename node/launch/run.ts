@@ -8,6 +8,7 @@ import { signalPath } from '../../src/peer/messages.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { parsed } from '../../src/util/switches.ts'
 import { lanAddresses } from '../certificate.ts'
+import type { IceOptions } from '../ice/ice-source.ts'
 import { closeSoon, Interrupt } from '../interrupt.ts'
 import { PortTaken } from '../listen.ts'
 import { type Served, serve } from '../serve.ts'
@@ -81,7 +82,7 @@ export async function launch(
     crew = await meet({ options, plan, member, signal, log })
     const joined = crew
     toClose.push(() => joined.close(leaving))
-    const served = await servePages(built.root, plan, joined, data)
+    const served = await servePages(built.root, plan, joined, { data, ice: options.ice })
     toClose.push(() => served.close())
 
     const toSource = sourceLines(built.root, process.cwd())
@@ -227,7 +228,7 @@ async function servePages(
   root: string,
   { masterPort, isPortFixed }: Plan,
   { signaling }: Crew,
-  data: string | undefined,
+  { data, ice }: { data: string | undefined; ice: IceOptions | undefined },
 ): Promise<Served> {
   const mounts = data === undefined ? undefined : { [dataMount]: data }
   if (signaling) {
@@ -238,11 +239,12 @@ async function servePages(
       attach: (server) => attachSignalProxy(server, signaling),
     })
   }
+  const own = ice && { ice }
   try {
-    return await serve({ root, mounts, port: masterPort, strictPort: true })
+    return await serve({ root, mounts, port: masterPort, strictPort: true, signaling: own })
   } catch (thrown) {
     if (isPortFixed || !(thrown instanceof PortTaken)) throw thrown
-    return serve({ root, mounts, port: 0 })
+    return serve({ root, mounts, port: 0, signaling: own })
   }
 }
 

@@ -4,6 +4,7 @@ import type { Link } from '../peer/link.ts'
 import type { GroupOptions } from '../peer/membership.ts'
 import { PrefixStore } from '../peer/store/prefix-store.ts'
 import type { Store } from '../peer/store/store.ts'
+import { WebSocketStore } from '../peer/store/web-socket-store.ts'
 import { systemEnv } from '../util/env.ts'
 import { messageOf, TabringError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
@@ -37,7 +38,7 @@ export interface InitProcessGroupOptions {
   topology?: Topology
   /** Groups of other names share a store or a room without meeting. Default `default`. */
   groupName?: string
-  /** ICE servers and policy for WebRTC; none by default. */
+  /** ICE servers and policy for WebRTC; ICE servers by default those that the signaling server tells of. */
   rtc?: RTCConfiguration
   /** In a worker: what `lendPage()` made on its page. Good for one group. */
   page?: MessagePort
@@ -92,7 +93,9 @@ export async function formGroup(
     })
     tell(1, 'group', () => `round ${gathered.round}: rank ${gathered.rank} of ${worldSize}`)
     try {
-      return await linkRanks(store, gathered, maker, options, signal)
+      const told = meeting.store instanceof WebSocketStore ? meeting.store : undefined
+      const iceServers = async () => (await told?.iceServers()) ?? []
+      return await linkRanks({ store, gathered, maker, iceServers, signal }, options)
     } finally {
       // It tidies: the group is there, or an error that says more.
       await leaveRound(store, gathered).catch((thrown) =>
@@ -107,17 +110,26 @@ export async function formGroup(
   }
 }
 
+interface Linking {
+  store: Store
+  gathered: Gathered
+  maker: LinkMaker
+  /** Those of the signaling server. */
+  iceServers: () => Promise<readonly RTCIceServer[]>
+  signal: AbortSignal | undefined
+}
+
 /** The group, once every rank has all its links. */
 async function linkRanks(
-  store: Store,
-  gathered: Gathered,
-  maker: LinkMaker,
+  { store, gathered, maker, iceServers, signal }: Linking,
   options: InitProcessGroupOptions,
-  signal: AbortSignal | undefined,
 ): Promise<ProcessGroup> {
-  const { backend = 'auto', topology = 'auto', timeoutMs, rtc, onspan } = options
+  const { backend = 'auto', topology = 'auto', timeoutMs, onspan } = options
   const { round: epoch, rank, members } = gathered
   const planned = planLinks(members, rank, backend, topology)
+  // Not before: ranks may have waited longer for each other than credentials live.
+  const asks = !options.rtc?.iceServers && planned.some(({ way }) => way === 'webrtc')
+  const rtc = asks ? { ...options.rtc, iceServers: [...(await iceServers())] } : options.rtc
   const made = await makeLinks({ store, gathered, planned, maker, rtc, signal })
   const { links, failed } = made
   let group: ProcessGroup | undefined

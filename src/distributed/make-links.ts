@@ -102,12 +102,17 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
   try {
     const links = await Promise.race([Promise.all(making), failed])
     return { links: new Map(links), settle, failed }
-  } catch (thrown) {
+  } catch (caught) {
+    // A link's own error names its other end; the rank that gives up tells both.
+    const isOwn = !isTold && caught instanceof PeerError && caught.code === 'peer.unreachable'
+    const thrown = isOwn
+      ? new PeerError(caught.code, `initProcessGroup: rank ${rank}: ${caught.message}`)
+      : caught
     for (const link of made) link.close('the group was not formed')
     if (!isTold) {
       const others = members.filter((member) => member.rank !== rank)
       const told = others.map((member) =>
-        mailbox.send(member.rank, { kind: 'failed', text: messageOf(thrown) }),
+        mailbox.send(member.rank, { kind: 'failed', text: messageOf(caught) }),
       )
       await Promise.allSettled(told)
     }

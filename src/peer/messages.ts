@@ -1,4 +1,5 @@
 import * as v from 'valibot'
+import { iceServersSchema } from './ice-servers.ts'
 import { refusals } from './refusals.ts'
 import { storedMessageSchema, storeMessageSchema } from './store/store-messages.ts'
 
@@ -10,6 +11,7 @@ import { storedMessageSchema, storeMessageSchema } from './store/store-messages.
  *    create | join ->             the room, and the key or the proof of it
  *    <- welcome, lobby            who is there; lobby again after every change
  *    start -> (the maker)         the settings of a run
+ *    <- ice                       the ICE servers for the links of the assignment that follows; not where there are none
  *    <- assign                    epoch, rank, world size, the links to form
  *    signal <->                   sealed session descriptions and candidates between linked ranks
  *    ready ->                     my links are up
@@ -17,12 +19,13 @@ import { storedMessageSchema, storeMessageSchema } from './store/store-messages.
  *    done ->                      my part of the run has ended well
  *    <- finished | abort          the epoch is over
  *    store ->, <- stored          the room's store, at any time: store/store-messages.ts
+ *    ice ->, <- ice               ICE servers with fresh credentials, at any time
  *
- * Who enters without `info` is a guest: inside for the store alone, in no lobby and no epoch.
+ * Who enters without `info` is a guest: inside for the store and ICE servers alone, in no lobby and no epoch.
  *
  * The server relays no gradients: `limits` keeps the boxes too small and too few for that.
  */
-export const protocolVersion = 2
+export const protocolVersion = 3
 
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
@@ -193,6 +196,7 @@ export const clientMessageSchema = v.variant('type', [
   v.strictObject({ type: v.literal('abort'), epoch: epochSchema, text: text(limits.textChars) }),
   v.strictObject({ type: v.literal('done'), epoch: epochSchema }),
   storeMessageSchema,
+  v.strictObject({ type: v.literal('ice') }),
   v.strictObject({ type: v.literal('bye') }),
   v.strictObject({ type: v.literal('pong') }),
 ])
@@ -239,6 +243,7 @@ export const serverMessageSchema = v.variant('type', [
     /** In order of joining. */
     members: v.pipe(v.array(lobbyMemberSchema), v.maxLength(limits.membersPerRoom)),
   }),
+  v.object({ type: v.literal('ice'), iceServers: iceServersSchema }),
   v.object({
     type: v.literal('assign'),
     epoch: epochSchema,

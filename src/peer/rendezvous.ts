@@ -1,5 +1,6 @@
 import { type Env, toHex } from '../util/env.ts'
 import { invariant, messageOf } from '../util/errors.ts'
+import type { IceServer } from './ice-servers.ts'
 import {
   type ClientMessage,
   limits as defaultLimits,
@@ -33,6 +34,8 @@ export interface RendezvousHost {
   close(connectionId: string, text: string): void
   /** True when `proof` is HMAC-SHA-256 over `proofText(room, nonce)` under `authKey`; all but `room` in hex. */
   verify(authKey: string, room: string, nonce: string, proof: string): boolean
+  /** What one connection is told of ICE servers, made anew for each call; default none. */
+  iceServers?(connectionId: string): IceServer[]
 }
 
 interface Connection {
@@ -188,7 +191,9 @@ export class Rendezvous {
     }
     const { room, member } = connection.place
     if (message.type === 'store') room.store.receive(connection.id, message)
-    else if (member) room.receive(member, message)
+    else if (message.type === 'ice') {
+      this.send(connection.id, { type: 'ice', iceServers: this.iceServers(connection.id) })
+    } else if (member) room.receive(member, message)
     else {
       const text = `expected store calls of a guest, got ${message.type}. Enter the room as a member.`
       this.refuse(connection, 'not-a-member', text, message.type)
@@ -226,6 +231,7 @@ export class Rendezvous {
         if (refused) this.refuse(refused, ...why)
       },
       held: this.held,
+      iceServers: (id) => this.iceServers(id),
     })
     this.rooms.set(room.id, room)
     this.admit(connection, room, message.info)
@@ -290,6 +296,10 @@ export class Rendezvous {
     if (!room.isEmpty) return
     room.store.close()
     this.rooms.delete(room.id)
+  }
+
+  private iceServers(connectionId: string): IceServer[] {
+    return this.host.iceServers?.(connectionId) ?? []
   }
 
   private refuse(

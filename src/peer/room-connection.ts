@@ -1,5 +1,6 @@
 import { type Env, systemEnv } from '../util/env.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
+import type { IceServer } from './ice-servers.ts'
 import {
   type ClientMessage,
   limits,
@@ -15,7 +16,7 @@ import { RoomSecret } from './secret.ts'
 /** What the server tells those who are inside. */
 export type InsideMessage = Exclude<
   ServerMessage,
-  { type: 'challenge' | 'welcome' | 'ping' | 'error' }
+  { type: 'challenge' | 'welcome' | 'ice' | 'ping' | 'error' }
 >
 
 /** What a connection tells its owner. */
@@ -37,6 +38,12 @@ export class RoomConnection {
   id = ''
   /** The room's keys, once `open` was called and they are derived. */
   secret: RoomSecret | null = null
+  /** What the server has told last; empty where it has none. */
+  iceServers: readonly IceServer[] = []
+  private readonly asking: {
+    resolve: (told: readonly IceServer[]) => void
+    reject: (error: PeerError) => void
+  }[] = []
   private socket: SocketLike | null = null
   private readonly env: Env
   private nonce = ''
@@ -84,6 +91,15 @@ export class RoomConnection {
     if (this.socket?.readyState === 1 && !this.isOver) this.socket.send(JSON.stringify(message))
   }
 
+  /** ICE servers with credentials that are fresh. errors: as the connection's end. */
+  askIceServers(): Promise<readonly IceServer[]> {
+    if (!this.isInside || this.isOver) return Promise.reject(notInside())
+    return new Promise((resolve, reject) => {
+      this.asking.push({ resolve, reject })
+      this.send({ type: 'ice' })
+    })
+  }
+
   /** Leaves the room and closes; idempotent, and safe to call from `pagehide`. */
   bye(): void {
     if (this.isOver) return
@@ -92,6 +108,7 @@ export class RoomConnection {
     this.cancelWatchdog()
     this.opened?.reject(leftEarly())
     this.opened = null
+    this.stopAsking(notInside())
     this.socket?.close(1000, 'bye')
   }
 
@@ -142,6 +159,10 @@ export class RoomConnection {
         this.isInside = true
         this.opened?.resolve()
         this.opened = null
+        return
+      case 'ice':
+        this.iceServers = message.iceServers
+        this.asking.shift()?.resolve(message.iceServers)
         return
       case 'ping':
         this.send({ type: 'pong' })
@@ -198,12 +219,24 @@ export class RoomConnection {
     if (this.opened) this.opened.reject(error)
     else this.listener.lost(error)
     this.opened = null
+    this.stopAsking(error)
+  }
+
+  private stopAsking(error: PeerError): void {
+    for (const { reject } of this.asking.splice(0)) reject(error)
   }
 }
 
 /** How a WebSocket's end says that a message was larger than the other side reads at all; it comes without a reason. */
 const tooBig = 1009
 const tooBigText = `${tooBig}: a message was too large for the server, which reads ${limits.messageBytes} bytes`
+
+function notInside(): PeerError {
+  return new PeerError(
+    'signal.lost',
+    'signaling: expected to be in a room to ask for ICE servers, got one that was left. Enter it again.',
+  )
+}
 
 function leftEarly(): PeerError {
   return new PeerError('signal.lost', 'signaling: left before the room was entered.')

@@ -1,5 +1,6 @@
 import { type Env, toHex } from '../util/env.ts'
 import { without, withoutEpoch } from './failure.ts'
+import type { IceServer } from './ice-servers.ts'
 import type {
   AssignedLink,
   ClientMessage,
@@ -30,6 +31,8 @@ export interface RoomHost {
   ): void
   /** What the stores of all rooms hold together. */
   readonly held: { sizeBytes: number }
+  /** For the links of one connection, with credentials that are fresh. */
+  iceServers(connectionId: string): IceServer[]
 }
 
 export interface Member {
@@ -224,9 +227,17 @@ export class Room {
     const worldSize = members.length
     const told = members.map(({ id, info }) => ({ id, ...info }))
     this.ranks.forEach(({ member: one, links }, rank) => {
+      if (links.some(({ kind }) => kind === 'webrtc')) this.sendIceServers(one)
       this.send(one, { type: 'assign', epoch, rank, worldSize, members: told, links })
     })
     this.lobbyChanged()
+  }
+
+  private sendIceServers(member: Member): void {
+    const { connectionId } = member
+    if (connectionId === null) return
+    const iceServers = this.host.iceServers(connectionId)
+    if (iceServers.length > 0) this.send(member, { type: 'ice', iceServers })
   }
 
   private inEpoch(member: Member, message: EpochMessage): void {

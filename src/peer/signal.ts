@@ -1,4 +1,5 @@
 import type { PeerError } from '../util/errors.ts'
+import type { IceServer } from './ice-servers.ts'
 import {
   type Assignment,
   type JsonValue,
@@ -71,6 +72,11 @@ export class SignalClient {
   /** This member's id; set once `open` has resolved. */
   get id(): string {
     return this.connection.id
+  }
+
+  /** For the links of the assignment that was told last. */
+  get iceServers(): readonly IceServer[] {
+    return this.connection.iceServers
   }
 
   /** True for the member that may start. */

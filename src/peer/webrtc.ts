@@ -31,7 +31,7 @@ export interface WebRtcOptions {
   initiator: boolean
   /** For error texts: `rank 2 (Laptop)`. */
   peerName: string
-  /** ICE servers and policy. Default: no ICE servers at all, so nothing is told to third parties. */
+  /** ICE servers and policy. Default: no ICE servers at all, so nothing is told to third parties. Credentials are in no error text. */
   rtc?: RTCConfiguration
   /**
    * Called with the bulk channel in the task that made it, once for every attempt: the newest replaces the others, which never
@@ -73,6 +73,10 @@ interface Attempt {
   isOver: boolean
   localCandidates: number
   remoteCandidates: number
+  /** A TURN server gave this side an address. */
+  isRelayed: boolean
+  /** What became of TURN servers that gave none, by URL. */
+  turnErrors: Map<string, string>
   hasHeard: boolean
   cancelTimeout: () => void
   outgoing: SimplePeerSignal[]
@@ -214,6 +218,8 @@ export class WebRtcConnection {
       isOver: false,
       localCandidates: 0,
       remoteCandidates: 0,
+      isRelayed: false,
+      turnErrors: new Map(),
       hasHeard: false,
       cancelTimeout: () => undefined,
       outgoing: [],
@@ -232,6 +238,10 @@ export class WebRtcConnection {
     })
     peer.on('error', (error) => this.attemptEnded(attempt, error.message))
     peer.on('close', () => this.attemptEnded(attempt, 'the connection closed'))
+    pc.addEventListener('icecandidateerror', ({ url, errorCode, errorText }) => {
+      if (/^turns?:/.test(url))
+        attempt.turnErrors.set(url, `${errorCode} ${errorText}`.replace(/[ .]+$/, ''))
+    })
     pc.addEventListener('icegatheringstatechange', () => {
       // Waiting is of no use: without an address of its own this side can neither ask nor be asked.
       if (pc.iceGatheringState !== 'complete' || attempt.localCandidates > 0) return
@@ -250,6 +260,7 @@ export class WebRtcConnection {
     attempt.outgoing.push(signal)
     if (signal.type === 'candidate') {
       attempt.localCandidates++
+      attempt.isRelayed ||= / typ relay\b/.test(signal.candidate?.candidate ?? '')
       if (attempt.outgoing.length > 1) return // a batch is under way
       attempt.cancelBatch = this.env.after(batchDelayMs, () => this.flush(attempt))
     } else this.flush(attempt)
@@ -301,14 +312,29 @@ export class WebRtcConnection {
 
   private reason(attempt: Attempt): string {
     const { localCandidates, remoteCandidates, hasHeard, pc } = attempt
-    if (localCandidates === 0) {
+    const turn = this.turnTrouble(attempt)
+    if (localCandidates === 0 && turn === '') {
       return 'no network route: this browser offers no address to connect from, as when it is offline. Connect to a network, or open the tabs in one browser'
     }
     if (!hasHeard) return 'the other tab did not answer. Is it frozen or being debugged?'
     if (remoteCandidates === 0) {
       return 'no network route: the other browser offers no address to connect to, as when it is offline'
     }
-    return `none of ${localCandidates} addresses here reaches one of ${remoteCandidates} there (ICE ${pc.iceConnectionState}). A firewall or NAT may be between: use one network, or configure a STUN or TURN server`
+    const advice =
+      turn ||
+      'A firewall or NAT may be between: use one network, or a TURN server (--ice-servers for the launcher or the server, or the option rtc)'
+    return `none of ${localCandidates} addresses here reaches one of ${remoteCandidates} there (ICE ${pc.iceConnectionState}). ${advice}`
+  }
+
+  /** What is wrong with the TURN servers, if any are configured and none has given an address. */
+  private turnTrouble({ isRelayed, turnErrors }: Attempt): string {
+    const urls = (this.options.rtc?.iceServers ?? []).flatMap((server) => server.urls)
+    const turns = urls.filter((url) => /^turns?:/.test(url))
+    if (turns.length === 0 || isRelayed) return ''
+    // The browser tells addresses in a form of its own.
+    const answers = [...turnErrors].map(([url, error]) => `${url}: ${error}`)
+    const told = answers.length > 0 ? answers : [`${turns.join(', ')}: no answer`]
+    return `No TURN server gave an address (${told.join(', ')}): look at its address, its secret, and the clocks of both`
   }
 
   private end(): void {

@@ -17,7 +17,7 @@ export interface FormLinksOptions {
    * this rank is ready. Lane 0 comes again when a connection takes a second attempt: the newest counts. The others join it.
    */
   addLink: (epoch: number, peerRank: number, transport: Transport, lane: number) => unknown
-  /** ICE servers and policy; none by default. */
+  /** ICE servers and policy; by default the servers that the signaling server told of. */
   rtc?: RTCConfiguration
   /** A link that was up is down. The server has been told, and answers with `abort`. */
   onDown?: (peerRank: number, error: PeerError) => void
@@ -106,7 +106,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     const connection = new LanedConnection({
       initiator,
       peerName: nameOf(peerRank),
-      rtc: options.rtc,
+      rtc: { iceServers: [...client.iceServers], ...options.rtc },
       env: options.env,
       onChannel: (channel, lane) => {
         const adding = addLink(epoch, peerRank, channelTransport(channel), lane)

@@ -1,4 +1,5 @@
 import { createHmac } from 'node:crypto'
+import type { IceSource } from '../../node/ice/ice-source.ts'
 import {
   type ClientMessage,
   limits,
@@ -30,7 +31,7 @@ export class RendezvousWorld {
   readonly deaf = new Set<string>()
   readonly server: Rendezvous
   /** Every message passes as JSON text, as it does on a socket. */
-  constructor(custom: Partial<Record<keyof typeof limits, number>> = {}) {
+  constructor(custom: Partial<Record<keyof typeof limits, number>> = {}, ice?: IceSource) {
     this.server = new Rendezvous(
       this.env,
       {
@@ -40,6 +41,7 @@ export class RendezvousWorld {
         },
         close: (id, text) => this.closed.set(id, text),
         verify: (key, room, nonce, proof) => hmac(key, proofText(room, nonce)) === proof,
+        iceServers: (id) => ice?.(id, this.env.now()) ?? [],
       },
       custom,
     )

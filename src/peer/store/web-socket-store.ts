@@ -151,6 +151,11 @@ export class WebSocketStore implements Store {
     return (await this.ask('store.numKeys', { op: 'numKeys' }, ['count'])).count
   }
 
+  /** The ICE servers that the server has for its rooms, with fresh credentials; empty where it has none. errors: `signal.lost`. */
+  iceServers(): Promise<readonly RTCIceServer[]> {
+    return this.connection.askIceServers()
+  }
+
   /** Leaves the room; the store ends with it when nobody else is inside. */
   close(): void {
     this.connection.bye()
