@@ -539,6 +539,7 @@ export {
   type DistributedDataParallelOptions,
   type VerifySyncOptions,
 } from './train/data-parallel.ts'
+export { launcherFolder } from './train/launcher-folder.ts'
 export { loadModel, type SaveModelOptions, saveModel } from './train/model-file.ts'
 
 export { type Meter, ProgressMeter } from './train/progress-meter.ts'

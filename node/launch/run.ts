@@ -13,6 +13,7 @@ import { PortTaken } from '../listen.ts'
 import { type Served, serve } from '../serve.ts'
 import { dataMount } from '../train/options.ts'
 import { buildProgram, findModule } from './build-program.ts'
+import { CheckpointFolder } from './checkpoints.ts'
 import type { Failure, Part } from './crew/messages.ts'
 import { countTabs } from './devices.ts'
 import type { Outcome } from './failure-text.ts'
@@ -51,6 +52,10 @@ export async function launch(
   for (const note of plan.notes) screen.note(note)
   const module = findModule(options.module)
   const data = options.data === undefined ? undefined : await findFolder(options.data)
+  const { checkpointDir } = options
+  const checkpoints = checkpointDir === undefined ? null : new CheckpointFolder(checkpointDir)
+  // Which launcher has rank 0 may not be known yet: then that one finds out at the start.
+  if (plan.index === 0) await checkpoints?.prove()
   await importTool('playwright')
   // These import Playwright.
   const [{ findBrowser }, { runTabs }] = await Promise.all([
@@ -81,7 +86,7 @@ export async function launch(
     crew = await meet({ options, plan, member, signal, log })
     const joined = crew
     toClose.push(() => joined.close(leaving))
-    const served = await servePages(built.root, plan, joined, data)
+    const served = await servePages(plan, joined, { root: built.root, data, checkpoints })
     toClose.push(() => served.close())
 
     const toSource = sourceLines(built.root, process.cwd())
@@ -99,6 +104,7 @@ export async function launch(
       }
       try {
         const ranks = Array.from({ length: tabs }, (_, i) => part.firstRank + i)
+        const ofRank0 = part.firstRank === 0 ? await offered(checkpoints, served) : {}
         logs?.open(ranks)
         const browser = await browsers.fresh()
         await runTabs({
@@ -106,7 +112,13 @@ export async function launch(
           url: served.localUrl,
           tabs: ranks.map((rank) => ({
             rank,
-            environment: environmentOf(rank, part, { options, plan, crew: joined, served }),
+            environment: environmentOf(rank, part, {
+              options,
+              plan,
+              crew: joined,
+              served,
+              more: rank === 0 ? ofRank0 : {},
+            }),
           })),
           switches: switchesOf(options, plan),
           stop: AbortSignal.any([task.stop, signal]),
@@ -224,26 +236,39 @@ class Browsers {
 
 /** Serves the pages to this machine's tabs; alone on MASTER_PORT, with the signaling server, else on any port, with a way to it. */
 async function servePages(
-  root: string,
   { masterPort, isPortFixed }: Plan,
   { signaling }: Crew,
-  data: string | undefined,
+  {
+    root,
+    data,
+    checkpoints,
+  }: { root: string; data: string | undefined; checkpoints: CheckpointFolder | null },
 ): Promise<Served> {
   const mounts = data === undefined ? undefined : { [dataMount]: data }
+  const offer = { root, mounts, writable: checkpoints?.writable }
   if (signaling) {
     return serve({
-      root,
-      mounts,
+      ...offer,
       port: 0,
       attach: (server) => attachSignalProxy(server, signaling),
     })
   }
   try {
-    return await serve({ root, mounts, port: masterPort, strictPort: true })
+    return await serve({ ...offer, port: masterPort, strictPort: true })
   } catch (thrown) {
     if (isPortFixed || !(thrown instanceof PortTaken)) throw thrown
-    return serve({ root, mounts, port: 0 })
+    return serve({ ...offer, port: 0 })
   }
+}
+
+/** What rank 0's tab is told of the folder for checkpoints, at its address for one start. errors: `file.unwritable`. */
+async function offered(
+  checkpoints: CheckpointFolder | null,
+  { localUrl }: Served,
+): Promise<{ CHECKPOINT_URL?: string }> {
+  if (!checkpoints) return {}
+  await checkpoints.prove()
+  return { CHECKPOINT_URL: new URL(checkpoints.offer(), localUrl).href }
 }
 
 /** What tabs get by their address: flags and environment, and what Slurm says of processors. */
@@ -260,12 +285,19 @@ function environmentOf(
     plan,
     crew,
     served,
-  }: { options: LaunchOptions; plan: Plan; crew: Crew; served: Served },
+    more,
+  }: {
+    options: LaunchOptions
+    plan: Plan
+    crew: Crew
+    served: Served
+    more: { CHECKPOINT_URL?: string }
+  },
 ): InjectedEnvironment {
   const { worldSize, nodeRank, attempt } = part
   const localRank = part.localRank + rank - part.firstRank
   const { room, key } = crew.keys.room(attempt)
-  const own: Record<VariableName, string> = {
+  const own: Record<Exclude<VariableName, 'CHECKPOINT_URL'>, string> = {
     RANK: String(rank),
     LOCAL_RANK: String(localRank),
     WORLD_SIZE: String(worldSize),
@@ -286,7 +318,7 @@ function environmentOf(
     : {}
   const { localRankArgument } = options
   return {
-    variables: { ...slurm, ...own },
+    variables: { ...slurm, ...own, ...more },
     args: localRankArgument
       ? [`${localRankArgument}=${localRank}`, ...options.args]
       : [...options.args],

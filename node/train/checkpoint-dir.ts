@@ -61,7 +61,8 @@ export async function openCheckpoints(options: CheckpointOptions): Promise<Opene
   return { ...opened, address }
 }
 
-async function proveWritable(path: string, given: string): Promise<void> {
+/** Makes the folder if there is none, and sees whether it can be written. `given`: as it was typed. errors: `file.unwritable`. */
+export async function proveWritable(path: string, given: string): Promise<void> {
   const probe = join(path, `.${process.pid}.tmp`)
   try {
     await mkdir(path, { recursive: true })
