@@ -129,7 +129,9 @@ export {
   initProcessGroup,
 } from './distributed/process-group.ts'
 export { type Progress, reportProgress } from './distributed/progress.ts'
+export { serveRank } from './distributed/serve-rank.ts'
 export { initFromSlurm, type SlurmRank, type Variables } from './distributed/slurm.ts'
+export { ProcessContext, type SpawnOptions, spawn } from './distributed/spawn.ts'
 export { Work } from './distributed/work.ts'
 export { type AdapterFacts, type Gpu, type GpuCounters, openGpu } from './gpu/device.ts'
 export {
@@ -560,6 +562,9 @@ export {
   errorCodes,
   GpuError,
   PeerError,
+  ProcessException,
+  ProcessExitedException,
+  ProcessRaisedException,
   ShapeError,
   TabringError,
 } from './util/errors.ts'

@@ -14,6 +14,7 @@ import { meet } from './init-method.ts'
 import { type LinkMaker, linkMaker } from './link-maker.ts'
 import { makeLinks } from './make-links.ts'
 import { type Backend, backends, planLinks, type Topology, topologies } from './plan-links.ts'
+import { spawnedPlace } from './spawned.ts'
 
 export interface InitProcessGroupOptions {
   /** How ranks are linked; `auto`, the default, takes ports where tabs share a browser, else WebRTC. The same on all ranks. */
@@ -62,13 +63,18 @@ export async function formGroup(
     const { joinTimeoutMs } = options
     return joinLinks({ ...options, links: options.links, helloMs: joinTimeoutMs })
   }
-  const { backend = 'auto', topology = 'auto', groupName = 'default', timeoutMs } = options
-  const maker = linkMaker(options.page)
+  const { initMethod = 'env://', topology = 'auto', groupName = 'default', timeoutMs } = options
+  const spawned = spawnedPlace()
+  const isAmongSpawned = spawned && !options.store && initMethod === 'env://'
+  const { backend = isAmongSpawned ? 'local' : 'auto' } = options
+  const maker = linkMaker(options.page ?? (await spawned?.lend()))
   let opened: Store | undefined
   try {
     const meeting = options.store
       ? { store: options.store, rank: undefined, worldSize: undefined }
-      : await meet(options.initMethod ?? 'env://', maker)
+      : isAmongSpawned
+        ? { ...spawned, store: await spawned.openStore() }
+        : await meet(initMethod, maker)
     if (!options.store) opened = meeting.store
     const rank = options.rank ?? meeting.rank
     const worldSize = options.worldSize ?? meeting.worldSize
@@ -85,7 +91,7 @@ export async function formGroup(
     })
     tell(1, 'group', () => `round ${gathered.round}: rank ${gathered.rank} of ${worldSize}`)
     try {
-      return await linkRanks(store, gathered, maker, options, signal)
+      return await linkRanks(store, gathered, maker, { ...options, backend }, signal)
     } finally {
       // It tidies: the group is there, or an error that says more.
       await leaveRound(store, gathered).catch((thrown) =>
