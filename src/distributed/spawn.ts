@@ -28,7 +28,9 @@ export interface SpawnOptions {
 /** A worker's script may take so long to load. units: ms. */
 const startMs = 60_000
 /** How long a failure that may be the echo of another's waits for it. units: ms. */
-const graceMs = 700
+const echoMs = 700
+/** A worker that has ended may have said why: its words come on a way of their own, and before any echo counts. units: ms. */
+const lastWordsMs = 300
 
 /**
  * Starts `nprocs` workers, each a rank, and resolves with what their programs returned, by rank: torch.multiprocessing.spawn.
@@ -175,9 +177,8 @@ export class ProcessContext<Result = unknown> {
     return {
       alive: () => {
         void lockFree(lock, this.#ending.signal).then(() =>
-          // Its last words are on their way before it ends.
           this.#cancels.push(
-            systemEnv.after(graceMs, () =>
+            systemEnv.after(lastWordsMs, () =>
               exited('its end without a word: it closed itself or crashed.'),
             ),
           ),
@@ -214,7 +215,7 @@ export class ProcessContext<Result = unknown> {
     if (!isEcho) this.#fail(error)
     else if (!this.#echo) {
       this.#echo = error
-      this.#cancels.push(systemEnv.after(graceMs, () => this.#fail(error)))
+      this.#cancels.push(systemEnv.after(echoMs, () => this.#fail(error)))
     }
   }
 

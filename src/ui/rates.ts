@@ -52,7 +52,7 @@ export function sharesOf({
 export interface StepSamples {
   /** NaN before the settings are known. */
   readonly total: number
-  /** `3 ranks × 64`, or `22 + 2 × 21` where shares differ. */
+  /** `3 ranks × 64`, or `3 ranks: 22 + 2 × 21` where shares differ. */
   readonly words: string
 }
 
@@ -73,12 +73,13 @@ function inWords(shares: readonly number[]): StepSamples {
     rows,
     ranks: shares.filter((other) => other === rows).length,
   }))
+  const parts = ranksOf.map(({ rows, ranks }) => (ranks > 1 ? `${ranks} × ${rows}` : rows))
   const words =
-    ranksOf.length > 1
-      ? ranksOf.map(({ rows, ranks }) => (ranks > 1 ? `${ranks} × ${rows}` : rows)).join(' + ')
-      : shares.length > 1
+    shares.length === 1
+      ? 'one rank'
+      : parts.length === 1
         ? `${shares.length} ranks × ${shares[0]}`
-        : 'one rank'
+        : `${shares.length} ranks: ${parts.join(' + ')}`
   return { total, words }
 }
 
