@@ -73,7 +73,9 @@ function inWords(shares: readonly number[]): StepSamples {
     rows,
     ranks: shares.filter((other) => other === rows).length,
   }))
-  const parts = ranksOf.map(({ rows, ranks }) => (ranks > 1 ? `${ranks} × ${rows}` : rows))
+  const parts = ranksOf.map(({ rows, ranks }) =>
+    ranks > 1 ? `${ranks}\u00a0×\u00a0${rows}` : rows,
+  )
   const words =
     shares.length === 1
       ? 'one rank'

@@ -27,7 +27,7 @@ export function Readouts({ snapshot }: { snapshot: Snapshot }) {
       <Readout
         label="Samples/s, all ranks"
         value={formatNumber(rates?.totalSamplesPerSec ?? nan)}
-        note={run ? 'by their shares of a step' : 'not running'}
+        note={run ? 'by their shares' : 'not running'}
       />
       <Readout
         label="Samples/s, this rank"

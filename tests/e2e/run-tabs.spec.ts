@@ -19,7 +19,7 @@ let browser: Browser
 
 /** A user's module that does what its first argument says. */
 const program = `
-import { args, env, reportProgress } from 'tabring'
+import { args, env, reportProgress, spawn } from 'tabring'
 
 console.log('up', env.RANK)
 switch (args[0]) {
@@ -43,6 +43,12 @@ switch (args[0]) {
     await new Promise((resolve) => setTimeout(resolve, 100))
     break
   }
+  case 'spawn': {
+    const rank = () => new Worker(new URL('./spawned.ts', import.meta.url), { type: 'module' })
+    console.log('sums', await spawn(rank, { nprocs: 2, args: [10] }))
+    await spawn(rank, { nprocs: 2, args: [-1] })
+    break
+  }
   case 'words':
     console.info('info', { a: 1 })
     console.debug('debug')
@@ -60,11 +66,22 @@ console.log('from the worker')
 reportProgress({ step: 7, totalSteps: 9 })
 postMessage('done')
 `
+const spawned = `
+import { distributed as dist, env, initProcessGroup, serveRank } from 'tabring'
+serveRank(async (rank: number, factor: number) => {
+  await initProcessGroup()
+  if (factor < 0 && rank === 1) throw new RangeError('factor of ' + factor)
+  const sum = Float32Array.of(factor * (rank + 1))
+  await dist.allReduce(sum)
+  return env.RANK + ':' + rank + ':' + sum[0]
+})
+`
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'tabring-'))
   await writeFile(join(folder, 'program.ts'), program)
   await writeFile(join(folder, 'worker.ts'), worker)
+  await writeFile(join(folder, 'spawned.ts'), spawned)
   built = await buildProgram(join(folder, 'program.ts'), folder)
   served = await serve({ root: built.root, port: 0 })
 })
@@ -177,6 +194,20 @@ test('stopped tabs are no failure', async () => {
   expect((await run(['wait'], { stop })).failures).toEqual([])
 })
 
+test('a rank that spawns workers, in a built program: results, and the stack of the first that fails', async () => {
+  const { failures, said } = await run(['spawn'])
+  expect(said).toContain('0 stdout sums [0:0:30, 0:1:30]')
+  expect(failures).toEqual([
+    {
+      rank: 0,
+      code: 'rank.failed',
+      text: expect.stringMatching(
+        /expected rank 1 to end well, got this error:\nRangeError: factor of -1\n {4}at [\s\S]*cause: RangeError: factor of -1/,
+      ),
+    },
+  ])
+})
+
 test('a run that ends well: every word on its stream, progress from the page and from a worker', async () => {
   const { failures, said, progress } = await run(['words', 'worker'])
   expect(failures).toEqual([])
@@ -200,6 +231,8 @@ test('how many tabs auto, cpu and gpu are, where the only adapter is software', 
   expect(await count('cpu')).toBe(availableParallelism())
   expect(await count('auto')).toBe(availableParallelism())
   expect(await count('auto', 1)).toBe(1)
-  await expect(count('gpu')).rejects.toThrow('expected a GPU that the browser can use, got none')
+  await expect(count('gpu')).rejects.toThrow(
+    'expected a GPU that the browser can use, got none',
+  )
   expect(browser.contexts()).toEqual([])
 })

@@ -103,13 +103,13 @@ describe('a run', () => {
     const told = (ranks: number) => stepSamples(training(ranks, 1))
     expect(told(1)).toEqual({ total: 64, words: 'one rank' })
     expect(told(4)).toEqual({ total: 64, words: '4 ranks × 16' })
-    expect(told(3)).toEqual({ total: 64, words: '3 ranks: 22 + 2 × 21' })
-    expect(told(5)).toEqual({ total: 64, words: '5 ranks: 4 × 13 + 12' })
+    expect(told(3)).toEqual({ total: 64, words: '3 ranks: 22 + 2\u00a0×\u00a021' })
+    expect(told(5)).toEqual({ total: 64, words: '5 ranks: 4\u00a0×\u00a013 + 12' })
   })
 
   it('before a run counts with the tabs that are in the room, for who may start it', () => {
     const maker = inside(3)
-    expect(stepSamples(maker).words).toBe('3 ranks: 22 + 2 × 21')
+    expect(stepSamples(maker).words).toBe('3 ranks: 22 + 2\u00a0×\u00a021')
     const fourth = play(maker, { type: 'lobby', lobby: makeLobby(4), ownId: maker.ownId })
     expect(stepSamples(fourth).words).toBe('4 ranks × 16')
     const larger = play(fourth, { type: 'setting', key: 'batchSize', value: '256' })
