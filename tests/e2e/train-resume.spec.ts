@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { makeDigits } from '../../src/data/digits.ts'
 import { debuggedBrowser, debugTab } from '../support/debugged-browser.ts'
+import { freePort } from '../support/free-port.ts'
 import { idxFolder } from '../support/idx-files.ts'
-import { freePort } from '../support/launcher-process.ts'
 
 /** `npm run train` with checkpoints, as a process: what it keeps in the folder, and what it goes on from. */
 
