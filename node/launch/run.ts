@@ -3,7 +3,7 @@ import { mkdtemp, stat } from 'node:fs/promises'
 import { homedir, hostname, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import type { Browser } from 'playwright'
-import type { InjectedEnvironment, VariableName } from '../../src/distributed/env.ts'
+import type { InjectedEnvironment, RankVariables } from '../../src/distributed/env.ts'
 import { signalPath } from '../../src/peer/messages.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { parsed } from '../../src/util/switches.ts'
@@ -265,7 +265,7 @@ async function servePages(
 async function offered(
   checkpoints: CheckpointFolder | null,
   { localUrl }: Served,
-): Promise<{ CHECKPOINT_URL?: string }> {
+): Promise<Pick<RankVariables, 'CHECKPOINT_URL'>> {
   if (!checkpoints) return {}
   await checkpoints.prove()
   return { CHECKPOINT_URL: new URL(checkpoints.offer(), localUrl).href }
@@ -291,13 +291,13 @@ function environmentOf(
     plan: Plan
     crew: Crew
     served: Served
-    more: { CHECKPOINT_URL?: string }
+    more: Pick<RankVariables, 'CHECKPOINT_URL'>
   },
 ): InjectedEnvironment {
   const { worldSize, nodeRank, attempt } = part
   const localRank = part.localRank + rank - part.firstRank
   const { room, key } = crew.keys.room(attempt)
-  const own: Record<Exclude<VariableName, 'CHECKPOINT_URL'>, string> = {
+  const own: RankVariables = {
     RANK: String(rank),
     LOCAL_RANK: String(localRank),
     WORLD_SIZE: String(worldSize),
@@ -312,13 +312,14 @@ function environmentOf(
     RUN_ID: plan.runId,
     RESTART_COUNT: String(attempt),
     MAX_RESTARTS: String(options.maxRestarts),
+    ...more,
   }
   const slurm = plan.job
     ? slurmVariables(process.env, { rank, worldSize, localRank, nodeRank })
     : {}
   const { localRankArgument } = options
   return {
-    variables: { ...slurm, ...own, ...more },
+    variables: { ...slurm, ...own },
     args: localRankArgument
       ? [`${localRankArgument}=${localRank}`, ...options.args]
       : [...options.args],

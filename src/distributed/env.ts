@@ -30,6 +30,11 @@ export const variables = {
 
 export type VariableName = keyof typeof variables
 
+/** What a launcher sets for a rank: all of the table, but for what belongs to rank 0 alone. */
+export type RankVariables = Record<Exclude<VariableName, 'CHECKPOINT_URL'>, string> & {
+  CHECKPOINT_URL?: string
+}
+
 /** As `process.env` has it; the variables of the table are there, or reading them is an error. */
 export type RankEnvironment = { readonly [Name in VariableName]: string } & {
   readonly [name: string]: string | undefined

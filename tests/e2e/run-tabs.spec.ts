@@ -227,8 +227,6 @@ test('how many tabs auto, cpu and gpu are, where the only adapter is software', 
   expect(await count('cpu')).toBe(availableParallelism())
   expect(await count('auto')).toBe(availableParallelism())
   expect(await count('auto', 1)).toBe(1)
-  await expect(count('gpu')).rejects.toThrow(
-    'expected a GPU that the browser can use, got none',
-  )
+  await expect(count('gpu')).rejects.toThrow('expected a GPU that the browser can use, got none')
   expect(browser.contexts()).toEqual([])
 })
