@@ -12,7 +12,7 @@ import { dataMount, parseOptions, type TrainOptions } from './train/options.ts'
 import { OutFile } from './train/out-file.ts'
 import { makeReporter, type Reporter } from './train/report.ts'
 import { oneLine } from './train/tab-group.ts'
-import { trainInTabs } from './train/tabs.ts'
+import { type TabsOptions, trainInTabs } from './train/tabs.ts'
 
 /**
  * `npm run train -- …`: trains in N headless tabs, as torchrun trains in N processes.
@@ -54,29 +54,54 @@ async function train(
     const timesKernels = Number(switches.debug ?? 0) >= 2 || switches.trace !== undefined
     const isOnCpu = options.device === 'cpu'
     if (isOnCpu) reporter.note('computing on the CPU with the plain references, which are slow')
-    // The references need no adapter: the one that starts everywhere will do.
-    const adapter = isOnCpu ? 'software' : options.adapter
-    const browser = await launchForTraining(adapter, { isHeaded, timesKernels }, (line) =>
-      reporter.note(line),
-    )
-    toClose.push(() => browser.close())
-    signal.throwIfAborted()
-
     const spans: TraceEvent[] = []
-    const results = await trainInTabs({
-      browser,
-      url: served.localUrl,
-      worldSize: options.worldSize,
-      config: options.config,
-      timeoutMs: options.timeoutMs,
-      saveTo: out?.temporaryPath,
-      checkpoints: checkpoints?.address,
-      signal,
-      onEvent: (event) => reporter.event(event),
-      switches,
-      onLine: (line) => reporter.note(line),
-      onTrace: trace ? (json) => spans.push(...JSON.parse(json)) : undefined,
-    })
+    let hasSaved = false
+    const start = async (place: Pick<TabsOptions, 'config' | 'checkpoints'>) => {
+      spans.length = 0
+      const browser = await launchForTraining(
+        // The references need no adapter: the one that starts everywhere will do.
+        isOnCpu ? 'software' : options.adapter,
+        { isHeaded, timesKernels },
+        (line) => reporter.note(line),
+      )
+      try {
+        signal.throwIfAborted()
+        return await trainInTabs({
+          ...place,
+          browser,
+          url: served.localUrl,
+          worldSize: options.worldSize,
+          timeoutMs: options.timeoutMs,
+          saveTo: out?.temporaryPath,
+          signal,
+          onEvent: (event) => {
+            hasSaved ||= event.event === 'checkpoint'
+            reporter.event(event)
+          },
+          switches,
+          onLine: (line) => reporter.note(line),
+          onTrace: trace ? (json) => spans.push(...JSON.parse(json)) : undefined,
+        })
+      } finally {
+        reporter.stop()
+        await closeSoon('train', () => browser.close())
+      }
+    }
+    const { config, maxRestarts } = options
+    let next = { config, checkpoints: checkpoints?.address }
+    const results = await withRestarts(
+      maxRestarts,
+      () => start(next),
+      (restart, reason) => {
+        signal.throwIfAborted()
+        next = {
+          config: hasSaved ? { ...config, resume: 'latest' } : config,
+          checkpoints: checkpoints?.again(hasSaved),
+        }
+        reporter.note(oneLine(messageOf(reason)))
+        reporter.note(`restart ${restart} of ${maxRestarts}`)
+      },
+    )
     if (trace) {
       await writeFile(trace.temporaryPath, exportTrace(spans))
       await trace.commit((bytes) => JSON.parse(String(bytes)))
@@ -86,6 +111,22 @@ async function train(
   } finally {
     reporter.stop()
     for (const close of toClose.reverse()) await closeSoon('train', close)
+  }
+}
+
+/** Runs `start`, again up to `maxRestarts` times when it fails. `onRestart` may end that by an error of its own. errors: the last one's. */
+async function withRestarts<T>(
+  maxRestarts: number,
+  start: () => Promise<T>,
+  onRestart: (restart: number, reason: unknown) => void,
+): Promise<T> {
+  for (let restart = 1; ; restart++) {
+    try {
+      return await start()
+    } catch (thrown) {
+      if (restart > maxRestarts) throw thrown
+      onRestart(restart, thrown)
+    }
   }
 }
 

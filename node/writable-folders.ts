@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { messageOf } from '../src/util/errors.ts'
 
-/** Folders by URL prefix, which starts and ends with a slash; whoever knows a prefix may write there. See `secretPrefix`. */
+/** Folders by URL prefix, which starts and ends with a slash; whoever knows a prefix may write there, until it is taken out. See `secretPrefix`. */
 export type WritableFolders = Record<string, string>
 
 /** A prefix that nobody guesses: `/checkpoints-<128 random bits>/`. */
@@ -18,7 +18,8 @@ const plainName = /^[\w-][\w.-]{0,200}$/
 /**
  * A handler that reads, writes and removes single files of folders: GET, PUT, DELETE. Other paths go to `next`.
  *
- * A file is put in place when all of its bytes are on the disk, in one move; one that is cut short leaves the file before it as it was.
+ * A file is put in place when all of its bytes are on the disk, in one move; one that is cut short, or whose prefix is taken out on the way,
+ * leaves the file before it as it was.
  */
 export function serveWritable(
   folders: WritableFolders,
@@ -46,7 +47,8 @@ export function serveWritable(
       answer(405, 'GET, PUT or DELETE')
       return
     }
-    act(file, request, response).then(
+    const isOffered = () => Object.hasOwn(folders, prefix)
+    act({ file, request, response, isOffered }).then(
       (status) => status && answer(status),
       (thrown) => {
         const isMissing = (thrown as NodeJS.ErrnoException).code === 'ENOENT'
@@ -58,13 +60,15 @@ export function serveWritable(
 }
 
 /** An answer's status, where it has not been sent already. */
-type Act = (
-  file: string,
-  request: IncomingMessage,
-  response: ServerResponse,
-) => Promise<number | undefined>
+type Act = (asked: {
+  file: string
+  request: IncomingMessage
+  response: ServerResponse
+  /** Whether the prefix is one still. */
+  isOffered: () => boolean
+}) => Promise<number | undefined>
 
-const send: Act = async (file, _, response) => {
+const send: Act = async ({ file, response }) => {
   const { size } = await stat(file)
   response.writeHead(200, {
     'Content-Type': 'application/octet-stream',
@@ -75,7 +79,7 @@ const send: Act = async (file, _, response) => {
   return undefined
 }
 
-const receive: Act = async (file, request) => {
+const receive: Act = async ({ file, request, isOffered }) => {
   const temporary = `${file}.${randomBytes(4).toString('hex')}.tmp`
   try {
     const handle = await open(temporary, 'wx')
@@ -86,6 +90,7 @@ const receive: Act = async (file, request) => {
     } finally {
       await handle.close()
     }
+    if (!isOffered()) return 410
     await rename(temporary, file)
   } finally {
     await rm(temporary, { force: true })
@@ -93,7 +98,7 @@ const receive: Act = async (file, request) => {
   return 204
 }
 
-const remove: Act = async (file) => {
+const remove: Act = async ({ file }) => {
   await rm(file, { force: true })
   return 204
 }

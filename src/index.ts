@@ -129,7 +129,9 @@ export {
   initProcessGroup,
 } from './distributed/process-group.ts'
 export { type Progress, reportProgress } from './distributed/progress.ts'
+export { serveRank } from './distributed/serve-rank.ts'
 export { initFromSlurm, type SlurmRank, type Variables } from './distributed/slurm.ts'
+export { ProcessContext, type SpawnOptions, spawn } from './distributed/spawn.ts'
 export { Work } from './distributed/work.ts'
 export { type AdapterFacts, type Gpu, type GpuCounters, openGpu } from './gpu/device.ts'
 export {
@@ -539,6 +541,7 @@ export {
   type DistributedDataParallelOptions,
   type VerifySyncOptions,
 } from './train/data-parallel.ts'
+export { launcherFolder } from './train/launcher-folder.ts'
 export { loadModel, type SaveModelOptions, saveModel } from './train/model-file.ts'
 
 export { type Meter, ProgressMeter } from './train/progress-meter.ts'
@@ -559,6 +562,9 @@ export {
   errorCodes,
   GpuError,
   PeerError,
+  ProcessException,
+  ProcessExitedException,
+  ProcessRaisedException,
   ShapeError,
   TabringError,
 } from './util/errors.ts'

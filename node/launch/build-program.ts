@@ -90,7 +90,8 @@ export async function buildProgram(
       worker: {
         format: 'es',
         plugins: () => [libraryPlugin()],
-        rolldownOptions: { output: { keepNames: true } },
+        // Without the folder, places in a worker's source map are told from another one.
+        rolldownOptions: { output: { keepNames: true, dir: root } },
       },
       build: {
         outDir: root,

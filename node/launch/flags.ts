@@ -167,6 +167,7 @@ export interface Flags extends IceFlags {
   visibleDevices?: string
   headed?: boolean
   data?: string
+  checkpointDir?: string
   debug?: string
   /** Of `tabring launch` alone. */
   useEnv?: boolean
@@ -258,6 +259,10 @@ export function addFlags(command: Command): Command {
     .option('--visible-devices <list>', 'the WebGPU devices that tabs see, numbered anew: 0,2')
     .option('--headed', 'show the browser')
     .option('--data <folder>', 'serve its files to the tabs, at /data/')
+    .option(
+      '--checkpoint-dir <folder>',
+      'where saveCheckpoint and loadCheckpoint keep files, on machine 0; made if there is none',
+    )
     .option('--debug <n>', 'tell of kernels, plans, values: 1 to 5, see docs/switches.md')
     .optionsGroup('As in Slurm (inside a job none is needed):')
     .option('--ntasks-per-node <n>', 'the same as --nproc-per-node', wholeNumber(1, 1024))

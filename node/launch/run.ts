@@ -3,11 +3,12 @@ import { mkdtemp, stat } from 'node:fs/promises'
 import { homedir, hostname, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import type { Browser } from 'playwright'
-import type { InjectedEnvironment, VariableName } from '../../src/distributed/env.ts'
+import type { InjectedEnvironment, RankVariables } from '../../src/distributed/env.ts'
 import { signalPath } from '../../src/peer/messages.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { parsed } from '../../src/util/switches.ts'
 import { lanAddresses } from '../certificate.ts'
+import { CheckpointFolder } from '../checkpoint-folder.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { closeSoon, Interrupt } from '../interrupt.ts'
 import { PortTaken } from '../listen.ts'
@@ -52,6 +53,10 @@ export async function launch(
   for (const note of plan.notes) screen.note(note)
   const module = findModule(options.module)
   const data = options.data === undefined ? undefined : await findFolder(options.data)
+  const { checkpointDir } = options
+  const checkpoints = checkpointDir === undefined ? null : new CheckpointFolder(checkpointDir)
+  // Which launcher has rank 0 may not be known yet: then that one finds out at the start.
+  if (plan.index === 0) await checkpoints?.prove()
   await importTool('playwright')
   // These import Playwright.
   const [{ findBrowser }, { runTabs }] = await Promise.all([
@@ -82,7 +87,8 @@ export async function launch(
     crew = await meet({ options, plan, member, signal, log })
     const joined = crew
     toClose.push(() => joined.close(leaving))
-    const served = await servePages(built.root, plan, joined, { data, ice: options.ice })
+    const pages = { root: built.root, data, checkpoints, ice: options.ice }
+    const served = await servePages(plan, joined, pages)
     toClose.push(() => served.close())
 
     const toSource = sourceLines(built.root, process.cwd())
@@ -100,6 +106,7 @@ export async function launch(
       }
       try {
         const ranks = Array.from({ length: tabs }, (_, i) => part.firstRank + i)
+        const ofRank0 = part.firstRank === 0 ? await offered(checkpoints, served) : {}
         logs?.open(ranks)
         const browser = await browsers.fresh()
         await runTabs({
@@ -107,7 +114,13 @@ export async function launch(
           url: served.localUrl,
           tabs: ranks.map((rank) => ({
             rank,
-            environment: environmentOf(rank, part, { options, plan, crew: joined, served }),
+            environment: environmentOf(rank, part, {
+              options,
+              plan,
+              crew: joined,
+              served,
+              more: rank === 0 ? ofRank0 : {},
+            }),
           })),
           switches: switchesOf(options, plan),
           stop: AbortSignal.any([task.stop, signal]),
@@ -225,27 +238,46 @@ class Browsers {
 
 /** Serves the pages to this machine's tabs; alone on MASTER_PORT, with the signaling server, else on any port, with a way to it. */
 async function servePages(
-  root: string,
   { masterPort, isPortFixed }: Plan,
   { signaling }: Crew,
-  { data, ice }: { data: string | undefined; ice: IceOptions | undefined },
+  {
+    root,
+    data,
+    checkpoints,
+    ice,
+  }: {
+    root: string
+    data: string | undefined
+    checkpoints: CheckpointFolder | null
+    ice: IceOptions | undefined
+  },
 ): Promise<Served> {
   const mounts = data === undefined ? undefined : { [dataMount]: data }
+  const offer = { root, mounts, writable: checkpoints?.writable }
   if (signaling) {
     return serve({
-      root,
-      mounts,
+      ...offer,
       port: 0,
       attach: (server) => attachSignalProxy(server, signaling),
     })
   }
   const own = ice && { ice }
   try {
-    return await serve({ root, mounts, port: masterPort, strictPort: true, signaling: own })
+    return await serve({ ...offer, port: masterPort, strictPort: true, signaling: own })
   } catch (thrown) {
     if (isPortFixed || !(thrown instanceof PortTaken)) throw thrown
-    return serve({ root, mounts, port: 0, signaling: own })
+    return serve({ ...offer, port: 0, signaling: own })
   }
+}
+
+/** What rank 0's tab is told of the folder for checkpoints, at its address for one start. errors: `file.unwritable`. */
+async function offered(
+  checkpoints: CheckpointFolder | null,
+  { localUrl }: Served,
+): Promise<Pick<RankVariables, 'CHECKPOINT_URL'>> {
+  if (!checkpoints) return {}
+  await checkpoints.prove()
+  return { CHECKPOINT_URL: new URL(checkpoints.offer(), localUrl).href }
 }
 
 /** What tabs get by their address: flags and environment, and what Slurm says of processors. */
@@ -262,12 +294,19 @@ function environmentOf(
     plan,
     crew,
     served,
-  }: { options: LaunchOptions; plan: Plan; crew: Crew; served: Served },
+    more,
+  }: {
+    options: LaunchOptions
+    plan: Plan
+    crew: Crew
+    served: Served
+    more: Pick<RankVariables, 'CHECKPOINT_URL'>
+  },
 ): InjectedEnvironment {
   const { worldSize, nodeRank, attempt } = part
   const localRank = part.localRank + rank - part.firstRank
   const { room, key } = crew.keys.room(attempt)
-  const own: Record<VariableName, string> = {
+  const own: RankVariables = {
     RANK: String(rank),
     LOCAL_RANK: String(localRank),
     WORLD_SIZE: String(worldSize),
@@ -282,6 +321,7 @@ function environmentOf(
     RUN_ID: plan.runId,
     RESTART_COUNT: String(attempt),
     MAX_RESTARTS: String(options.maxRestarts),
+    ...more,
   }
   const slurm = plan.job
     ? slurmVariables(process.env, { rank, worldSize, localRank, nodeRank })

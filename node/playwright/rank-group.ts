@@ -2,7 +2,7 @@ import type { ConsoleMessage, Page } from 'playwright'
 import {
   type InjectedEnvironment,
   injectedName,
-  type VariableName,
+  type RankVariables,
 } from '../../src/distributed/env.ts'
 import { type Joined, joinedName } from '../../src/distributed/joined.ts'
 import { newRoomUrl, parseRoomUrl } from '../../src/peer/room-url.ts'
@@ -104,7 +104,7 @@ export class RankGroup {
   #environment(rank: number): InjectedEnvironment {
     const { worldSize, address, args } = this.options
     const { server, link } = this.#room
-    const variables: Record<VariableName, string> = {
+    const variables: RankVariables = {
       RANK: String(rank),
       LOCAL_RANK: String(rank),
       WORLD_SIZE: String(worldSize),

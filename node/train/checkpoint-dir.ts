@@ -1,13 +1,14 @@
 import { createReadStream } from 'node:fs'
-import { mkdir, open, readFile, rm, stat } from 'node:fs/promises'
+import { readFile, stat } from 'node:fs/promises'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { join, resolve } from 'node:path'
 import { pipeline } from 'node:stream'
 import { entryOf, readManifest } from '../../src/data/checkpoint-folder.ts'
 import type { FileFolder } from '../../src/data/file-store.ts'
 import { load } from '../../src/data/saved-tree.ts'
-import { DataError, messageOf, TabringError } from '../../src/util/errors.ts'
+import { DataError, TabringError } from '../../src/util/errors.ts'
 import type { CheckpointAddress } from '../../src/worker/api.ts'
+import { CheckpointFolder } from '../checkpoint-folder.ts'
 import { secretPrefix, type WritableFolders } from '../writable-folders.ts'
 import type { CheckpointOptions } from './options.ts'
 
@@ -16,6 +17,8 @@ export interface OpenedCheckpoints {
   readonly writable: WritableFolders
   readonly routes: Record<string, (request: IncomingMessage, response: ServerResponse) => void>
   readonly address: CheckpointAddress
+  /** The address for another start of the run, from the folder's latest if the run has saved there; the one before is good no more. */
+  again(hasSaved: boolean): CheckpointAddress
 }
 
 /**
@@ -26,12 +29,12 @@ export interface OpenedCheckpoints {
  */
 export async function openCheckpoints(options: CheckpointOptions): Promise<OpenedCheckpoints> {
   const { folder, keepLast, resume } = options
-  const opened = { writable: {} as WritableFolders, routes: {} as OpenedCheckpoints['routes'] }
+  const routes: OpenedCheckpoints['routes'] = {}
+  const offered = folder === undefined ? undefined : new CheckpointFolder(folder)
   const address: CheckpointAddress = { keepLast }
-  if (folder !== undefined) {
-    const path = resolve(folder)
-    await proveWritable(path, folder)
-    const manifest = await readManifest(diskFolder(path))
+  if (offered) {
+    await offered.prove()
+    const manifest = await readManifest(diskFolder(offered.path))
     const which = resume && 'which' in resume ? resume.which : undefined
     if (!resume && manifest) {
       throw new TabringError(
@@ -45,34 +48,26 @@ export async function openCheckpoints(options: CheckpointOptions): Promise<Opene
         `--resume: expected the ${which} checkpoint in ${folder}, got ${manifest ? 'none that was called best' : 'a folder without any'}. Leave --resume out, or name another folder.`,
       )
     }
-    address.folder = secretPrefix('checkpoints')
-    opened.writable[address.folder] = path
+    address.folder = offered.offer()
   }
   if (resume && 'file' in resume) {
     const path = resolve(resume.file)
     await proveCheckpoint(path, resume.file)
     address.file = secretPrefix('resume')
-    opened.routes[address.file] = (_, response) => {
+    routes[address.file] = (_, response) => {
       response.writeHead(200, { 'Content-Type': 'application/octet-stream' })
       // A read error ends the response short, which the tab reports as a file that is not whole.
       pipeline(createReadStream(path), response, () => undefined)
     }
   }
-  return { ...opened, address }
-}
-
-async function proveWritable(path: string, given: string): Promise<void> {
-  const probe = join(path, `.${process.pid}.tmp`)
-  try {
-    await mkdir(path, { recursive: true })
-    await (await open(probe, 'w')).close()
-    await rm(probe)
-  } catch (thrown) {
-    throw new TabringError(
-      'file.unwritable',
-      `--checkpoint-dir: expected a folder that can be written, got ${given}: ${(thrown as NodeJS.ErrnoException).code ?? messageOf(thrown)}. Choose another.`,
-      { cause: thrown },
-    )
+  return {
+    writable: offered?.writable ?? {},
+    routes,
+    address,
+    again: (hasSaved) => ({
+      ...(hasSaved ? { keepLast } : address),
+      folder: offered?.offer(),
+    }),
   }
 }
 

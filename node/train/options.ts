@@ -41,6 +41,8 @@ export interface TrainOptions {
   device: DeviceType
   /** For the tabs, from flags and environment; flags go first. */
   switches: SwitchInputs
+  /** How often all ranks start again after one has failed. */
+  maxRestarts: number
   /** What is saved while training, and what it goes on from; absent: nothing. */
   checkpoints?: CheckpointOptions
   /** Where the spans of all ranks go, as a Chrome trace; absent: nowhere. */
@@ -88,6 +90,12 @@ function defineCommand(): Command {
     .option('--checkpoint-every <n>', 'also after every n steps', wholeNumber(1))
     .option('--keep-last <n>', 'checkpoints that stay, besides the best one', wholeNumber(1), 2)
     .option('--resume <which>', 'go on from the latest, the best, or a file')
+    .option(
+      '--max-restarts <n>',
+      'when a rank fails, start all again so often, from the latest checkpoint that the run has saved',
+      wholeNumber(0, 1000),
+      0,
+    )
     .option('--bucket-cap-mb <x>', 'largest gradient bucket', positiveNumber(false), 25)
     .option('--hash-every <n>', "compare ranks' parameters every n steps", wholeNumber(1), 50)
     .option(
@@ -179,6 +187,7 @@ export function parseOptions(
     checkpointEvery,
     keepLast,
     resume,
+    maxRestarts,
     ...settings
   } = command.opts()
   const faults = { drop, delayMs, stallRank }
@@ -215,6 +224,7 @@ export function parseOptions(
       config,
       switches,
       traceFile: trace,
+      maxRestarts,
       ...(checkpoints && { checkpoints }),
     },
   }

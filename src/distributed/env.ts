@@ -24,9 +24,16 @@ export const variables = {
   RUN_ID: 'The name of the run: `--rdzv-id`, or the number of the Slurm job.',
   RESTART_COUNT: 'How often all ranks have been started again: 0 at first.',
   MAX_RESTARTS: 'How often they may be: `--max-restarts`.',
+  CHECKPOINT_URL:
+    'On rank 0 alone, with `--checkpoint-dir`: the address of that folder for this start. `saveCheckpoint` and `loadCheckpoint` take it by themselves, `launcherFolder()` is the folder behind it. Keep it out of logs.',
 } as const
 
 export type VariableName = keyof typeof variables
+
+/** What a launcher sets for a rank: all of the table, but for what belongs to rank 0 alone. */
+export type RankVariables = Record<Exclude<VariableName, 'CHECKPOINT_URL'>, string> & {
+  CHECKPOINT_URL?: string
+}
 
 /** As `process.env` has it; the variables of the table are there, or reading them is an error. */
 export type RankEnvironment = { readonly [Name in VariableName]: string } & {
@@ -58,6 +65,8 @@ function read(name: string): string | undefined {
 
 /** Variables by hand: `?RANK=0&WORLD_SIZE=2`, and the room behind the `#`, which browsers keep to themselves. */
 function fromAddress(name: string, search: string, hash: string): string | undefined {
+  // A link must not say where a model goes, or comes from.
+  if (name === ('CHECKPOINT_URL' satisfies VariableName)) return undefined
   const room = { ROOM_ID: 'room', ROOM_KEY: 'key' }[name]
   const found =
     new URLSearchParams(search).get(name) ??
@@ -88,7 +97,7 @@ export const env: RankEnvironment = new Proxy({} as RankEnvironment, {
     if (value === undefined && Object.hasOwn(variables, name)) {
       throw new TabringError(
         'config.invalid',
-        `env: expected ${name} to be set, got none. "npx tabring run" sets it for every rank; by hand, write it into the page's address (?${name}=…), or into the environment in Node.`,
+        `env: expected ${name} to be set, got none. "npx tabring run" sets it, where docs/launching.md says; by hand, write it into the page's address (?${name}=…), or into the environment in Node.`,
       )
     }
     return value

@@ -22,6 +22,7 @@ import {
   type Topology,
   topologies,
 } from './plan-links.ts'
+import { spawnedPlace } from './spawned.ts'
 
 export interface InitProcessGroupOptions {
   /** How ranks are linked; `auto`, the default, takes ports where tabs share a browser, else WebRTC. The same on all ranks. */
@@ -70,13 +71,18 @@ export async function formGroup(
     const { joinTimeoutMs } = options
     return joinLinks({ ...options, links: options.links, helloMs: joinTimeoutMs })
   }
-  const { backend = 'auto', topology = 'auto', groupName = 'default', timeoutMs } = options
-  const maker = linkMaker(options.page)
+  const { initMethod = 'env://', topology = 'auto', groupName = 'default', timeoutMs } = options
+  const spawned = spawnedPlace()
+  const isAmongSpawned = spawned && !options.store && initMethod === 'env://'
+  const { backend = isAmongSpawned ? 'local' : 'auto' } = options
+  const maker = linkMaker(options.page ?? (await spawned?.lend()))
   let opened: Store | undefined
   try {
     const meeting = options.store
       ? { store: options.store, rank: undefined, worldSize: undefined }
-      : await meet(options.initMethod ?? 'env://', maker)
+      : isAmongSpawned
+        ? { ...spawned, store: await spawned.openStore() }
+        : await meet(initMethod, maker)
     if (!options.store) opened = meeting.store
     const rank = options.rank ?? meeting.rank
     const worldSize = options.worldSize ?? meeting.worldSize
@@ -95,7 +101,10 @@ export async function formGroup(
     try {
       const told = meeting.store instanceof WebSocketStore ? meeting.store : undefined
       const iceServers = async () => (await told?.iceServers()) ?? []
-      return await linkRanks({ store, gathered, maker, iceServers, signal }, options)
+      return await linkRanks(
+        { store, gathered, maker, iceServers, signal },
+        { ...options, backend },
+      )
     } finally {
       // It tidies: the group is there, or an error that says more.
       await leaveRound(store, gathered).catch((thrown) =>

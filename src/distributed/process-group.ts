@@ -38,7 +38,7 @@ export async function initProcessGroup(
   const abort = new AbortController()
   joining = abort
   try {
-    const signals = options?.signal ? [options.signal, abort.signal] : [abort.signal]
+    const signals = options.signal ? [options.signal, abort.signal] : [abort.signal]
     const group = await formGroup(options, AbortSignal.any(signals))
     if (abort.signal.aborted) {
       group.destroy()

@@ -7,10 +7,11 @@ import type { CollectiveGroup } from '../peer/collective-group.ts'
 import { DataError, type ErrorCode, messageOf, TabringError } from '../util/errors.ts'
 import { checkNumber, checkOptions, isCount } from '../util/options.ts'
 import { type CheckpointState, type Parts, readState, unpackCheckpoint } from './checkpoint-file.ts'
+import { offeredFolder } from './launcher-folder.ts'
 
 /** Where files are, and who takes part. */
 export interface CheckpointOptions {
-  /** Default: a folder of the origin private file system. Only rank 0 uses it. */
+  /** Default: the launcher's (`launcherFolder`), else one of the origin private file system. Only rank 0 uses it. */
   folder?: FileFolder
   /** The ranks that save or load together; default: the group of `initProcessGroup`, or this rank alone. */
   processGroup?: CollectiveGroup
@@ -30,7 +31,7 @@ export interface LoadCheckpointOptions extends CheckpointOptions {
   strict?: boolean
 }
 
-const defaultFolder = 'default'
+const privateName = 'default'
 /** Rank 0 may take so long over a file before the others give up. */
 const fileDeadlineMs = 600_000
 
@@ -55,7 +56,7 @@ export async function saveCheckpoint(
   const write = async () => {
     const states = await readState(state)
     if (group && group.rank !== 0) return ''
-    const folder = placed.folder ?? (await privateCheckpoints(defaultFolder))
+    const folder = placed.folder ?? (await defaultFolder())
     const entry = await putCheckpoint(folder, save(states), {
       label: labelOf(state),
       isBest,
@@ -83,7 +84,7 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
   const { which = 'latest', strict, ...placed } = checkOptions('loadCheckpoint', options, names)
   await exchangesOf(parts)
   const file = await readTogether(groupOf(placed), async () =>
-    getCheckpoint(placed.folder ?? (await privateCheckpoints(defaultFolder)), which),
+    getCheckpoint(placed.folder ?? (await defaultFolder()), which),
   )
   return file && unpackCheckpoint<Values>(file, parts, { strict })
 }
@@ -139,6 +140,9 @@ async function together(
 
 /** What a rank tells the others of its work. */
 type Outcome = { readonly done: string } | { readonly code: ErrorCode; readonly message: string }
+
+const defaultFolder = async (): Promise<FileFolder> =>
+  offeredFolder() ?? (await privateCheckpoints(privateName))
 
 const groupOf = ({ processGroup }: CheckpointOptions): CollectiveGroup | undefined =>
   processGroup ?? (isInitialized() ? getProcessGroup() : undefined)

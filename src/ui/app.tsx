@@ -34,7 +34,7 @@ export function App({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
               </div>
             )}
             <div class="instruments">
-              <Readouts run={run} />
+              <Readouts snapshot={snapshot} />
               {run?.end?.kind === 'finished' && <Summary run={run} ending={run.end} acts={acts} />}
               <LossChart run={run} />
               <div class="pair">

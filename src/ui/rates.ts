@@ -1,6 +1,7 @@
 import { planShares } from '../data/shares.ts'
 import { linkKind } from '../peer/topology.ts'
-import type { Run } from './state.ts'
+import { checkDraft } from './settings.ts'
+import { isMaker, type Run, type Snapshot } from './state.ts'
 
 /** How fast a run goes. What is not measured yet is NaN. */
 export interface Rates {
@@ -40,18 +41,48 @@ export function ratesOf(run: Run): Rates {
 }
 
 /** Rows of each rank in a full batch; empty before the settings are known. */
-export function sharesOf({ config, worldSize }: Run): readonly number[] {
+export function sharesOf({
+  config,
+  worldSize,
+}: Pick<Run, 'config' | 'worldSize'>): readonly number[] {
   return config ? planShares(config.batchSize, worldSize).map(({ rows }) => rows) : []
 }
 
-/** What all ranks together take in a step: `64 a step: 22, 21, 21`, or `64 a step: 4 × 16` where shares are equal. */
-export function stepWords(run: Run): string {
-  const shares = sharesOf(run)
-  if (shares.length === 0) return 'before the settings'
+/** How many samples a full step takes, against one rank's part of it. */
+export interface StepSamples {
+  /** NaN before the settings are known. */
+  readonly total: number
+  /** `3 ranks × 64`, or `3 ranks: 22 + 2 × 21` where shares differ. */
+  readonly words: string
+}
+
+/** Of the run; before there is one, of the run that its maker could start now, with the tabs that are in the room. */
+export function stepSamples(snapshot: Snapshot): StepSamples {
+  const { run, draft, lobby } = snapshot
+  if (run) return inWords(sharesOf(run))
+  const tabs = lobby?.members.length ?? 0
+  const batchSize = isMaker(snapshot) ? checkDraft(draft, tabs).config?.batchSize : undefined
+  return inWords(batchSize ? planShares(batchSize, tabs).map(({ rows }) => rows) : [])
+}
+
+function inWords(shares: readonly number[]): StepSamples {
+  if (shares.length === 0) return { total: Number.NaN, words: 'all ranks' }
   const total = shares.reduce((sum, rows) => sum + rows, 0)
-  const isEqual = shares.every((rows) => rows === shares[0])
-  const parts = isEqual ? `${shares.length} × ${shares[0]}` : shares.slice(0, 4).join(', ')
-  return `${total} a step: ${parts}${!isEqual && shares.length > 4 ? ' …' : ''}`
+  // Shares differ by one at most.
+  const ranksOf = [...new Set(shares)].map((rows) => ({
+    rows,
+    ranks: shares.filter((other) => other === rows).length,
+  }))
+  const parts = ranksOf.map(({ rows, ranks }) =>
+    ranks > 1 ? `${ranks}\u00a0×\u00a0${rows}` : rows,
+  )
+  const words =
+    shares.length === 1
+      ? 'one rank'
+      : parts.length === 1
+        ? `${shares.length} ranks × ${shares[0]}`
+        : `${shares.length} ranks: ${parts.join(' + ')}`
+  return { total, words }
 }
 
 /** One link of the ring, in the direction in which data goes. */

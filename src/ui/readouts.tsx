@@ -1,10 +1,12 @@
 import { formatLoss, formatNumber, formatPercent, formatSeconds } from './format.ts'
-import { ratesOf, stepWords } from './rates.ts'
+import { ratesOf, stepSamples } from './rates.ts'
 import { last } from './series.ts'
-import type { Run } from './state.ts'
+import type { Snapshot } from './state.ts'
 
 /** The numbers that people look at first. */
-export function Readouts({ run }: { run: Run | null }) {
+export function Readouts({ snapshot }: { snapshot: Snapshot }) {
+  const { run } = snapshot
+  const step = stepSamples(snapshot)
   const rates = run && ratesOf(run)
   const nan = Number.NaN
   const isOver = run?.end != null
@@ -25,12 +27,17 @@ export function Readouts({ run }: { run: Run | null }) {
       <Readout
         label="Samples/s, all ranks"
         value={formatNumber(rates?.totalSamplesPerSec ?? nan)}
-        note={run ? stepWords(run) : 'not running'}
+        note={run ? 'by their shares' : 'not running'}
       />
       <Readout
         label="Samples/s, this rank"
         value={formatNumber(rates?.ownSamplesPerSec ?? nan)}
         note={run ? `rank ${run.rank}, measured` : 'not running'}
+      />
+      <Readout
+        label="Samples per step"
+        value={Number.isNaN(step.total) ? '–' : String(step.total)}
+        note={step.words}
       />
       {isOver ? (
         <Readout

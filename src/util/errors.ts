@@ -1,5 +1,5 @@
 /**
- * Tabring's errors: four classes, one stable `code` each from the list below; and one for arguments of a wrong type, which is a TypeError
+ * Tabring's errors: a few classes, one stable `code` each from the list below; and one for arguments of a wrong type, which is a TypeError
  * besides.
  *
  * A message reads `<where>: <expected>, got <actual>. <what to do>`. docs/errors.md is made of this list (`npm run docs`).
@@ -95,6 +95,10 @@ export const errorCodes = {
     cause: 'The compute worker ended.',
     remedy: 'Reload the tab; the message holds what the worker said last.',
   },
+  'rank.failed': {
+    cause: 'A worker that `spawn` started threw, or ended without a word.',
+    remedy: 'Read the message: it has the first rank that failed, with its stack.',
+  },
   // data, files and settings
   'data.malformed': {
     cause: 'A data file does not follow its format.',
@@ -152,6 +156,22 @@ export class ShapeError extends TabringError {}
 export class GpuError extends TabringError {}
 export class PeerError extends TabringError {}
 export class DataError extends TabringError {}
+
+/** What `spawn` rejects with: a rank that failed. */
+export class ProcessException extends TabringError {
+  constructor(
+    /** The rank. */
+    readonly errorIndex: number,
+    message: string,
+    options?: ErrorOptions,
+  ) {
+    super('rank.failed', message, options)
+  }
+}
+/** A rank threw: the message has its stack, `cause` the error with its own code. */
+export class ProcessRaisedException extends ProcessException {}
+/** A rank's worker did not load, or ended without a word. */
+export class ProcessExitedException extends ProcessException {}
 
 /** An argument of another type than the signature has, which JavaScript lets through: a TypeError that is a TabringError too. */
 export class ArgumentTypeError extends TypeError {

@@ -1,53 +1,20 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
+import type { ChildProcess } from 'node:child_process'
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { freePort } from '../support/free-port.ts'
+import { type Run, says, startLauncher } from '../support/launcher-process.ts'
 
 /** `tabring run` as a process, on a user's own modules in a folder of their own. */
-
-const repository = join(import.meta.dirname, '..', '..')
 
 let folder: string
 const children: ChildProcess[] = []
 
-interface Run {
-  child: ChildProcess
-  told: { stdout: string; stderr: string }
-  /** The exit code, when both streams have ended. */
-  ended: Promise<number | null>
-}
-
 function start(command: 'run' | 'launch', argv: readonly string[], environment = {}): Run {
-  const child = spawn(
-    process.execPath,
-    [join(repository, 'bin', 'tabring.js'), command, '--adapter', 'software', ...argv],
-    {
-      cwd: folder,
-      stdio: ['ignore', 'pipe', 'pipe'],
-      env: { ...process.env, HOME: folder, ...environment },
-    },
-  )
-  children.push(child)
-  const told = { stdout: '', stderr: '' }
-  child.stdout.on('data', (chunk) => {
-    told.stdout += chunk
-  })
-  child.stderr.on('data', (chunk) => {
-    told.stderr += chunk
-  })
-  return { child, told, ended: once(child, 'close').then(([code]) => code) }
-}
-
-/** Waits until the process has said something. */
-async function says({ child, told }: Run, text: string): Promise<void> {
-  while (!told.stdout.includes(text) && !told.stderr.includes(text)) {
-    await Promise.race([once(child.stdout!, 'data'), once(child.stderr!, 'data')])
-    if (child.exitCode !== null) break
-  }
-  expect(told.stdout + told.stderr).toContain(text)
+  const run = startLauncher(folder, command, argv, environment)
+  children.push(run.child)
+  return run
 }
 
 /** The ids of a process and all below it, zombies left out. */
@@ -248,38 +215,60 @@ describe('several launchers on this machine', () => {
     expect(first[0].RUN_ID).not.toBe(second[0].RUN_ID)
   })
 
-  test('two launchers make one run over HTTPS; the one that is not rank 0 tells a failure to both', async () => {
+  test('two launchers with two tabs each make one run over HTTPS: one checkpoint is written; a failure is told to both', async () => {
     await write(
       'train.ts',
-      "import { env, openStore } from 'tabring'",
-      "import { meet } from './meet.ts'",
+      "import { destroyProcessGroup, distributed as dist, env, initProcessGroup, openStore, saveCheckpoint } from 'tabring'",
+      'let puts = 0',
+      'const plain = fetch',
+      "globalThis.fetch = (url, init) => { if (init?.method === 'PUT') puts++; return plain(url, init) }",
+      "await initProcessGroup({ backend: 'webrtc' })",
+      'const met = await dist.allGatherObject(env.RANK)',
+      'const saved = await saveCheckpoint({ step: 1 })',
+      'await destroyProcessGroup()',
       "const store = await openStore(env.MASTER_URL + '#room=' + env.ROOM_ID + '&key=' + env.ROOM_KEY)",
       'await store.set(env.RANK, env.NODE_RANK)',
-      "await store.wait(['0', '1', '2'])",
-      'console.log(JSON.stringify({ met: (await meet()).join(), ...env }))',
+      "await store.wait(['0', '1', '2', '3'])",
+      'console.log(JSON.stringify({ ...env, met: met.join(), saved, puts, hasFolder: "CHECKPOINT_URL" in env }))',
       "await store.set('said ' + env.RANK, '')",
-      "await store.wait(['said 0', 'said 1', 'said 2'])",
+      "await store.wait(['said 0', 'said 1', 'said 2', 'said 3'])",
       "if (env.RANK === '2') throw new Error('on machine ' + env.NODE_RANK)",
       'await new Promise(() => undefined)',
     )
     const key = { TABRING_ROOM_KEY: 'the-key-of-this-very-test' }
-    const flags = ['--nnodes=2', '--master-addr=127.0.0.1', `--master-port=${await freePort()}`]
-    const runs = [
-      start('run', [...flags, '--node-rank=1', '--nproc-per-node=2', 'train.ts'], key),
-      start('run', [...flags, '--node-rank=0', '--nproc-per-node=1', 'train.ts'], key),
+    const flags = [
+      ...['--nnodes=2', '--nproc-per-node=2', '--master-addr=127.0.0.1'],
+      `--master-port=${await freePort()}`,
     ]
+    const runs = [1, 0].map((node) =>
+      start(
+        'run',
+        [...flags, `--node-rank=${node}`, '--checkpoint-dir', `kept-${node}`, 'train.ts'],
+        key,
+      ),
+    )
     expect(await Promise.all(runs.map(({ ended }) => ended))).toEqual([1, 1])
     const told = toldByRank(runs[1].told.stdout + runs[0].told.stdout)
-    expect(told).toHaveLength(3)
+    expect(told, runs[1].told.stderr).toHaveLength(4)
     const numbers = told.map((one) => [one.RANK, one.NODE_RANK, one.LOCAL_RANK, one.met])
     expect(numbers).toEqual([
-      ['0', '0', '0', '0,1,2'],
-      ['1', '1', '0', '0,1,2'],
-      ['2', '1', '1', '0,1,2'],
+      ['0', '0', '0', '0,1,2,3'],
+      ['1', '0', '1', '0,1,2,3'],
+      ['2', '1', '0', '0,1,2,3'],
+      ['3', '1', '1', '0,1,2,3'],
     ])
+    // One file and its manifest, by global rank 0: not once a machine.
+    expect(told.map(({ puts, hasFolder }) => [puts, hasFolder])).toEqual([
+      [2, true],
+      ...Array(3).fill([0, false]),
+    ])
+    expect(told.map(({ saved }) => saved)).toEqual(Array(4).fill('step-1.safetensors'))
+    const kept = await readdir(join(folder, 'kept-0'))
+    expect(kept.sort()).toEqual(['checkpoints.json', 'step-1.safetensors'])
+    expect(await readdir(folder)).not.toContain('kept-1')
     for (const { told } of runs) {
       expect(told.stderr).toMatch(
-        /rank 2 on \S+ failed first:\nError: on machine 1\n {4}at train\.ts:9:/,
+        /rank 2 on \S+ failed first:\nError: on machine 1\n {4}at train\.ts:15:/,
       )
       expect(told.stderr).not.toContain(key.TABRING_ROOM_KEY)
     }

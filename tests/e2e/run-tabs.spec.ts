@@ -6,6 +6,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { type BuiltProgram, buildProgram } from '../../node/launch/build-program.ts'
 import { countTabs } from '../../node/launch/devices.ts'
 import type { TabChoice } from '../../node/launch/flags.ts'
+import { sourceLines } from '../../node/launch/source-lines.ts'
 import { type RankTab, runTabs, type TabFailure } from '../../node/launch/tabs.ts'
 import { type Served, serve } from '../../node/serve.ts'
 import { launchBrowser } from '../support/launch-browser.ts'
@@ -19,7 +20,7 @@ let browser: Browser
 
 /** A user's module that does what its first argument says. */
 const program = `
-import { args, env, reportProgress } from 'tabring'
+import { args, env, reportProgress, spawn } from 'tabring'
 
 console.log('up', env.RANK)
 switch (args[0]) {
@@ -43,6 +44,12 @@ switch (args[0]) {
     await new Promise((resolve) => setTimeout(resolve, 100))
     break
   }
+  case 'spawn': {
+    const rank = () => new Worker(new URL('./spawned.ts', import.meta.url), { type: 'module' })
+    console.log('sums', await spawn(rank, { nprocs: 2, args: [10] }))
+    await spawn(rank, { nprocs: 2, args: [-1] })
+    break
+  }
   case 'words':
     console.info('info', { a: 1 })
     console.debug('debug')
@@ -60,11 +67,22 @@ console.log('from the worker')
 reportProgress({ step: 7, totalSteps: 9 })
 postMessage('done')
 `
+const spawned = `
+import { distributed as dist, env, initProcessGroup, serveRank } from 'tabring'
+serveRank(async (rank: number, factor: number) => {
+  await initProcessGroup()
+  if (factor < 0 && rank === 1) throw new RangeError('factor of ' + factor)
+  const sum = Float32Array.of(factor * (rank + 1))
+  await dist.allReduce(sum)
+  return env.RANK + ':' + rank + ':' + sum[0]
+})
+`
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'tabring-'))
   await writeFile(join(folder, 'program.ts'), program)
   await writeFile(join(folder, 'worker.ts'), worker)
+  await writeFile(join(folder, 'spawned.ts'), spawned)
   built = await buildProgram(join(folder, 'program.ts'), folder)
   served = await serve({ root: built.root, port: 0 })
 })
@@ -175,6 +193,15 @@ test('stopped tabs are no failure', async () => {
   const { failures } = await run(['wait', 'wait'], { stop, onUp: () => stop.abort() })
   expect(failures).toEqual([])
   expect((await run(['wait'], { stop })).failures).toEqual([])
+})
+
+test('a rank that spawns workers, in a built program: results, and the stack of the first that fails', async () => {
+  const { failures, said } = await run(['spawn'])
+  expect(said).toContain('0 stdout sums [0:0:30, 0:1:30]')
+  expect(failures).toMatchObject([{ rank: 0, code: 'rank.failed' }])
+  expect(sourceLines(built.root, folder)(failures[0].text)).toMatch(
+    /expected rank 1 to end well, got this error:\nRangeError: factor of -1\n {4}at spawned\.ts:5:\d+\n/,
+  )
 })
 
 test('a run that ends well: every word on its stream, progress from the page and from a worker', async () => {

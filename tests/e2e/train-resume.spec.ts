@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { makeDigits } from '../../src/data/digits.ts'
+import { debuggedBrowser, debugTab } from '../support/debugged-browser.ts'
+import { freePort } from '../support/free-port.ts'
 import { idxFolder } from '../support/idx-files.ts'
 
 /** `npm run train` with checkpoints, as a process: what it keeps in the folder, and what it goes on from. */
@@ -33,11 +35,12 @@ interface Line {
   readonly testAccuracy?: number
 }
 
-function start(...argv: string[]) {
+function start(argv: readonly string[], environment = {}) {
   const own = ['--json', '--adapter', 'software', '--data', join(folder, 'data'), '--seed', '3']
   const child = spawn(process.execPath, ['--import', 'tsx', 'node/train.ts', ...own, ...argv], {
     cwd: repository,
     stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...environment },
   })
   children.push(child)
   const told = { stdout: '', stderr: '' }
@@ -50,8 +53,18 @@ function start(...argv: string[]) {
   return { child, told }
 }
 
-async function train(...argv: string[]): Promise<Line[]> {
-  const { child, told } = start(...argv)
+/** Resolves when the process has printed `text`. */
+const prints = ({ child, told }: ReturnType<typeof start>, text: string) =>
+  new Promise<void>((resolve, reject) => {
+    child.stdout.on('data', () => {
+      if (told.stdout.includes(text)) resolve()
+    })
+    child.once('close', () => reject(new Error(told.stderr)))
+  })
+
+const train = (...argv: string[]): Promise<Line[]> => ended(start(argv))
+
+async function ended({ child, told }: ReturnType<typeof start>): Promise<Line[]> {
   const [code] = await once(child, 'close')
   expect(code, told.stderr).toBe(0)
   return told.stdout
@@ -96,20 +109,33 @@ test('4 epochs of two tabs are 2, a folder and 2 more, bit for bit; three tabs g
 
 test('a run that was killed goes on from its latest checkpoint, to the same bits', async () => {
   const runs = join(folder, 'killed')
-  const settings = ['--nproc-per-node', '2', '--epochs', '6', '--checkpoint-dir', runs]
-  const { child, told } = start(...settings, '--checkpoint-every', '2')
-  await new Promise<void>((resolve) => {
-    child.stdout.on('data', () => {
-      if (told.stdout.includes('"name":"step-6.safetensors"')) resolve()
-    })
-  })
-  child.kill('SIGINT')
-  await once(child, 'close')
-  expect(told.stderr).toContain(`interrupted; ${runs} keeps the checkpoints; --resume latest`)
+  const six = ['--nproc-per-node', '2', '--epochs', '6']
+  const settings = [...six, '--checkpoint-dir', runs]
+  const killed = start([...settings, '--checkpoint-every', '2'])
+  await prints(killed, '"name":"step-6.safetensors"')
+  killed.child.kill('SIGINT')
+  await once(killed.child, 'close')
+  expect(killed.told.stderr).toContain(
+    `interrupted; ${runs} keeps the checkpoints; --resume latest`,
+  )
   const second = await train(...settings, '--resume', 'latest')
-  const whole = await train('--nproc-per-node', '2', '--epochs', '6')
+  const whole = await train(...six)
   const [resumed] = second.filter(({ event }) => event === 'resumed')
   expect(resumed.step).toBeGreaterThanOrEqual(6)
   expect(lossesOf(second)).toEqual(lossesOf(whole).slice(resumed.step))
   expect(second.at(-1)?.paramHashes).toEqual(whole.at(-1)?.paramHashes)
+
+  // With --max-restarts the command does that by itself when a tab is killed.
+  const port = await freePort()
+  const browser = { TABRING_BROWSER: await debuggedBrowser(folder, port) }
+  const kept = ['--checkpoint-dir', join(folder, 'crashed'), '--checkpoint-every', '2']
+  const crashed = start([...six, ...kept, '--max-restarts', '1'], browser)
+  await prints(crashed, '"name":"step-6.safetensors"')
+  ;(await debugTab(port, 'Tabring rank')).crash()
+  const lines = await ended(crashed)
+  expect(crashed.told.stderr).toMatch(/train: rank \d: [^\n]*crash[^\n]*\ntrain: restart 1 of 1\n/)
+  const at = lines.findIndex(({ event }) => event === 'resumed')
+  expect(lines[at].step).toBeGreaterThanOrEqual(6)
+  expect(lossesOf(lines.slice(at))).toEqual(lossesOf(whole).slice(lines[at].step))
+  expect(lines.at(-1)?.paramHashes).toEqual(whole.at(-1)?.paramHashes)
 }, 240_000)

@@ -28,6 +28,27 @@ export const taskOf8 = (task: number): Variables => ({
   SLURM_NODEID: String(Math.floor(task / 4)),
 })
 
+/** `srun -n16 --gres=gpu:8 --ntasks-per-node=8 …`, which takes two nodes: one of 16 tasks. */
+export const taskOf16 = (task: number): Variables => ({
+  SLURM_JOB_ID: '4716',
+  SLURM_JOB_NODELIST: 'host-[9,8]',
+  SLURM_NODELIST: 'host-[9,8]',
+  SLURM_NNODES: '2',
+  SLURM_NTASKS: '16',
+  SLURM_NPROCS: '16',
+  SLURM_NTASKS_PER_NODE: '8',
+  SLURM_TASKS_PER_NODE: '8(x2)',
+  SLURM_GPUS_ON_NODE: '8',
+  SLURM_STEP_ID: '0',
+  SLURM_STEP_NODELIST: 'host-[9,8]',
+  SLURM_STEP_NUM_NODES: '2',
+  SLURM_STEP_NUM_TASKS: '16',
+  SLURM_STEP_TASKS_PER_NODE: '8(x2)',
+  SLURM_PROCID: String(task),
+  SLURM_LOCALID: String(task % 8),
+  SLURM_NODEID: String(Math.floor(task / 8)),
+})
+
 /** `#SBATCH -N2 --ntasks-per-node=1 --gres=gpu:4`, then `srun …`: one task a node. */
 export const taskPerNode = (node: number): Variables => ({
   SLURM_JOB_ID: '4712',

@@ -138,6 +138,7 @@ describe('values', () => {
       },
     ],
     ['--device cpu train.ts', { device: 'cpu', switches: { cpu: true } }],
+    ['--checkpoint_dir runs/a --max-restarts 2 x.ts', { checkpointDir: 'runs/a', maxRestarts: 2 }],
     ['--visible-devices 0,2 train.ts', { switches: { visibleDevices: '0,2' } }],
     ['--cpus-per-task 4 train.ts', { cpusPerTask: 4, switches: { maxWorkers: 4 } }],
     [`--master-fingerprint ${'A'.repeat(43)}= train.ts`, { pin: `sha256/${'A'.repeat(43)}=` }],

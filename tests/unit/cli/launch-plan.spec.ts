@@ -1,4 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import { Leader } from '../../../node/launch/crew/leader.ts'
+import type { CrewMember, Part } from '../../../node/launch/crew/messages.ts'
 import { parseLaunch } from '../../../node/launch/options.ts'
 import { type Plan, planLaunch } from '../../../node/launch/plan.ts'
 import { readSlurmJob, slurmVariables } from '../../../node/launch/slurm-job.ts'
@@ -8,9 +10,11 @@ import {
   scriptOnFourNodes,
   scriptOnOneNode,
   taskOf8,
+  taskOf16,
   taskPerNode,
   unevenTask,
 } from '../../support/slurm-environments.ts'
+import { VirtualEnv } from '../../support/virtual-env.ts'
 
 /** What a launcher does where it was started: by flags, and by what Slurm sets. */
 
@@ -199,6 +203,46 @@ describe('in a Slurm job, without a flag', () => {
     expect(found.meetingFile).toBeUndefined()
     expect(found).toMatchObject({ masterPort: 29500, isPortFixed: true })
   })
+})
+
+/** Which ranks each of the launchers has, when all have come in the reverse order. */
+function partsOf(plans: readonly Plan[]): Part[] {
+  const leader = new Leader({
+    env: new VirtualEnv(),
+    launchers: plans[0].launchers,
+    maxRestarts: 0,
+    isKilling: true,
+    maxRanks: 64,
+    joinTimeoutMs: 1000,
+    log: () => undefined,
+  })
+  const parts: Part[] = []
+  for (const { index, tabs, place, launchers } of plans.toReversed()) {
+    const member: CrewMember = { index, name: 'host', tabs: Number(tabs), place }
+    leader.join(member, launchers, (order) => {
+      if (order.type === 'start') parts[index!] = order.part
+    })
+  }
+  return parts
+}
+
+test('16 ranks on two machines, by srun -n16 or by flags: the same ranks and local ranks', () => {
+  const bySlurm = partsOf(Array.from({ length: 16 }, (_, i) => plan('train.ts', taskOf16(i))))
+  const ranks = Array.from({ length: 16 }, (_, rank) => rank)
+  const wanted = ranks.map((rank) => [rank, rank % 8, Math.floor(rank / 8), 16, 8])
+  expect(
+    bySlurm.map((part) => [
+      ...[part.firstRank, part.localRank, part.nodeRank],
+      ...[part.worldSize, part.localWorldSize],
+    ]),
+  ).toEqual(wanted)
+  const flags = '--nnodes 2 --nproc-per-node 8 --master-addr host-9'
+  const byFlags = partsOf([0, 1].map((node) => plan(`${flags} --node-rank ${node} train.ts`)))
+  expect(
+    byFlags.flatMap(({ firstRank, nodeRank, worldSize, localWorldSize }) =>
+      Array.from({ length: 8 }, (_, i) => [firstRank + i, i, nodeRank, worldSize, localWorldSize]),
+    ),
+  ).toEqual(wanted)
 })
 
 test("each tab's variables are those that a task of its own would have", () => {

@@ -41,6 +41,7 @@ test('every option arrives', () => {
     outFile: 'w.safetensors',
     isJson: true,
     isHeaded: true,
+    maxRestarts: 0,
     adapter: 'software',
     timeoutMs: 9500,
     device: 'cpu',
@@ -99,6 +100,11 @@ test('checkpoints: a folder, how often, how many, and what to go on from', () =>
   expect(config.checkpointEvery).toBeUndefined()
 })
 
+test('restarts: none unless asked for', () => {
+  expect(optionsOf().maxRestarts).toBe(0)
+  expect(optionsOf('--max_restarts', '2').maxRestarts).toBe(2)
+})
+
 test("torchrun's spelling with underscores is taken", () => {
   expect(optionsOf('--nproc_per_node', '4').worldSize).toBe(4)
   expect(optionsOf('--nproc_per_node=4', '--data=a_b').dataFolder).toBe('a_b')
@@ -132,6 +138,7 @@ test('help names every option', () => {
     'checkpoint-every',
     'keep-last',
     'resume',
+    'max-restarts',
   ])
     expect(text).toContain(`--${name}`)
 })

@@ -39,6 +39,14 @@ test('by hand they come from the address, the room from behind the #', async () 
   expect(args).toEqual(['--lr', '0.1'])
 })
 
+test('a link does not say where checkpoints go; a launcher and the environment do', async () => {
+  const variables = { CHECKPOINT_URL: 'http://localhost:1/checkpoints-ab/' }
+  const { env } = await load({ address: `http://localhost/?${new URLSearchParams(variables)}` })
+  expect('CHECKPOINT_URL' in env).toBe(false)
+  const { env: given } = await load({ injected: { variables, args: [] } })
+  expect(given.CHECKPOINT_URL).toBe(variables.CHECKPOINT_URL)
+})
+
 test('in Node they are those of the process', async () => {
   vi.stubEnv('RANK', '4')
   const { env } = await load()
@@ -51,7 +59,7 @@ test('in Node they are those of the process', async () => {
 test('one of the table that is missing says who sets it', async () => {
   const { env } = await load({ address: 'http://localhost/' })
   expect(() => env.WORLD_SIZE).toThrow(
-    'env: expected WORLD_SIZE to be set, got none. "npx tabring run" sets it for every rank',
+    'env: expected WORLD_SIZE to be set, got none. "npx tabring run" sets it, where docs/launching.md says',
   )
   expect(env.SOMETHING_ELSE).toBeUndefined()
 })

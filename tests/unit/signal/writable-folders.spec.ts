@@ -4,7 +4,11 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { secretPrefix, serveWritable } from '../../../node/writable-folders.ts'
+import {
+  secretPrefix,
+  serveWritable,
+  type WritableFolders,
+} from '../../../node/writable-folders.ts'
 import { getCheckpoint, putCheckpoint } from '../../../src/data/checkpoint-folder.ts'
 import { httpFolder } from '../../../src/data/http-folder.ts'
 
@@ -12,11 +16,13 @@ import { httpFolder } from '../../../src/data/http-folder.ts'
 
 const prefix = secretPrefix('checkpoints')
 let disk: string
+let folders: WritableFolders
 let server: Server
 let origin: string
 beforeEach(async () => {
   disk = await mkdtemp(join(tmpdir(), 'tabring-'))
-  const handle = serveWritable({ [prefix]: disk })
+  folders = { [prefix]: disk }
+  const handle = serveWritable(folders)
   server = createServer((incoming, response) =>
     handle(incoming, response, () => response.writeHead(418).end()),
   )
@@ -78,6 +84,27 @@ test('a file that is cut short on its way leaves the one before it', async () =>
   while ((await readdir(disk)).length > 1) await new Promise((resolve) => setImmediate(resolve))
   expect(await readdir(disk)).toEqual(['w'])
   expect(await readFile(join(disk, 'w'), 'utf8')).toBe('kept')
+})
+
+test('a file that is on its way while its prefix is taken out does not come to lie there', async () => {
+  const late = '/checkpoints-late/'
+  folders[late] = disk
+  await writeFile(join(disk, 'w'), 'kept')
+  const sending = request(`${origin}${late}w`, {
+    method: 'PUT',
+    headers: { 'Content-Length': 8 },
+  })
+  const answered = new Promise<number | undefined>((resolve) =>
+    sending.on('response', (response) => resolve(response.statusCode)),
+  )
+  sending.write('half')
+  while ((await readdir(disk)).length < 2) await new Promise((resolve) => setImmediate(resolve))
+  delete folders[late]
+  sending.end('half')
+  expect(await answered).toBe(410)
+  expect(await readdir(disk)).toEqual(['w'])
+  expect(await readFile(join(disk, 'w'), 'utf8')).toBe('kept')
+  expect((await fetch(`${origin}${late}w`)).status).toBe(418)
 })
 
 test('only plain names below the prefix, by GET, PUT and DELETE', async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { noTimes } from '../../../src/graph/step-program.ts'
-import { ratesOf, stepWords } from '../../../src/ui/rates.ts'
+import { ratesOf, stepSamples } from '../../../src/ui/rates.ts'
 import { last } from '../../../src/ui/series.ts'
 import {
   canStart,
@@ -99,12 +99,25 @@ describe('a run', () => {
     expect(rates.bytesPerSec).toBeCloseTo((4 / 3) * 814_000 * 25, 0)
   })
 
-  it('tells the samples of a step: ranks times those of a rank', () => {
-    expect(stepWords(training(1, 1).run!)).toBe('64 a step: 1 × 64')
-    expect(stepWords(training(4, 1).run!)).toBe('64 a step: 4 × 16')
-    expect(stepWords(training(3, 1).run!)).toBe('64 a step: 22, 21, 21')
-    expect(stepWords(training(5, 1).run!)).toBe('64 a step: 13, 13, 13, 13 …')
-    expect(stepWords({ ...training(2, 1).run!, config: null })).toBe('before the settings')
+  it('counts the samples of a step against those of a rank, with the ranks of the run', () => {
+    const told = (ranks: number) => stepSamples(training(ranks, 1))
+    expect(told(1)).toEqual({ total: 64, words: 'one rank' })
+    expect(told(4)).toEqual({ total: 64, words: '4 ranks × 16' })
+    expect(told(3)).toEqual({ total: 64, words: '3 ranks: 22 + 2\u00a0×\u00a021' })
+    expect(told(5)).toEqual({ total: 64, words: '5 ranks: 4\u00a0×\u00a013 + 12' })
+  })
+
+  it('before a run counts with the tabs that are in the room, for who may start it', () => {
+    const maker = inside(3)
+    expect(stepSamples(maker).words).toBe('3 ranks: 22 + 2\u00a0×\u00a021')
+    const fourth = play(maker, { type: 'lobby', lobby: makeLobby(4), ownId: maker.ownId })
+    expect(stepSamples(fourth).words).toBe('4 ranks × 16')
+    const larger = play(fourth, { type: 'setting', key: 'batchSize', value: '256' })
+    expect(stepSamples(larger)).toEqual({ total: 256, words: '4 ranks × 64' })
+    expect(stepSamples(inside(3, 1)).total).toBeNaN()
+    expect(
+      stepSamples(play(larger, { type: 'setting', key: 'batchSize', value: '-' })).total,
+    ).toBeNaN()
   })
 
   it('keeps few marks, also when steps are fast or longer than the window', () => {

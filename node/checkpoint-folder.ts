@@ -1,0 +1,44 @@
+import { mkdir, open, rm } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { messageOf, TabringError } from '../src/util/errors.ts'
+import { secretPrefix, type WritableFolders } from './writable-folders.ts'
+
+/** The folder of `--checkpoint-dir`, as a launcher offers it to rank 0's tab. */
+export class CheckpointFolder {
+  /** For the server: empty before `offer`. */
+  readonly writable: WritableFolders = {}
+  /** Of the disk. */
+  readonly path: string
+
+  /** `given`: as it was typed. */
+  constructor(private readonly given: string) {
+    this.path = resolve(given)
+  }
+
+  /** Makes the folder if there is none, and sees whether it can be written. errors: `file.unwritable`. */
+  async prove(): Promise<void> {
+    const probe = join(this.path, `.${process.pid}.tmp`)
+    try {
+      await mkdir(this.path, { recursive: true })
+      await (await open(probe, 'w')).close()
+      await rm(probe)
+    } catch (thrown) {
+      throw new TabringError(
+        'file.unwritable',
+        `--checkpoint-dir: expected a folder that can be written, got ${this.given}: ${(thrown as NodeJS.ErrnoException).code ?? messageOf(thrown)}. Choose another.`,
+        { cause: thrown },
+      )
+    }
+  }
+
+  /**
+   * Returns the path under which the server has the folder from now on, another for each start: what a tab of an earlier start still sends
+   * does not come to lie among the files of this one.
+   */
+  offer(): string {
+    for (const prefix of Object.keys(this.writable)) delete this.writable[prefix]
+    const prefix = secretPrefix('checkpoints')
+    this.writable[prefix] = this.path
+    return prefix
+  }
+}

@@ -1,0 +1,64 @@
+import { once } from 'node:events'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { WebSocket } from 'ws'
+import { findBrowser } from '../../node/chromium.ts'
+
+/**
+ * Writes an executable for TABRING_BROWSER: the browser, which a test reaches besides through the debugging port. Returns its path.
+ *
+ * For commands that start browsers of their own, whose tabs a test breaks.
+ */
+export async function debuggedBrowser(folder: string, port: number): Promise<string> {
+  const path = join(folder, 'browser.sh')
+  const text = `#!/bin/sh\nexec "${findBrowser()}" --remote-debugging-port=${port} "$@"\n`
+  await writeFile(path, text, { mode: 0o755 })
+  return path
+}
+
+interface Target {
+  type: string
+  title: string
+  webSocketDebuggerUrl: string
+}
+
+/** A way into one tab. */
+export interface DebuggedTab {
+  /** Resolves with the answer's result. */
+  send(method: string, params?: object): Promise<unknown>
+  /** Kills the tab's renderer process. */
+  crash(): void
+}
+
+/** The tab of the browser behind `port` that has this title. */
+export async function debugTab(port: number, title: string): Promise<DebuggedTab> {
+  const answer = await fetch(`http://127.0.0.1:${port}/json/list`)
+  const targets = (await answer.json()) as Target[]
+  const target = targets.find((one) => one.type === 'page' && one.title === title)
+  if (!target) throw new Error(`no tab "${title}" among ${targets.map((one) => one.title)}`)
+  const socket = new WebSocket(target.webSocketDebuggerUrl)
+  // The browser ends with its tabs.
+  socket.on('error', () => undefined)
+  await once(socket, 'open')
+  let calls = 0
+  const ask = (method: string, params: object) => {
+    const id = ++calls
+    socket.send(JSON.stringify({ id, method, params }))
+    return id
+  }
+  return {
+    send: (method, params = {}) =>
+      new Promise((resolve, reject) => {
+        const id = ask(method, params)
+        const onMessage = (data: unknown) => {
+          const message = JSON.parse(String(data))
+          if (message.id !== id) return
+          socket.off('message', onMessage)
+          if (message.error) reject(new Error(`${method}: ${message.error.message}`))
+          else resolve(message.result)
+        }
+        socket.on('message', onMessage)
+      }),
+    crash: () => void ask('Page.crash', {}),
+  }
+}

@@ -1,0 +1,49 @@
+import {
+  compile,
+  DistributedDataParallel,
+  Linear,
+  manualSeed,
+  mseLoss,
+  ReLU,
+  Sequential,
+  SGD,
+  tensorType,
+} from '../../src/index.ts'
+
+const width = 8
+
+/** The rows of one step that are a rank's: consecutive ranks have consecutive samples. */
+function rowsOf(step: number, rank: number, rows: number) {
+  const numbers = (offset: number) =>
+    Float32Array.from({ length: rows * width }, (_, i) => {
+      const sample = rank * rows + Math.floor(i / width)
+      return Math.sin(step + offset + sample * 1.7 + (i % width) * 0.37)
+    })
+  return { x: numbers(0), y: numbers(0.5) }
+}
+
+/** Trains a small model as a user's program does, on one rank alone or in a group, and tells what it reached. */
+export async function trainHere(steps: number, rows: number, rank: number, isInGroup: boolean) {
+  manualSeed(3)
+  const net = new Sequential(new Linear(width, 16), new ReLU(), new Linear(16, width))
+  const model = isInGroup ? new DistributedDataParallel(net, { bucketCapMb: 1 }) : net
+  const optimizer = new SGD(net.parameters(), { lr: 0.1, momentum: 0.9 })
+  const step = await compile(
+    ({ x, y }) => {
+      const loss = mseLoss(model.forward(x), y)
+      optimizer.zeroGrad()
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    },
+    { x: tensorType([rows, width]), y: tensorType([rows, width]) },
+  )
+  const losses: number[] = []
+  for (let i = 0; i < steps; i++) {
+    const { loss } = await step.run(rowsOf(i, rank, rows))
+    losses.push(loss[0])
+  }
+  const state = await net.stateDict()
+  const weights = Object.values(state).flatMap(({ data }) => [...data])
+  return { losses, weights }
+}

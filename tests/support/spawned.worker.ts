@@ -1,0 +1,72 @@
+import {
+  destroyProcessGroup,
+  distributed as dist,
+  env,
+  getWorldSize,
+  initProcessGroup,
+  serveRank,
+} from '../../src/index.ts'
+import { trainHere } from './spawned-training.ts'
+
+/** What one rank of a spawn does. */
+export type Doing =
+  | { what: 'train'; steps: number; rows: number }
+  | { what: 'fail'; who: number }
+  | { what: 'close'; who: number }
+  | { what: 'late'; who: number }
+  | { what: 'wait'; told: string }
+  | { what: 'inherit' }
+  | { what: 'no clone' }
+
+export interface Trained {
+  rank: number
+  worldSize: number
+  sum: number[]
+  kinds: string[]
+  losses: number[]
+  weights: number[]
+}
+
+serveRank(async (rank: number, doing: Doing): Promise<unknown> => {
+  switch (doing.what) {
+    case 'train': {
+      const group = await initProcessGroup()
+      const numbers = Float32Array.from([rank + 1, 10 * rank])
+      await dist.allReduce(numbers)
+      const kinds = [...group.stats().links.values()].map(({ kind }) => kind)
+      const trained = await trainHere(doing.steps, doing.rows, rank, true)
+      const told: Trained = {
+        rank: group.rank,
+        worldSize: getWorldSize(),
+        sum: [...numbers],
+        kinds,
+        ...trained,
+      }
+      await destroyProcessGroup()
+      return told
+    }
+    case 'fail':
+      await initProcessGroup()
+      if (rank === doing.who) throw new RangeError('no batch', { cause: new TypeError('inner') })
+      // The others wait for it in a collective.
+      await dist.barrier()
+      return undefined
+    case 'close':
+      await initProcessGroup()
+      if (rank === doing.who) close()
+      await dist.barrier()
+      return undefined
+    case 'late':
+      if (rank === doing.who) setTimeout(() => void Promise.reject(new Error('from a timer')))
+      await new Promise(() => undefined)
+      return undefined
+    case 'wait':
+      new BroadcastChannel(doing.told).postMessage(rank)
+      await new Promise(() => undefined)
+      return undefined
+    case 'inherit':
+      return [env.RUN_ID, rank]
+    case 'no clone':
+      return () => undefined
+  }
+})
