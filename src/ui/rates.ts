@@ -58,7 +58,7 @@ export function stepWords(run: Run): string {
 export interface RingEdge {
   readonly from: number
   readonly to: number
-  readonly kind: 'webrtc' | 'port'
+  readonly kind: 'webrtc' | 'port' | 'relay'
 }
 
 /** The ring that members form in their order, by the same rule as the server's. Empty for one. */
