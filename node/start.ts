@@ -14,6 +14,7 @@ interface StartFlags {
   host?: boolean | string
   data?: string
   allowOrigin: string[]
+  relay: boolean
   device?: DeviceType
   visibleDevices?: string
   open: boolean
@@ -40,6 +41,11 @@ const command = new Command('npm start --')
     'let in a page whose address is a tunnel or proxy to this server; may be repeated',
     addOrigin,
     [],
+  )
+  .option(
+    '--relay',
+    'let tabs send their data through this server, sealed end to end, where a network blocks WebRTC',
+    false,
   )
   .addOption(
     new Option(
@@ -133,7 +139,11 @@ async function main(): Promise<void> {
     strictPort: flags.port !== undefined,
     host: flags.host,
     mounts: flags.data === undefined ? undefined : { [dataMount]: resolve(flags.data) },
-    signaling: { allowedOrigins: flags.allowOrigin, log: (line) => console.error(line) },
+    signaling: {
+      allowedOrigins: flags.allowOrigin,
+      relay: flags.relay,
+      log: (line) => console.error(line),
+    },
   })
   console.log(greeting(served, flags))
   if (flags.open) openBrowser(pageUrl(served, flags))

@@ -25,6 +25,8 @@ export interface MasterOptions {
   lastPort: number
   keys: RunKeys
   leader: Leader
+  /** Whether tabs may send their data through the signaling server. */
+  relay: boolean
 }
 
 /**
@@ -41,7 +43,7 @@ export async function openMaster(options: MasterOptions): Promise<Master> {
   })
   const port = await listen(server, { wanted: options.port, last: options.lastPort })
   const pin = pinOf(certificate.cert)
-  const signaling = attachSignaling(server, { hosts: [host] })
+  const signaling = attachSignaling(server, { hosts: [host], relay: options.relay })
   const door = openDoor(server, { leader, keys, pin })
   refuseOtherUpgrades(server, [signalPath, launchersPath])
   return {

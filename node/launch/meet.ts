@@ -109,6 +109,7 @@ async function lead(all: MeetOptions): Promise<Crew> {
       lastPort: isPortFixed ? masterPort : masterPort + portsTried,
       keys,
       leader,
+      relay: options.relay ?? false,
     })
   } catch (thrown) {
     leader.abort(failureOf(member, 'it could not listen'))

@@ -81,7 +81,7 @@ export async function launch(
     crew = await meet({ options, plan, member, signal, log })
     const joined = crew
     toClose.push(() => joined.close(leaving))
-    const served = await servePages(built.root, plan, joined, data)
+    const served = await servePages(built.root, plan, joined, { data, relay: options.relay })
     toClose.push(() => served.close())
 
     const toSource = sourceLines(built.root, process.cwd())
@@ -227,8 +227,9 @@ async function servePages(
   root: string,
   { masterPort, isPortFixed }: Plan,
   { signaling }: Crew,
-  data: string | undefined,
+  { data, relay }: { data: string | undefined; relay: boolean | undefined },
 ): Promise<Served> {
+  const own = { signaling: { relay } }
   const mounts = data === undefined ? undefined : { [dataMount]: data }
   if (signaling) {
     return serve({
@@ -239,10 +240,10 @@ async function servePages(
     })
   }
   try {
-    return await serve({ root, mounts, port: masterPort, strictPort: true })
+    return await serve({ root, mounts, port: masterPort, strictPort: true, ...own })
   } catch (thrown) {
     if (isPortFixed || !(thrown instanceof PortTaken)) throw thrown
-    return serve({ root, mounts, port: 0 })
+    return serve({ root, mounts, port: 0, ...own })
   }
 }
 
@@ -277,6 +278,7 @@ function environmentOf(
     MASTER_URL: `ws://localhost:${served.port}${signalPath}`,
     ROOM_ID: room,
     ROOM_KEY: key,
+    RELAY: options.relay ? 'fallback' : 'off',
     RUN_ID: plan.runId,
     RESTART_COUNT: String(attempt),
     MAX_RESTARTS: String(options.maxRestarts),

@@ -15,7 +15,7 @@ import { RoomSecret } from './secret.ts'
 /** What the server tells those who are inside. */
 export type InsideMessage = Exclude<
   ServerMessage,
-  { type: 'challenge' | 'welcome' | 'ping' | 'error' }
+  { type: 'challenge' | 'welcome' | 'relayed' | 'ping' | 'error' }
 >
 
 /** What a connection tells its owner. */
@@ -37,6 +37,8 @@ export class RoomConnection {
   id = ''
   /** The room's keys, once `open` was called and they are derived. */
   secret: RoomSecret | null = null
+  /** Whether the server relays links; known once `open` has resolved. */
+  hasRelay = false
   private socket: SocketLike | null = null
   private readonly env: Env
   private nonce = ''
@@ -139,6 +141,7 @@ export class RoomConnection {
         return
       case 'welcome':
         this.id = message.id
+        this.hasRelay = message.relay ?? false
         this.isInside = true
         this.opened?.resolve()
         this.opened = null
@@ -148,6 +151,8 @@ export class RoomConnection {
         return
       case 'error':
         await this.refused(message)
+        return
+      case 'relayed': // of other connections
         return
       default:
         await this.listener.message(message)
