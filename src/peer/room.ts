@@ -124,9 +124,7 @@ export class Room {
   /** Whether nobody is here: the room is over. */
   get isEmpty(): boolean {
     const isRelaying = this.relay !== null && this.relay.size > 0
-    return (
-      this.guests.size === 0 && !isRelaying && !this.members.some((one) => one.connectionId)
-    )
+    return this.guests.size === 0 && !isRelaying && !this.members.some((one) => one.connectionId)
   }
 
   // --- guests ---
@@ -229,7 +227,12 @@ export class Room {
       return
     }
     if (!this.relay && plan.links.flat().some(({ kind }) => kind === 'relay')) {
-      this.refuse(member, 'no-relay', `the transport "relay" is asked for, but ${withoutRelay}`, 'start')
+      this.refuse(
+        member,
+        'no-relay',
+        `the transport "relay" is asked for, but ${withoutRelay}`,
+        'start',
+      )
       return
     }
     this.epoch++

@@ -59,12 +59,13 @@ export class FrameSeal {
   }
 
   /** The next frame. The message is copied before this returns its promise. */
-  async seal(
-    kind: FrameKind,
-    message: Uint8Array<ArrayBuffer>,
-  ): Promise<Uint8Array<ArrayBuffer>> {
+  async seal(kind: FrameKind, message: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
     const nonce = nonceOf(kind, this.sent++)
-    const sealed = await crypto.subtle.encrypt({ name: 'AES-GCM', iv: nonce }, this.sealKey, message)
+    const sealed = await crypto.subtle.encrypt(
+      { name: 'AES-GCM', iv: nonce },
+      this.sealKey,
+      message,
+    )
     const frame = new Uint8Array(nonce.length + sealed.byteLength)
     frame.set(nonce)
     frame.set(new Uint8Array(sealed), nonce.length)

@@ -8,7 +8,13 @@ export interface RelayLimits {
   relayWaitMs: number
 }
 
-export type RelayRefusal = 'too-many' | 'too-large' | 'too-slow' | 'channel-taken' | 'other-end-gone' | 'wrong-state'
+export type RelayRefusal =
+  | 'too-many'
+  | 'too-large'
+  | 'too-slow'
+  | 'channel-taken'
+  | 'other-end-gone'
+  | 'wrong-state'
 
 /** What passes bytes on; whoever owns the sockets has it. */
 export interface RelaySockets {

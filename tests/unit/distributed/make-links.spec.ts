@@ -17,7 +17,15 @@ function makeAll(store: HashStore, makers: LinkMaker[], signals: AbortSignal[] =
     const gathered: Gathered = { round: 0, rank, members }
     const planned = planLinks(members, rank, 'local', 'mesh')
     const made = makeLinks({
-      ...{ store, gathered, planned, maker, rtc: undefined, relay: undefined, signal: signals[rank] },
+      ...{
+        store,
+        gathered,
+        planned,
+        maker,
+        rtc: undefined,
+        relay: undefined,
+        signal: signals[rank],
+      },
     })
     made.catch(() => undefined)
     return made
