@@ -53,7 +53,12 @@ export class RankTabs {
     for (const [name, bytes] of Object.entries(idxFolder(makeDigits({ train, test }))))
       await writeFile(join(folder, name), bytes)
     const mounts = { [dataOfTabs]: folder }
-    const served = await serve({ root: await ensureBuilt(), port: 0, mounts })
+    const served = await serve({
+      root: await ensureBuilt(),
+      port: 0,
+      mounts,
+      signaling: { relay: true },
+    })
     const browser = await launchBrowser()
     return new RankTabs(served, browser, folder)
   }
@@ -61,7 +66,7 @@ export class RankTabs {
   /** Opens `ranks` tabs in one room; for ports they share a browser context, as tabs of one person do. */
   async open(
     ranks: number,
-    transport: 'webrtc' | 'port',
+    transport: 'webrtc' | 'port' | 'relay',
     config: TrainConfigInput,
     /** Runs in every page before its own scripts. */
     initScript?: () => void,
