@@ -38,6 +38,11 @@ export const refuseChannels = () => {
   }
 }
 
+/** As where a policy takes WebRTC away: for `initScript`. */
+export const withoutWebRtc = () => {
+  Reflect.deleteProperty(globalThis, 'RTCPeerConnection')
+}
+
 /** A built server and a browser for rank tabs. */
 export class RankTabs {
   private readonly contexts: BrowserContext[] = []
