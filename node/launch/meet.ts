@@ -159,6 +159,7 @@ function invitation({ options, plan }: MeetOptions, port: number, pin: Pin, key:
     `--master-addr ${plan.masterAddr} --master-port ${port}`,
     ...(options.rdzvId === undefined ? [] : [`--rdzv-id ${options.rdzvId}`]),
     `--master-fingerprint ${pin}`,
+    ...(options.relay ? ['--relay'] : []),
   ]
   const secret = options.key === undefined ? `TABRING_ROOM_KEY=${key} ` : ''
   return [

@@ -148,8 +148,8 @@ class World {
       store: tab.over(this.store),
       env: tab.clock,
       rank,
-      terms: { worldSize, backend: 'auto', topology: 'auto' },
-      place: { pageTag: '', hostTag: '', hasWebRtc: true, name },
+      terms: { worldSize, backend: 'auto', topology: 'auto', relay: 'off' },
+      place: { pageTag: '', hostTag: '', hasWebRtc: true, hasRelay: false, name },
       joinTimeoutMs,
       signal: tab.abort.signal,
     }).then(
@@ -293,8 +293,14 @@ test.skipIf(isReplay)(
                 store: tab.over(own),
                 env,
                 rank,
-                terms: { worldSize: size, backend: 'auto', topology: 'auto' },
-                place: { pageTag: '', hostTag: '', hasWebRtc: true, name: `tab ${rank}` },
+                terms: { worldSize: size, backend: 'auto', topology: 'auto', relay: 'off' },
+                place: {
+                  pageTag: '',
+                  hostTag: '',
+                  hasWebRtc: true,
+                  hasRelay: false,
+                  name: `tab ${rank}`,
+                },
                 joinTimeoutMs,
               }).then(resolve, reject)
             })
