@@ -15,7 +15,9 @@ export interface TabringPluginOptions {
   allowedOrigins?: readonly string[]
   /** Names of this machine besides localhost, addresses in digits, and those that it knows itself. */
   hosts?: readonly string[]
-  /** Open signaling sockets of one IP address. Default 256. */
+  /** Whether tabs may send their data through the signaling server, sealed end to end, where WebRTC does not get through. Default false. */
+  relay?: boolean
+  /** Open signaling sockets of one IP address. Default 256, with the relay 768. */
   maxConnectionsPerIp?: number
   /** Default 2,000. */
   maxConnections?: number
@@ -64,11 +66,13 @@ function check(options: TabringPluginOptions): void {
     isIsolated: true,
     allowedOrigins: true,
     hosts: true,
+    relay: true,
     maxConnectionsPerIp: true,
     maxConnections: true,
     log: true,
   })
   checkFlag(where, 'isIsolated', options.isIsolated)
+  checkFlag(where, 'relay', options.relay)
   for (const name of ['maxConnectionsPerIp', 'maxConnections'] as const) {
     checkNumber(where, name, options[name], isCount, 'a whole number above 0')
   }

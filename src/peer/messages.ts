@@ -82,9 +82,9 @@ export const limits = {
   /** Connections that are ends of relayed links: 16 ranks that are all linked to all have 240. */
   relayEndsPerRoom: 512,
   /** One relayed message: what a link takes, and what sealing adds. */
-  relayFrameBytes: 256 * 1024 + 28,
+  relayFrameBytes: 64 * 1024 + 28,
   /** So much may wait for one end of a relayed link before its sender is not read any more. */
-  relayQueueBytes: 1024 * 1024,
+  relayQueueBytes: 512 * 1024,
   /** From one end's coming to the other's. */
   relayWaitMs: 20_000,
   /** A channel's name. */

@@ -188,7 +188,7 @@ function note(size: number, kinds: ReadonlySet<string>, isMoving: boolean, own: 
   if (size === 1) return 'One rank alone: nothing is sent.'
   const how = kinds.has('relay')
     ? kinds.size > 1
-      ? 'Some links go through the signaling server, sealed end to end.'
+      ? 'Dotted: through the signaling server, sealed end to end.'
       : 'Through the signaling server, sealed end to end.'
     : kinds.size > 1
       ? 'Solid: WebRTC; dashed: MessagePort in one browser.'

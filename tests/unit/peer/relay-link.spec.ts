@@ -233,7 +233,7 @@ describe('what a slow end costs the server', () => {
     )
     await Promise.all([one.relayed, two.relayed])
     one.socket.send(Buffer.alloc(limits.relayFrameBytes + 1))
-    expect(await one.closed).toMatch(/^1009/)
+    expect(await one.closed).toMatch(/^1008: relay: expected a relayed message of at most 65564/)
     expect(await two.closed).toMatch(/the other end is gone/)
   })
 })
