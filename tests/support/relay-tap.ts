@@ -8,22 +8,22 @@ import { RoomSecret } from '../../src/peer/secret.ts'
 /** What a server does with the binary messages of a relay's end, by their number from 0: passes on what is returned. */
 export type Tamper = (number: number, bytes: Buffer) => readonly Buffer[]
 
-/** Stands in the server, where it handles messages. Returns all that it handles from now on; `tamper` is by end, in the order in which ends first send. */
+/** Stands in the server, where it handles messages. Returns all that it handles from now on; `tampers` are by side, for links that come from now on. */
 export function tapServer({ rendezvous }: SignalServer, tampers: readonly Tamper[] = []) {
   const handled: Buffer[] = []
-  const counts = new Map<string, number>()
+  const ends = new Map<string, { side: number; count: number }>()
   const { receive, receiveBytes } = rendezvous
   rendezvous.receive = (id, raw) => {
     handled.push(Buffer.from(raw))
+    const message = JSON.parse(raw)
+    if (message.type === 'relay') ends.set(id, { side: message.side, count: 0 })
     receive.call(rendezvous, id, raw)
   }
   rendezvous.receiveBytes = (id, bytes) => {
     handled.push(Buffer.from(bytes))
-    if (!counts.has(id)) counts.set(id, 0)
-    const number = counts.get(id)!
-    counts.set(id, number + 1)
-    const tamper = tampers[[...counts.keys()].indexOf(id)]
-    const passed = tamper ? tamper(number, Buffer.from(bytes)) : [bytes]
+    const end = ends.get(id)
+    const tamper = end && tampers[end.side]
+    const passed = tamper ? tamper(end.count++, Buffer.from(bytes)) : [bytes]
     for (const one of passed) receiveBytes.call(rendezvous, id, one)
   }
   return {
