@@ -20,7 +20,7 @@ import { median, spread } from './statistics.ts'
 
 const kibi = 1024
 const mebi = 1024 * kibi
-const backends = ['webrtc', 'port'] as const
+const backends = ['webrtc', 'port', 'relay'] as const
 type Backend = (typeof backends)[number]
 
 const list =

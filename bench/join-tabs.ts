@@ -4,14 +4,14 @@ import { newRoomLink } from '../src/peer/secret.ts'
 import type { Host } from './host.ts'
 
 export interface JoinTabsOptions {
-  transport?: 'webrtc' | 'port'
+  transport?: 'webrtc' | 'port' | 'relay'
   /** Connections of each WebRTC link. */
   lanes?: number
   /** Packets of each tab travel so much longer, by the browser's own emulation. */
   latencyMs?: number
 }
 
-/** Opens tabs that form a ring: over WebRTC each in a browser context of its own, over MessagePorts in one. Close their contexts in the end. */
+/** Opens tabs that form a ring: over WebRTC or the relay each in a browser context of its own, over MessagePorts in one. Close their contexts in the end. */
 export async function joinTabs(
   { browser, url }: Host,
   worldSize: number,

@@ -38,11 +38,11 @@ export async function buildPages(
   }
 }
 
-/** `buildPages`, served with signaling on a free port. `close` ends the server and removes the folder. */
+/** `buildPages`, served with signaling and its relay on a free port. `close` ends the server and removes the folder. */
 export async function servePages(...pages: readonly string[]): Promise<Served> {
   const { root, remove } = await buildPages(...pages)
   try {
-    const served = await serve({ root, port: 0 })
+    const served = await serve({ root, port: 0, signaling: { relay: true } })
     return {
       ...served,
       close: async () => {

@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream'
 import { type RawData, WebSocket, WebSocketServer } from 'ws'
 import { limits as defaultLimits, signalPath } from '../src/peer/messages.ts'
 import type { Refusal } from '../src/peer/refusals.ts'
+import type { RelaySockets } from '../src/peer/relay/room-relay.ts'
 import { type Limits, Rendezvous } from '../src/peer/rendezvous.ts'
 import { proofText } from '../src/peer/secret.ts'
 import { systemEnv } from '../src/util/env.ts'
@@ -34,6 +35,8 @@ export interface SignalServerOptions {
   limits?: Partial<Limits>
   /** STUN and TURN servers that tabs are told of; default none. */
   ice?: IceOptions
+  /** Whether tabs may send their data through this server, sealed end to end, where WebRTC does not get through. Default false. */
+  relay?: boolean
   /** One line for each socket that is refused; silent by default. */
   log?: (line: string) => void
 }
@@ -48,6 +51,8 @@ export interface SignalServer {
 const maxQueuedBytes = 4 * 1024 * 1024
 /** How long a socket may take over the closing handshake. */
 const closeTimeoutMs = 2_000
+/** The same for one that has still to read what was relayed to it. */
+const drainTimeoutMs = 15_000
 
 /**
  * Puts the signaling server on an HTTP(S) server's own port, at `signalPath`; other upgrades (Vite's HMR) pass untouched.
@@ -61,10 +66,11 @@ export function attachSignaling(
   options: SignalServerOptions = {},
 ): SignalServer {
   const maxConnections = options.maxConnections ?? 2_000
-  const maxConnectionsPerIp = options.maxConnectionsPerIp ?? 256
+  // A relayed link is two sockets: 16 ranks of one address that are all linked to all have 240 besides their own.
+  const maxConnectionsPerIp = options.maxConnectionsPerIp ?? (options.relay ? 768 : 256)
   const allowedOrigins = new Set(options.allowedOrigins ?? [])
   const isOwnHost = ownHosts(options.allowedOrigins, options.hosts)
-  const messageBytes = options.limits?.messageBytes ?? defaultLimits.messageBytes
+  const { messageBytes, relayFrameBytes } = { ...defaultLimits, ...options.limits }
   const log = options.log ?? (() => undefined)
   const iceServers = options.ice && iceSource('signaling', options.ice)
   const sockets = new Map<string, WebSocket>()
@@ -75,7 +81,7 @@ export function attachSignaling(
     noServer: true,
     perMessageDeflate: false,
     // Up to twice the limit is read, so that the state machine can say in words what is too large.
-    maxPayload: 2 * messageBytes,
+    maxPayload: Math.max(2 * messageBytes, options.relay ? relayFrameBytes : 0),
   })
 
   const end = (socket: WebSocket, text: string) => {
@@ -87,7 +93,19 @@ export function attachSignaling(
         .toString()
         .replace(/\ufffd+$/, ''),
     )
-    setTimeout(() => socket.terminate(), closeTimeoutMs).unref()
+    // What was relayed to a slow one comes first.
+    const timeoutMs = socket.bufferedAmount > 0 ? drainTimeoutMs : closeTimeoutMs
+    setTimeout(() => socket.terminate(), timeoutMs).unref()
+  }
+
+  const relay: RelaySockets = {
+    pass(id, bytes) {
+      const socket = sockets.get(id)
+      if (socket?.readyState !== WebSocket.OPEN) return
+      socket.send(bytes, () => rendezvous.passed(id, bytes.length))
+    },
+    pause: (id) => sockets.get(id)?.pause(),
+    resume: (id) => sockets.get(id)?.resume(),
   }
 
   const rendezvous = new Rendezvous(
@@ -115,6 +133,7 @@ export function attachSignaling(
         return given.length === expected.length && timingSafeEqual(given, expected)
       },
       iceServers: (id) => iceServers?.(id, Date.now()) ?? [],
+      ...(options.relay && { relay }),
     },
     options.limits,
   )
@@ -155,7 +174,8 @@ export function attachSignaling(
     sockets.set(id, socket)
     socketsOfIp.set(ip, (socketsOfIp.get(ip) ?? 0) + 1)
     socket.on('message', (data: RawData, isBinary: boolean) => {
-      rendezvous.receive(id, isBinary ? '' : data.toString()) // '' is refused as not JSON
+      if (isBinary) rendezvous.receiveBytes(id, data as Buffer)
+      else rendezvous.receive(id, data.toString())
     })
     socket.on('close', (code, reason) => {
       sockets.delete(id)

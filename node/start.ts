@@ -15,6 +15,7 @@ interface StartFlags extends IceFlags {
   host?: boolean | string
   data?: string
   allowOrigin: string[]
+  relay: boolean
   device?: DeviceType
   visibleDevices?: string
   open: boolean
@@ -41,6 +42,11 @@ const command = new Command('npm start --')
     'let in a page whose address is a tunnel or proxy to this server; may be repeated',
     addOrigin,
     [],
+  )
+  .option(
+    '--relay',
+    'let tabs send their data through this server, sealed end to end, where a network blocks WebRTC',
+    false,
   )
   .addOption(
     new Option(
@@ -138,6 +144,7 @@ async function main(): Promise<void> {
     mounts: flags.data === undefined ? undefined : { [dataMount]: resolve(flags.data) },
     signaling: {
       allowedOrigins: flags.allowOrigin,
+      relay: flags.relay,
       log: (line) => console.error(line),
       ...(ice && { ice }),
     },

@@ -16,7 +16,9 @@ export interface TabringPluginOptions {
   allowedOrigins?: readonly string[]
   /** Names of this machine besides localhost, addresses in digits, and those that it knows itself. */
   hosts?: readonly string[]
-  /** Open signaling sockets of one IP address. Default 256. */
+  /** Whether tabs may send their data through the signaling server, sealed end to end, where WebRTC does not get through. Default false. */
+  relay?: boolean
+  /** Open signaling sockets of one IP address. Default 256, with the relay 768. */
   maxConnectionsPerIp?: number
   /** Default 2,000. */
   maxConnections?: number
@@ -78,6 +80,7 @@ function check(options: TabringPluginOptions): void {
     isIsolated: true,
     allowedOrigins: true,
     hosts: true,
+    relay: true,
     maxConnectionsPerIp: true,
     maxConnections: true,
     ice: true,
@@ -85,6 +88,7 @@ function check(options: TabringPluginOptions): void {
   })
   checkFlag(where, 'isIsolated', options.isIsolated)
   if (options.ice !== undefined) iceSource(`${where}: ice`, options.ice)
+  checkFlag(where, 'relay', options.relay)
   for (const name of ['maxConnectionsPerIp', 'maxConnections'] as const) {
     checkNumber(where, name, options[name], isCount, 'a whole number above 0')
   }

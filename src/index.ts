@@ -119,7 +119,7 @@ export * as distributed from './distributed/index.ts'
 export { lendPage } from './distributed/lend-page.ts'
 export type { MonitoredBarrierOptions } from './distributed/monitored-barrier.ts'
 export { expandNodeList } from './distributed/node-list.ts'
-export type { Backend, Topology } from './distributed/plan-links.ts'
+export type { Backend, RelayChoice, Topology } from './distributed/plan-links.ts'
 export {
   destroyProcessGroup,
   formProcessGroup,

@@ -1,4 +1,5 @@
 import { ChannelLink } from '../../src/peer/channel.ts'
+import { linkOver } from '../../src/peer/channel-transport.ts'
 import { ProcessGroup } from '../../src/peer/group.ts'
 import { withLane } from '../../src/peer/lanes.ts'
 import type { Link } from '../../src/peer/link.ts'
@@ -178,6 +179,7 @@ addEventListener('message', async ({ data }: MessageEvent<ToWorker>) => {
     const { peerRank, transport, lane } = data.add
     if (transport.kind === 'channel') add(peerRank, transport.channel, lane)
     else if (transport.kind === 'port') addPort(peerRank, transport.port)
+    else if (transport.kind === 'relay') links.set(peerRank, linkOver(transport))
     else post({ failed: `expected a data channel that the worker owns, got "${transport.kind}".` })
     return
   }

@@ -1,3 +1,4 @@
+import { transferOf } from '../../src/peer/channel-transport.ts'
 import { openLocalPorts } from '../../src/peer/local-ports.ts'
 import type { RoomLink } from '../../src/peer/secret.ts'
 import { SignalClient, signalUrl } from '../../src/peer/signal.ts'
@@ -47,8 +48,8 @@ let running: Promise<object> | undefined
 let seen: (count: number) => void = () => undefined
 
 const tab = {
-  /** `transport`: over MessagePorts where tabs share a browser context, or WebRTC. */
-  async join(link: RoomLink, name: string, transport: 'webrtc' | 'port'): Promise<void> {
+  /** `transport`: over MessagePorts where tabs share a browser context, WebRTC, or the server's relay. */
+  async join(link: RoomLink, name: string, transport: 'webrtc' | 'port' | 'relay'): Promise<void> {
     const ports = transport === 'port' ? await openLocalPorts() : null
     client = new SignalClient({
       url: signalUrl(location),
@@ -65,10 +66,8 @@ const tab = {
         client,
         assignment,
         ports,
-        addLink: (_, peerRank, transport, lane) => {
-          const moved = transport.kind === 'channel' ? transport.channel : transport.port
-          tell({ add: { peerRank, transport, lane } }, [moved as Transferable])
-        },
+        addLink: (_, peerRank, transport, lane) =>
+          tell({ add: { peerRank, transport, lane } }, transferOf(transport)),
       }).connected.catch(fail)
       client.on('start', () => tell({ begin: { epoch, rank, worldSize } }))
       running = hear((word) => ('ready' in word ? word : undefined))

@@ -168,6 +168,7 @@ export interface Flags extends IceFlags {
   headed?: boolean
   data?: string
   checkpointDir?: string
+  relay?: boolean
   debug?: string
   /** Of `tabring launch` alone. */
   useEnv?: boolean
@@ -215,6 +216,10 @@ export function addFlags(command: Command): Command {
       'of the certificate of machine 0, as its launcher prints it',
     )
     .option('--standalone', 'this machine alone, on any free port')
+    .option(
+      '--relay',
+      'ranks that WebRTC does not link send through the signaling server of machine 0, sealed end to end; give it to all launchers',
+    )
   return addIceFlags(command)
     .optionsGroup('When a rank fails:')
     .option(

@@ -28,6 +28,8 @@ export interface MasterOptions {
   leader: Leader
   /** For the tabs of all machines. */
   ice: IceOptions | undefined
+  /** Whether tabs may send their data through the signaling server. */
+  relay: boolean
 }
 
 /**
@@ -36,7 +38,7 @@ export interface MasterOptions {
  * errors: PortTaken; `config.invalid`; `file.unwritable` when there is no place for the certificate.
  */
 export async function openMaster(options: MasterOptions): Promise<Master> {
-  const { host, keys, leader, ice } = options
+  const { host, keys, leader, ice, relay } = options
   const certificate = await ownCertificate({ names: ownNames([host]) })
   const server = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
     response.writeHead(404, { 'Content-Type': 'text/plain; charset=utf-8' })
@@ -44,7 +46,7 @@ export async function openMaster(options: MasterOptions): Promise<Master> {
   })
   const port = await listen(server, { wanted: options.port, last: options.lastPort })
   const pin = pinOf(certificate.cert)
-  const signaling = attachSignaling(server, { hosts: [host], ...(ice && { ice }) })
+  const signaling = attachSignaling(server, { hosts: [host], relay, ...(ice && { ice }) })
   const door = openDoor(server, { leader, keys, pin })
   refuseOtherUpgrades(server, [signalPath, launchersPath])
   return {

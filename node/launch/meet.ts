@@ -110,6 +110,7 @@ async function lead(all: MeetOptions): Promise<Crew> {
       keys,
       leader,
       ice: options.ice,
+      relay: options.relay ?? false,
     })
   } catch (thrown) {
     leader.abort(failureOf(member, 'it could not listen'))
@@ -159,6 +160,7 @@ function invitation({ options, plan }: MeetOptions, port: number, pin: Pin, key:
     `--master-addr ${plan.masterAddr} --master-port ${port}`,
     ...(options.rdzvId === undefined ? [] : [`--rdzv-id ${options.rdzvId}`]),
     `--master-fingerprint ${pin}`,
+    ...(options.relay ? ['--relay'] : []),
   ]
   const secret = options.key === undefined ? `TABRING_ROOM_KEY=${key} ` : ''
   return [

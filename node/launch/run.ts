@@ -87,7 +87,8 @@ export async function launch(
     crew = await meet({ options, plan, member, signal, log })
     const joined = crew
     toClose.push(() => joined.close(leaving))
-    const pages = { root: built.root, data, checkpoints, ice: options.ice }
+    const { ice, relay } = options
+    const pages = { root: built.root, data, checkpoints, ice, relay }
     const served = await servePages(plan, joined, pages)
     toClose.push(() => served.close())
 
@@ -245,11 +246,13 @@ async function servePages(
     data,
     checkpoints,
     ice,
+    relay,
   }: {
     root: string
     data: string | undefined
     checkpoints: CheckpointFolder | null
     ice: IceOptions | undefined
+    relay: boolean | undefined
   },
 ): Promise<Served> {
   const mounts = data === undefined ? undefined : { [dataMount]: data }
@@ -261,7 +264,7 @@ async function servePages(
       attach: (server) => attachSignalProxy(server, signaling),
     })
   }
-  const own = ice && { ice }
+  const own = { relay: relay ?? false, ...(ice && { ice }) }
   try {
     return await serve({ ...offer, port: masterPort, strictPort: true, signaling: own })
   } catch (thrown) {
@@ -318,6 +321,7 @@ function environmentOf(
     MASTER_URL: `ws://localhost:${served.port}${signalPath}`,
     ROOM_ID: room,
     ROOM_KEY: key,
+    RELAY: options.relay ? 'fallback' : 'off',
     RUN_ID: plan.runId,
     RESTART_COUNT: String(attempt),
     MAX_RESTARTS: String(options.maxRestarts),

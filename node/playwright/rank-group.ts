@@ -116,6 +116,7 @@ export class RankGroup {
       MASTER_URL: server,
       ROOM_ID: link.room,
       ROOM_KEY: link.key,
+      RELAY: 'off',
       RUN_ID: 'playwright',
       RESTART_COUNT: '0',
       MAX_RESTARTS: '0',

@@ -34,6 +34,7 @@ export const backendsPage = (): string =>
     '- `webrtc`: tabs over data channels, met at a signaling server: `tests/e2e/collective-cells.spec.ts`.',
     '- `broadcast`: tabs of one browser over ports that a SharedWorker hands out, met there: the same file.',
     '- `local`: ranks of one context over message channels: `tests/unit/distributed/collective-cells.spec.ts`.',
+    '- `relay`: the same ranks over WebSockets through a signaling server: `tests/unit/distributed/relay-group.spec.ts`.',
     '',
     'In rings, by each algorithm and with messages that take a random time: `tests/unit/peer/collective-matrix.spec.ts` ([collectives.md](collectives.md)).',
     '',

@@ -2,6 +2,7 @@ import type { Backend } from './plan-links.ts'
 
 /**
  * Whether links of this kind can be made here: torch.distributed.is_backend_available. A worker whose page is lent to it has the page's.
+ * Whether a signaling server relays, only joining it tells.
  */
 export function isBackendAvailable(backend: string): boolean {
   const has = (name: string) => name in globalThis
@@ -10,6 +11,7 @@ export function isBackendAvailable(backend: string): boolean {
     local: has('MessageChannel'),
     broadcast: has('SharedWorker'),
     webrtc: has('RTCPeerConnection'),
+    relay: has('WebSocket'),
   }
   return Object.hasOwn(known, backend) && known[backend as Backend]
 }

@@ -21,6 +21,8 @@ export const variables = {
     'The signaling room of this run and this start: 32 hex digits, the same on all ranks. A restart is another room.',
   ROOM_KEY:
     "The room's secret: 43 characters of base64url, the same on all ranks. Keep it out of logs.",
+  RELAY:
+    '`fallback` where the launcher has `--relay`, else `off`: the option `relay` of `initProcessGroup` where that is not given.',
   RUN_ID: 'The name of the run: `--rdzv-id`, or the number of the Slurm job.',
   RESTART_COUNT: 'How often all ranks have been started again: 0 at first.',
   MAX_RESTARTS: 'How often they may be: `--max-restarts`.',

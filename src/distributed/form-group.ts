@@ -2,16 +2,17 @@ import { FaultyLink } from '../peer/faulty-link.ts'
 import { type GroupConfig, ProcessGroup } from '../peer/group.ts'
 import type { Link } from '../peer/link.ts'
 import type { GroupOptions } from '../peer/membership.ts'
+import type { RoomAddress } from '../peer/room-url.ts'
 import { PrefixStore } from '../peer/store/prefix-store.ts'
 import type { Store } from '../peer/store/store.ts'
 import { WebSocketStore } from '../peer/store/web-socket-store.ts'
 import { systemEnv } from '../util/env.ts'
-import { messageOf, TabringError } from '../util/errors.ts'
+import { messageOf, PeerError, TabringError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
 import { checkChoice, checkNumber, checkOptions, isCount } from '../util/options.ts'
 import { switchValue } from '../util/switches.ts'
 import { type Gathered, gatherRanks, leaveRound } from './gather-ranks.ts'
-import { meet } from './init-method.ts'
+import { type Meeting, meet } from './init-method.ts'
 import { type LinkMaker, linkMaker } from './link-maker.ts'
 import { makeLinks } from './make-links.ts'
 import {
@@ -19,14 +20,24 @@ import {
   backends,
   machinesOf,
   planLinks,
+  type RelayChoice,
+  relayChoices,
   type Topology,
   topologies,
 } from './plan-links.ts'
 import { spawnedPlace } from './spawned.ts'
 
 export interface InitProcessGroupOptions {
-  /** How ranks are linked; `auto`, the default, takes ports where tabs share a browser, else WebRTC. The same on all ranks. */
+  /**
+   * How ranks are linked; `auto`, the default, takes ports where tabs share a browser, else WebRTC. `relay` goes through the signaling server, if it
+   * relays. The same on all ranks.
+   */
   backend?: Backend
+  /**
+   * With `auto`: whether ranks that WebRTC does not link may send through the signaling server, sealed end to end, if it relays: `off`, the default,
+   * or `fallback`. `env://` gives it. The same on all ranks.
+   */
+  relay?: RelayChoice
   /** Where ranks meet: `wss://host/...#room=...&key=...`, `env://`, `broadcast:room`, `opfs:room`. Or give `store`, or `links`. */
   initMethod?: string
   /** A store that all ranks share; it stays open. */
@@ -78,7 +89,7 @@ export async function formGroup(
   const maker = linkMaker(options.page ?? (await spawned?.lend()))
   let opened: Store | undefined
   try {
-    const meeting = options.store
+    const meeting: Meeting = options.store
       ? { store: options.store, rank: undefined, worldSize: undefined }
       : isAmongSpawned
         ? { ...spawned, store: await spawned.openStore() }
@@ -87,13 +98,18 @@ export async function formGroup(
     const rank = options.rank ?? meeting.rank
     const worldSize = options.worldSize ?? meeting.worldSize
     checkPlace(where, rank, worldSize)
+    if (backend === 'relay' && !meeting.relay) throw withoutRelay(where)
+    const relay = backend === 'auto' ? (options.relay ?? meeting.relayChoice ?? 'off') : 'off'
     const store = new PrefixStore(`group/${groupName}`, meeting.store)
     const gathered = await gatherRanks({
       store,
       env: systemEnv,
       rank,
-      terms: { worldSize: worldSize!, backend, topology },
-      place: await maker.place(backend === 'auto' || backend === 'broadcast'),
+      terms: { worldSize: worldSize!, backend, topology, relay },
+      place: {
+        ...(await maker.place(backend === 'auto' || backend === 'broadcast')),
+        hasRelay: meeting.relay !== undefined,
+      },
       joinTimeoutMs: options.joinTimeoutMs ?? timeoutMs ?? defaultJoinMs,
       signal,
     })
@@ -102,8 +118,8 @@ export async function formGroup(
       const told = meeting.store instanceof WebSocketStore ? meeting.store : undefined
       const iceServers = async () => (await told?.iceServers()) ?? []
       return await linkRanks(
-        { store, gathered, maker, iceServers, signal },
-        { ...options, backend },
+        { store, gathered, maker, iceServers, relay: meeting.relay, signal },
+        { ...options, backend, relay },
       )
     } finally {
       // It tidies: the group is there, or an error that says more.
@@ -125,22 +141,26 @@ interface Linking {
   maker: LinkMaker
   /** Those of the signaling server. */
   iceServers: () => Promise<readonly RTCIceServer[]>
+  /** The room whose server relays, where it does. */
+  relay: RoomAddress | undefined
   signal: AbortSignal | undefined
 }
 
 /** The group, once every rank has all its links. */
 async function linkRanks(
-  { store, gathered, maker, iceServers, signal }: Linking,
+  { store, gathered, maker, iceServers, relay, signal }: Linking,
   options: InitProcessGroupOptions,
 ): Promise<ProcessGroup> {
   const { backend = 'auto', topology = 'auto', timeoutMs, onspan } = options
   const { round: epoch, rank, members } = gathered
-  const planned = planLinks(members, rank, backend, topology)
+  const planned = planLinks(members, rank, backend, topology, options.relay)
   // Not before: ranks may have waited longer for each other than credentials live.
   const asks = !options.rtc?.iceServers && planned.some(({ way }) => way === 'webrtc')
   const rtc = asks ? { ...options.rtc, iceServers: [...(await iceServers())] } : options.rtc
-  const made = await makeLinks({ store, gathered, planned, maker, rtc, signal })
+  const made = await makeLinks({ store, gathered, planned, maker, rtc, relay, signal })
   const { links, failed } = made
+  for (const [peer, { kind }] of links)
+    tell(1, 'group', () => `rank ${rank}: linked to rank ${peer} by ${kind}`)
   let group: ProcessGroup | undefined
   try {
     group = await joinLinks({
@@ -210,6 +230,7 @@ function check(where: string, options: InitProcessGroupOptions): void {
     rank: true,
     worldSize: true,
     topology: true,
+    relay: true,
     groupName: true,
     rtc: true,
     page: true,
@@ -222,6 +243,7 @@ function check(where: string, options: InitProcessGroupOptions): void {
   })
   checkChoice(where, 'backend', options.backend, backends)
   checkChoice(where, 'topology', options.topology, topologies)
+  checkChoice(where, 'relay', options.relay, relayChoices)
   checkNumber(where, 'joinTimeoutMs', options.joinTimeoutMs, (ms) => ms > 0, 'above 0')
   const ways = (['links', 'store', 'initMethod'] as const).filter((name) => options[name])
   if (ways.length > 1) {
@@ -230,6 +252,36 @@ function check(where: string, options: InitProcessGroupOptions): void {
       `${where}: expected one of links, store and initMethod, got ${ways.join(' and ')}. Leave the others out.`,
     )
   }
+  checkRelay(where, options, ways[0])
+}
+
+/** errors: `config.invalid` where a relay is asked for and ranks do not meet at a server, or where another backend leaves it no part. */
+function checkRelay(
+  where: string,
+  { backend = 'auto', relay, initMethod = 'env://' }: InitProcessGroupOptions,
+  way: 'links' | 'store' | 'initMethod' | undefined,
+): void {
+  const isServer = (way ?? 'initMethod') === 'initMethod' && /^(env|wss?|https?):/.test(initMethod)
+  const got = way === 'initMethod' ? initMethod.replace(/#.*/, '') : `the option ${way}`
+  if (backend === 'relay' && !isServer) {
+    throw new TabringError(
+      'config.invalid',
+      `${where}: expected the initMethod wss://host/signal#room=...&key=... or env:// for the backend "relay", whose data goes through that signaling server, got ${got}. Meet there, or take another backend.`,
+    )
+  }
+  if (relay === 'fallback' && backend !== 'auto') {
+    throw new TabringError(
+      'config.invalid',
+      `${where}: expected the backend "auto" for relay: "fallback", got "${backend}". Leave one of them out.`,
+    )
+  }
+}
+
+function withoutRelay(where: string): PeerError {
+  return new PeerError(
+    'signal.refused',
+    `${where}: expected a signaling server with a relay for the backend "relay", got one without. Start it with --relay (npm start, tabring run), or the Vite plugin with relay: true; or take another backend.`,
+  )
 }
 
 /** errors: `config.invalid` without a size, or for a rank outside of it. */

@@ -1,14 +1,14 @@
 import type { Store } from '../peer/store/store.ts'
 import { type Env, toHex } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
-import type { Backend, Place, Topology } from './plan-links.ts'
+import type { Backend, Place, RelayChoice, Topology } from './plan-links.ts'
 import { appear, peek, putFirst, read } from './store-values.ts'
 
 /**
  * How ranks find one another by the keys of a store, and agree who is there.
  *
  *   round            the number of the round that ranks join; who finds it closed, or broken, begins the next
- *   R/terms          what the first said: world size, backend, topology
+ *   R/terms          what the first said: world size, backend, topology, relay
  *   R/rank/r         who is rank r; the first to claim it keeps it
  *   R/beat/id        changes as long as that tab lives and joins
  *   R/call           closes round R: everyone is there (go), or an error for all (fault), or a dead tab was in it (stale)
@@ -24,6 +24,7 @@ export interface Terms {
   worldSize: number
   backend: Backend
   topology: Topology
+  relay: RelayChoice
 }
 
 /** A rank, as it says who and where it is. */
@@ -186,7 +187,7 @@ class Attempt {
     const first = JSON.parse(
       await putFirst(this.store, this.key('terms'), JSON.stringify(own)),
     ) as typeof own
-    const names = ['worldSize', 'backend', 'topology'] as const
+    const names = ['worldSize', 'backend', 'topology', 'relay'] as const
     const other = names.find((name) => first[name] !== own[name])
     if (!other) return
     if (!(await this.isAlive(first.id))) throw new Stale()

@@ -1,3 +1,4 @@
+import { parseRoomUrl, type RoomAddress } from '../peer/room-url.ts'
 import { formatFragment } from '../peer/secret.ts'
 import { openStore } from '../peer/store/open-store.ts'
 import { OpfsStore } from '../peer/store/opfs-store.ts'
@@ -7,6 +8,7 @@ import { systemEnv } from '../util/env.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
 import { env } from './env.ts'
 import type { LinkMaker } from './link-maker.ts'
+import { type RelayChoice, relayChoices } from './plan-links.ts'
 
 /** How long a store in this browser may take to answer at first. units: ms. */
 const answerMs = 5_000
@@ -16,6 +18,10 @@ export interface Meeting {
   store: Store
   rank: number | undefined
   worldSize: number | undefined
+  /** The room of the signaling server where ranks meet, if that relays links. */
+  relay?: RoomAddress | undefined
+  /** What the environment says of `auto`. */
+  relayChoice?: RelayChoice | undefined
 }
 
 /**
@@ -32,13 +38,14 @@ export async function meet(method: string, maker: LinkMaker): Promise<Meeting> {
     case 'wss':
     case 'http':
     case 'https':
-      return { store: await openStore(method), rank: undefined, worldSize: undefined }
+      return { ...(await openRoom(method)), rank: undefined, worldSize: undefined }
     case 'env':
       if (room !== '//') throw badMethod(method)
       return {
-        store: await openStore(environmentAddress()),
+        ...(await openRoom(environmentAddress())),
         rank: wholeOf('RANK'),
         worldSize: wholeOf('WORLD_SIZE'),
+        relayChoice: Reflect.has(env, 'RELAY') ? relayChoiceOf(env.RELAY) : undefined,
       }
     case 'broadcast': {
       checkRoom(method, room)
@@ -55,6 +62,12 @@ export async function meet(method: string, maker: LinkMaker): Promise<Meeting> {
     default:
       throw badMethod(method)
   }
+}
+
+/** The store of a room, and its relay if it has one. */
+async function openRoom(url: string): Promise<Pick<Meeting, 'store' | 'relay'>> {
+  const store = await openStore(url)
+  return { store, relay: store.hasRelay ? parseRoomUrl('initProcessGroup', url) : undefined }
 }
 
 /** The store behind a port, if it is there: a SharedWorker of another version of this program may know none. */
@@ -87,6 +100,15 @@ function wholeOf(name: 'RANK' | 'WORLD_SIZE'): number {
   throw new TabringError(
     'config.invalid',
     `initProcessGroup: expected a whole number in ${name}, got ${JSON.stringify(text)}. Is it set by hand?`,
+  )
+}
+
+function relayChoiceOf(text: string): RelayChoice {
+  const found = relayChoices.find((choice) => choice === text)
+  if (found) return found
+  throw new TabringError(
+    'config.invalid',
+    `initProcessGroup: expected ${relayChoices.join(' or ')} in RELAY, got ${JSON.stringify(text)}. Is it set by hand?`,
   )
 }
 

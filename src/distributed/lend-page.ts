@@ -25,7 +25,7 @@ class LentPage {
 
   constructor(private readonly onclose: () => void) {}
 
-  place(asksBrowser: boolean): Promise<Place> {
+  place(asksBrowser: boolean): Promise<Omit<Place, 'hasRelay'>> {
     return this.page.place(asksBrowser)
   }
 
@@ -63,6 +63,10 @@ class LentPage {
 
   signal(key: string, attempt: number, signals: unknown): void {
     this.page.signal(key, attempt, signals)
+  }
+
+  disconnect(key: string): void {
+    this.page.disconnect(key)
   }
 
   async openStore(room: string): Promise<MessagePort | null> {
@@ -124,6 +128,9 @@ export function overLentPage(port: MessagePort): LinkMaker {
     },
     signal: (key, attempt, signals) => {
       remote.signal(key, attempt, signals).catch(() => undefined)
+    },
+    disconnect: (key) => {
+      remote.disconnect(key).catch(() => undefined)
     },
     openStore: (room) => remote.openStore(room),
     close() {

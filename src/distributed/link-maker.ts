@@ -7,7 +7,8 @@ import type { Place } from './plan-links.ts'
 
 /** How links are made here: on this page, or by the page that was lent. */
 export interface LinkMaker {
-  place(asksBrowser: boolean): Promise<Place>
+  /** Where this is; whether the ranks have a relay is for who met them to say. */
+  place(asksBrowser: boolean): Promise<Omit<Place, 'hasRelay'>>
   openPort(request: PortRequest, ongone: () => void): Promise<MessagePort>
   /** The link, when it is up. */
   connect(
@@ -15,6 +16,8 @@ export interface LinkMaker {
     onSignal: (attempt: number, signals: unknown) => void,
   ): Promise<Link>
   signal(key: string, attempt: number, signals: unknown): void
+  /** Ends one connection, or the making of it. */
+  disconnect(key: string): void
   openStore(room: string): Promise<MessagePort | null>
   close(): void
 }
@@ -42,6 +45,7 @@ function overOwnPage(): LinkMaker {
       return link!
     },
     signal: (key, attempt, signals) => page.signal(key, attempt, signals),
+    disconnect: (key) => page.disconnect(key),
     openStore: (room) => page.openStore(room),
     close: () => page.close(),
   }

@@ -1,16 +1,26 @@
 import type { Link } from '../peer/link.ts'
 import { PortLink } from '../peer/port.ts'
+import { RelayLink } from '../peer/relay/relay-link.ts'
+import type { BinarySocketConstructor } from '../peer/room-options.ts'
+import type { RoomAddress } from '../peer/room-url.ts'
 import type { Store } from '../peer/store/store.ts'
+import { systemEnv } from '../util/env.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
+import { tell } from '../util/log.ts'
 import type { Gathered } from './gather-ranks.ts'
 import type { LinkMaker } from './link-maker.ts'
 import { Mailbox } from './mailbox.ts'
 import type { PlannedLink } from './plan-links.ts'
 
+/** How long one side of a connection may be up before the other. units: ms. */
+const wordMs = 25_000
+
 /** What ranks write to each other while their links are made. */
 type Message =
   /** What a connection's other side must hear. */
   | { kind: 'signal'; attempt: number; signals: unknown }
+  /** Whether a connection is up that may be replaced by the relay: it stays if it is on both sides. */
+  | { kind: 'connected'; isUp: boolean }
   /** This rank gives up: so must all. */
   | { kind: 'failed'; text: string }
 
@@ -29,6 +39,8 @@ export interface MakeLinksOptions {
   planned: readonly PlannedLink[]
   maker: LinkMaker
   rtc: RTCConfiguration | undefined
+  /** Through which links go that are planned so, or may be. */
+  relay: RoomAddress | undefined
   /** Ends the making, on all ranks. */
   signal: AbortSignal | undefined
 }
@@ -39,13 +51,20 @@ export interface MakeLinksOptions {
  * errors: `peer.unreachable` with the reason, on all ranks.
  */
 export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
-  const { store, gathered, planned, maker, rtc, signal } = options
+  const { store, gathered, planned, maker, rtc, relay, signal } = options
   const { round, rank, members } = gathered
   const keyOf = (peer: number) => {
     const [low, high] = [Math.min(rank, peer), Math.max(rank, peer)]
     return `${round} ${members[low].id} ${members[high].id}`
   }
   const nameOf = (peer: number) => `rank ${peer} (${members[peer].name})`
+
+  const words = new Map<number, Word>()
+  const wordOf = (peer: number): Word => {
+    const word = words.get(peer) ?? newWord()
+    words.set(peer, word)
+    return word
+  }
 
   let isTold = false
   let fail!: (error: unknown) => void
@@ -59,6 +78,7 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     rank,
     (from, message) => {
       if (message.kind === 'signal') maker.signal(keyOf(from), message.attempt, message.signals)
+      else if (message.kind === 'connected') wordOf(from).tell(message.isUp)
       else {
         isTold = true
         fail(new PeerError('peer.unreachable', `${nameOf(from)} gave up: ${message.text}`))
@@ -73,16 +93,55 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     return mailbox.stop()
   }
 
-  const make = async ({ peer, way, isInitiator }: PlannedLink): Promise<[number, Link]> => {
+  const made: Link[] = []
+  const send = (peer: number, message: Message) => {
+    mailbox.send(peer, message).catch((thrown) => fail(lost(thrown)))
+  }
+
+  const overRelay = async (peer: number): Promise<Link> => {
+    const link = new RelayLink({
+      address: relay!,
+      channel: keyOf(peer),
+      side: rank < peer ? 0 : 1,
+      peerName: nameOf(peer),
+      WebSocket: globalThis.WebSocket as BinarySocketConstructor,
+    })
+    made.push(link)
+    await link.opened
+    return link
+  }
+
+  /** By WebRTC if both sides say that they have it, else by the relay. */
+  const overEither = async (peer: number, connecting: Promise<Link>): Promise<Link> => {
+    const { heard } = wordOf(peer)
+    const own = connecting.then(
+      () => true,
+      (thrown) => {
+        tell(1, 'group', () => `rank ${rank}: to rank ${peer} by the relay: ${messageOf(thrown)}`)
+        return false
+      },
+    )
+    const isUp = await Promise.race([own, heard.then((isThere) => isThere && own)])
+    send(peer, { kind: 'connected', isUp })
+    if (isUp && (await inTime(heard, nameOf(peer)))) return connecting
+    maker.disconnect(keyOf(peer))
+    connecting.then(
+      (link) => link.close('the relay is taken'),
+      () => undefined,
+    )
+    return overRelay(peer)
+  }
+
+  const make = async (link: PlannedLink): Promise<[number, Link]> => {
+    const { peer, way, isInitiator, canRelay } = link
     const key = keyOf(peer)
     const peerName = nameOf(peer)
+    if (way === 'relay') return [peer, await overRelay(peer)]
     if (way === 'webrtc') {
-      const link = await maker.connect({ key, isInitiator, peerName, rtc }, (attempt, signals) => {
-        mailbox
-          .send(peer, { kind: 'signal', attempt, signals })
-          .catch((thrown) => fail(lost(thrown)))
-      })
-      return [peer, link]
+      const connecting = maker.connect({ key, isInitiator, peerName, rtc }, (attempt, signals) =>
+        send(peer, { kind: 'signal', attempt, signals }),
+      )
+      return [peer, await (canRelay ? overEither(peer, connecting) : connecting)]
     }
     let gone!: () => void
     const isGone = new Promise<void>((resolve) => {
@@ -93,7 +152,6 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     return [peer, new PortLink(port, { gone: isGone })]
   }
 
-  const made: Link[] = []
   const making = planned.map(async (link) => {
     const one = await make(link)
     made.push(one[1])
@@ -118,6 +176,34 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     }
     await settle()
     throw thrown
+  }
+}
+
+/** Whether the other side has its connection. */
+interface Word {
+  heard: Promise<boolean>
+  tell(isUp: boolean): void
+}
+
+function newWord(): Word {
+  let tell!: (isUp: boolean) => void
+  const heard = new Promise<boolean>((resolve) => {
+    tell = resolve
+  })
+  return { heard, tell }
+}
+
+/** errors: `peer.unreachable` where the other side, which has a connection, does not say so. */
+async function inTime(heard: Promise<boolean>, peerName: string): Promise<boolean> {
+  let cancel!: () => void
+  const late = new Promise<never>((_, reject) => {
+    const text = `link to ${peerName}: expected its word within ${wordMs} ms of connecting, got none. Is its tab still there?`
+    cancel = systemEnv.after(wordMs, () => reject(new PeerError('peer.unreachable', text)))
+  })
+  try {
+    return await Promise.race([heard, late])
+  } finally {
+    cancel()
   }
 }
 

@@ -27,7 +27,7 @@ export class OwnPage {
   private isClosed = false
 
   /** `asksBrowser`: whether to look for what joins the browser's tabs. */
-  async place(asksBrowser: boolean): Promise<Place> {
+  async place(asksBrowser: boolean): Promise<Omit<Place, 'hasRelay'>> {
     const ports = asksBrowser ? await this.localPorts() : null
     return {
       pageTag,
@@ -79,6 +79,12 @@ export class OwnPage {
   /** What the other side's `onSignal` gave. */
   signal(key: string, attempt: number, signals: unknown): void {
     this.connections.get(key)?.receive(attempt, signals)
+  }
+
+  /** Ends one connection, or the making of it. */
+  disconnect(key: string): void {
+    this.connections.get(key)?.close()
+    this.connections.delete(key)
   }
 
   /** A port to a store that the browser's tabs share; null where they share none. */

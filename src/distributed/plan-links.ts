@@ -2,12 +2,16 @@ import { ringEdges } from '../peer/topology.ts'
 import { PeerError } from '../util/errors.ts'
 
 /** How ranks may be linked; `auto` takes the shortest way that each pair has. */
-export const backends = ['auto', 'webrtc', 'broadcast', 'local'] as const
+export const backends = ['auto', 'webrtc', 'broadcast', 'local', 'relay'] as const
 export type Backend = (typeof backends)[number]
 
 /** Who is linked to whom: all to all, each to the next, or by the number of ranks. */
 export const topologies = ['auto', 'mesh', 'ring'] as const
 export type Topology = (typeof topologies)[number]
+
+/** Whether `auto` may send data through the signaling server where no other way leads. */
+export const relayChoices = ['off', 'fallback'] as const
+export type RelayChoice = (typeof relayChoices)[number]
 
 /** The most ranks of which `auto` links all to all. */
 export const meshLimit = 16
@@ -21,17 +25,21 @@ export interface Place {
   /** Equal for what one launcher opened on its machine; empty without a launcher. */
   nodeTag: string
   hasWebRtc: boolean
+  /** The ranks met at a signaling server that relays, and this one has WebSockets. */
+  hasRelay: boolean
   /** For error texts. */
   name: string
 }
 
-export type LinkWay = 'local' | 'port' | 'webrtc'
+export type LinkWay = 'local' | 'port' | 'webrtc' | 'relay'
 
 export interface PlannedLink {
   peer: number
   way: LinkWay
   /** This side makes the offers; exactly one of the two does. */
   isInitiator: boolean
+  /** Where WebRTC brings no connection about, the relay is taken. */
+  canRelay: boolean
 }
 
 /** By rank: which machine it is on, numbered as they come. Without a launcher a browser counts as one, and else a page. */
@@ -49,17 +57,19 @@ export function planLinks(
   rank: number,
   backend: Backend,
   topology: Topology,
+  relay: RelayChoice = 'off',
 ): PlannedLink[] {
   const edges = edgesOf(places.length, topology).map(([from, to]) => ({
     from,
     to,
-    way: wayBetween(places, from, to, backend),
+    ...wayBetween(places, from, to, backend, relay),
   }))
   return edges
     .filter(({ from, to }) => from === rank || to === rank)
-    .map(({ from, to, way }) => ({
+    .map(({ from, to, way, canRelay }) => ({
       peer: from === rank ? to : from,
       way,
+      canRelay,
       isInitiator: from === rank,
     }))
 }
@@ -70,11 +80,22 @@ function edgesOf(size: number, topology: Topology): [number, number][] {
   return ranks.flatMap((from) => ranks.slice(from + 1).map((to): [number, number] => [from, to]))
 }
 
-function wayBetween(places: readonly Place[], from: number, to: number, backend: Backend): LinkWay {
+type Way = Pick<PlannedLink, 'way' | 'canRelay'>
+
+function wayBetween(
+  places: readonly Place[],
+  from: number,
+  to: number,
+  backend: Backend,
+  relay: RelayChoice,
+): Way {
   const [a, b] = [places[from], places[to]]
   const isSamePage = a.pageTag === b.pageTag
   const isSameBrowser = a.hostTag !== '' && a.hostTag === b.hostTag
   const hasWebRtc = a.hasWebRtc && b.hasWebRtc
+  const hasRelay = a.hasRelay && b.hasRelay
+  const canRelay = hasRelay && backend === 'auto' && relay === 'fallback'
+  const by = (way: LinkWay): Way => ({ way, canRelay: way === 'webrtc' && canRelay })
   const who = `rank ${from} (${a.name}) and rank ${to} (${b.name})`
   const fail = (expected: string, remedy: string): never => {
     throw new PeerError(
@@ -84,28 +105,32 @@ function wayBetween(places: readonly Place[], from: number, to: number, backend:
   }
   switch (backend) {
     case 'local':
-      if (isSamePage) return 'local'
+      if (isSamePage) return by('local')
       return fail(
         'to share a page for the backend "local"',
         'Give the workers of a page lendPage(), or take another backend.',
       )
     case 'broadcast':
-      if (isSamePage) return 'local'
-      if (isSameBrowser) return 'port'
+      if (isSamePage) return by('local')
+      if (isSameBrowser) return by('port')
       return fail(
         'to share a browser for the backend "broadcast"',
         'Take the backend "webrtc" or "auto".',
       )
     case 'webrtc':
-      if (hasWebRtc) return 'webrtc'
+      if (hasWebRtc) return by('webrtc')
       return fail('to have WebRTC', withoutWebRtc)
+    case 'relay':
+      if (hasRelay) return by('relay')
+      return fail('to reach a relay for the backend "relay"', 'Start the server with --relay.')
     case 'auto':
-      if (isSamePage) return 'local'
-      if (isSameBrowser) return 'port'
-      if (hasWebRtc) return 'webrtc'
+      if (isSamePage) return by('local')
+      if (isSameBrowser) return by('port')
+      if (hasWebRtc) return by('webrtc')
+      if (canRelay) return by('relay')
       return fail('to share a browser, or to have WebRTC', withoutWebRtc)
   }
 }
 
 const withoutWebRtc =
-  'Workers have no WebRTC of their own: give them the option page, a port that lendPage() makes on their page.'
+  'Workers have no WebRTC of their own: give them the option page, a port that lendPage() makes on their page. Where a network blocks it, take relay: "fallback" and a signaling server with --relay.'

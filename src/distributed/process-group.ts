@@ -17,7 +17,7 @@ let joining: AbortController | undefined
  * errors: `peer.timeout`, naming the ranks that are missing; `peer.mismatch` where ranks disagree, naming both; `peer.unreachable` where two
  * cannot be linked, on all ranks; `config.invalid`; `signal.*` of the server.
  */
-export function formProcessGroup(options: InitProcessGroupOptions): Promise<ProcessGroup> {
+export function formProcessGroup(options: InitProcessGroupOptions = {}): Promise<ProcessGroup> {
   return formGroup(options, options?.signal)
 }
 

@@ -2,12 +2,15 @@ import { ChannelLink } from './channel.ts'
 import type { Link } from './link.ts'
 import { PortLink } from './port.ts'
 import { PumpLink, pumpChannel } from './pump.ts'
+import { RelayLink, type RelayLinkOptions } from './relay/relay-link.ts'
+import type { BinarySocketConstructor } from './room-options.ts'
 
-/** A link's transport, transferred to a worker in the task that made it, or pumped by the page through `port`. */
+/** A link's transport, transferred to a worker in the task that made it, or pumped by the page through `port`; or what a worker makes itself. */
 export type Transport =
   | { kind: 'channel'; channel: RTCDataChannel }
   | { kind: 'port'; port: MessagePort }
   | { kind: 'pump'; port: MessagePort }
+  | { kind: 'relay'; relay: Pick<RelayLinkOptions, 'address' | 'channel' | 'side' | 'peerName'> }
 
 /** The form in which a channel goes to a worker: itself, or a port where the browser transfers no channels. */
 export function channelTransport(channel: RTCDataChannel): Transport {
@@ -25,14 +28,29 @@ export function linkOver(transport: Transport): Link {
       return new PortLink(transport.port)
     case 'pump':
       return new PumpLink(transport.port)
+    case 'relay':
+      return new RelayLink({
+        ...transport.relay,
+        WebSocket: globalThis.WebSocket as BinarySocketConstructor,
+      })
   }
 }
 
 /** What must be transferred. */
 export function transferOf(transport: Transport): Transferable[] {
-  return [
-    transport.kind === 'channel' ? (transport.channel as unknown as Transferable) : transport.port,
-  ]
+  switch (transport.kind) {
+    case 'channel':
+      return [transport.channel as unknown as Transferable]
+    case 'relay':
+      return []
+    default:
+      return [transport.port]
+  }
+}
+
+/** Resolves when a link that its own side makes is up; the others are when their page says so. errors: see `RelayLink.opened`. */
+export async function untilUp(link: Link): Promise<void> {
+  if (link instanceof RelayLink) await link.opened
 }
 
 let transfersChannels: boolean | null = null

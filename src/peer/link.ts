@@ -5,7 +5,7 @@
  * frames, credits, epochs or collectives: those are the session's (session.ts).
  */
 
-export type LinkKind = 'webrtc' | 'port' | 'memory'
+export type LinkKind = 'webrtc' | 'port' | 'relay' | 'memory'
 
 /** Why a link ended; every link ends exactly once. */
 export type LinkEnd = {

@@ -23,7 +23,10 @@ import { storedMessageSchema, storeMessageSchema } from './store/store-messages.
  *
  * Who enters without `info` is a guest: inside for the store and ICE servers alone, in no lobby and no epoch.
  *
- * The server relays no gradients: `limits` keeps the boxes too small and too few for that.
+ *    relay ->                     in the place of create or join: one end of a relayed link, with the proof of the room's key
+ *    <- relayed                   the other end is here: from now on binary messages go to it and come from it, sealed
+ *
+ * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
 export const protocolVersion = 3
 
@@ -79,6 +82,16 @@ export const limits = {
   textChars: 500,
   /** Attempts to form one link. */
   attempts: 8,
+  /** Connections that are ends of relayed links: 16 ranks that are all linked to all have 240. */
+  relayEndsPerRoom: 512,
+  /** One relayed message: what a link takes, and what sealing adds. */
+  relayFrameBytes: 64 * 1024 + 28,
+  /** So much may wait for one end of a relayed link before its sender is not read any more. */
+  relayQueueBytes: 512 * 1024,
+  /** From one end's coming to the other's. */
+  relayWaitMs: 20_000,
+  /** A channel's name. */
+  relayChannelChars: 200,
   /**
    * Token bucket of each connection's store calls: one of 64 ranks that reads what the others say, and writes, reads and deletes an
    * offer for each of them, makes about 260. Clients send no faster, so that a quick program waits and is not cut off.
@@ -141,7 +154,7 @@ const memberIdSchema = hex(8)
 const epochSchema = whole(1, 2 ** 31)
 const rankSchema = whole(0, limits.membersPerRoom - 1)
 
-export const transportChoices = ['auto', 'webrtc', 'port'] as const
+export const transportChoices = ['auto', 'webrtc', 'port', 'relay'] as const
 /** `auto`: MessagePorts between tabs of one browser, WebRTC between others; the rest forces one kind. */
 export type TransportChoice = (typeof transportChoices)[number]
 
@@ -176,6 +189,14 @@ export const clientMessageSchema = v.variant('type', [
     room: roomIdSchema,
     proof: hex(32),
     info: entrySchema,
+  }),
+  v.strictObject({
+    type: v.literal('relay'),
+    version: v.literal(protocolVersion),
+    room: roomIdSchema,
+    proof: hex(32),
+    channel: text(limits.relayChannelChars),
+    side: v.picklist([0, 1]),
   }),
   v.strictObject({ type: v.literal('update'), info: infoSchema }),
   v.strictObject({ type: v.literal('start'), settings: json(limits.settingsBytes) }),
@@ -226,13 +247,20 @@ const assignedLinkSchema = v.object({
   /** This side makes the offer. */
   initiator: v.boolean(),
   /** The same on both sides, because the server chose it. */
-  kind: v.picklist(['webrtc', 'port']),
+  kind: v.picklist(['webrtc', 'port', 'relay']),
 })
 export type AssignedLink = v.InferOutput<typeof assignedLinkSchema>
 
 export const serverMessageSchema = v.variant('type', [
   v.object({ type: v.literal('challenge'), version: v.number(), nonce: hex(16) }),
-  v.object({ type: v.literal('welcome'), id: memberIdSchema, room: roomIdSchema }),
+  v.object({
+    type: v.literal('welcome'),
+    id: memberIdSchema,
+    room: roomIdSchema,
+    /** Whether this server relays links. */
+    relay: v.optional(v.boolean()),
+  }),
+  v.object({ type: v.literal('relayed') }),
   v.object({
     type: v.literal('lobby'),
     state: v.picklist(roomStates),

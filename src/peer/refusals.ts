@@ -22,6 +22,9 @@ export const refusals = [
   'wrong-epoch',
   'unknown-rank',
   'no-transport',
+  'no-relay',
+  'channel-taken',
+  'other-end-gone',
   'shutting-down',
   'internal',
 ] as const

@@ -13,7 +13,8 @@ import {
   utf8Bytes,
 } from './messages.ts'
 import type { Refusal } from './refusals.ts'
-import { type Member, Room } from './room.ts'
+import type { RelaySockets } from './relay/room-relay.ts'
+import { type Member, Room, withoutRelay } from './room.ts'
 import { TokenBucket } from './token-bucket.ts'
 
 export type { Limits } from './messages.ts'
@@ -36,6 +37,8 @@ export interface RendezvousHost {
   verify(authKey: string, room: string, nonce: string, proof: string): boolean
   /** What one connection is told of ICE servers, made anew for each call; default none. */
   iceServers?(connectionId: string): IceServer[]
+  /** Absent: this server relays no links. */
+  relay?: RelaySockets
 }
 
 interface Connection {
@@ -46,7 +49,7 @@ interface Connection {
   tokens: TokenBucket
   heardAtMs: number
   cancelTimer: () => void
-  /** Where it has entered; a guest is no member. */
+  /** Where it has entered; a guest is no member, nor is the end of a relayed link. */
   place: { room: Room; member: Member | null } | null
 }
 
@@ -68,6 +71,11 @@ export class Rendezvous {
   /** Rooms and connections now, for the server's own log. */
   get counts(): { rooms: number; connections: number } {
     return { rooms: this.rooms.size, connections: this.connections.size }
+  }
+
+  /** What waits in the relays of all rooms now. units: bytes. */
+  get relayBytes(): number {
+    return [...this.rooms.values()].reduce((sum, { relay }) => sum + (relay?.queuedBytes ?? 0), 0)
   }
 
   /** What the stores of all rooms hold now. units: bytes. */
@@ -116,6 +124,21 @@ export class Rendezvous {
     } catch (thrown) {
       this.refuse(connection, 'internal', `the server failed: ${messageOf(thrown)}`, null, true)
     }
+  }
+
+  /** A binary message has come: only the ends of relayed links send such. */
+  receiveBytes(connectionId: string, bytes: Uint8Array): void {
+    const connection = this.connections.get(connectionId)
+    if (!connection) return
+    connection.heardAtMs = this.env.now()
+    const relay = connection.place?.room.relay
+    if (relay?.has(connectionId)) relay.receive(connectionId, bytes)
+    else this.refuse(connection, 'bad-message', 'expected JSON text, got binary.', null, true)
+  }
+
+  /** So many bytes that `RelaySockets.pass` was given have left this process. */
+  passed(connectionId: string, sizeBytes: number): void {
+    this.connections.get(connectionId)?.place?.room.relay?.passed(connectionId, sizeBytes)
   }
 
   /** A socket has ended by itself. */
@@ -168,16 +191,17 @@ export class Rendezvous {
       this.host.close(connection.id, 'bye')
       return
     }
-    if (message.type === 'create' || message.type === 'join') {
+    if (message.type === 'create' || message.type === 'join' || message.type === 'relay') {
       if (connection.place) {
         this.refuse(
           connection,
           'already-in-a-room',
-          'expected one create or join a connection, got another.',
+          'expected one create, join or relay a connection, got another.',
           message.type,
         )
       } else if (message.type === 'create') this.create(connection, message)
-      else this.join(connection, message)
+      else if (message.type === 'join') this.join(connection, message)
+      else this.relay(connection, message)
       return
     }
     if (!connection.place) {
@@ -190,7 +214,10 @@ export class Rendezvous {
       return
     }
     const { room, member } = connection.place
-    if (message.type === 'store') room.store.receive(connection.id, message)
+    if (room.relay?.has(connection.id)) {
+      const text = `expected binary messages of a relayed link's end, got ${message.type}.`
+      this.refuse(connection, 'wrong-state', text, message.type)
+    } else if (message.type === 'store') room.store.receive(connection.id, message)
     else if (message.type === 'ice') {
       this.send(connection.id, { type: 'ice', iceServers: this.iceServers(connection.id) })
     } else if (member) room.receive(member, message)
@@ -232,23 +259,50 @@ export class Rendezvous {
       },
       held: this.held,
       iceServers: (id) => this.iceServers(id),
+      relay: this.host.relay ?? null,
     })
     this.rooms.set(room.id, room)
     this.admit(connection, room, message.info)
   }
 
-  private join(connection: Connection, message: MessageOf<'join'>): void {
+  /** The room, for who has proved its key; the others are told why not. */
+  private provenRoom(
+    connection: Connection,
+    message: MessageOf<'join' | 'relay'>,
+  ): Room | undefined {
     const room = this.rooms.get(message.room)
     if (!room) {
       const text = 'there is no such room; a room ends when the last one inside leaves.'
-      this.refuse(connection, 'unknown-room', text, 'join')
+      this.refuse(connection, 'unknown-room', text, message.type)
+      return undefined
+    }
+    if (this.host.verify(room.authKey, room.id, connection.nonce, message.proof)) return room
+    const text = "the proof of the room's key is wrong. Open the whole link, with its #."
+    this.refuse(connection, 'bad-proof', text, message.type, true)
+    return undefined
+  }
+
+  private relay(connection: Connection, message: MessageOf<'relay'>): void {
+    if (!this.host.relay) {
+      this.refuse(connection, 'no-relay', withoutRelay, 'relay')
       return
     }
-    if (!this.host.verify(room.authKey, room.id, connection.nonce, message.proof)) {
-      const text = "the proof of the room's key is wrong. Open the whole link, with its #."
-      this.refuse(connection, 'bad-proof', text, 'join', true)
+    const room = this.provenRoom(connection, message)
+    if (!room) return
+    const refused = room.relay!.check(message.channel, message.side)
+    if (refused) {
+      this.refuse(connection, refused[0], `relay: ${refused[1]}`, 'relay', true)
       return
     }
+    connection.cancelTimer()
+    this.schedulePing(connection)
+    connection.place = { room, member: null }
+    room.relay!.add(connection.id, message.channel, message.side)
+  }
+
+  private join(connection: Connection, message: MessageOf<'join'>): void {
+    const room = this.provenRoom(connection, message)
+    if (!room) return
     const [count, most, who] = message.info
       ? [room.size, this.limits.membersPerRoom, 'members']
       : [room.guestCount, this.limits.guestsPerRoom, 'guests']
@@ -270,6 +324,10 @@ export class Rendezvous {
 
   private schedulePing(connection: Connection): void {
     connection.cancelTimer = this.env.after(this.limits.pingMs, () => {
+      // Whom we do not read, we do not hear.
+      if (connection.place?.room.relay?.isPaused(connection.id)) {
+        connection.heardAtMs = this.env.now()
+      }
       const silentMs = this.env.now() - connection.heardAtMs
       if (silentMs >= this.limits.goneMs) {
         const text = `the server heard nothing for ${Math.round(silentMs)} ms`
@@ -291,7 +349,8 @@ export class Rendezvous {
     const { room, member } = connection.place
     connection.place = null
     room.store.forget(connection.id)
-    if (member) room.remove(member, text, isBye)
+    if (room.relay?.has(connection.id)) room.relay.remove(connection.id, text)
+    else if (member) room.remove(member, text, isBye)
     else room.removeGuest(connection.id)
     if (!room.isEmpty) return
     room.store.close()

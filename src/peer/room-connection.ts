@@ -16,7 +16,7 @@ import { RoomSecret } from './secret.ts'
 /** What the server tells those who are inside. */
 export type InsideMessage = Exclude<
   ServerMessage,
-  { type: 'challenge' | 'welcome' | 'ice' | 'ping' | 'error' }
+  { type: 'challenge' | 'welcome' | 'ice' | 'relayed' | 'ping' | 'error' }
 >
 
 /** What a connection tells its owner. */
@@ -44,6 +44,8 @@ export class RoomConnection {
     resolve: (told: readonly IceServer[]) => void
     reject: (error: PeerError) => void
   }[] = []
+  /** Whether the server relays links; known once `open` has resolved. */
+  hasRelay = false
   private socket: SocketLike | null = null
   private readonly env: Env
   private nonce = ''
@@ -156,6 +158,7 @@ export class RoomConnection {
         return
       case 'welcome':
         this.id = message.id
+        this.hasRelay = message.relay ?? false
         this.isInside = true
         this.opened?.resolve()
         this.opened = null
@@ -169,6 +172,8 @@ export class RoomConnection {
         return
       case 'error':
         await this.refused(message)
+        return
+      case 'relayed': // of other connections
         return
       default:
         await this.listener.message(message)

@@ -13,6 +13,13 @@ export interface SocketLike {
 }
 export type SocketConstructor = new (url: string) => SocketLike
 
+/** A socket that carries binary messages too. */
+export interface BinarySocket extends SocketLike {
+  binaryType: string
+  send(data: string | Uint8Array<ArrayBuffer>): void
+}
+export type BinarySocketConstructor = new (url: string) => BinarySocket
+
 /** How to get into a room. */
 export interface RoomOptions {
   /** `ws:` or `wss:` address; see `signalUrl`. */

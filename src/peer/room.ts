@@ -12,6 +12,7 @@ import type {
   ServerMessage,
 } from './messages.ts'
 import type { Refusal } from './refusals.ts'
+import { type RelaySockets, RoomRelay } from './relay/room-relay.ts'
 import { RoomStore } from './store/room-store.ts'
 import { planLinks } from './topology.ts'
 
@@ -33,6 +34,8 @@ export interface RoomHost {
   readonly held: { sizeBytes: number }
   /** For the links of one connection, with credentials that are fresh. */
   iceServers(connectionId: string): IceServer[]
+  /** Null: this server relays no links. */
+  readonly relay: RelaySockets | null
 }
 
 export interface Member {
@@ -46,6 +49,10 @@ export interface Member {
 type EpochMessage = MessageOf<'signal' | 'ready' | 'linkDown' | 'abort' | 'done'>
 export type RoomMessage = MessageOf<'update' | 'start'> | EpochMessage
 
+/** For those who ask for a relay where there is none. */
+export const withoutRelay =
+  'this server relays nothing. Start it with --relay, or the Vite plugin with relay: true.'
+
 interface Rank {
   readonly member: Member
   readonly links: AssignedLink[]
@@ -55,7 +62,7 @@ interface Rank {
 }
 
 /**
- * One room: its members, the epoch that it is in, its store, and the guests who are here for the store alone.
+ * One room: its members, the epoch that it is in, its store, the guests who are here for the store alone, and its relay, if the server has one.
  *
  *   LOBBY -start-> ASSIGNED(epoch) -all ready-> RUNNING -all done-> FINISHED
  *                     |  lost rank, linkDown, abort, 20 s  |
@@ -71,6 +78,7 @@ interface Rank {
  */
 export class Room {
   readonly store: RoomStore
+  readonly relay: RoomRelay | null
   private readonly guests = new Set<string>()
   private state: RoomState = 'lobby'
   private epoch = 0
@@ -97,6 +105,15 @@ export class Room {
       answer: (to, id, answer) => host.send(to, { type: 'stored', id, answer }),
       refuse: (to, code, text, id) => host.refuse(to, code, text, 'store', false, id),
     })
+    this.relay =
+      host.relay &&
+      new RoomRelay({
+        env: host.env,
+        limits: host.limits,
+        sockets: host.relay,
+        joined: (to) => host.send(to, { type: 'relayed' }),
+        refuse: (to, code, text) => host.refuse(to, code, `relay: ${text}`, 'relay', true),
+      })
   }
 
   get size(): number {
@@ -109,7 +126,8 @@ export class Room {
 
   /** Whether nobody is here: the room is over. */
   get isEmpty(): boolean {
-    return this.guests.size === 0 && !this.members.some((one) => one.connectionId)
+    const isRelaying = this.relay !== null && this.relay.size > 0
+    return this.guests.size === 0 && !isRelaying && !this.members.some((one) => one.connectionId)
   }
 
   // --- guests ---
@@ -117,11 +135,15 @@ export class Room {
   addGuest(connectionId: string): void {
     this.guests.add(connectionId)
     const id = toHex(this.host.env.random(8))
-    this.host.send(connectionId, { type: 'welcome', id, room: this.id })
+    this.host.send(connectionId, this.welcome(id))
   }
 
   removeGuest(connectionId: string): void {
     this.guests.delete(connectionId)
+  }
+
+  private welcome(id: string): ServerMessage {
+    return { type: 'welcome', id, room: this.id, ...(this.relay && { relay: true }) }
   }
 
   // --- members ---
@@ -129,7 +151,7 @@ export class Room {
   add(connectionId: string, info: MemberInfo): Member {
     const member: Member = { id: toHex(this.host.env.random(8)), info, connectionId }
     this.members.push(member)
-    this.send(member, { type: 'welcome', id: member.id, room: this.id })
+    this.send(member, this.welcome(member.id))
     this.lobbyChanged()
     return member
   }
@@ -200,8 +222,20 @@ export class Room {
     const plan = planLinks(members.map((one) => one.info))
     if ('apart' in plan) {
       const [a, b] = plan.apart
-      const text = `ranks ${a} and ${b} do not share a browser, but the transport "port" is asked for. Use "auto" or "webrtc".`
+      const asked = [a, b].map((rank) => members[rank].info.transport)
+      const text = asked.includes('port')
+        ? `ranks ${a} and ${b} do not share a browser, but the transport "port" is asked for. Use "auto" or "webrtc".`
+        : `ranks ${a} and ${b} ask for the transports "${asked.join('" and "')}". Use the same for both.`
       this.refuse(member, 'no-transport', text, 'start')
+      return
+    }
+    if (!this.relay && plan.links.flat().some(({ kind }) => kind === 'relay')) {
+      this.refuse(
+        member,
+        'no-relay',
+        `the transport "relay" is asked for, but ${withoutRelay}`,
+        'start',
+      )
       return
     }
     this.epoch++
@@ -252,7 +286,7 @@ export class Room {
     const mine = this.ranks[rank]
     switch (message.type) {
       case 'signal':
-        this.relay(rank, message)
+        this.passBox(rank, message)
         return
       case 'ready':
         if (this.state !== 'assigned') return
@@ -290,7 +324,7 @@ export class Room {
     }
   }
 
-  private relay(from: number, { to, attempt, box }: MessageOf<'signal'>): void {
+  private passBox(from: number, { to, attempt, box }: MessageOf<'signal'>): void {
     const { member } = this.ranks[from]
     const { boxCharsPerEpoch } = this.host.limits
     if (!this.hasLink(from, to, 'signal')) return

@@ -18,7 +18,12 @@ export interface SessionConfig {
 
 /** Windows: the most that data channels carried without loss, measured with Chromium 156 on loopback; a port loses nothing. */
 export const sessionDefaults: SessionConfig = {
-  windowBytes: { webrtc: 512 * 1024, memory: 512 * 1024, port: 8 * 1024 * 1024 },
+  windowBytes: {
+    webrtc: 512 * 1024,
+    memory: 512 * 1024,
+    port: 8 * 1024 * 1024,
+    relay: 1024 * 1024,
+  },
   creditShare: 1 / 4,
   creditIdleMs: 5,
   pingMs: 1000,

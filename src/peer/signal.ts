@@ -11,6 +11,7 @@ import {
 import { SignalError } from './refusals.ts'
 import { type InsideMessage, RoomConnection } from './room-connection.ts'
 import type { RoomOptions } from './room-options.ts'
+import type { RoomAddress } from './room-url.ts'
 
 /** What a client tells its owner. */
 export interface SignalEvents {
@@ -57,7 +58,11 @@ export class SignalClient {
   private readonly listeners = new Map<keyof SignalEvents, Set<(value: never) => void>>()
   private outbox: Promise<void> = Promise.resolve()
 
+  /** The room, for links through its server. */
+  readonly address: RoomAddress
+
   constructor(options: SignalOptions) {
+    this.address = { server: options.url, link: options.link }
     this.connection = new RoomConnection(options, {
       message: (message) => this.take(message),
       refused: (error) => {

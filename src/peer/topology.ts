@@ -10,8 +10,11 @@ export function ringEdges(worldSize: number): [number, number][] {
 
 /** The one rule that decides how two members are joined; null when what they ask for cannot be. */
 export function linkKind(a: MemberInfo, b: MemberInfo): AssignedLink['kind'] | null {
-  if (a.transport === 'webrtc' || b.transport === 'webrtc') {
-    return a.transport === 'port' || b.transport === 'port' ? null : 'webrtc'
+  for (const forced of ['webrtc', 'relay'] as const) {
+    if (a.transport !== forced && b.transport !== forced) continue
+    return [a, b].every(({ transport }) => transport === forced || transport === 'auto')
+      ? forced
+      : null
   }
   if (a.hostTag !== '' && a.hostTag === b.hostTag) return 'port'
   return a.transport === 'port' || b.transport === 'port' ? null : 'webrtc'

@@ -89,7 +89,7 @@ function inWords(shares: readonly number[]): StepSamples {
 export interface RingEdge {
   readonly from: number
   readonly to: number
-  readonly kind: 'webrtc' | 'port'
+  readonly kind: 'webrtc' | 'port' | 'relay'
 }
 
 /** The ring that members form in their order, by the same rule as the server's. Empty for one. */

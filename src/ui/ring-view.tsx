@@ -116,6 +116,12 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
   )
 }
 
+const linkWords = {
+  port: 'MessagePort',
+  webrtc: 'WebRTC',
+  relay: 'through the signaling server',
+} as const
+
 function place(rank: number, size: number): Point {
   if (size === 1) return { x: 0, y: 0 }
   const angle = (2 * Math.PI * rank) / size - Math.PI / 2
@@ -157,7 +163,7 @@ function Edge({
   const anchor = Math.abs(label.x) < 12 ? 'middle' : label.x > 0 ? 'start' : 'end'
   return (
     <g class="edge" data-kind={kind} data-cut={isCut} data-own={isOwn}>
-      <title>{`rank ${from} to rank ${to}: ${kind === 'port' ? 'MessagePort' : 'WebRTC'}`}</title>
+      <title>{`rank ${from} to rank ${to}: ${linkWords[kind]}`}</title>
       <path
         d={`M${a.x} ${a.y}A${radius} ${radius} 0 0 1 ${b.x} ${b.y}`}
         marker-end={isCut ? undefined : 'url(#head)'}
@@ -180,8 +186,11 @@ function words(size: number, own: number, rate: string): string {
 function note(size: number, kinds: ReadonlySet<string>, isMoving: boolean, own: number): string {
   if (size === 0) return ''
   if (size === 1) return 'One rank alone: nothing is sent.'
-  const how =
-    kinds.size > 1
+  const how = kinds.has('relay')
+    ? kinds.size > 1
+      ? 'Dotted: through the signaling server, sealed end to end.'
+      : 'Through the signaling server, sealed end to end.'
+    : kinds.size > 1
       ? 'Solid: WebRTC; dashed: MessagePort in one browser.'
       : kinds.has('port')
         ? 'MessagePorts within one browser.'

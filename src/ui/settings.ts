@@ -137,6 +137,7 @@ export const settings: readonly Setting[] = [
       ['auto', 'automatic: ports in one browser, else WebRTC'],
       ['webrtc', 'WebRTC data channels only'],
       ['port', 'MessagePorts only (one browser)'],
+      ['relay', 'through the server, sealed (it must have --relay)'],
     ],
     hint: 'How this tab joins its ring neighbours.',
     isAdvanced: true,
@@ -192,7 +193,7 @@ export function checkDraft(draft: Draft, worldSize = 1): CheckedDraft {
   for (const setting of settings) {
     const { key } = setting
     if (key === 'transport') {
-      if (!isTransport(draft.transport)) errors.transport = `expected auto, webrtc or port`
+      if (!isTransport(draft.transport)) errors.transport = `expected auto, webrtc, port or relay`
       continue
     }
     const value = fromText(setting, draft[key])

@@ -1,4 +1,5 @@
 import * as Comlink from 'comlink'
+import { transferOf } from '../peer/channel-transport.ts'
 import { toHex } from '../util/env.ts'
 import { TabringError } from '../util/errors.ts'
 import type { ComputeApi } from './api.ts'
@@ -65,15 +66,8 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
   return {
     open: (device, switches) => race(remote.open(device, switches)),
     addLink: (epoch, peerRank, transport, lane) => {
-      const moved = transport.kind === 'channel' ? transport.channel : transport.port
-      return race(
-        remote.addLink(
-          epoch,
-          peerRank,
-          Comlink.transfer(transport, [moved as unknown as Transferable]),
-          lane,
-        ),
-      )
+      const moved = Comlink.transfer(transport, transferOf(transport))
+      return race(remote.addLink(epoch, peerRank, moved, lane))
     },
     train: (membership, config, baseUrl, onEvent, checkpoints) =>
       race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvent), checkpoints)),

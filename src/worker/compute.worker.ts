@@ -5,7 +5,7 @@ import { destroyProcessGroup, initProcessGroup } from '../distributed/process-gr
 import { openGpu } from '../gpu/device.ts'
 import { type AnyRuntime, CpuRuntime, Runtime } from '../graph/runtime.ts'
 import { openTuneStore } from '../graph/tune-store.ts'
-import { linkOver } from '../peer/channel-transport.ts'
+import { linkOver, untilUp } from '../peer/channel-transport.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { withLane } from '../peer/lanes.ts'
 import type { Link, LinkStats } from '../peer/link.ts'
@@ -65,6 +65,7 @@ class ComputeWorker implements ComputeApi {
     }
     before?.close('replaced by another attempt')
     links.set(peerRank, link)
+    await untilUp(link)
   }
 
   async train(

@@ -154,9 +154,26 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     await addLink(epoch, peerRank, { kind: 'port', port: pair.port }, 0)
   }
 
+  /** The worker makes it itself: it has WebSockets. */
+  const overRelay = async ({ peerRank, initiator }: AssignedLink) => {
+    const [offers, answers] = initiator ? [rank, peerRank] : [peerRank, rank]
+    const { members } = assignment
+    const transport: Transport = {
+      kind: 'relay',
+      relay: {
+        address: client.address,
+        channel: `${epoch} ${members[offers].id} ${members[answers].id}`,
+        side: initiator ? 0 : 1,
+        peerName: nameOf(peerRank),
+      },
+    }
+    await addLink(epoch, peerRank, transport, 0)
+  }
+  const ways = { port: overPort, relay: overRelay, webrtc: overWebRtc }
+
   const form = async (link: AssignedLink) => {
     try {
-      await (link.kind === 'port' ? overPort(link) : overWebRtc(link))
+      await ways[link.kind](link)
     } catch (thrown) {
       if (!isClosed) {
         client.linkDown(epoch, link.peerRank, messageOf(thrown))

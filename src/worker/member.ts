@@ -77,7 +77,7 @@ export class RoomMember {
   /** Enters the room. errors: SignalError with the server's reason, `signal.lost`. */
   async join(adapter: AdapterFacts): Promise<void> {
     const { link, name, transport, mode } = this.#options
-    if (transport !== 'webrtc') this.#ports = await openLocalPorts()
+    if (transport === 'auto' || transport === 'port') this.#ports = await openLocalPorts()
     const info: MemberInfo = {
       name,
       adapter: { ...adapter },

@@ -10,6 +10,7 @@ import { type Served, serve } from '../../node/serve.ts'
 import type { InitProcessGroupOptions } from '../../src/index.ts'
 import { newRoomUrl } from '../../src/peer/room-url.ts'
 import { launchBrowser } from '../support/launch-browser.ts'
+import { withoutWebRtc } from '../support/rank-tabs.ts'
 import type { InitTab } from './fixtures/init-page.ts'
 import { isRight, type Told } from './fixtures/init-rank.ts'
 
@@ -151,6 +152,82 @@ describe('over WebRTC, met at a signaling server', () => {
       await expect(joined([page])).rejects.toThrow(
         /expected 3 ranks within 1000 ms .* for rank 1\./,
       )
+  })
+})
+
+describe('through the relay of a signaling server', () => {
+  let relaying: Served
+  beforeAll(async () => {
+    relaying = await serve({ root, port: 0, signaling: { relay: true } })
+  })
+  afterAll(() => relaying.close())
+  const addressOf = () => `${relaying.localUrl}${fixture}`
+
+  it('2 tabs whose WebRTC is taken away, where the option asks for it', async () => {
+    const pages = await Promise.all(
+      [0, 1].map(async () => {
+        const context = await openContext()
+        await context.addInitScript(withoutWebRtc)
+        return openTab(context, addressOf())
+      }),
+    )
+    const initMethod = newRoomUrl(addressOf())
+    for (const [rank, page] of pages.entries())
+      await begin(page, { initMethod, rank, worldSize: 2 })
+    for (const page of pages)
+      await expect(joined([page])).rejects.toThrow(/or to have WebRTC.*relay: "fallback"/)
+    for (const [rank, page] of pages.entries())
+      await begin(page, { initMethod, relay: 'fallback', rank, worldSize: 2 })
+    expectGroup(await joined(pages), 'relay')
+    await destroy(pages)
+  })
+
+  it('3 tabs of which one has no network route: its links alone', async () => {
+    const pages = await Promise.all(
+      [0, 1, 2].map(async () => openTab(await openContext(), addressOf())),
+    )
+    const options = {
+      initMethod: newRoomUrl(addressOf()),
+      relay: 'fallback',
+      worldSize: 3,
+    } as const
+    for (const [rank, page] of pages.entries()) {
+      // No TURN server is configured, so no candidate is found: as where a network blocks WebRTC.
+      const rtc: RTCConfiguration = rank === 1 ? { iceTransportPolicy: 'relay' } : {}
+      await begin(page, { ...options, rank, rtc })
+    }
+    const all = await joined(pages)
+    for (const told of all) expect(isRight(told)).toBe(true)
+    expect(all.map(({ links }) => links.sort())).toEqual([
+      [
+        [1, 'relay'],
+        [2, 'webrtc'],
+      ],
+      [
+        [0, 'relay'],
+        [2, 'relay'],
+      ],
+      [
+        [0, 'webrtc'],
+        [1, 'relay'],
+      ],
+    ])
+    // What was given up is closed already.
+    expect(await left(pages[1])).toMatchObject({ open: 0 })
+    await destroy(pages)
+  })
+
+  it('2 workers to which no page is lent', async () => {
+    const pages = await Promise.all(
+      [0, 1].map(async () => openTab(await openContext(), addressOf())),
+    )
+    const options = { backend: 'relay', initMethod: newRoomUrl(addressOf()), worldSize: 2 } as const
+    const both = await Promise.all(
+      pages.map((page, rank) =>
+        page.evaluate((given) => globalThis.tab.workers([given], false), { ...options, rank }),
+      ),
+    )
+    expectGroup(both.flat(), 'relay')
   })
 })
 

@@ -274,6 +274,29 @@ describe('several launchers on this machine', () => {
     }
   })
 
+  test('two launchers with --relay, whose tabs have no WebRTC: their data goes through the first', async () => {
+    await write(
+      'train.ts',
+      "import { destroyProcessGroup, distributed as dist, initProcessGroup } from 'tabring'",
+      "Reflect.deleteProperty(globalThis, 'RTCPeerConnection')",
+      'const group = await initProcessGroup()',
+      'const sums = new Float32Array(300_007).fill(1 + group.rank)',
+      'await dist.allReduce(sums)',
+      'const links = [...group.stats().links.values()].map(({ kind }) => kind)',
+      'console.log(JSON.stringify({ links: links.join(), areRight: sums.every((sum) => sum === 3) }))',
+      'await destroyProcessGroup()',
+    )
+    const key = { TABRING_ROOM_KEY: 'the-key-of-this-very-test' }
+    const flags = ['--nnodes=2', '--master-addr=127.0.0.1', `--master-port=${await freePort()}`]
+    const runs = [1, 0].map((rank) =>
+      start('run', [...flags, '--relay', `--node-rank=${rank}`, 'train.ts'], key),
+    )
+    const codes = await Promise.all(runs.map(({ ended }) => ended))
+    expect(codes, runs.map(({ told }) => told.stderr).join()).toEqual([0, 0])
+    const told = toldByRank(runs[1].told.stdout + runs[0].told.stdout)
+    expect(told).toEqual([0, 1].map(() => ({ links: 'relay', areRight: true })))
+  })
+
   test('as srun starts them, once a rank and without flags: they find each other by a file', async () => {
     await write(
       'train.ts',

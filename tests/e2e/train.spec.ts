@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { dataOfTabs, RankTabs, refuseChannels } from '../support/rank-tabs.ts'
+import { dataOfTabs, RankTabs, refuseChannels, withoutWebRtc } from '../support/rank-tabs.ts'
 
 /** Four batches of 64 and a last one of 30, which leaves the second of three ranks 8 samples and the third none. */
 const samples = 4 * 64 + 30
@@ -13,7 +13,7 @@ afterAll(() => tabs.stop())
 
 async function results(
   ranks: number,
-  transport: 'webrtc' | 'port',
+  transport: 'webrtc' | 'port' | 'relay',
   config: Parameters<RankTabs['open']>[2],
   initScript?: () => void,
 ) {
@@ -69,6 +69,12 @@ test('equal records end with equal bits, over every link; and every step has the
 
 test('where data channels cannot go to a worker the page pumps them, to the same bits', async () => {
   const ends = await results(2, 'webrtc', config, refuseChannels)
+  const hashes = [...ends, ...first.get('2 webrtc')!].map(({ result }) => result.paramHash)
+  expect(new Set(hashes).size).toBe(1)
+})
+
+test('where WebRTC is taken away two tabs train through the server, to the same bits', async () => {
+  const ends = await results(2, 'relay', config, withoutWebRtc)
   const hashes = [...ends, ...first.get('2 webrtc')!].map(({ result }) => result.paramHash)
   expect(new Set(hashes).size).toBe(1)
 })

@@ -15,6 +15,7 @@ export const cellBackends = {
   webrtc: [2, 3, 4],
   broadcast: [2, 3, 4],
   local: [1, 2, 3, 4, 5, 6, 7, 8, 9],
+  relay: [2, 3, 4],
 } as const
 export type CellBackend = keyof typeof cellBackends
 

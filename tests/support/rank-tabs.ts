@@ -38,6 +38,11 @@ export const refuseChannels = () => {
   }
 }
 
+/** As where a policy takes WebRTC away: for `initScript`. */
+export const withoutWebRtc = () => {
+  Reflect.deleteProperty(globalThis, 'RTCPeerConnection')
+}
+
 /** A built server and a browser for rank tabs. */
 export class RankTabs {
   private readonly contexts: BrowserContext[] = []
@@ -56,7 +61,12 @@ export class RankTabs {
     for (const [name, bytes] of Object.entries(idxFolder(makeDigits({ train, test }))))
       await writeFile(join(folder, name), bytes)
     const mounts = { [dataOfTabs]: folder }
-    const served = await serve({ root: await ensureBuilt(), port: 0, mounts })
+    const served = await serve({
+      root: await ensureBuilt(),
+      port: 0,
+      mounts,
+      signaling: { relay: true },
+    })
     const browser = await launch()
     return new RankTabs(served, browser, folder)
   }
@@ -64,7 +74,7 @@ export class RankTabs {
   /** Opens `ranks` tabs in one room; for ports they share a browser context, as tabs of one person do. */
   async open(
     ranks: number,
-    transport: 'webrtc' | 'port',
+    transport: 'webrtc' | 'port' | 'relay',
     config: TrainConfigInput,
     /** Runs in every page before its own scripts. */
     initScript?: () => void,

@@ -29,9 +29,16 @@ export class RendezvousWorld {
   readonly inboxes = new Map<string, ServerMessage[]>()
   readonly closed = new Map<string, string>()
   readonly deaf = new Set<string>()
+  /** Binary messages, and to whom they went. */
+  readonly passed: [string, number[]][] = []
+  /** Connections that are not read. */
+  readonly paused = new Set<string>()
   readonly server: Rendezvous
   /** Every message passes as JSON text, as it does on a socket. */
-  constructor(custom: Partial<Record<keyof typeof limits, number>> = {}, ice?: IceSource) {
+  constructor(
+    custom: Partial<Record<keyof typeof limits, number>> = {},
+    { ice, hasRelay = false }: { ice?: IceSource; hasRelay?: boolean } = {},
+  ) {
     this.server = new Rendezvous(
       this.env,
       {
@@ -42,6 +49,13 @@ export class RendezvousWorld {
         close: (id, text) => this.closed.set(id, text),
         verify: (key, room, nonce, proof) => hmac(key, proofText(room, nonce)) === proof,
         iceServers: (id) => ice?.(id, this.env.now()) ?? [],
+        ...(hasRelay && {
+          relay: {
+            pass: (id, bytes) => this.passed.push([id, [...bytes]]),
+            pause: (id) => this.paused.add(id),
+            resume: (id) => this.paused.delete(id),
+          },
+        }),
       },
       custom,
     )

@@ -67,6 +67,11 @@ export class WebSocketStore implements Store {
     return store
   }
 
+  /** Whether the server relays links, too. */
+  get hasRelay(): boolean {
+    return this.connection.hasRelay
+  }
+
   get timeoutMs(): number {
     return this.waitMs
   }

@@ -29,8 +29,11 @@ class World {
       store: this.store,
       env: this.env,
       rank,
-      terms: { worldSize, backend: 'auto', topology: 'auto' },
-      place: { pageTag: '', hostTag: '', nodeTag: '', hasWebRtc: true, name: `tab ${name}` },
+      terms: { worldSize, backend: 'auto', topology: 'auto', relay: 'off' },
+      place: {
+        ...{ pageTag: '', hostTag: '', nodeTag: '', hasWebRtc: true, hasRelay: false },
+        name: `tab ${name}`,
+      },
       joinTimeoutMs: 60_000,
       ...rest,
     })
@@ -194,7 +197,7 @@ describe('what goes wrong', () => {
     ['topology', { topology: 'ring' }, 'topology "auto" from rank 0 (tab 0) and topology "ring"'],
   ] as const)('ranks that disagree about %s are told both sides', async (name, other, text) => {
     const world = new World()
-    const terms = { worldSize: 3, backend: 'auto', topology: 'auto' } as const
+    const terms = { worldSize: 3, backend: 'auto', topology: 'auto', relay: 'off' } as const
     const joining = [world.join(0, 3), world.join(1, 3, { terms: { ...terms, ...other } })]
     for (const one of joining) {
       const { code, message } = await world.failure(one)

@@ -9,7 +9,7 @@ import { PeerError } from '../../../src/util/errors.ts'
 const size = 3
 const members = Array.from({ length: size }, (_, rank) => ({
   ...{ rank, id: `id${rank}`, name: `tab ${rank}` },
-  ...{ pageTag: 'page', hostTag: '', nodeTag: '', hasWebRtc: true },
+  ...{ pageTag: 'page', hostTag: '', nodeTag: '', hasWebRtc: true, hasRelay: true },
 }))
 
 function makeAll(store: HashStore, makers: LinkMaker[], signals: AbortSignal[] = []) {
@@ -17,7 +17,15 @@ function makeAll(store: HashStore, makers: LinkMaker[], signals: AbortSignal[] =
     const gathered: Gathered = { round: 0, rank, members }
     const planned = planLinks(members, rank, 'local', 'mesh')
     const made = makeLinks({
-      ...{ store, gathered, planned, maker, rtc: undefined, signal: signals[rank] },
+      ...{
+        store,
+        gathered,
+        planned,
+        maker,
+        rtc: undefined,
+        relay: undefined,
+        signal: signals[rank],
+      },
     })
     made.catch(() => undefined)
     return made

@@ -7,11 +7,8 @@ import {
   type Topology,
 } from '../../../src/distributed/plan-links.ts'
 
-const place = (pageTag: string, hostTag: string, hasWebRtc = true): Place => ({
-  pageTag,
-  hostTag,
-  nodeTag: '',
-  hasWebRtc,
+const place = (pageTag: string, hostTag: string, hasWebRtc = true, hasRelay = true): Place => ({
+  ...{ pageTag, hostTag, nodeTag: '', hasWebRtc, hasRelay },
   name: `tab ${pageTag}`,
 })
 
@@ -32,7 +29,7 @@ describe.each([1, 2, 3, 8, 16, 17, 64])('%i ranks', (size) => {
       expect(links).toHaveLength(count)
       for (const { peer, way, isInitiator } of links) {
         expect(plans[peer].filter((one) => one.peer === rank)).toEqual([
-          { peer: rank, way, isInitiator: !isInitiator },
+          { peer: rank, way, isInitiator: !isInitiator, canRelay: false },
         ])
       }
       if (size > 1) expect(links.map(({ peer }) => peer)).toContain((rank + 1) % size)
@@ -51,6 +48,28 @@ describe('backends', () => {
     expect(ways(3, 'auto')).toEqual(['webrtc', 'webrtc', 'webrtc'])
   })
 
+  it('auto takes the relay where it is asked to and no other way leads', () => {
+    const apart = [place('a', 'x'), place('b', 'x'), place('c', '', false), place('d', '')]
+    const plan = (of: Place[]) =>
+      planLinks(of, 0, 'auto', 'mesh', 'fallback').map(({ way, canRelay }) => [way, canRelay])
+    expect(plan(apart)).toEqual([
+      ['port', false],
+      ['relay', false],
+      ['webrtc', true],
+    ])
+    // A server that relays nothing.
+    const without = [place('a', 'x', true, false), place('d', '', true, false)]
+    expect(plan(without)).toEqual([['webrtc', false]])
+    // Nobody asked for it.
+    expect(() => planLinks(apart, 0, 'auto', 'mesh', 'off')).toThrow(
+      /rank 2 \(tab c\) .*relay: "fallback"/,
+    )
+  })
+
+  it('relay is the relay, also within a page', () => {
+    expect(ways(0, 'relay')).toEqual(['relay', 'relay', 'relay'])
+  })
+
   it('webrtc is webrtc, also within a page', () => {
     expect(ways(0, 'webrtc')).toEqual(['webrtc', 'webrtc', 'webrtc'])
   })
@@ -60,6 +79,7 @@ describe('backends', () => {
     ['broadcast', places, 'rank 0 (tab a) and rank 3 (tab c) to share a browser'],
     ['webrtc', [place('a', 'x'), place('b', 'x', false)], 'rank 1 (tab b) to have WebRTC'],
     ['auto', [place('a', 'x', false), place('b', 'y')], 'to share a browser, or to have WebRTC'],
+    ['relay', [place('a', 'x'), place('a', 'x', true, false)], 'to reach a relay'],
   ] as const)('%s: every rank is told which two cannot be joined', (backend, of, text) => {
     const errors = of.map((_, rank) => {
       try {

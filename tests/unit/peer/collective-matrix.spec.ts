@@ -1,213 +1,29 @@
-import { describe, expect, test } from 'vitest'
-import { type Algorithm, algorithms } from '../../../src/peer/announcement.ts'
-import type { ElementArray } from '../../../src/peer/element.ts'
-import type { ProcessGroup } from '../../../src/peer/group.ts'
-import { chunkRange } from '../../../src/peer/plan.ts'
-import {
-  bytes,
-  elements,
-  layoutsOf,
-  opsOf,
-  reduced,
-  reducedByMachines,
-} from '../../support/collective-reference.ts'
+import { collectiveMatrix, type MatrixWorld } from '../../support/collective-matrix.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
-import { seededRandom, VirtualEnv } from '../../support/virtual-env.ts'
+import { VirtualEnv } from '../../support/virtual-env.ts'
 
-// Every collective of every element type, on 1 to 9 ranks in a ring and linked to all, against what plain loops say.
+// On 1 to 9 ranks, over links in memory whose messages take a random time.
 
-const sizes = Array.from({ length: 9 }, (_, index) => index + 1)
-/** The long one, a prime, in messages of 1 KB. */
-const lengthsFor = (size: number) => [...new Set([0, 1, size - 1, size, size + 1, 997])]
+const worldOf = (env: VirtualEnv, groups: MatrixWorld['groups']): MatrixWorld => ({
+  groups,
+  until: (all) => env.until(all),
+})
+const edge = (env: VirtualEnv) => () => ({
+  delayMs: () => env.chance() * 9,
+  maxMessageBytes: 1024,
+})
 
-const links: Record<string, (env: VirtualEnv, size: number) => ProcessGroup[]> = {
-  ring: (env, size) =>
-    memoryRing(env, size, () => ({ delayMs: () => env.chance() * 9, maxMessageBytes: 1024 }))
-      .groups,
-  all: (env, size) =>
-    memoryMesh(env, size, () => ({ delayMs: () => env.chance() * 9, maxMessageBytes: 1024 })),
-}
-
-const inRingOrder = algorithms.filter((name) => name !== 'hierarchical')
-
-/** Algorithms that work with such links; undefined: the group chooses. */
-const choices = (kind: string, size: number, wanted: readonly Algorithm[]) =>
-  kind === 'ring' && size > 3 ? [undefined] : [undefined, ...wanted]
-
-describe.each(sizes)('%i ranks', (size) => {
-  describe.each(Object.keys(links))('linked: %s', (kind) => {
-    const open = (seed: number) => {
+collectiveMatrix({
+  sizes: Array.from({ length: 9 }, (_, index) => index + 1),
+  links: {
+    ring: (size, seed) => {
       const env = new VirtualEnv(seed)
-      return { env, groups: links[kind]!(env, size) }
-    }
-    // How elements are combined does not depend on how many ranks there are: all types with few, float32 with all.
-    const types = Object.entries(elements).filter(([name]) => name === 'float32' || size <= 4)
-    describe.each(types)('%s', (name, element) => {
-      const fill = (length: number, seed: number) => {
-        const random = seededRandom(seed)
-        return Array.from({ length: size }, () => {
-          const array = element.make(length)
-          for (let i = 0; i < length; i++) array[i] = element.draw(random)
-          return array
-        })
-      }
-
-      test('allReduce, reduceScatter and reduce', async () => {
-        for (const length of lengthsFor(size))
-          for (const op of length > 100 ? (['sum'] as const) : opsOf(name)) {
-            const inputs = fill(length, 7 * length + size)
-            const expected = (first: (i: number) => number) => {
-              const out = element.make(length)
-              for (let i = 0; i < length; i++) out[i] = reduced(element, inputs, op, first(i), i)
-              return out
-            }
-            const owner = (i: number) =>
-              sizes.findIndex((_, rank) => i < chunkRange(length, size, rank).end)
-            const total = expected((i) => owner(i) + 1)
-            for (const algorithm of choices(kind, size, op === 'sum' ? inRingOrder : [])) {
-              const { env, groups } = open(length + 1)
-              const given = algorithm && { algorithm }
-              const all = inputs.map((input) => input.slice())
-              await env.until(
-                Promise.all(groups.map((group, r) => group.allReduce(all[r]!, { op, ...given }))),
-              )
-              for (const buffer of all)
-                expect(bytes(buffer), `allReduce ${op} of ${length} by ${algorithm}`).toEqual(
-                  bytes(total),
-                )
-              if (algorithm === 'oneShot') continue
-              const parts = inputs.map((input) => input.slice())
-              await env.until(
-                Promise.all(
-                  groups.map((group, r) => group.reduceScatter(parts[r]!, { op, ...given })),
-                ),
-              )
-              parts.forEach((buffer, rank) => {
-                const { start, end } = chunkRange(length, size, rank)
-                expect(bytes(buffer.slice(start, end))).toEqual(bytes(total.slice(start, end)))
-              })
-              const root = length % size
-              const toRoot = inputs.map((input) => input.slice())
-              await env.until(
-                Promise.all(
-                  groups.map((group, r) => group.reduce(toRoot[r]!, root, { op, ...given })),
-                ),
-              )
-              expect(bytes(toRoot[root]!), `reduce ${op} to ${root}`).toEqual(
-                bytes(expected(() => root + 1)),
-              )
-            }
-          }
-      })
-
-      const hasMachines = kind === 'all' && size > 2
-      const testMachines = hasMachines ? test : () => undefined
-      testMachines('hierarchical, over several machines', async () => {
-        const layouts = layoutsOf(size)
-        for (const [at, length] of lengthsFor(size).entries())
-          for (const op of length > 100 ? (['sum'] as const) : opsOf(name)) {
-            const machines = layouts[(at + size) % layouts.length]!
-            const inputs = fill(length, 5 * length + size)
-            const env = new VirtualEnv(length + 1)
-            const edge = () => ({ delayMs: () => env.chance() * 9, maxMessageBytes: 1024 })
-            const groups = memoryMesh(env, size, edge, { machines })
-            const run = (call: (group: ProcessGroup, rank: number) => Promise<void>) =>
-              env.until(Promise.all(groups.map(call)))
-            const given = { op, algorithm: 'hierarchical' } as const
-            const expected = (owner: (i: number) => number) => {
-              const out = element.make(length)
-              for (let i = 0; i < length; i++)
-                out[i] = reducedByMachines(element, inputs, op, machines, owner(i), i)
-              return out
-            }
-            const total = expected((i) =>
-              sizes.findIndex((_, rank) => i < chunkRange(length, size, rank).end),
-            )
-            const where = `${op} of ${length} on machines ${machines}`
-
-            const all = inputs.map((input) => input.slice())
-            await run((group, rank) => group.allReduce(all[rank]!, given))
-            for (const buffer of all) expect(bytes(buffer), where).toEqual(bytes(total))
-
-            const parts = inputs.map((input) => input.slice())
-            await run((group, rank) => group.reduceScatter(parts[rank]!, given))
-            parts.forEach((buffer, rank) => {
-              const { start, end } = chunkRange(length, size, rank)
-              expect(bytes(buffer.slice(start, end)), where).toEqual(bytes(total.slice(start, end)))
-            })
-            // Each has its own chunk; the others' come.
-            await run((group, rank) => group.allGather(parts[rank]!, { algorithm: 'hierarchical' }))
-            for (const buffer of parts) expect(bytes(buffer), where).toEqual(bytes(total))
-
-            const root = length % size
-            const toRoot = inputs.map((input) => input.slice())
-            await run((group, rank) => group.reduce(toRoot[rank]!, root, given))
-            expect(bytes(toRoot[root]!), where).toEqual(bytes(expected(() => root)))
-            const copies = inputs.map((input) => input.slice())
-            await run((group, rank) =>
-              group.broadcast(copies[rank]!, root, { algorithm: 'hierarchical' }),
-            )
-            for (const copy of copies) expect(bytes(copy), where).toEqual(bytes(inputs[root]!))
-          }
-      })
-
-      test('broadcast, allGather, gather, scatter and allToAll', async () => {
-        for (const length of lengthsFor(size)) {
-          const root = (length + 1) % size
-          const joined = (arrays: readonly ElementArray[]) => {
-            const out = element.make(length * size)
-            for (const [rank, array] of arrays.entries()) out.set(array, rank * length)
-            return out
-          }
-          for (const algorithm of choices(kind, size, ['ring', 'direct'])) {
-            const { env, groups } = open(length + 2)
-            const given = algorithm ? { algorithm } : {}
-            const run = (call: (group: ProcessGroup, rank: number) => Promise<void>) =>
-              env.until(Promise.all(groups.map(call)))
-
-            const copies = fill(length, length + 3)
-            const expected = copies[root]!.slice()
-            await run((group, rank) => group.broadcast(copies[rank]!, root, given))
-            for (const copy of copies) expect(bytes(copy)).toEqual(bytes(expected))
-
-            const inputs = fill(length, length + 4)
-            const all = joined(inputs)
-            const gathered = inputs.map((input, rank) => {
-              const buffer = element.make(length * size)
-              buffer.set(input, rank * length)
-              return buffer
-            })
-            await run((group, rank) => group.allGather(gathered[rank]!, given))
-            for (const buffer of gathered) expect(bytes(buffer)).toEqual(bytes(all))
-          }
-          const { env, groups } = open(length + 5)
-          const run = (call: (group: ProcessGroup, rank: number) => Promise<void>) =>
-            env.until(Promise.all(groups.map(call)))
-          const inputs = fill(length, length + 6)
-          const all = joined(inputs)
-          const atRoot = element.make(length * size)
-          await run((group, rank) =>
-            group.gather(inputs[rank]!, rank === root ? atRoot : undefined, root),
-          )
-          expect(bytes(atRoot)).toEqual(bytes(all))
-
-          const outputs = inputs.map(() => element.make(length))
-          await run((group, rank) =>
-            group.scatter(rank === root ? all : undefined, outputs[rank]!, root),
-          )
-          for (const [rank, output] of outputs.entries())
-            expect(bytes(output)).toEqual(bytes(inputs[rank]!))
-
-          const tables = fill(length * size, length + 7)
-          const turned = tables.map(() => element.make(length * size))
-          await run((group, rank) => group.allToAll(tables[rank]!, turned[rank]!))
-          for (const [rank, output] of turned.entries()) {
-            const parts = tables.map((table) => table.slice(rank * length, (rank + 1) * length))
-            expect(bytes(output)).toEqual(bytes(joined(parts)))
-          }
-        }
-      })
-    })
-  })
+      return worldOf(env, memoryRing(env, size, edge(env)).groups)
+    },
+    all: (size, seed) => {
+      const env = new VirtualEnv(seed)
+      return worldOf(env, memoryMesh(env, size, edge(env)))
+    },
+  },
 })

@@ -4,7 +4,7 @@ import { memoryRing } from '../../support/memory-ring.ts'
 import { seededRandom, VirtualEnv } from '../../support/virtual-env.ts'
 
 const sizes = Array.from({ length: 9 }, (_, index) => index + 1)
-const small = { session: { windowBytes: { memory: 8192, port: 8192, webrtc: 8192 } } }
+const small = { session: { windowBytes: { memory: 8192, port: 8192, webrtc: 8192, relay: 8192 } } }
 
 /** One buffer a rank, with magnitudes far apart so that the order of additions shows in the bits. */
 function randomBuffers(size: number, length: number, seed: number): Float32Array[] {

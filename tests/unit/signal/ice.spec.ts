@@ -180,7 +180,7 @@ describe('what members of a room are told', () => {
     Number(world.last(id, 'ice').iceServers[0].username!.split(':')[0])
 
   it('comes before the assignment, fresh for each run, and not before', async () => {
-    const world = new RendezvousWorld({}, source)
+    const world = new RendezvousWorld({}, { ice: source })
     await world.fill(2)
     expect(world.all('t0', 'ice')).toEqual([])
     const epoch = await world.run(['t0', 't1'])
@@ -201,7 +201,7 @@ describe('what members of a room are told', () => {
   })
 
   it('is nothing where ports join them, or the server has no ICE servers', async () => {
-    const ports = new RendezvousWorld({}, source)
+    const ports = new RendezvousWorld({}, { ice: source })
     const hostTag = 'cd'.repeat(16)
     ports.create('t0', roomA, infoOf('t0', { hostTag }))
     ports.join('t1', roomA, infoOf('t1', { hostTag }))
@@ -222,7 +222,7 @@ describe('what members of a room are told', () => {
       username: login,
       credential: login,
     }))
-    const world = new RendezvousWorld({}, iceSource('test', { iceServers }))
+    const world = new RendezvousWorld({}, { ice: iceSource('test', { iceServers }) })
     await world.fill(1)
     world.say('t0', { type: 'ice' })
     const sizeBytes = JSON.stringify(world.last('t0', 'ice')).length

@@ -192,6 +192,10 @@ describe('how two members are joined', () => {
     ['port', tag, 'auto', tag, 'port'],
     ['port', tag, 'auto', other, null],
     ['port', tag, 'webrtc', tag, null],
+    ['relay', tag, 'auto', tag, 'relay'],
+    ['relay', tag, 'relay', other, 'relay'],
+    ['relay', tag, 'port', tag, null],
+    ['relay', tag, 'webrtc', tag, null],
   ] as const)('%s/%s with %s/%s: %s', (choice, hostTag, otherChoice, otherTag, kind) => {
     const a = infoOf('a', { transport: choice, hostTag })
     const b = infoOf('b', { transport: otherChoice, hostTag: otherTag })
@@ -206,6 +210,26 @@ describe('how two members are joined', () => {
     expect(world.refusal('t0')).toBe('no-transport')
     expect(await world.state('t1')).toBe('lobby')
     expect(world.last('t1', 'lobby').epoch).toBe(0)
+  })
+
+  it('the relay is assigned by a server that has one, and else refused with what to do', async () => {
+    for (const hasRelay of [true, false]) {
+      const own = new RendezvousWorld({}, { hasRelay })
+      for (const id of ['t0', 't1']) {
+        const info = infoOf(id, { transport: 'relay' })
+        if (id === 't0') own.create(id, roomA, info)
+        else own.join(id, roomA, info)
+      }
+      own.say('t0', { type: 'start', settings: null })
+      if (hasRelay) {
+        const [link] = own.last('t1', 'assign').links
+        expect(link).toEqual({ peerRank: 0, initiator: false, kind: 'relay' })
+      } else {
+        const { code, text } = own.last('t0', 'error')
+        expect(code).toBe('no-relay')
+        expect(text).toMatch(/transport "relay" is asked for, but .* Start it with --relay/)
+      }
+    }
   })
 
   it('ring edges', async () => {

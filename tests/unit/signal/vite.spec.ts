@@ -8,7 +8,10 @@ import { WebSocket } from 'ws'
 import { isStale } from '../../../node/build.ts'
 import { isolationHeaders } from '../../../node/headers.ts'
 import { type TabringPluginOptions, tabring } from '../../../node/vite-plugin.ts'
+import { newRoomUrl } from '../../../src/peer/room-url.ts'
+import { openStore } from '../../../src/peer/store/open-store.ts'
 import { TabringError } from '../../../src/util/errors.ts'
+import { socketFrom } from '../../support/signal-socket.ts'
 
 let folder: string
 beforeAll(async () => {
@@ -58,6 +61,23 @@ describe('the Vite plugin', () => {
     expect(JSON.parse(String(greeting)).type).toBe('connected')
     hmr.terminate()
     await server.close()
+  })
+
+  it('relays where it is told to, and not by default', async () => {
+    for (const relay of [undefined, true]) {
+      const server = await createServer({
+        ...common(),
+        plugins: [tabring({ relay })],
+        server: { port: 0, host: '127.0.0.1', watch: null },
+      })
+      await server.listen()
+      const { port } = server.httpServer!.address() as { port: number }
+      const base = `http://127.0.0.1:${port}`
+      const store = await openStore(newRoomUrl(base), { WebSocket: socketFrom(base) })
+      expect(store.hasRelay).toBe(relay ?? false)
+      store.close()
+      await server.close()
+    }
   })
 
   it('preview server', async () => {

@@ -1,0 +1,177 @@
+import type { Env } from '../../util/env.ts'
+
+/** What a room's relay may hold and how long it waits. */
+export interface RelayLimits {
+  relayEndsPerRoom: number
+  relayFrameBytes: number
+  relayQueueBytes: number
+  relayWaitMs: number
+}
+
+export type RelayRefusal =
+  | 'too-many'
+  | 'too-large'
+  | 'too-slow'
+  | 'channel-taken'
+  | 'other-end-gone'
+  | 'wrong-state'
+
+/** What passes bytes on; whoever owns the sockets has it. */
+export interface RelaySockets {
+  /** Queues `bytes` for a connection. `Rendezvous.passed` is called with their number when they have left this process. */
+  pass(connectionId: string, bytes: Uint8Array): void
+  /** Stops reading from a connection, so that its sender's network stops too, and goes on. */
+  pause(connectionId: string): void
+  resume(connectionId: string): void
+}
+
+/** What a room's relay needs from the server around it. */
+export interface RoomRelayHost {
+  readonly env: Env
+  readonly limits: RelayLimits
+  readonly sockets: RelaySockets
+  /** Both ends of this one's channel are here. */
+  joined(connectionId: string): void
+  /** Closes a connection, and says why. */
+  refuse(connectionId: string, code: RelayRefusal, text: string): void
+}
+
+interface End {
+  readonly connectionId: string
+  readonly channel: string
+  readonly side: 0 | 1
+  other: End | null
+  /** What came for it and has not left this process. */
+  queuedBytes: number
+  /** Its socket is not read, as the other end does not take what it sends. */
+  isPaused: boolean
+  cancelWait: () => void
+}
+
+/**
+ * The relay of one room, on the server: binary messages of a channel's one end go to its other end, unread.
+ *
+ * A channel is two connections that named it, of this room alone: each has proved the room's key, and rooms do not share channels. What an end
+ * sends is taken until `relayQueueBytes` wait for the other end; then its socket is not read until less than half of that waits. So a
+ * slow end stops its sender, and the server holds no more than that, and one read of a socket, for each end.
+ */
+export class RoomRelay {
+  private readonly ends = new Map<string, End>()
+  /** Ends that wait for their other one, by channel and side. */
+  private readonly waiting = new Map<string, End>()
+
+  constructor(private readonly host: RoomRelayHost) {}
+
+  get size(): number {
+    return this.ends.size
+  }
+
+  /** What waits for all ends. units: bytes. */
+  get queuedBytes(): number {
+    return [...this.ends.values()].reduce((sum, { queuedBytes }) => sum + queuedBytes, 0)
+  }
+
+  has(connectionId: string): boolean {
+    return this.ends.has(connectionId)
+  }
+
+  /** Whether nothing can be heard from this end, because it is not read. */
+  isPaused(connectionId: string): boolean {
+    return this.ends.get(connectionId)?.isPaused ?? false
+  }
+
+  /** Why this end cannot come in, if it cannot. */
+  check(channel: string, side: 0 | 1): [RelayRefusal, string] | null {
+    const { relayEndsPerRoom } = this.host.limits
+    if (this.ends.size >= relayEndsPerRoom) {
+      const text = `expected at most ${relayEndsPerRoom} ends of relayed links in a room, got another. Take the topology "ring".`
+      return ['too-many', text]
+    }
+    const isTaken = [...this.ends.values()].some(
+      (end) => end.channel === channel && end.side === side,
+    )
+    if (!isTaken) return null
+    return ['channel-taken', `expected each end of a channel once, got end ${side} twice.`]
+  }
+
+  /** An end has come in; its other one may be here. */
+  add(connectionId: string, channel: string, side: 0 | 1): void {
+    const end: End = {
+      ...{ connectionId, channel, side },
+      ...{ other: null, queuedBytes: 0, isPaused: false, cancelWait: () => undefined },
+    }
+    this.ends.set(connectionId, end)
+    const other = this.waiting.get(nameOf(channel, 1 - side))
+    if (other) {
+      this.waiting.delete(nameOf(channel, other.side))
+      other.cancelWait()
+      other.other = end
+      end.other = other
+      for (const one of [other, end]) this.host.joined(one.connectionId)
+      return
+    }
+    this.waiting.set(nameOf(channel, side), end)
+    const { relayWaitMs } = this.host.limits
+    end.cancelWait = this.host.env.after(relayWaitMs, () =>
+      this.host.refuse(
+        connectionId,
+        'too-slow',
+        `expected the other end of the relayed link within ${relayWaitMs} ms, got none. Is its tab still there?`,
+      ),
+    )
+  }
+
+  /** A binary message of an end. */
+  receive(connectionId: string, bytes: Uint8Array): void {
+    const end = this.ends.get(connectionId)
+    if (!end) return
+    const { relayFrameBytes, relayQueueBytes } = this.host.limits
+    if (bytes.length > relayFrameBytes) {
+      const text = `expected a relayed message of at most ${relayFrameBytes} bytes, got ${bytes.length}.`
+      this.host.refuse(connectionId, 'too-large', text)
+      return
+    }
+    const { other } = end
+    if (!other) {
+      const text = 'expected nothing to relay before the other end is here, got a message.'
+      this.host.refuse(connectionId, 'wrong-state', text)
+      return
+    }
+    other.queuedBytes += bytes.length
+    if (other.queuedBytes >= relayQueueBytes && !end.isPaused) {
+      end.isPaused = true
+      this.host.sockets.pause(connectionId)
+    }
+    this.host.sockets.pass(other.connectionId, bytes)
+  }
+
+  /** Bytes for an end have left this process. */
+  passed(connectionId: string, sizeBytes: number): void {
+    const end = this.ends.get(connectionId)
+    if (!end) return
+    end.queuedBytes -= sizeBytes
+    const { other } = end
+    if (!other?.isPaused || end.queuedBytes > this.host.limits.relayQueueBytes / 2) return
+    other.isPaused = false
+    this.host.sockets.resume(other.connectionId)
+  }
+
+  /** A connection has ended: so does its channel. */
+  remove(connectionId: string, text: string): void {
+    const end = this.ends.get(connectionId)
+    if (!end) return
+    end.cancelWait()
+    this.ends.delete(connectionId)
+    const { other } = end
+    if (!other) {
+      this.waiting.delete(nameOf(end.channel, end.side))
+      return
+    }
+    other.other = null
+    // So that it hears of its end.
+    if (other.isPaused) this.host.sockets.resume(other.connectionId)
+    this.host.refuse(other.connectionId, 'other-end-gone', `the other end is gone: ${text}`)
+  }
+}
+
+const nameOf = (channel: string, side: number): string => `${side} ${channel}`

@@ -1,0 +1,184 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { isBackendAvailable } from '../../../src/distributed/backends.ts'
+import type { InitProcessGroupOptions } from '../../../src/distributed/form-group.ts'
+import { formProcessGroup } from '../../../src/distributed/process-group.ts'
+import type { ProcessGroup } from '../../../src/peer/group.ts'
+import { newRoomUrl } from '../../../src/peer/room-url.ts'
+import { HashStore } from '../../../src/peer/store/hash-store.ts'
+import { cellBackends, cells, runCells } from '../../support/collective-cells.ts'
+import { socketFrom } from '../../support/signal-socket.ts'
+import { StoreServer } from '../../support/store-server.ts'
+
+let server: StoreServer
+let plain: StoreServer
+const groups: ProcessGroup[] = []
+beforeAll(async () => {
+  ;[server, plain] = await Promise.all([StoreServer.start({ relay: true }), StoreServer.start()])
+  vi.stubGlobal('WebSocket', socketFrom(server.origin))
+})
+afterAll(async () => {
+  vi.unstubAllGlobals()
+  await Promise.all([server.close(), plain.close()])
+})
+afterEach(async () => {
+  await Promise.all(groups.splice(0).map((group) => group.leave()))
+})
+
+async function form(
+  size: number,
+  initMethod: string,
+  more: Partial<InitProcessGroupOptions> = {},
+): Promise<ProcessGroup[]> {
+  const formed = await Promise.all(
+    Array.from({ length: size }, (_, rank) =>
+      formProcessGroup({ backend: 'relay', initMethod, rank, worldSize: size, ...more }),
+    ),
+  )
+  groups.push(...formed)
+  return formed
+}
+
+const kinds = (formed: ProcessGroup[]) =>
+  new Set(formed.flatMap((group) => [...group.stats().links.values()].map(({ kind }) => kind)))
+
+/** Sums whose bits show the order of additions. */
+const sums = (formed: ProcessGroup[], length: number) =>
+  Promise.all(
+    formed.map(async (group) => {
+      const numbers = Float32Array.from({ length }, (_, i) => 10 ** ((i * 7 + group.rank * 3) % 13))
+      await group.allReduce(numbers)
+      return [...new Uint32Array(numbers.buffer)]
+    }),
+  )
+
+describe('ranks linked by the relay', () => {
+  it.each([
+    [2, 'auto', 1],
+    [5, 'mesh', 4],
+    [6, 'ring', 2],
+  ] as const)(
+    '%i ranks in topology %s: the bits of links in memory',
+    async (size, topology, count) => {
+      const formed = await form(size, newRoomUrl(server.address), { topology })
+      for (const group of formed) expect(group.stats().links.size).toBe(count)
+      expect(kinds(formed)).toEqual(new Set(['relay']))
+      const store = new HashStore()
+      const local = await Promise.all(
+        formed.map(({ rank }) =>
+          formProcessGroup({ backend: 'local', store, topology, rank, worldSize: size }),
+        ),
+      )
+      groups.push(...local)
+      // One that fits a message, and one of several.
+      for (const length of [1009, 300_007])
+        expect(await sums(formed, length)).toEqual(await sums(local, length))
+    },
+  )
+
+  it('leave no connection and no room, and meet again', async () => {
+    const url = newRoomUrl(server.address)
+    const { rendezvous } = server.signaling
+    for (let cycle = 0; cycle < 2; cycle++) {
+      const formed = await form(3, url)
+      // The store was closed when the group was formed: two sockets a link are left.
+      await expect.poll(() => rendezvous.counts.connections).toBe(6)
+      await Promise.all(groups.splice(0).map((group) => group.leave()))
+      expect(formed).toHaveLength(3)
+      await expect.poll(() => rendezvous.counts).toEqual({ rooms: 0, connections: 0 })
+    }
+  })
+
+  it('a rank that is cut off is named by the others', async () => {
+    const formed = await form(3, newRoomUrl(server.address))
+    const pending = [0, 2].map((rank) => expect(formed[rank].barrier()).rejects.toThrow(/rank 1 /))
+    formed[1].destroy()
+    await Promise.all(pending)
+  })
+
+  it('by env://, whose variables a launcher gives', async () => {
+    const url = new URL(newRoomUrl(server.address))
+    const fields = new URLSearchParams(url.hash.slice(1))
+    vi.stubEnv('MASTER_URL', `${server.address}/signal`)
+    vi.stubEnv('ROOM_ID', fields.get('room')!)
+    vi.stubEnv('ROOM_KEY', fields.get('key')!)
+    vi.stubEnv('WORLD_SIZE', '2')
+    vi.stubEnv('RANK', '0')
+    const both = [0, 1].map((rank) =>
+      formProcessGroup({ backend: 'relay', initMethod: 'env://', rank, worldSize: 2 }),
+    )
+    const formed = await Promise.all(both)
+    groups.push(...formed)
+    expect(kinds(formed)).toEqual(new Set(['relay']))
+    // The choice is the environment's where none is given, as the mismatch shows.
+    vi.stubEnv('RELAY', 'fallback')
+    const apart = await Promise.allSettled(
+      [{}, { relay: 'off' } as const].map((more, rank) =>
+        formProcessGroup({ initMethod: 'env://', groupName: 'apart', rank, ...more }),
+      ),
+    )
+    for (const outcome of apart)
+      expect(String((outcome as PromiseRejectedResult).reason)).toMatch(/relay "fallback" from/)
+    vi.stubEnv('RELAY', 'always')
+    await expect(formProcessGroup({ initMethod: 'env://' })).rejects.toThrow(
+      /expected off or fallback in RELAY, got "always"/,
+    )
+    vi.unstubAllEnvs()
+  })
+})
+
+it.each(cellBackends.relay)(
+  'every function on %i ranks gives what plain loops give',
+  { timeout: 120_000 },
+  async (size) => {
+    const formed = await form(size, newRoomUrl(server.address))
+    const ran = await Promise.all(formed.map((group) => runCells(group)))
+    for (const done of ran) expect(done).toEqual(cells)
+    expect(kinds(formed)).toEqual(new Set(['relay']))
+  },
+)
+
+describe('what cannot be', () => {
+  it('a server without a relay, as by default, says how to have one', async () => {
+    vi.stubGlobal('WebSocket', socketFrom(plain.origin))
+    const joining = form(2, newRoomUrl(plain.address))
+    await expect(joining).rejects.toMatchObject({
+      code: 'signal.refused',
+      message: expect.stringMatching(/a relay for the backend "relay", got one without.*--relay/),
+    })
+    vi.stubGlobal('WebSocket', socketFrom(server.origin))
+  })
+
+  it.each<[Partial<InitProcessGroupOptions>, RegExp]>([
+    [{ initMethod: 'broadcast:a' }, /wss:.* or env:\/\/ for the backend "relay".*got broadcast:a/],
+    [{ initMethod: 'opfs:a' }, /for the backend "relay".*got opfs:a/],
+    [{ store: new HashStore() }, /for the backend "relay".*got the option store/],
+    [{ links: new Map(), rank: 0 }, /for the backend "relay".*got the option links/],
+    [{ relay: 'fallback' }, /expected the backend "auto" for relay: "fallback", got "relay"/],
+    [{ relay: 'always' as 'off' }, /relay must be one of 'off', 'fallback'/],
+  ])('%j', async (options, text) => {
+    await expect(formProcessGroup({ backend: 'relay', worldSize: 1, ...options })).rejects.toThrow(
+      text,
+    )
+  })
+
+  it('ranks that do not agree about the fallback are told so', async () => {
+    const initMethod = newRoomUrl(server.address)
+    const outcomes = await Promise.allSettled(
+      (['fallback', 'off'] as const).map((relay, rank) =>
+        formProcessGroup({ initMethod, relay, rank, worldSize: 2 }),
+      ),
+    )
+    for (const outcome of outcomes)
+      expect(String((outcome as PromiseRejectedResult).reason)).toMatch(
+        /expected the same relay from all ranks, got relay "(off|fallback)" from rank/,
+      )
+  })
+
+  it('is told by isBackendAvailable', () => {
+    expect(isBackendAvailable('relay')).toBe(true)
+    vi.stubGlobal('WebSocket', undefined)
+    Reflect.deleteProperty(globalThis, 'WebSocket')
+    expect(isBackendAvailable('relay')).toBe(false)
+    vi.stubGlobal('WebSocket', socketFrom(server.origin))
+  })
+})
