@@ -81,7 +81,7 @@ export const newGroup = (ranks: readonly number[]): Promise<CollectiveGroup | un
 /**
  * Leaves the default group in good order, and ends a joining that is under way; a no-op when there is none.
  *
- * All ranks call it: each waits until the others have what it sent, and leave too, at most 2 s. The group is gone from here at once.
+ * All ranks call it: each waits until the others have what it sent, and leave too, at most 6 s. The group is gone from here at once.
  */
 export async function destroyProcessGroup(): Promise<void> {
   const group = current

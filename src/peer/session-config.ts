@@ -30,7 +30,8 @@ export const sessionDefaults: SessionConfig = {
   suspectMs: 3000,
   deadMs: 8000,
   helloMs: 15_000,
-  leaveMs: 2000,
+  // A data channel sends what was lost again after 0.5 s, then 1 s, then 2 s.
+  leaveMs: 6000,
 }
 
 export interface SessionStats {

@@ -354,7 +354,7 @@ test('a goodbye that nobody answers is no failure of the one that leaves', async
   const heard: string[] = []
   for (const group of groups) group.onfailure = (error) => heard.push(error.message)
   await env.advance(100)
-  await env.until(Promise.all(groups.map((group) => group.leave())), 5000)
+  await env.until(Promise.all(groups.map((group) => group.leave())), 7000)
   expect(freeze.fired).toBe(1)
   expect(heard).toEqual([])
 })
