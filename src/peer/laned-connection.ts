@@ -4,10 +4,14 @@ import { switchValue } from '../util/switches.ts'
 import type { JsonValue } from './messages.ts'
 import { WebRtcConnection, type WebRtcOptions, type WebRtcStats } from './webrtc.ts'
 
-/** From this round trip on a connection is worth lanes; two tabs of one machine take less than one, one network 1 to 3. units: ms. */
-const longWayMs = 5
-/** How many lanes a long way has: four carried three times what one does over 20 ms, more did not add. */
-const longWayLanes = 4
+/**
+ * How many lanes a round trip of so many ms or more is worth. Two tabs of one machine take less than 1 ms, one network 1 to 3. Measured over 22 ms: 4
+ * lanes carried 2.5 times what one did; over 84 ms: 4 carried 2.7 times, 8 carried 6.2 times as much (`npm run bench -- lanes`).
+ */
+const lanesByRoundTrip = [
+  { fromMs: 40, lanes: 8 },
+  { fromMs: 5, lanes: 4 },
+] as const
 /** Within this time a lane is up, or done without. units: ms. */
 const laneMs = 5_000
 
@@ -114,7 +118,7 @@ export class LanedConnection {
     if (initiator) {
       const given = switchValue('lanes')
       const roundTripMs = given === null ? await first.roundTripMs() : null
-      count = given ?? (roundTripMs! >= longWayMs ? longWayLanes : 1)
+      count = given ?? lanesByRoundTrip.find(({ fromMs }) => roundTripMs! >= fromMs)?.lanes ?? 1
       tell(1, 'link', () => {
         const why = roundTripMs === null ? 'as told' : `round trip ${roundTripMs.toFixed(1)} ms`
         return `to ${peerName}: ${count} ${count === 1 ? 'lane' : 'lanes'} (${why})`

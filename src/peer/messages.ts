@@ -51,7 +51,7 @@ export const limits = {
    * a full room, fits whatever its members say of themselves (`adapterBytes`, `nameChars`).
    */
   messageBytes: 64 * 1024,
-  /** Token bucket of each connection, store calls apart; a tab's 2 links with 2 attempts each need about 30 messages, with 4 lanes twice as many. */
+  /** Token bucket of each connection, store calls apart; a tab's 2 links with 2 attempts each need about 30 messages, with 8 lanes three times as many. */
   messagesPerSec: 20,
   messageBurst: 120,
   /** Rooms of one server, and members of one room. */

@@ -122,7 +122,7 @@ export const switches: { readonly [Name in SwitchName]: Switch<SwitchValues[Name
     type: 'a whole number from 1 to 8',
     default: null,
     effect: [
-      'Each WebRTC link is so many connections. Without it: one, or four where the round trip is 5 ms or more, because the rate of one is bounded by what it may have under way in a round trip. `debug=1` tells which. The side with the lower rank decides.',
+      'Each WebRTC link is so many connections. Without it: one, four where the round trip is 5 ms or more, eight from 40 ms on, because the rate of one is bounded by what it may have under way in a round trip. `debug=1` tells which. The side with the lower rank decides.',
     ],
   },
   cpu: {
