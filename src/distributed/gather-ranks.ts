@@ -36,7 +36,7 @@ export interface Member extends Place {
 export interface GatherOptions {
   store: Store
   env: Env
-  /** Given out in the order of coming where it is not given. */
+  /** Given out in the order of coming where no tab gives it. */
   rank: number | undefined
   terms: Terms
   place: Place
@@ -189,13 +189,18 @@ class Attempt {
     ) as typeof own
     const names = ['worldSize', 'backend', 'topology', 'relay'] as const
     const other = names.find((name) => first[name] !== own[name])
-    if (!other) return
+    const isMixed = (first.rank === null) !== (own.rank === null)
+    if (!other && !isMixed) return
     if (!(await this.isAlive(first.id))) throw new Stale()
+    const rankOf = ({ rank, name }: typeof own) =>
+      rank === null ? `none from a tab (${name})` : `${rank} from another (${name})`
     const told = (one: typeof own) =>
-      `${other} ${JSON.stringify(one[other])} from ${one.rank === null ? 'a tab' : `rank ${one.rank}`} (${one.name})`
+      `${other} ${JSON.stringify(other && one[other])} from ${one.rank === null ? 'a tab' : `rank ${one.rank}`} (${one.name})`
     await this.fail(
       'peer.mismatch',
-      `initProcessGroup: expected the same ${other} from all ranks, got ${told(first)} and ${told(own)}. Give all ranks the same.`,
+      other
+        ? `initProcessGroup: expected the same ${other} from all ranks, got ${told(first)} and ${told(own)}. Give all ranks the same.`
+        : `initProcessGroup: expected a rank from all tabs or from none, got ${rankOf(first)} and ${rankOf(own)}. Give all their rank, or leave it out everywhere.`,
     )
   }
 

@@ -51,7 +51,7 @@ const meeting = [
   "import { destroyProcessGroup, distributed as dist, env, initProcessGroup } from 'tabring'",
   'export async function meet(): Promise<string[]> {',
   "  await initProcessGroup({ initMethod: 'env://', backend: 'webrtc' })",
-  '  const ranks = await dist.allGatherObject(env.RANK)',
+  '  const ranks = await dist.allGatherObject(new Array(+env.WORLD_SIZE), env.RANK)',
   '  await dist.barrier()',
   '  await destroyProcessGroup()',
   '  return ranks',
