@@ -51,6 +51,7 @@ import type { Plan } from './plan.ts'
 import { Receiver } from './receiver.ts'
 import { Sender } from './sender.ts'
 import type { Session } from './session.ts'
+import { type Standing, standingOf } from './standing.ts'
 import type { AbortRecord, FrameHeader } from './wire.ts'
 
 /**
@@ -145,7 +146,7 @@ export class Collectives {
   private readonly entries = new Entries()
   private readonly receiver: Receiver
   private readonly sender: Sender
-  private readonly deadlines: Deadlines<Run>
+  private readonly deadlines: Deadlines<Standing>
   /** Ranks that said goodbye. */
   private readonly departed = new Map<Session, LinkEnd>()
   private closed: { record: AbortRecord; error: PeerError } | undefined
@@ -157,11 +158,14 @@ export class Collectives {
     const { entries } = this
     const eagerLimit = (windowBytes: number) => Math.floor(windowBytes * eagerShare)
     const active = () => entries.active
-    const progress = () => this.deadlines.progress()
-    this.deadlines = new Deadlines<Run>({
+    const progress = (run: Run) => {
+      run.stillSinceMs = env.now()
+      return run.stillSinceMs
+    }
+    this.deadlines = new Deadlines<Standing>({
       env,
-      waiting: active,
-      onlate: (run, waitedMs) =>
+      waiting: () => standingOf(entries.active),
+      onlate: ({ run }, waitedMs) =>
         attempt(() => {
           throw this.timeout(run, waitedMs)
         }),
@@ -257,8 +261,9 @@ export class Collectives {
 
   /** A START or DATA frame of another rank. errors: `peer.protocol`, `peer.mismatch`. */
   receive(session: Session, header: FrameHeader, message: Uint8Array<ArrayBuffer>): void {
-    const run = this.receiver.receive(session, header, message)?.run
-    if (run) this.endIfComplete(run)
+    const entry = this.receiver.receive(session, header, message)
+    if (entry) this.entries.noteStart(entry, session.peerRank)
+    if (entry?.run) this.endIfComplete(entry.run)
     this.sender.pump()
   }
 
@@ -310,7 +315,7 @@ export class Collectives {
     if (run.isOver || !run.isComplete) return
     run.span.endedMs = this.options.env.now()
     this.completed += 1
-    this.entries.end(run)
+    this.entries.end(run, run.span.endedMs)
     run.resolve()
     this.options.onspan?.(run.span)
   }
