@@ -1,6 +1,7 @@
 import type { CollectiveGroup } from '../peer/collective-group.ts'
 import { ProcessGroup } from '../peer/group.ts'
 import type { NonGroupMember } from '../peer/non-group-member.ts'
+import { setDefaultRanks } from '../util/default-ranks.ts'
 import { TabringError } from '../util/errors.ts'
 import { formGroup, type InitProcessGroupOptions } from './form-group.ts'
 import { type Joined, joinedName } from './joined.ts'
@@ -46,6 +47,7 @@ export async function initProcessGroup(
       throw abort.signal.reason
     }
     current = group
+    setDefaultRanks(group)
     tellLauncher(joinedName, { rank: group.rank, worldSize: group.size } satisfies Joined)
     return group
   } finally {
@@ -93,6 +95,7 @@ export async function destroyProcessGroup(given?: CollectiveGroup | NonGroupMemb
   }
   const group = current
   current = undefined
+  setDefaultRanks(undefined)
   joining?.abort(
     new TabringError('peer.aborted', 'initProcessGroup: destroyProcessGroup() was called.'),
   )

@@ -1,6 +1,7 @@
 import { getCheckpoint, privateCheckpoints, putCheckpoint } from '../data/checkpoint-folder.ts'
 import type { FileFolder } from '../data/file-store.ts'
 import { type SavedState, save } from '../data/saved-tree.ts'
+import { memberGroup } from '../distributed/group-of.ts'
 import { getProcessGroup, isInitialized } from '../distributed/process-group.ts'
 import { Module } from '../nn/module.ts'
 import type { CollectiveGroup } from '../peer/collective-group.ts'
@@ -50,6 +51,7 @@ export async function saveCheckpoint(
 ): Promise<string> {
   const names = { folder: true, processGroup: true, isBest: true, keepLast: true } as const
   const { isBest = false, keepLast = 2, ...placed } = checkOptions('saveCheckpoint', options, names)
+  if (placed.processGroup) memberGroup('saveCheckpoint', placed.processGroup)
   checkNumber('saveCheckpoint', 'keepLast', keepLast, isCount, 'a whole number above 0')
   const group = groupOf(placed)
   await exchangesOf(state)
@@ -82,6 +84,7 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
 ): Promise<Values | undefined> {
   const names = { folder: true, processGroup: true, which: true, strict: true } as const
   const { which = 'latest', strict, ...placed } = checkOptions('loadCheckpoint', options, names)
+  if (placed.processGroup) memberGroup('loadCheckpoint', placed.processGroup)
   await exchangesOf(parts)
   const file = await readTogether(groupOf(placed), async () =>
     getCheckpoint(placed.folder ?? (await defaultFolder()), which),
