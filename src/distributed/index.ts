@@ -30,5 +30,13 @@ export {
   isInitialized,
   newGroup,
 } from './process-group.ts'
-export { GroupMember, getBackend, getRank, getWorldSize } from './ranks.ts'
+export {
+  GroupMember,
+  getBackend,
+  getGlobalRank,
+  getGroupRank,
+  getProcessGroupRanks,
+  getRank,
+  getWorldSize,
+} from './ranks.ts'
 export { Work } from './work.ts'

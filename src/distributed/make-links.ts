@@ -87,6 +87,7 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     fail,
   )
   const handleAbort = () => fail(signal?.reason)
+  if (signal?.aborted) handleAbort()
   signal?.addEventListener('abort', handleAbort)
   const settle = () => {
     signal?.removeEventListener('abort', handleAbort)

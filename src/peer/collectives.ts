@@ -69,7 +69,7 @@ export interface CollectiveOptions {
   /** Chunk starts are multiples of this many elements. Default 1; 64 where chunks are bound on the GPU. */
   alignment?: number
   deadlineMs?: number
-  /** How elements are combined, where they are; default `sum`. `avg` divides each finished sum by the size, on its owner. */
+  /** How elements are combined, where they are; default `sum`. `avg` divides by the size: float16 before adding up, else each finished sum, on its owner. */
   op?: ReduceOp
   /** How bytes travel; default: what suits size and links. All give the same bits, but for sums by `hierarchical`. */
   algorithm?: Algorithm
@@ -225,6 +225,10 @@ export class Collectives {
         `expected a key that is not in use, got that of ${entry.run.name}. Give each collective its own sequence or bucket.`,
       )
     const { ranks } = place
+    const isDivided = op === 'avg' && type.dividesFirst === true
+    if (isDivided)
+      for (const array of new Set([launch.input ?? launch.buffer, launch.buffer]))
+        type.divide!(array, size)
     const run = new Run({
       entry,
       route,
@@ -239,7 +243,7 @@ export class Collectives {
         input: launch.input,
         buffer: launch.buffer,
         type,
-        op,
+        op: isDivided ? 'sum' : op,
       }),
       ring:
         receiver === undefined

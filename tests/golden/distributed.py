@@ -4,9 +4,12 @@ and what they give to ranks outside of a group.
 
 Run: /usr/bin/python3 tests/golden/distributed.py   (needs PyTorch; the committed file came from 1.13)
 
-Each case has one result a rank. tests/unit/distributed/golden.spec.ts makes the same calls.
+Each case has one result a rank. tests/unit/distributed/golden.spec.ts makes the same calls. Beside them stand the names that a user may
+type: functions of torch.distributed, parameters of two classes, flags of torchrun and torch.distributed.launch;
+tests/unit/docs/pytorch-distributed.spec.ts holds docs/pytorch.md against them.
 """
 
+import inspect
 import json
 import pathlib
 import tempfile
@@ -14,7 +17,11 @@ import warnings
 
 import torch
 import torch.distributed as dist
+import torch.distributed.launch
+import torch.distributed.run
 import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DistributedSampler
 
 SIZE = 4
 # The splits of PyTorch's own documentation of all_to_all_single.
@@ -146,6 +153,28 @@ def play(rank, folder):
     dist.destroy_process_group()
 
 
+def parameters(kind):
+    return [name for name in inspect.signature(kind.__init__).parameters if name != "self"]
+
+
+def flags(parser):
+    return sorted(max(action.option_strings, key=len) for action in parser._actions if action.option_strings)
+
+
+def names():
+    functions = [name for name, value in vars(dist).items() if inspect.isfunction(value) and not name.startswith("_")]
+    launch = inspect.getsource(torch.distributed.launch)
+    return {
+        "functions": sorted(functions),
+        "DistributedDataParallel": parameters(DistributedDataParallel),
+        "DistributedSampler": parameters(DistributedSampler),
+        "init_process_group": list(inspect.signature(dist.init_process_group).parameters),
+        "new_group": list(inspect.signature(dist.new_group).parameters),
+        "torchrun": flags(torch.distributed.run.get_args_parser()),
+        "launch": [flag for flag in ["--use_env"] if flag in launch],
+    }
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(play, args=(folder,), nprocs=SIZE)
@@ -153,7 +182,8 @@ def main():
     cases = {case.__name__: [results[case.__name__] for results in ranks] for case in CASES}
     target = pathlib.Path(__file__).with_suffix(".json")
     lines = ",\n".join(f'"{name}":{json.dumps(result, ensure_ascii=False, separators=(",", ":"))}' for name, result in cases.items())
-    target.write_text(f'{{"torch":"{torch.__version__}","cases":{{\n{lines}\n}}}}\n')
+    told = ",\n".join(f'"{name}":{json.dumps(found, separators=(",", ":"))}' for name, found in names().items())
+    target.write_text(f'{{"torch":"{torch.__version__}","cases":{{\n{lines}\n}},"names":{{\n{told}\n}}}}\n')
     print(f"{target}: {len(cases)} cases, {target.stat().st_size} bytes")
 
 

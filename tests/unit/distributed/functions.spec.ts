@@ -170,6 +170,18 @@ describe('tensors', () => {
     expect(() => dist.getBackend(dist.GroupMember.NON_GROUP_MEMBER)).toThrow(/rank is in, got/)
   })
 
+  test('ranks in a group and among all', async () => {
+    const { all } = open(4)
+    await all(async (world) => {
+      const group = await world.newGroup([3, 1])
+      if (group === dist.GroupMember.NON_GROUP_MEMBER) return
+      expect(dist.getProcessGroupRanks(group)).toEqual([1, 3])
+      expect([dist.getGroupRank(group, 3), dist.getGlobalRank(group, 0)]).toEqual([1, 1])
+      expect(() => dist.getGroupRank(group, 0)).toThrow(/of the group \[1, 3\], got 0/)
+      expect(() => dist.getGlobalRank(group, 2)).toThrow(/from 0 to 1, got 2/)
+    })
+  })
+
   test('wrong arguments are named', async () => {
     const { groups } = open(2)
     const [group] = groups
