@@ -2,7 +2,7 @@ import type { Store } from '../peer/store/store.ts'
 import { type Env, toHex } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
 import type { Backend, Place, RelayChoice, Topology } from './plan-links.ts'
-import { appear, peek, putFirst, read } from './store-values.ts'
+import { appear, decode, peek, putFirst, read } from './store-values.ts'
 
 /**
  * How ranks find one another by the keys of a store, and agree who is there.
@@ -101,6 +101,15 @@ export async function leaveRound(store: Store, { round, members }: Gathered): Pr
   const count = await store.add(`${round}/done`, 1)
   if (count < members.length) return
   await beginRound(store, round)
+  await clearRound(store, round, members)
+}
+
+/** Takes all keys of a round away. */
+async function clearRound(
+  store: Store,
+  round: number,
+  members: readonly Pick<Member, 'id' | 'rank'>[],
+): Promise<void> {
   const ofRanks = members.flatMap(({ id, rank }) => [
     `${round}/rank/${rank}`,
     `${round}/here/${rank}`,
@@ -117,9 +126,29 @@ export async function leaveRound(store: Store, { round, members }: Gathered): Pr
   await Promise.all([...ofRanks, ...letters.flat(), ...ofRound].map((key) => store.deleteKey(key)))
 }
 
-/** From now on, who comes joins the round after `round`; unless one that is later still has begun. */
+/**
+ * From now on, who comes joins the round after `round`; unless one that is later still has begun.
+ *
+ * Whoever begins it takes away what is left of the round before `round`: one that failed has nobody else to do so, and of the newest one
+ * others may still read how it ended.
+ */
 async function beginRound(store: Store, round: number): Promise<void> {
-  await store.compareSet('round', round === 0 ? '' : String(round), String(round + 1))
+  const next = String(round + 1)
+  const found = decode(await store.compareSet('round', round === 0 ? '' : String(round), next))
+  if (found === next && round > 0) await clearLeft(store, round - 1)
+}
+
+async function clearLeft(store: Store, round: number): Promise<void> {
+  const terms = await peek(store, `${round}/terms`)
+  if (terms === undefined) return
+  const { worldSize }: Terms = JSON.parse(terms)
+  const claims = await Promise.all(
+    Array.from({ length: worldSize }, async (_, rank) => {
+      const text = await peek(store, `${round}/rank/${rank}`)
+      return { rank, id: text === undefined ? '' : (JSON.parse(text) as Member).id }
+    }),
+  )
+  await clearRound(store, round, claims)
 }
 
 /** One rank's try to join one round. */

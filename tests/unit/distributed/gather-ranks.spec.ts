@@ -119,6 +119,23 @@ describe('joining', () => {
     expect(await world.store.numKeys()).toBe(1)
   })
 
+  it('rounds that fail leave the keys of the last two at most', async () => {
+    const world = new World()
+    const counts: number[] = []
+    for (let cycle = 0; cycle < 6; cycle++) {
+      const joining = [world.join(0, 3), world.join(1, 3)]
+      for (const one of joining) await world.failure(one)
+      counts.push(await world.store.numKeys())
+    }
+    expect(Math.max(...counts.slice(2))).toBe(counts[1])
+    const all = [0, 1, 2].map(async (rank) => {
+      const gathered = await world.join(rank, 3)
+      await leaveRound(world.store, gathered)
+    })
+    await world.env.until(Promise.all(all))
+    expect(await world.store.numKeys()).toBe(1)
+  })
+
   it('a rank may be back before the others have left the round before', async () => {
     const world = new World()
     const first = await world.env.until(Promise.all([0, 1].map((rank) => world.join(rank, 2))))
