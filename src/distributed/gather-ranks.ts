@@ -1,7 +1,10 @@
 import type { Store } from '../peer/store/store.ts'
 import { type Env, toHex } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
+
+import { formatRanks } from '../util/format-ranks.ts'
 import type { Backend, Place, RelayChoice, Topology } from './plan-links.ts'
+
 import { appear, decode, peek, putFirst, read } from './store-values.ts'
 
 /**
@@ -359,7 +362,8 @@ class Attempt {
       return one !== this.rank && (beat === undefined || isStill)
     }
     const missing = [...beats.keys()].filter(isMissing)
-    const got = missing.length > 0 ? `none for ${listed(missing)}` : 'the last of them too late'
+    const got =
+      missing.length > 0 ? `none for ${formatRanks(missing)}` : 'the last of them too late'
     await this.fail(
       'peer.timeout',
       `initProcessGroup: expected ${this.size} ranks within ${joinTimeoutMs} ms (rank ${this.rank} waited so long), got ${got}. Start ${missing.length === 1 ? 'it' : 'them'} with the same room, or give a larger timeoutMs.`,
@@ -417,9 +421,4 @@ class Attempt {
   private key(name: string): string {
     return `${this.round}/${name}`
   }
-}
-
-function listed(ranks: readonly number[]): string {
-  if (ranks.length === 1) return `rank ${ranks[0]}`
-  return `ranks ${ranks.slice(0, -1).join(', ')} and ${ranks.at(-1)}`
 }

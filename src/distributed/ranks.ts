@@ -13,7 +13,7 @@ export const GroupMember = {
     return defaultGroup()
   },
   /** What `newGroup` gives to ranks outside of the group. */
-  NON_GROUP_MEMBER: nonGroupMember as typeof nonGroupMember,
+  NON_GROUP_MEMBER: nonGroupMember,
 } as const
 
 /** This rank's number in the group, by default among all; -1 outside of it. errors: `graph.misuse` without a default group. */

@@ -1,6 +1,7 @@
 import { ArgumentTypeError, PeerError } from '../util/errors.ts'
 import { kindOf } from '../util/kind-of.ts'
 import { CollectiveGroup } from './collective-group.ts'
+import { gatherJson } from './gather-json.ts'
 import { type GroupOptions, type GroupStats, Membership } from './membership.ts'
 import { type NonGroupMember, nonGroupMember } from './non-group-member.ts'
 
@@ -74,8 +75,7 @@ export class ProcessGroup extends CollectiveGroup {
       ranks: members,
       links: this.ranks.filter((rank) => this.membership.peers.has(rank)),
     }
-    const told = await this.allGatherBytes(new TextEncoder().encode(JSON.stringify(record)))
-    const all = told.map((bytes): typeof record => JSON.parse(new TextDecoder().decode(bytes)))
+    const all = await gatherJson(this, record)
     const other = all.findIndex((one) => one.ranks.join() !== members.join())
     if (other >= 0)
       throw new PeerError(

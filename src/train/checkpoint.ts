@@ -5,6 +5,7 @@ import { memberGroup } from '../distributed/group-of.ts'
 import { getProcessGroup, isInitialized } from '../distributed/process-group.ts'
 import { Module } from '../nn/module.ts'
 import type { CollectiveGroup } from '../peer/collective-group.ts'
+import { gatherJson } from '../peer/gather-json.ts'
 import { DataError, type ErrorCode, messageOf, TabringError } from '../util/errors.ts'
 import { checkNumber, checkOptions, isCount } from '../util/options.ts'
 import { type CheckpointState, type Parts, readState, unpackCheckpoint } from './checkpoint-file.ts'
@@ -131,10 +132,8 @@ async function together(
       return { code, message: messageOf(thrown) }
     },
   )
-  const told = new TextEncoder().encode(JSON.stringify(own))
-  const all = await group.allGatherBytes(told, { deadlineMs: fileDeadlineMs })
-  return all.map((bytes, rank) => {
-    const other: Outcome = JSON.parse(new TextDecoder().decode(bytes))
+  const all = await gatherJson(group, own, { deadlineMs: fileDeadlineMs })
+  return all.map((other, rank) => {
     if ('done' in other) return other.done
     if (rank === group.rank) throw failure
     throw new DataError(other.code, `rank ${rank}: ${other.message}`)

@@ -223,7 +223,7 @@ describe('several launchers on this machine', () => {
       'const plain = fetch',
       "globalThis.fetch = (url, init) => { if (init?.method === 'PUT') puts++; return plain(url, init) }",
       "await initProcessGroup({ backend: 'webrtc' })",
-      'const met = await dist.allGatherObject(env.RANK)',
+      'const met = await dist.allGatherObject(new Array(4), env.RANK)',
       'const saved = await saveCheckpoint({ step: 1 })',
       'await destroyProcessGroup()',
       "const store = await openStore(env.MASTER_URL + '#room=' + env.ROOM_ID + '&key=' + env.ROOM_KEY)",

@@ -13,8 +13,11 @@ type Request =
   | { bye: true }
 type Reply = { id: number; value: unknown } | { id: number; code: ErrorCode; text: string }
 
-/** Answers the calls that come through `port` out of `shared`; `onbye` is told once, when the other side has closed its store or gone. */
-export function serveStore(shared: HashStore, port: MessagePort, onbye: () => void): void {
+/**
+ * Answers the calls that come through `port` out of `shared`, and returns what ends that; `onbye` is told once, when it has ended, by that
+ * or because the other side has closed its store. Of one that went without a word, the platform mostly tells nothing.
+ */
+export function serveStore(shared: HashStore, port: MessagePort, onbye: () => void): () => void {
   const store = shared.share()
   let isOver = false
   const end = () => {
@@ -45,6 +48,7 @@ export function serveStore(shared: HashStore, port: MessagePort, onbye: () => vo
     )
   }
   port.addEventListener('close', end)
+  return end
 }
 
 /** An error as it was thrown on the other side; those of wrong types are thrown on this one. */
