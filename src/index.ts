@@ -490,6 +490,7 @@ export {
   type MemoryLinkOptions,
   memoryPair,
 } from './peer/memory.ts'
+export type { NonGroupMember } from './peer/non-group-member.ts'
 export type { ChunkRange } from './peer/plan.ts'
 export { PortLink, type PortLinkOptions } from './peer/port.ts'
 export { type Refusal, SignalError } from './peer/refusals.ts'
