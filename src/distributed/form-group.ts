@@ -54,7 +54,7 @@ export interface InitProcessGroupOptions {
   rtc?: RTCConfiguration
   /** In a worker: what `lendPage()` made on its page. Good for one group. */
   page?: MessagePort
-  /** A collective of which no byte moves for this long, nor of one that its links take before it, fails on every rank; default 30 s. */
+  /** A collective of which no byte moves for this long, nor of those that may go before it on its links, fails on every rank; default 30 s. */
   timeoutMs?: number
   /** How long all ranks may take to come; default `timeoutMs`, else 60 s. With `links`, how long the neighbours may; default 15 s. */
   joinTimeoutMs?: number

@@ -144,6 +144,10 @@ export class Run {
     this.promise.catch(() => undefined)
   }
 
+  get launchedMs(): number {
+    return this.span.launchedMs
+  }
+
   /** For its data, to take ours, or to compare its START. */
   needs(peer: number): boolean {
     const { exchange, entry } = this

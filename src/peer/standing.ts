@@ -25,14 +25,24 @@ export function standingOf(runs: readonly Run[]): Standing[] {
   return all
 }
 
-/** Whether a link that both use takes bytes of `a` before those of `b`: it was launched before it, here or on the link's other side. */
+/**
+ * Whether a link may take bytes of `a` before those of `b`, so that `b` stands still for that.
+ *
+ * Between two ranks there is one link: it takes first what was launched first, here or on its other side. A collective also waits for
+ * links between other ranks, which may have launched `a` first: so whatever was launched before its first deadline counts, and what comes
+ * later does not, or a collective that some rank never calls would wait as long as others go on.
+ */
 export function goesBefore(a: Run, b: Run): boolean {
-  const isBefore = a.launchNumber < b.launchNumber
-  // All collectives of a group share its ring.
-  if (isBefore && a.ring && b.ring && a.route.group === b.route.group) return true
+  if (b.ring) return a.launchedMs <= b.launchedMs + b.deadlineMs && sharesLink(a, b)
   return a.peers.some((peer) => {
     if (!b.peers.includes(peer)) return false
     const [first, second] = [a.entry.startNumbers.get(peer), b.entry.startNumbers.get(peer)]
-    return isBefore || (first !== undefined && second !== undefined && first < second)
+    const isFirstThere = first !== undefined && second !== undefined && first < second
+    return a.launchNumber < b.launchNumber || isFirstThere
   })
 }
+
+/** All collectives of a group share its ring. */
+const sharesLink = (a: Run, b: Run): boolean =>
+  (a.ring !== undefined && b.ring !== undefined && a.route.group === b.route.group) ||
+  a.peers.some((peer) => b.peers.includes(peer))

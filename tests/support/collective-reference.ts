@@ -93,8 +93,12 @@ export function reducedByMachines(
   owner: number,
   i: number,
 ): number {
-  const { value, word, make } = element
+  const { value, word, make, dividesFirst } = element
   const cell = make(2)
+  const partOf = (rank: number) => {
+    const own = inputs[rank]![i]!
+    return op === 'avg' && dividesFirst ? word(value(own) / machines.length) : own
+  }
   const fold = (values: readonly number[]): number => {
     cell[0] = values[0]!
     for (const one of values.slice(1)) {
@@ -103,11 +107,9 @@ export function reducedByMachines(
     }
     return cell[0]!
   }
-  const parts = partsByMachine(machines, owner).map((ranks) =>
-    fold(ranks.map((rank) => inputs[rank]![i]!)),
-  )
+  const parts = partsByMachine(machines, owner).map((ranks) => fold(ranks.map(partOf)))
   const total = fold(parts)
-  if (op === 'avg') cell[0] = word(value(total) / machines.length)
+  if (op === 'avg' && !dividesFirst) cell[0] = word(value(total) / machines.length)
   return cell[0]!
 }
 

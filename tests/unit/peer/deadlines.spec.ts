@@ -103,6 +103,23 @@ describe('what goes on beside a call', () => {
     await env.until(outcomes([beside]))
   })
 
+  test('does not put off a collective that a rank never calls, as long as new ones begin', async () => {
+    const env = new VirtualEnv(3)
+    const groups = memoryMesh(env, 3)
+    const stuck = outcomes([groups[0]!.barrier({ sequence: 1, deadlineMs: 500 })])
+    const beside = (async () => {
+      while (!groups[0]!.error) {
+        await Promise.all(groups.map((group) => group.allReduce(new Float32Array(4))))
+        await new Promise<void>((resolve) => env.after(50, resolve))
+      }
+    })()
+    const [late] = await env.until(stuck, 5000)
+    expect(late?.message).toMatch(/barrier #1 bucket 0.*not started/)
+    // Its own deadline, and one behind what was launched within it.
+    expect(env.now()).toBeLessThanOrEqual(1050)
+    await env.until(outcomes([beside]))
+  })
+
   test('counts where its link takes it first: by the order here', async () => {
     const { env, groups } = slowMesh(2)
     const given = { tag: 1, deadlineMs: 1000 }
