@@ -1,10 +1,8 @@
 import type { Store } from '../peer/store/store.ts'
 import { type Env, toHex } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
-
 import { formatRanks } from '../util/format-ranks.ts'
 import type { Backend, Place, RelayChoice, Topology } from './plan-links.ts'
-
 import { appear, decode, peek, putFirst, read } from './store-values.ts'
 
 /**

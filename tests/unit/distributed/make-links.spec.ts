@@ -85,6 +85,7 @@ it('one that was ended before its links are made makes none, and ends all', asyn
   const alone = makeLinks({
     gathered: { round: 0, rank: 0, members: members.slice(0, 1) },
     ...{ store: new HashStore(), planned: [], maker: linkMaker(), rtc: undefined, signal },
+    relay: undefined,
   })
   await expect(alone).rejects.toThrow('enough')
 })
