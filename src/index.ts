@@ -106,17 +106,19 @@ export {
 export { planShares, type Share } from './data/shares.ts'
 export { CharTokenizer, TokenDataset, type Tokenizer } from './data/text.ts'
 export { isBackendAvailable } from './distributed/backends.ts'
-export type { Contents as DistributedContents } from './distributed/contents.ts'
-export { args, env, type RankEnvironment, type VariableName } from './distributed/env.ts'
-export type { InitProcessGroupOptions } from './distributed/form-group.ts'
 export type {
   DistributedOptions,
   DistributedResult,
-  PairOptions,
+  GroupOptions as DistributedGroupOptions,
   ReduceOptions,
-} from './distributed/functions.ts'
+} from './distributed/call.ts'
+export type { Contents as DistributedContents } from './distributed/contents.ts'
+export { args, env, type RankEnvironment, type VariableName } from './distributed/env.ts'
+export type { InitProcessGroupOptions } from './distributed/form-group.ts'
+export type { GroupArgument } from './distributed/group-of.ts'
 export * as distributed from './distributed/index.ts'
 export { lendPage } from './distributed/lend-page.ts'
+export type { PairOptions } from './distributed/messages.ts'
 export type { MonitoredBarrierOptions } from './distributed/monitored-barrier.ts'
 export { expandNodeList } from './distributed/node-list.ts'
 export type { Backend, RelayChoice, Topology } from './distributed/plan-links.ts'
@@ -124,11 +126,10 @@ export {
   destroyProcessGroup,
   formProcessGroup,
   getProcessGroup,
-  getRank,
-  getWorldSize,
   initProcessGroup,
 } from './distributed/process-group.ts'
 export { type Progress, reportProgress } from './distributed/progress.ts'
+export { getRank, getWorldSize } from './distributed/ranks.ts'
 export { serveRank } from './distributed/serve-rank.ts'
 export { initFromSlurm, type SlurmRank, type Variables } from './distributed/slurm.ts'
 export { ProcessContext, type SpawnOptions, spawn } from './distributed/spawn.ts'
@@ -489,6 +490,7 @@ export {
   type MemoryLinkOptions,
   memoryPair,
 } from './peer/memory.ts'
+export type { NonGroupMember } from './peer/non-group-member.ts'
 export type { ChunkRange } from './peer/plan.ts'
 export { PortLink, type PortLinkOptions } from './peer/port.ts'
 export { type Refusal, SignalError } from './peer/refusals.ts'

@@ -1,12 +1,14 @@
+import { defaultRanks } from '../util/default-ranks.ts'
 import { DataError } from '../util/errors.ts'
 import { checkChoice, checkOptions } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 
 /** What `DistributedSampler` takes beside the data set; meanings as in PyTorch. */
 export interface DistributedSamplerOptions {
-  /** How many ranks share the data set. PyTorch's `num_replicas`; here without a default, as this layer knows no group. */
-  numReplicas: number
-  rank: number
+  /** How many ranks share the data set: PyTorch's `num_replicas`. Default: those of `initProcessGroup`'s group. */
+  numReplicas?: number
+  /** Default: this one's among them. */
+  rank?: number
   /** default true */
   shuffle?: boolean
   /** default 0; the same on every rank */
@@ -59,6 +61,18 @@ export function replicaIndices(
   return part
 }
 
+/** What is given, and the default group's numbers for what is not. */
+function ranksOf({ numReplicas, rank }: DistributedSamplerOptions) {
+  const group = defaultRanks()
+  const size = numReplicas ?? group?.size
+  const own = rank ?? group?.rank
+  if (size !== undefined && own !== undefined) return { numReplicas: size, rank: own }
+  throw new DataError(
+    'config.invalid',
+    `DistributedSampler: expected numReplicas and rank, or a process group that has them, got no ${size === undefined ? 'numReplicas' : 'rank'} and no group. Call initProcessGroup() first, or give both.`,
+  )
+}
+
 function requireInteger(name: string, value: number, minimum: number, below: number): void {
   if (!Number.isSafeInteger(value) || value < minimum || value >= below)
     throw new DataError(
@@ -76,7 +90,7 @@ function requireInteger(name: string, value: number, minimum: number, below: num
  * Call `setEpoch` before each epoch; without it every epoch has the same order, unless a DataLoader has the sampler: it counts its
  * loops then.
  *
- * errors: `config.invalid` when `numReplicas` is below 1, or `rank` is not below it.
+ * errors: `config.invalid` when `numReplicas` is below 1, or `rank` is not below it, or where one is left out without a process group.
  */
 export class DistributedSampler implements Iterable<number> {
   readonly numReplicas: number
@@ -92,7 +106,7 @@ export class DistributedSampler implements Iterable<number> {
   readonly #datasetLength: number
   #chosenEpoch: number | undefined
 
-  constructor(dataset: { readonly length: number }, options: DistributedSamplerOptions) {
+  constructor(dataset: { readonly length: number }, options: DistributedSamplerOptions = {}) {
     checkOptions('DistributedSampler', options, {
       numReplicas: true,
       rank: true,
@@ -102,7 +116,8 @@ export class DistributedSampler implements Iterable<number> {
       padding: true,
     })
     checkChoice('DistributedSampler', 'padding', options.padding, ['duplicate', 'none'])
-    const { numReplicas, rank, shuffle = true, seed = 0, dropLast = false } = options
+    const { shuffle = true, seed = 0, dropLast = false } = options
+    const { numReplicas, rank } = ranksOf(options)
     const { padding = 'duplicate' } = options
     requireInteger('numReplicas', numReplicas, 1, 2 ** 32)
     requireInteger('rank', rank, 0, numReplicas)

@@ -1,5 +1,7 @@
 import { StoredTensor } from '../graph/stored-tensor.ts'
-import type { ElementArray } from '../peer/element.ts'
+import { type ElementArray, type ElementTypeName, elementTypeOf } from '../peer/element.ts'
+import { ArgumentTypeError } from '../util/errors.ts'
+import { kindOf } from '../util/kind-of.ts'
 
 /** What the functions of torch.distributed take here: arrays, and parameters or buffers of modules, which come to the host and go back. */
 export type Contents = ElementArray | StoredTensor
@@ -18,3 +20,12 @@ export function putBack(contents: Contents, result: ElementArray): void {
 
 export const lengthOf = (contents: Contents): number =>
   contents instanceof StoredTensor ? contents.count : contents.length
+
+/** What its elements are on the way. errors: a TypeError for what is no tensor, `peer.mismatch` for an array of another type. */
+export function elementNameOf(where: string, contents: Contents): ElementTypeName {
+  if (contents instanceof StoredTensor) return contents.dtype === 'f32' ? 'float32' : 'int32'
+  if (ArrayBuffer.isView(contents)) return elementTypeOf(contents).name
+  throw new ArgumentTypeError(
+    `${where}: expected a typed array, a parameter or a buffer, got ${kindOf(contents)}. Convert it, with Float32Array.from say.`,
+  )
+}

@@ -9,7 +9,7 @@ import { WebSocketStore } from '../peer/store/web-socket-store.ts'
 import { systemEnv } from '../util/env.ts'
 import { messageOf, PeerError, TabringError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
-import { checkChoice, checkNumber, checkOptions, isCount } from '../util/options.ts'
+import { checkChoice, checkNumber, checkOptions, checkTimeout, isCount } from '../util/options.ts'
 import { switchValue } from '../util/switches.ts'
 import { type Gathered, gatherRanks, leaveRound } from './gather-ranks.ts'
 import { type Meeting, meet } from './init-method.ts'
@@ -42,7 +42,7 @@ export interface InitProcessGroupOptions {
   initMethod?: string
   /** A store that all ranks share; it stays open. */
   store?: Store
-  /** Default: the order of coming; `env://` gives it. */
+  /** Default: the order of coming; `env://` gives it. All ranks give one, or none does. */
   rank?: number
   /** `env://` gives it. */
   worldSize?: number
@@ -54,7 +54,7 @@ export interface InitProcessGroupOptions {
   rtc?: RTCConfiguration
   /** In a worker: what `lendPage()` made on its page. Good for one group. */
   page?: MessagePort
-  /** A collective without progress for this long fails on every rank; default 30 s. */
+  /** A collective of which no byte moves for this long, nor of those that may go before it on its links, fails on every rank; default 30 s. */
   timeoutMs?: number
   /** How long all ranks may take to come; default `timeoutMs`, else 60 s. With `links`, how long the neighbours may; default 15 s. */
   joinTimeoutMs?: number
@@ -117,10 +117,12 @@ export async function formGroup(
     try {
       const told = meeting.store instanceof WebSocketStore ? meeting.store : undefined
       const iceServers = async () => (await told?.iceServers()) ?? []
-      return await linkRanks(
+      const group = await linkRanks(
         { store, gathered, maker, iceServers, relay: meeting.relay, signal },
         { ...options, backend, relay },
       )
+      group.backend = backend
+      return group
     } finally {
       // It tidies: the group is there, or an error that says more.
       await leaveRound(store, gathered).catch((thrown) =>
@@ -244,7 +246,8 @@ function check(where: string, options: InitProcessGroupOptions): void {
   checkChoice(where, 'backend', options.backend, backends)
   checkChoice(where, 'topology', options.topology, topologies)
   checkChoice(where, 'relay', options.relay, relayChoices)
-  checkNumber(where, 'joinTimeoutMs', options.joinTimeoutMs, (ms) => ms > 0, 'above 0')
+  checkTimeout(where, 'timeoutMs', options.timeoutMs)
+  checkTimeout(where, 'joinTimeoutMs', options.joinTimeoutMs)
   const ways = (['links', 'store', 'initMethod'] as const).filter((name) => options[name])
   if (ways.length > 1) {
     throw new TabringError(

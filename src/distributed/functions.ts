@@ -1,116 +1,31 @@
 /**
- * torch.distributed's functions on the default group, or the group given: the same names in camelCase, the same arguments in the same order.
+ * torch.distributed's collectives on the default group, or the group given: the same names in camelCase, the same arguments in the same
+ * order, options by name.
  *
- * Map: options - sums - from and to a rank - everyone with everyone - messages - meeting.
+ * Map: sums - from and to a rank - everyone to everyone - meeting. Messages are in messages.ts, all-to-alls in all-to-all.ts.
  * Ranks in arguments (`src`, `dst`) count among all ranks, as in PyTorch. Everything returns a promise; with `asyncOp` it returns a `Work` at once.
+ * Counts, lengths and types are checked before anything is sent; a call that is refused on one rank alone leaves the others waiting.
  */
-import type { CollectiveGroup } from '../peer/collective-group.ts'
-import { type ElementArray, type ReduceOp as Op, sameType } from '../peer/element.ts'
-import { PeerError } from '../util/errors.ts'
-import { checkChoice, checkOptions, type OptionNames } from '../util/options.ts'
+import { sameType } from '../peer/element.ts'
+import {
+  begin,
+  checkPlain,
+  checkReduce,
+  type DistributedOptions,
+  type DistributedResult,
+  type ReduceOptions,
+} from './call.ts'
 import { arrayOf, type Contents, lengthOf, putBack } from './contents.ts'
 import { placeOf } from './place-of.ts'
-import { getProcessGroup } from './process-group.ts'
-import { Work } from './work.ts'
-
-/** As torch.distributed.ReduceOp. */
-export const ReduceOp = {
-  SUM: 'sum',
-  AVG: 'avg',
-  MIN: 'min',
-  MAX: 'max',
-  PRODUCT: 'product',
-} as const satisfies Record<string, Op>
-
-export interface DistributedOptions {
-  /** Default: all ranks, `initProcessGroup`'s. What `newGroup` gave: for a rank outside, undefined, the call does nothing. */
-  group?: CollectiveGroup | undefined
-  /** Returns a `Work` at once, whose `wait()` is the promise. Default false. */
-  asyncOp?: boolean
-}
-
-export interface ReduceOptions extends DistributedOptions {
-  /** Default `ReduceOp.SUM`. */
-  op?: Op
-}
-
-export interface PairOptions {
-  group?: CollectiveGroup | undefined
-  /** Messages of different tags pass each other; default 0. */
-  tag?: number
-}
-
-/** A promise, or with `asyncOp` the handle. */
-export type DistributedResult<Options extends DistributedOptions> = Options extends {
-  asyncOp: true
-}
-  ? Work
-  : Promise<void>
-
-const names: OptionNames<DistributedOptions> = { group: true, asyncOp: true }
-const reduceNames: OptionNames<ReduceOptions> = { ...names, op: true }
-const pairNames: OptionNames<PairOptions> = { group: true, tag: true }
-
-/** Begins a call: the promise, or with `asyncOp` the work. A rank outside of the group, which has none to give, has nothing to do. */
-function begin<Options extends DistributedOptions>(
-  options: Options,
-  run: (group: CollectiveGroup) => Promise<void>,
-): DistributedResult<Options> {
-  const isOutside = Object.hasOwn(options, 'group') && options.group === undefined
-  const promise = (async () => {
-    if (!isOutside) await run(options.group ?? getProcessGroup())
-  })()
-  return (options.asyncOp ? new Work(promise) : promise) as DistributedResult<Options>
-}
-
-function checkPlain(name: string, options: DistributedOptions): void {
-  checkOptions(name, options, names)
-}
-
-function checkReduce(name: string, options: ReduceOptions): void {
-  checkOptions(name, options, reduceNames)
-  checkChoice(name, 'op', options.op, Object.values(ReduceOp))
-}
-
-/** Parts of one length, one after the other. errors: `peer.mismatch` for another number of them, or other lengths. */
-async function joined(
-  where: string,
-  parts: readonly Contents[],
-  { size }: CollectiveGroup,
-): Promise<ElementArray> {
-  if (parts.length !== size)
-    throw new PeerError(
-      'peer.mismatch',
-      `${where}: expected ${size} tensors, one for each rank, got ${parts.length}.`,
-    )
-  const arrays = await Promise.all(parts.map(arrayOf))
-  const { length } = arrays[0]
-  const other = arrays.findIndex((array) => array.length !== length)
-  if (other >= 0)
-    throw new PeerError(
-      'peer.mismatch',
-      `${where}: expected tensors of ${length} elements, got ${arrays[other].length} in tensor ${other}. Pad them to one length.`,
-    )
-  const all = sameType(arrays[0], length * size)
-  for (const [at, array] of arrays.entries()) all.set(array, at * length)
-  return all
-}
-
-/** The inverse of `joined`. */
-function spread(all: ElementArray, parts: readonly Contents[]): void {
-  const length = all.length / parts.length
-  for (const [at, part] of parts.entries())
-    putBack(part, all.subarray(at * length, (at + 1) * length))
-}
-
-async function inPlace(
-  tensor: Contents,
-  run: (array: ElementArray) => Promise<void>,
-): Promise<void> {
-  const array = await arrayOf(tensor)
-  await run(array)
-  putBack(tensor, array)
-}
+import {
+  checkRootList,
+  checkTensor,
+  checkTensorList,
+  formOf,
+  inPlace,
+  joined,
+  spread,
+} from './tensor-lists.ts'
 
 // Sums
 
@@ -121,7 +36,10 @@ export function allReduce<O extends ReduceOptions>(
 ): DistributedResult<O> {
   checkReduce('allReduce', options)
   const { op = 'sum' } = options
-  return begin(options, (group) => inPlace(tensor, (array) => group.allReduce(array, { op })))
+  return begin('allReduce', options, (group) => {
+    formOf('allReduce', tensor)
+    return inPlace(tensor, (array) => group.allReduce(array, { op }))
+  })
 }
 
 /** Reduces the tensor to rank `dst`; elsewhere its contents are undefined afterwards. */
@@ -132,21 +50,43 @@ export function reduce<O extends ReduceOptions>(
 ): DistributedResult<O> {
   checkReduce('reduce', options)
   const { op = 'sum' } = options
-  return begin(options, (group) =>
-    inPlace(tensor, (array) => group.reduce(array, placeOf('reduce', group, dst), { op })),
-  )
+  return begin('reduce', options, (group) => {
+    formOf('reduce', tensor)
+    const place = placeOf('reduce', group, dst)
+    return inPlace(tensor, (array) => group.reduce(array, place, { op }))
+  })
 }
 
-/** Reduces the parts of `inputs` by place: this rank's place goes to `output`. shape: inputs as many as ranks, of output's length. */
+/** Reduces the tensors of `inputList` by place: this rank's place goes to `output`. shape: as many as ranks, of output's length. */
 export function reduceScatter<O extends ReduceOptions>(
   output: Contents,
-  inputs: readonly Contents[],
+  inputList: readonly Contents[],
   options: O = {} as O,
 ): DistributedResult<O> {
-  checkReduce('reduceScatter', options)
+  const where = 'reduceScatter'
+  checkReduce(where, options)
   const { op = 'sum' } = options
-  return begin(options, async (group) => {
-    const all = await joined('reduceScatter', inputs, group)
+  return begin(where, options, async (group) => {
+    checkTensorList(where, 'inputList', inputList, group, formOf(where, output))
+    const all = await joined(inputList)
+    await group.reduceScatter(all, { op })
+    const { start, end } = group.ownRange(all.length)
+    putBack(output, all.subarray(start, end))
+  })
+}
+
+/** As `reduceScatter`, out of one tensor. shape: input [N * L], output [L] */
+export function reduceScatterTensor<O extends ReduceOptions>(
+  output: Contents,
+  input: Contents,
+  options: O = {} as O,
+): DistributedResult<O> {
+  const where = 'reduceScatterTensor'
+  checkReduce(where, options)
+  const { op = 'sum' } = options
+  return begin(where, options, async (group) => {
+    checkTensor(where, 'input', input, formOf(where, output, lengthOf(output) * group.size))
+    const all = (await arrayOf(input)).slice()
     await group.reduceScatter(all, { op })
     const { start, end } = group.ownRange(all.length)
     putBack(output, all.subarray(start, end))
@@ -162,56 +102,67 @@ export function broadcast<O extends DistributedOptions>(
   options: O = {} as O,
 ): DistributedResult<O> {
   checkPlain('broadcast', options)
-  return begin(options, (group) =>
-    inPlace(tensor, (array) => group.broadcast(array, placeOf('broadcast', group, src))),
-  )
+  return begin('broadcast', options, (group) => {
+    formOf('broadcast', tensor)
+    const place = placeOf('broadcast', group, src)
+    return inPlace(tensor, (array) => group.broadcast(array, place))
+  })
 }
 
-/** Brings every rank's tensor to rank `dst`, which gives a list for them. */
+/** Brings every rank's tensor to rank `dst`, which alone gives a list for them. shape: as many as ranks, of tensor's length. */
 export function gather<O extends DistributedOptions>(
   tensor: Contents,
-  gatherList: readonly Contents[] | undefined,
-  dst: number,
+  gatherList?: readonly Contents[] | null,
+  dst = 0,
   options: O = {} as O,
 ): DistributedResult<O> {
-  checkPlain('gather', options)
-  return begin(options, async (group) => {
+  const where = 'gather'
+  checkPlain(where, options)
+  return begin(where, options, async (group) => {
+    const form = formOf(where, tensor)
+    const place = placeOf(where, group, dst)
+    checkRootList(where, 'gatherList', gatherList, group, dst)
+    const list = group.rank === place ? gatherList! : undefined
+    if (list) checkTensorList(where, 'gatherList', list, group, form)
     const input = await arrayOf(tensor)
-    const output = gatherList && sameType(input, input.length * gatherList.length)
-    await group.gather(input, output, placeOf('gather', group, dst))
-    if (gatherList) spread(output!, gatherList)
+    const output = list && sameType(input, input.length * list.length)
+    await group.gather(input, output, place)
+    if (list) spread(output!, list)
   })
 }
 
-/** Brings each rank its tensor of rank `src`'s list. */
+/** Brings each rank its tensor of the list of rank `src`, which alone gives one. shape: as many as ranks, of tensor's length. */
 export function scatter<O extends DistributedOptions>(
   tensor: Contents,
-  scatterList: readonly Contents[] | undefined,
-  src: number,
+  scatterList?: readonly Contents[] | null,
+  src = 0,
   options: O = {} as O,
 ): DistributedResult<O> {
-  checkPlain('scatter', options)
-  return begin(options, async (group) => {
-    const input = scatterList && (await joined('scatter', scatterList, group))
-    await inPlace(tensor, (array) => group.scatter(input, array, placeOf('scatter', group, src)))
+  const where = 'scatter'
+  checkPlain(where, options)
+  return begin(where, options, async (group) => {
+    const form = formOf(where, tensor)
+    const place = placeOf(where, group, src)
+    checkRootList(where, 'scatterList', scatterList, group, src)
+    const list = group.rank === place ? scatterList! : undefined
+    if (list) checkTensorList(where, 'scatterList', list, group, form)
+    const input = list && (await joined(list))
+    await inPlace(tensor, (array) => group.scatter(input, array, place))
   })
 }
 
-// Everyone with everyone
+// Everyone to everyone
 
-/** Brings every rank's tensor to all, into the list's tensors in rank order. */
+/** Brings every rank's tensor to all, into the list's tensors in rank order. shape: as many as ranks, of tensor's length. */
 export function allGather<O extends DistributedOptions>(
   tensorList: readonly Contents[],
   tensor: Contents,
   options: O = {} as O,
 ): DistributedResult<O> {
-  checkPlain('allGather', options)
-  return begin(options, async (group) => {
-    if (tensorList.length !== group.size)
-      throw new PeerError(
-        'peer.mismatch',
-        `allGather: expected a list of ${group.size} tensors, one for each rank, got ${tensorList.length}.`,
-      )
+  const where = 'allGather'
+  checkPlain(where, options)
+  return begin(where, options, async (group) => {
+    checkTensorList(where, 'tensorList', tensorList, group, formOf(where, tensor))
     spread(await group.gatherAll(await arrayOf(tensor)), tensorList)
   })
 }
@@ -222,59 +173,12 @@ export function allGatherIntoTensor<O extends DistributedOptions>(
   input: Contents,
   options: O = {} as O,
 ): DistributedResult<O> {
-  checkPlain('allGatherIntoTensor', options)
-  return begin(options, async (group) => {
-    const all = await group.gatherAll(await arrayOf(input))
-    if (lengthOf(output) !== all.length)
-      throw new PeerError(
-        'peer.mismatch',
-        `allGatherIntoTensor: expected an output of ${all.length} elements, got ${lengthOf(output)}.`,
-      )
-    putBack(output, all)
+  const where = 'allGatherIntoTensor'
+  checkPlain(where, options)
+  return begin(where, options, async (group) => {
+    checkTensor(where, 'output', output, formOf(where, input, lengthOf(input) * group.size))
+    putBack(output, await group.gatherAll(await arrayOf(input)))
   })
-}
-
-/** Brings tensor p of the inputs to rank p, into place r of its outputs, r being this rank. All have one length. */
-export function allToAll<O extends DistributedOptions>(
-  outputs: readonly Contents[],
-  inputs: readonly Contents[],
-  options: O = {} as O,
-): DistributedResult<O> {
-  checkPlain('allToAll', options)
-  return begin(options, async (group) => {
-    const input = await joined('allToAll', inputs, group)
-    const output = sameType(input, input.length)
-    await group.allToAll(input, output)
-    spread(output, outputs)
-  })
-}
-
-// Messages
-
-/** Sends the tensor to rank `dst`. Resolves when it has been handed over and the other rank receives it. */
-export const send = (tensor: Contents, dst: number, options: PairOptions = {}): Promise<void> =>
-  isend(tensor, dst, options).wait()
-
-/** Receives a tensor from rank `src`; one of any rank is not to be had. */
-export const recv = (tensor: Contents, src: number, options: PairOptions = {}): Promise<void> =>
-  irecv(tensor, src, options).wait()
-
-/** As `send`, at once. */
-export function isend(tensor: Contents, dst: number, options: PairOptions = {}): Work {
-  checkOptions('send', options, pairNames)
-  const { tag = 0 } = options
-  return begin({ ...options, asyncOp: true } as const, async (group) =>
-    group.send(await arrayOf(tensor), placeOf('send', group, dst), { tag }),
-  )
-}
-
-/** As `recv`, at once. */
-export function irecv(tensor: Contents, src: number, options: PairOptions = {}): Work {
-  checkOptions('recv', options, pairNames)
-  const { tag = 0 } = options
-  return begin({ ...options, asyncOp: true } as const, (group) =>
-    inPlace(tensor, (array) => group.recv(array, placeOf('recv', group, src), { tag })),
-  )
 }
 
 // Meeting
@@ -282,5 +186,5 @@ export function irecv(tensor: Contents, src: number, options: PairOptions = {}):
 /** Resolves when every rank has called it. */
 export function barrier<O extends DistributedOptions>(options: O = {} as O): DistributedResult<O> {
   checkPlain('barrier', options)
-  return begin(options, (group) => group.barrier())
+  return begin('barrier', options, (group) => group.barrier())
 }

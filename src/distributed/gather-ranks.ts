@@ -1,8 +1,9 @@
 import type { Store } from '../peer/store/store.ts'
 import { type Env, toHex } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
+import { formatRanks } from '../util/format-ranks.ts'
 import type { Backend, Place, RelayChoice, Topology } from './plan-links.ts'
-import { appear, peek, putFirst, read } from './store-values.ts'
+import { appear, decode, peek, putFirst, read } from './store-values.ts'
 
 /**
  * How ranks find one another by the keys of a store, and agree who is there.
@@ -36,7 +37,7 @@ export interface Member extends Place {
 export interface GatherOptions {
   store: Store
   env: Env
-  /** Given out in the order of coming where it is not given. */
+  /** Given out in the order of coming where no tab gives it. */
   rank: number | undefined
   terms: Terms
   place: Place
@@ -101,6 +102,15 @@ export async function leaveRound(store: Store, { round, members }: Gathered): Pr
   const count = await store.add(`${round}/done`, 1)
   if (count < members.length) return
   await beginRound(store, round)
+  await clearRound(store, round, members)
+}
+
+/** Takes all keys of a round away. */
+async function clearRound(
+  store: Store,
+  round: number,
+  members: readonly Pick<Member, 'id' | 'rank'>[],
+): Promise<void> {
   const ofRanks = members.flatMap(({ id, rank }) => [
     `${round}/rank/${rank}`,
     `${round}/here/${rank}`,
@@ -117,9 +127,29 @@ export async function leaveRound(store: Store, { round, members }: Gathered): Pr
   await Promise.all([...ofRanks, ...letters.flat(), ...ofRound].map((key) => store.deleteKey(key)))
 }
 
-/** From now on, who comes joins the round after `round`; unless one that is later still has begun. */
+/**
+ * From now on, who comes joins the round after `round`; unless one that is later still has begun.
+ *
+ * Whoever begins it takes away what is left of the round before `round`: one that failed has nobody else to do so, and of the newest one
+ * others may still read how it ended.
+ */
 async function beginRound(store: Store, round: number): Promise<void> {
-  await store.compareSet('round', round === 0 ? '' : String(round), String(round + 1))
+  const next = String(round + 1)
+  const found = decode(await store.compareSet('round', round === 0 ? '' : String(round), next))
+  if (found === next && round > 0) await clearLeft(store, round - 1)
+}
+
+async function clearLeft(store: Store, round: number): Promise<void> {
+  const terms = await peek(store, `${round}/terms`)
+  if (terms === undefined) return
+  const { worldSize }: Terms = JSON.parse(terms)
+  const claims = await Promise.all(
+    Array.from({ length: worldSize }, async (_, rank) => {
+      const text = await peek(store, `${round}/rank/${rank}`)
+      return { rank, id: text === undefined ? '' : (JSON.parse(text) as Member).id }
+    }),
+  )
+  await clearRound(store, round, claims)
 }
 
 /** One rank's try to join one round. */
@@ -189,13 +219,18 @@ class Attempt {
     ) as typeof own
     const names = ['worldSize', 'backend', 'topology', 'relay'] as const
     const other = names.find((name) => first[name] !== own[name])
-    if (!other) return
+    const isMixed = (first.rank === null) !== (own.rank === null)
+    if (!other && !isMixed) return
     if (!(await this.isAlive(first.id))) throw new Stale()
+    const rankOf = ({ rank, name }: typeof own) =>
+      rank === null ? `none from a tab (${name})` : `${rank} from another (${name})`
     const told = (one: typeof own) =>
-      `${other} ${JSON.stringify(one[other])} from ${one.rank === null ? 'a tab' : `rank ${one.rank}`} (${one.name})`
+      `${other} ${JSON.stringify(other && one[other])} from ${one.rank === null ? 'a tab' : `rank ${one.rank}`} (${one.name})`
     await this.fail(
       'peer.mismatch',
-      `initProcessGroup: expected the same ${other} from all ranks, got ${told(first)} and ${told(own)}. Give all ranks the same.`,
+      other
+        ? `initProcessGroup: expected the same ${other} from all ranks, got ${told(first)} and ${told(own)}. Give all ranks the same.`
+        : `initProcessGroup: expected a rank from all tabs or from none, got ${rankOf(first)} and ${rankOf(own)}. Give all their rank, or leave it out everywhere.`,
     )
   }
 
@@ -325,7 +360,8 @@ class Attempt {
       return one !== this.rank && (beat === undefined || isStill)
     }
     const missing = [...beats.keys()].filter(isMissing)
-    const got = missing.length > 0 ? `none for ${listed(missing)}` : 'the last of them too late'
+    const got =
+      missing.length > 0 ? `none for ${formatRanks(missing)}` : 'the last of them too late'
     await this.fail(
       'peer.timeout',
       `initProcessGroup: expected ${this.size} ranks within ${joinTimeoutMs} ms (rank ${this.rank} waited so long), got ${got}. Start ${missing.length === 1 ? 'it' : 'them'} with the same room, or give a larger timeoutMs.`,
@@ -383,9 +419,4 @@ class Attempt {
   private key(name: string): string {
     return `${this.round}/${name}`
   }
-}
-
-function listed(ranks: readonly number[]): string {
-  if (ranks.length === 1) return `rank ${ranks[0]}`
-  return `ranks ${ranks.slice(0, -1).join(', ')} and ${ranks.at(-1)}`
 }

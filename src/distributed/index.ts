@@ -1,22 +1,20 @@
 /** torch.distributed, as `import { distributed as dist } from 'tabring'`. */
+export { allToAll, allToAllSingle } from './all-to-all.ts'
 export { isBackendAvailable } from './backends.ts'
+export { ReduceOp } from './call.ts'
 export {
   allGather,
   allGatherIntoTensor,
   allReduce,
-  allToAll,
   barrier,
   broadcast,
   gather,
-  irecv,
-  isend,
-  ReduceOp,
-  recv,
   reduce,
   reduceScatter,
+  reduceScatterTensor,
   scatter,
-  send,
 } from './functions.ts'
+export { batchIsendIrecv, irecv, isend, P2POp, recv, send } from './messages.ts'
 export { monitoredBarrier } from './monitored-barrier.ts'
 export {
   allGatherObject,
@@ -28,10 +26,17 @@ export {
   destroyProcessGroup,
   formProcessGroup,
   getProcessGroup,
-  getRank,
-  getWorldSize,
   initProcessGroup,
   isInitialized,
   newGroup,
 } from './process-group.ts'
+export {
+  GroupMember,
+  getBackend,
+  getGlobalRank,
+  getGroupRank,
+  getProcessGroupRanks,
+  getRank,
+  getWorldSize,
+} from './ranks.ts'
 export { Work } from './work.ts'

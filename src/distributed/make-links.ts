@@ -87,6 +87,7 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     fail,
   )
   const handleAbort = () => fail(signal?.reason)
+  if (signal?.aborted) handleAbort()
   signal?.addEventListener('abort', handleAbort)
   const settle = () => {
     signal?.removeEventListener('abort', handleAbort)
@@ -159,6 +160,7 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
   })
   try {
     const links = await Promise.race([Promise.all(making), failed])
+    signal?.throwIfAborted()
     return { links: new Map(links), settle, failed }
   } catch (caught) {
     // A link's own error names its other end; the rank that gives up tells both.

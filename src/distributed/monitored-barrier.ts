@@ -1,13 +1,11 @@
-import { lastExplicitBucket } from '../peer/announcement.ts'
-import type { CollectiveGroup } from '../peer/collective-group.ts'
 import type { Env } from '../util/env.ts'
 import { systemEnv } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
-import { checkNumber, checkOptions } from '../util/options.ts'
-import { getProcessGroup } from './process-group.ts'
+import { checkOptions, checkTimeout, longestTimeoutMs } from '../util/options.ts'
+import type { GroupOptions } from './call.ts'
+import { groupOf } from './group-of.ts'
 
-export interface MonitoredBarrierOptions {
-  group?: CollectiveGroup
+export interface MonitoredBarrierOptions extends GroupOptions {
   /** How long rank 0 waits for the others; default 30 s. */
   timeoutMs?: number
   /** Names all ranks that have not come, and not only the first; default false, as in PyTorch. */
@@ -15,9 +13,6 @@ export interface MonitoredBarrierOptions {
   /** Default: the clock of this context. */
   env?: Env
 }
-
-/** Messages of tags that callers use do not meet these. */
-const tag = lastExplicitBucket
 
 /**
  * A barrier that says who is missing: each rank tells the group's first one that it has come, which answers when all have.
@@ -28,16 +23,16 @@ const tag = lastExplicitBucket
 export async function monitoredBarrier(options: MonitoredBarrierOptions = {}): Promise<void> {
   const known = { group: true, timeoutMs: true, waitAllRanks: true, env: true } as const
   checkOptions('monitoredBarrier', options, known)
-  checkNumber('monitoredBarrier', 'timeoutMs', options.timeoutMs, (ms) => ms > 0, 'above 0')
-  const { group = getProcessGroup(), timeoutMs = 30_000, waitAllRanks = false } = options
+  checkTimeout('monitoredBarrier', 'timeoutMs', options.timeoutMs)
+  const { timeoutMs = 30_000, waitAllRanks = false } = options
   const env = options.env ?? systemEnv
-  if (group.size === 1) return
-  const word = () => new Uint8Array(1)
+  const group = groupOf('monitoredBarrier', options.group)
+  if (!group || group.size === 1) return
   // Rank 0 judges; the others would end the epoch before it has.
-  const given = { tag, deadlineMs: 2 * timeoutMs + 1000 }
+  const deadlineMs = Math.min(2 * timeoutMs + 1000, longestTimeoutMs)
   if (group.rank !== 0) {
-    await group.send(word(), 0, given)
-    await group.recv(word(), 0, given)
+    await group.word('send', 0, deadlineMs)
+    await group.word('receive', 0, deadlineMs)
     return
   }
   const missing = new Set(Array.from({ length: group.size - 1 }, (_, at) => at + 1))
@@ -55,12 +50,12 @@ export async function monitoredBarrier(options: MonitoredBarrierOptions = {}): P
   try {
     await Promise.all(
       [...missing].map(async (place) => {
-        await group.recv(word(), place, given)
+        await group.word('receive', place, deadlineMs)
         missing.delete(place)
       }),
     )
     cancel()
-    await Promise.all(group.ranks.slice(1).map((_, at) => group.send(word(), at + 1, given)))
+    await Promise.all(group.ranks.slice(1).map((_, at) => group.word('send', at + 1, deadlineMs)))
   } finally {
     cancel()
   }

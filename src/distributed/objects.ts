@@ -1,12 +1,17 @@
 /**
  * torch.distributed's functions for objects. What travels is text made by devalue, which holds what JSON holds and Map, Set, Date, BigInt,
  * typed arrays, undefined and cycles, and runs nothing when it is read; functions and instances of classes are refused.
+ *
+ * Lists are filled in place, as in PyTorch, and returned. Outside of the group nothing happens.
  */
 import { parse, stringify } from 'devalue'
-import type { CollectiveGroup } from '../peer/collective-group.ts'
-import { messageOf, PeerError } from '../util/errors.ts'
+import { CollectiveGroup } from '../peer/collective-group.ts'
+import { ArgumentTypeError, messageOf, PeerError } from '../util/errors.ts'
+import { checkOptions } from '../util/options.ts'
+import type { GroupOptions } from './call.ts'
+import { groupOf } from './group-of.ts'
 import { placeOf } from './place-of.ts'
-import { getProcessGroup } from './process-group.ts'
+import { checkCount, checkRootList } from './tensor-lists.ts'
 
 function encode(where: string, value: unknown): Uint8Array {
   try {
@@ -34,67 +39,94 @@ async function broadcastBytes(
   return all
 }
 
-/** Every rank's object, in rank order. PyTorch fills a list that is given. */
+/** Puts every rank's object into `objectList`, in rank order, and returns the list. It has one place for each rank. */
 export async function allGatherObject<T>(
+  objectList: T[],
   object: T,
-  group: CollectiveGroup = getProcessGroup(),
+  options: GroupOptions = {},
 ): Promise<T[]> {
-  const told = await group.allGatherBytes(encode('allGatherObject', object))
-  return told.map((bytes) => decode<T>(bytes))
+  const where = 'allGatherObject'
+  const group = openGroup(where, options)
+  if (!group) return objectList
+  checkCount(where, 'objectList', objectList, group.size)
+  const told = await group.allGatherBytes(encode(where, object))
+  return fill(objectList, told)
 }
 
-/** Every rank's object, in rank order, on rank `dst` alone. */
+/**
+ * Puts every rank's object into `objectGatherList`, in rank order, on rank `dst` alone, which alone gives a list, with one place for each
+ * rank; returns it there.
+ */
 export async function gatherObject<T>(
   object: T,
+  objectGatherList?: T[] | null,
   dst = 0,
-  group: CollectiveGroup = getProcessGroup(),
+  options: GroupOptions = {},
 ): Promise<T[] | undefined> {
-  const place = placeOf('gatherObject', group, dst)
-  const bytes = encode('gatherObject', object)
+  const where = 'gatherObject'
+  const group = openGroup(where, options)
+  if (!group) return undefined
+  const place = placeOf(where, group, dst)
+  checkRootList(where, 'objectGatherList', objectGatherList, group, dst)
+  const list = group.rank === place ? objectGatherList! : undefined
+  if (list) checkCount(where, 'objectGatherList', list, group.size)
+  const bytes = encode(where, object)
   const lengths = await group.allGatherU32(Uint32Array.of(bytes.length))
   const slot = new Uint8Array(Math.max(...lengths))
   slot.set(bytes)
-  const all = group.rank === place ? new Uint8Array(slot.length * group.size) : undefined
+  const all = list && new Uint8Array(slot.length * group.size)
   await group.gather(slot, all, place)
-  return (
-    all &&
-    Array.from(lengths, (length, rank) =>
-      decode<T>(all.subarray(rank * slot.length, rank * slot.length + length)),
-    )
+  if (!list) return undefined
+  const parts = Array.from(lengths, (length, rank) =>
+    all!.subarray(rank * slot.length, rank * slot.length + length),
   )
+  return fill(list, parts)
 }
 
 /** Replaces the list's objects by those of rank `src`. The lists have one length. */
 export async function broadcastObjectList(
-  objects: unknown[],
+  objectList: unknown[],
   src = 0,
-  group: CollectiveGroup = getProcessGroup(),
+  options: GroupOptions = {},
 ): Promise<void> {
-  const place = placeOf('broadcastObjectList', group, src)
-  const own = group.rank === place ? encode('broadcastObjectList', objects) : undefined
+  const where = 'broadcastObjectList'
+  const group = openGroup(where, options)
+  if (!group) return
+  const place = placeOf(where, group, src)
+  checkCount(where, 'objectList', objectList)
+  const own = group.rank === place ? encode(where, objectList) : undefined
   const all = decode<unknown[]>(await broadcastBytes(group, own, place))
-  if (all.length !== objects.length)
+  if (all.length !== objectList.length)
     throw new PeerError(
       'peer.mismatch',
-      `broadcastObjectList: expected a list of ${all.length} as on rank ${src}, got one of ${objects.length} on rank ${group.ranks[group.rank]}.`,
+      `${where}: expected a list of ${all.length} as on rank ${src}, got one of ${objectList.length} on rank ${group.ranks[group.rank]}. Give lists of one length.`,
     )
-  if (!own) objects.splice(0, objects.length, ...all)
+  if (!own) objectList.splice(0, objectList.length, ...all)
 }
 
-/** This rank's object of rank `src`'s list, which has one for each rank; others give no list. PyTorch fills a list of one. */
+/**
+ * Puts this rank's object of the input list of rank `src`, which has one for each rank, at the first place of `outputList`, and returns it;
+ * undefined outside of the group. Other ranks' input lists are not looked at, as in PyTorch.
+ */
 export async function scatterObjectList<T>(
-  objects: readonly T[] | undefined,
+  outputList: T[],
+  inputList?: readonly T[] | null,
   src = 0,
-  group: CollectiveGroup = getProcessGroup(),
-): Promise<T> {
-  const place = placeOf('scatterObjectList', group, src)
-  const isRoot = group.rank === place
-  if (isRoot && objects?.length !== group.size)
+  options: GroupOptions = {},
+): Promise<T | undefined> {
+  const where = 'scatterObjectList'
+  const group = openGroup(where, options)
+  if (!group) return undefined
+  const place = placeOf(where, group, src)
+  checkCount(where, 'outputList', outputList)
+  if (outputList.length === 0)
     throw new PeerError(
       'peer.mismatch',
-      `scatterObjectList: expected a list of ${group.size} on rank ${src}, one for each rank, got ${objects?.length ?? 'none'}.`,
+      `${where}: expected an outputList with a place for this rank's object, got an empty one. Write [undefined].`,
     )
-  const parts = isRoot ? objects!.map((one) => encode('scatterObjectList', one)) : []
+  const isRoot = group.rank === place
+  if (isRoot) checkCount(where, 'inputList', inputList ?? [], group.size)
+  const parts = isRoot ? inputList!.map((one) => encode(where, one)) : []
   const lengths = isRoot
     ? Uint32Array.from(parts, (part) => part.length)
     : new Uint32Array(group.size)
@@ -104,5 +136,20 @@ export async function scatterObjectList<T>(
   for (const [at, part] of parts.entries()) all!.set(part, at * slotBytes)
   const own = new Uint8Array(slotBytes)
   await group.scatter(all, own, place)
-  return decode<T>(own.subarray(0, lengths[group.rank]))
+  const object = decode<T>(own.subarray(0, lengths[group.rank]))
+  outputList[0] = object
+  return object
+}
+
+function openGroup(where: string, options: GroupOptions): CollectiveGroup | undefined {
+  if (options instanceof CollectiveGroup)
+    throw new ArgumentTypeError(
+      `${where}: expected an object with options (group), got a group. Write { group }.`,
+    )
+  return groupOf(where, checkOptions(where, options, { group: true }).group)
+}
+
+function fill<T>(list: T[], told: readonly Uint8Array[]): T[] {
+  for (const [rank, bytes] of told.entries()) list[rank] = decode<T>(bytes)
+  return list
 }

@@ -1,5 +1,7 @@
 import type { CollectiveGroup } from '../peer/collective-group.ts'
-import type { ProcessGroup } from '../peer/group.ts'
+import { ProcessGroup } from '../peer/group.ts'
+import type { NonGroupMember } from '../peer/non-group-member.ts'
+import { setDefaultRanks } from '../util/default-ranks.ts'
 import { TabringError } from '../util/errors.ts'
 import { formGroup, type InitProcessGroupOptions } from './form-group.ts'
 import { type Joined, joinedName } from './joined.ts'
@@ -45,6 +47,7 @@ export async function initProcessGroup(
       throw abort.signal.reason
     }
     current = group
+    setDefaultRanks(group)
     tellLauncher(joinedName, { rank: group.rank, worldSize: group.size } satisfies Joined)
     return group
   } finally {
@@ -63,29 +66,36 @@ export function getProcessGroup(): ProcessGroup {
   return current
 }
 
-/** This rank's number in the group; default: among all ranks. */
-export const getRank = (group: CollectiveGroup = getProcessGroup()): number => group.rank
-/** How many ranks the group has; default: all. */
-export const getWorldSize = (group: CollectiveGroup = getProcessGroup()): number => group.size
+/** The default group, if there is one. */
+export const defaultGroup = (): ProcessGroup | undefined => current
 
 /** Whether there is a default group. */
 export const isInitialized = (): boolean => current !== undefined
 
 /**
- * A group of some ranks; undefined on the others, whose calls with it do nothing. As torch.distributed.new_group: all ranks call it
- * alike and in the same order. errors: see `ProcessGroup.newGroup`.
+ * A group of some ranks, or without an argument of all; `GroupMember.NON_GROUP_MEMBER` on the others, whose calls with it do nothing. As
+ * torch.distributed.new_group: all ranks call it alike and in the same order. Deadlines and links are the default group's.
+ *
+ * errors: see `ProcessGroup.newGroup`.
  */
-export const newGroup = (ranks: readonly number[]): Promise<CollectiveGroup | undefined> =>
-  getProcessGroup().newGroup(ranks)
+export const newGroup = (
+  ranks?: readonly number[] | null,
+): Promise<CollectiveGroup | NonGroupMember> => getProcessGroup().newGroup(ranks ?? undefined)
 
 /**
  * Leaves the default group in good order, and ends a joining that is under way; a no-op when there is none.
  *
- * All ranks call it: each waits until the others have what it sent, and leave too, at most 6 s. The group is gone from here at once.
+ * All ranks call it: each waits until the others have what it sent, and leave too, at most 6 s. The group is gone from here at once. With
+ * another `group` it leaves that one; what `newGroup` made has nothing of its own to leave and ends with the group that it is of.
  */
-export async function destroyProcessGroup(): Promise<void> {
+export async function destroyProcessGroup(given?: CollectiveGroup | NonGroupMember): Promise<void> {
+  if (given && given !== current) {
+    if (given instanceof ProcessGroup) await given.leave()
+    return
+  }
   const group = current
   current = undefined
+  setDefaultRanks(undefined)
   joining?.abort(
     new TabringError('peer.aborted', 'initProcessGroup: destroyProcessGroup() was called.'),
   )

@@ -37,4 +37,4 @@ export async function read(store: Store, key: string): Promise<string> {
   return decode(await store.get(key))
 }
 
-const decode = (bytes: Uint8Array) => new TextDecoder().decode(bytes)
+export const decode = (bytes: Uint8Array) => new TextDecoder().decode(bytes)

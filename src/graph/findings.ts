@@ -1,13 +1,9 @@
 import { TabringError } from '../util/errors.ts'
+import { formatRanks } from '../util/format-ranks.ts'
 
 /** Of what a rank has found this much travels, and an error shows this many different findings; the rest would not help. units: characters. */
 const longestFinding = 700
 const mostFindings = 3
-
-const formatRanks = (ranks: readonly number[]): string =>
-  ranks.length === 1
-    ? `rank ${ranks[0]}`
-    : `ranks ${ranks.slice(0, -1).join(', ')} and ${ranks[ranks.length - 1]}`
 
 /**
  * Tells all ranks where each has found values that are not finite (`own`; undefined for nowhere) and returns the error for all of them,

@@ -36,10 +36,17 @@ export const lastExplicitBucket = 65_000
 /** Buckets of collectives that the group counts itself. */
 export const countedBucket = 65_535
 export const countedDataBucket = 65_534
+/** The tag of a monitored barrier's messages, which no caller's can have. */
+export const monitorTag = 65_533
+
+const ownBuckets: readonly number[] = [countedBucket, countedDataBucket, monitorTag]
+
+/** Whether callers may give it, as a bucket or as a message's tag. */
+export const isTag = (tag: number): boolean =>
+  Number.isInteger(tag) && tag >= 0 && tag <= lastExplicitBucket
 
 export function isBucket(bucket: number): boolean {
-  const isReserved = bucket === countedBucket || bucket === countedDataBucket
-  return isReserved || (bucket >= 0 && bucket <= lastExplicitBucket)
+  return ownBuckets.includes(bucket) || isTag(bucket)
 }
 
 /** As errors show it: `allReduce #42 bucket 0`; without the bucket where the group counts, and with the group where it is not the first. */

@@ -7,7 +7,15 @@ import type { Env } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
 import { type AlgorithmChoice, chooseAlgorithm, defaultChoice } from './algorithm-choice.ts'
 import { pointToPoint } from './algorithms/direct.ts'
-import { type Algorithm, countedBucket, countedDataBucket, type Operation } from './announcement.ts'
+import {
+  type Algorithm,
+  countedBucket,
+  countedDataBucket,
+  isTag,
+  lastExplicitBucket,
+  monitorTag,
+  type Operation,
+} from './announcement.ts'
 import type { CollectiveOptions, GroupPlace, Launch } from './collectives.ts'
 import { type ElementArray, sameType } from './element.ts'
 import type { Membership } from './membership.ts'
@@ -50,6 +58,8 @@ export class CollectiveGroup {
   readonly isFullyLinked: boolean
   /** By rank in the group: which machine it is on, as far as that is known. The same on all ranks. */
   readonly machines: readonly number[] | undefined
+  /** How its ranks were linked, as `initProcessGroup` was told; `links` where they were made by hand. */
+  backend = 'links'
   /** Which sizes travel how; the same on all ranks. */
   choice: AlgorithmChoice = defaultChoice
   /** @internal */
@@ -249,12 +259,22 @@ export class CollectiveGroup {
     return this.message('receive', buffer, from, options)
   }
 
+  /** @internal A word of `monitoredBarrier`, which meets no caller's message. */
+  word(side: 'send' | 'receive', peer: number, deadlineMs: number): Promise<void> {
+    return this.message(side, new Uint8Array(1), peer, { tag: monitorTag, deadlineMs }, true)
+  }
+
   private message(
     side: 'send' | 'receive',
     buffer: ElementArray,
     peer: number,
     { tag = 0, deadlineMs }: MessageOptions,
+    isOwn = false,
   ): Promise<void> {
+    if (!isOwn && !isTag(tag))
+      return refuse(
+        `${side}: expected a tag from 0 to ${lastExplicitBucket}, got ${tag}. Choose a whole number.`,
+      )
     if (!this.isRank(peer) || peer === this.rank)
       return refuse(`${side}: expected another rank from 0 to ${this.size - 1}, got ${peer}.`)
     const { ranks } = this

@@ -51,6 +51,7 @@ import type { Plan } from './plan.ts'
 import { Receiver } from './receiver.ts'
 import { Sender } from './sender.ts'
 import type { Session } from './session.ts'
+import { type Standing, standingOf } from './standing.ts'
 import type { AbortRecord, FrameHeader } from './wire.ts'
 
 /**
@@ -68,7 +69,7 @@ export interface CollectiveOptions {
   /** Chunk starts are multiples of this many elements. Default 1; 64 where chunks are bound on the GPU. */
   alignment?: number
   deadlineMs?: number
-  /** How elements are combined, where they are; default `sum`. `avg` divides each finished sum by the size, on its owner. */
+  /** How elements are combined, where they are; default `sum`. `avg` divides by the size: float16 before adding up, else each finished sum, on its owner. */
   op?: ReduceOp
   /** How bytes travel; default: what suits size and links. All give the same bits, but for sums by `hierarchical`. */
   algorithm?: Algorithm
@@ -145,7 +146,7 @@ export class Collectives {
   private readonly entries = new Entries()
   private readonly receiver: Receiver
   private readonly sender: Sender
-  private readonly deadlines: Deadlines<Run>
+  private readonly deadlines: Deadlines<Standing>
   /** Ranks that said goodbye. */
   private readonly departed = new Map<Session, LinkEnd>()
   private closed: { record: AbortRecord; error: PeerError } | undefined
@@ -157,11 +158,14 @@ export class Collectives {
     const { entries } = this
     const eagerLimit = (windowBytes: number) => Math.floor(windowBytes * eagerShare)
     const active = () => entries.active
-    const progress = () => this.deadlines.progress()
-    this.deadlines = new Deadlines<Run>({
+    const progress = (run: Run) => {
+      run.stillSinceMs = env.now()
+      return run.stillSinceMs
+    }
+    this.deadlines = new Deadlines<Standing>({
       env,
-      waiting: active,
-      onlate: (run, waitedMs) =>
+      waiting: () => standingOf(entries.active),
+      onlate: ({ run }, waitedMs) =>
         attempt(() => {
           throw this.timeout(run, waitedMs)
         }),
@@ -221,6 +225,10 @@ export class Collectives {
         `expected a key that is not in use, got that of ${entry.run.name}. Give each collective its own sequence or bucket.`,
       )
     const { ranks } = place
+    const isDivided = op === 'avg' && type.dividesFirst === true
+    if (isDivided)
+      for (const array of new Set([launch.input ?? launch.buffer, launch.buffer]))
+        type.divide!(array, size)
     const run = new Run({
       entry,
       route,
@@ -235,7 +243,7 @@ export class Collectives {
         input: launch.input,
         buffer: launch.buffer,
         type,
-        op,
+        op: isDivided ? 'sum' : op,
       }),
       ring:
         receiver === undefined
@@ -257,8 +265,9 @@ export class Collectives {
 
   /** A START or DATA frame of another rank. errors: `peer.protocol`, `peer.mismatch`. */
   receive(session: Session, header: FrameHeader, message: Uint8Array<ArrayBuffer>): void {
-    const run = this.receiver.receive(session, header, message)?.run
-    if (run) this.endIfComplete(run)
+    const entry = this.receiver.receive(session, header, message)
+    if (entry) this.entries.noteStart(entry, session.peerRank)
+    if (entry?.run) this.endIfComplete(entry.run)
     this.sender.pump()
   }
 
@@ -310,7 +319,7 @@ export class Collectives {
     if (run.isOver || !run.isComplete) return
     run.span.endedMs = this.options.env.now()
     this.completed += 1
-    this.entries.end(run)
+    this.entries.end(run, run.span.endedMs)
     run.resolve()
     this.options.onspan?.(run.span)
   }

@@ -2,42 +2,35 @@ import type { Env } from '../util/env.ts'
 
 /** Something that may not stand still for longer than `deadlineMs`. */
 export interface Timed {
-  readonly launchedMs: number
   readonly deadlineMs: number
+  /** Since when it stands still: its launch, or the last that moved it or what it stands behind. */
+  readonly stillSinceMs: number
 }
 
 export interface DeadlinesOptions<T extends Timed> {
   env: Env
   /** What is waiting now, oldest first. */
   waiting: () => readonly T[]
-  /** `late` has waited for `waitedMs` without progress anywhere. Nothing is watched after that. */
+  /** `late` has stood still for `waitedMs`. Nothing is watched after that. */
   onlate: (late: T, waitedMs: number) => void
 }
 
 /**
- * One timer for all deadlines. Each counts from its launch or from the last progress of any, whichever is later.
+ * One timer for all deadlines.
  *
  * Progress does not re-arm the timer, which would cost one a frame; it looks again when it fires.
  */
 export class Deadlines<T extends Timed> {
   private readonly options: DeadlinesOptions<T>
-  private lastProgressMs: number
   private firesAtMs = Number.POSITIVE_INFINITY
   private cancelTimer: () => void = () => undefined
   private isStopped = false
 
   constructor(options: DeadlinesOptions<T>) {
     this.options = options
-    this.lastProgressMs = options.env.now()
   }
 
-  /** Bytes have moved; returns now. */
-  progress(): number {
-    this.lastProgressMs = this.options.env.now()
-    return this.lastProgressMs
-  }
-
-  watch({ deadlineMs }: Timed): void {
+  watch({ deadlineMs }: Pick<Timed, 'deadlineMs'>): void {
     if (!this.isStopped) this.fireWithin(deadlineMs)
   }
 
@@ -63,11 +56,11 @@ export class Deadlines<T extends Timed> {
     const now = env.now()
     let soonestMs = Number.POSITIVE_INFINITY
     for (const one of waiting()) {
-      const sinceMs = Math.max(one.launchedMs, this.lastProgressMs)
-      const leftMs = sinceMs + one.deadlineMs - now
+      const { stillSinceMs } = one
+      const leftMs = stillSinceMs + one.deadlineMs - now
       if (leftMs <= 0) {
         this.stop()
-        onlate(one, now - sinceMs)
+        onlate(one, now - stillSinceMs)
         return
       }
       soonestMs = Math.min(soonestMs, leftMs)

@@ -13,7 +13,10 @@ export type ElementArray = Float32Array | Uint16Array | Int32Array | Uint32Array
 const names = ['none', 'float32', 'float16', 'int32', 'uint32', 'uint8'] as const
 export type ElementTypeName = Exclude<(typeof names)[number], 'none'>
 
-/** The place is the operation's number on the wire. `avg` divides each finished sum by the size, once, where it is finished. */
+/**
+ * The place is the operation's number on the wire. `avg` divides by the size: float16 each part before it is added, so that sums stay in its
+ * range, as NCCL does; else each finished sum, once, where it is finished.
+ */
 export const reduceOps = ['sum', 'avg', 'min', 'max', 'product'] as const
 /** As torch.distributed.ReduceOp. */
 export type ReduceOp = (typeof reduceOps)[number]
@@ -28,6 +31,8 @@ export interface ElementType {
   readonly combine: Readonly<Record<Exclude<ReduceOp, 'avg'>, Combine>>
   /** `target[i] /= count`; none for whole numbers. */
   readonly divide?: (target: ElementArray, count: number) => void
+  /** An average divides what is added, and not the sum, which could leave the type's range. */
+  readonly dividesFirst?: true
 }
 
 const combining =
@@ -73,6 +78,7 @@ const types: readonly ElementType[] = [
     name: 'float16',
     code: 2,
     bytes: 2,
+    dividesFirst: true,
     combine: {
       sum: halves((a, b) => a + b),
       min: halves(Math.min),

@@ -14,6 +14,7 @@ import {
 } from './announcement.ts'
 import type { Exchange } from './exchange.ts'
 import type { FrameRoute, FrameStart } from './frames.ts'
+import { goesBefore } from './standing.ts'
 
 /** When one collective's parts happened on this rank; `Env.now()` milliseconds, NaN for what never happened. */
 export interface CollectiveSpan {
@@ -34,6 +35,8 @@ export interface Entry {
   readonly key: string
   /** By rank, of all ranks. */
   readonly from: Map<number, Announcement>
+  /** By rank: the place of its START among all that came. */
+  readonly startNumbers: Map<number, number>
   /** By rank: how many in the ring, one after the other up to that one, it has told to have begun. */
   readonly begun: Map<number, number>
   /** How many, this one included, the next rank has been told of. */
@@ -87,6 +90,10 @@ export class Run {
   /** All with whom it exchanges, and its neighbours in the ring: they are to agree. */
   readonly peers: readonly number[]
   readonly deadlineMs: number
+  /** The place of its launch among all of this rank's. */
+  launchNumber = 0
+  /** When bytes of it moved last, or of an ended run that went before it; at first its launch. */
+  stillSinceMs: number
   readonly span: CollectiveSpan
   /** The caller's. */
   readonly promise: Promise<void>
@@ -117,6 +124,7 @@ export class Run {
     this.peers = [...new Set([...(ring ? [ring.previous, ring.next] : []), ...exchange.peers])]
     this.untold = new Set(this.peers)
     this.deadlineMs = deadlineMs
+    this.stillSinceMs = launchedMs
     this.onmet = onmet
     this.span = {
       operation,
@@ -200,6 +208,8 @@ export class Run {
 export class Entries {
   private readonly byKey = new Map<string, Entry>()
   private launched: Run[] = []
+  private launches = 0
+  private starts = 0
 
   /** Launched and not ended, in launch order. When one ends this is another array: a loop may go on over the old one. */
   get active(): readonly Run[] {
@@ -220,7 +230,10 @@ export class Entries {
     const key = keyOf(given)
     let entry = this.byKey.get(key)
     if (!entry) {
-      entry = { key, from: new Map(), begun: new Map(), begunTold: 0, held: [] }
+      entry = {
+        ...{ key, from: new Map(), startNumbers: new Map(), begun: new Map() },
+        ...{ begunTold: 0, held: [] },
+      }
       this.byKey.set(key, entry)
     }
     return entry
@@ -228,11 +241,18 @@ export class Entries {
 
   launch(run: Run): void {
     run.entry.run = run
+    run.launchNumber = this.launches++
     this.launched.push(run)
   }
 
-  end(run: Run): void {
+  /** Something came from a rank: its START, if it is the first. */
+  noteStart({ startNumbers }: Entry, from: number): void {
+    if (!startNumbers.has(from)) startNumbers.set(from, this.starts++)
+  }
+
+  end(run: Run, nowMs: number): void {
     this.launched = this.launched.filter((other) => other !== run)
+    for (const other of this.launched) if (goesBefore(run, other)) other.stillSinceMs = nowMs
     this.byKey.delete(run.entry.key)
   }
 

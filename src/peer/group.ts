@@ -1,6 +1,9 @@
-import { PeerError } from '../util/errors.ts'
+import { ArgumentTypeError, PeerError } from '../util/errors.ts'
+import { kindOf } from '../util/kind-of.ts'
 import { CollectiveGroup } from './collective-group.ts'
+import { gatherJson } from './gather-json.ts'
 import { type GroupOptions, type GroupStats, Membership } from './membership.ts'
+import { type NonGroupMember, nonGroupMember } from './non-group-member.ts'
 
 export type { CollectiveOptions } from './collectives.ts'
 export type { CollectiveSpan } from './entries.ts'
@@ -46,20 +49,25 @@ export class ProcessGroup extends CollectiveGroup {
   }
 
   /**
-   * A group of some ranks, with collectives of their own; undefined on the others. As torch.distributed.new_group: all ranks call it
-   * alike and in the same order, also those that are not in it.
+   * A group of some ranks, by default of all, with collectives of their own; `GroupMember.NON_GROUP_MEMBER` on the others. As
+   * torch.distributed.new_group: all ranks call it alike and in the same order, also those that are not in it.
    *
    * cost: one record from all to all. errors: `peer.mismatch` for ranks that are none, or others than those of another rank;
    * `peer.unreachable`, on all ranks, where they are not linked, not even in a ring of their own.
    */
-  async newGroup(ranks: readonly number[]): Promise<CollectiveGroup | undefined> {
+  async newGroup(ranks: readonly number[] = this.ranks): Promise<CollectiveGroup | NonGroupMember> {
+    if (!Array.isArray(ranks)) {
+      throw new ArgumentTypeError(
+        `newGroup: expected an array of ranks, or nothing for all, got ${kindOf(ranks)}. Write [0, 1].`,
+      )
+    }
     const id = this.groups
     this.groups += 1
     const isWrong = ranks.some((rank) => !this.ranks.includes(rank))
     if (isWrong || new Set(ranks).size !== ranks.length || ranks.length === 0)
       throw new PeerError(
         'peer.mismatch',
-        `newGroup: expected different ranks from 0 to ${this.size - 1}, got [${ranks.join(', ')}].`,
+        `newGroup: expected different ranks from 0 to ${this.size - 1}, got [${ranks.join(', ')}]. Name each once.`,
       )
     // As torch orders them.
     const members = [...ranks].sort((a, b) => a - b)
@@ -67,8 +75,7 @@ export class ProcessGroup extends CollectiveGroup {
       ranks: members,
       links: this.ranks.filter((rank) => this.membership.peers.has(rank)),
     }
-    const told = await this.allGatherBytes(new TextEncoder().encode(JSON.stringify(record)))
-    const all = told.map((bytes): typeof record => JSON.parse(new TextDecoder().decode(bytes)))
+    const all = await gatherJson(this, record)
     const other = all.findIndex((one) => one.ranks.join() !== members.join())
     if (other >= 0)
       throw new PeerError(
@@ -83,7 +90,7 @@ export class ProcessGroup extends CollectiveGroup {
         `newGroup: expected rank ${apart} of [${members.join(', ')}] to be linked to the next of them, got links to [${all[apart]!.links.join(', ')}]. Form links between all ranks.`,
       )
     const rank = members.indexOf(this.rank)
-    if (rank < 0) return undefined
+    if (rank < 0) return nonGroupMember
     const isFullyLinked = members.every((a) => members.every((b) => isLinked(a, b)))
     const place = { id, ranks: members, rank }
     const machinesOf = (all?: readonly number[]) => all && members.map((member) => all[member]!)
@@ -95,6 +102,7 @@ export class ProcessGroup extends CollectiveGroup {
     )
     const { machines, ...sizes } = this.choice
     group.choice = machines ? { ...sizes, machines: machinesOf(machines)! } : sizes
+    group.backend = this.backend
     return group
   }
 

@@ -1,4 +1,4 @@
-import { type Env, systemEnv } from '../util/env.ts'
+import { type Env, systemEnv, toHex } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
 import type { BrokerReply, BrokerRequest } from './shared-worker.ts'
 import { holdLock, lockFree } from './web-locks.ts'
@@ -12,9 +12,9 @@ const pairTimeoutMs = 10_000
 export interface LocalPair {
   port: MessagePort
   /**
-   * Resolves within a few ms of the other tab's end: closed, crashed, or released. Ports themselves tell nobody (Chromium
-   * 156 fires no `close`, whatever the reason), so each side holds a Web Lock that the other one waits for; the browser
-   * frees the locks of a dead tab. Never resolves where a browser has no Web Locks: there, heartbeats are left.
+   * Resolves within a few ms of the other tab's end: closed, crashed, or released. Ports themselves tell nobody (Chromium 156 fires no
+   * `close`, whether the other side was closed or its tab was closed, went elsewhere or crashed), so each side holds a Web Lock that the
+   * other one waits for; the browser frees the locks of a dead tab. Never resolves where a browser has no Web Locks: there, heartbeats are left.
    */
   gone: Promise<void>
   /** Lets go of the lock, so the other side sees this one as gone; idempotent. The port is its owner's to close. */
@@ -30,7 +30,7 @@ export interface LocalPorts {
    * other 1. errors: PeerError `peer.unreachable` when it did not ask in time.
    */
   pair(key: string, side: 0 | 1, peerName: string): Promise<LocalPair>
-  /** A port to a store that all tabs share that open the same room: for `PortStore`. */
+  /** A port to a store that all tabs share that open the same room: for `PortStore`. It ends with these ports. */
   openStore(room: string): MessagePort
   close(): void
 }
@@ -51,6 +51,13 @@ export async function openLocalPorts(env: Env = systemEnv): Promise<LocalPorts |
   const waiting = new Map<string, (port: MessagePort) => void>()
   const ask = (request: BrokerRequest) => port.postMessage(request)
 
+  // Held before the broker can look for it: when it is free, this tab has gone, and what it left there can go.
+  const lock = `tabring tab ${toHex(env.random(16))}`
+  const release = await holdLock(lock)
+  const end = () => {
+    port.close()
+    release()
+  }
   const hostTag = await new Promise<string | null>((resolve) => {
     const cancel = env.after(brokerTimeoutMs, () => resolve(null))
     worker.onerror = () => {
@@ -68,9 +75,10 @@ export async function openLocalPorts(env: Env = systemEnv): Promise<LocalPorts |
       if (take) take(data.port)
       else data.port.close()
     }
+    ask({ type: 'here', lock })
   })
   if (hostTag === null) {
-    port.close()
+    end()
     return null
   }
   return {
@@ -115,7 +123,7 @@ export async function openLocalPorts(env: Env = systemEnv): Promise<LocalPorts |
       port.postMessage({ type: 'store', room, port: port1 } satisfies BrokerRequest, [port1])
       return port2
     },
-    close: () => port.close(),
+    close: end,
   }
 }
 

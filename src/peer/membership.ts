@@ -11,7 +11,7 @@ import type { AbortRecord } from './wire.ts'
 
 export interface GroupConfig {
   session: Partial<SessionConfig>
-  /** A collective that makes no progress for this long fails on every rank. */
+  /** A collective of which no byte moves for this long, nor of those that may go before it on its links, fails on every rank. */
   deadlineMs: number
   /** Share of a window that may hold data of collectives which the receiver has not launched. Below 1. */
   eagerShare: number

@@ -26,8 +26,8 @@ export interface ReceiverOptions {
   entries: Entries
   /** Bytes of a window that may hold data of collectives which this rank has not launched. */
   eagerLimit: (windowBytes: number) => number
-  /** Bytes have moved; returns now. */
-  progress: () => number
+  /** Bytes of a run have moved; returns now. */
+  progress: (run: Run) => number
 }
 
 /**
@@ -166,7 +166,7 @@ export class Receiver {
     dataAt: number,
   ): void {
     run.exchange.receive(from, step, offset, message.length - dataAt, message, dataAt)
-    run.span.lastReceivedMs = this.options.progress()
+    run.span.lastReceivedMs = this.options.progress(run)
     this.options.peers.get(from).consumed(message.length)
   }
 

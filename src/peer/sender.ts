@@ -12,8 +12,8 @@ export interface SenderOptions {
   eagerLimit: (windowBytes: number) => number
   /** Launched and not ended, in launch order. */
   active: () => readonly Run[]
-  /** Bytes have moved; returns now. */
-  progress: () => number
+  /** Bytes of a run have moved; returns now. */
+  progress: (run: Run) => number
   /** A run has sent what it could; it may be complete. */
   onsent: (run: Run) => void
 }
@@ -75,7 +75,7 @@ export class Sender {
           eagerBytes += frameBytes
           run.eagerBytes.set(peerRank, (run.eagerBytes.get(peerRank) ?? 0) + frameBytes)
         }
-        const now = this.options.progress()
+        const now = this.options.progress(run)
         if (Number.isNaN(span.firstSentMs)) span.firstSentMs = now
       }
       this.options.onsent(run)

@@ -1,18 +1,22 @@
 import { toHex } from '../util/env.ts'
 import { HashStore } from './store/hash-store.ts'
 import { serveStore } from './store/port-store.ts'
+import { lockFree } from './web-locks.ts'
 
 /**
  * The broker between the tabs of one browser: a SharedWorker that tells all of them one tag, by which they recognise
  * each other in a room's lobby, and hands every pair that asks for the same key the two ends of a MessageChannel.
  *
- * It also keeps stores, by which tabs find one another without a server: one for each room, as long as a tab has it open.
+ * It also keeps stores, by which tabs find one another without a server: one for each room, as long as a tab has it open. A tab that has
+ * gone is known by its lock; where a browser has no Web Locks, what it left stays until the last tab closes.
  *
  * It sees no data: messages on a port go from tab to tab. Storage partitions (another profile, a private window) have a
  * broker of their own and so another tag.
  */
 
 export type BrokerRequest =
+  /** The lock that a tab holds as long as it is there. */
+  | { type: 'here'; lock: string }
   | { type: 'pair'; key: string }
   | { type: 'cancel'; key: string }
   | { type: 'store'; room: string; port: MessagePort }
@@ -25,11 +29,12 @@ const hostTag = toHex(crypto.getRandomValues(new Uint8Array(16)))
 const waiting = new Map<string, MessagePort>()
 const rooms = new Map<string, { store: HashStore; users: number }>()
 
-function openRoom(room: string, port: MessagePort): void {
+/** Returns what ends this use of the room. */
+function openRoom(room: string, port: MessagePort): () => void {
   const entry = rooms.get(room) ?? { store: new HashStore(), users: 0 }
   rooms.set(room, entry)
   entry.users += 1
-  serveStore(entry.store, port, () => {
+  return serveStore(entry.store, port, () => {
     entry.users -= 1
     if (entry.users > 0) return
     entry.store.close()
@@ -40,10 +45,21 @@ function openRoom(room: string, port: MessagePort): void {
 function serve(tab: MessagePort): void {
   const reply = (to: MessagePort, message: BrokerReply, transfer: Transferable[] = []) =>
     to.postMessage(message, transfer)
+  const stores: (() => void)[] = []
+  const leave = () => {
+    for (const [key, port] of waiting) if (port === tab) waiting.delete(key)
+    for (const close of stores) close()
+    tab.close()
+  }
 
   tab.onmessage = ({ data }: MessageEvent<BrokerRequest>) => {
+    if (data.type === 'here') {
+      // Ports do not tell when a tab has gone.
+      void lockFree(data.lock, new AbortController().signal).then(leave)
+      return
+    }
     if (data.type === 'store') {
-      openRoom(data.room, data.port)
+      stores.push(openRoom(data.room, data.port))
       return
     }
     const other = waiting.get(data.key)
@@ -60,10 +76,6 @@ function serve(tab: MessagePort): void {
     reply(other, { type: 'port', key: data.key, port: port1 }, [port1])
     reply(tab, { type: 'port', key: data.key, port: port2 }, [port2])
   }
-  // Fired by Chromium when the tab has gone; elsewhere its few keys stay until the last tab closes.
-  tab.addEventListener('close', () => {
-    for (const [key, port] of waiting) if (port === tab) waiting.delete(key)
-  })
   reply(tab, { type: 'tag', hostTag })
 }
 

@@ -1,7 +1,7 @@
 import { shareFindings } from '../graph/findings.ts'
+import { gatherJson } from '../peer/gather-json.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { TabringError } from '../util/errors.ts'
-import { gatherTexts } from './gather-texts.ts'
 
 /**
  * Ends the step on every rank when any has found where its values stop being finite; `own` is this rank's finding, undefined for none.
@@ -18,7 +18,7 @@ export async function endIfAnyFound(
     if (own) throw new TabringError('train.nan', `step ${step}: ${own}`)
     return
   }
-  const error = await shareFindings((text) => gatherTexts(group, text), own)
+  const error = await shareFindings((text) => gatherJson(group, text), own)
   if (!error) return
   // The first to throw ends the epoch for those that are still reading; from here on nobody is.
   await group.barrier().catch(() => undefined)

@@ -1,9 +1,11 @@
 import { getCheckpoint, privateCheckpoints, putCheckpoint } from '../data/checkpoint-folder.ts'
 import type { FileFolder } from '../data/file-store.ts'
 import { type SavedState, save } from '../data/saved-tree.ts'
+import { memberGroup } from '../distributed/group-of.ts'
 import { getProcessGroup, isInitialized } from '../distributed/process-group.ts'
 import { Module } from '../nn/module.ts'
 import type { CollectiveGroup } from '../peer/collective-group.ts'
+import { gatherJson } from '../peer/gather-json.ts'
 import { DataError, type ErrorCode, messageOf, TabringError } from '../util/errors.ts'
 import { checkNumber, checkOptions, isCount } from '../util/options.ts'
 import { type CheckpointState, type Parts, readState, unpackCheckpoint } from './checkpoint-file.ts'
@@ -50,6 +52,7 @@ export async function saveCheckpoint(
 ): Promise<string> {
   const names = { folder: true, processGroup: true, isBest: true, keepLast: true } as const
   const { isBest = false, keepLast = 2, ...placed } = checkOptions('saveCheckpoint', options, names)
+  if (placed.processGroup) memberGroup('saveCheckpoint', placed.processGroup)
   checkNumber('saveCheckpoint', 'keepLast', keepLast, isCount, 'a whole number above 0')
   const group = groupOf(placed)
   await exchangesOf(state)
@@ -82,6 +85,7 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
 ): Promise<Values | undefined> {
   const names = { folder: true, processGroup: true, which: true, strict: true } as const
   const { which = 'latest', strict, ...placed } = checkOptions('loadCheckpoint', options, names)
+  if (placed.processGroup) memberGroup('loadCheckpoint', placed.processGroup)
   await exchangesOf(parts)
   const file = await readTogether(groupOf(placed), async () =>
     getCheckpoint(placed.folder ?? (await defaultFolder()), which),
@@ -128,10 +132,8 @@ async function together(
       return { code, message: messageOf(thrown) }
     },
   )
-  const told = new TextEncoder().encode(JSON.stringify(own))
-  const all = await group.allGatherBytes(told, { deadlineMs: fileDeadlineMs })
-  return all.map((bytes, rank) => {
-    const other: Outcome = JSON.parse(new TextDecoder().decode(bytes))
+  const all = await gatherJson(group, own, { deadlineMs: fileDeadlineMs })
+  return all.map((other, rank) => {
     if ('done' in other) return other.done
     if (rank === group.rank) throw failure
     throw new DataError(other.code, `rank ${rank}: ${other.message}`)

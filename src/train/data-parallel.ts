@@ -1,13 +1,16 @@
-import { getProcessGroup } from '../distributed/process-group.ts'
+import { memberGroup } from '../distributed/group-of.ts'
 import type { AnyRuntime } from '../graph/runtime.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { activeTrace } from '../graph/trace.ts'
 import { Module } from '../nn/module.ts'
 import type { CollectiveGroup } from '../peer/collective-group.ts'
 import { measureOnce, measuringKeys } from '../peer/measure-links.ts'
-import { TabringError } from '../util/errors.ts'
+import type { DeviceSpec } from '../util/device.ts'
+import { ArgumentTypeError, TabringError } from '../util/errors.ts'
+import { kindOf } from '../util/kind-of.ts'
 import { checkFlag, checkNumber, checkOptions, isCount } from '../util/options.ts'
 import { bucketCapMbFor } from './data-parallel/bucket-size.ts'
+import { checkDevices } from './data-parallel/check-devices.ts'
 import { broadcastTensors, checkReplicas } from './data-parallel/check-replicas.ts'
 import type { CommHook } from './data-parallel/comm-hooks.ts'
 import { HookState } from './data-parallel/hook-state.ts'
@@ -19,6 +22,10 @@ import { ReplicaCheck } from './verify.ts'
 export interface DistributedDataParallelOptions {
   /** The ranks that train together, all or some (`newGroup`); default: the group of `initProcessGroup`. */
   processGroup?: CollectiveGroup
+  /** The one WebGPU device that the module's parameters are on, `[0]` say, as PyTorch's scripts give it; otherwise it is the parameters'. */
+  deviceIds?: readonly DeviceSpec[] | null
+  /** As `deviceIds`: outputs are where the program is. */
+  outputDevice?: DeviceSpec | null
   /**
    * Gradients travel in buckets of at most this many MiB. Default: 1/16, 1/4, 1 or 4, whatever the group's links take in 12 to 48 ms,
    * measured when a group's first model is wrapped; `ddp.bucketCapMb` says what it came to. (PyTorch's 25 is for links of data centres.)
@@ -60,7 +67,7 @@ export interface VerifySyncOptions {
  * where a group trains several modules, every rank begins their steps in the same order.
  * A compiled step weighs this rank by the step scalar `gradientWeight`, 1 / world size unless a run gives another share. Random masks
  * are those that one rank would draw for the same samples, if all ranks have equally many; else runs give `sampleOffset`.
- * errors: options that cannot be: `config.invalid`. Ranks that differ in parameters, buffers or options: `ready` and compiling reject
+ * errors: options that cannot be: `config.invalid`; a module without a parameter to train: `graph.misuse`. Ranks that differ in parameters, buffers or options: `ready` and compiling reject
  * with `peer.mismatch`.
  */
 export class DistributedDataParallel extends Module {
@@ -74,8 +81,10 @@ export class DistributedDataParallel extends Module {
     super()
     this.module = module
     checkDdpOptions(options)
+    checkModule(module)
+    checkDevices(module, options.deviceIds, options.outputDevice)
     const {
-      processGroup: group = getProcessGroup(),
+      processGroup,
       bucketCapMb,
       firstBucketMb = 1,
       broadcastBuffers = true,
@@ -83,6 +92,7 @@ export class DistributedDataParallel extends Module {
       overlap = true,
       staticGraph = false,
     } = options
+    const group = memberGroup('DistributedDataParallel', processGroup)
     this.#group = group
     const parameters = module.parameters()
     const buffers = module.buffers()
@@ -246,10 +256,26 @@ export class DistributedDataParallel extends Module {
   }
 }
 
+/** errors: a TypeError for what is no module, `graph.misuse` for one that nothing is to be learned in, as in PyTorch. */
+function checkModule(module: Module): void {
+  if (!(module instanceof Module)) {
+    throw new ArgumentTypeError(
+      `DistributedDataParallel: expected a module, got ${kindOf(module)}. The module comes first.`,
+    )
+  }
+  if (module.parameters().some((parameter) => parameter.requiresGrad)) return
+  throw new TabringError(
+    'graph.misuse',
+    'DistributedDataParallel: expected a module with a parameter that requires a gradient, got none. Such a module needs no wrapping: use it as it is.',
+  )
+}
+
 function checkDdpOptions(options: DistributedDataParallelOptions): void {
   const name = 'DistributedDataParallel'
   checkOptions(name, options, {
     processGroup: true,
+    deviceIds: true,
+    outputDevice: true,
     bucketCapMb: true,
     firstBucketMb: true,
     gradientAsBucketView: true,

@@ -1,3 +1,4 @@
+import { gatherJson } from '../peer/gather-json.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { PeerError } from '../util/errors.ts'
 import type { RunRecord } from './run.ts'
@@ -44,8 +45,7 @@ export async function settleRecord(
   const parts = shared(own)
   const texts = Object.values(parts).map((part) => JSON.stringify(part))
   const told: Told = { texts, adapter }
-  const bytes = await group.allGatherBytes(new TextEncoder().encode(JSON.stringify(told)))
-  const all: Told[] = bytes.map((one) => JSON.parse(new TextDecoder().decode(one)))
+  const all = await gatherJson(group, told)
   const [first] = all
   const part = texts.findIndex((text, i) => text !== first.texts[i])
   if (part >= 0) {

@@ -5,6 +5,7 @@ import { timeLowering } from '../graph/time-lowering.ts'
 import { environmentOf } from '../graph/tune-store.ts'
 import type { VariantTable } from '../kernels/choose.ts'
 import { tune } from '../kernels/tune.ts'
+import { gatherJson } from '../peer/gather-json.ts'
 import type { TrainerOptions } from './trainer.ts'
 
 /**
@@ -30,6 +31,6 @@ export async function settleVariants(
       environment: environmentOf(runtime),
     })
   }
-  const [table] = await group.allGatherBytes(new TextEncoder().encode(JSON.stringify(own)))
-  return group.size === 1 ? own : JSON.parse(new TextDecoder().decode(table))
+  const [table] = await gatherJson(group, own)
+  return group.size === 1 ? own : table
 }

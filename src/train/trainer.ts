@@ -19,6 +19,7 @@ import type { TuneStore } from '../kernels/tune.ts'
 import { manualSeed } from '../nn/init.ts'
 import { models } from '../nn/models.ts'
 import type { StateDict } from '../nn/module.ts'
+import { gatherJson } from '../peer/gather-json.ts'
 import type { CollectiveSpan, ProcessGroup } from '../peer/group.ts'
 import { type LinkMeasurement, measureLinks } from '../peer/measure-links.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
@@ -27,7 +28,6 @@ import type { TrainConfig } from './config.ts'
 import { bucketCapMbFor } from './data-parallel/bucket-size.ts'
 import { DistributedDataParallel } from './data-parallel.ts'
 import { Evaluation } from './evaluate.ts'
-import { gatherTexts } from './gather-texts.ts'
 import { beginning, KeptStates, keepState, type Progress, restoreState } from './kept-state.ts'
 import { Patience } from './patience.ts'
 import { Recovery, type RecoveryOptions } from './recovery.ts'
@@ -371,9 +371,8 @@ export class Trainer {
 
   /** What an earlier attempt has measured, on whichever rank it came so far, or the run that this one goes on from; else what the ranks measure now. */
   async #settleLinks(group: ProcessGroup): Promise<LinkMeasurement> {
-    const told = await gatherTexts(group, JSON.stringify(this.#links ?? null))
-    const parsed = told.map((one): LinkMeasurement | null => JSON.parse(one))
-    const known = parsed.find((one) => one) ?? this.#savedRecord?.links
+    const told = await gatherJson(group, this.#links ?? null)
+    const known = told.find((one) => one) ?? this.#savedRecord?.links
     if (known) group.choice = known.choice
     this.#links = known ?? (await measureLinks(group))
     return this.#links

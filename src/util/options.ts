@@ -68,6 +68,15 @@ export function checkFlag(where: string, name: string, value: boolean | undefine
   )
 }
 
+/** The longest that a timer of the platform waits. units: ms. */
+export const longestTimeoutMs = 2 ** 31 - 1
+
+/** errors: `config.invalid` unless an option that is given is a time that a timer waits. units: ms. */
+export function checkTimeout(where: string, name: string, timeoutMs: number | undefined): void {
+  const isTime = (ms: number) => ms > 0 && ms <= longestTimeoutMs
+  checkNumber(where, name, timeoutMs, isTime, `above 0 and at most ${longestTimeoutMs} ms`)
+}
+
 /** Whether a number is finite and not below 0: for `checkNumber`. */
 export const isNotNegative = (value: number): boolean => value >= 0 && Number.isFinite(value)
 

@@ -256,6 +256,9 @@ describe('over ports, met without a server', () => {
     expect(performance.now() - crashedAt).toBeLessThan(3000)
     await destroy(pages)
     for (const page of pages) expect((await left(page)).locks).toEqual([])
+    // Two tabs that had the room's store open have crashed: it goes with the others' end all the same.
+    const keys = () => pages[0].evaluate(() => globalThis.tab.keysOf('four'))
+    await expect.poll(keys, { timeout: 5000 }).toBe(0)
   })
 
   it('2 tabs by a file of the origin, twice, the second time after a crash', async () => {

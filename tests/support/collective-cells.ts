@@ -81,6 +81,18 @@ const arrayCells: Record<string, (cell: Cell) => Promise<void>> = {
       cell.same(output, cell.total(op, length * group.size).slice(start, start + length))
     }
   },
+  async reduceScatterTensor(cell) {
+    const { group, length, element } = cell
+    for (const op of opsFor(cell)) {
+      const output = element.make(length)
+      await dist.reduceScatterTensor(output, cell.of(group.rank, length * group.size), {
+        group,
+        op,
+      })
+      const start = group.rank * length
+      cell.same(output, cell.total(op, length * group.size).slice(start, start + length))
+    }
+  },
   async broadcast(cell) {
     const { group } = cell
     const own = cell.of(group.rank)
@@ -124,6 +136,27 @@ const arrayCells: Record<string, (cell: Cell) => Promise<void>> = {
     await dist.allToAll(outputs, inputs, { group })
     for (const [from, got] of outputs.entries()) cell.same(got, part(from, group.rank))
   },
+  async allToAllSingle(cell) {
+    const { group, length, element } = cell
+    for (const isEven of [true, false]) {
+      const ranks = ranksOf(group)
+      const countOf = (from: number, to: number) => length + (isEven ? 0 : (3 * from + to) % 2)
+      const sumOf = (counts: readonly number[]) => counts.reduce((sum, one) => sum + one, 0)
+      const sizes = (from: number) => ranks.map((to) => countOf(from, to))
+      const sent = (from: number) => cell.of(from, sumOf(sizes(from)))
+      const taken = ranks.map((from) => countOf(from, group.rank))
+      const output = element.make(sumOf(taken))
+      const splits = isEven ? [] : [taken, sizes(group.rank)]
+      await dist.allToAllSingle(output, sent(group.rank), splits[0], splits[1], { group })
+      let at = 0
+      for (const from of ranks) {
+        const begin = sumOf(sizes(from).slice(0, group.rank))
+        const part = sent(from).slice(begin, begin + taken[from]!)
+        cell.same(output.slice(at, at + part.length), part)
+        at += part.length
+      }
+    }
+  },
   async 'send, recv'(cell) {
     const { group } = cell
     const others = ranksOf(group).filter((rank) => rank !== group.rank)
@@ -146,6 +179,21 @@ const arrayCells: Record<string, (cell: Cell) => Promise<void>> = {
     for (const work of works) await work.wait()
     for (const [at, other] of others.entries()) cell.same(taken[at]!, cell.of(other))
   },
+  async batchIsendIrecv(cell) {
+    const { group } = cell
+    const others = ranksOf(group).filter((rank) => rank !== group.rank)
+    if (others.length === 0) return
+    const taken = others.map(() => empty(cell))
+    const given = { group, tag: 8 }
+    const works = dist.batchIsendIrecv(
+      others.flatMap((other, at) => [
+        new dist.P2POp(dist.isend, cell.of(group.rank), other, given),
+        new dist.P2POp(dist.irecv, taken[at]!, other, given),
+      ]),
+    )
+    for (const work of works) await work.wait()
+    for (const [at, other] of others.entries()) cell.same(taken[at]!, cell.of(other))
+  },
 }
 
 /** Of another length for each rank. */
@@ -161,24 +209,26 @@ const plainCells: Record<string, (group: ProcessGroup) => Promise<void>> = {
   barrier: (group) => dist.barrier({ group }),
   monitoredBarrier: (group) => dist.monitoredBarrier({ group }),
   async allGatherObject(group) {
-    expectEqual(
-      await dist.allGatherObject(objectOf(group.rank), group),
-      ranksOf(group).map(objectOf),
-    )
+    const all = ranksOf(group).map((): unknown => undefined)
+    await dist.allGatherObject(all, objectOf(group.rank), { group })
+    expectEqual(all, ranksOf(group).map(objectOf))
   },
   async gatherObject(group) {
     const root = group.size - 1
-    const got = await dist.gatherObject(objectOf(group.rank), root, group)
-    expectEqual(got, group.rank === root ? ranksOf(group).map(objectOf) : undefined)
+    const list = group.rank === root ? ranksOf(group).map((): unknown => undefined) : undefined
+    await dist.gatherObject(objectOf(group.rank) as unknown, list, root, { group })
+    expectEqual(list, group.rank === root ? ranksOf(group).map(objectOf) : undefined)
   },
   async broadcastObjectList(group) {
     const list = [objectOf(group.rank), group.rank]
-    await dist.broadcastObjectList(list, group.size - 1, group)
+    await dist.broadcastObjectList(list, group.size - 1, { group })
     expectEqual(list, [objectOf(group.size - 1), group.size - 1])
   },
   async scatterObjectList(group) {
     const all = group.rank === 0 ? ranksOf(group).map(objectOf) : undefined
-    expectEqual(await dist.scatterObjectList(all, 0, group), objectOf(group.rank))
+    const own: unknown[] = [undefined]
+    await dist.scatterObjectList(own, all, 0, { group })
+    expectEqual(own[0], objectOf(group.rank))
   },
 }
 

@@ -12,6 +12,8 @@ export interface Element {
   /** Without rounding, but for whole numbers: beyond 2^53 a double would lose the digits that stay. */
   product?: (a: number, b: number) => number
   word: (value: number) => number
+  /** An average divides each rank's part, and not the sum. */
+  dividesFirst?: true
 }
 
 const same = (x: number) => x
@@ -28,6 +30,7 @@ export const elements: Record<string, Element> = {
     draw: (random) => halfBits((random() - 0.5) * 10),
     value: halfValue,
     word: halfBits,
+    dividesFirst: true,
   },
   int32: {
     make: (length) => new Int32Array(length),
@@ -67,13 +70,17 @@ export function reduced(
   first: number,
   i: number,
 ): number {
-  const { value, word, make } = element
+  const { value, word, make, dividesFirst } = element
   const size = inputs.length
   const cell = make(1)
-  cell[0] = inputs[first % size]![i]!
+  const part = (rank: number) => {
+    const own = inputs[rank % size]![i]!
+    return op === 'avg' && dividesFirst ? word(value(own) / size) : own
+  }
+  cell[0] = part(first)
   for (let hop = 1; hop < size; hop++)
-    cell[0] = word(combine(element, op, value(cell[0]!), value(inputs[(first + hop) % size]![i]!)))
-  if (op === 'avg') cell[0] = word(value(cell[0]!) / size)
+    cell[0] = word(combine(element, op, value(cell[0]!), value(part(first + hop))))
+  if (op === 'avg' && !dividesFirst) cell[0] = word(value(cell[0]!) / size)
   return cell[0]!
 }
 
@@ -86,8 +93,12 @@ export function reducedByMachines(
   owner: number,
   i: number,
 ): number {
-  const { value, word, make } = element
+  const { value, word, make, dividesFirst } = element
   const cell = make(2)
+  const partOf = (rank: number) => {
+    const own = inputs[rank]![i]!
+    return op === 'avg' && dividesFirst ? word(value(own) / machines.length) : own
+  }
   const fold = (values: readonly number[]): number => {
     cell[0] = values[0]!
     for (const one of values.slice(1)) {
@@ -96,11 +107,9 @@ export function reducedByMachines(
     }
     return cell[0]!
   }
-  const parts = partsByMachine(machines, owner).map((ranks) =>
-    fold(ranks.map((rank) => inputs[rank]![i]!)),
-  )
+  const parts = partsByMachine(machines, owner).map((ranks) => fold(ranks.map(partOf)))
   const total = fold(parts)
-  if (op === 'avg') cell[0] = word(value(total) / machines.length)
+  if (op === 'avg' && !dividesFirst) cell[0] = word(value(total) / machines.length)
   return cell[0]!
 }
 

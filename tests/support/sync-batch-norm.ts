@@ -21,6 +21,7 @@ import {
   largestDistance,
   valuesOf,
 } from './golden.ts'
+import { ifMember } from './members.ts'
 import { meshOf, ringOf } from './process-ring.ts'
 
 interface SyncCase {
@@ -177,7 +178,7 @@ export async function distanceOfPairs(runtime: AnyRuntime): Promise<number> {
   const ranks = await Promise.all(
     groups.map(async (processGroup, rank) => {
       const pairs = [await processGroup.newGroup([0, 1]), await processGroup.newGroup([2, 3])]
-      const own = pairs[rank < 2 ? 0 : 1]
+      const own = ifMember(pairs[rank < 2 ? 0 : 1])
       const { model, optimizer } = make(new BatchNorm1d(features))
       SyncBatchNorm.convertSyncBatchnorm(model, own)
       const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })

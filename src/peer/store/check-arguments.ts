@@ -1,15 +1,12 @@
 import { ArgumentTypeError, PeerError, TabringError } from '../../util/errors.ts'
-import { checkNumber } from '../../util/options.ts'
+import { checkNumber, longestTimeoutMs } from '../../util/options.ts'
 
 /** What callers of a store give it, checked: JavaScript knows no types. */
 
-/** The longest that a timer of the platform waits. units: ms. */
-export const maxTimeoutMs = 2 ** 31 - 1
-
 /** errors: `config.invalid` for a time that no timer waits. */
 export function checkTimeout(where: string, timeoutMs: number | undefined): void {
-  const isTime = (value: number) => value >= 0 && value <= maxTimeoutMs
-  checkNumber(where, 'timeoutMs', timeoutMs, isTime, `from 0 (for ever) to ${maxTimeoutMs}`)
+  const isTime = (value: number) => value >= 0 && value <= longestTimeoutMs
+  checkNumber(where, 'timeoutMs', timeoutMs, isTime, `from 0 (for ever) to ${longestTimeoutMs}`)
 }
 
 /** `store.get("key")`: how errors name a call. errors: a TypeError for a key that is no text. */

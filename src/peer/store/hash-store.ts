@@ -15,8 +15,11 @@ export interface HashStoreOptions {
 
 /** A store in this thread's memory, for ranks that share it: torch.distributed.HashStore. */
 export class HashStore implements Store {
-  private readonly table: KeyTable<Uint8Array>
+  private table: KeyTable<Uint8Array>
+  private owner: HashStore = this
   private waitMs = defaultTimeoutMs
+  /** Ends what waits here. */
+  private readonly waits = new Set<() => void>()
   private isClosed = false
 
   constructor(options: HashStoreOptions = {}) {
@@ -80,15 +83,30 @@ export class HashStore implements Store {
     return this.table.size
   }
 
+  /** The same keys for another user, with a time-out of its own; closing that ends its own waits alone. */
+  share(): HashStore {
+    const store = new HashStore({ timeoutMs: this.waitMs })
+    store.table = this.table
+    store.owner = this.owner
+    return store
+  }
+
   close(): void {
     this.isClosed = true
-    this.table.close()
+    if (this.owner === this) this.table.close()
+    else for (const end of this.waits) end()
   }
 
   /** What `read` gives in the moment in which all keys are there. */
   private there<T>(where: string, keys: string[], ms: number, read: () => T): Promise<T> {
     return new Promise((resolve, reject) => {
-      this.table.wait(keys, ms, (how) => {
+      const end = () => {
+        leave()
+        reject(closedError(where))
+      }
+      this.waits.add(end)
+      const leave = this.table.wait(keys, ms, (how) => {
+        this.waits.delete(end)
         if (how.kind === 'there') resolve(read())
         else if (how.kind === 'closed') reject(closedError(where))
         else reject(lateError(where, how.missing, how.missing.length, ms))
@@ -103,7 +121,7 @@ export class HashStore implements Store {
   }
 
   private checkOpen(where: string): void {
-    if (this.isClosed) throw closedError(where)
+    if (this.isClosed || this.owner.isClosed) throw closedError(where)
   }
 }
 

@@ -1,5 +1,6 @@
 import { type ErrorCode, messageOf, PeerError, TabringError } from '../../util/errors.ts'
-import { checkTimeout } from './check-arguments.ts'
+import { bytesOf, checkAmount, checkTimeout, keysOf, nameOf } from './check-arguments.ts'
+import type { HashStore } from './hash-store.ts'
 import { defaultTimeoutMs, type Store } from './store.ts'
 
 /** A store that another context keeps, called through a MessagePort: how tabs share the one that a SharedWorker has. */
@@ -12,14 +13,19 @@ type Request =
   | { bye: true }
 type Reply = { id: number; value: unknown } | { id: number; code: ErrorCode; text: string }
 
-/** Answers the calls that come through `port` out of `store`; `onbye` is told once, when the other side has closed its store or gone. */
-export function serveStore(store: Store, port: MessagePort, onbye: () => void): void {
+/**
+ * Answers the calls that come through `port` out of `shared`, and returns what ends that; `onbye` is told once, when it has ended, by that
+ * or because the other side has closed its store. Of one that went without a word, the platform mostly tells nothing.
+ */
+export function serveStore(shared: HashStore, port: MessagePort, onbye: () => void): () => void {
+  const store = shared.share()
   let isOver = false
   const end = () => {
     if (isOver) return
     isOver = true
     port.onmessage = null
     port.close()
+    store.close()
     onbye()
   }
   port.onmessage = ({ data }: MessageEvent<Request>) => {
@@ -31,7 +37,6 @@ export function serveStore(store: Store, port: MessagePort, onbye: () => void): 
     const answer = (reply: Reply) => {
       if (!isOver) port.postMessage(reply)
     }
-    // Read before the first await of the call, so that each user has a time-out of its own.
     store.timeoutMs = timeoutMs
     const call = store[method] as (...given: unknown[]) => Promise<unknown>
     call.apply(store, args).then(
@@ -43,11 +48,17 @@ export function serveStore(store: Store, port: MessagePort, onbye: () => void): 
     )
   }
   port.addEventListener('close', end)
+  return end
+}
+
+/** An error as it was thrown on the other side; those of wrong types are thrown on this one. */
+function errorOf(code: ErrorCode, text: string): TabringError {
+  return code.startsWith('peer.') ? new PeerError(code, text) : new TabringError(code, text)
 }
 
 interface Pending {
   resolve: (value: never) => void
-  reject: (error: PeerError) => void
+  reject: (error: TabringError) => void
 }
 
 /** The side of `serveStore` that calls. */
@@ -64,7 +75,7 @@ export class PortStore implements Store {
     port.onmessage = ({ data }: MessageEvent<Reply>) => {
       const call = this.pending.get(data.id)
       this.pending.delete(data.id)
-      if ('code' in data) call?.reject(new PeerError(data.code, data.text))
+      if ('code' in data) call?.reject(errorOf(data.code, data.text))
       else call?.resolve(data.value as never)
     }
     port.addEventListener('close', () => this.end('whoever keeps it has gone. Open it again.'))
@@ -79,31 +90,37 @@ export class PortStore implements Store {
     this.waitMs = value
   }
 
-  set(key: string, value: string | Uint8Array): Promise<void> {
-    return this.call('set', [key, value])
+  async set(key: string, value: string | Uint8Array): Promise<void> {
+    const bytes = bytesOf(nameOf('set', key), value)
+    await this.call('set', [key, bytes])
   }
 
-  get(key: string): Promise<Uint8Array> {
+  async get(key: string): Promise<Uint8Array> {
+    nameOf('get', key)
     return this.call('get', [key])
   }
 
-  add(key: string, amount: number): Promise<number> {
+  async add(key: string, amount: number): Promise<number> {
+    checkAmount(nameOf('add', key), amount)
     return this.call('add', [key, amount])
   }
 
-  wait(keys: readonly string[], timeoutMs = this.waitMs): Promise<void> {
-    return this.call('wait', [keys, timeoutMs])
+  async wait(keys: readonly string[], timeoutMs = this.waitMs): Promise<void> {
+    checkTimeout('store.wait', timeoutMs)
+    await this.call('wait', [keysOf(keys), timeoutMs])
   }
 
-  compareSet(
+  async compareSet(
     key: string,
     expected: string | Uint8Array,
     desired: string | Uint8Array,
   ): Promise<Uint8Array> {
-    return this.call('compareSet', [key, expected, desired])
+    const where = nameOf('compareSet', key)
+    return this.call('compareSet', [key, bytesOf(where, expected), bytesOf(where, desired)])
   }
 
-  deleteKey(key: string): Promise<boolean> {
+  async deleteKey(key: string): Promise<boolean> {
+    nameOf('deleteKey', key)
     return this.call('deleteKey', [key])
   }
 

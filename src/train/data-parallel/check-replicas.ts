@@ -2,7 +2,9 @@ import { ModuleBuffer } from '../../graph/module-buffer.ts'
 import type { StoredTensor } from '../../graph/stored-tensor.ts'
 import type { CollectiveGroup } from '../../peer/collective-group.ts'
 import type { CollectiveOptions } from '../../peer/collectives.ts'
+import { gatherJson } from '../../peer/gather-json.ts'
 import { PeerError } from '../../util/errors.ts'
+import { formatRanks } from '../../util/format-ranks.ts'
 import { formatShape } from '../../util/shape.ts'
 
 /** A tensor of the module, by its key. */
@@ -11,12 +13,6 @@ export type NamedTensor = readonly [key: string, tensor: StoredTensor]
 /** `parameter "fc.weight" f32[3, 4]` */
 const describe = ([key, tensor]: NamedTensor): string =>
   `${tensor instanceof ModuleBuffer ? 'buffer' : 'parameter'} "${key}" ${tensor.dtype}${formatShape(tensor.shape)}`
-
-/** `rank 0`, `ranks 0 and 2`, `ranks 0, 1 and 3` */
-export function formatRanks(ranks: readonly number[]): string {
-  if (ranks.length === 1) return `rank ${ranks[0]}`
-  return `ranks ${ranks.slice(0, -1).join(', ')} and ${ranks[ranks.length - 1]}`
-}
 
 /** The ranks by what each has: `rank 1: this; ranks 0 and 2: that`. */
 function formatBySaying(sayings: readonly string[]): string {
@@ -42,17 +38,6 @@ export function firstDifference(
   return undefined
 }
 
-/** What every rank says, in rank order. errors: the group's. */
-export async function gatherLists(
-  group: CollectiveGroup,
-  own: readonly string[],
-  options: CollectiveOptions,
-): Promise<string[][]> {
-  const bytes = new TextEncoder().encode(JSON.stringify(own))
-  const all = await group.allGatherBytes(bytes, options)
-  return all.map((one) => JSON.parse(new TextDecoder().decode(one)))
-}
-
 /**
  * Compares the ranks' settings, parameters and buffers: names, shapes, dtypes and their order.
  *
@@ -64,7 +49,7 @@ export async function checkReplicas(
   tensors: readonly NamedTensor[],
   options: CollectiveOptions,
 ): Promise<void> {
-  const told = await gatherLists(group, [settings, ...tensors.map(describe)], options)
+  const told = await gatherJson(group, [settings, ...tensors.map(describe)], options)
   const difference = firstDifference(told, 'no further one')
   if (!difference) return
   const isSettings = difference.at === 0

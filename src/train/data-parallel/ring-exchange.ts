@@ -14,11 +14,12 @@ import type { StepProgram } from '../../graph/step-program.ts'
 import type { AlgorithmChoice } from '../../peer/algorithm-choice.ts'
 import { CollectiveGroup } from '../../peer/collective-group.ts'
 import type { CollectiveOptions } from '../../peer/collectives.ts'
+import { gatherJson } from '../../peer/gather-json.ts'
 import { chunkRange } from '../../peer/plan.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
+import { formatRanks } from '../../util/format-ranks.ts'
 import { kindOf } from '../../util/kind-of.ts'
-import { gatherTexts } from '../gather-texts.ts'
-import { firstDifference, formatRanks, gatherLists } from './check-replicas.ts'
+import { firstDifference } from './check-replicas.ts'
 import { GradBucket } from './grad-bucket.ts'
 import { keys, setupKeys } from './keys.ts'
 
@@ -156,7 +157,7 @@ export class RingExchange implements GradientExchange {
   }
 
   gatherTexts(own: string): Promise<readonly string[]> {
-    return gatherTexts(this.#group, own)
+    return gatherJson(this.#group, own)
   }
 
   gatherScalars(index: number, values: Float32Array<ArrayBuffer>, onmet?: () => void) {
@@ -207,7 +208,7 @@ export class RingExchange implements GradientExchange {
     const own = [JSON.stringify([unused, among]), `${meetings.length} meetings`, ...buckets]
     const [key] = setupKeys(this.#group, 2)
     await this.ready
-    const told = this.size > 1 ? await gatherLists(this.#group, own, key) : [own]
+    const told = this.size > 1 ? await gatherJson(this.#group, own, key) : [own]
     const parsed = told.map(([first]): [string[], number[][]] => JSON.parse(first))
     const unusedOf = parsed.map(([names]) => names)
     if (!this.findsUnused && unusedOf.some((names) => names.length > 0)) throw unusedError(unusedOf)
@@ -230,7 +231,7 @@ export class RingExchange implements GradientExchange {
     const [key] = setupKeys(this.#group, 2)
     await this.ready
     const places = own.map((parameter) => String(this.parameters.indexOf(parameter)))
-    const all = (await gatherLists(this.#group, places, key)).flat()
+    const all = (await gatherJson(this.#group, places, key)).flat()
     return [...new Set(all)].map((place) => this.parameters[Number(place)])
   }
 

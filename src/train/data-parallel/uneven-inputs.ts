@@ -2,7 +2,7 @@ import type { StepProgram } from '../../graph/step-program.ts'
 import { gradientWeight } from '../../graph/trace.ts'
 import type { CollectiveGroup } from '../../peer/collective-group.ts'
 import { invariant, TabringError } from '../../util/errors.ts'
-import { formatRanks } from './check-replicas.ts'
+import { formatRanks } from '../../util/format-ranks.ts'
 import type { RingExchange } from './ring-exchange.ts'
 
 export interface JoinOptions {

@@ -1,6 +1,8 @@
 import type { CollectiveGroup } from '../../../src/peer/collective-group.ts'
+import type { NonGroupMember } from '../../../src/peer/non-group-member.ts'
 import { sessionDefaults } from '../../../src/peer/session-config.ts'
 import { messageOf, PeerError } from '../../../src/util/errors.ts'
+import { ifMember } from '../members.ts'
 import { causeViolations } from './causes.ts'
 import { Draw } from './draw.ts'
 import type { FaultPlan } from './fault-plan.ts'
@@ -155,13 +157,13 @@ class Simulation {
 
   async #makeGroup(
     rank: number,
-    own: { newGroup(ranks: readonly number[]): Promise<CollectiveGroup | undefined> },
+    own: { newGroup(ranks: readonly number[]): Promise<CollectiveGroup | NonGroupMember> },
     ranks: NonNullable<Phase['newGroup']>,
   ): Promise<CollectiveGroup | undefined> {
     let made: CollectiveGroup | undefined
     const making = own.newGroup(ranks).then((group) => {
-      made = group
-      if (group && this.#scenario.choice) group.choice = this.#scenario.choice
+      made = ifMember(group)
+      if (made && this.#scenario.choice) made.choice = this.#scenario.choice
     })
     await this.#track(rank, 'newGroup', making)
     return made

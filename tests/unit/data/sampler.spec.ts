@@ -1,7 +1,9 @@
-import { describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test } from 'vitest'
 import { DistributedSampler, replicaIndices } from '../../../src/data/sampler.ts'
+import { destroyProcessGroup, initProcessGroup } from '../../../src/distributed/process-group.ts'
 import golden from '../../golden/sampler.json' with { type: 'json' }
 
+const drawn = { length: 10 }
 const ranks = (count: number) => Array.from({ length: count }, (_, rank) => rank)
 
 test.each(golden.cases)(
@@ -41,6 +43,31 @@ describe('with shuffle', () => {
   test('the epoch decides the order', () => {
     expect(all(1, false)).toEqual(all(1, false))
     expect(all(2, false)).not.toEqual(all(1, false))
+  })
+})
+
+describe('without ranks', () => {
+  afterEach(() => destroyProcessGroup())
+
+  test("they are the default group's, each by itself", async () => {
+    await initProcessGroup({ rank: 0, worldSize: 1, links: new Map() })
+    const sampler = new DistributedSampler(drawn)
+    expect([sampler.rank, sampler.numReplicas, sampler.length]).toEqual([0, 1, 10])
+    const first = new DistributedSampler(drawn, { numReplicas: 3, shuffle: false })
+    expect([...first]).toEqual([0, 3, 6, 9])
+    expect(() => new DistributedSampler(drawn, { rank: 1 })).toThrow(
+      /rank must be an integer from 0 to 0, got 1/,
+    )
+  })
+
+  test('and without a group the error says what to do', async () => {
+    expect(() => new DistributedSampler(drawn)).toThrow(
+      /got no numReplicas and no group. Call init/,
+    )
+    expect(() => new DistributedSampler(drawn, { numReplicas: 2 })).toThrow(/got no rank and no/)
+    await initProcessGroup({ rank: 0, worldSize: 1, links: new Map() })
+    await destroyProcessGroup()
+    expect(() => new DistributedSampler(drawn)).toThrow(/got no numReplicas and no group/)
   })
 })
 

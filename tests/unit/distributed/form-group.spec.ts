@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { isBackendAvailable } from '../../../src/distributed/backends.ts'
 import {
   destroyProcessGroup,
@@ -9,6 +9,8 @@ import {
 import type { ProcessGroup } from '../../../src/peer/group.ts'
 import { HashStore } from '../../../src/peer/store/hash-store.ts'
 import { PeerError } from '../../../src/util/errors.ts'
+import { socketFrom } from '../../support/signal-socket.ts'
+import { StoreServer } from '../../support/store-server.ts'
 
 /** `size` ranks of one context, over real message channels. */
 function form(size: number, store: HashStore, more: object = {}): Promise<ProcessGroup[]> {
@@ -25,7 +27,11 @@ const leaveAll = (groups: ProcessGroup[]) => Promise.all(groups.map((group) => g
 const resources = () =>
   process.getActiveResourcesInfo().filter((name) => name === 'MessagePort' || name === 'Timeout')
 
-afterEach(() => destroyProcessGroup())
+afterEach(() => {
+  vi.unstubAllEnvs()
+  vi.unstubAllGlobals()
+  return destroyProcessGroup()
+})
 
 describe('groups of ranks in one context', () => {
   it.each([
@@ -96,6 +102,21 @@ describe('the default group', () => {
     await initProcessGroup({ ...options, store })
   })
 
+  it('without an argument is env://', async () => {
+    await expect(initProcessGroup()).rejects.toThrow(/env: expected MASTER_ADDR to be set/)
+    const server = await StoreServer.start()
+    onTestFinished(() => server.close())
+    const { hostname, port } = new URL(server.address)
+    const variables = {
+      ...{ RANK: '0', WORLD_SIZE: '1', MASTER_ADDR: hostname, MASTER_PORT: port },
+      ...{ ROOM_ID: '0123456789abcdef0123456789abcdef', ROOM_KEY: 'k'.repeat(43) },
+    }
+    for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value)
+    vi.stubGlobal('WebSocket', socketFrom(server.origin))
+    const group = await initProcessGroup()
+    expect([group.rank, group.size, group.backend]).toEqual([0, 1, 'auto'])
+  })
+
   it('ends a joining that nobody answers, and leaves no trace of it', async () => {
     const store = new HashStore()
     const joining = initProcessGroup({ backend: 'local', store, rank: 1, worldSize: 2 })
@@ -144,6 +165,18 @@ describe('what cannot be', () => {
     [{ initMethod: 'opfs:a', worldSize: 1 }, /origin private file system/],
     [{ backend: 'nccl', worldSize: 1 }, /backend must be one of 'auto'/],
     [{ worldsize: 1 }, /got "worldsize"/],
+    ...[Number.NaN, -5, 0, '30', Number.POSITIVE_INFINITY, 2 ** 31].flatMap(
+      (ms): [object, RegExp][] => [
+        [
+          { store: new HashStore(), worldSize: 1, timeoutMs: ms },
+          /: timeoutMs must be above 0 and/,
+        ],
+        [
+          { links: new Map(), worldSize: 1, rank: 0, joinTimeoutMs: ms },
+          /joinTimeoutMs must be abo/,
+        ],
+      ],
+    ),
   ])('%j', async (options, text) => {
     const failed = formProcessGroup(options as object)
     await expect(failed).rejects.toThrow(text)

@@ -1,7 +1,6 @@
-import { afterEach, describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test, vi } from 'vitest'
 import * as dist from '../../../src/distributed/index.ts'
 import { Parameter } from '../../../src/graph/parameter.ts'
-import type { CollectiveGroup } from '../../../src/peer/collective-group.ts'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
 import { systemEnv } from '../../../src/util/env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
@@ -18,7 +17,10 @@ const open = (size: number) => {
   return { env, groups, all }
 }
 
-afterEach(() => dist.destroyProcessGroup())
+afterEach(async () => {
+  vi.restoreAllMocks()
+  await dist.destroyProcessGroup()
+})
 
 describe('tensors', () => {
   test('sums of arrays and of parameters', async () => {
@@ -105,16 +107,79 @@ describe('tensors', () => {
     expect(got[0]).toBe(9)
   })
 
-  test('ranks count among all; a rank outside of a group does nothing', async () => {
+  test('of one tensor: reduceScatterTensor, allGatherIntoTensor, allToAllSingle, of parameters too', async () => {
+    const { all } = open(3)
+    const got = await all(async (group, rank) => {
+      const input = Int32Array.from({ length: 6 }, (_, i) => i * (rank + 1))
+      const output = new Int32Array(2)
+      await dist.reduceScatterTensor(output, input, { group })
+      const most = new Int32Array(2)
+      await dist.reduceScatterTensor(most, input, { group, op: dist.ReduceOp.MAX })
+      // Rows of two travel whole: rank r keeps one and sends the others r + 1 and r + 2.
+      const rows = [1, 2, 3].map((_, to) => ((to - rank + 3) % 3) + 1)
+      const taken = [0, 1, 2].map((from) => ((rank - from + 3) % 3) + 1)
+      const sent = new Parameter(
+        [6, 2],
+        Float32Array.from({ length: 12 }, (_, i) => 100 * rank + i),
+      )
+      const got = new Parameter([6, 2], new Float32Array(12))
+      await dist.allToAllSingle(got, sent, taken, rows, { group })
+      return [[...output], [...most], [...input], [...(await got.read())]]
+    })
+    const firstRow = (from: number, to: number) => {
+      let at = 0
+      for (let other = 0; other < to; other++) at += ((other - from + 3) % 3) + 1
+      return at
+    }
+    got.forEach(([output, most, input, turned], rank) => {
+      expect(output).toEqual([12 * rank, 6 * (2 * rank + 1)])
+      expect(most).toEqual([6 * rank, 3 * (2 * rank + 1)])
+      expect(input).toEqual([0, 1, 2, 3, 4, 5].map((i) => i * (rank + 1)))
+      const expected = [0, 1, 2].flatMap((from) => {
+        const count = 2 * (((rank - from + 3) % 3) + 1)
+        return Array.from({ length: count }, (_, i) => 100 * from + 2 * firstRow(from, rank) + i)
+      })
+      expect(turned).toEqual(expected)
+    })
+  })
+
+  test('ranks count among all; a rank outside of a group does nothing, and is told so once', async () => {
+    const warn = vi.spyOn(console, 'warn').mockImplementation(() => undefined)
     const { all } = open(4)
     const got = await all(async (world, rank) => {
-      const group: CollectiveGroup | undefined = await world.newGroup([3, 1])
+      const group = await world.newGroup([3, 1])
       const array = Float32Array.of(rank)
       await dist.broadcast(array, 3, { group })
+      await dist.broadcast(array, 3, { group, asyncOp: true }).wait()
+      await dist.monitoredBarrier({ group })
       await dist.barrier({ group: world })
-      return array[0]
+      return [
+        array[0],
+        await dist.gatherObject(rank, rank === 3 ? [0, 0] : undefined, 3, { group }),
+      ]
     })
-    expect(got).toEqual([0, 3, 2, 3])
+    expect(got).toEqual([
+      [0, undefined],
+      [3, undefined],
+      [2, undefined],
+      [3, [1, 3]],
+    ])
+    const told = warn.mock.calls.map(([text]) => String(text))
+    for (const name of ['broadcast', 'monitoredBarrier', 'gatherObject'])
+      expect(told.filter((text) => text.startsWith(`tabring: ${name} on rank`))).toHaveLength(1)
+    expect(() => dist.getBackend(dist.GroupMember.NON_GROUP_MEMBER)).toThrow(/rank is in, got/)
+  })
+
+  test('ranks in a group and among all', async () => {
+    const { all } = open(4)
+    await all(async (world) => {
+      const group = await world.newGroup([3, 1])
+      if (group === dist.GroupMember.NON_GROUP_MEMBER) return
+      expect(dist.getProcessGroupRanks(group)).toEqual([1, 3])
+      expect([dist.getGroupRank(group, 3), dist.getGlobalRank(group, 0)]).toEqual([1, 1])
+      expect(() => dist.getGroupRank(group, 0)).toThrow(/of the group \[1, 3\], got 0/)
+      expect(() => dist.getGlobalRank(group, 2)).toThrow(/from 0 to 1, got 2/)
+    })
   })
 
   test('wrong arguments are named', async () => {
@@ -128,17 +193,141 @@ describe('tensors', () => {
       /allReduce: expected options among group, asyncOp, op, got "operation"/,
     )
     expect(() => dist.allReduce(array, { group, op: 'SUM' as never })).toThrow(/op must be one of/)
-    await expect(dist.allGather([array], array, { group })).rejects.toThrow(/list of 2 tensors/)
-    await expect(
-      dist.reduceScatter(array, [array, Float32Array.of(1, 2)], { group }),
-    ).rejects.toThrow(/tensors of 1 elements, got 2 in tensor 1/)
     await expect(dist.allReduce(Int32Array.of(1), { group, op: 'avg' })).rejects.toThrow(
       /average of float32 or float16, got int32/,
     )
     await expect(dist.allReduce(new Float64Array(1) as never, { group })).rejects.toThrow(
       /expected a Float32Array, .*got Float64Array/,
     )
+    await expect(dist.allReduce([1] as never, { group })).rejects.toThrow(
+      /allReduce: expected a typed array, a parameter or a buffer, got a plain array of 1/,
+    )
     await expect(dist.allReduce(array)).rejects.toThrow(/Call initProcessGroup\(\) first/)
+    await expect(dist.allReduce(array, { group: [0, 1] as never })).rejects.toThrow(
+      /allReduce: expected a group, .* got a plain array of 2/,
+    )
+  })
+
+  test('lists and tensors are checked before anything is sent', async () => {
+    const { groups } = open(3)
+    const [group] = groups
+    const given = { group }
+    const two = () => new Float32Array(2)
+    const three = [two(), two(), two()]
+    const long = [two(), new Float32Array(5), two()]
+    const bytes = [two(), two(), new Uint8Array(2)]
+    const refused: [Promise<unknown>, RegExp][] = [
+      [dist.allGather([two()], two(), given), /tensorList to have 3 entries, .* got 1\./],
+      [dist.allGather(two() as never, two(), given), /tensorList to be an array, got Float32Array/],
+      [
+        dist.allGather(long, two(), given),
+        /allGather: expected tensorList\[1\] to have 2 elements of float32, got 5 of float32/,
+      ],
+      [dist.allGather(bytes, two(), given), /tensorList\[2\] to have 2 .*got 2 of uint8/],
+      [
+        dist.allGatherIntoTensor(new Float32Array(7), two(), given),
+        /output to have 6 elements of float32, got 7/,
+      ],
+      [
+        dist.allGatherIntoTensor(new Int32Array(6), two(), given),
+        /output to have 6 elements of float32, got 6 of int32/,
+      ],
+      [
+        dist.reduceScatter(new Float32Array(4), three, given),
+        /inputList\[0\] to have 4 .* got 2 of/,
+      ],
+      [
+        dist.reduceScatter(new Int32Array(2), three, given),
+        /inputList\[0\] to have 2 .*of int32, got/,
+      ],
+      [dist.reduceScatter(two(), long, given), /inputList\[1\] to have 2 elements/],
+      [dist.reduceScatterTensor(two(), new Float32Array(7), given), /input to have 6 .* got 7/],
+      [dist.gather(two(), long, 0, given), /gather: expected gatherList\[1\] to have 2/],
+      [dist.gather(two(), undefined, 0, given), /gatherList on rank 0 alone, got none on rank 0/],
+      [dist.gather(two(), three, 1, given), /gatherList on rank 1 alone, got one on rank 0/],
+      [dist.scatter(two(), three.slice(1), 0, given), /scatterList to have 3 entries/],
+      [dist.scatter(new Float32Array(3), three, 0, given), /scatterList\[0\] to have 3 elements/],
+      [dist.scatter(two(), three, 2, given), /scatterList on rank 2 alone, got one on rank 0/],
+      [dist.allToAll(three.slice(1), three, given), /outputTensorList to have 3 entries, .*got 2/],
+      [dist.allToAll(three, long, given), /inputTensorList\[1\] to have 2 elements/],
+      [dist.allToAll(long, three, given), /outputTensorList\[1\] to have 2 elements/],
+      [
+        dist.allToAllSingle(new Float32Array(4), new Float32Array(4), null, null, given),
+        /input along its first axis that 3 ranks share equally, got 4. Give inputSplitSizes/,
+      ],
+      [
+        dist.allToAllSingle(new Float32Array(3), new Float32Array(6), null, null, given),
+        /output to have 6 elements/,
+      ],
+      [
+        dist.allToAllSingle(two(), two(), null, [1, 2, -1], given),
+        /inputSplitSizes of whole numbers that add up to the 2 of input's first axis, got \[1, 2, -1\]/,
+      ],
+      [dist.allToAllSingle(two(), two(), [1, 1], [1, 1, 0], given), /outputSplitSizes to have 3/],
+      [dist.send(two(), 1, { group, tag: 0.5 }), /tag must be .*65000, got 0.5/],
+      [dist.send(two(), 1, { group, tag: 65_533 }), /tag must be .*65000, got 65533/],
+      [dist.allGatherObject([0], 1, given), /objectList to have 3 entries/],
+      [dist.allGatherObject({ a: 1 } as never, 1, given), /objectList to be an array/],
+      [dist.allGatherObject([0, 0, 0], 1, group as never), /Write \{ group \}/],
+      [dist.gatherObject(1, null, 0, given), /objectGatherList on rank 0 alone, got none/],
+      [dist.gatherObject(1, [0, 0, 0], 1, given), /objectGatherList on rank 1 alone, got one/],
+      [dist.scatterObjectList([], [1, 2, 3], 0, given), /a place for this rank's object/],
+      [dist.scatterObjectList([0], undefined, 0, given), /inputList to have 3 entries/],
+      [dist.broadcastObjectList(5 as never, 0, given), /objectList to be an array/],
+    ]
+    for (const [call, text] of refused) await expect(call).rejects.toThrow(text)
+    expect(() => new dist.P2POp(dist.send as never, two(), 1, given)).toThrow(/isend or irecv/)
+    expect(() => dist.batchIsendIrecv([])).toThrow(/messages of one group, got no message/)
+    expect(() => dist.batchIsendIrecv([{}] as never)).toThrow(/an array of P2POps/)
+    const op = (of: ProcessGroup) => new dist.P2POp(dist.isend, two(), 1, { group: of })
+    expect(() => dist.batchIsendIrecv([op(groups[0]!), op(groups[1]!)])).toThrow(/those of 2/)
+    expect(group!.stats().payloadBytesSent).toBe(0)
+  })
+
+  test('split sizes that ranks disagree about are told by both, on all', async () => {
+    const { env, groups } = open(2)
+    const calls = groups.map((group, rank) =>
+      dist.allToAllSingle(
+        new Float32Array(rank === 0 ? 3 : 2),
+        new Float32Array(2),
+        rank === 0 ? [1, 2] : [1, 1],
+        [1, 1],
+        { group },
+      ),
+    )
+    for (const error of await env.until(outcomes(calls)))
+      expect(error?.message).toMatch(
+        /allToAllSingle: rank 0 expected 2 elements from rank 1, got 1/,
+      )
+  })
+
+  test('undefined and null are the default group, in every call', async () => {
+    expect(dist.GroupMember.WORLD).toBe(undefined)
+    await dist.initProcessGroup({ rank: 0, worldSize: 1, links: new Map() })
+    const array = Float32Array.of(4)
+    for (const group of [undefined, null as never]) {
+      const given = { group }
+      await dist.allReduce(array, given)
+      const out = Float32Array.of(0)
+      await dist.allGatherIntoTensor(out, array, given)
+      expect(out[0]).toBe(4)
+      expect(await dist.allGatherObject([0], 7, given)).toEqual([7])
+      expect(await dist.scatterObjectList([0], [8], 0, given)).toBe(8)
+      await dist.monitoredBarrier(given)
+      expect([dist.getRank(group), dist.getWorldSize(group)]).toEqual([0, 1])
+    }
+    expect(dist.GroupMember.WORLD).toBe(dist.getProcessGroup())
+    const all = await dist.newGroup()
+    expect([dist.getWorldSize(all), dist.getBackend(), dist.getBackend(all)]).toEqual([
+      1,
+      'links',
+      'links',
+    ])
+    await dist.destroyProcessGroup(dist.GroupMember.NON_GROUP_MEMBER)
+    await dist.destroyProcessGroup(all)
+    expect(dist.isInitialized()).toBe(true)
+    await dist.destroyProcessGroup(dist.getProcessGroup())
+    expect(dist.isInitialized()).toBe(false)
   })
 
   test('without a group they use the default one', async () => {
@@ -166,11 +355,14 @@ describe('objects', () => {
   test('allGatherObject, gatherObject, broadcastObjectList, scatterObjectList', async () => {
     const { all } = open(3)
     const got = await all(async (group, rank) => {
-      const everyones = await dist.allGatherObject(objects[rank], group)
-      const atOne = await dist.gatherObject(objects[rank], 1, group)
+      const everyones = [0, 0, 0].map((): unknown => 0)
+      await dist.allGatherObject(everyones, objects[rank], { group })
+      const places = rank === 1 ? [0, 0, 0].map((): unknown => 0) : undefined
+      const atOne = await dist.gatherObject(objects[rank], places, 1, { group })
       const list: unknown[] = rank === 2 ? [...objects] : [0, 0, 0]
-      await dist.broadcastObjectList(list, 2, group)
-      const own = await dist.scatterObjectList(rank === 0 ? objects : undefined, 0, group)
+      await dist.broadcastObjectList(list, 2, { group })
+      const given: unknown[] | undefined = rank === 0 ? objects : undefined
+      const own = await dist.scatterObjectList([undefined], given, 0, { group })
       return { everyones, atOne, list, own }
     })
     got.forEach(({ everyones, atOne, list, own }, rank) => {
@@ -183,7 +375,8 @@ describe('objects', () => {
 
   test('what cannot travel is refused before anything is sent', async () => {
     const { groups } = open(2)
-    await expect(dist.allGatherObject({ run: () => 1 }, groups[0])).rejects.toThrow(
+    const unsendable: unknown = { run: () => 1 }
+    await expect(dist.allGatherObject([0, 0], unsendable, { group: groups[0]! })).rejects.toThrow(
       /allGatherObject: expected plain objects, .*got something else/,
     )
     expect(groups[0]!.stats().payloadBytesSent).toBe(0)
@@ -218,6 +411,21 @@ describe('monitoredBarrier', () => {
       3000,
     )
     for (const error of errors) expect(error?.message).toMatch(text)
+  })
+
+  test('messages of all tags that callers have do not meet its own', async () => {
+    const { env, groups } = open(2)
+    const got = new Uint8Array(1)
+    const calls = groups.map(async (group, rank) => {
+      const given = { group, tag: 65_000 }
+      const [work] =
+        rank === 0 ? [dist.irecv(got, 1, given)] : [dist.isend(Uint8Array.of(9), 0, given)]
+      await dist.monitoredBarrier({ group, env, timeoutMs: 900 })
+      await work!.wait()
+    })
+    await env.until(Promise.all(calls))
+    expect(got[0]).toBe(9)
+    await expect(groups[0]!.send(got, 1, { tag: 65_533 })).rejects.toThrow(/tag from 0 to 65000/)
   })
 
   test('by the clock of the system', async () => {

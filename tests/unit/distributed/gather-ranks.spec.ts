@@ -99,12 +99,8 @@ describe('joining', () => {
 
   it('ranks without a number get those that are free', async () => {
     const world = new World()
-    const joining = [
-      world.join(1, 4, { name: 'one' }),
-      ...['a', 'b', 'c'].map((name) => world.join(undefined, 4, { name })),
-    ]
+    const joining = ['a', 'b', 'c', 'd'].map((name) => world.join(undefined, 4, { name }))
     const all = await world.env.until(Promise.all(joining))
-    expect(all[0].rank).toBe(1)
     expect(all.map(({ rank }) => rank).sort()).toEqual([0, 1, 2, 3])
     expect(all[3].members).toEqual(all[0].members)
   })
@@ -120,6 +116,23 @@ describe('joining', () => {
       const all = await world.env.until(Promise.all(ranks))
       expect(all.map(({ round }) => round)).toEqual([cycle, cycle, cycle])
     }
+    expect(await world.store.numKeys()).toBe(1)
+  })
+
+  it('rounds that fail leave the keys of the last two at most', async () => {
+    const world = new World()
+    const counts: number[] = []
+    for (let cycle = 0; cycle < 6; cycle++) {
+      const joining = [world.join(0, 3), world.join(1, 3)]
+      for (const one of joining) await world.failure(one)
+      counts.push(await world.store.numKeys())
+    }
+    expect(Math.max(...counts.slice(2))).toBe(counts[1])
+    const all = [0, 1, 2].map(async (rank) => {
+      const gathered = await world.join(rank, 3)
+      await leaveRound(world.store, gathered)
+    })
+    await world.env.until(Promise.all(all))
     expect(await world.store.numKeys()).toBe(1)
   })
 
@@ -204,6 +217,22 @@ describe('what goes wrong', () => {
       expect(code).toBe('peer.mismatch')
       expect(message).toContain(`expected the same ${name} from all ranks, got ${text}`)
     }
+  })
+
+  it.each([
+    [undefined, 0, 'none from a tab (tab a) and 0 from another (tab b)'],
+    [1, undefined, '1 from another (tab a) and none from a tab (tab b)'],
+  ])('ranks %s and %s: some with a number and some without are told', async (a, b, text) => {
+    const world = new World()
+    const joining = [world.join(a, 2, { name: 'a' })]
+    await world.env.advance(100)
+    joining.push(world.join(b, 2, { name: 'b' }))
+    for (const one of joining) {
+      const { code, message } = await world.failure(one)
+      expect(code).toBe('peer.mismatch')
+      expect(message).toContain(`expected a rank from all tabs or from none, got ${text}. Give`)
+    }
+    expect(world.env.now()).toBeLessThan(5_000)
   })
 
   it('one rank too many without a number is refused, and the others go on', async () => {

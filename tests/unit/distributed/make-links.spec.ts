@@ -74,6 +74,22 @@ it('one that is ended while its links are made ends all, and leaves no letters',
   expect(await store.numKeys()).toBe(size)
 })
 
+it('one that was ended before its links are made makes none, and ends all', async () => {
+  const signal = AbortSignal.abort(new PeerError('peer.aborted', 'enough'))
+  const going = new AbortController().signal
+  const store = new HashStore()
+  const made = makeAll(store, [maker(true), maker(false), maker(true)], [going, signal, going])
+  await expect(made[1]).rejects.toThrow('enough')
+  for (const other of [made[0], made[2]])
+    await expect(other).rejects.toThrow(/^rank 1 \(tab 1\) gave up: enough/)
+  const alone = makeLinks({
+    gathered: { round: 0, rank: 0, members: members.slice(0, 1) },
+    ...{ store: new HashStore(), planned: [], maker: linkMaker(), rtc: undefined, signal },
+    relay: undefined,
+  })
+  await expect(alone).rejects.toThrow('enough')
+})
+
 it('a store that fails ends the making', async () => {
   const store = new HashStore()
   const [made] = makeAll(store, [maker(true)])

@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { chunkRange } from '../../../src/peer/plan.ts'
+import { halfBits, halfValue } from '../../../src/util/half.ts'
+import { memoryMesh } from '../../support/memory-mesh.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
 import { seededRandom, VirtualEnv } from '../../support/virtual-env.ts'
 
@@ -158,6 +160,20 @@ test('a mean divides every chunk once: no rank averages a chunk that is still a 
     Promise.all(groups.map((group, rank) => group.allReduce(buffers[rank]!, { op: 'avg' }))),
   )
   for (const buffer of buffers) expect(bits(buffer)).toEqual(bits(expected))
+})
+
+test('a mean of halves does not leave their range, where their sum would', async () => {
+  for (const algorithm of ['ring', 'direct', 'oneShot'] as const) {
+    const env = new VirtualEnv(2)
+    const groups = memoryMesh(env, 4)
+    const given = { op: 'avg', algorithm } as const
+    const means = groups.map(() => Uint16Array.of(halfBits(30_000), halfBits(-60_000)))
+    await env.until(Promise.all(groups.map((group, rank) => group.allReduce(means[rank]!, given))))
+    for (const mean of means)
+      expect([...mean].map(halfValue)).toEqual(
+        [30_000, -60_000].map((one) => halfValue(halfBits(one))),
+      )
+  }
 })
 
 test('a fast neighbour cannot overwrite another step: one rank takes far longer than the others', async () => {

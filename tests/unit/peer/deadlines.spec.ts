@@ -1,18 +1,25 @@
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { Deadlines, type Timed } from '../../../src/peer/deadlines.ts'
+import type { MemoryLinkOptions } from '../../../src/peer/memory.ts'
+import { memoryMesh } from '../../support/memory-mesh.ts'
+import { outcomes } from '../../support/memory-ring.ts'
 import { VirtualEnv } from '../../support/virtual-env.ts'
+
+interface Still extends Timed {
+  stillSinceMs: number
+}
 
 function deadlines() {
   const env = new VirtualEnv(1)
-  const waiting: Timed[] = []
-  const late: { one: Timed; waitedMs: number; atMs: number }[] = []
-  const watch = new Deadlines<Timed>({
+  const waiting: Still[] = []
+  const late: { one: Still; waitedMs: number; atMs: number }[] = []
+  const watch = new Deadlines<Still>({
     env,
     waiting: () => waiting,
     onlate: (one, waitedMs) => late.push({ one, waitedMs, atMs: env.now() }),
   })
   const launch = (deadlineMs: number) => {
-    const one = { launchedMs: env.now(), deadlineMs }
+    const one = { stillSinceMs: env.now(), deadlineMs }
     waiting.push(one)
     watch.watch(one)
     return one
@@ -20,36 +27,129 @@ function deadlines() {
   return { env, waiting, late, watch, launch }
 }
 
-test('the soonest deadline fires, whatever was launched first, and only once', async () => {
-  const { env, late, launch } = deadlines()
-  launch(5000)
-  await env.advance(100)
-  const short = launch(1000)
-  await env.advance(20_000)
-  expect(late).toEqual([{ one: short, waitedMs: 1000, atMs: 1100 }])
-})
+describe('one timer', () => {
+  test('the soonest deadline fires, whatever was launched first, and only once', async () => {
+    const { env, late, launch } = deadlines()
+    launch(5000)
+    await env.advance(100)
+    const short = launch(1000)
+    await env.advance(20_000)
+    expect(late).toEqual([{ one: short, waitedMs: 1000, atMs: 1100 }])
+  })
 
-test('progress puts every deadline off, and what has ended has none', async () => {
-  const { env, waiting, late, watch, launch } = deadlines()
-  launch(1000)
-  for (let i = 0; i < 10; i++) {
+  test('what moves puts off its own deadline alone, and what has ended has none', async () => {
+    const { env, waiting, late, launch } = deadlines()
+    const moving = launch(1000)
+    for (let i = 0; i < 10; i++) {
+      await env.advance(900)
+      moving.stillSinceMs = env.now()
+    }
+    expect(late).toEqual([])
+    waiting.pop()
+    await env.advance(5000)
+    expect(late).toEqual([])
+    const still = launch(1000)
+    const other = launch(1000)
     await env.advance(900)
-    watch.progress()
-  }
-  expect(late).toEqual([])
-  waiting.pop()
-  await env.advance(5000)
-  expect(late).toEqual([])
-  const next = launch(1000)
-  await env.advance(5000)
-  expect(late).toEqual([{ one: next, waitedMs: 1000, atMs: 15_000 }])
+    other.stillSinceMs = env.now()
+    await env.advance(5000)
+    expect(late).toEqual([{ one: still, waitedMs: 1000, atMs: 15_000 }])
+  })
+
+  test('stopped is stopped', async () => {
+    const { env, late, watch, launch } = deadlines()
+    launch(1000)
+    watch.stop()
+    launch(500)
+    await env.advance(5000)
+    expect(late).toEqual([])
+  })
 })
 
-test('stopped is stopped', async () => {
-  const { env, late, watch, launch } = deadlines()
-  launch(1000)
-  watch.stop()
-  launch(500)
-  await env.advance(5000)
-  expect(late).toEqual([])
+describe('what goes on beside a call', () => {
+  /** Links that take 10 ms for a message of 1 KiB, one after the other. */
+  const slowMesh = (size: number) => {
+    const env = new VirtualEnv(3)
+    const slow = (): MemoryLinkOptions => {
+      let freeMs = 0
+      const delayMs = () => {
+        freeMs = Math.max(freeMs, env.now()) + 10
+        return freeMs - env.now()
+      }
+      return { maxMessageBytes: 1024, delayMs }
+    }
+    return { env, groups: memoryMesh(env, size, slow) }
+  }
+  const long = () => new Uint8Array(400_000)
+  const short = () => new Uint8Array(10)
+
+  test('does not put its deadline off', async () => {
+    const env = new VirtualEnv(3)
+    const groups = memoryMesh(env, 2)
+    const error = outcomes([groups[0]!.recv(short(), 1, { deadlineMs: 500 })])
+    let reduced = 0
+    const beside = (async () => {
+      for (; !groups[0]!.error; reduced++) {
+        await Promise.all(groups.map((group) => group.allReduce(new Float32Array(4))))
+        await new Promise<void>((resolve) => env.after(50, resolve))
+      }
+    })()
+    const [late] = await env.until(error, 5000)
+    expect(late?.message).toMatch(
+      /send #0 .*rank 0 waited 500 ms for chunk 0 from rank 1; .*not started/,
+    )
+    expect(env.now()).toBe(500)
+    expect(reduced).toBe(10)
+    await env.until(outcomes([beside]))
+  })
+
+  test('does not put off a collective that a rank never calls, as long as new ones begin', async () => {
+    const env = new VirtualEnv(3)
+    const groups = memoryMesh(env, 3)
+    const stuck = outcomes([groups[0]!.barrier({ sequence: 1, deadlineMs: 500 })])
+    const beside = (async () => {
+      while (!groups[0]!.error) {
+        await Promise.all(groups.map((group) => group.allReduce(new Float32Array(4))))
+        await new Promise<void>((resolve) => env.after(50, resolve))
+      }
+    })()
+    const [late] = await env.until(stuck, 5000)
+    expect(late?.message).toMatch(/barrier #1 bucket 0.*not started/)
+    // Its own deadline, and one behind what was launched within it.
+    expect(env.now()).toBeLessThanOrEqual(1050)
+    await env.until(outcomes([beside]))
+  })
+
+  test('counts where its link takes it first: by the order here', async () => {
+    const { env, groups } = slowMesh(2)
+    const given = { tag: 1, deadlineMs: 1000 }
+    const calls = [
+      ...[groups[0]!.recv(long(), 1), groups[0]!.recv(short(), 1, given)],
+      ...[groups[1]!.send(long(), 0), groups[1]!.send(short(), 0, given)],
+    ]
+    expect(await env.until(outcomes(calls), 60_000)).toEqual(calls.map(() => undefined))
+    expect(env.now()).toBeGreaterThan(3000)
+  })
+
+  test('counts where its link takes it first: by the order on the other side', async () => {
+    const { env, groups } = slowMesh(2)
+    const given = { tag: 1, deadlineMs: 1000 }
+    const calls = [
+      ...[groups[0]!.recv(short(), 1, given), groups[0]!.recv(long(), 1)],
+      ...[groups[1]!.send(long(), 0), groups[1]!.send(short(), 0, given)],
+    ]
+    expect(await env.until(outcomes(calls), 60_000)).toEqual(calls.map(() => undefined))
+    expect(env.now()).toBeGreaterThan(3000)
+  })
+
+  test('does not count on another link', async () => {
+    const { env, groups } = slowMesh(3)
+    const calls = [
+      ...[groups[0]!.recv(long(), 2), groups[2]!.send(long(), 0)],
+      groups[0]!.recv(short(), 1, { deadlineMs: 1000 }),
+    ]
+    const errors = await env.until(outcomes(calls), 60_000)
+    expect(errors[2]?.message).toMatch(/rank 0 waited 1000 ms for chunk 0 from rank 1/)
+    expect(env.now()).toBeLessThan(1100)
+  })
 })

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import type { CollectiveGroup } from '../../../src/peer/collective-group.ts'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
 import type { PeerError } from '../../../src/util/errors.ts'
+import { ifMember } from '../../support/members.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { memoryRing, outcomes } from '../../support/memory-ring.ts'
 import { VirtualEnv } from '../../support/virtual-env.ts'
@@ -16,7 +17,7 @@ const open = (size: number, seed = 1) => {
 }
 
 const makeGroups = (env: VirtualEnv, groups: readonly ProcessGroup[], ranks: readonly number[]) =>
-  env.until(Promise.all(groups.map((group) => group.newGroup(ranks))))
+  env.until(Promise.all(groups.map(async (group) => ifMember(await group.newGroup(ranks)))))
 
 describe('groups of some ranks', () => {
   test('two groups and all ranks together, at once, do not mix', async () => {
@@ -70,6 +71,15 @@ describe('groups of some ranks', () => {
     ])
     expect(errors[0]?.message).toMatch(/rank 0 makes one of \[0, 2\], rank 2 of \[0, 1\]/)
     await expect(groups[0]!.newGroup([0, 0])).rejects.toThrow(/different ranks from 0 to 2/)
+    await expect(groups[0]!.newGroup(2 as never)).rejects.toThrow(
+      /newGroup: expected an array of ranks, or nothing for all, got the number 2/,
+    )
+  })
+
+  test('without ranks it is of all', async () => {
+    const { env, groups } = open(3)
+    const all = await env.until(Promise.all(groups.map((group) => group.newGroup())))
+    expect(all.map((group) => ifMember(group)?.ranks)).toEqual([0, 1, 2].map(() => [0, 1, 2]))
   })
 
   test('in a ring a group of neighbours is one, others are refused on all ranks', async () => {

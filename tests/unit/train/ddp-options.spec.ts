@@ -25,6 +25,7 @@ import {
   parametersOf,
   train,
 } from '../../support/classification.ts'
+import { ifMember } from '../../support/members.ts'
 import { meshOf, ringOf } from '../../support/process-ring.ts'
 
 const runtime = new CpuRuntime()
@@ -317,7 +318,7 @@ test('two groups of two of four ranks train a model each, at once, to the bits o
   const groups = await Promise.all(
     world.map(async (group) => {
       const pairs = [await group.newGroup([0, 2]), await group.newGroup([1, 3])]
-      return pairs.find((pair) => pair !== undefined)!
+      return pairs.map(ifMember).find((pair) => pair !== undefined)!
     }),
   )
   const ends = await Promise.all(

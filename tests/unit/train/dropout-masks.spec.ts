@@ -2,6 +2,7 @@ import { beforeEach, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile.ts'
 import { compileAccumulated } from '../../../src/graph/compile-accumulated.ts'
 import { dropout } from '../../../src/graph/functions/dropout.ts'
+import { Parameter } from '../../../src/graph/parameter.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
 import type { Tensor } from '../../../src/graph/tensor.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
@@ -21,6 +22,8 @@ const width = 40
 class Masks extends Module {
   readonly #rows = new Dropout(0.5)
   readonly #positions = new Dropout(0.5)
+  /** DistributedDataParallel wants one. */
+  readonly unused = new Parameter([1], Float32Array.of(1))
   forward(x: Tensor): Tensor {
     const positions = x.reshape([2 * x.shape[0], width / 2])
     return this.#rows.forward(x).add(this.#positions.forward(positions).mul(10).reshape(x.shape))

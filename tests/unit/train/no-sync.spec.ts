@@ -122,6 +122,7 @@ test('two noSync that overlap end with the last of them', async () => {
 
 test("forward passes all arguments on to the module's", async () => {
   class Scaled extends Module {
+    readonly unused = new Parameter([1], Float32Array.of(1))
     forward(x: Tensor, ...factors: unknown[]): Tensor {
       return (factors as number[]).reduce((y, factor) => y.mul(factor), x)
     }

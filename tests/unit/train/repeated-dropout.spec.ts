@@ -2,6 +2,7 @@ import { beforeEach, expect, test } from 'vitest'
 import { compile } from '../../../src/graph/compile.ts'
 import { checkpoint } from '../../../src/graph/functions/checkpoint.ts'
 import { dropout } from '../../../src/graph/functions/dropout.ts'
+import { Parameter } from '../../../src/graph/parameter.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
 import type { Tensor } from '../../../src/graph/tensor.ts'
 import { MultiheadAttention } from '../../../src/nn/attention.ts'
@@ -88,6 +89,8 @@ test('checkpoint computes again with the masks of the calls that it repeats', as
 /** A module that calls its one dropout after each layer. */
 class Repeated extends Module {
   readonly dropout = new Dropout(0.5)
+  /** DistributedDataParallel wants one. */
+  readonly unused = new Parameter([1], Float32Array.of(1))
   forward(x: Tensor): Tensor {
     return this.dropout.forward(x).add(this.dropout.forward(x).mul(10))
   }

@@ -14,6 +14,7 @@ import { SGD } from '../../../src/optim/sgd.ts'
 import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { uniform } from '../../../src/util/random.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { ifMember } from '../../support/members.ts'
 import { ringOf } from '../../support/process-ring.ts'
 import { checkSyncBatchNorm, distanceOfPairs, syncCases } from '../../support/sync-batch-norm.ts'
 
@@ -41,7 +42,7 @@ test('ranks that would meet others than those meet them are told; so is a group 
   const compiled = await Promise.allSettled(
     groups.map(async (processGroup) => {
       // On rank 2 it is undefined: all ranks.
-      const some = await processGroup.newGroup([0, 1])
+      const some = ifMember(await processGroup.newGroup([0, 1]))
       const model = SyncBatchNorm.convert(new BatchNorm1d(3), some)
       const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })
       const optimizer = new SGD(ddp.parameters(), { lr: 0 })
@@ -69,7 +70,7 @@ test('ranks that would meet others than those meet them are told; so is a group 
   }
   const pairs = await Promise.all(groups.map((group) => group.newGroup([0, 1])))
   const wrapped = new DistributedDataParallel(new SyncBatchNorm(3, { processGroup: groups[0] }), {
-    processGroup: pairs[0],
+    processGroup: ifMember(pairs[0]),
     bucketCapMb: 1,
   })
   const forward = compile(

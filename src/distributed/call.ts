@@ -1,0 +1,61 @@
+import type { CollectiveGroup } from '../peer/collective-group.ts'
+import type { ReduceOp as Op } from '../peer/element.ts'
+import { checkChoice, checkOptions, type OptionNames } from '../util/options.ts'
+import { type GroupArgument, groupOf } from './group-of.ts'
+import { Work } from './work.ts'
+
+/** As torch.distributed.ReduceOp. */
+export const ReduceOp = {
+  SUM: 'sum',
+  AVG: 'avg',
+  MIN: 'min',
+  MAX: 'max',
+  PRODUCT: 'product',
+} as const satisfies Record<string, Op>
+
+export interface GroupOptions {
+  /** Default: all ranks, `initProcessGroup`'s. With `GroupMember.NON_GROUP_MEMBER`, `newGroup`'s word for a rank outside, the call does nothing. */
+  group?: GroupArgument
+}
+
+export interface DistributedOptions extends GroupOptions {
+  /** Returns a `Work` at once, whose `wait()` is the promise. Default false. */
+  asyncOp?: boolean
+}
+
+export interface ReduceOptions extends DistributedOptions {
+  /** Default `ReduceOp.SUM`. */
+  op?: Op
+}
+
+/** A promise, or with `asyncOp` the handle. */
+export type DistributedResult<Options extends DistributedOptions> = Options extends {
+  asyncOp: true
+}
+  ? Work
+  : Promise<void>
+
+const names: OptionNames<DistributedOptions> = { group: true, asyncOp: true }
+const reduceNames: OptionNames<ReduceOptions> = { ...names, op: true }
+
+/** Begins a call: the promise, or with `asyncOp` the work. A rank outside of the group has nothing to do. */
+export function begin<Options extends DistributedOptions>(
+  where: string,
+  options: Options,
+  run: (group: CollectiveGroup) => Promise<void>,
+): DistributedResult<Options> {
+  const promise = (async () => {
+    const group = groupOf(where, options.group)
+    if (group) await run(group)
+  })()
+  return (options.asyncOp ? new Work(promise) : promise) as DistributedResult<Options>
+}
+
+export function checkPlain(where: string, options: DistributedOptions): void {
+  checkOptions(where, options, names)
+}
+
+export function checkReduce(where: string, options: ReduceOptions): void {
+  checkOptions(where, options, reduceNames)
+  checkChoice(where, 'op', options.op, Object.values(ReduceOp))
+}

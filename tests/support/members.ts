@@ -1,0 +1,6 @@
+import type { CollectiveGroup } from '../../src/peer/collective-group.ts'
+import { type NonGroupMember, nonGroupMember } from '../../src/peer/non-group-member.ts'
+
+/** The group on its members; undefined on ranks outside. */
+export const ifMember = (group: CollectiveGroup | NonGroupMember): CollectiveGroup | undefined =>
+  group === nonGroupMember ? undefined : group

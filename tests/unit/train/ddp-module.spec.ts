@@ -1,0 +1,78 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import * as dist from '../../../src/distributed/index.ts'
+
+import { Linear, ReLU } from '../../../src/nn/layers.ts'
+import { saveCheckpoint } from '../../../src/train/checkpoint.ts'
+import {
+  DistributedDataParallel,
+  type DistributedDataParallelOptions,
+} from '../../../src/train/data-parallel.ts'
+
+// What may be wrapped, and for which device.
+
+beforeAll(() => dist.initProcessGroup({ rank: 0, worldSize: 1, links: new Map() }))
+afterAll(() => dist.destroyProcessGroup())
+
+const wrap = (module = new Linear(3, 2), options: DistributedDataParallelOptions = {}) =>
+  new DistributedDataParallel(module, options)
+
+test('a module that learns nothing is refused, as in PyTorch', async () => {
+  expect(() => new DistributedDataParallel(new ReLU())).toThrow(
+    /expected a module with a parameter that requires a gradient, got none/,
+  )
+  const frozen = new Linear(3, 2)
+  frozen.requiresGrad_(false)
+  expect(() => wrap(frozen)).toThrow(/requires a gradient, got none/)
+  frozen.weight.requiresGrad = true
+  await wrap(frozen).ready
+  expect(() => wrap(5 as never)).toThrow(/expected a module, got the number 5/)
+})
+
+describe('deviceIds and outputDevice', () => {
+  test('of the device that the parameters are on, in every form', async () => {
+    for (const deviceIds of [[0], ['webgpu:0'], [{ type: 'webgpu', index: 0 }]] as const) {
+      const module = new Linear(3, 2)
+      await module.to(0)
+      await wrap(module, { deviceIds, outputDevice: 0 }).ready
+    }
+    await wrap(new Linear(3, 2), { deviceIds: [], outputDevice: null }).ready
+    await wrap(new Linear(3, 2), { deviceIds: null }).ready
+  })
+
+  test('parameters that no device holds yet are sent there', async () => {
+    const module = new Linear(3, 2)
+    await wrap(module, { deviceIds: [1] }).ready
+    expect(module.weight.device).toEqual({ type: 'webgpu', index: 1 })
+    expect(module.bias?.device).toEqual({ type: 'webgpu', index: 1 })
+  })
+
+  const on = async (device: number | 'cpu') => {
+    const module = new Linear(3, 2)
+    await module.to(device)
+    return module
+  }
+
+  test.each<[number | 'cpu', DistributedDataParallelOptions, RegExp]>([
+    [0, { deviceIds: [0, 1] }, /deviceIds with one device, or none, got 2\. A rank trains on one/],
+    [0, { deviceIds: [3] }, /on webgpu:3, .* got parameter "weight" on webgpu:0\. .* by to\(3\)/],
+    ['cpu', { deviceIds: [0] }, /on webgpu:0, .* got parameter "weight" on cpu/],
+    ['cpu', { deviceIds: ['cpu'] }, /a WebGPU device in deviceIds, got cpu/],
+    [0, { deviceIds: 0 as never }, /deviceIds to be an array of one device, got the number 0/],
+    [0, { deviceIds: ['cuda:0'] }, /device: expected "webgpu", /],
+    [0, { outputDevice: 0 }, /outputDevice beside deviceIds alone, got webgpu:0/],
+    [0, { deviceIds: [0], outputDevice: 1 }, /the one of deviceIds, webgpu:0, got webgpu:1/],
+  ])('parameters on %s, options %j: the reason is named', async (device, options, text) => {
+    const module = await on(device)
+    expect(() => wrap(module, options)).toThrow(text)
+  })
+})
+
+test('a rank outside of the group is told so', async () => {
+  const processGroup = dist.GroupMember.NON_GROUP_MEMBER as never
+  expect(() => wrap(new Linear(3, 2), { processGroup })).toThrow(
+    /DistributedDataParallel: expected a processGroup that this rank is in, got GroupMember/,
+  )
+  await expect(saveCheckpoint({ step: 1 }, { processGroup })).rejects.toThrow(
+    /saveCheckpoint: expected a processGroup that this rank is in/,
+  )
+})
