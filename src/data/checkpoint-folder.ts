@@ -51,8 +51,17 @@ export async function privateCheckpoints(name: string): Promise<FileFolder> {
   )
 }
 
-/** Adds a file to the folder and returns its entry. errors: the folder's. */
+/** Adds a file to the folder and returns its entry. Two tabs that save into one folder take turns. errors: the folder's. */
 export async function putCheckpoint(
+  folder: FileFolder,
+  contents: Uint8Array<ArrayBuffer>,
+  options: PutOptions,
+): Promise<CheckpointEntry> {
+  const put = () => putAlone(folder, contents, options)
+  return folder.alone ? folder.alone(put) : put()
+}
+
+async function putAlone(
   folder: FileFolder,
   contents: Uint8Array<ArrayBuffer>,
   { label, isBest, keepLast }: PutOptions,

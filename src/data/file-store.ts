@@ -10,6 +10,8 @@ export interface FileFolder {
   write(name: string, contents: Blob): Promise<void>
   /** Nothing happens when there is no such file. */
   remove(name: string): Promise<void>
+  /** Runs `work` while no other context that shares the folder is in such a call; absent where a folder is nobody else's. */
+  alone?<T>(work: () => Promise<T>): Promise<T>
 }
 
 /** The parts of one file, by name. */
@@ -67,6 +69,8 @@ export function privateFileStore(root = 'tabring-files'): FileStore {
         async remove(part) {
           await directory.removeEntry(part).catch(unlessMissing)
         },
+        alone: (work) =>
+          navigator.locks ? navigator.locks.request(`tabring files ${root}/${name}`, work) : work(),
         async clear() {
           const top = await navigator.storage.getDirectory()
           const all = await top.getDirectoryHandle(root, { create: true })

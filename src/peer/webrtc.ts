@@ -178,7 +178,7 @@ export class WebRtcConnection {
         this.handlePong = resolve
         this.handleEnd = reject
         if (this.isOver) reject(this.closedError())
-        else this.attempt!.peer.send('ping')
+        else this.sendPing(this.attempt!.peer, 'ping')
       })
       shortest = Math.min(shortest, this.env.now() - startMs)
     }
@@ -234,7 +234,7 @@ export class WebRtcConnection {
     // On the channel of its own nothing travels but what measures the way: one side asks, the other answers.
     peer.on('data', (data) => {
       if (initiator) this.handlePong()
-      else peer.send(data)
+      else this.sendPing(peer, data)
     })
     peer.on('error', (error) => this.attemptEnded(attempt, error.message))
     peer.on('close', () => this.attemptEnded(attempt, 'the connection closed'))
@@ -253,6 +253,14 @@ export class WebRtcConnection {
       )
     }
     this.options.onChannel(bulk, number)
+  }
+
+  private sendPing(peer: SimplePeer, data: string | Uint8Array): void {
+    try {
+      peer.send(data)
+    } catch {
+      // The channel is closing, which its end will tell.
+    }
   }
 
   private signalOut(attempt: Attempt, signal: SimplePeerSignal): void {

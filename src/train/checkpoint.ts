@@ -122,14 +122,13 @@ async function together(
   group: CollectiveGroup | undefined,
   work: () => Promise<string>,
 ): Promise<string[]> {
-  if (!group || group.size === 1) return [await work()]
-  let failure: unknown
-  const own = await work().then(
+  if (!group || group.size === 1) return [await ended(work)]
+  let failure: TabringError | undefined
+  const own = await ended(work).then(
     (done): Outcome => ({ done }),
-    (thrown: unknown): Outcome => {
+    (thrown: TabringError): Outcome => {
       failure = thrown
-      const code = thrown instanceof TabringError ? thrown.code : 'file.unwritable'
-      return { code, message: messageOf(thrown) }
+      return { code: thrown.code, message: thrown.message }
     },
   )
   const all = await gatherJson(group, own, { deadlineMs: fileDeadlineMs })
@@ -138,6 +137,20 @@ async function together(
     if (rank === group.rank) throw failure
     throw new DataError(other.code, `rank ${rank}: ${other.message}`)
   })
+}
+
+/** What `work` gives. errors: those of ours as they are, what a folder throws as `file.unwritable`. */
+async function ended(work: () => Promise<string>): Promise<string> {
+  try {
+    return await work()
+  } catch (thrown) {
+    if (thrown instanceof TabringError) throw thrown
+    throw new DataError(
+      'file.unwritable',
+      `checkpoint: expected the folder to be read and written, got ${messageOf(thrown).replace(/\.$/, '')}. Choose another, or look at its disk.`,
+      { cause: thrown },
+    )
+  }
 }
 
 /** What a rank tells the others of its work. */

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { readManifest } from '../../src/data/checkpoint-folder.ts'
+import { putCheckpoint, readManifest } from '../../src/data/checkpoint-folder.ts'
 import { privateFileStore } from '../../src/data/file-store.ts'
 import { openGpu } from '../../src/gpu/device.ts'
 import { Runtime } from '../../src/graph/runtime.ts'
@@ -47,6 +47,22 @@ test('by default they are in the private files, where the latest and the best on
   await saveCheckpoint({ model, step: 5 }, { folder: fresh })
   expect(await loadCheckpoint({ model: other }, { folder: fresh })).toEqual({ step: 5 })
   await byDefault.clear()
+})
+
+test('two tabs that save into one folder at once take turns: the manifest has both files', async () => {
+  const folders = await Promise.all([1, 2, 3].map(() => store.folder('other')))
+  await Promise.all(
+    folders.map((folder, i) =>
+      putCheckpoint(folder, new Uint8Array(1000 + i), {
+        label: `step-${i}`,
+        isBest: i === 0,
+        keepLast: 3,
+      }),
+    ),
+  )
+  const manifest = await readManifest(folders[0])
+  expect(manifest?.files.map(({ label }) => label).sort()).toEqual(['step-0', 'step-1', 'step-2'])
+  expect(manifest?.best).toBe('step-0.safetensors')
 })
 
 /** Two ranks with a device each; that of rank `loser` is lost after step `loseAt`. */

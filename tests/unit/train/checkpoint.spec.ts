@@ -233,10 +233,12 @@ describe('ranks', () => {
       await save(2)
       return error
     })
-    expect(ends.map(String)).toEqual([
-      'Error: the disk is full',
-      'DataError: rank 0: the disk is full',
-      'DataError: rank 0: the disk is full',
+    const text =
+      'checkpoint: expected the folder to be read and written, got the disk is full. Choose another, or look at its disk.'
+    expect(ends).toMatchObject([
+      { code: 'file.unwritable', message: text, cause: { message: 'the disk is full' } },
+      { code: 'file.unwritable', message: `rank 0: ${text}` },
+      { code: 'file.unwritable', message: `rank 0: ${text}` },
     ])
     expect(safetensors(folder.written)).toEqual(['step-2.safetensors'])
   })
