@@ -1,4 +1,6 @@
 import * as v from 'valibot'
+import { type Env, systemEnv } from '../util/env.ts'
+import { PeerError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
 import { switchValue } from '../util/switches.ts'
 import type { JsonValue } from './messages.ts'
@@ -49,19 +51,21 @@ export class LanedConnection {
   /** Resolves when the first lane is up, and each of the others or done without. errors: as WebRtcConnection's. */
   readonly connected: Promise<void>
   readonly #options: LanedConnectionOptions
+  readonly #env: Env
   /** By number; those that did not come up are taken out. */
   readonly #lanes = new Map<number, WebRtcConnection>()
   #laneCount = 0
   /** The first lane's. */
   #attempt = 1
-  /** The answering side knows how many lanes there shall be. */
-  #decide!: (count: number) => void
-  readonly #decided = new Promise<number>((resolve) => {
-    this.#decide = resolve
+  /** The answering side knows how many lanes there shall be, or that nobody will tell. */
+  #decide!: { resolve: (count: number) => void; reject: (error: PeerError) => void }
+  readonly #decided = new Promise<number>((resolve, reject) => {
+    this.#decide = { resolve, reject }
   })
 
   constructor(options: LanedConnectionOptions) {
     this.#options = options
+    this.#env = options.env ?? systemEnv
     const first = new WebRtcConnection({
       ...options,
       onChannel: (channel) => options.onChannel(channel, 0),
@@ -69,7 +73,12 @@ export class LanedConnection {
         this.#attempt = attempt
         options.onSignal(attempt, signals)
       },
+      onDown: (error) => {
+        this.#decide.reject(error)
+        options.onDown(error)
+      },
     })
+    this.#decided.catch(() => undefined)
     this.#lanes.set(0, first)
     this.connected = this.#connect(first)
     this.connected.catch(() => undefined)
@@ -86,7 +95,7 @@ export class LanedConnection {
     else if ('lanes' in parsed.output) {
       if (this.#options.initiator || this.#laneCount > 0) return
       this.#makeLanes(parsed.output.lanes)
-      this.#decide(parsed.output.lanes)
+      this.#decide.resolve(parsed.output.lanes)
     } else this.#lanes.get(parsed.output.lane)?.receive(1, parsed.output.signals)
   }
 
@@ -108,6 +117,9 @@ export class LanedConnection {
 
   /** Ends all lanes; idempotent. */
   close(): void {
+    this.#decide.reject(
+      new PeerError('peer.lost', `link to ${this.#options.peerName}: closed on this side.`),
+    )
     for (const lane of this.#lanes.values()) lane.close()
   }
 
@@ -125,7 +137,17 @@ export class LanedConnection {
       })
       onSignal(this.#attempt, { lanes: count })
       this.#makeLanes(count)
-    } else count = await this.#decided
+    } else {
+      const cancel = this.#env.after(laneMs, () =>
+        this.#decide.reject(
+          new PeerError(
+            'peer.unreachable',
+            `link to ${peerName}: expected word of its lanes within ${laneMs} ms of its connection, got none. Is that tab frozen?`,
+          ),
+        ),
+      )
+      count = await this.#decided.finally(cancel)
+    }
     const others = [...this.#lanes].filter(([number]) => number > 0)
     await Promise.all(
       others.map(([number, lane]) =>

@@ -116,7 +116,10 @@ export class DistributedDataParallel extends Module {
       }
       if (bucketCapMb !== undefined) return
       const links = await measure()
-      exchange.choice = links.choice
+      // What is timed here changes no bits: only a choice that the caller has made goes through machines.
+      const { hierarchicalBytes, machines } = group.choice
+      const { oneShotBytes, directBytes } = links.choice
+      exchange.choice = { oneShotBytes, directBytes, hierarchicalBytes, machines }
       exchange.capBytes = bucketCapMbFor(links) * 2 ** 20
     }
     this.ready = settle()

@@ -1,0 +1,103 @@
+import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { LanedConnection } from '../../../src/peer/laned-connection.ts'
+import type { WebRtcOptions } from '../../../src/peer/webrtc.ts'
+import { PeerError } from '../../../src/util/errors.ts'
+import { VirtualEnv } from '../../support/virtual-env.ts'
+
+// What the side that answers makes of a lane 0 whose other side says no more; tests/e2e/lanes.spec.ts has real connections.
+
+const { made } = vi.hoisted(() => ({ made: [] as FakeConnection[] }))
+
+/** A connection that does what it is told. */
+interface FakeConnection {
+  options: WebRtcOptions
+  up(): void
+  received: unknown[]
+}
+
+vi.mock('../../../src/peer/webrtc.ts', () => ({
+  WebRtcConnection: class {
+    readonly connected: Promise<void>
+    readonly received: unknown[] = []
+    up!: () => void
+    constructor(readonly options: WebRtcOptions) {
+      this.connected = new Promise((resolve) => {
+        this.up = resolve
+      })
+      made.push(this)
+    }
+    start() {}
+    close() {}
+    receive(_: number, signals: unknown) {
+      this.received.push(signals)
+    }
+  },
+}))
+
+const lost = new PeerError('peer.lost', 'link to rank 0: ended: gone.')
+
+function answering(env = new VirtualEnv()) {
+  const downs: Error[] = []
+  const connection = new LanedConnection({
+    initiator: false,
+    peerName: 'rank 0',
+    onChannel: () => undefined,
+    onSignal: () => undefined,
+    onDown: (error) => downs.push(error),
+    env,
+  })
+  connection.start()
+  return { env, connection, downs, first: made[0]! }
+}
+
+beforeEach(() => {
+  made.length = 0
+})
+
+describe('the side that answers', () => {
+  test('waits for the other lanes once it has heard how many', async () => {
+    const { env, connection, first } = answering()
+    first.up()
+    connection.receive(1, { lanes: 3 })
+    await env.advance(10)
+    expect(made).toHaveLength(3)
+    connection.receive(1, { lane: 2, signals: ['offer'] })
+    expect(made[2]!.received).toEqual([['offer']])
+    let isUp = false
+    connection.connected.then(() => {
+      isUp = true
+    })
+    made[1]!.up()
+    await env.advance(10)
+    expect(isUp).toBe(false)
+    made[2]!.up()
+    await connection.connected
+  })
+
+  test('ends with the connection when that ends before the word', async () => {
+    const { connection, downs, first } = answering()
+    first.up()
+    first.options.onDown(lost)
+    await expect(connection.connected).rejects.toThrow('ended: gone')
+    expect(downs).toEqual([lost])
+  })
+
+  test('ends when it is closed before the word', async () => {
+    const { connection, first } = answering()
+    first.up()
+    connection.close()
+    await expect(connection.connected).rejects.toThrow('link to rank 0: closed on this side')
+  })
+
+  test('does not wait for ever for the word of a tab that stands still', async () => {
+    const { env, connection, first } = answering()
+    first.up()
+    const failed = connection.connected.catch((error) => error)
+    await env.advance(5_100)
+    expect(await failed).toMatchObject({
+      code: 'peer.unreachable',
+      message: expect.stringContaining('expected word of its lanes within 5000 ms'),
+    })
+    expect(env.timers).toBe(0)
+  })
+})
