@@ -26,8 +26,8 @@ vi.mock('../../../src/peer/webrtc.ts', () => ({
       })
       made.push(this)
     }
-    start() {}
-    close() {}
+    start = () => undefined
+    close = () => undefined
     receive(_: number, signals: unknown) {
       this.received.push(signals)
     }
