@@ -8,6 +8,7 @@ import type { RelaySockets } from '../src/peer/relay/room-relay.ts'
 import { type Limits, Rendezvous } from '../src/peer/rendezvous.ts'
 import { proofText } from '../src/peer/secret.ts'
 import { systemEnv } from '../src/util/env.ts'
+import { closeReason } from './close-reason.ts'
 import { ownHosts } from './hosts.ts'
 import { type IceOptions, iceSource } from './ice/ice-source.ts'
 
@@ -85,14 +86,7 @@ export function attachSignaling(
   })
 
   const end = (socket: WebSocket, text: string) => {
-    // The closing frame holds 123 bytes of reason.
-    socket.close(
-      1008,
-      Buffer.from(text)
-        .subarray(0, 123)
-        .toString()
-        .replace(/\ufffd+$/, ''),
-    )
+    socket.close(1008, closeReason(text))
     // What was relayed to a slow one comes first.
     const timeoutMs = socket.bufferedAmount > 0 ? drainTimeoutMs : closeTimeoutMs
     setTimeout(() => socket.terminate(), timeoutMs).unref()

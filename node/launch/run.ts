@@ -150,7 +150,7 @@ export async function launch(
       joined.follower.ended(part)
     }
   } catch (thrown) {
-    leaving = thrown instanceof Interrupt ? 'interrupted' : messageOf(thrown).slice(0, 100)
+    leaving = thrown instanceof Interrupt ? 'interrupted' : messageOf(thrown)
     if (!(thrown instanceof PortTaken)) throw thrown
     throw new TabringError(
       'config.invalid',

@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream'
 import { type RawData, WebSocket, WebSocketServer } from 'ws'
 import { signalPath } from '../../src/peer/messages.ts'
 import { messageOf } from '../../src/util/errors.ts'
+import { closeReason } from '../close-reason.ts'
 import { ownHosts } from '../hosts.ts'
 import { hostInUrl } from './crew/join.ts'
 import { connectPinned, type Pin } from './pin.ts'
@@ -89,12 +90,7 @@ export function attachSignalProxy(
 function end(socket: WebSocket, code: number, reason: string): void {
   const isSendable =
     (code >= 1000 && code <= 1014 && ![1004, 1005, 1006].includes(code)) || code >= 3000
-  // A closing frame holds 123 bytes of reason.
-  const text = Buffer.from(reason)
-    .subarray(0, 120)
-    .toString()
-    .replace(/\ufffd+$/, '')
   if (socket.readyState === WebSocket.CONNECTING) socket.terminate()
-  else socket.close(isSendable ? code : 1011, text)
+  else socket.close(isSendable ? code : 1011, closeReason(reason))
   setTimeout(() => socket.terminate(), closeTimeoutMs).unref()
 }

@@ -5,13 +5,19 @@ import {
   type RankVariables,
 } from '../../src/distributed/env.ts'
 import { type Joined, joinedName } from '../../src/distributed/joined.ts'
+import type { RelayChoice } from '../../src/distributed/plan-links.ts'
 import { newRoomUrl, parseRoomUrl } from '../../src/peer/room-url.ts'
 import { messageOf, PeerError } from '../../src/util/errors.ts'
 
-export interface RankGroupOptions {
+/** What the ranks of a group know alike. */
+export interface RankPlace {
   worldSize: number
   address: URL
   args: readonly string[]
+  relay: RelayChoice
+}
+
+export interface RankGroupOptions extends RankPlace {
   onSay: (stream: 'stdout' | 'stderr', line: string) => void
   /** Closes the pages; the reason is told to whoever waits for one. */
   end: (reason: string) => Promise<void>
@@ -88,7 +94,7 @@ export class RankGroup {
         const tell = globalThis as unknown as Record<string, (json: string) => void>
         new BroadcastChannel(channelName).onmessage = ({ data }) => tell[channelName](data)
       },
-      [injectedName, this.#environment(rank), joinedName] as const,
+      [injectedName, environmentOf(rank, this.#room, this.options), joinedName] as const,
     )
     return page
   }
@@ -99,29 +105,6 @@ export class RankGroup {
     if (response && !response.ok()) {
       this.#fail(rank, `expected the page ${href}, got status ${response.status()}.`)
     }
-  }
-
-  #environment(rank: number): InjectedEnvironment {
-    const { worldSize, address, args } = this.options
-    const { server, link } = this.#room
-    const variables: RankVariables = {
-      RANK: String(rank),
-      LOCAL_RANK: String(rank),
-      WORLD_SIZE: String(worldSize),
-      LOCAL_WORLD_SIZE: String(worldSize),
-      GROUP_RANK: '0',
-      NODE_RANK: '0',
-      MASTER_ADDR: address.hostname,
-      MASTER_PORT: address.port || (address.protocol === 'https:' ? '443' : '80'),
-      MASTER_URL: server,
-      ROOM_ID: link.room,
-      ROOM_KEY: link.key,
-      RELAY: 'off',
-      RUN_ID: 'playwright',
-      RESTART_COUNT: '0',
-      MAX_RESTARTS: '0',
-    }
-    return { variables, args }
   }
 
   #take({ rank }: Joined): void {
@@ -143,4 +126,30 @@ export class RankGroup {
     this.#reject(this.failure)
     void this.options.end(this.failure.message)
   }
+}
+
+/** What a rank's page has as `env` and `args`. */
+export function environmentOf(
+  rank: number,
+  { server, link }: ReturnType<typeof parseRoomUrl>,
+  { worldSize, address, args, relay }: RankPlace,
+): InjectedEnvironment {
+  const variables: RankVariables = {
+    RANK: String(rank),
+    LOCAL_RANK: String(rank),
+    WORLD_SIZE: String(worldSize),
+    LOCAL_WORLD_SIZE: String(worldSize),
+    GROUP_RANK: '0',
+    NODE_RANK: '0',
+    MASTER_ADDR: address.hostname,
+    MASTER_PORT: address.port || (address.protocol === 'https:' ? '443' : '80'),
+    MASTER_URL: server,
+    ROOM_ID: link.room,
+    ROOM_KEY: link.key,
+    RELAY: relay,
+    RUN_ID: 'playwright',
+    RESTART_COUNT: '0',
+    MAX_RESTARTS: '0',
+  }
+  return { variables, args }
 }

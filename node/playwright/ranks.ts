@@ -1,4 +1,5 @@
 import type { Browser, BrowserContext, Page } from 'playwright'
+import { type RelayChoice, relayChoices } from '../../src/distributed/plan-links.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import {
   checkChoice,
@@ -17,6 +18,11 @@ export interface OpenRanksOptions {
   sharesContext?: boolean
   /** What `args` is in the pages. */
   args?: readonly string[]
+  /**
+   * What RELAY is in the pages, as `tabring run --relay` sets it: with `fallback` ranks that WebRTC does not link go through the signaling
+   * server, which must relay. Default `off`.
+   */
+  relay?: RelayChoice
 }
 
 /** Opens pages that are ranks of one group. */
@@ -50,15 +56,17 @@ export class OpenRanks implements Ranks {
 
   async open(worldSize: number, url = '/', options: OpenRanksOptions = {}): Promise<Page[]> {
     checkNumber(where, 'worldSize', worldSize, isCount, 'a whole number of at least 1')
-    checkOptions(where, options, { until: true, sharesContext: true, args: true })
+    checkOptions(where, options, { until: true, sharesContext: true, args: true, relay: true })
     checkChoice(where, 'until', options.until, ['joined', 'loaded'])
     checkFlag(where, 'sharesContext', options.sharesContext)
-    const { until = 'joined', sharesContext = false, args = [] } = options
+    checkChoice(where, 'relay', options.relay, relayChoices)
+    const { until = 'joined', sharesContext = false, args = [], relay = 'off' } = options
     const address = this.#address(url)
     const group = new RankGroup({
       worldSize,
       address,
       args,
+      relay,
       onSay: this.world.onSay,
       end: (reason) => this.#closeContexts(reason),
     })

@@ -1,7 +1,7 @@
 import * as Comlink from 'comlink'
 import { PortStore } from '../peer/store/port-store.ts'
 import { holdLock } from '../peer/web-locks.ts'
-import { ArgumentTypeError } from '../util/errors.ts'
+import { ArgumentTypeError, stackOf } from '../util/errors.ts'
 import { injectedName } from './env.ts'
 import {
   type RankFailure,
@@ -67,12 +67,4 @@ function failureOf(thrown: unknown): RankFailure {
   }
   const code = 'code' in thrown ? String(thrown.code) : ''
   return { name: thrown.name, message: thrown.message, code, stack: stackOf(thrown) }
-}
-
-/** An error's stack with those of its causes, as Node prints them. */
-function stackOf(thrown: Error): string {
-  const { name, message, stack = '', cause } = thrown
-  // Firefox and Safari leave the words out of it.
-  const own = stack.includes(message) ? stack : `${name}: ${message}\n${stack}`
-  return cause instanceof Error ? `${own}\ncause: ${stackOf(cause)}` : own
 }

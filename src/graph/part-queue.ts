@@ -14,6 +14,8 @@ export class PartQueue {
   readonly #now: () => number
   /** Of the last run; nothing is known before the first. units: ms. */
   readonly #durations: number[]
+  /** Counts runs: one that failed leaves parts behind, which may end in the next. */
+  #run = 0
   #submitted = 0
   #ran = 0
   #waiting: { readonly part: number; readonly resolve: () => void }[] = []
@@ -29,6 +31,7 @@ export class PartQueue {
   }
 
   begin(): void {
+    this.#run++
     this.#submitted = 0
     this.#ran = 0
     this.#waiting = []
@@ -44,7 +47,9 @@ export class PartQueue {
   /** `part` is on the device's queue; `ends` when it has run. */
   submitted(part: number, ends: Promise<void>): void {
     const submittedMs = this.#now()
+    const run = this.#run
     this.#ends[part] = ends.then(() => {
+      if (run !== this.#run) return
       const nowMs = this.#now()
       this.#durations[part] = nowMs - Math.max(submittedMs, this.#lastEndMs)
       this.#lastEndMs = nowMs

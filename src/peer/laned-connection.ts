@@ -14,6 +14,11 @@ const lanesByRoundTrip = [
   { fromMs: 40, lanes: 8 },
   { fromMs: 5, lanes: 4 },
 ] as const
+
+/** How many lanes to make where a message and its answer take so long. */
+export const lanesFor = (roundTripMs: number): number =>
+  lanesByRoundTrip.find(({ fromMs }) => roundTripMs >= fromMs)?.lanes ?? 1
+
 /** Within this time a lane is up, or done without. units: ms. */
 const laneMs = 5_000
 
@@ -130,7 +135,7 @@ export class LanedConnection {
     if (initiator) {
       const given = switchValue('lanes')
       const roundTripMs = given === null ? await first.roundTripMs() : null
-      count = given ?? lanesByRoundTrip.find(({ fromMs }) => roundTripMs! >= fromMs)?.lanes ?? 1
+      count = given ?? lanesFor(roundTripMs!)
       tell(1, 'link', () => {
         const why = roundTripMs === null ? 'as told' : `round trip ${roundTripMs.toFixed(1)} ms`
         return `to ${peerName}: ${count} ${count === 1 ? 'lane' : 'lanes'} (${why})`

@@ -22,6 +22,8 @@ export class LaneLink extends LinkBase {
   readonly kind: LinkKind
   readonly maxMessageBytes: number
   readonly #lanes: Lane[] = []
+  /** Those that have ended too, for their counts. */
+  readonly #everyLink: Link[] = []
   readonly #env: Env
   #nextSent = 0
   #nextReceived = 0
@@ -42,6 +44,7 @@ export class LaneLink extends LinkBase {
   add(link: Link): void {
     const lane: Lane = { link, isUsed: false }
     this.#lanes.push(lane)
+    this.#everyLink.push(link)
     link.onmessage = (message) => this.#receive(lane, message)
     link.onroom = () => this.roomAgain()
     link.onend = (end) => this.#laneEnded(lane, end)
@@ -59,7 +62,7 @@ export class LaneLink extends LinkBase {
 
   override async stats(): Promise<LinkStats> {
     const counts = await super.stats()
-    const lanes = await Promise.all(this.#lanes.map(({ link }) => link.stats()))
+    const lanes = await Promise.all(this.#everyLink.map((link) => link.stats()))
     const carriedBytes = lanes.reduce((sum, { bytesSent }) => sum + bytesSent, 0)
     // A queued message has been numbered, and not carried.
     const bytesSent = Math.min(counts.bytesSent, carriedBytes)

@@ -188,3 +188,19 @@ export function invariant(condition: unknown, text: () => string): asserts condi
 export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown)
 }
+
+/** An error's stack with those of its causes, as Node prints them; of causes in a circle each once. */
+export function stackOf(thrown: Error): string {
+  const told = new Set<Error>()
+  const texts: string[] = []
+  let next: unknown = thrown
+  while (next instanceof Error && !told.has(next)) {
+    told.add(next)
+    const { name, message, stack = '', cause }: Error = next
+    // Firefox and Safari leave the words out of it.
+    texts.push(stack.includes(message) ? stack : `${name}: ${message}\n${stack}`)
+    next = cause
+  }
+  if (next instanceof Error) texts.push(`${next.name}: ${next.message} (see above)`)
+  return texts.join('\ncause: ')
+}

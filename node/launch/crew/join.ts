@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type RawData, WebSocket } from 'ws'
 import { parseMessage } from '../../../src/peer/messages.ts'
 import { messageOf, PeerError, TabringError } from '../../../src/util/errors.ts'
+import { closeReason } from '../../close-reason.ts'
 import { connectPinned, type Pin } from '../pin.ts'
 import { Follower } from './follower.ts'
 import type { RunKeys } from './keys.ts'
@@ -110,7 +111,7 @@ async function joinOnce({ member, launchers }: JoinOptions, place: LeaderPlace):
 
   const close = async (reason = '') => {
     const timer = setTimeout(() => socket.terminate(), closeTimeoutMs)
-    socket.close(1000, reason)
+    socket.close(1000, closeReason(reason))
     await closed
     clearTimeout(timer)
   }

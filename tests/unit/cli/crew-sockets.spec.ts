@@ -107,6 +107,13 @@ test('with the key alone: the certificate is proven, orders come, the end is tol
   await close()
 })
 
+test('a launcher leaves with a reason of any length', async () => {
+  const { port } = await startLeader()
+  const { close } = await joining(port)
+  // More bytes than a closing frame has room for, at which ws throws.
+  await close('ä'.repeat(100))
+})
+
 test('the pinned certificate is accepted, another is not, before anything is said', async () => {
   const { port } = await startLeader()
   await expect(joining(port, { pin: foreign.pin })).rejects.toThrow(

@@ -85,3 +85,31 @@ test('whenSubmitted waits for its part, and an error of a part comes out of room
   await waiting
   await expect(queue.room()).rejects.toThrow('lost')
 })
+
+test('a part of a failed run that ends in the next one counts for nothing there', async () => {
+  const { clock, queue } = queueOf(4, true)
+  await run(queue, clock, [50, 50, 50, 50])
+  let endLate!: () => void
+  const late = new Promise<void>((resolve) => {
+    endLate = resolve
+  })
+  let endFirst!: () => void
+  const first = new Promise<void>((resolve) => {
+    endFirst = resolve
+  })
+  queue.begin()
+  queue.submitted(0, Promise.reject(new Error('lost')))
+  queue.submitted(1, late)
+  await expect(queue.room()).rejects.toThrow('lost')
+  queue.begin()
+  queue.submitted(0, first)
+  queue.submitted(1, new Promise(() => undefined))
+  endLate()
+  for (let i = 0; i < 20; i++) await Promise.resolve()
+  const room = queue.room()
+  expect(room).toBeInstanceOf(Promise)
+  clock.ms += 50
+  endFirst()
+  await room
+  expect(queue.room()).toBeUndefined()
+})

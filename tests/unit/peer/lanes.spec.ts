@@ -106,6 +106,23 @@ describe('lanes', () => {
     expect(at.near.messages).toEqual([])
   })
 
+  test('what lanes have carried is counted after their end, and after that of the link', async () => {
+    const env = new VirtualEnv(1)
+    const { near, far, lanes } = join(env, [{ highWaterBytes: 8 }, { highWaterBytes: 8 }])
+    const { messages } = heard(far)
+    const sentBytes = async (link: Link) => (await link.stats()).bytesSent
+    near.send(bytes('abcdefgh'))
+    near.send(bytes('ijklmnop'))
+    await env.advance(1)
+    expect(messages).toHaveLength(2)
+    lanes[0]![0].close('cable pulled')
+    expect(near.laneCount).toBe(1)
+    expect(await sentBytes(near)).toBe(16)
+    near.close('over')
+    expect(near.laneCount).toBe(0)
+    expect(await sentBytes(near)).toBe(16)
+  })
+
   test.each([
     ['lost', 'drop', 0],
     ['sent twice', 'duplicate', 1],

@@ -5,6 +5,7 @@ import {
   DataError,
   GpuError,
   ShapeError,
+  stackOf,
   TabringError,
 } from '../../../src/util/errors.ts'
 import { checkOptions } from '../../../src/util/options.ts'
@@ -50,4 +51,33 @@ test('the classes tell their own apart', () => {
   expect(new TabringError('config.invalid', 'x')).not.toBeInstanceOf(ArgumentTypeError)
   for (const foreign of [new Error('x'), new TypeError('x'), null, undefined, 'x'])
     expect(foreign).not.toBeInstanceOf(TabringError)
+})
+
+test('a stack is told with those of its causes', () => {
+  const inner = new TypeError('inner')
+  const outer = new Error('outer', { cause: new RangeError('middle', { cause: inner }) })
+  const stack = stackOf(outer)
+  expect(stack.match(/^(cause: )?\w+: \w+$/gm)).toEqual([
+    'Error: outer',
+    'cause: RangeError: middle',
+    'cause: TypeError: inner',
+  ])
+  expect(stack).toMatch(/^Error: outer\n +at /)
+  // As Firefox and Safari have it.
+  inner.stack = 'main@file.js:1:1'
+  expect(stackOf(inner)).toBe('TypeError: inner\nmain@file.js:1:1')
+  const other = new Error('x', { cause: 'no error' })
+  expect(stackOf(other)).toBe(other.stack)
+})
+
+test('causes in a circle are told once each', () => {
+  const first = new Error('first')
+  const second = new Error('second', { cause: first })
+  first.cause = second
+  for (const error of [first, second]) error.stack = `Error: ${error.message}\n    at here`
+  expect(stackOf(first)).toBe(
+    'Error: first\n    at here\ncause: Error: second\n    at here\ncause: Error: first (see above)',
+  )
+  second.cause = second
+  expect(stackOf(second)).toBe('Error: second\n    at here\ncause: Error: second (see above)')
 })
