@@ -42,7 +42,7 @@ const command = new Command('npm run bench -- overlap')
   .option('--rounds <count>', 'rounds, each beginning with another kind of step', above(7), 11)
   .option('--share <factor>', 'of the computing, how long the exchange is to take', above(0.01), 1)
   .option('--width <elements>', 'of each layer of the MLP', above(1), 128)
-  .option('--layers <count>', 'of the MLP', above(2), 8)
+  .option('--layers <count>', 'of the MLP', above(2), 16)
   .option('--batch <samples>', 'of each rank', above(1), 2048)
   .option('--bucket-cap-mb <MiB>', 'the size of buckets', above(0.001), 0.07)
   .addOption(

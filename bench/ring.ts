@@ -16,7 +16,7 @@ const sizes = [
   { sizeBytes: 16 * mebi, repeats: 1 },
 ]
 /** From here on the ring is to carry this share of what the bare channels do. */
-const goal = { fromBytes: 4 * mebi, ratio: 0.8 }
+const goal = { fromBytes: mebi, ratio: 0.85 }
 const worldSizes = [2, 3]
 
 /**
