@@ -38,6 +38,8 @@ export interface SignalServerOptions {
   ice?: IceOptions
   /** Whether tabs may send their data through this server, sealed end to end, where WebRTC does not get through. Default false. */
   relay?: boolean
+  /** Whether this room may be made under this key (see `RoomSecret.authKey`); default: any, by whoever reaches the port. */
+  mayCreate?: (room: string, authKey: string) => boolean
   /** One line for each socket that is refused; silent by default. */
   log?: (line: string) => void
 }
@@ -127,6 +129,7 @@ export function attachSignaling(
         return given.length === expected.length && timingSafeEqual(given, expected)
       },
       iceServers: (id) => iceServers?.(id, Date.now()) ?? [],
+      ...(options.mayCreate && { mayCreate: options.mayCreate }),
       ...(options.relay && { relay }),
     },
     options.limits,

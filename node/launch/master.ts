@@ -25,6 +25,8 @@ export interface MasterOptions {
   /** The last port that is tried, from `port` up. */
   lastPort: number
   keys: RunKeys
+  /** How often the run may start again: each start has a room of its own, and no other rooms are taken. */
+  maxRestarts: number
   leader: Leader
   /** For the tabs of all machines. */
   ice: IceOptions | undefined
@@ -38,7 +40,7 @@ export interface MasterOptions {
  * errors: PortTaken; `config.invalid`; `file.unwritable` when there is no place for the certificate.
  */
 export async function openMaster(options: MasterOptions): Promise<Master> {
-  const { host, keys, leader, ice, relay } = options
+  const { host, keys, maxRestarts, leader, ice, relay } = options
   const certificate = await ownCertificate({ names: ownNames([host]) })
   const server = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
     response.writeHead(404, { 'Content-Type': 'text/plain; charset=utf-8' })
@@ -46,7 +48,12 @@ export async function openMaster(options: MasterOptions): Promise<Master> {
   })
   const port = await listen(server, { wanted: options.port, last: options.lastPort })
   const pin = pinOf(certificate.cert)
-  const signaling = attachSignaling(server, { hosts: [host], relay, ...(ice && { ice }) })
+  const signaling = attachSignaling(server, {
+    hosts: [host],
+    relay,
+    mayCreate: keys.roomCheck(maxRestarts),
+    ...(ice && { ice }),
+  })
   const door = openDoor(server, { leader, keys, pin })
   refuseOtherUpgrades(server, [signalPath, launchersPath])
   return {

@@ -108,6 +108,7 @@ async function lead(all: MeetOptions): Promise<Crew> {
       port: masterPort,
       lastPort: isPortFixed ? masterPort : masterPort + portsTried,
       keys,
+      maxRestarts: options.maxRestarts,
       leader,
       ice: options.ice,
       relay: options.relay ?? false,

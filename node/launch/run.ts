@@ -88,7 +88,14 @@ export async function launch(
     const joined = crew
     toClose.push(() => joined.close(leaving))
     const { ice, relay } = options
-    const pages = { root: built.root, data, checkpoints, ice, relay }
+    const pages = {
+      root: built.root,
+      data,
+      checkpoints,
+      ice,
+      relay,
+      maxRestarts: options.maxRestarts,
+    }
     const served = await servePages(plan, joined, pages)
     toClose.push(() => served.close())
 
@@ -240,19 +247,21 @@ class Browsers {
 /** Serves the pages to this machine's tabs; alone on MASTER_PORT, with the signaling server, else on any port, with a way to it. */
 async function servePages(
   { masterPort, isPortFixed }: Plan,
-  { signaling }: Crew,
+  { signaling, keys }: Crew,
   {
     root,
     data,
     checkpoints,
     ice,
     relay,
+    maxRestarts,
   }: {
     root: string
     data: string | undefined
     checkpoints: CheckpointFolder | null
     ice: IceOptions | undefined
     relay: boolean | undefined
+    maxRestarts: number
   },
 ): Promise<Served> {
   const mounts = data === undefined ? undefined : { [dataMount]: data }
@@ -264,7 +273,8 @@ async function servePages(
       attach: (server) => attachSignalProxy(server, signaling),
     })
   }
-  const own = { relay: relay ?? false, ...(ice && { ice }) }
+  const mayCreate = keys.roomCheck(maxRestarts)
+  const own = { relay: relay ?? false, mayCreate, ...(ice && { ice }) }
   try {
     return await serve({ ...offer, port: masterPort, strictPort: true, signaling: own })
   } catch (thrown) {

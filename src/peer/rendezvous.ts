@@ -35,6 +35,8 @@ export interface RendezvousHost {
   close(connectionId: string, text: string): void
   /** True when `proof` is HMAC-SHA-256 over `proofText(room, nonce)` under `authKey`; all but `room` in hex. */
   verify(authKey: string, room: string, nonce: string, proof: string): boolean
+  /** Whether this room may be made under this key; absent: any may. */
+  mayCreate?(room: string, authKey: string): boolean
   /** What one connection is told of ICE servers, made anew for each call; default none. */
   iceServers?(connectionId: string): IceServer[]
   /** Absent: this server relays no links. */
@@ -240,6 +242,11 @@ export class Rendezvous {
   }
 
   private create(connection: Connection, message: MessageOf<'create'>): void {
+    if (this.host.mayCreate?.(message.room, message.authKey) === false) {
+      const text = 'this server is for the rooms of its own run alone, got another room or key.'
+      this.refuse(connection, 'bad-proof', text, 'create', true)
+      return
+    }
     if (this.rooms.has(message.room)) {
       this.refuse(connection, 'room-exists', 'this room is there already. Join it.', 'create')
       return

@@ -66,6 +66,19 @@ export class RunKeys {
     return given.length === expected.length && timingSafeEqual(given, expected)
   }
 
+  /** Says of a room and its authKey whether they are those of one of the run's starts, of which there are at most `maxRestarts` + 1. */
+  roomCheck(maxRestarts: number): (room: string, authKey: string) => boolean {
+    const authKeys = new Map<string, string>()
+    for (let attempt = 0; attempt <= maxRestarts; attempt++) {
+      const { room, key } = this.room(attempt)
+      // As RoomSecret derives it in the tabs.
+      const secret = Buffer.from(key, 'base64url')
+      const authKey = Buffer.from(hkdfSync('sha256', secret, room, 'tabring auth 1', 32))
+      authKeys.set(room, authKey.toString('hex'))
+    }
+    return (room, authKey) => authKeys.get(room) === authKey
+  }
+
   /** The signaling room of one start of the run: other starts and other runs meet in other rooms. */
   room(attempt: number): RoomLink {
     const bytes = this.#derive(`tabring room 1 ${attempt}`, 48)

@@ -1,0 +1,79 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { WebSocket } from 'ws'
+import { newKey, RunKeys } from '../../../node/launch/crew/keys.ts'
+import type { Leader } from '../../../node/launch/crew/leader.ts'
+import { type Master, openMaster } from '../../../node/launch/master.ts'
+import { protocolVersion, signalPath } from '../../../src/peer/messages.ts'
+import { newRoomLink, type RoomLink, RoomSecret } from '../../../src/peer/secret.ts'
+
+// The launcher's public port takes the rooms of its own run alone.
+
+const keys = new RunKeys(newKey(), 'run')
+let home: string
+let master: Master
+beforeAll(async () => {
+  home = await mkdtemp(join(tmpdir(), 'tabring-'))
+  vi.stubEnv('HOME', home)
+  master = await openMaster({
+    host: 'alpha',
+    port: 0,
+    lastPort: 0,
+    keys,
+    maxRestarts: 1,
+    // No launcher comes here.
+    leader: {} as Leader,
+    relay: true,
+    ice: { iceServers: [{ urls: 'turn:turn.example:3478' }], turnSecret: 'run-secret' },
+  })
+})
+afterAll(async () => {
+  await master.close()
+  vi.unstubAllEnvs()
+  await rm(home, { recursive: true, force: true })
+})
+
+/** What the server tells one that creates `link`'s room, up to ICE servers or the connection's end. */
+async function create(link: RoomLink, authKey?: string): Promise<string[]> {
+  const own = authKey ?? (await RoomSecret.derive(link)).authKey
+  const origin = `https://127.0.0.1:${master.port}`
+  const socket = new WebSocket(`wss://127.0.0.1:${master.port}${signalPath}`, {
+    rejectUnauthorized: false,
+    headers: { Origin: origin },
+  })
+  const told: string[] = []
+  await new Promise<void>((resolve, reject) => {
+    socket.on('error', reject)
+    socket.on('close', () => resolve())
+    socket.on('message', (data) => {
+      const message = JSON.parse(String(data))
+      told.push(message.type === 'error' ? message.code : message.type)
+      if (message.type === 'challenge') {
+        const made = { type: 'create', version: protocolVersion, room: link.room, authKey: own }
+        socket.send(JSON.stringify({ ...made, info: null }))
+        socket.send(JSON.stringify({ type: 'ice' }))
+      }
+      if (message.type === 'ice') socket.close()
+    })
+  })
+  return told
+}
+
+test("a stranger's room is refused at the launcher's port, without ICE servers", async () => {
+  expect(await create(newRoomLink())).toEqual(['challenge', 'bad-proof'])
+  // The id alone, which servers see, is no key.
+  expect(await create(keys.room(0), 'b'.repeat(64))).toEqual(['challenge', 'bad-proof'])
+  expect(await create(new RunKeys(newKey(), 'run').room(0))).toEqual(['challenge', 'bad-proof'])
+  expect(await create(keys.room(2))).toEqual(['challenge', 'bad-proof'])
+})
+
+test('the run itself gets in, at its first start and after a restart', async () => {
+  for (const attempt of [0, 1]) {
+    const told = await create(keys.room(attempt))
+    expect(told[0]).toBe('challenge')
+    expect(told.at(-1)).toBe('ice')
+    expect(told).not.toContain('bad-proof')
+  }
+})
