@@ -45,7 +45,7 @@ const command = new Command('npm start --')
   )
   .option(
     '--relay',
-    'let tabs send their data through this server, sealed end to end, where a network blocks WebRTC',
+    'let tabs send their data through this server, sealed end to end, where a network blocks WebRTC; whoever reaches the port may',
     false,
   )
   .addOption(
