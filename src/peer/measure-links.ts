@@ -35,7 +35,7 @@ const measurements = new WeakMap<CollectiveGroup, () => Promise<LinkMeasurement>
  *
  * Sets `group.choice`. A time is the better of two on the slowest rank. Where some of the ranks share a machine (`group.machines`,
  * `group.choice.machines`) going hierarchically is timed too, and a choice that takes it names the machines. Where ranks are linked in a ring alone only the rate is measured.
- * cost: some tens of milliseconds, more on slow links; up to 9 MB sent per rank where they are fast. errors: the group's.
+ * cost: some tens of milliseconds, more on slow links; where they are fast up to 16 MB sent by each of 3 ranks. errors: the group's.
  */
 export async function measureLinks(group: CollectiveGroup): Promise<LinkMeasurement> {
   const measuring = timeLinks(group, () => ({}))

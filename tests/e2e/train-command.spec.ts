@@ -80,11 +80,11 @@ test('three tabs train on drawn digits, tell each step, and write the weights', 
   expect(done.paramHashes).toHaveLength(3)
   expect(done.samplesPerRank).toEqual([22 * 24, 21 * 24, 21 * 24])
   expect(done.bytesSentPerRank).toHaveLength(3)
-  // The steps' gradients and parameters; before them the first parameters, and what choosing algorithms by size takes.
+  // The steps' gradients and parameters; before them the first parameters, and what measuring the links takes: up to 16 MiB, where they are fast.
   const stepBytes = ((2 * 2) / 3) * mlpBytes * 24
   for (const bytes of done.bytesSentPerRank) {
     expect(bytes).toBeGreaterThan(stepBytes)
-    expect(bytes).toBeLessThan(1.01 * stepBytes + mlpBytes + 2 * 2 ** 20)
+    expect(bytes).toBeLessThan(1.01 * stepBytes + mlpBytes + 16 * 2 ** 20)
   }
   const { tensors } = readSafetensors(new Uint8Array(await readFile(out)))
   expect([...tensors.keys()].sort()).toEqual(['0.bias', '0.weight', '2.bias', '2.weight'])
