@@ -54,7 +54,8 @@ const e2e = {
   test: {
     name: 'e2e',
     environment: 'node' as const,
-    include: ['tests/e2e/**/*.spec.ts'],
+    // Not those of the projects that they make.
+    include: ['tests/e2e/*.spec.ts'],
     globalSetup: './tests/support/build-once.ts',
     testTimeout: 240_000,
     hookTimeout: 120_000,
