@@ -28,13 +28,8 @@ let group: ProcessGroup
 const post = (message: FromWorker) => postMessage(message)
 
 function add(peerRank: number, channel: RTCDataChannel, lane: number): void {
-  const link = new ChannelLink(channel)
-  const before = links.get(peerRank)
-  if (before && lane > 0) {
-    links.set(peerRank, withLane(before, link))
-    return
-  }
-  links.set(peerRank, link)
+  links.set(peerRank, withLane(links.get(peerRank), new ChannelLink(channel), lane))
+  if (lane > 0) return
   lanes.set(peerRank, new RawLane(channel))
   bareLanes.set(peerRank, new BareLane(channel))
 }

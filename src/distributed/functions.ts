@@ -6,7 +6,8 @@
  * Ranks in arguments (`src`, `dst`) count among all ranks, as in PyTorch. Everything returns a promise; with `asyncOp` it returns a `Work` at once.
  * Counts, lengths and types are checked before anything is sent; a call that is refused on one rank alone leaves the others waiting.
  */
-import { sameType } from '../peer/element.ts'
+import type { CollectiveGroup } from '../peer/collective-group.ts'
+import { type ElementArray, type ReduceOp, sameType } from '../peer/element.ts'
 import {
   begin,
   checkPlain,
@@ -68,10 +69,7 @@ export function reduceScatter<O extends ReduceOptions>(
   const { op = 'sum' } = options
   return begin(where, options, async (group) => {
     checkTensorList(where, 'inputList', inputList, group, formOf(where, output))
-    const all = await joined(inputList)
-    await group.reduceScatter(all, { op })
-    const { start, end } = group.ownRange(all.length)
-    putBack(output, all.subarray(start, end))
+    await ownShare(group, await joined(inputList), output, op)
   })
 }
 
@@ -86,11 +84,20 @@ export function reduceScatterTensor<O extends ReduceOptions>(
   const { op = 'sum' } = options
   return begin(where, options, async (group) => {
     checkTensor(where, 'input', input, formOf(where, output, lengthOf(output) * group.size))
-    const all = (await arrayOf(input)).slice()
-    await group.reduceScatter(all, { op })
-    const { start, end } = group.ownRange(all.length)
-    putBack(output, all.subarray(start, end))
+    await ownShare(group, (await arrayOf(input)).slice(), output, op)
   })
+}
+
+/** Reduces `all` over the ranks, in place, and puts this rank's share into `output`. */
+async function ownShare(
+  group: CollectiveGroup,
+  all: ElementArray,
+  output: Contents,
+  op: ReduceOp,
+): Promise<void> {
+  await group.reduceScatter(all, { op })
+  const { start, end } = group.ownRange(all.length)
+  putBack(output, all.subarray(start, end))
 }
 
 // From and to a rank

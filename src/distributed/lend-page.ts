@@ -118,8 +118,7 @@ export function overLentPage(port: MessagePort): LinkMaker {
       const failure = await remote.connect(
         request,
         Comlink.proxy((transport: Transport, lane: number) => {
-          const own = linkOver(transport)
-          link = link && lane > 0 ? withLane(link, own) : own
+          link = withLane(link, linkOver(transport), lane)
         }),
         Comlink.proxy(onSignal),
       )

@@ -37,8 +37,7 @@ function overOwnPage(): LinkMaker {
       await page.connect(
         request,
         (channel, lane) => {
-          const own = linkOver({ kind: 'channel', channel })
-          link = link && lane > 0 ? withLane(link, own) : own
+          link = withLane(link, linkOver({ kind: 'channel', channel }), lane)
         },
         onSignal,
       )

@@ -145,9 +145,10 @@ interface Lane {
   isUsed: boolean
 }
 
-/** `link` with one more lane. */
-export function withLane(link: Link, lane: Link): Link {
-  const lanes = link instanceof LaneLink ? link : new LaneLink(link)
-  lanes.add(lane)
+/** What a transport of number `lane` makes of the link before it: lane 0 takes its place, the others join it. */
+export function withLane(before: Link | undefined, link: Link, lane: number): Link {
+  if (!before || lane === 0) return link
+  const lanes = before instanceof LaneLink ? before : new LaneLink(before)
+  lanes.add(link)
   return lanes
 }

@@ -57,15 +57,13 @@ class ComputeWorker implements ComputeApi {
   async addLink(epoch: number, peerRank: number, transport: Transport, lane = 0): Promise<void> {
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
     this.#links.set(epoch, links)
-    const link = linkOver(transport)
+    const own = linkOver(transport)
     const before = links.get(peerRank)
-    if (before && lane > 0) {
-      links.set(peerRank, withLane(before, link))
-      return
-    }
-    before?.close('replaced by another attempt')
+    const link = withLane(before, own, lane)
     links.set(peerRank, link)
-    await untilUp(link)
+    if (link !== own) return
+    before?.close('replaced by another attempt')
+    await untilUp(own)
   }
 
   async train(

@@ -5,6 +5,7 @@ import { bytesOf, checkAmount, checkTimeout, keysOf, lateError, nameOf } from '.
 import { KeyTable } from './key-table.ts'
 import { defaultTimeoutMs, type Store } from './store.ts'
 import { addIn, compareSetIn } from './table-rules.ts'
+import { TimedStore } from './timed-store.ts'
 
 export interface HashStoreOptions {
   /** How long `get` and `wait` wait; 0 is for ever. Default 300,000. */
@@ -14,30 +15,21 @@ export interface HashStoreOptions {
 }
 
 /** A store in this thread's memory, for ranks that share it: torch.distributed.HashStore. */
-export class HashStore implements Store {
+export class HashStore extends TimedStore implements Store {
   private table: KeyTable<Uint8Array>
   private owner: HashStore = this
-  private waitMs = defaultTimeoutMs
   /** Ends what waits here. */
   private readonly waits = new Set<() => void>()
   private isClosed = false
 
   constructor(options: HashStoreOptions = {}) {
+    super()
     const { timeoutMs = defaultTimeoutMs, env = systemEnv } = checkOptions('HashStore', options, {
       timeoutMs: true,
       env: true,
     })
     this.table = new KeyTable(env)
     this.timeoutMs = timeoutMs
-  }
-
-  get timeoutMs(): number {
-    return this.waitMs
-  }
-
-  set timeoutMs(value: number) {
-    checkTimeout('store', value)
-    this.waitMs = value
   }
 
   async set(key: string, value: string | Uint8Array): Promise<void> {

@@ -2,8 +2,9 @@ import { type Env, systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 import { fromBase64Url, toBase64Url } from '../base64url.ts'
 import { bytesOf, checkAmount, checkTimeout, keysOf, lateError, nameOf } from './check-arguments.ts'
-import { defaultTimeoutMs, type Store } from './store.ts'
+import type { Store } from './store.ts'
 import { addIn, compareSetIn } from './table-rules.ts'
+import { TimedStore } from './timed-store.ts'
 
 /** Who waits looks again after this time, should a word that something changed be lost. units: ms. */
 const lookAgainMs = 1_000
@@ -16,8 +17,7 @@ type Values = Map<string, Uint8Array>
  * Each call reads the file, and writes it anew where it changes something, under a Web Lock; a BroadcastChannel tells those who wait. The
  * first to open a room that nobody has open begins with an empty file: what a crash left is gone.
  */
-export class OpfsStore implements Store {
-  private waitMs = defaultTimeoutMs
+export class OpfsStore extends TimedStore implements Store {
   private isClosed = false
   private readonly channel: BroadcastChannel
   private readonly changed = new Set<() => void>()
@@ -28,6 +28,7 @@ export class OpfsStore implements Store {
     private readonly env: Env,
     private readonly release: () => void,
   ) {
+    super()
     this.channel = new BroadcastChannel(lockName(room))
     this.channel.onmessage = () => this.wake()
   }
@@ -61,15 +62,6 @@ export class OpfsStore implements Store {
       })
     })
     return new OpfsStore(room, file, env, release)
-  }
-
-  get timeoutMs(): number {
-    return this.waitMs
-  }
-
-  set timeoutMs(value: number) {
-    checkTimeout('store', value)
-    this.waitMs = value
   }
 
   async set(key: string, value: string | Uint8Array): Promise<void> {

@@ -1,7 +1,8 @@
 import { type ErrorCode, messageOf, PeerError, TabringError } from '../../util/errors.ts'
 import { bytesOf, checkAmount, checkTimeout, keysOf, nameOf } from './check-arguments.ts'
 import type { HashStore } from './hash-store.ts'
-import { defaultTimeoutMs, type Store } from './store.ts'
+import type { Store } from './store.ts'
+import { TimedStore } from './timed-store.ts'
 
 /** A store that another context keeps, called through a MessagePort: how tabs share the one that a SharedWorker has. */
 
@@ -62,16 +63,16 @@ interface Pending {
 }
 
 /** The side of `serveStore` that calls. */
-export class PortStore implements Store {
+export class PortStore extends TimedStore implements Store {
   private readonly pending = new Map<number, Pending>()
   private calls = 0
-  private waitMs = defaultTimeoutMs
   private isClosed = false
 
   constructor(
     private readonly port: MessagePort,
     private readonly onclose: () => void = () => undefined,
   ) {
+    super()
     port.onmessage = ({ data }: MessageEvent<Reply>) => {
       const call = this.pending.get(data.id)
       this.pending.delete(data.id)
@@ -79,15 +80,6 @@ export class PortStore implements Store {
       else call?.resolve(data.value as never)
     }
     port.addEventListener('close', () => this.end('whoever keeps it has gone. Open it again.'))
-  }
-
-  get timeoutMs(): number {
-    return this.waitMs
-  }
-
-  set timeoutMs(value: number) {
-    checkTimeout('store', value)
-    this.waitMs = value
   }
 
   async set(key: string, value: string | Uint8Array): Promise<void> {

@@ -18,6 +18,7 @@ import { ValueSeal } from './sealed-value.ts'
 import { defaultTimeoutMs, type Store } from './store.ts'
 import { StoreCalls } from './store-calls.ts'
 import type { StoreAnswer, StoreCall, StoreValue } from './store-messages.ts'
+import { TimedStore } from './timed-store.ts'
 
 type Answer<K extends StoreAnswer['kind']> = Extract<StoreAnswer, { kind: K }>
 
@@ -33,16 +34,16 @@ type Answer<K extends StoreAnswer['kind']> = Extract<StoreAnswer, { kind: K }>
  * errors: `signal.refused` (a `SignalError`) with the limit that a call would exceed; `peer.lost` for all that is pending when the
  * connection ends, and all after; `peer.protocol` for a value that the server has changed.
  */
-export class WebSocketStore implements Store {
+export class WebSocketStore extends TimedStore implements Store {
   private readonly calls: StoreCalls
   private readonly connection: RoomConnection
-  private waitMs = defaultTimeoutMs
 
   private constructor(
     options: RoomOptions,
     timeoutMs: number,
     private readonly seal: ValueSeal,
   ) {
+    super()
     this.timeoutMs = timeoutMs
     const connection = new RoomConnection(
       { ...options, info: null },
@@ -72,15 +73,6 @@ export class WebSocketStore implements Store {
     return this.connection.hasRelay
   }
 
-  get timeoutMs(): number {
-    return this.waitMs
-  }
-
-  set timeoutMs(value: number) {
-    checkTimeout('store', value)
-    this.waitMs = value
-  }
-
   async set(key: string, value: string | Uint8Array): Promise<void> {
     const where = nameOf('set', key)
     const sealed = this.seal.seal(key, checkSize(bytesOf(where, value)))
@@ -99,7 +91,7 @@ export class WebSocketStore implements Store {
     )
     if (answer.kind === 'late') throw lateError(where, answer.missing, answer.count, timeoutMs)
     if (!answer.value) throw unexpected(where, answer)
-    return this.valueOf(key, answer.value)
+    return this.opened(key, answer.value)
   }
 
   async add(key: string, amount: number): Promise<number> {
@@ -110,7 +102,7 @@ export class WebSocketStore implements Store {
       if (answer.kind === 'done' && answer.sum !== undefined) return answer.sum
       if (answer.kind !== 'value' || !answer.value) throw unexpected(where, answer)
       // A text that was set: the server cannot read it, so that we make a counter of it, unless another was quicker.
-      const text = await this.valueOf(key, answer.value)
+      const text = await this.opened(key, answer.value)
       const sum = sumOf(where, text, amount)
       const made = await this.exchange(where, key, text, answer.value, { counter: sum })
       if (made.kind === 'done') return sum
@@ -139,7 +131,7 @@ export class WebSocketStore implements Store {
       const answer = await this.exchange(where, key, wanted, believed, sealed)
       if (answer.kind === 'done') return next
       if (!answer.value) return wanted
-      const current = await this.valueOf(key, answer.value)
+      const current = await this.opened(key, answer.value)
       if (!sameBytes(current, wanted)) return current
       // Equal: so it must be in the other of the two forms, counted or sealed, than the server was told to look for.
       if (isCounter(answer.value) === isCounter(believed)) throw unexpected(where, answer)
@@ -192,7 +184,7 @@ export class WebSocketStore implements Store {
     return this.ask(where, call(), ['done', 'value'])
   }
 
-  private async valueOf(key: string, value: StoreValue): Promise<Uint8Array> {
+  private async opened(key: string, value: StoreValue): Promise<Uint8Array> {
     return isCounter(value) ? counterText(value.counter) : this.seal.open(key, value.box)
   }
 

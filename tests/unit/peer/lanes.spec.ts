@@ -146,7 +146,7 @@ describe('lanes', () => {
   test('what is too short to have a number ends the link by name', async () => {
     const env = new VirtualEnv(1)
     const [[ownA, otherA], [ownB]] = [memoryPair(env), memoryPair(env)]
-    const { ends } = heard(withLane(ownA, ownB))
+    const { ends } = heard(withLane(ownA, ownB, 1))
     otherA.send(bytes('abc'))
     await env.advance(1)
     expect(ends).toEqual([
