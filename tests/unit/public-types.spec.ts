@@ -27,6 +27,7 @@ const inside: Record<string, string> = {
     'nn/recurrent.d.ts#CellBase',
     'optim/adam.d.ts#AdamBase',
     'peer/link-base.d.ts#LinkBase',
+    'peer/store/timed-store.d.ts#TimedStore',
   ]),
   ...because('a part of a model, which whoever has the model reaches by its fields', [
     'nn/gpt.d.ts#Head',
