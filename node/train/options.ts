@@ -96,7 +96,11 @@ function defineCommand(): Command {
       wholeNumber(0, 1000),
       0,
     )
-    .option('--bucket-cap-mb <x>', 'largest gradient bucket', positiveNumber(false), 25)
+    .option(
+      '--bucket-cap-mb <x>',
+      'largest gradient bucket (default: as the links take, measured before the first step)',
+      positiveNumber(false),
+    )
     .option('--hash-every <n>', "compare ranks' parameters every n steps", wholeNumber(1), 50)
     .option(
       '--tune',

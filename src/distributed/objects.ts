@@ -5,6 +5,7 @@
  * Lists are filled in place, as in PyTorch, and returned. Outside of the group nothing happens.
  */
 import { parse, stringify } from 'devalue'
+import { longestAnnounced } from '../peer/announced-length.ts'
 import { CollectiveGroup } from '../peer/collective-group.ts'
 import { ArgumentTypeError, messageOf, PeerError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
@@ -28,13 +29,15 @@ const decode = <T>(bytes: Uint8Array): T => parse(new TextDecoder().decode(bytes
 
 /** Bytes from one rank to all, whatever their length. */
 async function broadcastBytes(
+  where: string,
   group: CollectiveGroup,
   bytes: Uint8Array | undefined,
   place: number,
 ): Promise<Uint8Array> {
   const length = Uint32Array.of(bytes?.length ?? 0)
   await group.broadcast(length, place)
-  const all = bytes ?? new Uint8Array(length[0])
+  const longest = longestAnnounced(where, group, length, { slots: 1, rankOf: () => place })
+  const all = bytes ?? new Uint8Array(longest)
   await group.broadcast(all, place)
   return all
 }
@@ -72,7 +75,7 @@ export async function gatherObject<T>(
   if (list) checkCount(where, 'objectGatherList', list, group.size)
   const bytes = encode(where, object)
   const lengths = await group.allGatherU32(Uint32Array.of(bytes.length))
-  const slot = new Uint8Array(Math.max(...lengths))
+  const slot = new Uint8Array(longestAnnounced(where, group, lengths))
   slot.set(bytes)
   const all = list && new Uint8Array(slot.length * group.size)
   await group.gather(slot, all, place)
@@ -95,7 +98,7 @@ export async function broadcastObjectList(
   const place = placeOf(where, group, src)
   checkCount(where, 'objectList', objectList)
   const own = group.rank === place ? encode(where, objectList) : undefined
-  const all = decode<unknown[]>(await broadcastBytes(group, own, place))
+  const all = decode<unknown[]>(await broadcastBytes(where, group, own, place))
   if (all.length !== objectList.length)
     throw new PeerError(
       'peer.mismatch',
@@ -131,7 +134,7 @@ export async function scatterObjectList<T>(
     ? Uint32Array.from(parts, (part) => part.length)
     : new Uint32Array(group.size)
   await group.broadcast(lengths, place)
-  const slotBytes = Math.max(...lengths)
+  const slotBytes = longestAnnounced(where, group, lengths, { rankOf: () => place })
   const all = isRoot ? new Uint8Array(slotBytes * group.size) : undefined
   for (const [at, part] of parts.entries()) all!.set(part, at * slotBytes)
   const own = new Uint8Array(slotBytes)

@@ -7,6 +7,7 @@ import type { Env } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
 import { type AlgorithmChoice, chooseAlgorithm, defaultChoice } from './algorithm-choice.ts'
 import { pointToPoint } from './algorithms/direct.ts'
+import { longestAnnounced } from './announced-length.ts'
 import {
   type Algorithm,
   countedBucket,
@@ -315,7 +316,8 @@ export class CollectiveGroup {
 
   /**
    * Returns every rank's `bytes`, in rank order; lengths may differ. For records. Uses the key twice, for lengths in
-   * `bucket` and for bytes in `bucket` + 1. cost: two all-gathers; N-1 times the longest. errors: `peer.*`.
+   * `bucket` and for bytes in `bucket` + 1. cost: two all-gathers; N-1 times the longest. errors: `peer.*`, `peer.protocol` where N times
+   * the longest is more than 1 GiB.
    */
   async allGatherBytes(bytes: Uint8Array, options: CollectiveOptions = {}): Promise<Uint8Array[]> {
     const isCounted = options.sequence === undefined
@@ -327,7 +329,7 @@ export class CollectiveGroup {
       sequence,
       bucket: isCounted ? countedBucket : (options.bucket ?? 0),
     })
-    const slotBytes = Math.max(...lengths)
+    const slotBytes = longestAnnounced('allGatherBytes', this, lengths)
     const all = new Uint8Array(slotBytes * this.size)
     all.set(bytes, slotBytes * this.rank)
     await this.begin(

@@ -86,8 +86,12 @@ export const limits = {
   relayEndsPerRoom: 512,
   /** One relayed message: what a link takes, and what sealing adds. */
   relayFrameBytes: 64 * 1024 + 28,
+  /** The least: a sealed message without any text. What a server keeps of each comes on top, so tiny ones would cost it most. */
+  relayFrameLeastBytes: 28,
   /** So much may wait for one end of a relayed link before its sender is not read any more. */
   relayQueueBytes: 512 * 1024,
+  /** What keeping one message costs a server besides its bytes, as it counts them; ours takes about 700. */
+  relayFrameCostBytes: 1024,
   /** From one end's coming to the other's. */
   relayWaitMs: 20_000,
   /** A channel's name. */

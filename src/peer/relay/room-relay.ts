@@ -4,12 +4,15 @@ import type { Env } from '../../util/env.ts'
 export interface RelayLimits {
   relayEndsPerRoom: number
   relayFrameBytes: number
+  relayFrameLeastBytes: number
+  relayFrameCostBytes: number
   relayQueueBytes: number
   relayWaitMs: number
 }
 
 export type RelayRefusal =
   | 'too-many'
+  | 'bad-message'
   | 'too-large'
   | 'too-slow'
   | 'channel-taken'
@@ -125,10 +128,15 @@ export class RoomRelay {
   receive(connectionId: string, bytes: Uint8Array): void {
     const end = this.ends.get(connectionId)
     if (!end) return
-    const { relayFrameBytes, relayQueueBytes } = this.host.limits
+    const { relayFrameBytes, relayFrameLeastBytes, relayQueueBytes } = this.host.limits
     if (bytes.length > relayFrameBytes) {
       const text = `expected a relayed message of at most ${relayFrameBytes} bytes, got ${bytes.length}.`
       this.host.refuse(connectionId, 'too-large', text)
+      return
+    }
+    if (bytes.length < relayFrameLeastBytes) {
+      const text = `expected a relayed message of ${relayFrameLeastBytes} bytes or more, as sealed ones have, got ${bytes.length}.`
+      this.host.refuse(connectionId, 'bad-message', text)
       return
     }
     const { other } = end
@@ -137,7 +145,7 @@ export class RoomRelay {
       this.host.refuse(connectionId, 'wrong-state', text)
       return
     }
-    other.queuedBytes += bytes.length
+    other.queuedBytes += this.costOf(bytes.length)
     if (other.queuedBytes >= relayQueueBytes && !end.isPaused) {
       end.isPaused = true
       this.host.sockets.pause(connectionId)
@@ -149,11 +157,16 @@ export class RoomRelay {
   passed(connectionId: string, sizeBytes: number): void {
     const end = this.ends.get(connectionId)
     if (!end) return
-    end.queuedBytes -= sizeBytes
+    end.queuedBytes -= this.costOf(sizeBytes)
     const { other } = end
     if (!other?.isPaused || end.queuedBytes > this.host.limits.relayQueueBytes / 2) return
     other.isPaused = false
     this.host.sockets.resume(other.connectionId)
+  }
+
+  /** What a message takes of the queue's limit: a server keeps more of it than its bytes. */
+  private costOf(sizeBytes: number): number {
+    return sizeBytes + this.host.limits.relayFrameCostBytes
   }
 
   /** A connection has ended: so does its channel. */

@@ -28,6 +28,8 @@ test('without options one tab trains the drawn digits', () => {
     },
   })
   expect(optionsOf().config.lr).toBeUndefined()
+  // Measured, or as in the run that is resumed.
+  expect(optionsOf().config.bucketCapMb).toBeUndefined()
 })
 
 test('every option arrives', () => {

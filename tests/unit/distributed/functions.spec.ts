@@ -346,6 +346,29 @@ describe('tensors', () => {
 })
 
 describe('objects', () => {
+  test('of a length that a rank makes up are refused, naming it, on all ranks', async () => {
+    const lie = 2 ** 32 - 1
+    for (const call of ['broadcastObjectList', 'scatterObjectList'] as const) {
+      const { env, groups } = open(3)
+      const { broadcast } = groups[2]!
+      groups[2]!.broadcast = (array, ...rest) => {
+        if (array instanceof Uint32Array) array.fill(lie)
+        return broadcast.call(groups[2]!, array, ...rest)
+      }
+      const calls = groups.map((group) =>
+        call === 'broadcastObjectList'
+          ? dist.broadcastObjectList([1], 2, { group })
+          : dist.scatterObjectList([1], [1, 2, 3], 2, { group }),
+      )
+      const errors = await env.until(outcomes(calls))
+      for (const error of errors)
+        expect(error?.message).toMatch(/announcement of 4294967295 from rank 2/)
+      expect(groups.map((group) => group.error?.code)).toEqual(
+        Array.from(groups, () => 'peer.protocol'),
+      )
+    }
+  })
+
   const objects = [
     { name: 'a', when: new Date(5) },
     new Map([['k', new Set([1n])]]),

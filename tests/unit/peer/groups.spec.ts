@@ -106,6 +106,23 @@ test('records of all are met once', async () => {
   expect(met).toBe(3)
 })
 
+test('a length that a rank announces and that none can hold ends the epoch, and names the rank', async () => {
+  const { env, groups } = open(3)
+  const { allGatherU32 } = groups[1]!
+  groups[1]!.allGatherU32 = (_, options) =>
+    allGatherU32.call(groups[1]!, Uint32Array.of(2 ** 32 - 1), options)
+  const errors = await env.until(
+    outcomes(groups.map((group) => group.allGatherBytes(new Uint8Array(8)))),
+  )
+  for (const error of errors) {
+    expect((error as PeerError).code).toBe('peer.protocol')
+    expect(error?.message).toMatch(
+      /at most 357913941 bytes of each rank, got .* 4294967295 from rank 1/,
+    )
+  }
+  expect(groups.every(({ error }) => error?.code === 'peer.protocol')).toBe(true)
+})
+
 describe('messages between two', () => {
   const both = (group: CollectiveGroup, peer: number, length: number, tag?: number) => {
     const sent = Float32Array.from({ length }, (_, i) => group.rank * 1000 + i + (tag ?? 0))

@@ -10,7 +10,8 @@ import { rawEnd, type Tamper, tapServer } from '../../support/relay-tap.ts'
 let relay: RelayServer
 let untap: () => void = () => undefined
 beforeAll(async () => {
-  relay = await startRelay({ limits: { relayWaitMs: 400 } })
+  // A message cut short is the ends' to find out here; the server's own look at lengths is in room-relay.spec.ts.
+  relay = await startRelay({ limits: { relayWaitMs: 400, relayFrameLeastBytes: 0 } })
 })
 afterAll(() => relay.close())
 afterEach(() => untap())
@@ -212,6 +213,48 @@ describe('what a slow end costs the server', () => {
     expect(peakBytes).toBeGreaterThanOrEqual(limits.relayQueueBytes)
     rude.socket.terminate()
     expect(await slow.closed).toMatch(/^1008: relay: the other end is gone/)
+  })
+
+  it('tiny messages fill the queue by what each costs, not by their bytes', async () => {
+    const { address, server } = relay
+    const [rude, slow] = await Promise.all(
+      ([0, 1] as const).map((side) => rawEnd(address, server.origin, { channel: 'tiny', side })),
+    )
+    await Promise.all([rude.relayed, slow.relayed])
+    slow.socket.pause()
+    const { rendezvous } = server.signaling
+    let peakBytes = 0
+    const { receiveBytes } = rendezvous
+    rendezvous.receiveBytes = (id, bytes) => {
+      receiveBytes.call(rendezvous, id, bytes)
+      peakBytes = Math.max(peakBytes, rendezvous.relayBytes)
+    }
+    untap = () => {
+      rendezvous.receiveBytes = receiveBytes
+    }
+    const message = Buffer.alloc(limits.relayFrameLeastBytes, 7)
+    for (let sent = 0; sent < 400_000; sent++) rude.socket.send(message)
+    await expect
+      .poll(() => peakBytes, { timeout: 10_000 })
+      .toBeGreaterThanOrEqual(limits.relayQueueBytes)
+    let before = Number.NaN
+    await expect
+      .poll(
+        () => {
+          const isStill = rude.socket.bufferedAmount === before
+          before = rude.socket.bufferedAmount
+          return isStill
+        },
+        { interval: 200, timeout: 10_000 },
+      )
+      .toBe(true)
+    expect(rude.socket.bufferedAmount).toBeGreaterThan(0)
+    // Besides the limit, what one read of the socket brought: 64 KiB of messages with 6 bytes of framing.
+    const perMessage = limits.relayFrameCostBytes + message.length
+    const oneRead = ((64 * 1024) / (message.length + 6)) * perMessage
+    expect(peakBytes).toBeLessThanOrEqual(limits.relayQueueBytes + 2 * oneRead)
+    rude.socket.terminate()
+    slow.socket.terminate()
   })
 
   it('a message that is too large, or before its time, ends its sender', async () => {

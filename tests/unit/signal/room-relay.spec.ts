@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { limits, protocolVersion } from '../../../src/peer/messages.ts'
+import { type Limits, limits, protocolVersion } from '../../../src/peer/messages.ts'
 import { proofText } from '../../../src/peer/secret.ts'
 import { authKey, hmac, RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'
 
 /** The server's relay on a virtual clock, where sockets take what they are told to. */
-function world() {
+function world(costs: Partial<Limits> = { relayFrameCostBytes: 0 }) {
   const own = new RendezvousWorld(
-    { relayQueueBytes: 1000, relayFrameBytes: 400 },
+    { relayQueueBytes: 1000, relayFrameBytes: 400, relayFrameLeastBytes: 0, ...costs },
     { hasRelay: true },
   )
   own.create('guest', roomA, null)
@@ -37,6 +37,34 @@ describe('the relay of a room', () => {
     ])
     expect(own.all('x', 'relayed')).toHaveLength(0)
     expect(own.all('z', 'relayed')).toHaveLength(0)
+  })
+
+  it('takes no message that is shorter than a seal', () => {
+    const { own, end } = world({ relayFrameLeastBytes: limits.relayFrameLeastBytes })
+    end('a', 0)
+    end('b', 1)
+    own.server.receiveBytes('a', new Uint8Array(28))
+    own.server.receiveBytes('a', new Uint8Array(27))
+    expect(own.passed.map(([to, bytes]) => [to, bytes.length])).toEqual([['b', 28]])
+    expect(own.last('a', 'error')).toMatchObject({
+      code: 'bad-message',
+      text: expect.stringContaining('28 bytes or more, as sealed ones have, got 27'),
+    })
+  })
+
+  it('counts what keeping a message costs besides its bytes', () => {
+    const { own, end } = world({ relayFrameCostBytes: 249 })
+    end('a', 0)
+    end('b', 1)
+    for (let at = 0; at < 4; at++) {
+      expect(own.paused.has('a')).toBe(false)
+      own.server.receiveBytes('a', Uint8Array.of(at))
+    }
+    expect(own.server.relayBytes).toBe(1000)
+    expect(own.paused.has('a')).toBe(true)
+    for (let at = 0; at < 4; at++) own.server.passed('b', 1)
+    expect(own.server.relayBytes).toBe(0)
+    expect(own.paused.has('a')).toBe(false)
   })
 
   it('stops reading an end when the limit waits for the other, and goes on below half of it', () => {
