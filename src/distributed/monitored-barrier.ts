@@ -17,8 +17,9 @@ export interface MonitoredBarrierOptions extends GroupOptions {
 /**
  * A barrier that says who is missing: each rank tells the group's first one that it has come, which answers when all have.
  *
- * As torch.distributed.monitored_barrier. All ranks must be linked to the group's first one.
- * cost: 2 hops. errors: `peer.timeout` on all ranks, naming those that did not come; the epoch is over then.
+ * As torch.distributed.monitored_barrier.
+ * cost: 2 hops. errors: `peer.timeout` on all ranks, naming those that did not come; the epoch is over then. `peer.unreachable` on all ranks,
+ * which then go on, where they are not linked all to all.
  */
 export async function monitoredBarrier(options: MonitoredBarrierOptions = {}): Promise<void> {
   const known = { group: true, timeoutMs: true, waitAllRanks: true, env: true } as const
@@ -28,6 +29,12 @@ export async function monitoredBarrier(options: MonitoredBarrierOptions = {}): P
   const env = options.env ?? systemEnv
   const group = groupOf('monitoredBarrier', options.group)
   if (!group || group.size === 1) return
+  // Asked of all links and not of this rank's, so that all ranks fail alike and none waits for another.
+  if (!group.isFullyLinked)
+    throw new PeerError(
+      'peer.unreachable',
+      "monitoredBarrier: expected ranks that are linked all to all, got a ring. Link them so (initProcessGroup({ topology: 'mesh' })), or call barrier().",
+    )
   // Rank 0 judges; the others would end the epoch before it has.
   const deadlineMs = Math.min(2 * timeoutMs + 1000, longestTimeoutMs)
   if (group.rank !== 0) {

@@ -281,7 +281,7 @@ export class CollectiveGroup {
     const { ranks } = this
     if (!this.membership.peers.has(ranks[peer]!))
       return refuse(
-        `${side}: expected a link to rank ${ranks[peer]}, got none. Form a link between all ranks, or send through those between.`,
+        `${side}: expected a link to rank ${ranks[peer]}, got none. Link all to all (initProcessGroup({ topology: 'mesh' })), or send through the ranks between.`,
       )
     const key = `${side}/${peer}/${tag}`
     const sequence = this.messages.get(key) ?? 0

@@ -87,7 +87,7 @@ export class ProcessGroup extends CollectiveGroup {
     if (apart !== undefined)
       throw new PeerError(
         'peer.unreachable',
-        `newGroup: expected rank ${apart} of [${members.join(', ')}] to be linked to the next of them, got links to [${all[apart]!.links.join(', ')}]. Form links between all ranks.`,
+        `newGroup: expected rank ${apart} of [${members.join(', ')}] to be linked to the next of them, got links to [${all[apart]!.links.join(', ')}]. Link all to all: initProcessGroup({ topology: 'mesh' }).`,
       )
     const rank = members.indexOf(this.rank)
     if (rank < 0) return nonGroupMember

@@ -4,7 +4,7 @@ import { Parameter } from '../../../src/graph/parameter.ts'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
 import { systemEnv } from '../../../src/util/env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
-import { outcomes } from '../../support/memory-ring.ts'
+import { memoryRing, outcomes } from '../../support/memory-ring.ts'
 import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // The functions with a group of their own each: many ranks in one context have no default group.
@@ -403,6 +403,27 @@ describe('objects', () => {
       /allGatherObject: expected plain objects, .*got something else/,
     )
     expect(groups[0]!.stats().payloadBytesSent).toBe(0)
+  })
+})
+
+describe('in a ring', () => {
+  test('calls that need links between all say so on all ranks at once, and how to have them', async () => {
+    const env = new VirtualEnv(5)
+    const { groups } = memoryRing(env, 5)
+    const errors = await env.until(
+      outcomes([
+        ...groups.map((group) => dist.monitoredBarrier({ group, env, timeoutMs: 900 })),
+        dist.send(Float32Array.of(1), 2, { group: groups[0]! }),
+        groups[0]!.send(Float32Array.of(1), 3),
+        ...groups.map((group) => group.newGroup([0, 1, 3])),
+      ]),
+    )
+    expect(errors).toHaveLength(12)
+    for (const error of errors) expect(error?.message).toContain("topology: 'mesh'")
+    // And the group goes on.
+    const sums = groups.map((_, rank) => Float32Array.of(rank))
+    await env.until(Promise.all(groups.map((group, at) => group.allReduce(sums[at]!))))
+    expect(sums.map((sum) => sum[0])).toEqual([10, 10, 10, 10, 10])
   })
 })
 
