@@ -100,8 +100,8 @@ export class ProcessGroup extends CollectiveGroup {
       isFullyLinked,
       machinesOf(this.machines),
     )
-    const { machines, ...sizes } = this.choice
-    group.choice = machines ? { ...sizes, machines: machinesOf(machines)! } : sizes
+    const { choice } = this
+    group.choice = choice.machines ? { ...choice, machines: machinesOf(choice.machines)! } : choice
     group.backend = this.backend
     return group
   }

@@ -3,6 +3,7 @@ import type { AnyRuntime } from '../graph/runtime.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { activeTrace } from '../graph/trace.ts'
 import { Module } from '../nn/module.ts'
+import { defaultChoice } from '../peer/algorithm-choice.ts'
 import type { CollectiveGroup } from '../peer/collective-group.ts'
 import { measureOnce, measuringKeys } from '../peer/measure-links.ts'
 import type { DeviceSpec } from '../util/device.ts'
@@ -105,7 +106,9 @@ export class DistributedDataParallel extends Module {
     if (bucketCapMb !== undefined) exchange.capBytes = bucketCapMb * 2 ** 20
     for (const parameter of parameters) parameter.exchange = exchange
     for (const buffer of buffers) buffer.exchange = broadcastBuffers ? exchange : undefined
-    const settings = `bucketCapMb ${bucketCapMb ?? 'to be measured'}, firstBucketMb ${firstBucketMb}, broadcastBuffers ${broadcastBuffers}, findUnusedParameters ${exchange.findsUnused}`
+    // How collectives travel is measured, unless the caller has said it.
+    const isChosen = group.choice !== defaultChoice
+    const settings = `bucketCapMb ${bucketCapMb ?? 'to be measured'}, firstBucketMb ${firstBucketMb}, broadcastBuffers ${broadcastBuffers}, findUnusedParameters ${exchange.findsUnused}, group.choice ${isChosen ? JSON.stringify(group.choice) : 'to be measured'}`
     const [checkKey, , broadcastKey] = setupKeys(group, 3)
     const measure = measureOnce(group, () => setupKeys(group, measuringKeys))
     const settle = async () => {
@@ -114,13 +117,12 @@ export class DistributedDataParallel extends Module {
         await checkReplicas(group, settings, named, checkKey)
         await broadcastTensors(group, [...parameters, ...buffers], broadcastKey)
       }
-      if (bucketCapMb !== undefined) return
+      if (bucketCapMb !== undefined && (isChosen || !group.isFullyLinked)) return
       const links = await measure()
-      // What is timed here changes no bits: only a choice that the caller has made goes through machines.
-      const { hierarchicalBytes, machines } = group.choice
+      exchange.capBytes = (bucketCapMb ?? bucketCapMbFor(links)) * 2 ** 20
+      // What is timed here changes no bits: none goes through machines unless the caller has said so.
       const { oneShotBytes, directBytes } = links.choice
-      exchange.choice = { oneShotBytes, directBytes, hierarchicalBytes, machines }
-      exchange.capBytes = bucketCapMbFor(links) * 2 ** 20
+      if (!isChosen) exchange.choice = { oneShotBytes, directBytes }
     }
     this.ready = settle()
     // Compiling a step waits for it too and reports the error there; here it must not count as unhandled.

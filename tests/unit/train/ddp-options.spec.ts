@@ -12,6 +12,8 @@ import { Module, Sequential } from '../../../src/nn/module.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
 import { clipGradNorm } from '../../../src/optim/clip.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
+import type { AlgorithmChoice } from '../../../src/peer/algorithm-choice.ts'
+import type { ProcessGroup } from '../../../src/peer/group.ts'
 import {
   DistributedDataParallel,
   type DistributedDataParallelOptions,
@@ -53,8 +55,10 @@ class Parts extends Module {
 async function reasons(
   modules: readonly Module[],
   options: (rank: number) => DistributedDataParallelOptions = () => ({}),
+  prepare: (group: ProcessGroup, rank: number) => void = () => undefined,
 ) {
   const groups = await ringOf(modules.length)
+  for (const [rank, group] of groups.entries()) prepare(group, rank)
   const all = await Promise.all(
     modules.map((module, rank) =>
       new DistributedDataParallel(module, {
@@ -283,6 +287,28 @@ test('without a cap ranks measure one: the same on all, before the first layout,
   expect(others.map(({ bucketCapMb }) => bucketCapMb)).toEqual(caps)
   expect(ranks[0].group.stats().payloadBytesSent - sent).toBeLessThan(4096)
   for (const { group } of ranks) group.destroy()
+})
+
+test('with a cap ranks still measure how collectives travel, unless the group was told', async () => {
+  const setupBytes = async (choice?: AlgorithmChoice) => {
+    const groups = await meshOf(3)
+    for (const group of groups) if (choice) group.choice = choice
+    const options = { bucketCapMb: 1 }
+    const all = groups.map(
+      (group) => new DistributedDataParallel(new Linear(2, 2), { processGroup: group, ...options }),
+    )
+    await Promise.all(all.map(({ ready }) => ready))
+    const sent = groups[0].stats().payloadBytesSent
+    for (const group of groups) group.destroy()
+    return sent
+  }
+  expect(await setupBytes({ oneShotBytes: 0, directBytes: 0 })).toBeLessThan(4096)
+  // At least the smallest size that is timed, by each algorithm.
+  expect(await setupBytes()).toBeGreaterThan(3 * 4096)
+  const apart = await reasons([new Parts(same), new Parts(same)], undefined, (group, rank) => {
+    group.choice = { oneShotBytes: rank, directBytes: 0 }
+  })
+  expect(apart[0]).toMatch(/the same options on all ranks, got .*"oneShotBytes":1/)
 })
 
 test('the size of buckets decides the bits of 3 ranks, and not those of 2', async () => {
