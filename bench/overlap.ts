@@ -12,6 +12,7 @@ import {
   type OverlapRounds,
   openOverlapTabs,
   overlapPage,
+  timeFirstBuckets,
   timeRounds,
 } from '../tests/support/overlap-tabs.ts'
 import { median, pairRatios, spread } from './statistics.ts'
@@ -88,8 +89,16 @@ export async function benchOverlap(argv: readonly string[]): Promise<void> {
     await timeRounds(opened.pages, 1)
     note(`${flags.rounds} rounds`)
     const times = await timeRounds(opened.pages, flags.rounds)
-    const line = { ...flags, ...opened, pages: undefined, times, browser: browsers[0].version() }
-    const report = formatReport(flags, opened, times, browsers[0], load)
+    const firsts = await timeFirstBuckets(opened.pages, flags.rounds)
+    const line = {
+      ...flags,
+      ...opened,
+      pages: undefined,
+      times,
+      firsts,
+      browser: browsers[0].version(),
+    }
+    const report = formatReport(flags, opened, times, firsts, browsers[0], load)
     if (flags.json) process.stdout.write(`${JSON.stringify(line)}\n`)
     else process.stdout.write(report)
     if (flags.save) note(`saved ${await save(report, line)}`)
@@ -104,6 +113,7 @@ function formatReport(
   { ranks, width, layers, batch }: Flags,
   { bytesPerSec, buckets, bytes, adapter }: Awaited<ReturnType<typeof openOverlapTabs>>,
   times: OverlapRounds,
+  firsts: readonly number[],
   browser: Browser,
   load: string,
 ): string {
@@ -124,17 +134,19 @@ function formatReport(
       row('step, exchanged when backward has run', times.apart),
       row('the same step of each rank alone', times.compute),
       row('the exchange alone', times.exchange),
+      row('until the first bucket can go', firsts),
     ],
   )
   const ratio = median(ratios)
   const share = median(times.exchange) / median(times.compute)
+  const least = Math.max(median(firsts) + median(times.exchange), median(times.compute))
   return `${heading}\n\n${table}\n\nWith overlap / without: **${ratio.toFixed(3)}** (${spread(
     ratios,
   )
     .map((one) => one.toFixed(2))
     .join(
       ' to ',
-    )}, ${ratios.length} rounds); goal ≤ ${goal}: ${ratio <= goal ? 'yes' : 'NO'}. Exchange / computing: ${share.toFixed(2)}.\n`
+    )}, ${ratios.length} rounds); goal ≤ ${goal}: ${ratio <= goal ? 'yes' : 'NO'}. Exchange / computing: ${share.toFixed(2)}. By these a step with overlap takes at least ${least.toFixed(1)} ms, ${(least / median(times.apart)).toFixed(2)} of one without.\n`
 }
 
 async function save(report: string, line: { browser: string }): Promise<string> {

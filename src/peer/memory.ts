@@ -41,6 +41,8 @@ export interface MemoryLinkOptions {
   /** Milliseconds one message travels; drawn per message, order is kept whatever it returns. Default 0. */
   delayMs?: () => number
   maxMessageBytes?: number
+  /** What each direction carries, one message after the other. Default: no limit. */
+  bytesPerMs?: number
   /** Bytes under way in one direction above which `room()` is 0. Default: no limit. */
   highWaterBytes?: number
   /** Faults on messages from the first link of the pair to the second, and the other way. */
@@ -52,6 +54,7 @@ export interface MemoryLinkOptions {
 export function memoryPair(env: Env, options: MemoryLinkOptions = {}): [MemoryLink, MemoryLink] {
   checkOptions('memoryPair', options, {
     delayMs: true,
+    bytesPerMs: true,
     maxMessageBytes: true,
     highWaterBytes: true,
     forward: true,
@@ -72,6 +75,8 @@ export class MemoryLink extends LinkBase {
   private lastArrivalMs = 0
   private readonly arrivals: (() => void)[] = []
   private underWayBytes = 0
+  /** When the wire has carried all that was sent. */
+  private freeAtMs = 0
   /** By the faults that last. */
   private slowMs = 0
   private isCut = false
@@ -161,7 +166,10 @@ export class MemoryLink extends LinkBase {
 
   private travel(bytes: Uint8Array<ArrayBuffer>, extraMs: number): void {
     this.underWayBytes += bytes.length
-    this.schedule(extraMs, () => {
+    const now = this.env.now()
+    const { bytesPerMs = Number.POSITIVE_INFINITY } = this.options
+    this.freeAtMs = Math.max(now, this.freeAtMs) + bytes.length / bytesPerMs
+    this.schedule(this.freeAtMs - now + extraMs, () => {
       const wasFull = this.room() <= 0
       this.underWayBytes -= bytes.length
       this.other.deliver(bytes)

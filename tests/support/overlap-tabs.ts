@@ -79,6 +79,20 @@ export async function openOverlapTabs(
   return { pages, adapter, bytesPerSec, bytes, buckets }
 }
 
+/** Until the slowest rank has the first bucket on the host, by step: nothing can be sent to an end before. units: ms. */
+export async function timeFirstBuckets(pages: readonly Page[], steps: number): Promise<number[]> {
+  const firsts: number[] = []
+  for (let step = 0; step < steps; step++) {
+    const byRank = await Promise.all(
+      pages.map((page) => page.evaluate(() => globalThis.overlapTab.timeline('overlap'))),
+    )
+    const ends = byRank.map((marks) => marks.find(([name]) => name === 'bucket 0 on the host')?.[1])
+    if (ends.includes(undefined)) throw new Error('expected a mark for bucket 0, got none')
+    firsts.push(Math.max(...(ends as number[])))
+  }
+  return firsts
+}
+
 /** errors: an Error where overlap changes a loss. */
 export async function timeRounds(pages: readonly Page[], rounds: number): Promise<OverlapRounds> {
   const byRank = await Promise.all(
