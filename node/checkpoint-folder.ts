@@ -1,6 +1,7 @@
 import { mkdir, open, rm } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { messageOf, TabringError } from '../src/util/errors.ts'
+import { sweepTemporary, temporaryPath } from './temporary-files.ts'
 import { secretPrefix, type WritableFolders } from './writable-folders.ts'
 
 /** The folder of `--checkpoint-dir`, as a launcher offers it to rank 0's tab. */
@@ -15,13 +16,20 @@ export class CheckpointFolder {
     this.path = resolve(given)
   }
 
-  /** Makes the folder if there is none, and sees whether it can be written. errors: `file.unwritable`. */
+  /**
+   * Makes the folder if there is none, sees whether it can be written, and removes what launchers that were killed left half written.
+   *
+   * errors: `file.unwritable`.
+   */
   async prove(): Promise<void> {
-    const probe = join(this.path, `.${process.pid}.tmp`)
+    const probe = temporaryPath(join(this.path, 'probe'))
     try {
       await mkdir(this.path, { recursive: true })
-      await (await open(probe, 'w')).close()
+      const handle = await open(probe, 'wx')
+      const { mtimeMs } = await handle.stat()
+      await handle.close()
       await rm(probe)
+      await sweepTemporary(this.path, mtimeMs)
     } catch (thrown) {
       throw new TabringError(
         'file.unwritable',

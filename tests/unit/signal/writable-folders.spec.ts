@@ -1,13 +1,27 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { execFileSync } from 'node:child_process'
+import {
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  symlink,
+  utimes,
+  writeFile,
+} from 'node:fs/promises'
 import { createServer, request, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { CheckpointFolder } from '../../../node/checkpoint-folder.ts'
+import { temporaryPath } from '../../../node/temporary-files.ts'
 import {
   secretPrefix,
   serveWritable,
   type WritableFolders,
+  type WritableOptions,
 } from '../../../node/writable-folders.ts'
 import { getCheckpoint, putCheckpoint } from '../../../src/data/checkpoint-folder.ts'
 import { httpFolder } from '../../../src/data/http-folder.ts'
@@ -17,14 +31,16 @@ import { httpFolder } from '../../../src/data/http-folder.ts'
 const prefix = secretPrefix('checkpoints')
 let disk: string
 let folders: WritableFolders
+/** Those of one test; without them the handler's own. */
+let limits: WritableOptions
 let server: Server
 let origin: string
 beforeEach(async () => {
   disk = await mkdtemp(join(tmpdir(), 'tabring-'))
   folders = { [prefix]: disk }
-  const handle = serveWritable(folders)
+  limits = {}
   server = createServer((incoming, response) =>
-    handle(incoming, response, () => response.writeHead(418).end()),
+    serveWritable(folders, limits)(incoming, response, () => response.writeHead(418).end()),
   )
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
@@ -134,4 +150,115 @@ test('a folder that is gone, and a server that is gone, are told by name', async
     code: 'file.unwritable',
   })
   await expect(folder.read('w')).rejects.toMatchObject({ code: 'data.missing' })
+})
+
+test('what is no plain file of the folder is neither read nor written over: links, folders, pipes', async () => {
+  const outside = await mkdtemp(join(tmpdir(), 'tabring-'))
+  try {
+    await writeFile(join(outside, 'secret'), 'secret')
+    await writeFile(join(disk, 'plain'), 'plain')
+    await symlink(join(outside, 'secret'), join(disk, 'away'))
+    await symlink('plain', join(disk, 'near'))
+    await symlink(join(outside, 'not-yet'), join(disk, 'dangling'))
+    await mkdir(join(disk, 'folder'))
+    execFileSync('mkfifo', [join(disk, 'pipe')])
+    const folder = httpFolder(origin + prefix)
+    for (const name of ['away', 'near', 'dangling', 'folder', 'pipe']) {
+      const kind = /folder|pipe/.test(name) ? 'something else' : 'a symbolic link'
+      const refused = `got 403 expected ${name} to be a plain file of the folder, got ${kind}. Put the file itself there.`
+      await expect(folder.read(name), name).rejects.toMatchObject({
+        code: 'data.missing',
+        message: expect.stringContaining(refused),
+      })
+      await expect(folder.write(name, new Blob(['x'])), name).rejects.toMatchObject({
+        code: 'file.unwritable',
+        message: expect.stringContaining(refused),
+      })
+    }
+    await folder.remove('away')
+    expect(await readdir(outside)).toEqual(['secret'])
+    expect(await readFile(join(outside, 'secret'), 'utf8')).toBe('secret')
+    expect((await readdir(disk)).sort()).toEqual(['dangling', 'folder', 'near', 'pipe', 'plain'])
+    expect(await (await folder.read('plain'))?.text()).toBe('plain')
+  } finally {
+    await rm(outside, { recursive: true })
+  }
+})
+
+test('the folder itself may be a link', async () => {
+  folders[prefix] = `${disk}-link`
+  await symlink(disk, `${disk}-link`)
+  try {
+    const folder = httpFolder(origin + prefix)
+    await folder.write('a', new Blob(['one']))
+    expect(await (await folder.read('a'))?.text()).toBe('one')
+  } finally {
+    await rm(`${disk}-link`)
+  }
+})
+
+test('an empty file is read as one', async () => {
+  await writeFile(join(disk, 'empty'), '')
+  expect((await httpFolder(origin + prefix).read('empty'))?.size).toBe(0)
+})
+
+test('a file beyond the limit is refused, announced or not, and leaves the one before it', async () => {
+  limits = { maxFileBytes: 1000 }
+  const folder = httpFolder(origin + prefix)
+  await folder.write('w', new Blob([bytesOf(1000)]))
+  await expect(folder.write('w', new Blob([bytesOf(1001)]))).rejects.toMatchObject({
+    code: 'file.unwritable',
+    message: expect.stringContaining('got 413 expected w to have at most 1000 bytes, got more.'),
+  })
+  // In chunks, without a length: what is beyond the limit is not kept.
+  const sending = request(`${origin}${prefix}w`, { method: 'PUT' })
+  const answered = new Promise<number | undefined>((resolve) =>
+    sending.on('response', (response) => resolve(response.statusCode)),
+  )
+  sending.on('error', () => undefined)
+  sending.write(bytesOf(600))
+  sending.write(bytesOf(600))
+  expect(await answered).toBe(413)
+  sending.destroy()
+  expect(await readdir(disk)).toEqual(['w'])
+  expect((await stat(join(disk, 'w'))).size).toBe(1000)
+})
+
+test('a file that the disk has no room for is refused before it is sent', async () => {
+  limits = { maxFileBytes: Number.MAX_SAFE_INTEGER }
+  const sending = request(`${origin}${prefix}w`, {
+    method: 'PUT',
+    headers: { 'Content-Length': 2 ** 52 },
+  })
+  sending.on('error', () => undefined)
+  const answered = new Promise<number | undefined>((resolve) =>
+    sending.on('response', (response) => resolve(response.statusCode)),
+  )
+  sending.flushHeaders()
+  expect(await answered).toBe(507)
+  sending.destroy()
+  expect(await readdir(disk)).toEqual([])
+})
+
+test('a launcher sweeps the half-written files of killed ones, and nothing else', async () => {
+  const hoursAgo = new Date(Date.now() - 2 * 3_600_000)
+  const dead = Number(execFileSync(process.execPath, ['-e', 'console.log(process.pid)']).toString())
+  const of = (pid: number, name: string) => `${name}.${pid}-0123abcd.tmp`
+  const own = temporaryPath('w')
+  const old = [of(dead, 'w'), of(dead, 'probe'), own, 'w.0123abcd.tmp', 'mine.tmp', 'w']
+  for (const name of old) {
+    await writeFile(join(disk, name), 'half')
+    await utimes(join(disk, name), hoursAgo, hoursAgo)
+  }
+  await writeFile(join(disk, of(dead, 'new')), 'half')
+  await mkdir(join(disk, of(dead, 'folder')))
+  await utimes(join(disk, of(dead, 'folder')), hoursAgo, hoursAgo)
+
+  await new CheckpointFolder(disk).prove()
+  expect((await readdir(disk)).sort()).toEqual(
+    [own, 'w.0123abcd.tmp', 'mine.tmp', 'w', of(dead, 'new'), of(dead, 'folder')].sort(),
+  )
+  // Nobody reads or writes such a file over HTTP.
+  expect((await fetch(origin + prefix + own)).status).toBe(404)
+  expect((await fetch(origin + prefix + own, { method: 'PUT', body: 'x' })).status).toBe(404)
 })
