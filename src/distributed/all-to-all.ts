@@ -26,10 +26,11 @@ export function allToAll<O extends DistributedOptions>(
 }
 
 /**
- * As `allToAll`, out of one tensor into one: equal parts, or parts of the sizes that are given, on all ranks or on none.
+ * As `allToAll`, out of one tensor into one: equal parts, or parts of the sizes that are given. Each rank gives sizes or not, for input and
+ * output apart.
  *
- * Split sizes count along the first axis, so elements of an array, and add up to it. cost: with split sizes one more exchange, of the sizes,
- * and every part travels as the longest of all. errors: `peer.mismatch`, also where a rank expects another size than is sent to it, naming both.
+ * Split sizes count along the first axis, so elements of an array, and add up to it. cost: one more exchange, of the sizes, and every part
+ * travels as the longest of all. errors: `peer.mismatch`, also where a rank expects another size than is sent to it, naming both.
  */
 export function allToAllSingle<O extends DistributedOptions>(
   output: Contents,
@@ -46,13 +47,6 @@ export function allToAllSingle<O extends DistributedOptions>(
     const sent = partsOf(where, 'input', input, inputSplitSizes, group)
     const taken = partsOf(where, 'output', output, outputSplitSizes, group)
     const from = await arrayOf(input)
-    if (!hasSizes(inputSplitSizes) && !hasSizes(outputSplitSizes)) {
-      checkTensor(where, 'output', output, formOf(where, input))
-      const all = sameType(from, from.length)
-      await group.allToAll(from, all)
-      putBack(output, all)
-      return
-    }
     const slot = await agree(where, group, sent, taken)
     const all = await exchangeSlots(group, from, sent, slot)
     const packed = sameType(from, lengthOf(output))
@@ -124,13 +118,18 @@ async function exchangeSlots(
   lengths: readonly number[],
   slot: number,
 ): Promise<ElementArray> {
-  const slots = sameType(input, slot * group.size)
+  const all = sameType(input, slot * group.size)
+  await group.allToAll(inSlots(input, lengths, slot), all)
+  return all
+}
+
+function inSlots(input: ElementArray, lengths: readonly number[], slot: number): ElementArray {
+  if (lengths.every((length) => length === slot)) return input
+  const slots = sameType(input, slot * lengths.length)
   let at = 0
   for (const [rank, length] of lengths.entries()) {
     slots.set(input.subarray(at, at + length), rank * slot)
     at += length
   }
-  const all = sameType(input, slots.length)
-  await group.allToAll(slots, all)
-  return all
+  return slots
 }

@@ -1,4 +1,4 @@
-import { CollectiveGroup } from '../peer/collective-group.ts'
+import { CollectiveGroup, destroyed } from '../peer/collective-group.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { type NonGroupMember, nonGroupMember } from '../peer/non-group-member.ts'
 import { ArgumentTypeError, TabringError } from '../util/errors.ts'
@@ -28,11 +28,14 @@ const told = new Set<string>()
 /**
  * The group that a call is for; undefined on a rank outside of it, which has nothing to do: the first time, the console says so.
  *
- * errors: `graph.misuse` where there is no default group; a TypeError for what is no group.
+ * errors: `graph.misuse` where there is no default group, or the group was destroyed; a TypeError for what is no group.
  */
 export function groupOf(where: string, group: GroupArgument): CollectiveGroup | undefined {
   if (group === undefined || group === null) return getProcessGroup()
-  if (group instanceof CollectiveGroup) return group
+  if (group instanceof CollectiveGroup) {
+    if (group.isDestroyed) throw destroyed(where, group)
+    return group
+  }
   if (group !== nonGroupMember) {
     throw new ArgumentTypeError(
       `${where}: expected a group, GroupMember.NON_GROUP_MEMBER or undefined for all ranks, got ${kindOf(group)}. Give what newGroup gave.`,

@@ -1,6 +1,6 @@
-import type { CollectiveGroup } from '../peer/collective-group.ts'
+import { type CollectiveGroup, destroyed } from '../peer/collective-group.ts'
 import { ProcessGroup } from '../peer/group.ts'
-import type { NonGroupMember } from '../peer/non-group-member.ts'
+import { type NonGroupMember, nonGroupMember } from '../peer/non-group-member.ts'
 import { setDefaultRanks } from '../util/default-ranks.ts'
 import { TabringError } from '../util/errors.ts'
 import { formGroup, type InitProcessGroupOptions } from './form-group.ts'
@@ -83,15 +83,18 @@ export const newGroup = (
 ): Promise<CollectiveGroup | NonGroupMember> => getProcessGroup().newGroup(ranks ?? undefined)
 
 /**
- * Leaves the default group in good order, and ends a joining that is under way; a no-op when there is none.
+ * Leaves the default group in good order, with all groups made of it, and ends a joining that is under way; a no-op when there is none.
  *
- * All ranks call it: each waits until the others have what it sent, and leave too, at most 6 s. The group is gone from here at once. With
- * another `group` it leaves that one; what `newGroup` made has nothing of its own to leave and ends with the group that it is of.
+ * All ranks call it: each waits until the others have what it sent, and leave too, at most 6 s. The group is gone from here at once. With a
+ * `group` that `newGroup` made it ends that one alone, when what it has under way has ended; with one of `formProcessGroup` it leaves that.
+ * errors: `graph.misuse` for a smaller group that was destroyed already.
  */
 export async function destroyProcessGroup(given?: CollectiveGroup | NonGroupMember): Promise<void> {
+  if (given === nonGroupMember) return
   if (given && given !== current) {
-    if (given instanceof ProcessGroup) await given.leave()
-    return
+    if (given instanceof ProcessGroup) return given.leave()
+    if (given.isDestroyed) throw destroyed('destroyProcessGroup', given)
+    return given.retire()
   }
   const group = current
   current = undefined

@@ -24,16 +24,18 @@ export const getRank = (group?: GroupArgument): number =>
 export const getWorldSize = (group?: GroupArgument): number =>
   group === nonGroupMember ? -1 : groupOf('getWorldSize', group)!.size
 
-/** All ranks of a group, as they count among all. */
-export const getProcessGroupRanks = (group: CollectiveGroup): number[] => [...group.ranks]
+/** All ranks of a group, as they count among all. errors: `graph.misuse` for a group that was destroyed. */
+export const getProcessGroupRanks = (group: CollectiveGroup): number[] => [
+  ...groupOf('getProcessGroupRanks', group)!.ranks,
+]
 
-/** The number in a group of a rank that counts among all. errors: `peer.mismatch` for one outside of it. */
+/** The number in a group of a rank that counts among all. errors: `peer.mismatch` for one outside of it; `graph.misuse` for a group that was destroyed. */
 export const getGroupRank = (group: CollectiveGroup, globalRank: number): number =>
-  placeOf('getGroupRank', group, globalRank)
+  placeOf('getGroupRank', groupOf('getGroupRank', group)!, globalRank)
 
-/** The number among all of a rank that counts in a group. errors: `peer.mismatch` for one that it has not. */
+/** The number among all of a rank that counts in a group. errors: `peer.mismatch` for one that it has not; `graph.misuse` for a group that was destroyed. */
 export function getGlobalRank(group: CollectiveGroup, groupRank: number): number {
-  const rank = group.ranks[groupRank]
+  const rank = groupOf('getGlobalRank', group)!.ranks[groupRank]
   if (rank !== undefined) return rank
   throw new PeerError(
     'peer.mismatch',

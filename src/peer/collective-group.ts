@@ -4,7 +4,7 @@
  * Map: CollectiveGroup: who it is - sums and chunks - from and to a root - everyone with everyone - messages between two - records - failing - beginning.
  */
 import type { Env } from '../util/env.ts'
-import { PeerError } from '../util/errors.ts'
+import { PeerError, TabringError } from '../util/errors.ts'
 import { type AlgorithmChoice, chooseAlgorithm, defaultChoice } from './algorithm-choice.ts'
 import { pointToPoint } from './algorithms/direct.ts'
 import { longestAnnounced } from './announced-length.ts'
@@ -71,6 +71,7 @@ export class CollectiveGroup {
   private sequencesCounted = 0
   /** Messages sent and received so far, by partner and tag. */
   private readonly messages = new Map<string, number>()
+  private isRetired = false
 
   /** @internal */
   constructor(
@@ -92,6 +93,18 @@ export class CollectiveGroup {
   /** @internal The clock that its collectives go by. */
   get env(): Env {
     return this.membership.env
+  }
+
+  /** @internal Whether it was destroyed, by itself or with all groups of its epoch. */
+  get isDestroyed(): boolean {
+    return this.isRetired || this.membership.isOver
+  }
+
+  /** @internal Refuses all calls from now on, and resolves when those under way have ended, well or not. Links and the other groups stay. */
+  async retire(): Promise<void> {
+    this.isRetired = true
+    await this.membership.collectives.settled(this.place.id)
+    this.messages.clear()
   }
 
   /** How long a collective that names no deadline may stand still before it fails; for those launched from now on. units: ms. */
@@ -272,6 +285,7 @@ export class CollectiveGroup {
     { tag = 0, deadlineMs }: MessageOptions,
     isOwn = false,
   ): Promise<void> {
+    if (this.isRetired) return Promise.reject(destroyed(side, this))
     if (!isOwn && !isTag(tag))
       return refuse(
         `${side}: expected a tag from 0 to ${lastExplicitBucket}, got ${tag}. Choose a whole number.`,
@@ -388,6 +402,7 @@ export class CollectiveGroup {
     options: CollectiveOptions,
   ): Promise<void> {
     const { rank, size } = this
+    if (this.isRetired) return Promise.reject(destroyed(operation, this))
     if (!this.isRank(root))
       return refuse(`${operation}: expected a root from 0 to ${size - 1}, got ${root}.`)
     const choice = options.choice ?? this.choice
@@ -455,3 +470,10 @@ export class CollectiveGroup {
 
 const refuse = (text: string): Promise<never> =>
   Promise.reject(new PeerError('peer.mismatch', text))
+
+/** What a call with a group is refused by that is no more. */
+export const destroyed = (where: string, { ranks }: CollectiveGroup): TabringError =>
+  new TabringError(
+    'graph.misuse',
+    `${where}: expected a group that is there, got one of the ranks [${ranks.join(', ')}] that was destroyed. Use it before destroyProcessGroup(), or make another by newGroup().`,
+  )

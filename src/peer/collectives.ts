@@ -278,6 +278,12 @@ export class Collectives {
     return { launched: active.length, announced, heldBytes: held, peakHeldBytes }
   }
 
+  /** Resolves when what a group has under way here has ended, well or not. */
+  async settled(group: number): Promise<void> {
+    const own = this.entries.active.filter(({ route }) => route.group === group)
+    await Promise.allSettled(own.map(({ promise }) => promise))
+  }
+
   /** Sends what may go now. */
   pump(): void {
     this.sender.pump()

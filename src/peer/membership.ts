@@ -124,6 +124,11 @@ export class Membership {
     })
   }
 
+  /** Whether this rank leaves, or has left. */
+  get isOver(): boolean {
+    return this.isLeaving || this.isDestroyed
+  }
+
   /** Resolves when all linked ranks have said HELLO; rejects as soon as the epoch ends. errors: `peer.timeout`, `peer.lost`, `peer.mismatch`, `peer.protocol`. */
   async ready(): Promise<void> {
     const over = this.failed.then((error) => Promise.reject(error))

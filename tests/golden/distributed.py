@@ -67,6 +67,15 @@ def all_to_all_single_uneven(rank):
     return out.tolist()
 
 
+def all_to_all_single_some(rank):
+    """Split sizes on some ranks alone: the others take and send equal parts."""
+    sent = floats(*[10 * rank + at for at in range(4)])
+    out = empty([5, 3, 4, 4][rank])
+    takes = [[2, 1, 1, 1], [0, 1, 1, 1], None, []][rank]
+    dist.all_to_all_single(out, sent, takes, [2, 0, 1, 1] if rank == 0 else None)
+    return out.tolist()
+
+
 def all_gather_object(rank):
     out = [None] * SIZE
     returned = dist.all_gather_object(out, {"rank": rank, "names": ["ä"] * rank})
@@ -128,11 +137,30 @@ def groups(rank):
     return [isOutside, ranks, out.tolist(), returned, objects, got, world.tolist()]
 
 
+def refuses(call):
+    try:
+        call()
+    except (AssertionError, KeyError, RuntimeError):
+        return True
+    return False
+
+
+def destroy_group(rank):
+    """What becomes of a group's handle, of another group of the same ranks and of all ranks' own."""
+    first, second = dist.new_group(), dist.new_group()
+    dist.destroy_process_group(first)
+    gone = [refuses(lambda: dist.get_rank(first)), refuses(lambda: dist.destroy_process_group(first))]
+    dist.all_reduce(there := floats(rank), group=second)
+    dist.all_reduce(world := floats(rank))
+    return [gone, dist.get_rank(second), there.tolist(), world.tolist()]
+
+
 CASES = [
     gather,
     scatter,
     all_to_all_single,
     all_to_all_single_uneven,
+    all_to_all_single_some,
     all_gather_object,
     gather_object,
     broadcast_object_list,
@@ -141,6 +169,7 @@ CASES = [
     recv,
     group_of_all,
     groups,
+    destroy_group,
 ]
 
 

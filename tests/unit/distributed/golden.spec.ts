@@ -2,6 +2,8 @@ import { readFileSync } from 'node:fs'
 import { afterEach, expect, test, vi } from 'vitest'
 import * as dist from '../../../src/distributed/index.ts'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
+import { TabringError } from '../../../src/util/errors.ts'
+import { ifMember } from '../../support/members.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { VirtualEnv } from '../../support/virtual-env.ts'
 
@@ -25,6 +27,12 @@ const empty = (count = 2) => new Float32Array(count)
 const told = (tensors: readonly Float32Array[]) => tensors.map((tensor) => [...tensor])
 /** What PyTorch writes for what is not there. */
 const orNull = (value: unknown) => value ?? null
+
+const isRefused = (call: () => Promise<unknown>) =>
+  call().then(
+    () => false,
+    (thrown) => thrown instanceof TabringError && thrown.code === 'graph.misuse',
+  )
 
 /** Leaves arguments out wherever the Python call does; ranks of one context have no default group, so it is given. */
 const calls: Record<string, (group: ProcessGroup, rank: number) => Promise<unknown>> = {
@@ -50,6 +58,13 @@ const calls: Record<string, (group: ProcessGroup, rank: number) => Promise<unkno
     const sent = Float32Array.from({ length: sum(inputSplits[rank]!) }, (_, at) => 10 * rank + at)
     const out = empty(sum(outputSplits[rank]!))
     await dist.allToAllSingle(out, sent, outputSplits[rank], inputSplits[rank], { group })
+    return [...out]
+  },
+  async all_to_all_single_some(group, rank) {
+    const out = empty([5, 3, 4, 4][rank]!)
+    const sent = Float32Array.from({ length: 4 }, (_, at) => 10 * rank + at)
+    const takes = [[2, 1, 1, 1], [0, 1, 1, 1], undefined, []][rank]
+    await dist.allToAllSingle(out, sent, takes, rank === 0 ? [2, 0, 1, 1] : null, { group })
     return [...out]
   },
   async all_gather_object(group, rank) {
@@ -105,6 +120,18 @@ const calls: Record<string, (group: ProcessGroup, rank: number) => Promise<unkno
     const all = Float32Array.of(rank)
     await dist.allReduce(all, { group: world })
     return [isOutside, ranks, [...out], orNull(returned), objects, got, [...all]]
+  },
+  async destroy_group(world, rank) {
+    const [first, second] = [ifMember(await world.newGroup())!, await world.newGroup()]
+    await dist.destroyProcessGroup(first)
+    const gone = [
+      await isRefused(async () => dist.getRank(first)),
+      await isRefused(() => dist.destroyProcessGroup(first)),
+    ]
+    const [there, all] = [Float32Array.of(rank), Float32Array.of(rank)]
+    await dist.allReduce(there, { group: second })
+    await dist.allReduce(all, { group: world })
+    return [gone, dist.getRank(second), [...there], [...all]]
   },
 }
 

@@ -196,3 +196,63 @@ describe('messages between two', () => {
     )
   })
 })
+
+describe('a group that is retired', () => {
+  test('refuses calls at once, ends when what it has under way has ended, and lets the others live', async () => {
+    const { env, groups } = open(3)
+    const parts = await makeGroups(env, groups, [0, 2])
+    const others = await makeGroups(env, groups, [0, 2])
+    const [first, last] = [parts[0]!, parts[2]!]
+    const sums = [Float32Array.of(1), Float32Array.of(2)]
+    const sum = first.allReduce(sums[0]!)
+    let isRetired = false
+    const retiring = first.retire().then(() => {
+      isRetired = true
+    })
+    const gone =
+      /^(allReduce|barrier|send|receive): expected a group that is there, got one of the ranks \[0, 2\] that was destroyed/
+    const refused = [
+      first.allReduce(new Float32Array(1)),
+      first.barrier(),
+      first.send(new Float32Array(1), 1),
+      first.recv(new Float32Array(1), 1),
+    ]
+    for (const call of refused) {
+      await expect(call).rejects.toMatchObject({
+        code: 'graph.misuse',
+        message: expect.stringMatching(gone),
+      })
+    }
+    // The other rank has not begun the sum yet, whatever else the ranks do.
+    await env.until(Promise.all(groups.map((group) => group.barrier())))
+    expect(isRetired).toBe(false)
+    await env.until(Promise.all([sum, last.allReduce(sums[1]!), retiring]))
+    expect(sums.map((one) => one[0])).toEqual([3, 3])
+
+    await env.until(last.retire())
+    const again = [Float32Array.of(1), Float32Array.of(5)]
+    await env.until(Promise.all([others[0]!.allReduce(again[0]!), others[2]!.allReduce(again[1]!)]))
+    expect(again.map((one) => one[0])).toEqual([6, 6])
+    await env.until(Promise.all(groups.map((group) => group.barrier())))
+    expect(groups.map((group) => group.error)).toEqual([undefined, undefined, undefined])
+    expect(groups[0]!.stats().underWay).toMatchObject({ launched: 0, announced: 0, heldBytes: 0 })
+  })
+
+  test('ends with an epoch that fails', async () => {
+    const { env, groups } = open(2)
+    const parts = await makeGroups(env, groups, [0, 1])
+    const sum = parts[0]!.allReduce(new Float32Array(1))
+    const retiring = parts[0]!.retire()
+    groups[1]!.abort('enough')
+    await env.until(retiring)
+    await expect(sum).rejects.toMatchObject({ code: 'peer.aborted' })
+  })
+
+  test('is what all groups of an epoch are once it is left', async () => {
+    const { env, groups } = open(2)
+    const parts = await makeGroups(env, groups, [0, 1])
+    expect(parts.map((part) => part!.isDestroyed)).toEqual([false, false])
+    await env.until(Promise.all(groups.map((group) => group.leave())))
+    expect(parts.map((part) => part!.isDestroyed)).toEqual([true, true])
+  })
+})
