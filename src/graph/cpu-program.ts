@@ -179,7 +179,7 @@ export class CpuProgram implements StepProgram {
   get #exchanges(): boolean {
     const { exchange, accumulation } = this.prepared.trace
     const isUpdate = this.prepared.updates.length > 0 && accumulation?.part !== 'add'
-    return exchange !== undefined && exchange.size > 1 && isUpdate
+    return exchange?.exchangesGradients === true && isUpdate
   }
 
   check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {

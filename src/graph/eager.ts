@@ -51,10 +51,10 @@ export async function runEagerly(
       ...(isCpu && { isNaive: true }),
     }),
   )
-  if (prepared.trace.exchange && prepared.trace.exchange.size > 1 && options.isUpdating !== false) {
+  if (prepared.trace.exchange?.exchangesGradients && options.isUpdating !== false) {
     throw new TabringError(
       'graph.misuse',
-      'eager: updates on one rank only, got a model wrapped for several. Compile the step, or debug on one rank.',
+      'eager: updates on one rank only and without a communication hook, got a model wrapped for several ranks, or with one. Compile the step, or debug on one rank.',
     )
   }
   if (prepared.meetings.length > 0 && options.isUpdating !== false) {

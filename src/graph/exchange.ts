@@ -51,6 +51,8 @@ export interface UnevenInputs {
 export interface GradientExchange {
   readonly rank: number
   readonly size: number
+  /** Whether gradients leave the program in each step that updates: there are several ranks, or a communication hook. */
+  readonly exchangesGradients: boolean
   /** Of the model, in the order in which the module lists them. */
   readonly parameters: readonly Parameter[]
   /** Buckets close at this many bytes, the first one at `firstBucketCapBytes`. errors: `Unsettled` while ranks measure it. */

@@ -208,7 +208,7 @@ export class GpuProgram implements StepProgram {
     this.#check = ValueCheck.of(gpu, prepared, this.#buffers)
     const { exchange, accumulation } = prepared.trace
     const exchanges = prepared.updates.length > 0 && accumulation?.part !== 'add'
-    if (exchange && exchange.size > 1 && exchanges) {
+    if (exchange?.exchangesGradients && exchanges) {
       this.#updates = new SynchronizedUpdates(gpu, exchange, prepared, this.#buffers)
     }
     this.#meetings = Meetings.of(gpu, prepared, this.#buffers)

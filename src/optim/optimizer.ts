@@ -339,7 +339,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     if (ordered.length === 0) return cohorts.filter(isTrained)
     // Parameters that get their first gradient in a later program (unfrozen ones) have buckets and a count of their own, as have
     // those that joined late in a run whose state was loaded.
-    const isShared = exchange !== undefined && exchange.size > 1
+    const isShared = exchange?.exchangesGradients === true
     const cap = isShared ? exchange.bucketCapBytes : Number.POSITIVE_INFINITY
     const firstCap = isShared ? exchange.firstBucketCapBytes : cap
     const stepsOf = (parameter: Parameter) => this.#loaded.get(parameter)?.steps ?? 0

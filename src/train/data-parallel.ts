@@ -239,8 +239,10 @@ export class DistributedDataParallel extends Module {
   /**
    * Has `hook(state, bucket)` make what all ranks' gradients of a bucket come to, in the place of a plain sum; on all ranks the same hook.
    *
-   * As torch's register_comm_hook: once a model. Whatever a hook loses, parameters are gathered exactly, so ranks stay equal to the bit.
-   * errors: `graph.misuse` for a second one.
+   * As torch's register_comm_hook: once a model, and before it is trained; one rank alone calls it too. Whatever a hook loses, parameters are
+   * gathered exactly, so ranks stay equal to the bit.
+   * cost: on one rank, gradients go to the host and back, which without a hook they do not. errors: `graph.misuse` for a second one, and on one
+   * rank after a step has been compiled.
    */
   registerCommHook<State>(state: State, hook: CommHook<State>): void {
     if (this.#exchange.hook) {
@@ -253,6 +255,12 @@ export class DistributedDataParallel extends Module {
       throw new TabringError(
         'graph.misuse',
         `registerCommHook: expected a function (state, bucket), got ${typeof hook}. The state comes first.`,
+      )
+    }
+    if (this.#exchange.size === 1 && this.#exchange.hasPrograms) {
+      throw new TabringError(
+        'graph.misuse',
+        'registerCommHook: expected a model of which no step has been compiled, got one whose steps keep their gradients on the device. Register the hook first.',
       )
     }
     if (state instanceof HookState)

@@ -52,6 +52,25 @@ async function sameOnAll(ranks: readonly ClassifyingRank[]): Promise<number[]> {
   return first
 }
 
+test('one rank on a device calls its hook, and keeps its gradients there without one', async () => {
+  const runtime = await testRuntime()
+  let calls = 0
+  const run = async (register: (ddp: DistributedDataParallel) => void = () => undefined) => {
+    const ranks = await classifiers(1, runtime, register)
+    await train(ranks, 5)
+    return sameOnAll(ranks)
+  }
+  const hooked = await run((ddp) =>
+    ddp.registerCommHook(null, (_, bucket) => {
+      calls++
+      return bucket.reduceScatter()
+    }),
+  )
+  expect(hooked).toEqual(await run())
+  expect(calls % 5).toBe(0)
+  expect(calls).toBeGreaterThan(5)
+})
+
 test('hooks on a device: the plain sum gives the plain run’s bits, float16 its loss, with uneven shares and clipping', async () => {
   const runtime = await testRuntime()
   const counts = [8, 5, 0]

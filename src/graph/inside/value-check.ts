@@ -38,8 +38,7 @@ export class ValueCheck {
   /** A program's check where the switch asks for one; with several ranks there is none, which is told. */
   static of(gpu: Gpu, prepared: Prepared, buffers: ProgramBuffers): ValueCheck | undefined {
     if (switchValue('debug') < 5) return undefined
-    if (!prepared.trace.exchange || prepared.trace.exchange.size === 1)
-      return new ValueCheck(gpu, prepared, buffers)
+    if (!prepared.trace.exchange?.exchangesGradients) return new ValueCheck(gpu, prepared, buffers)
     console.info('tabring values: not checked, since the program is one of several ranks')
     return undefined
   }

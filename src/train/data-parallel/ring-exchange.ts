@@ -91,6 +91,15 @@ export class RingExchange implements GradientExchange {
     return Math.min(this.#firstCapBytes, this.bucketCapBytes)
   }
 
+  get exchangesGradients(): boolean {
+    return this.size > 1 || this.hook !== undefined
+  }
+
+  /** Whether a program has been compiled, or is being. */
+  get hasPrograms(): boolean {
+    return this.#programCount > 0
+  }
+
   get isSynchronizing(): boolean {
     return this.pauses === 0
   }

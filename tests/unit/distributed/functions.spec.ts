@@ -1,8 +1,11 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import * as dist from '../../../src/distributed/index.ts'
 import { Parameter } from '../../../src/graph/parameter.ts'
+import { Linear } from '../../../src/nn/layers.ts'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
+import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { systemEnv } from '../../../src/util/env.ts'
+import { ifMember } from '../../support/members.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { memoryRing, outcomes } from '../../support/memory-ring.ts'
 import { VirtualEnv } from '../../support/virtual-env.ts'
@@ -337,6 +340,30 @@ describe('tensors', () => {
     expect(dist.isInitialized()).toBe(true)
     await dist.destroyProcessGroup(dist.getProcessGroup())
     expect(dist.isInitialized()).toBe(false)
+  })
+
+  test('with the default group all groups of it are destroyed', async () => {
+    await dist.initProcessGroup({ rank: 0, worldSize: 1, links: new Map() })
+    const [first, second] = [ifMember(await dist.newGroup())!, ifMember(await dist.newGroup())!]
+    await dist.destroyProcessGroup(first)
+    await dist.allReduce(Float32Array.of(1), { group: second })
+    expect(dist.getBackend(second)).toBe('links')
+    await dist.destroyProcessGroup()
+    const gone = /expected a group that is there, got one of the ranks \[0\] that was destroyed/
+    for (const group of [first, second]) {
+      await expect(dist.allReduce(Float32Array.of(1), { group })).rejects.toThrow(gone)
+      await expect(dist.destroyProcessGroup(group)).rejects.toThrow(gone)
+      for (const ask of [
+        () => dist.getRank(group),
+        () => dist.getWorldSize(group),
+        () => dist.getBackend(group),
+        () => dist.getProcessGroupRanks(group),
+        () => dist.getGroupRank(group, 0),
+        () => dist.getGlobalRank(group, 0),
+        () => new DistributedDataParallel(new Linear(1, 1), { processGroup: group }),
+      ])
+        expect(ask).toThrow(gone)
+    }
   })
 
   test('without a group they use the default one', async () => {

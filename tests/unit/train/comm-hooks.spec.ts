@@ -337,3 +337,51 @@ test.each([
 ])('%s is refused', (make, name) => {
   expect(make).toThrow(name)
 })
+
+test('one rank calls its hook too: each bucket, and what it returns is the gradient', async () => {
+  const seen: [index: number, isLast: boolean, names: number][] = []
+  const doubled: CommHook<number> = (factor, bucket) => {
+    seen.push([bucket.index(), bucket.isLast(), bucket.parameters().length])
+    return bucket.buffer().map((value) => value * factor)
+  }
+  const oneStep = async (register?: Register) => {
+    const ranks = await classifiers(1, runtime, register)
+    const before = (await parametersOf(ranks))[0]
+    await train(ranks, 1)
+    const after = (await parametersOf(ranks))[0]
+    endAll(ranks)
+    return after.map((value, at) => value - before[at])
+  }
+  const plainSteps = await oneStep()
+  const steps = await oneStep((ddp) => ddp.registerCommHook(2, doubled))
+  expect(seen.length).toBeGreaterThan(1)
+  expect(seen.map(([index]) => index)).toEqual(seen.map((_, at) => at))
+  expect(seen.map(([, isLast]) => isLast)).toEqual(seen.map((_, at) => at === seen.length - 1))
+  expect(seen.reduce((sum, [, , names]) => sum + names, 0)).toBe(4)
+  expect(plainSteps.some((step) => Math.abs(step) > 1e-3)).toBe(true)
+  for (const [at, step] of steps.entries()) expect(step).toBeCloseTo(2 * plainSteps[at], 5)
+})
+
+test.each(Object.entries(builtIn))('%s on one rank', async (name, register) => {
+  const end = async (hook?: Register) => {
+    const ranks = await classifiers(1, runtime, hook, { clipsTo: 0.5 })
+    const loss = await train(ranks, steps)
+    const [parameters] = await parametersOf(ranks)
+    endAll(ranks)
+    return { loss, parameters }
+  }
+  const [reference, got] = [await end(), await end(register)]
+  expect(isInBand(got.loss, reference.loss), `${got.loss} and ${reference.loss}`).toBe(true)
+  // Buckets are others, so the norm is summed in another order.
+  if (name === 'allreduce')
+    for (const [at, value] of got.parameters.entries())
+      expect(value).toBeCloseTo(reference.parameters[at], 4)
+})
+
+test('a hook that one rank registers after compiling is refused, since its steps would not call it', async () => {
+  const [one] = await classifiers(1, runtime)
+  expect(() => one.ddp.registerCommHook(null, allreduceHook)).toThrow(
+    /registerCommHook: expected a model of which no step has been compiled/,
+  )
+  endAll([one])
+})
