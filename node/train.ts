@@ -26,7 +26,7 @@ async function train(
   reporter: Reporter,
   signal: AbortSignal,
 ): Promise<void> {
-  const { dataFolder, outFile } = options
+  const { dataFolder, outFile, ice, isRelayed } = options
   const toClose: (() => Promise<unknown>)[] = []
   try {
     if (dataFolder !== undefined) await checkDataFolder(resolve(dataFolder))
@@ -46,6 +46,7 @@ async function train(
       mounts: dataFolder === undefined ? undefined : { [dataMount]: resolve(dataFolder) },
       writable: checkpoints?.writable,
       extraRoutes: checkpoints?.routes,
+      signaling: { relay: isRelayed, ...(ice && { ice }) },
     })
     toClose.push(() => served.close())
     const { isHeaded, switches, traceFile } = options
@@ -71,6 +72,7 @@ async function train(
           browser,
           url: served.localUrl,
           worldSize: options.worldSize,
+          isRelayed,
           timeoutMs: options.timeoutMs,
           saveTo: out?.temporaryPath,
           signal,

@@ -3,7 +3,7 @@ import { newRoomLink, parseFragment } from './peer/secret.ts'
 import { isTracing } from './util/spans.ts'
 import { switchValue } from './util/switches.ts'
 import type { RunEvent } from './worker/api.ts'
-import { RoomMember, type RunEnd } from './worker/member.ts'
+import { bytesSentIn, RoomMember, type RunEnd } from './worker/member.ts'
 
 /**
  * The page of a headless rank: it does what its address says and reports to the launcher that opened it.
@@ -45,7 +45,8 @@ async function finished(end: RunEnd): Promise<void> {
     ok: true,
     rank: end.rank,
     result: end.result,
-    bytesSentOnChannels: end.ring.total.bytesSent,
+    bytesSent: bytesSentIn(end),
+    links: end.ring.links.map(({ kind }) => kind),
   })
 }
 

@@ -9,10 +9,9 @@ import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { parsed } from '../../src/util/switches.ts'
 import { lanAddresses } from '../certificate.ts'
 import { CheckpointFolder } from '../checkpoint-folder.ts'
-import type { IceOptions } from '../ice/ice-source.ts'
 import { closeSoon, Interrupt } from '../interrupt.ts'
 import { PortTaken } from '../listen.ts'
-import { type Served, serve } from '../serve.ts'
+import type { Served } from '../serve.ts'
 import { dataMount } from '../train/options.ts'
 import { buildProgram, findModule } from './build-program.ts'
 import type { Failure, Part } from './crew/messages.ts'
@@ -24,7 +23,7 @@ import { type Crew, meet } from './meet.ts'
 import type { LaunchOptions } from './options.ts'
 import { type Plan, planLaunch } from './plan.ts'
 import type { Screen } from './screen.ts'
-import { attachSignalProxy } from './signal-proxy.ts'
+import { servePages } from './serve-pages.ts'
 import { slurmVariables } from './slurm-job.ts'
 import { sourceLines } from './source-lines.ts'
 
@@ -241,45 +240,6 @@ class Browsers {
     this.#browser = null
     this.#isUsed = false
     await browser?.close()
-  }
-}
-
-/** Serves the pages to this machine's tabs; alone on MASTER_PORT, with the signaling server, else on any port, with a way to it. */
-async function servePages(
-  { masterPort, isPortFixed }: Plan,
-  { signaling, keys }: Crew,
-  {
-    root,
-    data,
-    checkpoints,
-    ice,
-    relay,
-    maxRestarts,
-  }: {
-    root: string
-    data: string | undefined
-    checkpoints: CheckpointFolder | null
-    ice: IceOptions | undefined
-    relay: boolean | undefined
-    maxRestarts: number
-  },
-): Promise<Served> {
-  const mounts = data === undefined ? undefined : { [dataMount]: data }
-  const offer = { root, mounts, writable: checkpoints?.writable }
-  if (signaling) {
-    return serve({
-      ...offer,
-      port: 0,
-      attach: (server) => attachSignalProxy(server, signaling),
-    })
-  }
-  const mayCreate = keys.roomCheck(maxRestarts)
-  const own = { relay: relay ?? false, mayCreate, ...(ice && { ice }) }
-  try {
-    return await serve({ ...offer, port: masterPort, strictPort: true, signaling: own })
-  } catch (thrown) {
-    if (isPortFixed || !(thrown instanceof PortTaken)) throw thrown
-    return serve({ ...offer, port: 0, signaling: own })
   }
 }
 

@@ -6,6 +6,8 @@ import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, parsed, type SwitchInputs } from '../../src/util/switches.ts'
 import type { AdapterChoice } from '../chromium.ts'
 import { oneLine, withDashes } from '../command-line.ts'
+import { addIceFlags, iceOptionsOf } from '../ice/ice-flags.ts'
+import type { IceOptions } from '../ice/ice-source.ts'
 import { wholeNumber } from '../parse-number.ts'
 
 /** Where the tabs find the folder that `--data` names: a path on the page's own server. */
@@ -39,6 +41,10 @@ export interface TrainOptions {
   config: TrainConfig
   /** What tabs compute on, unless something in their address says otherwise. */
   device: DeviceType
+  /** Whether tabs may send their data through the server where WebRTC does not link them. */
+  isRelayed: boolean
+  /** STUN and TURN servers that tabs are told of; absent: none. */
+  ice?: IceOptions
   /** For the tabs, from flags and environment; flags go first. */
   switches: SwitchInputs
   /** How often all ranks start again after one has failed. */
@@ -61,7 +67,7 @@ function positiveNumber(canBeZero: boolean) {
 }
 
 function defineCommand(): Command {
-  return new Command('train')
+  const command = new Command('train')
     .usage('[options]      (through npm: npm run train -- [options])')
     .description(
       'Trains one model in N headless browser tabs, each a rank with its own WebGPU device, over WebRTC.',
@@ -134,7 +140,13 @@ function defineCommand(): Command {
     .option('--stall-rank <n>', 'this rank sends nothing, and tells nobody')
     .option('--visible-devices <list>', 'the WebGPU devices that tabs see, numbered anew: 0,2')
     .option('--trace <file>', 'write a Chrome trace there, for Perfetto')
+    .option(
+      '--relay',
+      'let tabs send their data through the server of this command, sealed end to end, where WebRTC does not link them',
+      false,
+    )
     .allowExcessArguments(false)
+  return addIceFlags(command)
 }
 
 /** The switch that `--device` stands for; undefined without the flag. */
@@ -192,6 +204,10 @@ export function parseOptions(
     keepLast,
     resume,
     maxRestarts,
+    relay,
+    iceServers,
+    turnSecretFile,
+    turnLifetime,
     ...settings
   } = command.opts()
   const faults = { drop, delayMs, stallRank }
@@ -203,6 +219,7 @@ export function parseOptions(
     ...checked('launcher', Object.fromEntries(given)),
   }
   const checkpoints = checkpointOptions({ checkpointDir, checkpointEvery, keepLast, resume })
+  const ice = iceOptionsOf({ iceServers, turnSecretFile, turnLifetime }, environment)
   const config = parseTrainConfig({
     ...settings,
     data: data === undefined ? 'digits' : dataMount,
@@ -229,6 +246,8 @@ export function parseOptions(
       switches,
       traceFile: trace,
       maxRestarts,
+      isRelayed: relay,
+      ...(ice && { ice }),
       ...(checkpoints && { checkpoints }),
     },
   }

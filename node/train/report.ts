@@ -74,7 +74,8 @@ class JsonReporter implements Reporter {
       loss,
       testAccuracy,
       paramHashes: results.map(({ result }) => result.paramHash),
-      bytesSentPerRank: results.map(({ bytesSentOnChannels }) => bytesSentOnChannels),
+      bytesSentPerRank: results.map(({ bytesSent }) => bytesSent),
+      linksPerRank: results.map(({ links }) => links),
       samplesPerRank: results.map(({ result }) => result.samples),
       seconds,
     })
@@ -178,9 +179,19 @@ abstract class PeopleReporter implements Reporter {
     return `${mean('total')} ms on rank 0: ${parts.map((part) => `${part} ${mean(part)}`).join(', ')}`
   }
 
-  #resumed({ step, epoch, bestAccuracy, differences }: Extract<TabEvent, { event: 'resumed' }>) {
+  #resumed({
+    step,
+    epoch,
+    bestAccuracy,
+    stepsLeft,
+    differences,
+  }: Extract<TabEvent, { event: 'resumed' }>) {
     const best = bestAccuracy === null ? '' : `, best accuracy ${(100 * bestAccuracy).toFixed(2)} %`
-    this.note(`goes on from step ${step} in epoch ${epoch}${best}`)
+    this.note(
+      stepsLeft > 0
+        ? `goes on from step ${step} in epoch ${epoch}${best}`
+        : `nothing left to train: the checkpoint is of the last step, ${step}${best}`,
+    )
     if (differences.length > 0)
       this.note(`no longer bit for bit the run that was saved: ${differences.join('; ')}`)
   }
@@ -195,9 +206,7 @@ abstract class PeopleReporter implements Reporter {
     this.stop()
     const { steps, loss, testAccuracy, seconds } = results[0].result
     const samples = results.reduce((sum, { result }) => sum + result.samples, 0)
-    const bytes = results.map(
-      ({ rank, bytesSentOnChannels }) => `rank ${rank} ${sizeText(bytesSentOnChannels)}`,
-    )
+    const bytes = results.map(({ rank, bytesSent }) => `rank ${rank} ${sizeText(bytesSent)}`)
     const ranks = `${results.length} rank${results.length === 1 ? '' : 's'}`
     this.output.write(
       [
@@ -205,6 +214,7 @@ abstract class PeopleReporter implements Reporter {
         `time           ${seconds.toFixed(1)} s for ${whole.format(steps)} steps on ${ranks}, ${rateText(samples / seconds)} samples/s`,
         `a step         ${this.#stepText()}`,
         `sent           ${bytes.join(', ')}`,
+        ...relayedText(results),
         `weights        ${outFile ? `${outFile.path} (${sizeText(outFile.sizeBytes)})` : 'not kept; give --out FILE to keep them'}`,
         ...(this.#latest === undefined
           ? []
@@ -213,6 +223,15 @@ abstract class PeopleReporter implements Reporter {
       ].join('\n'),
     )
   }
+}
+
+/** The line that names the ranks with links through the server; none where there are no such links. */
+function relayedText(results: readonly RankResult[]): string[] {
+  const relayed = results.flatMap(({ rank, links }) => {
+    const count = links.filter((kind) => kind === 'relay').length
+    return count > 0 ? [`rank ${rank} ${count} of ${links.length} links`] : []
+  })
+  return relayed.length > 0 ? [`relayed        ${relayed.join(', ')}`] : []
 }
 
 /** units: bytes in, text with MiB or KiB out. */

@@ -26,6 +26,7 @@ export type TabEvent =
       epoch: number
       /** Null before any evaluation. */
       bestAccuracy: number | null
+      stepsLeft: number
       differences: readonly string[]
       rank: number
     }
@@ -36,8 +37,10 @@ const doneSchema = v.variant('ok', [
   v.object({
     ok: v.literal(true),
     rank: v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
-    /** As the data channels' own statistics count them. */
-    bytesSentOnChannels: v.number(),
+    /** As the data channels' own statistics count them, where all links are such; else as the rank counts. */
+    bytesSent: v.number(),
+    /** How its links go: `webrtc`, `port` or `relay`, to each of its neighbours. */
+    links: v.optional(v.array(v.string()), []),
     result: v.object({
       steps: v.number(),
       /** Of the last step's global batch. */
@@ -154,8 +157,8 @@ export class TabGroup {
       this.fail(tab, done.code, done.message)
       return
     }
-    const { rank, result, bytesSentOnChannels } = done
-    this.#tabs[tab].done = { rank, result, bytesSentOnChannels }
+    const { rank, result, bytesSent, links } = done
+    this.#tabs[tab].done = { rank, result, bytesSent, links }
     this.#tabs[tab].doing = 'done'
     if (this.#failures.length === 0 && this.#tabs.every((state) => state.done)) this.#succeed()
   }

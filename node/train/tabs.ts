@@ -16,6 +16,8 @@ export interface TabsOptions {
   timeoutMs: number
   /** Where rank 0's trained weights go; absent: nowhere. */
   saveTo?: string
+  /** Whether links that WebRTC does not bring about go through the server. */
+  isRelayed?: boolean
   /** Where the ranks' checkpoints are, as addresses. */
   checkpoints?: CheckpointAddress
   /** Ends the run with the signal's reason. */
@@ -85,9 +87,14 @@ export function tabAddress(
     saveTo,
     checkpoints,
     switches = {},
-  }: Pick<TabsOptions, 'worldSize' | 'config' | 'saveTo' | 'checkpoints' | 'switches'>,
+    isRelayed = false,
+  }: Pick<
+    TabsOptions,
+    'worldSize' | 'config' | 'saveTo' | 'checkpoints' | 'switches' | 'isRelayed'
+  >,
 ): string {
-  const query = new URLSearchParams({ role, ranks: String(worldSize), transport: 'webrtc' })
+  const transport = isRelayed ? 'fallback' : 'webrtc'
+  const query = new URLSearchParams({ role, ranks: String(worldSize), transport })
   if (role === 'make') query.set('config', JSON.stringify(config))
   if (saveTo !== undefined) query.set('save', '1')
   // Any rank's tab may become rank 0.

@@ -1,5 +1,6 @@
 import type { Link } from '../peer/link.ts'
 import { PortLink } from '../peer/port.ts'
+import { BothSides } from '../peer/relay/both-sides.ts'
 import { RelayLink } from '../peer/relay/relay-link.ts'
 import type { BinarySocketConstructor } from '../peer/room-options.ts'
 import type { RoomAddress } from '../peer/room-url.ts'
@@ -11,9 +12,6 @@ import type { Gathered } from './gather-ranks.ts'
 import type { LinkMaker } from './link-maker.ts'
 import { Mailbox } from './mailbox.ts'
 import type { PlannedLink } from './plan-links.ts'
-
-/** How long one side of a connection may be up before the other. units: ms. */
-const wordMs = 25_000
 
 /** What ranks write to each other while their links are made. */
 type Message =
@@ -59,9 +57,9 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
   }
   const nameOf = (peer: number) => `rank ${peer} (${members[peer].name})`
 
-  const words = new Map<number, Word>()
-  const wordOf = (peer: number): Word => {
-    const word = words.get(peer) ?? newWord()
+  const words = new Map<number, BothSides>()
+  const wordOf = (peer: number): BothSides => {
+    const word = words.get(peer) ?? new BothSides(systemEnv)
     words.set(peer, word)
     return word
   }
@@ -114,17 +112,11 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
 
   /** By WebRTC if both sides say that they have it, else by the relay. */
   const overEither = async (peer: number, connecting: Promise<Link>): Promise<Link> => {
-    const { heard } = wordOf(peer)
-    const own = connecting.then(
-      () => true,
-      (thrown) => {
-        tell(1, 'group', () => `rank ${rank}: to rank ${peer} by the relay: ${messageOf(thrown)}`)
-        return false
-      },
+    connecting.catch((thrown) =>
+      tell(1, 'group', () => `rank ${rank}: to rank ${peer} by the relay: ${messageOf(thrown)}`),
     )
-    const isUp = await Promise.race([own, heard.then((isThere) => isThere && own)])
-    send(peer, { kind: 'connected', isUp })
-    if (isUp && (await inTime(heard, nameOf(peer)))) return connecting
+    const say = (isUp: boolean) => send(peer, { kind: 'connected', isUp })
+    if (await wordOf(peer).areUp(connecting, say, nameOf(peer))) return connecting
     maker.disconnect(keyOf(peer))
     connecting.then(
       (link) => link.close('the relay is taken'),
@@ -178,34 +170,6 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
     }
     await settle()
     throw thrown
-  }
-}
-
-/** Whether the other side has its connection. */
-interface Word {
-  heard: Promise<boolean>
-  tell(isUp: boolean): void
-}
-
-function newWord(): Word {
-  let tell!: (isUp: boolean) => void
-  const heard = new Promise<boolean>((resolve) => {
-    tell = resolve
-  })
-  return { heard, tell }
-}
-
-/** errors: `peer.unreachable` where the other side, which has a connection, does not say so. */
-async function inTime(heard: Promise<boolean>, peerName: string): Promise<boolean> {
-  let cancel!: () => void
-  const late = new Promise<never>((_, reject) => {
-    const text = `link to ${peerName}: expected its word within ${wordMs} ms of connecting, got none. Is its tab still there?`
-    cancel = systemEnv.after(wordMs, () => reject(new PeerError('peer.unreachable', text)))
-  })
-  try {
-    return await Promise.race([heard, late])
-  } finally {
-    cancel()
   }
 }
 

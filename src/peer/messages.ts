@@ -158,8 +158,11 @@ const memberIdSchema = hex(8)
 const epochSchema = whole(1, 2 ** 31)
 const rankSchema = whole(0, limits.membersPerRoom - 1)
 
-export const transportChoices = ['auto', 'webrtc', 'port', 'relay'] as const
-/** `auto`: MessagePorts between tabs of one browser, WebRTC between others; the rest forces one kind. */
+export const transportChoices = ['auto', 'fallback', 'webrtc', 'port', 'relay'] as const
+/**
+ * `auto`: MessagePorts between tabs of one browser, WebRTC between others. `fallback`: the same, and through the server, where it relays and both
+ * sides say so, between those that WebRTC does not link. The rest forces one kind.
+ */
 export type TransportChoice = (typeof transportChoices)[number]
 
 /** What a member tells the others about itself. */
@@ -252,6 +255,8 @@ const assignedLinkSchema = v.object({
   initiator: v.boolean(),
   /** The same on both sides, because the server chose it. */
   kind: v.picklist(['webrtc', 'port', 'relay']),
+  /** Where WebRTC brings no connection about, on both sides, the relay is taken. */
+  canRelay: v.optional(v.boolean()),
 })
 export type AssignedLink = v.InferOutput<typeof assignedLinkSchema>
 

@@ -219,7 +219,10 @@ export class Room {
       this.refuse(member, 'wrong-state', text, 'start')
       return
     }
-    const plan = planLinks(members.map((one) => one.info))
+    const plan = planLinks(
+      members.map((one) => one.info),
+      this.relay !== null,
+    )
     if ('apart' in plan) {
       const [a, b] = plan.apart
       const asked = [a, b].map((rank) => members[rank].info.transport)
@@ -248,7 +251,10 @@ export class Room {
       isDone: false,
       boxChars: 0,
     }))
-    const { readyMs } = this.host.limits
+    const { limits } = this.host
+    const mayFallBack = plan.links.flat().some(({ canRelay }) => canRelay)
+    // Then a link is tried one way after the other.
+    const readyMs = limits.readyMs + (mayFallBack ? limits.relayWaitMs : 0)
     this.cancelReady = this.host.env.after(readyMs, () => {
       const late = this.ranks.flatMap((one, rank) => (one.isReady ? [] : [rank]))
       const names = late.map((rank) => this.nameOf(rank)).join(', ')

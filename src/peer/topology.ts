@@ -8,11 +8,14 @@ export function ringEdges(worldSize: number): [number, number][] {
   return Array.from({ length: worldSize }, (_, rank) => [rank, (rank + 1) % worldSize])
 }
 
+const isOpen = (transport: MemberInfo['transport']) =>
+  transport === 'auto' || transport === 'fallback'
+
 /** The one rule that decides how two members are joined; null when what they ask for cannot be. */
 export function linkKind(a: MemberInfo, b: MemberInfo): AssignedLink['kind'] | null {
   for (const forced of ['webrtc', 'relay'] as const) {
     if (a.transport !== forced && b.transport !== forced) continue
-    return [a, b].every(({ transport }) => transport === forced || transport === 'auto')
+    return [a, b].every(({ transport }) => transport === forced || isOpen(transport))
       ? forced
       : null
   }
@@ -20,16 +23,25 @@ export function linkKind(a: MemberInfo, b: MemberInfo): AssignedLink['kind'] | n
   return a.transport === 'port' || b.transport === 'port' ? null : 'webrtc'
 }
 
+/** Whether two members that WebRTC is to join may send through the server instead. */
+export const canFallBack = (a: MemberInfo, b: MemberInfo): boolean =>
+  a.transport === 'fallback' && b.transport === 'fallback' && linkKind(a, b) === 'webrtc'
+
 /** Each rank's links, by rank; or the two ranks that cannot be joined as they ask. */
 export function planLinks(
   members: readonly MemberInfo[],
+  hasRelay: boolean,
 ): { links: AssignedLink[][] } | { apart: [number, number] } {
   const links = members.map((): AssignedLink[] => [])
   for (const [from, to] of ringEdges(members.length)) {
     const kind = linkKind(members[from], members[to])
     if (!kind) return { apart: [from, to] }
-    links[from].push({ peerRank: to, initiator: true, kind })
-    links[to].push({ peerRank: from, initiator: false, kind })
+    const way = {
+      kind,
+      ...(hasRelay && canFallBack(members[from], members[to]) && { canRelay: true }),
+    }
+    links[from].push({ peerRank: to, initiator: true, ...way })
+    links[to].push({ peerRank: from, initiator: false, ...way })
   }
   return { links }
 }

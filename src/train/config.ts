@@ -1,4 +1,5 @@
 import * as v from 'valibot'
+import { stepsPerEpoch } from '../data/shares.ts'
 import { TabringError } from '../util/errors.ts'
 
 /** Learning rate when none is given, by model. */
@@ -46,3 +47,7 @@ export function parseTrainConfig(input: unknown): TrainConfig {
     `settings: ${v.getDotPath(issue) ?? 'settings'}: expected ${issue.expected ?? issue.message}, got ${issue.received}. Correct it and start again.`,
   )
 }
+
+/** The number of a run's last step, over so many training samples. */
+export const totalStepsOf = ({ steps, epochs, batchSize }: TrainConfig, samples: number): number =>
+  steps ?? epochs * stepsPerEpoch(samples, batchSize)

@@ -7,7 +7,7 @@ import type { ProcessGroup } from '../peer/group.ts'
 import { TabringError } from '../util/errors.ts'
 import { readTogether, saveCheckpoint } from './checkpoint.ts'
 import { unpackCheckpoint } from './checkpoint-file.ts'
-import { defaultLearningRate, type TrainConfig } from './config.ts'
+import { defaultLearningRate, type TrainConfig, totalStepsOf } from './config.ts'
 import type { Progress } from './kept-state.ts'
 import type { RunRecord } from './run.ts'
 
@@ -53,6 +53,8 @@ export interface ResumedRun {
   /** That it is in, from 0. */
   readonly epoch: number
   readonly record: RunRecord
+  /** 0 where the checkpoint is of the run's last step. */
+  readonly stepsLeft: number
   /** Puts its state into a model and an optimizer whose step has been compiled, the same on all ranks. */
   restore(parts: RunParts): Promise<void>
 }
@@ -124,6 +126,7 @@ export async function resumeRun(
     progress: { step, samples: 0, loss, accuracy, bestAccuracy },
     epoch,
     record,
+    stepsLeft: totalStepsOf(config, samples) - step,
     async restore({ model, optimizer }) {
       await unpackCheckpoint(file, { model, optimizer })
       // Learning rates of now go before those of the file, as settings do everywhere.
@@ -147,11 +150,11 @@ function refuseOther({ record, cursor, step }: RunValues, config: TrainConfig, s
   for (const name of ['model', 'optimizer', 'batchSize', 'seed'] as const)
     refuse(name, record.config[name], config[name])
   refuse('the number of training samples', cursor.samples, samples)
-  const steps = config.steps ?? config.epochs * Math.ceil(samples / config.batchSize)
-  if (step < steps) return
+  const steps = totalStepsOf(config, samples)
+  if (step <= steps) return
   throw new TabringError(
     'config.invalid',
-    `resume: expected a checkpoint from before this run's last step, ${steps}, got one of step ${step}. Raise the epochs or steps to train on.`,
+    `resume: expected a checkpoint from this run's last step, ${steps}, or before, got one of step ${step}. Raise the epochs or steps to train on.`,
   )
 }
 

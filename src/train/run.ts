@@ -34,6 +34,8 @@ export type RunEvent =
       epoch: number
       bestAccuracy: number
       rank: number
+      /** 0 where the checkpoint is of the run's last step, and nothing is left to train. */
+      stepsLeft: number
       /** Why its numbers are no longer bit for bit those of the saved run; empty where they are. */
       differences: string[]
     }

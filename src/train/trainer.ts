@@ -24,7 +24,7 @@ import type { CollectiveSpan, ProcessGroup } from '../peer/group.ts'
 import { type LinkMeasurement, measureLinks } from '../peer/measure-links.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
 import { endIfAnyFound } from './anomalies.ts'
-import type { TrainConfig } from './config.ts'
+import { type TrainConfig, totalStepsOf } from './config.ts'
 import { bucketCapMbFor } from './data-parallel/bucket-size.ts'
 import { DistributedDataParallel } from './data-parallel.ts'
 import { Evaluation } from './evaluate.ts'
@@ -366,7 +366,15 @@ export class Trainer {
     const { step, bestAccuracy } = resumed.progress
     const epoch = resumed.epoch
     const differences = differencesOf(resumed.record, record)
-    this.#options.onEvent({ event: 'resumed', step, epoch, bestAccuracy, rank: 0, differences })
+    this.#options.onEvent({
+      event: 'resumed',
+      step,
+      epoch,
+      bestAccuracy,
+      rank: 0,
+      stepsLeft: resumed.stepsLeft,
+      differences,
+    })
   }
 
   /** What an earlier attempt has measured, on whichever rank it came so far, or the run that this one goes on from; else what the ranks measure now. */
@@ -389,7 +397,7 @@ export class Trainer {
     const group = this.#group
     const { rank, size } = group
     const perEpoch = stepsPerEpoch(data.train.count, config.batchSize)
-    const totalSteps = config.steps ?? config.epochs * perEpoch
+    const totalSteps = totalStepsOf(config, data.train.count)
     const rows = Math.max(1, share.rows)
     const pixels = new Float32Array(rows * data.train.height * data.train.width)
     const labels = new Int32Array(rows)
@@ -487,6 +495,12 @@ export class Trainer {
         this.#patience.forSetup()
         await save(progress, isBest)
       }
+    }
+    if (first.step === totalSteps) {
+      // A checkpoint of the last step: its own evaluation may be of an earlier one.
+      onEvent({ event: 'phase', phase: 'evaluate', rank })
+      accuracy = await evaluation.accuracy(group)
+      bestAccuracy = Math.max(accuracy, bestAccuracy)
     }
     return { loss, step: totalSteps, samples, accuracy, bestAccuracy }
   }

@@ -1,5 +1,6 @@
 import { planShares } from '../data/shares.ts'
-import { linkKind } from '../peer/topology.ts'
+import type { AssignedLink, MemberInfo } from '../peer/messages.ts'
+import { canFallBack, linkKind } from '../peer/topology.ts'
 import { checkDraft } from './settings.ts'
 import { isMaker, type Run, type Snapshot } from './state.ts'
 
@@ -89,14 +90,24 @@ function inWords(shares: readonly number[]): StepSamples {
 export interface RingEdge {
   readonly from: number
   readonly to: number
-  readonly kind: 'webrtc' | 'port' | 'relay'
+  /** `either`: by WebRTC or through the server, which the two tabs alone know. */
+  readonly kind: AssignedLink['kind'] | 'either'
 }
 
-/** The ring that members form in their order, by the same rule as the server's. Empty for one. */
-export function ringOf(members: readonly Parameters<typeof linkKind>[0][]): RingEdge[] {
+/**
+ * The ring that members form in their order, by the same rule as the server's. Empty for one.
+ *
+ * `own`: this tab's place in it, and how its links go, by rank, as far as they are up.
+ */
+export function ringOf(
+  members: readonly MemberInfo[],
+  own?: Pick<Run, 'rank' | 'ways'>,
+): RingEdge[] {
   if (members.length < 2) return []
   return members.map((member, from) => {
     const to = (from + 1) % members.length
-    return { from, to, kind: linkKind(member, members[to]) ?? 'webrtc' }
+    const way = own?.rank === from ? own.ways[to] : own?.rank === to ? own.ways[from] : undefined
+    const planned = canFallBack(member, members[to]) ? 'either' : linkKind(member, members[to])
+    return { from, to, kind: way ?? planned ?? 'webrtc' }
   })
 }

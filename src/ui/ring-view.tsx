@@ -35,11 +35,9 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
     : isPreview
       ? ', not linked yet'
       : ''
-  const edges = ringOf(members)
-  const own =
-    run && !isWaitingForNext(snapshot)
-      ? run.rank
-      : members.findIndex(({ id }) => id === snapshot.ownId)
+  const ownRun = isWaitingForNext(snapshot) ? null : run
+  const edges = ringOf(members, ownRun ?? undefined)
+  const own = ownRun ? ownRun.rank : members.findIndex(({ id }) => id === snapshot.ownId)
   const gone = new Set(goneRanks(snapshot))
   const rates = run && ratesOf(run)
   const isMoving = isOn && run?.phase === 'train' && Number.isFinite(rates?.bytesPerSec)
@@ -120,6 +118,14 @@ const linkWords = {
   port: 'MessagePort',
   webrtc: 'WebRTC',
   relay: 'through the signaling server',
+  either: 'WebRTC, else through the signaling server',
+} as const
+
+const noteWords = {
+  port: ['MessagePorts in one browser', 'dashed'],
+  webrtc: ['WebRTC data channels', 'solid'],
+  relay: ['through the signaling server, sealed end to end', 'dotted'],
+  either: ['WebRTC, else through the signaling server', 'pale'],
 } as const
 
 function place(rank: number, size: number): Point {
@@ -183,18 +189,21 @@ function words(size: number, own: number, rate: string): string {
   return `${ring}${you}${rate ? `, ${rate} on each link` : ''}`
 }
 
-function note(size: number, kinds: ReadonlySet<string>, isMoving: boolean, own: number): string {
+function note(
+  size: number,
+  kinds: ReadonlySet<RingEdge['kind']>,
+  isMoving: boolean,
+  own: number,
+): string {
   if (size === 0) return ''
   if (size === 1) return 'One rank alone: nothing is sent.'
-  const how = kinds.has('relay')
-    ? kinds.size > 1
-      ? 'Dotted: through the signaling server, sealed end to end.'
-      : 'Through the signaling server, sealed end to end.'
-    : kinds.size > 1
-      ? 'Solid: WebRTC; dashed: MessagePort in one browser.'
-      : kinds.has('port')
-        ? 'MessagePorts within one browser.'
-        : 'WebRTC data channels.'
+  const used = (Object.keys(noteWords) as RingEdge['kind'][]).filter((kind) => kinds.has(kind))
+  const parts = used.map((kind) => {
+    const [what, line] = noteWords[kind]
+    return used.length > 1 ? `${line}: ${what}` : what
+  })
+  const text = parts.join('; ')
+  const how = `${text[0].toUpperCase()}${text.slice(1)}.`
   const measured = isMoving
     ? ` Bytes/s are what rank ${own} sends; every link carries the same in each step.`
     : ''

@@ -1,7 +1,7 @@
 import type { RoomLink } from '../peer/secret.ts'
 import { messageOf } from '../util/errors.ts'
 import { exportTrace, isTracing } from '../util/spans.ts'
-import { RoomMember, type RunEnd } from '../worker/member.ts'
+import { bytesSentIn, RoomMember, type RunEnd } from '../worker/member.ts'
 import type { Acts } from './acts.ts'
 import { plainName } from './browser-name.ts'
 import { chooseCpu, chosenDevice } from './device-choice.ts'
@@ -23,6 +23,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
     mode: 'either',
     onLobby: (lobby, ownId) => dispatch({ type: 'lobby', lobby, ownId }),
     onAssigned: (assignment) => dispatch({ type: 'assigned', assignment }),
+    onLinked: (peerRank, kind) => dispatch({ type: 'linked', peerRank, kind }),
     onConfig: (config) => dispatch({ type: 'config', config }),
     onEvent: (event) => dispatch({ type: 'event', event, atMs: performance.now() }),
     onEnd: (end) => {
@@ -95,9 +96,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
 
 function endActions(end: RunEnd): Action[] {
   if (end.ok) {
-    const { result, ring } = end
-    const bytesSent = ring.total.bytesSent || result.links.bytesSent
-    return [{ type: 'finished', result, bytesSent }]
+    return [{ type: 'finished', result: end.result, bytesSent: bytesSentIn(end) }]
   }
   const code = 'code' in end.error ? String(end.error.code) : ''
   return [{ type: 'failed', code, text: end.error.message }]

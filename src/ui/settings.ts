@@ -135,6 +135,7 @@ export const settings: readonly Setting[] = [
     kind: 'choice',
     choices: [
       ['auto', 'automatic: ports in one browser, else WebRTC'],
+      ['fallback', 'automatic, else through the server, sealed (it must have --relay)'],
       ['webrtc', 'WebRTC data channels only'],
       ['port', 'MessagePorts only (one browser)'],
       ['relay', 'through the server, sealed (it must have --relay)'],
@@ -193,7 +194,8 @@ export function checkDraft(draft: Draft, worldSize = 1): CheckedDraft {
   for (const setting of settings) {
     const { key } = setting
     if (key === 'transport') {
-      if (!isTransport(draft.transport)) errors.transport = `expected auto, webrtc, port or relay`
+      if (!isTransport(draft.transport))
+        errors.transport = `expected auto, fallback, webrtc, port or relay`
       continue
     }
     const value = fromText(setting, draft[key])

@@ -1,4 +1,5 @@
 import type {
+  AssignedLink,
   Assignment,
   Lobby,
   LobbyMember,
@@ -59,6 +60,8 @@ export interface Run {
   readonly rank: number
   readonly worldSize: number
   readonly members: Assignment['members']
+  /** By rank: this rank's links that are up, as they go. */
+  readonly ways: Readonly<Record<number, AssignedLink['kind']>>
   readonly config: TrainConfig | null
   readonly phase: Phase
   readonly step: number
@@ -105,6 +108,7 @@ export type Action =
   | { type: 'outside'; trouble: Trouble }
   | { type: 'lobby'; lobby: Lobby; ownId: string | null }
   | { type: 'assigned'; assignment: Assignment }
+  | { type: 'linked'; peerRank: number; kind: AssignedLink['kind'] }
   | { type: 'config'; config: TrainConfig }
   | { type: 'event'; event: RunEvent; atMs: number }
   | { type: 'finished'; result: RunResult; bytesSent: number }
@@ -177,7 +181,7 @@ export function reduce(snapshot: Snapshot, action: Action): Snapshot {
 
 type RunAction = Extract<
   Action,
-  { type: 'config' | 'event' | 'finished' | 'failed' | 'stopping' | 'download' }
+  { type: 'linked' | 'config' | 'event' | 'finished' | 'failed' | 'stopping' | 'download' }
 >
 
 function newRun({ epoch, rank, worldSize, members }: Assignment): Run {
@@ -186,6 +190,7 @@ function newRun({ epoch, rank, worldSize, members }: Assignment): Run {
     rank,
     worldSize,
     members,
+    ways: {},
     config: null,
     phase: 'connect',
     step: 0,
@@ -208,6 +213,8 @@ function reduceRun(run: Run, action: RunAction): Run {
   if (action.type === 'download') return { ...run, download: action.download }
   if (run.end) return run // the first end is the one shown; what comes late belongs to no run
   switch (action.type) {
+    case 'linked':
+      return { ...run, ways: { ...run.ways, [action.peerRank]: action.kind } }
     case 'config':
       return { ...run, config: action.config, phase: 'load' }
     case 'event':

@@ -1,11 +1,14 @@
+import * as v from 'valibot'
 import { channelTransport, type Transport } from '../peer/channel-transport.ts'
 import { LanedConnection, type LanedStats } from '../peer/laned-connection.ts'
 import type { LinkStats } from '../peer/link.ts'
 import type { LocalPair, LocalPorts } from '../peer/local-ports.ts'
 import type { AssignedLink, Assignment } from '../peer/messages.ts'
+import { BothSides } from '../peer/relay/both-sides.ts'
 import type { SignalClient } from '../peer/signal.ts'
-import type { Env } from '../util/env.ts'
+import { type Env, systemEnv } from '../util/env.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
+import { tell } from '../util/log.ts'
 
 export interface FormLinksOptions {
   client: SignalClient
@@ -21,14 +24,20 @@ export interface FormLinksOptions {
   rtc?: RTCConfiguration
   /** A link that was up is down. The server has been told, and answers with `abort`. */
   onDown?: (peerRank: number, error: PeerError) => void
+  /** A link is up, this way. */
+  onLinked?: (peerRank: number, kind: AssignedLink['kind']) => void
   env?: Env
 }
+
+/** What the two sides of a link tell each other where the relay may take its place. */
+const wordSchema = v.strictObject({ isUp: v.boolean() })
 
 /** One formed link, as the page can count it. */
 export interface FormedLink {
   peerRank: number
+  /** The way that it went. */
   kind: AssignedLink['kind']
-  /** Null for ports, which only the worker can count (`Link.stats`). */
+  /** Null for what only the worker can count (`Link.stats`): all but WebRTC. */
   stats: LanedStats | null
 }
 
@@ -59,6 +68,10 @@ export function formLinks(options: FormLinksOptions): RingLinks {
   const { client, assignment, ports, addLink } = options
   const { epoch, rank } = assignment
   const connections = new Map<number, LanedConnection>()
+  /** By rank, of connections that the relay may replace. */
+  const words = new Map<number, BothSides>()
+  /** By rank: links that are up, as they went. */
+  const ways = new Map<number, AssignedLink['kind']>()
   const pairs: LocalPair[] = []
   const unsubscribe: (() => void)[] = []
   let isClosed = false
@@ -79,7 +92,10 @@ export function formLinks(options: FormLinksOptions): RingLinks {
   }
   unsubscribe.push(
     client.on('signal', ({ epoch: of, from, attempt, data }) => {
-      if (of === epoch) connections.get(from)?.receive(attempt, data)
+      if (of !== epoch) return
+      const word = v.safeParse(wordSchema, data)
+      if (word.success) words.get(from)?.tell(word.output.isUp)
+      else connections.get(from)?.receive(attempt, data)
     }),
     client.on('finished', ({ epoch: of }) => {
       if (of !== epoch) return
@@ -93,6 +109,9 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     }),
   )
 
+  for (const { peerRank, canRelay } of assignment.links)
+    if (canRelay) words.set(peerRank, new BothSides(options.env ?? systemEnv))
+
   const nameOf = (peer: number) => `rank ${peer} (${assignment.members[peer].name})`
 
   const down = (peerRank: number, error: PeerError) => {
@@ -101,7 +120,10 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     options.onDown?.(peerRank, error)
   }
 
-  const overWebRtc = async ({ peerRank, initiator }: AssignedLink) => {
+  const overWebRtc = async (
+    { peerRank, initiator }: AssignedLink,
+    onDown = (error: PeerError) => down(peerRank, error),
+  ) => {
     const taken: unknown[] = []
     const connection = new LanedConnection({
       initiator,
@@ -115,12 +137,35 @@ export function formLinks(options: FormLinksOptions): RingLinks {
         Promise.resolve(adding).catch(() => undefined)
       },
       onSignal: (attempt, signals) => client.signal(epoch, peerRank, attempt, signals),
-      onDown: (error) => down(peerRank, error),
+      onDown,
     })
     connections.set(peerRank, connection)
     connection.start()
     await connection.connected
     await Promise.all(taken)
+  }
+
+  /** By WebRTC if both sides say that they have it, else through the server. */
+  const overEither = async (link: AssignedLink): Promise<AssignedLink['kind']> => {
+    const { peerRank } = link
+    let isSettled = false
+    let lost: PeerError | undefined
+    const connecting = overWebRtc(link, (error) => {
+      if (isSettled) down(peerRank, error)
+      else lost = error // the other side may have given its connection up
+    })
+    connecting.catch((thrown) =>
+      tell(1, 'link', () => `to rank ${peerRank} through the server: ${messageOf(thrown)}`),
+    )
+    const say = (isUp: boolean) => client.signal(epoch, peerRank, 1, { isUp })
+    const areUp = await words.get(peerRank)!.areUp(connecting, say, nameOf(peerRank))
+    isSettled = true
+    if (areUp && !lost) return 'webrtc'
+    if (areUp) throw lost
+    connections.get(peerRank)?.close()
+    connections.delete(peerRank)
+    if (!isClosed) await overRelay(link)
+    return 'relay'
   }
 
   const overPort = async ({ peerRank }: AssignedLink) => {
@@ -169,11 +214,16 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     }
     await addLink(epoch, peerRank, transport, 0)
   }
-  const ways = { port: overPort, relay: overRelay, webrtc: overWebRtc }
-
   const form = async (link: AssignedLink) => {
+    const { peerRank, kind, canRelay } = link
     try {
-      await ways[link.kind](link)
+      let way = kind
+      if (kind === 'port') await overPort(link)
+      else if (kind === 'relay') await overRelay(link)
+      else if (canRelay) way = await overEither(link)
+      else await overWebRtc(link)
+      ways.set(peerRank, way)
+      options.onLinked?.(peerRank, way)
     } catch (thrown) {
       if (!isClosed) {
         client.linkDown(epoch, link.peerRank, messageOf(thrown))
@@ -196,7 +246,11 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     const links = await Promise.all(
       assignment.links.map(async ({ peerRank, kind }): Promise<FormedLink> => {
         const connection = connections.get(peerRank)
-        return { peerRank, kind, stats: connection ? await connection.stats() : null }
+        return {
+          peerRank,
+          kind: ways.get(peerRank) ?? kind,
+          stats: connection ? await connection.stats() : null,
+        }
       }),
     )
     const sum = (field: keyof LinkStats) =>

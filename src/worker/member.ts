@@ -1,5 +1,12 @@
 import { type LocalPorts, openLocalPorts } from '../peer/local-ports.ts'
-import type { Assignment, JsonValue, Lobby, MemberInfo, TransportChoice } from '../peer/messages.ts'
+import type {
+  AssignedLink,
+  Assignment,
+  JsonValue,
+  Lobby,
+  MemberInfo,
+  TransportChoice,
+} from '../peer/messages.ts'
 import type { RoomLink } from '../peer/secret.ts'
 import { SignalClient, signalUrl } from '../peer/signal.ts'
 import { parseTrainConfig, type TrainConfig } from '../train/config.ts'
@@ -16,6 +23,10 @@ export type RunEnd =
   | { ok: true; rank: number; worldSize: number; result: RunResult; ring: RingStats }
   | { ok: false; rank: number | null; error: Error }
 
+/** What a rank sent in a run that ended well: as the browser's data channels count, where all links are such; else as the worker counts. */
+export const bytesSentIn = ({ result, ring }: Extract<RunEnd, { ok: true }>): number =>
+  ring.links.some(({ kind }) => kind !== 'webrtc') ? result.links.bytesSent : ring.total.bytesSent
+
 /** What may change about a tab while it is in a room. */
 export type MemberChange = Partial<Pick<MemberInfo, 'name' | 'hidden'>>
 
@@ -28,6 +39,8 @@ export interface RoomMemberOptions {
   checkpoints?: CheckpointAddress
   onLobby?: (lobby: Lobby, ownId: string | null) => void
   onAssigned?: (assignment: Assignment) => void
+  /** A link to a neighbour is up, and which way it goes. */
+  onLinked?: (peerRank: number, kind: AssignedLink['kind']) => void
   onConfig?: (config: TrainConfig) => void
   onEvent?: (event: RunEvent) => void
   onEnd?: (end: RunEnd) => void
@@ -77,7 +90,7 @@ export class RoomMember {
   /** Enters the room. errors: SignalError with the server's reason, `signal.lost`. */
   async join(adapter: AdapterFacts): Promise<void> {
     const { link, name, transport, mode } = this.#options
-    if (transport === 'auto' || transport === 'port') this.#ports = await openLocalPorts()
+    if (transport !== 'webrtc' && transport !== 'relay') this.#ports = await openLocalPorts()
     const info: MemberInfo = {
       name,
       adapter: { ...adapter },
@@ -161,6 +174,10 @@ export class RoomMember {
       ports: this.#ports,
       addLink: (epoch, peerRank, transport, lane) =>
         this.compute.addLink(epoch, peerRank, transport, lane),
+      onLinked: (peerRank, kind) => {
+        tell(1, 'room', () => `epoch ${assignment.epoch}: linked to rank ${peerRank} by ${kind}`)
+        if (this.#assignment === assignment) this.#options.onLinked?.(peerRank, kind)
+      },
     })
     this.#ring = ring
     ring.connected.catch((error) => this.#fail(error, assignment.epoch))

@@ -189,6 +189,46 @@ describe('a room', { timeout: 240_000 }, () => {
     expect(await pages[1].locator('#summary').textContent()).toMatch(/[\d.]+ [KM]iB/)
   })
 
+  it('falls back to the server where WebRTC brings no connection about, and shows which way a link goes', async () => {
+    const relaying = await serve({
+      root: await ensureBuilt(),
+      port: 0,
+      signaling: { relay: true },
+    })
+    try {
+      const maker = await openTab(
+        await openContext(),
+        `${relaying.localUrl}?transport=fallback&steps=6`,
+      )
+      await see(maker, 'Alone in the room')
+      const link = await invite(maker)
+      expect(link).toContain('/?transport=fallback#room=')
+      const blocked = await openContext()
+      // As behind a firewall: it finds no address to connect from.
+      await blocked.addInitScript(() => {
+        const Original = RTCPeerConnection
+        globalThis.RTCPeerConnection = class extends Original {
+          constructor(given?: RTCConfiguration) {
+            super({ ...given, iceTransportPolicy: 'relay' })
+          }
+        }
+      })
+      const second = await openTab(blocked, link)
+      await seeMembers(maker, 2)
+      const ring = (page: Page) => page.locator('#ring').textContent()
+      expect(await ring(maker)).toContain('WebRTC, else through the signaling server.')
+      await button(maker, 'Start').click()
+      await Promise.all([maker, second].map((page) => see(page, 'Finished', 110_000)))
+      for (const page of [maker, second]) {
+        expect(await ring(page)).toContain('Through the signaling server, sealed end to end.')
+        expect(await page.locator('#ring .edge[data-kind=relay]').count()).toBe(2)
+        expect(await page.locator('#summary').textContent()).toMatch(/[\d.]+ [KM]iB/)
+      }
+    } finally {
+      await relaying.close()
+    }
+  })
+
   it("goes on from a checkpoint in the browser's private files, to the bits of a run without a break", async () => {
     const first = await openContext()
     const endOf = async (query: string) => {

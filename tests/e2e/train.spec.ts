@@ -13,9 +13,9 @@ afterAll(() => tabs.stop())
 
 async function results(
   ranks: number,
-  transport: 'webrtc' | 'port' | 'relay',
+  transport: Parameters<RankTabs['open']>[1],
   config: Parameters<RankTabs['open']>[2],
-  initScript?: () => void,
+  initScript?: Parameters<RankTabs['open']>[3],
 ) {
   const opened = await tabs.open(ranks, transport, config, initScript)
   const ends = await Promise.all(opened.map((tab) => tab.done))
@@ -77,6 +77,19 @@ test('where WebRTC is taken away two tabs train through the server, to the same 
   const ends = await results(2, 'relay', config, withoutWebRtc)
   const hashes = [...ends, ...first.get('2 webrtc')!].map(({ result }) => result.paramHash)
   expect(new Set(hashes).size).toBe(1)
+})
+
+test('three tabs of which one has no WebRTC fall back to the server on its links alone, to the same bits', async () => {
+  const scripts = [undefined, withoutWebRtc, undefined]
+  const ends = await results(3, 'fallback', config, scripts)
+  expect(ends.map(({ links }) => links)).toEqual([
+    ['relay', 'webrtc'],
+    ['relay', 'relay'],
+    ['relay', 'webrtc'],
+  ])
+  const hashes = [...ends, ...first.get('3 webrtc')!].map(({ result }) => result.paramHash)
+  expect(new Set(hashes).size).toBe(1)
+  for (const { bytesSent } of ends) expect(bytesSent).toBeGreaterThan(100_000)
 })
 
 test('three tabs train with the kernels that rank 0 has measured for the rows of each', async () => {

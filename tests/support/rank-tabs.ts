@@ -13,7 +13,7 @@ import { idxFolder } from './idx-files.ts'
 import { launchBrowser } from './launch-browser.ts'
 
 export type Done =
-  | { ok: true; rank: number; result: RunResult; bytesSentOnChannels: number }
+  | { ok: true; rank: number; result: RunResult; bytesSent: number; links: string[] }
   | { ok: false; rank: number | null; code: string; message: string }
 
 /** A real tab that is a rank, and what it has said. */
@@ -74,10 +74,10 @@ export class RankTabs {
   /** Opens `ranks` tabs in one room; for ports they share a browser context, as tabs of one person do. */
   async open(
     ranks: number,
-    transport: 'webrtc' | 'port' | 'relay',
+    transport: 'fallback' | 'webrtc' | 'port' | 'relay',
     config: TrainConfigInput,
-    /** Runs in every page before its own scripts. */
-    initScript?: () => void,
+    /** Runs in every page before its own scripts; or one for each, by rank. */
+    initScript?: (() => void) | readonly ((() => void) | undefined)[],
     /** Opens each tab, where they are not to lie in contexts of their own. */
     newPage?: () => Promise<Page>,
   ): Promise<RankTab[]> {
@@ -86,7 +86,8 @@ export class RankTabs {
     const tabs: RankTab[] = []
     for (let i = 0; i < ranks; i++) {
       const page = newPage ? await newPage() : await (shared ?? (await this.context())).newPage()
-      if (initScript) await page.addInitScript(initScript)
+      const script = typeof initScript === 'function' ? initScript : initScript?.[i]
+      if (script) await page.addInitScript(script)
       const tab = await watchTab(page)
       const query = new URLSearchParams({
         role: i === 0 ? 'make' : 'join',

@@ -37,7 +37,15 @@ export class RendezvousWorld {
   /** Every message passes as JSON text, as it does on a socket. */
   constructor(
     custom: Partial<Record<keyof typeof limits, number>> = {},
-    { ice, hasRelay = false }: { ice?: IceSource; hasRelay?: boolean } = {},
+    {
+      ice,
+      hasRelay = false,
+      mayCreate,
+    }: {
+      ice?: IceSource
+      hasRelay?: boolean
+      mayCreate?: (room: string, authKey: string) => boolean
+    } = {},
   ) {
     this.server = new Rendezvous(
       this.env,
@@ -49,6 +57,7 @@ export class RendezvousWorld {
         close: (id, text) => this.closed.set(id, text),
         verify: (key, room, nonce, proof) => hmac(key, proofText(room, nonce)) === proof,
         iceServers: (id) => ice?.(id, this.env.now()) ?? [],
+        ...(mayCreate && { mayCreate }),
         ...(hasRelay && {
           relay: {
             pass: (id, bytes) => this.passed.push([id, [...bytes]]),

@@ -43,6 +43,7 @@ test('every option arrives', () => {
     outFile: 'w.safetensors',
     isJson: true,
     isHeaded: true,
+    isRelayed: false,
     maxRestarts: 0,
     adapter: 'software',
     timeoutMs: 9500,
@@ -175,4 +176,33 @@ test.each([
   expect(error).toMatchObject({ code: 'config.invalid' })
   expect((error as Error).message).toContain(text)
   expect((error as Error).message).not.toContain('\n')
+})
+
+test('--relay and --ice-servers are those of tabring run and npm start', () => {
+  expect(optionsOf()).toMatchObject({ isRelayed: false })
+  expect(optionsOf()).not.toHaveProperty('ice')
+  const parsed = parseOptions(
+    [
+      '--relay',
+      '--ice-servers',
+      'stun:stun.example:3478,turn:turn.example',
+      '--turn_lifetime',
+      '60',
+    ],
+    { TABRING_TURN_SECRET: 'secret' },
+  )
+  expect(parsed).toMatchObject({
+    options: {
+      isRelayed: true,
+      ice: {
+        iceServers: [{ urls: 'stun:stun.example:3478' }, { urls: 'turn:turn.example' }],
+        turnSecret: 'secret',
+        turnLifetimeMs: 60_000,
+      },
+    },
+  })
+  expect(() => optionsOf('--turn-lifetime', '60')).toThrow('--ice-servers with it, got none')
+  expect(() => optionsOf('--ice-servers', 'http://no')).toThrow('--ice-servers')
+  const help = parseOptions(['--help'], {})
+  expect(help.kind === 'help' && help.text).toMatch(/--relay[\s\S]*--ice-servers <urls\|file>/)
 })

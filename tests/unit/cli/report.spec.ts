@@ -30,7 +30,8 @@ const events: TabEvent[] = [
 ]
 const results: RankResult[] = [0, 1].map((rank) => ({
   rank,
-  bytesSentOnChannels: 2 ** 20 * (rank + 1),
+  links: ['webrtc'],
+  bytesSent: 2 ** 20 * (rank + 1),
   result: { steps: 2, loss: 0.25, testAccuracy: 0.975, paramHash: 'abc', samples: 64, seconds: 4 },
 }))
 
@@ -75,6 +76,7 @@ test('--json prints the steps of rank 0 and the end, nothing else', () => {
       testAccuracy: 0.975,
       paramHashes: ['abc', 'abc'],
       bytesSentPerRank: [2 ** 20, 2 ** 21],
+      linksPerRank: [['webrtc'], ['webrtc']],
       samplesPerRank: [64, 64],
       seconds: 4,
     },
@@ -146,6 +148,7 @@ const resumedEvents: TabEvent[] = [
     step: 1,
     epoch: 0,
     bestAccuracy: 0.5,
+    stepsLeft: 1,
     differences: ['ranks 3, now 2', 'buckets'],
     rank: 0,
   },
@@ -180,4 +183,32 @@ test.each([
     'checkpoint step-2.safetensors, the best so far',
   ])
   expect(lines.at(-1)).toBe('checkpoints    latest step-2.safetensors, best step-2.safetensors')
+})
+
+test('links through the server, and a run with nothing left to train, are told', () => {
+  const output = new Memory()
+  const error = new Memory()
+  const settings = { isJson: false, worldSize: 3, batchSize: 64, epochs: 1 }
+  const reporter = makeReporter(settings, output, error)
+  reporter.event({
+    event: 'resumed',
+    step: 8,
+    epoch: 1,
+    bestAccuracy: 0.5,
+    stepsLeft: 0,
+    differences: [],
+    rank: 0,
+  })
+  const [first] = results
+  const links = [
+    ['relay', 'relay'],
+    ['relay', 'webrtc'],
+    ['webrtc', 'webrtc'],
+  ]
+  const told = links.map((own, rank) => ({ ...first, rank, links: own }))
+  reporter.done(told, null)
+  expect(error.text).toBe(
+    'train: nothing left to train: the checkpoint is of the last step, 8, best accuracy 50.00 %\n',
+  )
+  expect(output.text).toContain('\nrelayed        rank 0 2 of 2 links, rank 1 1 of 2 links\n')
 })

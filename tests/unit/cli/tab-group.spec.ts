@@ -19,7 +19,7 @@ const done = (rank: number) =>
   JSON.stringify({
     ok: true,
     rank,
-    bytesSentOnChannels: 5,
+    bytesSent: 5,
     result: { steps: 1, loss: null, testAccuracy: 0.1, paramHash: 'a', samples: 3, seconds: 1 },
   })
 

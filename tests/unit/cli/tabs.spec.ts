@@ -89,7 +89,7 @@ test('results come in rank order and rank 0 hands over its weights', async () =>
     { saveTo: out.temporaryPath, worldSize: 3 },
   )
   expect(message).toBe('')
-  expect(results.map(({ rank, bytesSentOnChannels }) => [rank, bytesSentOnChannels])).toEqual([
+  expect(results.map(({ rank, bytesSent }) => [rank, bytesSent])).toEqual([
     [0, 1003],
     [1, 1004],
     [2, 1005],

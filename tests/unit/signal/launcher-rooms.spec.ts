@@ -1,19 +1,23 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { WebSocket } from 'ws'
 import { newKey, RunKeys } from '../../../node/launch/crew/keys.ts'
 import type { Leader } from '../../../node/launch/crew/leader.ts'
 import { type Master, openMaster } from '../../../node/launch/master.ts'
+import { servePages } from '../../../node/launch/serve-pages.ts'
+import type { Served } from '../../../node/serve.ts'
 import { protocolVersion, signalPath } from '../../../src/peer/messages.ts'
 import { newRoomLink, type RoomLink, RoomSecret } from '../../../src/peer/secret.ts'
 
-// The launcher's public port takes the rooms of its own run alone.
+// A launcher's signaling server takes the rooms of its own run alone: on the public port of several machines' runs, and with its pages where it is alone.
 
 const keys = new RunKeys(newKey(), 'run')
+const ice = { iceServers: [{ urls: 'turn:turn.example:3478' }], turnSecret: 'run-secret' }
 let home: string
 let master: Master
+let alone: Served
 beforeAll(async () => {
   home = await mkdtemp(join(tmpdir(), 'tabring-'))
   vi.stubEnv('HOME', home)
@@ -26,20 +30,23 @@ beforeAll(async () => {
     // No launcher comes here.
     leader: {} as Leader,
     relay: true,
-    ice: { iceServers: [{ urls: 'turn:turn.example:3478' }], turnSecret: 'run-secret' },
+    ice,
   })
+  const plan = { masterPort: 0, isPortFixed: true }
+  const pages = { root: home, data: undefined, checkpoints: null, ice, relay: true, maxRestarts: 1 }
+  alone = await servePages(plan, { signaling: null, keys }, pages)
 })
 afterAll(async () => {
-  await master.close()
+  await Promise.all([master.close(), alone.close()])
   vi.unstubAllEnvs()
   await rm(home, { recursive: true, force: true })
 })
 
 /** What the server tells one that creates `link`'s room, up to ICE servers or the connection's end. */
-async function create(link: RoomLink, authKey?: string): Promise<string[]> {
+async function create(server: string, link: RoomLink, authKey?: string): Promise<string[]> {
   const own = authKey ?? (await RoomSecret.derive(link)).authKey
-  const origin = `https://127.0.0.1:${master.port}`
-  const socket = new WebSocket(`wss://127.0.0.1:${master.port}${signalPath}`, {
+  const origin = server
+  const socket = new WebSocket(`${server.replace('http', 'ws')}${signalPath}`, {
     rejectUnauthorized: false,
     headers: { Origin: origin },
   })
@@ -61,19 +68,27 @@ async function create(link: RoomLink, authKey?: string): Promise<string[]> {
   return told
 }
 
-test("a stranger's room is refused at the launcher's port, without ICE servers", async () => {
-  expect(await create(newRoomLink())).toEqual(['challenge', 'bad-proof'])
-  // The id alone, which servers see, is no key.
-  expect(await create(keys.room(0), 'b'.repeat(64))).toEqual(['challenge', 'bad-proof'])
-  expect(await create(new RunKeys(newKey(), 'run').room(0))).toEqual(['challenge', 'bad-proof'])
-  expect(await create(keys.room(2))).toEqual(['challenge', 'bad-proof'])
-})
+const servers = {
+  'the public port': () => `https://127.0.0.1:${master.port}`,
+  'the port of a launcher that is alone': () => `http://127.0.0.1:${alone.port}`,
+}
 
-test('the run itself gets in, at its first start and after a restart', async () => {
-  for (const attempt of [0, 1]) {
-    const told = await create(keys.room(attempt))
-    expect(told[0]).toBe('challenge')
-    expect(told.at(-1)).toBe('ice')
-    expect(told).not.toContain('bad-proof')
-  }
+describe.each(Object.entries(servers))('at %s', (_, server) => {
+  test("a stranger's room is refused, without ICE servers", async () => {
+    expect(await create(server(), newRoomLink())).toEqual(['challenge', 'bad-proof'])
+    // The id alone, which servers see, is no key.
+    expect(await create(server(), keys.room(0), 'b'.repeat(64))).toEqual(['challenge', 'bad-proof'])
+    const other = new RunKeys(newKey(), 'run').room(0)
+    expect(await create(server(), other)).toEqual(['challenge', 'bad-proof'])
+    expect(await create(server(), keys.room(2))).toEqual(['challenge', 'bad-proof'])
+  })
+
+  test('the run itself gets in, at its first start and after a restart', async () => {
+    for (const attempt of [0, 1]) {
+      const told = await create(server(), keys.room(attempt))
+      expect(told[0]).toBe('challenge')
+      expect(told.at(-1)).toBe('ice')
+      expect(told).not.toContain('bad-proof')
+    }
+  })
 })

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
+import type { MemberInfo } from '../../../src/peer/messages.ts'
 import { limits, protocolVersion } from '../../../src/peer/messages.ts'
 import { linkKind, ringEdges } from '../../../src/peer/rendezvous.ts'
 import { proofText } from '../../../src/peer/secret.ts'
@@ -10,6 +11,38 @@ import { authKey, hmac, RendezvousWorld, roomA, roomB } from '../../support/rend
 let world: RendezvousWorld
 beforeEach(() => {
   world = new RendezvousWorld()
+})
+
+describe('a server for some rooms alone', () => {
+  it('a refused create takes no room’s place, and leaves nothing of the room', () => {
+    const asked: [string, string][] = []
+    const own = new RendezvousWorld(
+      { rooms: 1 },
+      {
+        mayCreate: (room, key) => {
+          asked.push([room, key])
+          return room === roomA && key === authKey
+        },
+      },
+    )
+    for (const id of ['s0', 's1', 's2']) {
+      own.create(id, roomB)
+      expect(own.refusal(id)).toBe('bad-proof')
+      expect(own.closed.get(id)).toMatch(/for the rooms of its own run alone/)
+      own.server.lost(id, 'closed')
+    }
+    expect(own.server.counts).toEqual({ rooms: 0, connections: 0 })
+    own.join('s3', roomB)
+    expect(own.refusal('s3')).toBe('unknown-room')
+    own.server.lost('s3', 'closed')
+    // The one place is there for the one room that may be made.
+    own.create('t0', roomA)
+    expect(own.last('t0', 'welcome').room).toBe(roomA)
+    expect(own.server.counts).toEqual({ rooms: 1, connections: 1 })
+    own.create('s4', roomB)
+    expect(own.refusal('s4')).toBe('bad-proof')
+    expect(asked.map(([room]) => room)).toEqual([roomB, roomB, roomB, roomA, roomB])
+  })
 })
 
 describe('entering a room', () => {
@@ -196,6 +229,13 @@ describe('how two members are joined', () => {
     ['relay', tag, 'relay', other, 'relay'],
     ['relay', tag, 'port', tag, null],
     ['relay', tag, 'webrtc', tag, null],
+    ['fallback', tag, 'fallback', tag, 'port'],
+    ['fallback', tag, 'fallback', other, 'webrtc'],
+    ['fallback', tag, 'auto', other, 'webrtc'],
+    ['fallback', tag, 'webrtc', tag, 'webrtc'],
+    ['fallback', tag, 'port', tag, 'port'],
+    ['fallback', tag, 'port', other, null],
+    ['fallback', tag, 'relay', tag, 'relay'],
   ] as const)('%s/%s with %s/%s: %s', (choice, hostTag, otherChoice, otherTag, kind) => {
     const a = infoOf('a', { transport: choice, hostTag })
     const b = infoOf('b', { transport: otherChoice, hostTag: otherTag })
@@ -229,6 +269,41 @@ describe('how two members are joined', () => {
         expect(code).toBe('no-relay')
         expect(text).toMatch(/transport "relay" is asked for, but .* Start it with --relay/)
       }
+    }
+  })
+
+  it('a link may fall back to the relay where the server has one and both sides ask for it', async () => {
+    const start = (hasRelay: boolean, transports: readonly MemberInfo['transport'][]) => {
+      const own = new RendezvousWorld({}, { hasRelay })
+      for (const [at, transport] of transports.entries()) {
+        const info = infoOf(`t${at}`, { transport })
+        if (at === 0) own.create('t0', roomA, info)
+        else own.join(`t${at}`, roomA, info)
+      }
+      own.say('t0', { type: 'start', settings: null })
+      return own
+    }
+    const webrtc = { initiator: true, kind: 'webrtc' }
+    const linksOf = (...given: Parameters<typeof start>) =>
+      start(...given).last('t0', 'assign').links
+    expect(linksOf(true, ['fallback', 'fallback'])).toEqual([
+      { peerRank: 1, ...webrtc, canRelay: true },
+    ])
+    expect(linksOf(false, ['fallback', 'fallback'])).toEqual([{ peerRank: 1, ...webrtc }])
+    expect(linksOf(true, ['fallback', 'auto', 'fallback'])).toEqual([
+      { peerRank: 1, ...webrtc },
+      { peerRank: 2, ...webrtc, initiator: false, canRelay: true },
+    ])
+    // Such links may take both ways' time, one after the other.
+    for (const [hasRelay, expected] of [
+      [false, 'failed'],
+      [true, 'assigned'],
+    ] as const) {
+      const own = start(hasRelay, ['fallback', 'fallback'])
+      await own.env.advance(limits.readyMs + 1)
+      expect(await own.state('t0')).toBe(expected)
+      await own.env.advance(limits.relayWaitMs)
+      expect(await own.state('t0')).toBe('failed')
     }
   })
 

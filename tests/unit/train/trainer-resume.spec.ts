@@ -57,6 +57,7 @@ test.each(['adamw', 'sgd'] as const)(
         epoch: 2,
         bestAccuracy: resultsOf(first)[0].bestAccuracy,
         rank: 0,
+        stepsLeft: 2 * perEpoch,
         differences: [],
       },
     ])
@@ -138,7 +139,10 @@ test.each<[string, TrainConfigInput]>([
   ['batchSize must be 15, as in the run that was saved, got 12', { batchSize: 12 }],
   ['seed must be 0', { seed: 3 }],
   ['optimizer must be adamw', { optimizer: 'sgd' }],
-  ["expected a checkpoint from before this run's last step, 2, got one of step 2", { steps: 2 }],
+  [
+    "expected a checkpoint from this run's last step, 1, or before, got one of step 2",
+    { steps: 1 },
+  ],
   ['expected the file "step-7.safetensors"', { resume: 'step-7.safetensors' }],
 ])(
   '%s: refused on all ranks',
@@ -150,6 +154,35 @@ test.each<[string, TrainConfigInput]>([
   },
   60_000,
 )
+
+test('from the checkpoint of its last step a run ends well, with nothing left to train', async () => {
+  const folder = seenFolder()
+  const whole = resultsOf(await train(2, { steps: 5, checkpointEvery: 2 }, folder))
+  const written = folder.written.length
+  for (const [which, size] of [
+    ['latest', 2],
+    ['latest', 1],
+    // Saved between two evaluations, of a run that was to be longer.
+    ['step-4.safetensors', 2],
+  ] as const) {
+    const steps = which === 'latest' ? 5 : 4
+    const ends = await train(size, { steps, checkpointEvery: 2, resume: which }, folder)
+    const reference = which === 'latest' ? whole : resultsOf(await train(2, { steps }))
+    for (const { paramHash, testAccuracy, loss, steps: done, samples } of resultsOf(ends)) {
+      // It counts what each rank has, so it is another on another number of them.
+      if (size === 2) expect(paramHash).toBe(reference[0].paramHash)
+      expect([testAccuracy, loss, done, samples]).toEqual([
+        reference[0].testAccuracy,
+        reference[0].loss,
+        steps,
+        0,
+      ])
+    }
+    expect(lossesOf(ends[0])).toEqual([])
+    expect(resumedOf(ends[0])).toMatchObject([{ step: steps, stepsLeft: 0 }])
+  }
+  expect(folder.written.length).toBe(written)
+}, 60_000)
 
 test('another number of samples is refused, and a folder without checkpoints', async () => {
   const folder = seenFolder()

@@ -175,7 +175,14 @@ describe('a run', () => {
   })
 
   it('says which checkpoint it went on from, and by what its bits are others', () => {
-    const event = { event: 'resumed', step: 128, epoch: 2, bestAccuracy: 0.9, rank: 0 } as const
+    const event = {
+      event: 'resumed',
+      step: 128,
+      epoch: 2,
+      bestAccuracy: 0.9,
+      rank: 0,
+      stepsLeft: 9,
+    } as const
     const goOn = (differences: string[]) =>
       play(
         assigned(3),

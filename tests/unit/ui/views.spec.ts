@@ -135,6 +135,17 @@ describe('the ring', () => {
       { from: 2, to: 0, kind: 'webrtc' },
     ])
     expect(ringOf(members.slice(0, 1))).toEqual([])
+    // How this tab's own links go is known; what two others settle is theirs.
+    const open = members
+      .slice(0, 3)
+      .map((one) => ({ ...one, hostTag: '', transport: 'fallback' as const }))
+    const kinds = (own?: Parameters<typeof ringOf>[1]) => ringOf(open, own).map(({ kind }) => kind)
+    expect(kinds()).toEqual(['either', 'either', 'either'])
+    expect(kinds({ rank: 1, ways: { 0: 'relay', 2: 'webrtc' } })).toEqual([
+      'relay',
+      'webrtc',
+      'either',
+    ])
   })
 })
 

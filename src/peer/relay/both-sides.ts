@@ -1,0 +1,59 @@
+import type { Env } from '../../util/env.ts'
+import { PeerError } from '../../util/errors.ts'
+
+/** How long one side of a connection may be up before the other. units: ms. */
+const wordMs = 25_000
+
+/**
+ * Whether a connection that the relay may replace is up on both sides: each tells the other what came of its own, and it stays if it is up on
+ * both.
+ */
+export class BothSides {
+  readonly #env: Env
+  readonly #heard: Promise<boolean>
+  #hear!: (isUp: boolean) => void
+
+  constructor(env: Env) {
+    this.#env = env
+    this.#heard = new Promise((resolve) => {
+      this.#hear = resolve
+    })
+  }
+
+  /** Takes the other side's word. */
+  tell(isUp: boolean): void {
+    this.#hear(isUp)
+  }
+
+  /**
+   * Resolves when it is settled; a side that has no connection settles it for both at once. `send` takes this side's word to the other.
+   *
+   * errors: `peer.unreachable` where the other side, which has a connection, does not say so.
+   */
+  async areUp(
+    connecting: Promise<unknown>,
+    send: (isUp: boolean) => void,
+    peerName: string,
+  ): Promise<boolean> {
+    const own = connecting.then(
+      () => true,
+      () => false,
+    )
+    const isUp = await Promise.race([own, this.#heard.then((isThere) => isThere && own)])
+    send(isUp)
+    return isUp && this.#inTime(peerName)
+  }
+
+  async #inTime(peerName: string): Promise<boolean> {
+    let cancel!: () => void
+    const late = new Promise<never>((_, reject) => {
+      const text = `link to ${peerName}: expected its word within ${wordMs} ms of connecting, got none. Is its tab still there?`
+      cancel = this.#env.after(wordMs, () => reject(new PeerError('peer.unreachable', text)))
+    })
+    try {
+      return await Promise.race([this.#heard, late])
+    } finally {
+      cancel()
+    }
+  }
+}
