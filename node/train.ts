@@ -1,5 +1,6 @@
 import { stat, writeFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
+import { newRoomLink, RoomSecret } from '../src/peer/secret.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { exportTrace, type TraceEvent } from '../src/util/spans.ts'
 import { findBrowser } from './chromium.ts'
@@ -38,6 +39,8 @@ async function train(
 
     // Vite is the slowest import by far; wrong input is refused without it.
     const { ensureBuilt } = await import('./build.ts')
+    /** By id: the key. */
+    const ownRooms = new Map<string, string>()
     const root = await ensureBuilt({ log: (line) => reporter.note(line) })
     signal.throwIfAborted()
     const served = await serve({
@@ -46,7 +49,12 @@ async function train(
       mounts: dataFolder === undefined ? undefined : { [dataMount]: resolve(dataFolder) },
       writable: checkpoints?.writable,
       extraRoutes: checkpoints?.routes,
-      signaling: { relay: isRelayed, ...(ice && { ice }) },
+      signaling: {
+        relay: isRelayed,
+        // Nobody else of this machine gets TURN credentials or a relay here.
+        mayCreate: (room, authKey) => ownRooms.get(room) === authKey,
+        ...(ice && { ice }),
+      },
     })
     toClose.push(() => served.close())
     const { isHeaded, switches, traceFile } = options
@@ -59,6 +67,8 @@ async function train(
     let hasSaved = false
     const start = async (place: Pick<TabsOptions, 'config' | 'checkpoints'>) => {
       spans.length = 0
+      const room = newRoomLink()
+      ownRooms.set(room.room, (await RoomSecret.derive(room)).authKey)
       const browser = await launchForTraining(
         // The references need no adapter: the one that starts everywhere will do.
         isOnCpu ? 'software' : options.adapter,
@@ -72,6 +82,7 @@ async function train(
           browser,
           url: served.localUrl,
           worldSize: options.worldSize,
+          room,
           isRelayed,
           timeoutMs: options.timeoutMs,
           saveTo: out?.temporaryPath,

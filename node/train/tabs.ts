@@ -1,5 +1,5 @@
 import type { Browser, Download, Page } from 'playwright'
-import { formatFragment, newRoomLink } from '../../src/peer/secret.ts'
+import { formatFragment, newRoomLink, type RoomLink } from '../../src/peer/secret.ts'
 import type { TrainConfig } from '../../src/train/config.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
@@ -12,6 +12,8 @@ export interface TabsOptions {
   /** The server's address, with its final slash; `tab.html` is there. */
   url: string
   worldSize: number
+  /** The room that the tabs make; default: a new one. */
+  room?: RoomLink
   config: TrainConfig
   timeoutMs: number
   /** Where rank 0's trained weights go; absent: nowhere. */
@@ -114,7 +116,7 @@ function prepareTabs(options: TabsOptions, group: TabGroup, downloads: Downloads
 
 /** Loads the maker's page, and the joiners' as soon as its room is there. */
 async function openTabs(pages: Page[], options: TabsOptions, group: TabGroup): Promise<void> {
-  const fragment = formatFragment(newRoomLink())
+  const fragment = formatFragment(options.room ?? newRoomLink())
   const address = (role: 'make' | 'join') => tabAddress(options.url, fragment, role, options)
   const [maker, ...joiners] = pages
   const roomIsThere = seesRoom(maker)
