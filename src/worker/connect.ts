@@ -1,10 +1,9 @@
-import * as v from 'valibot'
 import { channelTransport, type Transport } from '../peer/channel-transport.ts'
 import { LanedConnection, type LanedStats } from '../peer/laned-connection.ts'
 import type { LinkStats } from '../peer/link.ts'
 import type { LocalPair, LocalPorts } from '../peer/local-ports.ts'
 import type { AssignedLink, Assignment } from '../peer/messages.ts'
-import { BothSides } from '../peer/relay/both-sides.ts'
+import { BothSides, wordIn } from '../peer/relay/both-sides.ts'
 import type { SignalClient } from '../peer/signal.ts'
 import { type Env, systemEnv } from '../util/env.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
@@ -28,9 +27,6 @@ export interface FormLinksOptions {
   onLinked?: (peerRank: number, kind: AssignedLink['kind']) => void
   env?: Env
 }
-
-/** What the two sides of a link tell each other where the relay may take its place. */
-const wordSchema = v.strictObject({ isUp: v.boolean() })
 
 /** One formed link, as the page can count it. */
 export interface FormedLink {
@@ -93,8 +89,8 @@ export function formLinks(options: FormLinksOptions): RingLinks {
   unsubscribe.push(
     client.on('signal', ({ epoch: of, from, attempt, data }) => {
       if (of !== epoch) return
-      const word = v.safeParse(wordSchema, data)
-      if (word.success) words.get(from)?.tell(word.output.isUp)
+      const isUp = wordIn(data)
+      if (isUp !== undefined) words.get(from)?.tell(isUp)
       else connections.get(from)?.receive(attempt, data)
     }),
     client.on('finished', ({ epoch: of }) => {
@@ -124,6 +120,12 @@ export function formLinks(options: FormLinksOptions): RingLinks {
     { peerRank, initiator }: AssignedLink,
     onDown = (error: PeerError) => down(peerRank, error),
   ) => {
+    if (typeof RTCPeerConnection === 'undefined') {
+      throw new PeerError(
+        'peer.unreachable',
+        `link to ${nameOf(peerRank)}: expected WebRTC, got a browser without. Take it out of what blocks it, or the transport "relay".`,
+      )
+    }
     const taken: unknown[] = []
     const connection = new LanedConnection({
       initiator,

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { readSafetensors } from '../../src/data/safetensors.ts'
+import { browserWith } from '../support/debugged-browser.ts'
 import { smallFolder } from '../support/idx-files.ts'
 import { testOnRealData } from '../support/real-data.ts'
 import { readWithSpeedscope } from '../support/speedscope.ts'
@@ -23,9 +24,10 @@ afterEach(async () => {
   await rm(folder, { recursive: true })
 })
 
-function startTraining(...argv: string[]) {
+function startTraining(environment: NodeJS.ProcessEnv, ...argv: string[]) {
   const child = spawn(process.execPath, ['--import', 'tsx', 'node/train.ts', ...argv], {
     cwd: repository,
+    env: { ...process.env, ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   children.push(child)
@@ -51,7 +53,7 @@ interface Done {
 
 /** Runs to the end with `--json`; returns the losses by step and the last line. */
 async function trainWithJson(...argv: string[]): Promise<{ losses: number[]; done: Done }> {
-  const { child, told } = startTraining('--json', '--adapter', 'software', ...argv)
+  const { child, told } = startTraining({}, '--json', '--adapter', 'software', ...argv)
   const [code] = await once(child, 'close')
   expect(code, told.stderr).toBe(0)
   const lines = told.stdout
@@ -118,7 +120,7 @@ test.each(['mlp', 'cnn'])(
     for (const [name, bytes] of Object.entries(smallFolder()))
       await writeFile(join(data, name), bytes)
     const flags = ['--nproc-per-node', '2', '--model', model, '--data', data, '--steps', '2']
-    const { child, told } = startTraining('--device', 'cpu', '--batch-size', '4', ...flags)
+    const { child, told } = startTraining({}, '--device', 'cpu', '--batch-size', '4', ...flags)
     const [code] = await once(child, 'close')
     expect(code, told.stderr).toBe(0)
     expect(told.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} /)
@@ -141,7 +143,7 @@ test('a malformed trace does not pass the reader', async () => {
 })
 
 test('without flags it finds an adapter, tells how it goes in lines where there is no terminal, and sums up', async () => {
-  const { child, told } = startTraining('--nproc-per-node', '2', '--steps', '2')
+  const { child, told } = startTraining({}, '--nproc-per-node', '2', '--steps', '2')
   const [code] = await once(child, 'close')
   expect(code, told.stderr).toBe(0)
   expect(told.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} {2}[\d,]+ samples\/s\n/)
@@ -149,9 +151,31 @@ test('without flags it finds an adapter, tells how it goes in lines where there 
   expect(told.stdout).toMatch(/sent {11}rank 0 [\d.]+ MiB, rank 1 [\d.]+ MiB\n/)
 }, 180_000)
 
+test('with --relay tabs whose browser blocks WebRTC train through the server', async () => {
+  const blocked = await browserWith(
+    folder,
+    '--force-webrtc-ip-handling-policy=disable_non_proxied_udp',
+  )
+  const flags = ['--nproc-per-node', '2', '--steps', '4', '--bucket-cap-mb', '1', '--relay']
+  const { child, told } = startTraining(
+    { TABRING_BROWSER: blocked },
+    '--json',
+    '--adapter',
+    'software',
+    ...flags,
+  )
+  const [code] = await once(child, 'close')
+  expect(code, told.stderr).toBe(0)
+  const done = JSON.parse(told.stdout.trim().split('\n').at(-1)!)
+  expect(done).toMatchObject({ event: 'done', steps: 4, linksPerRank: [['relay'], ['relay']] })
+  expect(new Set(done.paramHashes).size).toBe(1)
+  for (const bytes of done.bytesSentPerRank) expect(bytes).toBeGreaterThan(3 * mlpBytes)
+}, 120_000)
+
 test('Ctrl-C in mid-run ends with 130 and leaves nothing behind', async () => {
   const out = join(folder, 'weights.safetensors')
   const { child, told } = startTraining(
+    {},
     ...['--json', '--adapter', 'software', '--nproc-per-node', '2', '--out', out, '--debug', '2'],
   )
   while (!told.stdout.includes('"event":"step"')) await once(child.stdout, 'data')

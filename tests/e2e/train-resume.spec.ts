@@ -1,10 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { makeDigits } from '../../src/data/digits.ts'
+import { readSafetensors } from '../../src/data/safetensors.ts'
 import { debuggedBrowser, debugTab } from '../support/debugged-browser.ts'
 import { freePort } from '../support/free-port.ts'
 import { idxFolder } from '../support/idx-files.ts'
@@ -105,6 +106,16 @@ test('4 epochs of two tabs are 2, a folder and 2 more, bit for bit; three tabs g
   expect(done).toMatchObject({ event: 'done', steps: 16 })
   expect(done?.paramHashes).toEqual(wanted?.paramHashes)
   expect(done?.testAccuracy).toBe(wanted?.testAccuracy)
+
+  // The same line once more, as of a command that was killed behind the very last save: nothing is left to train.
+  const out = join(folder, 'weights.safetensors')
+  const third = await train(...two, '--epochs', '4', ...kept, '--resume', 'latest', '--out', out)
+  expect(third.map(({ event }) => event)).toEqual(['resumed', 'done'])
+  expect(third[0]).toMatchObject({ step: 16, stepsLeft: 0 })
+  expect(third[1]).toMatchObject({ steps: 16, testAccuracy: done?.testAccuracy })
+  expect(third[1].paramHashes).toEqual(done?.paramHashes)
+  const { tensors } = readSafetensors(new Uint8Array(await readFile(out)))
+  expect([...tensors.keys()].sort()).toEqual(['0.bias', '0.weight', '2.bias', '2.weight'])
 }, 240_000)
 
 test('a run that was killed goes on from its latest checkpoint, to the same bits', async () => {

@@ -9,10 +9,13 @@ import { findBrowser } from '../../node/chromium.ts'
  *
  * For commands that start browsers of their own, whose tabs a test breaks.
  */
-export async function debuggedBrowser(folder: string, port: number): Promise<string> {
+export const debuggedBrowser = (folder: string, port: number): Promise<string> =>
+  browserWith(folder, `--remote-debugging-port=${port}`)
+
+/** Writes an executable for TABRING_BROWSER: the browser with one more flag. Returns its path. */
+export async function browserWith(folder: string, flag: string): Promise<string> {
   const path = join(folder, 'browser.sh')
-  const text = `#!/bin/sh\nexec "${findBrowser()}" --remote-debugging-port=${port} "$@"\n`
-  await writeFile(path, text, { mode: 0o755 })
+  await writeFile(path, `#!/bin/sh\nexec "${findBrowser()}" ${flag} "$@"\n`, { mode: 0o755 })
   return path
 }
 

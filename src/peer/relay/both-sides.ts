@@ -1,8 +1,17 @@
+import * as v from 'valibot'
 import type { Env } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
 
 /** How long one side of a connection may be up before the other. units: ms. */
 const wordMs = 25_000
+
+const wordSchema = v.strictObject({ isUp: v.boolean() })
+
+/** What a signal says of the other side's connection; undefined for one of the connection's own. */
+export function wordIn(signal: unknown): boolean | undefined {
+  const word = v.safeParse(wordSchema, signal)
+  return word.success ? word.output.isUp : undefined
+}
 
 /**
  * Whether a connection that the relay may replace is up on both sides: each tells the other what came of its own, and it stays if it is up on
