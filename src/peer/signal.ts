@@ -79,6 +79,11 @@ export class SignalClient {
     return this.connection.id
   }
 
+  /** Whether the server relays links; known once `open` has resolved. */
+  get hasRelay(): boolean {
+    return this.connection.hasRelay
+  }
+
   /** For the links of the assignment that was told last. */
   get iceServers(): readonly IceServer[] {
     return this.connection.iceServers

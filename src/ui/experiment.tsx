@@ -50,7 +50,7 @@ function ExperimentTable({ config }: { config: TrainConfig }) {
 }
 
 function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
-  const { draft, lobby, transport, server } = snapshot
+  const { draft, lobby, transport, server, stage, hasRelay } = snapshot
   const { errors } = checkDraft(draft, lobby?.members.length)
   const fields = (isAdvanced: boolean) =>
     settings
@@ -80,6 +80,12 @@ function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
         <details open={hasHiddenError || undefined}>
           <summary>More settings</summary>
           {fields(true)}
+          {transportOf(draft) === 'fallback' && stage === 'inside' && !hasRelay && (
+            <p class="quiet">
+              This server relays nothing, so links are WebRTC and ports alone: start it with
+              --relay.
+            </p>
+          )}
           {transportOf(draft) !== transport && (
             <p class="quiet">
               A tab chooses its links when it enters.{' '}

@@ -97,17 +97,19 @@ export interface RingEdge {
 /**
  * The ring that members form in their order, by the same rule as the server's. Empty for one.
  *
- * `own`: this tab's place in it, and how its links go, by rank, as far as they are up.
+ * `hasRelay`: whether the server relays links. `own`: this tab's place in it, and how its links go, by rank, as far as they are up.
  */
 export function ringOf(
   members: readonly MemberInfo[],
+  hasRelay: boolean,
   own?: Pick<Run, 'rank' | 'ways'>,
 ): RingEdge[] {
   if (members.length < 2) return []
   return members.map((member, from) => {
     const to = (from + 1) % members.length
     const way = own?.rank === from ? own.ways[to] : own?.rank === to ? own.ways[from] : undefined
-    const planned = canFallBack(member, members[to]) ? 'either' : linkKind(member, members[to])
+    const mayFallBack = hasRelay && canFallBack(member, members[to])
+    const planned = mayFallBack ? 'either' : linkKind(member, members[to])
     return { from, to, kind: way ?? planned ?? 'webrtc' }
   })
 }

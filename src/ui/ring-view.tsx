@@ -36,7 +36,7 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
       ? ', not linked yet'
       : ''
   const ownRun = isWaitingForNext(snapshot) ? null : run
-  const edges = ringOf(members, ownRun ?? undefined)
+  const edges = ringOf(members, snapshot.hasRelay, ownRun ?? undefined)
   const own = ownRun ? ownRun.rank : members.findIndex(({ id }) => id === snapshot.ownId)
   const gone = new Set(goneRanks(snapshot))
   const rates = run && ratesOf(run)

@@ -39,7 +39,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
       const adapter = await member.open(chosenDevice())
       dispatch({ type: 'deviceOpened', adapter })
       await member.join(adapter)
-      dispatch({ type: 'entered' })
+      dispatch({ type: 'entered', hasRelay: member.hasRelay })
     } catch (thrown) {
       dispatch({ type: 'outside', trouble: troubleOf(thrown) })
       member.close()

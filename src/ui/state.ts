@@ -41,6 +41,8 @@ export interface Snapshot {
   readonly draft: Draft
   /** The links that this tab entered the room with. */
   readonly transport: TransportChoice
+  /** The server relays links; false before it has said so. */
+  readonly hasRelay: boolean
   /** The current run of this tab, or its last one. */
   readonly run: Run | null
 }
@@ -104,7 +106,7 @@ export type Download =
 
 export type Action =
   | { type: 'deviceOpened'; adapter: AdapterFacts }
-  | { type: 'entered' }
+  | { type: 'entered'; hasRelay: boolean }
   | { type: 'outside'; trouble: Trouble }
   | { type: 'lobby'; lobby: Lobby; ownId: string | null }
   | { type: 'assigned'; assignment: Assignment }
@@ -142,6 +144,7 @@ export function begin({ invite, name, draft, transport }: Beginning): Snapshot {
     refusal: null,
     draft,
     transport,
+    hasRelay: false,
     run: null,
   }
 }
@@ -152,7 +155,7 @@ export function reduce(snapshot: Snapshot, action: Action): Snapshot {
     case 'deviceOpened':
       return { ...snapshot, stage: 'entering', adapter: action.adapter }
     case 'entered':
-      return { ...snapshot, stage: 'inside' }
+      return { ...snapshot, stage: 'inside', hasRelay: action.hasRelay }
     case 'outside':
       // The first trouble is the one shown.
       return snapshot.stage === 'outside'

@@ -82,6 +82,11 @@ export class RoomMember {
     return this.#compute.api
   }
 
+  /** Whether the room's server relays links; known once it has been joined. */
+  get hasRelay(): boolean {
+    return this.#client?.hasRelay ?? false
+  }
+
   /** Opens the device in the worker. errors: `gpu.unavailable`, `worker.dead`. */
   open(device: DeviceType = 'webgpu'): Promise<AdapterFacts> {
     return this.#compute.api.open(device, givenSwitches())

@@ -152,10 +152,9 @@ test('without flags it finds an adapter, tells how it goes in lines where there 
 }, 180_000)
 
 test('with --relay tabs whose browser blocks WebRTC train through the server', async () => {
-  const blocked = await browserWith(
-    folder,
-    '--force-webrtc-ip-handling-policy=disable_non_proxied_udp',
-  )
+  // By its name in older and in newer Chromiums.
+  const policy = 'webrtc-ip-handling-policy=disable_non_proxied_udp'
+  const blocked = await browserWith(folder, `--force-${policy} --${policy}`)
   const flags = ['--nproc-per-node', '2', '--steps', '4', '--bucket-cap-mb', '1', '--relay']
   const { child, told } = startTraining(
     { TABRING_BROWSER: blocked },

@@ -12,10 +12,10 @@ import { findBrowser } from '../../node/chromium.ts'
 export const debuggedBrowser = (folder: string, port: number): Promise<string> =>
   browserWith(folder, `--remote-debugging-port=${port}`)
 
-/** Writes an executable for TABRING_BROWSER: the browser with one more flag. Returns its path. */
-export async function browserWith(folder: string, flag: string): Promise<string> {
+/** Writes an executable for TABRING_BROWSER: the browser with more flags. Returns its path. */
+export async function browserWith(folder: string, flags: string): Promise<string> {
   const path = join(folder, 'browser.sh')
-  await writeFile(path, `#!/bin/sh\nexec "${findBrowser()}" ${flag} "$@"\n`, { mode: 0o755 })
+  await writeFile(path, `#!/bin/sh\nexec "${findBrowser()}" ${flags} "$@"\n`, { mode: 0o755 })
   return path
 }
 

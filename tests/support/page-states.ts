@@ -82,7 +82,7 @@ export function inside(count: number, own = 0, state: RoomState = 'lobby', ranks
     makeSnapshot(),
     { type: 'deviceOpened', adapter: { ...adapters[0], description: '', hasTimestamps: false } },
     { type: 'lobby', lobby: makeLobby(count, state, ranks), ownId: ids[own] },
-    { type: 'entered' },
+    { type: 'entered', hasRelay: false },
   )
 }
 

@@ -129,18 +129,20 @@ describe('the link for others', () => {
 describe('the ring', () => {
   it('joins neighbours by the rule of the server', () => {
     const { members } = makeLobby(3)
-    expect(ringOf(members)).toEqual([
+    expect(ringOf(members, true)).toEqual([
       { from: 0, to: 1, kind: 'port' },
       { from: 1, to: 2, kind: 'webrtc' },
       { from: 2, to: 0, kind: 'webrtc' },
     ])
-    expect(ringOf(members.slice(0, 1))).toEqual([])
+    expect(ringOf(members.slice(0, 1), true)).toEqual([])
     // How this tab's own links go is known; what two others settle is theirs.
     const open = members
       .slice(0, 3)
       .map((one) => ({ ...one, hostTag: '', transport: 'fallback' as const }))
-    const kinds = (own?: Parameters<typeof ringOf>[1]) => ringOf(open, own).map(({ kind }) => kind)
+    const kinds = (own?: Parameters<typeof ringOf>[2], hasRelay = true) =>
+      ringOf(open, hasRelay, own).map(({ kind }) => kind)
     expect(kinds()).toEqual(['either', 'either', 'either'])
+    expect(kinds(undefined, false)).toEqual(['webrtc', 'webrtc', 'webrtc'])
     expect(kinds({ rank: 1, ways: { 0: 'relay', 2: 'webrtc' } })).toEqual([
       'relay',
       'webrtc',
