@@ -10,22 +10,54 @@ import { seededRandom } from './virtual-env.ts'
  * Ranks know each other's inputs, which are drawn from seeds, so each holds its own results against plain loops, bit for bit.
  */
 
+const upToNine = [1, 2, 3, 4, 5, 6, 7, 8, 9] as const
 /** How many ranks the specs run on each backend. */
 export const cellBackends = {
-  webrtc: [2, 3, 4],
-  broadcast: [2, 3, 4],
-  local: [1, 2, 3, 4, 5, 6, 7, 8, 9],
-  relay: [2, 3, 4],
+  webrtc: upToNine,
+  broadcast: upToNine,
+  local: upToNine,
+  relay: upToNine,
 } as const
 export type CellBackend = keyof typeof cellBackends
 
 /** A prime, and so many that all-gathers and sums go round the ring. */
 const [prime, large] = [997, 70_001]
-const lengthsFor = (size: number, type: string) => {
-  const hasLarge = size <= 4 || type === 'float32'
-  return [...new Set([0, 1, size - 1, size, size + 1, prime, ...(hasLarge ? [large] : [])])]
+/** These take or give an array for each rank, together as many elements. */
+const ofAllRanks = new Set([
+  'reduceScatter',
+  'reduceScatterTensor',
+  'allGather',
+  'allGatherIntoTensor',
+  'gather',
+  'scatter',
+  'allToAll',
+  'allToAllSingle',
+])
+/** Beyond this size of a group tabs of one machine take long, and large arrays too. */
+const fewRanks = 4
+
+/** Which arrays a function is run with: `pairs` are all lengths with all types. */
+export type CellSet = 'pairs' | 'cover'
+
+/** What tabs run on so many ranks; ranks of one context run all pairs. `TABRING_CELLS=pairs` runs these in tabs too. */
+export const cellsInTabs = (size: number): CellSet => (size <= fewRanks ? 'pairs' : 'cover')
+
+/**
+ * Types and lengths for groups of `size`. A cover has every type and every length; those of five sizes that follow one another have every
+ * pair of the two.
+ */
+function arraysFor(call: string, size: number, set: CellSet): { type: string; length: number }[] {
+  const types = Object.keys(elements)
+  const lengths = [...new Set([0, 1, size - 1, size, size + 1, prime])]
+  const small =
+    set === 'pairs'
+      ? types.flatMap((type) => lengths.map((length) => ({ type, length })))
+      : lengths.map((length, at) => ({ type: types[(at + size) % types.length]!, length }))
+  const largeTypes = size <= fewRanks ? types : ['float32']
+  const length = ofAllRanks.has(call) ? Math.ceil(large / size) : large
+  return [...small, ...largeTypes.map((type) => ({ type, length }))]
 }
-export const lengthsText = `0, 1, N-1, N, N+1, ${prime} and ${large} elements (beyond 4 ranks ${large} of float32 alone)`
+export const lengthsText = `0, 1, N-1, N, N+1, ${prime} and ${large} elements (the last number in all N arrays together where a function takes or gives N; beyond ${fewRanks} ranks of float32 alone)`
 
 /** One call on one rank, with elements of one type. */
 interface Cell {
@@ -307,7 +339,7 @@ export const cells: readonly RunCell[] = [
 ]
 
 /** Runs all cells on this rank, as the group's other ranks do; returns those that it has run. errors: the first result that is wrong. */
-export async function runCells(group: ProcessGroup): Promise<RunCell[]> {
+export async function runCells(group: ProcessGroup, set: CellSet = 'pairs'): Promise<RunCell[]> {
   const done: RunCell[] = []
   const attempt = async (what: string, run: () => Promise<void>) => {
     try {
@@ -317,13 +349,12 @@ export async function runCells(group: ProcessGroup): Promise<RunCell[]> {
     }
   }
   for (const [call, run] of Object.entries(arrayCells)) {
-    const types: string[] = []
-    for (const type of Object.keys(elements)) {
-      for (const length of lengthsFor(group.size, type))
-        await attempt(`${call} of ${length} ${type}`, () => run(cellOf(group, type, length)))
-      types.push(type)
+    const types = new Set<string>()
+    for (const { type, length } of arraysFor(call, group.size, set)) {
+      await attempt(`${call} of ${length} ${type}`, () => run(cellOf(group, type, length)))
+      types.add(type)
     }
-    done.push({ call, types })
+    done.push({ call, types: Object.keys(elements).filter((type) => types.has(type)) })
   }
   for (const [call, run] of Object.entries(plainCells)) {
     await attempt(call, () => run(group))

@@ -5,7 +5,6 @@ import { formProcessGroup } from '../../../src/distributed/process-group.ts'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
 import { newRoomUrl } from '../../../src/peer/room-url.ts'
 import { HashStore } from '../../../src/peer/store/hash-store.ts'
-import { cellBackends, cells, runCells } from '../../support/collective-cells.ts'
 import { socketFrom } from '../../support/signal-socket.ts'
 import { StoreServer } from '../../support/store-server.ts'
 
@@ -125,17 +124,6 @@ describe('ranks linked by the relay', () => {
     vi.unstubAllEnvs()
   })
 })
-
-it.each(cellBackends.relay)(
-  'every function on %i ranks gives what plain loops give',
-  { timeout: 120_000 },
-  async (size) => {
-    const formed = await form(size, newRoomUrl(server.address))
-    const ran = await Promise.all(formed.map((group) => runCells(group)))
-    for (const done of ran) expect(done).toEqual(cells)
-    expect(kinds(formed)).toEqual(new Set(['relay']))
-  },
-)
 
 describe('what cannot be', () => {
   it('a server without a relay, as by default, says how to have one', async () => {
