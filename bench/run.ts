@@ -11,6 +11,7 @@ import { firstStepRows } from './first-step.ts'
 import { benchHidden } from './hidden.ts'
 import { type Host, openHost } from './host.ts'
 import { benchLanes } from './lanes.ts'
+import { benchMachines } from './machines.ts'
 import { matmulRows } from './matmul.ts'
 import { benchOverlap } from './overlap.ts'
 import { ringRows } from './ring.ts'
@@ -56,7 +57,7 @@ const command = new Command('npm run bench --')
   )
   .addHelpText(
     'after',
-    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections over a long way, beside one.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.',
+    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections over a long way, beside one.\nnpm run bench -- machines --help: sums that go inside a machine first, between machines that are far from each other.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.',
   )
   .option('--json', 'one JSON object a row on standard output', false)
   .option('--save', 'also write the table to bench/results/', false)
@@ -135,6 +136,7 @@ try {
   const own: Readonly<Record<string, (argv: readonly string[]) => Promise<void>>> = {
     collectives: benchCollectives,
     lanes: benchLanes,
+    machines: benchMachines,
     hidden: benchHidden,
     overlap: benchOverlap,
   }
