@@ -4,7 +4,8 @@ import {
   execFileSync,
   spawn,
 } from 'node:child_process'
-import { existsSync, readdirSync } from 'node:fs'
+import { chmodSync, existsSync, readdirSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import { messageOf } from '../../src/util/errors.ts'
 import { cleanUp } from './clean-up.ts'
 
@@ -23,6 +24,13 @@ export const addresses = {
   nextToAlpha: '10.77.1.1',
   nextToBeta: '10.77.2.1',
 } as const
+
+/** Rules for a policy of `drop`: what goes to one TCP port and back passes, the rest is counted. */
+export const onlyPort = (port: number): string[] => [
+  `tcp dport ${port} accept`,
+  `tcp sport ${port} accept`,
+  'counter',
+]
 
 export type Place = 'alpha' | 'beta' | 'between'
 const places: readonly Place[] = ['alpha', 'beta', 'between']
@@ -95,6 +103,17 @@ export class Networks {
       ...options,
       env: { ...process.env, ...options.env },
     })
+  }
+
+  /**
+   * Writes a program into `folder` that runs `program` on one of the machines, for who starts it by its path alone; returns that path. What it
+   * starts ends with the networks.
+   */
+  programOn(place: Place, program: string, folder: string): string {
+    const path = join(folder, `${place}-${basename(program)}`)
+    writeFileSync(path, `#!/bin/sh\nexec ip netns exec ${this.#name(place)} '${program}' "$@"\n`)
+    chmodSync(path, 0o755)
+    return path
   }
 
   /** What `between` lets through: `rules` are those of nftables' forward chain, of which the last word is `policy`. */

@@ -1,23 +1,20 @@
-import type { ChildProcess } from 'node:child_process'
-import { once } from 'node:events'
 import { rmSync } from 'node:fs'
-import { cp, mkdir, mkdtemp, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { type TurnCredentials, turnCredentials } from '../../node/ice/turn-credentials.ts'
 import { cleanUp } from './clean-up.ts'
-import { addresses, Networks, type Place } from './networks.ts'
+import { addresses, Networks, onlyPort, type Place } from './networks.ts'
+import { type Run, says, watch } from './processes.ts'
+import { secret, startTurn, turnPort } from './turn.ts'
 
 /** Two machines with a launcher each, in network namespaces: one run of four ranks over HTTPS and WebRTC, or over a TURN server. */
 
 const repository = join(import.meta.dirname, '..', '..')
 const port = 29_500
-const turnPort = 3478
 /** Of the slow line to it; coturn itself takes the port behind its own too. */
 const linePort = 4478
-/** The TURN server's, which no tab may see. */
-const secret = 'only-launcher-and-turn-server-know'
 
 /** What a rank of fixtures/train.ts tells. */
 interface Told {
@@ -33,13 +30,6 @@ interface Told {
   environment: string
   /** Of each connection. */
   iceServers: { urls: string[]; username: string; credential: string }[][]
-}
-
-interface Run {
-  child: ChildProcess
-  text: { stdout: string; stderr: string }
-  /** The exit code, when both streams have ended. */
-  ended: Promise<number | null>
 }
 
 /** Of the test that runs. */
@@ -67,35 +57,6 @@ function makeNetworks(): Networks {
   const networks = new Networks()
   made.push(networks)
   return networks
-}
-
-function watch(child: ChildProcess): Run {
-  const text = { stdout: '', stderr: '' }
-  for (const name of ['stdout', 'stderr'] as const) {
-    child[name]!.on('data', (chunk) => {
-      text[name] += chunk
-    })
-  }
-  return { child, text, ended: once(child, 'close').then(([code]) => code) }
-}
-
-/** Resolves with what `pattern` finds as soon as the process has said it. */
-async function says({ child, text }: Run, pattern: RegExp): Promise<string[]> {
-  for (;;) {
-    const found = pattern.exec(text.stdout + text.stderr)
-    if (found) return found
-    if (child.exitCode !== null) {
-      throw new Error(
-        `expected ${pattern}, got the exit of a process that said: ${text.stdout}${text.stderr}`,
-      )
-    }
-    const heard = new AbortController()
-    const { signal } = heard
-    const more = [once(child.stdout!, 'data', { signal }), once(child.stderr!, 'data', { signal })]
-    for (const one of more) one.catch(() => undefined)
-    await Promise.race([...more, once(child, 'exit', { signal })])
-    heard.abort()
-  }
 }
 
 function launch(
@@ -176,38 +137,6 @@ function pathsAcross(told: Told[]): Told['paths'] {
   return across
 }
 
-/** coturn, where both machines reach it and each other only through it. */
-async function startTurn(networks: Networks): Promise<Run> {
-  const config = join(folder, 'turnserver.conf')
-  await writeFile(
-    config,
-    [
-      `listening-port=${turnPort}`,
-      `listening-ip=${addresses.nextToAlpha}`,
-      `listening-ip=${addresses.nextToBeta}`,
-      `relay-ip=${addresses.nextToAlpha}`,
-      'realm=tabring.example',
-      'use-auth-secret',
-      `static-auth-secret=${secret}`,
-      'log-file=stdout',
-      'simple-log',
-      'verbose',
-      'no-cli',
-      'no-tls',
-      'no-dtls',
-      'no-tcp-relay',
-      `userdb=${join(folder, 'turn.db')}`,
-      `pidfile=${join(folder, 'turn.pid')}`,
-      '',
-    ].join('\n'),
-  )
-  const turn = watch(
-    networks.start('between', ['stdbuf', '-oL', 'turnserver', '-c', config], { cwd: folder }),
-  )
-  await says(turn, /Total General servers/)
-  return turn
-}
-
 /** A relay address as coturn's own client asks for it, on beta. */
 function allocate(networks: Networks, { username, credential }: TurnCredentials): void {
   const login = ['-u', username, '-w', credential, '-p', `${turnPort}`]
@@ -215,7 +144,7 @@ function allocate(networks: Networks, { username, credential }: TurnCredentials)
 }
 
 /** Between the machines only what the launchers say to each other. */
-const launchersAlone = [`tcp dport ${port} accept`, `tcp sport ${port} accept`, 'counter']
+const launchersAlone = onlyPort(port)
 
 test('two machines, four ranks: one run over HTTPS, linked by WebRTC from address to address', async () => {
   const networks = makeNetworks()
@@ -239,7 +168,7 @@ test('one packet of fifty lost between them: the same parameters', async () => {
 test('a firewall between, and a TURN server at the end of a slow line that loses packets: the same parameters, by relay', async () => {
   const networks = makeNetworks()
   networks.setRules('drop', ...launchersAlone)
-  const turn = await startTurn(networks)
+  const turn = await startTurn(networks, folder)
   const delayMs = 20
   const argv = ['slow-line.ts', linePort, addresses.nextToAlpha, turnPort, delayMs, 0.01].map(
     String,
@@ -290,7 +219,7 @@ test('a firewall between, and no TURN server or one with another secret: both la
     failBehindFirewall(makeNetworks(), []),
     (async () => {
       const networks = makeNetworks()
-      await startTurn(networks)
+      await startTurn(networks, folder)
       const flags = [`--ice-servers=${url}`]
       return failBehindFirewall(networks, flags, { TABRING_TURN_SECRET: 'of-some-other-server' })
     })(),
