@@ -9,6 +9,7 @@ import {
   type OverlapRounds,
   openOverlapTabs,
   overlapPage,
+  timeFirstBuckets,
   timeRounds,
 } from '../tests/support/overlap-tabs.ts'
 import { closeAfter } from './command/close-after.ts'
@@ -77,10 +78,12 @@ export async function benchOverlap(argv: readonly string[]): Promise<void> {
     await timeRounds(opened.pages, 1)
     note(`${flags.rounds} rounds`)
     const times = await timeRounds(opened.pages, flags.rounds)
-    const line = { ...flags, ...opened, pages: undefined, times, browser: browsers[0].version() }
-    const report = formatReport(flags, opened, times, browsers[0], load)
+    const firsts = await timeFirstBuckets(opened.pages, flags.rounds)
+    const browser = browsers[0].version()
+    const line = { ...flags, ...opened, pages: undefined, times, firsts, browser }
+    const report = formatReport(flags, opened, times, firsts, browsers[0], load)
     const title = 'overlap'
-    const nameParts = ['chromium', browsers[0].version(), title]
+    const nameParts = ['chromium', browser, title]
     await publish({ report, rows: [line], nameParts, title }, flags)
   })
 }
@@ -89,6 +92,7 @@ function formatReport(
   { ranks, width, layers, batch }: Flags,
   { bytesPerSec, buckets, bytes, adapter }: Awaited<ReturnType<typeof openOverlapTabs>>,
   times: OverlapRounds,
+  firsts: readonly number[],
   browser: Browser,
   load: string,
 ): string {
@@ -109,15 +113,17 @@ function formatReport(
       row('step, exchanged when backward has run', times.apart),
       row('the same step of each rank alone', times.compute),
       row('the exchange alone', times.exchange),
+      row('until the first bucket can go', firsts),
     ],
   )
   const ratio = median(ratios)
   const share = median(times.exchange) / median(times.compute)
+  const least = Math.max(median(firsts) + median(times.exchange), median(times.compute))
   return `${heading}\n\n${table}\n\nWith overlap / without: **${ratio.toFixed(3)}** (${spread(
     ratios,
   )
     .map((one) => one.toFixed(2))
     .join(
       ' to ',
-    )}, ${ratios.length} rounds); goal ≤ ${goal}: ${ratio <= goal ? 'yes' : 'NO'}. Exchange / computing: ${share.toFixed(2)}.\n`
+    )}, ${ratios.length} rounds); goal ≤ ${goal}: ${ratio <= goal ? 'yes' : 'NO'}. Exchange / computing: ${share.toFixed(2)}. By these a step with overlap takes at least ${least.toFixed(1)} ms, ${(least / median(times.apart)).toFixed(2)} of one without.\n`
 }
