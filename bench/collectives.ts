@@ -1,11 +1,13 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import { cpus, loadavg } from 'node:os'
-import { join } from 'node:path'
 import { Command, InvalidArgumentError } from 'commander'
 import type { Page } from 'playwright'
 import { type Algorithm, algorithms } from '../src/peer/announcement.ts'
 import { hasAlgorithm } from '../src/peer/plan-collective.ts'
 import { markdownTable } from '../src/util/markdown.ts'
+import { closeAfter } from './command/close-after.ts'
+import { jsonOption, saveOption, someOf } from './command/flags.ts'
+import { machineLine, today } from './command/machine.ts'
+import { note } from './command/note.ts'
+import { publish } from './command/results.ts'
 import { type Host, openHost } from './host.ts'
 import { joinTabs } from './join-tabs.ts'
 import {
@@ -23,16 +25,6 @@ const mebi = 1024 * kibi
 const backends = ['webrtc', 'port', 'relay'] as const
 type Backend = (typeof backends)[number]
 
-const list =
-  <T extends string | number>(known: readonly T[]) =>
-  (text: string): T[] =>
-    text.split(',').map((part) => {
-      const found = known.find((one) => String(one) === part)
-      if (found === undefined)
-        throw new InvalidArgumentError(`Expected some of ${known.join(', ')}, got "${part}".`)
-      return found
-    })
-
 interface Flags {
   ranks: number[]
   backends: Backend[]
@@ -47,9 +39,9 @@ const command = new Command('npm run bench -- collectives')
   .description(
     'Times collectives between tabs by size, backend and algorithm. Bus bandwidth is as in nccl-tests: what a link carries, whatever the number of ranks.',
   )
-  .option('--ranks <counts>', 'tabs', list([2, 3, 4, 5, 6]), [2, 3])
-  .option('--backends <names>', 'how tabs are linked', list(backends), [...backends])
-  .option('--operations <names>', 'which collectives', list(timedOperations), ['allReduce'])
+  .option('--ranks <counts>', 'tabs', someOf([2, 3, 4, 5, 6]), [2, 3])
+  .option('--backends <names>', 'how tabs are linked', someOf(backends), [...backends])
+  .option('--operations <names>', 'which collectives', someOf(timedOperations), ['allReduce'])
   .option(
     '--sizes <bytes>',
     'bytes of the whole buffer, K and M for 1024 and 1024 x 1024',
@@ -57,8 +49,8 @@ const command = new Command('npm run bench -- collectives')
     [4 * kibi, 64 * kibi, 256 * kibi, mebi, 4 * mebi, 16 * mebi],
   )
   .option('--rounds <count>', 'rounds, each beginning with another algorithm', Number, 9)
-  .option('--json', 'one JSON object a row on standard output', false)
-  .option('--save', 'also write the table to bench/results/', false)
+  .addOption(jsonOption())
+  .addOption(saveOption())
 
 function sizeOf(text: string): number {
   const [, digits, unit] = /^(\d+)([KM]?)$/.exec(text) ?? []
@@ -67,8 +59,6 @@ function sizeOf(text: string): number {
     throw new InvalidArgumentError(`Expected multiples of 4 as 4K or 16M, got "${text}".`)
   return bytes
 }
-
-const note = (line: string) => process.stderr.write(`bench: ${line}\n`)
 
 /** One line of the table. units: ms, and MB (10^6 bytes) a second. */
 interface Line {
@@ -104,24 +94,17 @@ const busFactor = (operation: TimedOperation, ranks: number): number =>
 export async function benchCollectives(argv: readonly string[]): Promise<void> {
   const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
   const host = await openHost('auto', note)
-  const onInterrupt = () => {
-    host.close().finally(() => process.exit(130))
-  }
-  process.once('SIGINT', onInterrupt)
-  process.once('SIGTERM', onInterrupt)
-  try {
-    const lines: Line[] = []
-    for (const backend of flags.backends)
-      for (const ranks of flags.ranks) lines.push(...(await linesOf(host, backend, ranks, flags)))
-    const report = formatLines(lines, host)
-    if (flags.json) for (const line of lines) process.stdout.write(`${JSON.stringify(line)}\n`)
-    else process.stdout.write(report)
-    if (flags.save) note(`saved ${await save(report, lines, host)}`)
-  } finally {
-    process.off('SIGINT', onInterrupt)
-    process.off('SIGTERM', onInterrupt)
-    await host.close()
-  }
+  await closeAfter(
+    () => host.close(),
+    async () => {
+      const lines: Line[] = []
+      for (const backend of flags.backends)
+        for (const ranks of flags.ranks) lines.push(...(await linesOf(host, backend, ranks, flags)))
+      const title = 'collectives'
+      const nameParts = ['chromium', host.browser.version(), title]
+      await publish({ report: formatLines(lines, host), rows: lines, nameParts, title }, flags)
+    },
+  )
 }
 
 async function linesOf(
@@ -238,8 +221,7 @@ function hopsOf(
 }
 
 function formatLines(lines: readonly Line[], { browser }: Host): string {
-  const machine = `${cpus()[0]?.model.trim() || 'unknown CPU'}, ${cpus().length} cores, load average at the end ${loadavg()[0].toFixed(1)}`
-  const heading = `${new Date().toISOString().slice(0, 10)}, Chromium ${browser.version()}, ${machine}; tabs of one machine.`
+  const heading = `${today()}, Chromium ${browser.version()}, ${machineLine('at the end')}; tabs of one machine.`
   const table = markdownTable(
     [
       'backend',
@@ -275,14 +257,4 @@ function formatLines(lines: readonly Line[], { browser }: Host): string {
     }),
   )
   return `${heading}\n\nRound trips: hops x half an idle round trip of a bare message of the hop's size between two of the tabs. Bare hops: as many hops of bare messages on all links at once, each rank sending and awaiting what the algorithm's ranks do, measured in turns with it.\n\n${table}\n`
-}
-
-async function save(report: string, lines: readonly Line[], { browser }: Host): Promise<string> {
-  const folder = join(import.meta.dirname, 'results')
-  await mkdir(folder, { recursive: true })
-  const date = new Date().toISOString().slice(0, 10)
-  const file = join(folder, `${date}-chromium-${browser.version()}-collectives.md`)
-  const json = lines.map((line) => JSON.stringify(line)).join('\n')
-  await writeFile(file, `# ${date}: collectives\n\n${report}\n\`\`\`json\n${json}\n\`\`\`\n`)
-  return file
 }

@@ -18,7 +18,6 @@ export interface ComputePage {
   devtools: CDPSession
   adapter: string
   software: boolean
-  cores: number
 }
 
 export type Note = (line: string) => void
@@ -28,7 +27,7 @@ export async function openCompute({ browser, url }: Host): Promise<ComputePage> 
   const page = await browser.newPage()
   await page.goto(`${url}page.html`)
   await page.waitForFunction(() => window.bench !== undefined)
-  const { facts, isIsolated, cores } = await page.evaluate(() => window.bench.open())
+  const { facts, isIsolated } = await page.evaluate(() => window.bench.open())
   if (!isIsolated)
     throw new Error('the bench page is not cross-origin isolated: its clock is coarse')
   const devtools = await page.context().newCDPSession(page)
@@ -39,7 +38,6 @@ export async function openCompute({ browser, url }: Host): Promise<ComputePage> 
     devtools,
     adapter: `${facts.vendor} ${facts.architecture}`.trim(),
     software: facts.isSoftware,
-    cores,
   }
 }
 

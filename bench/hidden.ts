@@ -1,9 +1,11 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import { cpus, loadavg } from 'node:os'
-import { join } from 'node:path'
-import { Command, InvalidArgumentError } from 'commander'
+import { Command } from 'commander'
 import { markdownTable } from '../src/util/markdown.ts'
 import { type HiddenTabs, openHiddenTabs } from '../tests/support/hidden-tabs.ts'
+import { closeAfter } from './command/close-after.ts'
+import { countOf, jsonOption, saveOption, someOf } from './command/flags.ts'
+import { loadNow, machineLine, today } from './command/machine.ts'
+import { note } from './command/note.ts'
+import { publish } from './command/results.ts'
 import { median, spread } from './statistics.ts'
 
 /** `npm run bench -- hidden`: the rate at which tabs train that nobody sees, past all that the browser then does, beside that of seen ones. */
@@ -21,13 +23,6 @@ interface Flags {
   save: boolean
 }
 
-const above = (least: number) => (text: string) => {
-  const value = Number(text)
-  if (!Number.isSafeInteger(value) || value < least)
-    throw new InvalidArgumentError(`Expected a whole number of at least ${least}.`)
-  return value
-}
-
 /** Chromium is hardest on pages that have been hidden for so long. units: s. */
 const graceSec = 300
 
@@ -35,26 +30,13 @@ const command = new Command('npm run bench -- hidden')
   .description(
     'Trains in tabs of a Chromium with windows (under Xvfb, Linux alone), without the flags that keep hidden tabs going: seen, all hidden, and seen again.',
   )
-  .option('--ranks <count>', 'tabs', above(1), 2)
-  .option('--rounds <count>', 'times that all tabs are hidden', above(1), 1)
-  .option('--visible <seconds>', 'measured before and after', above(1), 30)
-  .option('--hidden <seconds>', `hidden beyond the first ${graceSec}, measured`, above(1), 60)
-  .option(
-    '--transports <names>',
-    'how tabs are linked',
-    (text) =>
-      text.split(',').map((part) => {
-        const found = transports.find((one) => one === part)
-        if (!found)
-          throw new InvalidArgumentError(`Expected some of ${transports.join(', ')}, got ${part}.`)
-        return found
-      }),
-    [...transports],
-  )
-  .option('--json', 'one JSON object a row on standard output', false)
-  .option('--save', 'also write the table to bench/results/', false)
-
-const note = (line: string) => process.stderr.write(`bench: ${line}\n`)
+  .option('--ranks <count>', 'tabs', countOf(1), 2)
+  .option('--rounds <count>', 'times that all tabs are hidden', countOf(1), 1)
+  .option('--visible <seconds>', 'measured before and after', countOf(1), 30)
+  .option('--hidden <seconds>', `hidden beyond the first ${graceSec}, measured`, countOf(1), 60)
+  .option('--transports <names>', 'how tabs are linked', someOf(transports), [...transports])
+  .addOption(jsonOption())
+  .addOption(saveOption())
 
 /** One time that all tabs were hidden. units: steps a second; how often a page's timer of 50 ms ran in a second. */
 interface Line {
@@ -78,29 +60,22 @@ interface Line {
 
 export async function benchHidden(argv: readonly string[]): Promise<void> {
   const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
-  const load = loadavg()[0].toFixed(1)
+  const load = loadNow()
   const lines: Line[] = []
   for (const transport of flags.transports) {
     note(`${transport}: opening ${flags.ranks} tabs that train`)
     const tabs = await openHiddenTabs(flags.ranks, [], transport)
-    const onInterrupt = () => {
-      tabs.close().finally(() => process.exit(130))
-    }
-    process.once('SIGINT', onInterrupt)
-    process.once('SIGTERM', onInterrupt)
-    try {
-      for (let round = 0; round < flags.rounds; round++)
-        lines.push(await measureLine(tabs, transport, flags))
-    } finally {
-      process.off('SIGINT', onInterrupt)
-      process.off('SIGTERM', onInterrupt)
-      await tabs.close()
-    }
+    await closeAfter(
+      () => tabs.close(),
+      async () => {
+        for (let round = 0; round < flags.rounds; round++)
+          lines.push(await measureLine(tabs, transport, flags))
+      },
+    )
   }
+  const nameParts = ['chromium', lines[0].browser, 'hidden']
   const report = formatLines(lines, load)
-  if (flags.json) for (const line of lines) process.stdout.write(`${JSON.stringify(line)}\n`)
-  else process.stdout.write(report)
-  if (flags.save) note(`saved ${await save(report, lines)}`)
+  await publish({ report, rows: lines, nameParts, title: 'hidden tabs' }, flags)
 }
 
 async function measureLine(
@@ -143,8 +118,8 @@ const goal = 0.9
 
 function formatLines(lines: readonly Line[], load: string): string {
   const [{ browser }] = lines
-  const machine = `${cpus()[0]?.model.trim() || 'unknown CPU'}, ${cpus().length} cores, load average before the run ${load}`
-  const heading = `${new Date().toISOString().slice(0, 10)}, Chromium ${browser} with windows under Xvfb, ${machine}; **software adapter**. Steps of the MLP, batch 64, a second.`
+  const machine = machineLine('before the run', load)
+  const heading = `${today()}, Chromium ${browser} with windows under Xvfb, ${machine}; **software adapter**. Steps of the MLP, batch 64, a second.`
   const table = markdownTable(
     [
       'links',
@@ -172,14 +147,4 @@ function formatLines(lines: readonly Line[], load: string): string {
     ]),
   )
   return `${heading}\n\n${table}\n`
-}
-
-async function save(report: string, lines: readonly Line[]): Promise<string> {
-  const folder = join(import.meta.dirname, 'results')
-  await mkdir(folder, { recursive: true })
-  const date = new Date().toISOString().slice(0, 10)
-  const file = join(folder, `${date}-chromium-${lines[0].browser}-hidden.md`)
-  const json = lines.map((line) => JSON.stringify(line)).join('\n')
-  await writeFile(file, `# ${date}: hidden tabs\n\n${report}\n\`\`\`json\n${json}\n\`\`\`\n`)
-  return file
 }

@@ -1,7 +1,7 @@
 import type { Browser } from 'playwright'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { servePages } from '../node/own-pages.ts'
-import { launchForTraining } from '../node/train/browser.ts'
+import { launchForTraining } from '../node/training-browser.ts'
 
 /** What every measurement needs: the bench's pages on the real server, and a browser. */
 export interface Host {

@@ -1,10 +1,12 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import { cpus, loadavg } from 'node:os'
-import { join } from 'node:path'
 import { Command } from 'commander'
 import type { Page } from 'playwright'
 import { markdownTable } from '../src/util/markdown.ts'
-import { openHost } from './host.ts'
+import { closeAfter } from './command/close-after.ts'
+import { saveOption } from './command/flags.ts'
+import { machineLine, today } from './command/machine.ts'
+import { note } from './command/note.ts'
+import { publish } from './command/results.ts'
+import { type Host, openHost } from './host.ts'
 import { joinTabs } from './join-tabs.ts'
 import type { CollectiveTask } from './ring/protocol.ts'
 import { median, pairRatios, spread } from './statistics.ts'
@@ -36,79 +38,70 @@ const command = new Command('npm run bench -- lanes')
   )
   .option('--size <MiB>', 'of the buffer', Number, 2)
   .option('--rounds <count>', 'rounds, each beginning with another number of lanes', Number, 7)
-  .option('--save', 'also write the table to bench/results/', false)
-
-const note = (line: string) => process.stderr.write(`bench: ${line}\n`)
+  .addOption(saveOption())
 
 export async function benchLanes(argv: readonly string[]): Promise<void> {
   const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
   const host = await openHost('software', note)
-  const onInterrupt = () => {
-    host.close().finally(() => process.exit(130))
+  await closeAfter(
+    () => host.close(),
+    async () => {
+      const rows: string[][] = []
+      for (const latencyMs of flags.latencies) rows.push(...(await rowsAt(host, latencyMs, flags)))
+      const title = 'lanes'
+      const nameParts = ['chromium', host.browser.version(), title]
+      await publish({ report: formatRows(rows, host, flags), nameParts, title }, flags)
+    },
+  )
+}
+
+/** The table's rows for one delay, one a number of lanes. */
+async function rowsAt(host: Host, latencyMs: number, flags: Flags): Promise<string[][]> {
+  const pairs = new Map<number, Page[]>()
+  for (const lanes of flags.lanes) {
+    note(`${latencyMs} ms, ${lanes} lanes: joining 2 tabs`)
+    pairs.set(lanes, await joinTabs(host, 2, { lanes, latencyMs }))
   }
-  process.once('SIGINT', onInterrupt)
-  process.once('SIGTERM', onInterrupt)
-  try {
-    const rows: string[][] = []
-    for (const latencyMs of flags.latencies) {
-      const pairs = new Map<number, Page[]>()
-      for (const lanes of flags.lanes) {
-        note(`${latencyMs} ms, ${lanes} lanes: joining 2 tabs`)
-        pairs.set(lanes, await joinTabs(host, 2, { lanes, latencyMs }))
-      }
-      const [ping] = await Promise.all(
-        pairs
-          .get(flags.lanes[0])!
-          .map((page) =>
-            page.evaluate((task) => window.ringTab.ping(task), { sizeBytes: 64, rounds: 20 }),
-          ),
-      )
-      const times = await timeInTurns(pairs, flags)
-      const [first] = flags.lanes
-      for (const lanes of flags.lanes) {
-        const ms = times.get(lanes)!
-        const ratios = pairRatios(times.get(first)!, ms)
-        rows.push([
-          median(ping.slice(5)).toFixed(1),
-          String(lanes),
-          median(ms).toFixed(0),
-          spread(ms)
-            .map((one) => one.toFixed(0))
-            .join(' to '),
-          ((flags.size * mebi) / 1000 / median(ms)).toFixed(2),
-          median(ratios).toFixed(2),
-        ])
-      }
-      for (const pages of pairs.values()) for (const page of pages) await page.context().close()
-    }
-    const machine = `${cpus()[0]?.model.trim() || 'unknown CPU'}, ${cpus().length} cores, load average at the end ${loadavg()[0].toFixed(1)}`
-    const browser = host.browser.version()
-    const date = new Date().toISOString().slice(0, 10)
-    const table = markdownTable(
-      [
-        'round trip, ms',
-        'lanes',
-        'time, ms',
-        'lowest to highest',
-        'MB/s each way',
-        `rate beside ${flags.lanes[0]}`,
-      ],
-      rows,
-    )
-    const report = `${date}, Chromium ${browser}, ${machine}; two tabs of one machine, all-reduce of ${flags.size} MiB, delay by CDP.\n\n${table}\n`
-    process.stdout.write(report)
-    if (flags.save) {
-      const folder = join(import.meta.dirname, 'results')
-      await mkdir(folder, { recursive: true })
-      const file = join(folder, `${date}-chromium-${browser}-lanes.md`)
-      await writeFile(file, `# ${date}: lanes\n\n${report}`)
-      note(`saved ${file}`)
-    }
-  } finally {
-    process.off('SIGINT', onInterrupt)
-    process.off('SIGTERM', onInterrupt)
-    await host.close()
-  }
+  const [first] = flags.lanes
+  const [ping] = await Promise.all(
+    pairs
+      .get(first)!
+      .map((page) =>
+        page.evaluate((task) => window.ringTab.ping(task), { sizeBytes: 64, rounds: 20 }),
+      ),
+  )
+  const times = await timeInTurns(pairs, flags)
+  for (const pages of pairs.values()) for (const page of pages) await page.context().close()
+  return flags.lanes.map((lanes) => {
+    const ms = times.get(lanes)!
+    const ratios = pairRatios(times.get(first)!, ms)
+    return [
+      median(ping.slice(5)).toFixed(1),
+      String(lanes),
+      median(ms).toFixed(0),
+      spread(ms)
+        .map((one) => one.toFixed(0))
+        .join(' to '),
+      ((flags.size * mebi) / 1000 / median(ms)).toFixed(2),
+      median(ratios).toFixed(2),
+    ]
+  })
+}
+
+function formatRows(rows: readonly string[][], { browser }: Host, { lanes, size }: Flags): string {
+  const heading = `${today()}, Chromium ${browser.version()}, ${machineLine('at the end')}`
+  const table = markdownTable(
+    [
+      'round trip, ms',
+      'lanes',
+      'time, ms',
+      'lowest to highest',
+      'MB/s each way',
+      `rate beside ${lanes[0]}`,
+    ],
+    rows,
+  )
+  return `${heading}; two tabs of one machine, all-reduce of ${size} MiB, delay by CDP.\n\n${table}\n`
 }
 
 /** Milliseconds of one all-reduce by number of lanes, one a round. */

@@ -1,11 +1,8 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import { cpus, loadavg } from 'node:os'
-import { join } from 'node:path'
-import { Command, InvalidArgumentError, Option } from 'commander'
+import { Command } from 'commander'
 import type { Browser } from 'playwright'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { servePages } from '../node/own-pages.ts'
-import { launchForTraining } from '../node/train/browser.ts'
+import { launchForTraining } from '../node/training-browser.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import type { OverlapTask } from '../tests/e2e/fixtures/overlap-page.ts'
 import {
@@ -15,6 +12,11 @@ import {
   timeFirstBuckets,
   timeRounds,
 } from '../tests/support/overlap-tabs.ts'
+import { closeAfter } from './command/close-after.ts'
+import { adapterOption, atLeast, jsonOption, saveOption } from './command/flags.ts'
+import { loadNow, machineLine, today } from './command/machine.ts'
+import { note } from './command/note.ts'
+import { publish } from './command/results.ts'
 import { median, pairRatios, spread } from './statistics.ts'
 
 /** `npm run bench -- overlap`: a step that is exchanged while backward runs beside one that is exchanged afterwards, over slowed links. */
@@ -28,33 +30,25 @@ interface Flags extends OverlapTask {
   save: boolean
 }
 
-const above = (least: number) => (text: string) => {
-  const value = Number(text)
-  if (!Number.isFinite(value) || value < least)
-    throw new InvalidArgumentError(`Expected a number of at least ${least}.`)
-  return value
-}
-
 const command = new Command('npm run bench -- overlap')
   .description(
     'Times a training step with and without overlap, in turns, between tabs whose links the browser slows until an exchange takes as long as the computing.',
   )
-  .option('--ranks <count>', 'tabs, each in a browser of its own', above(2), 2)
-  .option('--rounds <count>', 'rounds, each beginning with another kind of step', above(7), 11)
-  .option('--share <factor>', 'of the computing, how long the exchange is to take', above(0.01), 1)
-  .option('--width <elements>', 'of each layer of the MLP', above(1), 128)
-  .option('--layers <count>', 'of the MLP', above(2), 16)
-  .option('--batch <samples>', 'of each rank', above(1), 2048)
-  .option('--bucket-cap-mb <MiB>', 'the size of buckets', above(0.001), 0.07)
-  .addOption(
-    new Option('--adapter <which>', 'the GPU where there is one, or the CPU stand-in')
-      .choices(['auto', 'software'] satisfies AdapterChoice[])
-      .default('auto'),
+  .option('--ranks <count>', 'tabs, each in a browser of its own', atLeast(2), 2)
+  .option('--rounds <count>', 'rounds, each beginning with another kind of step', atLeast(7), 11)
+  .option(
+    '--share <factor>',
+    'of the computing, how long the exchange is to take',
+    atLeast(0.01),
+    1,
   )
-  .option('--json', 'the rounds as a JSON object on standard output', false)
-  .option('--save', 'also write the table to bench/results/', false)
-
-const note = (line: string) => process.stderr.write(`bench: ${line}\n`)
+  .option('--width <elements>', 'of each layer of the MLP', atLeast(1), 128)
+  .option('--layers <count>', 'of the MLP', atLeast(2), 16)
+  .option('--batch <samples>', 'of each rank', atLeast(1), 2048)
+  .option('--bucket-cap-mb <MiB>', 'the size of buckets', atLeast(0.001), 0.07)
+  .addOption(adapterOption())
+  .addOption(jsonOption('the rounds as a JSON object'))
+  .addOption(saveOption())
 
 /** What an overlapped step is to take of the other. */
 const goal = 0.8
@@ -62,17 +56,12 @@ const goal = 0.8
 export async function benchOverlap(argv: readonly string[]): Promise<void> {
   const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
   const { width, layers, batch, bucketCapMb } = flags
-  const load = loadavg()[0].toFixed(1)
+  const load = loadNow()
   const toClose: { close(): Promise<void> }[] = []
   const close = async () => {
     for (const one of toClose.splice(0).reverse()) await one.close()
   }
-  const onInterrupt = () => {
-    close().finally(() => process.exit(130))
-  }
-  process.once('SIGINT', onInterrupt)
-  process.once('SIGTERM', onInterrupt)
-  try {
+  await closeAfter(close, async () => {
     note('building the page')
     const served = await servePages(overlapPage)
     toClose.push(served)
@@ -90,23 +79,13 @@ export async function benchOverlap(argv: readonly string[]): Promise<void> {
     note(`${flags.rounds} rounds`)
     const times = await timeRounds(opened.pages, flags.rounds)
     const firsts = await timeFirstBuckets(opened.pages, flags.rounds)
-    const line = {
-      ...flags,
-      ...opened,
-      pages: undefined,
-      times,
-      firsts,
-      browser: browsers[0].version(),
-    }
+    const browser = browsers[0].version()
+    const line = { ...flags, ...opened, pages: undefined, times, firsts, browser }
     const report = formatReport(flags, opened, times, firsts, browsers[0], load)
-    if (flags.json) process.stdout.write(`${JSON.stringify(line)}\n`)
-    else process.stdout.write(report)
-    if (flags.save) note(`saved ${await save(report, line)}`)
-  } finally {
-    process.off('SIGINT', onInterrupt)
-    process.off('SIGTERM', onInterrupt)
-    await close()
-  }
+    const title = 'overlap'
+    const nameParts = ['chromium', browser, title]
+    await publish({ report, rows: [line], nameParts, title }, flags)
+  })
 }
 
 function formatReport(
@@ -117,8 +96,8 @@ function formatReport(
   browser: Browser,
   load: string,
 ): string {
-  const machine = `${cpus()[0]?.model.trim() || 'unknown CPU'}, ${cpus().length} cores, load average before the run ${load}`
-  const heading = `${new Date().toISOString().slice(0, 10)}, Chromium ${browser.version()}, ${adapter}, ${machine}. ${ranks} ranks, each in a browser of its own; an MLP of ${layers} layers of ${width}, ${batch} samples a rank; gradients of ${(bytes / 2 ** 20).toFixed(2)} MiB in ${buckets} buckets; each sends at most ${(bytesPerSec / 2 ** 20).toFixed(2)} MiB/s.`
+  const machine = machineLine('before the run', load)
+  const heading = `${today()}, Chromium ${browser.version()}, ${adapter}, ${machine}. ${ranks} ranks, each in a browser of its own; an MLP of ${layers} layers of ${width}, ${batch} samples a rank; gradients of ${(bytes / 2 ** 20).toFixed(2)} MiB in ${buckets} buckets; each sends at most ${(bytesPerSec / 2 ** 20).toFixed(2)} MiB/s.`
   const ratios = pairRatios(times.overlap, times.apart)
   const row = (name: string, ms: readonly number[]) => [
     name,
@@ -147,16 +126,4 @@ function formatReport(
     .join(
       ' to ',
     )}, ${ratios.length} rounds); goal ≤ ${goal}: ${ratio <= goal ? 'yes' : 'NO'}. Exchange / computing: ${share.toFixed(2)}. By these a step with overlap takes at least ${least.toFixed(1)} ms, ${(least / median(times.apart)).toFixed(2)} of one without.\n`
-}
-
-async function save(report: string, line: { browser: string }): Promise<string> {
-  const folder = join(import.meta.dirname, 'results')
-  await mkdir(folder, { recursive: true })
-  const date = new Date().toISOString().slice(0, 10)
-  const file = join(folder, `${date}-chromium-${line.browser}-overlap.md`)
-  await writeFile(
-    file,
-    `# ${date}: overlap\n\n${report}\n\`\`\`json\n${JSON.stringify(line)}\n\`\`\`\n`,
-  )
-  return file
 }

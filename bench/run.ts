@@ -1,10 +1,12 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import { cpus, loadavg } from 'node:os'
-import { join } from 'node:path'
-import { Command, InvalidArgumentError, Option } from 'commander'
+import { Command, Option } from 'commander'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { messageOf } from '../src/util/errors.ts'
 import { benchCollectives } from './collectives.ts'
+import { closeAfter } from './command/close-after.ts'
+import { adapterOption, countOf, jsonOption, saveOption } from './command/flags.ts'
+import { machineLine, today } from './command/machine.ts'
+import { note } from './command/note.ts'
+import { publish } from './command/results.ts'
 import { stepNames } from './compute/task.ts'
 import { openCompute } from './compute.ts'
 import { firstStepRows } from './first-step.ts'
@@ -42,48 +44,30 @@ const command = new Command('npm run bench --')
   .option(
     '--rounds <count>',
     `interleaved rounds, ${fewestRounds} at least`,
-    (text) => {
-      const count = Number(text)
-      if (!Number.isSafeInteger(count) || count < fewestRounds)
-        throw new InvalidArgumentError(`Expected a whole number of at least ${fewestRounds}.`)
-      return count
-    },
+    countOf(fewestRounds),
     9,
   )
-  .addOption(
-    new Option('--adapter <which>', 'the GPU where there is one, or the CPU stand-in')
-      .choices(['auto', 'software'] satisfies AdapterChoice[])
-      .default('auto'),
-  )
+  .addOption(adapterOption())
   .addHelpText(
     'after',
     '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections over a long way, beside one.\nnpm run bench -- machines --help: sums that go inside a machine first, between machines that are far from each other.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.',
   )
-  .option('--json', 'one JSON object a row on standard output', false)
-  .option('--save', 'also write the table to bench/results/', false)
-
-const note = (line: string) => process.stderr.write(`bench: ${line}\n`)
+  .addOption(jsonOption())
+  .addOption(saveOption())
 
 async function bench(flags: Flags): Promise<boolean> {
   const wants = (part: Part) => flags.only === undefined || flags.only === part
   const host = await openHost(flags.adapter, note)
-  const onInterrupt = () => {
-    host.close().finally(() => process.exit(130))
-  }
-  process.once('SIGINT', onInterrupt)
-  process.once('SIGTERM', onInterrupt)
-  try {
-    const { rows, place } = await measure(host, wants, flags)
-    const report = formatReport(rows, place)
-    if (flags.json) for (const row of rows) process.stdout.write(`${JSON.stringify(row)}\n`)
-    else process.stdout.write(report)
-    if (flags.save) note(`saved ${await save(report, rows, place, flags.only)}`)
-    return rows.every(({ error }) => error === undefined)
-  } finally {
-    process.off('SIGINT', onInterrupt)
-    process.off('SIGTERM', onInterrupt)
-    await host.close()
-  }
+  return closeAfter(
+    () => host.close(),
+    async () => {
+      const { rows, place } = await measure(host, wants, flags)
+      const report = formatReport(rows, place)
+      const part = flags.only ? [flags.only] : []
+      await publish({ report, rows, nameParts: [place.adapter, place.browser, ...part] }, flags)
+      return rows.every(({ error }) => error === undefined)
+    },
+  )
 }
 
 async function measure(
@@ -96,8 +80,8 @@ async function measure(
     adapter: compute.adapter,
     software: compute.software,
     browser: `Chromium ${host.browser.version()}`,
-    date: new Date().toISOString().slice(0, 10),
-    machine: `${cpus()[0]?.model.trim() || 'unknown CPU'}, ${compute.cores} cores, load average before the run ${loadavg()[0].toFixed(1)}`,
+    date: today(),
+    machine: machineLine('before the run'),
   }
   const rows: Row[] = []
   for (const step of stepNames) {
@@ -111,23 +95,6 @@ async function measure(
   }
   if (wants('ring')) rows.push(...(await ringRows(host, place, rounds, note)))
   return { rows, place }
-}
-
-/** Writes the table and the rows behind it; returns the file, which for one part alone is one of its own. */
-async function save(
-  report: string,
-  rows: readonly Row[],
-  place: Place,
-  only: Part | undefined,
-): Promise<string> {
-  const folder = join(import.meta.dirname, 'results')
-  await mkdir(folder, { recursive: true })
-  const plain = (text: string) => text.toLowerCase().replace(/[^a-z0-9.]+/g, '-')
-  const part = only ? `-${only}` : ''
-  const name = `${place.date}-${plain(place.adapter)}-${plain(place.browser)}${part}.md`
-  const json = rows.map((row) => JSON.stringify(row)).join('\n')
-  await writeFile(join(folder, name), `# ${place.date}\n\n${report}\n\`\`\`json\n${json}\n\`\`\`\n`)
-  return join(folder, name)
 }
 
 let isComplete = false

@@ -1,3 +1,5 @@
+import type { DeviceType } from '../src/util/device.ts'
+
 /** `--nproc_per_node` and the like are taken as torchrun takes them: `_` for `-` in an option's name. */
 export function withDashes(argument: string): string {
   if (!argument.startsWith('--')) return argument
@@ -14,3 +16,7 @@ export function oneLine(text: string): string {
     .trim()
   return /[.)]$/.test(line) ? line : `${line}.`
 }
+
+/** The switch that `--device` stands for; undefined without the flag. */
+export const cpuSwitch = (device: DeviceType | undefined): boolean | undefined =>
+  device && device === 'cpu'

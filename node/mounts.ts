@@ -5,6 +5,9 @@ import { join, relative, resolve, sep } from 'node:path'
 import { pipeline } from 'node:stream'
 import { TabringError } from '../src/util/errors.ts'
 
+/** Where tabs find the folder that `--data` names: a path on their page's own server. */
+export const dataMount = '/data/'
+
 /** Folders by URL prefix, which starts and ends with a slash. */
 export type Mounts = Readonly<Record<string, string>>
 

@@ -5,10 +5,11 @@ import type { DeviceType } from '../src/util/device.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { checked, launcherParameter } from '../src/util/switches.ts'
 import { ensureBuilt } from './build.ts'
+import { cpuSwitch } from './command-line.ts'
+import { checkDataFolder } from './data-folder.ts'
 import { addIceFlags, type IceFlags, iceOptionsOf } from './ice/ice-flags.ts'
+import { dataMount } from './mounts.ts'
 import { defaultPort, type Served, serve } from './serve.ts'
-import { checkDataFolder } from './train/data-folder.ts'
-import { cpuSwitch, dataMount } from './train/options.ts'
 
 interface StartFlags extends IceFlags {
   port?: number

@@ -1,11 +1,11 @@
 import { Command, CommanderError } from 'commander'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { oneLine } from './command-line.ts'
-import { brokenPipe, Interrupt, interruptSignal } from './interrupt.ts'
 import { failureText } from './launch/failure-text.ts'
 import { parseLaunch } from './launch/options.ts'
 import { launch } from './launch/run.ts'
 import { Screen } from './launch/screen.ts'
+import { runCommand } from './run-command.ts'
 
 /** `npx tabring …`: a torchrun for tabs. */
 
@@ -58,36 +58,25 @@ function answerOther(argv: readonly string[]): string {
 }
 
 /** Returns the exit code, after everything that was started has ended. */
-async function main(argv: readonly string[]): Promise<number> {
-  const signal = interruptSignal()
-  try {
-    const [first, ...rest] = argv[0] === 'help' ? [argv[1], '--help'] : argv
-    if (first !== 'run' && first !== 'launch') {
-      process.stdout.write(answerOther(argv))
-      return 0
-    }
-    const parsed = parseLaunch(first, rest)
-    if (parsed.kind === 'help') {
-      process.stdout.write(parsed.text)
-      return 0
-    }
-    const screen = new Screen(process.stdout, process.stderr)
-    const outcome = await launch(parsed.options, screen, signal)
-    if (!outcome.failure) return 0
-    process.stderr.write(`tabring: ${failureText(outcome)}\n`)
-    return 1
-  } catch (thrown) {
-    if (thrown instanceof Interrupt) {
-      if (thrown.exitCode !== brokenPipe) {
-        process.stderr.write('tabring: interrupted; every tab is closed\n')
-      }
-      return thrown.exitCode
-    }
-    process.stderr.write(`tabring: ${messageOf(thrown)}\n`)
-    return 1
+async function main(argv: readonly string[], signal: AbortSignal): Promise<number> {
+  const [first, ...rest] = argv[0] === 'help' ? [argv[1], '--help'] : argv
+  if (first !== 'run' && first !== 'launch') {
+    process.stdout.write(answerOther(argv))
+    return 0
   }
+  const parsed = parseLaunch(first, rest)
+  if (parsed.kind === 'help') {
+    process.stdout.write(parsed.text)
+    return 0
+  }
+  const screen = new Screen(process.stdout, process.stderr)
+  const outcome = await launch(parsed.options, screen, signal)
+  if (!outcome.failure) return 0
+  process.stderr.write(`tabring: ${failureText(outcome)}\n`)
+  return 1
 }
 
-const exitCode = await main(process.argv.slice(2))
-// Exit even if a handle is still open, but not before the output has gone out.
-process.stdout.write('', () => process.exit(exitCode))
+await runCommand('tabring', main, {
+  interrupted: () => 'every tab is closed',
+  failed: messageOf,
+})

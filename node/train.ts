@@ -4,16 +4,18 @@ import { newRoomLink, RoomSecret } from '../src/peer/secret.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { exportTrace, type TraceEvent } from '../src/util/spans.ts'
 import { findBrowser } from './chromium.ts'
-import { brokenPipe, closeSoon, Interrupt, interruptSignal } from './interrupt.ts'
+import { checkDataFolder } from './data-folder.ts'
+import { closeSoon } from './interrupt.ts'
+import { dataMount } from './mounts.ts'
+import { runCommand } from './run-command.ts'
 import { serve } from './serve.ts'
-import { launchForTraining } from './train/browser.ts'
 import { openCheckpoints } from './train/checkpoint-dir.ts'
-import { checkDataFolder } from './train/data-folder.ts'
-import { dataMount, parseOptions, type TrainOptions } from './train/options.ts'
+import { parseOptions, type TrainOptions } from './train/options.ts'
 import { OutFile } from './train/out-file.ts'
 import { makeReporter, type Reporter } from './train/report.ts'
 import { oneLine } from './train/tab-group.ts'
 import { type TabsOptions, trainInTabs } from './train/tabs.ts'
+import { cpuNote, launchForTraining } from './training-browser.ts'
 
 /**
  * `npm run train -- …`: trains in N headless tabs, as torchrun trains in N processes.
@@ -61,8 +63,7 @@ async function train(
     const trace = traceFile === undefined ? null : await OutFile.open(traceFile, '--trace')
     if (trace) toClose.push(() => trace.discard())
     const timesKernels = Number(switches.debug ?? 0) >= 2 || switches.trace !== undefined
-    const isOnCpu = options.device === 'cpu'
-    if (isOnCpu) reporter.note('computing on the CPU with the plain references, which are slow')
+    if (options.device === 'cpu') reporter.note(cpuNote)
     const spans: TraceEvent[] = []
     let hasSaved = false
     const start = async (place: Pick<TabsOptions, 'config' | 'checkpoints'>) => {
@@ -70,9 +71,8 @@ async function train(
       const room = newRoomLink()
       ownRooms.set(room.room, (await RoomSecret.derive(room)).authKey)
       const browser = await launchForTraining(
-        // The references need no adapter: the one that starts everywhere will do.
-        isOnCpu ? 'software' : options.adapter,
-        { isHeaded, timesKernels },
+        options.adapter,
+        { device: options.device, isHeaded, timesKernels },
         (line) => reporter.note(line),
       )
       try {
@@ -151,38 +151,27 @@ function hintFor(thrown: unknown): string {
     : ''
 }
 
+/** What is left of a run that was interrupted. */
+let kept = 'no weights were kept'
+
 /** Returns the exit code, after everything that was started has ended. */
-async function main(argv: string[]): Promise<number> {
-  const signal = interruptSignal()
-  let kept = 'no weights were kept'
-  try {
-    const parsed = parseOptions(argv)
-    if (parsed.kind === 'help') {
-      process.stdout.write(parsed.text)
-      return 0
-    }
-    const { options } = parsed
-    const { folder } = options.checkpoints ?? {}
-    if (folder !== undefined) kept = `${folder} keeps the checkpoints; --resume latest goes on`
-    const { batchSize, epochs } = options.config
-    const { isJson, worldSize } = options
-    const reporter = makeReporter(
-      { isJson, worldSize, batchSize, epochs },
-      process.stdout,
-      process.stderr,
-    )
-    await train(options, reporter, signal)
+async function main(argv: readonly string[], signal: AbortSignal): Promise<number> {
+  const parsed = parseOptions(argv)
+  if (parsed.kind === 'help') {
+    process.stdout.write(parsed.text)
     return 0
-  } catch (thrown) {
-    if (thrown instanceof Interrupt) {
-      if (thrown.exitCode !== brokenPipe) process.stderr.write(`train: interrupted; ${kept}\n`)
-      return thrown.exitCode
-    }
-    process.stderr.write(`train: ${oneLine(messageOf(thrown))}${hintFor(thrown)}\n`)
-    return 1
   }
+  const { options } = parsed
+  const { folder } = options.checkpoints ?? {}
+  if (folder !== undefined) kept = `${folder} keeps the checkpoints; --resume latest goes on`
+  const { batchSize, epochs } = options.config
+  const { isJson, worldSize } = options
+  const settings = { isJson, worldSize, batchSize, epochs }
+  await train(options, makeReporter(settings, process.stdout, process.stderr), signal)
+  return 0
 }
 
-const exitCode = await main(process.argv.slice(2))
-// Exit even if a handle is still open, but not before the output has gone out.
-process.stdout.write('', () => process.exit(exitCode))
+await runCommand('train', main, {
+  interrupted: () => kept,
+  failed: (thrown) => `${oneLine(messageOf(thrown))}${hintFor(thrown)}`,
+})

@@ -60,6 +60,9 @@ const allowed: Record<string, readonly string[]> = {
   ],
 }
 
+/** Programs for a command line or for tests, which share what lies beside their folders and know nothing of each other. */
+const apart = ['node/launch', 'node/train', 'node/playwright']
+
 /** Packages that a layer under src may import; `node` may import any. */
 const packages: Record<string, readonly string[]> = {
   'src/data': ['papaparse', '@noble/hashes', 'gpt-tokenizer', 'fast-png'],
@@ -170,6 +173,12 @@ for (const file of files) {
           `${file} imports ${path}: ${layer} may import ${allowed[layer].join(', ') || 'nothing'}`,
         )
     }
+  }
+  const own = apart.find((folder) => isUnder(file, folder))
+  for (const { path } of imports) {
+    const other = own && apart.find((folder) => folder !== own && isUnder(path, folder))
+    if (other)
+      problems.push(`${file} imports ${path}: ${own} and ${other} know nothing of each other`)
   }
   if (withoutPage.some((other) => isUnder(file, other)) && !mayUsePage.has(file)) {
     const code = text.replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, '')

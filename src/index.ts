@@ -313,6 +313,7 @@ export {
   topKCorrect,
 } from './graph/functions.ts'
 export { type DeviceProperties, gpu } from './graph/gpu.ts'
+export type { HookHandle } from './graph/gradient-hooks.ts'
 export type { Look, OnNode } from './graph/look.ts'
 export { ModuleBuffer } from './graph/module-buffer.ts'
 export { Parameter } from './graph/parameter.ts'
@@ -341,13 +342,7 @@ export type {
 } from './graph/step-program.ts'
 export { timesOf } from './graph/step-program.ts'
 export type { StoredTensor } from './graph/stored-tensor.ts'
-export {
-  type Axes,
-  type HookHandle,
-  type Operand,
-  Tensor,
-  type ValuesAndIndices,
-} from './graph/tensor.ts'
+export { type Axes, type Operand, Tensor, type ValuesAndIndices } from './graph/tensor.ts'
 export { gradientWeight } from './graph/trace.ts'
 export type { KernelLimits, ScalarSlot } from './kernels/op.ts'
 export {

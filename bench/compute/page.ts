@@ -97,7 +97,6 @@ const bench = {
     return {
       facts: gpu.facts,
       isIsolated: crossOriginIsolated,
-      cores: navigator.hardwareConcurrency,
     }
   },
 

@@ -11,8 +11,8 @@ import { lanAddresses } from '../certificate.ts'
 import { CheckpointFolder } from '../checkpoint-folder.ts'
 import { closeSoon, Interrupt } from '../interrupt.ts'
 import { PortTaken } from '../listen.ts'
+import { dataMount } from '../mounts.ts'
 import type { Served } from '../serve.ts'
-import { dataMount } from '../train/options.ts'
 import { buildProgram, findModule } from './build-program.ts'
 import type { Failure, Part } from './crew/messages.ts'
 import { countTabs } from './devices.ts'
@@ -223,13 +223,11 @@ class Browsers {
     this.#isUsed = forRanks
     if (this.#browser) return this.#browser
     const { device, adapter, headed, debug } = this.options
-    const { launchForTraining } = await import('../train/browser.ts')
-    const isOnCpu = device === 'cpu'
-    if (isOnCpu) this.note('computing on the CPU with the plain references, which are slow')
+    const { cpuNote, launchForTraining } = await import('../training-browser.ts')
+    if (device === 'cpu') this.note(cpuNote)
     this.#browser = await launchForTraining(
-      // The references need no adapter: the one that starts everywhere will do.
-      isOnCpu ? 'software' : adapter,
-      { isHeaded: headed ?? false, timesKernels: Number(debug ?? 0) >= 2 },
+      adapter,
+      { device, isHeaded: headed ?? false, timesKernels: Number(debug ?? 0) >= 2 },
       this.note,
     )
     return this.#browser

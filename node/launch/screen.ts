@@ -1,6 +1,7 @@
 import cliProgress from 'cli-progress'
 import type { Progress } from '../../src/distributed/progress.ts'
-import { type Output, Rate } from '../train/report.ts'
+import type { Output } from '../output.ts'
+import { Rate } from '../rate.ts'
 import type { StreamName } from './log-files.ts'
 
 /** Time between two plain lines about progress. */

@@ -4,7 +4,7 @@ import { type Progress, progressName } from '../../src/distributed/progress.ts'
 import { endName, type RankEnd } from '../../src/distributed/rank-end.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
-import { iceWithoutRoutePermissions } from '../chromium.ts'
+import { browserGone, ownContext, watchTab } from '../tab.ts'
 import type { StreamName } from './log-files.ts'
 
 /** One tab to open. */
@@ -54,7 +54,7 @@ export async function runTabs(options: TabsOptions): Promise<void> {
     onFailure({
       rank: null,
       code: 'worker.dead',
-      text: 'browser: expected it to run until the end, got its exit. It crashed or was closed.',
+      text: browserGone,
     })
     for (const run of runs) run.abandon()
   }
@@ -142,11 +142,10 @@ class TabRun {
   async #open(): Promise<Page> {
     const { browser, url, onProgress } = this.#options
     const { rank, environment } = this.#tab
-    this.#context = await browser.newContext()
-    const context = this.#context
     // The room's key and the permissions are this page's own, not those of what it may embed or open.
     const { origin } = new URL(url)
-    await context.grantPermissions(iceWithoutRoutePermissions, { origin })
+    const context = await ownContext(browser, origin)
+    this.#context = context
     await context.addInitScript(
       ([name, value, own]) => {
         if (window !== window.top || location.origin !== own) return
@@ -155,15 +154,11 @@ class TabRun {
       [injectedName, environment, origin] as const,
     )
     const page = await context.newPage()
-    page.on('crash', () =>
-      this.#fail(
-        'worker.dead',
-        'expected its tab to live until the end, got a crash. Is the machine out of memory?',
-      ),
-    )
-    page.on('close', () =>
-      this.#failSoon('worker.dead', 'expected its tab to stay open until the end, got closed.'),
-    )
+    watchTab(page, {
+      onCrash: (text) => this.#fail('worker.dead', text),
+      onClose: (text) => this.#failSoon('worker.dead', text),
+      onError: (error) => this.#failSoon('', error.stack || messageOf(error)),
+    })
     let hasCome = false
     page.on('framenavigated', (frame) => {
       if (frame !== page.mainFrame()) return
@@ -175,7 +170,6 @@ class TabRun {
       }
       hasCome = true
     })
-    page.on('pageerror', (error) => this.#failSoon('', error.stack || messageOf(error)))
     page.on('console', (message) => this.#say(message))
     await page.exposeFunction(progressName, (json: string) => {
       if (!this.hasEnded) onProgress(rank, JSON.parse(json))

@@ -5,13 +5,11 @@ import type { DeviceType } from '../../src/util/device.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, parsed, type SwitchInputs } from '../../src/util/switches.ts'
 import type { AdapterChoice } from '../chromium.ts'
-import { oneLine, withDashes } from '../command-line.ts'
+import { cpuSwitch, oneLine, withDashes } from '../command-line.ts'
 import { addIceFlags, iceOptionsOf } from '../ice/ice-flags.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
+import { dataMount } from '../mounts.ts'
 import { wholeNumber } from '../parse-number.ts'
-
-/** Where the tabs find the folder that `--data` names: a path on the page's own server. */
-export const dataMount = '/data/'
 
 /** The rendezvous takes no more members in one room. */
 const maxWorldSize = 64
@@ -148,10 +146,6 @@ function defineCommand(): Command {
     .allowExcessArguments(false)
   return addIceFlags(command)
 }
-
-/** The switch that `--device` stands for; undefined without the flag. */
-export const cpuSwitch = (device: DeviceType | undefined): boolean | undefined =>
-  device && device === 'cpu'
 
 /**
  * Returns what the arguments (without node and script) ask for, or the help text when they ask for help.

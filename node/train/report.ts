@@ -1,4 +1,6 @@
 import cliProgress from 'cli-progress'
+import type { Output } from '../output.ts'
+import { Rate } from '../rate.ts'
 import type { RankResult, TabEvent } from './tab-group.ts'
 
 /** How a run is told to whoever started it. */
@@ -16,12 +18,6 @@ export interface Reporter {
 export interface OutSummary {
   path: string
   sizeBytes: number
-}
-
-/** What reporters write to: process.stdout and process.stderr, or a test's. */
-export interface Output {
-  write(text: string): unknown
-  isTTY?: boolean
 }
 
 export interface ReportSettings {
@@ -95,28 +91,6 @@ const roundedTimes = (times: StepEvent['times']): StepEvent['times'] =>
   Object.fromEntries(
     Object.entries(times).map(([part, ms]) => [part, Math.round(ms * 1000) / 1000]),
   )
-
-/** Samples a second of all ranks together, over the last few seconds of rank 0's steps. */
-export class Rate {
-  readonly #steps: number[] = []
-  constructor(
-    private readonly batchSize: number,
-    private readonly windowMs = 3000,
-  ) {}
-
-  /** Notes that one step has ended; units: `nowMs` on any clock. */
-  step(nowMs: number): void {
-    this.#steps.push(nowMs)
-    while (this.#steps.length > 2 && nowMs - this.#steps[0] > this.windowMs) this.#steps.shift()
-  }
-
-  /** units: samples a second; NaN before the second step. */
-  get samplesPerSec(): number {
-    const count = this.#steps.length - 1
-    if (count < 1) return Number.NaN
-    return (1000 * this.batchSize * count) / Math.max(1e-3, this.#steps[count] - this.#steps[0])
-  }
-}
 
 const phaseNames: Record<string, string> = {
   load: 'loading the data',

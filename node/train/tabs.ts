@@ -4,7 +4,7 @@ import type { TrainConfig } from '../../src/train/config.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
 import type { CheckpointAddress } from '../../src/worker/api.ts'
-import { iceWithoutRoutePermissions } from '../chromium.ts'
+import { browserGone, ownContext, watchTab } from '../tab.ts'
 import { type RankResult, type TabEvent, TabGroup } from './tab-group.ts'
 
 export interface TabsOptions {
@@ -50,13 +50,7 @@ export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   const { browser, worldSize, signal } = options
   const group = new TabGroup(worldSize, options.timeoutMs, options.onEvent)
   const onAbort = () => group.failAll(signal.reason)
-  const onDisconnected = () =>
-    group.failAll(
-      new TabringError(
-        'peer.lost',
-        'browser: expected it to run until the end, got its exit. It crashed or was closed.',
-      ),
-    )
+  const onDisconnected = () => group.failAll(new TabringError('peer.lost', browserGone))
   signal.addEventListener('abort', onAbort)
   browser.on('disconnected', onDisconnected)
   const downloads = new Downloads()
@@ -145,23 +139,15 @@ async function preparePage(
   group: TabGroup,
   downloads: Downloads,
 ): Promise<Page> {
-  const context = await browser.newContext()
-  await context.grantPermissions(iceWithoutRoutePermissions)
-  const page = await context.newPage()
-  page.on('crash', () =>
-    group.fail(
-      tab,
-      'worker.dead',
-      'expected its tab to live until the end, got a crash. Is the machine out of memory?',
-    ),
-  )
-  page.on('close', () => {
-    if (!group.isDone(tab))
-      group.fail(tab, 'worker.dead', 'expected its tab to stay open until the end, got closed.')
-  })
-  page.on('pageerror', (error) => {
-    if (!group.isDone(tab))
-      group.fail(tab, 'worker.dead', `uncaught error in its page: ${messageOf(error)}`)
+  const page = await (await ownContext(browser)).newPage()
+  const lose = (text: string) => group.fail(tab, 'worker.dead', text)
+  const loseUnlessDone = (text: string) => {
+    if (!group.isDone(tab)) lose(text)
+  }
+  watchTab(page, {
+    onCrash: lose,
+    onClose: loseUnlessDone,
+    onError: (error) => loseUnlessDone(`uncaught error in its page: ${messageOf(error)}`),
   })
   if (onLine && Object.keys(switches).length > 0) {
     page.on('console', (message) => {

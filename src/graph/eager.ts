@@ -14,7 +14,7 @@ import {
   prepare,
   type TracedFunction,
 } from './prepare.ts'
-import { ProgramBuffers } from './program.ts'
+import { ProgramBuffers } from './program-buffers.ts'
 import { randomScalarNames } from './random.ts'
 import { type AnyRuntime, CpuRuntime, type Runtime } from './runtime.ts'
 import { type HostData, hostArrays, type RunInputs, type RunOutputs } from './step-program.ts'
@@ -137,10 +137,7 @@ async function runOnGpu(
     const end = options.isUpdating === false ? prepared.computeEnd : dispatches.length
     for (const [at, { dispatch, bindings }] of dispatches.slice(0, end).entries()) {
       const { pipeline, layout } = await pipelines.get(dispatch)
-      const entries = bindings.map(({ place, sizeBytes }, binding) => {
-        const { buffer, offset } = buffers.locate(gpu, place)
-        return { binding, resource: { buffer, offset, size: sizeBytes || buffer.size } }
-      })
+      const entries = buffers.entries(gpu, bindings)
       gpu.counters.bindGroups++
       gpu.counters.dispatches++
       const encoder = gpu.device.createCommandEncoder({ label: dispatch.label })

@@ -1,7 +1,8 @@
 import type { ScalarSlot } from '../kernels/op.ts'
 import { topKCorrect as topKCorrectOp } from '../kernels/top-k/top-k.ts'
 import { checkOptions } from '../util/options.ts'
-import { emit, mustBeFloat, product, type Tensor } from './tensor.ts'
+import { emit, product, type Tensor } from './tensor.ts'
+import { mustBeFloat } from './tensor-arguments.ts'
 import { activeTrace } from './trace.ts'
 
 /** Functions on tensors, named as in torch.nn.functional. */

@@ -3,7 +3,7 @@ import { mapped } from '../gpu/readback.ts'
 import { countElements } from '../util/shape.ts'
 import type { GradientExchange } from './exchange.ts'
 import type { Prepared } from './prepare.ts'
-import type { ProgramBuffers } from './program.ts'
+import type { ProgramBuffers } from './program-buffers.ts'
 
 /** Runs an exchange, and times it. */
 type RunExchange = <T>(run: (onMet: () => void) => Promise<T>) => Promise<T>

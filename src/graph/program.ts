@@ -1,26 +1,23 @@
 import { type Gpu, rejected } from '../gpu/device.ts'
-import { mapped } from '../gpu/readback.ts'
-import type { StagedTensor } from '../gpu/staging.ts'
-import { GpuError } from '../util/errors.ts'
+import type { CompiledPipeline } from '../gpu/pipeline.ts'
 import { tell } from '../util/log.ts'
-import { bytesOf, countElements, type HostDType, type TensorType } from '../util/shape.ts'
-import { formatCall } from './format-call.ts'
 import { describePlan } from './inside/plan-dump.ts'
 import { Profile } from './inside/profile.ts'
 import { ValueCheck } from './inside/value-check.ts'
 import { backwardParts } from './last-parts.ts'
 import { Meetings } from './meetings.ts'
+import { outOfMemory } from './out-of-memory.ts'
+import { OutputReadback } from './output-readback.ts'
 import { PhaseTimer, sharesOfOnePhase, splitTime } from './phase-timer.ts'
 import { computeRanges } from './phases.ts'
-import type { Place } from './plan.ts'
 import type { Prepared } from './prepare.ts'
+import { ProgramBuffers, type StagedInputs } from './program-buffers.ts'
+import { RecordedDispatches } from './recorded-dispatches.ts'
 import type { Runtime } from './runtime.ts'
 import {
   checkInputs,
   checkScalars,
   copyInputs,
-  fillScalars,
-  hostArrays,
   noTimes,
   noteTimes,
   type OnMark,
@@ -31,114 +28,11 @@ import {
   type StepProgram,
   type StepTimes,
 } from './step-program.ts'
-import { currentLayout } from './stored-tensor.ts'
 import { submitCuts } from './submit-cuts.ts'
 import { SynchronizedUpdates } from './synchronize.ts'
-import type { GraphNode } from './value.ts'
 
 /** How many runs may be under way before the next one waits for the oldest. */
 const runsInFlight = 3
-
-/** Staged inputs of one run, each with the buffer that it goes to. */
-type StagedInputs = readonly { readonly staged: StagedTensor; readonly buffer: GPUBuffer }[]
-
-/** Inputs, scalars, intermediates and outputs of a program on the device. */
-export class ProgramBuffers {
-  readonly inputs = new Map<string, { buffer: GPUBuffer; type: TensorType }>()
-  readonly outputs: GPUBuffer[]
-  readonly scalars: GPUBuffer
-  readonly scalarValues: Float32Array<ArrayBuffer>
-  readonly #shared: GPUBuffer[]
-
-  constructor(gpu: Gpu, prepared: Prepared) {
-    const storage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC
-    for (const [name, type] of Object.entries(prepared.inputs)) {
-      const sizeBytes = countElements(type.shape) * 4
-      this.inputs.set(name, { buffer: gpu.createBuffer(`input ${name}`, sizeBytes, storage), type })
-    }
-    this.outputs = prepared.outputs.map(({ name, type }) =>
-      gpu.createBuffer(`output ${name}`, countElements(type.shape) * 4, storage),
-    )
-    this.scalarValues = new Float32Array(Math.max(1, prepared.trace.scalars.size))
-    this.scalars = gpu.createBuffer('step scalars', this.scalarValues.byteLength, storage)
-    this.#shared = prepared.plan.sharedBytes.map((sizeBytes, i) =>
-      gpu.createBuffer(`intermediates ${i}`, sizeBytes, storage),
-    )
-  }
-
-  /** The buffer and byte offset of a place. */
-  locate(gpu: Gpu, place: Place): { buffer: GPUBuffer; offset: number } {
-    switch (place.kind) {
-      case 'input':
-        return { buffer: this.inputs.get(place.name)!.buffer, offset: 0 }
-      case 'output':
-        return { buffer: this.outputs[place.index], offset: 0 }
-      case 'shared':
-        return { buffer: this.#shared[place.object], offset: place.offset }
-      case 'scalars':
-        return { buffer: this.scalars, offset: 0 }
-      case 'pool':
-        return { buffer: place.pool.allocate(gpu).buffer, offset: place.start * 4 }
-      case 'stored': {
-        const { pool, start } = place.tensor.place(gpu)
-        return { buffer: pool.buffer, offset: start * 4 }
-      }
-    }
-  }
-
-  /**
-   * Writes the inputs, which a shadow has none of, and the scalars, counting a step unless told not to; returns the staged inputs, whose
-   * copies the run records first.
-   *
-   * errors: `graph.misuse` for a missing input, a wrong type or length, a staged tensor that a run has used.
-   */
-  write(
-    gpu: Gpu,
-    prepared: Prepared,
-    inputs: RunInputs | undefined,
-    scalars: Readonly<Record<string, number>>,
-    isCounted = true,
-  ): StagedInputs {
-    const stagedInputs: { staged: StagedTensor; buffer: GPUBuffer }[] = []
-    for (const [name, data] of inputs ? checkInputs(prepared, inputs) : []) {
-      const { buffer } = this.inputs.get(name)!
-      if (ArrayBuffer.isView(data)) gpu.write(buffer, data)
-      else stagedInputs.push({ staged: data, buffer })
-    }
-    fillScalars(prepared, scalars, this.scalarValues, isCounted)
-    gpu.write(this.scalars, this.scalarValues)
-    return stagedInputs
-  }
-
-  /** Sizes of the buffers as they were made. */
-  get intermediateBytes(): number {
-    return this.#shared.reduce((sum, { size }) => sum + size, 0)
-  }
-  get otherBytes(): number {
-    const inputs = [...this.inputs.values()].map(({ buffer }) => buffer)
-    return [...inputs, ...this.outputs, this.scalars].reduce((sum, { size }) => sum + size, 0)
-  }
-
-  destroy(): void {
-    for (const { buffer } of this.inputs.values()) buffer.destroy()
-    for (const buffer of [...this.outputs, ...this.#shared, this.scalars]) buffer.destroy()
-  }
-}
-
-/** The device has no room for a program: names the ops with the largest results. */
-function outOfMemory({ nodes, trace }: Prepared, bytes: number): GpuError {
-  const resultBytes = ({ outputs }: GraphNode) =>
-    outputs.reduce((sum, { type }) => sum + bytesOf(type), 0)
-  const largest = nodes
-    .filter(({ op }) => !op.isView)
-    .sort((a, b) => resultBytes(b) - resultBytes(a))
-    .slice(0, 3)
-    .map((node) => `${formatCall(node, trace)} with ${resultBytes(node)} bytes`)
-  return new GpuError(
-    'gpu.limit',
-    `device: the program needs ${bytes} bytes beside its parameters, which are not free; the largest results are ${largest.join(', ')}. Use a smaller batch, or checkpoint() parts of the model.`,
-  )
-}
 
 /**
  * A step program on the device: pipelines compiled, bind groups made, ready to be replayed.
@@ -154,14 +48,9 @@ export class GpuProgram implements StepProgram {
   encodeMs = 0
   onMark: OnMark | undefined
   readonly #gpu: Gpu
-  readonly #pipelines: GPUComputePipeline[]
-  readonly #layouts: GPUBindGroupLayout[]
-  readonly #bindGroups: GPUBindGroup[] = []
-  /** Workgroup counts, three a dispatch. */
-  readonly #groups: Uint32Array
   readonly #buffers: ProgramBuffers
-  readonly #staging: { buffer: GPUBuffer; isBusy: Promise<unknown> | undefined }[]
-  readonly #outputOffsets: number[]
+  readonly #dispatches: RecordedDispatches
+  readonly #readbacks: readonly OutputReadback[]
   readonly #updates: SynchronizedUpdates | undefined
   readonly #meetings: Meetings | undefined
   /** What switches ask for; both undefined as a rule. */
@@ -172,38 +61,19 @@ export class GpuProgram implements StepProgram {
   #latest: Promise<unknown> | undefined
   /** With one rank: where a run is cut into submits. */
   #cuts: readonly number[] = []
-  #layout = -1
   #runs = 0
   #lastEndedMs = 0
 
-  private constructor(
-    runtime: Runtime,
-    prepared: Prepared,
-    compiled: readonly { pipeline: GPUComputePipeline; layout: GPUBindGroupLayout }[],
-  ) {
+  private constructor(runtime: Runtime, prepared: Prepared, compiled: readonly CompiledPipeline[]) {
     const { gpu } = runtime
     this.#gpu = gpu
     this.prepared = prepared
-    this.#pipelines = compiled.map(({ pipeline }) => pipeline)
-    this.#layouts = compiled.map(({ layout }) => layout)
-    this.#groups = Uint32Array.from(
-      prepared.plan.dispatches.flatMap(({ dispatch }) => dispatch.groups),
-    )
     this.#buffers = new ProgramBuffers(gpu, prepared)
-    let bytes = 0
-    this.#outputOffsets = prepared.outputs.map(({ type }) => {
-      const offset = bytes
-      bytes += countElements(type.shape) * 4
-      return offset
-    })
-    this.#staging = Array.from({ length: runsInFlight }, (_, i) => ({
-      buffer: gpu.createBuffer(
-        `readback of outputs ${i}`,
-        bytes,
-        GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
-      ),
-      isBusy: undefined,
-    }))
+    this.#dispatches = new RecordedDispatches(gpu, prepared, this.#buffers, compiled)
+    this.#readbacks = Array.from(
+      { length: runsInFlight },
+      (_, i) => new OutputReadback(gpu, prepared, `readback of outputs ${i}`),
+    )
     this.#profile = Profile.of(gpu, prepared)
     this.#check = ValueCheck.of(gpu, prepared, this.#buffers)
     const { exchange, accumulation } = prepared.trace
@@ -227,7 +97,7 @@ export class GpuProgram implements StepProgram {
     gpu.device.pushErrorScope('validation')
     gpu.device.pushErrorScope('out-of-memory')
     const program = new GpuProgram(runtime, prepared, compiled)
-    program.#bind()
+    program.#dispatches.bind()
     const errorOf = () => gpu.device.popErrorScope().catch(() => null)
     const [tooMuch, invalid] = await Promise.all([errorOf(), errorOf()])
     gpu.check()
@@ -244,7 +114,7 @@ export class GpuProgram implements StepProgram {
   get memory(): ProgramMemory {
     const { peakBytes, lowerBoundBytes } = this.prepared.plan
     const { intermediateBytes, otherBytes } = this.#buffers
-    const readback = this.#staging.reduce((sum, { buffer }) => sum + buffer.size, 0)
+    const readback = this.#readbacks.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
     return {
       peakBytes,
       lowerBoundBytes,
@@ -254,7 +124,7 @@ export class GpuProgram implements StepProgram {
   }
 
   get dispatchCount(): number {
-    return this.#pipelines.length
+    return this.#dispatches.count
   }
 
   async run(
@@ -276,30 +146,30 @@ export class GpuProgram implements StepProgram {
     const gpu = this.#gpu
     gpu.check()
     refuseNoSync(this.prepared)
-    const staging = this.#staging[this.#runs++ % runsInFlight]
+    const readback = this.#readbacks[this.#runs++ % runsInFlight]
     // Buckets, like the switches' instruments, exist once: then one run goes after the other.
     const isSerial = this.#updates ?? this.#meetings ?? this.#profile ?? this.#check
-    if (inputs && (staging.isBusy || (isSerial && this.#latest))) {
+    if (inputs && (readback.heldBy || (isSerial && this.#latest))) {
       inputs = copyInputs(inputs, this.#buffers.inputs.keys())
       scalars = { ...scalars }
     }
-    const waitsFor = () => (isSerial ? this.#latest : staging.isBusy)
+    const waitsFor = () => (isSerial ? this.#latest : readback.heldBy)
     for (let busy = waitsFor(); busy; busy = waitsFor()) await busy.catch(() => undefined)
-    if (this.#layout !== currentLayout()) this.#bind()
+    this.#dispatches.bind()
     const began = performance.now()
     this.#timer?.begin()
     const staged = this.#buffers.write(gpu, this.prepared, inputs, scalars)
     const running = this.#updates
-      ? this.#runSynchronized(this.#updates, staged, staging.buffer, began, !inputs)
-      : this.#runAlone(staged, staging.buffer, began)
+      ? this.#runSynchronized(this.#updates, staged, readback, began, !inputs)
+      : this.#runAlone(staged, readback, began)
     const watched = this.#profile ? this.#profile.watch(running, began) : running
     const outputs = watched.then((values) => this.#timed(values, began))
     const ended = outputs.finally(() => {
-      staging.isBusy = undefined
+      readback.heldBy = undefined
       if (this.#latest === ended) this.#latest = undefined
     })
     ended.catch(() => undefined)
-    staging.isBusy = ended
+    readback.heldBy = ended
     this.#latest = ended
     return outputs
   }
@@ -315,10 +185,14 @@ export class GpuProgram implements StepProgram {
     this.#meetings?.destroy()
     this.#profile?.destroy()
     this.#timer?.destroy()
-    for (const { buffer } of this.#staging) buffer.destroy()
+    for (const readback of this.#readbacks) readback.destroy()
   }
 
-  async #runAlone(staged: StagedInputs, staging: GPUBuffer, began: number): Promise<RunOutputs> {
+  async #runAlone(
+    staged: StagedInputs,
+    readback: OutputReadback,
+    began: number,
+  ): Promise<RunOutputs> {
     let encoder = this.#gpu.device.createCommandEncoder()
     for (const input of staged) input.staged.record(encoder, input.buffer)
     if (this.#meetings) {
@@ -330,7 +204,7 @@ export class GpuProgram implements StepProgram {
         encoder = this.#gpu.device.createCommandEncoder()
         start = end
       }
-      this.#encode(encoder, start, this.#pipelines.length)
+      this.#encode(encoder, start, this.#dispatches.count)
     } else if (this.#check) {
       this.#gpu.submit(encoder)
       await this.#check.run((own, from, to) => this.#encode(own, from, to))
@@ -343,14 +217,14 @@ export class GpuProgram implements StepProgram {
         encoder = this.#gpu.device.createCommandEncoder()
         start = cut
       }
-      this.#encode(encoder, start, this.#pipelines.length)
+      this.#encode(encoder, start, this.#dispatches.count)
     }
-    this.#copyOutputs(encoder, staging)
+    readback.copy(encoder, this.#buffers)
     this.#timer?.resolve(encoder)
     this.#gpu.submit(encoder)
     for (const input of staged) input.staged.release()
     this.encodeMs = performance.now() - began
-    const [outputs, deviceMs] = await Promise.all([this.#readOutputs(staging), this.#timer?.read()])
+    const [outputs, deviceMs] = await Promise.all([readback.read(), this.#timer?.read()])
     if (deviceMs) this.#cuts = submitCuts(this.prepared.phases, deviceMs)
     return outputs
   }
@@ -358,7 +232,7 @@ export class GpuProgram implements StepProgram {
   async #runSynchronized(
     updates: SynchronizedUpdates,
     staged: StagedInputs,
-    staging: GPUBuffer,
+    readback: OutputReadback,
     began: number,
     isShadow: boolean,
   ): Promise<RunOutputs> {
@@ -390,7 +264,7 @@ export class GpuProgram implements StepProgram {
         start = meetings[meeting++].end
       }
       if (end > start && !isShadow) this.#encode(encoder, start, end)
-      if (isLast && joint.length === 0) this.#copyOutputs(encoder, staging)
+      if (isLast && joint.length === 0) readback.copy(encoder, this.#buffers)
       updates.copyGradients(encoder, bucket, isShadow)
       if (isLast) updates.copySharedBuffers(encoder)
       if (isLast) this.#timer?.resolve(encoder)
@@ -405,11 +279,11 @@ export class GpuProgram implements StepProgram {
     this.encodeMs = performance.now() - began - waitedMs
     mark?.('backward submitted', performance.now())
     const updated = updates.run(encodeUpdate, mark, (encoder) =>
-      this.#copyOutputs(encoder, staging),
+      readback.copy(encoder, this.#buffers),
     )
     // With joint nodes, outputs are copied behind them: mapping the staging buffer earlier would be an error.
     if (joint.length > 0) await updated
-    const [outputs] = await Promise.all([this.#readOutputs(staging), updated, this.#timer?.read()])
+    const [outputs] = await Promise.all([readback.read(), updated, this.#timer?.read()])
     return updates.reduceOutputs(outputs)
   }
 
@@ -433,75 +307,13 @@ export class GpuProgram implements StepProgram {
 
   #encode(encoder: GPUCommandEncoder, start: number, end: number): void {
     if (this.#profile?.isTiming) {
-      for (let i = start; i < end; i++) this.#encodePass(encoder, i, i + 1, this.#profile.pass(i))
+      for (let i = start; i < end; i++)
+        this.#dispatches.encode(encoder, i, i + 1, this.#profile.pass(i))
       return
     }
     const timed = this.#timer?.passes(start, end) ?? []
     for (const { start, end, descriptor } of timed)
-      this.#encodePass(encoder, start, end, descriptor)
-    if (timed.length === 0) this.#encodePass(encoder, start, end)
-  }
-
-  #encodePass(
-    encoder: GPUCommandEncoder,
-    start: number,
-    end: number,
-    descriptor?: GPUComputePassDescriptor,
-  ): void {
-    const pass = encoder.beginComputePass(descriptor)
-    const pipelines = this.#pipelines
-    const bindGroups = this.#bindGroups
-    const groups = this.#groups
-    for (let i = start; i < end; i++) {
-      pass.setPipeline(pipelines[i])
-      pass.setBindGroup(0, bindGroups[i])
-      pass.dispatchWorkgroups(groups[3 * i], groups[3 * i + 1], groups[3 * i + 2])
-    }
-    pass.end()
-    this.#gpu.counters.dispatches += end - start
-  }
-
-  #copyOutputs(encoder: GPUCommandEncoder, staging: GPUBuffer): void {
-    this.prepared.outputs.forEach(({ type }, i) => {
-      const bytes = countElements(type.shape) * 4
-      if (bytes === 0) return
-      encoder.copyBufferToBuffer(
-        this.#buffers.outputs[i],
-        0,
-        staging,
-        this.#outputOffsets[i],
-        bytes,
-      )
-    })
-  }
-
-  async #readOutputs(staging: GPUBuffer): Promise<RunOutputs> {
-    await mapped(this.#gpu, staging)
-    const bytes = staging.getMappedRange()
-    const outputs: RunOutputs = {}
-    this.prepared.outputs.forEach(({ name, type }, i) => {
-      const array = hostArrays[type.dtype as HostDType]
-      outputs[name] = new array(bytes, this.#outputOffsets[i], countElements(type.shape)).slice()
-    })
-    staging.unmap()
-    return outputs
-  }
-
-  #bind(): void {
-    const { device, counters } = this.#gpu
-    for (const { update } of this.prepared.updates) update.bucket.allocate(this.#gpu)
-    this.prepared.plan.dispatches.forEach(({ dispatch, bindings }, i) => {
-      const entries = bindings.map(({ place, sizeBytes }, binding) => {
-        const { buffer, offset } = this.#buffers.locate(this.#gpu, place)
-        return { binding, resource: { buffer, offset, size: sizeBytes || buffer.size } }
-      })
-      counters.bindGroups++
-      this.#bindGroups[i] = device.createBindGroup({
-        label: dispatch.label,
-        layout: this.#layouts[i],
-        entries,
-      })
-    })
-    this.#layout = currentLayout()
+      this.#dispatches.encode(encoder, start, end, descriptor)
+    if (timed.length === 0) this.#dispatches.encode(encoder, start, end)
   }
 }

@@ -3,6 +3,7 @@ import { gather, indexSelect, scatterAdd } from './functions/index-ops.ts'
 import { bmm, dot, outer } from './functions/matmul.ts'
 import { logsumexp, norm, std, type VarianceOptions, variance } from './functions/reductions.ts'
 import { chunk, cumsum, repeat, roll, split, tril, triu } from './functions/shape.ts'
+import { type HookHandle, registerHook } from './gradient-hooks.ts'
 import { type Operand, Tensor } from './tensor.ts'
 
 /**
@@ -28,6 +29,7 @@ const methods = {
   bmm,
   dot,
   outer,
+  registerHook,
   where: (x: Tensor, condition: Tensor, other: Operand) => where(condition, x, other),
   view: (x: Tensor, ...shape: (number | readonly number[])[]) => x.reshape(shape.flat()),
 }
@@ -68,6 +70,14 @@ declare module './tensor.ts' {
     dot(other: Tensor): Tensor
     /** As the function `outer`. */
     outer(other: Tensor): Tensor
+    /**
+     * Calls `hook` with the loss's gradient by this tensor when `backward` has all of it; a tensor that it returns goes on in its place.
+     *
+     * It runs while the function is traced, once per `backward` and not per step: what it computes becomes part of the program. Hooks run
+     * in the order of registering, each on what the one before returned. Those of parameters last over traces.
+     * errors: `graph.misuse` where this tensor requires no gradient; `shape.mismatch` for a gradient of another shape.
+     */
+    registerHook(hook: (gradient: Tensor) => Tensor | undefined): HookHandle
     /** This where the condition is not 0, else `other`. */
     where(condition: Tensor, other: Operand): Tensor
     /** As `reshape`, the sizes one by one or in an array. */

@@ -1,22 +1,13 @@
 import { alias } from '../kernels/alias/alias.ts'
 import { detach } from '../kernels/detach/detach.ts'
-import { fromScalar } from '../kernels/from-scalar/from-scalar.ts'
-import {
-  type IntegerFunctionName,
-  integerFunctions,
-  isI32,
-  isIntegerExponent,
-} from '../kernels/integers/functions.ts'
-import { type IntegerArgument, integerMap } from '../kernels/integers/integer-map.ts'
 import { map, singleStep } from '../kernels/map/map.ts'
 import { type MatmulForm, matmul, plain } from '../kernels/matmul/matmul.ts'
 import type { Op, ScalarSlot } from '../kernels/op.ts'
 import { amax, amin } from '../kernels/reduce/extreme.ts'
 import { reshape } from '../kernels/reshape/reshape.ts'
-import { lossTerms } from '../kernels/scalar/losses.ts'
 import { topK } from '../kernels/select/select.ts'
 import { logSoftmax, softmax } from '../kernels/softmax/softmax.ts'
-import type { ScalarFunctionName, StepArgument } from '../kernels/steps.ts'
+import type { ScalarFunctionName } from '../kernels/steps.ts'
 import { contiguous, isContiguous } from '../kernels/strided.ts'
 import { sum } from '../kernels/sum/sum.ts'
 import { regionStrided } from '../kernels/view/region.ts'
@@ -41,20 +32,18 @@ import {
   sameShape,
 } from '../util/shape.ts'
 import { addBackward, isFloat, requiresGradient } from './backward.ts'
+import { emitElementwise } from './elementwise.ts'
+import { extremeOf, extremePlace, firstExtremes } from './extremes.ts'
+import { flattened, reshaped, squeezed, unsqueezed } from './new-shapes.ts'
+import { flag, mustBeFloat, mustBeTensors, notUnderstood } from './tensor-arguments.ts'
 import { activeTrace } from './trace.ts'
-import type { GradientHook, GraphValue } from './value.ts'
+import type { GraphValue } from './value.ts'
 
 /** What elementwise functions take: a tensor, a number that never changes, or one that each run gives anew. */
 export type Operand = Tensor | number | ScalarSlot
 
 /** One axis or several; negative ones count from the end. */
 export type Axes = number | readonly number[]
-
-/** What registering a hook returns. */
-export interface HookHandle {
-  /** Takes the hook away from what is traced or differentiated from here on; compiled programs keep what it did. */
-  remove(): void
-}
 
 /** Elements that were chosen (f32), and where they were along the axis (i32). */
 export interface ValuesAndIndices {
@@ -255,30 +244,13 @@ export abstract class Tensor {
 
   /** The same elements under another shape; one dimension may be -1. errors: `shape.mismatch` for another count. */
   reshape(shape: Shape): Tensor {
-    const known = shape.reduce((product, d) => (d === -1 ? product : product * d), 1)
-    const resolved = shape.map((d) => (d === -1 ? this.count / known : d))
-    if (countElements(resolved) !== this.count || !resolved.every(Number.isInteger)) {
-      throw new ShapeError(
-        'shape.mismatch',
-        `reshape: ${formatShape(shape)} must hold ${this.count} elements, got ${formatShape(this.shape)}. Check the product of dimensions.`,
-      )
-    }
+    const resolved = reshaped(this.shape, shape)
     return sameShape(resolved, this.shape) ? this : emit(reshape, [this], { shape: resolved })
   }
 
   /** Dimensions from `start` to `end`, that one included, become one; of a scalar, one element. */
   flatten(start = 0, end = -1): Tensor {
-    const { shape } = this
-    if (shape.length === 0) return this.reshape([1])
-    const [first, last] = [start, end].map((dim) => resolveAxis('flatten', shape, dim))
-    if (first > last) {
-      throw new ShapeError(
-        'shape.mismatch',
-        `flatten: the start must not be behind the end, got ${start} and ${end} for ${formatShape(shape)}. Swap them.`,
-      )
-    }
-    const joined = countElements(shape.slice(first, last + 1))
-    return this.reshape([...shape.slice(0, first), joined, ...shape.slice(last + 1)])
+    return this.reshape(flattened(this.shape, start, end))
   }
 
   /** Axes in the order `axes`: axis n of the result is axis `axes[n]` of this. cost: a copy, unless a matmul can read it in place. */
@@ -298,16 +270,12 @@ export abstract class Tensor {
 
   /** Without the axis `dim` where its size is 1; without all such axes unless told. */
   squeeze(dim?: number): Tensor {
-    const only = dim === undefined ? undefined : resolveAxis('squeeze', this.shape, dim)
-    return this.reshape(
-      this.shape.filter((size, axis) => size !== 1 || (only !== undefined && axis !== only)),
-    )
+    return this.reshape(squeezed(this.shape, dim))
   }
 
   /** With a new axis of size 1 that becomes axis `dim`. */
   unsqueeze(dim: number): Tensor {
-    const at = resolveAxis('unsqueeze', [...this.shape, 1], dim)
-    return this.reshape([...this.shape.slice(0, at), 1, ...this.shape.slice(at)])
+    return this.reshape(unsqueezed(this.shape, dim))
   }
 
   /** Python's `start:end:step` along one axis: negative ends count from the back. */
@@ -353,21 +321,21 @@ export abstract class Tensor {
   max(): Tensor
   max(dim: number, keepDim?: boolean): ValuesAndIndices
   max(dim?: number, keepDim = false): Tensor | ValuesAndIndices {
-    return dim === undefined ? this.#extreme('max', amax) : this.#first('max', dim, keepDim, true)
+    return dim === undefined ? extremeOf(this, 'max') : firstExtremes(this, 'max', dim, keepDim)
   }
   /** The smallest element; or, over one dimension, the smallest ones and where they are, of equal ones the first. */
   min(): Tensor
   min(dim: number, keepDim?: boolean): ValuesAndIndices
   min(dim?: number, keepDim = false): Tensor | ValuesAndIndices {
-    return dim === undefined ? this.#extreme('min', amin) : this.#first('min', dim, keepDim, false)
+    return dim === undefined ? extremeOf(this, 'min') : firstExtremes(this, 'min', dim, keepDim)
   }
   /** The index (i32) of the largest element along a dimension, or in the flattened tensor; of equal ones the first. */
   argmax(dim?: number, keepDim = false): Tensor {
-    return this.#place('argmax', dim, keepDim, true)
+    return extremePlace(this, 'max', dim, keepDim)
   }
   /** The index (i32) of the smallest element along a dimension, or in the flattened tensor; of equal ones the first. */
   argmin(dim?: number, keepDim = false): Tensor {
-    return this.#place('argmin', dim, keepDim, false)
+    return extremePlace(this, 'min', dim, keepDim)
   }
   /** The k largest (or smallest) elements along a dimension in order, and their indices (i32). cost: k passes over it. */
   topk(k: number, dim = -1, largest = true): ValuesAndIndices {
@@ -449,87 +417,12 @@ export abstract class Tensor {
     addBackward(trace, this.value)
   }
 
-  /**
-   * Calls `hook` with the loss's gradient by this tensor when `backward` has all of it; a tensor that it returns goes on in its place.
-   *
-   * It runs while the function is traced, once per `backward` and not per step: what it computes becomes part of the program. Hooks run
-   * in the order of registering, each on what the one before returned. Those of parameters last over traces.
-   * errors: `graph.misuse` where this tensor requires no gradient; `shape.mismatch` for a gradient of another shape.
-   */
-  registerHook(hook: (gradient: Tensor) => Tensor | undefined): HookHandle {
-    const { leaf } = this.value
-    const isRequired =
-      leaf?.kind === 'parameter'
-        ? leaf.parameter.requiresGrad
-        : requiresGradient(activeTrace('registerHook'), this.value)
-    if (!isRequired) {
-      throw new TabringError(
-        'graph.misuse',
-        'registerHook: expected a tensor that requires a gradient, got one that does not. Register it on a parameter, on what is computed from one, or after requiresGrad_().',
-      )
-    }
-    return hookGradients([this], ([gradient]) => gradient && [hook(gradient)])
-  }
-
   /** A region of this tensor; the same memory where nothing moves. */
   #view(attrs: ViewAttrs): Tensor {
     const read = regionStrided(attrs, attrs.shape, contiguous(this.shape))
     const isAll = isContiguous(read) && countElements(attrs.shape) === this.count
     return isAll ? this.reshape(attrs.shape) : emit(view, [this], attrs)
   }
-
-  #extreme(name: string, op: typeof amax): Tensor {
-    mustHaveElements(name, this)
-    return emit(op, [this], { axes: this.axes(), keepDims: false })
-  }
-
-  #first(name: string, dim: number, keepDim: boolean, largest: boolean): ValuesAndIndices {
-    if (this.shape[this.axis(dim)] === 0 || this.dtype === 'u32') mustHaveElements(name, this)
-    const { values, indices } = this.topk(1, dim, largest)
-    if (flag('keepDim', keepDim)) return { values, indices }
-    const shape = this.shape.filter((_, at) => at !== this.axis(dim))
-    return { values: values.reshape(shape), indices: indices.reshape(shape) }
-  }
-
-  #place(name: string, dim: number | undefined, keepDim: boolean, largest: boolean): Tensor {
-    if (dim !== undefined) return this.#first(name, dim, keepDim, largest).indices
-    mustHaveElements(name, this)
-    const { indices } = this.reshape([this.count]).#first(name, 0, false, largest)
-    return flag('keepDim', keepDim) ? indices.reshape(this.shape.map(() => 1)) : indices
-  }
-}
-
-/** The error for an argument of a wrong kind. */
-export const notUnderstood = (name: string, expected: string, got: unknown): ShapeError =>
-  new ShapeError(
-    'shape.unsupported',
-    `${name}: expected ${expected}, got ${typeof got === 'object' ? JSON.stringify(got) : String(got)}. Arguments come in PyTorch's order: (dim, keepDim).`,
-  )
-
-/** errors: `shape.unsupported` where there is nothing to take, or what cannot be ordered, naming the function that was called. */
-function mustHaveElements(name: string, { dtype, shape, count }: Tensor): void {
-  if (count > 0 && dtype !== 'u32') return
-  throw new ShapeError(
-    'shape.unsupported',
-    `${name}: expected an f32 or i32 tensor with at least one element, got ${dtype}${formatShape(shape)}. Convert u32 with float(); leave out empty tensors.`,
-  )
-}
-
-/** errors: `shape.unsupported` for integers, naming the function that was called. */
-export function mustBeFloat(name: string, ...tensors: Tensor[]): void {
-  const wrong = tensors.find(({ dtype }) => dtype !== 'f32' && dtype !== 'f16')
-  if (!wrong) return
-  const { dtype, shape } = wrong
-  throw new ShapeError(
-    'shape.unsupported',
-    `${name}: expected a tensor of floats, got ${dtype}${formatShape(shape)}. Convert it with float().`,
-  )
-}
-
-/** errors: `shape.unsupported` unless it is true or false. */
-export function flag(name: string, value: boolean): boolean {
-  if (typeof value !== 'boolean') throw notUnderstood(name, 'true or false', value)
-  return value
 }
 
 /** A tensor that an op computes, or an input of the compiled function. */
@@ -559,15 +452,8 @@ export function emit<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor 
 
 /** Adds an op to the function being compiled and returns all its outputs. */
 export function emitAll<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor[] {
-  const values = inputs.map((tensor, i) => {
-    if (!(tensor instanceof Tensor)) {
-      throw new TabringError(
-        'graph.misuse',
-        `${op.name}: input ${i} must be a Tensor, got ${typeof tensor}. Pass arrays as inputs of the compiled function.`,
-      )
-    }
-    return tensor.value
-  })
+  mustBeTensors(op.name, inputs, Tensor)
+  const values = inputs.map(({ value }) => value)
   return activeTrace(op.name)
     .emit(op, values, attrs)
     .map((value) => new TracedTensor(value))
@@ -575,46 +461,6 @@ export function emitAll<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tens
 
 /** The same contents under a value of its own, whose gradient is that of the uses of this one alone. cost: nothing. */
 export const aliasOf = (tensor: Tensor): Tensor => emit(alias, [tensor], {})
-
-type Gradients = readonly (Tensor | undefined)[]
-
-/**
- * Calls `hook` in backward with the gradients of tensors that are complete at the same time: one tensor, or aliases made in a row.
- *
- * What it returns replaces the gradients; undefined keeps them all, an undefined entry that one.
- */
-export function hookGradients(
-  tensors: readonly Tensor[],
-  hook: (gradients: Gradients) => Gradients | undefined,
-): HookHandle {
-  const entry: GradientHook = {
-    values: tensors.map(({ value }) => value),
-    run(gradients) {
-      const given = gradients.map((gradient) => gradient && new TracedTensor(gradient))
-      const returned = hook(given) ?? []
-      return gradients.map((gradient, i) => {
-        const replaced = returned[i]
-        return replaced && replaced !== given[i] ? inPlaceOf(gradient, replaced) : gradient
-      })
-    },
-  }
-  for (const { value } of tensors) {
-    value.hooks ??= new Set()
-    value.hooks.add(entry)
-  }
-  return { remove: () => entry.values.forEach((value) => void value.hooks?.delete(entry)) }
-}
-
-/** What a hook returned, in the type of the gradient that it got. */
-function inPlaceOf(gradient: GraphValue | undefined, replaced: Tensor): GraphValue {
-  if (!gradient || !sameShape(replaced.shape, gradient.type.shape)) {
-    throw new ShapeError(
-      'shape.mismatch',
-      `hook: expected ${gradient ? `a gradient of ${formatShape(gradient.type.shape)}` : 'nothing where there is no gradient'}, got ${formatShape(replaced.shape)}. Return a gradient of the shape that the hook was given.`,
-    )
-  }
-  return (gradient.type.dtype === 'f16' ? replaced.half() : replaced.float()).value
-}
 
 /** The tensor as f32 where it is f16, else itself. */
 export const toFloat = (x: Tensor): Tensor => (x.dtype === 'f16' ? x.float() : x)
@@ -632,36 +478,6 @@ export function product(a: Tensor, b: Tensor, form: MatmulForm, bias?: Tensor): 
   return bias ? emit(map, [c, bias], { steps: singleStep('add', 2), dtype: 'f16' }) : c.half()
 }
 
-/** Functions whose results need float32's range or digits even where their arguments are f16, as PyTorch's autocast has them. */
-const inFloat: ReadonlySet<ScalarFunctionName> = new Set<ScalarFunctionName>([
-  'exp',
-  'log',
-  'pow',
-  'rsqrt',
-  'softplus',
-  ...(Object.keys(lossTerms) as ScalarFunctionName[]),
-])
-
-const isSlot = (operand: Tensor | ScalarSlot): operand is ScalarSlot =>
-  !(operand instanceof Tensor) && typeof operand?.slot === 'number'
-
-/**
- * Whether a function is computed on i32: where it is one of integers, its tensors are all i32 and its numbers whole.
- *
- * The condition of `where` may be anything; of its branches one must be a tensor.
- */
-function staysInteger(fn: ScalarFunctionName, operands: readonly Operand[]): boolean {
-  if (!Object.hasOwn(integerFunctions, fn)) return false
-  if (fn === 'pow' && !isIntegerExponent(operands[1])) return false
-  const values = fn === 'where' ? operands.slice(1) : operands
-  return (
-    values.some((value) => value instanceof Tensor) &&
-    values.every((value) =>
-      typeof value === 'number' ? isI32(value) : value instanceof Tensor && value.dtype === 'i32',
-    )
-  )
-}
-
 /**
  * Adds an elementwise function of tensors, numbers and step scalars to the function being compiled.
  *
@@ -671,31 +487,6 @@ function staysInteger(fn: ScalarFunctionName, operands: readonly Operand[]): boo
  * errors: `graph.misuse` for finite numbers beyond float32's range, or where no operand is a tensor.
  */
 export function elementwise(fn: ScalarFunctionName, ...operands: Operand[]): Tensor {
-  const inputs: Tensor[] = []
-  const args = operands.map((operand): StepArgument => {
-    if (typeof operand !== 'number') {
-      return {
-        input: inputs.push(isSlot(operand) ? emit(fromScalar, [], { slot: operand }) : operand) - 1,
-      }
-    }
-    if (Number.isFinite(operand) && !Number.isFinite(Math.fround(operand))) {
-      throw new TabringError(
-        'graph.misuse',
-        `${fn}: a number must be within float32's range, got ${operand}. Give a smaller one, or Infinity where that is meant.`,
-      )
-    }
-    return { constant: operand }
-  })
-  if (inputs.length === 0) {
-    throw new TabringError(
-      'graph.misuse',
-      `${fn}: expected a tensor among the operands, got numbers alone. Compute it in JavaScript.`,
-    )
-  }
-  if (staysInteger(fn, operands)) {
-    const places = args as readonly IntegerArgument[]
-    return emit(integerMap, inputs, { fn: fn as IntegerFunctionName, args: places })
-  }
-  const isHalf = inputs.every(({ dtype }) => dtype === 'f16') && !inFloat.has(fn)
-  return emit(map, inputs, { steps: [{ fn, args }], ...(isHalf && { dtype: 'f16' as const }) })
+  const read = operands.map((operand) => (operand instanceof Tensor ? operand.value : operand))
+  return new TracedTensor(emitElementwise(fn, read))
 }

@@ -1,5 +1,6 @@
 import { requiresGradient } from '../graph/backward.ts'
-import { aliasOf, type HookHandle, hookGradients, Tensor } from '../graph/tensor.ts'
+import { type HookHandle, hookGradients } from '../graph/gradient-hooks.ts'
+import { aliasOf, Tensor } from '../graph/tensor.ts'
 import { activeTrace, type Trace } from '../graph/trace.ts'
 import { TabringError } from '../util/errors.ts'
 import type { Module } from './module.ts'

@@ -1,20 +1,12 @@
-import { type DataSplits, fillBatch, loadIdxFolder, readUrlFolder } from '../data/dataset.ts'
+import { type DataSplits, loadIdxFolder, readUrlFolder } from '../data/dataset.ts'
 import { makeDigits } from '../data/digits.ts'
-import {
-  batchSamples,
-  epochOrder,
-  planShares,
-  type Share,
-  shareIndices,
-  stepsPerEpoch,
-} from '../data/shares.ts'
+import { planShares, stepsPerEpoch } from '../data/shares.ts'
 import type { Bucket } from '../graph/bucket.ts'
 import { compile } from '../graph/compile.ts'
 import { detectAnomaly } from '../graph/detect-anomaly.ts'
 import { prepare } from '../graph/prepare.ts'
 import type { AnyRuntime } from '../graph/runtime.ts'
-import { type RunInputs, type StepProgram, timesOf } from '../graph/step-program.ts'
-import { gradientWeight } from '../graph/trace.ts'
+import type { StepProgram } from '../graph/step-program.ts'
 import type { TuneStore } from '../kernels/tune.ts'
 import { manualSeed } from '../nn/init.ts'
 import { models } from '../nn/models.ts'
@@ -23,8 +15,6 @@ import { gatherJson } from '../peer/gather-json.ts'
 import type { CollectiveSpan, ProcessGroup } from '../peer/group.ts'
 import { type LinkMeasurement, measureLinks } from '../peer/measure-links.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
-import { endIfAnyFound } from './anomalies.ts'
-import { type TrainConfig, totalStepsOf } from './config.ts'
 import { bucketCapMbFor } from './data-parallel/bucket-size.ts'
 import { DistributedDataParallel } from './data-parallel.ts'
 import { Evaluation } from './evaluate.ts'
@@ -42,26 +32,16 @@ import {
 } from './run-checkpoint.ts'
 import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
-import { StepTimeline } from './step-timeline.ts'
 import { tellCollective } from './tell-collective.ts'
-import { makeOptimizer, randomScalarsFor, stepTypesOf, trainingStep } from './training-step.ts'
+import { type LoopOptions, TrainingLoop } from './training-loop.ts'
+import { makeOptimizer, stepTypesOf, trainingStep } from './training-step.ts'
 import { ReplicaCheck } from './verify.ts'
 
-/** With one rank, steps that may be under way on the device while the next batch is made. */
-const stepsAhead = 2
-
-/** The state is kept on the host every so many steps, on all ranks the same, so that a lost device costs no more than these. */
-const keepEvery = 50
-
-export interface TrainerOptions extends RecoveryOptions {
+export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly runtime: AnyRuntime
   readonly group: ProcessGroup
-  readonly config: TrainConfig
   /** Where relative data addresses start; the page's own address. */
   readonly baseUrl: string
-  readonly onEvent: (event: RunEvent) => void
-  /** Ends the run with its reason at the next step. */
-  readonly signal?: AbortSignal
   /** Keeps tuned kernel choices between visits. */
   readonly tuneStore?: TuneStore
   /** Where checkpoints go and come from, if `config` asks for some. */
@@ -86,7 +66,7 @@ export class Trainer {
   /** What the ranks have measured of their links, once they have. */
   #links: LinkMeasurement | undefined
   #patience: Patience
-  readonly #timeline = new StepTimeline()
+  readonly #loop: TrainingLoop
   #runtime: AnyRuntime
   #group: ProcessGroup
   readonly #recovery: Recovery
@@ -94,21 +74,13 @@ export class Trainer {
   /** The checkpoint that this run goes on from. */
   #resumed: ResumedRun | undefined
   #hasToldResume = false
-  /** The last step that was told of; steps that are done again are not told again. */
-  #told = 0
-  #evaluated = 0
-  /** The step whose loss was not finite, until its cause has been looked for. */
-  #suspect = 0
-  /** The step that was looked at, op by op; 0 for none. */
-  #lookedAt = 0
-  /** Steps that are on the device. */
-  readonly #underWay: Promise<void>[] = []
 
   constructor(options: TrainerOptions) {
     this.#options = options
     this.#runtime = options.runtime
     this.#group = options.group
     this.#patience = new Patience(options.group)
+    this.#loop = new TrainingLoop(options)
     const { reopen, regroup } = options
     const regroupHere = async (ended: ProcessGroup) => {
       this.#group = await regroup!(ended)
@@ -153,7 +125,7 @@ export class Trainer {
   /** Takes the group's report of a collective; those of the step on record go into its timeline. */
   onSpan(span: CollectiveSpan): void {
     tellCollective(span)
-    this.#timeline.onSpan(span)
+    this.#loop.timeline.onSpan(span)
   }
 
   /** Frees what the run holds on the device, the trained parameters included. The trainer is of no use afterwards. */
@@ -196,17 +168,17 @@ export class Trainer {
     const isNan = error instanceof TabringError && error.code === 'train.nan' && !place.group.error
     if (isNan) {
       // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
-      if (this.#lookedAt === this.#suspect) throw error
+      if (this.#loop.hasLooked) throw error
       // A gradient that is not finite shows in the loss of the next step, so the step before is looked at too.
-      this.#kept.backTo(this.#suspect - 2)
+      this.#kept.backTo(this.#loop.suspect - 2)
     } else {
-      const next = await this.#recovery.after(error, place, this.#kept, this.#suspect)
+      const next = await this.#recovery.after(error, place, this.#kept, this.#loop.suspect)
       this.#runtime = next.runtime
-      this.#suspect = next.suspect
+      this.#loop.suspect = next.suspect
     }
     this.#patience.forSetup()
     // What a step may still give to the device must not meet buffers that are gone.
-    await Promise.allSettled(this.#underWay.splice(0))
+    await this.#loop.settle()
     this.destroy()
   }
 
@@ -289,12 +261,15 @@ export class Trainer {
       samples,
       accuracy,
       bestAccuracy,
-    } = await this.#loop({
+    } = await this.#loop.run({
+      group,
+      patience: this.#patience,
       step,
       data,
       share,
       evaluation,
       check,
+      first: this.#start,
       keep,
       save: async (progress, isBest) => {
         const { step } = progress
@@ -333,7 +308,7 @@ export class Trainer {
       paramHash: await check.digest(),
       samples,
       seconds,
-      timeline: this.#timeline.entries,
+      timeline: this.#loop.timeline.entries,
       lostDevices: this.#recovery.lostDevices,
       record: this.#record,
     }
@@ -392,119 +367,6 @@ export class Trainer {
     return saved?.worldSize === this.#group.size ? saved : undefined
   }
 
-  async #loop({ step, data, share, evaluation, check, keep, save, look }: Loop): Promise<Progress> {
-    const { config, onEvent, signal } = this.#options
-    const group = this.#group
-    const { rank, size } = group
-    const perEpoch = stepsPerEpoch(data.train.count, config.batchSize)
-    const totalSteps = totalStepsOf(config, data.train.count)
-    const rows = Math.max(1, share.rows)
-    const pixels = new Float32Array(rows * data.train.height * data.train.width)
-    const labels = new Int32Array(rows)
-    const first = this.#start
-    let order = epochOrder(config.seed, Math.floor(first.step / perEpoch), data.train.count)
-    let { samples, loss, accuracy, bestAccuracy } = first
-    let lastEnded = 0
-
-    let isLost = false
-    const underWay = this.#underWay
-    const limit = size === 1 ? stepsAhead : 1
-    for (let index = first.step; index < totalSteps; index++) {
-      signal?.throwIfAborted()
-      const began = performance.now()
-      const epoch = Math.floor(index / perEpoch)
-      const inEpoch = index % perEpoch
-      if (inEpoch === 0 && index > first.step)
-        order = epochOrder(config.seed, epoch, data.train.count)
-      const own = shareIndices(order, config.batchSize, inEpoch, share)
-      const global = batchSamples(data.train.count, config.batchSize, inEpoch)
-      fillBatch(data.train, own, pixels, labels)
-      this.#timeline.begin(step, index + 1, totalSteps)
-      samples += own.length
-      const inputs = { x: pixels, y: labels }
-      const scalars = {
-        count: own.length,
-        [gradientWeight]: own.length / global,
-        ...randomScalarsFor(step, index, share.offset),
-      }
-      if (index + 1 === this.#suspect || index + 2 === this.#suspect) {
-        while (underWay.length > 0) await underWay.shift()
-        this.#lookedAt = this.#suspect
-        const found = own.length > 0 ? await look(inputs, scalars) : undefined
-        await endIfAnyFound(group, index + 1, found)
-      }
-      const outputs = step.run(inputs, scalars)
-      underWay.push(
-        outputs.then((values) => {
-          loss = values.loss[0]
-          if (!Number.isFinite(loss)) {
-            // Of steps under way at once the first is the one in question.
-            if (!isLost) this.#suspect = index + 1
-            isLost = true
-            throw lossNotFinite(index + 1, loss, this.#lookedAt === index + 1 && size > 1)
-          }
-          if (index + 1 <= this.#told) return
-          this.#told = index + 1
-          const { parts, beganMs, endedMs } = timesOf(values)
-          const from = Math.max(began, lastEnded)
-          lastEnded = endedMs
-          const total = endedMs - from
-          this.#patience.stepped(total)
-          const data = Math.max(0, beganMs - from)
-          onEvent({
-            event: 'step',
-            step: index + 1,
-            totalSteps,
-            epoch,
-            loss,
-            rank,
-            samples: own.length,
-            times: { data, ...parts, total },
-            bytesSent: group.stats().payloadBytesSent,
-          })
-        }),
-      )
-      // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
-      underWay[underWay.length - 1].catch(() => undefined)
-      while (underWay.length >= limit) await underWay.shift()
-      const isLast = index + 1 === totalSteps
-      const endsEpoch = inEpoch + 1 === perEpoch
-      const isKept = (index + 1) % keepEvery === 0 && !isLast
-      const { checkpointEvery: every } = config
-      const isSaved =
-        every !== undefined && (isLast || endsEpoch || (every > 0 && (index + 1) % every === 0))
-      if (isLast || endsEpoch || isKept || isSaved || (index + 1) % config.hashEvery === 0) {
-        while (underWay.length > 0) await underWay.shift()
-      }
-      if ((index + 1) % config.hashEvery === 0) await check.compare(group, index + 1)
-      let isBest = false
-      if (isLast || endsEpoch) {
-        onEvent({ event: 'phase', phase: 'evaluate', rank })
-        this.#patience.forSetup()
-        accuracy = await evaluation.accuracy(group)
-        isBest = accuracy > bestAccuracy
-        if (isBest) bestAccuracy = accuracy
-        if (index + 1 > this.#evaluated) {
-          this.#evaluated = index + 1
-          onEvent({ event: 'evaluation', step: index + 1, epoch, accuracy, rank })
-        }
-      }
-      const progress = { step: index + 1, samples, loss, accuracy, bestAccuracy }
-      if (isKept) await keep(progress)
-      if (isSaved) {
-        this.#patience.forSetup()
-        await save(progress, isBest)
-      }
-    }
-    if (first.step === totalSteps) {
-      // A checkpoint of the last step: its own evaluation may be of an earlier one.
-      onEvent({ event: 'phase', phase: 'evaluate', rank })
-      accuracy = await evaluation.accuracy(group)
-      bestAccuracy = Math.max(accuracy, bestAccuracy)
-    }
-    return { loss, step: totalSteps, samples, accuracy, bestAccuracy }
-  }
-
   async #loadData(): Promise<DataSplits> {
     const { config, baseUrl } = this.#options
     if (config.data === 'digits') return makeDigits()
@@ -512,25 +374,4 @@ export class Trainer {
   }
 }
 
-/** What the loop works with. */
-interface Loop {
-  readonly step: StepProgram
-  readonly data: DataSplits
-  readonly share: Share
-  readonly evaluation: Evaluation
-  readonly check: ReplicaCheck
-  /** Keeps the state where the run could go on from; between steps. */
-  keep(progress: Progress): Promise<void>
-  /** Saves a checkpoint; between steps, on all ranks. */
-  save(progress: Progress, isBest: boolean): Promise<void>
-  /** Names the op by which a step's values on this rank stop being finite, from what the parameters are now; sends nothing. */
-  look(inputs: RunInputs, scalars: Readonly<Record<string, number>>): Promise<string | undefined>
-}
-
 const adapterOf = ({ facts: { vendor, architecture } }: AnyRuntime) => `${vendor} ${architecture}`
-
-const lossNotFinite = (step: number, loss: number, isOfAll: boolean) =>
-  new TabringError(
-    'train.nan',
-    `step ${step}: expected a finite loss, got ${loss}. Lower the learning rate, or check the data for values that are not numbers.${isOfAll ? " No rank's own samples lead to it: it comes of joining what the ranks have." : ''}`,
-  )

@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -9,10 +9,9 @@ import { browserWith } from '../support/debugged-browser.ts'
 import { smallFolder } from '../support/idx-files.ts'
 import { testOnRealData } from '../support/real-data.ts'
 import { readWithSpeedscope } from '../support/speedscope.ts'
+import { startTrain } from '../support/told-process.ts'
 
 /** `npm run train` as a process: tabs, links, weights and the exit code, as its user sees them. */
-
-const repository = join(import.meta.dirname, '..', '..')
 
 let folder: string
 const children: ChildProcess[] = []
@@ -25,20 +24,9 @@ afterEach(async () => {
 })
 
 function startTraining(environment: NodeJS.ProcessEnv, ...argv: string[]) {
-  const child = spawn(process.execPath, ['--import', 'tsx', 'node/train.ts', ...argv], {
-    cwd: repository,
-    env: { ...process.env, ...environment },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  children.push(child)
-  const told = { stdout: '', stderr: '' }
-  child.stdout.on('data', (chunk) => {
-    told.stdout += chunk
-  })
-  child.stderr.on('data', (chunk) => {
-    told.stderr += chunk
-  })
-  return { child, told }
+  const started = startTrain(argv, environment)
+  children.push(started.child)
+  return started
 }
 
 interface Done {

@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -9,10 +9,9 @@ import { readSafetensors } from '../../src/data/safetensors.ts'
 import { debuggedBrowser, debugTab } from '../support/debugged-browser.ts'
 import { freePort } from '../support/free-port.ts'
 import { idxFolder } from '../support/idx-files.ts'
+import { startTrain } from '../support/told-process.ts'
 
 /** `npm run train` with checkpoints, as a process: what it keeps in the folder, and what it goes on from. */
-
-const repository = join(import.meta.dirname, '..', '..')
 
 let folder: string
 const children: ChildProcess[] = []
@@ -38,20 +37,9 @@ interface Line {
 
 function start(argv: readonly string[], environment = {}) {
   const own = ['--json', '--adapter', 'software', '--data', join(folder, 'data'), '--seed', '3']
-  const child = spawn(process.execPath, ['--import', 'tsx', 'node/train.ts', ...own, ...argv], {
-    cwd: repository,
-    stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...process.env, ...environment },
-  })
-  children.push(child)
-  const told = { stdout: '', stderr: '' }
-  child.stdout.on('data', (chunk) => {
-    told.stdout += chunk
-  })
-  child.stderr.on('data', (chunk) => {
-    told.stderr += chunk
-  })
-  return { child, told }
+  const started = startTrain([...own, ...argv], environment)
+  children.push(started.child)
+  return started
 }
 
 /** Resolves when the process has printed `text`. */

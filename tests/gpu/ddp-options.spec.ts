@@ -20,6 +20,7 @@ import { checkHookResume, statefulHooks } from '../support/hook-resume.ts'
 import { ringOf } from '../support/process-ring.ts'
 import { testRuntime } from '../support/run-op.ts'
 import { checkSyncBatchNorm, distanceOfPairs, syncCases } from '../support/sync-batch-norm.ts'
+import { updateStep } from '../support/update-step.ts'
 
 // What tests/unit/train shows on the cpu, on a device: programs cut where ranks meet, shadows, hooks, shared buffers.
 
@@ -120,13 +121,7 @@ test('all ranks take the running statistics of rank 0 from the device, or keep t
         const ddp = new DistributedDataParallel(norm, { processGroup, broadcastBuffers })
         const optimizer = new SGD(ddp.parameters(), { lr: 0.1 })
         const program = await compile(
-          ({ x }) => {
-            const loss = ddp.forward(x).square().mean()
-            optimizer.zeroGrad()
-            loss.backward()
-            optimizer.step()
-            return { loss }
-          },
+          updateStep(optimizer, ({ x }) => ddp.forward(x).square().mean()),
           { x: tensorType([4, 3]) },
           { runtime },
         )

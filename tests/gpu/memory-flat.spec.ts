@@ -13,6 +13,7 @@ import { StepLR } from '../../src/optim/lr-scheduler/decays.ts'
 import { uniform } from '../../src/util/random.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { testRuntime } from '../support/run-op.ts'
+import { updateStep } from '../support/update-step.ts'
 
 const steps = 2000
 const rows = 8
@@ -47,13 +48,7 @@ test('2,000 steps leave buffers and JavaScript heap as they were', async () => {
   const optimizer = new AdamW(model.parameters(), { lr: 1e-2 })
   const scheduler = new StepLR(optimizer, { stepSize: 100, gamma: 0.9 })
   const program = await compile(
-    ({ x, y }) => {
-      const loss = crossEntropy(model.forward(x), y)
-      optimizer.zeroGrad()
-      loss.backward()
-      optimizer.step()
-      return { loss }
-    },
+    updateStep(optimizer, ({ x, y }) => crossEntropy(model.forward(x), y)),
     { x: tensorType([rows, features]), y: tensorType([rows], 'i32') },
     { runtime: await testRuntime() },
   )
@@ -98,13 +93,7 @@ test('epochs of a CNN over a loader with staged uploads leave buffers and heap a
   const model = cnn({ sampleShape: [1, side, side], channels: [3, 4], classes })
   const optimizer = new AdamW(model.parameters(), { lr: 1e-2 })
   const program = await compile(
-    ({ x, y }) => {
-      const loss = crossEntropy(model.forward(x), y)
-      optimizer.zeroGrad()
-      loss.backward()
-      optimizer.step()
-      return { loss }
-    },
+    updateStep(optimizer, ({ x, y }) => crossEntropy(model.forward(x), y)),
     { x: tensorType([batchSize, 1, side, side]), y: tensorType([batchSize], 'i32') },
     { runtime },
   )

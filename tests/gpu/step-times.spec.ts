@@ -19,6 +19,7 @@ import { tensorType } from '../../src/util/shape.ts'
 import { setSwitches } from '../../src/util/switches.ts'
 import { ringOf } from '../support/process-ring.ts'
 import { testRuntime } from '../support/run-op.ts'
+import { updateStep } from '../support/update-step.ts'
 
 // Each step's time by part: that the parts add up to the step, and that each holds what it says.
 
@@ -84,13 +85,7 @@ test('what a loader kept waiting and the times of awaited runs add up to the loo
   const weight = new Parameter([64, 64], uniform(1, 0, 64 * 64, -0.1, 0.1))
   const optimizer = new SGD([weight], { lr: 1e-3 })
   const program = await compile(
-    ({ x }) => {
-      const loss = mean(square(matmul(matmul(x, weight), weight)))
-      optimizer.zeroGrad()
-      loss.backward()
-      optimizer.step()
-      return { loss }
-    },
+    updateStep(optimizer, ({ x }) => mean(square(matmul(matmul(x, weight), weight)))),
     { x: tensorType([256, 64]) },
     { runtime },
   )

@@ -3,8 +3,7 @@ import { type Algorithm, algorithms } from '../../src/peer/announcement.ts'
 import type { ElementArray } from '../../src/peer/element.ts'
 import type { ProcessGroup } from '../../src/peer/group.ts'
 import { chunkRange } from '../../src/peer/plan.ts'
-import { bytes, elements, opsOf, reduced } from './collective-reference.ts'
-import { seededRandom } from './virtual-env.ts'
+import { bytes, drawnOnRanks, elements, opsOf, reduced } from './collective-reference.ts'
 
 /** Groups of all ranks, and how to wait in their world: a virtual clock has to be turned. */
 export interface MatrixWorld {
@@ -37,14 +36,7 @@ export function collectiveMatrix({ sizes, links }: MatrixOptions): void {
       // How elements are combined does not depend on how many ranks there are: all types with few, float32 with all.
       const types = Object.entries(elements).filter(([name]) => name === 'float32' || size <= 4)
       describe.each(types)('%s', (name, element) => {
-        const fill = (length: number, seed: number) => {
-          const random = seededRandom(seed)
-          return Array.from({ length: size }, () => {
-            const array = element.make(length)
-            for (let i = 0; i < length; i++) array[i] = element.draw(random)
-            return array
-          })
-        }
+        const fill = (length: number, seed: number) => drawnOnRanks(element, size, length, seed)
 
         test('allReduce, reduceScatter and reduce', async () => {
           for (const length of lengthsFor(size))

@@ -1,5 +1,6 @@
 import type { ElementArray, ReduceOp } from '../../src/peer/element.ts'
 import { halfBits, halfValue } from '../../src/util/half.ts'
+import { seededRandom } from './virtual-env.ts'
 
 /** What collectives come to, by plain loops over all ranks' inputs. */
 
@@ -53,6 +54,21 @@ export const elements: Record<string, Element> = {
     product: wrapping,
     word: same,
   },
+}
+
+/** An array of drawn numbers for each of `size` ranks. */
+export function drawnOnRanks(
+  element: Element,
+  size: number,
+  length: number,
+  seed: number,
+): ElementArray[] {
+  const random = seededRandom(seed)
+  return Array.from({ length: size }, () => {
+    const array = element.make(length)
+    for (let i = 0; i < length; i++) array[i] = element.draw(random)
+    return array
+  })
 }
 
 function combine({ product }: Element, op: ReduceOp, a: number, b: number): number {

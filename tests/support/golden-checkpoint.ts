@@ -10,6 +10,7 @@ import { StepLR } from '../../src/optim/lr-scheduler/decays.ts'
 import { packCheckpoint } from '../../src/train/checkpoint-file.ts'
 import { uniform } from '../../src/util/random.ts'
 import { tensorType } from '../../src/util/shape.ts'
+import { updateStep } from './update-step.ts'
 
 // A run whose checkpoint PyTorch goes on from: tests/golden/checkpoint.safetensors, .py and .json. Only sums, products, divisions and square
 // roots, so that every machine makes the same bytes.
@@ -41,13 +42,7 @@ export function goldenParts() {
   /** Steps `from` up to before `to`; returns the last loss. */
   const train = async (from: number, to: number): Promise<number> => {
     const program = await compile(
-      ({ x, y }) => {
-        const loss = mseLoss(model.forward(x), y)
-        optimizer.zeroGrad()
-        loss.backward()
-        optimizer.step()
-        return { loss }
-      },
+      updateStep(optimizer, ({ x, y }) => mseLoss(model.forward(x), y)),
       { x: tensorType([rows, 6]), y: tensorType([rows, 4]) },
       { runtime: new CpuRuntime() },
     )

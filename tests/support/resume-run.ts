@@ -17,6 +17,7 @@ import { SGD } from '../../src/optim/sgd.ts'
 import { packCheckpoint, unpackCheckpoint } from '../../src/train/checkpoint-file.ts'
 import { uniform } from '../../src/util/random.ts'
 import { tensorType } from '../../src/util/shape.ts'
+import { updateStep } from './update-step.ts'
 
 const rows = 16
 const features = 12
@@ -46,13 +47,7 @@ export async function makeRun(runtime: AnyRuntime, optimizerName: 'adamw' | 'sgd
   /** Trains from where the loader stands up to step `to`, and saves; `compile` comes late, so that a checkpoint may be loaded before. */
   const train = async (from: number, to: number) => {
     const program = await compile(
-      ({ x, y }) => {
-        const loss = crossEntropy(dropout(model.forward(x), 0.25), y)
-        optimizer.zeroGrad()
-        loss.backward()
-        optimizer.step()
-        return { loss }
-      },
+      updateStep(optimizer, ({ x, y }) => crossEntropy(dropout(model.forward(x), 0.25), y)),
       { x: tensorType([rows, features]), y: tensorType([rows], 'i32') },
       { runtime },
     )

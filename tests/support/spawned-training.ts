@@ -9,6 +9,7 @@ import {
   SGD,
   tensorType,
 } from '../../src/index.ts'
+import { updateStep } from './update-step.ts'
 
 const width = 8
 
@@ -29,13 +30,7 @@ export async function trainHere(steps: number, rows: number, rank: number, isInG
   const model = isInGroup ? new DistributedDataParallel(net, { bucketCapMb: 1 }) : net
   const optimizer = new SGD(net.parameters(), { lr: 0.1, momentum: 0.9 })
   const step = await compile(
-    ({ x, y }) => {
-      const loss = mseLoss(model.forward(x), y)
-      optimizer.zeroGrad()
-      loss.backward()
-      optimizer.step()
-      return { loss }
-    },
+    updateStep(optimizer, ({ x, y }) => mseLoss(model.forward(x), y)),
     { x: tensorType([rows, width]), y: tensorType([rows, width]) },
   )
   const losses: number[] = []

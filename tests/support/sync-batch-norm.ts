@@ -23,6 +23,7 @@ import {
 } from './golden.ts'
 import { ifMember } from './members.ts'
 import { meshOf, ringOf } from './process-ring.ts'
+import { updateStep } from './update-step.ts'
 
 interface SyncCase {
   readonly name: string
@@ -183,13 +184,7 @@ export async function distanceOfPairs(runtime: AnyRuntime): Promise<number> {
       SyncBatchNorm.convertSyncBatchnorm(model, own)
       const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })
       const program = await compile(
-        ({ x }) => {
-          const loss = lossOf(ddp.forward(x))
-          optimizer.zeroGrad()
-          loss.backward()
-          optimizer.step()
-          return { loss }
-        },
+        updateStep(optimizer, ({ x }) => lossOf(ddp.forward(x))),
         { x: tensorType([rows, features]) },
         { runtime },
       )

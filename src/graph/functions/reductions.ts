@@ -1,16 +1,8 @@
 import { logSumExp } from '../../kernels/softmax/softmax.ts'
 import { checkOptions, type OptionNames } from '../../util/options.ts'
 import { countElements } from '../../util/shape.ts'
-import {
-  type Axes,
-  elementwise,
-  emit,
-  flag,
-  mustBeFloat,
-  notUnderstood,
-  type Tensor,
-  type ValuesAndIndices,
-} from '../tensor.ts'
+import { type Axes, elementwise, emit, type Tensor, type ValuesAndIndices } from '../tensor.ts'
+import { flag, mustBeFloat, notUnderstood } from '../tensor-arguments.ts'
 import { where } from './elementwise.ts'
 
 /**

@@ -8,7 +8,7 @@ import { switchValue } from '../../util/switches.ts'
 import { formatCall } from '../format-call.ts'
 import { callOf } from '../lower.ts'
 import type { Prepared } from '../prepare.ts'
-import type { ProgramBuffers } from '../program.ts'
+import type { ProgramBuffers } from '../program-buffers.ts'
 import type { GraphValue } from '../value.ts'
 
 /** Records dispatches [from, to) of the program. */

@@ -1,11 +1,10 @@
-import { countElements, tensorType } from '../../util/shape.ts'
+import { tensorType } from '../../util/shape.ts'
 import { storedAs } from '../half.ts'
-import { floatElement, halfWords, inPairs } from '../half-bindings.ts'
 import { defineOp, type Op, type OpCall } from '../op.ts'
-import { ceilDiv, dispatch, floatFunction, linearGroups, readsFloats, writes } from '../shader.ts'
+import { ceilDiv } from '../shader.ts'
 import { conv2dGradInputReference } from './conv2d.ref.ts'
 import naiveWgsl from './conv2d-grad-input-naive.wgsl?raw'
-import { applyEpilogue, epilogueOf } from './epilogue.ts'
+import { applyEpilogue } from './epilogue.ts'
 import {
   type ConvGradInputAttrs,
   checkEpilogue,
@@ -14,6 +13,7 @@ import {
   convFlops,
   convSizes,
 } from './geometry.ts'
+import { naiveConv } from './naive.ts'
 import { preferredTile, type TiledConv, tiledVariants } from './tile.ts'
 
 const sizesOf = ({ inputs: [, w], attrs }: Pick<OpCall<ConvGradInputAttrs>, 'inputs' | 'attrs'>) =>
@@ -106,39 +106,13 @@ export const conv2dGradInput: Op<ConvGradInputAttrs> = defineOp<ConvGradInputAtt
   givesHalf: ({ attrs }) => attrs.inputShape[3] % 2 === 0 && attrs.stride[1] === 1,
   flops: (call) => convFlops(sizesOf(call)),
   variants: [
-    {
-      name: 'naive',
-      lower(call) {
-        const sizes = sizesOf(call)
-        const count = countElements(call.outputs[0].shape)
-        if (count === 0) return { dispatches: [] }
-        const { half } = call.attrs
-        const groups = linearGroups(ceilDiv(half ? halfWords(count) : count, 64))
-        const epilogue = epilogueOf(call.attrs.epilogue, call.inputs, 2, call.outputs[0])
-        const { N: _, ...constants } = sizes
-        return {
-          dispatches: [
-            dispatch({
-              label: `conv2dGradInput ${sizes.O}->${sizes.C} naive`,
-              bindings: [
-                readsFloats('dy', { in: 0 }, call.inputs[0]),
-                readsFloats('w', { in: 1 }, call.inputs[1]),
-                ...epilogue.bindings,
-                writes('dx', { out: 0 }, floatElement(call.outputs[0])),
-              ],
-              constants: { ...constants, COUNT: count, GROUPS_X: groups[0] },
-              body: [
-                floatFunction('dy', call.inputs[0]),
-                floatFunction('w', call.inputs[1]),
-                epilogue.wgsl,
-                half ? inPairs(naiveWgsl, 'dx') : naiveWgsl,
-              ].join('\n\n'),
-              groups,
-            }),
-          ],
-        }
-      },
-    },
+    naiveConv({
+      sizesOf,
+      labelOf: ({ C, O }) => `conv2dGradInput ${O}->${C} naive`,
+      from: 'dy',
+      to: 'dx',
+      wgsl: naiveWgsl,
+    }),
     ...tiledVariants(asTiled),
   ],
   preferred: (call) => preferredTile(asTiled(call)),

@@ -1,14 +1,12 @@
-import { countElements, tensorType } from '../../util/shape.ts'
+import { tensorType } from '../../util/shape.ts'
 import { storedAs } from '../half.ts'
-import { floatElement, halfWords, inPairs } from '../half-bindings.ts'
 import { converted } from '../map/map.ts'
 import { defineOp, type Op, type OpCall } from '../op.ts'
-import { ceilDiv, dispatch, floatFunction, linearGroups, readsFloats, writes } from '../shader.ts'
 import { conv2dReference } from './conv2d.ref.ts'
 import { conv2dGradInput } from './conv2d-grad-input.ts'
 import { conv2dGradWeight } from './conv2d-grad-weight.ts'
 import naiveWgsl from './conv2d-naive.wgsl?raw'
-import { applyEpilogue, epilogueOf } from './epilogue.ts'
+import { applyEpilogue } from './epilogue.ts'
 import {
   type ConvAttrs,
   checkEpilogue,
@@ -17,6 +15,7 @@ import {
   convSizes,
   windowOf,
 } from './geometry.ts'
+import { naiveConv } from './naive.ts'
 import { preferredTile, type TiledConv, tiledVariants } from './tile.ts'
 
 const sizesOf = ({ inputs: [x, w], attrs }: Pick<OpCall<ConvAttrs>, 'inputs' | 'attrs'>) =>
@@ -74,39 +73,13 @@ export const conv2d: Op<ConvAttrs> = defineOp<ConvAttrs>({
   givesHalf: (call) => sizesOf(call).OW % 2 === 0,
   flops: (call) => convFlops(sizesOf(call)),
   variants: [
-    {
-      name: 'naive',
-      lower(call) {
-        const sizes = sizesOf(call)
-        const count = countElements(call.outputs[0].shape)
-        if (count === 0) return { dispatches: [] }
-        const { half } = call.attrs
-        const groups = linearGroups(ceilDiv(half ? halfWords(count) : count, 64))
-        const epilogue = epilogueOf(call.attrs.epilogue, call.inputs, 2, call.outputs[0])
-        const { N: _, ...constants } = sizes
-        return {
-          dispatches: [
-            dispatch({
-              label: `conv2d ${sizes.C}->${sizes.O} naive`,
-              bindings: [
-                readsFloats('x', { in: 0 }, call.inputs[0]),
-                readsFloats('w', { in: 1 }, call.inputs[1]),
-                ...epilogue.bindings,
-                writes('y', { out: 0 }, floatElement(call.outputs[0])),
-              ],
-              constants: { ...constants, COUNT: count, GROUPS_X: groups[0] },
-              body: [
-                floatFunction('x', call.inputs[0]),
-                floatFunction('w', call.inputs[1]),
-                epilogue.wgsl,
-                half ? inPairs(naiveWgsl, 'y') : naiveWgsl,
-              ].join('\n\n'),
-              groups,
-            }),
-          ],
-        }
-      },
-    },
+    naiveConv({
+      sizesOf,
+      labelOf: ({ C, O }) => `conv2d ${C}->${O} naive`,
+      from: 'x',
+      to: 'y',
+      wgsl: naiveWgsl,
+    }),
     ...tiledVariants(asTiled),
   ],
   preferred: (call) => preferredTile(asTiled(call)),

@@ -1,6 +1,7 @@
 import { tensorType } from '../../util/shape.ts'
 import { type Case, defineOp, type Lowering, type OpCall } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
+import { reads } from '../shader.ts'
+import { inTwoPasses, naiveOrTree, treeThreads } from '../two-passes.ts'
 import { checkSlice, type Slice } from '../update/slice.ts'
 import body from './grad-stats.wgsl?raw'
 import totalBody from './grad-stats-total.wgsl?raw'
@@ -10,51 +11,31 @@ export interface GradStatsAttrs extends Slice {
   readonly norm: NormKind
 }
 
-const maxThreads = 256
-
-function lower(
+const lower = (
   { attrs: { start, length, norm } }: OpCall<GradStatsAttrs>,
   threads: number,
   perThread: number,
-): Lowering {
-  const perGroup = threads * perThread
-  const groupCount = Math.max(1, ceilDiv(length, perGroup))
-  const groups = linearGroups(groupCount)
-  const isWhole = groupCount === 1
-  const target: ShaderBinding = isWhole
-    ? writes('stats', { out: 0 })
-    : writes('partials', { scratch: 0 })
-  const main = dispatch({
+): Lowering =>
+  inTwoPasses({
     label: 'gradStats',
-    bindings: [reads('grad', { in: 0 }), target],
-    constants: {
-      START: start,
-      LENGTH: length,
-      PER_GROUP: perGroup,
-      THREADS: threads,
-      GROUPS: groupCount,
-      GROUPS_X: groups[0],
-    },
-    body: [
-      normFunctions(norm, ['term', 'join']),
-      `fn put(group: u32, value: f32, flag: f32) {
-  ${target.name}[2u * group] = value;
-  ${target.name}[2u * group + 1u] = flag;
+    input: reads('grad', { in: 0 }),
+    result: 'stats',
+    dtype: 'f32',
+    length,
+    threads,
+    perThread,
+    constants: { START: start },
+    body: (target) =>
+      [
+        normFunctions(norm, ['term', 'join']),
+        `fn put(group: u32, value: f32, flag: f32) {
+  ${target}[2u * group] = value;
+  ${target}[2u * group + 1u] = flag;
 }`,
-      body,
-    ].join('\n'),
-    groups,
+        body,
+      ].join('\n'),
+    totalBody: `${normFunctions(norm, ['join'])}\n${totalBody}`,
   })
-  if (isWhole) return { dispatches: [main] }
-  const total = dispatch({
-    label: 'gradStats total',
-    bindings: [reads('partials', { scratch: 0 }), writes('stats', { out: 0 })],
-    constants: { N: groupCount, THREADS: threads },
-    body: `${normFunctions(norm, ['join'])}\n${totalBody}`,
-    groups: [1, 1, 1],
-  })
-  return { dispatches: [main, total], scratch: [tensorType([2 * groupCount])] }
-}
 
 const sample = (
   name: string,
@@ -81,15 +62,10 @@ export const gradStats = defineOp<GradStatsAttrs>({
     checkSlice('gradStats', ['grad'], inputs, attrs)
     return [tensorType([2])]
   },
-  variants: [
-    { name: 'naive', lower: (call) => lower(call, 1, 4096) },
-    {
-      name: 'tree',
-      when: (_call, limits) => limits.maxInvocations >= maxThreads,
-      lower: (call) => lower(call, maxThreads, 16),
-    },
-  ],
-  preferred: (_call, limits) => (limits.maxInvocations >= maxThreads ? 'tree' : 'naive'),
+  ...naiveOrTree(
+    (call) => lower(call, 1, 4096),
+    (call) => lower(call, treeThreads, 16),
+  ),
   reference([grad], { attrs: { start, length, norm } }) {
     const { term, join } = normOf(norm)
     let value = 0

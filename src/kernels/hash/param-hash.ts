@@ -1,7 +1,8 @@
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, type DType, formatShape, tensorType } from '../../util/shape.ts'
 import { type Case, defineOp, type HostArray, type Lowering, type OpCall } from '../op.ts'
-import { ceilDiv, dispatch, linearGroups, reads, type ShaderBinding, writes } from '../shader.ts'
+import { reads } from '../shader.ts'
+import { inTwoPasses, naiveOrTree, treeThreads } from '../two-passes.ts'
 import { hashWords } from './hash-words.ts'
 import body from './param-hash.wgsl?raw'
 import totalBody from './param-hash-total.wgsl?raw'
@@ -11,49 +12,29 @@ export interface ParamHashAttrs {
   readonly length: number
 }
 
-const maxThreads = 256
-
-function lower(
+const lower = (
   { attrs: { length } }: OpCall<ParamHashAttrs>,
   threads: number,
   perThread: number,
-): Lowering {
-  const perGroup = threads * perThread
-  const groupCount = Math.max(1, ceilDiv(length, perGroup))
-  const groups = linearGroups(groupCount)
-  const isWhole = groupCount === 1
-  const target: ShaderBinding = isWhole
-    ? writes('hash', { out: 0 }, 'u32')
-    : writes('partials', { scratch: 0 }, 'u32')
-  const main = dispatch({
+): Lowering =>
+  inTwoPasses({
     label: 'paramHash',
-    bindings: [reads('words', { in: 0 }, 'u32'), target],
-    constants: {
-      LENGTH: length,
-      PER_GROUP: perGroup,
-      THREADS: threads,
-      GROUPS: groupCount,
-      GROUPS_X: groups[0],
-    },
-    body: [
-      `fn put_hash(group: u32, lanes: vec2<u32>) {
-  ${target.name}[2u * group] = lanes.x;
-  ${target.name}[2u * group + 1u] = lanes.y;
+    input: reads('words', { in: 0 }, 'u32'),
+    result: 'hash',
+    dtype: 'u32',
+    length,
+    threads,
+    perThread,
+    body: (target) =>
+      [
+        `fn put_hash(group: u32, lanes: vec2<u32>) {
+  ${target}[2u * group] = lanes.x;
+  ${target}[2u * group + 1u] = lanes.y;
 }`,
-      body,
-    ].join('\n'),
-    groups,
+        body,
+      ].join('\n'),
+    totalBody,
   })
-  if (isWhole) return { dispatches: [main] }
-  const total = dispatch({
-    label: 'paramHash total',
-    bindings: [reads('partials', { scratch: 0 }, 'u32'), writes('hash', { out: 0 }, 'u32')],
-    constants: { N: groupCount, THREADS: threads },
-    body: totalBody,
-    groups: [1, 1, 1],
-  })
-  return { dispatches: [main, total], scratch: [tensorType([2 * groupCount], 'u32')] }
-}
 
 /** The bits of values as a device buffer of `dtype` holds them. */
 const toWords = (values: HostArray, dtype: DType): Uint32Array =>
@@ -90,15 +71,10 @@ export const paramHash = defineOp<ParamHashAttrs>({
     }
     return [tensorType([2], 'u32')]
   },
-  variants: [
-    { name: 'naive', lower: (call) => lower(call, 1, 1024) },
-    {
-      name: 'tree',
-      when: (_call, limits) => limits.maxInvocations >= maxThreads,
-      lower: (call) => lower(call, maxThreads, 16),
-    },
-  ],
-  preferred: (_call, limits) => (limits.maxInvocations >= maxThreads ? 'tree' : 'naive'),
+  ...naiveOrTree(
+    (call) => lower(call, 1, 1024),
+    (call) => lower(call, treeThreads, 16),
+  ),
   reference([x], { inputs: [{ dtype }], attrs: { length } }) {
     return [Uint32Array.from(hashWords(toWords(x, dtype).subarray(0, length)))]
   },

@@ -2,6 +2,7 @@ import { ShapeError } from '../../util/errors.ts'
 import { formatShape, type Shape, type TensorType, tensorType } from '../../util/shape.ts'
 import { type Case, type Dispatch, defineOp, type HostArray, type Op, type OpCall } from '../op.ts'
 import { ceilDiv, dispatch, linearGroups, reads, updates, writes } from '../shader.ts'
+import { naiveOrTree, treeThreads } from '../two-passes.ts'
 import columnsBody from './columns.wgsl?raw'
 import normalizeBody from './normalize.wgsl?raw'
 import rowsBody from './rows.wgsl?raw'
@@ -12,8 +13,6 @@ export interface PowerIterationAttrs {
   /** The least length that a vector is divided by. */
   readonly eps: number
 }
-
-const maxThreads = 256
 
 function sizesOf(inputs: readonly TensorType[]): { H: number; W: number } {
   const [{ shape: matrix }, { shape: u }, { shape: v }] = inputs
@@ -110,15 +109,10 @@ export const powerIteration: Op<PowerIterationAttrs> = defineOp<PowerIterationAt
     return [tensorType([H]), tensorType([W])]
   },
   updates: [1, 2],
-  variants: [
-    { name: 'naive', lower: (call) => lower(call, 1) },
-    {
-      name: 'tree',
-      when: (_, limits) => limits.maxInvocations >= maxThreads,
-      lower: (call) => lower(call, maxThreads),
-    },
-  ],
-  preferred: (_, limits) => (limits.maxInvocations >= maxThreads ? 'tree' : 'naive'),
+  ...naiveOrTree(
+    (call) => lower(call, 1),
+    (call) => lower(call, treeThreads),
+  ),
   gradient: () => [],
   reference([matrix, u, v], { inputs, attrs: { iterations, eps } }) {
     const { H, W } = sizesOf(inputs)

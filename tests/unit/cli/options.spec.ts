@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { dataMount, parseOptions } from '../../../node/train/options.ts'
+import { dataMount } from '../../../node/mounts.ts'
+import { parseOptions } from '../../../node/train/options.ts'
 
 function optionsOf(...argv: string[]) {
   const parsed = parseOptions(argv, {})

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { makeReporter, Rate } from '../../../node/train/report.ts'
+import { Rate } from '../../../node/rate.ts'
+import { makeReporter } from '../../../node/train/report.ts'
 import type { RankResult, TabEvent } from '../../../node/train/tab-group.ts'
 
 class Memory {

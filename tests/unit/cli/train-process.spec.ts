@@ -1,14 +1,11 @@
-import { spawn } from 'node:child_process'
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { type Files, gzip, idxFile, smallFolder } from '../../support/idx-files.ts'
+import { startTrain } from '../../support/told-process.ts'
 
 /** `npm run train` as a real process, on input that it must refuse before it starts a browser. */
-
-const repository = fileURLToPath(new URL('../../../', import.meta.url))
 
 let folder: string
 beforeEach(async () => {
@@ -26,23 +23,9 @@ function runTrain(...argv: string[]): Promise<Ended> {
   return runTrainIn({}, ...argv)
 }
 
-function runTrainIn(environment: NodeJS.ProcessEnv, ...argv: string[]): Promise<Ended> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, ['--import', 'tsx', 'node/train.ts', ...argv], {
-      cwd: repository,
-      stdio: ['ignore', 'pipe', 'pipe'],
-      env: { ...process.env, ...environment },
-    })
-    const ended: Ended = { code: null, stdout: '', stderr: '' }
-    child.stdout.on('data', (chunk) => {
-      ended.stdout += chunk
-    })
-    child.stderr.on('data', (chunk) => {
-      ended.stderr += chunk
-    })
-    child.on('error', reject)
-    child.on('close', (code) => resolve({ ...ended, code }))
-  })
+async function runTrainIn(environment: NodeJS.ProcessEnv, ...argv: string[]): Promise<Ended> {
+  const { told, ended } = startTrain(argv, environment)
+  return { code: await ended, ...told }
 }
 
 async function writeFolder(files: Files): Promise<string> {

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { AdamW, compile, crossEntropy, gpu, Linear, tensorType } from '../../../src/index.ts'
+import { updateStep } from '../../support/update-step.ts'
 
 // Node has no WebGPU, as a browser that has it switched off.
 
@@ -12,13 +13,7 @@ test('no device is counted, and the script that asks first trains on the CPU', a
   const model = new Linear(2, 2)
   const optimizer = new AdamW(model.parameters(), { lr: 0.1 })
   const step = await compile(
-    ({ x, y }) => {
-      const loss = crossEntropy(model.forward(x), y)
-      optimizer.zeroGrad()
-      loss.backward()
-      optimizer.step()
-      return { loss }
-    },
+    updateStep(optimizer, ({ x, y }) => crossEntropy(model.forward(x), y)),
     { x: tensorType([2, 2]), y: tensorType([2], 'i32') },
     { device },
   )

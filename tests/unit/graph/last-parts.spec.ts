@@ -10,6 +10,7 @@ import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { uniform } from '../../../src/util/random.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { ringOf } from '../../support/process-ring.ts'
+import { updateStep } from '../../support/update-step.ts'
 
 const width = 16
 
@@ -39,13 +40,7 @@ async function prepared() {
       })
       const optimizer = new SGD(ddp.parameters(), { lr: 0.1 })
       return compile(
-        ({ x }) => {
-          const loss = ddp.forward(x).square().mean()
-          optimizer.zeroGrad()
-          loss.backward()
-          optimizer.step()
-          return { loss }
-        },
+        updateStep(optimizer, ({ x }) => ddp.forward(x).square().mean()),
         { x: tensorType([8, width]) },
         { runtime: new CpuRuntime() },
       )

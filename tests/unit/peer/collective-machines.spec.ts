@@ -3,13 +3,14 @@ import type { ProcessGroup } from '../../../src/peer/group.ts'
 import { chunkRange } from '../../../src/peer/plan.ts'
 import {
   bytes,
+  drawnOnRanks,
   elements,
   layoutsOf,
   opsOf,
   reducedByMachines,
 } from '../../support/collective-reference.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
-import { seededRandom, VirtualEnv } from '../../support/virtual-env.ts'
+import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // Hierarchical collectives of every element type, on 3 to 9 ranks of several machines, against what plain loops say.
 
@@ -20,20 +21,11 @@ describe.each([3, 4, 5, 6, 7, 8, 9])('%i ranks', (size) => {
   const ranks = Array.from({ length: size }, (_, rank) => rank)
   const types = Object.entries(elements).filter(([name]) => name === 'float32' || size <= 4)
   test.each(types)('%s', async (name, element) => {
-    const fill = (length: number, seed: number) => {
-      const random = seededRandom(seed)
-      return Array.from({ length: size }, () => {
-        const array = element.make(length)
-        for (let i = 0; i < length; i++) array[i] = element.draw(random)
-        return array
-      })
-    }
-
     const layouts = layoutsOf(size)
     for (const [at, length] of lengthsFor(size).entries())
       for (const op of length > 100 ? (['sum'] as const) : opsOf(name)) {
         const machines = layouts[(at + size) % layouts.length]!
-        const inputs = fill(length, 5 * length + size)
+        const inputs = drawnOnRanks(element, size, length, 5 * length + size)
         const env = new VirtualEnv(length + 1)
         const edge = () => ({ delayMs: () => env.chance() * 9, maxMessageBytes: 1024 })
         const groups = memoryMesh(env, size, edge, { machines })

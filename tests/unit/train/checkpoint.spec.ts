@@ -13,6 +13,7 @@ import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { ringOf } from '../../support/process-ring.ts'
+import { updateStep } from '../../support/update-step.ts'
 
 /** A promise that is resolved from outside. */
 function gate() {
@@ -155,13 +156,7 @@ async function makeRank(group: ProcessGroup) {
   const optimizer = new AdamW(ddp.parameters(), { lr: 0.01 })
   const train = async (steps: number) => {
     const program = await compile(
-      ({ x }) => {
-        const loss = mseLoss(ddp.forward(x), x.slice(1, 0, 2))
-        optimizer.zeroGrad()
-        loss.backward()
-        optimizer.step()
-        return { loss }
-      },
+      updateStep(optimizer, ({ x }) => mseLoss(ddp.forward(x), x.slice(1, 0, 2))),
       { x: tensorType([2, 3]) },
       { runtime: new CpuRuntime() },
     )

@@ -17,6 +17,7 @@ import { tensorType } from '../../../src/util/shape.ts'
 import { ifMember } from '../../support/members.ts'
 import { ringOf } from '../../support/process-ring.ts'
 import { checkSyncBatchNorm, distanceOfPairs, syncCases } from '../../support/sync-batch-norm.ts'
+import { updateStep } from '../../support/update-step.ts'
 
 const runtime = new CpuRuntime()
 
@@ -47,13 +48,7 @@ test('ranks that would meet others than those meet them are told; so is a group 
       const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })
       const optimizer = new SGD(ddp.parameters(), { lr: 0 })
       return compile(
-        ({ x }) => {
-          const loss = ddp.forward(x).square().mean()
-          optimizer.zeroGrad()
-          loss.backward()
-          optimizer.step()
-          return { loss }
-        },
+        updateStep(optimizer, ({ x }) => ddp.forward(x).square().mean()),
         { x: tensorType([2, 3]) },
         { runtime },
       )

@@ -1,9 +1,15 @@
 import { type Browser, chromium } from 'playwright'
-import { messageOf, TabringError } from '../../src/util/errors.ts'
-import { type FoundAdapter, noGpuNote, probeAdapter } from '../adapter.ts'
-import { type AdapterChoice, browserFlags, findBrowser } from '../chromium.ts'
+import type { DeviceType } from '../src/util/device.ts'
+import { messageOf, TabringError } from '../src/util/errors.ts'
+import { type FoundAdapter, noGpuNote, probeAdapter } from './adapter.ts'
+import { type AdapterChoice, browserFlags, findBrowser } from './chromium.ts'
+
+/** For whoever computes without a GPU. */
+export const cpuNote = 'computing on the CPU with the plain references, which are slow'
 
 export interface LaunchOptions {
+  /** What the tabs compute on; default `webgpu`. */
+  readonly device?: DeviceType
   readonly isHeaded: boolean
   /** Whether somebody looks at the times of single kernels. */
   readonly timesKernels: boolean
@@ -42,7 +48,7 @@ async function launch(
 
 /**
  * Returns a browser that can compute: with the machine's GPU, or, for `software` and where there is no GPU, with the
- * software adapter, which `note` is then told.
+ * software adapter, which `note` is then told. For the device `cpu` any will do.
  *
  * errors: `browser.missing` when there is none or it does not start.
  */
@@ -51,7 +57,8 @@ export async function launchForTraining(
   options: LaunchOptions,
   note: (line: string) => void,
 ): Promise<Browser> {
-  if (choice === 'software') return launch('software', options)
+  // The references need no adapter: the one that starts everywhere will do.
+  if (options.device === 'cpu' || choice === 'software') return launch('software', options)
   const browser = await launch('auto', options)
   let found: FoundAdapter
   try {

@@ -1,7 +1,7 @@
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type DataSplits, type FolderReader, loadIdxFolder } from '../../src/data/dataset.ts'
-import { DataError, messageOf } from '../../src/util/errors.ts'
+import { type DataSplits, type FolderReader, loadIdxFolder } from '../src/data/dataset.ts'
+import { DataError, messageOf } from '../src/util/errors.ts'
 
 /** A reader for the folder `directory` of the disk. errors: the reader rejects with `data.missing` when a file cannot be read. */
 export function readDiskFolder(directory: string): FolderReader {

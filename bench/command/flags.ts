@@ -1,0 +1,40 @@
+import { InvalidArgumentError, Option } from 'commander'
+import type { AdapterChoice } from '../../node/chromium.ts'
+
+/** Reads a list with commas between, of what is known alone. */
+export const someOf =
+  <T extends string | number>(known: readonly T[]) =>
+  (text: string): T[] =>
+    text.split(',').map((part) => {
+      const found = known.find((one) => String(one) === part)
+      if (found === undefined)
+        throw new InvalidArgumentError(`Expected some of ${known.join(', ')}, got "${part}".`)
+      return found
+    })
+
+/** Reads a number that is not less than `least`. */
+export const atLeast = (least: number) => (text: string) => {
+  const value = Number(text)
+  if (!Number.isFinite(value) || value < least)
+    throw new InvalidArgumentError(`Expected a number of at least ${least}.`)
+  return value
+}
+
+/** Reads a whole number that is not less than `least`. */
+export const countOf = (least: number) => (text: string) => {
+  const count = Number(text)
+  if (!Number.isSafeInteger(count) || count < least)
+    throw new InvalidArgumentError(`Expected a whole number of at least ${least}.`)
+  return count
+}
+
+export const adapterOption = (): Option =>
+  new Option('--adapter <which>', 'the GPU where there is one, or the CPU stand-in')
+    .choices(['auto', 'software'] satisfies AdapterChoice[])
+    .default('auto')
+
+export const jsonOption = (rows = 'one JSON object a row'): Option =>
+  new Option('--json', `${rows} on standard output`).default(false)
+
+export const saveOption = (): Option =>
+  new Option('--save', 'also write the table to bench/results/').default(false)

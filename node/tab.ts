@@ -1,0 +1,30 @@
+import type { Browser, BrowserContext, Page } from 'playwright'
+import { iceWithoutRoutePermissions } from './chromium.ts'
+
+/** A browser context such as a machine of its own would have: no shared storage, no shared worker. With `origin` the permissions are its alone. */
+export async function ownContext(browser: Browser, origin?: string): Promise<BrowserContext> {
+  const context = await browser.newContext()
+  await context.grantPermissions(iceWithoutRoutePermissions, origin === undefined ? {} : { origin })
+  return context
+}
+
+/** What is told of a browser that has gone with all its tabs. */
+export const browserGone =
+  'browser: expected it to run until the end, got its exit. It crashed or was closed.'
+
+/** What may end a rank's tab before the rank has ended; called whenever it happens, at the end too. */
+export interface TabLosses {
+  onCrash(text: string): void
+  onClose(text: string): void
+  /** An error that nobody caught. */
+  onError(error: Error): void
+}
+
+/** Tells of the end of a tab that was to live until its rank has ended. */
+export function watchTab(page: Page, { onCrash, onClose, onError }: TabLosses): void {
+  page.on('crash', () =>
+    onCrash('expected its tab to live until the end, got a crash. Is the machine out of memory?'),
+  )
+  page.on('close', () => onClose('expected its tab to stay open until the end, got closed.'))
+  page.on('pageerror', onError)
+}

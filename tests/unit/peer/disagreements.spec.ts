@@ -1,0 +1,195 @@
+import { describe, expect, test } from 'vitest'
+import { ProcessGroup } from '../../../src/peer/group.ts'
+import { memoryPair } from '../../../src/peer/memory.ts'
+import { Session } from '../../../src/peer/session.ts'
+import {
+  emptyHeader,
+  encodeHeader,
+  encodeHello,
+  FrameType,
+  headerBytes,
+} from '../../../src/peer/wire.ts'
+import type { PeerError } from '../../../src/util/errors.ts'
+import { memoryRing, outcomes } from '../../support/memory-ring.ts'
+import { VirtualEnv } from '../../support/virtual-env.ts'
+
+// Ranks that want different things of each other, and a neighbour that speaks the protocol wrongly.
+
+test('ranks that call different collectives hear it from each other, before any byte is written', async () => {
+  const cases: [(group: ProcessGroup, rank: number) => Promise<unknown>, RegExp][] = [
+    [
+      (group, rank) => group.allReduce(new Float32Array(100 + rank), { sequence: 1 }),
+      /ranks disagree: rank \d runs allReduce of 10\d elements.*rank \d runs allReduce of 10\d/,
+    ],
+    [
+      (group, rank) =>
+        rank === 0
+          ? group.allReduce(new Float32Array(8), { sequence: 1 })
+          : group.reduceScatter(new Float32Array(8), { sequence: 1 }),
+      /rank \d runs (allReduce|reduceScatter) of 8 .*rank \d runs (allReduce|reduceScatter) of 8/,
+    ],
+    [
+      (group, rank) => group.broadcast(new Float32Array(8), rank, { sequence: 1 }),
+      /\(root \d, direct\).*\(root \d, direct\)/,
+    ],
+    [
+      (group, rank) =>
+        group.allReduce(new Float32Array(8), { sequence: 1, op: rank ? 'sum' : 'avg' }),
+      /\(avg/,
+    ],
+    [
+      (group, rank) =>
+        group.allReduce(new Float32Array(8), { sequence: 1, alignment: rank ? 4 : 1 }),
+      /\(alignment 4, /,
+    ],
+  ]
+  for (const [call, text] of cases)
+    for (const size of [2, 3]) {
+      const env = new VirtualEnv(1)
+      const { groups } = memoryRing(env, size)
+      const errors = (await env.until(outcomes(groups.map(call)), 1000)) as PeerError[]
+      for (const error of errors) {
+        expect(error.code).toBe('peer.mismatch')
+        expect(error.message).toMatch(text)
+      }
+    }
+})
+
+test('ranks of different groups do not start: the HELLO says so', async () => {
+  const env = new VirtualEnv(1)
+  const [first, second] = memoryPair(env)
+  const common = { env, epoch: 1, rank: 0, peerRank: 1, config: {} }
+  const one = new Session({ ...common, link: first, size: 2 })
+  const two = new Session({ ...common, link: second, size: 3, rank: 1, peerRank: 0 })
+  const errors = await env.until(outcomes([one.ready, two.ready]))
+  expect(errors[0]!.message).toMatch(/expected HELLO from rank 1 of 2, got rank 1 of 3/)
+  expect(errors[1]).toHaveProperty('code', 'peer.mismatch')
+
+  const [third, fourth] = memoryPair(env)
+  const three = new Session({ ...common, link: third, size: 2 })
+  const four = new Session({ ...common, link: fourth, size: 2, rank: 1, peerRank: 0, epoch: 2 })
+  const late = await env.until(outcomes([three.ready, four.ready]))
+  expect(late[0]!.message).toMatch(
+    /waited 15000 ms for HELLO from rank 1; \d+ frames of another epoch came, last of epoch 2/,
+  )
+})
+
+describe('a neighbour that speaks the protocol wrongly', () => {
+  /** Rank 1 of 2 is played by hand; returns the error with which rank 0 rejects. */
+  async function answerOf(play: (session: Session) => void): Promise<PeerError> {
+    const env = new VirtualEnv(1)
+    const [link, hand] = memoryPair(env)
+    const group = new ProcessGroup({ rank: 0, size: 2, epoch: 3, links: new Map([[1, link]]), env })
+    const session = new Session({ link: hand, env, epoch: 3, rank: 1, peerRank: 0, size: 2 })
+    const pending = outcomes([
+      group.allReduce(new Float32Array(8), { sequence: 5, algorithm: 'ring' }),
+    ])
+    await env.until(session.ready)
+    play(session)
+    return (await env.until(pending, 1000))[0] as PeerError
+  }
+  const route = (sequence = 5) => ({ kind: 3 | (1 << 4), group: 0, sequence, bucket: 0 })
+  const startOf = (elements: number) => ({
+    begun: 1,
+    fingerprint: new Uint8Array(Uint32Array.of(elements, 1, 0, 0, 0, 0).buffer),
+  })
+  /** One frame played by hand. */
+  const start =
+    (elements = 8) =>
+    (session: Session) =>
+      session.sendStart(route(), startOf(elements))
+  const data =
+    (step: number, offset: number, length: number, sequence = 5, elements?: number) =>
+    (session: Session) =>
+      session.sendData(
+        route(sequence),
+        { step, offset, length },
+        { writeSegment: (_part, target, at) => target.fill(0, at, at + length) },
+        elements === undefined ? undefined : startOf(elements),
+      )
+  const dataWithStart = (offset: number, length: number, elements = 8) =>
+    data(0, offset, length, 5, elements)
+
+  test.each<[string, ((session: Session) => void)[], RegExp]>([
+    ['data without START', [data(0, 0, 16)], /data for allReduce #5 bucket 0, which it has not/],
+    [
+      'data of another sequence',
+      [start(), data(0, 0, 16, 6)],
+      /data for allReduce #6 bucket 0, wh/,
+    ],
+    ['no such step', [start(), data(7, 0, 16)], /expected no data at step 7/],
+    [
+      'bytes that came before',
+      [start(), data(0, 0, 8), data(0, 4, 8)],
+      /step 0, chunk 0: expected offset 8, got 4: bytes that came before came again/,
+    ],
+    [
+      'a hole',
+      [start(), data(0, 8, 8)],
+      /step 0, chunk 0: expected offset 0, got 8: bytes are miss/,
+    ],
+    [
+      'more than the chunk holds',
+      [start(), data(0, 0, 20)],
+      /expected whole elements within 16 bytes, got 20 bytes at offset 0/,
+    ],
+    ['half an element', [start(), data(0, 0, 6)], /expected whole elements/],
+    ['START twice', [start(), start()], /a second START for allReduce #5/],
+    ['START again with data', [start(), dataWithStart(0, 16)], /a second START for allReduce #5/],
+    [
+      'a hole behind START in one message',
+      [dataWithStart(8, 8)],
+      /step 0, chunk 0: expected offset 0, got 8: bytes are miss/,
+    ],
+    [
+      'another length, with data',
+      [dataWithStart(0, 16, 9)],
+      /ranks disagree: rank 0 runs allReduce of 8 .*rank 1 runs allReduce of 9/,
+    ],
+    [
+      'half a START',
+      [(session) => session.sendStart(route(), { begun: 1, fingerprint: new Uint8Array(8) })],
+      /rank 0 got a bad frame from rank 1: frame: expected a START payload of 24 bytes, got 8\.$/,
+    ],
+    [
+      'another length',
+      [start(9)],
+      /ranks disagree: rank 0 runs allReduce of 8 .*rank 1 runs allReduce of 9/,
+    ],
+  ])('%s', async (_name, frames, text) => {
+    const error = await answerOf((session) => {
+      for (const send of frames) send(session)
+    })
+    expect(error.message).toMatch(/^allReduce #5 bucket 0 \(epoch 3\): /)
+    expect(error.message).toMatch(text)
+  })
+
+  test('credit for bytes that were never sent, frames before HELLO', async () => {
+    const env = new VirtualEnv(1)
+    const [link, hand] = memoryPair(env)
+    const session = new Session({ link, env, epoch: 3, rank: 0, peerRank: 1, size: 2 })
+    const errors: string[] = []
+    session.onerror = (error) => errors.push(error.message)
+    const send = (
+      type: number,
+      number: number,
+      credit: number,
+      payload: Uint8Array = new Uint8Array(0),
+    ) => {
+      const message = new Uint8Array(headerBytes + payload.length)
+      message.set(payload, headerBytes)
+      encodeHeader(
+        { ...emptyHeader(), epoch: 3, type, number, credit, length: payload.length },
+        message,
+      )
+      hand.send(message)
+    }
+    const hello = encodeHello({ rank: 1, size: 2, maxMessageBytes: 65536, windowBytes: 65536 })
+    send(FrameType.ping, 0, 0)
+    send(FrameType.hello, 1, 0, hello)
+    send(FrameType.credit, 2, 1000)
+    await env.advance(1)
+    expect(errors[0]).toMatch(/expected HELLO first, got ping/)
+    expect(errors[1]).toMatch(/credit for 1000 bytes, but only 0 are under way/)
+  })
+})

@@ -1,0 +1,121 @@
+import { describe, expect, test } from 'vitest'
+import type { ProcessGroup } from '../../../src/peer/group.ts'
+import type { Fault } from '../../../src/peer/memory.ts'
+import { PeerError } from '../../../src/util/errors.ts'
+import { memoryRing, outcomes } from '../../support/memory-ring.ts'
+import { VirtualEnv } from '../../support/virtual-env.ts'
+
+// A rank ends the epoch, by aborting or by leaving: what the others hear.
+
+test('abort from outside reaches every rank, with code and text', async () => {
+  const env = new VirtualEnv(1)
+  const { groups } = memoryRing(env, 5, () => ({ delayMs: () => 2 }))
+  const heard: string[] = []
+  for (const group of groups) group.onfailure = (error) => heard.push(error.message)
+  const pending = outcomes(groups.slice(1).map((group) => group.barrier()))
+  await env.advance(50)
+  groups[3]!.abort('signaling says that rank 4 is gone')
+  const errors = (await env.until(pending, 20)) as PeerError[]
+  for (const error of errors) {
+    expect(error.code).toBe('peer.aborted')
+    expect(error.message).toMatch(
+      /^barrier #0 \(epoch 3\): .*rank 3 aborted: signaling says that rank 4 is gone/,
+    )
+  }
+  expect(heard.length, 'once per rank').toBe(5)
+  expect((await groups[0]!.failed).code).toBe('peer.aborted')
+})
+
+describe('every rank tells each fact of a failure once', () => {
+  const wait =
+    'rank 0 waited 1000 ms for chunk 1 from rank 2; last frame 499 ms ago; it has not started this collective. Is that tab in the background?'
+  const aborting = (reason: string | PeerError) => (group: ProcessGroup) => group.abort(reason)
+
+  // Ranks 0 and 1 run an all-reduce, rank 2 runs something else; `strike` is done to rank 1.
+  test.each<[string, (group: ProcessGroup) => void, operation: string, why: string]>([
+    ['in words', aborting('enough'), '', 'rank 1 aborted: enough'],
+    [
+      'an error that names no rank',
+      aborting(new PeerError('train.nan', 'loss: got NaN.')),
+      '',
+      'rank 1: loss: got NaN.',
+    ],
+    [
+      'what the server says',
+      aborting(new PeerError('peer.aborted', 'epoch 3: rank 2 (Ada) is gone: left.')),
+      '',
+      'rank 2 (Ada) is gone: left.',
+    ],
+    ['what one collective noticed', () => undefined, 'allReduce #4 bucket 0', wait],
+  ])('%s', async (_name, strike, operation, why) => {
+    const env = new VirtualEnv(1)
+    const { groups } = memoryRing(env, 3, () => ({ delayMs: () => 1 }))
+    const pending = outcomes(
+      groups.map((group, rank) =>
+        rank === 2
+          ? group.reduceScatter(new Float32Array(9), { sequence: 5, algorithm: 'ring' })
+          : group.allReduce(new Float32Array(9), {
+              sequence: 4,
+              algorithm: 'ring',
+              deadlineMs: rank === 0 ? 1000 : 5000,
+            }),
+      ),
+    )
+    await env.advance(50)
+    strike(groups[1]!)
+    const errors = await env.until(pending, 5000)
+    const told = operation ? `${operation}: ${why}` : why
+    for (const group of groups) expect(group.error?.message).toBe(`epoch 3: ${told}`)
+    expect(errors.map((error) => error?.message)).toEqual([
+      `allReduce #4 bucket 0 (epoch 3): ${why}`,
+      `allReduce #4 bucket 0 (epoch 3): ${why}`,
+      `reduceScatter #5 bucket 0 (epoch 3): ${told}`,
+    ])
+  })
+
+  test('the rank that leaves rejects what it still waits for', async () => {
+    const env = new VirtualEnv(1)
+    const { groups } = memoryRing(env, 3)
+    const pending = outcomes([groups[0]!.barrier()])
+    groups[0]!.destroy('the tab was closed')
+    const errors = await env.until(pending, 10)
+    expect(errors[0]!.message).toBe('barrier #0 (epoch 3): rank 0 left: the tab was closed.')
+  })
+})
+
+test('a rank that leaves in the middle ends the others; one that has finished does not', async () => {
+  const env = new VirtualEnv(1)
+  const { groups } = memoryRing(env, 3, () => ({ delayMs: () => 1 }))
+  const pending = outcomes(groups.slice(1).map((group) => group.barrier()))
+  await env.advance(20)
+  groups[0]!.destroy('the tab was closed')
+  const errors = (await env.until(pending, 100)) as PeerError[]
+  for (const error of errors)
+    expect(error.message).toMatch(/lost rank 0 \(bye, the tab was closed\)/)
+})
+
+test('a goodbye that nobody answers is no failure of the one that leaves', async () => {
+  const env = new VirtualEnv(1)
+  const freeze: Fault = { kind: 'freeze', strikes: () => env.now() >= 100 }
+  const { groups } = memoryRing(env, 3, (rank) => (rank === 0 ? { forward: [freeze] } : {}))
+  await env.until(Promise.all(groups.map((group) => group.barrier())))
+  const heard: string[] = []
+  for (const group of groups) group.onfailure = (error) => heard.push(error.message)
+  await env.advance(100)
+  await env.until(Promise.all(groups.map((group) => group.leave())), 7000)
+  expect(freeze.fired).toBe(1)
+  expect(heard).toEqual([])
+})
+
+test('who still waits for HELLO hears at once that the epoch is over', async () => {
+  const env = new VirtualEnv(1)
+  const cut: Fault = { kind: 'one-way', strikes: () => true }
+  const { groups } = memoryRing(env, 4, (rank) => (rank === 0 ? { backward: [cut] } : {}))
+  const waiting = outcomes([groups[0]!.ready()])
+  await env.advance(50)
+  groups[2]!.abort('enough')
+  const [error] = await env.until(waiting, 10)
+  expect(cut.fired).toBe(1)
+  expect(error).toBe(groups[0]!.error)
+  expect(error?.message).toBe('epoch 3: rank 2 aborted: enough')
+})
