@@ -1,13 +1,16 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import { cpus, loadavg } from 'node:os'
-import { join } from 'node:path'
 import { Command } from 'commander'
+import type { Browser } from 'playwright'
 import { servePages } from '../node/own-pages.ts'
-import { launchForTraining } from '../node/train/browser.ts'
+import { launchForTraining } from '../node/training-browser.ts'
 import { chooseAlgorithm } from '../src/peer/algorithm-choice.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import type { SumKind } from '../tests/e2e/fixtures/machines-page.ts'
 import { machinesPage, openMachineTabs, timeSums } from '../tests/support/machine-tabs.ts'
+import { closeAfter } from './command/close-after.ts'
+import { saveOption } from './command/flags.ts'
+import { machineLine, today } from './command/machine.ts'
+import { note } from './command/note.ts'
+import { publish } from './command/results.ts'
 import { median, pairRatios, spread } from './statistics.ts'
 
 /** `npm run bench -- machines`: sums over machines that are far from each other, as the group chooses beside the ring and direct exchange. */
@@ -38,28 +41,15 @@ const command = new Command('npm run bench -- machines')
   )
   .option('--sizes <MiB>', 'of the buffer', numbers, [0.25, 1, 4])
   .option('--rounds <count>', 'rounds, each beginning with another one', Number, 9)
-  .option('--save', 'also write the table to bench/results/', false)
-
-const note = (line: string) => process.stderr.write(`bench: ${line}\n`)
+  .addOption(saveOption())
 
 export async function benchMachines(argv: readonly string[]): Promise<void> {
-  const {
-    tabs: counts,
-    latencies,
-    sizes,
-    rounds,
-    save,
-  } = command.parse(argv, { from: 'user' }).opts<Flags>()
+  const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
   const toClose: { close(): Promise<void> }[] = []
   const close = async () => {
     for (const one of toClose.splice(0).reverse()) await one.close()
   }
-  const onInterrupt = () => {
-    close().finally(() => process.exit(130))
-  }
-  process.once('SIGINT', onInterrupt)
-  process.once('SIGTERM', onInterrupt)
-  try {
+  await closeAfter(close, async () => {
     note('building the page')
     const served = await servePages(machinesPage)
     toClose.push(served)
@@ -67,50 +57,54 @@ export async function benchMachines(argv: readonly string[]): Promise<void> {
     const browser = await launchForTraining('software', options, note)
     toClose.push(browser)
     const rows: string[][] = []
-    for (const latencyMs of latencies) {
-      note(`${latencyMs} ms: joining ${counts.join(' + ')} tabs`)
-      const url = `${served.localUrl}${machinesPage}`
-      const tabs = await openMachineTabs(browser, url, counts, latencyMs)
-      const [{ choice }] = await Promise.all(
-        tabs.pages.map((page) => page.evaluate(() => globalThis.machineTab.measure())),
-      )
-      const layout = { isFullyLinked: true, machines: tabs.places[0].machines }
-      const chosen = (size: number) => chooseAlgorithm('allReduce', size * mebi, layout, choice)
-      for (const size of sizes) {
-        const times = await timeSums(tabs, kinds, size * mebi, rounds)
-        for (const kind of kinds)
-          rows.push([
-            String(4 * latencyMs),
-            String(size),
-            kind === 'own' ? `${chosen(size)} (chosen)` : kind,
-            median(times[kind]).toFixed(0),
-            spread(times[kind])
-              .map((ms) => ms.toFixed(0))
-              .join(' to '),
-            median(pairRatios(times[kind], times.ring)).toFixed(2),
-          ])
-      }
-      for (const context of browser.contexts()) await context.close()
-    }
-    const machine = `${cpus()[0]?.model.trim() || 'unknown CPU'}, ${cpus().length} cores, load average at the end ${loadavg()[0].toFixed(1)}`
-    const version = browser.version()
-    const date = new Date().toISOString().slice(0, 10)
-    const table = markdownTable(
-      ['round trip, ms', 'MiB', 'algorithm', 'time, ms', 'lowest to highest', 'beside the ring'],
-      rows,
-    )
-    const report = `${date}, Chromium ${version}, ${machine}; all-reduces of ${counts.join(' + ')} tabs on ${counts.length} machines that are one, delay by CDP. "(chosen)" is what the group took after measuring; the last column is the median of ratios within a round.\n\n${table}\n`
-    process.stdout.write(report)
-    if (save) {
-      const folder = join(import.meta.dirname, 'results')
-      await mkdir(folder, { recursive: true })
-      const file = join(folder, `${date}-chromium-${version}-machines.md`)
-      await writeFile(file, `# ${date}: machines\n\n${report}`)
-      note(`saved ${file}`)
-    }
-  } finally {
-    process.off('SIGINT', onInterrupt)
-    process.off('SIGTERM', onInterrupt)
-    await close()
+    for (const latencyMs of flags.latencies)
+      rows.push(...(await rowsAt(browser, `${served.localUrl}${machinesPage}`, latencyMs, flags)))
+    const title = 'machines'
+    const nameParts = ['chromium', browser.version(), title]
+    await publish({ report: formatRows(rows, browser, flags), nameParts, title }, flags)
+  })
+}
+
+/** The table's rows for one delay: one a size and algorithm. */
+async function rowsAt(
+  browser: Browser,
+  url: string,
+  latencyMs: number,
+  { tabs: counts, sizes, rounds }: Flags,
+): Promise<string[][]> {
+  note(`${latencyMs} ms: joining ${counts.join(' + ')} tabs`)
+  const tabs = await openMachineTabs(browser, url, counts, latencyMs)
+  const [{ choice }] = await Promise.all(
+    tabs.pages.map((page) => page.evaluate(() => globalThis.machineTab.measure())),
+  )
+  const layout = { isFullyLinked: true, machines: tabs.places[0].machines }
+  const chosen = (size: number) => chooseAlgorithm('allReduce', size * mebi, layout, choice)
+  const rows: string[][] = []
+  for (const size of sizes) {
+    const times = await timeSums(tabs, kinds, size * mebi, rounds)
+    for (const kind of kinds)
+      rows.push([
+        String(4 * latencyMs),
+        String(size),
+        kind === 'own' ? `${chosen(size)} (chosen)` : kind,
+        median(times[kind]).toFixed(0),
+        spread(times[kind])
+          .map((ms) => ms.toFixed(0))
+          .join(' to '),
+        median(pairRatios(times[kind], times.ring)).toFixed(2),
+      ])
   }
+  for (const context of browser.contexts()) await context.close()
+  return rows
+}
+
+function formatRows(rows: readonly string[][], browser: Browser, { tabs: counts }: Flags): string {
+  const table = markdownTable(
+    ['round trip, ms', 'MiB', 'algorithm', 'time, ms', 'lowest to highest', 'beside the ring'],
+    rows,
+  )
+  return `${today()}, Chromium ${browser.version()}, ${machineLine('at the end')}; all-reduces of ${counts.join(' + ')} tabs on ${counts.length} machines that are one, delay by CDP. "(chosen)" is what the group took after measuring; the last column is the median of ratios within a round.
+
+${table}
+`
 }
