@@ -286,6 +286,9 @@ export function addFlags(command: Command): Command {
     .addOption(hidden('--no-python'))
     .addOption(hidden('--run-path'))
     .addOption(hidden('--rdzv-backend-params <text>'))
+    .addOption(hidden('--local-ranks-filter <ranks>'))
+    .addOption(hidden('--logs-specs <name>'))
+    .addOption(hidden('--virtual-local-rank'))
 }
 
 /** Flags of torchrun that mean nothing here, and why. */
@@ -297,4 +300,8 @@ export const refused: Readonly<Record<string, string>> = {
   python: 'ranks run modules in tabs, no other programs.',
   runPath: "the program is a module here: give the module's path, train.ts.",
   rdzvBackendParams: 'there is one backend here. Use --rdzv-conf.',
+  localRanksFilter:
+    'all ranks are shown, each with its number in front. Use --redirects or --tee for files.',
+  logsSpecs: 'there is one kind of logs here. Use --log-dir, --redirects and --tee.',
+  virtualLocalRank: 'each tab sees the devices that --visible-devices leaves it. Leave it out.',
 }

@@ -7,7 +7,7 @@ import { PrefixStore } from '../peer/store/prefix-store.ts'
 import type { Store } from '../peer/store/store.ts'
 import { WebSocketStore } from '../peer/store/web-socket-store.ts'
 import { systemEnv } from '../util/env.ts'
-import { messageOf, PeerError, TabringError } from '../util/errors.ts'
+import { ArgumentTypeError, messageOf, PeerError, TabringError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
 import { checkChoice, checkNumber, checkOptions, checkTimeout, isCount } from '../util/options.ts'
 import { switchValue } from '../util/switches.ts'
@@ -224,7 +224,28 @@ async function joinLinks(options: JoinOptions): Promise<ProcessGroup> {
   return group
 }
 
+/** What stands for torch's backends here. */
+const torchBackends: Readonly<Record<string, string>> = {
+  nccl: 'GPUs of other tabs are reached by webrtc, or broadcast within one browser; auto takes the shortest way',
+  gloo: "auto takes the shortest way that each pair of ranks has, as gloo's devices",
+  mpi: 'auto takes the shortest way, and tabring run starts the ranks',
+}
+
+function checkBackend(where: string, backend: Backend | undefined): void {
+  const isTorchs = typeof backend === 'string' && Object.hasOwn(torchBackends, backend)
+  if (!isTorchs) checkChoice(where, 'backend', backend, backends)
+  else
+    throw new TabringError(
+      'config.invalid',
+      `${where}: expected a backend among ${backends.join(', ')}, got "${backend}": ${torchBackends[backend]}. Leave it out, or choose one.`,
+    )
+}
+
 function check(where: string, options: InitProcessGroupOptions): void {
+  if (typeof options === 'string')
+    throw new ArgumentTypeError(
+      `${where}: expected an object with options, got the text ${JSON.stringify(options)}. Write ${where}({ backend: ${JSON.stringify(options)} }).`,
+    )
   checkOptions(where, options, {
     backend: true,
     initMethod: true,
@@ -243,7 +264,7 @@ function check(where: string, options: InitProcessGroupOptions): void {
     onspan: true,
     signal: true,
   })
-  checkChoice(where, 'backend', options.backend, backends)
+  checkBackend(where, options.backend)
   checkChoice(where, 'topology', options.topology, topologies)
   checkChoice(where, 'relay', options.relay, relayChoices)
   checkTimeout(where, 'timeoutMs', options.timeoutMs)

@@ -1,4 +1,8 @@
 /** torch.distributed, as `import { distributed as dist } from 'tabring'`. */
+export { HashStore } from '../peer/store/hash-store.ts'
+export { OpfsStore } from '../peer/store/opfs-store.ts'
+export { PrefixStore } from '../peer/store/prefix-store.ts'
+export { WebSocketStore } from '../peer/store/web-socket-store.ts'
 export { allToAll, allToAllSingle } from './all-to-all.ts'
 export { isBackendAvailable } from './backends.ts'
 export { ReduceOp } from './call.ts'
@@ -39,4 +43,5 @@ export {
   getRank,
   getWorldSize,
 } from './ranks.ts'
+export { initFromSlurm } from './slurm.ts'
 export { Work } from './work.ts'

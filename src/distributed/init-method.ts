@@ -59,6 +59,10 @@ export async function meet(method: string, maker: LinkMaker): Promise<Meeting> {
     case 'opfs':
       checkRoom(method, room)
       return { store: await OpfsStore.open(room), rank: undefined, worldSize: undefined }
+    case 'tcp':
+      throw badMethod(method, 'A tab cannot listen: ranks meet at the signaling server, wss://. ')
+    case 'file':
+      throw badMethod(method, 'A page has no such files: within one browser take opfs:room. ')
     default:
       throw badMethod(method)
   }
@@ -120,10 +124,10 @@ function checkRoom(method: string, room: string): void {
   )
 }
 
-function badMethod(method: string): TabringError {
+function badMethod(method: string, why = ''): TabringError {
   // Without what stands behind the #: it may be a secret.
   return new TabringError(
     'config.invalid',
-    `initProcessGroup: expected an initMethod like wss://host/signal#room=...&key=..., env://, broadcast:room or opfs:room, got ${JSON.stringify(method.replace(/#.*/, ''))}. Correct it, or give a store.`,
+    `initProcessGroup: expected an initMethod like wss://host/signal#room=...&key=..., env://, broadcast:room or opfs:room, got ${JSON.stringify(method.replace(/#.*/, ''))}. ${why}Correct it, or give a store.`,
   )
 }

@@ -236,10 +236,28 @@ function expectEqual(got: unknown, expected: unknown): void {
   if (a !== b) throw new Error(`expected ${b}, got ${a}`)
 }
 
+/** By so much the last rank comes later than the others, and so much two pages' clocks may differ. units: ms. */
+const lateMs = 40
+const clockMs = 5
+
+/** Nobody leaves before the last one has come, who is late. */
+async function holdsAll(group: ProcessGroup, barrier: () => Promise<void>): Promise<void> {
+  const now = () => performance.timeOrigin + performance.now()
+  if (group.rank === group.size - 1) await new Promise((resolve) => setTimeout(resolve, lateMs))
+  const cameMs = now()
+  await barrier()
+  const leftMs = now()
+  const all = ranksOf(group).map(() => ({ cameMs, leftMs }))
+  await dist.allGatherObject(all, { cameMs, leftMs }, { group })
+  const lastMs = Math.max(...all.map((one) => one.cameMs))
+  const first = all.findIndex((one) => one.leftMs < lastMs - clockMs)
+  if (first >= 0) throw new Error(`rank ${first} left before the last one had come`)
+}
+
 /** By function, what a rank does without arrays. */
 const plainCells: Record<string, (group: ProcessGroup) => Promise<void>> = {
-  barrier: (group) => dist.barrier({ group }),
-  monitoredBarrier: (group) => dist.monitoredBarrier({ group }),
+  barrier: (group) => holdsAll(group, () => dist.barrier({ group })),
+  monitoredBarrier: (group) => holdsAll(group, () => dist.monitoredBarrier({ group })),
   async allGatherObject(group) {
     const all = ranksOf(group).map((): unknown => undefined)
     await dist.allGatherObject(all, objectOf(group.rank), { group })

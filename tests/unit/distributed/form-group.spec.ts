@@ -158,12 +158,17 @@ describe('what cannot be', () => {
     [{ store: new HashStore(), rank: 0 }, /expected worldSize, got none/],
     [{ store: new HashStore(), rank: 2, worldSize: 2 }, /rank must be from 0 to 1, got 2/],
     [{ store: new HashStore(), initMethod: 'env://', worldSize: 1 }, /got store and initMethod/],
-    [{ initMethod: 'tcp://host:1', worldSize: 1 }, /expected an initMethod like wss:/],
+    [
+      { initMethod: 'tcp://host:1', worldSize: 1 },
+      /expected an initMethod like wss:.* A tab cannot listen/,
+    ],
     [{ initMethod: 'wss://host/#room=secret', worldSize: 1 }, /#room= with 32 hex digits/],
     [{ initMethod: 'broadcast:a/b', worldSize: 1 }, /expected a room of 1 to 100 letters/],
     [{ initMethod: 'broadcast:a', worldSize: 1 }, /SharedWorker/],
     [{ initMethod: 'opfs:a', worldSize: 1 }, /origin private file system/],
-    [{ backend: 'nccl', worldSize: 1 }, /backend must be one of 'auto'/],
+    [{ backend: 'nccl', worldSize: 1 }, /got "nccl": .* webrtc/],
+    [{ backend: 'rtc', worldSize: 1 }, /backend must be one of 'auto'/],
+    [{ initMethod: 'file:///tmp/x', worldSize: 1 }, /take opfs:room/],
     [{ worldsize: 1 }, /got "worldsize"/],
     ...[Number.NaN, -5, 0, '30', Number.POSITIVE_INFINITY, 2 ** 31].flatMap(
       (ms): [object, RegExp][] => [
