@@ -34,3 +34,13 @@ export async function checkDataFolder(directory: string): Promise<DataSplits> {
     )
   return loadIdxFolder(readDiskFolder(directory))
 }
+
+/** errors: `data.missing` unless there is a file to give. */
+export async function checkGivenFile(path: string): Promise<void> {
+  const info = await stat(path).catch(() => undefined)
+  if (info?.isFile()) return
+  throw new DataError(
+    'data.missing',
+    `--given: expected a file, got ${path}, which ${info ? 'is none' : 'does not exist'}. Name a file.`,
+  )
+}

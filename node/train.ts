@@ -1,10 +1,14 @@
+import { createReadStream } from 'node:fs'
 import { stat, writeFile } from 'node:fs/promises'
+import type { ServerResponse } from 'node:http'
 import { resolve } from 'node:path'
+import { pipeline } from 'node:stream'
+import { metaOf } from '../demos/experiment.ts'
 import { newRoomLink, RoomSecret } from '../src/peer/secret.ts'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { exportTrace, type TraceEvent } from '../src/util/spans.ts'
 import { findBrowser } from './chromium.ts'
-import { checkDataFolder } from './data-folder.ts'
+import { checkDataFolder, checkGivenFile } from './data-folder.ts'
 import { closeSoon } from './interrupt.ts'
 import { dataMount } from './mounts.ts'
 import { runCommand } from './run-command.ts'
@@ -16,6 +20,7 @@ import { makeReporter, type Reporter } from './train/report.ts'
 import { oneLine } from './train/tab-group.ts'
 import { type TabsOptions, trainInTabs } from './train/tabs.ts'
 import { cpuNote, launchForTraining } from './training-browser.ts'
+import { secretPrefix } from './writable-folders.ts'
 
 /**
  * `npm run train -- …`: trains in N headless tabs, as torchrun trains in N processes.
@@ -24,15 +29,19 @@ import { cpuNote, launchForTraining } from './training-browser.ts'
  * started is ended again in the reverse order, in every case.
  */
 
+/** Where the maker's tab finds what `--given` names: on the page's own server, which is this machine's alone. */
+const givenRoute = secretPrefix('given')
+
 async function train(
   options: TrainOptions,
   reporter: Reporter,
   signal: AbortSignal,
 ): Promise<void> {
-  const { dataFolder, outFile, ice, isRelayed } = options
+  const { dataFolder, givenFile, outFile, ice, isRelayed } = options
   const toClose: (() => Promise<unknown>)[] = []
   try {
     if (dataFolder !== undefined) await checkDataFolder(resolve(dataFolder))
+    if (givenFile !== undefined) await checkGivenFile(resolve(givenFile))
     findBrowser()
     const out = outFile === undefined ? null : await OutFile.open(outFile)
     if (out) toClose.push(() => out.discard())
@@ -50,7 +59,16 @@ async function train(
       port: 0,
       mounts: dataFolder === undefined ? undefined : { [dataMount]: resolve(dataFolder) },
       writable: checkpoints?.writable,
-      extraRoutes: checkpoints?.routes,
+      extraRoutes: {
+        ...checkpoints?.routes,
+        ...(givenFile !== undefined && {
+          [givenRoute]: (_: unknown, response: ServerResponse) => {
+            response.writeHead(200, { 'Content-Type': 'application/octet-stream' })
+            // A read error ends the response short, which the demo reports.
+            pipeline(createReadStream(resolve(givenFile)), response, () => undefined)
+          },
+        }),
+      },
       signaling: {
         relay: isRelayed,
         // Nobody else of this machine gets TURN credentials or a relay here.
@@ -86,6 +104,7 @@ async function train(
           isRelayed,
           timeoutMs: options.timeoutMs,
           saveTo: out?.temporaryPath,
+          given: givenFile === undefined ? undefined : givenRoute,
           signal,
           onEvent: (event) => {
             hasSaved ||= event.event === 'checkpoint'
@@ -164,9 +183,10 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
   const { options } = parsed
   const { folder } = options.checkpoints ?? {}
   if (folder !== undefined) kept = `${folder} keeps the checkpoints; --resume latest goes on`
-  const { batchSize, epochs } = options.config
+  const { batchSize, epochs, demo } = options.config
+  const { metric } = metaOf(demo)
   const { isJson, worldSize } = options
-  const settings = { isJson, worldSize, batchSize, epochs }
+  const settings = { isJson, worldSize, batchSize, epochs, metric }
   await train(options, makeReporter(settings, process.stdout, process.stderr), signal)
   return 0
 }

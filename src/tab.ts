@@ -1,5 +1,6 @@
 import { type TransportChoice, transportChoices } from './peer/messages.ts'
 import { newRoomLink, parseFragment } from './peer/secret.ts'
+import { DataError } from './util/errors.ts'
 import { isTracing } from './util/spans.ts'
 import { switchValue } from './util/switches.ts'
 import type { RunEvent } from './worker/api.ts'
@@ -8,7 +9,7 @@ import { bytesSentIn, RoomMember, type RunEnd } from './worker/member.ts'
 /**
  * The page of a headless rank: it does what its address says and reports to the launcher that opened it.
  *
- * `?role=make|join&ranks=N&transport=…&config={…}&checkpoints={…}&launcher={…}#room=…&key=…`. The maker starts as soon as `ranks` members are in the room.
+ * `?role=make|join&ranks=N&transport=…&config={…}&checkpoints={…}&given=…&launcher={…}#room=…&key=…`. The maker starts as soon as `ranks` members are in the room.
  */
 declare global {
   interface Window {
@@ -77,7 +78,21 @@ const member = new RoomMember({
   onRefused: (error) => failed(error, null),
 })
 
+/** The data that whoever opened this tab gives to the run. */
+async function readGiven(address: string): Promise<void> {
+  const answer = await fetch(new URL(address, location.href))
+  if (!answer.ok) {
+    throw new DataError(
+      'data.missing',
+      `data: expected the file at ${address}, got status ${answer.status}. Start again.`,
+    )
+  }
+  member.give(new Uint8Array(await answer.arrayBuffer()))
+}
+
 try {
+  const given = parameters.get('given')
+  if (given !== null) await readGiven(given)
   // Whoever writes `cpu` into the address agrees to the slow way.
   await member.join(await member.open(switchValue('cpu') ? 'cpu' : 'webgpu'))
 } catch (error) {

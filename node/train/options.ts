@@ -1,6 +1,9 @@
 import { basename } from 'node:path'
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
-import { parseTrainConfig, type TrainConfig } from '../../src/train/config.ts'
+import { metaOf, parseTrainConfig } from '../../demos/experiment.ts'
+import { metas } from '../../demos/metas.ts'
+import { givenData, type TrainConfig } from '../../src/train/config.ts'
+import type { DemoMeta } from '../../src/train/demo-meta.ts'
 import type { DeviceType } from '../../src/util/device.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { checked, fromEnvironment, parsed, type SwitchInputs } from '../../src/util/switches.ts'
@@ -25,8 +28,10 @@ export interface CheckpointOptions {
 /** What one `npm run train` is to do. */
 export interface TrainOptions {
   worldSize: number
-  /** Absent: the built-in digits. */
+  /** Absent: what the demo makes itself, or `givenFile`. */
   dataFolder?: string
+  /** Data of a person's own, where the demo takes some. */
+  givenFile?: string
   /** Absent: the trained weights are not kept. */
   outFile?: string
   /** Progress as JSON lines on standard output. */
@@ -64,6 +69,21 @@ function positiveNumber(canBeZero: boolean) {
   }
 }
 
+/** What each demo has, for the help. */
+const listed = (of: (meta: DemoMeta) => readonly string[]): string =>
+  Object.entries(metas)
+    .map(([name, meta]) => `${name}: ${of(meta).join(', ')}`)
+    .join('; ')
+
+/** The default of a setting, and those of the demos that have another. */
+const byDemo = (key: 'epochs' | 'batchSize', usual: number): string =>
+  [
+    String(usual),
+    ...Object.entries<DemoMeta>(metas).flatMap(([name, { defaults }]) =>
+      defaults?.[key] === undefined ? [] : [`${name} ${defaults[key]}`],
+    ),
+  ].join(', ')
+
 function defineCommand(): Command {
   const command = new Command('train')
     .usage('[options]      (through npm: npm run train -- [options])')
@@ -71,20 +91,59 @@ function defineCommand(): Command {
       'Trains one model in N headless browser tabs, each a rank with its own WebGPU device, over WebRTC.',
     )
     .option('--nproc-per-node <n>', 'number of tabs (ranks)', wholeNumber(1, maxWorldSize), 1)
-    .option(
-      '--data <dir>',
-      'folder with MNIST-layout IDX files, plain or .gz (default: drawn digits)',
+    .addOption(
+      new Option('--demo <name>', 'experiment').choices(Object.keys(metas)).default('digits'),
     )
-    .addOption(new Option('--model <name>', 'model').choices(['mlp', 'cnn']).default('mlp'))
-    .option('--epochs <n>', 'passes over the training data', wholeNumber(1), 3)
+    .option(
+      '--data <name or dir>',
+      `one of the experiment's own data sets (${listed(({ data }) => Object.keys(data))}); for digits a folder with MNIST-layout IDX files, plain or .gz (default: the first)`,
+    )
+    .option('--given <file>', 'data of your own for an experiment that takes some; rank 0 sends it')
+    .option(
+      '--model <name>',
+      `model (${listed(({ models }) => Object.keys(models))}; default: the first)`,
+    )
+    .option(
+      '--epochs <n>',
+      `passes over the training data (default: ${byDemo('epochs', 3)})`,
+      wholeNumber(1),
+    )
     .option('--steps <n>', 'train so many steps, instead of --epochs', wholeNumber(1))
-    .option('--batch-size <n>', 'global batch size', wholeNumber(1), 64)
+    .option(
+      '--batch-size <n>',
+      `global batch size (default: ${byDemo('batchSize', 64)})`,
+      wholeNumber(1),
+    )
     .addOption(
       new Option('--optimizer <name>', 'adamw, or sgd with momentum 0.9')
         .choices(['adamw', 'sgd'])
         .default('adamw'),
     )
-    .option('--lr <x>', 'learning rate (default: mlp 1e-3, cnn 3e-3)', positiveNumber(true))
+    .option(
+      '--lr <x>',
+      `learning rate (default: ${listed(({ models }) => Object.entries(models).map(([name, { lr }]) => `${name} ${lr}`))})`,
+      positiveNumber(true),
+    )
+    .addOption(
+      new Option('--precision <dtype>', 'float16: products under autocast, with a gradient scaler')
+        .choices(['float32', 'float16'])
+        .default('float32'),
+    )
+    .addOption(
+      new Option('--strategy <name>', 'alone: no exchange, each rank trains a model of its own')
+        .choices(['ddp', 'alone'])
+        .default('ddp'),
+    )
+    .addOption(
+      new Option('--partition <name>', 'own-slice: each rank draws from its own part of the data')
+        .choices(['shuffled', 'own-slice'])
+        .default('shuffled'),
+    )
+    .option(
+      '--evaluate-every <n>',
+      "look at held-out samples every n steps too, besides each epoch's end",
+      wholeNumber(1),
+    )
     .option('--seed <n>', 'seed of parameters and order', wholeNumber(0), 0)
     .option('--out <file>', 'write the trained weights there, as .safetensors')
     .option(
@@ -179,6 +238,7 @@ export function parseOptions(
   const {
     nprocPerNode,
     data,
+    given: givenFile,
     out,
     json,
     headed,
@@ -214,9 +274,10 @@ export function parseOptions(
   }
   const checkpoints = checkpointOptions({ checkpointDir, checkpointEvery, keepLast, resume })
   const ice = iceOptionsOf({ iceServers, turnSecretFile, turnLifetime }, environment)
+  const dataFolder = dataFolderOf(metaOf(settings.demo), data, givenFile)
   const config = parseTrainConfig({
     ...settings,
-    data: data === undefined ? 'digits' : dataMount,
+    data: givenFile !== undefined ? givenData : dataFolder === undefined ? data : dataMount,
     ...(checkpointDir !== undefined && { checkpointEvery: checkpointEvery ?? 0 }),
     ...(resume !== undefined && { resume: basename(resume) }),
   })
@@ -229,7 +290,8 @@ export function parseOptions(
     kind: 'train',
     options: {
       worldSize: nprocPerNode,
-      dataFolder: data,
+      dataFolder,
+      ...(givenFile !== undefined && { givenFile }),
       outFile: out,
       isJson: json,
       isHeaded: headed,
@@ -245,6 +307,24 @@ export function parseOptions(
       ...(checkpoints && { checkpoints }),
     },
   }
+}
+
+/** The folder that `--data` names, where it names no set of the demo's. errors: `config.invalid`. */
+function dataFolderOf(
+  { data: own, address }: DemoMeta,
+  data: string | undefined,
+  givenFile: string | undefined,
+): string | undefined {
+  if (data === undefined) return undefined
+  if (givenFile !== undefined) {
+    throw new TabringError(
+      'config.invalid',
+      '--given: expected it without --data, got both. Give one of them.',
+    )
+  }
+  if (Object.hasOwn(own, data)) return undefined
+  // The settings' own words say what the demo has.
+  return address ? data : undefined
 }
 
 /** errors: `config.invalid` for what needs a folder, without one. */

@@ -1,4 +1,5 @@
 import cliProgress from 'cli-progress'
+import type { Metric } from '../../src/train/demo-meta.ts'
 import type { Output } from '../output.ts'
 import { Rate } from '../rate.ts'
 import type { RankResult, TabEvent } from './tab-group.ts'
@@ -25,11 +26,13 @@ export interface ReportSettings {
   worldSize: number
   batchSize: number
   epochs: number
+  /** What the demo measures on held-out samples. */
+  metric: Metric
 }
 
 /** The bar on a terminal, plain lines elsewhere, or JSON lines when asked for. Notes go to `error`. */
 export function makeReporter(settings: ReportSettings, output: Output, error: Output): Reporter {
-  if (settings.isJson) return new JsonReporter(output, error)
+  if (settings.isJson) return new JsonReporter(settings, output, error)
   return output.isTTY
     ? new BarReporter(settings, output, error)
     : new LineReporter(settings, output, error)
@@ -40,6 +43,7 @@ type StepEvent = Extract<TabEvent, { event: 'step' }>
 /** The objects that `--json` prints, one a line: rank 0's steps, and the end. */
 class JsonReporter implements Reporter {
   constructor(
+    private readonly settings: ReportSettings,
     private readonly output: Output,
     private readonly error: Output,
   ) {}
@@ -62,12 +66,14 @@ class JsonReporter implements Reporter {
   }
 
   done(results: RankResult[]): void {
-    const { steps, loss, testAccuracy, seconds } = results[0].result
+    const { steps, loss, testAccuracy, value, seconds } = results[0].result
     this.#print({
       event: 'done',
       worldSize: results.length,
       steps,
       loss,
+      metric: this.settings.metric.name,
+      value,
       testAccuracy,
       paramHashes: results.map(({ result }) => result.paramHash),
       bytesSentPerRank: results.map(({ bytesSent }) => bytesSent),
@@ -102,6 +108,12 @@ const phaseNames: Record<string, string> = {
 
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
 const rateText = (rate: number) => (Number.isNaN(rate) ? '-' : whole.format(rate))
+const metricText = ({ unit }: Metric, value: number | null | undefined) =>
+  value === null || value === undefined
+    ? 'unknown'
+    : unit === 'share'
+      ? `${(100 * value).toFixed(2)} %`
+      : `${value.toFixed(4)} ${unit}`.trim()
 const lossText = (loss: number | null) => (loss === null ? 'not a number' : loss.toFixed(4))
 
 /** Words for people: what the bar and the plain lines share. */
@@ -127,7 +139,7 @@ abstract class PeopleReporter implements Reporter {
   event(event: TabEvent): void {
     if (event.rank !== 0) return
     if (event.event === 'phase') this.phase(phaseNames[event.phase] ?? event.phase)
-    if (event.event === 'evaluation') this.evaluation(event.epoch, event.accuracy)
+    if (event.event === 'evaluation') this.evaluation(event.epoch, event.value)
     if (event.event === 'resumed') this.#resumed(event)
     if (event.event === 'checkpoint') {
       this.#latest = event.name
@@ -153,18 +165,13 @@ abstract class PeopleReporter implements Reporter {
     return `${mean('total')} ms on rank 0: ${parts.map((part) => `${part} ${mean(part)}`).join(', ')}`
   }
 
-  #resumed({
-    step,
-    epoch,
-    bestAccuracy,
-    stepsLeft,
-    differences,
-  }: Extract<TabEvent, { event: 'resumed' }>) {
-    const best = bestAccuracy === null ? '' : `, best accuracy ${(100 * bestAccuracy).toFixed(2)} %`
+  #resumed({ step, epoch, best, stepsLeft, differences }: Extract<TabEvent, { event: 'resumed' }>) {
+    const { metric } = this.settings
+    const reached = best === null ? '' : `, best ${metric.name} ${metricText(metric, best)}`
     this.note(
       stepsLeft > 0
-        ? `goes on from step ${step} in epoch ${epoch}${best}`
-        : `nothing left to train: the checkpoint is of the last step, ${step}${best}`,
+        ? `goes on from step ${step} in epoch ${epoch}${reached}`
+        : `nothing left to train: the checkpoint is of the last step, ${step}${reached}`,
     )
     if (differences.length > 0)
       this.note(`no longer bit for bit the run that was saved: ${differences.join('; ')}`)
@@ -173,18 +180,19 @@ abstract class PeopleReporter implements Reporter {
   protected abstract phase(name: string): void
   protected abstract checkpoint(name: string, isBest: boolean): void
   protected abstract step(event: StepEvent): void
-  protected abstract evaluation(epoch: number, accuracy: number): void
+  protected abstract evaluation(epoch: number, value: number | null): void
   abstract stop(): void
 
   done(results: RankResult[], outFile: OutSummary | null): void {
     this.stop()
-    const { steps, loss, testAccuracy, seconds } = results[0].result
+    const { steps, loss, value, seconds } = results[0].result
+    const { metric } = this.settings
     const samples = results.reduce((sum, { result }) => sum + result.samples, 0)
     const bytes = results.map(({ rank, bytesSent }) => `rank ${rank} ${sizeText(bytesSent)}`)
     const ranks = `${results.length} rank${results.length === 1 ? '' : 's'}`
     this.output.write(
       [
-        `test accuracy  ${testAccuracy === null ? 'unknown' : `${(100 * testAccuracy).toFixed(2)} %`}, last loss ${lossText(loss)}`,
+        `${`test ${metric.name}`.padEnd(13)}  ${metricText(metric, value)}, last loss ${lossText(loss)}`,
         `time           ${seconds.toFixed(1)} s for ${whole.format(steps)} steps on ${ranks}, ${rateText(samples / seconds)} samples/s`,
         `a step         ${this.#stepText()}`,
         `sent           ${bytes.join(', ')}`,
@@ -288,8 +296,9 @@ class LineReporter extends PeopleReporter {
     this.output.write(`checkpoint ${name}${isBest ? ', the best so far' : ''}\n`)
   }
 
-  protected override evaluation(epoch: number, accuracy: number): void {
-    this.output.write(`epoch ${epoch}: accuracy ${(100 * accuracy).toFixed(2)} %\n`)
+  protected override evaluation(epoch: number, value: number | null): void {
+    const { metric } = this.settings
+    this.output.write(`epoch ${epoch}: ${metric.name} ${metricText(metric, value)}\n`)
   }
 
   override stop(): void {

@@ -19,13 +19,21 @@ export type TabEvent =
       /** Milliseconds by part; `total` is their sum. */
       times: Readonly<Record<string, number>>
     }
-  | { event: 'evaluation'; epoch: number; accuracy: number; rank: number }
+  | {
+      event: 'evaluation'
+      epoch: number
+      metric: string
+      /** Null stands for what JSON lacks. */
+      value: number | null
+      rank: number
+    }
+  | { event: 'paused' | 'continued'; step: number; rank: number }
   | {
       event: 'resumed'
       step: number
       epoch: number
       /** Null before any evaluation. */
-      bestAccuracy: number | null
+      best: number | null
       stepsLeft: number
       differences: readonly string[]
       rank: number
@@ -46,6 +54,8 @@ const doneSchema = v.variant('ok', [
       /** Of the last step's global batch. */
       loss: v.nullable(v.union([v.number(), v.nan()])),
       testAccuracy: v.nullable(v.number()),
+      /** What the demo measures on held-out samples. */
+      value: v.nullable(v.number()),
       /** Over the parameters that this rank's GPU holds. */
       paramHash: v.string(),
       /** That this rank trained on. */
@@ -92,6 +102,7 @@ export class TabGroup {
   readonly firstWord: Promise<void>
   readonly #tabs: TabState[]
   readonly #listener: (event: TabEvent) => void
+  readonly #hasOneModel: boolean
   readonly #failures: { error: Error; distance: number }[] = []
   #hearFirstWord!: () => void
   #resolve!: (results: RankResult[]) => void
@@ -100,7 +111,14 @@ export class TabGroup {
   #timer: NodeJS.Timeout | undefined
   readonly #watchdog: NodeJS.Timeout
 
-  constructor(worldSize: number, timeoutMs: number, listener: (event: TabEvent) => void) {
+  /** `hasOneModel`: all ranks must end with equal parameters. */
+  constructor(
+    worldSize: number,
+    timeoutMs: number,
+    listener: (event: TabEvent) => void,
+    hasOneModel = true,
+  ) {
+    this.#hasOneModel = hasOneModel
     this.#tabs = Array.from({ length: worldSize }, () => ({
       rank: null,
       doing: 'opening',
@@ -198,7 +216,7 @@ export class TabGroup {
     this.stop()
     const results = this.#tabs.map((state) => state.done!).sort((a, b) => a.rank - b.rank)
     const hashes = new Set(results.map(({ result }) => result.paramHash))
-    if (hashes.size === 1) this.#resolve(results)
+    if (hashes.size === 1 || !this.#hasOneModel) this.#resolve(results)
     else
       this.#reject(
         new TabringError(

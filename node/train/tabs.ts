@@ -22,6 +22,8 @@ export interface TabsOptions {
   isRelayed?: boolean
   /** Where the ranks' checkpoints are, as addresses. */
   checkpoints?: CheckpointAddress
+  /** The address of the data that a person gives; the maker's tab reads it. */
+  given?: string
   /** Ends the run with the signal's reason. */
   signal: AbortSignal
   onEvent: (event: TabEvent) => void
@@ -48,7 +50,12 @@ const downloadTimeoutMs = 30_000
  */
 export async function trainInTabs(options: TabsOptions): Promise<RankResult[]> {
   const { browser, worldSize, signal } = options
-  const group = new TabGroup(worldSize, options.timeoutMs, options.onEvent)
+  const group = new TabGroup(
+    worldSize,
+    options.timeoutMs,
+    options.onEvent,
+    options.config.strategy !== 'alone',
+  )
   const onAbort = () => group.failAll(signal.reason)
   const onDisconnected = () => group.failAll(new TabringError('peer.lost', browserGone))
   signal.addEventListener('abort', onAbort)
@@ -82,16 +89,18 @@ export function tabAddress(
     config,
     saveTo,
     checkpoints,
+    given,
     switches = {},
     isRelayed = false,
   }: Pick<
     TabsOptions,
-    'worldSize' | 'config' | 'saveTo' | 'checkpoints' | 'switches' | 'isRelayed'
+    'worldSize' | 'config' | 'saveTo' | 'checkpoints' | 'given' | 'switches' | 'isRelayed'
   >,
 ): string {
   const transport = isRelayed ? 'fallback' : 'webrtc'
   const query = new URLSearchParams({ role, ranks: String(worldSize), transport })
   if (role === 'make') query.set('config', JSON.stringify(config))
+  if (role === 'make' && given !== undefined) query.set('given', given)
   if (saveTo !== undefined) query.set('save', '1')
   // Any rank's tab may become rank 0.
   if (checkpoints) query.set('checkpoints', JSON.stringify(checkpoints))

@@ -9,7 +9,7 @@ import {
   type HostDType,
   type TensorType,
 } from '../util/shape.ts'
-import { tailElements } from './bucket.ts'
+import { tailElements, wordInTail } from './bucket.ts'
 import { FiniteCheck } from './inside/finite-check.ts'
 import { joinRanks, jointElements } from './join-ranks.ts'
 import type { Look, OnNode } from './look.ts'
@@ -312,6 +312,7 @@ export class CpuProgram implements StepProgram {
       })
     }
     const exchange = this.prepared.trace.exchange!
+    if (index === 0) gradients[elements + wordInTail] = exchange.ownWord
     const place = { index, isLast: index === this.prepared.updates.length - 1 }
     await this.#clock.exchange((onMet) =>
       exchange.reduceGradients(update.bucket, place, gradients, onMet),
@@ -355,6 +356,7 @@ export class CpuProgram implements StepProgram {
     this.#averaged.forEach(({ name }, i) => {
       outputs[name][0] = parameters[elements + i]
     })
+    exchange.joinedWord = parameters[elements + wordInTail]
   }
 
   async #execute(

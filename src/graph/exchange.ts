@@ -123,6 +123,10 @@ export interface GradientExchange {
   readonly nextSequence: number
   /** Called once at the start of each step, before its first bucket. */
   beginStep(): void
+  /** A small number that this rank tells the others with each step, without a message of its own; 0 unless it is set. */
+  ownWord: number
+  /** The sum of what all ranks told with the step that ended last: the same on all of them. */
+  joinedWord: number
 }
 
 /**

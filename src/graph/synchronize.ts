@@ -1,7 +1,7 @@
 import type { Gpu } from '../gpu/device.ts'
 import { mapped } from '../gpu/readback.ts'
 import { invariant } from '../util/errors.ts'
-import { tailElements } from './bucket.ts'
+import { wordInTail } from './bucket.ts'
 import type { GradientExchange } from './exchange.ts'
 import { joinRanks, jointElements } from './join-ranks.ts'
 import { lastPartsOf } from './last-parts.ts'
@@ -83,7 +83,7 @@ export class SynchronizedUpdates {
     this.#averaged = prepared.outputs.flatMap(({ type, isJoint }, index) =>
       type.shape.length === 0 && type.dtype === 'f32' && !isJoint ? [index] : [],
     )
-    invariant(this.#averaged.length <= tailElements, () => 'more scalar outputs than a tail holds')
+    invariant(this.#averaged.length <= wordInTail, () => 'more scalar outputs than a tail holds')
     const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST
     this.#jointStaging = prepared.joint.map(({ reductions: { length } }, index) =>
       length > 0
@@ -267,11 +267,13 @@ export class SynchronizedUpdates {
 
   /** The outputs with every averaged scalar replaced by its weighted mean over ranks. */
   reduceOutputs(outputs: RunOutputs): RunOutputs {
-    const [first] = this.#buckets
+    const [{ parameters, prepared }] = this.#buckets
+    const tail = parameters.subarray(prepared.update.bucket.elements)
     this.#averaged.forEach((output, i) => {
       const { name } = this.#prepared.outputs[output]
-      outputs[name][0] = first.parameters[first.prepared.update.bucket.elements + i]
+      outputs[name][0] = tail[i]
     })
+    this.#exchange.joinedWord = tail[wordInTail]
     return outputs
   }
 
@@ -292,7 +294,10 @@ export class SynchronizedUpdates {
     const { elements, gradientPool } = prepared.update.bucket
     gradients.set(new Float32Array(gradientStaging.getMappedRange()))
     gradientStaging.unmap()
-    if (index === 0) this.#weighTail(gradients, elements)
+    if (index === 0) {
+      this.#weighTail(gradients, elements)
+      gradients[elements + wordInTail] = this.#exchange.ownWord
+    }
     const place = { index, isLast: index === this.#buckets.length - 1 }
     await this.clock.exchange((onMet) =>
       this.#exchange.reduceGradients(prepared.update.bucket, place, gradients, onMet),

@@ -1,31 +1,42 @@
 import * as v from 'valibot'
 import { stepsPerEpoch } from '../data/shares.ts'
-import { TabringError } from '../util/errors.ts'
-
-/** Learning rate when none is given, by model. */
-export const defaultLearningRate = { mlp: 1e-3, cnn: 3e-3 } as const
 
 const count = (minimum: number) => v.pipe(v.number(), v.safeInteger(), v.minValue(minimum))
+const name = v.pipe(v.string(), v.nonEmpty(), v.maxLength(100))
+
+/** As `data`: a person gives the data to one rank, which sends it to the others. */
+export const givenData = 'given'
 
 /**
  * Everything that decides a run's numbers, the same on every rank: the room's maker sends it with `start`.
  *
- * `batchSize` is global; `lr` undefined means the model's default; `steps` undefined means whole epochs.
+ * `batchSize` is global; `lr` undefined means the model's default; `steps` undefined means whole epochs. Which models, data and settings a
+ * demo has is in its meta: `parseTrainConfig` of `demos/experiment.ts` fills in and judges both.
  */
 export const trainConfigSchema = v.object({
-  model: v.optional(v.picklist(['mlp', 'cnn']), 'mlp'),
-  /** `digits`: made procedurally in the tab. Otherwise the URL of a folder with the four IDX files, relative to the page. */
-  data: v.optional(v.pipe(v.string(), v.nonEmpty(), v.maxLength(1000)), 'digits'),
+  /** Which experiment: a folder under `demos`. */
+  demo: name,
+  model: name,
+  /** A data set that the demo makes; `given`; or an address relative to the page, such as that of a folder with the four IDX files. */
+  data: v.pipe(v.string(), v.nonEmpty(), v.maxLength(1000)),
   epochs: v.optional(count(1), 3),
   steps: v.optional(count(1)),
   batchSize: v.optional(count(1), 64),
   optimizer: v.optional(v.picklist(['adamw', 'sgd']), 'adamw'),
   lr: v.optional(v.pipe(v.number(), v.finite(), v.minValue(0))),
   seed: v.optional(count(0), 0),
+  /** `float16`: products under autocast, the loss scaled by a GradScaler. */
+  precision: v.optional(v.picklist(['float32', 'float16']), 'float32'),
+  /** `alone`: gradients are not exchanged; each rank trains a replica of its own from the same first parameters. */
+  strategy: v.optional(v.picklist(['ddp', 'alone']), 'ddp'),
+  /** `own-slice`: each rank draws from its own contiguous part of the data, in the data's own order. */
+  partition: v.optional(v.picklist(['shuffled', 'own-slice']), 'shuffled'),
   /** Undefined means that the group's links are measured. */
   bucketCapMb: v.optional(v.pipe(v.number(), v.finite(), v.gtValue(0))),
   /** Parameter hashes of all ranks are compared every so many steps. */
   hashEvery: v.optional(count(1), 50),
+  /** Held-out samples are looked at after so many steps too, besides each epoch's end. */
+  evaluateEvery: v.optional(count(1)),
   /** A checkpoint is saved after so many steps, and at each epoch's end; 0: at the epochs' ends alone. Undefined: none is saved. */
   checkpointEvery: v.optional(count(0)),
   /** `latest`, `best`, or the name of a file: the checkpoint to go on from. Undefined or empty: the run starts anew. */
@@ -35,18 +46,7 @@ export const trainConfigSchema = v.object({
 })
 
 export type TrainConfig = v.InferOutput<typeof trainConfigSchema>
-export type TrainConfigInput = v.InferInput<typeof trainConfigSchema>
-
-/** Returns the settings with defaults filled in. errors: `config.invalid`, naming the setting. */
-export function parseTrainConfig(input: unknown): TrainConfig {
-  const result = v.safeParse(trainConfigSchema, input)
-  if (result.success) return result.output
-  const issue = result.issues[0]
-  throw new TabringError(
-    'config.invalid',
-    `settings: ${v.getDotPath(issue) ?? 'settings'}: expected ${issue.expected ?? issue.message}, got ${issue.received}. Correct it and start again.`,
-  )
-}
+export type TrainConfigInput = Partial<v.InferInput<typeof trainConfigSchema>>
 
 /** The number of a run's last step, over so many training samples. */
 export const totalStepsOf = ({ steps, epochs, batchSize }: TrainConfig, samples: number): number =>

@@ -1,13 +1,13 @@
-import { type DataSplits, fillBatch } from '../data/dataset.ts'
 import { planShares } from '../data/shares.ts'
 import { compile } from '../graph/compile.ts'
-import { countedSamples, topKCorrect } from '../graph/functions.ts'
 import type { AnyRuntime } from '../graph/runtime.ts'
 import type { StepProgram } from '../graph/step-program.ts'
-import type { ModelRecipe } from '../nn/models.ts'
 import type { Module } from '../nn/module.ts'
 import type { CollectiveGroup } from '../peer/collective-group.ts'
-import { tensorType } from '../util/shape.ts'
+import type { TrainConfig } from './config.ts'
+import { evaluating } from './looks.ts'
+import { batchArrays } from './share-batches.ts'
+import type { BatchArrays, Task, TaskData } from './task.ts'
 
 /** Fewer rows than this a batch are not worth a dispatch. */
 const fewestRows = 16
@@ -18,69 +18,68 @@ const batchesAhead = 2
 export interface EvaluationOptions {
   readonly runtime: AnyRuntime
   readonly model: Module
-  readonly recipe: ModelRecipe
-  readonly data: DataSplits['test']
+  readonly task: Task
+  readonly config: TrainConfig
+  readonly data: TaskData
   /** Rows of this rank's training batch. With as many here, forward needs no kernels of its own. */
   readonly trainingRows: number
 }
 
-/** Accuracy on held-out samples, each counted once: ranks take contiguous shares and add their counts. */
+/** The task's metric over held-out samples, each counted once: ranks take contiguous shares and add their sums. */
 export class Evaluation {
   readonly #program: StepProgram
-  readonly #data: DataSplits['test']
-  readonly #pixels: Float32Array<ArrayBuffer>
-  readonly #labels: Int32Array<ArrayBuffer>
+  readonly #task: Task
+  readonly #data: TaskData
+  readonly #rows: number
+  readonly #inputs: BatchArrays
 
-  private constructor(program: StepProgram, data: DataSplits['test'], rows: number) {
+  private constructor(program: StepProgram, { task, data }: EvaluationOptions, rows: number) {
     this.#program = program
+    this.#task = task
     this.#data = data
-    this.#pixels = new Float32Array(rows * data.height * data.width)
-    this.#labels = new Int32Array(rows)
+    this.#rows = rows
+    this.#inputs = batchArrays(program.prepared.inputs)
   }
 
   static async create(options: EvaluationOptions): Promise<Evaluation> {
-    const { runtime, model, recipe, data, trainingRows } = options
+    const { runtime, model, task, config, data, trainingRows } = options
     const rows = trainingRows < fewestRows ? defaultRows : trainingRows
     const program = await compile(
-      ({ x, y }) => {
-        const { training } = model
-        const logits = model.eval().forward(x)
-        model.train(training)
-        return { correct: topKCorrect(logits, y, 1, { count: countedSamples() }) }
-      },
-      { x: tensorType([rows, ...recipe.sampleShape]), y: tensorType([rows], 'i32') },
+      (inputs) => evaluating(model, () => ({ sum: task.measure(model, inputs) })),
+      task.types(config, data, rows),
       { runtime },
     )
-    return new Evaluation(program, data, rows)
+    return new Evaluation(program, options, rows)
   }
 
-  /** The share of test samples whose largest logit is their label's, over all ranks. errors: the group's. */
-  async accuracy(group: CollectiveGroup): Promise<number> {
-    const share = planShares(this.#data.count, group.size)[group.rank]
+  /** The mean over all held-out samples, on all ranks of `group`. order: of the sums, that of the ranks. errors: the group's. */
+  async value(group: CollectiveGroup): Promise<number> {
+    const { count } = this.#data.test
+    const share = planShares(count, group.size)[group.rank]
     const end = share.offset + share.rows
-    const rows = this.#labels.length
     const underWay: Promise<number>[] = []
-    let correct = 0
-    for (let begin = share.offset; begin < end; begin += rows) {
-      const batch = this.#countCorrect(begin, Math.min(rows, end - begin))
+    let own = 0
+    for (let begin = share.offset; begin < end; begin += this.#rows) {
+      const batch = this.#sumOf(begin, Math.min(this.#rows, end - begin))
       // One that fails while an earlier one is awaited, as all do when the device goes, is not unhandled: each is awaited in its turn.
       batch.catch(() => undefined)
       underWay.push(batch)
-      if (underWay.length > batchesAhead) correct += await underWay.shift()!
+      if (underWay.length > batchesAhead) own += await underWay.shift()!
     }
-    for (const batch of underWay) correct += await batch
-    const counts = await group.allGatherU32(Uint32Array.of(correct))
-    return counts.reduce((sum, next) => sum + next, 0) / this.#data.count
+    for (const batch of underWay) own += await batch
+    const words = await group.allGatherU32(new Uint32Array(Float64Array.of(own).buffer))
+    const sums = new Float64Array(Uint32Array.from(words).buffer)
+    return sums.reduce((sum, next) => sum + next, 0) / count
   }
 
   destroy(): void {
     this.#program.destroy()
   }
 
-  async #countCorrect(begin: number, count: number): Promise<number> {
-    const indices = Array.from({ length: count }, (_, i) => begin + i)
-    fillBatch(this.#data, indices, this.#pixels, this.#labels)
-    const outputs = await this.#program.run({ x: this.#pixels, y: this.#labels }, { count })
-    return outputs.correct[0]
+  async #sumOf(begin: number, count: number): Promise<number> {
+    const indices = Uint32Array.from({ length: count }, (_, i) => begin + i)
+    this.#task.fill(this.#data, 'test', indices, this.#inputs)
+    const outputs = await this.#program.run(this.#inputs, { count })
+    return outputs.sum[0]
   }
 }

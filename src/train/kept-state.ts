@@ -1,4 +1,5 @@
 import type { Module, StateDict } from '../nn/module.ts'
+import type { GradScaler, GradScalerState } from '../optim/grad-scaler.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
 
 /** How far a run has come. */
@@ -8,9 +9,10 @@ export interface Progress {
   /** Samples that this rank trained on. */
   readonly samples: number
   readonly loss: number
-  readonly accuracy: number
+  /** Of the last evaluation; NaN before the first. */
+  readonly value: number
   /** Of all evaluations so far. */
-  readonly bestAccuracy: number
+  readonly best: number
 }
 
 /** A run at some step, on the host: what it takes to go on from there on another device, bit for bit. */
@@ -22,14 +24,16 @@ export interface KeptState {
   readonly steps: readonly number[]
   /** Optimizer state by bucket and name. */
   readonly pools: readonly ReadonlyMap<string, Float32Array<ArrayBuffer>>[]
+  /** Of the loss scale, where there is one. */
+  readonly scaler: GradScalerState | undefined
 }
 
 export const beginning: Progress = {
   step: 0,
   samples: 0,
   loss: Number.NaN,
-  accuracy: Number.NaN,
-  bestAccuracy: Number.NEGATIVE_INFINITY,
+  value: Number.NaN,
+  best: Number.NaN,
 }
 
 /** Ranks keep at the same steps, but one may be lost while another has just kept: then both still have the state before it. */
@@ -61,10 +65,17 @@ export class KeptStates {
   }
 }
 
+/** What a run's next step changes, but for what it is given. */
+export interface RunParts {
+  readonly model: Module
+  readonly optimizer: Optimizer
+  /** In float16. */
+  readonly scaler?: GradScaler
+}
+
 /** Reads everything that the next step depends on. Between steps: nothing may be under way. */
 export async function keepState(
-  model: Module,
-  optimizer: Optimizer,
+  { model, optimizer, scaler }: RunParts,
   progress: Progress,
 ): Promise<KeptState> {
   const pools: Map<string, Float32Array<ArrayBuffer>>[] = []
@@ -81,11 +92,12 @@ export async function keepState(
     stepCount: optimizer.stepCount,
     steps: optimizer.cohorts.map(({ steps }) => steps),
     pools,
+    scaler: await scaler?.stateDict(),
   }
 }
 
-/** Puts a kept state into a model and an optimizer whose step has been compiled. */
-export function restoreState(model: Module, optimizer: Optimizer, kept: KeptState): void {
+/** Puts a kept state into the parts of a run whose step has been compiled. */
+export function restoreState({ model, optimizer, scaler }: RunParts, kept: KeptState): void {
   model.loadStateDict(kept.model)
   optimizer.stepCount = kept.stepCount
   optimizer.cohorts.forEach((cohort, i) => {
@@ -97,4 +109,5 @@ export function restoreState(model: Module, optimizer: Optimizer, kept: KeptStat
       if (data) pool.write(data)
     }
   }
+  if (kept.scaler) scaler?.loadStateDict(kept.scaler)
 }

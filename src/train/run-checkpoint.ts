@@ -1,14 +1,13 @@
 import { getCheckpoint } from '../data/checkpoint-folder.ts'
 import type { FileFolder } from '../data/file-store.ts'
 import type { SavedState } from '../data/saved-tree.ts'
-import type { Module } from '../nn/module.ts'
-import type { Optimizer } from '../optim/optimizer.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { TabringError } from '../util/errors.ts'
 import { readTogether, saveCheckpoint } from './checkpoint.ts'
 import { unpackCheckpoint } from './checkpoint-file.ts'
-import { defaultLearningRate, type TrainConfig, totalStepsOf } from './config.ts'
-import type { Progress } from './kept-state.ts'
+import { type TrainConfig, totalStepsOf } from './config.ts'
+import { type DemoMeta, learningRateOf } from './demo-meta.ts'
+import type { Progress, RunParts } from './kept-state.ts'
 import type { RunRecord } from './run.ts'
 
 /** Where a run's checkpoints are; rank 0 alone uses it. */
@@ -18,12 +17,6 @@ export interface CheckpointPlace {
   readonly file?: () => Promise<Blob>
   /** How many files stay, besides the best one. */
   readonly keepLast?: number
-}
-
-/** The parts of the built-in training. */
-export interface RunParts {
-  readonly model: Module
-  readonly optimizer: Optimizer
 }
 
 /** Where a run stands among the samples: what a sampler's state is to a loop over one. */
@@ -41,8 +34,11 @@ type RunValues = SavedState & {
   readonly step: number
   readonly epoch: number
   readonly loss: number
-  readonly accuracy: number
-  readonly bestAccuracy: number
+  /** The last and the best evaluation, where the metric is the accuracy, and where it is another. */
+  readonly accuracy?: number
+  readonly bestAccuracy?: number
+  readonly value?: number
+  readonly best?: number
   readonly cursor: Cursor & SavedState
   readonly record: RunRecord & SavedState
 }
@@ -59,18 +55,22 @@ export interface ResumedRun {
   restore(parts: RunParts): Promise<void>
 }
 
+const isAccuracy = ({ metric }: DemoMeta) => metric.name === 'accuracy'
+
 /** Saves a run between two steps. All ranks call it; returns the file's name. errors: those of `saveCheckpoint`. */
 export async function saveRun(
-  { model, optimizer }: RunParts,
+  { model, optimizer, scaler }: RunParts,
   {
+    meta,
     group,
     place,
     record,
-    progress: { step, loss, accuracy, bestAccuracy },
+    progress: { step, loss, value, best },
     samples,
     perEpoch,
     isBest,
   }: {
+    readonly meta: DemoMeta
     readonly group: ProcessGroup
     readonly place: CheckpointPlace
     readonly record: RunRecord
@@ -85,9 +85,10 @@ export async function saveRun(
   const epoch = Math.floor(step / perEpoch)
   const { seed, batchSize } = record.config
   const cursor: Cursor = { seed, epoch, steps: step % perEpoch, samples, batchSize }
-  const values = { step, epoch, loss, accuracy, bestAccuracy, cursor: { ...cursor } }
+  const evaluated = isAccuracy(meta) ? { accuracy: value, bestAccuracy: best } : { value, best }
+  const values = { step, epoch, loss, ...evaluated, cursor: { ...cursor } }
   return saveCheckpoint(
-    { model, optimizer, ...values, record: record as RunValues['record'] },
+    { model, optimizer, scaler, ...values, record: record as RunValues['record'] },
     {
       processGroup: group,
       folder: group.rank === 0 ? await place.folder() : undefined,
@@ -106,6 +107,7 @@ export async function saveRun(
 export async function resumeRun(
   group: ProcessGroup,
   config: TrainConfig,
+  meta: DemoMeta,
   samples: number,
   place: CheckpointPlace,
 ): Promise<ResumedRun> {
@@ -121,21 +123,29 @@ export async function resumeRun(
   }
   const values = await unpackCheckpoint<RunValues>(file, {}, { strict: false })
   refuseOther(values, config, samples)
-  const { step, epoch, loss, accuracy, bestAccuracy, record } = values
+  const { step, epoch, loss, record } = values
+  const { value = Number.NaN, best = Number.NaN } = isAccuracy(meta)
+    ? { value: values.accuracy, best: values.bestAccuracy }
+    : values
   return {
-    progress: { step, samples: 0, loss, accuracy, bestAccuracy },
+    progress: { step, samples: 0, loss, value, best },
     epoch,
     record,
     stepsLeft: totalStepsOf(config, samples) - step,
-    async restore({ model, optimizer }) {
-      await unpackCheckpoint(file, { model, optimizer })
+    async restore({ model, optimizer, scaler }) {
+      await unpackCheckpoint(file, { model, optimizer, ...(scaler && { scaler }) })
       // Learning rates of now go before those of the file, as settings do everywhere.
-      for (const group of optimizer.paramGroups) group.lr = learningRateOf(config)
+      for (const group of optimizer.paramGroups) group.lr = learningRateOf(config, meta)
     },
   }
 }
 
-const learningRateOf = ({ lr, model }: TrainConfig): number => lr ?? defaultLearningRate[model]
+/** Settings that files of earlier versions do not have, as they were then. */
+const earlier = {
+  demo: 'digits',
+  precision: 'float32',
+  partition: 'shuffled',
+} as const satisfies Partial<TrainConfig>
 
 /** errors: `config.invalid` for a run that cannot go on as this one. */
 function refuseOther({ record, cursor, step }: RunValues, config: TrainConfig, samples: number) {
@@ -147,8 +157,17 @@ function refuseOther({ record, cursor, step }: RunValues, config: TrainConfig, s
     )
   }
   if (!record?.config || !cursor) refuse('the file', "one of this program's own runs", 'another')
-  for (const name of ['model', 'optimizer', 'batchSize', 'seed'] as const)
-    refuse(name, record.config[name], config[name])
+  const saved = { ...earlier, ...record.config }
+  for (const name of [
+    'demo',
+    'model',
+    'optimizer',
+    'batchSize',
+    'seed',
+    'precision',
+    'partition',
+  ] as const)
+    refuse(name, saved[name], config[name])
   refuse('the number of training samples', cursor.samples, samples)
   const steps = totalStepsOf(config, samples)
   if (step <= steps) return
@@ -162,7 +181,7 @@ function refuseOther({ record, cursor, step }: RunValues, config: TrainConfig, s
  * Why a run's numbers are no longer bit for bit those that the saved run would have had: what differs of the records; empty where nothing
  * does. For rank 0, whose record is the one that was saved.
  */
-export function differencesOf(saved: RunRecord, now: RunRecord): string[] {
+export function differencesOf(meta: DemoMeta, saved: RunRecord, now: RunRecord): string[] {
   const differences: string[] = []
   const compare = (what: string, before: unknown, after: unknown, isShort = true) => {
     const [old, own] = [before, after].map((value) => JSON.stringify(value))
@@ -170,7 +189,7 @@ export function differencesOf(saved: RunRecord, now: RunRecord): string[] {
     differences.push(isShort ? `${what} ${old}, now ${own}` : what)
   }
   compare('ranks', saved.worldSize, now.worldSize)
-  compare('learning rate', learningRateOf(saved.config), learningRateOf(now.config))
+  compare('learning rate', learningRateOf(saved.config, meta), learningRateOf(now.config, meta))
   compare('data', saved.config.data, now.config.data)
   compare('adapters', [...new Set(saved.adapters)], [...new Set(now.adapters)])
   compare('rows of each rank', saved.shares, now.shares)

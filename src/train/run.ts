@@ -1,6 +1,7 @@
 import type { StepTimes } from '../graph/step-program.ts'
 import type { LinkMeasurement } from '../peer/measure-links.ts'
 import type { TrainConfig } from './config.ts'
+import type { Metric } from './demo-meta.ts'
 
 /** What a run tells while it goes on. */
 export type RunEvent =
@@ -16,7 +17,7 @@ export type RunEvent =
       totalSteps: number
       /** From 0. */
       epoch: number
-      /** Mean loss over the global batch. */
+      /** Mean loss over the global batch; with the strategy `alone`, over this rank's share of it. */
       loss: number
       rank: number
       /** Samples of this rank in this step. */
@@ -25,14 +26,38 @@ export type RunEvent =
       /** Payload bytes this rank has sent since the run began. */
       bytesSent: number
     }
-  | { event: 'evaluation'; step: number; epoch: number; accuracy: number; rank: number }
+  | {
+      event: 'evaluation'
+      step: number
+      epoch: number
+      /** What was measured on held-out samples, by the name that the demo's meta gives it. */
+      metric: string
+      /** Of all ranks together; with the strategy `alone`, of this rank's replica. */
+      value: number
+      /** The same, where it is one. */
+      accuracy?: number
+      rank: number
+    }
+  | {
+      /** All ranks have stopped behind the same step, until those that asked for it go on. */
+      event: 'paused'
+      /** Steps done. */
+      step: number
+      /** The ranks that asked for it. */
+      by: readonly number[]
+      rank: number
+    }
+  | { event: 'continued'; step: number; pausedMs: number; rank: number }
   | {
       /** The run goes on from a checkpoint; told by rank 0. */
       event: 'resumed'
       /** Steps done. */
       step: number
       epoch: number
-      bestAccuracy: number
+      /** The best evaluation before it; NaN without any. */
+      best: number
+      /** The same, where the metric is the accuracy. */
+      bestAccuracy?: number
       rank: number
       /** 0 where the checkpoint is of the run's last step, and nothing is left to train. */
       stepsLeft: number
@@ -85,17 +110,22 @@ export interface TimelineEntry {
 /** What a finished run leaves on each rank, besides the trained parameters. */
 export interface TrainerResult {
   steps: number
-  /** Global mean loss of the last step. */
+  /** Mean loss of the last step, as its event told it. */
   loss: number
-  /** Share of all held-out samples that are right, over all ranks. */
+  /** What `value` and `best` are. */
+  metric: Metric
+  /** Of the last evaluation: over all held-out samples. */
+  value: number
+  /** Of all evaluations, those before a resumed checkpoint too. */
+  best: number
+  /** `value` and `best` where the metric is the accuracy; else NaN. */
   testAccuracy: number
-  /** The largest of all evaluations, those before a resumed checkpoint too. */
   bestAccuracy: number
   /** Hash of the parameters as this rank's GPU holds them, as hexadecimal digits. */
   paramHash: string
   /** Samples that this rank trained on. */
   samples: number
-  /** Training and evaluation, without loading and compiling. */
+  /** Training and evaluation, without loading, compiling and pauses. */
   seconds: number
   /** One early step by parts: buckets on the host, frames, the end of backward. */
   timeline: TimelineEntry[]

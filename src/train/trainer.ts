@@ -1,6 +1,4 @@
-import { type DataSplits, loadIdxFolder, readUrlFolder } from '../data/dataset.ts'
-import { makeDigits } from '../data/digits.ts'
-import { planShares, stepsPerEpoch } from '../data/shares.ts'
+import { planShares } from '../data/shares.ts'
 import type { Bucket } from '../graph/bucket.ts'
 import { compile } from '../graph/compile.ts'
 import { detectAnomaly } from '../graph/detect-anomaly.ts'
@@ -9,16 +7,25 @@ import type { AnyRuntime } from '../graph/runtime.ts'
 import type { StepProgram } from '../graph/step-program.ts'
 import type { TuneStore } from '../kernels/tune.ts'
 import { manualSeed } from '../nn/init.ts'
-import { models } from '../nn/models.ts'
 import type { StateDict } from '../nn/module.ts'
+import { GradScaler } from '../optim/grad-scaler.ts'
 import { gatherJson } from '../peer/gather-json.ts'
-import type { CollectiveSpan, ProcessGroup } from '../peer/group.ts'
+import { type CollectiveSpan, ProcessGroup } from '../peer/group.ts'
 import { type LinkMeasurement, measureLinks } from '../peer/measure-links.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
 import { bucketCapMbFor } from './data-parallel/bucket-size.ts'
 import { DistributedDataParallel } from './data-parallel.ts'
 import { Evaluation } from './evaluate.ts'
-import { beginning, KeptStates, keepState, type Progress, restoreState } from './kept-state.ts'
+import { shareGiven } from './given-data.ts'
+import {
+  beginning,
+  KeptStates,
+  keepState,
+  type Progress,
+  type RunParts,
+  restoreState,
+} from './kept-state.ts'
+import { Looks } from './looks.ts'
 import { Patience } from './patience.ts'
 import { Recovery, type RecoveryOptions } from './recovery.ts'
 import type { RunEvent, RunRecord, TrainerResult } from './run.ts'
@@ -26,15 +33,16 @@ import {
   type CheckpointPlace,
   differencesOf,
   type ResumedRun,
-  type RunParts,
   resumeRun,
   saveRun,
 } from './run-checkpoint.ts'
 import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
+import { planDraws, ShareBatches } from './share-batches.ts'
+import type { LookAnswer, TaskData } from './task.ts'
 import { tellCollective } from './tell-collective.ts'
 import { type LoopOptions, TrainingLoop } from './training-loop.ts'
-import { makeOptimizer, stepTypesOf, trainingStep } from './training-step.ts'
+import { makeOptimizer, trainingStep } from './training-step.ts'
 import { ReplicaCheck } from './verify.ts'
 
 export interface TrainerOptions extends RecoveryOptions, LoopOptions {
@@ -46,15 +54,20 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly tuneStore?: TuneStore
   /** Where checkpoints go and come from, if `config` asks for some. */
   readonly checkpoints?: CheckpointPlace
+  /** What a person gave on this rank, if `config.data` is `given`; the other ranks get it from here. */
+  readonly given?: Uint8Array
 }
 
 /**
- * The built-in experiment on one rank: data, model, optimizer, the loop, evaluation.
+ * A task on one rank: data, model, optimizer, the loop, evaluation, looks at the model, pauses.
  *
  * Each global batch is cut into contiguous shares; a rank's program has a fixed number of rows, and a step scalar says how many count.
  * A replica that differs and a lost rank end the run on every rank. After a lost device all ranks go back to the newest state that all of
  * them kept, and on from there, whoever lost it on another one. A loss that is not a number sends them back too, up to the step in
  * question: there each looks at the ops on its own samples before the run ends.
+ *
+ * With the strategy `alone` each rank trains a replica of its own, from the same first parameters: nothing is exchanged, compared or
+ * evaluated together. Ranks go step by step all the same. There a loss that is not a number ends the run at once.
  */
 export class Trainer {
   readonly #options: TrainerOptions
@@ -66,6 +79,7 @@ export class Trainer {
   /** What the ranks have measured of their links, once they have. */
   #links: LinkMeasurement | undefined
   #patience: Patience
+  readonly #looks: Looks
   readonly #loop: TrainingLoop
   #runtime: AnyRuntime
   #group: ProcessGroup
@@ -80,7 +94,8 @@ export class Trainer {
     this.#runtime = options.runtime
     this.#group = options.group
     this.#patience = new Patience(options.group)
-    this.#loop = new TrainingLoop(options)
+    this.#looks = new Looks(options.task)
+    this.#loop = new TrainingLoop(options, this.#looks)
     const { reopen, regroup } = options
     const regroupHere = async (ended: ProcessGroup) => {
       this.#group = await regroup!(ended)
@@ -122,6 +137,21 @@ export class Trainer {
     return this.#program
   }
 
+  /** Asks for a pause: all ranks begin it after the same step, and are told `paused`. It ends when all who asked have called `goOn`. */
+  pause(): void {
+    this.#loop.pause.ask()
+  }
+
+  /** Takes back what `pause` asked for. */
+  goOn(): void {
+    this.#loop.pause.goOn()
+  }
+
+  /** Returns what the task's look `name` gives for `input`: between two steps while it trains, at once in a pause and behind the run's end. errors: those of `Looks.ask`. */
+  look(name: string, input: unknown): Promise<LookAnswer> {
+    return this.#looks.ask(name, input)
+  }
+
   /** Takes the group's report of a collective; those of the step on record go into its timeline. */
   onSpan(span: CollectiveSpan): void {
     tellCollective(span)
@@ -130,6 +160,7 @@ export class Trainer {
 
   /** Frees what the run holds on the device, the trained parameters included. The trainer is of no use afterwards. */
   destroy(): void {
+    this.#looks.destroy()
     for (const resource of this.#resources.splice(0)) resource.destroy()
     for (const bucket of this.#buckets) bucket.destroy()
     this.#buckets = []
@@ -138,7 +169,7 @@ export class Trainer {
   }
 
   async #train(): Promise<TrainerResult> {
-    const { config, onEvent } = this.#options
+    const { config, task, baseUrl, onEvent } = this.#options
     const group = this.#group
     if (config.batchSize < group.size) {
       throw new TabringError(
@@ -147,9 +178,10 @@ export class Trainer {
       )
     }
     onEvent({ event: 'phase', phase: 'load', rank: group.rank })
-    const data = await this.#loadData()
+    const given = await shareGiven(group, config, task.meta, this.#options.given)
+    const data = await task.load({ config, given, baseUrl })
     if (config.resume) {
-      this.#resumed = await resumeRun(group, config, data.train.count, this.#checkpoints)
+      this.#resumed = await resumeRun(group, config, task.meta, data.train.count, this.#checkpoints)
       this.#kept.firstStep = this.#resumed.progress.step
     }
     for (;;) {
@@ -163,12 +195,13 @@ export class Trainer {
 
   /** Makes the next attempt possible after `error`, or throws it. */
   async #recover(error: unknown): Promise<void> {
-    if (this.#options.signal?.aborted) throw error
+    const { config, signal } = this.#options
+    if (signal?.aborted) throw error
     const place = { group: this.#group, runtime: this.#runtime }
     const isNan = error instanceof TabringError && error.code === 'train.nan' && !place.group.error
     if (isNan) {
       // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
-      if (this.#loop.hasLooked) throw error
+      if (this.#loop.hasLooked || config.strategy === 'alone') throw error
       // A gradient that is not finite shows in the loss of the next step, so the step before is looked at too.
       this.#kept.backTo(this.#loop.suspect - 2)
     } else {
@@ -183,8 +216,8 @@ export class Trainer {
   }
 
   /** Model, optimizer and programs on the current device, from the kept state on to the end. */
-  async #onDevice(data: DataSplits): Promise<TrainerResult> {
-    const { config, onEvent, signal } = this.#options
+  async #onDevice(data: TaskData): Promise<TrainerResult> {
+    const { config, task, onEvent, signal } = this.#options
     const group = this.#group
     const runtime = this.#runtime
     const { rank, size } = group
@@ -192,15 +225,16 @@ export class Trainer {
       signal?.throwIfAborted()
       onEvent({ event: 'phase', phase: name, rank })
     }
-    const recipe = models[config.model]
     const share = planShares(config.batchSize, size)[rank]
+    const draws = planDraws(config, data.train.count, rank, size)
+    const replicas = config.strategy === 'alone' && size > 1 ? aloneIn(group) : group
 
     phase('broadcast')
     const links = await this.#settleLinks(group)
     // Nothing may be awaited before the model is made: ranks of one context share the random state.
     manualSeed(config.seed)
-    const ddp = new DistributedDataParallel(recipe.make(), {
-      processGroup: group,
+    const ddp = new DistributedDataParallel(task.model(config, data), {
+      processGroup: replicas,
       // Buckets of another size would give other bits.
       bucketCapMb: config.bucketCapMb ?? this.#savedRecord?.bucketCapMb ?? bucketCapMbFor(links),
     })
@@ -208,12 +242,14 @@ export class Trainer {
     await ddp.ready
 
     phase('compile')
-    const optimizer = makeOptimizer(ddp, config)
-    const stepFunction = trainingStep(ddp, optimizer)
-    const types = stepTypesOf(recipe, share.rows)
+    const optimizer = makeOptimizer(task, ddp, config)
+    const scaler = config.precision === 'float16' ? new GradScaler() : undefined
+    const parts: RunParts = { model: ddp.module, optimizer, scaler }
+    const stepFunction = trainingStep(task, ddp, optimizer, scaler)
+    const types = task.types(config, data, share.rows)
     runtime.variants = await settleVariants(
       { ...this.#options, group, runtime },
-      (rows) => prepare(runtime, stepFunction, stepTypesOf(recipe, rows)),
+      (rows) => prepare(runtime, stepFunction, task.types(config, data, rows)),
       this.#record?.measured,
     )
     const step = await compile(stepFunction, types, { runtime })
@@ -223,8 +259,9 @@ export class Trainer {
     const evaluation = await Evaluation.create({
       runtime,
       model: ddp,
-      recipe,
-      data: data.test,
+      task,
+      config,
+      data,
       trainingRows: share.rows,
     })
     this.#resources.push(evaluation)
@@ -245,13 +282,15 @@ export class Trainer {
     }
     this.#record = await settleRecord(group, own, adapterOf(runtime))
     const keep = async (progress: Progress) => {
-      this.#kept.add(await keepState(ddp, optimizer, progress))
+      this.#kept.add(await keepState(parts, progress))
       this.#recovery.kept()
     }
     const { newest } = this.#kept
-    if (newest) restoreState(ddp, optimizer, newest)
-    else await this.#resume({ model: ddp.module, optimizer }, this.#record)
-    await check.compare(group, this.#start.step)
+    if (newest) restoreState(parts, newest)
+    else await this.#resume(parts, this.#record)
+    await check.compare(replicas, this.#start.step)
+    const { slice } = draws
+    this.#looks.begin({ config, data, rank, worldSize: size, slice, model: ddp.module, runtime })
 
     phase('train')
     const began = performance.now()
@@ -259,32 +298,31 @@ export class Trainer {
       loss,
       step: steps,
       samples,
-      accuracy,
-      bestAccuracy,
+      value,
+      best,
     } = await this.#loop.run({
       group,
+      replicas,
       patience: this.#patience,
       step,
-      data,
-      share,
+      batches: new ShareBatches(task, data, draws, types),
+      firstRow: share.offset,
       evaluation,
       check,
       first: this.#start,
       keep,
       save: async (progress, isBest) => {
         const { step } = progress
-        const name = await saveRun(
-          { model: ddp.module, optimizer },
-          {
-            group,
-            place: this.#checkpoints,
-            record: this.#record!,
-            progress,
-            samples: data.train.count,
-            perEpoch: stepsPerEpoch(data.train.count, config.batchSize),
-            isBest,
-          },
-        )
+        const name = await saveRun(parts, {
+          meta: task.meta,
+          group,
+          place: this.#checkpoints,
+          record: this.#record!,
+          progress,
+          samples: data.train.count,
+          perEpoch: draws.perEpoch,
+          isBest,
+        })
         onEvent({ event: 'checkpoint', step, name, isBest, rank })
       },
       look: async (inputs, scalars) => {
@@ -298,13 +336,18 @@ export class Trainer {
         return undefined
       },
     })
-    await check.compare(group, steps)
-    const seconds = (performance.now() - began) / 1000
+    await check.compare(replicas, steps)
+    const seconds = (performance.now() - began - this.#loop.pausedMs) / 1000
+    const { metric } = task.meta
+    const isAccuracy = metric.name === 'accuracy'
     const result: TrainerResult = {
       steps,
       loss,
-      testAccuracy: accuracy,
-      bestAccuracy,
+      metric,
+      value,
+      best,
+      testAccuracy: isAccuracy ? value : Number.NaN,
+      bestAccuracy: isAccuracy ? best : Number.NaN,
       paramHash: await check.digest(),
       samples,
       seconds,
@@ -338,18 +381,15 @@ export class Trainer {
     await resumed.restore(parts)
     if (this.#group.rank !== 0 || this.#hasToldResume) return
     this.#hasToldResume = true
-    const { step, bestAccuracy } = resumed.progress
-    const epoch = resumed.epoch
-    const differences = differencesOf(resumed.record, record)
-    this.#options.onEvent({
-      event: 'resumed',
-      step,
-      epoch,
-      bestAccuracy,
-      rank: 0,
-      stepsLeft: resumed.stepsLeft,
-      differences,
-    })
+    const { task, onEvent } = this.#options
+    const { meta } = task
+    const { step, best } = resumed.progress
+    const accuracy = meta.metric.name === 'accuracy' ? { bestAccuracy: best } : {}
+    const differences = differencesOf(meta, resumed.record, record)
+    const { epoch } = resumed
+    const { stepsLeft } = resumed
+    const told = { step, epoch, best, ...accuracy, stepsLeft, differences }
+    onEvent({ event: 'resumed', ...told, rank: 0 })
   }
 
   /** What an earlier attempt has measured, on whichever rank it came so far, or the run that this one goes on from; else what the ranks measure now. */
@@ -366,12 +406,10 @@ export class Trainer {
     const saved = this.#resumed?.record
     return saved?.worldSize === this.#group.size ? saved : undefined
   }
-
-  async #loadData(): Promise<DataSplits> {
-    const { config, baseUrl } = this.#options
-    if (config.data === 'digits') return makeDigits()
-    return loadIdxFolder(readUrlFolder(new URL(config.data, baseUrl)))
-  }
 }
+
+/** A group of this rank alone, for what it does not share with the others. */
+const aloneIn = ({ epoch, env }: ProcessGroup): ProcessGroup =>
+  new ProcessGroup({ rank: 0, size: 1, epoch, links: new Map(), env })
 
 const adapterOf = ({ facts: { vendor, architecture } }: AnyRuntime) => `${vendor} ${architecture}`

@@ -1,22 +1,26 @@
-import type { DataSplits } from '../data/dataset.ts'
-import type { Share } from '../data/shares.ts'
 import {
+  noTimes,
   type RunInputs,
   type RunOutputs,
   type StepProgram,
   timesOf,
 } from '../graph/step-program.ts'
 import { gradientWeight } from '../graph/trace.ts'
+import type { CollectiveGroup } from '../peer/collective-group.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { TabringError } from '../util/errors.ts'
 import { endIfAnyFound } from './anomalies.ts'
 import { type TrainConfig, totalStepsOf } from './config.ts'
+import { isBetter } from './demo-meta.ts'
 import type { Evaluation } from './evaluate.ts'
 import type { Progress } from './kept-state.ts'
+import type { Looks } from './looks.ts'
 import type { Patience } from './patience.ts'
-import type { RunEvent } from './run.ts'
-import { ShareBatches } from './share-batches.ts'
+import { Pause } from './pause.ts'
+import type { RunEvent, StepParts } from './run.ts'
+import type { ShareBatch, ShareBatches } from './share-batches.ts'
 import { StepTimeline } from './step-timeline.ts'
+import type { Task } from './task.ts'
 import { randomScalarsFor } from './training-step.ts'
 import type { ReplicaCheck } from './verify.ts'
 
@@ -28,6 +32,7 @@ const keepEvery = 50
 
 export interface LoopOptions {
   readonly config: TrainConfig
+  readonly task: Task
   readonly onEvent: (event: RunEvent) => void
   /** Ends the run with its reason at the next step. */
   readonly signal?: AbortSignal
@@ -36,10 +41,13 @@ export interface LoopOptions {
 /** What the loop works with from one loss of a device to the next. */
 export interface Attempt {
   readonly group: ProcessGroup
+  /** The ranks that train one model: `group`, or with the strategy `alone` this rank. */
+  readonly replicas: CollectiveGroup
   readonly patience: Patience
   readonly step: StepProgram
-  readonly data: DataSplits
-  readonly share: Share
+  readonly batches: ShareBatches
+  /** Number of this rank's first row in the global batch. */
+  readonly firstRow: number
   readonly evaluation: Evaluation
   readonly check: ReplicaCheck
   /** Where it goes on from. */
@@ -53,7 +61,7 @@ export interface Attempt {
 }
 
 /**
- * The steps of a run, with all that happens between two of them: evaluation, kept states, checkpoints, comparing replicas.
+ * The steps of a run, with all that happens between two of them: evaluation, kept states, checkpoints, comparing replicas, looks, pauses.
  *
  * It lasts over attempts: a step that is done again is not told of again, and one whose loss was not finite is looked at.
  */
@@ -61,7 +69,11 @@ export class TrainingLoop {
   /** The step whose loss was not finite, until its cause has been looked for; ranks settle it among them. */
   suspect = 0
   readonly timeline = new StepTimeline()
+  readonly pause = new Pause()
+  /** Spent in pauses. */
+  pausedMs = 0
   readonly #options: LoopOptions
+  readonly #looks: Looks
   /** The step that was looked at, op by op; 0 for none. */
   #lookedAt = 0
   /** The last step that was told of. */
@@ -70,8 +82,9 @@ export class TrainingLoop {
   /** Steps that are on the device. */
   readonly #underWay: Promise<void>[] = []
 
-  constructor(options: LoopOptions) {
+  constructor(options: LoopOptions, looks: Looks) {
     this.#options = options
+    this.#looks = looks
   }
 
   /** Whether the step in question has been looked at already. */
@@ -86,13 +99,24 @@ export class TrainingLoop {
 
   /** Takes the steps that are left. errors: `train.nan`, those of the programs and of the group. */
   async run(attempt: Attempt): Promise<Progress> {
-    const { config, onEvent, signal } = this.#options
-    const { group, patience, step, data, share, evaluation, check, first } = attempt
+    const { gaps } = this.#looks
+    await gaps.close()
+    try {
+      return await this.#run(attempt)
+    } finally {
+      gaps.open()
+    }
+  }
+
+  async #run(attempt: Attempt): Promise<Progress> {
+    const { config, task, onEvent, signal } = this.#options
+    const { group, replicas, patience, step, batches, firstRow, evaluation, check, first } = attempt
     const { rank, size } = group
-    const batches = new ShareBatches(data.train, config, share)
+    const { metric } = task.meta
+    const { gaps } = this.#looks
     const { perEpoch } = batches
-    const totalSteps = totalStepsOf(config, data.train.count)
-    let { samples, loss, accuracy, bestAccuracy } = first
+    const totalSteps = totalStepsOf(config, batches.samples)
+    let { samples, loss, value, best } = first
     let lastEnded = 0
     let isLost = false
     const underWay = this.#underWay
@@ -101,13 +125,14 @@ export class TrainingLoop {
       signal?.throwIfAborted()
       const began = performance.now()
       const epoch = Math.floor((number - 1) / perEpoch)
-      const { count, globalCount, inputs } = batches.after(number - 1)
+      const batch = batches.after(number - 1)
+      const { count, inputs } = batch
       this.timeline.begin(step, number, totalSteps)
       samples += count
       const scalars = {
         count,
-        [gradientWeight]: count / globalCount,
-        ...randomScalarsFor(step, number - 1, share.offset),
+        [gradientWeight]: weightOf(batch, replicas, group),
+        ...randomScalarsFor(step, number - 1, firstRow),
       }
       if (number === this.suspect || number + 1 === this.suspect) {
         await this.#drain()
@@ -115,21 +140,10 @@ export class TrainingLoop {
         const found = count > 0 ? await attempt.look(inputs, scalars) : undefined
         await endIfAnyFound(group, number, found)
       }
-      const ended = (values: RunOutputs) => {
-        loss = values.loss[0]
-        if (!Number.isFinite(loss)) {
-          // Of steps under way at once the first is the one in question.
-          if (!isLost) this.suspect = number
-          isLost = true
-          throw lossNotFinite(number, loss, this.#lookedAt === number && size > 1)
-        }
+      const tellStep = (times: StepParts) => {
         if (number <= this.#told) return
         this.#told = number
-        const { parts, beganMs, endedMs } = timesOf(values)
-        const from = Math.max(began, lastEnded)
-        lastEnded = endedMs
-        const total = endedMs - from
-        patience.stepped(total)
+        patience.stepped(times.total)
         onEvent({
           event: 'step',
           step: number,
@@ -138,55 +152,125 @@ export class TrainingLoop {
           loss,
           rank,
           samples: count,
-          times: { data: Math.max(0, beganMs - from), ...parts, total },
+          times,
           bytesSent: group.stats().payloadBytesSent,
         })
       }
-      underWay.push(step.run(inputs, scalars).then(ended))
+      const ended = (values: RunOutputs) => {
+        loss = values.loss[0]
+        if (!Number.isFinite(loss)) {
+          // Of steps under way at once the first is the one in question.
+          if (!isLost) this.suspect = number
+          isLost = true
+          throw lossNotFinite(number, loss, this.#lookedAt === number && replicas.size > 1)
+        }
+        const { parts, beganMs, endedMs } = timesOf(values)
+        const from = Math.max(began, lastEnded)
+        lastEnded = endedMs
+        tellStep({ data: Math.max(0, beganMs - from), ...parts, total: endedMs - from })
+      }
+      const asked = this.#agree(attempt)
+      // A replica of its own whose rank has no samples in an epoch's last step stays as it is.
+      const isIdle = count === 0 && replicas !== group
+      if (isIdle) tellStep({ data: 0, ...noTimes, total: 0 })
+      else underWay.push(step.run(inputs, scalars).then(ended))
       // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
-      underWay[underWay.length - 1].catch(() => undefined)
+      underWay.at(-1)?.catch(() => undefined)
       while (underWay.length >= limit) await underWay.shift()
       const isLast = number === totalSteps
       const endsEpoch = number % perEpoch === 0
       const isKept = number % keepEvery === 0 && !isLast
-      const { checkpointEvery: every } = config
+      const { checkpointEvery: every, evaluateEvery } = config
       const isSaved =
         every !== undefined && (isLast || endsEpoch || (every > 0 && number % every === 0))
       const isCompared = number % config.hashEvery === 0
-      if (isLast || endsEpoch || isKept || isSaved || isCompared) await this.#drain()
-      if (isCompared) await check.compare(group, number)
+      const isEvaluated =
+        isLast || endsEpoch || (evaluateEvery !== undefined && number % evaluateEvery === 0)
+      const isPaused = (await asked()) && !isLast
+      const isLookedAt = gaps.isWaiting && !isLast
+      const isBetween = isEvaluated || isKept || isSaved || isCompared
+      if (isBetween || isPaused || isLookedAt) await this.#drain()
+      if (isCompared) await check.compare(replicas, number)
       let isBest = false
-      if (isLast || endsEpoch) {
+      if (isEvaluated) {
         onEvent({ event: 'phase', phase: 'evaluate', rank })
         patience.forSetup()
-        accuracy = await evaluation.accuracy(group)
-        isBest = accuracy > bestAccuracy
-        if (isBest) bestAccuracy = accuracy
+        value = await evaluation.value(replicas)
+        isBest = isBetter(metric, value, best)
+        if (isBest) best = value
         if (number > this.#evaluated) {
           this.#evaluated = number
-          onEvent({ event: 'evaluation', step: number, epoch, accuracy, rank })
+          const accuracy = metric.name === 'accuracy' ? { accuracy: value } : {}
+          const evaluated = { step: number, epoch, metric: metric.name, value, ...accuracy, rank }
+          onEvent({ event: 'evaluation', ...evaluated })
         }
       }
-      const progress = { step: number, samples, loss, accuracy, bestAccuracy }
+      const progress = { step: number, samples, loss, value, best }
       if (isKept) await attempt.keep(progress)
       if (isSaved) {
         patience.forSetup()
         await attempt.save(progress, isBest)
       }
+      if (isPaused) await this.#hold(group, number)
+      if (isLookedAt) await gaps.one()
     }
     if (first.step === totalSteps) {
       // A checkpoint of the last step: its own evaluation may be of an earlier one.
       onEvent({ event: 'phase', phase: 'evaluate', rank })
-      accuracy = await evaluation.accuracy(group)
-      bestAccuracy = Math.max(accuracy, bestAccuracy)
+      value = await evaluation.value(replicas)
+      if (isBetter(metric, value, best)) best = value
     }
-    return { loss, step: totalSteps, samples, accuracy, bestAccuracy }
+    return { loss, step: totalSteps, samples, value, best }
+  }
+
+  /**
+   * Tells the other ranks with the step that begins whether a pause is asked for here; what it returns gives whether any rank did, the same
+   * on all of them, once the step has ended.
+   */
+  #agree({ group, replicas, step }: Attempt): () => Promise<boolean> {
+    const { pause } = this
+    if (group.size === 1) return async () => pause.isAsked
+    const { exchange } = step.prepared.trace
+    if (replicas === group && exchange) {
+      exchange.ownWord = pause.isAsked ? 1 : 0
+      return async () => exchange.joinedWord > 0
+    }
+    // Replicas that exchange nothing keep in step by this: looks and pauses then show all of them behind the same step.
+    const told = group.allGatherU32(Uint32Array.of(pause.isAsked ? 1 : 0))
+    told.catch(() => undefined)
+    return async () => (await told).some((word) => word > 0)
+  }
+
+  async #hold(group: ProcessGroup, step: number): Promise<void> {
+    const { onEvent, signal } = this.#options
+    const { rank } = group
+    const { gaps } = this.#looks
+    let beganMs: number | undefined
+    gaps.open()
+    await this.pause.hold(group, signal, (by) => {
+      beganMs = performance.now()
+      onEvent({ event: 'paused', step, by, rank })
+    })
+    await gaps.close()
+    if (beganMs === undefined) return
+    const pausedMs = performance.now() - beganMs
+    this.pausedMs += pausedMs
+    onEvent({ event: 'continued', step, pausedMs, rank })
   }
 
   /** Waits for all steps under way. */
   async #drain(): Promise<void> {
     while (this.#underWay.length > 0) await this.#underWay.shift()
   }
+}
+
+/** What this rank's gradients count for. */
+function weightOf(
+  { count, globalCount }: ShareBatch,
+  replicas: CollectiveGroup,
+  group: ProcessGroup,
+): number {
+  return replicas === group ? count / globalCount : 1
 }
 
 const lossNotFinite = (step: number, loss: number, isOfAll: boolean) =>

@@ -1,37 +1,46 @@
-import { countedSamples, crossEntropy } from '../graph/functions.ts'
+import { autocast } from '../graph/autocast.ts'
 import type { TracedFunction } from '../graph/prepare.ts'
 import { randomScalarNames } from '../graph/random.ts'
 import type { StepProgram } from '../graph/step-program.ts'
-import type { ModelRecipe } from '../nn/models.ts'
 import { AdamW } from '../optim/adam.ts'
+import type { GradScaler } from '../optim/grad-scaler.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
 import { SGD } from '../optim/sgd.ts'
-import { type TensorType, tensorType } from '../util/shape.ts'
-import { defaultLearningRate, type TrainConfig } from './config.ts'
+import type { TrainConfig } from './config.ts'
 import type { DistributedDataParallel } from './data-parallel.ts'
+import { learningRateOf } from './demo-meta.ts'
+import type { Task } from './task.ts'
 
-/** The step of the built-in training: forward, backward and update of one batch, of which `count` rows weigh. */
+/** The step of a task: forward, backward and update of one batch, of which `count` rows weigh. With a scaler, in float16. */
 export const trainingStep =
-  (model: DistributedDataParallel, optimizer: Optimizer): TracedFunction =>
-  ({ x, y }) => {
-    const loss = crossEntropy(model.forward(x), y, { count: countedSamples() })
+  (
+    task: Task,
+    model: DistributedDataParallel,
+    optimizer: Optimizer,
+    scaler: GradScaler | undefined,
+  ): TracedFunction =>
+  (inputs) => {
+    if (!scaler) {
+      const loss = task.loss(model, inputs)
+      optimizer.zeroGrad()
+      loss.backward()
+      optimizer.step()
+      return { loss }
+    }
+    const loss = autocast({ dtype: 'float16' }, () => task.loss(model, inputs))
     optimizer.zeroGrad()
-    loss.backward()
-    optimizer.step()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
     return { loss }
   }
 
-/** What the step takes: `rows` samples of the model and their classes. */
-export const stepTypesOf = (
-  { sampleShape }: ModelRecipe,
-  rows: number,
-): Record<'x' | 'y', TensorType> => ({
-  x: tensorType([rows, ...sampleShape]),
-  y: tensorType([rows], 'i32'),
-})
-
-export function makeOptimizer(model: DistributedDataParallel, config: TrainConfig): Optimizer {
-  const lr = config.lr ?? defaultLearningRate[config.model]
+export function makeOptimizer(
+  { meta }: Task,
+  model: DistributedDataParallel,
+  config: TrainConfig,
+): Optimizer {
+  const lr = learningRateOf(config, meta)
   const parameters = model.parameters()
   return config.optimizer === 'adamw'
     ? new AdamW(parameters, { lr })

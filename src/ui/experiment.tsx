@@ -2,12 +2,13 @@ import type { TrainConfig } from '../train/config.ts'
 import type { Acts } from './acts.ts'
 import { Panel } from './panel.tsx'
 import {
-  builtInData,
   checkDraft,
+  choicesOf,
   type Draft,
   describeSetting,
+  metaOfDraft,
   type Setting,
-  settings,
+  settingsOf,
   transportOf,
 } from './settings.ts'
 import { isMaker, isRunning, makerName, type Snapshot } from './state.ts'
@@ -36,7 +37,7 @@ export function Experiment({ snapshot, acts }: { snapshot: Snapshot; acts: Acts 
 }
 
 function ExperimentTable({ config }: { config: TrainConfig }) {
-  const rows = settings.filter(({ key }) => key !== 'transport')
+  const rows = settingsOf(config).filter(({ key }) => key !== 'transport')
   return (
     <dl class="facts">
       {rows.map((setting) => (
@@ -53,7 +54,7 @@ function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
   const { draft, lobby, transport, server, stage, hasRelay } = snapshot
   const { errors } = checkDraft(draft, lobby?.members.length)
   const fields = (isAdvanced: boolean) =>
-    settings
+    settingsOf(draft)
       .filter((setting) => (setting.isAdvanced ?? false) === isAdvanced)
       .map((setting) => (
         <Field
@@ -65,7 +66,7 @@ function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
           onChange={(value) => acts.set(setting.key, value)}
         />
       ))
-  const hasHiddenError = settings.some(({ key, isAdvanced }) => isAdvanced && errors[key])
+  const hasHiddenError = settingsOf(draft).some(({ key, isAdvanced }) => isAdvanced && errors[key])
   return (
     <Panel id="experiment" title="Experiment" aside="also in the address">
       <form
@@ -113,11 +114,12 @@ interface FieldProps {
 }
 
 function Field({ setting, draft, served, error, onChange }: FieldProps) {
-  const { key, kind, label, hint, unit } = setting
+  const { key, kind, label, unit } = setting
   const id = `setting-${key}`
   const noteId = `${id}-note`
   // What an address is matters once one is asked for.
-  const note = error ?? (kind === 'data' && draft.data === builtInData ? undefined : hint)
+  const hint = kind === 'data' && isAddress(draft) ? metaOfDraft(draft).address?.hint : setting.hint
+  const note = error ?? hint
   return (
     <div class="field" data-wrong={error !== undefined}>
       <label for={id}>{label}</label>
@@ -142,13 +144,24 @@ function Field({ setting, draft, served, error, onChange }: FieldProps) {
   )
 }
 
+/** In the list of data; no demo's own set is called so. */
+const addressChoice = 'address'
+
+/** Whether the data of a draft is none of the demo's own, but where it is to be read. */
+const isAddress = (draft: Draft): boolean =>
+  Object.hasOwn(metaOfDraft(draft), 'address') &&
+  !dataChoices(draft).some(([name]) => name === draft.data)
+
+const dataChoices = (draft: Draft) => choicesOf({ key: 'data', label: '', kind: 'data' }, draft)
+
 interface ControlProps extends FieldProps {
   id: string
   noteId: string | undefined
 }
 
 function Control({ setting, draft, served, id, noteId, error, onChange }: ControlProps) {
-  const { key, kind, choices, placeholder } = setting
+  const { key, kind, placeholder } = setting
+  const choices = choicesOf(setting, draft)
   const value = draft[key]
   const common = {
     id,
@@ -160,12 +173,12 @@ function Control({ setting, draft, served, id, noteId, error, onChange }: Contro
     case 'choice':
       return (
         <select {...common} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-          {choices!.map(([choice, words]) => (
+          {choices.map(([choice, words]) => (
             <option key={choice} value={choice}>
               {words}
             </option>
           ))}
-          {!choices!.some(([choice]) => choice === value) && <option value={value}>{value}</option>}
+          {!choices.some(([choice]) => choice === value) && <option value={value}>{value}</option>}
         </select>
       )
     case 'switch':
@@ -189,20 +202,26 @@ function Control({ setting, draft, served, id, noteId, error, onChange }: Contro
           onInput={(event) => onChange(event.currentTarget.value)}
         />
       )
-    case 'data':
+    case 'data': {
+      const { address } = metaOfDraft(draft)
+      const asked = isAddress(draft)
       return (
         <>
           <select
             {...common}
-            value={value === builtInData ? builtInData : 'address'}
-            onChange={(event) =>
-              onChange(event.currentTarget.value === builtInData ? builtInData : (served ?? ''))
+            value={asked ? addressChoice : value}
+            onChange={({ currentTarget: { value: chosen } }) =>
+              onChange(chosen === addressChoice ? (served ?? '') : chosen)
             }
           >
-            <option value={builtInData}>drawn digits (built in)</option>
-            <option value="address">IDX files at an address…</option>
+            {choices.map(([choice, words]) => (
+              <option key={choice} value={choice}>
+                {words}
+              </option>
+            ))}
+            {address && <option value={addressChoice}>{address.words}</option>}
           </select>
-          {value !== builtInData && (
+          {asked && (
             <input
               type="text"
               aria-label="Address of the data"
@@ -213,5 +232,6 @@ function Control({ setting, draft, served, id, noteId, error, onChange }: Contro
           )}
         </>
       )
+    }
   }
 }

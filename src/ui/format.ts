@@ -28,6 +28,12 @@ export function formatPercent(share: number, digits = 2): string {
   return Number.isFinite(share) ? `${(100 * share).toFixed(digits)} %` : dash
 }
 
+/** What a demo measures on held-out samples: `97.45 %`, `0.0213 squared error`. */
+export function formatMetric({ unit }: { readonly unit: string }, value: number): string {
+  if (unit === 'share') return formatPercent(value)
+  return Number.isFinite(value) && unit !== '' ? `${formatLoss(value)} ${unit}` : formatLoss(value)
+}
+
 /** Powers of 1024, as transports count. units: bytes. */
 export function formatBytes(bytes: number): string {
   if (!Number.isFinite(bytes)) return dash

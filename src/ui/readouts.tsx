@@ -1,4 +1,5 @@
-import { formatLoss, formatNumber, formatPercent, formatSeconds } from './format.ts'
+import { metaOf } from '../../demos/experiment.ts'
+import { formatLoss, formatMetric, formatNumber, formatSeconds } from './format.ts'
 import { ratesOf, stepSamples } from './rates.ts'
 import { last } from './series.ts'
 import type { Snapshot } from './state.ts'
@@ -12,6 +13,7 @@ export function Readouts({ snapshot }: { snapshot: Snapshot }) {
   const isOver = run?.end != null
   const result = run?.end?.kind === 'finished' ? run.end.result : null
   const testedAt = run?.accuracy.length ? run.accuracy.xs[run.accuracy.length - 1] : null
+  const { metric } = metaOf(run?.config?.demo)
   return (
     <dl class="readouts" aria-label="Readings">
       <Readout
@@ -20,8 +22,8 @@ export function Readouts({ snapshot }: { snapshot: Snapshot }) {
         note="last step, all ranks"
       />
       <Readout
-        label="Test accuracy"
-        value={formatPercent(result?.testAccuracy ?? (run ? last(run.accuracy) : nan))}
+        label={`Test ${metric.name}`}
+        value={formatMetric(metric, result?.value ?? (run ? last(run.accuracy) : nan))}
         note={testedAt === null ? 'after each epoch' : `at step ${testedAt}`}
       />
       <Readout

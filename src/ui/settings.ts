@@ -1,6 +1,9 @@
 import * as v from 'valibot'
+import { defaultsOf, hasSetting, metaOf, refusal, withAlone } from '../../demos/experiment.ts'
+import { isDemo, metas } from '../../demos/metas.ts'
 import { type TransportChoice, transportChoices } from '../peer/messages.ts'
-import { defaultLearningRate, type TrainConfig, trainConfigSchema } from '../train/config.ts'
+import { givenData, type TrainConfig, trainConfigSchema } from '../train/config.ts'
+import { type DemoMeta, learningRateOf } from '../train/demo-meta.ts'
 import { switchParameters } from '../util/switches.ts'
 
 /**
@@ -12,14 +15,16 @@ export type ConfigKey = keyof TrainConfig
 export type SettingKey = ConfigKey | 'transport'
 export type Draft = Readonly<Record<SettingKey, string>>
 
+export type Choice = readonly [value: string, words: string]
+
 export interface Setting {
   readonly key: SettingKey
   readonly label: string
   /** What the number means, or what to think of. */
   readonly hint?: string
   readonly kind: 'choice' | 'number' | 'data' | 'switch'
-  /** Value and words, for a choice. */
-  readonly choices?: readonly (readonly [value: string, words: string])[]
+  /** Value and words, for a choice that all demos have alike; `choicesOf` gives those of every setting. */
+  readonly choices?: readonly Choice[]
   /** Shown in an empty field: what holds then. */
   readonly placeholder?: (draft: Draft) => string
   readonly unit?: string
@@ -27,24 +32,15 @@ export interface Setting {
   readonly isAdvanced?: boolean
 }
 
-export const builtInData = 'digits'
-
 export const settings: readonly Setting[] = [
   {
-    key: 'model',
-    label: 'Model',
+    key: 'demo',
+    label: 'Experiment',
     kind: 'choice',
-    choices: [
-      ['mlp', 'mlp: 784–256–10, ReLU'],
-      ['cnn', 'cnn: two 3×3 convolutions, 16 and 32'],
-    ],
+    choices: Object.entries(metas).map(([name, { title }]) => [name, title]),
   },
-  {
-    key: 'data',
-    label: 'Data',
-    kind: 'data',
-    hint: 'Address of a folder with the four MNIST-layout IDX files. npm start -- --data DIR serves one at /data/.',
-  },
+  { key: 'model', label: 'Model', kind: 'choice' },
+  { key: 'data', label: 'Data', kind: 'data' },
   { key: 'epochs', label: 'Epochs', kind: 'number', hint: 'Passes over the training data.' },
   {
     key: 'batchSize',
@@ -66,14 +62,51 @@ export const settings: readonly Setting[] = [
     key: 'lr',
     label: 'Learning rate',
     kind: 'number',
-    placeholder: ({ model }) =>
-      String(model === 'cnn' ? defaultLearningRate.cnn : defaultLearningRate.mlp),
+    placeholder: (draft) => String(metaOfDraft(draft).models[draft.model]?.lr ?? ''),
+  },
+  {
+    key: 'strategy',
+    label: 'Exchange',
+    kind: 'choice',
+    choices: [
+      ['ddp', 'gradients are averaged over all tabs'],
+      ['alone', 'switched off: each tab trains a model of its own'],
+    ],
+  },
+  {
+    key: 'partition',
+    label: 'Each tab draws from',
+    kind: 'choice',
+    choices: [
+      ['shuffled', 'all samples, shuffled'],
+      ['own-slice', 'a part of its own'],
+    ],
+    hint: 'A part of its own: contiguous, in the order of the data, so that tabs see different samples.',
   },
   {
     key: 'seed',
     label: 'Seed',
     kind: 'number',
     hint: 'Equal seeds give equal bits on one kind of adapter; with 3 tabs and more, at an equal bucket cap.',
+  },
+  {
+    key: 'precision',
+    label: 'Precision',
+    kind: 'choice',
+    choices: [
+      ['float32', 'float32'],
+      ['float16', 'float16 products, scaled loss'],
+    ],
+    isAdvanced: true,
+  },
+  {
+    key: 'evaluateEvery',
+    label: 'Look at held-out samples every',
+    kind: 'number',
+    unit: 'steps',
+    placeholder: () => 'epoch',
+    hint: "Also at each epoch's end.",
+    isAdvanced: true,
   },
   {
     key: 'steps',
@@ -145,15 +178,53 @@ export const settings: readonly Setting[] = [
   },
 ]
 
-/** The settings when nothing was chosen, as texts. */
-export const defaultDraft: Draft = (() => {
-  const defaults: Record<string, unknown> = v.parse(trainConfigSchema, {})
+/** The demo of a draft; the first one where it names none. */
+export const metaOfDraft = ({ demo }: Pick<Draft, 'demo'>): DemoMeta =>
+  metaOf(isDemo(demo) ? demo : undefined)
+
+/** The settings that the draft's demo has, in the list's order. */
+export const settingsOf = (draft: Pick<Draft, 'demo'>): readonly Setting[] => {
+  const meta = metaOfDraft(draft)
+  return settings.filter(({ key }) => key === 'transport' || hasSetting(meta, key))
+}
+
+/** Value and words of what a person may choose; for data the demo's own sets, and `given` where a person may give some. */
+export function choicesOf(
+  { key, choices = [] }: Setting,
+  demo: Pick<Draft, 'demo'>,
+): readonly Choice[] {
+  const { models, data, given } = metaOfDraft(demo)
+  if (key === 'model') return Object.entries(models).map(([name, { words }]) => [name, words])
+  if (key !== 'data') return choices
+  const own = Object.entries(data)
+  return given ? [...own, [givenData, `given: ${given.words}`]] : own
+}
+
+/** The settings of a demo when nothing was chosen, as texts. */
+export function defaultDraftOf(demo: string): Draft {
+  const defaults: Record<string, unknown> = v.parse(
+    trainConfigSchema,
+    defaultsOf(isDemo(demo) ? demo : undefined),
+  )
   const texts = settings.map(({ key }) => [key, toText(defaults[key])])
-  return { ...Object.fromEntries(texts), transport: 'auto' } as Draft
-})()
+  return { ...Object.fromEntries(texts), demo, transport: 'auto' } as Draft
+}
+
+/** Those of the first demo. */
+export const defaultDraft: Draft = defaultDraftOf(Object.keys(metas)[0])
 
 function toText(value: unknown): string {
   return value === undefined ? '' : String(value)
+}
+
+/** What another demo keeps of a draft. */
+const keptKeys = ['seed', 'strategy', 'partition', 'transport'] as const
+
+/** The draft after a person has set a field. Another demo brings its own settings. */
+export function withSetting(draft: Draft, key: SettingKey, value: string): Draft {
+  if (key !== 'demo') return { ...draft, [key]: value }
+  const kept = keptKeys.map((kept) => [kept, draft[kept]])
+  return { ...defaultDraftOf(value), ...Object.fromEntries(kept) }
 }
 
 /** Reads a query like `?model=cnn&epochs=5`; what it does not name keeps its default. Wrong values stay, and are shown as errors. */
@@ -163,12 +234,14 @@ export function draftFromQuery(query: string): Draft {
     const value = parameters.get(key)
     return value === null ? [] : [[key, value.slice(0, 1000)]]
   })
-  return { ...defaultDraft, ...Object.fromEntries(named) }
+  const demo = parameters.get('demo') ?? defaultDraft.demo
+  return { ...defaultDraftOf(demo.slice(0, 1000)), ...Object.fromEntries(named) }
 }
 
 /** The query that gives `draft` and the page's switches again: what differs from the defaults, in the list's order; empty or with its `?`. */
 export function queryOf(draft: Draft): string {
-  const own = settings.filter(({ key }) => draft[key] !== defaultDraft[key])
+  const defaults = { ...defaultDraftOf(draft.demo), demo: defaultDraft.demo }
+  const own = settings.filter(({ key }) => draft[key] !== defaults[key])
   return toQuery([...own.map(({ key }) => [key, draft[key]]), ...switchParameters()])
 }
 
@@ -191,6 +264,9 @@ export interface CheckedDraft {
 export function checkDraft(draft: Draft, worldSize = 1): CheckedDraft {
   const errors: Partial<Record<SettingKey, string>> = {}
   const config: Record<string, unknown> = {}
+  const meta = metaOfDraft(draft)
+  if (!isDemo(draft.demo))
+    errors.demo = `expected ${Object.keys(metas).join(' or ')}, got ${draft.demo}`
   for (const setting of settings) {
     const { key } = setting
     if (key === 'transport') {
@@ -199,10 +275,20 @@ export function checkDraft(draft: Draft, worldSize = 1): CheckedDraft {
       continue
     }
     const value = fromText(setting, draft[key])
+    const isOwn = hasSetting(meta, key)
+    // An empty field has the demo's default, and one that is not shown what it had.
+    if ((value === undefined || !isOwn) && key !== 'model') continue
+    const expected = refusal(meta, key, value)
+    if (expected && value !== '') {
+      errors[key] = `expected ${expected}, got ${draft[key].trim().slice(0, 40) || 'nothing'}`
+      continue
+    }
     const result = v.safeParse(trainConfigSchema.entries[key], value)
     if (result.success) config[key] = result.output
-    else errors[key] = wordsOf(setting, draft[key], result.issues[0])
+    else errors[key] = wordsOf(setting, draft, result.issues[0])
   }
+  const apart = withAlone(config as TrainConfig)
+  if (apart) errors[apart] = 'expected none while the exchange is switched off'
   if (!errors.batchSize && Number(config.batchSize) < worldSize) {
     errors.batchSize = `expected at least ${worldSize}, one sample for each rank, got ${draft.batchSize}`
   }
@@ -224,10 +310,9 @@ export function describeSetting(setting: Setting, config: TrainConfig): string {
   if (setting.key === 'transport') return ''
   const value = config[setting.key]
   if (setting.kind === 'switch') return value ? 'yes' : 'no'
-  if (setting.kind === 'data' && value === builtInData) return 'drawn digits (built in)'
-  if (setting.key === 'lr') return String(value ?? defaultLearningRate[config.model])
+  if (setting.key === 'lr') return String(learningRateOf(config, metaOf(config.demo)))
   if (value === undefined) return setting.placeholder?.(defaultDraft) ?? '–'
-  const words = setting.choices?.find(([choice]) => choice === value)?.[1]
+  const words = choicesOf(setting, config).find(([choice]) => choice === value)?.[1]
   return words ?? (setting.unit ? `${value} ${setting.unit}` : String(value))
 }
 
@@ -241,7 +326,8 @@ function fromText({ kind }: Setting, text: string): unknown {
   )
 }
 
-function wordsOf(setting: Setting, text: string, issue: v.BaseIssue<unknown>): string {
+function wordsOf(setting: Setting, draft: Draft, issue: v.BaseIssue<unknown>): string {
+  const text = draft[setting.key]
   const got = text.trim() === '' ? 'nothing' : text.trim().slice(0, 40)
   const { requirement, type } = issue as { requirement?: unknown; type: string }
   const expected =
@@ -257,6 +343,8 @@ function wordsOf(setting: Setting, text: string, issue: v.BaseIssue<unknown>): s
               ? 'a whole number'
               : setting.kind === 'number'
                 ? 'a number'
-                : (setting.choices ?? []).map(([value]) => value).join(' or ')
+                : choicesOf(setting, draft)
+                    .map(([value]) => value)
+                    .join(' or ')
   return `expected ${expected}, got ${got}`
 }

@@ -11,7 +11,7 @@ import type { StepParts } from '../train/run.ts'
 import type { AdapterFacts, RunEvent, RunResult } from '../worker/api.ts'
 import { append, emptySeries, type Series } from './series.ts'
 import { noFacts } from './server-facts.ts'
-import type { Draft, SettingKey } from './settings.ts'
+import { type Draft, type SettingKey, withSetting } from './settings.ts'
 import type { Trouble } from './trouble.ts'
 
 /**
@@ -72,6 +72,7 @@ export interface Run {
   readonly dataEpoch: number
   /** By step. */
   readonly loss: Series
+  /** Of held-out samples: what the demo's meta says, for most the accuracy. */
   readonly accuracy: Series
   /** Samples of this rank so far. */
   readonly samples: number
@@ -82,6 +83,8 @@ export interface Run {
   readonly recent: readonly Mark[]
   /** The checkpoint that the run goes on from, as rank 0 tells of it. */
   readonly resumed: { readonly step: number; readonly differences: readonly string[] } | null
+  /** All ranks hold behind this step; by those ranks. */
+  readonly paused: { readonly step: number; readonly by: readonly number[] } | null
   readonly isStopping: boolean
   readonly end: RunEnding | null
   readonly download: Download
@@ -172,7 +175,7 @@ export function reduce(snapshot: Snapshot, action: Action): Snapshot {
     case 'refused':
       return { ...snapshot, refusal: action.text }
     case 'setting': {
-      const draft = { ...snapshot.draft, [action.key]: action.value }
+      const draft = withSetting(snapshot.draft, action.key, action.value)
       return { ...snapshot, draft, refusal: null }
     }
     case 'named':
@@ -206,6 +209,7 @@ function newRun({ epoch, rank, worldSize, members }: Assignment): Run {
     parts: null,
     recent: [],
     resumed: null,
+    paused: null,
     isStopping: false,
     end: null,
     download: { is: 'idle' },
@@ -254,8 +258,15 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       }
     case 'checkpoint':
       return run
+    case 'paused':
+      return { ...run, paused: { step: event.step, by: event.by } }
+    case 'continued': {
+      // The time between must not count as a slow step.
+      const { step, samples, bytesSent } = run
+      return { ...run, paused: null, recent: [{ atMs, step, samples, bytesSent }] }
+    }
     case 'evaluation':
-      return { ...run, accuracy: append(run.accuracy, event.step, event.accuracy) }
+      return { ...run, accuracy: append(run.accuracy, event.step, event.value) }
     case 'step': {
       const { step, totalSteps, epoch, loss, bytesSent } = event
       const samples = run.samples + event.samples

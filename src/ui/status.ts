@@ -1,4 +1,4 @@
-import { formatMany, formatPercent, formatSeconds } from './format.ts'
+import { formatMany, formatMetric, formatSeconds } from './format.ts'
 import {
   goneRanks,
   isMaker,
@@ -53,11 +53,15 @@ export function statusOf(snapshot: Snapshot): Status {
     }
   }
   if (run?.end?.kind === 'finished') {
-    const { testAccuracy, seconds } = run.end.result
+    const { metric, value, seconds } = run.end.result
+    const reached =
+      metric.unit === 'share'
+        ? `${formatMetric(metric, value)} of the test samples are right`
+        : `Test ${metric.name} ${formatMetric(metric, value)}`
     return {
       tone: 'good',
       title: 'Finished',
-      text: `${formatPercent(testAccuracy)} of the test samples are right after ${formatSeconds(seconds)}. ${next}`,
+      text: `${reached} after ${formatSeconds(seconds)}. ${next}`,
     }
   }
   if (run?.end?.kind === 'stopped') {

@@ -3,6 +3,7 @@ import type { Transport } from '../peer/channel-transport.ts'
 import type { LinkStats } from '../peer/link.ts'
 import type { TrainConfig } from '../train/config.ts'
 import type { RunEvent, TrainerResult } from '../train/run.ts'
+import type { LookAnswer } from '../train/task.ts'
 import type { DeviceType } from '../util/device.ts'
 import type { TraceEvent } from '../util/spans.ts'
 import type { GivenSwitches } from '../util/switches.ts'
@@ -10,9 +11,10 @@ import type { GivenSwitches } from '../util/switches.ts'
 export type { AdapterFacts } from '../gpu/device.ts'
 export type { Transport } from '../peer/channel-transport.ts'
 export type { RunEvent, RunRecord } from '../train/run.ts'
+export type { LookAnswer } from '../train/task.ts'
 
 /**
- * What the page and its compute worker say to each other through Comlink: control and small numbers, never tensors.
+ * What the page and its compute worker say to each other through Comlink: control, small numbers, and the arrays that looks give.
  */
 
 /** A rank's place in one epoch of a group. */
@@ -45,7 +47,8 @@ export interface ComputeApi {
   /** Gives the worker the transport to `peerRank`; the newest for a rank and epoch counts. */
   addLink(epoch: number, peerRank: number, transport: Transport, lane?: number): Promise<void>
   /**
-   * Runs the experiment to its end; data addresses are relative to `baseUrl`.
+   * Runs the experiment to its end; data addresses are relative to `baseUrl`. `given`: with `config.data` `given`, what a person gave on
+   * this rank; the others get it from here.
    * errors: `config.invalid`, `data.*`, `gpu.*`, `peer.*`, `train.*`.
    */
   train(
@@ -54,7 +57,19 @@ export interface ComputeApi {
     baseUrl: string,
     onEvent: (event: RunEvent) => void,
     checkpoints?: CheckpointAddress,
+    given?: Uint8Array,
   ): Promise<RunResult>
+  /** Asks for a pause of the run: all ranks begin it after the same step, told by `paused`. A no-op when nothing runs. */
+  pause(): Promise<void>
+  /** Takes back what `pause` asked for: when all that asked have, all ranks go on, told by `continued`. */
+  goOn(): Promise<void>
+  /**
+   * Returns what the demo's look `name` gives for `input`, with its arrays handed over: between two steps of the run, at once in a pause, and
+   * behind the run's end until the next one begins.
+   *
+   * errors: `graph.misuse` while there is no model, or when it goes meanwhile; `config.invalid` for a look or an input that cannot be; `gpu.*`.
+   */
+  look(name: string, input?: unknown): Promise<LookAnswer>
   /** After a run that ended well and after the page has read its channels' statistics: says goodbye and closes the links. */
   leave(): Promise<void>
   /** Ends the run on all ranks: what is pending rejects with `reason`. A no-op when nothing runs. */

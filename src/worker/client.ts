@@ -69,8 +69,11 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
       const moved = Comlink.transfer(transport, transferOf(transport))
       return race(remote.addLink(epoch, peerRank, moved, lane))
     },
-    train: (membership, config, baseUrl, onEvent, checkpoints) =>
-      race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvent), checkpoints)),
+    train: (membership, config, baseUrl, onEvent, ...rest) =>
+      race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvent), ...rest)),
+    pause: () => race(remote.pause()),
+    goOn: () => race(remote.goOn()),
+    look: (name, input) => race(remote.look(name, input)),
     leave: () => race(remote.leave()),
     abort: (reason) => race(remote.abort(reason)),
     exportParameters: () => race(remote.exportParameters()),

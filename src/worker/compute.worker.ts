@@ -1,4 +1,6 @@
 import * as Comlink from 'comlink'
+import { isDemo } from '../../demos/metas.ts'
+import { tasks } from '../../demos/tasks.ts'
 import { privateCheckpoints } from '../data/checkpoint-folder.ts'
 import { httpFolder } from '../data/http-folder.ts'
 import { destroyProcessGroup, initProcessGroup } from '../distributed/process-group.ts'
@@ -15,6 +17,7 @@ import { writeStateDict } from '../train/model-file.ts'
 import { isLoss } from '../train/recovery.ts'
 import type { RunEvent } from '../train/run.ts'
 import type { CheckpointPlace } from '../train/run-checkpoint.ts'
+import type { LookAnswer, LookValue, Task } from '../train/task.ts'
 import { Trainer } from '../train/trainer.ts'
 import type { DeviceType } from '../util/device.ts'
 import { DataError, PeerError, TabringError } from '../util/errors.ts'
@@ -72,6 +75,7 @@ class ComputeWorker implements ComputeApi {
     baseUrl: string,
     onEvent: (event: RunEvent) => void,
     checkpoints: CheckpointAddress = {},
+    given?: Uint8Array,
   ): Promise<RunResult> {
     if (this.#abort) {
       throw new TabringError(
@@ -109,6 +113,7 @@ class ComputeWorker implements ComputeApi {
       await before?.catch(() => undefined)
       this.#trainer?.destroy()
       this.#trainer = undefined
+      const task = await taskOf(config)
       let runtime = await this.#openRuntime()
       signal.throwIfAborted()
       const group = await ring.first()
@@ -121,6 +126,8 @@ class ComputeWorker implements ComputeApi {
         regroup: (ended) => ring.after(ended),
         group,
         config,
+        task,
+        given,
         baseUrl,
         onEvent,
         signal,
@@ -154,6 +161,25 @@ class ComputeWorker implements ComputeApi {
     const error = new PeerError('peer.aborted', reason)
     this.#abort?.abort(error)
     this.#group?.abort(error)
+  }
+
+  async pause(): Promise<void> {
+    if (this.#abort) this.#trainer?.pause()
+  }
+
+  async goOn(): Promise<void> {
+    this.#trainer?.goOn()
+  }
+
+  async look(name: string, input?: unknown): Promise<LookAnswer> {
+    if (!this.#trainer) {
+      throw new TabringError(
+        'graph.misuse',
+        'look: expected a model that is trained or has been, got none. Ask again when a run has begun to train.',
+      )
+    }
+    const answer = await this.#trainer.look(name, input)
+    return Comlink.transfer(answer, buffersOf(answer))
   }
 
   async exportParameters(): Promise<string> {
@@ -210,17 +236,37 @@ class ComputeWorker implements ComputeApi {
   }
 }
 
-/** Where a run's checkpoints are: where the launcher says, else in this browser, in one folder a model. */
+/** errors: `config.invalid` for a demo that this page does not have. */
+async function taskOf({ demo }: TrainConfig): Promise<Task> {
+  if (isDemo(demo)) return tasks[demo]()
+  throw new TabringError(
+    'config.invalid',
+    `demo: expected one of ${Object.keys(tasks).join(', ')}, got ${demo}. Open the same version of the page on all ranks.`,
+  )
+}
+
+/** The memory of all arrays in an answer, each once. */
+function buffersOf(answer: LookAnswer): ArrayBuffer[] {
+  const buffers = new Set<ArrayBuffer>()
+  const add = (value: LookValue) => {
+    if (Array.isArray(value)) value.forEach(add)
+    else if (ArrayBuffer.isView(value)) buffers.add(value.buffer as ArrayBuffer)
+  }
+  Object.values(answer).forEach(add)
+  return [...buffers]
+}
+
+/** Where a run's checkpoints are: where the launcher says, else in this browser, in one folder a demo and model. */
 function placeOf(
   { folder, file, keepLast }: CheckpointAddress,
-  { model }: TrainConfig,
+  { demo, model }: TrainConfig,
   baseUrl: string,
 ): CheckpointPlace {
   return {
     keepLast,
     folder: async () =>
       folder === undefined
-        ? privateCheckpoints(`page-${model}`)
+        ? privateCheckpoints(`page-${demo}-${model}`)
         : httpFolder(new URL(folder, baseUrl)),
     file:
       file === undefined

@@ -1,3 +1,4 @@
+import { parseTrainConfig } from '../../demos/experiment.ts'
 import { type LocalPorts, openLocalPorts } from '../peer/local-ports.ts'
 import type {
   AssignedLink,
@@ -9,7 +10,7 @@ import type {
 } from '../peer/messages.ts'
 import type { RoomLink } from '../peer/secret.ts'
 import { SignalClient, signalUrl } from '../peer/signal.ts'
-import { parseTrainConfig, type TrainConfig } from '../train/config.ts'
+import type { TrainConfig, TrainConfigInput } from '../train/config.ts'
 import type { DeviceType } from '../util/device.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
@@ -71,6 +72,10 @@ export class RoomMember {
   #info: MemberInfo | undefined
   /** What was told before that. */
   #changes: MemberChange = {}
+  /** What a person gave on this tab, for runs whose data is `given`. */
+  #given: Uint8Array | undefined
+  /** Whether this tab started the current run: of several that have data only its own counts. */
+  #hasStarted = false
 
   constructor(options: RoomMemberOptions) {
     this.#options = options
@@ -113,7 +118,10 @@ export class RoomMember {
     client.on('assign', (assignment) => this.#connect(assignment))
     client.on('start', ({ epoch, settings }) => this.#run(epoch, settings))
     client.on('abort', ({ epoch, text }) => this.#abort(epoch, text))
-    client.on('refused', (error) => this.#options.onRefused?.(error))
+    client.on('refused', (error) => {
+      this.#hasStarted = false
+      this.#options.onRefused?.(error)
+    })
     client.on('lost', (error) => {
       tell(1, 'room', () => `server lost: ${error.message}`)
       this.#isServerLost = true
@@ -138,9 +146,25 @@ export class RoomMember {
     this.#client?.update(this.#info)
   }
 
+  /** Keeps what a person gave, for the runs that this tab starts with the data `given`; the other ranks get it from this one. */
+  give(bytes: Uint8Array | undefined): void {
+    this.#given = bytes
+  }
+
   /** Seals the room as it is and starts training; for the maker. The server answers a refusal through `onRefused`. */
-  start(config: Partial<TrainConfig>): void {
+  start(config: TrainConfigInput): void {
+    this.#hasStarted = true
     this.#requireClient().start(parseTrainConfig(config) as unknown as JsonValue)
+  }
+
+  /** Asks for a pause: all ranks begin it after the same step, told by the event `paused`. For the maker. */
+  pause(): void {
+    this.#compute.api.pause().catch(() => undefined)
+  }
+
+  /** Ends the pause that this tab asked for, on all ranks, told by the event `continued`. */
+  goOn(): void {
+    this.#compute.api.goOn().catch(() => undefined)
   }
 
   /** Ends the run on all ranks. */
@@ -208,6 +232,7 @@ export class RoomMember {
           if (this.#assignment?.epoch === epoch) this.#options.onEvent?.(event)
         },
         this.#options.checkpoints,
+        this.#hasStarted ? this.#given : undefined,
       )
       const stats = await ring.stats()
       client.done(epoch)
@@ -218,6 +243,7 @@ export class RoomMember {
       if (!isCurrent) return
       this.#assignment = undefined
       this.#isRunning = false
+      this.#hasStarted = false
       tell(1, 'room', () => `epoch ${epoch}: ended well`)
       this.#options.onEnd?.({ ok: true, rank, worldSize, result, ring: stats })
     } catch (thrown) {
@@ -280,6 +306,7 @@ export class RoomMember {
     tell(1, 'room', () => `epoch ${epoch}: ended by ${messageOf(thrown)}`)
     this.#assignment = undefined
     this.#isRunning = false
+    this.#hasStarted = false
     this.#ring?.close()
     this.#options.onEnd?.({ ok: false, rank, error })
   }

@@ -1,4 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { task } from '../../demos/digits/demo.ts'
+import { parseTrainConfig } from '../../demos/experiment.ts'
 import { putCheckpoint, readManifest } from '../../src/data/checkpoint-folder.ts'
 import { privateFileStore } from '../../src/data/file-store.ts'
 import { openGpu } from '../../src/gpu/device.ts'
@@ -6,7 +8,7 @@ import { Runtime } from '../../src/graph/runtime.ts'
 import { manualSeed } from '../../src/nn/init.ts'
 import { Linear } from '../../src/nn/layers.ts'
 import { loadCheckpoint, saveCheckpoint } from '../../src/train/checkpoint.ts'
-import { parseTrainConfig, type TrainConfigInput } from '../../src/train/config.ts'
+import type { TrainConfigInput } from '../../src/train/config.ts'
 import type { TrainerResult } from '../../src/train/run.ts'
 import { Trainer } from '../../src/train/trainer.ts'
 import { rejoiningRingOf } from '../support/process-ring.ts'
@@ -79,6 +81,7 @@ async function trainTwo(input: TrainConfigInput, loseAt = 0, loser = 1): Promise
       let current = await open()
       let isLost = false
       const trainer = new Trainer({
+        task,
         runtime: current,
         reopen: async () => {
           current = await open()

@@ -1,11 +1,12 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { task } from '../../demos/digits/demo.ts'
+import { parseTrainConfig } from '../../demos/experiment.ts'
 import { compile } from '../../src/graph/compile.ts'
 import { detectAnomaly } from '../../src/graph/detect-anomaly.ts'
 import { crossEntropy } from '../../src/graph/functions.ts'
 import type { Tensor } from '../../src/graph/tensor.ts'
 import { Linear } from '../../src/nn/layers.ts'
 import { SGD } from '../../src/optim/sgd.ts'
-import { parseTrainConfig } from '../../src/train/config.ts'
 import { DistributedDataParallel } from '../../src/train/data-parallel.ts'
 import { Trainer } from '../../src/train/trainer.ts'
 import { tensorType } from '../../src/util/shape.ts'
@@ -39,6 +40,7 @@ async function endsOf(brightness: readonly number[], lr: number) {
     (await ringOf(brightness.length)).map(async (group, rank) => {
       const told: number[] = []
       const trainer = new Trainer({
+        task,
         runtime,
         group,
         config,

@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { task } from '../../demos/digits/demo.ts'
+import { parseTrainConfig } from '../../demos/experiment.ts'
 import { openGpu } from '../../src/gpu/device.ts'
 import { Runtime } from '../../src/graph/runtime.ts'
-import { parseTrainConfig } from '../../src/train/config.ts'
 import type { TrainerResult } from '../../src/train/run.ts'
 import { Trainer } from '../../src/train/trainer.ts'
 import { losableDevices } from '../support/losable-devices.ts'
@@ -48,6 +49,7 @@ async function endsOf(
       const losses: number[] = []
       const { group, regroup } = member
       const trainer = new Trainer({
+        task,
         runtime: current,
         reopen: async () => {
           current = await open()

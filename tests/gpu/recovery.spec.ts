@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { parseTrainConfig } from '../../src/train/config.ts'
+import { parseTrainConfig } from '../../demos/experiment.ts'
 import { startCompute } from '../../src/worker/client.ts'
 
 const membership = { epoch: 1, rank: 0, worldSize: 1 }

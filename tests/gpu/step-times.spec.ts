@@ -1,4 +1,6 @@
 import { afterEach, expect, test } from 'vitest'
+import { task } from '../../demos/digits/demo.ts'
+import { parseTrainConfig } from '../../demos/experiment.ts'
 import { DataLoader } from '../../src/data/loader/data-loader.ts'
 import type { Sample } from '../../src/data/samples.ts'
 import { StagedUploads } from '../../src/gpu/staging.ts'
@@ -11,7 +13,6 @@ import { CpuRuntime } from '../../src/graph/runtime.ts'
 import { type StepTimes, timesOf } from '../../src/graph/step-program.ts'
 import { SGD } from '../../src/optim/sgd.ts'
 import { AverageMeter } from '../../src/train/average-meter.ts'
-import { parseTrainConfig } from '../../src/train/config.ts'
 import type { StepParts } from '../../src/train/run.ts'
 import { Trainer } from '../../src/train/trainer.ts'
 import { uniform } from '../../src/util/random.ts'
@@ -39,6 +40,7 @@ async function partsOf(
     (await ringOf(size)).map(async (group, rank) => {
       const parts: StepParts[] = []
       const trainer = new Trainer({
+        task,
         runtime,
         group,
         config,

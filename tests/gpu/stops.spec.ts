@@ -1,5 +1,7 @@
 import { afterEach, expect, test } from 'vitest'
-import { parseTrainConfig, type TrainConfigInput } from '../../src/train/config.ts'
+import { task } from '../../demos/digits/demo.ts'
+import { parseTrainConfig } from '../../demos/experiment.ts'
+import type { TrainConfigInput } from '../../src/train/config.ts'
 import { Trainer } from '../../src/train/trainer.ts'
 import { flipBit } from '../support/flip-bit.ts'
 import { ringOf } from '../support/process-ring.ts'
@@ -24,6 +26,7 @@ async function endsOf(
     (await ringOf(3)).map(async (group, rank) => {
       let lastStep = 0
       const trainer = new Trainer({
+        task,
         runtime,
         group,
         config,

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { parseTrainConfig } from '../../src/train/config.ts'
+import { task } from '../../demos/digits/demo.ts'
+import { parseTrainConfig } from '../../demos/experiment.ts'
 import { Trainer } from '../../src/train/trainer.ts'
 import { classifiers, endAll, parametersOf, train } from '../support/classification.ts'
 import { flipBit } from '../support/flip-bit.ts'
@@ -78,7 +79,14 @@ test('five groups that train one after the other leave no buffer', async () => {
       groups.map(async (group) => {
         const config = parseTrainConfig({ data: 'images', steps: 2, batchSize: 4, hashEvery: 1 })
         const baseUrl = 'https://data.example/'
-        const trainer = new Trainer({ runtime, group, config, baseUrl, onEvent: () => undefined })
+        const trainer = new Trainer({
+          task,
+          runtime,
+          group,
+          config,
+          baseUrl,
+          onEvent: () => undefined,
+        })
         await trainer.run()
         made = Math.max(made, live.size)
         trainer.destroy()

@@ -1,11 +1,11 @@
 import * as Comlink from 'comlink'
 import { expect, test } from 'vitest'
-import { parseTrainConfig } from '../../src/train/config.ts'
+import { parseTrainConfig } from '../../demos/experiment.ts'
 import type { ComputeApi } from '../../src/worker/api.ts'
 import { startCompute } from '../../src/worker/client.ts'
 
 const membership = { epoch: 1, rank: 0, worldSize: 1 }
-const endless = { model: 'mlp', data: 'digits', epochs: 1000 } as const
+const endless = { epochs: 1000, bucketCapMb: 25 } as const
 
 /** A worker in the middle of a run. */
 async function training() {
@@ -16,15 +16,7 @@ async function training() {
   })
   const run = client.api.train(
     membership,
-    {
-      ...endless,
-      batchSize: 64,
-      optimizer: 'adamw',
-      seed: 0,
-      bucketCapMb: 25,
-      hashEvery: 50,
-      tune: false,
-    },
+    parseTrainConfig(endless),
     location.href,
     ({ event }) => {
       if (event === 'step') sawStep()
@@ -64,16 +56,13 @@ test('abort ends a run with its reason', async () => {
 
 test('a second run may follow a first', async () => {
   const client = startCompute()
-  const config = {
+  const config = parseTrainConfig({
     ...endless,
     steps: 2,
     batchSize: 16,
     optimizer: 'sgd',
     seed: 1,
-    bucketCapMb: 25,
-    hashEvery: 50,
-    tune: false,
-  } as const
+  })
   const hashes = []
   for (let epoch = 1; epoch <= 2; epoch++) {
     const result = await client.api.train(
@@ -94,14 +83,13 @@ test('a second run may follow a first', async () => {
 
 test('an abort does not wait for the compiler, and the next run does', async () => {
   const client = startCompute()
-  const config = { ...endless, batchSize: 64, optimizer: 'adamw', seed: 0 } as const
-  const more = { bucketCapMb: 25, hashEvery: 50, tune: false }
+  const config = parseTrainConfig(endless)
   const phases: string[] = []
   let compiling!: () => void
   const compiles = new Promise<void>((resolve) => {
     compiling = resolve
   })
-  const first = client.api.train(membership, { ...config, ...more }, location.href, (event) => {
+  const first = client.api.train(membership, config, location.href, (event) => {
     if (event.event !== 'phase') return
     phases.push(event.phase)
     if (event.phase === 'compile') compiling()
@@ -112,7 +100,7 @@ test('an abort does not wait for the compiler, and the next run does', async () 
   const next = { ...membership, epoch: 2 }
   const second = await client.api.train(
     next,
-    { ...config, ...more, steps: 2 },
+    { ...config, steps: 2 },
     location.href,
     () => undefined,
   )

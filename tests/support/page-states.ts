@@ -1,6 +1,6 @@
+import { parseTrainConfig } from '../../demos/experiment.ts'
 import type { Lobby, LobbyMember, RoomState } from '../../src/peer/messages.ts'
 import { SignalError } from '../../src/peer/refusals.ts'
-import { parseTrainConfig } from '../../src/train/config.ts'
 import type { StepParts } from '../../src/train/run.ts'
 import { defaultDraft } from '../../src/ui/settings.ts'
 import { type Action, begin, reduce, type Snapshot, stopReason } from '../../src/ui/state.ts'
@@ -124,8 +124,9 @@ export function training(count: number, steps: number, rank = 0): Snapshot {
       },
     })
     if (step % 180 === 0) {
-      const accuracy = 0.9745 - 0.09 * Math.exp(-step / 120) + 0.001
-      const event = { event: 'evaluation', step, epoch: step / 180 - 1, accuracy, rank } as const
+      const value = 0.9745 - 0.09 * Math.exp(-step / 120) + 0.001
+      const epoch = step / 180 - 1
+      const event = { event: 'evaluation', step, epoch, metric: 'accuracy', value, rank } as const
       snapshot = play(snapshot, { type: 'event', atMs, event })
     }
   }
@@ -137,6 +138,9 @@ export function makeResult(worldSize: number): RunResult {
   return {
     steps: 540,
     loss: 0.0713,
+    metric: { name: 'accuracy', unit: 'share', better: 'higher' },
+    value: 0.9745,
+    best: 0.9745,
     testAccuracy: 0.9745,
     bestAccuracy: 0.9745,
     paramHash: '5f0c9a4471b2e8d3',

@@ -1,5 +1,7 @@
+import { task } from '../../demos/digits/demo.ts'
+import { parseTrainConfig } from '../../demos/experiment.ts'
 import type { AnyRuntime } from '../../src/graph/runtime.ts'
-import { parseTrainConfig, type TrainConfigInput } from '../../src/train/config.ts'
+import type { TrainConfigInput } from '../../src/train/config.ts'
 import type { RunEvent, TrainerResult } from '../../src/train/run.ts'
 import type { CheckpointPlace } from '../../src/train/run-checkpoint.ts'
 import { Trainer } from '../../src/train/trainer.ts'
@@ -24,6 +26,7 @@ export async function trainRanks(
     groups.map(async (group, rank): Promise<RankEnd> => {
       const events: RunEvent[] = []
       const trainer = new Trainer({
+        task,
         runtime: open(rank),
         group,
         config,

@@ -56,6 +56,8 @@ export class RingExchange implements GradientExchange {
   readonly overlaps: boolean
   readonly programs = new Map<number, StepProgram>()
   uneven: UnevenInputs | undefined
+  ownWord = 0
+  joinedWord = 0
   ready: Promise<void> = Promise.resolve()
   /** Once it is settled. */
   capBytes: number | undefined

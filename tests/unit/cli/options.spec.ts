@@ -37,6 +37,7 @@ test('every option arrives', () => {
   const argv =
     '--nproc-per-node 3 --data some/dir --model cnn --epochs 2 --steps 7 --batch-size 30 --optimizer sgd --lr 0.1 --seed 5 ' +
     '--out w.safetensors --bucket-cap-mb 0.5 --hash-every 10 --tune --adapter software --json --headed --timeout 9.5 ' +
+    '--demo digits --precision float16 --strategy alone --partition own-slice --evaluate-every 3 ' +
     '--device cpu --debug 2 --naive --variant matmul:naive --visible-devices 0,2 --trace t.json'
   expect(optionsOf(...argv.split(' '))).toEqual({
     worldSize: 3,
@@ -59,6 +60,11 @@ test('every option arrives', () => {
     },
     traceFile: 't.json',
     config: {
+      demo: 'digits',
+      precision: 'float16',
+      strategy: 'alone',
+      partition: 'own-slice',
+      evaluateEvery: 3,
       model: 'cnn',
       data: dataMount,
       epochs: 2,
@@ -72,6 +78,14 @@ test('every option arrives', () => {
       tune: true,
     },
   })
+})
+
+test('a demo brings its own models, data and defaults', () => {
+  const { config, dataFolder } = optionsOf(...'--demo playground --data moons --lr 0.1'.split(' '))
+  expect(dataFolder).toBeUndefined()
+  expect(config).toMatchObject({ demo: 'playground', model: 'tanh', data: 'moons', batchSize: 48 })
+  const given = optionsOf(...'--demo playground --given points.bin'.split(' '))
+  expect(given).toMatchObject({ givenFile: 'points.bin', config: { data: 'given' } })
 })
 
 test('--device is the switch that the environment has too, and goes before it', () => {
@@ -162,7 +176,18 @@ test.each([
   ['--resume latest', '--resume: expected --checkpoint-dir beside it, got none.'],
   ['--resume=', '--resume: expected latest, best or a file, got ""'],
   ['--device gpu', 'Allowed choices are cpu, webgpu.'],
-  ['--model transformer', 'Allowed choices are mlp, cnn.'],
+  ['--model transformer', 'model: expected mlp or cnn, got transformer.'],
+  ['--demo chess', 'Allowed choices are digits, playground'],
+  [
+    '--demo playground --data some/dir',
+    'data: expected spiral or circles or xor or moons or given',
+  ],
+  ['--given points.bin', 'data: expected digits, got given.'],
+  ['--demo playground --given a --data spiral', '--given: expected it without --data, got both.'],
+  [
+    '--strategy alone --checkpoint-dir a',
+    "checkpointEvery: expected none with the strategy 'alone'",
+  ],
   ['--epoch 3', "unknown option '--epoch'. (Did you mean --epochs?)"],
   ['--steps', "option '--steps <n>' argument missing"],
   ['surplus', 'too many arguments'],

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { metaOf } from '../../../demos/experiment.ts'
 import { Rate } from '../../../node/rate.ts'
 import { makeReporter } from '../../../node/train/report.ts'
 import type { RankResult, TabEvent } from '../../../node/train/tab-group.ts'
@@ -20,6 +21,7 @@ const step = (number: number, rank = 0): TabEvent => ({
   rank,
   times: { data: 0.5, forward: 4 * number, backward: 8.00049, total: 12.50049 + 4 * number - 4 },
 })
+const { metric } = metaOf('digits')
 const events: TabEvent[] = [
   { event: 'phase', phase: 'compile', rank: 0 },
   { event: 'phase', phase: 'compile', rank: 1 },
@@ -27,19 +29,31 @@ const events: TabEvent[] = [
   step(1),
   step(1, 1),
   step(2),
-  { event: 'evaluation', epoch: 0, accuracy: 0.975, rank: 0 },
+  { event: 'evaluation', epoch: 0, metric: 'accuracy', value: 0.975, rank: 0 },
 ]
 const results: RankResult[] = [0, 1].map((rank) => ({
   rank,
   links: ['webrtc'],
   bytesSent: 2 ** 20 * (rank + 1),
-  result: { steps: 2, loss: 0.25, testAccuracy: 0.975, paramHash: 'abc', samples: 64, seconds: 4 },
+  result: {
+    steps: 2,
+    loss: 0.25,
+    testAccuracy: 0.975,
+    value: 0.975,
+    paramHash: 'abc',
+    samples: 64,
+    seconds: 4,
+  },
 }))
 
 function report(isJson: boolean, isTTY: boolean) {
   const output = new Memory(isTTY)
   const error = new Memory()
-  const reporter = makeReporter({ isJson, worldSize: 2, batchSize: 64, epochs: 1 }, output, error)
+  const reporter = makeReporter(
+    { isJson, worldSize: 2, batchSize: 64, epochs: 1, metric },
+    output,
+    error,
+  )
   reporter.note('look here')
   for (const event of events) reporter.event(event)
   reporter.done(results, { path: '/tmp/w.safetensors', sizeBytes: 2048 })
@@ -74,6 +88,8 @@ test('--json prints the steps of rank 0 and the end, nothing else', () => {
       worldSize: 2,
       steps: 2,
       loss: 0.25,
+      metric: 'accuracy',
+      value: 0.975,
       testAccuracy: 0.975,
       paramHashes: ['abc', 'abc'],
       bytesSentPerRank: [2 ** 20, 2 ** 21],
@@ -121,7 +137,7 @@ class Terminal extends Memory {
 test('a bar with loss and samples/s on a terminal, then the summary', () => {
   const output = new Terminal()
   const reporter = makeReporter(
-    { isJson: false, worldSize: 2, batchSize: 64, epochs: 1 },
+    { isJson: false, worldSize: 2, batchSize: 64, epochs: 1, metric },
     output,
     new Memory(),
   )
@@ -148,7 +164,7 @@ const resumedEvents: TabEvent[] = [
     event: 'resumed',
     step: 1,
     epoch: 0,
-    bestAccuracy: 0.5,
+    best: 0.5,
     stepsLeft: 1,
     differences: ['ranks 3, now 2', 'buckets'],
     rank: 0,
@@ -164,7 +180,11 @@ test.each([
 ])('a run that goes on, and its checkpoints: %s', (_, isJson) => {
   const output = new Memory()
   const error = new Memory()
-  const reporter = makeReporter({ isJson, worldSize: 2, batchSize: 64, epochs: 1 }, output, error)
+  const reporter = makeReporter(
+    { isJson, worldSize: 2, batchSize: 64, epochs: 1, metric },
+    output,
+    error,
+  )
   for (const event of resumedEvents) reporter.event(event)
   reporter.done(results, null)
   reporter.stop()
@@ -189,13 +209,13 @@ test.each([
 test('links through the server, and a run with nothing left to train, are told', () => {
   const output = new Memory()
   const error = new Memory()
-  const settings = { isJson: false, worldSize: 3, batchSize: 64, epochs: 1 }
+  const settings = { isJson: false, worldSize: 3, batchSize: 64, epochs: 1, metric }
   const reporter = makeReporter(settings, output, error)
   reporter.event({
     event: 'resumed',
     step: 8,
     epoch: 1,
-    bestAccuracy: 0.5,
+    best: 0.5,
     stepsLeft: 0,
     differences: [],
     rank: 0,

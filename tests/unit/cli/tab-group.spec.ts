@@ -20,7 +20,15 @@ const done = (rank: number) =>
     ok: true,
     rank,
     bytesSent: 5,
-    result: { steps: 1, loss: null, testAccuracy: 0.1, paramHash: 'a', samples: 3, seconds: 1 },
+    result: {
+      steps: 1,
+      loss: null,
+      testAccuracy: 0.1,
+      value: 0.1,
+      paramHash: 'a',
+      samples: 3,
+      seconds: 1,
+    },
   })
 
 test('words may come as JSON text or as objects, and results are ordered by rank', async () => {

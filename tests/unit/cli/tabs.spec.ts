@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Browser } from 'playwright'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { OutFile } from '../../../node/train/out-file.ts'
 import type { TabEvent } from '../../../node/train/tab-group.ts'
 import { type TabsOptions, trainInTabs } from '../../../node/train/tabs.ts'
 import { writeSafetensors } from '../../../src/data/safetensors.ts'
-import { parseTrainConfig } from '../../../src/train/config.ts'
 import { launchBrowser } from '../../support/launch-browser.ts'
 
 /** The launcher over real browser tabs whose page only pretends to train: tests/support/fake-tab.html. */

@@ -1,6 +1,8 @@
 import { afterEach, expect, test, vi } from 'vitest'
+import { task } from '../../../demos/digits/demo.ts'
+import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import { parseTrainConfig, type TrainConfigInput } from '../../../src/train/config.ts'
+import type { TrainConfigInput } from '../../../src/train/config.ts'
 import { bucketCapMbFor } from '../../../src/train/data-parallel/bucket-size.ts'
 import { Trainer } from '../../../src/train/trainer.ts'
 import { ringOf } from '../../support/process-ring.ts'
@@ -15,6 +17,7 @@ async function records(config: TrainConfigInput) {
   return Promise.all(
     groups.map(async (group) => {
       const trainer = new Trainer({
+        task,
         runtime: new CpuRuntime(),
         group,
         config: parseTrainConfig({ data: 'images', steps: 2, batchSize: 4, ...config }),

@@ -1,6 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest'
+import { task } from '../../../demos/digits/demo.ts'
+import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import { parseTrainConfig } from '../../../src/train/config.ts'
 import { Trainer } from '../../../src/train/trainer.ts'
 import { ringOf } from '../../support/process-ring.ts'
 import { serveDigits } from '../../support/served-digits.ts'
@@ -13,6 +14,7 @@ test('a loss that is no number names the op on the cpu too', async () => {
   serveDigits(8, () => 255)
   const [group] = await ringOf(1)
   const trainer = new Trainer({
+    task,
     runtime: new CpuRuntime(),
     group,
     config: parseTrainConfig({

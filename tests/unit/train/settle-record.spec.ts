@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { parseTrainConfig } from '../../../src/train/config.ts'
+import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { settleRecord } from '../../../src/train/settle-record.ts'
 import { ringOf } from '../../support/process-ring.ts'
 

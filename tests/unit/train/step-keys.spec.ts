@@ -1,4 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest'
+import { task } from '../../../demos/digits/demo.ts'
+import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { compile } from '../../../src/graph/compile.ts'
 import { Parameter } from '../../../src/graph/parameter.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
@@ -6,7 +8,6 @@ import type { Tensor } from '../../../src/graph/tensor.ts'
 import { Module } from '../../../src/nn/module.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
 import type { CollectiveSpan } from '../../../src/peer/group.ts'
-import { parseTrainConfig } from '../../../src/train/config.ts'
 import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { StepTimeline } from '../../../src/train/step-timeline.ts'
 import { Trainer } from '../../../src/train/trainer.ts'
@@ -52,6 +53,7 @@ test('four ranks that go back for a loss that is no number use no key twice, and
   const reasons = await Promise.all(
     groups.map(async (group) => {
       const trainer = new Trainer({
+        task,
         runtime: new CpuRuntime(),
         group,
         config,

@@ -55,6 +55,7 @@ test.each(['adamw', 'sgd'] as const)(
         event: 'resumed',
         step: 6,
         epoch: 2,
+        best: resultsOf(first)[0].bestAccuracy,
         bestAccuracy: resultsOf(first)[0].bestAccuracy,
         rank: 0,
         stepsLeft: 2 * perEpoch,
@@ -112,9 +113,10 @@ test('the best one is that of the best evaluation, also after going on', async (
   )
   expect(evaluations).toHaveLength(5)
   let best = Number.NEGATIVE_INFINITY
-  const improving = evaluations.filter(({ accuracy }) => {
-    const isBest = accuracy > best
-    best = Math.max(best, accuracy)
+  const improving = evaluations.filter(({ value, accuracy }) => {
+    expect(accuracy).toBe(value)
+    const isBest = value > best
+    best = Math.max(best, value)
     return isBest
   })
   expect(result.bestAccuracy).toBe(best)

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { parseTrainConfig, trainConfigSchema } from '../../../src/train/config.ts'
+import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { trainConfigSchema } from '../../../src/train/config.ts'
 import {
   checkDraft,
   defaultDraft,
@@ -7,6 +8,7 @@ import {
   draftFromQuery,
   queryOf,
   settings,
+  withSetting,
 } from '../../../src/ui/settings.ts'
 
 describe('the list of settings', () => {
@@ -65,7 +67,6 @@ describe('checking', () => {
       epochs: 2,
       lr: 0.01,
       tune: true,
-      steps: undefined,
     })
   })
 
@@ -82,6 +83,28 @@ describe('checking', () => {
     const { config, errors } = checkDraft({ ...defaultDraft, [key]: value })
     expect(config).toBeNull()
     expect(errors).toEqual({ [key]: text })
+  })
+
+  it('a demo brings its own', () => {
+    const draft = withSetting({ ...defaultDraft, seed: '7', epochs: '9' }, 'demo', 'playground')
+    expect(draft).toMatchObject({ model: 'tanh', data: 'spiral', batchSize: '48', seed: '7' })
+    expect(queryOf(draft)).toBe('?demo=playground&seed=7')
+    expect(draftFromQuery(queryOf(draft))).toEqual(draft)
+    expect(checkDraft({ ...draft, data: 'given' }).errors).toEqual({})
+    expect(checkDraft({ ...draft, data: '/data/' }).errors.data).toContain('expected spiral or')
+    expect(checkDraft({ ...draft, model: 'cnn' }).errors.model).toBe('expected tanh, got cnn')
+    expect(checkDraft({ ...draft, demo: 'chess' }).errors.demo).toContain('got chess')
+    expect(parseTrainConfig(checkDraft(draft).config)).toMatchObject({
+      demo: 'playground',
+      seed: 7,
+    })
+  })
+
+  it('without an exchange nothing is saved', () => {
+    const draft = { ...defaultDraft, strategy: 'alone', checkpointEvery: '5' }
+    expect(checkDraft(draft).errors).toEqual({
+      checkpointEvery: 'expected none while the exchange is switched off',
+    })
   })
 
   it('every rank needs a sample', () => {

@@ -82,7 +82,14 @@ describe('a run', () => {
 
   it('older snapshots stay as they were', () => {
     const before = training(2, 300)
-    const event = { event: 'evaluation', step: 300, epoch: 1, accuracy: 0.5, rank: 0 } as const
+    const event = {
+      event: 'evaluation',
+      step: 300,
+      epoch: 1,
+      metric: 'accuracy',
+      value: 0.5,
+      rank: 0,
+    } as const
     const after = reduce(before, { type: 'event', atMs: 0, event })
     expect(before.run!.accuracy.length).toBe(1)
     expect(after.run!.accuracy.length).toBe(2)
@@ -179,7 +186,7 @@ describe('a run', () => {
       event: 'resumed',
       step: 128,
       epoch: 2,
-      bestAccuracy: 0.9,
+      best: 0.9,
       rank: 0,
       stepsLeft: 9,
     } as const

@@ -1,0 +1,17 @@
+import type { DemoMeta } from '../../src/train/demo-meta.ts'
+
+export const meta: DemoMeta = {
+  title: 'Digits',
+  sentence: 'Handwritten digits in the layout of MNIST, drawn on the spot or read from real files.',
+  models: {
+    mlp: { words: 'mlp: 784–256–10, ReLU', lr: 1e-3 },
+    cnn: { words: 'cnn: two 3×3 convolutions, 16 and 32', lr: 3e-3 },
+  },
+  data: { digits: 'drawn digits (built in)' },
+  address: {
+    words: 'IDX files at an address…',
+    hint: 'Address of a folder with the four MNIST-layout IDX files. npm start -- --data DIR serves one at /data/.',
+  },
+  metric: { name: 'accuracy', unit: 'share', better: 'higher' },
+  expected: [{ config: { model: 'mlp', epochs: 1, seed: 0 }, atLeast: 0.9, withinSteps: 125 }],
+}

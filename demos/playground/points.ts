@@ -1,0 +1,108 @@
+import { DataError } from '../../src/util/errors.ts'
+import { RandomStream } from '../../src/util/random.ts'
+
+/** Points in the plane, of two classes, in the order of their angle around the middle. */
+export interface Points {
+  readonly count: number
+  /** shape: [count, 2], from -1 to 1 */
+  readonly at: Float32Array<ArrayBuffer>
+  /** shape: [count], 0 or 1 */
+  readonly classes: Int32Array<ArrayBuffer>
+}
+
+interface Point {
+  readonly x: number
+  readonly y: number
+  readonly label: number
+}
+
+/** How far points are strewn. */
+const noise = 0.03
+
+/** One point of class `label`, at random; `t` goes from 0 to 1 over the shape. */
+const shapes: Readonly<
+  Record<string, (label: number, random: RandomStream) => readonly [x: number, y: number]>
+> = {
+  spiral: (label, random) => {
+    const t = Math.sqrt(random.unit())
+    const angle = 1.5 * 2 * Math.PI * t + label * Math.PI
+    return [0.9 * t * Math.cos(angle), 0.9 * t * Math.sin(angle)]
+  },
+  circles: (label, random) => {
+    const angle = 2 * Math.PI * random.unit()
+    const radius = label === 0 ? random.between(0, 0.4) : random.between(0.6, 0.9)
+    return [radius * Math.cos(angle), radius * Math.sin(angle)]
+  },
+  xor: (label, random) => {
+    const x = random.between(0.05, 0.95)
+    const y = random.between(0.05, 0.95)
+    const isLeft = random.below(2) === 0
+    const isBelow = isLeft === (label === 0)
+    return [isLeft ? -x : x, isBelow ? -y : y]
+  },
+  moons: (label, random) => {
+    const angle = Math.PI * random.unit()
+    const side = label === 0 ? 1 : -1
+    return [0.55 * side * Math.cos(angle) - 0.27 * side, side * (0.55 * Math.sin(angle) - 0.13)]
+  },
+}
+
+/** Returns `count` points of a built-in shape; half of them, or one more, are of class 0. Another `stream` has other points. */
+export function drawPoints(shape: string, stream: number, count: number): Points {
+  const random = new RandomStream(0, stream, 'general')
+  const strew = () => random.between(-noise, noise)
+  const points = Array.from({ length: count }, (_, i): Point => {
+    const label = i % 2
+    const [x, y] = shapes[shape](label, random)
+    return { x: clip(x + strew()), y: clip(y + strew()), label }
+  })
+  return packPoints(points)
+}
+
+/** Numbers of a point that a person gave. */
+const fields = 3
+const fewest = 10
+/** Every so many of the given points is held out. */
+const heldOut = 5
+
+/**
+ * Returns the points that a person gave, one in five of them held out.
+ *
+ * shape: float32, little endian: x, y and class of each.
+ * errors: `data.malformed`.
+ */
+export function readPoints(bytes: Uint8Array<ArrayBuffer>): { train: Points; test: Points } {
+  const count = bytes.length / (4 * fields)
+  if (!Number.isInteger(count) || count < fewest) {
+    throw malformed(`${fewest} points of ${4 * fields} bytes or more`, `${bytes.length} bytes`)
+  }
+  const values = new Float32Array(bytes.slice().buffer)
+  const points = Array.from({ length: count }, (_, i): Point => {
+    const [x, y, label] = values.subarray(fields * i)
+    if (!(Math.abs(x) <= 1 && Math.abs(y) <= 1))
+      throw malformed('x and y from -1 to 1', `(${x}, ${y}) at point ${i}`)
+    if (label !== 0 && label !== 1) throw malformed('class 0 or 1', `${label} at point ${i}`)
+    return { x, y, label }
+  })
+  return {
+    train: packPoints(points.filter((_, i) => i % heldOut > 0)),
+    test: packPoints(points.filter((_, i) => i % heldOut === 0)),
+  }
+}
+
+/** By angle, so that a contiguous part of them is a sector of the plane. */
+function packPoints(points: readonly Point[]): Points {
+  const ordered = points
+    .map((point) => ({ ...point, angle: Math.atan2(point.y, point.x) }))
+    .sort((a, b) => a.angle - b.angle)
+  return {
+    count: ordered.length,
+    at: Float32Array.from(ordered.flatMap(({ x, y }) => [x, y])),
+    classes: Int32Array.from(ordered, ({ label }) => label),
+  }
+}
+
+const clip = (value: number) => Math.max(-1, Math.min(1, value))
+
+const malformed = (expected: string, got: string) =>
+  new DataError('data.malformed', `points: expected ${expected}, got ${got}. Draw them again.`)

@@ -1,0 +1,8 @@
+import type { Task } from '../src/train/task.ts'
+import type { DemoName } from './metas.ts'
+
+/** What the compute worker trains, by the name of the demo; loaded when it is asked for. */
+export const tasks: Readonly<Record<DemoName, () => Promise<Task>>> = {
+  digits: async () => (await import('./digits/demo.ts')).task,
+  playground: async () => (await import('./playground/demo.ts')).task,
+}

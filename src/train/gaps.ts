@@ -1,0 +1,59 @@
+/**
+ * Lets work through between the steps of a run: one piece in each gap, so that a step waits for one piece at most; any number while no
+ * step is to come. Pieces go in the order of asking.
+ */
+export class Gaps {
+  readonly #waiting: Piece[] = []
+  #isOpen = true
+  /** What goes on while it is open. */
+  #flow: Promise<void> = Promise.resolve()
+
+  get isWaiting(): boolean {
+    return this.#waiting.length > 0
+  }
+
+  /** What `work` resolves with, when its turn has come. errors: those of `work`; the reason of `refuse`. */
+  run<T>(work: () => Promise<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      this.#waiting.push({
+        start: async () => work().then(resolve, reject),
+        refuse: reject,
+      })
+      if (this.#isOpen) this.open()
+    })
+  }
+
+  /** Lets one piece through; between two steps. */
+  async one(): Promise<void> {
+    await this.#waiting.shift()?.start()
+  }
+
+  /** No step is to come until `close`: all pieces go through. */
+  open(): void {
+    this.#isOpen = true
+    this.#flow = this.#flow.then(async () => {
+      while (this.#isOpen) {
+        const next = this.#waiting.shift()
+        if (!next) return
+        await next.start()
+      }
+    })
+  }
+
+  /** A step is to come: resolves when the piece that is under way, if any, has ended. */
+  async close(): Promise<void> {
+    this.#isOpen = false
+    await this.#flow
+  }
+
+  /** Rejects all that waits. */
+  refuse(reason: Error): void {
+    for (const { refuse } of this.#waiting.splice(0)) refuse(reason)
+  }
+}
+
+interface Piece {
+  /** Never rejects. */
+  start(): Promise<void>
+  refuse(reason: Error): void
+}
