@@ -47,20 +47,33 @@ export class Pause {
     const by = [...asked].flatMap((isAsked, rank) => (isAsked ? [rank] : []))
     if (by.length === 0) return
     began(by)
-    if (own) await untilEnd(this.#released, group, signal)
-    // Those that did not ask are here at once, and wait.
-    await group.allGatherU32(Uint32Array.of(1), { deadlineMs: Number.POSITIVE_INFINITY })
+    const sequence = group.takeSequence()
+    const meet = (bucket: number) =>
+      group.allGatherU32(Uint32Array.of(1), {
+        sequence,
+        bucket,
+        deadlineMs: Number.POSITIVE_INFINITY,
+      })
+    if (own) {
+      // Open all the while, so that a rank that leaves is missed here, too: it fails with the group.
+      const end = meet(1)
+      const over = group.failed.then((error) => Promise.reject(error))
+      await untilReleased(Promise.race([this.#released, end.then(never), over]), signal)
+      await meet(0)
+      await end
+    } else {
+      // Here at once, and waiting for those that asked.
+      await meet(0)
+      await meet(1)
+    }
     signal?.throwIfAborted()
   }
 }
 
-/** Waits for `released`, the end of the group, or the signal. */
-async function untilEnd(
-  released: Promise<void>,
-  group: ProcessGroup,
-  signal: AbortSignal | undefined,
-): Promise<void> {
-  const failed = group.failed.then((error) => Promise.reject(error))
+const never = () => new Promise<never>(() => undefined)
+
+/** Waits for `released` or the signal. */
+async function untilReleased(released: Promise<void>, signal?: AbortSignal): Promise<void> {
   let onAbort: () => void = () => undefined
   const aborted = new Promise<never>((_, reject) => {
     onAbort = () => reject(signal?.reason)
@@ -68,7 +81,7 @@ async function untilEnd(
   })
   try {
     signal?.throwIfAborted()
-    await Promise.race([released, failed, aborted])
+    await Promise.race([released, aborted])
   } finally {
     signal?.removeEventListener('abort', onAbort)
   }

@@ -1,0 +1,115 @@
+import { expect, test } from 'vitest'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { Gaps } from '../../../src/train/gaps.ts'
+import { startTask } from '../../support/task-ranks.ts'
+
+const config = { demo: 'playground', steps: 10, batchSize: 12, bucketCapMb: 1 } as const
+const open = () => new CpuRuntime()
+
+test('one piece goes through in each gap, in the order of asking; all of them while it is open', async () => {
+  const gaps = new Gaps()
+  const log: string[] = []
+  const ask = (name: string) =>
+    gaps.run(async () => {
+      log.push(name)
+      return name
+    })
+  expect(await ask('open')).toBe('open')
+  await gaps.close()
+  const pieces = [
+    ask('a'),
+    ask('b'),
+    gaps.run(() => Promise.reject(new Error('c fails'))),
+    ask('d'),
+  ]
+  pieces[2].catch(() => undefined)
+  expect(gaps.isWaiting).toBe(true)
+  await gaps.one()
+  log.push('step')
+  await gaps.one()
+  log.push('step')
+  await gaps.one()
+  expect(log).toEqual(['open', 'a', 'step', 'b', 'step'])
+  await expect(pieces[2]).rejects.toThrow('c fails')
+  gaps.open()
+  expect(await pieces[3]).toBe('d')
+  await gaps.close()
+  const refused = ask('never')
+  gaps.refuse(new Error('gone'))
+  await expect(refused).rejects.toThrow('gone')
+  await gaps.one()
+  expect(log).toEqual(['open', 'a', 'step', 'b', 'step', 'd'])
+})
+
+test('closing waits for the piece that is under way', async () => {
+  const gaps = new Gaps()
+  let finish = () => undefined as undefined
+  const log: string[] = []
+  const piece = gaps.run(
+    () =>
+      new Promise<void>((resolve) => {
+        finish = () => {
+          log.push('piece')
+          resolve()
+          return undefined
+        }
+      }),
+  )
+  await Promise.resolve()
+  const closed = gaps.close().then(() => log.push('closed'))
+  await Promise.resolve()
+  finish()
+  await Promise.all([piece, closed])
+  expect(log).toEqual(['piece', 'closed'])
+})
+
+test.each([1, 2])(
+  '%i ranks: looks are answered while it trains and behind the end, and change no bits',
+  async (size) => {
+    const quiet = await startTask(size, config, open)
+    const wanted = await Promise.all(quiet.ranks.map(({ end }) => end))
+    quiet.close()
+
+    const { ranks, close } = await startTask(size, config, open)
+    const [{ trainer, until, events, end }] = ranks
+    await expect(trainer.look('boundary', { side: 4 })).rejects.toMatchObject({
+      code: 'graph.misuse',
+    })
+    await until('step')
+    const stepsNow = () => events.filter(({ event }) => event === 'step').length
+    // Several who ask, one of them wrongly, one for what there is not.
+    const asked = [
+      trainer.look('boundary', { side: 4 }),
+      trainer.look('boundary', { side: 4 }),
+      trainer.look('points', undefined),
+      trainer.look('boundary', { side: 1 }),
+      trainer.look('weights', {}),
+    ]
+    const answers = await Promise.allSettled(asked)
+    expect(stepsNow()).toBeLessThan(config.steps)
+    const reasons = answers.map((answer) =>
+      answer.status === 'rejected' ? String(answer.reason) : '',
+    )
+    expect(reasons).toEqual([
+      '',
+      '',
+      '',
+      expect.stringContaining('side must be a whole number from 2 to 256, got 1'),
+      expect.stringContaining('look: expected boundary or points of Playground, got weights'),
+    ])
+    const results = await Promise.all(ranks.map((rank) => rank.end))
+    expect(results.map(({ paramHash }) => paramHash)).toEqual(
+      wanted.map(({ paramHash }) => paramHash),
+    )
+    await end
+    const grids = await Promise.all(
+      ranks.map(async (rank) => (await rank.trainer.look('boundary', { side: 4 })).probabilities),
+    )
+    expect(grids[0]).toHaveLength(16)
+    for (const grid of grids) expect(grid).toEqual(grids[0])
+    close()
+    await expect(trainer.look('boundary', { side: 4 })).rejects.toMatchObject({
+      code: 'graph.misuse',
+    })
+  },
+)

@@ -1,0 +1,199 @@
+import { expect, test } from 'vitest'
+import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { task as playground } from '../../../demos/playground/demo.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { planDraws } from '../../../src/train/share-batches.ts'
+import { seenFolder } from '../../support/checkpoint-folders.ts'
+import { bitsOf, startTask, type TaskRank } from '../../support/task-ranks.ts'
+
+const config = { demo: 'playground', steps: 8, batchSize: 12, bucketCapMb: 1 } as const
+const open = () => new CpuRuntime()
+
+const probabilities = (ranks: readonly TaskRank[]) =>
+  Promise.all(
+    ranks.map(async ({ trainer }) => {
+      const answer = await trainer.look('boundary', { side: 8 })
+      return [...(answer.probabilities as Float32Array)]
+    }),
+  )
+
+test.each([
+  [1, 1, 10],
+  [3, 10, 33],
+  [3, 5, 100],
+  [4, 7, 20],
+  [5, 5, 3],
+])(
+  '%i ranks, batches of %i, %i samples: own parts give each sample once an epoch',
+  (size, batchSize, samples) => {
+    const draws = Array.from({ length: size }, (_, rank) =>
+      planDraws({ seed: 3, batchSize, partition: 'own-slice' }, samples, rank, size),
+    )
+    for (const epoch of [0, 1]) {
+      const seen: number[] = []
+      for (let step = 0; step < draws[0].perEpoch; step++) {
+        const taken = draws.map((one) => one.take(epoch, step))
+        const counts = taken.map(({ own }) => own.length)
+        const total = counts.reduce((sum, count) => sum + count, 0)
+        expect(total).toBeGreaterThan(0)
+        expect(total).toBeLessThanOrEqual(batchSize)
+        for (const [rank, { own, globalCount }] of taken.entries()) {
+          expect(globalCount).toBe(total)
+          const { start, end } = draws[rank].slice
+          expect([...own].every((index) => index >= start && index < end)).toBe(true)
+          seen.push(...own)
+        }
+      }
+      expect(seen.sort((a, b) => a - b)).toEqual(Array.from({ length: samples }, (_, i) => i))
+    }
+  },
+)
+
+test('own parts with an exchange: one model on all ranks, other samples than shuffled ones', async () => {
+  const ends = []
+  for (const partition of ['own-slice', 'shuffled'] as const) {
+    const { ranks, close } = await startTask(3, { ...config, partition }, open)
+    const results = await Promise.all(ranks.map(({ end }) => end))
+    const [first, ...others] = await probabilities(ranks)
+    for (const other of others) expect(other).toEqual(first)
+    expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
+    ends.push(results[0].paramHash)
+    close()
+  }
+  expect(ends[0]).not.toBe(ends[1])
+})
+
+test('alone: equal first parameters, then a replica of its own on each rank, told as its own', async () => {
+  const alone = { ...config, strategy: 'alone', partition: 'own-slice', hashEvery: 2 } as const
+  const still = await startTask(2, { ...alone, lr: 0, steps: 1 }, open)
+  await Promise.all(still.ranks.map(({ end }) => end))
+  const [a, b] = await Promise.all(still.ranks.map(({ trainer }) => trainer.stateDict()))
+  expect(bitsOf(a)).toEqual(bitsOf(b))
+  still.close()
+
+  const { ranks, close } = await startTask(2, { ...alone, epochs: 1, steps: undefined }, open)
+  const results = await Promise.all(ranks.map(({ end }) => end))
+  expect(results[0].paramHash).not.toBe(results[1].paramHash)
+  const [first, second] = await probabilities(ranks)
+  expect(first).not.toEqual(second)
+  const told = ranks.map(({ events }) =>
+    events.flatMap((event) =>
+      event.event === 'step' ? [event.loss] : event.event === 'evaluation' ? [event.value] : [],
+    ),
+  )
+  expect(told[0]).toHaveLength(results[0].steps + 1)
+  expect(told[0]).not.toEqual(told[1])
+  close()
+  expect(results.map(({ samples }) => samples)).toEqual([240, 240])
+})
+
+test('alone, a loss that is no number ends the run on all ranks', async () => {
+  const { ranks, close } = await startTask(
+    2,
+    { ...config, strategy: 'alone', optimizer: 'sgd', lr: 3e38 },
+    open,
+  )
+  const reasons = await Promise.all(ranks.map(({ end }) => end.catch((error: Error) => error)))
+  for (const reason of reasons) expect(String(reason)).toContain('expected a finite loss')
+  close()
+})
+
+const given = (points: readonly (readonly [number, number, number])[]) =>
+  new Uint8Array(Float32Array.from(points.flat()).buffer)
+const drawn = given(
+  Array.from({ length: 40 }, (_, i) => [Math.cos(i), Math.sin(i), i % 2] as const),
+)
+
+test('what a person gives on one rank reaches all of them', async () => {
+  const { ranks, close } = await startTask(3, { ...config, data: 'given' }, open, (rank) =>
+    rank === 1 ? { given: drawn } : {},
+  )
+  const looks = await Promise.all(
+    ranks.map(async ({ trainer, until }) => {
+      await until('step')
+      return trainer.look('points', undefined)
+    }),
+  )
+  expect((looks[0].train as Float32Array).length).toBe(64)
+  for (const other of looks) expect(other).toEqual(looks[0])
+  const results = await Promise.all(ranks.map(({ end }) => end))
+  expect(new Set(results.map(({ paramHash }) => paramHash)).size).toBe(1)
+  close()
+})
+
+test.each<[string, (rank: number) => Uint8Array | undefined]>([
+  ['expected points (x, y and class as float32) from a person, got none', () => undefined],
+  ['expected it from one rank, got it from ranks 0 and 1', () => drawn],
+  ['at most 48000 bytes, got 48012', (rank) => (rank === 0 ? new Uint8Array(48_012) : undefined)],
+  [
+    'expected 10 points of 12 bytes or more, got 7',
+    (rank) => (rank === 0 ? drawn.slice(0, 7) : undefined),
+  ],
+  [
+    'class 0 or 1, got 2 at point 3',
+    (rank) =>
+      rank === 0
+        ? given(Array.from({ length: 12 }, (_, i) => [0, 0, i === 3 ? 2 : 0] as const))
+        : undefined,
+  ],
+])('given data: %s, on all ranks', async (text, of) => {
+  const { ranks, close } = await startTask(2, { ...config, data: 'given' }, open, (rank) => ({
+    given: of(rank),
+  }))
+  for (const { end } of ranks) await expect(end).rejects.toThrow(text)
+  close()
+})
+
+test('float16 trains with a loss scale, the same bits on all ranks, and goes on from a checkpoint with it', async () => {
+  const half = { ...config, precision: 'float16', steps: 6 } as const
+  const whole = await startTask(2, half, open)
+  const wanted = await Promise.all(whole.ranks.map(({ end }) => end))
+  whole.close()
+  const plain = await startTask(2, { ...half, precision: 'float32' }, open)
+  const [{ paramHash }] = await Promise.all(plain.ranks.map(({ end }) => end))
+  plain.close()
+  expect(wanted.map((result) => result.paramHash)).toEqual([
+    wanted[0].paramHash,
+    wanted[0].paramHash,
+  ])
+  expect(wanted[0].paramHash).not.toBe(paramHash)
+
+  const folder = seenFolder()
+  const place = () => ({ checkpoints: { folder: async () => folder } })
+  const first = await startTask(2, { ...half, steps: 3, checkpointEvery: 3 }, open, place)
+  await Promise.all(first.ranks.map(({ end }) => end))
+  first.close()
+  const second = await startTask(2, { ...half, resume: 'latest' }, open, place)
+  const results = await Promise.all(second.ranks.map(({ end }) => end))
+  expect(results[0].paramHash).toBe(wanted[0].paramHash)
+  second.close()
+  const other = await startTask(1, { ...config, resume: 'latest' }, open, place)
+  await expect(other.ranks[0].end).rejects.toThrow('precision must be float16')
+  other.close()
+})
+
+test('held-out samples are looked at as often as asked, and told by the name of the metric', async () => {
+  const { ranks, close } = await startTask(2, { ...config, evaluateEvery: 3 }, open)
+  await Promise.all(ranks.map(({ end }) => end))
+  const told = ranks[1].events.flatMap((event) => (event.event === 'evaluation' ? [event] : []))
+  expect(told.map(({ step }) => step)).toEqual([3, 6, 8])
+  for (const { metric, value, accuracy } of told) {
+    expect(metric).toBe(playground.meta.metric.name)
+    expect(value).toBe(accuracy)
+  }
+  close()
+})
+
+test.each<[string, object]>([
+  ['settings: demo: expected digits or playground', { demo: 'chess' }],
+  ['settings: model: expected mlp or cnn, got tanh', { model: 'tanh' }],
+  ['settings: data: expected spiral or circles', { demo: 'playground', data: '/data/' }],
+  ['settings: data: expected digits, got given', { data: 'given' }],
+  [
+    "settings: resume: expected none with the strategy 'alone'",
+    { strategy: 'alone', resume: 'latest' },
+  ],
+  ['settings: precision: expected', { precision: 'bfloat16' }],
+])('%s', (text, input) => {
+  expect(() => parseTrainConfig(input)).toThrow(text)
+})
