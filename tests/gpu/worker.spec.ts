@@ -81,6 +81,47 @@ test('a second run may follow a first', async () => {
   client.terminate()
 })
 
+test('a run in a worker pauses, is looked at and goes on; arrays come over as they are', async () => {
+  const client = startCompute()
+  await expect(client.api.look('boundary', { side: 4 })).rejects.toMatchObject({
+    code: 'graph.misuse',
+  })
+  const log: string[] = []
+  let pausedAt!: () => void
+  const paused = new Promise<void>((resolve) => {
+    pausedAt = resolve
+  })
+  const run = client.api.train(
+    membership,
+    parseTrainConfig({ demo: 'playground', data: 'given', steps: 40, batchSize: 16 }),
+    location.href,
+    (event) => {
+      if (event.event === 'step' && event.step === 3) client.api.pause()
+      if (event.event === 'paused') pausedAt()
+      if (event.event === 'step' || event.event === 'phase') return
+      log.push(event.event)
+    },
+    {},
+    new Uint8Array(
+      Float32Array.from({ length: 60 }, (_, i) => (i % 3 === 2 ? i % 2 : Math.sin(i))).buffer,
+    ),
+  )
+  await Promise.race([paused, run])
+  const [grid, points] = await Promise.all([
+    client.api.look('boundary', { side: 4 }),
+    client.api.look('points'),
+  ])
+  expect(grid.probabilities).toBeInstanceOf(Float32Array)
+  expect(points.train).toHaveLength(32)
+  expect(log).toEqual(['paused'])
+  await client.api.goOn()
+  expect((await run).steps).toBe(40)
+  expect(log.slice(0, 2)).toEqual(['paused', 'continued'])
+  // The answer before was handed over; the run has its points still.
+  expect(await client.api.look('points')).toEqual(points)
+  client.terminate()
+})
+
 test('an abort does not wait for the compiler, and the next run does', async () => {
   const client = startCompute()
   const config = parseTrainConfig(endless)

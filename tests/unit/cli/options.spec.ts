@@ -83,7 +83,7 @@ test('every option arrives', () => {
 test('a demo brings its own models, data and defaults', () => {
   const { config, dataFolder } = optionsOf(...'--demo playground --data moons --lr 0.1'.split(' '))
   expect(dataFolder).toBeUndefined()
-  expect(config).toMatchObject({ demo: 'playground', model: 'tanh', data: 'moons', batchSize: 48 })
+  expect(config).toMatchObject({ demo: 'playground', model: 'tanh', data: 'moons', batchSize: 96 })
   const given = optionsOf(...'--demo playground --given points.bin'.split(' '))
   expect(given).toMatchObject({ givenFile: 'points.bin', config: { data: 'given' } })
 })

@@ -87,7 +87,7 @@ describe('checking', () => {
 
   it('a demo brings its own', () => {
     const draft = withSetting({ ...defaultDraft, seed: '7', epochs: '9' }, 'demo', 'playground')
-    expect(draft).toMatchObject({ model: 'tanh', data: 'spiral', batchSize: '48', seed: '7' })
+    expect(draft).toMatchObject({ model: 'tanh', data: 'spiral', batchSize: '96', seed: '7' })
     expect(queryOf(draft)).toBe('?demo=playground&seed=7')
     expect(draftFromQuery(queryOf(draft))).toEqual(draft)
     expect(checkDraft({ ...draft, data: 'given' }).errors).toEqual({})
