@@ -98,8 +98,7 @@ test('a run in a worker pauses, is looked at and goes on; arrays come over as th
     (event) => {
       if (event.event === 'step' && event.step === 3) client.api.pause()
       if (event.event === 'paused') pausedAt()
-      if (event.event === 'step' || event.event === 'phase') return
-      log.push(event.event)
+      if (event.event === 'paused' || event.event === 'continued') log.push(event.event)
     },
     {},
     new Uint8Array(
@@ -116,7 +115,7 @@ test('a run in a worker pauses, is looked at and goes on; arrays come over as th
   expect(log).toEqual(['paused'])
   await client.api.goOn()
   expect((await run).steps).toBe(40)
-  expect(log.slice(0, 2)).toEqual(['paused', 'continued'])
+  expect(log).toEqual(['paused', 'continued'])
   // The answer before was handed over; the run has its points still.
   expect(await client.api.look('points')).toEqual(points)
   client.terminate()

@@ -5,6 +5,11 @@ import '../../src/worker/compute.worker.ts'
  *
  * A message on the channel of the worker's name loses the first device; from then on the adapter's vendor is "another".
  */
+// Vitest wraps the imports that files make late, but for those of workers, by what only its pages have; imported here the worker's are no exception.
+Object.assign(self, {
+  __vitest_browser_runner__: { wrapDynamicImport: (load: () => unknown) => load() },
+})
+
 let opened = 0
 const { requestDevice } = GPUAdapter.prototype
 GPUAdapter.prototype.requestDevice = async function (descriptor) {
