@@ -118,6 +118,28 @@ test.each(['mlp', 'cnn'])(
   },
 )
 
+test('--demo, with data of a person and the exchange switched off: each tab ends with a model of its own', async () => {
+  const points = join(folder, 'points.bin')
+  const values = Array.from({ length: 60 }, (_, i) => [Math.sin(i), Math.cos(i), i % 2]).flat()
+  await writeFile(points, Float32Array.from(values))
+  const flags = ['--demo', 'playground', '--given', points, '--nproc-per-node', '2', '--steps', '4']
+  const { child, told } = startTraining(
+    {},
+    ...['--json', '--adapter', 'software', '--strategy', 'alone', '--partition', 'own-slice'],
+    ...['--batch-size', '12', ...flags],
+  )
+  const [code] = await once(child, 'close')
+  expect(code, told.stderr).toBe(0)
+  const done: Done & { metric: string; value: number } = JSON.parse(
+    told.stdout.trim().split('\n').at(-1)!,
+  )
+  expect(done).toMatchObject({ event: 'done', steps: 4, metric: 'accuracy' })
+  expect(done.value).toBe(done.testAccuracy)
+  expect(new Set(done.paramHashes).size).toBe(2)
+  // 48 of the 60 points are for training, 24 a rank: an epoch of 4 steps.
+  expect(done.samplesPerRank).toEqual([24, 24])
+}, 120_000)
+
 test('a malformed trace does not pass the reader', async () => {
   const file = join(folder, 'spans.json')
   const tell = async (...traceEvents: object[]) => {

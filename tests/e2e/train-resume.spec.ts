@@ -35,8 +35,19 @@ interface Line {
   readonly testAccuracy?: number
 }
 
+// Buckets of one size: else each command measures what its links take, which decides the last bits.
 function start(argv: readonly string[], environment = {}) {
-  const own = ['--json', '--adapter', 'software', '--data', join(folder, 'data'), '--seed', '3']
+  const own = [
+    '--json',
+    '--adapter',
+    'software',
+    '--data',
+    join(folder, 'data'),
+    '--seed',
+    '3',
+    '--bucket-cap-mb',
+    '1',
+  ]
   const started = startTrain([...own, ...argv], environment)
   children.push(started.child)
   return started
