@@ -1,4 +1,6 @@
 import { afterEach, expect, test } from 'vitest'
+import { task } from '../../demos/digits/demo.ts'
+import { parseTrainConfig } from '../../demos/experiment.ts'
 import { type DataSplits, fillBatch } from '../../src/data/dataset.ts'
 import { makeDigits } from '../../src/data/digits.ts'
 import { compile } from '../../src/graph/compile.ts'
@@ -74,15 +76,16 @@ async function accuraciesOn(
       if (rank > 0) for (const one of model.parameters()) one.assign(new Float32Array(one.count))
       const ddp = new DistributedDataParallel(model, { processGroup: group, bucketCapMb: 1 })
       await ddp.ready
-      const recipe = models[name]
-      return Evaluation.create({ runtime, model: ddp, recipe, data, trainingRows })
+      const config = parseTrainConfig({ model: name })
+      const splits = { train: data, test: data }
+      return Evaluation.create({ runtime, model: ddp, task, config, data: splits, trainingRows })
     }),
   )
   const told: number[][] = groups.map(() => [])
   for (const labels of labellings) {
     data.labels = labels
     const all = await Promise.all(
-      evaluations.map((evaluation, rank) => evaluation.accuracy(groups[rank])),
+      evaluations.map((evaluation, rank) => evaluation.value(groups[rank])),
     )
     for (const [rank, accuracy] of all.entries()) told[rank].push(accuracy)
   }
