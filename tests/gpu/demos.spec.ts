@@ -15,7 +15,7 @@ test('every demo states a result', () => {
 })
 
 test.each(stated)(
-  '$demo reaches its stated result: %o',
+  '$demo reaches its stated result',
   async ({ demo, config, atLeast, atMost, withinSteps }) => {
     const { ranks, close } = await startTask(
       1,
