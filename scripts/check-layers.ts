@@ -53,6 +53,7 @@ const allowed: Record<string, readonly string[]> = {
     'src/train/demo-meta.ts',
     'demos/*/meta.ts',
   ],
+  'demos/views.ts': ['src/ui/demo/view-props.ts', 'demos/*/*.tsx'],
   // What a demo shows and takes, on the page; loaded when it is asked for.
   'demos/*/*.tsx': [
     'src/util',
@@ -89,7 +90,7 @@ const allowed: Record<string, readonly string[]> = {
     'demos/metas.ts',
   ],
   // Pages: they begin a view or a member, and compute nothing.
-  'src/main.tsx': ['src/util', 'src/peer', 'src/ui', 'src/worker'],
+  'src/main.tsx': ['src/util', 'src/peer', 'src/ui', 'src/worker', 'demos/views.ts'],
   'src/tab.ts': ['src/util', 'src/peer', 'src/worker'],
   'src/rank.ts': ['src/distributed'],
   node: [

@@ -1,4 +1,5 @@
 import { render } from 'preact'
+import { views } from '../demos/views.ts'
 import 'uplot/dist/uPlot.min.css'
 import './ui/theme.css'
 import { formatFragment, newRoomLink, parseFragment, type RoomLink } from './peer/secret.ts'
@@ -52,7 +53,7 @@ const store = new Store(
     transport,
   }),
   pageSurface,
-  (snapshot) => render(<App snapshot={snapshot} acts={acts} />, root),
+  (snapshot) => render(<App snapshot={snapshot} acts={acts} views={views} />, root),
 )
 document.addEventListener('visibilitychange', () => store.show())
 // Another room's link pasted into this tab.

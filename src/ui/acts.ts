@@ -1,3 +1,4 @@
+import type { LookAnswer } from '../worker/api.ts'
 import type { SettingKey } from './settings.ts'
 
 /** What a person can do on the page. */
@@ -6,6 +7,13 @@ export interface Acts {
   rename(name: string): void
   start(): void
   stop(): void
+  /** Asks all ranks to pause behind one step, and ends that again. */
+  pause(): void
+  goOn(): void
+  /** Asks the compute worker for a demo's look. */
+  look(name: string, input?: unknown): Promise<LookAnswer>
+  /** Keeps what a person gave for the next run. */
+  give(bytes: Uint8Array<ArrayBuffer>): void
   download(): void
   /** Saves the spans of the run as a Chrome trace; null where nobody asked for any. */
   saveTrace: (() => void) | null
@@ -21,6 +29,12 @@ export const idleActs: Acts = {
   rename: () => undefined,
   start: () => undefined,
   stop: () => undefined,
+  pause: () => undefined,
+  goOn: () => undefined,
+  look: async () => {
+    throw new Error('look: there is no room behind this page.')
+  },
+  give: () => undefined,
   download: () => undefined,
   saveTrace: null,
   reenter: () => undefined,

@@ -1,4 +1,6 @@
 import type { Acts } from './acts.ts'
+import { DemoPanel } from './demo/demo-panel.tsx'
+import type { ViewLoaders } from './demo/view-props.ts'
 import { Experiment } from './experiment.tsx'
 import { Header } from './header.tsx'
 import { LossChart } from './loss-chart.tsx'
@@ -12,8 +14,15 @@ import { StatusStrip } from './status-strip.tsx'
 import { StepPartsView } from './step-parts.tsx'
 import { Summary } from './summary.tsx'
 
+interface AppProps {
+  snapshot: Snapshot
+  acts: Acts
+  /** What demos show. */
+  views?: ViewLoaders
+}
+
 /** The page as a function of the snapshot. The instruments keep their places in every state. */
-export function App({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+export function App({ snapshot, acts, views = {} }: AppProps) {
   const { stage, trouble, run } = snapshot
   const isShut = stage === 'outside' && run === null
   return (
@@ -36,6 +45,7 @@ export function App({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
             <div class="instruments">
               <Readouts snapshot={snapshot} />
               {run?.end?.kind === 'finished' && <Summary run={run} ending={run.end} acts={acts} />}
+              <DemoPanel snapshot={snapshot} acts={acts} views={views} />
               <LossChart run={run} />
               <div class="pair">
                 <RingView snapshot={snapshot} />

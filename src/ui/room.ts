@@ -1,4 +1,5 @@
 import type { RoomLink } from '../peer/secret.ts'
+import { givenData } from '../train/config.ts'
 import { messageOf } from '../util/errors.ts'
 import { exportTrace, isTracing } from '../util/spans.ts'
 import { bytesSentIn, RoomMember, type RunEnd } from '../worker/member.ts'
@@ -49,12 +50,13 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
   void readServerFacts().then((facts) => dispatch({ type: 'server', facts }))
   document.addEventListener('visibilitychange', () => member.update({ hidden: document.hidden }))
 
+  const set: Acts['set'] = (key, value) => {
+    dispatch({ type: 'setting', key, value })
+    const { draft } = store.snapshot
+    history.replaceState(null, '', `${location.pathname}${queryOf(draft)}${location.hash}`)
+  }
   return {
-    set(key, value) {
-      dispatch({ type: 'setting', key, value })
-      const { draft } = store.snapshot
-      history.replaceState(null, '', `${location.pathname}${queryOf(draft)}${location.hash}`)
-    },
+    set,
     rename(text) {
       const chosen = plainName(text)
       if (!chosen) return
@@ -70,6 +72,13 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
     stop() {
       dispatch({ type: 'stopping' })
       member.stop(stopReason(store.snapshot.name))
+    },
+    pause: () => member.pause(),
+    goOn: () => member.goOn(),
+    look: (name, input) => member.compute.look(name, input),
+    give(bytes) {
+      member.give(bytes)
+      set('data', givenData)
     },
     async download() {
       const { run } = store.snapshot

@@ -55,19 +55,42 @@ export function Lamp({ tone }: { tone: string }) {
   )
 }
 
+/** For the maker, while steps are made: pauses all ranks behind one step, and lets them go on. */
+function PauseAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+  const { run } = snapshot
+  if (!run || !isMaker(snapshot) || run.isStopping) return null
+  const isPaused = run.paused !== null
+  if (run.phase !== 'train' && !isPaused) return null
+  return (
+    <button
+      type="button"
+      class="pause"
+      onClick={isPaused ? acts.goOn : acts.pause}
+      title={
+        isPaused ? 'All ranks go on' : 'All ranks stop behind the same step, and keep their links'
+      }
+    >
+      {isPaused ? 'Go on' : 'Pause'}
+    </button>
+  )
+}
+
 function MainAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
   if (isRunning(snapshot)) {
     return (
-      <button
-        type="button"
-        class="stop"
-        disabled={snapshot.run?.isStopping}
-        // The second click of a double click on Start lands here.
-        onClick={({ detail }) => detail < 2 && acts.stop()}
-        title="Ends the run on all ranks"
-      >
-        {isMaker(snapshot) ? 'Stop' : 'Stop for all'}
-      </button>
+      <div class="main-acts">
+        <PauseAct snapshot={snapshot} acts={acts} />
+        <button
+          type="button"
+          class="stop"
+          disabled={snapshot.run?.isStopping}
+          // The second click of a double click on Start lands here.
+          onClick={({ detail }) => detail < 2 && acts.stop()}
+          title="Ends the run on all ranks"
+        >
+          {isMaker(snapshot) ? 'Stop' : 'Stop for all'}
+        </button>
+      </div>
     )
   }
   if (snapshot.serverLost !== null) {

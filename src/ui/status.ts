@@ -79,6 +79,14 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
   const ranks = formatMany(run.worldSize, 'rank')
   const say = (text: string): Status => ({ tone: 'busy', title: phaseTitles[run.phase], text })
   if (run.isStopping) return { tone: 'busy', title: 'Stopping', text: 'All ranks are being told.' }
+  if (run.paused) {
+    const by = run.paused.by.map((rank) => run.members[rank]?.name ?? `rank ${rank}`).join(', ')
+    return {
+      tone: 'idle',
+      title: 'Paused',
+      text: `${by} asked for it: all ranks stand behind step ${run.paused.step}, and keep their links.`,
+    }
+  }
   switch (run.phase) {
     case 'connect':
       return say(

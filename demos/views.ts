@@ -1,0 +1,4 @@
+import type { ViewLoaders } from '../src/ui/demo/view-props.ts'
+
+/** What each demo shows on the page, loaded when it is first wanted. */
+export const views: ViewLoaders = {}
