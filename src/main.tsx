@@ -1,6 +1,7 @@
 import { render } from 'preact'
 import 'uplot/dist/uPlot.min.css'
 import './ui/theme.css'
+import './ui/live.css'
 import { formatFragment, newRoomLink, parseFragment, type RoomLink } from './peer/secret.ts'
 import { type Acts, idleActs } from './ui/acts.ts'
 import { App } from './ui/app.tsx'
