@@ -141,7 +141,9 @@ describe('the training page, live', { timeout: 240_000 }, () => {
     await see(page, 'Finished')
     const items = page.locator('#checkpoints li')
     await expect.poll(() => items.count()).toBe(2)
-    expect(await items.first().innerText()).toMatch(/digits mlp, step 6\s+latest\s+best\s+[\d.]+ MiB/)
+    expect(await items.first().innerText()).toMatch(
+      /digits mlp, step 6\s+latest\s+best\s+[\d.]+ MiB/,
+    )
     const download = page.waitForEvent('download')
     await page.getByRole('button', { name: 'Download digits mlp, step 3' }).click()
     const file = await (await download).path()
