@@ -103,7 +103,7 @@ export async function benchPage(argv: readonly string[]): Promise<void> {
     lines.map((line) => [
       line.state,
       line.rank,
-      line.stepsPerSec.toFixed(1),
+      Number.isNaN(line.stepsPerSec) ? '–' : line.stepsPerSec.toFixed(1),
       line.task.toFixed(1),
       line.script.toFixed(1),
       line.style.toFixed(1),
