@@ -16,6 +16,7 @@ import { benchLanes } from './lanes.ts'
 import { benchMachines } from './machines.ts'
 import { matmulRows } from './matmul.ts'
 import { benchOverlap } from './overlap.ts'
+import { benchPage } from './page.ts'
 import { ringRows } from './ring.ts'
 import type { Place, Row } from './row.ts'
 import { stepRows } from './step.ts'
@@ -50,7 +51,7 @@ const command = new Command('npm run bench --')
   .addOption(adapterOption())
   .addHelpText(
     'after',
-    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections over a long way, beside one.\nnpm run bench -- machines --help: sums that go inside a machine first, between machines that are far from each other.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.',
+    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections over a long way, beside one.\nnpm run bench -- machines --help: sums that go inside a machine first, between machines that are far from each other.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.\nnpm run bench -- page --help: the main thread of the training page.',
   )
   .addOption(jsonOption())
   .addOption(saveOption())
@@ -106,6 +107,7 @@ try {
     machines: benchMachines,
     hidden: benchHidden,
     overlap: benchOverlap,
+    page: benchPage,
   }
   if (part !== undefined && part in own) {
     await own[part](rest)

@@ -1,7 +1,7 @@
 import { sha256 } from '@noble/hashes/sha2.js'
 import { bytesToHex } from '@noble/hashes/utils.js'
 import { DataError } from '../util/errors.ts'
-import { type FileFolder, hasPrivateFiles, privateFileStore } from './file-store.ts'
+import { type FileFolder, hasPrivateFiles, listFolders, privateFileStore } from './file-store.ts'
 
 /**
  * Checkpoints in a folder: whole files, and a manifest that says which of them count.
@@ -37,6 +37,9 @@ export interface PutOptions {
   readonly keepLast: number
 }
 
+/** In the origin private file system. */
+const privateRoot = 'tabring-checkpoints'
+
 export const manifestName = 'checkpoints.json'
 
 const fileName = (label: string, attempt: number) =>
@@ -44,11 +47,29 @@ const fileName = (label: string, attempt: number) =>
 
 /** A folder for checkpoints in the origin private file system. errors: `file.unwritable` where there is none. */
 export async function privateCheckpoints(name: string): Promise<FileFolder> {
-  if (hasPrivateFiles()) return privateFileStore('tabring-checkpoints').folder(name)
+  if (hasPrivateFiles()) return privateFileStore(privateRoot).folder(name)
   throw new DataError(
     'file.unwritable',
     'checkpoint: expected a browser with an origin private file system that can be written, got none here. Name a folder for them, or save none.',
   )
+}
+
+/** The names of the folders that there are. */
+export const privateCheckpointFolders = (): Promise<string[]> => listFolders(privateRoot)
+
+/** Takes a file out of the folder; nothing happens where there is none of that name. errors: the folder's. */
+export async function removeCheckpoint(folder: FileFolder, name: string): Promise<void> {
+  const remove = async () => {
+    const manifest = await readManifest(folder)
+    if (!manifest?.files.some((file) => file.name === name)) return
+    const files = manifest.files.filter((file) => file.name !== name)
+    const best = manifest.best === name ? null : manifest.best
+    const leftover = manifest.leftover
+    await writeManifest(folder, { version: 1, files, best, leftover: [...leftover, name] })
+    await folder.remove(name)
+    await writeManifest(folder, { version: 1, files, best, leftover })
+  }
+  await (folder.alone ? folder.alone(remove) : remove())
 }
 
 /** Adds a file to the folder and returns its entry. Two tabs that save into one folder take turns. errors: the folder's. */

@@ -82,6 +82,17 @@ export function privateFileStore(root = 'tabring-files'): FileStore {
   }
 }
 
+/** The names of the folders below `root` in the origin private file system. */
+export async function listFolders(root: string): Promise<string[]> {
+  const top = await navigator.storage.getDirectory()
+  const all = await top.getDirectoryHandle(root).catch(unlessMissing)
+  const names: string[] = []
+  if (all)
+    for await (const [name, handle] of all.entries())
+      if (handle.kind === 'directory') names.push(name)
+  return names
+}
+
 /** A file that is not there is none; any other error may be over the next time, and the file still there. */
 function unlessMissing(thrown: unknown): undefined {
   if (!(thrown instanceof DOMException && thrown.name === 'NotFoundError')) throw thrown

@@ -59,6 +59,7 @@ export class Gpu {
   /** Resolves when the device is lost, by itself or by `close`, with what the browser says of it: `unknown: ...` or `destroyed: ...`. */
   readonly lost: Promise<string>
   #firstError: GpuError | undefined
+  #usedBytes = 0
   /** How waits that are under way end early. */
   readonly #waiting = new Set<(error: GpuError) => void>()
 
@@ -142,7 +143,25 @@ export class Gpu {
       )
     }
     this.counters.buffers++
-    return this.device.createBuffer({ label, size, usage })
+    const buffer = this.device.createBuffer({ label, size, usage })
+    this.#countUntilDestroyed(buffer)
+    return buffer
+  }
+
+  /** Sizes of the buffers that were made here and not destroyed. */
+  get usedBytes(): number {
+    return this.#usedBytes
+  }
+
+  #countUntilDestroyed(buffer: GPUBuffer): void {
+    this.#usedBytes += buffer.size
+    const destroy = buffer.destroy.bind(buffer)
+    let isCounted = true
+    buffer.destroy = () => {
+      if (isCounted) this.#usedBytes -= buffer.size
+      isCounted = false
+      destroy()
+    }
   }
 
   write(buffer: GPUBuffer, data: ArrayBufferView<ArrayBuffer>, offsetBytes = 0): void {

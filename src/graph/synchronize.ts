@@ -199,7 +199,7 @@ export class SynchronizedUpdates {
     const reduced = map.then(async () => {
       if (!this.#exchange.overlaps) await this.#queue.ran()
       onMark?.(`bucket ${index} on the host`, performance.now())
-      await this.#reduce(this.#buckets[index], index)
+      await this.#reduce(this.#buckets[index], index, onMark)
       onMark?.(`bucket ${index} reduced`, performance.now())
     })
     reduced.catch(() => undefined)
@@ -290,6 +290,7 @@ export class SynchronizedUpdates {
   async #reduce(
     { gradients, gradientStaging, start, end, prepared }: BucketBuffers,
     index: number,
+    onMark: OnMark | undefined,
   ) {
     const { elements, gradientPool } = prepared.update.bucket
     gradients.set(new Float32Array(gradientStaging.getMappedRange()))
@@ -300,7 +301,10 @@ export class SynchronizedUpdates {
     }
     const place = { index, isLast: index === this.#buckets.length - 1 }
     await this.clock.exchange((onMet) =>
-      this.#exchange.reduceGradients(prepared.update.bucket, place, gradients, onMet),
+      this.#exchange.reduceGradients(prepared.update.bucket, place, gradients, () => {
+        onMet()
+        onMark?.(`bucket ${index} met for reduceScatter`, performance.now())
+      }),
     )
     await this.#queue.whenSubmitted(this.#lastParts[index])
     if (end > start) {
@@ -358,7 +362,12 @@ export class SynchronizedUpdates {
       leave()
     }
     parameters.set(gradients.subarray(elements), elements)
-    await this.clock.exchange((onMet) => this.#exchange.allGather(index, parameters, onMet))
+    await this.clock.exchange((onMet) =>
+      this.#exchange.allGather(index, parameters, () => {
+        onMet()
+        onMark?.(`bucket ${index} met for allGather`, performance.now())
+      }),
+    )
     gpu.write(parameterPool.buffer, parameters.subarray(0, start), 0)
     gpu.write(parameterPool.buffer, parameters.subarray(end, elements), end * 4)
     onMark?.(`bucket ${index} gathered`, performance.now())

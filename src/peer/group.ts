@@ -111,6 +111,11 @@ export class ProcessGroup extends CollectiveGroup {
     return this.membership.stats()
   }
 
+  /** The most bytes under way at once to a rank since this was asked last, and how many may be; undefined without a link. */
+  takeFlow(rank: number): { peakInFlightBytes: number; windowBytes: number } | undefined {
+    return this.membership.takeFlow(rank)
+  }
+
   /**
    * Leaves in good order: waits until the others have consumed what was sent (at most `leaveMs`), says goodbye and
    * closes the links. Call it after the last collective; after that closing the connection loses nothing.

@@ -185,6 +185,13 @@ export class Membership {
     }
   }
 
+  /** See `ProcessGroup.takeFlow`. */
+  takeFlow(rank: number): { peakInFlightBytes: number; windowBytes: number } | undefined {
+    if (!this.peers.has(rank)) return undefined
+    const session = this.peers.get(rank)
+    return { peakInFlightBytes: session.takeRecentPeak(), windowBytes: session.windowBytes }
+  }
+
   /** See `ProcessGroup.leave`. */
   async leave(detail: string): Promise<void> {
     if (this.isDestroyed) return

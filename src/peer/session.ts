@@ -51,6 +51,7 @@ export class Session {
   readonly rank: number
   readonly peerRank: number
   readonly stats: SessionStats
+  private recentPeakBytes = 0
   /** Resolves once both sides have said HELLO; rejects if that does not come to pass. */
   readonly ready: Promise<void>
 
@@ -157,6 +158,13 @@ export class Session {
     return this.sendWindow.windowBytes
   }
 
+  /** The most DATA bytes that were under way at once since this was asked last. */
+  takeRecentPeak(): number {
+    const peak = this.recentPeakBytes
+    this.recentPeakBytes = this.sendWindow.inFlightBytes
+    return peak
+  }
+
   /** The window that this side announced, bytes. */
   get ownWindow(): number {
     return this.receiveWindow.windowBytes
@@ -216,6 +224,7 @@ export class Session {
     const { length } = part
     sendWindow.sent(headerBytes + length + (start?.fingerprint.length ?? 0))
     stats.peakInFlightBytes = Math.max(stats.peakInFlightBytes, sendWindow.inFlightBytes)
+    this.recentPeakBytes = Math.max(this.recentPeakBytes, sendWindow.inFlightBytes)
     stats.payloadBytesSent += length
     stats.dataFramesSent += 1
     this.writer.data(route, part, source, start)

@@ -2,6 +2,7 @@ import type { StepTimes } from '../graph/step-program.ts'
 import type { LinkMeasurement } from '../peer/measure-links.ts'
 import type { TrainConfig } from './config.ts'
 import type { Metric } from './demo-meta.ts'
+import type { StepSample } from './step-sample.ts'
 
 /** What a run tells while it goes on. */
 export type RunEvent =
@@ -22,9 +23,17 @@ export type RunEvent =
       rank: number
       /** Samples of this rank in this step. */
       samples: number
+      /** Of all ranks. */
+      globalSamples: number
       times: StepParts
       /** Payload bytes this rank has sent since the run began. */
       bytesSent: number
+    }
+  | {
+      event: 'samples'
+      /** What each rank did in one step, about every second; by rank. */
+      samples: readonly StepSample[]
+      rank: number
     }
   | {
       event: 'evaluation'

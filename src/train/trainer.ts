@@ -309,6 +309,7 @@ export class Trainer {
       firstRow: share.offset,
       evaluation,
       check,
+      deviceBytes: () => ('gpu' in runtime ? runtime.gpu.usedBytes : null),
       first: this.#start,
       keep,
       save: async (progress, isBest) => {

@@ -14,6 +14,7 @@ import { type TrainConfig, totalStepsOf } from './config.ts'
 import { isBetter } from './demo-meta.ts'
 import type { Evaluation } from './evaluate.ts'
 import type { Progress } from './kept-state.ts'
+import { LiveSamples } from './live-samples.ts'
 import type { Looks } from './looks.ts'
 import type { Patience } from './patience.ts'
 import { Pause } from './pause.ts'
@@ -50,6 +51,8 @@ export interface Attempt {
   readonly firstRow: number
   readonly evaluation: Evaluation
   readonly check: ReplicaCheck
+  /** Of all buffers on the device; null where it is none. */
+  readonly deviceBytes: () => number | null
   /** Where it goes on from. */
   readonly first: Progress
   /** Keeps the state where the run could go on from; between steps. */
@@ -119,6 +122,17 @@ export class TrainingLoop {
     let { samples, loss, value, best } = first
     let lastEnded = 0
     let isLost = false
+    const { timeline } = this
+    const { deviceBytes } = attempt
+    const firstStep = first.step
+    const live = new LiveSamples({
+      group,
+      program: step,
+      timeline,
+      onEvent,
+      deviceBytes,
+      firstStep,
+    })
     const underWay = this.#underWay
     const limit = size === 1 ? stepsAhead : 1
     for (let number = first.step + 1; number <= totalSteps; number++) {
@@ -127,7 +141,7 @@ export class TrainingLoop {
       const epoch = Math.floor((number - 1) / perEpoch)
       const batch = batches.after(number - 1)
       const { count, inputs } = batch
-      this.timeline.begin(step, number, totalSteps)
+      timeline.begin(step, number, totalSteps, live.isDue(number))
       samples += count
       const scalars = {
         count,
@@ -140,10 +154,11 @@ export class TrainingLoop {
         const found = count > 0 ? await attempt.look(inputs, scalars) : undefined
         await endIfAnyFound(group, number, found)
       }
-      const tellStep = (times: StepParts) => {
+      const tellStep = (times: StepParts, beganMs: number) => {
         if (number <= this.#told) return
         this.#told = number
         patience.stepped(times.total)
+        live.ended(number, times, beganMs)
         onEvent({
           event: 'step',
           step: number,
@@ -152,6 +167,7 @@ export class TrainingLoop {
           loss,
           rank,
           samples: count,
+          globalSamples: batch.globalCount,
           times,
           bytesSent: group.stats().payloadBytesSent,
         })
@@ -167,16 +183,18 @@ export class TrainingLoop {
         const { parts, beganMs, endedMs } = timesOf(values)
         const from = Math.max(began, lastEnded)
         lastEnded = endedMs
-        tellStep({ data: Math.max(0, beganMs - from), ...parts, total: endedMs - from })
+        const times = { data: Math.max(0, beganMs - from), ...parts, total: endedMs - from }
+        tellStep(times, beganMs)
       }
       const asked = this.#agree(attempt)
       // A replica of its own whose rank has no samples in an epoch's last step stays as it is.
       const isIdle = count === 0 && replicas !== group
-      if (isIdle) tellStep({ data: 0, ...noTimes, total: 0 })
+      if (isIdle) tellStep({ data: 0, ...noTimes, total: 0 }, began)
       else underWay.push(step.run(inputs, scalars).then(ended))
       // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
       underWay.at(-1)?.catch(() => undefined)
       while (underWay.length >= limit) await underWay.shift()
+      await live.share(number)
       const isLast = number === totalSteps
       const endsEpoch = number % perEpoch === 0
       const isKept = number % keepEvery === 0 && !isLast
@@ -214,6 +232,7 @@ export class TrainingLoop {
       if (isPaused) await this.#hold(group, number)
       if (isLookedAt) await gaps.one()
     }
+    await live.finish()
     if (first.step === totalSteps) {
       // A checkpoint of the last step: its own evaluation may be of an earlier one.
       onEvent({ event: 'phase', phase: 'evaluate', rank })

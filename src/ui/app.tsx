@@ -1,14 +1,18 @@
 import type { Acts } from './acts.ts'
+import { CheckpointList } from './checkpoints/checkpoint-list.tsx'
 import { DemoPanel } from './demo/demo-panel.tsx'
 import type { ViewLoaders } from './demo/view-props.ts'
 import { Experiment } from './experiment.tsx'
 import { Header } from './header.tsx'
+import { GanttView } from './live/gantt-view.tsx'
+import { MemoryView } from './live/memory-view.tsx'
 import { LossChart } from './loss-chart.tsx'
 import { Members } from './members.tsx'
 import { Notice } from './notice.tsx'
 import { RankRates } from './rank-rates.tsx'
 import { Readouts } from './readouts.tsx'
 import { RingView } from './ring-view.tsx'
+import { RunTable } from './runs/run-table.tsx'
 import type { Snapshot } from './state.ts'
 import { StatusStrip } from './status-strip.tsx'
 import { StepPartsView } from './step-parts.tsx'
@@ -40,18 +44,22 @@ export function App({ snapshot, acts, views = {} }: AppProps) {
               <div class="side">
                 <Members snapshot={snapshot} />
                 <Experiment snapshot={snapshot} acts={acts} />
+                <CheckpointList snapshot={snapshot} acts={acts} />
               </div>
             )}
             <div class="instruments">
               <Readouts snapshot={snapshot} />
               {run?.end?.kind === 'finished' && <Summary run={run} ending={run.end} acts={acts} />}
               <DemoPanel snapshot={snapshot} acts={acts} views={views} />
-              <LossChart run={run} />
+              <LossChart snapshot={snapshot} />
+              <RunTable snapshot={snapshot} acts={acts} />
+              <GanttView run={run} acts={acts} />
               <div class="pair">
                 <RingView snapshot={snapshot} />
                 <div class="stack">
                   <RankRates run={run} />
                   <StepPartsView run={run} />
+                  <MemoryView run={run} />
                 </div>
               </div>
             </div>

@@ -1,5 +1,7 @@
 import type { TrainConfig } from '../train/config.ts'
 import type { Acts } from './acts.ts'
+import { CopyButton } from './copy-button.tsx'
+import { experimentLink } from './experiment-link.ts'
 import { Panel } from './panel.tsx'
 import {
   checkDraft,
@@ -20,7 +22,11 @@ export function Experiment({ snapshot, acts }: { snapshot: Snapshot; acts: Acts 
     return <ExperimentForm snapshot={snapshot} acts={acts} />
   }
   return (
-    <Panel id="experiment" title="Experiment">
+    <Panel
+      id="experiment"
+      title="Experiment"
+      aside={run?.config && <LinkButton snapshot={snapshot} />}
+    >
       {run?.config ? (
         <ExperimentTable config={run.config} />
       ) : (
@@ -33,6 +39,13 @@ export function Experiment({ snapshot, acts }: { snapshot: Snapshot; acts: Acts 
         </p>
       )}
     </Panel>
+  )
+}
+
+/** The settings as an address: also what this page's own address has, but for the room. */
+function LinkButton({ snapshot }: { snapshot: Snapshot }) {
+  return (
+    <CopyButton class="small" text={experimentLink(snapshot)} label="Copy the experiment's link" />
   )
 }
 
@@ -68,7 +81,7 @@ function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
       ))
   const hasHiddenError = settingsOf(draft).some(({ key, isAdvanced }) => isAdvanced && errors[key])
   return (
-    <Panel id="experiment" title="Experiment" aside="also in the address">
+    <Panel id="experiment" title="Experiment" aside={<LinkButton snapshot={snapshot} />}>
       <form
         class="settings"
         noValidate

@@ -1,6 +1,7 @@
 import { formatBytes, formatMany } from './format.ts'
+import { type LinkUse, linkUse } from './live/links.ts'
 import { Panel } from './panel.tsx'
-import { type RingEdge, ratesOf, ringOf } from './rates.ts'
+import { type RingEdge, ringOf } from './rates.ts'
 import { goneRanks, isRunning, isWaitingForNext, type Run, type Snapshot } from './state.ts'
 
 const radius = 84
@@ -39,9 +40,10 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
   const edges = ringOf(members, snapshot.hasRelay, ownRun ?? undefined)
   const own = ownRun ? ownRun.rank : members.findIndex(({ id }) => id === snapshot.ownId)
   const gone = new Set(goneRanks(snapshot))
-  const rates = run && ratesOf(run)
-  const isMoving = isOn && run?.phase === 'train' && Number.isFinite(rates?.bytesPerSec)
-  const rateText = isMoving ? `${formatBytes(rates!.bytesPerSec)}/s` : ''
+  const uses = run && isOn && run.phase === 'train' ? linkUse(run) : []
+  const isMoving = uses.some(({ bytesPerSec }) => Number.isFinite(bytesPerSec))
+  // Beyond some ranks there is no room beside the links: what they carry together is told in the middle.
+  const rateText = isMoving ? rateWords(uses) : ''
   const kinds = new Set(edges.map(({ kind }) => kind))
   const small = size > 12 ? Math.max(6, (Math.PI * radius) / size - 2) : nodeRadius
 
@@ -78,7 +80,7 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
               edge={edge}
               size={size}
               nodeRadius={small}
-              text={size <= labelledRanks ? rateText : ''}
+              use={size <= labelledRanks ? uses[edge.from] : undefined}
               isCut={gone.has(edge.from) || gone.has(edge.to)}
               isOwn={edge.from === own}
             />
@@ -103,13 +105,22 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
             )
           })}
           {size > labelledRanks && (
-            <text class="centre" dy="0.35em">
-              {rateText}
+            <text class="centre">
+              {rateText.split(' to ').map((part, i, all) => (
+                <tspan
+                  key={part}
+                  x="0"
+                  dy={i === 0 ? `${0.35 - 0.6 * (all.length - 1)}em` : '1.2em'}
+                >
+                  {i > 0 && 'to '}
+                  {part}
+                </tspan>
+              ))}
             </text>
           )}
         </svg>
       )}
-      <p class="quiet">{note(size, kinds, isMoving, own)}</p>
+      <p class="quiet">{note(size, kinds, isMoving)}</p>
     </Panel>
   )
 }
@@ -140,20 +151,13 @@ interface EdgeProps {
   edge: RingEdge
   size: number
   nodeRadius: number
-  text: string
+  use: LinkUse | undefined
   isCut: boolean
   isOwn: boolean
 }
 
 /** An arc of the circle between two ranks, with its arrow. */
-function Edge({
-  edge: { from, to, kind },
-  size,
-  nodeRadius: small,
-  text,
-  isCut,
-  isOwn,
-}: EdgeProps) {
+function Edge({ edge: { from, to, kind }, size, nodeRadius: small, use, isCut, isOwn }: EdgeProps) {
   const gap = (small + 5) / radius
   const angleOf = (rank: number) =>
     (2 * Math.PI * rank) / size - Math.PI / 2 - (size === 2 ? Math.PI / 2 : 0)
@@ -169,18 +173,45 @@ function Edge({
   const anchor = Math.abs(label.x) < 12 ? 'middle' : label.x > 0 ? 'start' : 'end'
   return (
     <g class="edge" data-kind={kind} data-cut={isCut} data-own={isOwn}>
-      <title>{`rank ${from} to rank ${to}: ${linkWords[kind]}`}</title>
+      <title>{`rank ${from} to rank ${to}: ${linkWords[kind]}${useWords(use)}`}</title>
       <path
         d={`M${a.x} ${a.y}A${radius} ${radius} 0 0 1 ${b.x} ${b.y}`}
         marker-end={isCut ? undefined : 'url(#head)'}
       />
-      {text && (
-        <text x={label.x} y={label.y} dy="0.35em" text-anchor={anchor}>
-          {text}
+      {use &&
+        !isCut &&
+        Array.from({ length: Math.min(mostDots, use.chunks || 0) }, (_, i) => {
+          const dots = Math.min(mostDots, use.chunks)
+          const dot = at(begin + ((i + 1) / (dots + 1)) * (end - begin), radius)
+          return <circle key={i} class="chunk" cx={dot.x} cy={dot.y} r={3.2} />
+        })}
+      {use && Number.isFinite(use.bytesPerSec) && (
+        <text x={label.x} y={label.y} text-anchor={anchor}>
+          <tspan x={label.x} dy={label.y > radius / 2 ? '0.6em' : '-0.25em'}>
+            {formatBytes(use.bytesPerSec)}/s
+          </tspan>
+          <tspan x={label.x} dy="1.1em">
+            {use.chunks} {use.chunks === 1 ? 'chunk' : 'chunks'}
+          </tspan>
         </text>
       )}
     </g>
   )
+}
+
+/** Links have room for so many chunks. */
+const mostDots = 8
+
+const useWords = (use: LinkUse | undefined): string =>
+  use && Number.isFinite(use.bytesPerSec)
+    ? `, ${formatBytes(use.bytesPerSec)}/s, at most ${use.chunks} chunks under way, ${Math.round(100 * use.fill)} % of its window`
+    : ''
+
+/** From the slowest link to the fastest. */
+function rateWords(uses: readonly LinkUse[]): string {
+  const rates = uses.map(({ bytesPerSec }) => bytesPerSec).filter(Number.isFinite)
+  const [low, high] = [Math.min(...rates), Math.max(...rates)].map((rate) => formatBytes(rate))
+  return low === high ? `${low}/s` : `${low}/s to ${high}/s`
 }
 
 function words(size: number, own: number, rate: string): string {
@@ -189,12 +220,7 @@ function words(size: number, own: number, rate: string): string {
   return `${ring}${you}${rate ? `, ${rate} on each link` : ''}`
 }
 
-function note(
-  size: number,
-  kinds: ReadonlySet<RingEdge['kind']>,
-  isMoving: boolean,
-  own: number,
-): string {
+function note(size: number, kinds: ReadonlySet<RingEdge['kind']>, isMoving: boolean): string {
   if (size === 0) return ''
   if (size === 1) return 'One rank alone: nothing is sent.'
   const used = (Object.keys(noteWords) as RingEdge['kind'][]).filter((kind) => kinds.has(kind))
@@ -205,7 +231,7 @@ function note(
   const text = parts.join('; ')
   const how = `${text[0].toUpperCase()}${text.slice(1)}.`
   const measured = isMoving
-    ? ` Bytes/s are what rank ${own} sends; every link carries the same in each step.`
+    ? ' By each link, as the rank that sends counts it about every second: bytes/s, and the most chunks under way at once.'
     : ''
   return `${how}${measured}`
 }

@@ -5,8 +5,11 @@ import { exportTrace, isTracing } from '../util/spans.ts'
 import { bytesSentIn, RoomMember, type RunEnd } from '../worker/member.ts'
 import type { Acts } from './acts.ts'
 import { plainName } from './browser-name.ts'
+import { checkpointActs } from './checkpoints/checkpoint-acts.ts'
 import { chooseCpu, chosenDevice } from './device-choice.ts'
 import { keepName } from './kept-name.ts'
+import { runActs } from './runs/run-acts.ts'
+import { saveText, saveUrl } from './save-file.ts'
 import { readServerFacts } from './server-facts.ts'
 import { checkDraft, queryOf } from './settings.ts'
 import { type Action, canStart, stopReason } from './state.ts'
@@ -23,10 +26,10 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
     transport,
     mode: 'either',
     onLobby: (lobby, ownId) => dispatch({ type: 'lobby', lobby, ownId }),
-    onAssigned: (assignment) => dispatch({ type: 'assigned', assignment }),
+    onAssigned: (assignment) => dispatch({ type: 'assigned', assignment, startedAtMs: Date.now() }),
     onLinked: (peerRank, kind) => dispatch({ type: 'linked', peerRank, kind }),
     onConfig: (config) => dispatch({ type: 'config', config }),
-    onEvent: (event) => dispatch({ type: 'event', event, atMs: performance.now() }),
+    onEvent: (event, atMs) => dispatch({ type: 'event', event, atMs }),
     onEnd: (end) => {
       for (const action of endActions(end)) dispatch(action)
     },
@@ -55,6 +58,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
     const { draft } = store.snapshot
     history.replaceState(null, '', `${location.pathname}${queryOf(draft)}${location.hash}`)
   }
+
   return {
     set,
     rename(text) {
@@ -85,7 +89,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
       dispatch({ type: 'download', download: { is: 'busy' } })
       try {
         const url = await member.compute.exportParameters()
-        save(url, `tabring-${run?.config?.model ?? 'model'}-${run?.step ?? 0}-steps.safetensors`)
+        saveUrl(url, `tabring-${run?.config?.model ?? 'model'}-${run?.step ?? 0}-steps.safetensors`)
         dispatch({ type: 'download', download: { is: 'done' } })
       } catch (thrown) {
         dispatch({ type: 'download', download: { is: 'failed', text: messageOf(thrown) } })
@@ -94,10 +98,12 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
     saveTrace: isTracing()
       ? async () => {
           const trace = exportTrace(await member.compute.traceEvents())
-          const url = URL.createObjectURL(new Blob([trace], { type: 'application/json' }))
-          save(url, `tabring-rank-${store.snapshot.run?.rank ?? 0}.trace.json`)
+          const name = `tabring-rank-${store.snapshot.run?.rank ?? 0}.trace.json`
+          saveText(trace, 'application/json', name)
         }
       : null,
+    ...runActs(store),
+    ...checkpointActs(store, member.compute, set),
     reenter: () => location.reload(),
     useCpu: chooseCpu,
   }
@@ -109,17 +115,6 @@ function endActions(end: RunEnd): Action[] {
   }
   const code = 'code' in end.error ? String(end.error.code) : ''
   return [{ type: 'failed', code, text: end.error.message }]
-}
-
-/** Browsers read a blob some time after the click. units: ms. */
-const revokeAfterMs = 60_000
-
-function save(url: string, name: string): void {
-  const anchor = document.createElement('a')
-  anchor.href = url
-  anchor.download = name
-  anchor.click()
-  setTimeout(() => URL.revokeObjectURL(url), revokeAfterMs)
 }
 
 const bound = (store: Store) => ({ dispatch: (action: Action) => store.dispatch(action) })

@@ -8,8 +8,10 @@ import type {
 } from '../peer/messages.ts'
 import type { TrainConfig } from '../train/config.ts'
 import type { StepParts } from '../train/run.ts'
-import type { AdapterFacts, RunEvent, RunResult } from '../worker/api.ts'
-import { append, emptySeries, type Series } from './series.ts'
+import type { StepSample } from '../train/step-sample.ts'
+import type { AdapterFacts, RunEvent, RunResult, ShelvedCheckpoint } from '../worker/api.ts'
+import { type KeptRun, nextSlot, type RunsAction, reduceRuns } from './runs/kept-runs.ts'
+import { append, emptySeries, last, type Series } from './series.ts'
 import { noFacts } from './server-facts.ts'
 import { type Draft, type SettingKey, withSetting } from './settings.ts'
 import type { Trouble } from './trouble.ts'
@@ -45,6 +47,12 @@ export interface Snapshot {
   readonly hasRelay: boolean
   /** The current run of this tab, or its last one. */
   readonly run: Run | null
+  /** The runs of this tab that have ended, the oldest first. */
+  readonly runs: readonly KeptRun[]
+  /** Of runs in this browser's private files; null before they are known. */
+  readonly checkpoints: readonly ShelvedCheckpoint[] | null
+  /** What came of the last thing that was done with them. */
+  readonly checkpointNote: { readonly text: string; readonly isError: boolean } | null
 }
 
 export type Phase = 'connect' | 'load' | 'broadcast' | 'compile' | 'train' | 'evaluate'
@@ -58,6 +66,12 @@ export interface Mark {
 }
 
 export interface Run {
+  /** Of this tab's runs. */
+  readonly id: string
+  /** units: ms of Unix time. */
+  readonly startedAtMs: number
+  /** How its line looks (runs/run-looks.ts). */
+  readonly slot: number
   readonly epoch: number
   readonly rank: number
   readonly worldSize: number
@@ -74,6 +88,14 @@ export interface Run {
   readonly loss: Series
   /** Of held-out samples: what the demo's meta says, for most the accuracy. */
   readonly accuracy: Series
+  /** Of all ranks so far, by step. */
+  readonly globalSamples: Series
+  /** Since training began, by step. */
+  readonly seconds: Series
+  /** `atMs` of that beginning. */
+  readonly trainingSinceMs: number | null
+  /** One step of each rank about every second, the newest last. */
+  readonly sampledSteps: readonly (readonly StepSample[])[]
   /** Samples of this rank so far. */
   readonly samples: number
   readonly bytesSent: number
@@ -85,6 +107,8 @@ export interface Run {
   readonly resumed: { readonly step: number; readonly differences: readonly string[] } | null
   /** All ranks hold behind this step; by those ranks. */
   readonly paused: { readonly step: number; readonly by: readonly number[] } | null
+  /** How many this tab has saved in it. */
+  readonly checkpoints: number
   readonly isStopping: boolean
   readonly end: RunEnding | null
   readonly download: Download
@@ -112,7 +136,8 @@ export type Action =
   | { type: 'entered'; hasRelay: boolean }
   | { type: 'outside'; trouble: Trouble }
   | { type: 'lobby'; lobby: Lobby; ownId: string | null }
-  | { type: 'assigned'; assignment: Assignment }
+  | RunsAction
+  | { type: 'assigned'; assignment: Assignment; startedAtMs: number }
   | { type: 'linked'; peerRank: number; kind: AssignedLink['kind'] }
   | { type: 'config'; config: TrainConfig }
   | { type: 'event'; event: RunEvent; atMs: number }
@@ -125,6 +150,8 @@ export type Action =
   | { type: 'setting'; key: SettingKey; value: string }
   | { type: 'named'; name: string }
   | { type: 'download'; download: Download }
+  | { type: 'checkpoints'; files: readonly ShelvedCheckpoint[] }
+  | { type: 'checkpointNote'; text: string; isError: boolean }
 
 export interface Beginning {
   invite: string
@@ -149,11 +176,20 @@ export function begin({ invite, name, draft, transport }: Beginning): Snapshot {
     transport,
     hasRelay: false,
     run: null,
+    runs: [],
+    checkpoints: null,
+    checkpointNote: null,
   }
 }
 
 /** The snapshot after `action`. */
 export function reduce(snapshot: Snapshot, action: Action): Snapshot {
+  const next = reduceRest(snapshot, action)
+  const runs = reduceRuns(snapshot, next, action)
+  return runs === next.runs ? next : { ...next, runs }
+}
+
+function reduceRest(snapshot: Snapshot, action: Action): Snapshot {
   switch (action.type) {
     case 'deviceOpened':
       return { ...snapshot, stage: 'entering', adapter: action.adapter }
@@ -167,7 +203,7 @@ export function reduce(snapshot: Snapshot, action: Action): Snapshot {
     case 'lobby':
       return { ...snapshot, lobby: action.lobby, ownId: action.ownId }
     case 'assigned':
-      return { ...snapshot, refusal: null, run: newRun(action.assignment) }
+      return { ...snapshot, refusal: null, run: newRun(snapshot, action) }
     case 'server':
       return { ...snapshot, server: action.facts }
     case 'serverLost':
@@ -180,6 +216,15 @@ export function reduce(snapshot: Snapshot, action: Action): Snapshot {
     }
     case 'named':
       return { ...snapshot, name: action.name }
+    case 'checkpoints':
+      return { ...snapshot, checkpoints: action.files }
+    case 'checkpointNote':
+      return { ...snapshot, checkpointNote: { text: action.text, isError: action.isError } }
+    case 'runsLoaded':
+    case 'runShown':
+    case 'runNamed':
+    case 'runDeleted':
+      return snapshot
     default:
       return { ...snapshot, run: snapshot.run && reduceRun(snapshot.run, action) }
   }
@@ -190,8 +235,15 @@ type RunAction = Extract<
   { type: 'linked' | 'config' | 'event' | 'finished' | 'failed' | 'stopping' | 'download' }
 >
 
-function newRun({ epoch, rank, worldSize, members }: Assignment): Run {
+function newRun(
+  snapshot: Snapshot,
+  { assignment, startedAtMs }: Extract<Action, { type: 'assigned' }>,
+): Run {
+  const { epoch, rank, worldSize, members } = assignment
   return {
+    id: `${startedAtMs}-${epoch}`,
+    startedAtMs,
+    slot: nextSlot(snapshot),
     epoch,
     rank,
     worldSize,
@@ -204,12 +256,17 @@ function newRun({ epoch, rank, worldSize, members }: Assignment): Run {
     dataEpoch: 0,
     loss: emptySeries,
     accuracy: emptySeries,
+    globalSamples: emptySeries,
+    seconds: emptySeries,
+    trainingSinceMs: null,
+    sampledSteps: [],
     samples: 0,
     bytesSent: 0,
     parts: null,
     recent: [],
     resumed: null,
     paused: null,
+    checkpoints: 0,
     isStopping: false,
     end: null,
     download: { is: 'idle' },
@@ -247,7 +304,8 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       const begins = event.phase === 'train'
       const { samples, bytesSent } = run
       const recent = begins ? [{ atMs, step: run.step, samples, bytesSent }] : run.recent
-      return { ...run, phase: event.phase, recent }
+      const trainingSinceMs = run.trainingSinceMs ?? (begins ? atMs : null)
+      return { ...run, phase: event.phase, recent, trainingSinceMs }
     }
     case 'resumed':
       return {
@@ -257,7 +315,12 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
         resumed: { step: event.step, differences: event.differences },
       }
     case 'checkpoint':
-      return run
+      return { ...run, checkpoints: run.checkpoints + 1 }
+    case 'samples':
+      return {
+        ...run,
+        sampledSteps: [...run.sampledSteps.slice(1 - mostSampleSets), event.samples],
+      }
     case 'paused':
       return { ...run, paused: { step: event.step, by: event.by } }
     case 'continued': {
@@ -270,6 +333,8 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'step': {
       const { step, totalSteps, epoch, loss, bytesSent } = event
       const samples = run.samples + event.samples
+      const seconds = (atMs - (run.trainingSinceMs ?? atMs)) / 1000
+      const globalSamples = (last(run.globalSamples) || 0) + event.globalSamples
       const mark = { atMs, step, samples, bytesSent }
       // Nothing announces that training goes on after a test; the pause must not count as slow steps.
       const isResumed = run.phase !== 'train'
@@ -280,6 +345,8 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
         totalSteps,
         dataEpoch: epoch,
         loss: append(run.loss, step, loss),
+        seconds: append(run.seconds, step, seconds),
+        globalSamples: append(run.globalSamples, step, globalSamples),
         samples,
         bytesSent,
         parts: blend(run.parts, event.times),
@@ -288,6 +355,9 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     }
   }
 }
+
+/** Sampled steps that are kept, for looking back and for the trace. */
+export const mostSampleSets = 60
 
 /** Marks are at least this far apart, so a second of fast steps does not fill the list. units: ms. */
 const markEveryMs = 100

@@ -3,6 +3,9 @@ import { type Action, reduce, type Snapshot } from './state.ts'
 /** At most this many snapshots a second reach the views: digits that change faster cannot be read. */
 export const snapshotsPerSec = 15
 
+/** A run's steps are shown so often: drawing the page once takes some 7 ms of a slow machine (`npm run bench -- page`). */
+export const stepsShownPerSec = 3
+
 /** A tab that is covered but not hidden gets few frames; what happened shows after this time at the latest. units: ms. */
 const latestFrameMs = 150
 
@@ -15,14 +18,16 @@ export interface Surface {
 }
 
 /**
- * Holds the snapshot: every action counts at once, views see the newest at most 15 times a second, on a frame, and not at all while the
- * tab is hidden (call `show` when that ends).
+ * Holds the snapshot: every action counts at once, views see the newest at most 15 times a second, mere steps of a run 3 times, on a frame,
+ * and not at all while the tab is hidden (call `show` when that ends).
  */
 export class Store {
   #snapshot: Snapshot
   readonly #surface: Surface
   readonly #draw: (snapshot: Snapshot) => void
-  #isDue = false
+  readonly #listeners: ((snapshot: Snapshot) => void)[] = []
+  /** When the newest snapshot is to be drawn; infinite while nothing is to be. */
+  #dueMs = Number.POSITIVE_INFINITY
   #drawnAtMs = Number.NEGATIVE_INFINITY
 
   constructor(first: Snapshot, surface: Surface, draw: (snapshot: Snapshot) => void) {
@@ -40,7 +45,13 @@ export class Store {
     const next = reduce(this.#snapshot, action)
     if (next === this.#snapshot) return
     this.#snapshot = next
-    this.#schedule()
+    this.#schedule(action.type === 'event' && action.event.event === 'step')
+    for (const listener of this.#listeners) listener(next)
+  }
+
+  /** Calls back after each action, hidden or not; for what keeps things, not for what draws them. */
+  onChange(listener: (snapshot: Snapshot) => void): void {
+    this.#listeners.push(listener)
   }
 
   /** Draws what happened while the tab was hidden. */
@@ -48,13 +59,17 @@ export class Store {
     this.#schedule()
   }
 
-  #schedule(): void {
-    if (this.#isDue || this.#surface.isHidden()) return
-    this.#isDue = true
-    const waitMs = this.#drawnAtMs + 1000 / snapshotsPerSec - this.#surface.now()
+  #schedule(isStep = false): void {
+    if (this.#surface.isHidden()) return
+    const dueMs = this.#drawnAtMs + 1000 / (isStep ? stepsShownPerSec : snapshotsPerSec)
+    // One that is due as early needs no second one; a later one finds that all has been drawn.
+    if (this.#dueMs <= dueMs) return
+    this.#dueMs = dueMs
+    const waitMs = dueMs - this.#surface.now()
     const frame = () =>
       this.#surface.frame(() => {
-        this.#isDue = false
+        if (this.#dueMs !== dueMs) return
+        this.#dueMs = Number.POSITIVE_INFINITY
         if (this.#surface.isHidden()) return
         this.#drawnAtMs = this.#surface.now()
         this.#draw(this.#snapshot)

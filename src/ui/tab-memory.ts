@@ -9,10 +9,11 @@ export function recall(key: string): string {
   }
 }
 
-/** Keeps a text, and returns whether that could be done. */
+/** Keeps a text, or for an empty one forgets what was kept, and returns whether that could be done. */
 export function remember(key: string, text: string): boolean {
   try {
-    sessionStorage.setItem(key, text)
+    if (text === '') sessionStorage.removeItem(key)
+    else sessionStorage.setItem(key, text)
     return true
   } catch {
     return false

@@ -1,17 +1,21 @@
 import type { AdapterFacts } from '../gpu/device.ts'
 import type { Transport } from '../peer/channel-transport.ts'
 import type { LinkStats } from '../peer/link.ts'
+import type { CheckpointSettings, ShelvedCheckpoint } from '../train/checkpoint-shelf.ts'
 import type { TrainConfig } from '../train/config.ts'
-import type { RunEvent, TrainerResult } from '../train/run.ts'
+import type { TrainerResult } from '../train/run.ts'
 import type { LookAnswer } from '../train/task.ts'
 import type { DeviceType } from '../util/device.ts'
 import type { TraceEvent } from '../util/spans.ts'
 import type { GivenSwitches } from '../util/switches.ts'
+import type { TimedEvent } from './event-batches.ts'
 
 export type { AdapterFacts } from '../gpu/device.ts'
 export type { Transport } from '../peer/channel-transport.ts'
+export type { CheckpointSettings, ShelvedCheckpoint } from '../train/checkpoint-shelf.ts'
 export type { RunEvent, RunRecord } from '../train/run.ts'
 export type { LookAnswer } from '../train/task.ts'
+export type { TimedEvent } from './event-batches.ts'
 
 /**
  * What the page and its compute worker say to each other through Comlink: control, small numbers, and the arrays that looks give.
@@ -55,7 +59,7 @@ export interface ComputeApi {
     membership: Membership,
     config: TrainConfig,
     baseUrl: string,
-    onEvent: (event: RunEvent) => void,
+    onEvents: (events: readonly TimedEvent[]) => void,
     checkpoints?: CheckpointAddress,
     given?: Uint8Array,
   ): Promise<RunResult>
@@ -76,6 +80,15 @@ export interface ComputeApi {
   abort(reason: string): Promise<void>
   /** The trained parameters as a `.safetensors` file behind a blob URL; the caller revokes it. errors: `graph.misuse` before a run. */
   exportParameters(): Promise<string>
+  /** The checkpoints of runs in this browser's private files. */
+  checkpoints(): Promise<ShelvedCheckpoint[]>
+  /** One of them behind a blob URL; the caller revokes it. errors: `data.*`. */
+  readCheckpoint(place: string, name: string): Promise<string>
+  /** The settings of the run that saved it. errors: `data.*`. */
+  checkpointSettings(place: string, name: string): Promise<CheckpointSettings>
+  /** Puts a file among them. errors: `data.malformed` for one that is no run's checkpoint. */
+  addCheckpoint(file: Blob): Promise<CheckpointSettings>
+  removeCheckpoint(place: string, name: string): Promise<void>
   /** Spans noted while the switch `trace` was on. */
   traceEvents(): Promise<TraceEvent[]>
 }

@@ -69,14 +69,19 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
       const moved = Comlink.transfer(transport, transferOf(transport))
       return race(remote.addLink(epoch, peerRank, moved, lane))
     },
-    train: (membership, config, baseUrl, onEvent, ...rest) =>
-      race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvent), ...rest)),
+    train: (membership, config, baseUrl, onEvents, ...rest) =>
+      race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvents), ...rest)),
     pause: () => race(remote.pause()),
     goOn: () => race(remote.goOn()),
     look: (name, input) => race(remote.look(name, input)),
     leave: () => race(remote.leave()),
     abort: (reason) => race(remote.abort(reason)),
     exportParameters: () => race(remote.exportParameters()),
+    checkpoints: () => race(remote.checkpoints()),
+    readCheckpoint: (place, name) => race(remote.readCheckpoint(place, name)),
+    checkpointSettings: (place, name) => race(remote.checkpointSettings(place, name)),
+    addCheckpoint: (file) => race(remote.addCheckpoint(file)),
+    removeCheckpoint: (place, name) => race(remote.removeCheckpoint(place, name)),
     traceEvents: () => race(remote.traceEvents()),
   }
 }

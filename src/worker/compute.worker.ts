@@ -12,10 +12,19 @@ import type { ProcessGroup } from '../peer/group.ts'
 import { withLane } from '../peer/lanes.ts'
 import type { Link, LinkStats } from '../peer/link.ts'
 import { Rejoining } from '../peer/rejoin.ts'
+import {
+  addToShelf,
+  type CheckpointSettings,
+  listShelf,
+  removeFromShelf,
+  type ShelvedCheckpoint,
+  settingsOnShelf,
+  shelfOf,
+  takeFromShelf,
+} from '../train/checkpoint-shelf.ts'
 import type { TrainConfig } from '../train/config.ts'
 import { writeStateDict } from '../train/model-file.ts'
 import { isLoss } from '../train/recovery.ts'
-import type { RunEvent } from '../train/run.ts'
 import type { CheckpointPlace } from '../train/run-checkpoint.ts'
 import type { LookAnswer, LookValue, Task } from '../train/task.ts'
 import { Trainer } from '../train/trainer.ts'
@@ -32,6 +41,7 @@ import type {
   Transport,
 } from './api.ts'
 import { keepErrorCodes } from './error-transfer.ts'
+import { EventBatches, type TimedEvent } from './event-batches.ts'
 
 const reopenAttempts = 20
 const reopenDelayMs = 500
@@ -73,7 +83,7 @@ class ComputeWorker implements ComputeApi {
     { epoch, rank, worldSize }: Membership,
     config: TrainConfig,
     baseUrl: string,
-    onEvent: (event: RunEvent) => void,
+    onEvents: (events: readonly TimedEvent[]) => void,
     checkpoints: CheckpointAddress = {},
     given?: Uint8Array,
   ): Promise<RunResult> {
@@ -84,6 +94,7 @@ class ComputeWorker implements ComputeApi {
       )
     }
     nameSpans(rank, `rank ${rank}`)
+    const batches = new EventBatches(onEvents)
     this.#abort = new AbortController()
     const { signal } = this.#abort
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
@@ -129,7 +140,7 @@ class ComputeWorker implements ComputeApi {
         task,
         given,
         baseUrl,
-        onEvent,
+        onEvent: (event) => batches.add(event),
         signal,
         tuneStore: config.tune ? openTuneStore() : undefined,
         checkpoints: placeOf(checkpoints, config, baseUrl),
@@ -146,6 +157,7 @@ class ComputeWorker implements ComputeApi {
       this.#end(links)
       throw thrown
     } finally {
+      batches.flush()
       this.#abort = undefined
     }
   }
@@ -197,6 +209,26 @@ class ComputeWorker implements ComputeApi {
 
   async traceEvents(): Promise<TraceEvent[]> {
     return traceEvents()
+  }
+
+  checkpoints(): Promise<ShelvedCheckpoint[]> {
+    return listShelf()
+  }
+
+  async readCheckpoint(place: string, name: string): Promise<string> {
+    return URL.createObjectURL(new Blob([await takeFromShelf(place, name)]))
+  }
+
+  checkpointSettings(place: string, name: string): Promise<CheckpointSettings> {
+    return settingsOnShelf(place, name)
+  }
+
+  async addCheckpoint(file: Blob): Promise<CheckpointSettings> {
+    return addToShelf(new Uint8Array(await file.arrayBuffer()))
+  }
+
+  removeCheckpoint(place: string, name: string): Promise<void> {
+    return removeFromShelf(place, name)
   }
 
   #end(links: Map<number, Link>): void {
@@ -259,14 +291,14 @@ function buffersOf(answer: LookAnswer): ArrayBuffer[] {
 /** Where a run's checkpoints are: where the launcher says, else in this browser, in one folder a demo and model. */
 function placeOf(
   { folder, file, keepLast }: CheckpointAddress,
-  { demo, model }: TrainConfig,
+  config: TrainConfig,
   baseUrl: string,
 ): CheckpointPlace {
   return {
     keepLast,
     folder: async () =>
       folder === undefined
-        ? privateCheckpoints(`page-${demo}-${model}`)
+        ? privateCheckpoints(shelfOf(config))
         : httpFolder(new URL(folder, baseUrl)),
     file:
       file === undefined

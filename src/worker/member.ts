@@ -43,7 +43,8 @@ export interface RoomMemberOptions {
   /** A link to a neighbour is up, and which way it goes. */
   onLinked?: (peerRank: number, kind: AssignedLink['kind']) => void
   onConfig?: (config: TrainConfig) => void
-  onEvent?: (event: RunEvent) => void
+  /** `atMs`: when it happened, as Unix time. */
+  onEvent?: (event: RunEvent, atMs: number) => void
   onEnd?: (end: RunEnd) => void
   /** The compute worker has ended: this tab has left the room and can take part no more. */
   onDead?: (error: Error) => void
@@ -228,8 +229,9 @@ export class RoomMember {
         { epoch, rank, worldSize },
         config,
         location.href,
-        (event) => {
-          if (this.#assignment?.epoch === epoch) this.#options.onEvent?.(event)
+        (events) => {
+          for (const { event, atMs } of events)
+            if (this.#assignment?.epoch === epoch) this.#options.onEvent?.(event, atMs)
         },
         this.#options.checkpoints,
         this.#hasStarted ? this.#given : undefined,

@@ -14,14 +14,9 @@ async function training() {
   const stepped = new Promise<void>((resolve) => {
     sawStep = resolve
   })
-  const run = client.api.train(
-    membership,
-    parseTrainConfig(endless),
-    location.href,
-    ({ event }) => {
-      if (event === 'step') sawStep()
-    },
-  )
+  const run = client.api.train(membership, parseTrainConfig(endless), location.href, (events) => {
+    if (events.some(({ event }) => event.event === 'step')) sawStep()
+  })
   await Promise.race([stepped, run])
   return { client, run }
 }
@@ -95,10 +90,13 @@ test('a run in a worker pauses, is looked at and goes on; arrays come over as th
     membership,
     parseTrainConfig({ demo: 'playground', data: 'given', steps: 40, batchSize: 16 }),
     location.href,
-    (event) => {
-      if (event.event === 'step' && event.step === 3) client.api.pause()
-      if (event.event === 'paused') pausedAt()
-      if (event.event === 'paused' || event.event === 'continued') log.push(event.event)
+    (events) => {
+      for (const { event } of events) {
+        // Steps come in batches; the first is told at once.
+        if (event.event === 'step' && event.step === 1) client.api.pause()
+        if (event.event === 'paused') pausedAt()
+        if (event.event === 'paused' || event.event === 'continued') log.push(event.event)
+      }
     },
     {},
     new Uint8Array(
@@ -129,10 +127,12 @@ test('an abort does not wait for the compiler, and the next run does', async () 
   const compiles = new Promise<void>((resolve) => {
     compiling = resolve
   })
-  const first = client.api.train(membership, config, location.href, (event) => {
-    if (event.event !== 'phase') return
-    phases.push(event.phase)
-    if (event.phase === 'compile') compiling()
+  const first = client.api.train(membership, config, location.href, (events) => {
+    for (const { event } of events) {
+      if (event.event !== 'phase') continue
+      phases.push(event.phase)
+      if (event.phase === 'compile') compiling()
+    }
   })
   await compiles
   await client.api.abort('changed my mind')
@@ -158,10 +158,11 @@ test('a run that went on with another adapter says so', async () => {
   const first = await api.open()
   const result = await api.train(
     membership,
-    parseTrainConfig({ steps: 60, batchSize: 4 }),
+    parseTrainConfig({ steps: 200, batchSize: 4 }),
     location.href,
-    Comlink.proxy((event) => {
-      if (event.event === 'step' && event.step === 3) losing.postMessage('now')
+    Comlink.proxy((events) => {
+      if (events.some(({ event }) => event.event === 'step' && event.step === 3))
+        losing.postMessage('now')
     }),
   )
   losing.close()

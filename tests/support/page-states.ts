@@ -1,12 +1,14 @@
 import { parseTrainConfig } from '../../demos/experiment.ts'
 import type { Lobby, LobbyMember, RoomState } from '../../src/peer/messages.ts'
 import { SignalError } from '../../src/peer/refusals.ts'
+import type { TrainConfigInput } from '../../src/train/config.ts'
 import type { StepParts } from '../../src/train/run.ts'
 import { defaultDraft } from '../../src/ui/settings.ts'
 import { type Action, begin, reduce, type Snapshot, stopReason } from '../../src/ui/state.ts'
 import { troubleAhead, troubleOf } from '../../src/ui/trouble.ts'
 import { GpuError, PeerError, TabringError } from '../../src/util/errors.ts'
 import type { RunResult } from '../../src/worker/api.ts'
+import { makeSamples } from './step-samples.ts'
 
 /** Every state that the page is designed for, each made by the reducer from actions like those of a real room. */
 
@@ -90,24 +92,34 @@ export function assigned(count: number, rank = 0): Snapshot {
   const members = makeLobby(count).members.map(({ rank: _, attached: __, ...info }) => info)
   return play(
     inside(count, rank),
-    { type: 'assigned', assignment: { epoch: 1, rank, worldSize: count, members, links: [] } },
+    {
+      type: 'assigned',
+      assignment: { epoch: 1, rank, worldSize: count, members, links: [] },
+      startedAtMs: Date.UTC(2026, 10, 22, 14, 5),
+    },
     { type: 'lobby', lobby: makeLobby(count, 'running', count), ownId: ids[rank] },
   )
 }
 
 /** A run of 540 steps after `steps` of them, 40 ms each, tested every 180. */
-export function training(count: number, steps: number, rank = 0): Snapshot {
+export function training(
+  count: number,
+  steps: number,
+  rank = 0,
+  { from = assigned(count, rank), config = {}, noise: share = 1 }: TrainingOptions = {},
+): Snapshot {
   let snapshot = play(
-    assigned(count, rank),
-    { type: 'config', config: parseTrainConfig({ epochs: 3 }) },
+    from,
+    { type: 'config', config: parseTrainConfig({ epochs: 3, ...config }) },
     { type: 'event', event: { event: 'phase', phase: 'compile', rank }, atMs: 0 },
     { type: 'event', event: { event: 'phase', phase: 'train', rank }, atMs: 1000 },
   )
   for (let step = 1; step <= steps; step++) {
     const wave = Math.sin(step * 12.9898) * 43758.5453
-    const noise = wave - Math.floor(wave) - 0.5
+    const noise = share * (wave - Math.floor(wave) - 0.5)
     const atMs = 1000 + 40 * step
-    const loss = 2.3 * Math.exp(-step / 60) + 0.08 + noise * (0.12 + 0.4 * Math.exp(-step / 80))
+    const loss =
+      2.3 * Math.exp((-step * share) / 60) + 0.08 + noise * (0.12 + 0.4 * Math.exp(-step / 80))
     snapshot = play(snapshot, {
       type: 'event',
       atMs,
@@ -119,10 +131,15 @@ export function training(count: number, steps: number, rank = 0): Snapshot {
         loss: Math.max(0.02, loss),
         rank,
         samples: Math.floor(64 / count) + (rank < 64 % count ? 1 : 0),
+        globalSamples: 64,
         times: stepParts(count),
         bytesSent: count > 1 ? step * ((2 * (count - 1)) / count) * 814_000 : 0,
       },
     })
+    if (step % 25 === 3) {
+      const samples = makeSamples(count, step, Date.UTC(2026, 10, 22, 14, 5) + atMs, skews)
+      snapshot = play(snapshot, { type: 'event', atMs, event: { event: 'samples', rank, samples } })
+    }
     if (step % 180 === 0) {
       const value = 0.9745 - 0.09 * Math.exp(-step / 120) + 0.001
       const epoch = step / 180 - 1
@@ -131,6 +148,59 @@ export function training(count: number, steps: number, rank = 0): Snapshot {
     }
   }
   return snapshot
+}
+
+/** Of the members in another browser than rank 0's: its clock is another. units: ms. */
+const skews = Array.from({ length: 12 }, (_, index) => (index < 2 ? 0 : 3.7))
+
+export interface TrainingOptions {
+  /** Where its tab was assigned its rank. */
+  readonly from?: Snapshot
+  readonly config?: TrainConfigInput
+  /** Of the usual noise, and of the usual pace. */
+  readonly noise?: number
+}
+
+/** A tab that trains for the fourth time, its runs differing in learning rate and batch. */
+export function comparing(): Snapshot {
+  const started = Date.UTC(2026, 10, 22, 14, 5)
+  const again = (from: Snapshot, index: number) =>
+    play(from, {
+      type: 'assigned',
+      assignment: {
+        epoch: index + 1,
+        rank: 0,
+        worldSize: 3,
+        members: from.run!.members,
+        links: [],
+      },
+      startedAtMs: started + 60_000 * index,
+    })
+  const settings = [
+    { lr: 0.003 },
+    { lr: 0.01, optimizer: 'sgd' },
+    { batchSize: 256 },
+    { model: 'cnn' },
+  ] as const
+  let snapshot = assigned(3)
+  for (const [index, config] of settings.entries()) {
+    const isLast = index === settings.length - 1
+    const steps = isLast ? 200 : 540 - 60 * index
+    snapshot = training(3, steps, 0, {
+      from: index === 0 ? snapshot : again(snapshot, index),
+      config,
+      noise: 1 - 0.22 * index,
+    })
+    if (!isLast)
+      snapshot = play(
+        snapshot,
+        index === 1
+          ? { type: 'failed', code: 'peer.aborted', text: stopReason(names[0]) }
+          : { type: 'finished', result: makeResult(3), bytesSent: 586e6 },
+      )
+  }
+  const [first] = snapshot.runs
+  return play(snapshot, { type: 'runNamed', id: first.id, name: 'the one from the lecture' })
 }
 
 export function makeResult(worldSize: number): RunResult {
@@ -213,6 +283,22 @@ export function makeStates(): Record<string, Snapshot> {
     }),
     alone: inside(1),
     'lobby-maker': inside(3),
+    'lobby-checkpoints': play(
+      inside(2),
+      {
+        type: 'checkpoints',
+        files: [
+          { step: 540, isLatest: true, isBest: false, name: 'step-540.safetensors' },
+          { step: 360, isLatest: false, isBest: true, name: 'step-360.safetensors' },
+          { step: 128, isLatest: false, isBest: false, name: 'upload-step-128.safetensors' },
+        ].map((file) => ({ place: 'page-digits-mlp', sizeBytes: 2_442_000, ...file })),
+      },
+      {
+        type: 'checkpointNote',
+        text: 'Start goes on from step 360, with the settings of that run. Epochs count from its beginning.',
+        isError: false,
+      },
+    ),
     'lobby-joiner': inside(3, 1),
     'lobby-local': {
       ...inside(1),
@@ -244,6 +330,7 @@ export function makeStates(): Record<string, Snapshot> {
     ),
     training: training(3, 260),
     'training-one': training(1, 260),
+    'training-compared': comparing(),
     'training-two': training(2, 260, 1),
     'training-twelve': training(12, 100, 4),
     'training-server-lost': play(training(3, 260), { type: 'serverLost', text: 'ended' }),

@@ -1,5 +1,10 @@
 import { describe, expect, test } from 'vitest'
-import { getCheckpoint, putCheckpoint, readManifest } from '../../../src/data/checkpoint-folder.ts'
+import {
+  getCheckpoint,
+  putCheckpoint,
+  readManifest,
+  removeCheckpoint,
+} from '../../../src/data/checkpoint-folder.ts'
 import { compile } from '../../../src/graph/compile.ts'
 import { mseLoss } from '../../../src/graph/functions/losses.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
@@ -30,6 +35,29 @@ const safetensors = (names: readonly string[]) =>
   names.filter((name) => name.endsWith('.safetensors'))
 
 describe('a folder', () => {
+  test('a file that is taken out is gone, the best one too, and the others count', async () => {
+    const folder = seenFolder()
+    for (const step of [1, 2, 3])
+      await putCheckpoint(folder, bytesOf(`${step}`), {
+        label: `step-${step}`,
+        isBest: step === 2,
+        keepLast: 3,
+      })
+    await removeCheckpoint(folder, 'step-2.safetensors')
+    await removeCheckpoint(folder, 'step-9.safetensors')
+    const manifest = await readManifest(folder)
+    expect(manifest?.files.map(({ name }) => name)).toEqual([
+      'step-1.safetensors',
+      'step-3.safetensors',
+    ])
+    expect(manifest).toMatchObject({ best: null, leftover: [] })
+    expect([...folder.files.keys()].sort()).toEqual([
+      'checkpoints.json',
+      'step-1.safetensors',
+      'step-3.safetensors',
+    ])
+  })
+
   test('keeps the newest, and the best one however old', async () => {
     const folder = seenFolder()
     const put = (step: number, isBest: boolean) =>

@@ -140,6 +140,7 @@ describe('a run', () => {
           loss: 1,
           rank: 0,
           samples: 64,
+          globalSamples: 64,
           times: { data: 0, ...noTimes, total: 1 },
           bytesSent: 0,
         },
@@ -169,6 +170,7 @@ describe('a run', () => {
       loss: 1,
       rank: 0,
       samples: 64,
+      globalSamples: 64,
       times: { data: 0, ...noTimes, total: 1 },
       bytesSent: 0,
     } as const

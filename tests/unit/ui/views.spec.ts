@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { noTimes } from '../../../src/graph/step-program.ts'
 import type { JsonValue } from '../../../src/peer/messages.ts'
 import { adapterWords } from '../../../src/ui/adapter-words.ts'
 import { browserName, plainName } from '../../../src/ui/browser-name.ts'
@@ -12,10 +13,10 @@ import {
 import { ringOf } from '../../../src/ui/rates.ts'
 import { append, emptySeries, smoothed } from '../../../src/ui/series.ts'
 import { noFacts, outsideLinks } from '../../../src/ui/server-facts.ts'
-import { Store, type Surface, snapshotsPerSec } from '../../../src/ui/store.ts'
+import { Store, type Surface, snapshotsPerSec, stepsShownPerSec } from '../../../src/ui/store.ts'
 import { troubleAhead, troubleOf } from '../../../src/ui/trouble.ts'
 import { GpuError } from '../../../src/util/errors.ts'
-import { makeLobby, makeSnapshot } from '../../support/page-states.ts'
+import { makeLobby, makeSnapshot, training } from '../../support/page-states.ts'
 
 describe('smoothing', () => {
   it('a straight line stays as it is, at any half-life', () => {
@@ -188,6 +189,37 @@ describe('the store', () => {
     expect(drawn.length).toBeLessThanOrEqual(snapshotsPerSec + 2)
     expect(snapshotsPerSec).toBeLessThanOrEqual(30)
     expect(drawn.at(-1)).toBe('name 999')
+  })
+
+  it('draws mere steps of a run less often, and what a person does at once', () => {
+    const { state, surface, run } = virtualSurface()
+    const drawn: { atMs: number; step: number; name: string }[] = []
+    const store = new Store(training(1, 1), surface, ({ run: now, name }) =>
+      drawn.push({ atMs: state.now, step: now!.step, name }),
+    )
+    const times = { data: 0, ...noTimes, total: 1 }
+    for (let step = 2; step <= 2000; step++) {
+      run(step)
+      const event = {
+        event: 'step',
+        step,
+        totalSteps: 9999,
+        epoch: 0,
+        loss: 1,
+        rank: 0,
+        samples: 64,
+        globalSamples: 64,
+        times,
+        bytesSent: 0,
+      } as const
+      store.dispatch({ type: 'event', atMs: step, event })
+      if (step === 1500) store.dispatch({ type: 'named', name: 'renamed' })
+    }
+    run(state.now + 400)
+    expect(drawn.length).toBeGreaterThanOrEqual(2 * stepsShownPerSec)
+    expect(drawn.length).toBeLessThanOrEqual(2 * stepsShownPerSec + 3)
+    expect(drawn.find(({ name }) => name === 'renamed')!.atMs - 1500).toBeLessThan(80)
+    expect(drawn.at(-1)!.step).toBe(2000)
   })
 
   it('draws nothing while hidden, and catches up', () => {

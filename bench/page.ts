@@ -1,0 +1,174 @@
+import { Command } from 'commander'
+import type { CDPSession, Page } from 'playwright'
+import { ensureBuilt } from '../node/build.ts'
+import type { AdapterChoice } from '../node/chromium.ts'
+import { serve } from '../node/serve.ts'
+import { launchForTraining } from '../node/training-browser.ts'
+import { markdownTable } from '../src/util/markdown.ts'
+import { closeAfter } from './command/close-after.ts'
+import { adapterOption, countOf, jsonOption, saveOption } from './command/flags.ts'
+import { loadNow, machineLine, today } from './command/machine.ts'
+import { note } from './command/note.ts'
+import { publish } from './command/results.ts'
+
+/** `npm run bench -- page`: what drawing and state take of the main thread of the training page, while its ranks train. */
+
+interface Flags {
+  ranks: number
+  seconds: number
+  model: 'mlp' | 'cnn'
+  adapter: AdapterChoice
+  json: boolean
+  save: boolean
+}
+
+const command = new Command('npm run bench -- page')
+  .description(
+    "Trains in tabs with the training page and reads Chromium's own count of main-thread time of each, seen and told that it is hidden.",
+  )
+  .option('--ranks <count>', 'tabs in one room', countOf(1), 4)
+  .option('--seconds <count>', 'measured in each state', countOf(2), 15)
+  .option('--model <name>', 'mlp or cnn', 'mlp')
+  .addOption(adapterOption())
+  .addOption(jsonOption())
+  .addOption(saveOption())
+
+/** The main thread of a page is to have the rest of each second for itself. units: ms a second. */
+const goal = 30
+
+/** Of one page in one state. units: ms of the main thread's own time in each second. */
+interface Line {
+  state: 'seen' | 'hidden'
+  rank: number
+  stepsPerSec: number
+  task: number
+  script: number
+  style: number
+  layout: number
+}
+
+export async function benchPage(argv: readonly string[]): Promise<void> {
+  const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
+  const load = loadNow()
+  const served = await serve({ root: await ensureBuilt(), port: 0 })
+  const { lines, browserVersion, adapter } = await closeAfter(
+    () => served.close(),
+    async () => {
+      const browser = await launchForTraining(
+        flags.adapter,
+        { isHeaded: false, timesKernels: false },
+        note,
+      )
+      return closeAfter(
+        () => browser.close(),
+        async () => {
+          const context = await browser.newContext({ viewport: { width: 1400, height: 900 } })
+          const query = `?steps=1000000&model=${flags.model}`
+          const pages = [await context.newPage()]
+          await pages[0].goto(`${served.localUrl}${query}`)
+          const invite = pages[0].getByLabel('Open this link')
+          await invite.waitFor()
+          const link = await invite.inputValue()
+          while (pages.length < flags.ranks) {
+            const page = await context.newPage()
+            pages.push(page)
+            await page.goto(link)
+          }
+          const members = pages[0].getByRole('list', { name: 'Members' }).getByRole('listitem')
+          await members.nth(flags.ranks - 1).waitFor()
+          await pages[0].getByRole('button', { name: 'Start', exact: true }).click()
+          note(`${flags.ranks} tabs begin to train`)
+          const charts = pages.map((page) => page.locator('.chart[aria-label*="at step"]'))
+          await Promise.all(charts.map((chart) => chart.waitFor({ timeout: 120_000 })))
+          await pages[0].locator('#gantt svg').waitFor({ timeout: 120_000 })
+          // Charts of some hundred points, as people see them.
+          await pages[0].waitForTimeout(5000)
+          const lines: Line[] = []
+          for (const state of ['seen', 'hidden'] as const) {
+            if (state === 'hidden') await Promise.all(pages.map(hide))
+            note(`${state} for ${flags.seconds} s`)
+            lines.push(...(await measure(pages, state, flags.seconds)))
+          }
+          const adapter = await pages[0].locator('.member .adapter').first().innerText()
+          return { lines, browserVersion: browser.version(), adapter: adapter.replace(/\s+/g, ' ') }
+        },
+      )
+    },
+  )
+  const machine = machineLine('before the run', load)
+  const software = /software/.test(adapter) ? '; **software adapter and software rendering**' : ''
+  const heading = `${today()}, Chromium ${browserVersion}, ${machine}, adapter ${adapter}${software}. ${flags.ranks} ranks, ${flags.model}, ${flags.seconds} s in each state; ms of the page's main thread (its own processor time) in a second.`
+  const table = markdownTable(
+    ['page', 'rank', 'steps/s', 'main thread', 'of it script', 'style', 'layout', 'goal'],
+    lines.map((line) => [
+      line.state,
+      line.rank,
+      Number.isNaN(line.stepsPerSec) ? '–' : line.stepsPerSec.toFixed(1),
+      line.task.toFixed(1),
+      line.script.toFixed(1),
+      line.style.toFixed(1),
+      line.layout.toFixed(1),
+      `≤ ${goal}: ${line.task <= goal ? 'yes' : 'NO'}`,
+    ]),
+  )
+  await publish(
+    {
+      report: `${heading}\n\n${table}\n`,
+      rows: lines,
+      nameParts: ['chromium', browserVersion, 'page'],
+      title: 'the training page',
+    },
+    flags,
+  )
+}
+
+/** What a browser does to a page whose tab is covered: headless ones cover none. */
+const hide = (page: Page) =>
+  // A text: what tsx makes of functions in it calls helpers that the page does not have.
+  page.evaluate(`
+    Object.defineProperty(document, 'hidden', { value: true, configurable: true })
+    Object.defineProperty(document, 'visibilityState', { value: 'hidden', configurable: true })
+    document.dispatchEvent(new Event('visibilitychange'))
+  `)
+
+async function measure(
+  pages: readonly Page[],
+  state: Line['state'],
+  seconds: number,
+): Promise<Line[]> {
+  const sessions = await Promise.all(pages.map((page) => page.context().newCDPSession(page)))
+  for (const session of sessions)
+    await session.send('Performance.enable', { timeDomain: 'threadTicks' })
+  const before = await Promise.all(sessions.map(read))
+  const beganMs = performance.now()
+  const firstStep = await stepOf(pages[0], state)
+  await pages[0].waitForTimeout(seconds * 1000)
+  const after = await Promise.all(sessions.map(read))
+  const took = (performance.now() - beganMs) / 1000
+  const lastStep = await stepOf(pages[0], state)
+  for (const session of sessions) await session.detach()
+  return after.map((now, rank) => {
+    const of = (name: string) => (1000 * (now[name] - before[rank][name])) / took
+    return {
+      state,
+      rank,
+      stepsPerSec: (lastStep - firstStep) / took,
+      task: of('TaskDuration'),
+      script: of('ScriptDuration'),
+      style: of('RecalcStyleDuration'),
+      layout: of('LayoutDuration'),
+    }
+  })
+}
+
+async function read(session: CDPSession): Promise<Record<string, number>> {
+  const { metrics } = await session.send('Performance.getMetrics')
+  return Object.fromEntries(metrics.map(({ name, value }) => [name, value]))
+}
+
+/** A hidden page does not draw its step; NaN for one. */
+async function stepOf(page: Page, state: Line['state']): Promise<number> {
+  if (state === 'hidden') return Number.NaN
+  const now = await page.getByRole('progressbar').getAttribute('aria-valuenow')
+  return Number(now)
+}

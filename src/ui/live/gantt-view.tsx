@@ -1,0 +1,275 @@
+import type { ComponentChildren } from 'preact'
+import { useMemo, useRef, useState } from 'preact/hooks'
+import type { SpanKind } from '../../train/step-sample.ts'
+import type { Acts } from '../acts.ts'
+import { formatMs } from '../format.ts'
+import { Panel } from '../panel.tsx'
+import type { Run } from '../state.ts'
+import { type Lane, type LaneSpan, lanesOf, type StepLanes, sumsOf } from './lanes.ts'
+
+interface KindWords {
+  readonly label: string
+  readonly title: string
+}
+
+/** In the order of the legend. `compute` stands in for forward and backward where the device does not part them. */
+const kinds: readonly (readonly [SpanKind, KindWords])[] = [
+  ['data', { label: 'data', title: 'Filling the batch' }],
+  ['forward', { label: 'forward', title: 'From the batch to the loss' }],
+  ['backward', { label: 'backward', title: 'A part of backward, up to a bucket of gradients' }],
+  ['compute', { label: 'forward and backward', title: 'The device does not tell them apart' }],
+  ['readback', { label: 'readback', title: "A bucket's gradients on their way to the host" }],
+  ['wait', { label: 'waiting', title: 'For ranks that have not begun this exchange' }],
+  ['reduceScatter', { label: 'reduce-scatter', title: "Summing a bucket's gradients in the ring" }],
+  ['allGather', { label: 'all-gather', title: "A bucket's new parameters round the ring" }],
+  ['exchange', { label: 'exchange', title: 'Another exchange between ranks' }],
+  ['optimizer', { label: 'optimizer', title: 'From summed gradients to new parameters' }],
+]
+const words = new Map(kinds)
+
+const deviceHeight = 12
+const ringHeight = 7
+const gap = 1.5
+const laneGap = 7
+
+const heightOf = ({ rows }: Lane) => deviceHeight + (rows - 1) * (ringHeight + gap)
+
+/** One step by rank, sampled about every second: what overlaps what, and who is late. */
+export function GanttView({ run, acts }: { run: Run | null; acts: Acts }) {
+  const newest = run?.sampledSteps.at(-1)
+  // The same picture as before takes no time to draw again.
+  const view = useMemo(() => {
+    const step = run && lanesOf(run)
+    return step && <Strip step={step} own={run.rank} acts={acts} />
+  }, [newest])
+  return (
+    view ?? (
+      <Panel id="gantt" title="One step, by rank">
+        <p class="quiet">
+          Forward, backward, readback, ring and optimizer of every rank on one clock, once steps are
+          made.
+        </p>
+      </Panel>
+    )
+  )
+}
+
+function Strip({ step, own, acts }: { step: StepLanes; own: number; acts: Acts }) {
+  const { lanes, lengthMs } = step
+  const [pointed, setPointed] = useState('')
+  const holder = useRef<HTMLDivElement>(null)
+  const tops: number[] = []
+  let height = 0
+  for (const lane of lanes) {
+    tops.push(height)
+    height += heightOf(lane) + laneGap
+  }
+  const shownKinds = kinds.filter(([kind]) =>
+    lanes.some(({ spans }) => spans.some((span) => span.kind === kind)),
+  )
+  const point = (event: PointerEvent) => {
+    const box = holder.current!.getBoundingClientRect()
+    const ms = ((event.clientX - box.left) / box.width) * lengthMs
+    const y = ((event.clientY - box.top) / box.height) * height
+    const lane = lanes.findLast((_, i) => tops[i] <= y)
+    const row = lane && rowAt(y - tops[lane.rank])
+    const near = (0.004 * lengthMs) / 2
+    const span = lane?.spans.find(
+      (one) => one.row === row && one.fromMs - near <= ms && ms <= one.toMs + near,
+    )
+    setPointed(lane && span ? spanWords(lane, span) : '')
+  }
+  const rough = lanes.filter(({ isRough }) => isRough)
+  return (
+    <Panel
+      id="gantt"
+      title="One step, by rank"
+      aside={pointed || `step ${step.step}, ${formatMs(lengthMs)} in all`}
+    >
+      <ul class="legend gantt-legend">
+        {shownKinds.map(([kind, { label, title }]) => (
+          <li key={kind} data-kind={kind} title={title}>
+            {label}
+          </li>
+        ))}
+      </ul>
+      <div class="gantt">
+        <ul class="gantt-ranks" aria-hidden="true">
+          {lanes.map((lane) => (
+            <li
+              key={lane.rank}
+              data-own={lane.rank === own}
+              style={{ height: `${heightOf(lane)}px`, marginBottom: `${laneGap}px` }}
+            >
+              {lane.rank}
+              {lane.isRough && '~'}
+            </li>
+          ))}
+        </ul>
+        <div
+          class="gantt-strip"
+          ref={holder}
+          onPointerMove={point}
+          onPointerLeave={() => setPointed('')}
+        >
+          <svg
+            viewBox={`0 0 1000 ${height}`}
+            preserveAspectRatio="none"
+            style={{ height: `${height}px` }}
+            role="img"
+            aria-label={stripWords(step)}
+          >
+            <defs>
+              <Hatching />
+            </defs>
+            {lanes.map((lane, i) => (
+              <LaneView key={lane.rank} lane={lane} top={tops[i]} lengthMs={lengthMs} />
+            ))}
+          </svg>
+          <Ticks lengthMs={lengthMs} />
+        </div>
+      </div>
+      {rough.length > 0 && (
+        <p class="quiet">
+          ~{' '}
+          {rough.length === 1
+            ? `Rank ${rough[0].rank} is`
+            : `Ranks ${rough.map(({ rank }) => rank).join(', ')} are`}{' '}
+          on another machine's clock and aligned only roughly: within {roughWords(rough)}.
+        </p>
+      )}
+      <details>
+        <summary>As a table</summary>
+        <Table step={step} shownKinds={shownKinds} />
+      </details>
+      <p class="acts">
+        <button type="button" class="small" onClick={acts.saveTimeline}>
+          Timeline for Perfetto
+        </button>
+        <span class="quiet">The sampled steps of all ranks, as a Chrome trace.</span>
+      </p>
+    </Panel>
+  )
+}
+
+const roughWords = (rough: readonly Lane[]): string => {
+  const worst = Math.max(...rough.map(({ clock }) => clock.errorMs))
+  return Number.isFinite(worst) ? `± ${formatMs(worst)}` : 'nothing that could be measured'
+}
+
+/** One path a kind and rank: few elements, however many spans. */
+function LaneView({ lane, top, lengthMs }: { lane: Lane; top: number; lengthMs: number }) {
+  const paths = new Map<SpanKind, string>()
+  const x = (ms: number) => ((1000 * ms) / lengthMs).toFixed(1)
+  for (const { kind, row, fromMs, toMs } of lane.spans) {
+    const y = top + (row === 0 ? 0 : deviceHeight + gap + (row - 1) * (ringHeight + gap))
+    const h = row === 0 ? deviceHeight : ringHeight
+    // At least a pixel or so, so that nothing is lost.
+    const width = Math.max(1.2, (1000 * (toMs - fromMs)) / lengthMs).toFixed(1)
+    paths.set(kind, `${paths.get(kind) ?? ''}M${x(fromMs)} ${y}h${width}v${h}h-${width}z`)
+  }
+  return (
+    <g>
+      {[...paths].map(([kind, d]) => (
+        <path key={kind} data-kind={kind} d={d} />
+      ))}
+    </g>
+  )
+}
+
+/** What is told apart by more than its colour. */
+function Hatching(): ComponentChildren {
+  return (
+    <>
+      <pattern id="gantt-wait" width="5" height="5" patternUnits="userSpaceOnUse">
+        <path d="M0 5L5 0" class="hatch" />
+      </pattern>
+      <pattern id="gantt-gather" width="4" height="4" patternUnits="userSpaceOnUse">
+        <rect width="4" height="4" class="gather-ground" />
+        <path d="M2 0V4" class="gather-line" />
+      </pattern>
+    </>
+  )
+}
+
+function Ticks({ lengthMs }: { lengthMs: number }) {
+  const step = niceStep(lengthMs / 4)
+  const ticks = Array.from({ length: Math.floor(lengthMs / step) + 1 }, (_, i) => i * step)
+  return (
+    <div class="gantt-ticks" aria-hidden="true">
+      {ticks
+        .filter((ms) => ms <= 0.93 * lengthMs)
+        .map((ms) => (
+          <span key={ms} style={{ left: `${(100 * ms) / lengthMs}%` }}>
+            {Number(ms.toPrecision(3))}
+            {ms === 0 ? ' ms' : ''}
+          </span>
+        ))}
+    </div>
+  )
+}
+
+/** 1, 2 or 5 times a power of ten, at least `least`. */
+function niceStep(least: number): number {
+  const power = 10 ** Math.floor(Math.log10(least))
+  return [1, 2, 5, 10].map((first) => first * power).find((step) => step >= least) ?? least
+}
+
+function rowAt(y: number): number {
+  return y < deviceHeight + gap / 2
+    ? 0
+    : 1 + Math.floor((y - deviceHeight - gap / 2) / (ringHeight + gap))
+}
+
+function spanWords({ rank }: Lane, { kind, bucket, fromMs, toMs }: LaneSpan): string {
+  const which = bucket < 0 ? '' : ` of bucket ${bucket}`
+  return `rank ${rank}: ${words.get(kind)?.label}${which}, ${formatMs(toMs - fromMs)}`
+}
+
+function stripWords({ step, lanes, lengthMs }: StepLanes): string {
+  const each = lanes.map(({ rank, spans }) => {
+    const waited = sumsOf(spans).get('wait') ?? 0
+    return `rank ${rank} ends after ${formatMs(Math.max(0, ...spans.map(({ toMs }) => toMs)))}${waited > 0 ? `, ${formatMs(waited)} of it waiting` : ''}`
+  })
+  return `Step ${step}, ${formatMs(lengthMs)} in all: ${each.join('; ')}`
+}
+
+interface TableProps {
+  step: StepLanes
+  shownKinds: readonly (readonly [SpanKind, KindWords])[]
+}
+
+function Table({ step, shownKinds }: TableProps) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls sideways on phones, by the keyboard too
+    <section class="scroll" tabIndex={0} aria-label="One step by rank, in numbers">
+      <table class="runs">
+        <thead>
+          <tr>
+            <th scope="col">Rank</th>
+            {shownKinds.map(([kind, { label }]) => (
+              <th key={kind} scope="col" class="number">
+                {label}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {step.lanes.map(({ rank, spans }) => {
+            const sums = sumsOf(spans)
+            return (
+              <tr key={rank}>
+                <th scope="row">{rank}</th>
+                {shownKinds.map(([kind]) => (
+                  <td key={kind} class="number">
+                    {formatMs(sums.get(kind) ?? 0)}
+                  </td>
+                ))}
+              </tr>
+            )
+          })}
+        </tbody>
+      </table>
+    </section>
+  )
+}

@@ -1,0 +1,154 @@
+import type { Series } from '../series.ts'
+import { smoothed } from '../series.ts'
+import type { Run, Snapshot } from '../state.ts'
+import { type KeptRun, thinnedPoints } from './kept-runs.ts'
+
+/** What the loss chart draws, as plain lists: a line a run, and one table of all of them. Pure. */
+
+export const axes = ['step', 'samples', 'seconds'] as const
+export type Axis = (typeof axes)[number]
+
+/** A run's points along one axis, in rising order. */
+export interface ChartLine {
+  readonly id: string
+  readonly slot: number
+  /** It goes on, or ended last: drawn with every step beside the smoothed line. */
+  readonly isMain: boolean
+  readonly xs: Float64Array
+  readonly losses: Float64Array
+  /** How many steps a point is the mean of. */
+  readonly stretch: number
+  readonly accuracyXs: readonly number[]
+  readonly accuracies: readonly number[]
+}
+
+/** More points than any screen has columns are thinned. */
+const mostDrawn = 3000
+
+/** The kept runs that are shown, and the run of this tab, last. */
+export function chartLines({ run, runs }: Pick<Snapshot, 'run' | 'runs'>, axis: Axis): ChartLine[] {
+  const others = runs.filter(({ id, isShown }) => isShown && id !== run?.id)
+  const lines = others.map((kept) => keptLine(kept, axis))
+  const isHidden = run?.end && runs.some(({ id, isShown }) => id === run.id && !isShown)
+  const isThere = run && (!run.end || runs.some(({ id }) => id === run.id))
+  return isThere && !isHidden ? [...lines, runLine(run, axis)] : lines
+}
+
+const made = new WeakMap<KeptRun, Partial<Record<Axis, ChartLine>>>()
+
+/** Kept runs do not change, so their lines are made once. */
+function keptLine(run: KeptRun, axis: Axis): ChartLine {
+  const lines = made.get(run) ?? {}
+  made.set(run, lines)
+  lines[axis] ??= lineOf(
+    { id: run.id, slot: run.slot, isMain: false, stretch: 1 },
+    run.points.steps,
+    axis === 'step' ? run.points.steps : run.points[axis],
+    run.points.losses,
+    run.accuracy.steps,
+    run.accuracy.values,
+  )
+  return lines[axis]
+}
+
+function runLine(run: Run, axis: Axis): ChartLine {
+  const { loss, globalSamples, seconds, accuracy } = run
+  const { length } = loss
+  const facts = { id: run.id, slot: run.slot, isMain: true }
+  const tested = [
+    accuracy.xs.subarray(0, accuracy.length),
+    accuracy.ys.subarray(0, accuracy.length),
+  ]
+  if (length > mostDrawn) {
+    const points = thinnedPoints(loss, globalSamples, seconds, mostDrawn)
+    const stretch = Math.ceil(length / mostDrawn)
+    const xs = axis === 'step' ? points.steps : points[axis]
+    return lineOf({ ...facts, stretch }, points.steps, xs, points.losses, tested[0], tested[1])
+  }
+  const steps = loss.xs.subarray(0, length)
+  const along: Record<Axis, Series> = { step: loss, samples: globalSamples, seconds }
+  const xs = axis === 'step' ? steps : along[axis].ys.subarray(0, length)
+  const losses = loss.ys.subarray(0, length)
+  return lineOf({ ...facts, stretch: 1 }, steps, xs, losses, tested[0], tested[1])
+}
+
+function lineOf(
+  facts: Pick<ChartLine, 'id' | 'slot' | 'isMain' | 'stretch'>,
+  steps: Float64Array,
+  xs: Float64Array,
+  losses: Float64Array,
+  testedSteps: Float64Array,
+  accuracies: Float64Array,
+): ChartLine {
+  const accuracyXs: number[] = []
+  const values: number[] = []
+  let at = 0
+  for (const [i, step] of testedSteps.entries()) {
+    while (at < steps.length && steps[at] < step) at++
+    if (at >= steps.length) break
+    accuracyXs.push(xs[at])
+    values.push(accuracies[i])
+  }
+  return { ...facts, xs, losses, accuracyXs, accuracies: values }
+}
+
+/** A column of the table: a line's losses as they are, smoothed, or its accuracies. */
+export interface ChartColumn {
+  readonly is: 'raw' | 'loss' | 'accuracy'
+  readonly slot: number
+  readonly isMain: boolean
+}
+
+/** The columns of these lines: what a chart must be made anew for when it changes. */
+export function chartColumns(
+  lines: readonly ChartLine[],
+  withAccuracy: boolean,
+  isSmoothing: boolean,
+): ChartColumn[] {
+  return lines.flatMap(({ slot, isMain }) => [
+    ...(isMain && isSmoothing ? [{ is: 'raw' as const, slot, isMain }] : []),
+    { is: 'loss' as const, slot, isMain },
+    ...(withAccuracy ? [{ is: 'accuracy' as const, slot, isMain }] : []),
+  ])
+}
+
+type Values = ArrayLike<number | null>
+
+/** All x in rising order, and each column's values there; null where a line has no point. cost: O(points of all lines). */
+export function chartTable(
+  lines: readonly ChartLine[],
+  withAccuracy: boolean,
+  halfLife: number,
+): [xs: ArrayLike<number>, ...columns: Values[]] {
+  const xs = lines.length === 1 ? lines[0].xs : merged(lines.map((line) => line.xs))
+  const spread = (from: ArrayLike<number>, values: ArrayLike<number>): Values => {
+    if (from === xs) return values
+    const column = new Array<number | null>(xs.length).fill(null)
+    let at = 0
+    for (let i = 0; i < from.length; i++) {
+      while (xs[at] < from[i]) at++
+      column[at] = values[i]
+    }
+    return column
+  }
+  const columns = lines.flatMap((line) => [
+    ...(line.isMain && halfLife > 0 ? [spread(line.xs, line.losses)] : []),
+    spread(line.xs, smoothed(line.losses, line.losses.length, halfLife / line.stretch)),
+    ...(withAccuracy ? [spread(line.accuracyXs, line.accuracies)] : []),
+  ])
+  return [xs, ...columns]
+}
+
+/** Each value once, in rising order. */
+function merged(lists: readonly Float64Array[]): Float64Array {
+  const all = new Float64Array(lists.reduce((sum, { length }) => sum + length, 0))
+  let end = 0
+  for (const list of lists) {
+    all.set(list, end)
+    end += list.length
+  }
+  all.sort()
+  let count = 0
+  for (const value of all) if (count === 0 || all[count - 1] !== value) all[count++] = value
+  return all.subarray(0, count)
+}

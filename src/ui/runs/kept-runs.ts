@@ -1,0 +1,161 @@
+import type { TrainConfig } from '../../train/config.ts'
+import { last, type Series } from '../series.ts'
+import type { Action, Run, Snapshot } from '../state.ts'
+import { freeSlot } from './run-looks.ts'
+
+/** The runs of this tab that have ended: what is kept of each, and how that comes to change. Pure, as the reducer that it is a part of. */
+
+/** A run's points, thinned: each is the mean loss of the steps since the point before. All lists are as long as `steps`. */
+export interface RunPoints {
+  readonly steps: Float64Array
+  readonly losses: Float64Array
+  /** Of all ranks so far. */
+  readonly samples: Float64Array
+  /** Since training began. */
+  readonly seconds: Float64Array
+}
+
+export interface KeptRun {
+  readonly id: string
+  readonly name: string
+  /** units: ms of Unix time. */
+  readonly startedAtMs: number
+  readonly config: TrainConfig
+  readonly worldSize: number
+  readonly rank: number
+  readonly ending: 'running' | 'finished' | 'stopped' | 'failed'
+  readonly points: RunPoints
+  /** Held-out accuracy by step. */
+  readonly accuracy: { readonly steps: Float64Array; readonly values: Float64Array }
+  readonly steps: number
+  readonly seconds: number
+  /** Of all ranks, tests included in the time; NaN before there is any. */
+  readonly samplesPerSec: number
+  readonly loss: number
+  readonly finalAccuracy: number
+  readonly isShown: boolean
+  /** See `lookOf`. */
+  readonly slot: number
+}
+
+/** So many runs are kept; the oldest give way. */
+export const mostRuns = 30
+/** So many lines are drawn at once, unless a person asks for more. */
+const mostShown = 6
+/** Points that are kept of each run. */
+export const mostPoints = 1000
+
+export type RunsAction =
+  | { type: 'runsLoaded'; runs: readonly KeptRun[] }
+  | { type: 'runShown'; id: string; isShown: boolean }
+  | { type: 'runNamed'; id: string; name: string }
+  | { type: 'runDeleted'; id: string }
+
+/** The kept runs after `action`, which led from `before` to `after`; the same list where nothing changed. */
+export function reduceRuns(before: Snapshot, after: Snapshot, action: Action): readonly KeptRun[] {
+  const { runs } = before
+  const change = (id: string, part: Partial<KeptRun>) =>
+    runs.map((run) => (run.id === id ? { ...run, ...part } : run))
+  switch (action.type) {
+    case 'runsLoaded':
+      return action.runs
+    case 'runShown':
+      return change(action.id, { isShown: action.isShown })
+    case 'runNamed':
+      return change(action.id, { name: action.name })
+    case 'runDeleted':
+      return runs.filter(({ id }) => id !== action.id)
+    case 'finished':
+    case 'failed': {
+      const run = after.run
+      if (!run?.end || before.run?.end || run.loss.length === 0 || !run.config) return runs
+      return withRun(runs, keptRun(run))
+    }
+    default:
+      return runs
+  }
+}
+
+function withRun(runs: readonly KeptRun[], added: KeptRun): readonly KeptRun[] {
+  const all = [...runs, added].slice(-mostRuns)
+  let others = all.filter(({ isShown }) => isShown).length - mostShown
+  return all.map((run) => {
+    if (!run.isShown || others <= 0) return run
+    others--
+    return { ...run, isShown: false }
+  })
+}
+
+/** What is kept of a run, or would be if it ended now. */
+export function keptRun(run: Run): KeptRun {
+  const { loss, seconds, globalSamples, accuracy, end, config } = run
+  const lastSeconds = last(seconds)
+  return {
+    id: run.id,
+    name: '',
+    startedAtMs: run.startedAtMs,
+    config: config!,
+    worldSize: run.worldSize,
+    rank: run.rank,
+    ending: end?.kind ?? 'running',
+    points: thinnedPoints(loss, globalSamples, seconds),
+    accuracy: {
+      steps: accuracy.xs.slice(0, accuracy.length),
+      values: accuracy.ys.slice(0, accuracy.length),
+    },
+    steps: run.step,
+    seconds: lastSeconds,
+    samplesPerSec: last(globalSamples) / lastSeconds,
+    loss: end?.kind === 'finished' ? end.result.loss : last(loss),
+    finalAccuracy: end?.kind === 'finished' ? end.result.testAccuracy : last(accuracy),
+    isShown: true,
+    slot: run.slot,
+  }
+}
+
+/** The slot of a run that begins now. */
+export const nextSlot = ({ runs }: Pick<Snapshot, 'runs'>): number =>
+  freeSlot(runs.map(({ slot }) => slot))
+
+/** The runs of the table: those that have ended, and the one that goes on. */
+export function allRuns({ runs, run }: Snapshot): readonly KeptRun[] {
+  return run && !run.end && run.config && run.loss.length > 0 ? [...runs, runRow(run)] : runs
+}
+
+/** A row for the run that goes on: its numbers, without its points, which the chart has from the run itself. */
+function runRow(run: Run): KeptRun {
+  const none = new Float64Array(0)
+  return {
+    ...keptRun({ ...run, loss: { ...run.loss, length: 0 } }),
+    loss: last(run.loss),
+    points: { steps: none, losses: none, samples: none, seconds: none },
+  }
+}
+
+/** Stretches of equal length, the newest points never left out. */
+export function thinnedPoints(
+  loss: Series,
+  samples: Series,
+  seconds: Series,
+  most = mostPoints,
+): RunPoints {
+  const { length } = loss
+  const stretch = Math.max(1, Math.ceil(length / most))
+  const count = Math.ceil(length / stretch)
+  const points = {
+    steps: new Float64Array(count),
+    losses: new Float64Array(count),
+    samples: new Float64Array(count),
+    seconds: new Float64Array(count),
+  }
+  for (let i = 0; i < count; i++) {
+    const end = Math.min(length, (i + 1) * stretch)
+    let sum = 0
+    for (let at = i * stretch; at < end; at++) sum += loss.ys[at]
+    points.steps[i] = loss.xs[end - 1]
+    points.losses[i] = sum / (end - i * stretch)
+    points.samples[i] = samples.ys[end - 1]
+    points.seconds[i] = seconds.ys[end - 1]
+  }
+  return points
+}

@@ -1,0 +1,47 @@
+import type { Acts } from '../acts.ts'
+import { samplesTrace } from '../live/trace-file.ts'
+import { saveText } from '../save-file.ts'
+import type { Store } from '../store.ts'
+import { keptRun } from './kept-runs.ts'
+import { lossCsv } from './run-csv.ts'
+import { recallRuns, rememberRuns } from './run-memory.ts'
+import { differingColumns, nameOfRun } from './run-words.ts'
+
+/** What people do with the runs of this tab; each change is remembered over a reload. */
+export function runActs(
+  store: Store,
+): Pick<Acts, 'exportCsv' | 'saveTimeline' | 'showRun' | 'nameRun' | 'deleteRun'> {
+  store.dispatch({ type: 'runsLoaded', runs: recallRuns() })
+  let remembered = store.snapshot.runs
+  store.onChange(({ runs }) => {
+    if (runs === remembered) return
+    const before = remembered
+    remembered = runs
+    rememberRuns(runs, before)
+  })
+  return {
+    exportCsv() {
+      const { runs, run } = store.snapshot
+      const shown = runs.filter(({ isShown }) => isShown)
+      const isGoingOn = run && !run.end && run.config && run.loss.length > 0
+      const rows = isGoingOn ? [...shown, keptRun(run)] : shown
+      const columns = differingColumns(rows)
+      const csv = lossCsv(rows, (row) => nameOfRun(row, columns, Date.now()))
+      saveText(csv, 'text/csv', 'tabring-loss.csv')
+    },
+    saveTimeline() {
+      const { run } = store.snapshot
+      if (!run || run.sampledSteps.length === 0) return
+      const hosts = run.members.map(({ hostTag }) => hostTag)
+      const trace = samplesTrace(
+        run.sampledSteps,
+        run.rank,
+        (rank) => hosts[rank] !== '' && hosts[rank] === hosts[run.rank],
+      )
+      saveText(trace, 'application/json', `tabring-steps-to-${run.step}.trace.json`)
+    },
+    showRun: (id, isShown) => store.dispatch({ type: 'runShown', id, isShown }),
+    nameRun: (id, name) => store.dispatch({ type: 'runNamed', id, name }),
+    deleteRun: (id) => store.dispatch({ type: 'runDeleted', id }),
+  }
+}

@@ -1,0 +1,33 @@
+import type { KeptRun } from './kept-runs.ts'
+
+const header = ['run', 'started', 'ranks', 'step', 'samples', 'seconds', 'loss', 'test_accuracy']
+
+/**
+ * The points of these runs as CSV, one line each: `test_accuracy` is empty but at the steps that were tested. `nameOf` gives a run's name.
+ *
+ * order: by run, then by step.
+ */
+export function lossCsv(runs: readonly KeptRun[], nameOf: (run: KeptRun) => string): string {
+  const lines = runs.flatMap((run) => {
+    const { steps, losses, samples, seconds } = run.points
+    const first = [nameOf(run), new Date(run.startedAtMs).toISOString(), run.worldSize]
+    const tested = new Map([...run.accuracy.steps].map((step, i) => [step, run.accuracy.values[i]]))
+    let since = 0
+    return [...steps].map((step, i) => {
+      // A point stands for the steps since the one before; a test falls on one of these.
+      const at = [...tested.keys()].find((one) => one > since && one <= step)
+      since = step
+      const accuracy = at === undefined ? '' : tested.get(at)!
+      return [...first, step, samples[i], seconds[i], losses[i], accuracy].map(cell).join(',')
+    })
+  })
+  return `${[header.join(','), ...lines].join('\n')}\n`
+}
+
+/** Texts in quotes, so that commas, and what a spreadsheet would take for a formula, stay texts. */
+const cell = (value: string | number): string =>
+  typeof value === 'number'
+    ? String(Number(value.toPrecision(9)))
+    : value === ''
+      ? ''
+      : `"${(/^[=+\-@\t]/.test(value) ? `'${value}` : value).replaceAll('"', '""')}"`

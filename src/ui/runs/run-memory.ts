@@ -1,0 +1,133 @@
+import * as v from 'valibot'
+import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { recall, remember } from '../tab-memory.ts'
+import { type KeptRun, mostRuns } from './kept-runs.ts'
+
+/**
+ * The runs that a tab remembers over a reload: one text a run, and a list of their ids.
+ *
+ * What cannot be read is passed over, and what does not fit gives way, the oldest first.
+ */
+
+const listKey = 'tabring-runs'
+const keyOf = (id: string) => `tabring-run-${id}`
+
+const numbers = v.array(v.number())
+const storedSchema = v.object({
+  version: v.literal(1),
+  id: v.pipe(v.string(), v.maxLength(80)),
+  name: v.pipe(v.string(), v.maxLength(80)),
+  startedAtMs: v.number(),
+  config: v.unknown(),
+  worldSize: v.number(),
+  rank: v.number(),
+  ending: v.picklist(['finished', 'stopped', 'failed']),
+  points: v.object({ steps: numbers, losses: numbers, samples: numbers, seconds: numbers }),
+  accuracy: v.object({ steps: numbers, values: numbers }),
+  steps: v.number(),
+  seconds: v.number(),
+  samplesPerSec: v.nullable(v.number()),
+  loss: v.nullable(v.number()),
+  finalAccuracy: v.nullable(v.number()),
+  isShown: v.boolean(),
+  slot: v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
+})
+
+/** Where texts are kept; the tab's session storage but for tests. */
+export interface TextMemory {
+  recall(key: string): string
+  /** False where it does not fit, or nothing is kept at all. An empty text takes no place. */
+  remember(key: string, text: string): boolean
+}
+
+const tabMemory: TextMemory = { recall, remember }
+
+export function recallRuns(memory: TextMemory = tabMemory): KeptRun[] {
+  return idsOf(memory).flatMap((id) => {
+    const run = readRun(memory.recall(keyOf(id)))
+    return run && run.id === id ? [run] : []
+  })
+}
+
+/** Keeps what is new or changed against `before`. Runs that were there, and are not among `runs`, are forgotten. */
+export function rememberRuns(
+  runs: readonly KeptRun[],
+  before: readonly KeptRun[],
+  memory: TextMemory = tabMemory,
+): void {
+  const ids = new Set(runs.map(({ id }) => id))
+  for (const id of idsOf(memory)) if (!ids.has(id)) memory.remember(keyOf(id), '')
+  let kept = [...runs].slice(-mostRuns)
+  for (const run of [...kept]) {
+    if (before.includes(run)) continue
+    while (kept.includes(run) && !memory.remember(keyOf(run.id), writeRun(run))) {
+      memory.remember(keyOf(kept[0].id), '')
+      kept = kept.slice(1)
+    }
+  }
+  memory.remember(listKey, JSON.stringify(kept.map(({ id }) => id)))
+}
+
+function idsOf(memory: TextMemory): string[] {
+  const ids = parsed(memory.recall(listKey))
+  return Array.isArray(ids)
+    ? ids.filter((id): id is string => typeof id === 'string').slice(-mostRuns)
+    : []
+}
+
+const parsed = (text: string): unknown => {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** Six digits are more than a line of pixels shows. */
+const short = (values: Float64Array) => Array.from(values, (value) => Number(value.toPrecision(6)))
+
+function writeRun(run: KeptRun): string {
+  const { points, accuracy } = run
+  return JSON.stringify({
+    version: 1,
+    ...run,
+    points: {
+      steps: [...points.steps],
+      losses: short(points.losses),
+      samples: [...points.samples],
+      seconds: short(points.seconds),
+    },
+    accuracy: { steps: [...accuracy.steps], values: short(accuracy.values) },
+  })
+}
+
+function readRun(text: string): KeptRun | undefined {
+  const { success, output } = v.safeParse(storedSchema, parsed(text))
+  if (!success) return undefined
+  const { version: _, points, accuracy, config, ...rest } = output
+  const { steps, losses, samples, seconds } = points
+  const isEven = [losses, samples, seconds].every(({ length }) => length === steps.length)
+  if (!isEven || accuracy.steps.length !== accuracy.values.length) return undefined
+  try {
+    return {
+      ...rest,
+      // Of an earlier version of the page: what it did not have is as by default.
+      config: parseTrainConfig(config),
+      samplesPerSec: rest.samplesPerSec ?? Number.NaN,
+      loss: rest.loss ?? Number.NaN,
+      finalAccuracy: rest.finalAccuracy ?? Number.NaN,
+      points: {
+        steps: Float64Array.from(steps),
+        losses: Float64Array.from(losses),
+        samples: Float64Array.from(samples),
+        seconds: Float64Array.from(seconds),
+      },
+      accuracy: {
+        steps: Float64Array.from(accuracy.steps),
+        values: Float64Array.from(accuracy.values),
+      },
+    }
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,42 @@
+import { describeSetting, settings } from '../settings.ts'
+import type { KeptRun } from './kept-runs.ts'
+
+/** One setting in which runs differ, and how to say it of each. */
+export interface RunColumn {
+  readonly key: string
+  readonly label: string
+  readonly textOf: (run: KeptRun) => string
+}
+
+/** The settings that are not the same in all of these runs, in the order of the form; the ranks count as one. */
+export function differingColumns(runs: readonly KeptRun[]): readonly RunColumn[] {
+  const columns: RunColumn[] = [
+    { key: 'ranks', label: 'Ranks', textOf: ({ worldSize }) => String(worldSize) },
+    ...settings
+      .filter(({ key }) => key !== 'transport')
+      .map((setting) => ({
+        key: setting.key,
+        label: setting.label,
+        textOf: ({ config }: KeptRun) => shortWords(describeSetting(setting, config)),
+      })),
+  ]
+  return columns.filter(({ textOf }) => new Set(runs.map(textOf)).size > 1)
+}
+
+/** Cells are narrow: `mlp: 784–256–10, ReLU` is told by its first word. */
+const shortWords = (text: string) => text.split(/[:,(]/)[0].trim()
+
+/** When a run started: the time of a day that is today's, else the day too. */
+export function startedWords(startedAtMs: number, nowMs: number): string {
+  const started = new Date(startedAtMs)
+  const time = started.toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' })
+  if (started.toDateString() === new Date(nowMs).toDateString()) return time
+  return `${started.toLocaleDateString('en-GB', { day: 'numeric', month: 'short' })} ${time}`
+}
+
+/** What a run is called: the name that a person gave it, else its time and the settings that tell it from the others. */
+export function nameOfRun(run: KeptRun, columns: readonly RunColumn[], nowMs: number): string {
+  if (run.name) return run.name
+  const differing = columns.slice(0, 3).map(({ label, textOf }) => `${label} ${textOf(run)}`)
+  return [startedWords(run.startedAtMs, nowMs), ...differing].join(', ')
+}

@@ -1,0 +1,105 @@
+import { describe, expect, it } from 'vitest'
+import { clockDifferences } from '../../../src/ui/live/clocks.ts'
+import { alignedLanes, lanesOf } from '../../../src/ui/live/lanes.ts'
+import { linkUse } from '../../../src/ui/live/links.ts'
+import { samplesTrace } from '../../../src/ui/live/trace-file.ts'
+import { training } from '../../support/page-states.ts'
+import { makeSamples } from '../../support/step-samples.ts'
+
+const apart = () => false
+
+describe('the clocks of ranks', () => {
+  const skews = [0, 250, -3000, 0.4]
+
+  it.each([0, 1, 2, 3])('from rank %i: the bounds hold the true differences', (own) => {
+    const clocks = clockDifferences([makeSamples(4, 9, 1e12, skews)], own, apart)
+    clocks.forEach(({ offsetMs, errorMs }, rank) => {
+      const truth = skews[rank] - skews[own]
+      expect(Math.abs(offsetMs - truth)).toBeLessThanOrEqual(errorMs + 1e-3)
+      // A waiting rank and one that is waited for leave little between them.
+      expect(errorMs).toBeLessThan(6)
+    })
+  })
+
+  it('more samples bound no worse', () => {
+    const one = clockDifferences([makeSamples(3, 9, 1e12, skews)], 0, apart)
+    const two = [makeSamples(3, 8, 1e12 - 900, skews), makeSamples(3, 9, 1e12, skews)]
+    clockDifferences(two, 0, apart).forEach(({ errorMs }, rank) => {
+      expect(errorMs).toBeLessThanOrEqual(one[rank].errorMs)
+    })
+  })
+
+  it('those of one browser are the same, unless the samples say otherwise', () => {
+    const same = clockDifferences([makeSamples(2, 9, 1e12, [0, 0])], 0, () => true)
+    expect(same[1]).toEqual({ offsetMs: 0, errorMs: 0 })
+    const other = clockDifferences([makeSamples(2, 9, 1e12, [0, 250])], 0, () => true)
+    expect(other[1].offsetMs).toBeGreaterThan(200)
+  })
+
+  it('without a collective that both know there is no bound', () => {
+    const set = makeSamples(2, 9, 1e12).map((sample) => ({ ...sample, spans: [] }))
+    expect(clockDifferences([set], 0, apart)[1].errorMs).toBe(Number.POSITIVE_INFINITY)
+    const { lanes } = alignedLanes(set, clockDifferences([set], 0, apart))
+    expect(lanes[1].isRough).toBe(true)
+    expect(lanes[0].isRough).toBe(false)
+  })
+})
+
+describe('the lanes of a step', () => {
+  it('lie on one clock, rows without overlap', () => {
+    const { lanes, lengthMs } = lanesOf(training(3, 60).run!)!
+    for (const { spans, rows } of lanes) {
+      expect(rows).toBeGreaterThan(1)
+      for (const span of spans) {
+        expect(span.fromMs).toBeGreaterThanOrEqual(-1e-6)
+        expect(span.toMs).toBeLessThanOrEqual(lengthMs + 1e-6)
+        const beside = spans.filter(
+          (other) => other !== span && other.row === span.row && span.row > 0 && span.row < 3,
+        )
+        for (const other of beside)
+          expect(other.toMs <= span.fromMs + 0.02 || other.fromMs >= span.toMs - 0.02).toBe(true)
+      }
+    }
+    // Rank 2 is in another browser.
+    expect(lanes.map(({ isRough }) => isRough)).toEqual([false, false, true])
+  })
+
+  it('are there for a rank alone, and not before a sample', () => {
+    expect(lanesOf(training(1, 60).run!)?.lanes).toHaveLength(1)
+    expect(lanesOf(training(2, 2).run!)).toBeNull()
+  })
+
+  it('as a trace: each rank a process, spans of a track nested or apart', () => {
+    const { sampledSteps } = training(3, 200).run!
+    const { traceEvents } = JSON.parse(samplesTrace(sampledSteps, 0, () => true)) as {
+      traceEvents: { ph: string; pid: number; tid: number; ts: number; dur: number; name: string }[]
+    }
+    const spans = traceEvents.filter(({ ph }) => ph === 'X')
+    expect(new Set(spans.map(({ pid }) => pid)).size).toBe(3)
+    expect(spans.every(({ ts, dur }) => ts >= 0 && dur >= 0)).toBe(true)
+    const spansInSamples = sampledSteps.flat().flatMap((sample) => sample.spans).length
+    expect(spans).toHaveLength(spansInSamples)
+    const names = traceEvents.filter(({ name }) => name === 'thread_name').map(({ tid }) => tid)
+    expect(new Set(names).size).toBe(names.length)
+  })
+})
+
+describe('the links', () => {
+  it('by the counters of the rank that sends', () => {
+    const { run } = training(3, 60)
+    const uses = linkUse(run!)
+    // A sample every 25 steps of 40 ms.
+    uses.forEach(({ bytesPerSec }, rank) => {
+      expect(bytesPerSec).toBeCloseTo((1_085_000 + 4000 * rank) * 25, -1)
+    })
+    expect(uses.map(({ chunks }) => chunks)).toEqual([2, 4, 5])
+    expect(uses[0].fill).toBeCloseTo(120_000 / 524_288, 6)
+  })
+
+  it('are not known before two samples, nor when counting began anew', () => {
+    expect(linkUse(training(3, 10).run!)[0].bytesPerSec).toBeNaN()
+    const { run } = training(3, 60)
+    const [first, second] = run!.sampledSteps.slice(-2)
+    expect(linkUse({ ...run!, sampledSteps: [second, first] })[0].bytesPerSec).toBeNaN()
+  })
+})

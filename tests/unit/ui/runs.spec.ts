@@ -1,0 +1,236 @@
+import { describe, expect, it } from 'vitest'
+import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { chartColumns, chartLines, chartTable } from '../../../src/ui/runs/chart-data.ts'
+import {
+  allRuns,
+  type KeptRun,
+  keptRun,
+  mostPoints,
+  mostRuns,
+  thinnedPoints,
+} from '../../../src/ui/runs/kept-runs.ts'
+import { lossCsv } from '../../../src/ui/runs/run-csv.ts'
+import { freeSlot, lookOf } from '../../../src/ui/runs/run-looks.ts'
+import { recallRuns, rememberRuns, type TextMemory } from '../../../src/ui/runs/run-memory.ts'
+import { differingColumns, nameOfRun } from '../../../src/ui/runs/run-words.ts'
+import { append, emptySeries } from '../../../src/ui/series.ts'
+import { assigned, comparing, makeResult, play, training } from '../../support/page-states.ts'
+
+const finish = (steps = 300) =>
+  play(training(2, steps), { type: 'finished', result: makeResult(2), bytesSent: 1 })
+
+/** As a browser's: of so many characters. */
+function memoryOf(
+  capacity = Number.POSITIVE_INFINITY,
+): TextMemory & { texts: Map<string, string> } {
+  const texts = new Map<string, string>()
+  return {
+    texts,
+    recall: (key) => texts.get(key) ?? '',
+    remember(key, text) {
+      const others = [...texts].reduce(
+        (sum, [name, one]) => sum + (name === key ? 0 : one.length),
+        0,
+      )
+      if (others + text.length > capacity) return false
+      if (text === '') texts.delete(key)
+      else texts.set(key, text)
+      return true
+    },
+  }
+}
+
+describe('the runs of a tab', () => {
+  it('are kept when they end, with settings, points and what they came to', () => {
+    const before = training(2, 300)
+    expect(before.runs).toEqual([])
+    expect(allRuns(before)).toHaveLength(1)
+    const [run] = finish().runs
+    expect(run).toMatchObject({
+      ending: 'finished',
+      worldSize: 2,
+      loss: 0.0713,
+      finalAccuracy: 0.9745,
+      isShown: true,
+      slot: 0,
+    })
+    expect(run.points.steps).toHaveLength(300)
+    // 64 samples every 40 ms, from the beginning of training on.
+    expect(run.points.samples[299]).toBe(300 * 64)
+    expect(run.seconds).toBeCloseTo(12, 6)
+    expect(run.samplesPerSec).toBeCloseTo(1600, 6)
+    expect([...run.accuracy.steps]).toEqual([180])
+  })
+
+  it('one that ends before its first step is no run, and one ends once', () => {
+    expect(play(assigned(2), { type: 'failed', code: 'x', text: 'early' }).runs).toEqual([])
+    const twice = play(finish(), { type: 'failed', code: 'x', text: 'late' })
+    expect(twice.runs).toHaveLength(1)
+  })
+
+  it('are shown, hidden, named and deleted, each with a look of its own', () => {
+    const { runs } = comparing()
+    expect(runs.map(({ slot }) => slot)).toEqual([0, 1, 2])
+    expect(comparing().run?.slot).toBe(3)
+    const [{ id }] = runs
+    const hidden = play(comparing(), { type: 'runShown', id, isShown: false })
+    expect(chartLines(hidden, 'step')).toHaveLength(3)
+    const fewer = play(hidden, { type: 'runDeleted', id })
+    expect(fewer.runs.map(({ slot }) => slot)).toEqual([1, 2])
+    expect(freeSlot([1, 2])).toBe(0)
+    const looks = Array.from({ length: 36 }, (_, slot) => JSON.stringify(lookOf(slot)))
+    expect(new Set(looks).size).toBe(36)
+    const dashes = looks.slice(0, 6).map((look) => JSON.parse(look).dash.join())
+    expect(new Set(dashes).size).toBe(6)
+  })
+
+  it('old ones give way, and a few are shown at once', () => {
+    let snapshot = finish(5)
+    for (let i = 1; i < mostRuns + 5; i++) {
+      snapshot = training(2, 5, 0, {
+        from: play(snapshot, {
+          type: 'assigned',
+          assignment: {
+            epoch: i + 1,
+            rank: 0,
+            worldSize: 2,
+            members: snapshot.run!.members,
+            links: [],
+          },
+          startedAtMs: i,
+        }),
+      })
+      snapshot = play(snapshot, { type: 'finished', result: makeResult(2), bytesSent: 1 })
+    }
+    expect(snapshot.runs).toHaveLength(mostRuns)
+    expect(snapshot.runs.filter(({ isShown }) => isShown)).toHaveLength(6)
+    expect(snapshot.runs.at(-1)?.isShown).toBe(true)
+  })
+
+  it('the table has the settings that differ, and a name has them too', () => {
+    const { runs } = comparing()
+    const columns = differingColumns(runs)
+    expect(columns.map(({ key }) => key)).toEqual(['batchSize', 'optimizer', 'lr'])
+    expect(columns[2].textOf(runs[2])).toBe('0.001')
+    expect(differingColumns(runs.slice(0, 1))).toEqual([])
+    expect(nameOfRun(runs[0], columns, 0)).toBe('the one from the lecture')
+    expect(nameOfRun(runs[1], columns, 0)).toContain('Optimizer SGD, Learning rate 0.01')
+  })
+
+  it('thinned points are the means of equal stretches, and end with the run', () => {
+    let loss = emptySeries
+    for (let step = 1; step <= 2 * mostPoints + 1; step++) loss = append(loss, step, step)
+    const { steps, losses } = thinnedPoints(loss, loss, loss)
+    expect(steps.length).toBeLessThanOrEqual(mostPoints)
+    expect([steps[0], losses[0]]).toEqual([3, 2])
+    expect(steps.at(-1)).toBe(2 * mostPoints + 1)
+  })
+})
+
+describe('the chart of several runs', () => {
+  it('has every point of each, and nothing where a run has none', () => {
+    const snapshot = comparing()
+    for (const axis of ['step', 'samples', 'seconds'] as const) {
+      const lines = chartLines(snapshot, axis)
+      expect(lines).toHaveLength(4)
+      const [xs, ...columns] = chartTable(lines, true, 0)
+      expect(columns).toHaveLength(chartColumns(lines, true, false).length)
+      const sorted = [...(xs as Float64Array)].sort((a, b) => a - b)
+      expect([...(xs as Float64Array)]).toEqual(sorted)
+      expect(new Set(sorted).size).toBe(sorted.length)
+      lines.forEach((line, index) => {
+        const column = Array.from(columns[2 * index])
+        expect(column.filter((value) => value !== null)).toEqual([...line.losses])
+        const accuracies = Array.from(columns[2 * index + 1]).filter((value) => value !== null)
+        expect(accuracies).toEqual([...line.accuracies])
+      })
+    }
+    // Twice the batch, twice the samples at the same step.
+    const [, , larger] = chartLines(snapshot, 'samples')
+    expect(larger.xs[0]).toBe(64)
+  })
+
+  it('a long run is thinned, its smoothing in steps all the same', () => {
+    let { run } = training(1, 2)
+    for (let step = 3; step <= 10_000; step++)
+      run = {
+        ...run!,
+        loss: append(run!.loss, step, 1),
+        globalSamples: append(run!.globalSamples, step, 64 * step),
+        seconds: append(run!.seconds, step, step / 100),
+      }
+    const [line] = chartLines({ run, runs: [] }, 'seconds')
+    expect(line.xs.length).toBeLessThanOrEqual(3000)
+    expect(line.stretch).toBe(4)
+    expect(line.xs.at(-1)).toBe(100)
+  })
+})
+
+describe('what a tab remembers of its runs', () => {
+  const same = (a: readonly KeptRun[], b: readonly KeptRun[]) =>
+    expect(a.map(({ id, name, loss, config }) => ({ id, name, loss, config }))).toEqual(
+      b.map(({ id, name, loss, config }) => ({ id, name, loss, config })),
+    )
+
+  it('comes back as it was', () => {
+    const memory = memoryOf()
+    const { runs } = comparing()
+    rememberRuns(runs, [], memory)
+    const back = recallRuns(memory)
+    same(back, runs)
+    expect(back[0].points.steps).toEqual(runs[0].points.steps)
+    expect(back[0].points.losses[5]).toBeCloseTo(runs[0].points.losses[5], 5)
+    rememberRuns(runs.slice(1), runs, memory)
+    same(recallRuns(memory), runs.slice(1))
+    expect(memory.texts.size).toBe(1 + 2)
+  })
+
+  it('what cannot be read is passed over', () => {
+    const memory = memoryOf()
+    const { runs } = comparing()
+    rememberRuns(runs, [], memory)
+    const [first, second] = runs.map(({ id }) => `tabring-run-${id}`)
+    memory.texts.set(first, memory.texts.get(first)!.slice(0, 100))
+    memory.texts.set(second, memory.texts.get(second)!.replace('"mlp"', '"gone"'))
+    same(recallRuns(memory), runs.slice(2))
+    memory.texts.set('tabring-runs', '{"not": "a list"}')
+    expect(recallRuns(memory)).toEqual([])
+  })
+
+  it('what does not fit gives way, the oldest first', () => {
+    const { runs } = comparing()
+    const all = memoryOf()
+    rememberRuns(runs, [], all)
+    const size = [...all.texts.values()].reduce((sum, { length }) => sum + length, 0)
+    const memory = memoryOf(size - 1000)
+    rememberRuns(runs, [], memory)
+    same(recallRuns(memory), runs.slice(1))
+    rememberRuns(runs, [], memoryOf(10))
+  })
+})
+
+describe('loss as CSV', () => {
+  it('has a line a point, with what spreadsheets take for formulas as texts', () => {
+    const { runs } = finish(200)
+    const lines = lossCsv(runs, () => '=1,"2"')
+      .trim()
+      .split('\n')
+    expect(lines).toHaveLength(1 + 200)
+    expect(lines[1]).toMatch(/^"'=1,""2""","2026-11-22T14:05:00.000Z",2,1,64,0\.04,[\d.]+,$/)
+    expect(Number(lines[180].split(',').at(-1))).toBeCloseTo(0.95542, 5)
+    expect(lines.filter((line) => !line.endsWith(','))).toHaveLength(2)
+  })
+
+  it('a thinned run keeps its tests', () => {
+    const kept = keptRun(training(2, 200).run!)
+    const points = {
+      steps: Float64Array.of(100, 190, 200),
+      losses: Float64Array.of(3, 2, 1),
+      samples: Float64Array.of(1, 2, 3),
+      seconds: Float64Array.of(1, 2, 3),
+    }
+    const config = parseTrainConfig({})
+    const [, , second] = lossCsv([{ ...kept, config, points }], () => 'a').split('\n')
+    expect(second).toMatch(/,190,2,2,2,0\.95/)
+  })
+})
