@@ -12,6 +12,8 @@ export class StagedTensor {
   ) => Numbers
   /** The number of elements. */
   readonly length: number
+  /** The elements of whole numbers, which the host may look at until they are used: class numbers that a run counts. */
+  integers: Exclude<Numbers, Float32Array<ArrayBuffer>> | undefined
   readonly #buffer: GPUBuffer
   readonly #giveBack: (buffer: GPUBuffer) => void
   #isUsed = false
@@ -25,6 +27,7 @@ export class StagedTensor {
     this.shape = shape
     this.array = data.constructor as new (count: number) => Numbers
     this.length = data.length
+    this.integers = data instanceof Float32Array ? undefined : data.slice()
     this.#buffer = buffer
     this.#giveBack = giveBack
   }
@@ -43,6 +46,7 @@ export class StagedTensor {
   /** Gives the memory back; it is written again when the device has read it. */
   release(): void {
     this.#isUsed = true
+    this.integers = undefined
     this.#giveBack(this.#buffer)
   }
 }

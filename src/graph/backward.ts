@@ -29,6 +29,7 @@ export function addBackward(trace: Trace, loss: GraphValue): void {
   for (const [parameter, gradient] of parameters) {
     trace.reached.add(parameter)
     // Ranks sum their gradients, so that each begins with its share: equal ones, unless a run says otherwise.
+    // (`Weighing` finds out what they count for.)
     if (parameter.exchange) scalars.setInitial(gradientWeight, 1 / parameter.exchange.size)
     const earlier = gradients.get(parameter)
     gradients.set(parameter, earlier ? add(trace, earlier, gradient) : gradient)
@@ -41,6 +42,12 @@ export function addBackward(trace: Trace, loss: GraphValue): void {
       const [own] = trace.emit(map, [gradient, whole], { steps: singleStep('mul', 2) })
       const earlier = tensorGradients.get(value)
       tensorGradients.set(value, earlier ? add(trace, earlier, own) : own)
+    }
+  }
+  for (const { outputs } of nodesBehind([loss])) {
+    for (const value of outputs) {
+      const over = trace.means.get(value)
+      if (over) trace.meansBehind.add(over)
     }
   }
   trace.backwards.push({ from, to: nextNodeId() })

@@ -4,6 +4,7 @@ import { type CompileOptions, compile } from './compile.ts'
 import type { InputTypes, TracedFunction } from './prepare.ts'
 import { copyInputs, type RunInputs, type RunOutputs, type StepProgram } from './step-program.ts'
 import { isRefusedRun } from './watched-program.ts'
+import { newTally } from './weighing.ts'
 
 export interface AccumulationOptions {
   /** How many runs make one update; default: those inside `ddp.noSync` add, each one outside of it updates. */
@@ -38,8 +39,9 @@ export async function compileAccumulated(
       `compileAccumulated: steps must be a whole number of at least 1, got ${steps}. Use 1 to update in every run.`,
     )
   }
+  const tally = newTally()
   const part = (name: 'add' | 'take') =>
-    compile(fn, inputs, { ...options, accumulation: { part: name, weight } })
+    compile(fn, inputs, { ...options, accumulation: { part: name, weight, tally } })
   const add = await part('add')
   return new AccumulatedProgram(add, await part('take'), steps)
 }

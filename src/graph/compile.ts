@@ -77,7 +77,7 @@ async function compileOn(
     return create()
   }
   const number = exchange.countProgram()
-  await exchange.settleLayout(layoutOf(prepared))
+  prepared.trace.weighing?.settle(await exchange.settleLayout(layoutOf(prepared)))
   await exchange.ready
   const program = await create()
   return exchange.size === 1 ? program : withUneven(program, exchange, number)

@@ -1,4 +1,3 @@
-import { roundHalf } from '../kernels/half.ts'
 import type { HostArray } from '../kernels/op.ts'
 import { GpuError, TabringError } from '../util/errors.ts'
 import { nextTask } from '../util/next-task.ts'
@@ -10,6 +9,7 @@ import {
   type TensorType,
 } from '../util/shape.ts'
 import { tailElements, wordInTail } from './bucket.ts'
+import { roundStored, toHostArray } from './host-values.ts'
 import { FiniteCheck } from './inside/finite-check.ts'
 import { joinRanks, jointElements } from './join-ranks.ts'
 import type { Look, OnNode } from './look.ts'
@@ -36,20 +36,10 @@ import {
 } from './step-program.ts'
 import { type BucketUpdate, gradientWeight } from './trace.ts'
 import { type GraphNode, type GraphValue, storageOf } from './value.ts'
+import { type StepAgreement, unweighed } from './weighing.ts'
 
 /** A long run gives way to other tasks of its page or worker this often. */
 const breathAfterMs = 100
-
-/** Rounds floats in place, as storing them on a device would. */
-function round(values: HostArray, { dtype }: TensorType): HostArray {
-  const store = dtype === 'f16' ? roundHalf : dtype === 'f32' ? Math.fround : undefined
-  if (store) for (let i = 0; i < values.length; i++) values[i] = store(values[i])
-  return values
-}
-
-/** The contents as references take them: floats as f64. */
-const toHostArray = (data: HostData): HostArray =>
-  data instanceof Float32Array ? Float64Array.from(data) : data
 
 const toHostData = (values: HostArray, { dtype }: TensorType): HostData =>
   dtype === 'f32'
@@ -210,7 +200,7 @@ export class CpuProgram implements StepProgram {
     const inputs = given ?? new Map<string, HostArray>()
     const beganMs = performance.now()
     this.#clock.begin(beganMs)
-    fillScalars(prepared, scalars, this.#scalars, this.#isUpdating)
+    fillScalars(prepared, scalars, given, this.#scalars, this.#isUpdating)
     const values = new Map<GraphValue, HostArray>()
     const { exchange, forwarded } = prepared.trace
     if (this.#isUpdating && this.#exchanges) exchange!.beginStep()
@@ -236,22 +226,30 @@ export class CpuProgram implements StepProgram {
       // Until the buckets are done; a failure of theirs comes first.
       shared.catch(() => undefined)
       const buckets = prepared.updates.map(({ update }) => this.#wire(update))
-      const reduce = (bucket: Wire, index: number) => this.#reduce(bucket, index, outputs)
+      const weights = prepared.trace.weighing?.stepWeights() ?? unweighed()
+      const reduced = buckets.map((bucket, index) => this.#reduce(bucket, index, outputs, weights))
+      for (const one of reduced) one.catch(() => undefined)
       const update = async (bucket: Wire, index: number) => {
         await this.#execute(bucket.update.nodes, inputs, values)
-        await this.#gather(bucket, index, outputs)
+        await this.#gather(bucket, index, outputs, weights)
       }
-      if (prepared.jointNodes.length === 0) {
-        await Promise.all(
-          buckets.map(async (bucket, index) => {
-            await reduce(bucket, index)
-            await update(bucket, index)
-          }),
-        )
-      } else {
-        await Promise.all(buckets.map(reduce))
-        await this.#agree(inputs, values)
-        await Promise.all(buckets.map(update))
+      try {
+        if (prepared.jointNodes.length === 0) {
+          await Promise.all(
+            buckets.map(async (bucket, index) => {
+              await reduced[index]
+              await update(bucket, index)
+            }),
+          )
+        } else {
+          await Promise.all(reduced)
+          await this.#agree(inputs, values)
+          await Promise.all(buckets.map(update))
+        }
+      } catch (error) {
+        // The group goes on where ranks refuse a step, so nothing of it may be under way in the next one.
+        if (weights.isRefused) await Promise.allSettled([...reduced, shared])
+        throw error
       }
       await shared
     }
@@ -301,21 +299,26 @@ export class CpuProgram implements StepProgram {
   }
 
   /** Sums a bucket over ranks, as SynchronizedUpdates does. */
-  async #reduce({ update, gradients }: Wire, index: number, outputs: RunOutputs): Promise<void> {
+  async #reduce(
+    { update, gradients }: Wire,
+    index: number,
+    outputs: RunOutputs,
+    weights: StepAgreement,
+  ): Promise<void> {
     const { elements, gradientPool } = update.bucket
     const own = gradientPool.host(0, elements)
     gradients.set(own)
     if (index === 0) {
       const weight = this.#scalars[this.prepared.trace.scalars.named(gradientWeight, 1).slot]
       this.#averaged.forEach(({ name }, i) => {
-        gradients[elements + i] = outputs[name][0] * weight
+        gradients[elements + i] = weight === 0 ? 0 : outputs[name][0] * weight
       })
     }
     const exchange = this.prepared.trace.exchange!
     if (index === 0) gradients[elements + wordInTail] = exchange.ownWord
     const place = { index, isLast: index === this.prepared.updates.length - 1 }
     await this.#clock.exchange((onMet) =>
-      exchange.reduceGradients(update.bucket, place, gradients, onMet),
+      exchange.reduceGradients(update.bucket, place, gradients, weights, onMet),
     )
     own.set(gradients.subarray(0, elements))
   }
@@ -342,7 +345,12 @@ export class CpuProgram implements StepProgram {
   }
 
   /** Spreads this rank's slice of the parameters and takes the others'. */
-  async #gather({ update, gradients, parameters }: Wire, index: number, outputs: RunOutputs) {
+  async #gather(
+    { update, gradients, parameters }: Wire,
+    index: number,
+    outputs: RunOutputs,
+    weights: StepAgreement,
+  ) {
     const exchange = this.prepared.trace.exchange!
     const { bucket } = update
     const { elements } = bucket
@@ -354,7 +362,7 @@ export class CpuProgram implements StepProgram {
     stored.set(parameters.subarray(0, elements))
     if (index > 0) return
     this.#averaged.forEach(({ name }, i) => {
-      outputs[name][0] = parameters[elements + i]
+      outputs[name][0] = parameters[elements + i] * weights.outputs
     })
     exchange.joinedWord = parameters[elements + wordInTail]
   }
@@ -406,7 +414,7 @@ export class CpuProgram implements StepProgram {
       node.op.reference(contents, callOf(node), [...this.#scalars]),
     )
     node.outputs.forEach((value, i) => {
-      const rounded = round(results[i], value.type)
+      const rounded = roundStored(results[i], value.type)
       values.set(value, rounded)
       // Gradients lie in their bucket as soon as they are there: what completes the bucket reads them.
       const place = this.prepared.fixed.get(value)
@@ -416,7 +424,7 @@ export class CpuProgram implements StepProgram {
     })
     for (const at of node.op.updates ?? []) {
       const { leaf, type } = storageOf(node.inputs[at])
-      const changed = toHostData(round(contents[at], type), type) as Float32Array<ArrayBuffer>
+      const changed = toHostData(roundStored(contents[at], type), type) as Float32Array<ArrayBuffer>
       const home =
         leaf?.kind === 'pool'
           ? leaf

@@ -10,6 +10,20 @@ export interface StepLayout {
   readonly buckets: readonly string[]
   /** By meeting of ranks in forward and backward: the number of the group that meets, see `numberOf`. */
   readonly meetings: readonly number[]
+  /** What this rank counts in a full batch, by which gradients are weighed; 0 where ranks weigh alike. */
+  readonly samples: number
+}
+
+/** What a step's gradients count for, which ranks find out as they exchange its first bucket. */
+export interface StepWeights {
+  /** What this rank tells: whole numbers, `weightWords` of them. */
+  readonly words: Float32Array<ArrayBuffer>
+  /** Takes the sums of all ranks' words; returns what `settled` resolves with. errors: those of `settled`. */
+  settle(sums: Float32Array): number
+  /** The words will not come. */
+  fail(error: unknown): void
+  /** What sums of gradients are to be multiplied by. errors: `graph.misuse` where the weights that runs gave do not add up; that of `fail`. */
+  readonly settled: Promise<number>
 }
 
 /** Which bucket of a step it is: its position in the step's order of exchange. */
@@ -39,6 +53,8 @@ export interface RankGroup {
 export interface UnevenInputs {
   /** The rank whose buffers all take. */
   readonly root: number
+  /** Whether gradients are divided by all ranks, also those without a batch. */
+  readonly dividesByAll: boolean
   /** What this rank's gradients count for in the step that it begins, of what it would have counted for. */
   begin(program: StepProgram, weight: number): Promise<number>
 }
@@ -74,12 +90,14 @@ export interface GradientExchange {
   chunk(length: number, rank: number): { start: number; end: number }
   /**
    * Sums a bucket's gradients over ranks in place, and what lies behind them in `data`; afterwards this rank's chunk holds the sum, the
-   * rest is undefined. `onMet`: all ranks have begun it.
+   * rest is undefined. The words of `weights`, one for all buckets of a step, go along with the first one; gradients come multiplied by
+   * what they settle. `onMet`: all ranks have begun it.
    */
   reduceGradients(
     bucket: Bucket,
     place: BucketPlace,
     data: Float32Array<ArrayBuffer>,
+    weights: StepWeights,
     onMet?: () => void,
   ): Promise<void>
   /** Spreads every rank's chunk to all ranks, in place. */
@@ -115,8 +133,8 @@ export interface GradientExchange {
   broadcastBuffers(words: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
   /** Resolves when all ranks hold rank 0's parameters; programs wait for it before they are made. */
   readonly ready: Promise<void>
-  /** Compares a step that is being compiled over ranks. errors: the same on all ranks, naming them. */
-  settleLayout(layout: StepLayout): Promise<void>
+  /** Compares a step that is being compiled over ranks; returns the `samples` of each. errors: the same on all ranks, naming them. */
+  settleLayout(layout: StepLayout): Promise<readonly number[]>
   /** What all ranks together use of what each uses: rank 0's in its order, then the others'. */
   settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]>
   /** By which `sequence` the ring will report the collectives of the step that begins next. */

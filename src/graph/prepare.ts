@@ -14,8 +14,9 @@ import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
 import { rewrite, withoutRewrites } from './rewrite.ts'
 import { Tensor, TracedTensor } from './tensor.ts'
 import './tensor-methods.ts'
-import { type Accumulation, type BucketUpdate, Trace, withTrace } from './trace.ts'
+import { type Accumulation, type BucketUpdate, gradientWeight, Trace, withTrace } from './trace.ts'
 import { emitNode, type GraphNode, GraphValue, nodesBehind, storageOf } from './value.ts'
+import { Weighing } from './weighing.ts'
 
 /** The traced function's inputs by name. */
 export type InputTypes = Readonly<Record<string, TensorType>>
@@ -130,6 +131,7 @@ export function prepare(
     ]
   })
   for (const done of trace.whenTraced) done()
+  trace.weighing = weighingOf(trace)
   const outputValues = named.map(([, value]) => value)
   const tracedJoint = [...trace.joint]
   const isJoint = ({ node }: GraphValue) => node !== undefined && trace.joint.includes(node)
@@ -235,6 +237,25 @@ export function prepare(
     calls: lowered.map(({ node }) => ({ op: node.op, call: callOf(node) })),
     chosen,
   }
+}
+
+/** What the step's runs count for; undefined for whole updates of one rank, and where there is nothing to weigh. */
+function weighingOf(trace: Trace): Weighing | undefined {
+  const { accumulation, exchange, scalars, meansBehind, updates } = trace
+  const isShared = exchange !== undefined && exchange.size > 1
+  if (updates.length === 0 || !scalars.has(gradientWeight) || !(isShared || accumulation)) return
+  return new Weighing({
+    means: [...meansBehind],
+    scalars,
+    name: gradientWeight,
+    part: accumulation?.part,
+    partWeight: accumulation?.weight,
+    tally: accumulation?.tally,
+    ranks: () => ({
+      size: exchange?.size ?? 1,
+      dividesByAll: exchange?.uneven?.dividesByAll ?? true,
+    }),
+  })
 }
 
 /** In the order in which the step first changes them, the same on all ranks. */

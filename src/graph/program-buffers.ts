@@ -3,7 +3,7 @@ import type { StagedTensor } from '../gpu/staging.ts'
 import { countElements, type TensorType } from '../util/shape.ts'
 import type { Place, PlannedDispatch } from './plan.ts'
 import type { Prepared } from './prepare.ts'
-import { checkInputs, fillScalars, type RunInputs } from './step-program.ts'
+import { checkInputs, fillScalars, type HostData, type RunInputs } from './step-program.ts'
 
 /** Staged inputs of one run, each with the buffer that it goes to. */
 export type StagedInputs = readonly { readonly staged: StagedTensor; readonly buffer: GPUBuffer }[]
@@ -74,12 +74,14 @@ export class ProgramBuffers {
     isCounted = true,
   ): StagedInputs {
     const stagedInputs: { staged: StagedTensor; buffer: GPUBuffer }[] = []
+    const onHost = new Map<string, HostData | undefined>()
     for (const [name, data] of inputs ? checkInputs(prepared, inputs) : []) {
       const { buffer } = this.inputs.get(name)!
       if (ArrayBuffer.isView(data)) gpu.write(buffer, data)
       else stagedInputs.push({ staged: data, buffer })
+      onHost.set(name, ArrayBuffer.isView(data) ? data : data.integers)
     }
-    fillScalars(prepared, scalars, this.scalarValues, isCounted)
+    fillScalars(prepared, scalars, inputs && onHost, this.scalarValues, isCounted)
     gpu.write(this.scalars, this.scalarValues)
     return stagedInputs
   }

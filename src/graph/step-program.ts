@@ -2,6 +2,7 @@ import { StagedTensor } from '../gpu/staging.ts'
 import { TabringError } from '../util/errors.ts'
 import { kindOf } from '../util/kind-of.ts'
 import { countElements, type HostDType } from '../util/shape.ts'
+import type { GivenInputs } from './mean-over.ts'
 import type { Prepared } from './prepare.ts'
 
 /** The arrays that hold a tensor's elements on the host. */
@@ -171,15 +172,17 @@ export function checkScalars({ trace }: Prepared, scalars: Readonly<Record<strin
   trace.scalars.check(scalars)
 }
 
-/** Counts the step (unless `isCounted` is false) and writes this run's block of scalars to `values`. */
+/** Counts the step (unless `isCounted` is false) and writes this run's block of scalars to `values`; `inputs` undefined for a shadow's. */
 export function fillScalars(
   { trace }: Prepared,
   scalars: Readonly<Record<string, number>>,
+  inputs: GivenInputs | undefined,
   values: Float32Array,
   isCounted = true,
 ): void {
   for (const refuse of trace.refusals) refuse()
   trace.scalars.begin(scalars)
+  trace.weighing?.begin(inputs, isCounted)
   if (isCounted) for (const before of trace.beforeStep) before()
   trace.scalars.fill(values)
 }

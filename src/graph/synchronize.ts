@@ -12,6 +12,7 @@ import { type PackedBuffer, packBuffers, writeBuffers } from './shared-buffers.t
 import { StepClock } from './step-clock.ts'
 import type { OnMark, RunOutputs } from './step-program.ts'
 import { gradientWeight } from './trace.ts'
+import { unweighed } from './weighing.ts'
 
 const jointBytes = 4 * jointElements
 
@@ -70,6 +71,8 @@ export class SynchronizedUpdates {
   /** Takes a bucket that is reduced on to its update; undefined where all buckets wait for each other. */
   #updateNext: ((index: number) => Promise<void>) | undefined
   readonly #updated: Promise<void>[] = []
+  /** What the step under way counts for. */
+  #weights = unweighed()
 
   constructor(gpu: Gpu, exchange: GradientExchange, prepared: Prepared, buffers: ProgramBuffers) {
     this.#gpu = gpu
@@ -123,6 +126,7 @@ export class SynchronizedUpdates {
     this.#reduced = []
     this.#sharedMap = undefined
     this.#updated.length = 0
+    this.#weights = this.#prepared.trace.weighing?.stepWeights() ?? unweighed()
     this.#queue.begin()
     this.#updateNext =
       this.#prepared.joint.length === 0
@@ -219,19 +223,40 @@ export class SynchronizedUpdates {
   /**
    * Takes all buckets through exchange and update; `onJoint` records its commands behind the joint nodes.
    *
-   * errors: the exchange's, the device's.
+   * errors: the exchange's, the device's; `graph.misuse` where the ranks' weights do not add up, before anything is updated.
    */
   async run(
     encode: EncodeRange,
     onMark: OnMark | undefined,
     onJoint: (encoder: GPUCommandEncoder) => void,
   ): Promise<void> {
-    const { joint, afterStart, plan } = this.#prepared
-    const gpu = this.#gpu
     Promise.all(this.#firstMaps).then(this.#leaveBackward, () => undefined)
     const shared = this.#takeSharedBuffers()
     // Until the buckets are done; a failure of theirs comes first.
     shared.catch(() => undefined)
+    try {
+      await this.#updateAll(encode, onMark, onJoint)
+    } catch (error) {
+      // The group goes on where ranks refuse a step, so nothing of it may be under way in the next one.
+      if (this.#weights.isRefused) await Promise.allSettled([...this.#reduced, shared])
+      throw error
+    }
+    await shared
+    const { afterStart, plan } = this.#prepared
+    if (afterStart < plan.dispatches.length) {
+      const encoder = this.#gpu.device.createCommandEncoder()
+      encode(encoder, afterStart, plan.dispatches.length)
+      this.#gpu.submit(encoder)
+    }
+  }
+
+  async #updateAll(
+    encode: EncodeRange,
+    onMark: OnMark | undefined,
+    onJoint: (encoder: GPUCommandEncoder) => void,
+  ): Promise<void> {
+    const { joint } = this.#prepared
+    const gpu = this.#gpu
     if (joint.length === 0) {
       await Promise.all(this.#updated)
     } else {
@@ -257,12 +282,6 @@ export class SynchronizedUpdates {
         ),
       )
     }
-    await shared
-    if (afterStart < plan.dispatches.length) {
-      const encoder = gpu.device.createCommandEncoder()
-      encode(encoder, afterStart, plan.dispatches.length)
-      gpu.submit(encoder)
-    }
   }
 
   /** The outputs with every averaged scalar replaced by its weighted mean over ranks. */
@@ -271,7 +290,7 @@ export class SynchronizedUpdates {
     const tail = parameters.subarray(prepared.update.bucket.elements)
     this.#averaged.forEach((output, i) => {
       const { name } = this.#prepared.outputs[output]
-      outputs[name][0] = tail[i]
+      outputs[name][0] = tail[i] * this.#weights.outputs
     })
     this.#exchange.joinedWord = tail[wordInTail]
     return outputs
@@ -301,10 +320,16 @@ export class SynchronizedUpdates {
     }
     const place = { index, isLast: index === this.#buckets.length - 1 }
     await this.clock.exchange((onMet) =>
-      this.#exchange.reduceGradients(prepared.update.bucket, place, gradients, () => {
-        onMet()
-        onMark?.(`bucket ${index} met for reduceScatter`, performance.now())
-      }),
+      this.#exchange.reduceGradients(
+        prepared.update.bucket,
+        place,
+        gradients,
+        this.#weights,
+        () => {
+          onMet()
+          onMark?.(`bucket ${index} met for reduceScatter`, performance.now())
+        },
+      ),
     )
     await this.#queue.whenSubmitted(this.#lastParts[index])
     if (end > start) {
@@ -395,6 +420,9 @@ export class SynchronizedUpdates {
   #weighTail(gradients: Float32Array, elements: number): void {
     const { scalars } = this.#prepared.trace
     const weight = this.#programBuffers.scalarValues[scalars.named(gradientWeight, 1).slot]
-    for (let i = elements; i < gradients.length; i++) gradients[i] *= weight
+    for (let i = elements; i < gradients.length; i++) {
+      // What counts for nothing may be a mean over nothing.
+      gradients[i] = weight === 0 ? 0 : gradients[i] * weight
+    }
   }
 }

@@ -3,11 +3,13 @@ import type { Op, ScalarSlot } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
 import type { Bucket } from './bucket.ts'
 import type { GradientExchange, Settled } from './exchange.ts'
+import type { MeanOver } from './mean-over.ts'
 import type { OutputCheck } from './output-checks.ts'
 import type { Parameter } from './parameter.ts'
 import type { Pool } from './pool.ts'
 import { Region } from './region.ts'
 import { emitNode, type GraphNode, type GraphValue } from './value.ts'
+import type { Tally, Weighing } from './weighing.ts'
 
 /** A scalar that runs may give by name. */
 export interface NamedScalar {
@@ -116,6 +118,16 @@ export class ScalarBlock {
     )
   }
 
+  /** Gives the run under way a value that it was not given. */
+  assign(name: string, value: number): void {
+    this.#entry(name).value = value
+  }
+
+  /** What a named scalar is in the run under way. */
+  valueOf(name: string): number {
+    return this.#entry(name).value
+  }
+
   /** Whether the run under way gave the scalar of that name a value. */
   wasSet(name: string): boolean {
     return this.#named.get(name)?.wasSet ?? false
@@ -139,7 +151,12 @@ export class ScalarBlock {
   }
 }
 
-/** The scalar by which `backward` begins: a rank's share of the batch in data-parallel training, else 1. */
+/**
+ * The scalar by which `backward` begins: a rank's share of the batch in data-parallel training, else 1.
+ *
+ * Where it is not given, ranks and micro-steps whose loss is a mean over counted samples or class numbers weigh by how many count; others
+ * weigh alike. Given, it adds up to 1 over the ranks.
+ */
 export const gradientWeight = 'gradientWeight'
 
 /** A bucket's part in a step: the gradients that fill it and the nodes that update its parameters. */
@@ -172,6 +189,8 @@ export interface Accumulation {
   readonly part: 'add' | 'take'
   /** What each micro-step's gradient counts for. */
   readonly weight: number
+  /** What the update's runs have counted, one for both parts. */
+  readonly tally: Tally
 }
 
 /** What one call of a traced function left behind, besides the values that it returned. */
@@ -195,6 +214,11 @@ export class Trace {
   /** Values that runs are refused for. */
   readonly checks: OutputCheck[] = []
   readonly accumulation: Accumulation | undefined
+  /** Losses that are means over what counts, and those of them that `backward` began from. */
+  readonly means = new Map<GraphValue, MeanOver>()
+  readonly meansBehind = new Set<MeanOver>()
+  /** What runs count for, where they are not all: there are several ranks, or micro-steps. */
+  weighing: Weighing | undefined
   /** How the ranks of the data-parallel model meet that is forwarded. */
   forwarded: GradientExchange | undefined
   /** How the parameters that are updated are exchanged. */

@@ -30,10 +30,12 @@ export function withUneven<Program extends StepProgram>(
     }
     program.check(inputs, scalars)
     const own = copyInputs(inputs, Object.keys(types))
-    const given = { [gradientWeight]: 1 / exchange.size, ...scalars }
+    const given = { ...scalars }
     const begun = last.then(async () => {
-      const weight = await uneven.begin(program, given[gradientWeight])
-      return run(own, { ...given, [gradientWeight]: weight })
+      const { [gradientWeight]: asked } = given
+      const weight = await uneven.begin(program, asked ?? 1 / exchange.size)
+      // What a run does not say, ranks find out as they exchange.
+      return run(own, asked === undefined ? given : { ...given, [gradientWeight]: weight })
     })
     last = begun.catch(() => undefined)
     return begun

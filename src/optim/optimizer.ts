@@ -466,13 +466,17 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
 }
 
 /** What a micro-step, or the step that ends an accumulation, does with a bucket's own gradients. */
-function completionOf(bucket: Bucket, { accumulation }: Trace): GraphNode[] {
+function completionOf(bucket: Bucket, trace: Trace): GraphNode[] {
+  const { accumulation, scalars } = trace
   if (!accumulation) return []
   const type = tensorType([bucket.elements])
   const total = new GraphValue(type, { kind: 'pool', pool: bucket.accumulatedPool, start: 0 })
   const grad = new GraphValue(type, { kind: 'pool', pool: bucket.gradientPool, start: 0 })
-  const op = accumulation.part === 'add' ? accumulate : takeAccumulated
-  const attrs: UpdateAttrs = { settings: {}, start: 0, length: bucket.elements }
+  const [op, settings] =
+    accumulation.part === 'add'
+      ? [accumulate, {}]
+      : [takeAccumulated, { factor: scalars.add(() => trace.weighing?.takeFactor ?? 1) }]
+  const attrs: UpdateAttrs = { settings, start: 0, length: bucket.elements }
   return [emitNode(op as Op, [total, grad], attrs)]
 }
 

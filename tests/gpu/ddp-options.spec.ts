@@ -88,7 +88,7 @@ test('hooks on a device: the plain sum gives the plain run’s bits, float16 its
   expect(Math.abs(half.loss - plain.loss)).toBeLessThan(0.01 * plain.loss)
 })
 
-test('ranks without batches shadow the others’ steps, to the bits of steps that weigh nothing', async () => {
+test('ranks without batches shadow the others’ steps, to the bits of steps in which nothing of theirs counts', async () => {
   const runtime = await testRuntime()
   const batches = [1, 4, 2]
   const run = (
@@ -97,15 +97,19 @@ test('ranks without batches shadow the others’ steps, to the bits of steps tha
   ) => Promise.all(ranks.map(step))
   const joined = await classifiers(3, runtime, undefined, { clipsTo: 0.5 })
   await run(joined, ({ ddp, program }, rank) =>
-    ddp.join(async () => {
-      for (let step = 0; step < batches[rank]; step++) await program.run(samplesOf(8 * step + rank))
-    }),
+    ddp.join(
+      async () => {
+        for (let step = 0; step < batches[rank]; step++)
+          await program.run(samplesOf(8 * step + rank))
+      },
+      { divideByInitialWorldSize: false },
+    ),
   )
   const weighed = await classifiers(3, runtime, undefined, { clipsTo: 0.5 })
   await run(weighed, async ({ program }, rank) => {
     for (let step = 0; step < 4; step++) {
-      const gradientWeight = step < batches[rank] ? 1 / 3 : 0
-      await program.run(samplesOf(8 * step + rank), { gradientWeight })
+      const count = step < batches[rank] ? 8 : 0
+      await program.run(samplesOf(8 * step + rank), { count })
     }
   })
   expect(await sameOnAll(joined)).toEqual(await sameOnAll(weighed))

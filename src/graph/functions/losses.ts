@@ -5,7 +5,9 @@ import { topKCorrect } from '../../kernels/top-k/top-k.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { checkChoice, checkOptions, type OptionNames } from '../../util/options.ts'
 import { countElements, formatShape, sameShape } from '../../util/shape.ts'
+import type { MeanOver } from '../mean-over.ts'
 import { elementwise, emit, emitAll, type Operand, type Tensor } from '../tensor.ts'
+import { activeTrace } from '../trace.ts'
 import { arange } from './shape.ts'
 
 /** Losses, named as in torch.nn.functional. */
@@ -41,7 +43,14 @@ function reduce(losses: Tensor, { reduction = 'mean', count }: LossOptions): Ten
   if (reduction === 'sum') return all.sum()
   if (!count) return all.mean()
   const [rows, ...others] = all.shape
-  return all.sum().div(countedRows(rows, count).mul(countElements(others)))
+  const mean = all.sum().div(countedRows(rows, count).mul(countElements(others)))
+  return meanOver(mean, { rows, count })
+}
+
+/** Notes what a loss is a mean over, by which ranks and micro-steps that count differently weigh it. */
+function meanOver(loss: Tensor, over: MeanOver): Tensor {
+  activeTrace('a loss').means.set(loss.value, over)
+  return loss
 }
 
 /** The number of samples that count, and at least 1, so that a mean over nothing is 0. */
@@ -189,7 +198,8 @@ export function klDiv(
   const losses = elementwise(logTarget ? 'klDivLog' : 'klDiv', input, target)
   if (reduction !== 'batchmean') return reduce(losses, { reduction, count })
   const [rows] = input.shape
-  return reduce(losses, { reduction: 'sum', count }).div(count ? countedRows(rows, count) : rows)
+  const sum = reduce(losses, { reduction: 'sum', count })
+  return count ? meanOver(sum.div(countedRows(rows, count)), { rows, count }) : sum.div(rows)
 }
 
 // --- classes ---
@@ -235,7 +245,11 @@ function classLoss(
   if (reduction === 'sum') return total
   const all = weights.detach().sum()
   // A rank whose share of a batch is empty has a loss and gradients of 0, as `crossEntropyOp`'s.
-  return total.div(count ? all.maximum(1e-30) : all)
+  const mean = total.div(count ? all.maximum(1e-30) : all)
+  const over = { rows: input.shape[0], count: count ?? null }
+  // Weights of classes are the device's: then samples count.
+  if (!weight) return meanOver(mean, { ...over, classes: { target: target.value, ignoreIndex } })
+  return count ? meanOver(mean, over) : mean
 }
 
 /**
@@ -261,9 +275,13 @@ export function crossEntropy(
   if (target.dtype === 'f32') return softTargets(input, target, options)
   const isPlain =
     input.shape.length === 2 && reduction === 'mean' && !weight && labelSmoothing === 0
-  return isPlain
-    ? emit(crossEntropyOp, [input, target], { count: count ?? null, ignoreIndex })
-    : classLoss(true, input, target, options)
+  if (!isPlain) return classLoss(true, input, target, options)
+  const loss = emit(crossEntropyOp, [input, target], { count: count ?? null, ignoreIndex })
+  return meanOver(loss, {
+    rows: input.shape[0],
+    count: count ?? null,
+    classes: { target: target.value, ignoreIndex },
+  })
 }
 
 /** Cross entropy against probabilities: -sum over classes of weight target log softmax(input), a mean over rows. */

@@ -22,22 +22,22 @@ export const accumulate = defineUpdate({
   sample: {},
 })
 
-/** grad <- total + grad, total <- 0 on a slice of flat tensors: the end of an accumulation. shape: total, grad [n]; both change. */
+/** grad <- (total + grad) factor, total <- 0 on a slice of flat tensors: the end of an accumulation. shape: total, grad [n]; both change. */
 export const takeAccumulated = defineUpdate({
   name: 'takeAccumulated',
   tensors: [
     { name: 'total', isUpdated: true },
     { name: 'grad', isUpdated: true },
   ],
-  settings: [],
+  settings: ['factor'],
   body: `fn update(i: u32, s: Settings) {
-  grad[i] = total[i] + grad[i];
+  grad[i] = (total[i] + grad[i]) * s.factor;
   total[i] = VALUE(0.0);
 }`,
-  reference(x) {
-    x[1] += x[0]
+  reference(x, { factor }) {
+    x[1] = (x[0] + x[1]) * factor
     x[0] = 0
   },
-  tolerance,
-  sample: {},
+  tolerance: { absolute: 2e-7, relative: 2e-7, because: 'a sum and a product in f32' },
+  sample: { factor: 0.75 },
 })

@@ -5,6 +5,7 @@ import {
   type MeetingPlace,
   type RankGroup,
   type StepLayout,
+  type StepWeights,
   type UnevenInputs,
   Unsettled,
 } from '../../graph/exchange.ts'
@@ -73,6 +74,8 @@ export class RingExchange implements GradientExchange {
   /** Smaller groups that meet in forward and backward, from number 1 on, and their sequences in the step under way. */
   readonly #meeting: MeetingGroup[] = []
   #programCount = 0
+  /** A bucket's data with room for the words of its step's weights. */
+  readonly #wires = new WeakMap<Bucket, Float32Array<ArrayBuffer>>()
 
   constructor(group: CollectiveGroup, options: RingExchangeOptions) {
     this.rank = group.rank
@@ -131,22 +134,95 @@ export class RingExchange implements GradientExchange {
     bucket: Bucket,
     place: BucketPlace,
     data: Float32Array<ArrayBuffer>,
+    weights: StepWeights,
     onmet?: () => void,
   ): Promise<void> {
     const { hook } = this
-    if (!hook) return this.#group.reduceScatter(data, this.#alignedKey(place.index, onmet))
+    try {
+      if (hook) await this.#reduceByHook(hook, bucket, place, data, weights, onmet)
+      else await this.#reducePlainly(bucket, place, data, weights, onmet)
+    } catch (error) {
+      // The other buckets wait for what goes along with the first one.
+      if (place.index === 0) weights.fail(error)
+      throw error
+    }
+  }
+
+  /** A sum whose chunks each end, in the first bucket, with the words of `weights`, so that every rank has their sums. */
+  async #reducePlainly(
+    bucket: Bucket,
+    { index }: BucketPlace,
+    data: Float32Array<ArrayBuffer>,
+    weights: StepWeights,
+    onmet?: () => void,
+  ): Promise<void> {
+    const key = this.#alignedKey(index, onmet)
+    let factor = 1
+    if (index > 0) {
+      await this.#group.reduceScatter(data, key)
+      factor = await weights.settled
+    } else {
+      const { length } = weights.words
+      const wire = this.#wireOf(bucket)
+      // With a unit more for every chunk, chunks hold what they hold without.
+      const places = Array.from({ length: this.size }, (_, rank) => {
+        const { start, end } = this.chunk(data.length, rank)
+        return { start, end, from: start + poolAlignment * rank }
+      })
+      for (const { start, end, from } of places) {
+        wire.set(data.subarray(start, end), from)
+        wire.fill(0, from + end - start, from + end - start + poolAlignment)
+        wire.set(weights.words, from + end - start)
+      }
+      await this.#group.reduceScatter(wire, key)
+      const { start, end, from } = places[this.rank]
+      const told = from + end - start
+      data.set(wire.subarray(from, told), start)
+      factor = weights.settle(wire.subarray(told, told + length))
+    }
+    const { start, end } = bucket.ownSlice(this)
+    scale(data.subarray(start, end), factor)
+  }
+
+  #wireOf(bucket: Bucket): Float32Array<ArrayBuffer> {
+    let wire = this.#wires.get(bucket)
+    if (!wire) {
+      wire = new Float32Array(bucket.wireElements + this.size * poolAlignment)
+      this.#wires.set(bucket, wire)
+    }
+    return wire
+  }
+
+  /** What the hook makes of gradients that count for what they are to count for. */
+  async #reduceByHook(
+    hook: BoundHook,
+    bucket: Bucket,
+    place: BucketPlace,
+    data: Float32Array<ArrayBuffer>,
+    weights: StepWeights,
+    onmet?: () => void,
+  ): Promise<void> {
     const sequence = this.#sequence
     const { elements } = bucket
     const tail = data.slice(elements)
+    let factor: number
+    if (place.index > 0) factor = await weights.settled
+    else {
+      const told = new Float32Array(tail.length + weights.words.length)
+      told.set(tail)
+      told.set(weights.words, tail.length)
+      await this.#group.allReduce(told, this.#key(keys.tail))
+      tail.set(told.subarray(0, tail.length))
+      // The first bucket's hook is called before the others', which wait for this.
+      factor = weights.settle(told.subarray(tail.length))
+    }
+    scale(data.subarray(0, elements), factor)
     const gradients = new GradBucket(this.#group, bucket, place, data.slice(0, elements), {
       sequence,
       onmet,
       choice: this.choice,
     })
-    const [reduced] = await Promise.all([
-      hook(gradients),
-      place.index === 0 ? this.#group.allReduce(tail, this.#key(keys.tail)) : Promise.resolve(),
-    ])
+    const reduced = await hook(gradients)
     if (!(reduced instanceof Float32Array) || reduced.length !== elements) {
       const got =
         reduced instanceof Float32Array ? `${reduced.length} elements` : kindOf(reduced as unknown)
@@ -212,26 +288,39 @@ export class RingExchange implements GradientExchange {
     return this.#group.broadcast(words, this.bufferRoot, this.#key(keys.buffers, onmet))
   }
 
-  async settleLayout({ unused, buckets, meetings }: StepLayout): Promise<void> {
+  async settleLayout({
+    unused,
+    buckets,
+    meetings,
+    samples,
+  }: StepLayout): Promise<readonly number[]> {
     const among = meetings.map(
       (number) => (number === 0 ? this.#group : this.#meeting[number - 1].group).ranks,
     )
-    const own = [JSON.stringify([unused, among]), `${meetings.length} meetings`, ...buckets]
+    const weighed = samples > 0 ? 'ranks weighed by what counts' : 'ranks weighed alike'
+    const own = [
+      JSON.stringify([unused, among, samples]),
+      `${meetings.length} meetings`,
+      weighed,
+      ...buckets,
+    ]
     const [key] = setupKeys(this.#group, 2)
     await this.ready
     const told = this.size > 1 ? await gatherJson(this.#group, own, key) : [own]
-    const parsed = told.map(([first]): [string[], number[][]] => JSON.parse(first))
+    const parsed = told.map(([first]): [string[], number[][], number] => JSON.parse(first))
     const unusedOf = parsed.map(([names]) => names)
     if (!this.findsUnused && unusedOf.some((names) => names.length > 0)) throw unusedError(unusedOf)
     const difference = firstDifference(
       told.map(([, ...layout]) => layout),
       'no further bucket',
     )
-    if (!difference)
-      return checkMeetings(
+    if (!difference) {
+      checkMeetings(
         parsed.map(([, ranks]) => ranks),
         this.#group.ranks,
       )
+      return parsed.map(([, , counted]) => counted)
+    }
     throw new PeerError(
       'peer.mismatch',
       `compile: expected the same step on all ranks, got ${difference.told}. Compile the same function on all ranks, in the same order.`,
@@ -253,6 +342,11 @@ export class RingExchange implements GradientExchange {
   #alignedKey(bucket: number, onmet?: () => void): CollectiveOptions {
     return { ...this.#key(bucket, onmet), alignment: poolAlignment }
   }
+}
+
+function scale(values: Float32Array, factor: number): void {
+  if (factor === 1) return
+  for (let i = 0; i < values.length; i++) values[i] *= factor
 }
 
 async function gatherFloats(

@@ -23,7 +23,7 @@ export class RingUnevenInputs {
   root = 0
   readonly #group: CollectiveGroup
   readonly #exchange: RingExchange
-  readonly #dividesByAll: boolean
+  readonly dividesByAll: boolean
   readonly #throws: boolean
 
   constructor(
@@ -33,7 +33,7 @@ export class RingUnevenInputs {
   ) {
     this.#group = group
     this.#exchange = exchange
-    this.#dividesByAll = divideByInitialWorldSize
+    this.dividesByAll = divideByInitialWorldSize
     this.#throws = throwOnEarlyTermination
   }
 
@@ -43,7 +43,7 @@ export class RingUnevenInputs {
     const number = numbers.find(([, known]) => known === program)?.[0]
     invariant(number !== undefined, () => 'a program that updates has no number')
     const active = await this.#tell(number, weight)
-    if (this.#dividesByAll) return weight
+    if (this.dividesByAll) return weight
     return weight / active.reduce((sum, { weight }) => sum + weight, 0)
   }
 

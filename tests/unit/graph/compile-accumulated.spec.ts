@@ -114,6 +114,22 @@ test('runs of unequal counts are one big batch with each run weighed by its samp
   expectClose(await weight.read(), await afterOneBatch(total))
 })
 
+test('runs that give their counts alone weigh by them; one that gives a weight beside them is refused', async () => {
+  const { weight, step } = trainingStep()
+  const program = await compileAccumulated(step, types(4), { steps: 3, runtime })
+  let from = 0
+  for (const count of [4, 1, 2]) {
+    await program.run(rowsFrom(from, count, 4), { count })
+    from += count
+  }
+  expectClose(await weight.read(), await afterOneBatch(7))
+  await program.run(rowsFrom(0, 4), { count: 4 })
+  await program.run(rowsFrom(0, 4), { count: 4, gradientWeight: 1 })
+  await expect(program.run(rowsFrom(0, 4))).rejects.toThrow(
+    /gradientWeight: expected it of all ranks and micro-steps .*, got it in 1 of 3 runs/,
+  )
+})
+
 test('an update before all runs is weighed exactly in the same way', async () => {
   const { weight, step } = trainingStep()
   const steps = 4
@@ -124,7 +140,7 @@ test('an update before all runs is weighed exactly in the same way', async () =>
   expectClose(await weight.read(), await afterOneBatch(5))
 })
 
-test('unweighed, each run counts 1 / steps, whatever its count and however many there were', async () => {
+test('unweighed, runs count 1 / steps each on average, however many there were', async () => {
   const early = trainingStep()
   const program = await compileAccumulated(early.step, types(4), { steps: 4, runtime })
   const before = [...(await early.weight.read())]
