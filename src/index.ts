@@ -538,6 +538,12 @@ export {
   type DistributedDataParallelOptions,
   type VerifySyncOptions,
 } from './train/data-parallel.ts'
+export {
+  type Evaluated,
+  type EvaluateOptions,
+  evaluate,
+  type Measure,
+} from './train/evaluate-dataset.ts'
 export { launcherFolder } from './train/launcher-folder.ts'
 export { loadModel, type SaveModelOptions, saveModel } from './train/model-file.ts'
 

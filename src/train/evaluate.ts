@@ -4,6 +4,7 @@ import type { AnyRuntime } from '../graph/runtime.ts'
 import type { StepProgram } from '../graph/step-program.ts'
 import type { Module } from '../nn/module.ts'
 import type { CollectiveGroup } from '../peer/collective-group.ts'
+import { addOverRanks, runAhead, type Sums } from './batch-sums.ts'
 import type { TrainConfig } from './config.ts'
 import { evaluating } from './looks.ts'
 import { batchArrays } from './share-batches.ts'
@@ -12,8 +13,6 @@ import type { BatchArrays, Task, TaskData } from './task.ts'
 /** Fewer rows than this a batch are not worth a dispatch. */
 const fewestRows = 16
 const defaultRows = 64
-/** Batches that are on the device while the next one is made. */
-const batchesAhead = 2
 
 export interface EvaluationOptions {
   readonly runtime: AnyRuntime
@@ -57,29 +56,24 @@ export class Evaluation {
     const { count } = this.#data.test
     const share = planShares(count, group.size)[group.rank]
     const end = share.offset + share.rows
-    const underWay: Promise<number>[] = []
-    let own = 0
-    for (let begin = share.offset; begin < end; begin += this.#rows) {
-      const batch = this.#sumOf(begin, Math.min(this.#rows, end - begin))
-      // One that fails while an earlier one is awaited, as all do when the device goes, is not unhandled: each is awaited in its turn.
-      batch.catch(() => undefined)
-      underWay.push(batch)
-      if (underWay.length > batchesAhead) own += await underWay.shift()!
-    }
-    for (const batch of underWay) own += await batch
-    const words = await group.allGatherU32(new Uint32Array(Float64Array.of(own).buffer))
-    const sums = new Float64Array(Uint32Array.from(words).buffer)
-    return sums.reduce((sum, next) => sum + next, 0) / count
+    const begins: number[] = []
+    for (let begin = share.offset; begin < end; begin += this.#rows) begins.push(begin)
+    // A rank that loses its device here tells the others by ending the group, so it must not wait for them.
+    const own = await runAhead(begins, (begin) =>
+      this.#sumOf(begin, Math.min(this.#rows, end - begin)),
+    )
+    const { sum } = await addOverRanks(async () => [{ sum: 0 }, ...own], group)
+    return sum / count
   }
 
   destroy(): void {
     this.#program.destroy()
   }
 
-  async #sumOf(begin: number, count: number): Promise<number> {
+  async #sumOf(begin: number, count: number): Promise<Sums> {
     const indices = Uint32Array.from({ length: count }, (_, i) => begin + i)
     this.#task.fill(this.#data, 'test', indices, this.#inputs)
     const outputs = await this.#program.run(this.#inputs, { count })
-    return outputs.sum[0]
+    return { sum: outputs.sum[0] }
   }
 }

@@ -88,7 +88,7 @@ const steps: [
   [
     'what is computed of inputs',
     { most: 4, count: 2 },
-    ({ y, mask }, out) => crossEntropy(out, cast(mask.gt(0.5).where(cast(y, 'f32'), -100), 'i32')),
+    ({ y, mask }, out) => crossEntropy(out, cast(cast(y, 'f32').where(mask.gt(0.5), -100), 'i32')),
   ],
   [
     'labels that the model makes, by samples',
