@@ -3,6 +3,7 @@ import { getRngState, type RngState, setRngState } from '../nn/init.ts'
 import { Module } from '../nn/module.ts'
 import { DataError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
+import { type RunConditions, readConditions, takeConditions } from './run-conditions.ts'
 
 /** Anything that can say its state and take it over: modules, optimizers, schedulers, samplers, data loaders. */
 export interface Stateful {
@@ -17,7 +18,7 @@ export type Parts = Readonly<Record<string, Stateful>>
 /** What a checkpoint is made of, by name: parts that have a state, and plain values as `epoch`, `step`, `bestAccuracy`, `record`. */
 export type CheckpointState = Readonly<Record<string, Stateful | Saved | undefined>>
 
-/** Of the file itself: what are parts, and the random state. */
+/** Of the file itself: what are parts, the random state, and what else the run's bits depend on. */
 const ownKey = 'checkpoint'
 
 const isStateful = (value: CheckpointState[string]): value is Stateful =>
@@ -36,13 +37,15 @@ export async function readState(state: CheckpointState): Promise<SavedState> {
   }
   const states: Record<string, Saved> = {}
   const parts: string[] = []
+  await whenReady(state)
   for (const [name, value] of Object.entries(state)) {
     if (isStateful(value)) {
       parts.push(name)
       states[name] = (await value.stateDict()) as Saved
     } else if (value !== undefined) states[name] = value as Saved
   }
-  return { ...states, [ownKey]: { parts, random: { ...getRngState() } } }
+  const run = readConditions(state)
+  return { ...states, [ownKey]: { parts, random: { ...getRngState() }, run } }
 }
 
 /**
@@ -55,7 +58,20 @@ export async function readState(state: CheckpointState): Promise<SavedState> {
 export const packCheckpoint = async (state: CheckpointState): Promise<Uint8Array<ArrayBuffer>> =>
   save(await readState(state))
 
+/** Waits until models that were wrapped just now have rank 0's parameters: ranks do their collectives in one order. */
+export async function whenReady(state: CheckpointState): Promise<void> {
+  for (const part of Object.values(state)) {
+    if (!(part instanceof Module)) continue
+    for (const parameter of part.parameters()) await parameter.exchange?.ready
+  }
+}
+
 export interface UnpackOptions {
+  /**
+   * Called on each rank where the run will not go on with the bits of the saved one, with what differs: the number of ranks, the size of
+   * buckets. Default: rank 0 writes it to the console.
+   */
+  onDifferences?: (differences: readonly string[]) => void
   /** Whether the file must have no other parts than those given; default true. If not, the random state stays as it is. */
   strict?: boolean
 }
@@ -65,7 +81,8 @@ export interface UnpackOptions {
  * that saved it, bit for bit on the same adapter and with as many ranks.
  *
  * Make the parts anew, layers with dropout in the same order after manualSeed() or in a new page, and load before the step is compiled.
- * Masks go on where they were: how many runs drew some is part of the random state. Waits for parts whose state takes time to read. A model
+ * Masks go on where they were: how many runs drew some is part of the random state. A wrapped model takes the saved run's size of buckets
+ * over unless it was given its own; what will not be the same is told (`onDifferences`). Waits for parts whose state takes time to read. A model
  * takes keys with `module.` before them and without.
  * errors: `data.malformed` when the file holds other parts; those of the parts.
  */
@@ -74,11 +91,19 @@ export async function unpackCheckpoint<Values extends SavedState = SavedState>(
   parts: Parts = {},
   options: UnpackOptions = {},
 ): Promise<Values> {
-  const { strict = true } = checkOptions('loadCheckpoint', options, { strict: true })
+  const { strict = true, onDifferences = warnOf(parts) } = checkOptions('loadCheckpoint', options, {
+    strict: true,
+    onDifferences: true,
+  })
   const { [ownKey]: own, ...states } = load(file)
-  const { parts: saved, random } = (own ?? {}) as {
+  const {
+    parts: saved,
+    random,
+    run,
+  } = (own ?? {}) as {
     parts?: readonly string[]
     random?: Omit<RngState, 'nextStep'> & Partial<RngState>
+    run?: RunConditions
   }
   if (!saved || !random) {
     throw new DataError(
@@ -94,6 +119,9 @@ export async function unpackCheckpoint<Values extends SavedState = SavedState>(
       `loadCheckpoint: expected the parts ${listed(saved)}, got ${listed(given)}. Pass the parts that were saved, or strict: false for some of them.`,
     )
   }
+  await whenReady(parts)
+  // Older files do not tell.
+  const differences = run ? takeConditions(run, parts) : []
   for (const [name, part] of Object.entries(parts)) {
     const state = states[name] as never
     if (part instanceof Module) part.loadStateDict(state, { prefix: 'auto' })
@@ -101,8 +129,19 @@ export async function unpackCheckpoint<Values extends SavedState = SavedState>(
   }
   // Older files do not tell how many runs drew masks.
   if (strict) setRngState({ nextStep: 0, ...random })
+  if (differences.length > 0) onDifferences(differences)
   const values = Object.entries(states).filter(([name]) => !saved.includes(name))
   return Object.fromEntries(values) as Values
+}
+
+/** Tells of differences on the console, once for all ranks. */
+const warnOf = (parts: Parts) => (differences: readonly string[]) => {
+  const models = Object.values(parts).filter((part) => part instanceof Module)
+  const rank = models.flatMap((model) => model.parameters()).find(({ exchange }) => exchange)
+  if ((rank?.exchange?.rank ?? 0) > 0) return
+  console.warn(
+    `tabring: loadCheckpoint: the run goes on with other bits than the saved one: ${differences.join('; ')}.`,
+  )
 }
 
 const listed = (names: readonly string[]): string => [...names].sort().join(', ') || 'none'

@@ -3,12 +3,18 @@ import type { FileFolder } from '../data/file-store.ts'
 import { type SavedState, save } from '../data/saved-tree.ts'
 import { memberGroup } from '../distributed/group-of.ts'
 import { getProcessGroup, isInitialized } from '../distributed/process-group.ts'
-import { Module } from '../nn/module.ts'
 import type { CollectiveGroup } from '../peer/collective-group.ts'
 import { gatherJson } from '../peer/gather-json.ts'
 import { DataError, type ErrorCode, messageOf, TabringError } from '../util/errors.ts'
 import { checkNumber, checkOptions, isCount } from '../util/options.ts'
-import { type CheckpointState, type Parts, readState, unpackCheckpoint } from './checkpoint-file.ts'
+import {
+  type CheckpointState,
+  type Parts,
+  readState,
+  type UnpackOptions,
+  unpackCheckpoint,
+  whenReady,
+} from './checkpoint-file.ts'
 import { offeredFolder } from './launcher-folder.ts'
 
 /** Where files are, and who takes part. */
@@ -26,11 +32,9 @@ export interface SaveCheckpointOptions extends CheckpointOptions {
   keepLast?: number
 }
 
-export interface LoadCheckpointOptions extends CheckpointOptions {
+export interface LoadCheckpointOptions extends CheckpointOptions, UnpackOptions {
   /** `latest` (the default), `best`, or a file's name. */
   which?: string
-  /** Whether the file must have no other parts than those given; default true. If not, the random state stays as it is. */
-  strict?: boolean
 }
 
 const privateName = 'default'
@@ -55,7 +59,7 @@ export async function saveCheckpoint(
   if (placed.processGroup) memberGroup('saveCheckpoint', placed.processGroup)
   checkNumber('saveCheckpoint', 'keepLast', keepLast, isCount, 'a whole number above 0')
   const group = groupOf(placed)
-  await exchangesOf(state)
+  await whenReady(state)
   const write = async () => {
     const states = await readState(state)
     if (group && group.rank !== 0) return ''
@@ -83,14 +87,24 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
   parts: Parts = {},
   options: LoadCheckpointOptions = {},
 ): Promise<Values | undefined> {
-  const names = { folder: true, processGroup: true, which: true, strict: true } as const
-  const { which = 'latest', strict, ...placed } = checkOptions('loadCheckpoint', options, names)
+  const {
+    which = 'latest',
+    strict,
+    onDifferences,
+    ...placed
+  } = checkOptions('loadCheckpoint', options, {
+    folder: true,
+    processGroup: true,
+    which: true,
+    strict: true,
+    onDifferences: true,
+  })
   if (placed.processGroup) memberGroup('loadCheckpoint', placed.processGroup)
-  await exchangesOf(parts)
+  await whenReady(parts)
   const file = await readTogether(groupOf(placed), async () =>
     getCheckpoint(placed.folder ?? (await defaultFolder()), which),
   )
-  return file && unpackCheckpoint<Values>(file, parts, { strict })
+  return file && unpackCheckpoint<Values>(file, parts, { strict, onDifferences })
 }
 
 /** Returns on all ranks what rank 0 reads. errors: rank 0's, on all ranks; the group's. */
@@ -161,14 +175,6 @@ const defaultFolder = async (): Promise<FileFolder> =>
 
 const groupOf = ({ processGroup }: CheckpointOptions): CollectiveGroup | undefined =>
   processGroup ?? (isInitialized() ? getProcessGroup() : undefined)
-
-/** Waits until models that were wrapped just now have rank 0's parameters: ranks do their collectives in one order. */
-async function exchangesOf(state: CheckpointState): Promise<void> {
-  for (const part of Object.values(state)) {
-    if (!(part instanceof Module)) continue
-    for (const parameter of part.parameters()) await parameter.exchange?.ready
-  }
-}
 
 const labelOf = ({ step, epoch }: CheckpointState): string => {
   if (typeof step === 'number') return `step-${step}`

@@ -103,7 +103,10 @@ export class DistributedDataParallel extends Module {
       findsUnused: findUnusedParameters || staticGraph,
       overlaps: overlap,
     })
-    if (bucketCapMb !== undefined) exchange.capBytes = bucketCapMb * 2 ** 20
+    if (bucketCapMb !== undefined) {
+      exchange.capBytes = bucketCapMb * 2 ** 20
+      exchange.isCapGiven = true
+    }
     for (const parameter of parameters) parameter.exchange = exchange
     for (const buffer of buffers) buffer.exchange = broadcastBuffers ? exchange : undefined
     // How collectives travel is measured, unless the caller has said it.

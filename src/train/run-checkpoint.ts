@@ -133,7 +133,9 @@ export async function resumeRun(
     record,
     stepsLeft: totalStepsOf(config, samples) - step,
     async restore({ model, optimizer, scaler }) {
-      await unpackCheckpoint(file, { model, optimizer, ...(scaler && { scaler }) })
+      const parts = { model, optimizer, ...(scaler && { scaler }) }
+      // The run's own record says more of what differs.
+      await unpackCheckpoint(file, parts, { onDifferences: () => undefined })
       // Learning rates of now go before those of the file, as settings do everywhere.
       for (const group of optimizer.paramGroups) group.lr = learningRateOf(config, meta)
     },

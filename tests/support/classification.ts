@@ -33,7 +33,11 @@ export interface ClassifierOptions extends DistributedDataParallelOptions {
   clipsTo?: number
   hidden?: number
   /** Called before the step is compiled. */
-  load?: (parts: { model: Sequential; optimizer: SGD }, rank: number) => Promise<unknown>
+  load?: (
+    parts: { model: Sequential; optimizer: SGD },
+    rank: number,
+    ddp: DistributedDataParallel,
+  ) => Promise<unknown>
 }
 
 type Prepare = (ddp: DistributedDataParallel, rank: number) => void
@@ -69,7 +73,7 @@ export function classifiersOf<Group extends CollectiveGroup>(
       })
       prepare(ddp, rank)
       const optimizer = new SGD(ddp.parameters(), { lr: 0.5, momentum: 0.5 })
-      await load?.({ model, optimizer }, rank)
+      await load?.({ model, optimizer }, rank, ddp)
       const program = await compile(
         ({ x, y }) => {
           const loss = crossEntropy(ddp.forward(x), y, { count: countedSamples() })

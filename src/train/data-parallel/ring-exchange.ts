@@ -55,6 +55,8 @@ export class RingExchange implements GradientExchange {
   readonly parameters: readonly Parameter[]
   readonly findsUnused: boolean
   readonly overlaps: boolean
+  /** What the caller has chosen for the first bucket. */
+  readonly firstCapBytes: number
   readonly programs = new Map<number, StepProgram>()
   uneven: UnevenInputs | undefined
   ownWord = 0
@@ -62,13 +64,14 @@ export class RingExchange implements GradientExchange {
   ready: Promise<void> = Promise.resolve()
   /** Once it is settled. */
   capBytes: number | undefined
+  /** Whether the caller has chosen it. */
+  isCapGiven = false
   /** How the collectives of steps travel; default: by the group's choice. */
   choice: AlgorithmChoice | undefined
   hook: BoundHook | undefined
   /** How many `noSync` are under way: they may overlap. */
   pauses = 0
   readonly #group: CollectiveGroup
-  readonly #firstCapBytes: number
   /** Of the step under way. */
   #sequence = 0
   /** Smaller groups that meet in forward and backward, from number 1 on, and their sequences in the step under way. */
@@ -83,7 +86,7 @@ export class RingExchange implements GradientExchange {
     this.parameters = options.parameters
     this.findsUnused = options.findsUnused
     this.overlaps = options.overlaps
-    this.#firstCapBytes = options.firstBucketCapBytes
+    this.firstCapBytes = options.firstBucketCapBytes
     this.#group = group
   }
 
@@ -93,7 +96,15 @@ export class RingExchange implements GradientExchange {
   }
 
   get firstBucketCapBytes(): number {
-    return Math.min(this.#firstCapBytes, this.bucketCapBytes)
+    return Math.min(this.firstCapBytes, this.bucketCapBytes)
+  }
+
+  /** Whose gradients are added first, which decides the bits of sums. */
+  get orderOfSums(): string {
+    const { hierarchicalBytes = 0, machines = this.#group.machines } =
+      this.choice ?? this.#group.choice
+    if (hierarchicalBytes === 0) return 'over all ranks'
+    return `up to ${hierarchicalBytes} bytes inside machines [${machines?.join(', ') ?? ''}] first`
   }
 
   get exchangesGradients(): boolean {

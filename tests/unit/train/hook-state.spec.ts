@@ -37,6 +37,7 @@ test.each(Object.keys(statefulHooks))(
     const resumed = await hookedRanks(hook, 3, runtime, folder)
     expect(warnings.mock.calls.map(([text]) => text)).toEqual([
       `tabring ${saved.states[0].constructor.name}: what gradients of 2 ranks had not sent is dropped, as there are 3 now.`,
+      'tabring: loadCheckpoint: the run goes on with other bits than the saved one: ranks 2, now 3.',
     ])
     // What all ranks have alike stays.
     expect(await dictOf(resumed)).toEqual({ worldSize: 3, errors: {}, ...others })

@@ -1,0 +1,69 @@
+import type { SavedState } from '../data/saved-tree.ts'
+import { Module } from '../nn/module.ts'
+import { RingExchange } from './data-parallel/ring-exchange.ts'
+
+/** How a wrapped model's ranks sum, as far as it decides bits. */
+interface SumConditions {
+  readonly bucketCapMb: number
+  readonly firstBucketMb: number
+  /** Which of the ranks' gradients are added first. */
+  readonly sums: string
+}
+
+/** What a saved run's bits depend on, besides its parts, its adapters and the samples it sees. */
+export interface RunConditions {
+  readonly worldSize: number
+  /** By part: wrapped models. */
+  readonly models: Readonly<Record<string, SumConditions>>
+}
+
+type Named = Readonly<Record<string, unknown>>
+
+/** By part: how the ranks of a wrapped model meet. */
+const exchangesOf = (parts: Named): [name: string, exchange: RingExchange][] =>
+  Object.entries(parts).flatMap(([name, part]): [string, RingExchange][] => {
+    if (!(part instanceof Module)) return []
+    const exchange = part.parameters().find((parameter) => parameter.exchange)?.exchange
+    return exchange instanceof RingExchange ? [[name, exchange]] : []
+  })
+
+const worldSizeOf = (parts: Named): number =>
+  Math.max(1, ...exchangesOf(parts).map(([, exchange]) => exchange.size))
+
+const mb = (bytes: number): number => bytes / 2 ** 20
+
+const conditionsOf = (exchange: RingExchange): SumConditions => ({
+  bucketCapMb: mb(exchange.bucketCapBytes),
+  firstBucketMb: mb(exchange.firstCapBytes),
+  sums: exchange.orderOfSums,
+})
+
+/** What the run's bits depend on, to be saved with its parts. Call it when the models' ranks have settled (`ready`). */
+export const readConditions = (parts: Named): SavedState & RunConditions => ({
+  worldSize: worldSizeOf(parts),
+  models: Object.fromEntries(
+    exchangesOf(parts).map(([name, exchange]) => [name, { ...conditionsOf(exchange) }]),
+  ),
+})
+
+/**
+ * Makes the models' ranks sum as those of the saved run did, where nothing else was asked for, and returns what still differs.
+ *
+ * A size of buckets that was measured gives way to the saved one, as long as no step has been compiled with it.
+ */
+export function takeConditions(saved: RunConditions, parts: Named): string[] {
+  if (!Object.values(parts).some((part) => part instanceof Module)) return []
+  const worldSize = worldSizeOf(parts)
+  if (saved.worldSize !== worldSize) return [`ranks ${saved.worldSize}, now ${worldSize}`]
+  return exchangesOf(parts).flatMap(([name, exchange]) => {
+    const before = saved.models[name]
+    if (!before || exchange.size === 1) return []
+    if (!exchange.isCapGiven && exchange.programs.size === 0) {
+      exchange.capBytes = before.bucketCapMb * 2 ** 20
+    }
+    const now = conditionsOf(exchange)
+    return (['bucketCapMb', 'firstBucketMb', 'sums'] as const).flatMap((what) =>
+      now[what] === before[what] ? [] : [`${what} of ${name} ${before[what]}, now ${now[what]}`],
+    )
+  })
+}

@@ -1,0 +1,105 @@
+import { afterEach, expect, test, vi } from 'vitest'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { loadCheckpoint, saveCheckpoint } from '../../../src/train/checkpoint.ts'
+import { type SeenFolder, seenFolder } from '../../support/checkpoint-folders.ts'
+import {
+  type ClassifierOptions,
+  type ClassifyingRank,
+  classifiers,
+  endAll,
+  parametersOf,
+  train,
+} from '../../support/classification.ts'
+
+const runtime = new CpuRuntime()
+const steps = 4
+/** Two buckets and one: sums of three ranks come out with other bits. */
+const [saved, other] = [0.006, 1]
+
+afterEach(() => vi.restoreAllMocks())
+
+const partsOf = ({ ddp: model, optimizer }: ClassifyingRank) => ({ model, optimizer })
+
+/** A run of 3 ranks up to its checkpoint, and what it would have come to. */
+async function savedRun(size = 3, options: ClassifierOptions = { bucketCapMb: saved }) {
+  const folder = seenFolder()
+  const ranks = await classifiers(size, runtime, undefined, options)
+  await train(ranks, steps)
+  await Promise.all(
+    ranks.map((rank) => saveCheckpoint(partsOf(rank), { folder, processGroup: rank.group })),
+  )
+  await train(ranks, steps, undefined, steps)
+  const [parameters] = await parametersOf(ranks)
+  endAll(ranks)
+  return { folder, parameters }
+}
+
+/** Goes on from the checkpoint; what each rank was told of differences. */
+async function resumed(
+  folder: SeenFolder,
+  { size = 3, isLate = false, ...options }: ClassifierOptions & { size?: number; isLate?: boolean },
+) {
+  const told: (readonly string[])[] = Array.from({ length: size }, () => [])
+  const load = (parts: Parameters<typeof loadCheckpoint>[0], rank: number, processGroup: unknown) =>
+    loadCheckpoint(parts, {
+      folder,
+      processGroup: processGroup as ClassifyingRank['group'],
+      onDifferences: (differences) => {
+        told[rank] = differences
+      },
+    })
+  const ranks = await classifiers(size, runtime, undefined, {
+    ...options,
+    load: async ({ optimizer }, rank, ddp) =>
+      isLate ? undefined : load({ model: ddp, optimizer }, rank, ddp.processGroup),
+  })
+  if (isLate) await Promise.all(ranks.map((own, rank) => load(partsOf(own), rank, own.group)))
+  const caps = ranks.map(({ ddp }) => ddp.bucketCapMb)
+  await train(ranks, steps, undefined, steps)
+  const [parameters] = await parametersOf(ranks)
+  endAll(ranks)
+  for (const differences of told) expect(differences).toEqual(told[0])
+  return { told: told[0], caps, parameters }
+}
+
+test('3 ranks: a size of buckets that nobody chose is the saved one, and the bits are those of the run that was saved', async () => {
+  const { folder, parameters } = await savedRun()
+  const same = await resumed(folder, { bucketCapMb: saved })
+  expect(same).toEqual({ told: [], caps: [saved, saved, saved], parameters })
+  const measured = await resumed(folder, { bucketCapMb: undefined })
+  expect(measured).toEqual(same)
+})
+
+test('3 ranks: another size that the caller chose is kept and told, with other bits', async () => {
+  const { folder, parameters } = await savedRun()
+  const changed = await resumed(folder, { bucketCapMb: other })
+  expect(changed.told).toEqual([`bucketCapMb of model ${saved}, now ${other}`])
+  expect(changed.caps).toEqual([other, other, other])
+  expect(changed.parameters).not.toEqual(parameters)
+  const first = await resumed(folder, { bucketCapMb: saved, firstBucketMb: 0.001 })
+  expect(first.told).toEqual(['firstBucketMb of model 1, now 0.001'])
+})
+
+test('a step that is compiled already keeps its buckets, and that is told', async () => {
+  const { folder } = await savedRun()
+  const late = await resumed(folder, { bucketCapMb: undefined, isLate: true })
+  expect(late.caps[0]).toBeGreaterThan(saved)
+  expect(late.told).toEqual([`bucketCapMb of model ${saved}, now ${late.caps[0]}`])
+})
+
+test('another number of ranks is told on the console of rank 0, unless the caller hears of it', async () => {
+  const warned = vi.spyOn(console, 'warn').mockImplementation(() => undefined)
+  const { folder } = await savedRun()
+  expect((await resumed(folder, { size: 2 })).told).toEqual(['ranks 3, now 2'])
+  expect(warned).not.toHaveBeenCalled()
+  const ranks = await classifiers(2, runtime)
+  await Promise.all(
+    ranks.map((rank) => loadCheckpoint(partsOf(rank), { folder, processGroup: rank.group })),
+  )
+  endAll(ranks)
+  expect(warned.mock.calls).toEqual([
+    [
+      'tabring: loadCheckpoint: the run goes on with other bits than the saved one: ranks 3, now 2.',
+    ],
+  ])
+})
