@@ -19,7 +19,7 @@ export interface Share {
  * Returns the share of each rank of a global batch, contiguous, in rank order, sizes differing by at most one, larger ones first: where
  * scripts for PyTorch have `batch_size // world_size`, which loses the remainder.
  *
- * A loss that is a mean over the share's rows needs the weight rows / batchSize, as the step scalar `gradientWeight`.
+ * A mean over classes weighs by its rows by itself; another loss needs the weight rows / batchSize, as the step scalar `gradientWeight`.
  * shape: [worldSize]; the rows add up to `batchSize`; shares are empty where ranks outnumber rows.
  */
 export function planShares(batchSize: number, worldSize: number): Share[] {

@@ -10,8 +10,8 @@ export interface StepLayout {
   readonly buckets: readonly string[]
   /** By meeting of ranks in forward and backward: the number of the group that meets, see `numberOf`. */
   readonly meetings: readonly number[]
-  /** What this rank counts in a full batch, by which gradients are weighed; 0 where ranks weigh alike. */
-  readonly samples: number
+  /** What this rank counts in a full batch, by which gradients are weighed; undefined where ranks weigh alike. */
+  readonly samples: number | undefined
 }
 
 /** What a step's gradients count for, which ranks find out as they exchange its first bucket. */
@@ -133,7 +133,7 @@ export interface GradientExchange {
   broadcastBuffers(words: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
   /** Resolves when all ranks hold rank 0's parameters; programs wait for it before they are made. */
   readonly ready: Promise<void>
-  /** Compares a step that is being compiled over ranks; returns the `samples` of each. errors: the same on all ranks, naming them. */
+  /** Compares a step that is being compiled over ranks; returns the `samples` of each, 0 where they weigh alike. errors: the same on all ranks, naming them. */
   settleLayout(layout: StepLayout): Promise<readonly number[]>
   /** What all ranks together use of what each uses: rank 0's in its order, then the others'. */
   settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]>

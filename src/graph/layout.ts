@@ -12,6 +12,6 @@ export function layoutOf({ trace, meetings }: Prepared): StepLayout {
       [elements, ...parameters.map(({ name }) => name)].join(' '),
     ),
     meetings: meetings.map(({ group }) => group),
-    samples: trace.weighing?.samples ?? 0,
+    samples: trace.weighing?.samples,
   }
 }

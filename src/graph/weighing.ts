@@ -29,9 +29,9 @@ const wordNames = [
 type Words = Record<(typeof wordNames)[number], number>
 
 /** Weights travel in these units, exactly where they are sums of few. */
-const weightUnit = 2 ** -20
+const weightUnit = 2 ** -22
 /** No weight that can be right is beyond it. */
-const mostUnits = 2 ** 22
+const mostUnits = 2 ** 24
 /** What a sum of weights may be off by: users divide in floats. */
 const weightTolerance = 1e-4
 
@@ -110,16 +110,12 @@ export class Weighing {
     this.#tally = options.tally
     this.#isMicroStep = options.part === 'add'
     this.#ranks = options.ranks
-    this.#most = this.samples * options.ranks().size
+    this.#most = (this.samples ?? 0) * options.ranks().size
   }
 
-  /** What counts in a full batch of this rank; 0 where runs are weighed alike. */
-  get samples(): number {
-    return this.#mean ? mostOf(this.#mean) : 0
-  }
-
-  get isCounted(): boolean {
-    return this.samples > 0
+  /** What counts in a full batch of this rank; undefined where runs are weighed alike. */
+  get samples(): number | undefined {
+    return this.#mean && mostOf(this.#mean)
   }
 
   get takeFactor(): number {
@@ -143,7 +139,7 @@ export class Weighing {
     const isWeighed = scalars.wasSet(this.#name)
     const count =
       this.#mean && !isWeighed ? countIn(this.#mean, inputs, (slot) => scalars.value(slot)) : 0
-    if (this.#mean && !isWeighed) scalars.assign(this.#name, count / this.#most)
+    if (this.#mean && !isWeighed) scalars.assign(this.#name, count === 0 ? 0 : count / this.#most)
     if (!isUpdating) return
     this.#last = count
     const own = {

@@ -66,7 +66,8 @@ export interface VerifySyncOptions {
  * As torch.nn.parallel.DistributedDataParallel, with one difference: each rank updates its slice of the parameters and gathers the
  * rest, so that ranks with different adapters keep the same bits. Every rank must build the same module and compile the same steps;
  * where a group trains several modules, every rank begins their steps in the same order.
- * A compiled step weighs this rank by the step scalar `gradientWeight`, 1 / world size unless a run gives another share. Random masks
+ * Ranks whose loss is a mean over counted samples or class numbers weigh by how many they count, others alike; a run may give another share
+ * as the step scalar `gradientWeight`, which must add up to 1 over the ranks. Random masks
  * are those that one rank would draw for the same samples, if all ranks have equally many; else runs give `sampleOffset`.
  * errors: options that cannot be: `config.invalid`; a module without a parameter to train: `graph.misuse`. Ranks that differ in parameters, buffers or options: `ready` and compiling reject
  * with `peer.mismatch`.

@@ -20,7 +20,7 @@ interface HookKeys extends Pick<CollectiveOptions, 'choice'> {
 /**
  * A bucket's gradients as a communication hook gets them, and ways to meet the other ranks that need no keys of the hook's own.
  *
- * Gradients are weighed by this rank's share (1 / world size unless a run says otherwise), so what ranks make together is their sum, not
+ * Gradients are weighed by what this rank counts for in the step (1 / world size as a rule), so what ranks make together is their sum, not
  * their mean as in PyTorch. Parameters begin at multiples of 64 elements; what lies between is 0.
  */
 export class GradBucket {

@@ -308,9 +308,10 @@ export class RingExchange implements GradientExchange {
     const among = meetings.map(
       (number) => (number === 0 ? this.#group : this.#meeting[number - 1].group).ranks,
     )
-    const weighed = samples > 0 ? 'ranks weighed by what counts' : 'ranks weighed alike'
+    const weighed =
+      samples === undefined ? 'ranks that weigh alike' : 'ranks that weigh by what counts'
     const own = [
-      JSON.stringify([unused, among, samples]),
+      JSON.stringify([unused, among, samples ?? 0]),
       `${meetings.length} meetings`,
       weighed,
       ...buckets,

@@ -2,12 +2,17 @@ import { expect, test } from 'vitest'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
 import {
   allreduceHook,
-  type DistributedDataParallel,
+  compile,
+  crossEntropy,
+  DistributedDataParallel,
   fp16CompressHook,
   Int8State,
   int8CompressHook,
+  Linear,
   PowerSgdState,
   powerSgdHook,
+  SGD,
+  tensorType,
 } from '../../../src/index.ts'
 import golden from '../../golden/counted-means.json'
 import {
@@ -20,6 +25,7 @@ import {
   endCounted,
   trainCounted,
 } from '../../support/counted-means.ts'
+import { ringOf } from '../../support/process-ring.ts'
 
 const runtime = new CpuRuntime()
 const steps = 4
@@ -240,4 +246,34 @@ test('the words of what counts ride with the first bucket: as many collectives, 
   // A reduce-scatter and an all-gather for each of two buckets.
   expect(completed().map((count, rank) => count - before[rank])).toEqual([4, 4, 4])
   endCounted(ranks)
+})
+
+test('ranks of which one weighs by what counts and another alike do not compile', async () => {
+  const groups = await ringOf(2)
+  const outcomes = await Promise.allSettled(
+    groups.map(async (processGroup, rank) => {
+      const model = new Linear(2, 2)
+      const ddp = new DistributedDataParallel(model, { processGroup, bucketCapMb: 1 })
+      const optimizer = new SGD(ddp.parameters(), { lr: 1 })
+      return compile(
+        ({ x, y }) => {
+          const out = ddp.forward(x)
+          const loss = rank === 0 ? crossEntropy(out, y) : out.square().mean()
+          optimizer.zeroGrad()
+          loss.backward()
+          optimizer.step()
+          return { loss }
+        },
+        { x: tensorType([4, 2]), y: tensorType([4], 'i32') },
+        { runtime },
+      )
+    }),
+  )
+  for (const group of groups) group.destroy()
+  for (const outcome of outcomes) {
+    const message = expect.stringMatching(
+      /expected the same step on all ranks, got ranks that weigh by what counts .* ranks that weigh alike/,
+    )
+    expect(outcome).toMatchObject({ reason: { code: 'peer.mismatch', message } })
+  }
 })
