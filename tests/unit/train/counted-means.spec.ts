@@ -104,7 +104,7 @@ test('what a hook gets is weighed already: the sum over ranks is the mean over w
   // The same 9 samples with their weights by hand.
   const plain = await countedRanks(one, runtime, { bucketCapMb: 1 })
   const before = (await countedParameters(plain))[0]
-  await trainCounted(plain, one, 1)
+  await trainCounted(plain, one, 1, (count) => ({ count, gradientWeight: count / 9 }))
   const after = (await countedParameters(plain))[0]
   endCounted(plain)
   const moved = before.map((value, i) => (value - after[i]) / 0.3)
