@@ -58,7 +58,7 @@ export function takeConditions(saved: RunConditions, parts: Named): string[] {
   return exchangesOf(parts).flatMap(([name, exchange]) => {
     const before = saved.models[name]
     if (!before || exchange.size === 1) return []
-    if (!exchange.isCapGiven && exchange.programs.size === 0) {
+    if (!exchange.isCapGiven && !exchange.hasPrograms) {
       exchange.capBytes = before.bucketCapMb * 2 ** 20
     }
     const now = conditionsOf(exchange)
