@@ -2,6 +2,7 @@ import { afterEach, expect, test } from 'vitest'
 import { task } from '../../demos/digits/demo.ts'
 import { parseTrainConfig } from '../../demos/experiment.ts'
 import { type DataSplits, fillBatch } from '../../src/data/dataset.ts'
+import { TensorDataset } from '../../src/data/datasets.ts'
 import { makeDigits } from '../../src/data/digits.ts'
 import { compile } from '../../src/graph/compile.ts'
 import { manualSeed } from '../../src/nn/init.ts'
@@ -9,6 +10,7 @@ import { models } from '../../src/nn/models.ts'
 import type { Module } from '../../src/nn/module.ts'
 import { DistributedDataParallel } from '../../src/train/data-parallel.ts'
 import { Evaluation } from '../../src/train/evaluate.ts'
+import { evaluate } from '../../src/train/evaluate-dataset.ts'
 import { loadModel } from '../../src/train/model-file.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import fileUrl from '../golden/trained-cnn.safetensors?url'
@@ -123,3 +125,32 @@ test.each([
         expect(told, `${size} ranks`).toEqual(right.map((one) => one / count))
   },
 )
+
+test('evaluate() gives sums of the same bits on 1, 2 and 3 ranks', async () => {
+  const runtime = await testRuntime()
+  const { test: images } = makeDigits({ train: 1, test: count })
+  const { sampleShape } = models.cnn
+  const x = new Float32Array(count * images.height * images.width)
+  const y = new Int32Array(count)
+  fillBatch(images, [...Array(count).keys()], x, y)
+  const dataset = new TensorDataset({
+    x: { data: x, shape: [count, ...sampleShape] },
+    y: { data: y, shape: [count] },
+  })
+  const alone = await evaluate(makers.cnn(), dataset, { runtime })
+  const answers = await answersOf('cnn', images)
+  expect(alone.count).toBe(count)
+  expect(alone.sums.correct).toBe(answers.filter((one, i) => one === y[i]).length)
+  expect(alone.sums.correct).toBeGreaterThan(count / 2)
+  for (const size of [2, 3]) {
+    const groups = await ringOf(size)
+    const all = await Promise.all(
+      groups.map((processGroup) => {
+        const model = new DistributedDataParallel(makers.cnn(), { processGroup, bucketCapMb: 1 })
+        return evaluate(model, dataset, { runtime })
+      }),
+    )
+    for (const group of groups) group.destroy()
+    for (const told of all) expect(told, `${size} ranks`).toEqual(alone)
+  }
+})
