@@ -71,6 +71,7 @@ const allowed: Record<string, readonly string[]> = {
     'src/gpu',
     'src/graph',
     'src/data',
+    'src/measure/device-speed.ts',
     'src/peer',
     'src/distributed',
     'src/train',
@@ -122,7 +123,7 @@ const packages: Record<string, readonly string[]> = {
   'demos/*/*.tsx': ['preact', 'uplot'],
   'src/worker': ['comlink'],
   'src/worker/compute.worker.ts': ['comlink'],
-  'src/ui': ['preact', 'uplot', 'valibot'],
+  'src/ui': ['preact', 'uplot', 'uqr', 'valibot'],
   'src/main.tsx': ['preact', 'uplot'],
   // The user's program.
   'src/rank.ts': ['virtual:tabring-program'],

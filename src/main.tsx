@@ -3,6 +3,7 @@ import { views } from '../demos/views.ts'
 import 'uplot/dist/uPlot.min.css'
 import './ui/theme.css'
 import './ui/live.css'
+import './ui/lobby.css'
 import { formatFragment, newRoomLink, parseFragment, type RoomLink } from './peer/secret.ts'
 import { type Acts, idleActs } from './ui/acts.ts'
 import { App } from './ui/app.tsx'
@@ -10,7 +11,7 @@ import { browserName, plainName } from './ui/browser-name.ts'
 import { chooseCpu, chosenDevice } from './ui/device-choice.ts'
 import { keepName, readName } from './ui/kept-name.ts'
 import { enterRoom } from './ui/room.ts'
-import { draftFromQuery, inviteQuery, transportOf } from './ui/settings.ts'
+import { draftFromQuery, inviteQuery, ranksOf, transportOf } from './ui/settings.ts'
 import { begin } from './ui/state.ts'
 import { pageSurface, Store } from './ui/store.ts'
 import { type Trouble, troubleAhead, troubleOf } from './ui/trouble.ts'
@@ -52,6 +53,7 @@ const store = new Store(
     name,
     draft,
     transport,
+    ranks: ranksOf(draft),
   }),
   pageSurface,
   (snapshot) => render(<App snapshot={snapshot} acts={acts} views={views} />, root),

@@ -20,6 +20,7 @@ import { storedMessageSchema, storeMessageSchema } from './store/store-messages.
  *    <- finished | abort          the epoch is over
  *    store ->, <- stored          the room's store, at any time: store/store-messages.ts
  *    ice ->, <- ice               ICE servers with fresh credentials, at any time
+ *    ping ->, <- pong             a tab measures its round trip; pings of the server's own run the other way
  *
  * Who enters without `info` is a guest: inside for the store and ICE servers alone, in no lobby and no epoch.
  *
@@ -28,7 +29,7 @@ import { storedMessageSchema, storeMessageSchema } from './store/store-messages.
  *
  * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
-export const protocolVersion = 3
+export const protocolVersion = 4
 
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
@@ -165,8 +166,21 @@ export const transportChoices = ['auto', 'fallback', 'webrtc', 'port', 'relay'] 
  */
 export type TransportChoice = (typeof transportChoices)[number]
 
+/**
+ * What a member has measured, for people to look at. Whole numbers, because texts of floats are long and the lobby of a full room is one message.
+ */
+const measuredSchema = v.strictObject({
+  /** Of its device, in one fixed product. units: MFLOP/s. */
+  megaflops: v.optional(whole(0, 1e9)),
+  /** Round trip to the server. units: us. */
+  serverUs: v.optional(whole(0, 6e7)),
+  /** Round trips over its links in the current run, the shortest and the longest. units: us. */
+  linkUs: v.optional(v.tuple([whole(0, 6e7), whole(0, 6e7)])),
+})
+export type Measured = v.InferOutput<typeof measuredSchema>
+
 /** What a member tells the others about itself. */
-const infoEntries = {
+const memberEntries = {
   /** Shown to people. */
   name: text(limits.nameChars),
   /** The adapter as its owner describes it; opaque here. */
@@ -176,7 +190,10 @@ const infoEntries = {
   /** The tab is in the background. */
   hidden: v.boolean(),
   transport: v.picklist(transportChoices),
+  /** Equal for the ranks of one tab; a tab with one rank may leave it out. */
+  tab: v.optional(hex(4)),
 }
+const infoEntries = { ...memberEntries, measured: v.optional(measuredSchema) }
 const infoSchema = v.strictObject(infoEntries)
 export type MemberInfo = v.InferOutput<typeof infoSchema>
 /** Null for a guest. */
@@ -225,6 +242,7 @@ export const clientMessageSchema = v.variant('type', [
   v.strictObject({ type: v.literal('done'), epoch: epochSchema }),
   storeMessageSchema,
   v.strictObject({ type: v.literal('ice') }),
+  v.strictObject({ type: v.literal('ping') }),
   v.strictObject({ type: v.literal('bye') }),
   v.strictObject({ type: v.literal('pong') }),
 ])
@@ -247,7 +265,7 @@ const lobbyMemberSchema = v.object({
 })
 export type LobbyMember = v.InferOutput<typeof lobbyMemberSchema>
 
-const assignedMemberSchema = v.object({ ...infoEntries, id: memberIdSchema })
+const assignedMemberSchema = v.object({ ...memberEntries, id: memberIdSchema })
 
 const assignedLinkSchema = v.object({
   peerRank: rankSchema,
@@ -316,6 +334,7 @@ export const serverMessageSchema = v.variant('type', [
   }),
   storedMessageSchema,
   v.object({ type: v.literal('ping') }),
+  v.object({ type: v.literal('pong') }),
   v.object({
     type: v.literal('error'),
     code: v.picklist(refusals),

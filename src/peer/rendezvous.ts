@@ -188,6 +188,10 @@ export class Rendezvous {
     }
     const message = parsed.message
     if (!this.takeToken(connection, message) || message.type === 'pong') return
+    if (message.type === 'ping') {
+      this.send(connection.id, { type: 'pong' })
+      return
+    }
     if (message.type === 'bye') {
       this.leave(connection, 'left', true)
       this.host.close(connection.id, 'bye')

@@ -16,7 +16,7 @@ import { RoomSecret } from './secret.ts'
 /** What the server tells those who are inside. */
 export type InsideMessage = Exclude<
   ServerMessage,
-  { type: 'challenge' | 'welcome' | 'ice' | 'relayed' | 'ping' | 'error' }
+  { type: 'challenge' | 'welcome' | 'ice' | 'relayed' | 'ping' | 'pong' | 'error' }
 >
 
 /** What a connection tells its owner. */
@@ -44,6 +44,8 @@ export class RoomConnection {
     resolve: (told: readonly IceServer[]) => void
     reject: (error: PeerError) => void
   }[] = []
+  /** Round trips under way, the oldest first: when each began, and whom to tell. */
+  private readonly pinging: { sinceMs: number; resolve: (ms: number) => void }[] = []
   /** Whether the server relays links; known once `open` has resolved. */
   hasRelay = false
   private socket: SocketLike | null = null
@@ -99,6 +101,14 @@ export class RoomConnection {
     return new Promise((resolve, reject) => {
       this.asking.push({ resolve, reject })
       this.send({ type: 'ice' })
+    })
+  }
+
+  /** Milliseconds until the server has answered; never resolves where the connection ends first. */
+  roundTrip(): Promise<number> {
+    return new Promise((resolve) => {
+      this.pinging.push({ sinceMs: this.env.now(), resolve })
+      this.send({ type: 'ping' })
     })
   }
 
@@ -170,6 +180,11 @@ export class RoomConnection {
       case 'ping':
         this.send({ type: 'pong' })
         return
+      case 'pong': {
+        const asked = this.pinging.shift()
+        asked?.resolve(this.env.now() - asked.sinceMs)
+        return
+      }
       case 'error':
         await this.refused(message)
         return

@@ -265,7 +265,8 @@ export class Room {
     })
     const { epoch } = this
     const worldSize = members.length
-    const told = members.map(({ id, info }) => ({ id, ...info }))
+    // Links need nothing of what was measured, and the message of a full room must fit.
+    const told = members.map(({ id, info: { measured: _, ...info } }) => ({ id, ...info }))
     this.ranks.forEach(({ member: one, links }, rank) => {
       if (links.some(({ kind }) => kind === 'webrtc')) this.sendIceServers(one)
       this.send(one, { type: 'assign', epoch, rank, worldSize, members: told, links })

@@ -125,6 +125,11 @@ export class SignalClient {
     return this.connection.open()
   }
 
+  /** Milliseconds until the server has answered; never resolves where the connection ends first. */
+  roundTrip(): Promise<number> {
+    return this.connection.roundTrip()
+  }
+
   /** Tells the others what changed about this member. */
   update(info: MemberInfo): void {
     this.connection.send({ type: 'update', info })

@@ -8,7 +8,9 @@ import {
   choicesOf,
   type Draft,
   describeSetting,
+  isOfTab,
   metaOfDraft,
+  ranksOf,
   type Setting,
   settingsOf,
   transportOf,
@@ -50,7 +52,7 @@ function LinkButton({ snapshot }: { snapshot: Snapshot }) {
 }
 
 function ExperimentTable({ config }: { config: TrainConfig }) {
-  const rows = settingsOf(config).filter(({ key }) => key !== 'transport')
+  const rows = settingsOf(config).filter(({ key }) => !isOfTab(key))
   return (
     <dl class="facts">
       {rows.map((setting) => (
@@ -64,7 +66,7 @@ function ExperimentTable({ config }: { config: TrainConfig }) {
 }
 
 function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
-  const { draft, lobby, transport, server, stage, hasRelay } = snapshot
+  const { draft, lobby, transport, ranks, server, stage, hasRelay } = snapshot
   const { errors } = checkDraft(draft, lobby?.members.length)
   const fields = (isAdvanced: boolean) =>
     settingsOf(draft)
@@ -100,9 +102,9 @@ function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
               --relay.
             </p>
           )}
-          {transportOf(draft) !== transport && (
+          {(transportOf(draft) !== transport || ranksOf(draft) !== ranks) && (
             <p class="quiet">
-              A tab chooses its links when it enters.{' '}
+              A tab chooses its links and ranks when it enters.{' '}
               <button type="button" onClick={acts.reenter}>
                 Enter again with these
               </button>

@@ -1,36 +1,53 @@
-import { useState } from 'preact/hooks'
-import type { LobbyMember, ServerFacts } from '../peer/messages.ts'
+import type { LobbyMember } from '../peer/messages.ts'
 import { adapterWords } from './adapter-words.ts'
-import { CopyButton } from './copy-button.tsx'
 import { formatMany } from './format.ts'
+import { Invite } from './invite.tsx'
+import { type Fact, roundTripOf, speedOf, tabMates } from './member-words.ts'
 import { Panel } from './panel.tsx'
-import { isLocalPage, outsideLinks } from './server-facts.ts'
-import type { Snapshot } from './state.ts'
+import { type Snapshot, tabCount } from './state.ts'
 
 /** Who is in the room, and how others get in. */
 export function Members({ snapshot }: { snapshot: Snapshot }) {
   const { lobby, ownId, invite, server } = snapshot
   const members = lobby?.members ?? []
   const isOn = lobby?.state === 'assigned' || lobby?.state === 'running'
+  const tabs = lobby ? tabCount(lobby) : 0
+  const mates = tabMates(members)
+  // Ranks are given in order of joining when a run starts.
+  const places = members.map((member, index) => (isOn ? member.rank : index))
   return (
-    <Panel id="room" title="Room" aside={lobby ? formatMany(members.length, 'tab') : ''}>
-      <Invite invite={invite} server={server} />
+    <Panel id="room" title="Room" aside={asideOf(tabs, members.length)}>
+      <Invite invite={invite} server={server} isAlone={tabs === 1 && !isOn} />
       <ul class="members" aria-label="Members">
         {members.map((member, index) => (
           <Member
             key={member.id}
             member={member}
-            // Ranks are given in order of joining when a run starts.
-            place={isOn ? member.rank : index}
+            place={places[index]}
             isSealed={isOn}
             isYou={member.id === ownId}
             isMaker={member.id === lobby?.maker}
+            mate={mates[index]}
+            matePlace={mates[index] && places[members.indexOf(mates[index])]}
+            ranks={mates.filter((mate) => mate === member).length + 1}
           />
         ))}
       </ul>
       {!lobby && <p class="quiet">Nobody to show before this tab is in the room.</p>}
+      {members.some(({ measured }) => measured) && (
+        <p class="quiet measured-note">
+          GFLOP/s: one product of 512 × 512 matrices on the member’s device, measured while nothing
+          ran. ms: round trip to the server, or in a run to its neighbours.
+        </p>
+      )}
     </Panel>
   )
+}
+
+function asideOf(tabs: number, members: number): string {
+  if (members === 0) return ''
+  const inTabs = formatMany(tabs, 'tab')
+  return tabs === members ? inTabs : `${inTabs}, ${formatMany(members, 'rank')}`
 }
 
 interface MemberProps {
@@ -39,27 +56,42 @@ interface MemberProps {
   isSealed: boolean
   isYou: boolean
   isMaker: boolean
+  /** The first member of the same tab, where that is another one, and its rank. */
+  mate: LobbyMember | null
+  matePlace: number | null
+  /** Of its tab, itself included, where it is that tab's first. */
+  ranks: number
 }
 
-function Member({ member, place, isSealed, isYou, isMaker }: MemberProps) {
-  const { text, isSoftware, features } = adapterWords(member.adapter)
+function Member({
+  member,
+  place,
+  isSealed,
+  isYou,
+  isMaker,
+  mate,
+  matePlace,
+  ranks,
+}: MemberProps) {
   const rank = place === null ? 'waiting for the next run' : `rank ${place}`
   return (
-    <li class="member" data-waiting={place === null}>
+    <li class="member" data-waiting={place === null} data-has-mate={mate !== null}>
       <span
         class="rank"
         data-sealed={isSealed}
         title={isSealed || place === null ? rank : `${rank} if the run starts now`}
       >
-        {place ?? '…'}
+        <span class="unseen">{place === null ? 'no rank yet' : 'rank '}</span>
+        {place ?? <span aria-hidden="true">…</span>}
       </span>
       <span class="who">
         <strong>{member.name}</strong>
         <span class="badges">
           {isYou && <span class="badge you">you</span>}
           {isMaker && <span class="badge">maker</span>}
+          {ranks > 1 && <span class="badge">one tab, {ranks} ranks</span>}
           {place === null && <span class="badge">waiting</span>}
-          {member.hidden && (
+          {member.hidden && !mate && (
             <span class="badge" title="The tab is in the background; it trains on">
               hidden
             </span>
@@ -70,79 +102,49 @@ function Member({ member, place, isSealed, isYou, isMaker }: MemberProps) {
             </span>
           )}
         </span>
-        <span class="adapter">
-          {text}
-          {isSoftware && (
-            <span class="badge warn" title="No graphics card: the processor computes, slowly">
-              software
-            </span>
-          )}
-          {features.map((feature) => (
-            <span key={feature} class="feature">
-              {feature}
-            </span>
-          ))}
-        </span>
+        {mate ? (
+          <span class="adapter">
+            in the tab of {matePlace === null ? mate.name : `rank ${matePlace}`}
+            <FactWords fact={roundTripOf(member.measured ?? {})} />
+          </span>
+        ) : (
+          <Device member={member} />
+        )}
       </span>
     </li>
   )
 }
 
-function Invite({ invite, server }: { invite: string; server: ServerFacts }) {
-  const [chosen, setChosen] = useState(0)
-  const links = outsideLinks(invite, server)
-  const link = links[chosen] ?? links[0] ?? invite
-  const isForAll = links.length > 0
+/** What the member computes on, and how far away it is. */
+function Device({ member }: { member: LobbyMember }) {
+  const { text, isSoftware, features } = adapterWords(member.adapter)
+  const { measured = {} } = member
   return (
-    <div class="invite">
-      <label for="invite">
-        {isForAll
-          ? 'Open this link in more tabs, or on other machines'
-          : 'Open this link in more tabs of this machine'}
-      </label>
-      <div class="field-row">
-        <input
-          id="invite"
-          class="mono"
-          readOnly
-          value={link}
-          onFocus={(event) => event.currentTarget.select()}
-        />
-        <CopyButton text={link} label="Copy link" field="invite" />
-      </div>
-      {links.length > 1 && (
-        <p class="quiet">
-          This machine has {links.length} addresses; if the link does not open elsewhere, take
-          another:{' '}
-          <select
-            aria-label="Address in the link"
-            value={String(chosen)}
-            onChange={(event) => setChosen(Number(event.currentTarget.value))}
-          >
-            {links.map((one, index) => (
-              <option key={one} value={String(index)}>
-                {new URL(one).hostname}
-              </option>
-            ))}
-          </select>
-        </p>
-      )}
-      <p class="quiet">
-        {/* By the address of this page: tabs of one address and browser are linked the quick way. */}
-        <a href={invite} target="_blank" rel="noopener noreferrer">
-          Open another tab here
-        </a>
-        . The key after # stays in the tabs; whoever has the link can join.
-        {!isForAll && (
-          <>
-            {' '}
-            For other machines, serve with <code>npm start -- --host</code>.
-          </>
+    <>
+      <span class="adapter">
+        {text}
+        {isSoftware && (
+          <span class="badge warn" title="No graphics card: the processor computes, slowly">
+            software
+          </span>
         )}
-        {isForAll && isLocalPage(invite) && (
-          <> Each browser warns once about the certificate: choose “Advanced” and proceed.</>
-        )}
-      </p>
-    </div>
+        {features.map((feature) => (
+          <span key={feature} class="feature">
+            {feature}
+          </span>
+        ))}
+      </span>
+      <span class="adapter">
+        <FactWords fact={speedOf(measured)} />
+        <FactWords fact={roundTripOf(measured)} />
+      </span>
+    </>
   )
 }
+
+const FactWords = ({ fact }: { fact: Fact | null }) =>
+  fact && (
+    <span class="fact" title={fact.title}>
+      {fact.text}
+    </span>
+  )

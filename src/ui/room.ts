@@ -1,13 +1,15 @@
 import type { RoomLink } from '../peer/secret.ts'
 import { givenData } from '../train/config.ts'
+import { toHex } from '../util/env.ts'
 import { messageOf } from '../util/errors.ts'
 import { exportTrace, isTracing } from '../util/spans.ts'
-import { bytesSentIn, RoomMember, type RunEnd } from '../worker/member.ts'
+import { bytesSentIn, RoomMember, type RoomMemberOptions, type RunEnd } from '../worker/member.ts'
 import type { Acts } from './acts.ts'
 import { plainName } from './browser-name.ts'
 import { checkpointActs } from './checkpoints/checkpoint-acts.ts'
 import { chooseCpu, chosenDevice } from './device-choice.ts'
 import { keepName } from './kept-name.ts'
+import { MoreRanks, speedOfTab } from './more-ranks.ts'
 import { runActs } from './runs/run-acts.ts'
 import { saveText, saveUrl } from './save-file.ts'
 import { readServerFacts } from './server-facts.ts'
@@ -19,12 +21,18 @@ import { troubleOf } from './trouble.ts'
 /** Brings the tab into its room: what the member tells becomes actions, what people do becomes calls. */
 export function enterRoom(link: RoomLink, store: Store): Acts {
   const { dispatch } = bound(store)
-  const { name, transport } = store.snapshot
-  const member = new RoomMember({
+  const { name, transport, ranks } = store.snapshot
+  const common: Omit<RoomMemberOptions, 'name'> = {
     link,
-    name,
     transport,
     mode: 'either',
+    measures: { speed: speedOfTab() },
+    ...(ranks > 1 && { tab: toHex(crypto.getRandomValues(new Uint8Array(4))) }),
+  }
+  const more = new MoreRanks(ranks - 1, name, common, (text) => dispatch({ type: 'refused', text }))
+  const member = new RoomMember({
+    ...common,
+    name,
     onLobby: (lobby, ownId) => dispatch({ type: 'lobby', lobby, ownId }),
     onAssigned: (assignment) => dispatch({ type: 'assigned', assignment, startedAtMs: Date.now() }),
     onLinked: (peerRank, kind) => dispatch({ type: 'linked', peerRank, kind }),
@@ -33,7 +41,10 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
     onEnd: (end) => {
       for (const action of endActions(end)) dispatch(action)
     },
-    onDead: (error) => dispatch({ type: 'outside', trouble: troubleOf(error) }),
+    onDead: (error) => {
+      more.close()
+      dispatch({ type: 'outside', trouble: troubleOf(error) })
+    },
     onServerLost: (error) => dispatch({ type: 'serverLost', text: error.message }),
     onRefused: (error) => dispatch({ type: 'refused', text: error.message }),
   })
@@ -43,15 +54,22 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
       const adapter = await member.open(chosenDevice())
       dispatch({ type: 'deviceOpened', adapter })
       await member.join(adapter)
+      // With all its ranks: a run that began earlier would leave some out.
+      await more.enter(chosenDevice())
       dispatch({ type: 'entered', hasRelay: member.hasRelay })
     } catch (thrown) {
       dispatch({ type: 'outside', trouble: troubleOf(thrown) })
       member.close()
+      more.close()
     }
   }
   void enter()
   void readServerFacts().then((facts) => dispatch({ type: 'server', facts }))
-  document.addEventListener('visibilitychange', () => member.update({ hidden: document.hidden }))
+  document.addEventListener('visibilitychange', () => {
+    const { hidden } = document
+    member.update({ hidden })
+    more.update({ hidden })
+  })
 
   const set: Acts['set'] = (key, value) => {
     dispatch({ type: 'setting', key, value })
@@ -67,6 +85,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
       keepName(chosen)
       dispatch({ type: 'named', name: chosen })
       member.update({ name: chosen })
+      more.rename(chosen)
     },
     start() {
       const { draft, lobby } = store.snapshot

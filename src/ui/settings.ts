@@ -12,7 +12,9 @@ import { switchParameters } from '../util/switches.ts'
  * A draft holds texts, as typed; the schema that every rank checks the settings with judges them one by one.
  */
 export type ConfigKey = keyof TrainConfig
-export type SettingKey = ConfigKey | 'transport'
+export type SettingKey = ConfigKey | TabKey
+/** What a tab chooses for itself when it enters the room. */
+export type TabKey = 'transport' | 'ranks'
 export type Draft = Readonly<Record<SettingKey, string>>
 
 export type Choice = readonly [value: string, words: string]
@@ -176,6 +178,13 @@ export const settings: readonly Setting[] = [
     hint: 'How this tab joins its ring neighbours.',
     isAdvanced: true,
   },
+  {
+    key: 'ranks',
+    label: 'Ranks in this tab',
+    kind: 'number',
+    hint: 'Each has a compute worker of its own; they share the GPU. 1 to 8.',
+    isAdvanced: true,
+  },
 ]
 
 /** The demo of a draft; the first one where it names none. */
@@ -185,7 +194,7 @@ export const metaOfDraft = ({ demo }: Pick<Draft, 'demo'>): DemoMeta =>
 /** The settings that the draft's demo has, in the list's order. */
 export const settingsOf = (draft: Pick<Draft, 'demo'>): readonly Setting[] => {
   const meta = metaOfDraft(draft)
-  return settings.filter(({ key }) => key === 'transport' || hasSetting(meta, key))
+  return settings.filter(({ key }) => isOfTab(key) || hasSetting(meta, key))
 }
 
 /** Value and words of what a person may choose; for data the demo's own sets, and `given` where a person may give some. */
@@ -207,7 +216,7 @@ export function defaultDraftOf(demo: string): Draft {
     defaultsOf(isDemo(demo) ? demo : undefined),
   )
   const texts = settings.map(({ key }) => [key, toText(defaults[key])])
-  return { ...Object.fromEntries(texts), demo, transport: 'auto' } as Draft
+  return { ...Object.fromEntries(texts), demo, transport: 'auto', ranks: '1' } as Draft
 }
 
 /** Those of the first demo. */
@@ -218,7 +227,7 @@ function toText(value: unknown): string {
 }
 
 /** What another demo keeps of a draft. */
-const keptKeys = ['seed', 'strategy', 'partition', 'transport'] as const
+const keptKeys = ['seed', 'strategy', 'partition', 'transport', 'ranks'] as const
 
 /** The draft after a person has set a field. Another demo brings its own settings. */
 export function withSetting(draft: Draft, key: SettingKey, value: string): Draft {
@@ -274,6 +283,11 @@ export function checkDraft(draft: Draft, worldSize = 1): CheckedDraft {
         errors.transport = `expected auto, fallback, webrtc, port or relay`
       continue
     }
+    if (key === 'ranks') {
+      const isWrong = draft.ranks !== String(ranksOf(draft))
+      if (isWrong) errors.ranks = `expected 1 to ${mostRanks}, got ${draft.ranks.slice(0, 40) || 'nothing'}`
+      continue
+    }
     const value = fromText(setting, draft[key])
     const isOwn = hasSetting(meta, key)
     // An empty field has the demo's default, and one that is not shown what it had.
@@ -300,6 +314,18 @@ export function isTransport(text: string): text is TransportChoice {
   return transportChoices.some((choice) => choice === text)
 }
 
+/** More workers than this slow each other down on any machine, and eight tabs of eight fill a room. */
+export const mostRanks = 8
+
+/** With how many ranks a draft's tab enters the room; a wrong number counts as one. */
+export function ranksOf({ ranks }: Draft): number {
+  const count = Number(ranks)
+  return /^\d$/.test(ranks) && count >= 1 && count <= mostRanks ? count : 1
+}
+
+/** What a tab keeps to itself: no part of the experiment. */
+export const isOfTab = (key: SettingKey): key is TabKey => key === 'transport' || key === 'ranks'
+
 /** The links that a draft asks for; a wrong one counts as automatic. */
 export function transportOf(draft: Draft): TransportChoice {
   return isTransport(draft.transport) ? draft.transport : 'auto'
@@ -307,7 +333,7 @@ export function transportOf(draft: Draft): TransportChoice {
 
 /** A setting of a run in words, for those who only read it. */
 export function describeSetting(setting: Setting, config: TrainConfig): string {
-  if (setting.key === 'transport') return ''
+  if (isOfTab(setting.key)) return ''
   const value = config[setting.key]
   if (setting.kind === 'switch') return value ? 'yes' : 'no'
   if (setting.key === 'lr') return String(learningRateOf(config, metaOf(config.demo)))

@@ -43,6 +43,8 @@ export interface Snapshot {
   readonly draft: Draft
   /** The links that this tab entered the room with. */
   readonly transport: TransportChoice
+  /** With how many ranks this tab entered. */
+  readonly ranks: number
   /** The server relays links; false before it has said so. */
   readonly hasRelay: boolean
   /** The current run of this tab, or its last one. */
@@ -76,6 +78,8 @@ export interface Run {
   readonly rank: number
   readonly worldSize: number
   readonly members: Assignment['members']
+  /** Those that this rank is linked to. */
+  readonly peers: readonly number[]
   /** By rank: this rank's links that are up, as they go. */
   readonly ways: Readonly<Record<number, AssignedLink['kind']>>
   readonly config: TrainConfig | null
@@ -158,9 +162,10 @@ export interface Beginning {
   name: string
   draft: Draft
   transport: TransportChoice
+  ranks?: number
 }
 
-export function begin({ invite, name, draft, transport }: Beginning): Snapshot {
+export function begin({ invite, name, draft, transport, ranks = 1 }: Beginning): Snapshot {
   return {
     stage: 'opening',
     trouble: null,
@@ -174,6 +179,7 @@ export function begin({ invite, name, draft, transport }: Beginning): Snapshot {
     refusal: null,
     draft,
     transport,
+    ranks,
     hasRelay: false,
     run: null,
     runs: [],
@@ -239,7 +245,7 @@ function newRun(
   snapshot: Snapshot,
   { assignment, startedAtMs }: Extract<Action, { type: 'assigned' }>,
 ): Run {
-  const { epoch, rank, worldSize, members } = assignment
+  const { epoch, rank, worldSize, members, links } = assignment
   return {
     id: `${startedAtMs}-${epoch}`,
     startedAtMs,
@@ -248,6 +254,7 @@ function newRun(
     rank,
     worldSize,
     members,
+    peers: links.map(({ peerRank }) => peerRank),
     ways: {},
     config: null,
     phase: 'connect',
@@ -411,6 +418,11 @@ export function stoppedBy(text: string): string {
 }
 
 // --- what views ask ---
+
+/** How many tabs the members are of: the ranks of one tab are several members. */
+export function tabCount({ members }: Lobby): number {
+  return new Set(members.map(({ tab, id }) => tab ?? id)).size
+}
 
 export function ownMember({ lobby, ownId }: Snapshot): LobbyMember | null {
   return lobby?.members.find(({ id }) => id === ownId) ?? null

@@ -9,6 +9,7 @@ import {
   type Run,
   type Snapshot,
   stoppedBy,
+  tabCount,
 } from './state.ts'
 
 /** Where the tab stands, in a title and one sentence. */
@@ -92,7 +93,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       return say(
         run.worldSize === 1
           ? 'Alone: no links are needed.'
-          : `${ranks} join into a ring; it takes up to 20 s before one counts as unreachable.`,
+          : `${ranks} join into a ring. ${linkingWords(run)} Who does not answer within 20 s counts as unreachable.`,
       )
     case 'load':
       return say('Every rank makes or fetches the data.')
@@ -116,6 +117,15 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
   }
 }
 
+/** Which of this rank's links are up, and whom the others wait for. */
+function linkingWords({ peers, ways, members }: Run): string {
+  const missing = peers.filter((rank) => !(rank in ways))
+  if (missing.length === 0) return 'This tab has its links; other ranks wait for theirs.'
+  const names = missing.slice(0, 3).map((rank) => `rank ${rank} (${members[rank].name})`)
+  const more = missing.length > names.length ? ` and ${missing.length - names.length} more` : ''
+  return `This tab waits for ${names.join(', ')}${more}.`
+}
+
 /** Which checkpoint a run goes on from, and by what its bits are others than the saved run's. */
 function resumedWords({ resumed }: Run): string {
   if (!resumed) return ''
@@ -129,18 +139,22 @@ function resumedWords({ resumed }: Run): string {
 
 function lobbyStatus(snapshot: Snapshot): Status {
   const count = snapshot.lobby!.members.length
+  const tabs = tabCount(snapshot.lobby!)
   if (!isMaker(snapshot)) {
     return {
       tone: 'idle',
       title: `Waiting for ${makerName(snapshot)} to start`,
-      text: `${formatMany(count, 'tab')} in the room. Keep this one open.`,
+      text: `${formatMany(tabs, 'tab')} in the room. Keep this one open.`,
     }
   }
-  if (count === 1) {
+  if (tabs === 1) {
     return {
       tone: 'idle',
       title: 'Alone in the room',
-      text: 'Open the link in more tabs, each becomes a rank; or start now and train on this tab alone.',
+      text:
+        count === 1
+          ? 'Open the link in more tabs, each becomes a rank; or start now and train on this tab alone.'
+          : `Open the link in more tabs; or start now and train on the ${count} ranks of this tab.`,
     }
   }
   return {

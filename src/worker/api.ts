@@ -48,6 +48,10 @@ export interface RunResult extends TrainerResult {
 export interface ComputeApi {
   /** Takes the page's switches over and opens the device; `cpu`, which is slow, only where the user agreed. errors: `gpu.unavailable`. */
   open(device?: DeviceType, switches?: GivenSwitches): Promise<AdapterFacts>
+  /** GFLOP/s of the device in one fixed product (`measure/device-speed.ts`); null where it computes on the CPU or a run is under way. errors: `gpu.*`. */
+  speed(): Promise<number | null>
+  /** Of each link of the group that is up, as its session's last PING took; NaN before the first. units: ms. */
+  roundTrips(): Promise<number[]>
   /** Gives the worker the transport to `peerRank`; the newest for a rank and epoch counts. */
   addLink(epoch: number, peerRank: number, transport: Transport, lane?: number): Promise<void>
   /**

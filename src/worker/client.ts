@@ -65,6 +65,8 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
   const race = <T>(call: Promise<T>): Promise<T> => Promise.race([call, dead])
   return {
     open: (device, switches) => race(remote.open(device, switches)),
+    speed: () => race(remote.speed()),
+    roundTrips: () => race(remote.roundTrips()),
     addLink: (epoch, peerRank, transport, lane) => {
       const moved = Comlink.transfer(transport, transferOf(transport))
       return race(remote.addLink(epoch, peerRank, moved, lane))

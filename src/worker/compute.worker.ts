@@ -59,12 +59,30 @@ class ComputeWorker implements ComputeApi {
   #abort: AbortController | undefined
   /** The newest run, until its very end. */
   #run: Promise<RunResult> | undefined
+  /** The measurement that is under way: a run waits for it. */
+  #measuring: Promise<unknown> | undefined
 
   async open(device: DeviceType = 'webgpu', switches?: GivenSwitches): Promise<AdapterFacts> {
     if (switches) takeSwitches(switches)
     if (device !== this.#device) this.#runtime = undefined
     this.#device = device
     return (await this.#openRuntime()).facts
+  }
+
+  async speed(): Promise<number | null> {
+    if (this.#abort || this.#device === 'cpu') return null
+    const measure = async () => {
+      const { deviceSpeed } = await import('../measure/device-speed.ts')
+      const runtime = await this.#openRuntime()
+      return this.#abort || runtime instanceof CpuRuntime ? null : deviceSpeed(runtime)
+    }
+    const measuring = measure()
+    this.#measuring = measuring.catch(() => undefined)
+    return measuring
+  }
+
+  async roundTrips(): Promise<number[]> {
+    return [...(this.#group?.stats().links.values() ?? [])].map(({ rttMs }) => rttMs)
   }
 
   async addLink(epoch: number, peerRank: number, transport: Transport, lane = 0): Promise<void> {
@@ -122,6 +140,7 @@ class ComputeWorker implements ComputeApi {
     const run = async (): Promise<RunResult> => {
       // An aborted run may still be compiling; what it holds is freed when it has come to its end.
       await before?.catch(() => undefined)
+      await this.#measuring
       this.#trainer?.destroy()
       this.#trainer = undefined
       const task = await taskOf(config)

@@ -5,6 +5,7 @@ import type {
   Assignment,
   JsonValue,
   Lobby,
+  Measured,
   MemberInfo,
   TransportChoice,
 } from '../peer/messages.ts'
@@ -12,12 +13,14 @@ import type { RoomLink } from '../peer/secret.ts'
 import { SignalClient, signalUrl } from '../peer/signal.ts'
 import type { TrainConfig, TrainConfigInput } from '../train/config.ts'
 import type { DeviceType } from '../util/device.ts'
+import { systemEnv } from '../util/env.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
 import { givenSwitches } from '../util/switches.ts'
 import type { AdapterFacts, CheckpointAddress, ComputeApi, RunEvent, RunResult } from './api.ts'
 import { type ComputeClient, startCompute } from './client.ts'
 import { formLinks, leaveOnPageHide, type RingLinks, type RingStats } from './connect.ts'
+import { Measures } from './measures.ts'
 
 /** What a run ended with on this rank. */
 export type RunEnd =
@@ -29,13 +32,20 @@ export const bytesSentIn = ({ result, ring }: Extract<RunEnd, { ok: true }>): nu
   ring.links.some(({ kind }) => kind !== 'webrtc') ? result.links.bytesSent : ring.total.bytesSent
 
 /** What may change about a tab while it is in a room. */
-export type MemberChange = Partial<Pick<MemberInfo, 'name' | 'hidden'>>
+export type MemberChange = Partial<Pick<MemberInfo, 'name' | 'hidden' | 'measured'>>
 
 export interface RoomMemberOptions {
   link: RoomLink
   name: string
   transport: TransportChoice
   mode: 'create' | 'join' | 'either'
+  /** Equal for the ranks of one tab. */
+  tab?: string
+  /**
+   * Whether this member measures itself for the others to see: its device, round trips. The device is that of the whole tab, so one of its
+   * ranks measures it, by `speed`, and the others take what came of it.
+   */
+  measures?: { speed: (own: ComputeApi) => Promise<number | null> }
   /** Where checkpoints are, if not in this browser's private files. */
   checkpoints?: CheckpointAddress
   onLobby?: (lobby: Lobby, ownId: string | null) => void
@@ -77,6 +87,7 @@ export class RoomMember {
   #given: Uint8Array | undefined
   /** Whether this tab started the current run: of several that have data only its own counts. */
   #hasStarted = false
+  #measures: Measures | undefined
 
   constructor(options: RoomMemberOptions) {
     this.#options = options
@@ -108,12 +119,14 @@ export class RoomMember {
       hostTag: this.#ports?.hostTag ?? '',
       hidden: document.hidden,
       transport,
+      tab: this.#options.tab,
       ...this.#changes,
     }
     const client = new SignalClient({ url: signalUrl(location), link, info, mode, WebSocket })
     this.#client = client
     client.on('lobby', (lobby) => {
       tell(1, 'room', () => `members ${lobby.members.map((member) => member.name).join(', ')}`)
+      this.#measures?.roomIs([lobby.state, ...lobby.members.map(({ id }) => id)].join())
       this.#options.onLobby?.(lobby, client.id)
     })
     client.on('assign', (assignment) => this.#connect(assignment))
@@ -126,6 +139,7 @@ export class RoomMember {
     client.on('lost', (error) => {
       tell(1, 'room', () => `server lost: ${error.message}`)
       this.#isServerLost = true
+      this.#measures?.end()
       if (this.#assignment && !this.#isRunning) this.#fail(error)
       this.#options.onServerLost?.(error)
     })
@@ -135,6 +149,20 @@ export class RoomMember {
     tell(1, 'room', () => `joined as ${name}`)
     this.#info = info
     if (Object.keys(this.#changes).length > 0) this.update(this.#changes)
+    this.#measure(client)
+  }
+
+  #measure(client: SignalClient): void {
+    const { measures } = this.#options
+    if (!measures || this.#isClosed || this.#isServerLost) return
+    this.#measures = new Measures({
+      env: systemEnv,
+      tell: (measured: Measured) => this.update({ measured }),
+      speed: () => measures.speed(this.compute),
+      serverRoundTrip: () => client.roundTrip(),
+      linkRoundTrips: () => this.compute.roundTrips(),
+    })
+    this.#measures.begin()
   }
 
   /** Tells the room what changed about this tab, as soon as it is in. */
@@ -178,6 +206,7 @@ export class RoomMember {
   close(): void {
     tell(1, 'room', () => 'left')
     this.#isClosed = true
+    this.#measures?.end()
     this.#client?.bye()
     this.#ring?.close()
     this.#ports?.close()
@@ -197,6 +226,7 @@ export class RoomMember {
       const { epoch, rank, worldSize } = assignment
       return `epoch ${epoch}: rank ${rank} of ${worldSize}`
     })
+    this.#measures?.runBegan()
     this.#options.onAssigned?.(assignment)
     const ring = formLinks({
       client: this.#requireClient(),
@@ -246,6 +276,7 @@ export class RoomMember {
       this.#assignment = undefined
       this.#isRunning = false
       this.#hasStarted = false
+      this.#measures?.runEnded()
       tell(1, 'room', () => `epoch ${epoch}: ended well`)
       this.#options.onEnd?.({ ok: true, rank, worldSize, result, ring: stats })
     } catch (thrown) {
@@ -290,6 +321,7 @@ export class RoomMember {
     const client = this.#client
     if (this.#assignment) client?.abort(this.#assignment.epoch, messageOf(error).slice(0, 300))
     this.#fail(error)
+    this.#measures?.end()
     client?.bye()
     this.#options.onDead?.(error)
   }
@@ -310,6 +342,7 @@ export class RoomMember {
     this.#isRunning = false
     this.#hasStarted = false
     this.#ring?.close()
+    this.#measures?.runEnded()
     this.#options.onEnd?.({ ok: false, rank, error })
   }
 }

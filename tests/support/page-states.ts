@@ -54,7 +54,28 @@ export function makeMember(index: number, rank: number | null = null): LobbyMemb
     transport: 'auto',
     rank,
     attached: true,
+    measured: {
+      megaflops: [4_210_000, 1_870_000, 15_900][index % 3],
+      ...(rank === null ? { serverUs: 410 + 900 * index } : { linkUs: [620, 1340 + 400 * index] }),
+    },
   }
+}
+
+/** A lobby of two tabs: the maker's with three ranks, and another's with one. */
+function manyRanks(own = 0): Snapshot {
+  const lobby = makeLobby(4)
+  const members = lobby.members.map((member, index) =>
+    index === 3
+      ? member
+      : {
+          ...member,
+          tab: 'ab'.repeat(4),
+          name: index === 0 ? names[0] : `${names[0]} · ${index + 1}`,
+          adapter: adapters[0],
+          hidden: false,
+        },
+  )
+  return play(inside(4, own), { type: 'lobby', lobby: { ...lobby, members }, ownId: ids[own] })
 }
 
 export function makeLobby(count: number, state: RoomState = 'lobby', ranks = 0): Lobby {
@@ -89,12 +110,18 @@ export function inside(count: number, own = 0, state: RoomState = 'lobby', ranks
 }
 
 export function assigned(count: number, rank = 0): Snapshot {
-  const members = makeLobby(count).members.map(({ rank: _, attached: __, ...info }) => info)
+  const members = makeLobby(count).members.map(
+    ({ rank: _, attached: __, measured: ___, ...info }) => info,
+  )
+  const around = [(rank + 1) % count, (rank + count - 1) % count]
+  const links = [...new Set(around)]
+    .filter((peerRank) => peerRank !== rank)
+    .map((peerRank) => ({ peerRank, initiator: peerRank === around[0], kind: 'webrtc' as const }))
   return play(
     inside(count, rank),
     {
       type: 'assigned',
-      assignment: { epoch: 1, rank, worldSize: count, members, links: [] },
+      assignment: { epoch: 1, rank, worldSize: count, members, links },
       startedAtMs: Date.UTC(2026, 10, 22, 14, 5),
     },
     { type: 'lobby', lobby: makeLobby(count, 'running', count), ownId: ids[rank] },
@@ -322,7 +349,13 @@ export function makeStates(): Record<string, Snapshot> {
     ),
     'lobby-late': inside(4, 3, 'running', 3),
     'lobby-server-lost': play(inside(3), { type: 'serverLost', text: 'signaling: ended' }),
-    connecting: assigned(3),
+    connecting: play(assigned(3), { type: 'linked', peerRank: 1, kind: 'port' }),
+    'lobby-many-ranks': manyRanks(),
+    'lobby-rank-lost': play(manyRanks(), {
+      type: 'refused',
+      text: `${names[0]} · 3, a rank of this tab, has left the room: compute worker: ended (crashed or closed). Reload to have it again.`,
+    }),
+    'lobby-twelve': inside(12),
     compiling: play(
       assigned(3),
       { type: 'config', config: parseTrainConfig({}) },
@@ -345,6 +378,11 @@ export function makeStates(): Record<string, Snapshot> {
     ),
     'failed-lost': withoutMember(failed(3, 'peer.lost', gone), 1),
     'failed-unreachable': failed(3, 'peer.unreachable', unreachable),
+    'failed-device': failed(
+      3,
+      'gpu.lost',
+      'training: expected a device that stays, lost 3 in a row (unknown: the GPU process crashed). Update the graphics driver, or take a smaller model, and start again.',
+    ),
     finished: finished(3),
     'finished-one': finished(1),
     'worker-dead': play(

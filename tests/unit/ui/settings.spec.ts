@@ -6,16 +6,36 @@ import {
   defaultDraft,
   describeSetting,
   draftFromQuery,
+  isOfTab,
+  mostRanks,
   queryOf,
+  ranksOf,
   settings,
   withSetting,
 } from '../../../src/ui/settings.ts'
+
+describe('ranks in one tab', () => {
+  it('are a setting of the tab: in its address, not in the run', () => {
+    const draft = draftFromQuery('?ranks=3')
+    expect(ranksOf(draft)).toBe(3)
+    expect(queryOf(draft)).toBe('?ranks=3')
+    const { config, errors } = checkDraft(draft, 3)
+    expect(errors).toEqual({})
+    expect(config).not.toHaveProperty('ranks')
+  })
+
+  it.each(['0', '9', '-1', '2.5', 'many', '', '1e0'])('%j is an error, and counts as one', (ranks) => {
+    const draft = { ...defaultDraft, ranks }
+    expect(ranksOf(draft)).toBe(1)
+    expect(checkDraft(draft).errors.ranks).toContain(`expected 1 to ${mostRanks}, got`)
+  })
+})
 
 describe('the list of settings', () => {
   it('names every setting of the schema once', () => {
     const keys = settings.map(({ key }) => key)
     expect(new Set(keys).size).toBe(keys.length)
-    expect(keys.filter((key) => key !== 'transport').sort()).toEqual(
+    expect(keys.filter((key) => !isOfTab(key)).sort()).toEqual(
       Object.keys(trainConfigSchema.entries).sort(),
     )
   })
