@@ -39,9 +39,7 @@ export function Invite({ invite, server, isAlone }: InviteProps) {
           QR code
         </button>
       </div>
-      {isScanning && (
-        <QrDialog link={isForAll ? link : null} onClose={() => setScanning(false)} />
-      )}
+      {isScanning && <QrDialog link={isForAll ? link : null} onClose={() => setScanning(false)} />}
       {isAlone && isForAll && <QrCode link={link} />}
       {links.length > 1 && (
         <p class="quiet">

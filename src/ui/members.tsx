@@ -63,16 +63,7 @@ interface MemberProps {
   ranks: number
 }
 
-function Member({
-  member,
-  place,
-  isSealed,
-  isYou,
-  isMaker,
-  mate,
-  matePlace,
-  ranks,
-}: MemberProps) {
+function Member({ member, place, isSealed, isYou, isMaker, mate, matePlace, ranks }: MemberProps) {
   const rank = place === null ? 'waiting for the next run' : `rank ${place}`
   return (
     <li class="member" data-waiting={place === null} data-has-mate={mate !== null}>

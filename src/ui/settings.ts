@@ -285,7 +285,8 @@ export function checkDraft(draft: Draft, worldSize = 1): CheckedDraft {
     }
     if (key === 'ranks') {
       const isWrong = draft.ranks !== String(ranksOf(draft))
-      if (isWrong) errors.ranks = `expected 1 to ${mostRanks}, got ${draft.ranks.slice(0, 40) || 'nothing'}`
+      if (isWrong)
+        errors.ranks = `expected 1 to ${mostRanks}, got ${draft.ranks.slice(0, 40) || 'nothing'}`
       continue
     }
     const value = fromText(setting, draft[key])

@@ -40,9 +40,9 @@ export class Measures {
   #room = ''
   /** Counts changes of what goes on: an answer to a question of before is dropped. */
   #turn = 0
-  #cancelLook = () => {}
-  #cancelQuiet = () => {}
-  #cancelTell = () => {}
+  #cancelLook: () => void = () => undefined
+  #cancelQuiet: () => void = () => undefined
+  #cancelTell: () => void = () => undefined
 
   constructor(options: MeasuresOptions) {
     this.#options = options
@@ -120,7 +120,9 @@ export class Measures {
 
   async #links(): Promise<Measured> {
     const known = (await this.#options.linkRoundTrips()).filter(Number.isFinite)
-    return known.length === 0 ? {} : { linkUs: [toUs(Math.min(...known)), toUs(Math.max(...known))] }
+    return known.length === 0
+      ? {}
+      : { linkUs: [toUs(Math.min(...known)), toUs(Math.max(...known))] }
   }
 
   async #server(): Promise<Measured> {

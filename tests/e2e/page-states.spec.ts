@@ -1,59 +1,29 @@
 import { mkdirSync } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Browser, Page } from 'playwright'
-import { createServer, type ViteDevServer } from 'vite'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { launchBrowser } from '../support/launch-browser.ts'
+import { openStates, type StatesPage } from '../support/states-page.ts'
+import type {} from './fixtures/states.tsx'
 
 /**
- * Every designed state of the page at two widths: nothing sticks out, nothing complains, every control has a name.
+ * Every designed state of the page at three widths: nothing sticks out, nothing complains, every control has a name.
  * With TABRING_PICTURES naming a folder, each is photographed there, light and dark.
  */
 const pictures = process.env.TABRING_PICTURES
-const fixture = 'tests/e2e/fixtures/states.html'
 const sizes = [
   { width: 1400, height: 900 },
   { width: 390, height: 844 },
+  { width: 375, height: 667 },
 ]
 
-let server: ViteDevServer
-let cacheDir: string
-let browser: Browser
-let page: Page
-const complaints: string[] = []
-
+let opened: StatesPage
 beforeAll(async () => {
-  cacheDir = await mkdtemp(join(tmpdir(), 'tabring-vite-'))
-  server = await createServer({
-    root: join(import.meta.dirname, '..', '..'),
-    configFile: false,
-    logLevel: 'error',
-    cacheDir,
-    server: { port: 0, host: '127.0.0.1', watch: null, hmr: false },
-    optimizeDeps: { entries: [fixture] },
-  })
-  await server.listen()
-  const address = server.httpServer?.address()
-  if (!address || typeof address === 'string') throw new Error('no port')
-  browser = await launchBrowser()
-  page = await browser.newPage()
-  page.on('pageerror', (error) => complaints.push(error.message))
-  page.on('console', (message) => {
-    if (message.type() === 'error') complaints.push(message.text())
-  })
-  await page.goto(`http://127.0.0.1:${address.port}/${fixture}`)
-  await page.waitForFunction(() => window.states !== undefined)
+  opened = await openStates()
   if (pictures) mkdirSync(pictures, { recursive: true })
 })
-afterAll(async () => {
-  await browser?.close()
-  await server?.close()
-  if (cacheDir) await rm(cacheDir, { recursive: true })
-})
+afterAll(() => opened?.close())
 
 it.each(sizes)('all states fit a page of $width px', async (size) => {
+  const { page, complaints } = opened
   await page.setViewportSize(size)
   for (const name of await page.evaluate(() => window.states.names)) {
     const found = await page.evaluate((shown) => {
@@ -75,4 +45,63 @@ it.each(sizes)('all states fit a page of $width px', async (size) => {
     }
   }
   expect(complaints).toEqual([])
+})
+
+it('the QR code opens by the keyboard, says the link, and Escape gives the focus back', async () => {
+  const { page, complaints } = opened
+  await page.setViewportSize(sizes[0])
+  await page.evaluate(() => window.states.show('lobby-maker'))
+  const button = page.getByRole('button', { name: 'QR code' })
+  await button.focus()
+  await page.keyboard.press('Enter')
+  const dialog = page.getByRole('dialog', { name: 'Scan to join this room' })
+  const link = await page.locator('#invite').inputValue()
+  const code = dialog.getByRole('img', { name: `QR code of ${link}` })
+  await code.and(page.locator('[data-is=drawn]')).waitFor()
+  const box = (await code.boundingBox())!
+  expect(box.width).toBeGreaterThan(400)
+  expect(box.height).toBe(box.width)
+  if (pictures) await page.screenshot({ path: join(pictures, 'qr-1400.png') })
+  await page.keyboard.press('Escape')
+  await dialog.waitFor({ state: 'detached' })
+  expect(await button.evaluate((one) => one === document.activeElement)).toBe(true)
+
+  // Alone, it is there without a click; where phones could not open the link, there is none.
+  await page.evaluate(() => window.states.show('alone'))
+  await page.locator('#room .qr[data-is=drawn]').waitFor()
+  await page.evaluate(() => window.states.show('lobby-local'))
+  expect(await page.locator('.qr').count()).toBe(0)
+  await page.getByRole('button', { name: 'QR code' }).click()
+  const why = page.getByRole('dialog', { name: 'Phones cannot open this link yet' })
+  expect(await why.textContent()).toContain('npm start -- --host')
+  expect(await why.getByRole('img').count()).toBe(0)
+  await why.getByRole('button', { name: 'Close' }).click()
+  await why.waitFor({ state: 'detached' })
+  expect(complaints).toEqual([])
+})
+
+it('the code is one that a reader reads: its modules are those of the link', async () => {
+  const { page } = opened
+  await page.evaluate(() => window.states.show('alone'))
+  const code = page.locator('#room .qr[data-is=drawn]')
+  await code.waitFor()
+  const link = await page.locator('#invite').inputValue()
+  const { encode } = await import('uqr')
+  const { data, size } = encode(link, { ecc: 'L', boostEcc: true, border: 0 })
+  // What is on the screen, module by module, against the library's own table.
+  const dark = await code.evaluate((svg, count) => {
+    const path = svg.querySelector('path')!
+    const at = (x: number, y: number) => {
+      const point = (svg as unknown as SVGSVGElement).createSVGPoint()
+      point.x = x
+      point.y = y
+      return path.isPointInFill(point)
+    }
+    const side = count + 8
+    return Array.from({ length: side }, (_, y) =>
+      Array.from({ length: side }, (_, x) => at(x + 0.5, y + 0.5)),
+    )
+  }, size)
+  const expected = dark.map((row, y) => row.map((_, x) => data[y - 4]?.[x - 4] ?? false))
+  expect(dark).toEqual(expected)
 })

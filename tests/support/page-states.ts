@@ -351,7 +351,7 @@ export function makeStates(): Record<string, Snapshot> {
     'lobby-server-lost': play(inside(3), { type: 'serverLost', text: 'signaling: ended' }),
     connecting: play(assigned(3), { type: 'linked', peerRank: 1, kind: 'port' }),
     'lobby-many-ranks': manyRanks(),
-    'lobby-rank-lost': play(manyRanks(), {
+    'lobby-rank-lost': play(withoutMember(manyRanks(), 2), {
       type: 'refused',
       text: `${names[0]} · 3, a rank of this tab, has left the room: compute worker: ended (crashed or closed). Reload to have it again.`,
     }),
@@ -377,11 +377,16 @@ export function makeStates(): Record<string, Snapshot> {
       { type: 'lobby', lobby: makeLobby(3, 'failed'), ownId: ids[0] },
     ),
     'failed-lost': withoutMember(failed(3, 'peer.lost', gone), 1),
-    'failed-unreachable': failed(3, 'peer.unreachable', unreachable),
+    'failed-unreachable': play(
+      assigned(3),
+      { type: 'linked', peerRank: 1, kind: 'port' },
+      { type: 'failed', code: 'peer.unreachable', text: unreachable },
+      { type: 'lobby', lobby: makeLobby(3, 'failed'), ownId: ids[0] },
+    ),
     'failed-device': failed(
       3,
       'gpu.lost',
-      'training: expected a device that stays, lost 3 in a row (unknown: the GPU process crashed). Update the graphics driver, or take a smaller model, and start again.',
+      'device: expected at most 3 lost devices from one kept state to the next, got 4 among 3 ranks; rank 2 lost its device (unknown: the GPU process crashed). Close other pages that use the GPU, or start again with a smaller batch or without that rank.',
     ),
     finished: finished(3),
     'finished-one': finished(1),

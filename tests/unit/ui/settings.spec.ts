@@ -24,11 +24,14 @@ describe('ranks in one tab', () => {
     expect(config).not.toHaveProperty('ranks')
   })
 
-  it.each(['0', '9', '-1', '2.5', 'many', '', '1e0'])('%j is an error, and counts as one', (ranks) => {
-    const draft = { ...defaultDraft, ranks }
-    expect(ranksOf(draft)).toBe(1)
-    expect(checkDraft(draft).errors.ranks).toContain(`expected 1 to ${mostRanks}, got`)
-  })
+  it.each(['0', '9', '-1', '2.5', 'many', '', '1e0'])(
+    '%j is an error, and counts as one',
+    (ranks) => {
+      const draft = { ...defaultDraft, ranks }
+      expect(ranksOf(draft)).toBe(1)
+      expect(checkDraft(draft).errors.ranks).toContain(`expected 1 to ${mostRanks}, got`)
+    },
+  )
 })
 
 describe('the list of settings', () => {
