@@ -72,11 +72,7 @@ export function statusOf(snapshot: Snapshot): Status {
       text: `${stoppedBy(run.end.text)} ended the run at step ${run.step}. ${next}`,
     }
   }
-  if (run?.end) {
-    const { text } = run.end
-    const title = failureTitle(snapshot, run)
-    return { tone: 'bad', title, text: `${text.slice(0, 1).toUpperCase()}${text.slice(1)}` }
-  }
+  if (run?.end) return { tone: 'bad', title: failureTitle(snapshot, run), text: run.end.text }
   return lobbyStatus(snapshot)
 }
 

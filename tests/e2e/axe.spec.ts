@@ -62,6 +62,17 @@ describe('axe finds nothing', { timeout: 120_000 }, () => {
     expect(complaints).toEqual([])
   })
 
+  it('but what is wrong: a control without a name, a text too pale', async () => {
+    const { page } = opened
+    await page.evaluate(() => {
+      window.states.show('alone')
+      const wrong = '<button></button><p style="color:#777;background:#666">pale</p>'
+      document.querySelector('main')!.insertAdjacentHTML('beforeend', wrong)
+    })
+    const rules = (await violations(page)).map((text) => text.split(':')[0])
+    expect(rules.sort()).toEqual(['button-name', 'color-contrast'])
+  })
+
   it('in the dialog of the QR code', async () => {
     const { page } = opened
     await page.evaluate(() => window.states.show('lobby-maker'))

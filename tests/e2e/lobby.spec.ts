@@ -68,10 +68,10 @@ const picture = async (page: Page, name: string) => {
   if (pictures) await page.screenshot({ path: join(pictures, `${name}.png`), fullPage: true })
 }
 
-describe('a room of a class', { timeout: 240_000 }, () => {
+describe('a room of a class', { timeout: 180_000 }, () => {
   it('8 tabs join within 5 s, tell how fast they are, and train; one is reloaded, one closed', async () => {
     await openContext()
-    const maker = await openTab(`${served.localUrl}?steps=3&batchSize=16`)
+    const maker = await openTab(`${served.localUrl}?demo=playground&steps=20&batchSize=64`)
     await see(maker, 'Alone in the room')
     const link = await maker.locator('#invite').inputValue()
     const pages = [maker]
@@ -89,7 +89,7 @@ describe('a room of a class', { timeout: 240_000 }, () => {
     await picture(maker, 'lobby-eight')
 
     await start(maker).click()
-    await Promise.all(pages.map((page) => see(page, 'Finished', 120_000)))
+    await Promise.all(pages.map((page) => see(page, 'Finished', 60_000)))
     expect(new Set(await Promise.all(pages.map(hashOf))).size).toBe(1)
 
     const names = () => members(maker).locator('strong').allTextContents()
