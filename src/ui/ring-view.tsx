@@ -2,7 +2,14 @@ import { formatBytes, formatMany } from './format.ts'
 import { type LinkUse, linkUse } from './live/links.ts'
 import { Panel } from './panel.tsx'
 import { type RingEdge, ringOf } from './rates.ts'
-import { goneRanks, isRunning, isWaitingForNext, type Run, type Snapshot } from './state.ts'
+import {
+  goneRanks,
+  isRunning,
+  isWaitingForNext,
+  type Run,
+  type Snapshot,
+  unreachedRanks,
+} from './state.ts'
 
 const radius = 84
 const nodeRadius = 17
@@ -40,6 +47,12 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
   const edges = ringOf(members, snapshot.hasRelay, ownRun ?? undefined)
   const own = ownRun ? ownRun.rank : members.findIndex(({ id }) => id === snapshot.ownId)
   const gone = new Set(goneRanks(snapshot))
+  const unreached = unreachedRanks(snapshot)
+  const isCut = (from: number, to: number) =>
+    gone.has(from) ||
+    gone.has(to) ||
+    (from === own && unreached.includes(to)) ||
+    (to === own && unreached.includes(from))
   const uses = run && isOn && run.phase === 'train' ? linkUse(run) : []
   const isMoving = uses.some(({ bytesPerSec }) => Number.isFinite(bytesPerSec))
   // Beyond some ranks there is no room beside the links: what they carry together is told in the middle.
@@ -81,7 +94,7 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
               size={size}
               nodeRadius={small}
               use={size <= labelledRanks ? uses[edge.from] : undefined}
-              isCut={gone.has(edge.from) || gone.has(edge.to)}
+              isCut={isCut(edge.from, edge.to)}
               isOwn={edge.from === own}
             />
           ))}

@@ -456,6 +456,12 @@ export function canStart(snapshot: Snapshot): boolean {
   return isMaker(snapshot) && !isOn && !isRunning(snapshot)
 }
 
+/** Ranks that this tab had no link to yet when the run ended because one could not be reached. */
+export function unreachedRanks({ run }: Snapshot): readonly number[] {
+  if (run?.end?.kind !== 'failed' || run.end.code !== 'peer.unreachable') return []
+  return run.peers.filter((rank) => !(rank in run.ways))
+}
+
 /** Ranks of the run that are not in the room any more. */
 export function goneRanks({ run, lobby }: Snapshot): readonly number[] {
   if (!run || !lobby) return []

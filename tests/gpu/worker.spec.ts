@@ -39,6 +39,43 @@ test('errors keep their code and text on the way out of the worker', async () =>
   client.terminate()
 })
 
+test('tells how fast its device is, unless a run is under way or it computes on the CPU', async () => {
+  const idle = startCompute()
+  await idle.api.open()
+  const beganMs = performance.now()
+  const gflops = await idle.api.speed()
+  console.log(
+    `${gflops?.toFixed(1)} GFLOP/s, measured in ${(performance.now() - beganMs).toFixed()} ms`,
+  )
+  expect(gflops).toBeGreaterThan(0.01)
+  expect(gflops).toBeLessThan(1e6)
+  expect(await idle.api.roundTrips()).toEqual([])
+  await idle.api.open('cpu')
+  expect(await idle.api.speed()).toBeNull()
+  idle.terminate()
+
+  const { client, run } = await training()
+  expect(await client.api.speed()).toBeNull()
+  await client.api.abort('enough')
+  await expect(run).rejects.toThrow('enough')
+  client.terminate()
+})
+
+test('a run that starts during that measurement waits for its end', async () => {
+  const client = startCompute()
+  await client.api.open()
+  const order: string[] = []
+  const measuring = client.api.speed().then((gflops) => {
+    order.push('speed')
+    return gflops
+  })
+  const config = parseTrainConfig({ ...endless, steps: 1, batchSize: 16 })
+  const run = client.api.train(membership, config, location.href, () => undefined)
+  await Promise.all([measuring, run.then(() => order.push('run'))])
+  expect(order).toEqual(['speed', 'run'])
+  client.terminate()
+})
+
 test('abort ends a run with its reason', async () => {
   const { client, run } = await training()
   await client.api.abort('enough')
