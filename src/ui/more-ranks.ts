@@ -82,7 +82,7 @@ export class MoreRanks {
     this.#members.delete(number)
     member.close()
     const name = nameOf(this.#name, number)
-    this.#tell(`${name}, a rank of this tab, has left the room: ${why} Reload to have it again.`)
+    this.#tell(`${name}, a rank of this tab, has left the room: ${why}`)
   }
 }
 

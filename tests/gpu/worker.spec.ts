@@ -42,6 +42,7 @@ test('errors keep their code and text on the way out of the worker', async () =>
 test('tells how fast its device is, unless a run is under way or it computes on the CPU', async () => {
   const idle = startCompute()
   await idle.api.open()
+  await idle.api.speed() // its code is loaded, its kernel compiled
   const beganMs = performance.now()
   const gflops = await idle.api.speed()
   console.log(

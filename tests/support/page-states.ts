@@ -353,7 +353,7 @@ export function makeStates(): Record<string, Snapshot> {
     'lobby-many-ranks': manyRanks(),
     'lobby-rank-lost': play(withoutMember(manyRanks(), 2), {
       type: 'refused',
-      text: `${names[0]} · 3, a rank of this tab, has left the room: compute worker: ended (crashed or closed). Reload to have it again.`,
+      text: `${names[0]} · 3, a rank of this tab, has left the room: compute worker: ended (crashed or closed). Reload the tab to start a new one.`,
     }),
     'lobby-twelve': inside(12),
     compiling: play(
