@@ -1,5 +1,4 @@
 import { Command, InvalidArgumentError } from 'commander'
-import type { Page } from 'playwright'
 import { type Algorithm, algorithms } from '../src/peer/announcement.ts'
 import { hasAlgorithm } from '../src/peer/plan-collective.ts'
 import { markdownTable } from '../src/util/markdown.ts'
@@ -8,26 +7,23 @@ import { jsonOption, saveOption, someOf } from './command/flags.ts'
 import { machineLine, today } from './command/machine.ts'
 import { note } from './command/note.ts'
 import { publish } from './command/results.ts'
+import { formRanks, type MeasuredBackend, measuredBackends, type Ranks } from './form-ranks.ts'
 import { type Host, openHost } from './host.ts'
-import { joinTabs } from './join-tabs.ts'
-import {
-  type CollectiveTask,
-  type HopsTask,
-  type TimedOperation,
-  timedOperations,
-} from './ring/protocol.ts'
-import { median, spread } from './statistics.ts'
+import { type HopsTask, type TimedOperation, timedOperations } from './ring/protocol.ts'
+import { median, pairRatios, spread } from './statistics.ts'
 
 /** `npm run bench -- collectives`: time, algorithm and bus bandwidth by size, backend and operation, as nccl-tests prints them. */
 
 const kibi = 1024
 const mebi = 1024 * kibi
-const backends = ['webrtc', 'port', 'relay'] as const
-type Backend = (typeof backends)[number]
+/** From this size on a collective is to carry this share of what the bare channels do, on so many tabs. */
+const goal = { fromBytes: mebi, ratio: 0.85, ranks: [2, 3] }
+/** How often the links are measured. */
+const linksRounds = 5
 
 interface Flags {
   ranks: number[]
-  backends: Backend[]
+  backends: MeasuredBackend[]
   operations: TimedOperation[]
   sizes: number[]
   rounds: number
@@ -37,10 +33,12 @@ interface Flags {
 
 const command = new Command('npm run bench -- collectives')
   .description(
-    'Times collectives between tabs by size, backend and algorithm. Bus bandwidth is as in nccl-tests: what a link carries, whatever the number of ranks.',
+    'Times collectives between tabs (local: workers of one tab) by size, backend and algorithm, in groups that initProcessGroup forms. Bus bandwidth is as in nccl-tests: what a link carries, whatever the number of ranks.',
   )
-  .option('--ranks <counts>', 'tabs', someOf([2, 3, 4, 5, 6]), [2, 3])
-  .option('--backends <names>', 'how tabs are linked', someOf(backends), [...backends])
+  .option('--ranks <counts>', 'tabs', someOf([2, 3, 4, 5, 6, 8, 12, 16]), [2, 3, 4])
+  .option('--backends <names>', 'how tabs are linked', someOf(measuredBackends), [
+    ...measuredBackends,
+  ])
   .option('--operations <names>', 'which collectives', someOf(timedOperations), ['allReduce'])
   .option(
     '--sizes <bytes>',
@@ -62,7 +60,7 @@ function sizeOf(text: string): number {
 
 /** One line of the table. units: ms, and MB (10^6 bytes) a second. */
 interface Line {
-  backend: Backend
+  backend: MeasuredBackend
   ranks: number
   operation: TimedOperation
   sizeBytes: number
@@ -73,6 +71,19 @@ interface Line {
   busBandwidth: number
   /** What it is held against; where messages are small. */
   floor?: Floor | undefined
+  /** Bus bandwidth over that of the bare data channels under the same traffic, median of pairs; where messages are large. */
+  ofRaw?: number | undefined
+}
+
+/** What `measureLinks` takes on the slowest rank, and finds. units: ms. */
+interface LinksLine {
+  backend: MeasuredBackend
+  ranks: number
+  ms: number
+  msSpread: [number, number]
+  oneShotBytes: number
+  directBytes: number
+  bytesPerMs: number
 }
 
 /** Of the bare links, on the same tabs. units: ms. */
@@ -98,105 +109,142 @@ export async function benchCollectives(argv: readonly string[]): Promise<void> {
     () => host.close(),
     async () => {
       const lines: Line[] = []
+      const linksLines: LinksLine[] = []
       for (const backend of flags.backends)
-        for (const ranks of flags.ranks) lines.push(...(await linesOf(host, backend, ranks, flags)))
+        for (const size of flags.ranks) {
+          note(`${backend}: joining ${size} ranks`)
+          const ranks = await formRanks(host, size, backend)
+          await closeAfter(
+            () => ranks.close(),
+            async () => {
+              linksLines.push(await linksLineOf(ranks, backend))
+              lines.push(...(await linesOf(ranks, backend, flags)))
+            },
+          )
+        }
       const title = 'collectives'
       const nameParts = ['chromium', host.browser.version(), title]
-      await publish({ report: formatLines(lines, host), rows: lines, nameParts, title }, flags)
+      const report = formatLines(lines, linksLines, host)
+      await publish({ report, rows: [...linksLines, ...lines], nameParts, title }, flags)
     },
   )
 }
 
+async function linksLineOf(ranks: Ranks, backend: MeasuredBackend): Promise<LinksLine> {
+  const times: number[] = []
+  let found = { oneShotBytes: 0, directBytes: 0, bytesPerMs: 0 }
+  // The first round wakes threads and links.
+  for (let round = -1; round < linksRounds; round++) {
+    const all = await ranks.ask('links')
+    if (round >= 0) times.push(Math.max(...all.map(({ ms }) => ms)))
+    const { choice, bytesPerMs } = all[0]
+    const { oneShotBytes, directBytes } = choice
+    found = { oneShotBytes, directBytes, bytesPerMs: bytesPerMs ?? Number.NaN }
+  }
+  const { size } = ranks
+  return { backend, ranks: size, ms: median(times), msSpread: spread(times), ...found }
+}
+
 async function linesOf(
-  host: Host,
-  backend: Backend,
-  ranks: number,
+  ranks: Ranks,
+  backend: MeasuredBackend,
   { operations, sizes, rounds }: Flags,
 ): Promise<Line[]> {
-  note(`${backend}: joining ${ranks} tabs`)
-  const pages = await joinTabs(host, ranks, { transport: backend })
+  const { size } = ranks
   const lines: Line[] = []
-  try {
-    for (const operation of operations)
-      for (const sizeBytes of sizes) {
-        const names = algorithms.filter(
-          // A ring of more than three ranks has not the links for the others; one shot is for what is small.
-          (name) =>
-            hasAlgorithm(operation, name) &&
-            (name === 'ring' || ranks <= 3) &&
-            (name !== 'oneShot' || sizeBytes <= mebi) &&
-            (name !== 'hierarchical' || ranks > 2),
-        )
-        note(`${backend}, ${ranks} tabs: ${operation} of ${formatBytes(sizeBytes)}`)
-        const times = new Map(names.map((name) => [name, [] as number[]]))
-        const bareTimes = new Map(names.map((name) => [name, [] as number[]]))
-        const isFloored = (algorithm: Algorithm) =>
-          operation !== 'broadcast' && algorithm !== 'hierarchical' && sizeBytes <= 64 * kibi
-        const repeats = Math.max(1, Math.min(32, Math.floor((4 * mebi) / sizeBytes)))
-        for (let round = 0; round < rounds; round++)
-          for (let at = 0; at < names.length; at++) {
-            const algorithm = names[(round + at) % names.length]
-            const warmUps = round === 0 ? 1 : 0
-            const task = { operation, algorithm, sizeBytes, rounds: 1, repeats, warmUps }
-            const hops = { ...hopsOf(algorithm, operation, ranks, sizeBytes), repeats }
-            const isHeldAgainstBare = isFloored(algorithm)
-            if (isHeldAgainstBare && round % 2 === 1)
-              bareTimes.get(algorithm)!.push(await slowestHops(pages, hops))
-            times.get(algorithm)!.push(await slowest(pages, task))
-            if (isHeldAgainstBare && round % 2 === 0)
-              bareTimes.get(algorithm)!.push(await slowestHops(pages, hops))
+  for (const operation of operations)
+    for (const sizeBytes of sizes) {
+      const names = algorithms.filter(
+        (name) =>
+          hasAlgorithm(operation, name) &&
+          // One shot is for what is small.
+          (name !== 'oneShot' || sizeBytes <= mebi) &&
+          (name !== 'hierarchical' || size > 2),
+      )
+      note(`${backend}, ${size} ranks: ${operation} of ${formatBytes(sizeBytes)}`)
+      const samples = names.map((algorithm) => ({
+        algorithm,
+        ms: [] as number[],
+        bareMs: [] as number[],
+        rawMs: [] as number[],
+      }))
+      const repeats = Math.max(1, Math.min(32, Math.floor((4 * mebi) / sizeBytes)))
+      // Round -1 wakes threads and links, and is not kept.
+      for (let round = -1; round < rounds; round++)
+        for (let at = 0; at < samples.length; at++) {
+          const sample = samples[(round + 1 + at) % samples.length]
+          const { algorithm } = sample
+          const { to, ...hops } = hopsOf(algorithm, operation, size, sizeBytes)
+          const bare = async () => {
+            if (isFloored(backend, algorithm, operation, sizeBytes)) {
+              const ms = slowest(await ranks.ask('hops', { ...hops, to, repeats }))
+              if (round >= 0) sample.bareMs.push(ms)
+            } else if (hasRaw(backend, algorithm, operation, sizeBytes)) {
+              const ms = slowest(await ranks.ask('raw', { sizeBytes, to, repeats }))
+              if (round >= 0) sample.rawMs.push(ms)
+            }
           }
-        for (const [algorithm, ms] of times) {
-          const { hops, sizeBytes: hopBytes } = hopsOf(algorithm, operation, ranks, sizeBytes)
-          const floor = isFloored(algorithm)
-            ? {
-                tripsMs: hops * (await oneWayMs(pages, hopBytes)),
-                hopsMs: median(bareTimes.get(algorithm)!),
-              }
-            : undefined
-          const middle = median(ms)
-          const algorithmBandwidth = sizeBytes / middle / 1000
-          lines.push({
-            backend,
-            ranks,
-            operation,
-            sizeBytes,
-            algorithm,
-            ms: middle,
-            msSpread: spread(ms),
-            algorithmBandwidth,
-            busBandwidth: algorithmBandwidth * busFactor(operation, ranks),
-            floor,
-          })
+          if (round % 2 !== 0) await bare()
+          const task = { operation, algorithm, sizeBytes, rounds: 1, repeats, warmUps: 0 }
+          const ms = slowest(await ranks.ask('time', task))
+          if (round >= 0) sample.ms.push(ms)
+          if (round % 2 === 0) await bare()
         }
+      for (const { algorithm, ms, bareMs, rawMs } of samples) {
+        const { hops, sizeBytes: hopBytes } = hopsOf(algorithm, operation, size, sizeBytes)
+        const floor =
+          bareMs.length > 0
+            ? { tripsMs: hops * (await oneWayMs(ranks, hopBytes)), hopsMs: median(bareMs) }
+            : undefined
+        const middle = median(ms)
+        const algorithmBandwidth = sizeBytes / middle / 1000
+        lines.push({
+          backend,
+          ranks: size,
+          operation,
+          sizeBytes,
+          algorithm,
+          ms: middle,
+          msSpread: spread(ms),
+          algorithmBandwidth,
+          busBandwidth: algorithmBandwidth * busFactor(operation, size),
+          floor,
+          ofRaw: rawMs.length > 0 ? median(pairRatios(rawMs, ms)) : undefined,
+        })
       }
-  } finally {
-    for (const context of new Set(pages.map((page) => page.context()))) await context.close()
-  }
+    }
   return lines
 }
 
-async function slowest(pages: readonly Page[], task: CollectiveTask): Promise<number> {
-  const byRank = await Promise.all(
-    pages.map((page) => page.evaluate((given) => window.ringTab.time(given), task)),
-  )
-  return Math.max(...byRank.map(([ms]) => ms))
-}
+/** Whether small messages are held against bare ones; the relay has none. */
+const isFloored = (
+  backend: MeasuredBackend,
+  algorithm: Algorithm,
+  operation: TimedOperation,
+  sizeBytes: number,
+): boolean =>
+  backend !== 'relay' &&
+  operation !== 'broadcast' &&
+  algorithm !== 'hierarchical' &&
+  sizeBytes <= 64 * kibi
 
-async function slowestHops(pages: readonly Page[], task: HopsTask): Promise<number> {
-  const byRank = await Promise.all(
-    pages.map((page) => page.evaluate((given) => window.ringTab.hops(given), task)),
-  )
-  return Math.max(...byRank.map(([ms]) => ms))
-}
+/** Whether large ones are held against bare data channels, which carry what the algorithm sends. */
+const hasRaw = (
+  backend: MeasuredBackend,
+  algorithm: Algorithm,
+  operation: TimedOperation,
+  sizeBytes: number,
+): boolean =>
+  backend === 'webrtc' &&
+  operation === 'allReduce' &&
+  (algorithm === 'ring' || algorithm === 'direct') &&
+  sizeBytes >= goal.fromBytes
+
+const slowest = (byRank: readonly number[][]): number => Math.max(...byRank.map(([ms]) => ms))
 
 /** Half of a round trip of the bare link between ranks 0 and 1, with nothing else under way. */
-async function oneWayMs(pages: readonly Page[], sizeBytes: number): Promise<number> {
-  const [times] = await Promise.all(
-    pages.map((page) =>
-      page.evaluate((given) => window.ringTab.ping(given), { sizeBytes, rounds: 250 }),
-    ),
-  )
+async function oneWayMs(ranks: Ranks, sizeBytes: number): Promise<number> {
+  const [times] = await ranks.ask('ping', { sizeBytes, rounds: 250 })
   // The first ones wake threads.
   return median(times.slice(50)) / 2
 }
@@ -220,8 +268,12 @@ function hopsOf(
   return { hops: phases * (ranks - 1), sizeBytes: share, to: 'next' }
 }
 
-function formatLines(lines: readonly Line[], { browser }: Host): string {
-  const heading = `${today()}, Chromium ${browser.version()}, ${machineLine('at the end')}; tabs of one machine.`
+function formatLines(
+  lines: readonly Line[],
+  linksLines: readonly LinksLine[],
+  { browser }: Host,
+): string {
+  const heading = `${today()}, Chromium ${browser.version()}, ${machineLine('at the end')}; tabs of one machine, local: workers of one tab.`
   const table = markdownTable(
     [
       'backend',
@@ -236,6 +288,8 @@ function formatLines(lines: readonly Line[], { browser }: Host): string {
       'hops',
       'x its round trips',
       'x its bare hops',
+      'of its raw channels',
+      'goal',
     ],
     lines.map((line) => {
       const { hops } = hopsOf(line.algorithm, line.operation, line.ranks, line.sizeBytes)
@@ -253,8 +307,44 @@ function formatLines(lines: readonly Line[], { browser }: Host): string {
         hops,
         times(line.floor?.tripsMs),
         times(line.floor?.hopsMs),
+        line.ofRaw?.toFixed(2) ?? '',
+        goalOf(line),
       ]
     }),
   )
-  return `${heading}\n\nRound trips: hops x half an idle round trip of a bare message of the hop's size between two of the tabs. Bare hops: as many hops of bare messages on all links at once, each rank sending and awaiting what the algorithm's ranks do, measured in turns with it.\n\n${table}\n`
+  const linksTable = markdownTable(
+    [
+      'backend',
+      'ranks',
+      'measureLinks, ms',
+      'lowest to highest',
+      'one shot up to',
+      'direct up to',
+      'sent in a ring, MB/s',
+    ],
+    linksLines.map((line) => [
+      line.backend,
+      line.ranks,
+      line.ms.toFixed(0),
+      line.msSpread.map((ms) => ms.toFixed(0)).join(' to '),
+      formatBytes(line.oneShotBytes),
+      formatBytes(line.directBytes),
+      (line.bytesPerMs / 1000).toFixed(0),
+    ]),
+  )
+  return `${heading}
+
+What \`measureLinks\` takes on the slowest rank, ${linksRounds} times, and what it found the last time:
+
+${linksTable}
+
+Round trips: hops x half an idle round trip of a bare message of the hop's size between two of the ranks. Bare hops: as many hops of bare messages on all links at once, each rank sending and awaiting what the algorithm's ranks do, measured in turns with it. Raw channels: as many bytes over the same data channels, to and from the same ranks, with credits alone; the median of the ratios of pairs. Hierarchical: as if the ranks were on two machines.
+
+${table}
+`
+}
+
+function goalOf({ ofRaw, ranks, sizeBytes }: Line): string {
+  if (ofRaw === undefined || sizeBytes < goal.fromBytes || !goal.ranks.includes(ranks)) return ''
+  return `≥ ${goal.ratio}: ${ofRaw >= goal.ratio ? 'yes' : 'no'}`
 }

@@ -67,7 +67,7 @@ async function rowsAt(host: Host, latencyMs: number, flags: Flags): Promise<stri
     pairs
       .get(first)!
       .map((page) =>
-        page.evaluate((task) => window.ringTab.ping(task), { sizeBytes: 64, rounds: 20 }),
+        page.evaluate((task) => window.ringTab.ranks[0].ping(task), { sizeBytes: 64, rounds: 20 }),
       ),
   )
   const times = await timeInTurns(pairs, flags)
@@ -122,7 +122,9 @@ async function timeInTurns(
         warmUps: round === 0 ? 1 : 0,
       }
       const byRank = await Promise.all(
-        pairs.get(one)!.map((page) => page.evaluate((given) => window.ringTab.time(given), task)),
+        pairs
+          .get(one)!
+          .map((page) => page.evaluate((given) => window.ringTab.ranks[0].time(given), task)),
       )
       times.get(one)!.push(Math.max(...byRank.map(([ms]) => ms)))
     }

@@ -41,7 +41,9 @@ export async function ringRows(
         const task: RingTask = { ...size, rounds, warmUps: 2 }
         note(`ring: ${options[index].row}, ${rounds} pairs`)
         const byRank = await Promise.all(
-          pages.map((page) => page.evaluate((given) => window.ringTab.measure(given), task)),
+          pages.map((page) =>
+            page.evaluate((given) => window.ringTab.ranks[0].measure(given), task),
+          ),
         )
         rows.push(ringRow(options[index], place, worldSize, size.sizeBytes, byRank))
       }

@@ -1,4 +1,6 @@
+import type { InitProcessGroupOptions } from '../../src/distributed/form-group.ts'
 import type { Algorithm } from '../../src/peer/announcement.ts'
+import type { LinkMeasurement } from '../../src/peer/measure-links.ts'
 import type { Transport } from '../../src/worker/api.ts'
 
 /** One measured size. */
@@ -50,17 +52,35 @@ export interface HopsTask {
   repeats: number
 }
 
+/** The bytes of an all-reduce over the bare data channels, to those to whom it sends them. */
+export interface RawTask {
+  /** Of the whole buffer. */
+  sizeBytes: number
+  to: 'next' | 'all'
+  repeats: number
+}
+
+/** What a rank measured of its links, and the milliseconds that it took. */
+export interface LinksTaken extends LinkMeasurement {
+  ms: number
+}
+
 export type ToWorker =
   | { add: { peerRank: number; transport: Transport; lane: number } }
   | { begin: { epoch: number; rank: number; worldSize: number } }
+  /** Form a group as users' programs do. */
+  | { init: InitProcessGroupOptions }
   | { measure: RingTask }
   | { time: CollectiveTask }
   | { ping: PingTask }
   | { hops: HopsTask }
+  | { raw: RawTask }
+  | { links: true }
 
 export type FromWorker =
   | { ready: true }
   | { measured: RingTimes }
   /** Milliseconds of one, by round. */
   | { timed: number[] }
+  | { taken: LinksTaken }
   | { failed: string }

@@ -1,4 +1,4 @@
-import { ringEdges } from '../peer/topology.ts'
+import { edgesBySize, meshEdges, ringEdges } from '../peer/edges.ts'
 import { PeerError } from '../util/errors.ts'
 
 /** How ranks may be linked; `auto` takes the shortest way that each pair has. */
@@ -12,9 +12,6 @@ export type Topology = (typeof topologies)[number]
 /** Whether `auto` may send data through the signaling server where no other way leads. */
 export const relayChoices = ['off', 'fallback'] as const
 export type RelayChoice = (typeof relayChoices)[number]
-
-/** The most ranks of which `auto` links all to all. */
-export const meshLimit = 16
 
 /** Where a rank is, as far as the others need to know. */
 export interface Place {
@@ -59,7 +56,7 @@ export function planLinks(
   topology: Topology,
   relay: RelayChoice = 'off',
 ): PlannedLink[] {
-  const edges = edgesOf(places.length, topology).map(([from, to]) => ({
+  const edges = edgesOf[topology](places.length).map(([from, to]) => ({
     from,
     to,
     ...wayBetween(places, from, to, backend, relay),
@@ -74,11 +71,10 @@ export function planLinks(
     }))
 }
 
-function edgesOf(size: number, topology: Topology): [number, number][] {
-  if (topology === 'ring' || (topology === 'auto' && size > meshLimit)) return ringEdges(size)
-  const ranks = Array.from({ length: size }, (_, rank) => rank)
-  return ranks.flatMap((from) => ranks.slice(from + 1).map((to): [number, number] => [from, to]))
-}
+const edgesOf = { auto: edgesBySize, mesh: meshEdges, ring: ringEdges } satisfies Record<
+  Topology,
+  (size: number) => [number, number][]
+>
 
 type Way = Pick<PlannedLink, 'way' | 'canRelay'>
 

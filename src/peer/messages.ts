@@ -1,4 +1,5 @@
 import * as v from 'valibot'
+import { meshLimit } from './edges.ts'
 import { iceServersSchema } from './ice-servers.ts'
 import { refusals } from './refusals.ts'
 import { storedMessageSchema, storeMessageSchema } from './store/store-messages.ts'
@@ -52,9 +53,12 @@ export const limits = {
    * a full room, fits whatever its members say of themselves (`adapterBytes`, `nameChars`).
    */
   messageBytes: 64 * 1024,
-  /** Token bucket of each connection, store calls apart; a tab's 2 links with 2 attempts each need about 30 messages, with 8 lanes three times as many. */
+  /**
+   * Token bucket of each connection, store calls apart; a link with 2 attempts needs about 15 messages, with 8 lanes 45, and of 16 ranks that
+   * are all linked to all each has 15 links.
+   */
   messagesPerSec: 20,
-  messageBurst: 120,
+  messageBurst: 60 * (meshLimit - 1),
   /** Rooms of one server, and members of one room. */
   rooms: 1000,
   membersPerRoom: 64,
@@ -77,8 +81,8 @@ export const limits = {
   adapterBytes: 512,
   /** One sealed box, in characters of base64url; an offer takes about 1,200. */
   boxChars: 16 * 1024,
-  /** All boxes that one rank may send in one epoch. */
-  boxCharsPerEpoch: 256 * 1024,
+  /** All boxes that one rank may send in one epoch, for each of its links. */
+  boxCharsPerLink: 128 * 1024,
   nameChars: 40,
   textChars: 500,
   /** Attempts to form one link. */
@@ -306,7 +310,7 @@ export const serverMessageSchema = v.variant('type', [
     worldSize: whole(1, limits.membersPerRoom),
     /** By rank. */
     members: v.pipe(v.array(assignedMemberSchema), v.maxLength(limits.membersPerRoom)),
-    links: v.pipe(v.array(assignedLinkSchema), v.maxLength(2)),
+    links: v.pipe(v.array(assignedLinkSchema), v.maxLength(meshLimit - 1)),
   }),
   v.object({
     type: v.literal('signal'),

@@ -18,7 +18,7 @@ import { type Member, Room, withoutRelay } from './room.ts'
 import { TokenBucket } from './token-bucket.ts'
 
 export type { Limits } from './messages.ts'
-export { linkKind, ringEdges } from './topology.ts'
+export { linkKind } from './topology.ts'
 
 /**
  * The signaling server without its sockets: who is connected, and who may enter which room. What happens inside is the

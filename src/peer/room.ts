@@ -333,11 +333,11 @@ export class Room {
 
   private passBox(from: number, { to, attempt, box }: MessageOf<'signal'>): void {
     const { member } = this.ranks[from]
-    const { boxCharsPerEpoch } = this.host.limits
+    const mostBoxChars = this.host.limits.boxCharsPerLink * this.ranks[from].links.length
     if (!this.hasLink(from, to, 'signal')) return
     this.ranks[from].boxChars += box.length
-    if (this.ranks[from].boxChars > boxCharsPerEpoch) {
-      const text = `expected at most ${boxCharsPerEpoch} characters of signals an epoch, got more. Signaling carries no data.`
+    if (this.ranks[from].boxChars > mostBoxChars) {
+      const text = `expected at most ${mostBoxChars} characters of signals an epoch, got more. Signaling carries no data.`
       this.refuse(member, 'too-large', text, 'signal', true)
       return
     }

@@ -1,12 +1,6 @@
-/** Who is linked to whom in a ring, and how: pure functions of its members. */
+/** How the members of a room are linked: pure functions of its members. */
+import { edgesBySize } from './edges.ts'
 import type { AssignedLink, MemberInfo } from './messages.ts'
-
-/** The ring's edges as [offering rank, answering rank]: N of them, one for 2 ranks, none for 1. */
-export function ringEdges(worldSize: number): [number, number][] {
-  if (worldSize < 2) return []
-  if (worldSize === 2) return [[0, 1]]
-  return Array.from({ length: worldSize }, (_, rank) => [rank, (rank + 1) % worldSize])
-}
 
 const isOpen = (transport: MemberInfo['transport']) =>
   transport === 'auto' || transport === 'fallback'
@@ -27,13 +21,13 @@ export function linkKind(a: MemberInfo, b: MemberInfo): AssignedLink['kind'] | n
 export const canFallBack = (a: MemberInfo, b: MemberInfo): boolean =>
   a.transport === 'fallback' && b.transport === 'fallback' && linkKind(a, b) === 'webrtc'
 
-/** Each rank's links, by rank; or the two ranks that cannot be joined as they ask. */
+/** Each rank's links, by rank, all to all or in a ring by their number; or the two ranks that cannot be joined as they ask. */
 export function planLinks(
   members: readonly MemberInfo[],
   hasRelay: boolean,
 ): { links: AssignedLink[][] } | { apart: [number, number] } {
   const links = members.map((): AssignedLink[] => [])
-  for (const [from, to] of ringEdges(members.length)) {
+  for (const [from, to] of edgesBySize(members.length)) {
     const kind = linkKind(members[from], members[to])
     if (!kind) return { apart: [from, to] }
     const way = {

@@ -13,7 +13,7 @@ export interface Rates {
   /** By rank: this rank's measured, the others' from their share of each batch and the common step rate. */
   readonly samplesPerSec: readonly number[]
   readonly totalSamplesPerSec: number
-  /** Payload that this rank sends to the next one. */
+  /** Payload that this rank sends, to all others together. */
   readonly bytesPerSec: number
   /** Without the tests to come. */
   readonly secondsLeft: number

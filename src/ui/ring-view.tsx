@@ -1,3 +1,4 @@
+import { meshLimit } from '../peer/edges.ts'
 import { formatBytes, formatMany } from './format.ts'
 import { type LinkUse, linkUse } from './live/links.ts'
 import { Panel } from './panel.tsx'
@@ -243,8 +244,10 @@ function note(size: number, kinds: ReadonlySet<RingEdge['kind']>, isMoving: bool
   })
   const text = parts.join('; ')
   const how = `${text[0].toUpperCase()}${text.slice(1)}.`
+  const isMesh = size > 3 && size <= meshLimit
+  const all = isMesh ? ' All ranks are linked to all; the lines show the ring alone.' : ''
   const measured = isMoving
     ? ' By each link, as the rank that sends counts it about every second: bytes/s, and the most chunks under way at once.'
     : ''
-  return `${how}${measured}`
+  return `${how}${all}${measured}`
 }

@@ -175,7 +175,7 @@ export const settings: readonly Setting[] = [
       ['port', 'MessagePorts only (one browser)'],
       ['relay', 'through the server, sealed (it must have --relay)'],
     ],
-    hint: 'How this tab joins its ring neighbours.',
+    hint: 'How this tab joins the others.',
     isAdvanced: true,
   },
   {

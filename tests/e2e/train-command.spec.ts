@@ -140,6 +140,28 @@ test('--demo, with data of a person and the exchange switched off: each tab ends
   expect(done.samplesPerRank).toEqual([24, 24])
 }, 120_000)
 
+test('four tabs are linked all to all, measure how collectives travel, keep that in the record, and end with equal bits', async () => {
+  const out = join(folder, 'weights.safetensors')
+  const flags = ['--device', 'cpu', '--demo', 'playground', '--batch-size', '12', '--steps', '4']
+  const { child, told } = startTraining(
+    {},
+    ...['--json', '--nproc-per-node', '4', '--out', out, ...flags],
+  )
+  const [code] = await once(child, 'close')
+  expect(code, told.stderr).toBe(0)
+  const done = JSON.parse(told.stdout.trim().split('\n').at(-1)!)
+  expect(done).toMatchObject({ event: 'done', steps: 4, worldSize: 4 })
+  expect(done.linksPerRank.map((links: string[]) => links.length)).toEqual([3, 3, 3, 3])
+  expect(new Set(done.paramHashes).size).toBe(1)
+  const { metadata } = readSafetensors(new Uint8Array(await readFile(out)))
+  const { choice, bytesPerMs } = JSON.parse(metadata['tabring.record']!).links
+  expect(bytesPerMs).toBeGreaterThan(0)
+  // The sizes that are measured; what holds in a ring, where only the rate is, is 8 KiB.
+  const measured = [0, 4, 16, 64, 256, 1024].map((kibi) => 1024 * kibi)
+  expect(measured).toContain(choice.oneShotBytes)
+  expect(measured).toContain(choice.directBytes)
+}, 120_000)
+
 test('a malformed trace does not pass the reader', async () => {
   const file = join(folder, 'spans.json')
   const tell = async (...traceEvents: object[]) => {

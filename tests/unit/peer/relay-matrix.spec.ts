@@ -1,7 +1,7 @@
 import { afterAll, beforeAll } from 'vitest'
+import { meshEdges, ringEdges } from '../../../src/peer/edges.ts'
 import { ProcessGroup } from '../../../src/peer/group.ts'
 import type { Link } from '../../../src/peer/link.ts'
-import { ringEdges } from '../../../src/peer/topology.ts'
 import { systemEnv } from '../../../src/util/env.ts'
 import { collectiveMatrix, type MatrixWorld } from '../../support/collective-matrix.ts'
 import { type RelayServer, startRelay } from '../../support/relay-server.ts'
@@ -17,14 +17,6 @@ afterAll(async () => {
   for (const { groups } of worlds.values()) for (const group of groups) group.destroy()
   await relay.close()
 })
-
-const meshEdges = (size: number) =>
-  Array.from({ length: size }, (_, from) => from).flatMap((from) =>
-    Array.from({ length: size - from - 1 }, (_, index): [number, number] => [
-      from,
-      from + index + 1,
-    ]),
-  )
 
 /** Groups whose links are still being made, which their first messages wait for. */
 function join(kind: string, size: number): ProcessGroup[] {

@@ -71,7 +71,7 @@ describe('hostile clients', () => {
     expect(world.all('a', 'error')).toHaveLength(2)
   })
 
-  it('a flood is cut off; 60 at once and 20 a second are not', async () => {
+  it('a flood is cut off; a burst and 20 a second are not', async () => {
     await world.fill(2)
     await world.env.advance(7_500)
     const hi = () => world.say('t1', { type: 'update', info: infoOf('t1') })
@@ -89,18 +89,22 @@ describe('hostile clients', () => {
     expect(world.last('t0', 'lobby').members).toHaveLength(1)
   })
 
-  it('trickled candidates of two links with two attempts fit the burst', async () => {
-    const ids = await world.fill(3)
-    const epoch = world.assign(ids)
-    for (const attempt of [1, 2]) {
-      for (const to of [0, 2]) {
-        for (let i = 0; i < 12; i++) {
-          world.say('t1', { type: 'signal', epoch, to, attempt, box: 'x'.repeat(1500) })
+  it.each([3, 16])(
+    'trickled candidates of all links of %s ranks, with two attempts and eight lanes each, fit the burst',
+    async (size) => {
+      const ids = await world.fill(size)
+      const epoch = world.assign(ids)
+      for (const { peerRank: to } of world.last('t1', 'assign').links) {
+        // The first connection twice, and seven lanes.
+        for (const attempt of [1, 2, 2, 2, 2, 2, 2, 2, 2]) {
+          for (let i = 0; i < 6; i++)
+            world.say('t1', { type: 'signal', epoch, to, attempt, box: 'x'.repeat(1500) })
         }
       }
-    }
-    expect(world.all('t1', 'error')).toEqual([])
-  })
+      expect(world.all('t1', 'error')).toEqual([])
+      expect(world.all('t2', 'signal')).toHaveLength(54)
+    },
+  )
 
   it('a silent client is gone after 15 s', async () => {
     await world.fill(2)

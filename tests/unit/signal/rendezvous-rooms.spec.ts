@@ -1,7 +1,8 @@
 import { beforeEach, describe, expect, it } from 'vitest'
+import { edgesBySize, meshLimit } from '../../../src/peer/edges.ts'
 import type { MemberInfo } from '../../../src/peer/messages.ts'
 import { limits, protocolVersion } from '../../../src/peer/messages.ts'
-import { linkKind, ringEdges } from '../../../src/peer/rendezvous.ts'
+import { linkKind } from '../../../src/peer/rendezvous.ts'
 import { proofText } from '../../../src/peer/secret.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { authKey, hmac, RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'
@@ -297,7 +298,7 @@ describe('how two members are joined', () => {
     expect(linksOf(false, ['fallback', 'fallback'])).toEqual([{ peerRank: 1, ...webrtc }])
     expect(linksOf(true, ['fallback', 'auto', 'fallback'])).toEqual([
       { peerRank: 1, ...webrtc },
-      { peerRank: 2, ...webrtc, initiator: false, canRelay: true },
+      { peerRank: 2, ...webrtc, canRelay: true },
     ])
     // Such links may take both ways' time, one after the other.
     for (const [hasRelay, expected] of [
@@ -312,13 +313,19 @@ describe('how two members are joined', () => {
     }
   })
 
-  it('ring edges', async () => {
-    expect(ringEdges(1)).toEqual([])
-    expect(ringEdges(2)).toEqual([[0, 1]])
-    expect(ringEdges(3)).toEqual([
+  it('all pairs are linked up to 16 ranks, and those of a ring beyond', async () => {
+    expect(edgesBySize(1)).toEqual([])
+    expect(edgesBySize(2)).toEqual([[0, 1]])
+    expect(edgesBySize(3)).toEqual([
       [0, 1],
+      [0, 2],
       [1, 2],
-      [2, 0],
     ])
+    const all = edgesBySize(meshLimit)
+    expect(new Set(all.map(([from, to]) => `${from} ${to}`)).size).toBe((16 * 15) / 2)
+    for (const [from, to] of all) expect(from).toBeLessThan(to)
+    expect(edgesBySize(17)).toEqual(
+      Array.from({ length: 17 }, (_, rank) => [rank, (rank + 1) % 17]),
+    )
   })
 })

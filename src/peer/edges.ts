@@ -1,0 +1,21 @@
+/** Who is linked to whom: the one rule for the rooms of the page and for process groups that form by themselves. */
+
+/** The most ranks of which all are linked to all, unless told otherwise; more form a ring. */
+export const meshLimit = 16
+
+/** The ring's edges as [offering rank, answering rank]: N of them, one for 2 ranks, none for 1. */
+export function ringEdges(worldSize: number): [number, number][] {
+  if (worldSize < 2) return []
+  if (worldSize === 2) return [[0, 1]]
+  return Array.from({ length: worldSize }, (_, rank) => [rank, (rank + 1) % worldSize])
+}
+
+/** Likewise, of all pairs: N(N-1)/2 of them. */
+export function meshEdges(worldSize: number): [number, number][] {
+  const ranks = Array.from({ length: worldSize }, (_, rank) => rank)
+  return ranks.flatMap((from) => ranks.slice(from + 1).map((to): [number, number] => [from, to]))
+}
+
+/** Those of all pairs up to `meshLimit` ranks, and the ring's beyond. */
+export const edgesBySize = (worldSize: number): [number, number][] =>
+  worldSize > meshLimit ? ringEdges(worldSize) : meshEdges(worldSize)
