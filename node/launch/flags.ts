@@ -288,6 +288,9 @@ export function addFlags(command: Command): Command {
     .addOption(hidden('--rdzv-backend-params <text>'))
     .addOption(hidden('--local-ranks-filter <ranks>'))
     .addOption(hidden('--logs-specs <name>'))
+    .addOption(hidden('--event-log-handler <name>'))
+    .addOption(hidden('--signals-to-handle <names>'))
+    .addOption(hidden('--numa-binding <mode>'))
     .addOption(hidden('--virtual-local-rank'))
 }
 
@@ -303,5 +306,8 @@ export const refused: Readonly<Record<string, string>> = {
   localRanksFilter:
     'all ranks are shown, each with its number in front. Use --redirects or --tee for files.',
   logsSpecs: 'there is one kind of logs here. Use --log-dir, --redirects and --tee.',
+  eventLogHandler: 'there are no handlers of events here. Use --log-dir.',
+  signalsToHandle: 'SIGINT and SIGTERM end all ranks, and no others are handled. Leave it out.',
+  numaBinding: "the browser's processes are placed by the system. Leave it out.",
   virtualLocalRank: 'each tab sees the devices that --visible-devices leaves it. Leave it out.',
 }

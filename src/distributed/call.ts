@@ -1,5 +1,6 @@
 import type { CollectiveGroup } from '../peer/collective-group.ts'
 import type { ReduceOp as Op } from '../peer/element.ts'
+import { ArgumentTypeError, TabringError } from '../util/errors.ts'
 import { checkChoice, checkOptions, type OptionNames } from '../util/options.ts'
 import { type GroupArgument, groupOf } from './group-of.ts'
 import { Work } from './work.ts'
@@ -56,6 +57,16 @@ export function checkPlain(where: string, options: DistributedOptions): void {
 }
 
 export function checkReduce(where: string, options: ReduceOptions): void {
+  if (typeof options === 'string')
+    throw new ArgumentTypeError(
+      `${where}: expected an object with options (op, group, asyncOp), got the text ${JSON.stringify(options)}. Write { op: ${JSON.stringify(options)} }.`,
+    )
   checkOptions(where, options, reduceNames)
+  // What ReduceOp does not have is undefined too, and must not count as a sum.
+  if (Object.hasOwn(options, 'op') && options.op === undefined)
+    throw new TabringError(
+      'config.invalid',
+      `${where}: expected op to be one of ReduceOp.${Object.keys(ReduceOp).join(', ')}, got undefined. Take one of these (there are no bitwise ones), or leave op out for a sum.`,
+    )
   checkChoice(where, 'op', options.op, Object.values(ReduceOp))
 }

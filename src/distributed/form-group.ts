@@ -228,16 +228,19 @@ async function joinLinks(options: JoinOptions): Promise<ProcessGroup> {
 const torchBackends: Readonly<Record<string, string>> = {
   nccl: 'GPUs of other tabs are reached by webrtc, or broadcast within one browser; auto takes the shortest way',
   gloo: "auto takes the shortest way that each pair of ranks has, as gloo's devices",
+  ucc: 'auto takes the shortest way that each pair of ranks has',
   mpi: 'auto takes the shortest way, and tabring run starts the ranks',
 }
 
 function checkBackend(where: string, backend: Backend | undefined): void {
-  const isTorchs = typeof backend === 'string' && Object.hasOwn(torchBackends, backend)
+  // Also as newer torch writes it: cpu:gloo,cuda:nccl.
+  const [, name = ''] = /(?:^|[:,])(nccl|gloo|ucc|mpi)\b/.exec(String(backend)) ?? []
+  const isTorchs = Object.hasOwn(torchBackends, name)
   if (!isTorchs) checkChoice(where, 'backend', backend, backends)
   else
     throw new TabringError(
       'config.invalid',
-      `${where}: expected a backend among ${backends.join(', ')}, got "${backend}": ${torchBackends[backend]}. Leave it out, or choose one.`,
+      `${where}: expected a backend among ${backends.join(', ')}, got "${backend}": ${torchBackends[name]}. Leave it out, or choose one.`,
     )
 }
 

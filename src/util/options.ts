@@ -22,12 +22,20 @@ export function checkOptions<T extends object>(
   }
   const unknown = Object.keys(options).find((name) => !Object.hasOwn(known, name))
   if (unknown !== undefined) {
+    const meant = nameMeant(unknown, Object.keys(known))
     throw new TabringError(
       'config.invalid',
-      `${where}: expected options among ${names}, got "${unknown}". Correct its name, or leave it out.`,
+      `${where}: expected options among ${names}, got "${unknown}". ${meant ? `Write ${meant}` : 'Correct its name'}, or leave it out.`,
     )
   }
   return options
+}
+
+/** The option that a name in Python's spelling, or without its unit, stands for. */
+function nameMeant(name: string, known: readonly string[]): string | undefined {
+  const camel = name.replace(/_+(\w)/g, (_, letter: string) => letter.toUpperCase())
+  const forms = [camel, `${camel}Ms`].map((form) => form.toLowerCase())
+  return known.find((one) => forms.includes(one.toLowerCase()))
 }
 
 /** errors: `config.invalid` unless an option that is given is one of `choices`. */

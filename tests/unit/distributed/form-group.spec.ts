@@ -167,9 +167,12 @@ describe('what cannot be', () => {
     [{ initMethod: 'broadcast:a', worldSize: 1 }, /SharedWorker/],
     [{ initMethod: 'opfs:a', worldSize: 1 }, /origin private file system/],
     [{ backend: 'nccl', worldSize: 1 }, /got "nccl": .* webrtc/],
+    [{ backend: 'cpu:gloo,cuda:nccl', worldSize: 1 }, /got "cpu:gloo,cuda:nccl": auto takes/],
     [{ backend: 'rtc', worldSize: 1 }, /backend must be one of 'auto'/],
     [{ initMethod: 'file:///tmp/x', worldSize: 1 }, /take opfs:room/],
-    [{ worldsize: 1 }, /got "worldsize"/],
+    [{ worldsize: 1 }, /got "worldsize"\. Write worldSize/],
+    [{ world_size: 1 }, /got "world_size"\. Write worldSize/],
+    [{ timeout: 1 }, /got "timeout"\. Write timeoutMs/],
     ...[Number.NaN, -5, 0, '30', Number.POSITIVE_INFINITY, 2 ** 31].flatMap(
       (ms): [object, RegExp][] => [
         [

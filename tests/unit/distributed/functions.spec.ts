@@ -313,6 +313,27 @@ describe('tensors', () => {
       )
   })
 
+  test('an operation that ReduceOp does not have is no sum', async () => {
+    const { groups } = open(2)
+    const [group] = groups
+    const { BXOR } = dist.ReduceOp as unknown as Record<string, never>
+    const x = Float32Array.of(3)
+    const calls = [
+      () => dist.allReduce(x, { group, op: BXOR }),
+      () => dist.reduce(x, 0, { group, op: BXOR }),
+      () => dist.reduceScatter(x, [x, x], { group, op: BXOR }),
+      () => dist.reduceScatterTensor(x, Float32Array.of(1, 2), { group, op: BXOR }),
+    ]
+    for (const call of calls)
+      await expect(async () => call()).rejects.toThrow(/one of ReduceOp\.SUM, .* got undefined/)
+    await expect(async () => dist.allReduce(x, dist.ReduceOp.SUM as never)).rejects.toThrow(
+      /Write \{ op: "sum" \}/,
+    )
+    await expect(async () => dist.allReduce(x, { async_op: true } as never)).rejects.toThrow(
+      /Write asyncOp/,
+    )
+  })
+
   test('undefined and null are the default group, in every call', async () => {
     expect(dist.GroupMember.WORLD).toBe(undefined)
     await dist.initProcessGroup({ rank: 0, worldSize: 1, links: new Map() })
