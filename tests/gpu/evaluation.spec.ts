@@ -13,10 +13,10 @@ import { Evaluation } from '../../src/train/evaluate.ts'
 import { evaluate } from '../../src/train/evaluate-dataset.ts'
 import { loadModel } from '../../src/train/model-file.ts'
 import { tensorType } from '../../src/util/shape.ts'
+import { seededRandom } from '../../src/util/virtual-env.ts'
 import fileUrl from '../golden/trained-cnn.safetensors?url'
 import { ringOf } from '../support/process-ring.ts'
 import { testRuntime } from '../support/run-op.ts'
-import { seededRandom } from '../support/virtual-env.ts'
 
 // Held-out samples of which no number of ranks up to 4 but one gets as many as the others: PyTorch's padding counts some of them twice.
 const count = 1009

@@ -1,8 +1,8 @@
 import * as dist from '../../src/distributed/index.ts'
 import type { ElementArray, ReduceOp } from '../../src/peer/element.ts'
 import type { ProcessGroup } from '../../src/peer/group.ts'
+import { seededRandom } from '../../src/util/virtual-env.ts'
 import { bytes, type Element, elements, opsOf, reduced } from './collective-reference.ts'
-import { seededRandom } from './virtual-env.ts'
 
 /**
  * The table of torch.distributed's functions by backend: every cell as something that a rank runs and checks by itself, wherever it is.

@@ -1,6 +1,6 @@
 import type { ElementArray, ReduceOp } from '../../src/peer/element.ts'
 import { halfBits, halfValue } from '../../src/util/half.ts'
-import { seededRandom } from './virtual-env.ts'
+import { seededRandom } from '../../src/util/virtual-env.ts'
 
 /** What collectives come to, by plain loops over all ranks' inputs. */
 

@@ -1,7 +1,7 @@
 import { type GroupOptions, ProcessGroup } from '../../src/peer/group.ts'
 import type { Link } from '../../src/peer/link.ts'
 import { type MemoryLinkOptions, memoryPair } from '../../src/peer/memory.ts'
-import type { VirtualEnv } from './virtual-env.ts'
+import type { VirtualEnv } from '../../src/util/virtual-env.ts'
 
 /** Builds `size` ranks, each linked to each other over memory links. */
 export function memoryMesh(

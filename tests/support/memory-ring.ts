@@ -1,7 +1,7 @@
 import { type GroupConfig, type GroupOptions, ProcessGroup } from '../../src/peer/group.ts'
 import type { Link } from '../../src/peer/link.ts'
 import { type MemoryLink, type MemoryLinkOptions, memoryPair } from '../../src/peer/memory.ts'
-import type { VirtualEnv } from './virtual-env.ts'
+import type { VirtualEnv } from '../../src/util/virtual-env.ts'
 
 export interface MemoryRing {
   groups: ProcessGroup[]

@@ -9,8 +9,8 @@ import {
 } from '../../src/peer/messages.ts'
 import { Rendezvous } from '../../src/peer/rendezvous.ts'
 import { proofText } from '../../src/peer/secret.ts'
+import { VirtualEnv } from '../../src/util/virtual-env.ts'
 import { infoOf } from './member-info.ts'
-import { VirtualEnv } from './virtual-env.ts'
 
 export const roomA = 'aa'.repeat(16)
 export const roomB = 'bb'.repeat(16)

@@ -1,4 +1,4 @@
-import { seededRandom } from '../virtual-env.ts'
+import { seededRandom } from '../../../src/util/virtual-env.ts'
 
 /** Choices that depend on a seed alone. */
 export class Draw {

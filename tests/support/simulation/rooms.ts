@@ -6,9 +6,9 @@ import {
 } from '../../../src/peer/messages.ts'
 import { Rendezvous } from '../../../src/peer/rendezvous.ts'
 import { proofText } from '../../../src/peer/secret.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { infoOf } from '../member-info.ts'
 import { authKey, hmac } from '../rendezvous-world.ts'
-import { VirtualEnv } from '../virtual-env.ts'
 import { Draw } from './draw.ts'
 import type { Trace } from './trace.ts'
 

@@ -4,7 +4,7 @@ import { type Fault, type FaultKind, memoryPair } from '../../../src/peer/memory
 import { sessionDefaults } from '../../../src/peer/session-config.ts'
 import { FrameType, fieldOffset } from '../../../src/peer/wire.ts'
 import type { PeerError } from '../../../src/util/errors.ts'
-import { VirtualEnv } from '../virtual-env.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { type FaultPlan, isOfPhase, isOnLink } from './fault-plan.ts'
 import { RankPlace } from './rank-place.ts'
 import type { Scenario } from './scenario.ts'

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { Leader, type LeaderOptions, type Voice } from '../../../node/launch/crew/leader.ts'
 import type { CrewMember, Failure, Order, Part } from '../../../node/launch/crew/messages.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 /** The leader of a run over launchers that only pretend, on a virtual clock. */
 

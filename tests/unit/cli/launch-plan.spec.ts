@@ -5,6 +5,7 @@ import { parseLaunch } from '../../../node/launch/options.ts'
 import { type Plan, planLaunch } from '../../../node/launch/plan.ts'
 import { readSlurmJob, slurmVariables } from '../../../node/launch/slurm-job.ts'
 import { initFromSlurm, type Variables } from '../../../src/distributed/slurm.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import {
   allocationShell,
   scriptOnFourNodes,
@@ -14,7 +15,6 @@ import {
   taskPerNode,
   unevenTask,
 } from '../../support/slurm-environments.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 /** What a launcher does where it was started: by flags, and by what Slurm sets. */
 

@@ -2,8 +2,8 @@ import { expect, test } from 'vitest'
 import { DataLoader } from '../../../src/data/loader/data-loader.ts'
 import { DistributedSampler, type Padding } from '../../../src/data/sampler.ts'
 import { allReduce } from '../../../src/distributed/functions.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // Held-out samples over ranks: PyTorch's padding counts some twice, without it each counts once.
 

@@ -5,10 +5,10 @@ import { Linear } from '../../../src/nn/layers.ts'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
 import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { systemEnv } from '../../../src/util/env.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { ifMember } from '../../support/members.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { memoryRing, outcomes } from '../../support/memory-ring.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // The functions with a group of their own each: many ranks in one context have no default group.
 

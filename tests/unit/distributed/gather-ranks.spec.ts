@@ -7,7 +7,7 @@ import {
 } from '../../../src/distributed/gather-ranks.ts'
 import { HashStore } from '../../../src/peer/store/hash-store.ts'
 import { messageOf, PeerError } from '../../../src/util/errors.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 /** A store and ranks that meet by it, on one virtual clock. */
 class World {

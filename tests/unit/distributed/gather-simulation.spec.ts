@@ -4,9 +4,9 @@ import { HashStore } from '../../../src/peer/store/hash-store.ts'
 import { PrefixStore } from '../../../src/peer/store/prefix-store.ts'
 import type { Store } from '../../../src/peer/store/store.ts'
 import { messageOf, PeerError } from '../../../src/util/errors.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { Draw } from '../../support/simulation/draw.ts'
 import { isReplay, seedsFrom } from '../../support/simulation/replay.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // Ranks that find one another by a store, in worlds that one number decides: who comes when, how slow the store is, and what breaks.
 

@@ -3,9 +3,9 @@ import { afterEach, expect, test, vi } from 'vitest'
 import * as dist from '../../../src/distributed/index.ts'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
 import { TabringError } from '../../../src/util/errors.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { ifMember } from '../../support/members.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // The calls of tests/golden/distributed.py, which PyTorch made on 4 ranks of gloo.
 

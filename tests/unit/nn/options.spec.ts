@@ -46,7 +46,7 @@ import { memoryPair } from '../../../src/peer/memory.ts'
 import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { saveModel } from '../../../src/train/model-file.ts'
 import { tensorType } from '../../../src/util/shape.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 // Layers, models and functions refuse options that they do not have, which JavaScript would otherwise pass over.
 

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
 import { chunkRange } from '../../../src/peer/plan.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import {
   bytes,
   drawnOnRanks,
@@ -10,7 +11,6 @@ import {
   reducedByMachines,
 } from '../../support/collective-reference.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // Hierarchical collectives of every element type, on 3 to 9 ranks of several machines, against what plain loops say.
 

@@ -1,7 +1,7 @@
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { collectiveMatrix, type MatrixWorld } from '../../support/collective-matrix.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // On 1 to 9 ranks, over links in memory whose messages take a random time.
 

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import { chunkRange } from '../../../src/peer/plan.ts'
 import { halfBits, halfValue } from '../../../src/util/half.ts'
+import { seededRandom, VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
-import { seededRandom, VirtualEnv } from '../../support/virtual-env.ts'
 
 const sizes = Array.from({ length: 9 }, (_, index) => index + 1)
 const small = { session: { windowBytes: { memory: 8192, port: 8192, webrtc: 8192, relay: 8192 } } }

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import { Deadlines, type Timed } from '../../../src/peer/deadlines.ts'
 import type { MemoryLinkOptions } from '../../../src/peer/memory.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { outcomes } from '../../support/memory-ring.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 interface Still extends Timed {
   stillSinceMs: number

@@ -10,8 +10,8 @@ import {
   headerBytes,
 } from '../../../src/peer/wire.ts'
 import type { PeerError } from '../../../src/util/errors.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryRing, outcomes } from '../../support/memory-ring.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // Ranks that want different things of each other, and a neighbour that speaks the protocol wrongly.
 

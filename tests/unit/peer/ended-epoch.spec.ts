@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
 import type { Fault } from '../../../src/peer/memory.ts'
 import { PeerError } from '../../../src/util/errors.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryRing, outcomes } from '../../support/memory-ring.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // A rank ends the epoch, by aborting or by leaving: what the others hear.
 

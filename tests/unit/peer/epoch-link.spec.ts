@@ -5,8 +5,8 @@ import type { Link } from '../../../src/peer/link.ts'
 import { type MemoryLink, memoryPair } from '../../../src/peer/memory.ts'
 import { Rejoining } from '../../../src/peer/rejoin.ts'
 import { PeerError } from '../../../src/util/errors.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { outcomes } from '../../support/memory-ring.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // Groups of the same ranks that follow one another over the same links: what one leaves on the wire never meets the next.
 

@@ -3,8 +3,8 @@ import type { ProcessGroup } from '../../../src/peer/group.ts'
 import type { Fault, FaultKind } from '../../../src/peer/memory.ts'
 import { FrameType, fieldOffset } from '../../../src/peer/wire.ts'
 import type { PeerError } from '../../../src/util/errors.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryRing, outcomes } from '../../support/memory-ring.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // What a link or a neighbour does wrong by itself: lost, doubled, late and broken messages, ends, silence.
 

@@ -3,8 +3,8 @@ import { FaultyLink, type LinkFaults } from '../../../src/peer/faulty-link.ts'
 import { ProcessGroup } from '../../../src/peer/group.ts'
 import type { Link } from '../../../src/peer/link.ts'
 import { memoryPair } from '../../../src/peer/memory.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { outcomes } from '../../support/memory-ring.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 /** Two ranks all-reduce; what rank 1 sends goes through the faults. */
 async function reduceWith(faults: Partial<LinkFaults>) {

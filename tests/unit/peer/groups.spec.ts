@@ -2,10 +2,10 @@ import { describe, expect, test } from 'vitest'
 import type { CollectiveGroup } from '../../../src/peer/collective-group.ts'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
 import type { PeerError } from '../../../src/util/errors.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { ifMember } from '../../support/members.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { memoryRing, outcomes } from '../../support/memory-ring.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 const open = (size: number, seed = 1) => {
   const env = new VirtualEnv(seed)

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { LanedConnection } from '../../../src/peer/laned-connection.ts'
 import type { WebRtcOptions } from '../../../src/peer/webrtc.ts'
 import { PeerError } from '../../../src/util/errors.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 // What the side that answers makes of a lane 0 whose other side says no more; tests/e2e/lanes.spec.ts has real connections.
 

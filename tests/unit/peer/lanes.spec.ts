@@ -5,8 +5,8 @@ import { type MemoryLinkOptions, memoryPair } from '../../../src/peer/memory.ts'
 import { Session } from '../../../src/peer/session.ts'
 import { sessionDefaults } from '../../../src/peer/session-config.ts'
 import { type Env, systemEnv } from '../../../src/util/env.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { linkConformance } from '../../support/link-conformance.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 interface Joined {
   near: LaneLink

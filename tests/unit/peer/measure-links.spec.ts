@@ -4,10 +4,10 @@ import { chooseAlgorithm } from '../../../src/peer/algorithm-choice.ts'
 import { measureLinks } from '../../../src/peer/measure-links.ts'
 import { bucketCapMbFor } from '../../../src/train/data-parallel/bucket-size.ts'
 import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
+import { seededRandom, VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { bytes, elements, reduced, reducedByMachines } from '../../support/collective-reference.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
-import { seededRandom, VirtualEnv } from '../../support/virtual-env.ts'
 
 /** Links on which a message takes `hopMs`, and so many bytes are under way at once. */
 function links(hopMs: number | (() => number), bytesInFlight: number) {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // A training step's buckets between two ranks whose link is about as slow as the computing. See "Slow links" in docs/collectives.md.
 

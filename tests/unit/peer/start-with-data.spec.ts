@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import type { Algorithm } from '../../../src/peer/announcement.ts'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { outcomes } from '../../support/memory-ring.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // START and a collective's first data may be one message. What a rank may do with them is what it may do with two.
 

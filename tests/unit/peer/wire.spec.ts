@@ -11,7 +11,7 @@ import {
   fieldOffset,
   headerBytes,
 } from '../../../src/peer/wire.ts'
-import { seededRandom } from '../../support/virtual-env.ts'
+import { seededRandom } from '../../../src/util/virtual-env.ts'
 
 const sample: FrameHeader = {
   type: 3,

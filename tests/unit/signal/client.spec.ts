@@ -5,7 +5,7 @@ import { Rendezvous } from '../../../src/peer/rendezvous.ts'
 import type { SocketLike } from '../../../src/peer/room-options.ts'
 import { newRoomLink, proofText } from '../../../src/peer/secret.ts'
 import { SignalClient, type SignalEvents } from '../../../src/peer/signal.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 /** Clients and the server's state machine in one process, without sockets, on a virtual clock. */
 class World {

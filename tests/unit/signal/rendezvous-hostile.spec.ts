@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { type ClientMessage, limits } from '../../../src/peer/messages.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { authKey, RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 /** Clients that send nonsense, too much or nothing: each is refused, and no one else notices. */
 

@@ -6,6 +6,7 @@ import {
   type ServerMessage,
 } from '../../../src/peer/messages.ts'
 import { Rendezvous } from '../../../src/peer/rendezvous.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { authKey, roomA } from '../../support/rendezvous-world.ts'
 import { checkSeed, isReplay, seedsFrom } from '../../support/simulation/replay.ts'
@@ -16,7 +17,6 @@ import {
   tabFaults,
 } from '../../support/simulation/rooms.ts'
 import type { Trace } from '../../support/simulation/trace.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 // Rooms and epochs in worlds that one number decides: who comes, goes, is slow, deaf or cut off. See docs/collectives.md.
 

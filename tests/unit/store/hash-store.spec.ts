@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import { HashStore } from '../../../src/peer/store/hash-store.ts'
 import { KeyTable, type WaitEnd } from '../../../src/peer/store/key-table.ts'
 import { PrefixStore } from '../../../src/peer/store/prefix-store.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 /** Stores in memory, on a virtual clock. */
 

@@ -3,7 +3,7 @@ import { HashStore } from '../../../src/peer/store/hash-store.ts'
 import { PortStore, serveStore } from '../../../src/peer/store/port-store.ts'
 import type { Store } from '../../../src/peer/store/store.ts'
 import { PeerError, TabringError } from '../../../src/util/errors.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 /** A store, and two contexts that have it open. */
 function shared() {

@@ -1,9 +1,9 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { limits } from '../../../src/peer/messages.ts'
 import type { StoreAnswer, StoreCall } from '../../../src/peer/store/store-messages.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 /** A room's store on the server's own state machine, without sockets: who may call, limits, nonsense. */
 

@@ -4,7 +4,7 @@ import { StoreCalls } from '../../../src/peer/store/store-calls.ts'
 import type { StoreCall, StoreMessage } from '../../../src/peer/store/store-messages.ts'
 import { TokenBucket } from '../../../src/peer/token-bucket.ts'
 import { PeerError } from '../../../src/util/errors.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 /** How fast a client calls, on a virtual clock. */
 

@@ -6,10 +6,10 @@ import { SignalClient } from '../../../src/peer/signal.ts'
 import { HashStore } from '../../../src/peer/store/hash-store.ts'
 import { PrefixStore } from '../../../src/peer/store/prefix-store.ts'
 import type { Store } from '../../../src/peer/store/store.ts'
+import { seededRandom } from '../../../src/util/virtual-env.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { socketFrom } from '../../support/signal-socket.ts'
 import { StoreServer, type Tap, tappedSocket } from '../../support/store-server.ts'
-import { seededRandom } from '../../support/virtual-env.ts'
 
 /** Stores over real sockets: several connections to one server on a port of this machine. */
 

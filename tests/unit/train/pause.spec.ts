@@ -4,9 +4,9 @@ import type { Fault } from '../../../src/peer/memory.ts'
 import { Pause } from '../../../src/train/pause.ts'
 import type { RunEvent } from '../../../src/train/run.ts'
 import { PeerError } from '../../../src/util/errors.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
 import { startTask } from '../../support/task-ranks.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 const config = { demo: 'playground', steps: 12, batchSize: 12, bucketCapMb: 1 } as const
 const open = () => new CpuRuntime()
