@@ -3,10 +3,14 @@ import { join } from 'node:path'
 import { defineConfig } from 'vite'
 import { tabring } from './node/vite-plugin.ts'
 
-/** Every page at the top level that is there. */
-const pages = ['index.html', 'selftest.html', 'bench.html', 'tab.html'].filter((page) =>
-  existsSync(join(import.meta.dirname, page)),
-)
+/** Every page that is there. */
+const pages = [
+  'index.html',
+  'selftest.html',
+  'bench.html',
+  'tab.html',
+  'demos/ring/index.html',
+].filter((page) => existsSync(join(import.meta.dirname, page)))
 
 export default defineConfig({
   // Relative addresses: the built pages work under any path.

@@ -53,6 +53,8 @@ const allowed: Record<string, readonly string[]> = {
     'src/train/demo-meta.ts',
     'demos/*/meta.ts',
   ],
+  // The protocol on a virtual clock: a page of its own, which trains nothing.
+  'demos/ring': ['src/util', 'src/peer', 'src/ui/format.ts', 'demos/*/meta.ts'],
   'demos/views.ts': ['src/ui/demo/view-props.ts', 'demos/*/*.tsx'],
   // What a demo shows and takes, on the page; loaded when it is asked for.
   'demos/*/*.tsx': [
@@ -121,6 +123,7 @@ const packages: Record<string, readonly string[]> = {
   'src/train': ['valibot'],
   'demos/experiment.ts': ['valibot'],
   'demos/*/*.tsx': ['preact', 'uplot'],
+  'demos/ring': ['preact'],
   'src/worker': ['comlink'],
   'src/worker/compute.worker.ts': ['comlink'],
   'src/ui': ['preact', 'uplot', 'uqr', 'valibot'],

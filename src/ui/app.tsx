@@ -74,6 +74,9 @@ export function App({ snapshot, acts, views = {} }: AppProps) {
         <a href="bench.html" target="_blank" rel="noopener">
           Benchmark
         </a>
+        <a href="demos/ring/" target="_blank" rel="noopener">
+          The ring, message by message
+        </a>
       </footer>
     </div>
   )

@@ -13,7 +13,7 @@ import {
 import { StepTimeline } from '../../../src/train/step-timeline.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
 import { makeSamples } from '../../support/step-samples.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 const program = {
   prepared: { trace: {} },

@@ -1,0 +1,189 @@
+import { formatCount } from '../../src/ui/format.ts'
+import { Panel } from '../../src/ui/panel.tsx'
+import { type Cost, costsOf, isAsStated } from './costs.ts'
+import { meta } from './meta.ts'
+import type { Moment } from './moment.ts'
+import type { Story, Verdict } from './story.ts'
+import { formatTime } from './words.ts'
+
+/** What has gone so far. */
+export function Readouts({ story, moment }: { story: Story; moment: Moment }) {
+  const { ms, dataMessages, controlMessages, resent, bytes, underWay } = moment
+  const sent = bytes.map((row) => row.reduce((a, b) => a + b, 0))
+  const cells: [label: string, value: string, note: string][] = [
+    ['Time', formatTime(ms), `of ${formatTime(story.endMs)}`],
+    ['Messages with data', formatCount(dataMessages), `of ${formatCount(story.messages.length)}`],
+    [
+      'Under way',
+      formatCount(underWay.length),
+      resent > 0 ? `${formatCount(resent)} sent again` : 'none lost so far',
+    ],
+    ['Bytes by a rank', formatCount(Math.max(...sent)), 'of its array, at most'],
+    ['Other messages', formatCount(controlMessages), 'START, credit, pings'],
+  ]
+  return (
+    <dl class="readouts ring-readouts">
+      {cells.map(([label, value, note]) => (
+        <div key={label} class="readout">
+          <dt>{label}</dt>
+          <dd>
+            <span class="value">{value}</span>
+            <span class="note">{note}</span>
+          </dd>
+        </div>
+      ))}
+    </dl>
+  )
+}
+
+/** A run beside what the documentation says that it costs. */
+export function Costs({ story }: { story: Story }) {
+  return (
+    <Panel id="costs" title="Counted, against the formula" aside="whole run">
+      <table class="grid-table costs">
+        <thead>
+          <tr>
+            {['', 'formula', 'stated', 'counted', ''].map((head, at) => (
+              <th key={at} scope="col">
+                {head || <span class="unseen">{at === 0 ? 'what' : 'equal'}</span>}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {costsOf(story).map((cost) => (
+            <tr key={cost.what}>
+              <th scope="row">{cost.what}</th>
+              <td class="formula">{cost.formula || '–'}</td>
+              <td data-is="number">{format(cost, cost.stated)}</td>
+              <td data-is="number">{format(cost, cost.counted)}</td>
+              <td>
+                <Tick is={isAsStated(cost)} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <p class="quiet">
+        N ranks, S bytes in an array, without headers;{' '}
+        {story.algorithm === 'hierarchical' ? 'M machines; ' : ''}bytes are the mean of
+        {story.algorithm === 'hierarchical' ? ' ranks and machines' : ' all ranks'}. The time's
+        formula leaves out headers, loss and near links.
+      </p>
+    </Panel>
+  )
+}
+
+function format({ unit }: Cost, value: number | undefined): string {
+  if (value === undefined) return '–'
+  if (unit === 'ms') return formatTime(value)
+  const rounded =
+    Math.abs(value - Math.round(value)) < 1e-6
+      ? formatCount(value)
+      : value.toLocaleString('en', { maximumFractionDigits: 1 })
+  return unit === 'bytes' ? `${rounded} B` : rounded
+}
+
+/** By shape and word. */
+function Tick({ is }: { is: boolean | undefined }) {
+  if (is === undefined) return null
+  return (
+    <span class="tick" data-is={is}>
+      <span aria-hidden="true">{is ? '✓' : '✕'}</span>
+      <span class="unseen">{is ? 'as stated' : 'not as stated'}</span>
+    </span>
+  )
+}
+
+/** How it ended, once it has. */
+export function Result({ story, isOver }: { story: Story; isOver: boolean }) {
+  return (
+    <Panel id="result" title="Result" aside={isOver ? '' : 'when the run has ended'}>
+      <ul class="verdicts" data-over={isOver}>
+        {verdictsOf(story).map(({ words, is }) => (
+          <li key={words} data-is={isOver ? String(is) : 'open'}>
+            {isOver ? <Tick is={is} /> : <span aria-hidden="true">○</span>} {words}
+          </li>
+        ))}
+      </ul>
+      {isOver && !story.failure && <p class="quiet">{orderWords(story)}</p>}
+      {isOver && story.failure && <p class="error-itself">{story.failure}</p>}
+    </Panel>
+  )
+}
+
+/** What a run must show. */
+export function verdictsOf(story: Story): { words: string; is: boolean }[] {
+  const { failure, verdict, settings, algorithm } = story
+  const verdicts = [
+    {
+      words: `Equal bits on all ${settings.ranks} ranks`,
+      is: !failure && hasEqualBits(verdict),
+    },
+    {
+      words: `The bits of a plain loop over all arrays${algorithm === 'hierarchical' ? ', machines first' : ''}`,
+      is: !failure && verdict.unlikeLoop === 0,
+    },
+  ]
+  const expected = expectedOf(story)
+  if (expected) verdicts.push(expected)
+  return verdicts
+}
+
+export const hasEqualBits = ({ unlikeFirst }: Verdict): boolean =>
+  unlikeFirst.every((count) => count === 0)
+
+/** The demo's stated result, for the settings that it is stated for. */
+function expectedOf(story: Story): { words: string; is: boolean } | undefined {
+  const { ranks, length, algorithm, steps, bytesPerRank } = meta.expected
+  const { settings } = story
+  if (settings.ranks !== ranks || settings.length !== length || story.algorithm !== algorithm)
+    return undefined
+  const [inSteps, inBytes] = costsOf(story)
+  return {
+    words: `As this demo states: ${steps} steps, ${formatCount(bytesPerRank)} bytes by each rank`,
+    is: inSteps.counted === steps && inBytes.counted === bytesPerRank,
+  }
+}
+
+function orderWords({ verdict, settings }: Story): string {
+  const { unlikeRankOrder } = verdict
+  const length = formatCount(settings.length)
+  return unlikeRankOrder > 0
+    ? `The order of additions is fixed, and it matters: added from rank 0 up, ${formatCount(unlikeRankOrder)} of ${length} elements would have other bits.`
+    : `Added from rank 0 up, all ${length} elements would have the same bits: with so few additions roundings rarely differ.`
+}
+
+/** Bytes from rank to rank so far. */
+export function LinkTable({ moment }: { moment: Moment }) {
+  const { bytes } = moment
+  return (
+    <details class="link-table">
+      <summary>Bytes by link</summary>
+      <div class="scroll">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">from \ to</th>
+              {bytes.map((_, to) => (
+                <th key={to} scope="col">
+                  {to}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {bytes.map((row, from) => (
+              <tr key={from}>
+                <th scope="row">{from}</th>
+                {row.map((count, to) => (
+                  <td key={to}>{count > 0 ? formatCount(count) : '·'}</td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </details>
+  )
+}

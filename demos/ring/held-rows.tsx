@@ -1,0 +1,127 @@
+import { Component } from 'preact'
+import { Panel } from '../../src/ui/panel.tsx'
+import { type Moment, nothingHeld, seenAt } from './moment.ts'
+import type { HeldRun, Story } from './story.ts'
+import { formatElement, heldWords, ranksIn } from './words.ts'
+
+/** So many ranks stand side by side in a cell; more of them in rows. */
+const sideBySide = 8
+
+/** One row a rank, one cell a chunk: whose contributions it holds, and its numbers where they are few. */
+export function HeldRows({ story, moment }: { story: Story; moment: Moment }) {
+  const { settings, held, numbers, chunks } = story
+  const size = settings.ranks
+  const { ms, arrivals } = moment
+  return (
+    <Panel id="held" title="What each rank's array holds" aside={`${size} chunks`}>
+      <table class="held" data-many={size > sideBySide}>
+        <thead>
+          <tr>
+            <th scope="col">
+              <span class="unseen">rank</span>
+            </th>
+            {chunks.map(({ start, end }, chunk) => (
+              <th key={start + chunk} scope="col" title={`elements ${start} to ${end - 1}`}>
+                <span class="wide-only">chunk </span>
+                {chunk}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {held.map((row, rank) => (
+            <tr key={rank}>
+              <th scope="row">{rank}</th>
+              {row.map((history, chunk) => (
+                <HeldCell
+                  key={chunk}
+                  size={size}
+                  runs={seenAt(history, ms) ?? nothingHeld}
+                  numbers={numbers && seenAt(numbers[rank][chunk], ms)}
+                  isNew={arrivals.some(
+                    (one) => one.to === rank && touches(one.range, chunks[chunk]),
+                  )}
+                />
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <p class="quiet">
+        Each field of a block is one rank's contribution,{' '}
+        {size > sideBySide ? 'row by row' : 'from left to right'} in the order of ranks. A block
+        without gaps holds the sum of all.
+        {numbers && ' Below it are the numbers themselves, with one decimal.'}
+      </p>
+    </Panel>
+  )
+}
+
+const touches = (a: { start: number; end: number }, b: { start: number; end: number }): boolean =>
+  a.start < b.end && b.start < a.end
+
+interface CellProps {
+  readonly size: number
+  readonly runs: readonly HeldRun[]
+  readonly numbers: readonly number[] | undefined
+  /** Something has just arrived in it. */
+  readonly isNew: boolean
+}
+
+/** Drawn again only when it has changed. */
+class HeldCell extends Component<CellProps> {
+  override shouldComponentUpdate(next: CellProps): boolean {
+    const { runs, numbers, isNew, size } = this.props
+    return (
+      next.runs !== runs || next.numbers !== numbers || next.isNew !== isNew || next.size !== size
+    )
+  }
+
+  override render({ size, runs, numbers, isNew }: CellProps) {
+    const isWhole =
+      runs.length > 0 && runs.every(({ ranks }) => ranksIn(ranks, size).length === size)
+    return (
+      <td data-new={isNew} data-whole={isWhole}>
+        <svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">
+          <path class="all" d={fields(runs, size, true)} />
+          <path class="some" d={fields(runs, size, false)} />
+        </svg>
+        <span class="unseen">{heldWords(runs, size)}</span>
+        {numbers && (
+          <span class="numbers">
+            {numbers.map((value, at) => (
+              <span key={at}>{formatElement(value)}</span>
+            ))}
+          </span>
+        )}
+      </td>
+    )
+  }
+}
+
+/** The fields of the ranks that are in it; for parts with all of them one field without gaps. In a square of 100. */
+function fields(runs: readonly HeldRun[], size: number, isWhole: boolean): string {
+  const columns = size > sideBySide ? Math.ceil(Math.sqrt(size)) : size
+  const rows = Math.ceil(size / columns)
+  let d = ''
+  let begin = 0
+  for (const { end, ranks } of runs) {
+    const left = 100 * begin
+    const width = 100 * (end - begin)
+    begin = end
+    const held = ranksIn(ranks, size)
+    const isAll = held.length === size
+    if (isAll !== isWhole) continue
+    if (isAll) {
+      d += `M${left} 0h${width}v100h${-width}z`
+      continue
+    }
+    const [w, h] = [width / columns, 100 / rows]
+    for (const rank of held) {
+      const x = left + w * (rank % columns) + 0.08 * w
+      const y = h * Math.floor(rank / columns) + 0.08 * h
+      d += `M${x} ${y}h${0.84 * w}v${0.84 * h}h${-0.84 * w}z`
+    }
+  }
+  return d
+}

@@ -1,0 +1,230 @@
+import { useEffect, useState } from 'preact/hooks'
+import { Mark } from '../../src/ui/header.tsx'
+import { Lamp } from '../../src/ui/status-strip.tsx'
+import { Controls } from './controls.tsx'
+import { Costs, Readouts, Result, verdictsOf } from './counts.tsx'
+import { HeldRows } from './held-rows.tsx'
+import { meta } from './meta.ts'
+import { type Moment, momentOf } from './moment.ts'
+import { RingDrawing } from './ring-drawing.tsx'
+import { queryOf, type RingSettings, settingsIn, settle } from './settings.ts'
+import type { Story } from './story.ts'
+import { Timeline } from './timeline.tsx'
+import { type Pace, type Player, paces, usePlayer } from './use-player.ts'
+import { useRun } from './use-run.ts'
+import { algorithmWords, momentWords } from './words.ts'
+
+const given = settingsIn(location.search)
+const givenPace = new URLSearchParams(location.search).get('pace')
+
+/** The page: settings decide a run, a clock a moment of it, and all else is drawn from that. */
+export function RingPage() {
+  const [settings, setSettings] = useState(given.settings)
+  const [pace, setPace] = useState<Pace>(paces.find(([one]) => one === givenPace)?.[0] ?? 'fit')
+  const { story, isUnderWay, error } = useRun(settings)
+  const player = usePlayer(story, pace)
+  const query = new URLSearchParams(queryOf(settings))
+  if (pace !== 'fit') query.set('pace', pace)
+  const search = query.size > 0 ? `?${query}` : ''
+  const link = `${location.origin}${location.pathname}${search}`
+  useEffect(() => history.replaceState(null, '', `${location.pathname}${search}`), [search])
+  useKeys(player)
+  const moment = story && momentOf(story, player.ms)
+  const change = (some: Partial<RingSettings>) => setSettings((old) => settle({ ...old, ...some }))
+  return (
+    <div class="page">
+      <header class="top">
+        <h1>
+          <Mark />
+          Tabring
+        </h1>
+        <p class="tagline">{meta.title}</p>
+      </header>
+      <main>
+        <p class="about">
+          {meta.sentence} It runs the code that gradients travel by, on a clock of its own; only the
+          links are made up, from what you set.
+        </p>
+        <Transport
+          {...{ story, moment, player, error, pace }}
+          isUnderWay={isUnderWay}
+          onPace={setPace}
+        />
+        <div class="desk">
+          <div class="side">
+            <Controls settings={settings} link={link} refused={given.refused} onChange={change} />
+            <LinksExplained settings={settings} />
+          </div>
+          {story && moment && (
+            <div class="instruments" aria-busy={isUnderWay}>
+              <Readouts story={story} moment={moment} />
+              <div class="pair">
+                <RingDrawing story={story} moment={moment} />
+                <div class="stack">
+                  <Costs story={story} />
+                  <Result story={story} isOver={moment.ms >= story.endMs} />
+                </div>
+              </div>
+              <HeldRows story={story} moment={moment} />
+              <Timeline story={story} ms={moment.ms} onSeek={player.seek} />
+            </div>
+          )}
+        </div>
+      </main>
+      <footer class="foot">
+        <a href="../../">Train</a>
+        <a href="../../selftest.html">Self-test</a>
+        <a href="../../bench.html">Benchmark</a>
+      </footer>
+    </div>
+  )
+}
+
+interface TransportProps {
+  readonly story: Story | undefined
+  readonly moment: Moment | undefined
+  readonly player: Player
+  readonly error: string
+  readonly isUnderWay: boolean
+  readonly pace: Pace
+  readonly onPace: (pace: Pace) => void
+}
+
+/** Where the run is, and the clock's buttons. */
+function Transport({ story, moment, player, error, isUnderWay, pace, onPace }: TransportProps) {
+  const { isPlaying, rate } = player
+  const isOver = story !== undefined && player.ms >= story.endMs
+  const isGood = story !== undefined && verdictsOf(story).every(({ is }) => is)
+  const isBad = error !== '' || (isOver && !isGood)
+  const tone = isBad ? 'bad' : isOver ? 'good' : isPlaying ? 'busy' : 'idle'
+  const phase = moment?.phase ?? (error ? 'No run' : 'Working the run out')
+  const isNotStarted = player.ms === 0 && !isPlaying
+  return (
+    <section class="status transport" data-tone={tone} data-busy={isUnderWay} aria-label="Clock">
+      <div class="status-row">
+        <Lamp tone={tone} />
+        <div class="words">
+          <h2>{isOver && isBad ? 'Finished, with wrong sums' : phase}</h2>
+          <p>
+            {error ||
+              (story
+                ? `All-reduce by ${algorithmWords[story.algorithm]}${story.settings.algorithm === 'auto' ? ', chosen by size' : ''}; ${paceWords(rate)}`
+                : '')}
+          </p>
+        </div>
+        <div class="clock">
+          <button type="button" onClick={() => player.seek(0)} disabled={!story || player.ms === 0}>
+            To start
+          </button>
+          <button
+            type="button"
+            onClick={() => player.step(-1)}
+            disabled={!story || player.ms === 0}
+            aria-keyshortcuts="ArrowLeft"
+          >
+            ◀ Step
+          </button>
+          <button
+            type="button"
+            class="go"
+            onClick={isPlaying ? player.pause : player.play}
+            disabled={!story}
+            aria-keyshortcuts="Space"
+          >
+            {isPlaying ? 'Pause' : isOver ? 'Play again' : 'Play'}
+          </button>
+          <button
+            type="button"
+            onClick={() => player.step(1)}
+            disabled={!story || isOver}
+            aria-keyshortcuts="ArrowRight"
+          >
+            Step ▶
+          </button>
+          <label class="pace">
+            <span class="unseen">Speed</span>
+            <select value={pace} onChange={(event) => onPace(event.currentTarget.value as Pace)}>
+              {paces.map(([value, words]) => (
+                <option key={value} value={value}>
+                  {words}
+                </option>
+              ))}
+            </select>
+          </label>
+        </div>
+      </div>
+      {/* Told when the clock stands, so that playing does not talk without end. */}
+      <p class="now" role="status">
+        {story && moment && !isPlaying
+          ? isNotStarted
+            ? 'At the launch. Space plays and pauses, the arrow keys go from arrival to arrival.'
+            : momentWords(story, moment)
+          : '\u00a0'}
+      </p>
+    </section>
+  )
+}
+
+function paceWords(rate: number): string {
+  if (rate === 1) return 'shown as fast as it is'
+  const times = rate < 1 ? 1 / rate : rate
+  const rounded = times >= 10 ? Math.round(times).toLocaleString('en') : times.toFixed(1)
+  return `shown ${rounded} times ${rate < 1 ? 'slower' : 'faster'} than it is`
+}
+
+/** What is true of the links and what is made up. */
+function LinksExplained({ settings }: { settings: RingSettings }) {
+  return (
+    <section class="panel" aria-labelledby="explained-title">
+      <header class="panel-head">
+        <h2 id="explained-title">What the links do</h2>
+      </header>
+      <div class="explained">
+        <p>
+          <strong>Latency</strong> is what each message takes from one rank to the next, one way.
+        </p>
+        <p>
+          <strong>Rate</strong> is what a rank sends in all: its links share one way out, as they do
+          in a laptop.
+        </p>
+        <p>
+          <strong>Loss</strong> never loses data. Channels are reliable and ordered, as WebRTC's are
+          over SCTP: a lost message is sent again after a timeout, and all behind it on its link
+          wait. Here that is 0.5 s, then 1 s, 2 s and so on, as Chromium's first timeout is; a real
+          channel often knows sooner, when later packets get through, and it loses packets of some
+          1,200 bytes, not messages.
+        </p>
+        <p>
+          <strong>Machines</strong>: ranks of one have a tenth of the latency, ten times the rate,
+          and lose nothing.
+        </p>
+        {settings.flip > 0 && (
+          <p>
+            <strong>The turned bit</strong> gets through, because frames have no checksum: real
+            links are checked below them, by DTLS and SCTP. So the sums must show it.
+          </p>
+        )}
+      </div>
+    </section>
+  )
+}
+
+/** Space plays and pauses, arrows step, wherever the focus is but in a field that needs them itself. */
+function useKeys({ isPlaying, play, pause, step }: Player): void {
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      const target = event.target as HTMLElement
+      if (event.altKey || event.ctrlKey || event.metaKey) return
+      if (target.closest('input, select, textarea')) return
+      if (event.key === ' ' && !target.closest('button, summary, a')) {
+        if (isPlaying) pause()
+        else play()
+      } else if (event.key === 'ArrowRight') step(1)
+      else if (event.key === 'ArrowLeft') step(-1)
+      else return
+      event.preventDefault()
+    }
+    addEventListener('keydown', onKey)
+    return () => removeEventListener('keydown', onKey)
+  })
+}

@@ -1,0 +1,213 @@
+import { describe, expect, it } from 'vitest'
+import { costsOf, isAsStated } from '../../../demos/ring/costs.ts'
+import { meta } from '../../../demos/ring/meta.ts'
+import { momentOf, seenAt, stopsOf } from '../../../demos/ring/moment.ts'
+import { plainSum } from '../../../demos/ring/plain-sum.ts'
+import { hopsOf, plansOf } from '../../../demos/ring/recorder.ts'
+import {
+  defaultSettings,
+  machinesOf,
+  queryOf,
+  type RingSettings,
+  settingsIn,
+  settle,
+} from '../../../demos/ring/settings.ts'
+import { drawInputs, type Story, tellRun } from '../../../demos/ring/story.ts'
+import { chunksOf } from '../../../src/peer/plan.ts'
+import { elements, reduced, reducedByMachines } from '../../support/collective-reference.ts'
+
+const told = (some: Partial<RingSettings>): Promise<Story> =>
+  tellRun(settle({ ...defaultSettings, ...some }))
+
+/** Each cost that has an exact formula, by name, with both numbers. */
+const exact = (story: Story) => costsOf(story).filter((cost) => isAsStated(cost) !== undefined)
+
+function expectRight(story: Story): void {
+  const { verdict, failure, settings } = story
+  expect(failure).toBe('')
+  expect(verdict.unlikeFirst).toEqual(new Array(settings.ranks).fill(0))
+  expect(verdict.unlikeLoop).toBe(0)
+  for (const cost of exact(story)) expect(isAsStated(cost), JSON.stringify(cost)).toBe(true)
+  expect(exact(story).length).toBeGreaterThan(1)
+}
+
+/** Whose contributions all chunks of all ranks hold at a time, as sets of bits. */
+const heldAt = ({ held }: Story, ms: number) =>
+  held.map((row) => row.map((history) => seenAt(history, ms)?.map(({ ranks }) => ranks)))
+
+describe('the ring demo', () => {
+  it('gives its stated result', async () => {
+    const { ranks, length, algorithm, steps, bytesPerRank } = meta.expected
+    const story = await told({ ranks, length, algorithm })
+    expectRight(story)
+    const [inSteps, inBytes] = costsOf(story)
+    expect(inSteps.counted).toBe(steps)
+    expect(inBytes.counted).toBe(bytesPerRank)
+    expect(story.messages).toHaveLength(steps * ranks)
+    for (let rank = 0; rank < ranks; rank++) {
+      const sent = story.messages.filter(({ from }) => from === rank)
+      expect(sent.reduce((sum, { payloadBytes }) => sum + payloadBytes, 0)).toBe(bytesPerRank)
+      expect(sent.every(({ to }) => to === (rank + 1) % ranks)).toBe(true)
+    }
+  })
+
+  const algorithms = ['auto', 'ring', 'direct', 'oneShot', 'hierarchical'] as const
+  it.each(algorithms)('%s on 2 to 16 ranks, with loss and without', async (algorithm) => {
+    for (const ranks of [2, 3, 5, 8, 16])
+      for (const lossPercent of [0, 10])
+        for (const length of [1, ranks + 1, 3001]) {
+          const machines = ranks > 4 ? 3 : 1
+          const story = await told({ algorithm, ranks, length, lossPercent, machines, seed: ranks })
+          const name = `${ranks} ranks, ${length} elements, ${lossPercent} % lost`
+          expect(story.failure, name).toBe('')
+          expectRight(story)
+          const all = 2 ** ranks - 1
+          for (const row of heldAt(story, story.endMs))
+            for (const bits of row) if (bits) expect(bits, name).toEqual([all])
+        }
+  })
+
+  it('its plain loops are those that the collectives are held to', () => {
+    const settings = { ...defaultSettings, ranks: 7, machines: 3, length: 100 }
+    const inputs = drawInputs(settings)
+    const machines = machinesOf(settings)!
+    const { float32 } = elements
+    const ownerOf = (i: number) =>
+      chunksOf(100, 7).findIndex(({ start, end }) => start <= i && i < end)
+    for (const [i, sum] of plainSum(inputs, machines).entries())
+      expect(sum).toBe(reducedByMachines(float32, inputs, 'sum', machines, ownerOf(i), i))
+    for (const [i, sum] of plainSum(inputs, undefined).entries())
+      expect(sum).toBe(reduced(float32, inputs, 'sum', ownerOf(i) + 1, i))
+  })
+
+  it('repeats a run to the last bit and moment, and another seed gives another', async () => {
+    const settings = { ranks: 5, length: 50_000, lossPercent: 5, latencyMs: 3 }
+    const [one, same, other] = [
+      await told({ ...settings, seed: 7 }),
+      await told({ ...settings, seed: 7 }),
+      await told({ ...settings, seed: 8 }),
+    ]
+    expect(same).toEqual(one)
+    const times = ({ messages }: Story) => messages.map(({ arrivedMs }) => arrivedMs)
+    expect(times(other)).not.toEqual(times(one))
+  })
+
+  it('takes the time of its formula, but for headers', async () => {
+    for (const algorithm of ['ring', 'direct', 'oneShot'] as const)
+      for (const ranks of [2, 4, 9]) {
+        const story = await told({ algorithm, ranks, length: 10_000, latencyMs: 10, rateMb: 1 })
+        const { stated, counted } = costsOf(story).find(({ unit }) => unit === 'ms')!
+        expect(counted / stated!, `${algorithm}, ${ranks} ranks`).toBeGreaterThan(1)
+        expect(counted / stated!, `${algorithm}, ${ranks} ranks`).toBeLessThan(1.02)
+      }
+  })
+
+  it('a rank sends no faster than its rate, over all its links', async () => {
+    const { messages } = await told({ algorithm: 'direct', ranks: 6, length: 9000, rateMb: 0.5 })
+    for (let rank = 0; rank < 6; rank++) {
+      const sent = messages
+        .filter(({ from }) => from === rank)
+        .sort((a, b) => a.attempts[0].leavesMs - b.attempts[0].leavesMs)
+      for (const [i, { attempts, bytes }] of sent.entries()) {
+        expect(attempts[0].leftMs - attempts[0].leavesMs).toBeCloseTo(bytes / 500, 6)
+        if (i > 0)
+          expect(attempts[0].leavesMs).toBeGreaterThanOrEqual(sent[i - 1].attempts[0].leftMs - 1e-6)
+      }
+    }
+  })
+
+  it('loses messages at the rate that is set, sends them again after 0.5, 1, 2 s, and keeps the order', async () => {
+    const story = await told({ ranks: 16, length: 100_000, lossPercent: 10, latencyMs: 1 })
+    const attempts = story.messages.flatMap((message) => message.attempts)
+    const lost = attempts.filter(({ isLost }) => isLost).length
+    expect(lost / attempts.length).toBeGreaterThan(0.05)
+    expect(lost / attempts.length).toBeLessThan(0.16)
+    for (const { attempts } of story.messages)
+      for (let i = 1; i < attempts.length; i++)
+        expect(attempts[i].leavesMs - attempts[i - 1].leftMs).toBeCloseTo(500 * 2 ** (i - 1), 6)
+    for (let rank = 0; rank < 16; rank++) {
+      const arrivals = story.messages
+        .filter(({ from }) => from === rank)
+        .map(({ arrivedMs }) => arrivedMs)
+      expect(arrivals).toEqual([...arrivals].sort((a, b) => a - b))
+    }
+    const resent = momentOf(story, story.endMs).resent
+    expect(resent).toBe(lost)
+    const calm = await told({ ranks: 16, length: 100_000, latencyMs: 1 })
+    expect(story.endMs).toBeGreaterThan(calm.endMs + 500)
+  })
+
+  it('shows each step of a ring: who holds what, and what is called how', async () => {
+    const story = await told({})
+    const stops = stopsOf(story)
+    expect(momentOf(story, 0).phase).toBe('Reduce-scatter, step 1 of 3')
+    expect(momentOf(story, 0).underWay).toHaveLength(4)
+    const phases = stops.map((ms) => momentOf(story, ms).phase)
+    expect(phases).toEqual([
+      'Reduce-scatter, step 1 of 3',
+      'Reduce-scatter, step 2 of 3',
+      'Reduce-scatter, step 3 of 3',
+      'All-gather, step 1 of 3',
+      'All-gather, step 2 of 3',
+      'All-gather, step 3 of 3',
+      'Finished',
+    ])
+    const afterScatter = heldAt(story, stops[3])
+    for (let rank = 0; rank < 4; rank++) {
+      expect(afterScatter[rank].map((bits) => bits![0] === 15)).toEqual(
+        afterScatter.map((_, chunk) => chunk === rank),
+      )
+    }
+    // Chunk c begins at rank c + 1 and is added to at each rank that it comes to.
+    expect(heldAt(story, stops[1])[2][0]).toEqual([0b0110])
+    expect(heldAt(story, stops[2])[3][0]).toEqual([0b1110])
+    const moment = momentOf(story, stops[1] / 2)
+    expect(moment.underWay.map(({ is }) => is)).toEqual(new Array(4).fill('travelling'))
+    expect(moment.underWay[0].share).toBeCloseTo(0.5, 3)
+  })
+
+  it('a segment that is here shows as a part of its chunk', async () => {
+    const story = await told({ ranks: 2, length: 100_000, rateMb: 0.1 })
+    const parts = story.held.flat(2).map(({ seen }) => seen)
+    const partly = parts.find((runs) => runs.length === 2)!
+    expect(partly[0].end).toBeCloseTo((64 * 1024 - 36) / 4 / 50_000, 2)
+    expect(partly.at(-1)!.end).toBe(1)
+  })
+
+  it('one turned bit fails the ticks of every algorithm', async () => {
+    for (const algorithm of ['ring', 'direct', 'oneShot', 'hierarchical'] as const) {
+      const { verdict } = await told({ algorithm, ranks: 5, machines: 2, flip: 1 })
+      expect(verdict.unlikeLoop, algorithm).toBeGreaterThan(0)
+      expect(Math.max(...verdict.unlikeFirst), algorithm).toBeGreaterThan(0)
+    }
+  })
+
+  it('counts hops by what waits for what', () => {
+    for (const [algorithm, hops] of [
+      ['ring', 10],
+      ['direct', 2],
+      ['oneShot', 1],
+      ['hierarchical', 4],
+    ] as const) {
+      const settings = settle({ ...defaultSettings, ranks: 6, machines: 2, algorithm })
+      expect(Math.max(...hopsOf(plansOf(settings)).flat()), algorithm).toBe(hops)
+    }
+  })
+
+  it('has all that changes a run in its address', () => {
+    const settings = settle({
+      ...{ ranks: 7, length: 1234, latencyMs: 1.5, rateMb: 33, lossPercent: 3 },
+      ...{ algorithm: 'hierarchical', machines: 3, seed: 9, flip: 1 },
+    })
+    expect(settingsIn(queryOf(settings))).toEqual({ settings, refused: [] })
+    expect(queryOf(defaultSettings)).toBe('')
+    const { settings: kept, refused } = settingsIn('?ranks=99&length=x&algorithm=tree&latencyMs=')
+    expect(kept).toEqual(defaultSettings)
+    expect(refused).toHaveLength(4)
+    // Hierarchical needs machines, and machines of several ranks.
+    expect(settle({ ...defaultSettings, algorithm: 'hierarchical' }).machines).toBe(2)
+    expect(settle({ ...defaultSettings, algorithm: 'hierarchical', ranks: 2 }).algorithm).toBe(
+      'auto',
+    )
+  })
+})
