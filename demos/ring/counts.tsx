@@ -3,7 +3,7 @@ import { Panel } from '../../src/ui/panel.tsx'
 import { type Cost, costsOf, isAsStated } from './costs.ts'
 import { meta } from './meta.ts'
 import type { Moment } from './moment.ts'
-import type { Story, Verdict } from './story.ts'
+import type { Story } from './story.ts'
 import { formatTime } from './words.ts'
 
 /** What has gone so far. */
@@ -97,54 +97,59 @@ function Tick({ is }: { is: boolean | undefined }) {
 
 /** How it ended, once it has. */
 export function Result({ story, isOver }: { story: Story; isOver: boolean }) {
+  const { failure } = story
   return (
     <Panel id="result" title="Result" aside={isOver ? '' : 'when the run has ended'}>
       <ul class="verdicts" data-over={isOver}>
-        {verdictsOf(story).map(({ words, is }) => (
-          <li key={words} data-is={isOver ? String(is) : 'open'}>
-            {isOver ? <Tick is={is} /> : <span aria-hidden="true">○</span>} {words}
+        {verdictsOf(story).map(({ good, bad, is }) => (
+          <li key={good} data-is={isOver ? String(is) : 'open'}>
+            {isOver ? <Tick is={is} /> : <span aria-hidden="true">○</span>}{' '}
+            {isOver && !is ? bad : good}
           </li>
         ))}
       </ul>
-      {isOver && !story.failure && <p class="quiet">{orderWords(story)}</p>}
-      {isOver && story.failure && <p class="error-itself">{story.failure}</p>}
+      {isOver && <p class={failure ? '' : 'quiet'}>{failure || orderWords(story)}</p>}
+      {!isStatedFor(story) && (
+        <p class="quiet">
+          {`Stated for ${expected.ranks} ranks and ${formatCount(expected.length)} elements: ${expectedWords}. `}
+          <a href={`?length=${expected.length}`}>See it</a>
+        </p>
+      )}
     </Panel>
   )
 }
 
-/** What a run must show. */
-export function verdictsOf(story: Story): { words: string; is: boolean }[] {
+const { expected } = meta
+const expectedWords = `${expected.steps} steps, ${formatCount(expected.bytesPerRank)} bytes by each rank`
+
+/** What a run must show, in words for both cases. */
+export function verdictsOf(story: Story): { good: string; bad: string; is: boolean }[] {
   const { failure, verdict, settings, algorithm } = story
+  const loop = `a plain loop over all arrays${algorithm === 'hierarchical' ? ', machines first' : ''}`
   const verdicts = [
     {
-      words: `Equal bits on all ${settings.ranks} ranks`,
-      is: !failure && hasEqualBits(verdict),
+      good: `Equal bits on all ${settings.ranks} ranks`,
+      bad: 'The ranks do not hold equal bits',
+      is: !failure && verdict.unlikeFirst.every((count) => count === 0),
     },
     {
-      words: `The bits of a plain loop over all arrays${algorithm === 'hierarchical' ? ', machines first' : ''}`,
+      good: `The bits of ${loop}`,
+      bad: `Other bits than ${loop}`,
       is: !failure && verdict.unlikeLoop === 0,
     },
   ]
-  const expected = expectedOf(story)
-  if (expected) verdicts.push(expected)
-  return verdicts
-}
-
-export const hasEqualBits = ({ unlikeFirst }: Verdict): boolean =>
-  unlikeFirst.every((count) => count === 0)
-
-/** The demo's stated result, for the settings that it is stated for. */
-function expectedOf(story: Story): { words: string; is: boolean } | undefined {
-  const { ranks, length, algorithm, steps, bytesPerRank } = meta.expected
-  const { settings } = story
-  if (settings.ranks !== ranks || settings.length !== length || story.algorithm !== algorithm)
-    return undefined
+  if (!isStatedFor(story)) return verdicts
   const [inSteps, inBytes] = costsOf(story)
-  return {
-    words: `As this demo states: ${steps} steps, ${formatCount(bytesPerRank)} bytes by each rank`,
-    is: inSteps.counted === steps && inBytes.counted === bytesPerRank,
-  }
+  const isMet = inSteps.counted === expected.steps && inBytes.counted === expected.bytesPerRank
+  const stated = `As this demo states: ${expectedWords}`
+  return [...verdicts, { good: stated, bad: `Not a${stated.slice(1)}`, is: isMet }]
 }
+
+/** Whether the demo's stated result is about such a run. */
+const isStatedFor = ({ settings, algorithm }: Story): boolean =>
+  settings.ranks === expected.ranks &&
+  settings.length === expected.length &&
+  algorithm === expected.algorithm
 
 function orderWords({ verdict, settings }: Story): string {
   const { unlikeRankOrder } = verdict

@@ -127,7 +127,7 @@ function Transport({ story, moment, player, error, isUnderWay, pace, onPace }: T
           <button
             type="button"
             class="go"
-            onClick={isPlaying ? player.pause : player.play}
+            onClick={player.toggle}
             disabled={!story}
             aria-keyshortcuts="Space"
           >
@@ -209,17 +209,20 @@ function LinksExplained({ settings }: { settings: RingSettings }) {
   )
 }
 
+/** Fields that take these keys themselves; the slider of the time gives its arrows up for steps. */
+const needsArrows = 'input:not(.scrub), select, textarea'
+const needsSpace = 'input:not([type=range]), select, textarea, button, summary, a'
+
 /** Space plays and pauses, arrows step, wherever the focus is but in a field that needs them itself. */
-function useKeys({ isPlaying, play, pause, step }: Player): void {
+function useKeys({ toggle, step }: Player): void {
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement
       if (event.altKey || event.ctrlKey || event.metaKey) return
-      if (target.closest('input, select, textarea')) return
-      if (event.key === ' ' && !target.closest('button, summary, a')) {
-        if (isPlaying) pause()
-        else play()
-      } else if (event.key === 'ArrowRight') step(1)
+      const isArrow = event.key === 'ArrowRight' || event.key === 'ArrowLeft'
+      if (target.closest(isArrow ? needsArrows : needsSpace)) return
+      if (event.key === ' ') toggle()
+      else if (event.key === 'ArrowRight') step(1)
       else if (event.key === 'ArrowLeft') step(-1)
       else return
       event.preventDefault()

@@ -55,6 +55,8 @@ const width = 1000
 const laneHeight = 30
 /** Between a bar and the next. */
 const gap = 2
+/** Where many of a rank's messages are under way at once. */
+const thinnest = 3
 
 /** Drawn once a run. */
 class Bars extends Component<{ story: Story }> {
@@ -110,6 +112,7 @@ function Bar({ message, scale, y, height, endMs }: BarProps) {
   const arrivedMs = Math.min(endMs, message.arrivedMs)
   const leavesMs = Math.min(arrivedMs, attempts.at(-1)!.leavesMs)
   const middle = y + height / 2
+  const thickness = Math.max(thinnest, 0.8 * height)
   return (
     <g class="message" data-into={into} data-lost={attempts.length > 1}>
       {leavesMs > sentMs && (
@@ -118,9 +121,9 @@ function Bar({ message, scale, y, height, endMs }: BarProps) {
       <rect
         class="flight"
         x={leavesMs * scale}
-        y={y + 0.1 * height}
+        y={middle - thickness / 2}
         width={Math.max(1.2, (arrivedMs - leavesMs) * scale - gap)}
-        height={0.8 * height}
+        height={thickness}
       />
     </g>
   )

@@ -23,8 +23,8 @@ export interface Player {
   readonly isPlaying: boolean
   /** ms of the run in 1 ms. */
   readonly rate: number
-  play(): void
-  pause(): void
+  /** Plays, from the start again at the end; or pauses. */
+  toggle(): void
   /** Pauses, at a time. */
   seek(ms: number): void
   /** Pauses, at the next or the previous time at which something arrives. */
@@ -60,23 +60,25 @@ export function usePlayer(story: Story | undefined, pace: Pace): Player {
     if (isPlaying && share >= 1) setPlaying(false)
   }, [isPlaying, share])
 
-  const seek = (ms: number) => {
+  /** The stop itself, where the share has been rounded. */
+  const timeAt = (at: number): number =>
+    stops.find((stop) => Math.abs(stop - at * endMs) <= 1e-12 * endMs) ?? at * endMs
+  // By what holds then, not by what was drawn last: keys may come faster than frames.
+  const seek = (to: (ms: number) => number) => {
     setPlaying(false)
-    setShare(Math.min(1, Math.max(0, ms / endMs)))
+    setShare((before) => Math.min(1, Math.max(0, to(timeAt(before)) / endMs)))
   }
-  // The stop itself, where the share has been rounded.
-  const exact = share * endMs
-  const ms = stops.find((stop) => Math.abs(stop - exact) <= 1e-12 * endMs) ?? exact
   return {
-    ...{ ms, isPlaying, rate, seek },
-    play: () => {
-      if (share >= 1) setShare(0)
-      setPlaying(true)
+    ...{ ms: timeAt(share), isPlaying, rate },
+    toggle: () => {
+      if (!isPlaying && share >= 1) setShare(0)
+      setPlaying((before) => !before)
     },
-    pause: () => setPlaying(false),
-    step: (by) => {
-      const next = by > 0 ? stops.find((stop) => stop > ms) : stops.findLast((stop) => stop < ms)
-      seek(next ?? (by > 0 ? endMs : 0))
-    },
+    seek: (ms) => seek(() => ms),
+    step: (by) =>
+      seek(
+        (ms) =>
+          (by > 0 ? stops.find((stop) => stop > ms) : stops.findLast((stop) => stop < ms)) ?? ms,
+      ),
   }
 }

@@ -11,9 +11,9 @@ import {
   unpackSample,
 } from '../../../src/train/step-sample.ts'
 import { StepTimeline } from '../../../src/train/step-timeline.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
 import { makeSamples } from '../../support/step-samples.ts'
-import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 const program = {
   prepared: { trace: {} },
