@@ -18,7 +18,7 @@ export function Readouts({ story, moment }: { story: Story; moment: Moment }) {
       formatCount(underWay.length),
       resent > 0 ? `${formatCount(resent)} sent again` : 'none lost so far',
     ],
-    ['Bytes by a rank', formatCount(Math.max(...sent)), 'of its array, at most'],
+    ['Bytes by a rank', formatCount(Math.max(...sent)), 'the most of any rank'],
     ['Other messages', formatCount(controlMessages), 'START, credit, pings'],
   ]
   return (
@@ -68,7 +68,8 @@ export function Costs({ story }: { story: Story }) {
         N ranks, S bytes in an array, without headers;{' '}
         {story.algorithm === 'hierarchical' ? 'M machines; ' : ''}bytes are the mean of
         {story.algorithm === 'hierarchical' ? ' ranks and machines' : ' all ranks'}. The time's
-        formula leaves out headers, loss and near links.
+        formula is for whole chunks, without headers: segments of a long chunk go on before the rest
+        is there.
       </p>
     </Panel>
   )

@@ -104,7 +104,7 @@ function Transport({ story, moment, player, error, isUnderWay, pace, onPace }: T
       <div class="status-row">
         <Lamp tone={tone} />
         <div class="words">
-          <h2>{isOver && isBad ? 'Finished, with wrong sums' : phase}</h2>
+          <h2>{isOver && isBad && !story.failure ? 'Finished, with wrong sums' : phase}</h2>
           <p>
             {error ||
               (story
@@ -192,7 +192,8 @@ function LinksExplained({ settings }: { settings: RingSettings }) {
           over SCTP: a lost message is sent again after a timeout, and all behind it on its link
           wait. Here that is 0.5 s, then 1 s, 2 s and so on, as Chromium's first timeout is; a real
           channel often knows sooner, when later packets get through, and it loses packets of some
-          1,200 bytes, not messages.
+          1,200 bytes, not messages. A rank that is not heard for 8 s counts as lost, and ends the
+          run.
         </p>
         <p>
           <strong>Machines</strong>: ranks of one have a tenth of the latency, ten times the rate,

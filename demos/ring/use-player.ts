@@ -15,7 +15,8 @@ export type Pace = (typeof paces)[number][0]
 const fitMs = 12_000
 /** A frame that comes later than this is one after a pause: a tab that was hidden. */
 const longestFrameMs = 100
-/** Without motion the clock goes on in leaps of so much. */
+/** Drawn so often at most; without motion, in leaps. */
+const frameMs = 30
 const leapMs = 700
 
 export interface Player {
@@ -47,7 +48,7 @@ export function usePlayer(story: Story | undefined, pace: Pace): Player {
     let frame = requestAnimationFrame(function tick(now) {
       dueMs += Math.min(longestFrameMs, now - last || 0)
       last = now
-      if (hasMotion || dueMs >= leapMs) {
+      if (dueMs >= (hasMotion ? frameMs : leapMs)) {
         const passed = (dueMs * rate) / endMs
         dueMs = 0
         setShare((before) => Math.min(1, before + passed))

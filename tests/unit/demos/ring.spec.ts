@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { costsOf, isAsStated } from '../../../demos/ring/costs.ts'
+import { verdictsOf } from '../../../demos/ring/counts.tsx'
 import { meta } from '../../../demos/ring/meta.ts'
 import { momentOf, seenAt, stopsOf } from '../../../demos/ring/moment.ts'
 import { plainSum } from '../../../demos/ring/plain-sum.ts'
@@ -135,6 +136,15 @@ describe('the ring demo', () => {
     expect(resent).toBe(lost)
     const calm = await told({ ranks: 16, length: 100_000, latencyMs: 1 })
     expect(story.endMs).toBeGreaterThan(calm.endMs + 500)
+  })
+
+  it('a link that loses for so long that a rank counts as lost ends the run, by name', async () => {
+    const story = await told({
+      ...{ ranks: 16, length: 100_000, rateMb: 0.1, latencyMs: 200, lossPercent: 10, seed: 3 },
+    })
+    expect(story.failure).toMatch(/^allReduce #0 .*rank \d+ lost rank \d+ \(timeout, nothing heard/)
+    expect(momentOf(story, story.endMs).phase).toBe('Failed')
+    expect(verdictsOf(story).map(({ is }) => is)).toEqual([false, false])
   })
 
   it('shows each step of a ring: who holds what, and what is called how', async () => {
