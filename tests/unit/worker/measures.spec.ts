@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Measured } from '../../../src/peer/messages.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { Measures, type MeasuresOptions } from '../../../src/worker/measures.ts'
-import { VirtualEnv } from '../../support/virtual-env.ts'
 
 /** What a member measures of itself, when, and how often it tells. */
 
