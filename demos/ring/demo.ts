@@ -6,7 +6,7 @@ import {
 import type { Algorithm } from '../../src/peer/announcement.ts'
 import { ProcessGroup } from '../../src/peer/group.ts'
 import type { Link } from '../../src/peer/link.ts'
-import { ringEdges } from '../../src/peer/topology.ts'
+import { ringEdges } from '../../src/peer/edges.ts'
 import { VirtualEnv } from '../../src/util/virtual-env.ts'
 import {
   joinedPair,

@@ -16,6 +16,7 @@ const ownSettings: readonly SettingKey[] = [
   'resume',
   'tune',
   'transport',
+  'ranks',
 ]
 
 /** The texts of the form that go on with a saved run. */
