@@ -1,4 +1,4 @@
-import type { Line } from './use-samples.ts'
+import type { Line } from './use-samples.tsx'
 
 /** Lines as the model wrote them, the newest first, each with the steps that it was written at. */
 export function Samples({ lines }: { lines: readonly Line[] }) {

@@ -8,7 +8,7 @@ import { NextCharacter } from './next-character.tsx'
 import { OwnText } from './own-text.tsx'
 import { Samples } from './samples.tsx'
 import { unknownIn } from './tokens.ts'
-import { useSamples } from './use-samples.ts'
+import { useSamples } from './use-samples.tsx'
 import './view.css'
 
 /** Looks share the gaps between steps with the text that is being written. */
