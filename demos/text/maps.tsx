@@ -57,7 +57,6 @@ export function AttentionMaps({ maps }: { maps: Maps }) {
       <p class="mono strip" aria-hidden="true">
         {characters.map((character, at) => (
           <span
-            // biome-ignore lint/suspicious/noArrayIndexKey: a character's place is what it is.
             key={at}
             data-is={at === query ? 'query' : at > query ? 'later' : at === key ? 'key' : 'earlier'}
             style={{ '--weight': at <= query ? row[at] : 0 }}

@@ -51,7 +51,9 @@ export function OwnText({ canSet, isGiven, give }: OwnTextProps) {
   return (
     <details class="own-text">
       <summary>Train on your own text</summary>
-      <label for="own-text">Paste a text, or drop a file on the field</label>
+      <label class="own-label" for="own-text">
+        Paste a text, or drop a file on the field
+      </label>
       <textarea
         id="own-text"
         rows={5}

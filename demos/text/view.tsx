@@ -52,7 +52,7 @@ function Learning(props: ViewProps) {
     <>
       <div class="prompt">
         <label>
-          <span>Prompt</span>
+          <span class="prompt-label">Prompt</span>
           <input
             type="text"
             autoComplete="off"
@@ -63,7 +63,7 @@ function Learning(props: ViewProps) {
           />
         </label>
         <label>
-          <span>Temperature {temperature.toFixed(1)}</span>
+          <span class="prompt-label">Temperature {temperature.toFixed(1)}</span>
           <input
             type="range"
             min="0"
