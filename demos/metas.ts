@@ -1,9 +1,12 @@
 import type { DemoMeta } from '../src/train/demo-meta.ts'
 import { meta as digits } from './digits/meta.ts'
 import { meta as playground } from './playground/meta.ts'
+import { meta as text } from './text/meta.ts'
 
 /** All demos by name, the first one being what the page begins with. The name is the folder's, the setting `demo`, and `?demo=` in the address. */
-export const metas = { digits, playground } as const satisfies Readonly<Record<string, DemoMeta>>
+export const metas = { digits, playground, text } as const satisfies Readonly<
+  Record<string, DemoMeta>
+>
 
 export type DemoName = keyof typeof metas
 

@@ -5,4 +5,5 @@ import type { DemoName } from './metas.ts'
 export const tasks: Readonly<Record<DemoName, () => Promise<Task>>> = {
   digits: async () => (await import('./digits/demo.ts')).task,
   playground: async () => (await import('./playground/demo.ts')).task,
+  text: async () => (await import('./text/demo.ts')).task,
 }

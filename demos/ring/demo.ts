@@ -4,9 +4,9 @@ import {
   defaultChoice,
 } from '../../src/peer/algorithm-choice.ts'
 import type { Algorithm } from '../../src/peer/announcement.ts'
+import { ringEdges } from '../../src/peer/edges.ts'
 import { ProcessGroup } from '../../src/peer/group.ts'
 import type { Link } from '../../src/peer/link.ts'
-import { ringEdges } from '../../src/peer/edges.ts'
 import { VirtualEnv } from '../../src/util/virtual-env.ts'
 import {
   joinedPair,

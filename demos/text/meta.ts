@@ -1,0 +1,12 @@
+import type { DemoMeta } from '../../src/train/demo-meta.ts'
+
+export const meta: DemoMeta = {
+  title: 'Text',
+  sentence: 'A small GPT that learns a text letter by letter, and writes as it learns.',
+  models: { gpt: { words: 'gpt: 2 layers, 4 heads, width 64, 32 characters back', lr: 3e-3 } },
+  data: { story: 'a story about tabs (built in)' },
+  given: { words: 'a text in UTF-8', mostBytes: 1_000_000 },
+  metric: { name: 'loss', unit: 'bits per character', better: 'lower' },
+  defaults: { batchSize: 16, epochs: 15 },
+  expected: [{ config: { data: 'story', seed: 0 }, atMost: 2.6, withinSteps: 120 }],
+}

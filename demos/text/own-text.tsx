@@ -1,0 +1,106 @@
+import { useMemo, useState } from 'preact/hooks'
+import { messageOf } from '../../src/util/errors.ts'
+import { meta } from './meta.ts'
+import { decodeText, mostSymbols, readText } from './tokens.ts'
+
+interface OwnTextProps {
+  canSet: boolean
+  isGiven: boolean
+  give: (bytes: Uint8Array<ArrayBuffer>) => void
+}
+
+interface Judged {
+  readonly bytes: Uint8Array<ArrayBuffer> | null
+  readonly words: string
+}
+
+const most = meta.given!.mostBytes
+
+function judge(text: string): Judged {
+  try {
+    const bytes = new TextEncoder().encode(text)
+    if (bytes.length > most)
+      return { bytes: null, words: `Expected at most ${most} bytes, got ${bytes.length}. Cut it.` }
+    const { symbols, train, test } = readText(text)
+    const length = train.tokens.length + test.tokens.length
+    const words = `${length} characters, ${symbols.length} of ${mostSymbols} different ones; the last ${test.tokens.length} are held out.`
+    return { bytes, words }
+  } catch (error) {
+    return { bytes: null, words: messageOf(error) }
+  }
+}
+
+/** Takes a text: typed, pasted, chosen as a file or dropped. */
+export function OwnText({ canSet, isGiven, give }: OwnTextProps) {
+  const [text, setText] = useState('')
+  const [failure, setFailure] = useState<string | null>(null)
+  const [given, setGiven] = useState('')
+  const judged = useMemo(() => (text === '' ? null : judge(text)), [text])
+  const take = async (file: File | undefined) => {
+    if (!file) return
+    try {
+      if (file.size > most)
+        throw new Error(`Expected at most ${most} bytes, got ${file.size}. Cut it.`)
+      setText(decodeText(new Uint8Array(await file.arrayBuffer())))
+      setFailure(null)
+    } catch (error) {
+      setFailure(`${file.name}: ${messageOf(error)}`)
+    }
+  }
+  const isWrong = failure !== null || judged?.bytes === null
+  return (
+    <details class="own-text">
+      <summary>Train on your own text</summary>
+      <label class="own-label" for="own-text">
+        Paste a text, or drop a file on the field
+      </label>
+      <textarea
+        id="own-text"
+        rows={5}
+        value={text}
+        aria-invalid={isWrong}
+        aria-describedby="own-text-note"
+        onInput={(event) => {
+          setText(event.currentTarget.value)
+          setFailure(null)
+        }}
+        onDragOver={(event) => event.preventDefault()}
+        onDrop={(event) => {
+          const file = event.dataTransfer?.files[0]
+          // A dropped piece of text is the field's own business.
+          if (!file) return
+          event.preventDefault()
+          void take(file)
+        }}
+      />
+      <p id="own-text-note" class={isWrong ? 'error' : 'quiet'} role="status">
+        {failure ?? judged?.words ?? 'Nothing yet.'}
+      </p>
+      <div class="own-acts">
+        <input
+          type="file"
+          accept="text/*,.txt,.md"
+          aria-label="A text file"
+          onChange={(event) => void take(event.currentTarget.files?.[0])}
+        />
+        <button
+          type="button"
+          disabled={!canSet || !judged?.bytes}
+          onClick={() => {
+            if (!judged?.bytes) return
+            give(judged.bytes)
+            setGiven(text)
+          }}
+        >
+          Take this text
+        </button>
+      </div>
+      {!canSet && <p class="quiet">The room's maker gives the text, while nothing runs.</p>}
+      {canSet && isGiven && given !== '' && (
+        <p role="status">
+          The next run learns {given === text ? 'this text' : 'the text taken before'}. Press Start.
+        </p>
+      )}
+    </details>
+  )
+}

@@ -1,0 +1,129 @@
+import { useEffect, useState } from 'preact/hooks'
+import { givenData } from '../../src/train/config.ts'
+import { Expected } from '../../src/ui/demo/expected.tsx'
+import { useLook } from '../../src/ui/demo/use-look.ts'
+import type { ViewProps } from '../../src/ui/demo/view-props.ts'
+import { AttentionMaps, type Maps } from './maps.tsx'
+import { NextCharacter } from './next-character.tsx'
+import { OwnText } from './own-text.tsx'
+import { Samples } from './samples.tsx'
+import { unknownIn } from './tokens.ts'
+import { useSamples } from './use-samples.tsx'
+import './view.css'
+
+/** Looks share the gaps between steps with the text that is being written. */
+const everyMs = 1000
+
+/** What the model writes as it learns, what it thinks comes next, and where it looks. */
+export function TextView(props: ViewProps) {
+  const { run, config, canSet, give } = props
+  return (
+    <div class="demo text-demo">
+      {run ? (
+        <Learning key={run.id} {...props} />
+      ) : (
+        <p>
+          Press Start. At first the model knows nothing and writes noise; soon there are spaces,
+          then words, then lines of the story.
+        </p>
+      )}
+      <OwnText canSet={canSet} isGiven={config?.data === givenData} give={give} />
+      <Expected demo="text" run={run} />
+    </div>
+  )
+}
+
+function Learning(props: ViewProps) {
+  const { run } = props
+  const [typed, setTyped] = useState<string | null>(null)
+  const [temperature, setTemperature] = useState(0.6)
+  const about = useLook(props, 'vocabulary', null, { step: 'once' })
+  const symbols = (about.answer?.symbols as readonly string[] | undefined) ?? null
+  const prompt = typed ?? (about.answer ? String(about.answer.opening) : '')
+  const unknown = symbols ? unknownIn(prompt, symbols) : []
+  const isAskable = symbols !== null && prompt !== '' && unknown.length === 0
+  // The last prompt that can be asked about stays on show while a person corrects it.
+  const [asked, setAsked] = useState<string | null>(null)
+  useEffect(() => {
+    if (isAskable) setAsked(prompt)
+  }, [isAskable, prompt])
+  const samples = useSamples(props, asked, temperature)
+  return (
+    <>
+      <div class="prompt">
+        <label>
+          <span class="prompt-label">Prompt</span>
+          <input
+            type="text"
+            autoComplete="off"
+            value={prompt}
+            aria-invalid={symbols !== null && !isAskable}
+            aria-describedby="prompt-note"
+            onInput={(event) => setTyped(event.currentTarget.value)}
+          />
+        </label>
+        <label>
+          <span class="prompt-label">Temperature {temperature.toFixed(1)}</span>
+          <input
+            type="range"
+            min="0"
+            max="1.5"
+            step="0.1"
+            value={temperature}
+            onInput={(event) => setTemperature(Number(event.currentTarget.value))}
+          />
+        </label>
+        <button type="button" onClick={samples.again} disabled={run?.end == null}>
+          Write another
+        </button>
+      </div>
+      <p id="prompt-note" class={unknown.length > 0 ? 'error' : 'quiet'} role="status">
+        {unknown.length > 0
+          ? `The text has no ${unknown.map((one) => `"${one}"`).join(' ')}, so the model knows nothing of it.`
+          : prompt === '' && symbols
+            ? 'Give it a character or more.'
+            : 'The model writes on behind the prompt. Temperature 0 takes the likeliest character; above 1 it writes more wildly.'}
+      </p>
+      <Samples lines={samples.lines} />
+      {samples.failure !== null && <p role="alert">{samples.failure}</p>}
+      {asked !== null && (
+        <Looking {...props} prompt={asked} onChoose={(character) => setTyped(prompt + character)} />
+      )}
+    </>
+  )
+}
+
+function Looking({
+  prompt,
+  onChoose,
+  ...props
+}: ViewProps & { prompt: string; onChoose: (character: string) => void }) {
+  const next = useLook(props, 'probabilities', { prompt }, { everyMs })
+  const maps = useLook(props, 'attention', { prompt }, { everyMs })
+  const failure = next.failure ?? maps.failure
+  return (
+    <div class="looking">
+      <section>
+        <h3>Next character</h3>
+        <p class="quiet">Press one to append it to the prompt.</p>
+        {next.answer && (
+          <NextCharacter
+            prompt={prompt}
+            characters={next.answer.characters as readonly string[]}
+            probabilities={next.answer.probabilities as Float32Array}
+            onChoose={onChoose}
+          />
+        )}
+      </section>
+      <section>
+        <h3>Attention</h3>
+        <p class="quiet">
+          One map a head, one row a layer. In a map each row is a character of the prompt, and marks
+          the characters before it that it takes from.
+        </p>
+        {maps.answer && <AttentionMaps maps={maps.answer as unknown as Maps} />}
+      </section>
+      {failure !== null && <p role="alert">{failure}</p>}
+    </div>
+  )
+}

@@ -1,0 +1,189 @@
+import { expect, test } from 'vitest'
+import { attentionMaps } from '../../../demos/text/attention-maps.ts'
+import { drawToken } from '../../../demos/text/looks.ts'
+import { story } from '../../../demos/text/story.ts'
+import {
+  blockSize,
+  decodeText,
+  fillWindow,
+  readPrompt,
+  readText,
+  unknownIn,
+} from '../../../demos/text/tokens.ts'
+import { compile } from '../../../src/graph/compile.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { gpt } from '../../../src/nn/gpt.ts'
+import { manualSeed } from '../../../src/nn/init.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+import { startTask } from '../../support/task-ranks.ts'
+
+const utf8 = (text: string) => new TextEncoder().encode(text)
+
+test('a text as tokens: each character has one, the last tenth is held out', () => {
+  const { symbols, train, test: heldOut, opening } = readText(story)
+  expect(new Set(symbols).size).toBe(symbols.length)
+  const all = [...train.tokens, ...heldOut.tokens].map((token) => symbols[token]).join('')
+  expect(all).toBe(story)
+  expect(heldOut.tokens.length).toBe(Math.ceil(story.length / 10))
+  expect(story.startsWith(opening)).toBe(true)
+})
+
+test.each([330, 331, 1000, 1234])(
+  'windows over %i characters: targets are one character on, all within the text',
+  (length) => {
+    const text = Array.from({ length }, (_, i) => String.fromCodePoint(97 + ((i * i) % 23))).join(
+      '',
+    )
+    const { train, test: heldOut } = readText(text)
+    for (const windows of [train, heldOut]) {
+      expect(windows.count).toBeGreaterThan(0)
+      const x = new Int32Array(blockSize)
+      const y = new Int32Array(blockSize)
+      for (let index = 0; index < windows.count; index++) {
+        fillWindow(windows, index, x, y)
+        const start = index * windows.stride
+        expect(x).toEqual(windows.tokens.slice(start, start + blockSize))
+        expect(y).toEqual(windows.tokens.slice(start + 1, start + blockSize + 1))
+        expect(y).toHaveLength(blockSize)
+      }
+      // One more would not fit.
+      expect(windows.count * windows.stride + blockSize + 1).toBeGreaterThan(windows.tokens.length)
+    }
+  },
+)
+
+test('line ends, accents and signs beyond 16 bits are one character each', () => {
+  const { symbols } = readText('e\u0301\r\n\u{1f600}é\r'.repeat(100))
+  expect(symbols).toEqual(['\n', 'é', '\u{1f600}'])
+  expect(readPrompt('e\u0301\r\n', { symbols })).toEqual([1, 0])
+})
+
+test('what is no text to learn is refused, and so are prompts of other characters', () => {
+  expect(() => readText('too short')).toThrow('expected 330 characters or more, got 9')
+  const many = Array.from({ length: 400 }, (_, i) => String.fromCodePoint(0x4e00 + i)).join('')
+  expect(() => readText(many)).toThrow('at most 256 different characters, got 400')
+  expect(() => decodeText(Uint8Array.of(0xff, 0xfe, 0xfd))).toThrow('expected UTF-8')
+  expect(decodeText(utf8('\ufeffabc'))).toBe('abc')
+  const { symbols } = readText(story)
+  expect(unknownIn('Once # ## é', symbols)).toEqual(['#', 'é'])
+  expect(() => readPrompt('#', { symbols })).toThrow('got "#"')
+  expect(() => readPrompt('', { symbols })).toThrow('a character or more, got none')
+  expect(readPrompt(story, { symbols })).toHaveLength(blockSize)
+})
+
+test('drawing: by probability, colder towards the likeliest', () => {
+  const probabilities = Float32Array.of(0.2, 0.5, 0.3)
+  const shares = Array.from({ length: 1000 }, (_, i) => i / 1000)
+  const counts = (temperature: number) => {
+    const drawn = shares.map((share) => drawToken(probabilities, temperature, share))
+    return [0, 1, 2].map((token) => drawn.filter((one) => one === token).length)
+  }
+  for (const [token, count] of counts(1).entries())
+    expect(Math.abs(count - 1000 * probabilities[token])).toBeLessThan(3)
+  expect(counts(0)).toEqual([0, 1000, 0])
+  expect(counts(0.2)[1]).toBeGreaterThan(900)
+  expect(counts(5)[0]).toBeGreaterThan(270)
+})
+
+test("attention maps, with the model's own values, give what its attention gives", async () => {
+  manualSeed(3)
+  const [length, heads, width] = [12, 4, 32]
+  const model = gpt({ vocabSize: 20, blockSize: 16, layers: 2, heads, width })
+  // Larger than the first weights are, so that the maps are not all alike.
+  const state = await model.stateDict()
+  for (const { data } of Object.values(state))
+    for (let i = 0; i < data.length; i++) data[i] = data[i] * 8 + 0.01 * ((i % 7) - 3)
+  model.loadStateDict(state)
+  const program = await compile(
+    ({ tokens }) => {
+      const { transformer } = model
+      const maps = attentionMaps(model, tokens)
+      const positions = transformer.wpe.weight.narrow(0, 0, length)
+      let x = transformer.wte.forward(tokens).add(positions).reshape([length, width])
+      const outputs = [...transformer.h].flatMap((block, layer) => {
+        const normed = block.ln_1.forward(x)
+        const values = block.attn.c_attn.forward(normed).narrow(1, 2 * width, width)
+        const byHeads = values.reshape([length, heads, width / heads]).permute(1, 0, 2)
+        const attended = maps[layer].matmul(byHeads).permute(1, 0, 2).reshape([length, width])
+        const ours = block.attn.c_proj.forward(attended)
+        const own = block.attn.forward(normed, 1)
+        x = block.forward(x, 1)
+        return [
+          [`ours${layer}`, ours],
+          [`own${layer}`, own],
+          [`map${layer}`, maps[layer]],
+        ] as const
+      })
+      return Object.fromEntries(outputs)
+    },
+    { tokens: tensorType([1, length], 'i32') },
+    { runtime: new CpuRuntime() },
+  )
+  const tokens = Int32Array.from({ length }, (_, i) => (7 * i + 3) % 20)
+  const out = (await program.run({ tokens })) as Record<string, Float32Array>
+  program.destroy()
+  for (const layer of [0, 1]) {
+    const own = out[`own${layer}`]
+    const scale = Math.max(...own.map(Math.abs))
+    expect(scale).toBeGreaterThan(0.01)
+    out[`ours${layer}`].forEach((value, i) => {
+      expect(Math.abs(value - own[i])).toBeLessThan(1e-4 * scale)
+    })
+    const map = out[`map${layer}`]
+    // Neither all alike nor seeing what comes later.
+    expect(Math.max(...map.subarray(length * (length - 1), length * length))).toBeGreaterThan(0.12)
+    expect(map[1]).toBe(0)
+  }
+})
+
+test('looks on two ranks: one text, one set of probabilities, maps whose rows sum to 1', async () => {
+  const { ranks, close } = await startTask(
+    2,
+    { demo: 'text', data: 'given', steps: 2, batchSize: 4, bucketCapMb: 1 },
+    () => new CpuRuntime(),
+    (rank) => (rank === 0 ? { given: utf8('abc abd. '.repeat(40)) } : {}),
+  )
+  await Promise.all(ranks.map(({ end }) => end))
+  const answers = await Promise.all(
+    ranks.map(async ({ trainer }) => {
+      const ask = { temperature: 1, seed: 5 }
+      const long = await trainer.look('sample', { prompt: 'abc', length: 6, ...ask })
+      // In two portions the same.
+      const first = await trainer.look('sample', { prompt: 'abc', length: 2, ...ask })
+      const prompt = `abc${String(first.added)}`
+      const second = await trainer.look('sample', { prompt, length: 4, ...ask })
+      expect(`${String(first.added)}${String(second.added)}`).toBe(long.added)
+      return {
+        long,
+        next: await trainer.look('probabilities', { prompt: 'abc' }),
+        maps: await trainer.look('attention', { prompt: 'abc a' }),
+        vocabulary: await trainer.look('vocabulary', undefined),
+      }
+    }),
+  )
+  expect(answers[1]).toEqual(answers[0])
+  const [{ long, next, maps, vocabulary }] = answers
+  expect(String(long.added)).toMatch(/^[abcd. ]{6}$/)
+  const values = next.probabilities as Float32Array
+  expect(next.characters).toHaveLength(6)
+  expect(values.reduce((sum, p) => sum + p, 0)).toBeCloseTo(1, 5)
+  expect([...values]).toEqual([...values].sort((a, b) => b - a))
+  expect(maps).toMatchObject({ layers: 2, heads: 4, characters: ['a', 'b', 'c', ' ', 'a'] })
+  const weights = maps.weights as Float32Array
+  expect(weights).toHaveLength(2 * 4 * 5 * 5)
+  for (let row = 0; row < weights.length / 5; row++) {
+    const own = weights.subarray(5 * row, 5 * row + 5)
+    expect(own.reduce((sum, weight) => sum + weight, 0)).toBeCloseTo(1, 5)
+    expect([...own.subarray((row % 5) + 1)].every((weight) => weight === 0)).toBe(true)
+  }
+  expect(vocabulary).toMatchObject({ length: 360, opening: 'abc abd.' })
+  const asked: [string, object, string][] = [
+    ['sample', { prompt: '#', length: 1 }, 'characters that the text has, got "#"'],
+    ['sample', { prompt: 'a', length: 99 }, 'length: expected a whole number from 1 to 32'],
+    ['sample', { prompt: 'a', length: 1, temperature: -1 }, 'temperature: expected a number'],
+    ['attention', {}, 'prompt: expected a character or more'],
+  ]
+  for (const [name, input, text] of asked)
+    await expect(ranks[0].trainer.look(name, input)).rejects.toThrow(text)
+  close()
+})
