@@ -4,7 +4,7 @@ import {
   defaultChoice,
 } from '../../src/peer/algorithm-choice.ts'
 import type { Algorithm } from '../../src/peer/announcement.ts'
-import { ringEdges } from '../../src/peer/edges.ts'
+import { meshEdges, ringEdges } from '../../src/peer/edges.ts'
 import { ProcessGroup } from '../../src/peer/group.ts'
 import type { Link } from '../../src/peer/link.ts'
 import { VirtualEnv } from '../../src/util/virtual-env.ts'
@@ -88,16 +88,9 @@ export async function allReduce<A extends Float32Array | Uint32Array>(
   return { results, resolvedMs, failure: failed ? String(failed.reason.message) : '' }
 }
 
-/** Who is linked to whom: a ring for the ring, as rooms are, and else all to all. */
+/** Who is linked to whom: a ring for the ring, as many ranks are, and else all to all, as up to 16 are. */
 export const edgesOf = ({ ranks, algorithm }: RingSettings): [number, number][] =>
-  algorithm === 'ring'
-    ? ringEdges(ranks)
-    : Array.from({ length: ranks }, (_, first) =>
-        Array.from({ length: ranks - 1 - first }, (_, more): [number, number] => [
-          first,
-          first + 1 + more,
-        ]),
-      ).flat()
+  algorithm === 'ring' ? ringEdges(ranks) : meshEdges(ranks)
 
 const choiceOf = (settings: RingSettings): AlgorithmChoice => ({
   ...defaultChoice,

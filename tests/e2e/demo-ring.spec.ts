@@ -1,4 +1,5 @@
 import { mkdirSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import type { Browser, BrowserContextOptions, Page } from 'playwright'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
@@ -10,6 +11,8 @@ import { launchBrowser } from '../support/launch-browser.ts'
 
 /** The ring demo's built page, driven as people do. With TABRING_PICTURES naming a folder, it is photographed there. */
 const pictures = process.env.TABRING_PICTURES
+
+const axePath = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
 
 let served: Served
 let browser: Browser
@@ -63,17 +66,16 @@ const scrub = (page: Page, share: number) =>
   }, share)
 
 async function picture(page: Page, name: string): Promise<void> {
-  const { scrollWidth, nameless } = await page.evaluate(() => ({
-    scrollWidth: document.documentElement.scrollWidth - innerWidth,
-    nameless: [...document.querySelectorAll('input, select, button, a')]
-      .filter((control) => {
-        const labels = 'labels' in control ? (control.labels as NodeList | null) : null
-        return !labels?.length && !control.getAttribute('aria-label') && !control.textContent
-      })
-      .map((control) => control.outerHTML),
-  }))
-  expect({ name, scrollWidth, nameless }).toEqual({ name, scrollWidth: 0, nameless: [] })
   if (pictures) await page.screenshot({ path: join(pictures, `ring-${name}.png`), fullPage: true })
+  await page.addScriptTag({ path: axePath })
+  const found = await page.evaluate(async () => {
+    const { violations } = await window.axe.run(document, {})
+    return {
+      tooWide: document.documentElement.scrollWidth - innerWidth,
+      inTheWay: violations.map(({ id, nodes }) => `${id}: ${nodes[0].html}`),
+    }
+  })
+  expect({ name, ...found }).toEqual({ name, tooWide: 0, inTheWay: [] })
 }
 
 test('steps, plays, scrubs, and says how it ended', async () => {
