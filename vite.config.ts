@@ -1,12 +1,16 @@
-import { existsSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { defineConfig } from 'vite'
 import { tabring } from './node/vite-plugin.ts'
 
-/** Every page at the top level that is there. */
-const pages = ['index.html', 'selftest.html', 'bench.html', 'tab.html'].filter((page) =>
-  existsSync(join(import.meta.dirname, page)),
-)
+/** Every page at the top level that is there, and each demo's own. */
+const pages = [
+  'index.html',
+  'selftest.html',
+  'bench.html',
+  'tab.html',
+  ...readdirSync(join(import.meta.dirname, 'demos')).map((name) => `demos/${name}/index.html`),
+].filter((page) => existsSync(join(import.meta.dirname, page)))
 
 export default defineConfig({
   // Relative addresses: the built pages work under any path.

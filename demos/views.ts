@@ -1,4 +1,6 @@
 import type { ViewLoaders } from '../src/ui/demo/view-props.ts'
 
 /** What each demo shows on the page, loaded when it is first wanted. */
-export const views: ViewLoaders = {}
+export const views: ViewLoaders = {
+  playground: async () => (await import('./playground/view.tsx')).PlaygroundView,
+}

@@ -18,6 +18,16 @@ import { toHex } from './util/env.ts'
 
 /** The signaling page: every tab that opens it is a rank. */
 
+const root = document.getElementById('app')!
+
+/** A demo's own page is this one with its demo chosen: the address becomes that of this page, so that all that is relative to it holds. */
+function leaveDemoAddress(demo: string): void {
+  const query = new URLSearchParams(location.search)
+  query.set('demo', demo)
+  history.replaceState(null, '', new URL(`../../?${query}${location.hash}`, location.href))
+}
+if (root.dataset.demo) leaveDemoAddress(root.dataset.demo)
+
 /** The room that the address names, or a new one, which goes into the address. */
 function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
   try {
@@ -39,12 +49,11 @@ function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
 const { link, trouble } = findRoom()
 const draft = draftFromQuery(location.search)
 const transport = transportOf(draft)
-const query = link ? inviteQuery(transport) : ''
+const query = link ? inviteQuery(transport, draft.demo) : ''
 const shortId = toHex(crypto.getRandomValues(new Uint8Array(2)))
 const name = plainName(readName()) || `${browserName(navigator.userAgent)} ${shortId}`
 keepName(name)
 
-const root = document.getElementById('app')!
 let acts: Acts = { ...idleActs, useCpu: chooseCpu }
 const store = new Store(
   begin({

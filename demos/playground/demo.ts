@@ -7,7 +7,7 @@ import type { Look, Task } from '../../src/train/task.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { meta } from './meta.ts'
-import { drawPoints, type Points, readPoints } from './points.ts'
+import { drawSplits, type Points, readPoints } from './points.ts'
 
 interface PlaygroundData {
   readonly train: Points
@@ -48,8 +48,7 @@ const points: Look<PlaygroundData> = async ({ data: { train, test }, slice: { st
 /** Points in the plane, two classes, and a small network that tells them apart. */
 export const task: Task<PlaygroundData> = {
   meta,
-  load: async ({ config: { data }, given }) =>
-    given ? readPoints(given) : { train: drawPoints(data, 0, 480), test: drawPoints(data, 1, 240) },
+  load: async ({ config: { data }, given }) => (given ? readPoints(given) : drawSplits(data)),
   model: () =>
     new Sequential(
       new Linear(2, 16),

@@ -59,9 +59,16 @@ export function drawPoints(shape: string, stream: number, count: number): Points
   return packPoints(points)
 }
 
+/** Returns a built-in shape's points for training and those held out. */
+export const drawSplits = (shape: string): { train: Points; test: Points } => ({
+  train: drawPoints(shape, 0, 480),
+  test: drawPoints(shape, 1, 240),
+})
+
 /** Numbers of a point that a person gave. */
 const fields = 3
-const fewest = 10
+/** So many points are enough to train on. */
+export const fewest = 10
 /** Every so many of the given points is held out. */
 const heldOut = 5
 

@@ -245,9 +245,13 @@ export function queryOf(draft: Draft): string {
   return toQuery([...own.map(({ key }) => [key, draft[key]]), ...switchParameters()])
 }
 
-/** The query of the link that others open: this tab's links, and the switches that all ranks should have. */
-export const inviteQuery = (transport: TransportChoice): string =>
-  toQuery([...(transport === 'auto' ? [] : [['transport', transport]]), ...switchParameters(true)])
+/** The query of the link that others open: the demo that the room began with, this tab's links, and the switches that all ranks should have. */
+export const inviteQuery = (transport: TransportChoice, demo = defaultDraft.demo): string =>
+  toQuery([
+    ...(demo === defaultDraft.demo ? [] : [['demo', demo]]),
+    ...(transport === 'auto' ? [] : [['transport', transport]]),
+    ...switchParameters(true),
+  ])
 
 function toQuery(parameters: readonly string[][]): string {
   const text = new URLSearchParams(parameters as [string, string][]).toString()

@@ -50,6 +50,7 @@ export function DemoPanel({ snapshot, acts, views }: DemoPanelProps) {
           // A run of another demo is not this view's.
           run={run?.config?.demo === name ? run : null}
           canSet={canSet}
+          set={acts.set}
           look={acts.look}
           give={acts.give}
         />

@@ -1,0 +1,182 @@
+import { useEffect, useRef } from 'preact/hooks'
+
+/** Points as the plane shows them: marks by class, hollow where they are held out, pale where another rank draws from them. */
+export interface Marks {
+  readonly train: PointsShown
+  readonly test: PointsShown | null
+  /** Training points that are this rank's own: from `start` up to `end`. */
+  readonly own: { readonly start: number; readonly end: number } | null
+}
+
+interface PointsShown {
+  readonly at: ArrayLike<number>
+  readonly classes: ArrayLike<number>
+}
+
+/** Probabilities of class 1 over the plane, first row y = -1. */
+export interface Field {
+  readonly side: number
+  readonly probabilities: Float32Array
+}
+
+interface PlaneProps {
+  field: Field | null
+  marks: Marks
+  /** In words, for those who do not see it. */
+  label: string
+  /** A person puts points on it; x and y from -1 to 1. */
+  onPoint?: (x: number, y: number, isFirst: boolean) => void
+  onLift?: () => void
+}
+
+/** Pixels along each edge of the canvases; CSS makes them as large as there is room. */
+const edge = 560
+
+/** The square from -1 to 1 on two canvases: what the model says, and the points. */
+export function Plane({ field, marks, label, onPoint, onLift }: PlaneProps) {
+  const below = useRef<HTMLCanvasElement>(null)
+  const above = useRef<HTMLCanvasElement>(null)
+  useEffect(() => {
+    drawField(below.current!.getContext('2d')!, field)
+  }, [field])
+  useEffect(() => {
+    drawMarks(above.current!.getContext('2d')!, marks, edge / 110)
+  }, [marks])
+  const put = (event: PointerEvent, isFirst: boolean) => {
+    const { left, top, width, height } = above.current!.getBoundingClientRect()
+    const x = (2 * (event.clientX - left)) / width - 1
+    const y = 1 - (2 * (event.clientY - top)) / height
+    if (Math.abs(x) <= 1 && Math.abs(y) <= 1) onPoint?.(x, y, isFirst)
+  }
+  return (
+    <div class="plane" data-takes-points={onPoint !== undefined} role="img" aria-label={label}>
+      <canvas ref={below} width={edge} height={edge} data-has-field={field !== null} />
+      <canvas
+        ref={above}
+        width={edge}
+        height={edge}
+        onPointerDown={(event) => {
+          if (!onPoint || event.button !== 0) return
+          event.preventDefault()
+          event.currentTarget.setPointerCapture(event.pointerId)
+          put(event, true)
+        }}
+        onPointerMove={(event) => {
+          if (onPoint && event.currentTarget.hasPointerCapture(event.pointerId)) put(event, false)
+        }}
+        onLostPointerCapture={onLift}
+      />
+    </div>
+  )
+}
+
+/** A small picture of a shape's points. */
+export function Thumbnail({ marks }: { marks: Marks }) {
+  const canvas = useRef<HTMLCanvasElement>(null)
+  useEffect(() => drawMarks(canvas.current!.getContext('2d')!, marks, 2.4), [marks])
+  return <canvas ref={canvas} class="thumbnail" width={96} height={96} />
+}
+
+type Colour = readonly [red: number, green: number, blue: number]
+
+/** Class 0 dark and blue, class 1 light and orange: they differ in hue and in lightness. */
+const classColours: readonly [Colour, Colour] = [
+  [52, 121, 181],
+  [255, 197, 112],
+]
+const undecided: Colour = [241, 239, 233]
+const markColours = [
+  { fill: '#0b3b66', line: '#ffffff', hollow: '#0b3b66' },
+  { fill: '#ffab2e', line: '#4a2500', hollow: '#8a3c00' },
+] as const
+
+function drawField(context: CanvasRenderingContext2D, field: Field | null): void {
+  context.fillStyle = `rgb(${undecided})`
+  context.fillRect(0, 0, edge, edge)
+  if (!field) return
+  const { side, probabilities } = field
+  const image = new ImageData(side, side)
+  for (let row = 0; row < side; row++) {
+    for (let column = 0; column < side; column++) {
+      const p = probabilities[row * side + column]
+      const towards = classColours[p < 0.5 ? 0 : 1]
+      // Where the model is undecided the paper shows; the root makes a slight leaning visible.
+      const share = Math.sqrt(Math.abs(2 * p - 1))
+      const at = 4 * ((side - 1 - row) * side + column)
+      for (let i = 0; i < 3; i++)
+        image.data[at + i] = undecided[i] + share * (towards[i] - undecided[i])
+      image.data[at + 3] = 255
+    }
+  }
+  const small = new OffscreenCanvas(side, side)
+  small.getContext('2d')!.putImageData(image, 0, 0)
+  // The outermost samples lie on the square's edges, in the middle of their pixels.
+  context.drawImage(small, 0.5, 0.5, side - 1, side - 1, 0, 0, edge, edge)
+  drawLine(context, field)
+}
+
+/** Draws where the probability is one half: marching squares, each cell's crossings joined. */
+function drawLine(context: CanvasRenderingContext2D, { side, probabilities }: Field): void {
+  const step = edge / (side - 1)
+  const at = (row: number, column: number) => probabilities[row * side + column] - 0.5
+  context.beginPath()
+  for (let row = 0; row + 1 < side; row++) {
+    for (let column = 0; column + 1 < side; column++) {
+      const corners = [
+        [row, column],
+        [row, column + 1],
+        [row + 1, column + 1],
+        [row + 1, column],
+      ] as const
+      const crossings = corners.flatMap(([r0, c0], i) => {
+        const [r1, c1] = corners[(i + 1) % 4]
+        const a = at(r0, c0)
+        const b = at(r1, c1)
+        if (a < 0 === b < 0) return []
+        const t = a / (a - b)
+        return [[(c0 + t * (c1 - c0)) * step, edge - (r0 + t * (r1 - r0)) * step]]
+      })
+      for (let i = 0; i + 1 < crossings.length; i += 2) {
+        context.moveTo(crossings[i][0], crossings[i][1])
+        context.lineTo(crossings[i + 1][0], crossings[i + 1][1])
+      }
+    }
+  }
+  context.lineCap = 'round'
+  context.strokeStyle = '#15191c'
+  context.lineWidth = 3
+  context.stroke()
+}
+
+/** Draws the points: circles are class 0, squares class 1. */
+function drawMarks(
+  context: CanvasRenderingContext2D,
+  { train, test, own }: Marks,
+  radius: number,
+): void {
+  const { width, height } = context.canvas
+  context.clearRect(0, 0, width, height)
+  const outline = ({ at, classes }: PointsShown, i: number) => {
+    const x = ((at[2 * i] + 1) / 2) * width
+    const y = ((1 - at[2 * i + 1]) / 2) * height
+    context.beginPath()
+    if (classes[i] === 0) context.arc(x, y, radius, 0, 2 * Math.PI)
+    else context.rect(x - 0.9 * radius, y - 0.9 * radius, 1.8 * radius, 1.8 * radius)
+    return markColours[classes[i] === 0 ? 0 : 1]
+  }
+  context.lineWidth = radius / 3
+  for (let i = 0; test && i < test.classes.length; i++) {
+    context.strokeStyle = outline(test, i).hollow
+    context.stroke()
+  }
+  for (let i = 0; i < train.classes.length; i++) {
+    const isOwn = !own || (i >= own.start && i < own.end)
+    const { fill, line } = outline(train, i)
+    context.globalAlpha = isOwn ? 1 : 0.22
+    context.fillStyle = fill
+    context.fill()
+    context.strokeStyle = line
+    context.stroke()
+  }
+  context.globalAlpha = 1
+}

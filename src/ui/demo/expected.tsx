@@ -1,0 +1,99 @@
+import { metaOf, parseTrainConfig } from '../../../demos/experiment.ts'
+import type { TrainConfig } from '../../train/config.ts'
+import { type DemoMeta, type Expectation, learningRateOf } from '../../train/demo-meta.ts'
+import type { Run } from '../state.ts'
+import './demo.css'
+
+interface ExpectedProps {
+  /** The demo's name. */
+  demo: string
+  run: Run | null
+}
+
+/** The results that a demo states, with a tick where this tab's run has reached them. */
+export function Expected({ demo, run }: ExpectedProps) {
+  const meta = metaOf(demo)
+  return (
+    <ul class="expected">
+      {meta.expected.map((expectation) => {
+        const { is, words } = judge(expectation, demo, meta, run)
+        return (
+          <li key={JSON.stringify(expectation)} data-is={is}>
+            <span aria-hidden="true">{marks[is]}</span> Expected: {inWords(expectation, meta)}.{' '}
+            <span class="quiet">{words}</span>
+          </li>
+        )
+      })}
+    </ul>
+  )
+}
+
+const marks = { open: '○', reached: '✓', missed: '✕' } as const
+
+interface Judgement {
+  readonly is: keyof typeof marks
+  readonly words: string
+}
+
+/** What came of an expectation in a run. */
+export function judge(
+  { config, atLeast, atMost, withinSteps }: Expectation,
+  demo: string,
+  meta: DemoMeta,
+  run: Run | null,
+): Judgement {
+  if (!run?.config || !isAsExpected(run.config, parseTrainConfig({ demo, ...config }), meta)) {
+    const own = settingsInWords(config)
+    return { is: 'open', words: run ? `This run has other settings than ${own}.` : `With ${own}.` }
+  }
+  const { xs, ys, length } = run.accuracy
+  for (let i = 0; i < length && xs[i] <= withinSteps; i++) {
+    const isReached = atLeast !== undefined ? ys[i] >= atLeast : ys[i] <= Number(atMost)
+    if (isReached)
+      return { is: 'reached', words: `Reached at step ${xs[i]}: ${valueInWords(ys[i], meta)}.` }
+  }
+  if (run.step >= withinSteps || run.end?.kind === 'finished') {
+    const isShort = run.step < withinSteps
+    return isShort
+      ? { is: 'open', words: `The run ended at step ${run.step}.` }
+      : { is: 'missed', words: 'Not reached.' }
+  }
+  return { is: 'open', words: `Step ${run.step}.` }
+}
+
+/** Settings that leave the numbers of a step as they are. */
+const withoutEffect: readonly (keyof TrainConfig)[] = [
+  'steps',
+  'epochs',
+  'lr',
+  'hashEvery',
+  'bucketCapMb',
+  'evaluateEvery',
+  'checkpointEvery',
+  'resume',
+  'tune',
+]
+
+function isAsExpected(own: TrainConfig, expected: TrainConfig, meta: DemoMeta): boolean {
+  const keys = (Object.keys({ ...own, ...expected }) as (keyof TrainConfig)[]).filter(
+    (key) => !withoutEffect.includes(key),
+  )
+  return (
+    !own.resume &&
+    learningRateOf(own, meta) === learningRateOf(expected, meta) &&
+    keys.every((key) => own[key] === expected[key])
+  )
+}
+
+const inWords = ({ atLeast, atMost, withinSteps }: Expectation, meta: DemoMeta): string =>
+  `${meta.metric.name} ${atLeast !== undefined ? '≥' : '≤'} ${valueInWords(atLeast ?? atMost ?? 0, meta)} within ${withinSteps} steps`
+
+const valueInWords = (value: number, { metric }: DemoMeta): string =>
+  metric.unit === 'share'
+    ? `${Number((100 * value).toFixed(1))} %`
+    : `${Number(value.toPrecision(3))} ${metric.unit}`
+
+const settingsInWords = (config: Expectation['config']): string => {
+  const own = Object.entries(config).filter(([key]) => key !== 'epochs' && key !== 'steps')
+  return `${own.map(([key, value]) => `${key} ${value}`).join(', ')} and the settings that nobody chose`
+}

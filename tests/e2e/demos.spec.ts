@@ -1,0 +1,140 @@
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Browser, BrowserContext, Page } from 'playwright'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { ensureBuilt } from '../../node/build.ts'
+import { iceWithoutRoutePermissions } from '../../node/chromium.ts'
+import { type Served, serve } from '../../node/serve.ts'
+import { launchBrowser } from '../support/launch-browser.ts'
+
+/** Each demo at its own address, as people use it. Pictures go to the folder that TABRING_PICTURES names, or to test-results/page. */
+const pictures =
+  process.env.TABRING_PICTURES || join(import.meta.dirname, '..', '..', 'test-results', 'page')
+
+let served: Served
+let browser: Browser
+let context: BrowserContext | undefined
+/** What pages complained about; must stay empty. */
+let complaints: string[] = []
+
+beforeAll(async () => {
+  mkdirSync(pictures, { recursive: true })
+  served = await serve({ root: await ensureBuilt(), port: 0 })
+  browser = await launchBrowser()
+})
+afterAll(async () => {
+  await browser?.close()
+  await served?.close()
+})
+afterEach(async () => {
+  await context?.close()
+  context = undefined
+  const found = complaints
+  complaints = []
+  expect(found).toEqual([])
+})
+
+async function openTab(url: string): Promise<Page> {
+  if (!context) {
+    context = await browser.newContext({ viewport: { width: 1400, height: 900 } })
+    await context.grantPermissions(iceWithoutRoutePermissions)
+  }
+  const page = await context.newPage()
+  page.on('pageerror', (error) => complaints.push(error.message))
+  page.on('console', (message) => {
+    if (message.type() === 'error') complaints.push(message.text())
+  })
+  await page.goto(url)
+  return page
+}
+
+const status = (page: Page) => page.locator('.status h2 [role=status]')
+const see = (page: Page, title: string | RegExp, timeout = 60_000) =>
+  status(page).filter({ hasText: title }).waitFor({ timeout })
+const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
+
+async function picture(page: Page, name: string): Promise<void> {
+  for (const [width, colorScheme] of [
+    [1400, 'light'],
+    [1400, 'dark'],
+    [375, 'light'],
+  ] as const) {
+    await page.setViewportSize({ width, height: 900 })
+    await page.emulateMedia({ colorScheme })
+    await page.waitForTimeout(100) // the chart follows on the next frame
+    const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
+    expect(wider, `${name} at ${width} px`).toBeLessThanOrEqual(0)
+    const path = join(pictures, `demo-${name}-${width}-${colorScheme}.png`)
+    await page.screenshot({ path, fullPage: true })
+  }
+  await page.setViewportSize({ width: 1400, height: 900 })
+  await page.emulateMedia({ colorScheme: 'light' })
+}
+
+describe('playground', () => {
+  /** What the canvas below the points shows; empty while nothing has been learned. */
+  const boundaryOf = (page: Page) =>
+    page
+      .locator('.plane canvas[data-has-field=true]')
+      .evaluate((canvas) => (canvas as HTMLCanvasElement).toDataURL())
+
+  it('tabs with a sector each disagree without an exchange, and agree with one', async () => {
+    const maker = await openTab(`${served.localUrl}demos/playground/?data=xor&steps=150`)
+    await see(maker, 'Alone in the room')
+    await picture(maker, 'playground-lobby')
+    const link = await maker.getByLabel('Open this link').inputValue()
+    expect(link).toContain('/?demo=playground#room=')
+    const second = await openTab(link)
+    await see(maker, 'Ready with 2 ranks')
+    const pages = [maker, second]
+
+    await button(maker, 'a sector of its own').click()
+    await button(maker, 'off: each tab alone').click()
+    await maker.waitForURL(/strategy=alone&partition=own-slice/)
+    await button(maker, 'Start').click()
+    await Promise.all(pages.map((page) => see(page, 'Finished')))
+    const [own, other] = await Promise.all(pages.map(boundaryOf))
+    expect(own).not.toBe(other)
+    await picture(maker, 'playground-alone-rank-0')
+    await picture(second, 'playground-alone-rank-1')
+
+    await button(maker, 'on: averaged over all tabs').click()
+    await button(maker, 'Start again').click()
+    await see(second, 'Training')
+    await Promise.all(pages.map((page) => see(page, 'Finished')))
+    // Each tab asks once more behind the last step.
+    await expect.poll(async () => new Set(await Promise.all(pages.map(boundaryOf))).size).toBe(1)
+    await picture(maker, 'playground-ddp')
+    expect(await boundaryOf(maker)).not.toBe(own)
+  })
+
+  it('trains on points that were drawn, and ticks off its stated result', async () => {
+    const page = await openTab(`${served.localUrl}demos/playground/?steps=20`)
+    await see(page, 'Alone in the room')
+    await button(page, 'Draw your own').click()
+    const box = (await page.locator('.plane').boundingBox())!
+    const stroke = async (x: number) => {
+      await page.mouse.move(box.x + x * box.width, box.y + 0.15 * box.height)
+      await page.mouse.down()
+      await page.mouse.move(box.x + x * box.width, box.y + 0.85 * box.height, { steps: 30 })
+      await page.mouse.up()
+    }
+    await stroke(0.25)
+    await button(page, '■ class 1').click()
+    await stroke(0.75)
+    await page.getByText(/^\d+ points. The next run trains on them/).waitFor()
+    await page.waitForURL(/data=given/)
+    await picture(page, 'playground-drawing')
+    await button(page, 'Start').click()
+    await see(page, 'Finished')
+    await picture(page, 'playground-drawn')
+
+    await button(page, 'two spirals').click()
+    await page.getByLabel('More settings').or(page.getByText('More settings')).click()
+    await page.getByLabel('Steps', { exact: true }).fill('')
+    await button(page, 'Start again').click()
+    await see(page, 'Finished', 120_000)
+    await page.locator('.expected [data-is=reached]').waitFor()
+    await picture(page, 'playground-spiral')
+  })
+})
