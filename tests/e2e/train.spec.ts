@@ -85,7 +85,7 @@ test('three tabs of which one has no WebRTC fall back to the server on its links
   expect(ends.map(({ links }) => links)).toEqual([
     ['relay', 'webrtc'],
     ['relay', 'relay'],
-    ['relay', 'webrtc'],
+    ['webrtc', 'relay'],
   ])
   const hashes = [...ends, ...first.get('3 webrtc')!].map(({ result }) => result.paramHash)
   expect(new Set(hashes).size).toBe(1)
