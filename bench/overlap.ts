@@ -75,7 +75,6 @@ export async function benchOverlap(argv: readonly string[]): Promise<void> {
     const task = { width, layers, batch, bucketCapMb }
     const url = `${served.localUrl}${overlapPage}`
     const opened = await openOverlapTabs(browsers, url, flags.ranks, task, flags.share)
-    await timeRounds(opened.pages, 1)
     note(`${flags.rounds} rounds`)
     const times = await timeRounds(opened.pages, flags.rounds)
     const firsts = await timeFirstBuckets(opened.pages, flags.rounds)

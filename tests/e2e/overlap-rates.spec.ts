@@ -17,7 +17,6 @@ test('over links as slow as the computing, a step with overlap is the shorter on
     const url = `${served.localUrl}${overlapPage}`
     const { pages, buckets } = await openOverlapTabs(browsers, url, 2, task)
     expect(buckets).toBe(8)
-    await timeRounds(pages, 1)
     const times = await timeRounds(pages, 7)
     const ratio = median(times.overlap.map((ms, round) => ms / times.apart[round]))
     // On two cores the adapters take them from the network's own threads: what is left of the gain there is noise.
