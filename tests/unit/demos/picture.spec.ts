@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest'
+import { outlineOf } from '../../../demos/picture/band.ts'
+import { decibelsOf, errorPicture, meanSquaredError } from '../../../demos/picture/closeness.ts'
 import { mostPixelsASide } from '../../../demos/picture/meta.ts'
 import { readPicture, writePicture } from '../../../demos/picture/pixels.ts'
 import { writePlace } from '../../../demos/picture/places.ts'
@@ -85,4 +87,20 @@ test('the waves of a place are sines and cosines of their own', () => {
     expect(Math.hypot(features[64 + 2 * i], features[65 + 2 * i])).toBeCloseTo(1, 6)
   }
   expect(new Set(features.subarray(64)).size).toBe(64)
+})
+
+test.each([
+  [0, 40, 20, 'M0 0H20V2H0V1H0Z'],
+  [5, 47, 20, 'M5 0H20V2H7V3H0V1H5Z'],
+  [22, 27, 20, 'M2 1H7V2H2Z'],
+])('pixels %i up to %i of rows of %i are outlined', (start, end, width, path) => {
+  expect(outlineOf(start, end, width)).toBe(path)
+})
+
+test('the error of a picture, in numbers and as a picture', () => {
+  const other = { ...small, rgb: small.rgb.map((value, i) => (i === 3 ? value - 10 : value)) }
+  expect(meanSquaredError(small, other)).toBeCloseTo((10 / 255) ** 2 / 600, 12)
+  expect(decibelsOf(0.01)).toBeCloseTo(20, 12)
+  const { rgb } = errorPicture(small, other)
+  expect([...rgb.subarray(0, 5)]).toEqual([0, 0, 0, 40, 0])
 })
