@@ -15,7 +15,7 @@ export const meta: DemoMeta = {
     words: 'a picture (width, height, RGB bytes)',
     mostBytes: 8 + 3 * mostPixelsASide * mostPixelsASide,
   },
-  metric: { name: 'error', unit: 'squared error', better: 'lower' },
+  metric: { name: 'squared error', unit: '', better: 'lower' },
   defaults: { batchSize: 512, epochs: 40 },
   expected: [{ config: { data: 'harbour', seed: 0 }, atMost: 0.004, withinSteps: 300 }],
 }

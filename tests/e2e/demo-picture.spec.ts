@@ -133,7 +133,6 @@ it('learns a picture that is dropped, on two tabs; each alone knows its band', a
   await expect.poll(() => finer.getAttribute('width')).toBe('256')
 
   // Without an exchange: right in the band of its own, and not so elsewhere.
-  const together = await decibels(maker)
   await button(maker, 'a boat at sunset (built in)').click()
   await button(maker, 'a band of its own').click()
   await button(maker, 'off: each tab alone').click()
@@ -145,7 +144,8 @@ it('learns a picture that is dropped, on two tabs; each alone knows its band', a
   for (const page of pages) {
     await page.getByText(/outlined: this tab's band, 50 % of the pixels/).waitFor()
     await expect.poll(() => decibels(page)).toBeGreaterThan(0)
-    expect(await decibels(page)).toBeLessThan(together)
+    // With one it is at 24 here.
+    expect(await decibels(page)).toBeLessThan(20)
   }
   await photograph(maker, 'alone-rank-0')
   await photograph(second, 'alone-rank-1')
