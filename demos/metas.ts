@@ -1,10 +1,11 @@
 import type { DemoMeta } from '../src/train/demo-meta.ts'
 import { meta as digits } from './digits/meta.ts'
+import { meta as picture } from './picture/meta.ts'
 import { meta as playground } from './playground/meta.ts'
 import { meta as text } from './text/meta.ts'
 
 /** All demos by name, the first one being what the page begins with. The name is the folder's, the setting `demo`, and `?demo=` in the address. */
-export const metas = { digits, playground, text } as const satisfies Readonly<
+export const metas = { digits, playground, picture, text } as const satisfies Readonly<
   Record<string, DemoMeta>
 >
 

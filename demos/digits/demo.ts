@@ -5,6 +5,7 @@ import { models } from '../../src/nn/models.ts'
 import type { TrainConfig } from '../../src/train/config.ts'
 import type { Task } from '../../src/train/task.ts'
 import { tensorType } from '../../src/util/shape.ts'
+import { looksOf } from './looks.ts'
 import { meta } from './meta.ts'
 
 /** The settings name a model of the meta's. */
@@ -24,5 +25,5 @@ export const task: Task<DataSplits> = {
     fillBatch(data[split], indices, x as Float32Array, y as Int32Array),
   loss: (model, { x, y }) => crossEntropy(model.forward(x), y, { count: countedSamples() }),
   measure: (model, { x, y }) => topKCorrect(model.forward(x), y, 1, { count: countedSamples() }),
-  looks: {},
+  looks: looksOf((config) => recipeOf(config).sampleShape),
 }

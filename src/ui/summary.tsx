@@ -12,7 +12,7 @@ interface SummaryProps {
 /** What a run ended with. */
 export function Summary({ run, ending, acts }: SummaryProps) {
   const { result, bytesSent } = ending
-  const { worldSize, download, resumed } = run
+  const { worldSize, download, resumed, config } = run
   return (
     <Panel id="summary" title={`Run ${run.epoch}`} aside={`rank ${run.rank} of ${worldSize}`}>
       <dl class="facts wide">
@@ -38,11 +38,14 @@ export function Summary({ run, ending, acts }: SummaryProps) {
           <dt>Parameter hash</dt>
           <dd>
             <code data-testid="param-hash">{result.paramHash}</code>{' '}
-            {worldSize > 1 && (
-              <span class="agree">
-                ✓ the same on all {worldSize} ranks, compared after the last step
-              </span>
-            )}
+            {worldSize > 1 &&
+              (config?.strategy === 'alone' ? (
+                <span class="quiet">of this rank: each trained a model of its own</span>
+              ) : (
+                <span class="agree">
+                  ✓ the same on all {worldSize} ranks, compared after the last step
+                </span>
+              ))}
           </dd>
         </div>
       </dl>

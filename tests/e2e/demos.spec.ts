@@ -138,3 +138,51 @@ describe('playground', () => {
     await picture(page, 'playground-spiral')
   })
 })
+
+describe('digits', () => {
+  const bars = (page: Page) =>
+    page.getByRole('list', { name: 'Probability of each digit' }).locator('.bar-value')
+
+  it.each(['mlp', 'cnn'])(
+    '%s: says what a drawn digit is, and shows filters and mistakes',
+    async (model) => {
+      const page = await openTab(`${served.localUrl}demos/digits/?model=${model}&steps=40`)
+      await see(page, 'Alone in the room')
+      const boxOf = async () => (await page.locator('.pad').boundingBox())!
+      let box = await boxOf()
+      await page.mouse.move(box.x + 0.5 * box.width, box.y + 0.15 * box.height)
+      await page.mouse.down()
+      await page.mouse.move(box.x + 0.52 * box.width, box.y + 0.85 * box.height, { steps: 15 })
+      await page.mouse.up()
+      expect(await bars(page).allTextContents()).toEqual(Array(10).fill('–'))
+      await button(page, 'Start').click()
+      await see(page, 'Finished', 120_000)
+      await page.locator('.tiles .tile').first().waitFor()
+      await page.getByRole('heading', { name: /among 512 held-out digits$/ }).waitFor()
+      await bars(page).filter({ hasText: /[1-9]/ }).first().waitFor()
+      const one = await bars(page).allTextContents()
+      const shares = one.map(Number.parseFloat)
+      expect(Math.abs(shares.reduce((sum, share) => sum + share, 0) - 100)).toBeLessThan(1)
+      // An upright line is a 1 after few steps already.
+      expect(shares.indexOf(Math.max(...shares))).toBe(1)
+      await picture(page, `digits-${model}`)
+
+      await button(page, 'Clear').click()
+      expect(await bars(page).allTextContents()).toEqual(Array(10).fill('–'))
+      box = await boxOf() // the end of the run has moved it
+      const ring = Array.from({ length: 25 }, (_, i) => (2 * Math.PI * i) / 24)
+      for (const [i, angle] of ring.entries()) {
+        const x = box.x + box.width * (0.5 + 0.22 * Math.sin(angle))
+        await page.mouse.move(x, box.y + box.height * (0.5 - 0.33 * Math.cos(angle)))
+        if (i === 0) await page.mouse.down()
+      }
+      await page.mouse.up()
+      await expect
+        .poll(async () => {
+          const shares = (await bars(page).allTextContents()).map(Number.parseFloat)
+          return shares.indexOf(Math.max(...shares))
+        })
+        .toBe(0)
+    },
+  )
+})

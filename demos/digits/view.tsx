@@ -1,0 +1,176 @@
+import { useMemo, useState } from 'preact/hooks'
+import { Expected } from '../../src/ui/demo/expected.tsx'
+import { useLook } from '../../src/ui/demo/use-look.ts'
+import type { ViewProps } from '../../src/ui/demo/view-props.ts'
+import { inkOn, signed, Tile } from './images.tsx'
+import { normalized, Pad, type Stroke } from './pad.tsx'
+import './view.css'
+
+/** A pad to draw a digit on and what the model takes it for; the model's first layer; what it gets wrong. */
+export function DigitsView(props: ViewProps) {
+  const { run } = props
+  const [strokes, setStrokes] = useState<readonly Stroke[]>([])
+  const pixels = useMemo(() => (strokes.length > 0 ? normalized(strokes) : null), [strokes])
+  const hasModel = run !== null && run.step > 0
+  return (
+    <div class="demo digits">
+      <div class="drawn">
+        <div class="shown">
+          <Pad strokes={strokes} onChange={setStrokes} />
+          <div class="seen">
+            <Tile
+              values={pixels ?? blank}
+              height={28}
+              width={28}
+              colour={ink}
+              label="The digit as the model sees it"
+            />
+            <p class="quiet">
+              What the model sees: scaled to 20 × 20 pixels and centred by its mass, as the digits
+              of MNIST are.
+            </p>
+            <button type="button" disabled={!pixels} onClick={() => setStrokes([])}>
+              Clear
+            </button>
+          </div>
+        </div>
+        {pixels && hasModel ? (
+          <Probabilities key={run.id} {...props} pixels={pixels} />
+        ) : (
+          <Bars
+            values={null}
+            note={
+              hasModel
+                ? 'Draw a digit: the bars are what the model takes it for.'
+                : 'Draw a digit. The bars are what the model takes it for, once a run has begun to train it.'
+            }
+          />
+        )}
+      </div>
+      {hasModel && <Filters key={`filters ${run.id}`} {...props} />}
+      {hasModel && <Mistakes key={`mistakes ${run.id}`} {...props} />}
+      <Expected demo="digits" run={run} />
+    </div>
+  )
+}
+
+const blank = new Float32Array(28 * 28)
+const ink = inkOn(1)
+const inkBytes = inkOn(255)
+
+function Probabilities({ pixels, ...props }: ViewProps & { pixels: readonly number[] }) {
+  const { answer, failure } = useLook(props, 'classify', pixels)
+  return (
+    <Bars
+      values={answer && (answer.probabilities as Float32Array)}
+      note={failure ?? `By the model after step ${props.run!.step}.`}
+    />
+  )
+}
+
+function Bars({ values, note }: { values: Float32Array | null; note: string }) {
+  const best = values ? values.indexOf(Math.max(...values)) : -1
+  return (
+    <div>
+      <ul class="bars" aria-label="Probability of each digit">
+        {Array.from({ length: 10 }, (_, digit) => (
+          <li key={digit} data-own={digit === best}>
+            <span class="bar-label">{digit}</span>
+            <span class="bar-track">
+              <span style={{ width: `${100 * (values?.[digit] ?? 0)}%` }} />
+            </span>
+            <span class="bar-value">{values ? percent(values[digit]) : '–'}</span>
+          </li>
+        ))}
+      </ul>
+      <p class="quiet">{note}</p>
+    </div>
+  )
+}
+
+function Filters(props: ViewProps) {
+  const { answer, failure } = useLook(props, 'filters', null, { everyMs: 1000 })
+  const shown = useMemo(() => {
+    if (!answer) return null
+    const { of, count, height, width, weights } = answer as unknown as Record<
+      'of' | 'count' | 'height' | 'width',
+      number
+    > & { weights: Float32Array }
+    const each = height * width
+    const most = weights.reduce((most, weight) => Math.max(most, Math.abs(weight)), 0)
+    return {
+      title: `${count === of ? `All ${of}` : `${count} of the ${of}`} filters of the first layer`,
+      height,
+      width,
+      colour: signed(most),
+      filters: Array.from({ length: count }, (_, i) => weights.subarray(each * i, each * (i + 1))),
+    }
+  }, [answer])
+  if (!shown) return failure === null ? null : <p role="alert">{failure}</p>
+  const { title, filters, ...tile } = shown
+  return (
+    <div>
+      <h3>{title}</h3>
+      <div class="tiles">
+        {filters.map((values, i) => (
+          <Tile key={i} {...tile} values={values} label={`Filter ${i}`} />
+        ))}
+      </div>
+      <p class="quiet">Light: ink there speaks for it; dark: ink there speaks against it.</p>
+    </div>
+  )
+}
+
+interface MistakesAnswer {
+  readonly looked: number
+  readonly wrong: number
+  readonly images: Uint8Array
+  readonly labels: Uint8Array
+  readonly predicted: Uint8Array
+  readonly probabilities: Float32Array
+}
+
+function Mistakes(props: ViewProps) {
+  const { run } = props
+  // As often as the run itself looks at held-out samples.
+  const step = `${run!.accuracy.length} ${run!.end?.kind}`
+  const { answer, failure } = useLook(props, 'mistakes', null, { everyMs: 1000, step })
+  const shown = useMemo(() => {
+    if (!answer) return null
+    const { images, ...rest } = answer as unknown as MistakesAnswer
+    const each = 28 * 28
+    const pictures = Array.from(rest.labels, (_, i) => images.subarray(each * i, each * (i + 1)))
+    return { ...rest, pictures }
+  }, [answer])
+  if (!shown) return failure === null ? null : <p role="alert">{failure}</p>
+  const { looked, wrong, pictures, labels, predicted, probabilities } = shown
+  return (
+    <div>
+      <h3>
+        {wrong === 0
+          ? `No mistakes among ${looked} held-out digits`
+          : `The worst of ${wrong} ${wrong === 1 ? 'mistake' : 'mistakes'} among ${looked} held-out digits`}
+      </h3>
+      <ul class="mistakes">
+        {pictures.map((values, i) => (
+          <li key={i}>
+            <Tile
+              values={values}
+              height={28}
+              width={28}
+              colour={inkBytes}
+              label={`A ${labels[i]}`}
+            />
+            <span>
+              a {labels[i]}, taken for {predicted[i]}
+              <br />
+              <span class="quiet">with {percent(probabilities[i])}</span>
+            </span>
+          </li>
+        ))}
+      </ul>
+    </div>
+  )
+}
+
+const percent = (share: number) => `${(100 * share).toFixed(1)} %`

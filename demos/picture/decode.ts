@@ -1,0 +1,31 @@
+import { fewestPixelsASide, type Picture } from './pixels.ts'
+
+/**
+ * Returns the picture in a file, scaled down so that no side is longer than `longest` pixels; what is transparent becomes white.
+ *
+ * errors: one line for the person who chose the file.
+ */
+export async function decodePicture(file: File, longest: number): Promise<Picture> {
+  const bitmap = await createImageBitmap(file).catch(() => {
+    throw new Error(
+      `${file.name}: expected a picture that this browser can read, got ${file.type || 'a file of no known type'}. Choose a PNG, JPEG or WebP file.`,
+    )
+  })
+  const scale = Math.min(1, longest / Math.max(bitmap.width, bitmap.height))
+  const width = Math.round(scale * bitmap.width)
+  const height = Math.round(scale * bitmap.height)
+  if (Math.min(width, height) < fewestPixelsASide) {
+    bitmap.close()
+    throw new Error(
+      `${file.name}: expected sides of ${fewestPixelsASide} pixels or more, got ${width} x ${height}. Choose a larger picture, or a less narrow one.`,
+    )
+  }
+  const context = new OffscreenCanvas(width, height).getContext('2d')!
+  context.fillStyle = '#ffffff'
+  context.fillRect(0, 0, width, height)
+  context.imageSmoothingQuality = 'high'
+  context.drawImage(bitmap, 0, 0, width, height)
+  bitmap.close()
+  const { data } = context.getImageData(0, 0, width, height)
+  return { width, height, rgb: new Uint8Array(data.filter((_, i) => i % 4 < 3)) }
+}

@@ -1,0 +1,64 @@
+import type { ComponentChildren } from 'preact'
+import { useEffect, useRef } from 'preact/hooks'
+import { outlineOf } from './band.ts'
+import type { Picture } from './pixels.ts'
+
+interface FramedProps {
+  /** Null: the place for it, with `instead`. */
+  picture: Picture | null
+  /** The shape of the frame. */
+  shape: { readonly width: number; readonly height: number }
+  title: string
+  /** Under it. */
+  note?: ComponentChildren
+  instead?: string
+  /** Pixels from number `start` up to `end` are outlined, and the others dimmed. */
+  band?: { readonly start: number; readonly end: number } | null
+}
+
+/** One picture in its frame; all frames of one shape are equally large. */
+export function Framed({ picture, shape, title, note, instead, band }: FramedProps) {
+  const canvas = useRef<HTMLCanvasElement>(null)
+  useEffect(() => {
+    if (!picture || !canvas.current) return
+    const { width, height, rgb } = picture
+    const image = new ImageData(width, height)
+    for (let pixel = 0; pixel < width * height; pixel++) {
+      image.data.set(rgb.subarray(3 * pixel, 3 * pixel + 3), 4 * pixel)
+      image.data[4 * pixel + 3] = 255
+    }
+    canvas.current.getContext('2d')!.putImageData(image, 0, 0)
+  }, [picture])
+  const { width, height } = shape
+  const outline = band ? outlineOf(band.start, band.end, width) : ''
+  return (
+    <figure class="framed">
+      <div class="frame" style={{ aspectRatio: `${width} / ${height}` }}>
+        {picture ? (
+          <canvas
+            ref={canvas}
+            // A canvas of another size is empty: a new one is drawn on anew.
+            key={`${picture.width} ${picture.height}`}
+            width={picture.width}
+            height={picture.height}
+            role="img"
+            aria-label={title}
+          />
+        ) : (
+          <p class="quiet">{instead}</p>
+        )}
+        {band && (
+          <svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" aria-hidden="true">
+            <path class="others" fill-rule="evenodd" d={`M0 0H${width}V${height}H0Z${outline}`} />
+            <path class="band-edge" d={outline} />
+            <path class="band" d={outline} />
+          </svg>
+        )}
+      </div>
+      <figcaption>
+        <b>{title}</b>
+        {note !== undefined && <span class="quiet">{note}</span>}
+      </figcaption>
+    </figure>
+  )
+}

@@ -1,0 +1,236 @@
+import { useMemo, useState } from 'preact/hooks'
+import { givenData } from '../../src/train/config.ts'
+import { Choices } from '../../src/ui/demo/choices.tsx'
+import { Expected } from '../../src/ui/demo/expected.tsx'
+import { useLook } from '../../src/ui/demo/use-look.ts'
+import type { ViewProps } from '../../src/ui/demo/view-props.ts'
+import { last } from '../../src/ui/series.ts'
+import { decibelsOf, errorGain, errorPicture, meanSquaredError } from './closeness.ts'
+import { Framed } from './framed.tsx'
+import { meta } from './meta.ts'
+import { OwnPicture, useOwnPicture } from './own-picture.tsx'
+import { type Picture, writePicture } from './pixels.ts'
+import { drawScene } from './scene.ts'
+import './view.css'
+
+/** What a person gave on this tab, and the run that had been the last one then. */
+interface Given {
+  readonly picture: Picture
+  readonly name: string
+  readonly afterRun: string | undefined
+}
+
+/** The tab keeps the bytes for its next runs, also while another demo is on show. */
+let kept: Given | null = null
+
+type Also = 'nothing' | 'error' | 'finer'
+
+/** The original, and beside it what this tab's network has learned of it. */
+export function PictureView(props: ViewProps) {
+  const { config, run, canSet, set, give } = props
+  const [given, setGiven] = useState(kept)
+  const [also, setAlso] = useState<Also>('nothing')
+  const own = useOwnPicture({
+    canSet,
+    onTake(picture, name) {
+      kept = { picture, name, afterRun: run?.id }
+      setGiven(kept)
+      give(writePicture(picture))
+    },
+  })
+  const data = config?.data ?? run?.config?.data
+  const next = useMemo(
+    () => (data === givenData ? (given?.picture ?? null) : drawScene()),
+    [data, given],
+  )
+  const isNewer = canSet && data === givenData && given !== null && given.afterRun === run?.id
+  const isOfRun = run !== null && run.config !== null && data === run.config.data && !isNewer
+  return (
+    // Dropping has its twin for the keyboard: the file field.
+    // biome-ignore lint/a11y/noStaticElementInteractions: a place to drop on, not a control
+    <div
+      class="demo picture"
+      onDragOver={(event) => event.preventDefault()}
+      onDrop={(event) => {
+        // Otherwise the browser leaves this page, and the room, for the file.
+        event.preventDefault()
+        own.take(event.dataTransfer?.files[0])
+      }}
+    >
+      {isOfRun ? (
+        <Learning key={run.id} {...props} next={next} also={also} />
+      ) : (
+        <div class="pictures">
+          <Framed
+            picture={next}
+            shape={next ?? square}
+            title="Original"
+            note={next && sizeOf(next)}
+            instead="Choose a picture, or drop one here."
+          />
+          <Framed
+            picture={null}
+            shape={next ?? square}
+            title="Learned"
+            instead="Press Start: the network begins with grey."
+          />
+        </div>
+      )}
+      <div class="controls">
+        <Choices
+          label="Picture"
+          value={data}
+          isFixed={!canSet}
+          choices={[
+            ...Object.entries(meta.data).map(([value, words]) => ({ value, words })),
+            ...(given ? [{ value: givenData, words: given.name }] : []),
+          ]}
+          onChoose={(value) => set('data', value)}
+        />
+        <OwnPicture own={own} canSet={canSet} />
+        <Choices
+          label="Also show"
+          value={also}
+          choices={[
+            { value: 'nothing', words: 'nothing' },
+            { value: 'error', words: 'the error' },
+            { value: 'finer', words: 'twice as fine' },
+          ]}
+          onChoose={setAlso}
+        />
+        <Choices
+          label="The network gets"
+          value={config?.model ?? run?.config?.model}
+          isFixed={!canSet}
+          choices={[
+            { value: 'waves', words: '64 waves of the place' },
+            { value: 'place', words: 'x and y alone' },
+          ]}
+          onChoose={(value) => set('model', value)}
+        />
+        <Choices
+          label="Each tab draws from"
+          value={config?.partition ?? 'shuffled'}
+          isFixed={!canSet}
+          choices={[
+            { value: 'shuffled', words: 'all pixels' },
+            { value: 'own-slice', words: 'a band of its own' },
+          ]}
+          onChoose={(value) => set('partition', value)}
+        />
+        <Choices
+          label="Exchange of gradients"
+          value={config?.strategy ?? 'ddp'}
+          isFixed={!canSet}
+          choices={[
+            { value: 'ddp', words: 'on: averaged over all tabs' },
+            { value: 'alone', words: 'off: each tab alone' },
+          ]}
+          onChoose={(value) => set('strategy', value)}
+        />
+        <p>
+          Try this with two tabs or more: a band of its own, exchange off. Each tab knows its band
+          and makes up the rest. Then switch the exchange on: every tab adds its pixels, and all
+          have the whole picture.
+        </p>
+        <Expected demo="picture" run={run} />
+      </div>
+    </div>
+  )
+}
+
+const square = { width: 1, height: 1 }
+
+interface LearningProps extends ViewProps {
+  /** The original, where this tab has it without asking. */
+  next: Picture | null
+  also: Also
+}
+
+/** What the network of a run gives, as it learns. */
+function Learning({ next, also, ...props }: LearningProps) {
+  const run = props.run!
+  const about = useLook(props, 'original', null, { step: 'once' })
+  const band = about.answer as unknown as Band | null
+  const original = (about.answer as unknown as Picture | null) ?? next
+  const { answer, failure } = useLook(props, 'picture', { width: original?.width ?? 1 })
+  const newest = answer as unknown as Picture | null
+  // The first answer may be to a question from before the original's size was known.
+  const learned = original && newest?.width === original.width ? newest : null
+  const closeness = useMemo(
+    () => (original && learned ? decibelsOf(meanSquaredError(original, learned)) : null),
+    [original, learned],
+  )
+  const error = useMemo(
+    () => (also === 'error' && original && learned ? errorPicture(original, learned) : null),
+    [also, original, learned],
+  )
+  const shape = original ?? square
+  const pixels = shape.width * shape.height
+  const isPart = band !== null && band.end - band.start < pixels
+  const heldOut = decibelsOf(last(run.accuracy))
+  const trouble = failure ?? about.failure
+  return (
+    <>
+      <div class="pictures">
+        <Framed
+          picture={original}
+          shape={shape}
+          title="Original"
+          note={
+            isPart
+              ? `outlined: this tab's band, ${Math.round((100 * (band.end - band.start)) / pixels)} % of the pixels`
+              : original && sizeOf(original)
+          }
+          instead="Not known yet."
+          band={isPart ? band : null}
+        />
+        <Framed
+          picture={learned}
+          shape={shape}
+          title="Learned"
+          note={learned && `step ${run.step}`}
+          instead="Nothing is learned yet."
+        />
+        {also === 'error' && (
+          <Framed
+            picture={error}
+            shape={shape}
+            title="Error"
+            note={`${errorGain} times as bright as it is; black: none`}
+            instead="Nothing is learned yet."
+          />
+        )}
+        {also === 'finer' && original && <Finer {...props} shape={original} />}
+      </div>
+      <p class="closeness" data-decibels={closeness ?? ''}>
+        <b>{closeness === null ? '–' : `${closeness.toFixed(1)} dB`}</b> PSNR on all pixels
+        {Number.isFinite(heldOut) && <>, {heldOut.toFixed(1)} dB on those held out (one in ten)</>}.
+        <span class="quiet"> Higher is closer: 15 dB is a blur, 30 dB hard to tell apart.</span>
+      </p>
+      {trouble !== null && <p role="alert">{trouble}</p>}
+    </>
+  )
+}
+
+/** The network asked at twice as many places each way as the original has pixels. */
+function Finer({ shape, ...props }: ViewProps & { shape: Picture }) {
+  const { answer } = useLook(props, 'picture', { width: 2 * shape.width })
+  return (
+    <Framed
+      picture={answer as unknown as Picture | null}
+      shape={shape}
+      title="Learned, twice as fine"
+      note="between its pixels the original says nothing"
+      instead="Nothing is learned yet."
+    />
+  )
+}
+
+/** Pixels that this rank draws from. */
+interface Band {
+  readonly start: number
+  readonly end: number
+}
+
+const sizeOf = ({ width, height }: Picture) => `${width} × ${height} pixels`
