@@ -4,6 +4,7 @@ import { PeerError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
 import { switchValue } from '../util/switches.ts'
 import type { JsonValue } from './messages.ts'
+import { wayLength } from './way-length.ts'
 import { WebRtcConnection, type WebRtcOptions, type WebRtcStats } from './webrtc.ts'
 
 /**
@@ -134,7 +135,14 @@ export class LanedConnection {
     let count: number
     if (initiator) {
       const given = switchValue('lanes')
-      const roundTripMs = given === null ? await first.roundTripMs() : null
+      const roundTripMs =
+        given === null
+          ? await wayLength(
+              () => first.roundTrips(),
+              (ms) => lanesFor(ms) === 1,
+              this.#env,
+            )
+          : null
       count = given ?? lanesFor(roundTripMs!)
       tell(1, 'link', () => {
         const why = roundTripMs === null ? 'as told' : `round trip ${roundTripMs.toFixed(1)} ms`

@@ -167,11 +167,11 @@ export class WebRtcConnection {
   }
 
   /**
-   * The shortest of `count` round trips to the other side, one after the other, once connected; for the side that offers. What the two pages do
-   * meanwhile is part of them. errors: `peer.lost`. units: ms.
+   * `count` round trips to the other side, one after the other, once connected; for the side that offers. What the two pages do meanwhile is
+   * part of them. errors: `peer.lost`. units: ms.
    */
-  async roundTripMs(count = 5): Promise<number> {
-    let shortest = Number.POSITIVE_INFINITY
+  async roundTrips(count = 5): Promise<number[]> {
+    const tripsMs: number[] = []
     for (let i = 0; i < count; i++) {
       const startMs = this.env.now()
       await new Promise<void>((resolve, reject) => {
@@ -180,9 +180,9 @@ export class WebRtcConnection {
         if (this.isOver) reject(this.closedError())
         else this.sendPing(this.attempt!.peer, 'ping')
       })
-      shortest = Math.min(shortest, this.env.now() - startMs)
+      tripsMs.push(this.env.now() - startMs)
     }
-    return shortest
+    return tripsMs
   }
 
   /** Ends the connection, which the other side sees in 10-20 ms; idempotent. */
