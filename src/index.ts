@@ -133,6 +133,7 @@ export { getRank, getWorldSize } from './distributed/ranks.ts'
 export { serveRank } from './distributed/serve-rank.ts'
 export { initFromSlurm, type SlurmRank, type Variables } from './distributed/slurm.ts'
 export { ProcessContext, type SpawnOptions, spawn } from './distributed/spawn.ts'
+export type { Subgroups } from './distributed/subgroups.ts'
 export { Work } from './distributed/work.ts'
 export { type AdapterFacts, type Gpu, type GpuCounters, openGpu } from './gpu/device.ts'
 export {

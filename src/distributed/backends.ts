@@ -1,3 +1,4 @@
+import { env } from './env.ts'
 import type { Backend } from './plan-links.ts'
 
 /**
@@ -15,3 +16,9 @@ export function isBackendAvailable(backend: string): boolean {
   }
   return Object.hasOwn(known, backend) && known[backend as Backend]
 }
+
+/** Whether ranks can be joined here by any way: torch.distributed.is_available. */
+export const isAvailable = (): boolean => isBackendAvailable('auto')
+
+/** Whether `tabring run` or `tabring launch` started this rank: torch.distributed.is_torchelastic_launched. */
+export const isTorchelasticLaunched = (): boolean => 'RUN_ID' in env

@@ -4,7 +4,7 @@ export { OpfsStore } from '../peer/store/opfs-store.ts'
 export { PrefixStore } from '../peer/store/prefix-store.ts'
 export { WebSocketStore } from '../peer/store/web-socket-store.ts'
 export { allToAll, allToAllSingle } from './all-to-all.ts'
-export { isBackendAvailable } from './backends.ts'
+export { isAvailable, isBackendAvailable, isTorchelasticLaunched } from './backends.ts'
 export { ReduceOp } from './call.ts'
 export {
   allGather,
@@ -44,4 +44,5 @@ export {
   getWorldSize,
 } from './ranks.ts'
 export { initFromSlurm } from './slurm.ts'
+export { newSubgroups, newSubgroupsByEnumeration } from './subgroups.ts'
 export { Work } from './work.ts'
