@@ -1,0 +1,189 @@
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { Command } from 'commander'
+import type { Browser, Locator, Page } from 'playwright'
+import { ensureBuilt } from '../node/build.ts'
+import type { AdapterChoice } from '../node/chromium.ts'
+import { serve } from '../node/serve.ts'
+import { launchForTraining } from '../node/training-browser.ts'
+
+/**
+ * `npm run pictures`: README's pictures, taken of the built pages while they train: three tabs as an animation, the page, and each demo.
+ *
+ * ffmpeg joins the tabs side by side and makes the animation; it has to be there (`apt-get install ffmpeg`, `brew install ffmpeg`).
+ */
+const root = resolve(import.meta.dirname, '..')
+
+const { out, adapter } = new Command('npm run pictures --')
+  .description("Takes README's pictures anew. Needs ffmpeg.")
+  .option('--out <folder>', 'where they go', join(root, 'docs', 'images'))
+  .option('--adapter <name>', 'auto or software', 'auto')
+  .parse()
+  .opts<{ out: string; adapter: AdapterChoice }>()
+
+/** Of the animation. */
+const frames = 28
+const framesPerSec = 4
+const tab = { width: 520, height: 900 }
+
+/** A 3. */
+const three = [
+  [0.3, 0.22],
+  [0.5, 0.15],
+  [0.68, 0.28],
+  [0.5, 0.47],
+  [0.7, 0.65],
+  [0.52, 0.84],
+  [0.28, 0.76],
+] as const
+
+interface Demo {
+  name: string
+  query: string
+  /** What is drawn on which element before the picture. */
+  draw?: { on: string; stroke: readonly (readonly [number, number])[] }
+}
+
+const demos: readonly Demo[] = [
+  { name: 'playground', query: '?demo=playground&data=spiral&steps=400' },
+  { name: 'digits', query: '?demo=digits&steps=200', draw: { on: 'canvas.pad', stroke: three } },
+  { name: 'picture', query: '?demo=picture&steps=300' },
+  { name: 'text', query: '?demo=text&steps=150' },
+]
+
+function ffmpeg(args: readonly string[]): void {
+  const { status, error, stderr } = spawnSync('ffmpeg', ['-y', '-loglevel', 'error', ...args])
+  if (error || status !== 0)
+    throw new Error(
+      `ffmpeg: expected it to make a picture, got ${error?.message ?? stderr.toString()}`,
+    )
+}
+
+/** The maker's page and those that followed its link, all in the room. */
+async function openRoom(
+  browser: Browser,
+  url: string,
+  count: number,
+  viewport: { width: number; height: number },
+): Promise<Page[]> {
+  const context = await browser.newContext({ viewport })
+  const maker = await context.newPage()
+  await maker.goto(url)
+  const invite = maker.getByLabel('Open this link')
+  await invite.waitFor()
+  const link = await invite.inputValue()
+  const pages = [maker]
+  while (pages.length < count) {
+    const page = await context.newPage()
+    await page.goto(link)
+    pages.push(page)
+  }
+  const members = maker.getByRole('list', { name: 'Members' }).getByRole('listitem')
+  await members.nth(count - 1).waitFor()
+  return pages
+}
+
+const start = (page: Page) => page.getByRole('button', { name: 'Start', exact: true }).click()
+const drawn = (page: Page) => page.locator('.chart[aria-label*="at step"]').waitFor()
+const finished = (page: Page) =>
+  page
+    .locator('.status h2 [role=status]')
+    .filter({ hasText: 'Finished' })
+    .waitFor({ timeout: 120_000 })
+
+/** Three tabs beside each other, from the start of a run. */
+async function animate(browser: Browser, url: string, to: string): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), 'tabring-pictures-'))
+  try {
+    const pages = await openRoom(
+      browser,
+      `${url}?demo=playground&data=spiral&partition=own-slice&lr=0.004&steps=100000`,
+      3,
+      tab,
+    )
+    await start(pages[0])
+    await Promise.all(pages.map(drawn))
+    // From the numbers down to the boundary, in each tab.
+    for (const page of pages)
+      await page.locator('.readouts').evaluate((one) => {
+        one.scrollIntoView({ block: 'start' })
+        scrollBy(0, -12)
+      })
+    for (let frame = 0; frame < frames; frame++) {
+      await Promise.all(
+        pages.map((page, rank) =>
+          page.screenshot({ path: join(folder, `${rank}-${String(frame).padStart(3, '0')}.png`) }),
+        ),
+      )
+      await pages[0].waitForTimeout(300)
+    }
+    const inputs = pages.flatMap((_, rank) => [
+      '-framerate',
+      String(framesPerSec),
+      '-i',
+      join(folder, `${rank}-%03d.png`),
+    ])
+    const together =
+      'hstack=inputs=3,scale=1080:-1:flags=lanczos,split[a][b];[a]palettegen=max_colors=128[p];[b][p]paletteuse=dither=none'
+    ffmpeg([...inputs, '-filter_complex', together, to])
+    await pages[0].context().close()
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+}
+
+/** The whole page, in the middle of a run of three tabs. */
+async function shootRun(browser: Browser, url: string, to: string): Promise<void> {
+  const pages = await openRoom(browser, `${url}?steps=100000`, 3, { width: 1400, height: 1000 })
+  await start(pages[0])
+  await Promise.all(pages.map(drawn))
+  await pages[0].locator('#gantt svg').waitFor({ timeout: 120_000 })
+  await pages[0].waitForTimeout(8000)
+  await pages[0].screenshot({ path: to, fullPage: true })
+  await pages[0].context().close()
+}
+
+/** What a demo shows at the end of its run. */
+async function shootDemo(
+  browser: Browser,
+  url: string,
+  { name, query, draw }: Demo,
+): Promise<void> {
+  const [page] = await openRoom(browser, `${url}${query}`, 1, { width: 1280, height: 860 })
+  await start(page)
+  await finished(page)
+  if (draw) await drawOn(page.locator(draw.on), draw.stroke)
+  await page.waitForTimeout(2000) // What the view asks the model for.
+  await page.locator('#demo').screenshot({ path: join(out, `demo-${name}.png`) })
+  await page.context().close()
+}
+
+/** A line through places from 0 to 1 across an element. */
+async function drawOn(pad: Locator, stroke: readonly (readonly [number, number])[]): Promise<void> {
+  const { x, y, width, height } = (await pad.boundingBox())!
+  const { mouse } = pad.page()
+  const at = ([across, down]: readonly [number, number]) =>
+    [x + across * width, y + down * height] as const
+  await mouse.move(...at(stroke[0]!))
+  await mouse.down()
+  for (const place of stroke.slice(1)) await mouse.move(...at(place), { steps: 8 })
+  await mouse.up()
+}
+
+mkdirSync(out, { recursive: true })
+const served = await serve({ root: await ensureBuilt(), port: 0 })
+const browser = await launchForTraining(
+  adapter,
+  { isHeaded: false, timesKernels: false },
+  console.log,
+)
+try {
+  await animate(browser, served.localUrl, join(out, 'three-tabs.gif'))
+  await shootRun(browser, served.localUrl, join(out, 'running.png'))
+  for (const demo of demos) await shootDemo(browser, served.localUrl, demo)
+} finally {
+  await browser.close()
+  await served.close()
+}
