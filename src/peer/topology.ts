@@ -39,3 +39,12 @@ export function planLinks(
   }
   return { links }
 }
+
+/** By rank: members that ports join count as one machine, numbered as they come. */
+export function machinesOf(members: readonly MemberInfo[]): number[] {
+  const firsts = members.map((member, rank) =>
+    members.findIndex((other, at) => at === rank || linkKind(member, other) === 'port'),
+  )
+  const known = [...new Set(firsts)]
+  return firsts.map((first) => known.indexOf(first))
+}

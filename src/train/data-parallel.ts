@@ -33,7 +33,10 @@ export interface DistributedDataParallelOptions {
    * More than 2 ranks end with other bits for another size.
    */
   bucketCapMb?: number
-  /** The first bucket closes at this many MiB, so that it leaves early; default 1, as in PyTorch. Never more than `bucketCapMb`. */
+  /**
+   * The first bucket closes at this many MiB, so that it leaves early; default 1, as in PyTorch, and where the others' size is measured a
+   * quarter of that, if it is less. Never more than `bucketCapMb`.
+   */
   firstBucketMb?: number
   /** Taken for PyTorch's sake: gradients lie in their buckets anyhow. */
   gradientAsBucketView?: boolean
@@ -88,7 +91,7 @@ export class DistributedDataParallel extends Module {
     const {
       processGroup,
       bucketCapMb,
-      firstBucketMb = 1,
+      firstBucketMb,
       broadcastBuffers = true,
       findUnusedParameters = false,
       overlap = true,
@@ -100,7 +103,7 @@ export class DistributedDataParallel extends Module {
     const buffers = module.buffers()
     const exchange = new RingExchange(group, {
       parameters,
-      firstBucketCapBytes: firstBucketMb * 2 ** 20,
+      firstBucketCapBytes: firstBucketMb && firstBucketMb * 2 ** 20,
       findsUnused: findUnusedParameters || staticGraph,
       overlaps: overlap,
     })
@@ -112,7 +115,8 @@ export class DistributedDataParallel extends Module {
     for (const buffer of buffers) buffer.exchange = broadcastBuffers ? exchange : undefined
     // How collectives travel is measured, unless the caller has said it.
     const isChosen = group.choice !== defaultChoice
-    const settings = `bucketCapMb ${bucketCapMb ?? 'to be measured'}, firstBucketMb ${firstBucketMb}, broadcastBuffers ${broadcastBuffers}, findUnusedParameters ${exchange.findsUnused}, group.choice ${isChosen ? JSON.stringify(group.choice) : 'to be measured'}`
+    exchange.isChoiceGiven = isChosen
+    const settings = `bucketCapMb ${bucketCapMb ?? 'to be measured'}, firstBucketMb ${firstBucketMb ?? 'by default'}, broadcastBuffers ${broadcastBuffers}, findUnusedParameters ${exchange.findsUnused}, group.choice ${isChosen ? JSON.stringify(group.choice) : 'to be measured'}`
     const [checkKey, , broadcastKey] = setupKeys(group, 3)
     const measure = measureOnce(group, () => setupKeys(group, measuringKeys))
     const settle = async () => {
@@ -124,9 +128,7 @@ export class DistributedDataParallel extends Module {
       if (bucketCapMb !== undefined && (isChosen || !group.isFullyLinked)) return
       const links = await measure()
       exchange.capBytes = (bucketCapMb ?? bucketCapMbFor(links)) * 2 ** 20
-      // What is timed here changes no bits: none goes through machines unless the caller has said so.
-      const { oneShotBytes, directBytes } = links.choice
-      if (!isChosen) exchange.choice = { oneShotBytes, directBytes }
+      if (!isChosen) exchange.choice = links.choice
     }
     this.ready = settle()
     // Compiling a step waits for it too and reports the error there; here it must not count as unhandled.

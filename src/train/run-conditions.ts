@@ -1,13 +1,11 @@
 import type { SavedState } from '../data/saved-tree.ts'
 import { Module } from '../nn/module.ts'
-import { RingExchange } from './data-parallel/ring-exchange.ts'
+import { type OrderOfSums, RingExchange } from './data-parallel/ring-exchange.ts'
 
 /** How a wrapped model's ranks sum, as far as it decides bits. */
-interface SumConditions {
+interface SumConditions extends OrderOfSums {
   readonly bucketCapMb: number
   readonly firstBucketMb: number
-  /** Which of the ranks' gradients are added first. */
-  readonly sums: string
 }
 
 /** What a saved run's bits depend on, besides its parts, its adapters and the samples it sees. */
@@ -34,8 +32,23 @@ const mb = (bytes: number): number => bytes / 2 ** 20
 
 const conditionsOf = (exchange: RingExchange): SumConditions => ({
   bucketCapMb: mb(exchange.bucketCapBytes),
-  firstBucketMb: mb(exchange.firstCapBytes),
-  sums: exchange.orderOfSums,
+  firstBucketMb: mb(exchange.firstCap),
+  ...exchange.orderOfSums,
+})
+
+/** What a size, a number of bytes and an order are called, by what they decide. */
+const inWords = ({
+  bucketCapMb,
+  firstBucketMb,
+  hierarchicalBytes,
+  machines,
+}: SumConditions): Record<string, string | number> => ({
+  bucketCapMb,
+  firstBucketMb,
+  sums:
+    hierarchicalBytes > 0
+      ? `up to ${hierarchicalBytes} bytes inside machines [${machines.join(', ')}] first`
+      : 'over all ranks',
 })
 
 /** What the run's bits depend on, to be saved with its parts. Call it when the models' ranks have settled (`ready`). */
@@ -49,7 +62,7 @@ export const readConditions = (parts: Named): SavedState & RunConditions => ({
 /**
  * Makes the models' ranks sum as those of the saved run did, where nothing else was asked for, and returns what still differs.
  *
- * A size of buckets that was measured gives way to the saved one, as long as no step has been compiled with it.
+ * Sizes of buckets and an order of sums that were measured give way to the saved ones, as long as no step has been compiled with them.
  */
 export function takeConditions(saved: RunConditions, parts: Named): string[] {
   if (!Object.values(parts).some((part) => part instanceof Module)) return []
@@ -58,12 +71,16 @@ export function takeConditions(saved: RunConditions, parts: Named): string[] {
   return exchangesOf(parts).flatMap(([name, exchange]) => {
     const before = saved.models[name]
     if (!before || exchange.size === 1) return []
-    if (!exchange.isCapGiven && !exchange.hasPrograms) {
-      exchange.capBytes = before.bucketCapMb * 2 ** 20
+    if (!exchange.hasPrograms) {
+      if (!exchange.isCapGiven) {
+        exchange.capBytes = before.bucketCapMb * 2 ** 20
+        exchange.firstCapBytes ??= before.firstBucketMb * 2 ** 20
+      }
+      if (!exchange.isChoiceGiven) exchange.sumInOrder(before)
     }
-    const now = conditionsOf(exchange)
-    return (['bucketCapMb', 'firstBucketMb', 'sums'] as const).flatMap((what) =>
-      now[what] === before[what] ? [] : [`${what} of ${name} ${before[what]}, now ${now[what]}`],
+    const now = inWords(conditionsOf(exchange))
+    return Object.entries(inWords(before)).flatMap(([what, saved]) =>
+      now[what] === saved ? [] : [`${what} of ${name} ${saved}, now ${now[what]}`],
     )
   })
 }

@@ -13,7 +13,7 @@ import { gatherJson } from '../peer/gather-json.ts'
 import { type CollectiveSpan, ProcessGroup } from '../peer/group.ts'
 import { type LinkMeasurement, measureLinks } from '../peer/measure-links.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
-import { bucketCapMbFor } from './data-parallel/bucket-size.ts'
+import { bucketCapMbFor, firstBucketBytesFor } from './data-parallel/bucket-size.ts'
 import { DistributedDataParallel } from './data-parallel.ts'
 import { Evaluation } from './evaluate.ts'
 import { shareGiven } from './given-data.ts'
@@ -231,12 +231,16 @@ export class Trainer {
 
     phase('broadcast')
     const links = await this.#settleLinks(group)
+    const measuredCapMb = this.#savedRecord?.bucketCapMb ?? bucketCapMbFor(links)
     // Nothing may be awaited before the model is made: ranks of one context share the random state.
     manualSeed(config.seed)
     const ddp = new DistributedDataParallel(task.model(config, data), {
       processGroup: replicas,
       // Buckets of another size would give other bits.
-      bucketCapMb: config.bucketCapMb ?? this.#savedRecord?.bucketCapMb ?? bucketCapMbFor(links),
+      bucketCapMb: config.bucketCapMb ?? measuredCapMb,
+      ...(config.bucketCapMb === undefined && {
+        firstBucketMb: firstBucketBytesFor(measuredCapMb * 2 ** 20) / 2 ** 20,
+      }),
     })
     this.#ddp = ddp
     await ddp.ready

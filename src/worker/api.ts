@@ -26,6 +26,8 @@ export interface Membership {
   epoch: number
   rank: number
   worldSize: number
+  /** By rank: which machine it counts to, the same on all ranks; default: nobody knows. */
+  machines?: readonly number[]
 }
 
 /** Where a run's checkpoints are, if not in this browser's private files; rank 0's counts. Addresses are relative to the page's. */

@@ -11,6 +11,7 @@ import type {
 } from '../peer/messages.ts'
 import type { RoomLink } from '../peer/secret.ts'
 import { SignalClient, signalUrl } from '../peer/signal.ts'
+import { machinesOf } from '../peer/topology.ts'
 import type { TrainConfig, TrainConfigInput } from '../train/config.ts'
 import type { DeviceType } from '../util/device.ts'
 import { systemEnv } from '../util/env.ts'
@@ -247,7 +248,7 @@ export class RoomMember {
     const assignment = this.#assignment
     const ring = this.#ring
     if (!assignment || !ring || assignment.epoch !== epoch) return
-    const { rank, worldSize } = assignment
+    const { rank, worldSize, members } = assignment
     const client = this.#requireClient()
     // From now on: the others may be done, or fail, before this rank is.
     const others = this.#othersEnd(client, epoch)
@@ -256,7 +257,7 @@ export class RoomMember {
       const config = parseTrainConfig(settings)
       this.#options.onConfig?.(config)
       const result = await this.compute.train(
-        { epoch, rank, worldSize },
+        { epoch, rank, worldSize, machines: machinesOf(members) },
         config,
         location.href,
         (events) => {

@@ -15,3 +15,10 @@ export function bucketCapMbFor({ bytesPerMs }: Pick<LinkMeasurement, 'bytesPerMs
   const kib = sizesKib.find((size) => aimedKib <= 2 * size) ?? sizesKib[sizesKib.length - 1]
   return kib / 1024
 }
+
+/** The most that the first bucket has by default: PyTorch's. units: bytes. */
+export const mostFirstBytes = 2 ** 20
+
+/** The size of the first bucket where that of the others was measured: small, so that it leaves while little of backward has run. */
+export const firstBucketBytesFor = (capBytes: number): number =>
+  Math.min(mostFirstBytes, capBytes / 4)

@@ -20,6 +20,7 @@ import { chunkRange } from '../../peer/plan.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { kindOf } from '../../util/kind-of.ts'
+import { firstBucketBytesFor, mostFirstBytes } from './bucket-size.ts'
 import { firstDifference } from './check-replicas.ts'
 import { GradBucket } from './grad-bucket.ts'
 import { keys, setupKeys } from './keys.ts'
@@ -36,9 +37,16 @@ interface MeetingGroup {
   sequence: number
 }
 
+/** Up to which size sums go inside machines first, and which machine each rank counts to; 0 and none for sums over all ranks alone. */
+export interface OrderOfSums {
+  readonly hierarchicalBytes: number
+  readonly machines: readonly number[]
+}
+
 export interface RingExchangeOptions {
   readonly parameters: readonly Parameter[]
-  readonly firstBucketCapBytes: number
+  /** Undefined where it follows from the cap of the others. */
+  readonly firstBucketCapBytes: number | undefined
   readonly findsUnused: boolean
   readonly overlaps: boolean
 }
@@ -55,8 +63,8 @@ export class RingExchange implements GradientExchange {
   readonly parameters: readonly Parameter[]
   readonly findsUnused: boolean
   readonly overlaps: boolean
-  /** What the caller has chosen for the first bucket. */
-  readonly firstCapBytes: number
+  /** What the caller, or the run that is gone on with, has chosen for the first bucket. */
+  firstCapBytes: number | undefined
   readonly programs = new Map<number, StepProgram>()
   uneven: UnevenInputs | undefined
   ownWord = 0
@@ -68,6 +76,8 @@ export class RingExchange implements GradientExchange {
   isCapGiven = false
   /** How the collectives of steps travel; default: by the group's choice. */
   choice: AlgorithmChoice | undefined
+  /** Whether the caller has chosen it. */
+  isChoiceGiven = false
   hook: BoundHook | undefined
   /** How many `noSync` are under way: they may overlap. */
   pauses = 0
@@ -96,15 +106,30 @@ export class RingExchange implements GradientExchange {
   }
 
   get firstBucketCapBytes(): number {
-    return Math.min(this.firstCapBytes, this.bucketCapBytes)
+    return Math.min(this.firstCap, this.bucketCapBytes)
+  }
+
+  /** For the first bucket, whatever that for the others is: as chosen, else PyTorch's, or by the measured size of the others. units: bytes. */
+  get firstCap(): number {
+    if (this.firstCapBytes !== undefined) return this.firstCapBytes
+    return this.isCapGiven ? mostFirstBytes : firstBucketBytesFor(this.bucketCapBytes)
   }
 
   /** Whose gradients are added first, which decides the bits of sums. */
-  get orderOfSums(): string {
+  get orderOfSums(): OrderOfSums {
     const { hierarchicalBytes = 0, machines = this.#group.machines } =
       this.choice ?? this.#group.choice
-    if (hierarchicalBytes === 0) return 'over all ranks'
-    return `up to ${hierarchicalBytes} bytes inside machines [${machines?.join(', ') ?? ''}] first`
+    return { hierarchicalBytes, machines: hierarchicalBytes > 0 && machines ? [...machines] : [] }
+  }
+
+  /** Has sums go in this order, where the group's links allow it. */
+  sumInOrder({ hierarchicalBytes, machines }: OrderOfSums): void {
+    if (hierarchicalBytes > 0 && !this.#group.isFullyLinked) return
+    const choice = this.choice ?? this.#group.choice
+    this.choice =
+      hierarchicalBytes > 0
+        ? { ...choice, hierarchicalBytes, machines }
+        : { ...choice, hierarchicalBytes }
   }
 
   get exchangesGradients(): boolean {

@@ -4,6 +4,7 @@ import { chooseAlgorithm } from '../../../src/peer/algorithm-choice.ts'
 import { measureLinks } from '../../../src/peer/measure-links.ts'
 import { bucketCapMbFor } from '../../../src/train/data-parallel/bucket-size.ts'
 import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
+import { readConditions, takeConditions } from '../../../src/train/run-conditions.ts'
 import { seededRandom, VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { bytes, elements, reduced, reducedByMachines } from '../../support/collective-reference.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
@@ -142,6 +143,28 @@ test('where machines are far from each other, large buffers go inside them first
   }
   for (const one of total) expect(Buffer.compare(bytes(one), bytes(expected))).toBe(0)
   expect(Buffer.compare(bytes(expected), bytes(inRing)), 'the order matters').not.toBe(0)
+})
+
+test('a wrapped model sums by what was measured, machines first too, and goes on as a saved run did', async () => {
+  const env = new VirtualEnv(5)
+  const wrapped = async (more: { machines?: readonly number[] }) => {
+    const groups = memoryMesh(env, machines.length, nearAndFar, more)
+    const models = groups.map(
+      (processGroup) => new DistributedDataParallel(new Linear(8, 8), { processGroup }),
+    )
+    await env.until(Promise.all(models.map(({ ready }) => ready)), 60_000)
+    return models
+  }
+  const [first, ...others] = await wrapped({ machines })
+  const saved = readConditions({ model: first })
+  expect(saved.models.model!.hierarchicalBytes).toBeGreaterThan(2 ** 20)
+  expect(saved.models.model!.machines).toEqual(machines)
+  for (const model of others) expect(readConditions({ model })).toEqual(saved)
+
+  const [later] = await wrapped({})
+  expect(readConditions({ model: later }).models.model!.hierarchicalBytes).toBe(0)
+  expect(takeConditions(saved, { model: later })).toEqual([])
+  expect(readConditions({ model: later })).toEqual(saved)
 })
 
 test('within one machine, or one rank on each, nothing goes inside machines first', async () => {

@@ -185,7 +185,7 @@ test('held-out samples are looked at as often as asked, and told by the name of 
 })
 
 test.each<[string, object]>([
-  ['settings: demo: expected digits or playground or text', { demo: 'chess' }],
+  ['settings: demo: expected digits or playground or picture or text', { demo: 'chess' }],
   ['settings: model: expected mlp or cnn, got tanh', { model: 'tanh' }],
   ['settings: data: expected spiral or circles', { demo: 'playground', data: '/data/' }],
   ['settings: data: expected digits, got given', { data: 'given' }],
