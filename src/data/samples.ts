@@ -1,4 +1,5 @@
 import { ShapeError } from '../util/errors.ts'
+import { kindOf } from '../util/kind-of.ts'
 import { RandomStream } from '../util/random.ts'
 import { countElements, type Shape } from '../util/shape.ts'
 import type { DatasetDescription } from './descriptions.ts'
@@ -69,6 +70,11 @@ export const isHostTensor = (value: unknown): value is HostTensor =>
 
 /** Returns the tensor. errors: `shape.mismatch` when the shape holds another number of elements. */
 export function hostTensor(shape: Shape, data: HostNumbers): HostTensor {
+  if (!Array.isArray(shape))
+    throw new ShapeError(
+      'shape.mismatch',
+      `hostTensor: expected a shape such as [2, 3], got ${kindOf(shape)}. The shape comes first, then the data.`,
+    )
   if (countElements(shape) !== data.length)
     throw new ShapeError(
       'shape.mismatch',

@@ -13,6 +13,8 @@ export const ReduceOp = {
   MAX: 'max',
   PRODUCT: 'product',
 } as const satisfies Record<string, Op>
+/** One of them, as options take it. */
+export type ReduceOp = Op
 
 export interface GroupOptions {
   /** Default: all ranks, `initProcessGroup`'s. With `GroupMember.NON_GROUP_MEMBER`, `newGroup`'s word for a rank outside, the call does nothing. */

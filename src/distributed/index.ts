@@ -1,7 +1,10 @@
 /** torch.distributed, as `import { distributed as dist } from 'tabring'`. */
+export type { ProcessGroup } from '../peer/group.ts'
 export { HashStore } from '../peer/store/hash-store.ts'
+export { openStore } from '../peer/store/open-store.ts'
 export { OpfsStore } from '../peer/store/opfs-store.ts'
 export { PrefixStore } from '../peer/store/prefix-store.ts'
+export type { Store } from '../peer/store/store.ts'
 export { WebSocketStore } from '../peer/store/web-socket-store.ts'
 export { allToAll, allToAllSingle } from './all-to-all.ts'
 export { isAvailable, isBackendAvailable, isTorchelasticLaunched } from './backends.ts'

@@ -2,6 +2,7 @@
 export class Work {
   readonly #promise: Promise<void>
   #isCompleted = false
+  #exception: unknown
 
   constructor(promise: Promise<void>) {
     this.#promise = promise
@@ -9,8 +10,9 @@ export class Work {
       () => {
         this.#isCompleted = true
       },
-      () => {
+      (thrown) => {
         this.#isCompleted = true
+        this.#exception = thrown
       },
     )
   }
@@ -23,5 +25,20 @@ export class Work {
   /** Whether it has ended, well or not. */
   isCompleted(): boolean {
     return this.#isCompleted
+  }
+
+  /** Whether it has ended well; false while it is under way, where torch throws. */
+  isSuccess(): boolean {
+    return this.#isCompleted && this.#exception === undefined
+  }
+
+  /** What it failed with; undefined while it is under way and where it ended well. */
+  exception(): unknown {
+    return this.#exception
+  }
+
+  /** The same as `wait`, by torch's name for what more is done after it: `work.getFuture().then(...)`. */
+  getFuture(): Promise<void> {
+    return this.#promise
   }
 }

@@ -98,6 +98,10 @@ describe('tensors', () => {
     expect(works.map((work) => work.isCompleted())).toEqual([false, false])
     await env.until(Promise.all(works.map((work) => work.wait())))
     expect(works.map((work) => work.isCompleted())).toEqual([true, true])
+    expect(works.map((work) => [work.isSuccess(), work.exception()])).toEqual([
+      [true, undefined],
+      [true, undefined],
+    ])
     expect(arrays.map((array) => array[0])).toEqual([3, 3])
     const got = new Float32Array(1)
     const received = dist.irecv(got, 0, { group: groups[1], tag: 7 })
@@ -108,6 +112,10 @@ describe('tensors', () => {
       ]),
     )
     expect(got[0]).toBe(9)
+    const failed = new dist.Work(Promise.reject(new Error('gone')))
+    await expect(failed.getFuture()).rejects.toThrow('gone')
+    expect([failed.isCompleted(), failed.isSuccess()]).toEqual([true, false])
+    expect(failed.exception()).toEqual(new Error('gone'))
   })
 
   test('of one tensor: reduceScatterTensor, allGatherIntoTensor, allToAllSingle, of parameters too', async () => {
