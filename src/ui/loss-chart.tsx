@@ -1,7 +1,10 @@
-import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
-import uPlot from 'uplot'
+import { useMemo, useState } from 'preact/hooks'
+import type uPlot from 'uplot'
 import { formatCount, formatLoss, formatPercent, formatSeconds } from './format.ts'
 import { Panel } from './panel.tsx'
+import { halfLives, SmoothingTool } from './plot/smoothing.tsx'
+import { type PlotTheme, secondTicks, usePlot, wholeTicks } from './plot/use-plot.ts'
+import { type Stretch, useZoom, ZoomButtons, type ZoomParts, zoomHint } from './plot/zoom.tsx'
 import {
   type Axis,
   type ChartColumn,
@@ -14,41 +17,20 @@ import { lookOf } from './runs/run-looks.ts'
 import { last } from './series.ts'
 import type { Run, Snapshot } from './state.ts'
 
-/** Points that count half as much as the newest, by position of the slider. */
-const halfLives = [0, 2, 5, 10, 20, 50, 100]
-
 const axisWords: Record<Axis, string> = {
   step: 'step',
   samples: 'samples',
   seconds: 'wall-clock',
 }
 
-interface Zoom {
-  readonly min: number
-  readonly max: number
-}
-
 /** Loss and test accuracy of this tab's run and of earlier ones, laid over each other. uPlot draws; this component feeds it the newest snapshot. */
 export function LossChart({ snapshot }: { snapshot: Snapshot }) {
   const { run, runs } = snapshot
-  const holder = useRef<HTMLDivElement>(null)
-  const plot = useRef<uPlot | null>(null)
   const [smoothing, setSmoothing] = useState(3)
   const [isLog, setLog] = useState(false)
   const [withAccuracy, setWithAccuracy] = useState(true)
   const [axis, setAxis] = useState<Axis>('step')
-  const [theme, setTheme] = useState(0)
   const [cursor, setCursor] = useState<number | null>(null)
-  const [zoom, setZoom] = useState<Zoom | null>(null)
-  const zoomNow = useRef(zoom)
-  zoomNow.current = zoom
-
-  useLayoutEffect(() => {
-    const dark = matchMedia('(prefers-color-scheme: dark)')
-    const changed = () => setTheme((count) => count + 1)
-    dark.addEventListener('change', changed)
-    return () => dark.removeEventListener('change', changed)
-  }, [])
 
   const { loss, accuracy, totalSteps } = run ?? { loss: null, accuracy: null, totalSteps: 0 }
   const lines = useMemo(
@@ -56,67 +38,19 @@ export function LossChart({ snapshot }: { snapshot: Snapshot }) {
     [loss, accuracy, run?.end, runs, axis],
   )
   const columns = chartColumns(lines, withAccuracy, smoothing > 0)
-  // What a plot is made of; another list of runs, or another axis, takes another one.
-  const shape = JSON.stringify([columns, axis, isLog, theme])
-
-  useLayoutEffect(() => {
-    const element = holder.current!
-    const made = new uPlot(
-      optionsFor(element, {
-        columns,
-        isLog,
-        axis,
-        zoom: () => zoomNow.current,
-        setCursor,
-        setZoom,
-      }),
-      [[], ...columns.map(() => [])] as unknown as uPlot.AlignedData,
-      element,
-    )
-    plot.current = made
-    const resized = new ResizeObserver(() => made.setSize(sizeOf(element)))
-    resized.observe(element)
-    return () => {
-      resized.disconnect()
-      made.destroy()
-      plot.current = null
-    }
-  }, [shape])
-
-  // With the render, not after it: readouts and chart show the same step. A new plot needs its data as well.
-  useLayoutEffect(() => {
-    const table = chartTable(lines, withAccuracy, halfLives[smoothing])
-    plot.current?.setData(
-      (lines.length > 0 ? table : [[], ...columns.map(() => [])]) as unknown as uPlot.AlignedData,
-    )
-  }, [lines, totalSteps, smoothing, shape, zoom])
+  const zoom = useZoom(() => fullRange(lines))
+  const { holder, plot } = usePlot({
+    // Another list of runs, or another axis, takes another plot.
+    shape: JSON.stringify([columns, axis, isLog]),
+    options: (theme) => optionsFor({ theme, columns, isLog, axis, setCursor, ...zoom.parts }),
+    data: () =>
+      lines.length > 0
+        ? chartTable(lines, withAccuracy, halfLives[smoothing])
+        : [[], ...columns.map(() => [])],
+    dependsOn: [lines, totalSteps, smoothing, zoom.stretch],
+  })
 
   const main = lines.find(({ isMain }) => isMain)
-  /** A narrower or wider view around the middle (`by` below or above 1), moved by a share of its width. */
-  const look = (by: number, move = 0) => {
-    const from = zoom ?? fullRange(lines)
-    if (!from) return
-    const full = fullRange(lines)!
-    const width = Math.min(full.max - full.min, (from.max - from.min) * by)
-    const middle = (from.min + from.max) / 2 + move * width
-    const min = Math.max(full.min, Math.min(full.max - width, middle - width / 2))
-    setZoom(width >= full.max - full.min || width <= 0 ? null : { min, max: min + width })
-  }
-  const onKeyDown = (event: KeyboardEvent) => {
-    const acts: Record<string, () => void> = {
-      '+': () => look(0.5),
-      '=': () => look(0.5),
-      '-': () => look(2),
-      ArrowLeft: () => look(1, -0.25),
-      ArrowRight: () => look(1, 0.25),
-      Escape: () => setZoom(null),
-      '0': () => setZoom(null),
-    }
-    const act = acts[event.key]
-    if (!act || event.ctrlKey || event.metaKey || event.altKey) return
-    event.preventDefault()
-    act()
-  }
 
   return (
     <Panel
@@ -128,22 +62,7 @@ export function LossChart({ snapshot }: { snapshot: Snapshot }) {
           <span class="mono" aria-hidden="true">
             {cursorWords(plot.current, columns, cursor, axis)}
           </span>
-          <span class="zoom">
-            <button type="button" aria-label="Zoom in" onClick={() => look(0.5)}>
-              +
-            </button>
-            <button type="button" aria-label="Zoom out" disabled={!zoom} onClick={() => look(2)}>
-              −
-            </button>
-            <button
-              type="button"
-              disabled={!zoom}
-              aria-label="Show all"
-              onClick={() => setZoom(null)}
-            >
-              All
-            </button>
-          </span>
+          <ZoomButtons zoom={zoom} />
         </div>
       }
     >
@@ -165,7 +84,7 @@ export function LossChart({ snapshot }: { snapshot: Snapshot }) {
             value={axis}
             onChange={(event) => {
               setAxis(event.currentTarget.value as Axis)
-              setZoom(null)
+              zoom.showAll()
             }}
           >
             {Object.entries(axisWords).map(([value, words]) => (
@@ -175,18 +94,7 @@ export function LossChart({ snapshot }: { snapshot: Snapshot }) {
             ))}
           </select>
         </label>
-        <label class="tool">
-          <span>Smoothing</span>
-          <input
-            type="range"
-            min={0}
-            max={halfLives.length - 1}
-            value={smoothing}
-            aria-valuetext={smoothing ? `half-life ${halfLives[smoothing]} steps` : 'off'}
-            onInput={(event) => setSmoothing(Number(event.currentTarget.value))}
-          />
-          <span class="mono tool-value">{smoothing ? halfLives[smoothing] : 'off'}</span>
-        </label>
+        <SmoothingTool at={smoothing} onChange={setSmoothing} />
         <label class="tool">
           <input
             type="checkbox"
@@ -211,8 +119,8 @@ export function LossChart({ snapshot }: { snapshot: Snapshot }) {
         // biome-ignore lint/a11y/noNoninteractiveTabindex: its keys do what dragging over it does
         tabIndex={0}
         aria-label={chartWords(run, lines)}
-        onKeyDown={onKeyDown}
-        title="Drag to zoom in, double-click for all. Keys: + − ← → and Escape."
+        onKeyDown={zoom.onKeyDown}
+        title={zoomHint}
       />
     </Panel>
   )
@@ -226,7 +134,7 @@ function chartWords(run: Run | null, lines: readonly ChartLine[]): string {
   return `Loss by step: ${formatLoss(run.loss.ys[0])} at the first, ${formatLoss(last(run.loss))} at step ${run.step}${accuracy}${beside}`
 }
 
-function fullRange(lines: readonly ChartLine[]): Zoom | null {
+function fullRange(lines: readonly ChartLine[]): Stretch | null {
   const filled = lines.filter(({ xs }) => xs.length > 0)
   if (filled.length === 0) return null
   return {
@@ -257,36 +165,22 @@ function cursorWords(
   return values.length > 0 ? `${xWords[axis](x)}: ${values.slice(0, 3).join(' · ')}` : ''
 }
 
-function sizeOf(element: HTMLElement): { width: number; height: number } {
-  return { width: element.clientWidth, height: element.clientHeight }
-}
-
-/** Steps are whole, so are the numbers under them. */
-const wholeSteps = [0, 1, 2, 3, 4, 5, 6, 7, 8].flatMap((power) =>
-  [1, 2, 5].map((first) => first * 10 ** power),
-)
-
-interface PlotOptions {
+interface PlotOptions extends ZoomParts {
+  readonly theme: PlotTheme
   readonly columns: readonly ChartColumn[]
   readonly isLog: boolean
   readonly axis: Axis
-  readonly zoom: () => Zoom | null
   readonly setCursor: (index: number | null) => void
-  readonly setZoom: (zoom: Zoom | null) => void
 }
 
-function optionsFor(
-  element: HTMLElement,
-  { columns, isLog, axis: along, zoom, setCursor, setZoom }: PlotOptions,
-): uPlot.Options {
-  const style = getComputedStyle(element)
-  const colour = (name: string) => style.getPropertyValue(name).trim()
-  const axis = {
-    stroke: colour('--ink-quiet'),
-    font: `11px ${style.fontFamily}`,
-    grid: { stroke: colour('--hairline'), width: 1 },
-    ticks: { stroke: colour('--hairline'), width: 1, size: 4 },
-  }
+function optionsFor({
+  theme: { colour, axis },
+  columns,
+  isLog,
+  axis: along,
+  setCursor,
+  ...zooming
+}: PlotOptions): Omit<uPlot.Options, 'width' | 'height'> {
   const isAlone = columns.every(({ isMain }) => isMain)
   const seriesOf = ({ is, slot, isMain }: ChartColumn): uPlot.Series => {
     const look = lookOf(slot)
@@ -308,29 +202,11 @@ function optionsFor(
     }
   }
   return {
-    ...sizeOf(element),
     legend: { show: false },
-    cursor: {
-      y: false,
-      drag: { x: true, y: false, setScale: false },
-      points: { size: 6 },
-      bind: {
-        dblclick: () => () => {
-          setZoom(null)
-          return null
-        },
-      },
-    },
+    cursor: zooming.cursor,
     padding: [10, 4, 0, 0],
     scales: {
-      x: {
-        time: false,
-        range: (_, min, max) => {
-          const chosen = zoom()
-          if (chosen) return [chosen.min, chosen.max]
-          return max > min ? [min, max] : [0, Math.max(10, max || 0)]
-        },
-      },
+      x: { time: false, range: zooming.xRange },
       y: isLog
         ? { distr: 3 }
         : { range: (_, min, max) => [Math.min(0, min || 0), Math.max(1e-3, 1.05 * (max || 2.5))] },
@@ -341,11 +217,7 @@ function optionsFor(
         ...axis,
         size: 28,
         space: 70,
-        ...(along !== 'seconds' && { incrs: wholeSteps }),
-        ...(along === 'seconds' && {
-          values: (_: uPlot, values: number[]) =>
-            values.map((value) => `${Number(value.toPrecision(4))} s`),
-        }),
+        ...(along === 'seconds' ? { values: secondTicks } : { incrs: wholeTicks }),
       },
       { ...axis, size: 48, space: 36 },
       {
@@ -361,16 +233,7 @@ function optionsFor(
     series: [{}, ...columns.map(seriesOf)],
     hooks: {
       setCursor: [({ cursor }) => setCursor(cursor.idx ?? null)],
-      setSelect: [
-        (drawn) => {
-          const { left, width } = drawn.select
-          if (width < 4) return
-          const min = drawn.posToVal(left, 'x')
-          const max = drawn.posToVal(left + width, 'x')
-          drawn.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false)
-          if (max > min) setZoom({ min, max })
-        },
-      ],
+      setSelect: [zooming.setSelect],
     },
   }
 }

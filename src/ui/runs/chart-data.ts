@@ -1,3 +1,4 @@
+import { type Column, columnOver, mergedXs } from '../plot/columns.ts'
 import type { Series } from '../series.ts'
 import { smoothed } from '../series.ts'
 import type { Run, Snapshot } from '../state.ts'
@@ -112,43 +113,17 @@ export function chartColumns(
   ])
 }
 
-type Values = ArrayLike<number | null>
-
 /** All x in rising order, and each column's values there; null where a line has no point. cost: O(points of all lines). */
 export function chartTable(
   lines: readonly ChartLine[],
   withAccuracy: boolean,
   halfLife: number,
-): [xs: ArrayLike<number>, ...columns: Values[]] {
-  const xs = lines.length === 1 ? lines[0].xs : merged(lines.map((line) => line.xs))
-  const spread = (from: ArrayLike<number>, values: ArrayLike<number>): Values => {
-    if (from === xs) return values
-    const column = new Array<number | null>(xs.length).fill(null)
-    let at = 0
-    for (let i = 0; i < from.length; i++) {
-      while (xs[at] < from[i]) at++
-      column[at] = values[i]
-    }
-    return column
-  }
+): [xs: ArrayLike<number>, ...columns: Column[]] {
+  const xs = lines.length === 1 ? lines[0].xs : mergedXs(lines.map((line) => line.xs))
   const columns = lines.flatMap((line) => [
-    ...(line.isMain && halfLife > 0 ? [spread(line.xs, line.losses)] : []),
-    spread(line.xs, smoothed(line.losses, line.losses.length, halfLife / line.stretch)),
-    ...(withAccuracy ? [spread(line.accuracyXs, line.accuracies)] : []),
+    ...(line.isMain && halfLife > 0 ? [columnOver(xs, line.xs, line.losses)] : []),
+    columnOver(xs, line.xs, smoothed(line.losses, line.losses.length, halfLife / line.stretch)),
+    ...(withAccuracy ? [columnOver(xs, line.accuracyXs, line.accuracies)] : []),
   ])
   return [xs, ...columns]
-}
-
-/** Each value once, in rising order. */
-function merged(lists: readonly Float64Array[]): Float64Array {
-  const all = new Float64Array(lists.reduce((sum, { length }) => sum + length, 0))
-  let end = 0
-  for (const list of lists) {
-    all.set(list, end)
-    end += list.length
-  }
-  all.sort()
-  let count = 0
-  for (const value of all) if (count === 0 || all[count - 1] !== value) all[count++] = value
-  return all.subarray(0, count)
 }

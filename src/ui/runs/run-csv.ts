@@ -1,3 +1,4 @@
+import { csvOf } from '../csv.ts'
 import type { KeptRun } from './kept-runs.ts'
 
 const header = ['run', 'started', 'ranks', 'step', 'samples', 'seconds', 'loss', 'test_accuracy']
@@ -8,7 +9,7 @@ const header = ['run', 'started', 'ranks', 'step', 'samples', 'seconds', 'loss',
  * order: by run, then by step.
  */
 export function lossCsv(runs: readonly KeptRun[], nameOf: (run: KeptRun) => string): string {
-  const lines = runs.flatMap((run) => {
+  const rows = runs.flatMap((run) => {
     const { steps, losses, samples, seconds } = run.points
     const first = [nameOf(run), new Date(run.startedAtMs).toISOString(), run.worldSize]
     const tested = new Map([...run.accuracy.steps].map((step, i) => [step, run.accuracy.values[i]]))
@@ -18,16 +19,8 @@ export function lossCsv(runs: readonly KeptRun[], nameOf: (run: KeptRun) => stri
       const at = [...tested.keys()].find((one) => one > since && one <= step)
       since = step
       const accuracy = at === undefined ? '' : tested.get(at)!
-      return [...first, step, samples[i], seconds[i], losses[i], accuracy].map(cell).join(',')
+      return [...first, step, samples[i], seconds[i], losses[i], accuracy]
     })
   })
-  return `${[header.join(','), ...lines].join('\n')}\n`
+  return csvOf(header, rows)
 }
-
-/** Texts in quotes, so that commas, and what a spreadsheet would take for a formula, stay texts. */
-const cell = (value: string | number): string =>
-  typeof value === 'number'
-    ? String(Number(value.toPrecision(9)))
-    : value === ''
-      ? ''
-      : `"${(/^[=+\-@\t]/.test(value) ? `'${value}` : value).replaceAll('"', '""')}"`

@@ -4,8 +4,8 @@ import { formatLoss, formatNumber, formatPercent, formatSeconds } from '../forma
 import { Panel } from '../panel.tsx'
 import type { Snapshot } from '../state.ts'
 import { allRuns, type KeptRun } from './kept-runs.ts'
-import { lookOf } from './run-looks.ts'
 import { differingColumns, nameOfRun, type RunColumn, startedWords } from './run-words.ts'
+import { Swatch } from './swatch.tsx'
 
 const endings: Record<KeptRun['ending'], string> = {
   running: 'goes on',
@@ -151,19 +151,5 @@ function NameOfRun({ row, now, acts }: Pick<RowProps, 'row' | 'now' | 'acts'>) {
         if (event.key === 'Enter') event.currentTarget.blur()
       }}
     />
-  )
-}
-
-/** A stretch of the run's line. */
-function Swatch({ slot }: { slot: number }) {
-  const { colour, dash } = lookOf(slot)
-  return (
-    <svg class="swatch" viewBox="0 0 30 8" aria-hidden="true">
-      <path
-        d="M0 4H30"
-        style={{ stroke: `var(${colour})` }}
-        stroke-dasharray={dash.join(' ') || undefined}
-      />
-    </svg>
   )
 }

@@ -1,0 +1,99 @@
+import type { RefObject } from 'preact'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
+import uPlot from 'uplot'
+
+/** What a plot takes from the page's look, as it is when the plot is made. */
+export interface PlotTheme {
+  /** The value of a variable of the theme. */
+  colour(name: string): string
+  /** How all axes look. */
+  readonly axis: uPlot.Axis
+}
+
+export interface PlotParts {
+  /** What the plot is made of: another text makes another plot. */
+  readonly shape: string
+  options(theme: PlotTheme): Omit<uPlot.Options, 'width' | 'height'>
+  /** All x in rising order, then a column a series. */
+  data(): ArrayLike<ArrayLike<number | null>>
+  /** What the data depend on. */
+  readonly dependsOn: readonly unknown[]
+}
+
+export interface HeldPlot {
+  /** For the element that holds the plot. */
+  readonly holder: RefObject<HTMLDivElement>
+  readonly plot: RefObject<uPlot>
+}
+
+/** A uPlot of the size of its element and in the page's colours, light and dark; its data are those of the render. */
+export function usePlot({ shape, options, data, dependsOn }: PlotParts): HeldPlot {
+  const holder = useRef<HTMLDivElement>(null)
+  const plot = useRef<uPlot | null>(null)
+  const made = `${useThemeChanges()} ${shape}`
+
+  useLayoutEffect(() => {
+    const element = holder.current!
+    const parts = options(themeOf(element))
+    const own = new uPlot(
+      { ...sizeOf(element), ...parts },
+      parts.series.map(() => []) as unknown as uPlot.AlignedData,
+      element,
+    )
+    plot.current = own
+    const resized = new ResizeObserver(() => own.setSize(sizeOf(element)))
+    resized.observe(element)
+    return () => {
+      resized.disconnect()
+      own.destroy()
+      plot.current = null
+    }
+  }, [made])
+
+  // With the render, not after it: all that the page shows is of the same step. A new plot needs its data as well.
+  useLayoutEffect(
+    () => plot.current?.setData(data() as unknown as uPlot.AlignedData),
+    [...dependsOn, made],
+  )
+  return { holder, plot }
+}
+
+/** Counts how often the page turned dark or light. */
+function useThemeChanges(): number {
+  const [count, setCount] = useState(0)
+  useLayoutEffect(() => {
+    const dark = matchMedia('(prefers-color-scheme: dark)')
+    const changed = () => setCount((before) => before + 1)
+    dark.addEventListener('change', changed)
+    return () => dark.removeEventListener('change', changed)
+  }, [])
+  return count
+}
+
+function themeOf(element: HTMLElement): PlotTheme {
+  const style = getComputedStyle(element)
+  const colour = (name: string) => style.getPropertyValue(name).trim()
+  return {
+    colour,
+    axis: {
+      stroke: colour('--ink-quiet'),
+      font: `11px ${style.fontFamily}`,
+      grid: { stroke: colour('--hairline'), width: 1 },
+      ticks: { stroke: colour('--hairline'), width: 1, size: 4 },
+    },
+  }
+}
+
+const sizeOf = (element: HTMLElement): { width: number; height: number } => ({
+  width: element.clientWidth,
+  height: element.clientHeight,
+})
+
+/** Distances between ticks for what is counted in whole numbers. */
+export const wholeTicks = [0, 1, 2, 3, 4, 5, 6, 7, 8].flatMap((power) =>
+  [1, 2, 5].map((first) => first * 10 ** power),
+)
+
+/** Words of ticks in seconds. */
+export const secondTicks = (_: uPlot, values: readonly number[]): string[] =>
+  values.map((value) => `${Number(value.toPrecision(4))} s`)
