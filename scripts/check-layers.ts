@@ -55,6 +55,16 @@ const allowed: Record<string, readonly string[]> = {
   ],
   // The protocol on a virtual clock: a page of its own, which trains nothing.
   'demos/ring': ['src/util', 'src/peer', 'src/ui/format.ts', 'demos/*/meta.ts'],
+  // Trains on ranks of one tab: a page of its own.
+  'demos/strategies': [
+    'src/util',
+    'src/data/shares.ts',
+    'src/ui',
+    'src/worker',
+    'src/train/config.ts',
+    'src/train/demo-meta.ts',
+    'demos/experiment.ts',
+  ],
   'demos/views.ts': ['src/ui/demo/view-props.ts', 'demos/*/*.tsx'],
   // What a demo shows and takes, on the page; loaded when it is asked for.
   'demos/*/*.tsx': [
@@ -124,6 +134,7 @@ const packages: Record<string, readonly string[]> = {
   'demos/experiment.ts': ['valibot'],
   'demos/*/*.tsx': ['preact', 'uplot'],
   'demos/ring': ['preact'],
+  'demos/strategies': ['preact'],
   'src/worker': ['comlink'],
   'src/worker/compute.worker.ts': ['comlink'],
   'src/ui': ['preact', 'uplot', 'uqr', 'valibot'],

@@ -22,8 +22,8 @@ export interface PlotParts {
 
 export interface HeldPlot {
   /** For the element that holds the plot. */
-  readonly holder: RefObject<HTMLDivElement>
-  readonly plot: RefObject<uPlot>
+  readonly holder: RefObject<HTMLDivElement | null>
+  readonly plot: RefObject<uPlot | null>
 }
 
 /** A uPlot of the size of its element and in the page's colours, light and dark; its data are those of the render. */

@@ -1,0 +1,8 @@
+import { render } from 'preact'
+import 'uplot/dist/uPlot.min.css'
+import '../../src/ui/theme.css'
+import '../../src/ui/live.css'
+import './strategies.css'
+import { StrategiesPage } from './page.tsx'
+
+render(<StrategiesPage />, document.getElementById('app')!)

@@ -1,0 +1,57 @@
+import type { DeviceType } from '../../src/util/device.ts'
+import { LocalCrew } from '../../src/worker/local-crew.ts'
+import { configOf, type Settings } from './settings.ts'
+import { StrategyLog } from './strategy-log.ts'
+
+export interface RaceOptions {
+  readonly device: DeviceType
+  /** What addresses of data are relative to. */
+  readonly baseUrl: string
+  /** A strategy has told something, or has come to its end. */
+  readonly onChange: () => void
+}
+
+/** Strategies that train one after the other, on ranks of this tab: at once they would share one GPU, and no time would be a strategy's own. */
+export class Race {
+  readonly logs: readonly StrategyLog[]
+  readonly settings: Settings
+  /** Resolves behind the last strategy. errors: of the strategy that failed; `worker.dead` after `cancel`. */
+  readonly done: Promise<void>
+  readonly #crew: LocalCrew
+
+  constructor(settings: Settings, { device, baseUrl, onChange }: RaceOptions) {
+    this.settings = settings
+    this.logs = settings.strategies.map(
+      (strategy) => new StrategyLog(strategy, configOf(settings, strategy)),
+    )
+    this.#crew = new LocalCrew(device)
+    this.done = this.#run(baseUrl, onChange).finally(() => this.#crew.close())
+  }
+
+  /** The strategy that trains, or trained last. */
+  get current(): StrategyLog {
+    return this.logs.findLast(({ stage }) => stage !== 'waiting') ?? this.logs[0]
+  }
+
+  cancel(): void {
+    this.#crew.close()
+  }
+
+  async #run(baseUrl: string, onChange: () => void): Promise<void> {
+    for (const log of this.logs) {
+      log.begin(performance.timeOrigin + performance.now())
+      onChange()
+      const results = await this.#crew.train(
+        log.strategy.ranks,
+        log.config,
+        baseUrl,
+        (event, atMs) => {
+          log.add(event, atMs)
+          onChange()
+        },
+      )
+      log.finish(results)
+      onChange()
+    }
+  }
+}

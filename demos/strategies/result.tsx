@@ -1,0 +1,38 @@
+import { Panel } from '../../src/ui/panel.tsx'
+import { meta } from './meta.ts'
+import type { StrategyLog } from './strategy-log.ts'
+import { verdictsOf } from './verdicts.ts'
+
+const statedSteps = new URLSearchParams(meta.expected.query).get('steps')
+
+/** What must be seen, with a tick where it is. */
+export function Result({ logs }: { logs: readonly StrategyLog[] }) {
+  const verdicts = verdictsOf(logs)
+  return (
+    <Panel id="result" title="Result">
+      {verdicts.length > 0 ? (
+        <ul class="verdicts">
+          {verdicts.map(({ words, is }) => (
+            <li key={words} data-is={is === undefined ? 'open' : String(is)}>
+              <span class="tick" aria-hidden="true">
+                {is === undefined ? '○' : is ? '✓' : '✕'}
+              </span>
+              <span>
+                {is !== undefined && (
+                  <span class="unseen">{is ? 'holds: ' : 'does not hold: '}</span>
+                )}
+                {words}
+              </span>
+            </li>
+          ))}
+        </ul>
+      ) : (
+        <p class="quiet">One strategy alone has nothing to be compared with.</p>
+      )}
+      <p class="quiet">
+        A test holds this page to it:{' '}
+        <a href={meta.expected.query}>these strategies, {statedSteps} steps</a>.
+      </p>
+    </Panel>
+  )
+}

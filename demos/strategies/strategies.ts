@@ -1,0 +1,29 @@
+/** One way to train the same model on the same samples. */
+export interface Strategy {
+  /** In the address. */
+  readonly name: string
+  readonly words: string
+  readonly ranks: number
+  /** How many times the global batch of the settings a step takes. */
+  readonly batchTimes: number
+  /** No gradients are exchanged: each rank trains a model of its own. */
+  readonly isAlone: boolean
+}
+
+/** All of them, in the order of training; the place decides the look of a strategy's lines. */
+export const strategies: readonly Strategy[] = [
+  { name: '1', words: '1 rank', ranks: 1, batchTimes: 1, isAlone: false },
+  { name: '2', words: '2 ranks', ranks: 2, batchTimes: 1, isAlone: false },
+  { name: '4', words: '4 ranks', ranks: 4, batchTimes: 1, isAlone: false },
+  { name: '2x', words: '2 ranks, batch × 2', ranks: 2, batchTimes: 2, isAlone: false },
+  { name: '4x', words: '4 ranks, batch × 4', ranks: 4, batchTimes: 4, isAlone: false },
+  { name: '2alone', words: '2 ranks, no exchange', ranks: 2, batchTimes: 1, isAlone: true },
+]
+
+/** The number of a strategy's look. */
+export const slotOf = ({ name }: Strategy): number =>
+  strategies.findIndex((strategy) => strategy.name === name)
+
+/** Whether a strategy's losses must be those of one rank, up to rounding. */
+export const isSameTraining = ({ batchTimes, isAlone }: Strategy): boolean =>
+  batchTimes === 1 && !isAlone

@@ -1,0 +1,182 @@
+import type { TrainConfig } from '../../src/train/config.ts'
+import type { RunEvent, RunResult } from '../../src/worker/api.ts'
+import type { Strategy } from './strategies.ts'
+
+/** A line's points, one a step or one a test, in the order of steps. */
+export interface Points {
+  readonly steps: number[]
+  /** That all ranks have drawn together. */
+  readonly samples: number[]
+  /** Of training: set-up and tests on held-out samples are left out. */
+  readonly seconds: number[]
+  readonly values: number[]
+}
+
+/** What a strategy came to on its ranks. */
+export interface StrategyEnd {
+  /** Rows of each rank's share of a full batch. */
+  readonly shares: readonly number[]
+  /** By rank, of held-out samples. */
+  readonly tested: readonly number[]
+  readonly paramHashes: readonly string[]
+}
+
+/** One rank's own counts. */
+interface Counts {
+  sinceMs: number
+  /** Spent on held-out samples. */
+  testedMs: number
+  testingSinceMs: number
+  /** Payload bytes that the rank has sent, by the first step and the newest that it told of. */
+  firstBytes: number
+  bytes: number
+  stepsBetween: number
+}
+
+/**
+ * What the ranks of a strategy tell, as lines to draw.
+ *
+ * Ranks that exchange gradients tell of the same losses, so rank 0's count; of ranks that exchange nothing each has its own, and a point is
+ * their mean, weighed by samples: the loss over the global batch, each sample judged by the model of the rank that drew it.
+ */
+export class StrategyLog {
+  readonly strategy: Strategy
+  readonly config: TrainConfig
+  stage: 'waiting' | 'setup' | 'training' | 'finished' | 'stopped' | 'failed' = 'waiting'
+  readonly losses = noPoints()
+  readonly tests = noPoints()
+  /** From the strategy's beginning to that of training; NaN before. */
+  setupSeconds = Number.NaN
+  end: StrategyEnd | null = null
+  #beganMs = Number.NaN
+  readonly #counts: Counts[]
+  /** Of a step that some ranks have not told of yet. */
+  readonly #parts = new Map<string, Part>()
+
+  constructor(strategy: Strategy, config: TrainConfig) {
+    this.strategy = strategy
+    this.config = config
+    this.#counts = Array.from({ length: strategy.ranks }, () => ({
+      sinceMs: Number.NaN,
+      testedMs: 0,
+      testingSinceMs: Number.NaN,
+      firstBytes: Number.NaN,
+      bytes: Number.NaN,
+      stepsBetween: 0,
+    }))
+  }
+
+  get step(): number {
+    return this.losses.steps.at(-1) ?? 0
+  }
+
+  /** The last loss; NaN before the first. */
+  get loss(): number {
+    return this.losses.values.at(-1) ?? Number.NaN
+  }
+
+  get samples(): number {
+    return this.losses.samples.at(-1) ?? 0
+  }
+
+  get seconds(): number {
+    return this.losses.seconds.at(-1) ?? Number.NaN
+  }
+
+  get samplesPerSecond(): number {
+    return this.samples / this.seconds
+  }
+
+  /**
+   * By rank: what a step sent on average, with what lies between steps (tests, comparing parameters) and without set-up, which sends much
+   * to measure the links. NaN before the second step. units: bytes.
+   */
+  get bytesPerStep(): number[] {
+    return this.#counts.map(
+      ({ firstBytes, bytes, stepsBetween }) => (bytes - firstBytes) / stepsBetween,
+    )
+  }
+
+  begin(atMs: number): void {
+    this.stage = 'setup'
+    this.#beganMs = atMs
+  }
+
+  /** Takes what a rank tells. `atMs`: when it happened. */
+  add(event: RunEvent, atMs: number): void {
+    const { rank } = event
+    const own = this.#counts[rank]
+    if (event.event === 'phase' && event.phase === 'train') {
+      // A rank that lost its device tells of this again.
+      if (!Number.isNaN(own.sinceMs)) return
+      own.sinceMs = atMs
+      if (rank === 0) {
+        this.stage = 'training'
+        this.setupSeconds = (atMs - this.#beganMs) / 1000
+      }
+    } else if (event.event === 'phase' && event.phase === 'evaluate') {
+      own.testingSinceMs = atMs
+    } else if (event.event === 'evaluation') {
+      own.testedMs += atMs - own.testingSinceMs
+      const { step, value } = event
+      this.#tell('tests', step, { weight: 1, value, seconds: this.#secondsOf(rank, atMs) }, rank)
+    } else if (event.event === 'step') {
+      // A rank without samples in an epoch's short last batch has no part in the mean.
+      const { step, loss, globalSamples, samples: weight } = event
+      if (Number.isNaN(own.firstBytes)) own.firstBytes = event.bytesSent
+      else own.stepsBetween++
+      own.bytes = event.bytesSent
+      const part = { weight, value: loss, seconds: this.#secondsOf(rank, atMs), globalSamples }
+      this.#tell('losses', step, part, rank)
+    }
+  }
+
+  finish(results: readonly RunResult[]): void {
+    this.stage = 'finished'
+    this.end = {
+      shares: results[0].record.shares,
+      tested: results.map(({ value }) => value),
+      paramHashes: results.map(({ paramHash }) => paramHash),
+    }
+  }
+
+  #secondsOf(rank: number, atMs: number): number {
+    const { sinceMs, testedMs } = this.#counts[rank]
+    return (atMs - sinceMs - testedMs) / 1000
+  }
+
+  #tell(line: 'losses' | 'tests', step: number, told: Told, rank: number): void {
+    const { ranks, isAlone } = this.strategy
+    if (!isAlone && rank !== 0) return
+    const key = `${line} ${step}`
+    const part = this.#parts.get(key) ?? { told: 0, weight: 0, sum: 0, seconds: 0 }
+    part.told++
+    part.weight += told.weight
+    part.sum += told.weight * told.value
+    part.seconds = Math.max(part.seconds, told.seconds)
+    this.#parts.set(key, part)
+    if (part.told < (isAlone ? ranks : 1)) return
+    this.#parts.delete(key)
+    const points = this[line]
+    points.steps.push(step)
+    points.seconds.push(part.seconds)
+    points.samples.push(line === 'losses' ? this.samples + (told.globalSamples ?? 0) : this.samples)
+    points.values.push(part.weight > 0 ? part.sum / part.weight : told.value)
+  }
+}
+
+interface Told {
+  readonly weight: number
+  readonly value: number
+  readonly seconds: number
+  readonly globalSamples?: number
+}
+
+interface Part {
+  told: number
+  weight: number
+  sum: number
+  seconds: number
+}
+
+const noPoints = (): Points => ({ steps: [], samples: [], seconds: [], values: [] })

@@ -1,0 +1,139 @@
+import type { Metric } from '../../src/train/demo-meta.ts'
+import {
+  formatBytes,
+  formatCount,
+  formatLoss,
+  formatMetric,
+  formatNumber,
+} from '../../src/ui/format.ts'
+import { Panel } from '../../src/ui/panel.tsx'
+import { Swatch } from '../../src/ui/runs/swatch.tsx'
+import { saveText } from '../../src/ui/save-file.ts'
+import { curvesCsv } from './curves-csv.ts'
+import { slotOf } from './strategies.ts'
+import type { StrategyLog } from './strategy-log.ts'
+
+const stages: Record<StrategyLog['stage'], string> = {
+  waiting: 'waits',
+  setup: 'loads and compiles',
+  training: 'trains',
+  finished: 'finished',
+  stopped: 'cancelled',
+  failed: 'failed',
+}
+
+/** What each strategy came to: the charts in numbers, and what they do not show. */
+export function StrategyTable({ logs, metric }: { logs: readonly StrategyLog[]; metric: Metric }) {
+  const hasPoints = logs.some(({ step }) => step > 0)
+  const save = () => saveText(curvesCsv(logs), 'text/csv', 'tabring-strategies.csv')
+  const heads = ['Ranks', 'Batch per rank', 'Steps', 'Samples', 'Set-up', 'Training', 'Samples/s']
+  return (
+    <Panel
+      id="strategies"
+      title="Strategies"
+      aside={
+        <button type="button" class="small" disabled={!hasPoints} onClick={save}>
+          Curves as CSV
+        </button>
+      }
+    >
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls sideways on phones, by the keyboard too */}
+      <section class="scroll" tabIndex={0} aria-label="Strategies in numbers">
+        <table class="runs">
+          <thead>
+            <tr>
+              <th scope="col">Strategy</th>
+              <th scope="col">State</th>
+              {heads.map((head) => (
+                <th key={head} scope="col" class="number">
+                  {head}
+                </th>
+              ))}
+              <th scope="col" class="number">
+                Last loss
+              </th>
+              <th scope="col" class="number">
+                Held-out {metric.name}
+              </th>
+              <th scope="col" class="number">
+                Each rank sends a step
+              </th>
+              <th scope="col">Parameter hash</th>
+            </tr>
+          </thead>
+          <tbody>
+            {logs.map((log) => (
+              <Row key={log.strategy.name} log={log} metric={metric} />
+            ))}
+          </tbody>
+        </table>
+      </section>
+      <p class="quiet">
+        Training leaves out set-up (loading, compiling, measuring links) and tests on held-out
+        samples. The loss of ranks that exchange nothing is their mean.
+      </p>
+    </Panel>
+  )
+}
+
+function Row({ log, metric }: { log: StrategyLog; metric: Metric }) {
+  const { strategy, config, stage, end } = log
+  return (
+    <tr data-strategy={strategy.name} data-stage={stage}>
+      <th scope="row">
+        <span class="shown">
+          <Swatch slot={slotOf(strategy)} />
+          {strategy.words}
+        </span>
+      </th>
+      <td>{stages[stage]}</td>
+      <td class="number">{strategy.ranks}</td>
+      <td class="number">{sharesIn(log)}</td>
+      <td class="number">
+        {log.step} / {config.steps}
+      </td>
+      <td class="number">{formatCount(log.samples)}</td>
+      <td class="number">{formatTime(log.setupSeconds)}</td>
+      <td class="number">{formatTime(log.seconds)}</td>
+      <td class="number">{formatNumber(log.samplesPerSecond)}</td>
+      <td class="number" data-loss={Number.isFinite(log.loss) ? log.loss : undefined}>
+        {formatLoss(log.loss)}
+      </td>
+      <td class="number">
+        {end
+          ? distinct(end.tested.map((value) => formatMetric(metric, value)))
+          : formatMetric(metric, log.tests.values.at(-1) ?? Number.NaN)}
+      </td>
+      <td class="number">{rangeOf(log.bytesPerStep)}</td>
+      <td class="mono">
+        {end ? distinct(end.paramHashes.map((hash) => hash.slice(0, 8))) : '–'}
+        {end && strategy.ranks > 1 && <HashWords hashes={end.paramHashes} />}
+      </td>
+    </tr>
+  )
+}
+
+function HashWords({ hashes }: { hashes: readonly string[] }) {
+  const isEqual = new Set(hashes).size === 1
+  return <span class={isEqual ? 'agree' : 'quiet'}>{isEqual ? ' equal on all' : ' differ'}</span>
+}
+
+/** `48`, or `24–25` where the batch does not divide. */
+function sharesIn({ end, config, strategy }: StrategyLog): string {
+  if (!end) return formatNumber(config.batchSize / strategy.ranks).replace(/\.00$/, '')
+  const least = Math.min(...end.shares)
+  const most = Math.max(...end.shares)
+  return least === most ? `${least}` : `${least}–${most}`
+}
+
+/** `0.04 s`: small models train within parts of a second. */
+const formatTime = (seconds: number): string =>
+  Number.isFinite(seconds) ? `${formatNumber(seconds)} s` : '–'
+
+const distinct = (texts: readonly string[]): string => [...new Set(texts)].join(' · ')
+
+const rangeOf = (bytes: readonly number[]): string =>
+  distinct([formatBytes(Math.min(...bytes)), formatBytes(Math.max(...bytes))]).replace(
+    ' · ',
+    ' to ',
+  )

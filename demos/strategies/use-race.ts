@@ -1,0 +1,73 @@
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { chosenDevice } from '../../src/ui/device-choice.ts'
+import { type Trouble, troubleOf } from '../../src/ui/trouble.ts'
+import { messageOf } from '../../src/util/errors.ts'
+import { Race } from './race.ts'
+import type { Settings } from './settings.ts'
+import type { StrategyLog } from './strategy-log.ts'
+
+export interface RaceState {
+  readonly stage: 'idle' | 'running' | 'finished' | 'stopped' | 'failed'
+  readonly race: Race | null
+  readonly logs: readonly StrategyLog[]
+  /** Another number for other points: logs grow in place. */
+  readonly version: number
+  /** Why it failed. */
+  readonly error: string
+  /** Where no device opened: what to do. */
+  readonly trouble: Trouble | null
+  run(settings: Settings): void
+  cancel(): void
+}
+
+/** One comparison at a time; what it tells is drawn with the next frame, so never while nobody looks. */
+export function useRace(): RaceState {
+  const [outcome, setOutcome] = useState<Outcome>({ stage: 'idle', error: '', trouble: null })
+  const [version, setVersion] = useState(0)
+  const current = useRef<Race | null>(null)
+  const isCancelled = useRef(false)
+  const isDue = useRef(false)
+  useEffect(() => () => current.current?.cancel(), [])
+
+  const onChange = () => {
+    if (isDue.current) return
+    isDue.current = true
+    requestAnimationFrame(() => {
+      isDue.current = false
+      setVersion((before) => before + 1)
+    })
+  }
+  const run = (settings: Settings) => {
+    isCancelled.current = false
+    const race = new Race(settings, {
+      device: chosenDevice(),
+      baseUrl: new URL('../../', location.href).href,
+      onChange,
+    })
+    current.current = race
+    setOutcome({ stage: 'running', error: '', trouble: null })
+    onChange()
+    race.done.then(
+      () => setOutcome({ stage: 'finished', error: '', trouble: null }),
+      (thrown) => {
+        race.current.stage = isCancelled.current ? 'stopped' : 'failed'
+        if (isCancelled.current) setOutcome({ stage: 'stopped', error: '', trouble: null })
+        else setOutcome({ stage: 'failed', error: messageOf(thrown), trouble: troubleIn(thrown) })
+      },
+    )
+  }
+  const cancel = () => {
+    isCancelled.current = true
+    current.current?.cancel()
+  }
+  const race = current.current
+  return { ...outcome, race, logs: race?.logs ?? [], version, run, cancel }
+}
+
+type Outcome = Pick<RaceState, 'stage' | 'error' | 'trouble'>
+
+function troubleIn(thrown: unknown): Trouble | null {
+  const isOfDevice =
+    thrown instanceof Error && 'code' in thrown && thrown.code === 'gpu.unavailable'
+  return isOfDevice ? troubleOf(thrown) : null
+}

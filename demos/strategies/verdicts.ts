@@ -1,0 +1,72 @@
+import { formatMany } from '../../src/ui/format.ts'
+import { meta } from './meta.ts'
+import { isSameTraining } from './strategies.ts'
+import type { StrategyLog } from './strategy-log.ts'
+
+/** What a comparison must show, and whether it does; undefined while its strategies train. */
+export interface Verdict {
+  readonly words: string
+  readonly is: boolean | undefined
+}
+
+/**
+ * The largest difference of two strategies' losses, step by step, relative to those of `reference`; over the steps that both have. NaN for none.
+ */
+export function differenceOf(losses: readonly number[], reference: readonly number[]): number {
+  let largest = Number.NaN
+  const count = Math.min(losses.length, reference.length)
+  for (let i = 0; i < count; i++) {
+    const difference = Math.abs(losses[i] - reference[i]) / Math.abs(reference[i])
+    if (!(difference <= largest)) largest = difference
+  }
+  return largest
+}
+
+const { sameWithin, withinSteps, apartBy } = meta.expected
+
+/** What must be seen of these strategies, each with its numbers as soon as it has ended. */
+export function verdictsOf(logs: readonly StrategyLog[]): Verdict[] {
+  const same = logs.filter(({ strategy }) => isSameTraining(strategy))
+  const [reference, ...others] = same
+  const found: Verdict[] = []
+  const differing = (log: StrategyLog, steps: number): number | undefined =>
+    log.end && reference?.end
+      ? differenceOf(log.losses.values.slice(0, steps), reference.losses.values)
+      : undefined
+  for (const log of others) {
+    const difference = differing(log, withinSteps)
+    const steps = Math.min(withinSteps, log.config.steps!)
+    const whole = log.config.steps! > withinSteps ? differing(log, log.config.steps!) : undefined
+    const later = whole === undefined ? '' : `; over all steps ${inPercent(whole)}`
+    found.push({
+      words: `${log.strategy.words}: the losses of ${reference.strategy.words}, step by step${told(difference)} over ${formatMany(steps, 'step')}; expected at most ${inPercent(sameWithin)}${later}`,
+      is: difference === undefined ? undefined : difference <= sameWithin,
+    })
+  }
+  for (const log of logs.filter(({ strategy }) => strategy.isAlone && reference)) {
+    const difference = differing(log, log.config.steps!)
+    found.push({
+      words: `${log.strategy.words}: other losses than those of ${reference.strategy.words}${told(difference)}; expected more than ${inPercent(apartBy)}`,
+      is: difference === undefined ? undefined : difference > apartBy,
+    })
+  }
+  for (const { strategy, end } of logs) {
+    if (strategy.ranks === 1) continue
+    const count = end && new Set(end.paramHashes).size
+    const { isAlone } = strategy
+    found.push({
+      words: `${strategy.words}: ${isAlone ? 'each rank ends with parameters of its own' : 'all ranks end with equal parameters, to the bit'}`,
+      is: count === null ? undefined : isAlone ? count > 1 : count === 1,
+    })
+  }
+  return found
+}
+
+const told = (difference: number | undefined): string =>
+  difference === undefined ? '' : `, off by ${inPercent(difference)} at most`
+
+/** `0.00012 %`: differences are of all sizes. */
+export const inPercent = (share: number): string =>
+  Number.isFinite(share) ? `${plain.format(100 * share)} %` : '–'
+
+const plain = new Intl.NumberFormat('en', { maximumSignificantDigits: 2 })
