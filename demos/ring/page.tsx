@@ -73,6 +73,7 @@ export function RingPage() {
       </main>
       <footer class="foot">
         <a href="../../">Train</a>
+        <a href="../strategies/">Strategies side by side</a>
         <a href="../../selftest.html">Self-test</a>
         <a href="../../bench.html">Benchmark</a>
       </footer>

@@ -10,15 +10,14 @@ export interface Verdict {
 }
 
 /**
- * The largest difference of two strategies' losses, step by step, relative to those of `reference`; over the steps that both have. NaN for none.
+ * The largest difference of two strategies' losses, step by step, relative to those of `reference`; over the steps that both have. NaN
+ * for none, and where a loss is no number.
  */
 export function differenceOf(losses: readonly number[], reference: readonly number[]): number {
-  let largest = Number.NaN
   const count = Math.min(losses.length, reference.length)
-  for (let i = 0; i < count; i++) {
-    const difference = Math.abs(losses[i] - reference[i]) / Math.abs(reference[i])
-    if (!(difference <= largest)) largest = difference
-  }
+  let largest = count > 0 ? 0 : Number.NaN
+  for (let i = 0; i < count; i++)
+    largest = Math.max(largest, Math.abs(losses[i] - reference[i]) / Math.abs(reference[i]))
   return largest
 }
 

@@ -77,6 +77,9 @@ export function App({ snapshot, acts, views = {} }: AppProps) {
         <a href="demos/ring/" target="_blank" rel="noopener">
           The ring, message by message
         </a>
+        <a href="demos/strategies/" target="_blank" rel="noopener">
+          Strategies side by side
+        </a>
       </footer>
     </div>
   )
