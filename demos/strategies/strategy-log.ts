@@ -1,3 +1,4 @@
+import { planShares } from '../../src/data/shares.ts'
 import type { TrainConfig } from '../../src/train/config.ts'
 import type { RunEvent, RunResult } from '../../src/worker/api.ts'
 import type { Strategy } from './strategies.ts'
@@ -14,8 +15,6 @@ export interface Points {
 
 /** What a strategy came to on its ranks. */
 export interface StrategyEnd {
-  /** Rows of each rank's share of a full batch. */
-  readonly shares: readonly number[]
   /** By rank, of held-out samples. */
   readonly tested: readonly number[]
   readonly paramHashes: readonly string[]
@@ -64,6 +63,11 @@ export class StrategyLog {
       bytes: Number.NaN,
       stepsBetween: 0,
     }))
+  }
+
+  /** By rank: rows of its share of a full batch. */
+  get shares(): number[] {
+    return planShares(this.config.batchSize, this.strategy.ranks).map(({ rows }) => rows)
   }
 
   get step(): number {
@@ -134,7 +138,6 @@ export class StrategyLog {
   finish(results: readonly RunResult[]): void {
     this.stage = 'finished'
     this.end = {
-      shares: results[0].record.shares,
       tested: results.map(({ value }) => value),
       paramHashes: results.map(({ paramHash }) => paramHash),
     }

@@ -56,7 +56,7 @@ export function StrategyTable({ logs, metric }: { logs: readonly StrategyLog[]; 
                 Held-out {metric.name}
               </th>
               <th scope="col" class="number">
-                Each rank sends a step
+                Sent a step
               </th>
               <th scope="col">Parameter hash</th>
             </tr>
@@ -70,7 +70,8 @@ export function StrategyTable({ logs, metric }: { logs: readonly StrategyLog[]; 
       </section>
       <p class="quiet">
         Training leaves out set-up (loading, compiling, measuring links) and tests on held-out
-        samples. The loss of ranks that exchange nothing is their mean.
+        samples. Sent is what each rank sends, payload only. The loss of ranks that exchange nothing
+        is their mean.
       </p>
     </Panel>
   )
@@ -119,10 +120,9 @@ function HashWords({ hashes }: { hashes: readonly string[] }) {
 }
 
 /** `48`, or `24–25` where the batch does not divide. */
-function sharesIn({ end, config, strategy }: StrategyLog): string {
-  if (!end) return formatNumber(config.batchSize / strategy.ranks).replace(/\.00$/, '')
-  const least = Math.min(...end.shares)
-  const most = Math.max(...end.shares)
+function sharesIn({ shares }: StrategyLog): string {
+  const least = Math.min(...shares)
+  const most = Math.max(...shares)
   return least === most ? `${least}` : `${least}–${most}`
 }
 
@@ -132,8 +132,10 @@ const formatTime = (seconds: number): string =>
 
 const distinct = (texts: readonly string[]): string => [...new Set(texts)].join(' · ')
 
-const rangeOf = (bytes: readonly number[]): string =>
-  distinct([formatBytes(Math.min(...bytes)), formatBytes(Math.max(...bytes))]).replace(
-    ' · ',
-    ' to ',
-  )
+/** `4.31 to 4.81 KiB`. */
+function rangeOf(bytes: readonly number[]): string {
+  const [least, unit] = formatBytes(Math.min(...bytes)).split(' ')
+  const most = formatBytes(Math.max(...bytes))
+  if (most === `${least} ${unit}` || unit === undefined) return most
+  return most.endsWith(` ${unit}`) ? `${least} to ${most}` : `${least} ${unit} to ${most}`
+}

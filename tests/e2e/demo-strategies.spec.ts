@@ -112,12 +112,10 @@ test('reaches its stated result: 1, 2 and 4 ranks train alike, ranks without an 
   // Strategies that train alike do so by sums in another order: some bits must differ, or one strategy was shown twice.
   for (const name of ['2', '4']) {
     const difference = largestDifference(curves[name], curves[1])
-    console.info(`${name} ranks: ${difference}`)
     expect(difference).toBeGreaterThan(0)
     expect(difference).toBeLessThanOrEqual(meta.expected.sameWithin)
   }
   const apart = largestDifference(curves['2alone'], curves[1])
-  console.info(`2 alone: ${apart}`)
   expect(apart).toBeGreaterThan(meta.expected.apartBy)
 
   expect(await page.locator('.verdicts li').count()).toBe(6)
@@ -140,22 +138,40 @@ test('settings go into the address, wrong ones are named, a run can be cancelled
     'expected a whole number from 4 to 2048, got 1',
   ])
   expect(await button(page, 'Run').isDisabled()).toBe(true)
+  const steps = page.getByRole('textbox', { name: 'Steps' })
   await page.getByLabel('Experiment').selectOption('digits')
   await page.getByLabel('2 ranks, batch × 2').check()
-  await page.getByLabel('Steps').fill('2000')
+  await steps.fill('2000')
   await page.waitForURL((url) => url.search === '?experiment=digits&strategies=2x&steps=2000')
   await looks(page, 'ready')
 
   await button(page, 'Run').click()
   await page.locator('tr[data-strategy="2x"][data-stage=training]').waitFor()
-  expect(await page.getByLabel('Steps').isDisabled()).toBe(true)
+  expect(await steps.isDisabled()).toBe(true)
   await page.locator('tr[data-strategy="2x"] td[data-loss]').waitFor()
   await button(page, 'Cancel').click()
   await see(page, 'Cancelled')
   const cells = await page.locator('tr[data-strategy="2x"] td').allTextContents()
   expect(cells[0]).toBe('cancelled')
   expect(cells[2]).toBe('64')
-  expect(cells[3]).toMatch(/^[1-9]\d* \/ 1000$/)
+  expect(cells[3]).toMatch(/^[1-9]\d* \/ 1008$/)
   expect(await page.locator('.verdicts li[data-is=open]').count()).toBe(1)
+
+  await steps.fill('10')
+  await button(page, 'Run again').click()
+  await see(page, 'Finished')
+  expect((await page.locator('tr[data-strategy="2x"] td').allTextContents())[3]).toBe('5 / 5')
   await page.close()
 }, 120_000)
+
+test('says what is in the way: no WebGPU, a switch that cannot be', async () => {
+  const page = await browser.newPage()
+  const notice = page.locator('.notice h2')
+  await page.goto(`${served.localUrl}demos/strategies/?debug=much`)
+  expect(await notice.textContent()).toBe('This address has a switch that cannot be')
+  await page.addInitScript(() => Reflect.deleteProperty(Navigator.prototype, 'gpu'))
+  await page.goto(`${served.localUrl}demos/strategies/`)
+  expect(await notice.textContent()).toBe('This browser has no WebGPU')
+  expect(await button(page, 'Run').count()).toBe(0)
+  await page.close()
+})

@@ -136,7 +136,6 @@ function logOf(name: string, losses: readonly (readonly number[])[], hashes: rea
   const results = hashes.map((paramHash) => ({
     paramHash,
     value: 0,
-    record: { shares: [samples] },
   }))
   log.finish(results as unknown as RunResult[])
   return log
@@ -162,6 +161,7 @@ describe('what strategies tell', () => {
     expect(log.tests).toEqual({ steps: [1], samples: [96], seconds: [0.01], values: [0] })
     expect(log.setupSeconds).toBe(0.5)
     expect(log.bytesPerStep).toEqual([100, 100])
+    expect(log.shares).toEqual([48, 48])
   })
 
   it('is the mean of ranks that exchange nothing, as far as all have told', () => {
