@@ -32,9 +32,11 @@ if (root.dataset.demo) leaveDemoAddress(root.dataset.demo)
 /** The room that the address names, or a new one, which goes into the address. */
 function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
   try {
+    // Reads all switches of the address: a wrong one is told before anything begins.
+    const device = chosenDevice()
     const ahead = troubleAhead({
       isSecureContext: window.isSecureContext,
-      hasGpu: Boolean(navigator.gpu) || chosenDevice() === 'cpu',
+      hasGpu: Boolean(navigator.gpu) || device === 'cpu',
       origin: location.origin,
       port: location.port,
     })

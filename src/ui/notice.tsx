@@ -30,7 +30,7 @@ export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
             Compute on the CPU (very slow)
           </button>
         )}
-        {(kind === 'bad-link' || kind === 'refused') && (
+        {(kind === 'bad-link' || kind === 'bad-setting' || kind === 'refused') && (
           <a class="button" href={location.pathname}>
             Make a new room
           </a>

@@ -10,6 +10,7 @@ export interface Trouble {
     | 'no-adapter'
     | 'device'
     | 'bad-link'
+    | 'bad-setting'
     | 'no-server'
     | 'refused'
     | 'worker'
@@ -91,6 +92,15 @@ export function troubleOf(thrown: unknown): Trouble {
         'Use a browser that has WebGPU in workers: a current Chrome, Edge, Safari or Firefox.',
       )
     case 'config.invalid':
+      if (!detail.startsWith('room link')) {
+        const words = say(
+          'bad-setting',
+          'This address has a setting that cannot be',
+          detail,
+          'Correct it in the address, or take it out, and open the page again.',
+        )
+        return { ...words, detail: null }
+      }
       return say(
         'bad-link',
         'This room link is incomplete',

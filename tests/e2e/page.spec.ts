@@ -449,6 +449,10 @@ describe('a page that cannot take part says why', () => {
     const page = await openTab(await openContext(), `${served.localUrl}#room=12ab&key=`)
     await notice(page, 'bad-link').waitFor()
     await picture(page, 'bad-link')
+    await page.goto(`${served.localUrl}?lanes=1,2`)
+    await notice(page, 'bad-setting').waitFor()
+    expect(await notice(page, 'bad-setting').textContent()).toContain('lanes must be')
+    await picture(page, 'bad-setting')
   })
 
   it('a wrong key', async () => {

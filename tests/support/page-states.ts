@@ -298,6 +298,14 @@ export function makeStates(): Record<string, Snapshot> {
       troubleOf(new GpuError('gpu.unavailable', 'device: WebGPU is there but no adapter came up.')),
     ),
     'bad-link': shut(troubleOf(new PeerError('config.invalid', 'room link: expected …'))),
+    'bad-setting': shut(
+      troubleOf(
+        new TabringError(
+          'config.invalid',
+          'switches: lanes must be a whole number from 1 to 8, got "1,2" (the page address). Correct it or leave it out.',
+        ),
+      ),
+    ),
     'room-full': shut(troubleOf(new SignalError('room-full', 'the room is full with 64 members.'))),
     'unknown-room': shut(troubleOf(new SignalError('unknown-room', 'there is no such room.'))),
     'no-server': shut(
