@@ -27,6 +27,7 @@ afterAll(async () => {
 })
 
 async function photograph(page: Page, name: string): Promise<void> {
+  await page.bringToFront() // a tab behind another draws a frame a second
   for (const [width, colorScheme] of [
     [1400, 'light'],
     [1400, 'dark'],

@@ -54,6 +54,7 @@ const see = (page: Page, title: string | RegExp, timeout = 60_000) =>
 const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
 
 async function picture(page: Page, name: string): Promise<void> {
+  await page.bringToFront() // a tab behind another draws a frame a second
   for (const [width, colorScheme] of [
     [1400, 'light'],
     [1400, 'dark'],
