@@ -47,7 +47,13 @@ const adapter = process.env.TABRING_ADAPTER === 'gpu' ? 'auto' : 'software'
 
 /** Specs that run inside a real page: they call WebGPU, WebRTC and SharedWorker themselves. */
 const gpu = {
-  optimizeDeps: viteConfig.optimizeDeps,
+  optimizeDeps: {
+    // Those of the pages too: found in mid-run, they reload the page that tests.
+    include: [
+      ...(viteConfig.optimizeDeps?.include ?? []),
+      ...['preact', 'preact/hooks', 'preact/jsx-dev-runtime', 'uplot', 'uqr'],
+    ],
+  },
   server: { headers: isolationHeaders },
   test: {
     name: 'gpu',
