@@ -8,6 +8,7 @@ export default defineConfig({
     include: ['tests/net/**/*.spec.ts'],
     testTimeout: 120_000,
     hookTimeout: 30_000,
-    maxWorkers: 1,
+    // Each has networks of its own.
+    maxWorkers: 2,
   },
 })

@@ -27,6 +27,7 @@ afterAll(async () => {
 })
 
 async function photograph(page: Page, name: string): Promise<void> {
+  await page.bringToFront() // a tab behind another draws a frame a second
   for (const [width, colorScheme] of [
     [1400, 'light'],
     [1400, 'dark'],
@@ -139,8 +140,10 @@ it('learns a picture that is dropped, on two tabs; each alone knows its band', a
   await maker.waitForURL(/strategy=alone&partition=own-slice/)
   await button(maker, 'the error').click()
   await button(maker, 'Start again').click()
-  await see(second, 'Training')
-  for (const page of pages) await see(page, 'Finished')
+  for (const page of pages) {
+    await page.locator('#summary').getByText('Run 2').waitFor({ timeout: 90_000 })
+    await see(page, 'Finished')
+  }
   for (const page of pages) {
     await page.getByText(/outlined: this tab's band, 50 % of the pixels/).waitFor()
     await expect.poll(() => decibels(page)).toBeGreaterThan(0)

@@ -49,11 +49,15 @@ async function openTab(url: string): Promise<Page> {
 }
 
 const status = (page: Page) => page.locator('.status h2 [role=status]')
-const see = (page: Page, title: string | RegExp, timeout = 60_000) =>
-  status(page).filter({ hasText: title }).waitFor({ timeout })
+/** Of the page's run of that number, where it is told: a later run is over as soon as it begins, and says what the one before said. */
+async function see(page: Page, title: string | RegExp, run?: number): Promise<void> {
+  if (run) await page.locator('#summary').getByText(`Run ${run}`).waitFor({ timeout: 60_000 })
+  await status(page).filter({ hasText: title }).waitFor({ timeout: 60_000 })
+}
 const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
 
 async function picture(page: Page, name: string): Promise<void> {
+  await page.bringToFront() // a tab behind another draws a frame a second
   for (const [width, colorScheme] of [
     [1400, 'light'],
     [1400, 'dark'],
@@ -100,8 +104,7 @@ describe('playground', () => {
 
     await button(maker, 'on: averaged over all tabs').click()
     await button(maker, 'Start again').click()
-    await see(second, 'Training')
-    await Promise.all(pages.map((page) => see(page, 'Finished')))
+    await Promise.all(pages.map((page) => see(page, 'Finished', 2)))
     // Each tab asks once more behind the last step.
     await expect.poll(async () => new Set(await Promise.all(pages.map(boundaryOf))).size).toBe(1)
     await picture(maker, 'playground-ddp')
@@ -133,7 +136,7 @@ describe('playground', () => {
     await page.getByLabel('More settings').or(page.getByText('More settings')).click()
     await page.getByLabel('Steps', { exact: true }).fill('')
     await button(page, 'Start again').click()
-    await see(page, 'Finished', 120_000)
+    await see(page, 'Finished')
     await page.locator('.expected [data-is=reached]').waitFor()
     await picture(page, 'playground-spiral')
   })
@@ -156,7 +159,7 @@ describe('digits', () => {
       await page.mouse.up()
       expect(await bars(page).allTextContents()).toEqual(Array(10).fill('–'))
       await button(page, 'Start').click()
-      await see(page, 'Finished', 120_000)
+      await see(page, 'Finished')
       await page.locator('.tiles .tile').first().waitFor()
       await page.getByRole('heading', { name: /among 512 held-out digits$/ }).waitFor()
       await bars(page).filter({ hasText: /[1-9]/ }).first().waitFor()

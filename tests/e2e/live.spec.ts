@@ -60,6 +60,7 @@ describe('the training page, live', { timeout: 240_000 }, () => {
 
     // Both pages show both ranks, measured by each of them.
     for (const page of [maker, second]) {
+      await page.bringToFront() // a tab behind another draws a frame a second, and is clicked as late
       await page.locator('#ring .edge text').nth(1).waitFor({ timeout: 90_000 })
       expect(await page.locator('#ring .edge text').allTextContents()).toEqual(
         Array(2).fill(expect.stringMatching(/^[\d.,]+ [KM]?i?B\/s\s*\d+ chunks?$/)),
@@ -77,6 +78,7 @@ describe('the training page, live', { timeout: 240_000 }, () => {
       expect(await page.locator('#memory tbody tr').count()).toBe(2)
       expect(await page.locator('#memory').innerText()).toMatch(/[KM]iB/)
     }
+    await maker.bringToFront()
     const trace = JSON.parse(
       await downloaded(maker, () => button(maker, 'Timeline for Perfetto').click()),
     ) as { traceEvents: { ph: string; pid: number; name: string; dur?: number }[] }

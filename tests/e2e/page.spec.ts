@@ -81,6 +81,7 @@ async function seeMembers(page: Page, count: number): Promise<void> {
 }
 
 async function picture(page: Page, name: string): Promise<void> {
+  await page.bringToFront() // a tab behind another draws a frame a second
   await page.screenshot({ path: join(pictures, `${name}-1400.png`), fullPage: true })
   await page.setViewportSize({ width: 390, height: 844 })
   await page.waitForTimeout(100) // the chart follows its holder's size on the next frame

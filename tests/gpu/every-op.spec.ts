@@ -27,7 +27,7 @@ for (const op of ops) {
     for (const variant of op.variants) {
       for (const example of op.cases) {
         if (!(variant.when?.(callOf(op, example), limits) ?? true)) continue
-        test(`${variant.name}: ${example.name}`, async () => {
+        test.concurrent(`${variant.name}: ${example.name}`, async () => {
           const problem = await checkCase(op, variant, example)
           if (problem) expect.fail(problem)
         })

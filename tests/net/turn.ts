@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises'
+import { mkdtemp, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { addresses, type Networks } from './networks.ts'
 import { type Run, says, watch } from './processes.ts'
@@ -8,8 +8,9 @@ export const turnPort = 3478
 /** The TURN server's, which no tab may see. */
 export const secret = 'only-launcher-and-turn-server-know'
 
-/** coturn, where both machines reach it and each other only through it. */
-export async function startTurn(networks: Networks, folder: string): Promise<Run> {
+/** coturn, where both machines reach it and each other only through it; its files are in `parent`. */
+export async function startTurn(networks: Networks, parent: string): Promise<Run> {
+  const folder = await mkdtemp(join(parent, 'turn-'))
   const config = join(folder, 'turnserver.conf')
   await writeFile(
     config,

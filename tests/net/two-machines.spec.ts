@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs'
 import { cp, mkdir, mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, type TestContext, test } from 'vitest'
 import { type TurnCredentials, turnCredentials } from '../../node/ice/turn-credentials.ts'
 import { cleanUp } from './clean-up.ts'
 import { addresses, Networks, onlyPort, type Place } from './networks.ts'
@@ -32,8 +32,6 @@ interface Told {
   iceServers: { urls: string[]; username: string; credential: string }[][]
 }
 
-/** Of the test that runs. */
-const made: Networks[] = []
 let folder: string
 let removeFolder: () => void
 /** Of the first test, which the others must reach too. */
@@ -49,13 +47,11 @@ beforeAll(async () => {
   }
 })
 afterAll(() => removeFolder())
-afterEach(() => {
-  for (const networks of made.splice(0)) networks.close()
-})
 
-function makeNetworks(): Networks {
+/** They end with the test. */
+function makeNetworks({ onTestFinished }: TestContext): Networks {
   const networks = new Networks()
-  made.push(networks)
+  onTestFinished(() => networks.close())
   return networks
 }
 
@@ -146,8 +142,8 @@ function allocate(networks: Networks, { username, credential }: TurnCredentials)
 /** Between the machines only what the launchers say to each other. */
 const launchersAlone = onlyPort(port)
 
-test('two machines, four ranks: one run over HTTPS, linked by WebRTC from address to address', async () => {
-  const networks = makeNetworks()
+test('two machines, four ranks: one run over HTTPS, linked by WebRTC from address to address', async (context) => {
+  const networks = makeNetworks(context)
   const told = ranksOf(await runOnBoth(networks, 2))
   expectOneRun(told)
   for (const { local, remote, kind } of pathsAcross(told)) {
@@ -158,15 +154,16 @@ test('two machines, four ranks: one run over HTTPS, linked by WebRTC from addres
   expect(told.map(({ files }) => files > 0)).toEqual([true, false, false, false])
 })
 
-test('one packet of fifty lost between them: the same parameters', async () => {
-  const networks = makeNetworks()
+test('one packet of fifty lost between them: the same parameters', async (context) => {
+  const networks = makeNetworks(context)
   networks.setRules('accept', 'meta l4proto udp numgen random mod 50 == 0 counter drop')
   expectOneRun(ranksOf(await runOnBoth(networks, 2)))
   expect(networks.countPackets()).toBeGreaterThan(3)
 })
 
-test('a firewall between, and a TURN server at the end of a slow line that loses packets: the same parameters, by relay', async () => {
-  const networks = makeNetworks()
+// The last two beside each other: the second mostly waits.
+test.concurrent('a firewall between, and a TURN server at the end of a slow line that loses packets: the same parameters, by relay', async (context) => {
+  const networks = makeNetworks(context)
   networks.setRules('drop', ...launchersAlone)
   const turn = await startTurn(networks, folder)
   const delayMs = 20
@@ -213,12 +210,12 @@ test('a firewall between, and a TURN server at the end of a slow line that loses
   await says(turn, new RegExp(`Cannot find credentials of user <${ended.username}>`))
 })
 
-test('a firewall between, and no TURN server or one with another secret: both launchers name the two ranks and say what helps', async () => {
+test.concurrent('a firewall between, and no TURN server or one with another secret: both launchers name the two ranks and say what helps', async (context) => {
   const url = `turn:${addresses.nextToAlpha}:${turnPort}`
   const [none, refused] = await Promise.all([
-    failBehindFirewall(makeNetworks(), []),
+    failBehindFirewall(makeNetworks(context), []),
     (async () => {
-      const networks = makeNetworks()
+      const networks = makeNetworks(context)
       await startTurn(networks, folder)
       const flags = [`--ice-servers=${url}`]
       return failBehindFirewall(networks, flags, { TABRING_TURN_SECRET: 'of-some-other-server' })

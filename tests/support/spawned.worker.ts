@@ -53,7 +53,11 @@ serveRank(async (rank: number, doing: Doing): Promise<unknown> => {
       return undefined
     case 'close':
       await initProcessGroup()
-      if (rank === doing.who) close()
+      if (rank === doing.who) {
+        close()
+        // What came before the end may still be heard for a moment: of a barrier, all.
+        await new Promise(() => undefined)
+      }
       await dist.barrier()
       return undefined
     case 'late':
