@@ -105,6 +105,8 @@ export interface Run {
   readonly bytesSent: number
   /** Moving average over about ten steps. units: ms. */
   readonly parts: StepParts | null
+  /** How much of what a person gave has gone from its rank to all; null where nobody gave anything, or no one else is there. */
+  readonly given: { readonly doneBytes: number; readonly totalBytes: number } | null
   /** The last few seconds of training without a pause. */
   readonly recent: readonly Mark[]
   /** The checkpoint that the run goes on from, as rank 0 tells of it. */
@@ -270,6 +272,7 @@ function newRun(
     samples: 0,
     bytesSent: 0,
     parts: null,
+    given: null,
     recent: [],
     resumed: null,
     paused: null,
@@ -314,6 +317,8 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       const trainingSinceMs = run.trainingSinceMs ?? (begins ? atMs : null)
       return { ...run, phase: event.phase, recent, trainingSinceMs }
     }
+    case 'given':
+      return { ...run, given: { doneBytes: event.doneBytes, totalBytes: event.totalBytes } }
     case 'resumed':
       return {
         ...run,
