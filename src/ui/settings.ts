@@ -151,7 +151,7 @@ export const settings: readonly Setting[] = [
     choices: [
       ['', 'the beginning'],
       ['latest', "this browser's latest checkpoint"],
-      ['best', 'its most accurate checkpoint'],
+      ['best', 'its best checkpoint'],
     ],
     placeholder: () => 'the beginning',
     hint: 'As saved by rank 0 in this browser, with the settings that it had then.',

@@ -94,7 +94,7 @@ export interface Run {
   readonly accuracy: Series
   /** Of all ranks so far, by step. */
   readonly globalSamples: Series
-  /** Since training began, by step. */
+  /** Since training began, by step; pauses do not count. */
   readonly seconds: Series
   /** `atMs` of that beginning. */
   readonly trainingSinceMs: number | null
@@ -113,6 +113,8 @@ export interface Run {
   readonly resumed: { readonly step: number; readonly differences: readonly string[] } | null
   /** All ranks hold behind this step; by those ranks. */
   readonly paused: { readonly step: number; readonly by: readonly number[] } | null
+  /** In pauses that are over. */
+  readonly pausedMs: number
   /** How many this tab has saved in it. */
   readonly checkpoints: number
   readonly isStopping: boolean
@@ -276,6 +278,7 @@ function newRun(
     recent: [],
     resumed: null,
     paused: null,
+    pausedMs: 0,
     checkpoints: 0,
     isStopping: false,
     end: null,
@@ -338,14 +341,15 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'continued': {
       // The time between must not count as a slow step.
       const { step, samples, bytesSent } = run
-      return { ...run, paused: null, recent: [{ atMs, step, samples, bytesSent }] }
+      const pausedMs = run.pausedMs + event.pausedMs
+      return { ...run, paused: null, pausedMs, recent: [{ atMs, step, samples, bytesSent }] }
     }
     case 'evaluation':
       return { ...run, accuracy: append(run.accuracy, event.step, event.value) }
     case 'step': {
       const { step, totalSteps, epoch, loss, bytesSent } = event
       const samples = run.samples + event.samples
-      const seconds = (atMs - (run.trainingSinceMs ?? atMs)) / 1000
+      const seconds = (atMs - run.pausedMs - (run.trainingSinceMs ?? atMs)) / 1000
       const globalSamples = (last(run.globalSamples) || 0) + event.globalSamples
       const mark = { atMs, step, samples, bytesSent }
       // Nothing announces that training goes on after a test; the pause must not count as slow steps.
