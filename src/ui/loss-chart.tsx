@@ -86,8 +86,8 @@ export function LossChart({ snapshot }: { snapshot: Snapshot }) {
           )}
           <li class="smooth">{smoothing > 0 ? 'smoothed' : 'each step'}</li>
           {withAccuracy && (
-            <li class="accuracy">
-              {metricName(metric)}, right ({metricDirection(metric).words})
+            <li class="accuracy" title={metricDirection(metric).words}>
+              {metricName(metric)}, right {metricDirection(metric).sign}
             </li>
           )}
         </ul>
