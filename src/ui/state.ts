@@ -28,7 +28,7 @@ export interface Snapshot {
    */
   readonly stage: 'opening' | 'entering' | 'inside' | 'outside'
   readonly trouble: Trouble | null
-  /** The address that lets others in, as this page was opened. */
+  /** The room's address on this page, without a query: `inviteLink` makes it the link for others. Empty where there is no room. */
   readonly invite: string
   /** What the page's server offers; nothing before it has answered. */
   readonly server: ServerFacts

@@ -265,6 +265,15 @@ describe('digits', () => {
       await see(page, 'Finished')
       await page.getByRole('heading', { name: /among 40 held-out digits$/ }).waitFor()
     }
+
+    // The room's link has the experiment that is on show, and a tab that comes by it sees that one.
+    await maker.locator('#setting-demo').selectOption('picture')
+    const link = maker.getByLabel('Open this link')
+    await expect.poll(() => link.inputValue()).toContain('/?demo=picture#room=')
+    const third = await openTab(await link.inputValue())
+    await third.locator('.demo.picture').waitFor()
+    await maker.locator('#setting-demo').selectOption('digits')
+    await expect.poll(() => link.inputValue()).toMatch(/\/#room=/)
   })
 
   it('a finger draws on a phone, and does not scroll the page', async () => {
