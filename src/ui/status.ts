@@ -1,3 +1,4 @@
+import { meshLimit } from '../peer/edges.ts'
 import { givenData } from '../train/config.ts'
 import { formatBytes, formatMany, formatMetric, formatSeconds } from './format.ts'
 import {
@@ -94,7 +95,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       return say(
         run.worldSize === 1
           ? 'Alone: no links are needed.'
-          : `${ranks} join into a ring. ${linkingWords(run)} Who does not answer within 20 s counts as unreachable.`,
+          : `${ranks} are linked, ${run.worldSize <= meshLimit ? 'each to all others' : 'each to its neighbours in the ring'}. ${linkingWords(run)} Who does not answer within 20 s counts as unreachable.`,
       )
     case 'load':
       return say(loadingWords(run))
@@ -106,7 +107,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       const lost =
         snapshot.serverLost === null
           ? ''
-          : ' The signaling server is gone; the ring goes on without it.'
+          : ' The signaling server is gone; the run goes on without it.'
       if (run.phase === 'evaluate') return say(`The ranks share the test samples.${lost}`)
       const batch = `${run.config?.batchSize ?? 0} samples`
       const how =
