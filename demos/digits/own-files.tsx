@@ -108,7 +108,9 @@ export function OwnFiles({ own, config, canSet, set }: OwnFilesProps) {
           if (value !== 'address') set('data', value)
         }}
       />
-      <details open={hasFiles || problems.length > 0 || isAddress || undefined}>
+      <details
+        open={hasFiles || problems.length > 0 || isAddress || data === givenData || undefined}
+      >
         <summary>Train on MNIST, or files in its layout</summary>
         <div class="own-body">
           <div>
@@ -141,11 +143,7 @@ export function OwnFiles({ own, config, canSet, set }: OwnFilesProps) {
             </ul>
           )}
           <p class="quiet" role="status">
-            {isReading
-              ? 'Reading…'
-              : isWhole && data === givenData
-                ? `The next run trains on ${counted(idx, 'train-images-idx3-ubyte')} images, and ${counted(idx, 't10k-images-idx3-ubyte')} are held out. Press Start.`
-                : ''}
+            {isReading ? 'Reading…' : canSet && data === givenData ? nextRun(own) : ''}
           </p>
           {problems.length > 0 && (
             <ul class="problems" role="alert">
@@ -198,6 +196,12 @@ export function OwnFiles({ own, config, canSet, set }: OwnFilesProps) {
     </div>
   )
 }
+
+/** What a run would train on now. A reloaded tab has its settings again, but no files. */
+const nextRun = ({ set, isWhole }: Own): string =>
+  isWhole
+    ? `The next run trains on ${counted(set, 'train-images-idx3-ubyte')} images, and ${counted(set, 't10k-images-idx3-ubyte')} are held out. Press Start.`
+    : 'The settings ask for given files, and this tab has not got all four. Give them, or choose other digits.'
 
 const counted = ({ files }: IdxSet, name: IdxName) => formatCount(files[name]?.count ?? 0)
 
