@@ -139,8 +139,8 @@ it('learns a picture that is dropped, on two tabs; each alone knows its band', a
   await maker.waitForURL(/strategy=alone&partition=own-slice/)
   await button(maker, 'the error').click()
   await button(maker, 'Start again').click()
-  await see(second, 'Training')
-  for (const page of pages) await see(page, 'Finished')
+  for (const page of pages)
+    await page.getByRole('heading', { name: 'Run 2', exact: true }).waitFor({ timeout: 90_000 })
   for (const page of pages) {
     await page.getByText(/outlined: this tab's band, 50 % of the pixels/).waitFor()
     await expect.poll(() => decibels(page)).toBeGreaterThan(0)
