@@ -11,7 +11,7 @@ import { browserName, plainName } from './ui/browser-name.ts'
 import { chooseCpu, chosenDevice } from './ui/device-choice.ts'
 import { keepName, readName } from './ui/kept-name.ts'
 import { enterRoom } from './ui/room.ts'
-import { draftFromQuery, inviteQuery, ranksOf, transportOf } from './ui/settings.ts'
+import { draftFromQuery, ranksOf, transportOf } from './ui/settings.ts'
 import { begin } from './ui/state.ts'
 import { pageSurface, Store } from './ui/store.ts'
 import { type Trouble, troubleAhead, troubleOf } from './ui/trouble.ts'
@@ -52,7 +52,6 @@ function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
 const { link, trouble } = findRoom()
 const draft = draftFromQuery(location.search)
 const transport = transportOf(draft)
-const query = link ? inviteQuery(transport, draft.demo) : ''
 const shortId = toHex(crypto.getRandomValues(new Uint8Array(2)))
 const name = plainName(readName()) || `${browserName(navigator.userAgent)} ${shortId}`
 keepName(name)
@@ -60,7 +59,7 @@ keepName(name)
 let acts: Acts = { ...idleActs, useCpu: chooseCpu }
 const store = new Store(
   begin({
-    invite: link ? `${location.origin}${location.pathname}${query}${formatFragment(link)}` : '',
+    invite: link ? `${location.origin}${location.pathname}${formatFragment(link)}` : '',
     name,
     draft,
     transport,

@@ -5,6 +5,7 @@ import { models } from '../../src/nn/models.ts'
 import type { TrainConfig } from '../../src/train/config.ts'
 import type { Task } from '../../src/train/task.ts'
 import { tensorType } from '../../src/util/shape.ts'
+import { unpackIdx } from './idx-pack.ts'
 import { looksOf } from './looks.ts'
 import { meta } from './meta.ts'
 
@@ -14,8 +15,10 @@ const recipeOf = ({ model }: TrainConfig) => (model === 'cnn' ? models.cnn : mod
 /** Digits in the layout of MNIST: images and the class of each. */
 export const task: Task<DataSplits> = {
   meta,
-  load: async ({ config: { data }, baseUrl }) =>
-    data === 'digits' ? makeDigits() : loadIdxFolder(readUrlFolder(new URL(data, baseUrl))),
+  load: async ({ config: { data }, given, baseUrl }) => {
+    if (given) return loadIdxFolder(unpackIdx(given))
+    return data === 'digits' ? makeDigits() : loadIdxFolder(readUrlFolder(new URL(data, baseUrl)))
+  },
   model: (config) => recipeOf(config).make(),
   types: (config, _data, rows) => ({
     x: tensorType([rows, ...recipeOf(config).sampleShape]),

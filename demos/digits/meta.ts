@@ -1,5 +1,8 @@
 import type { DemoMeta } from '../../src/train/demo-meta.ts'
 
+/** Of four files with gzip: MNIST's have 11.6 MB, Fashion-MNIST's 30.9 MB. */
+export const mostGivenBytes = 32 * 2 ** 20
+
 export const meta: DemoMeta = {
   title: 'Digits',
   sentence: 'Handwritten digits in the layout of MNIST, drawn on the spot or read from real files.',
@@ -12,6 +15,7 @@ export const meta: DemoMeta = {
     words: 'IDX files at an address…',
     hint: 'Address of a folder with the four MNIST-layout IDX files. npm start -- --data DIR serves one at /data/.',
   },
+  given: { words: 'four IDX files, packed', mostBytes: mostGivenBytes },
   metric: { name: 'accuracy', unit: 'share', better: 'higher' },
   expected: [{ config: { model: 'mlp', epochs: 1, seed: 0 }, atLeast: 0.9, withinSteps: 125 }],
 }

@@ -1,4 +1,4 @@
-import { useEffect, useRef } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 
 /** A stroke of the pen: x and y by turns, from 0 to 1. */
 export type Stroke = readonly number[]
@@ -10,45 +10,128 @@ interface PadProps {
 
 /** Pixels along the pad's edge. */
 const edge = 280
+/** By the keyboard the pen goes from one of so many places to the next, each way. */
+const places = 20
 
-/** A square to draw a digit on, with a finger, a pen or the mouse. */
+/** The pen of those who draw by the keyboard. */
+interface KeyPen {
+  /** Places from the left and from the top, from 0. */
+  readonly column: number
+  readonly row: number
+  readonly isDown: boolean
+}
+
+const moves: Readonly<Record<string, readonly [columns: number, rows: number]>> = {
+  ArrowLeft: [-1, 0],
+  ArrowRight: [1, 0],
+  ArrowUp: [0, -1],
+  ArrowDown: [0, 1],
+  // As on a keypad: the corners between the arrows.
+  Home: [-1, -1],
+  PageUp: [1, -1],
+  End: [-1, 1],
+  PageDown: [1, 1],
+}
+
+/** A square to draw a digit on, with a finger, a pen, the mouse or the keyboard. */
 export function Pad({ strokes, onChange }: PadProps) {
   const canvas = useRef<HTMLCanvasElement>(null)
-  // Pointers move more often than the page is drawn.
+  const [pen, setPen] = useState<KeyPen>({ column: 10, row: 3, isDown: false })
+  // Pointers and held keys are quicker than the page is drawn.
   const newest = useRef(strokes)
   newest.current = strokes
+  const newestPen = useRef(pen)
   useEffect(() => {
     const context = canvas.current!.getContext('2d')!
     context.clearRect(0, 0, edge, edge)
     draw(context, strokes, { scale: edge, x: 0, y: 0, pen: 20 })
   }, [strokes])
-  const put = (event: PointerEvent, isFirst: boolean) => {
-    const { left, top, width, height } = canvas.current!.getBoundingClientRect()
-    const point = [(event.clientX - left) / width, (event.clientY - top) / height]
+  const put = (point: readonly number[], isFirst: boolean) => {
     const before = newest.current
     newest.current = isFirst
       ? [...before, point]
       : [...before.slice(0, -1), [...(before.at(-1) ?? []), ...point]]
     onChange(newest.current)
   }
+  const point = (event: PointerEvent, isFirst: boolean) => {
+    const { left, top, width, height } = canvas.current!.getBoundingClientRect()
+    put([(event.clientX - left) / width, (event.clientY - top) / height], isFirst)
+  }
+  const take = (next: KeyPen, isFirst: boolean) => {
+    newestPen.current = next
+    setPen(next)
+    if (next.isDown) put([(next.column + 0.5) / places, (next.row + 0.5) / places], isFirst)
+  }
+  const lift = () => take({ ...newestPen.current, isDown: false }, false)
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return
+    const { current } = newestPen
+    const move = moves[event.key]
+    if (move) {
+      const within = (place: number) => Math.max(0, Math.min(places - 1, place))
+      const column = within(current.column + move[0])
+      const row = within(current.row + move[1])
+      take({ ...current, column, row }, newest.current.length === 0)
+    } else if (event.key === ' ') {
+      // A held key would lift the pen and set it down by turns.
+      if (!event.repeat) take({ ...current, isDown: !current.isDown }, true)
+    } else if (event.key === 'Delete' || event.key === 'Backspace') {
+      lift()
+      newest.current = []
+      onChange([])
+    } else return
+    event.preventDefault()
+  }
+  const { column, row, isDown } = pen
   return (
-    <canvas
-      ref={canvas}
-      class="pad"
-      role="img"
-      aria-label={strokes.length > 0 ? 'The digit that you drew' : 'Draw a digit here'}
-      width={edge}
-      height={edge}
-      onPointerDown={(event) => {
-        if (event.button !== 0) return
-        event.preventDefault()
-        event.currentTarget.setPointerCapture(event.pointerId)
-        put(event, true)
-      }}
-      onPointerMove={(event) => {
-        if (event.currentTarget.hasPointerCapture(event.pointerId)) put(event, false)
-      }}
-    />
+    <div class="pad-place">
+      {/* biome-ignore-start lint/a11y/noNoninteractiveTabindex: its keys draw */}
+      <div
+        class="pad-frame"
+        role="application"
+        tabIndex={0}
+        aria-label="Pad to draw a digit on"
+        aria-describedby="pad-keys"
+        onKeyDown={onKeyDown}
+        onBlur={lift}
+      >
+        <canvas
+          ref={canvas}
+          class="pad"
+          role="img"
+          aria-label={strokes.length > 0 ? 'The digit that you drew' : 'Nothing is drawn yet'}
+          width={edge}
+          height={edge}
+          onPointerDown={(event) => {
+            // A second finger draws nothing: its points would join the first one's stroke.
+            if (event.button !== 0 || !event.isPrimary) return
+            event.preventDefault()
+            event.currentTarget.setPointerCapture(event.pointerId)
+            lift()
+            point(event, true)
+          }}
+          onPointerMove={(event) => {
+            if (event.currentTarget.hasPointerCapture(event.pointerId)) point(event, false)
+          }}
+        />
+        <span
+          class="pen"
+          data-down={isDown}
+          aria-hidden="true"
+          style={{
+            left: `${(100 * (column + 0.5)) / places}%`,
+            top: `${(100 * (row + 0.5)) / places}%`,
+          }}
+        />
+      </div>
+      {/* biome-ignore-end lint/a11y/noNoninteractiveTabindex: its keys draw */}
+      <p class="unseen" role="status">
+        {isDown ? 'Pen down' : 'Pen up'}, column {column + 1}, row {row + 1} of {places}
+      </p>
+      <p id="pad-keys" class="quiet pad-keys">
+        By the keyboard: Space sets the pen down and lifts it, arrows move it, Delete clears.
+      </p>
+    </div>
   )
 }
 

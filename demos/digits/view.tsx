@@ -3,6 +3,7 @@ import { Expected } from '../../src/ui/demo/expected.tsx'
 import { useLook } from '../../src/ui/demo/use-look.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { inkOn, signed, Tile } from './images.tsx'
+import { OwnFiles, useOwnFiles } from './own-files.tsx'
 import { normalized, Pad, type Stroke } from './pad.tsx'
 import './view.css'
 
@@ -12,8 +13,19 @@ export function DigitsView(props: ViewProps) {
   const [strokes, setStrokes] = useState<readonly Stroke[]>([])
   const pixels = useMemo(() => (strokes.length > 0 ? normalized(strokes) : null), [strokes])
   const hasModel = run !== null && run.step > 0
+  const own = useOwnFiles(props)
   return (
-    <div class="demo digits">
+    // Dropping has its twin for the keyboard: the file field.
+    // biome-ignore lint/a11y/noStaticElementInteractions: a place to drop on, not a control
+    <div
+      class="demo digits"
+      onDragOver={(event) => event.preventDefault()}
+      onDrop={(event) => {
+        // Otherwise the browser leaves this page, and the room, for the file.
+        event.preventDefault()
+        own.take(event.dataTransfer?.files)
+      }}
+    >
       <div class="drawn">
         <div class="shown">
           <Pad strokes={strokes} onChange={setStrokes} />
@@ -49,6 +61,7 @@ export function DigitsView(props: ViewProps) {
       </div>
       {hasModel && <Filters key={`filters ${run.id}`} {...props} />}
       {hasModel && <Mistakes key={`mistakes ${run.id}`} {...props} />}
+      <OwnFiles {...props} own={own} />
       <Expected demo="digits" run={run} />
     </div>
   )

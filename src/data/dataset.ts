@@ -1,5 +1,6 @@
-import { DataError } from '../util/errors.ts'
-import { readIdxBytes } from './idx.ts'
+import { DataError, messageOf } from '../util/errors.ts'
+import type { NamedBytes } from './byte-source.ts'
+import { type IdxArray, readIdxBytes } from './idx.ts'
 
 /** Grey images with one label each, as bytes: a rank keeps the whole data set and picks rows from it. */
 export interface LabelledImages {
@@ -33,13 +34,8 @@ export const mnistImages: ExpectedImages = { height: 28, width: 28, classes: 10 
 /** Names before `-images-idx3-ubyte` and `-labels-idx1-ubyte`, in the order in which they are looked for. */
 const splitPrefixes = { train: ['train'], test: ['test', 't10k'] } as const
 
-interface FoundFile {
-  name: string
-  bytes: Uint8Array<ArrayBuffer>
-}
-
 /** The first of `names` that is there, each also looked for with `.gz`. errors: `data.missing`, listing all names. */
-async function findFile(read: FolderReader, names: readonly string[]): Promise<FoundFile> {
+async function findFile(read: FolderReader, names: readonly string[]): Promise<NamedBytes> {
   for (const name of names.flatMap((plain) => [plain, `${plain}.gz`])) {
     const bytes = await read(name)
     if (bytes) return { name, bytes }
@@ -62,25 +58,14 @@ async function loadSplit(
   // The labels belong to the images that were found, so `t10k-` images never meet `test-` labels.
   const prefix = imagesFile.name.slice(0, imagesFile.name.indexOf('-images'))
   const labelsFile = await findFile(read, [`${prefix}-labels-idx1-ubyte`])
-  const images = await readIdxBytes(imagesFile.bytes, imagesFile.name, 3)
-  const labels = await readIdxBytes(labelsFile.bytes, labelsFile.name, 1)
+  const images = await readImages(imagesFile, expected)
+  const labels = await readLabels(labelsFile, expected)
   const [count, height, width] = images.shape
   if (count !== labels.shape[0])
     throw new DataError(
       'data.malformed',
       `${labelsFile.name}: expected ${count} labels for the ${count} images of ${imagesFile.name}, got ${labels.shape[0]}. Use the two files of one data set.`,
     )
-  if (count === 0)
-    throw new DataError(
-      'data.malformed',
-      `${imagesFile.name}: expected one image or more, got 0. Use another data set.`,
-    )
-  if (height !== expected.height || width !== expected.width)
-    throw new DataError(
-      'data.malformed',
-      `${imagesFile.name}: expected images of ${expected.height} x ${expected.width}, got ${height} x ${width}. Scale the images to that size.`,
-    )
-  requireLabelsBelow(labels.data, expected.classes, labelsFile.name)
   return {
     images: images.data,
     labels: labels.data,
@@ -89,6 +74,36 @@ async function loadSplit(
     width,
     classes: expected.classes,
   }
+}
+
+/** Returns the images in an IDX file, plain or gzip. errors: `data.malformed` for what is none, and for images that are not as expected. */
+export async function readImages(
+  { name, bytes }: NamedBytes,
+  expected: ExpectedImages,
+): Promise<IdxArray<Uint8Array<ArrayBuffer>>> {
+  const images = await readIdxBytes(bytes, name, 3)
+  const [count, height, width] = images.shape
+  if (count === 0)
+    throw new DataError(
+      'data.malformed',
+      `${name}: expected one image or more, got 0. Use another data set.`,
+    )
+  if (height !== expected.height || width !== expected.width)
+    throw new DataError(
+      'data.malformed',
+      `${name}: expected images of ${expected.height} x ${expected.width}, got ${height} x ${width}. Scale the images to that size.`,
+    )
+  return images
+}
+
+/** As `readImages`, of labels. */
+export async function readLabels(
+  { name, bytes }: NamedBytes,
+  expected: ExpectedImages,
+): Promise<IdxArray<Uint8Array<ArrayBuffer>>> {
+  const labels = await readIdxBytes(bytes, name, 1)
+  requireLabelsBelow(labels.data, expected.classes, name)
+  return labels
 }
 
 function requireLabelsBelow(labels: Uint8Array, classes: number, name: string): void {
@@ -126,7 +141,13 @@ export function readUrlFolder(baseUrl: string | URL): FolderReader {
   const base = String(baseUrl)
   return async (name) => {
     const url = `${base.endsWith('/') ? base : `${base}/`}${name}`
-    const response = await fetch(url)
+    const response = await fetch(url).catch((thrown) => {
+      // What a browser says of a server that does not answer, or allows no other page to read, is as little as this.
+      throw new DataError(
+        'data.missing',
+        `${url}: expected a server that this page may read from, got ${messageOf(thrown)}. Check the data folder's address; another server must allow this page's origin (CORS).`,
+      )
+    })
     if (response.status === 404) return undefined
     if (!response.ok)
       throw new DataError(

@@ -3,9 +3,13 @@ import { TabringError } from '../util/errors.ts'
 import { givenData, type TrainConfig } from './config.ts'
 import type { DemoMeta } from './demo-meta.ts'
 
+/** It travels in pieces of this size, so that people see it go. units: bytes. */
+export const pieceBytes = 2 ** 20
+
 /**
  * Returns what a person gave on one of the ranks, the same bytes on all of them; null unless `config.data` is `given`. All ranks call it.
  *
+ * With several ranks `onProgress` is told after each piece how many bytes have gone.
  * errors: on all ranks alike: `data.missing` where nobody gave anything, `data.malformed` where two did, or more than the demo takes; the
  * group's.
  */
@@ -14,6 +18,7 @@ export async function shareGiven(
   config: TrainConfig,
   { given: expected }: DemoMeta,
   own: Uint8Array | undefined,
+  onProgress: (doneBytes: number, totalBytes: number) => void = () => undefined,
 ): Promise<Uint8Array<ArrayBuffer> | null> {
   if (config.data !== givenData || !expected) return null
   const sizes = await group.allGatherU32(Uint32Array.of(own?.length ?? 0))
@@ -40,6 +45,10 @@ export async function shareGiven(
   }
   const bytes = new Uint8Array(size)
   if (giver === group.rank && own) bytes.set(own)
-  if (group.size > 1) await group.broadcast(bytes, giver)
+  for (let begin = 0; group.size > 1 && begin < size; begin += pieceBytes) {
+    const end = Math.min(size, begin + pieceBytes)
+    await group.broadcast(bytes.subarray(begin, end), giver)
+    onProgress(end, size)
+  }
   return bytes
 }

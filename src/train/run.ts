@@ -12,6 +12,13 @@ export type RunEvent =
       rank: number
     }
   | {
+      /** So much of what a person gave has gone from its rank to the others. */
+      event: 'given'
+      doneBytes: number
+      totalBytes: number
+      rank: number
+    }
+  | {
       event: 'step'
       /** Steps done, from 1 to totalSteps. */
       step: number

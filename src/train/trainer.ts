@@ -178,7 +178,14 @@ export class Trainer {
       )
     }
     onEvent({ event: 'phase', phase: 'load', rank: group.rank })
-    const given = await shareGiven(group, config, task.meta, this.#options.given)
+    const given = await shareGiven(
+      group,
+      config,
+      task.meta,
+      this.#options.given,
+      (doneBytes, totalBytes) =>
+        onEvent({ event: 'given', doneBytes, totalBytes, rank: group.rank }),
+    )
     const data = await task.load({ config, given, baseUrl })
     if (config.resume) {
       this.#resumed = await resumeRun(group, config, task.meta, data.train.count, this.#checkpoints)

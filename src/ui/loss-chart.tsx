@@ -1,6 +1,8 @@
 import { useMemo, useState } from 'preact/hooks'
 import type uPlot from 'uplot'
-import { formatCount, formatLoss, formatPercent, formatSeconds } from './format.ts'
+import type { Metric } from '../train/demo-meta.ts'
+import { formatCount, formatLoss, formatMany, formatMetric, formatSeconds } from './format.ts'
+import { metricDirection, metricName } from './metric-words.ts'
 import { Panel } from './panel.tsx'
 import { halfLives, SmoothingTool } from './plot/smoothing.tsx'
 import { type PlotTheme, secondTicks, usePlot, wholeTicks } from './plot/use-plot.ts'
@@ -10,20 +12,23 @@ import {
   type ChartColumn,
   type ChartLine,
   chartColumns,
+  chartDemo,
   chartLines,
   chartTable,
+  leftOutOfChart,
 } from './runs/chart-data.ts'
 import { lookOf } from './runs/run-looks.ts'
 import { last } from './series.ts'
+import { metaOfDraft } from './settings.ts'
 import type { Run, Snapshot } from './state.ts'
 
 const axisWords: Record<Axis, string> = {
   step: 'step',
   samples: 'samples',
-  seconds: 'wall-clock',
+  seconds: 'time, no pauses',
 }
 
-/** Loss and test accuracy of this tab's run and of earlier ones, laid over each other. uPlot draws; this component feeds it the newest snapshot. */
+/** Loss and test metric of this tab's run and of earlier ones of its demo, laid over each other. uPlot draws; this component feeds it the newest snapshot. */
 export function LossChart({ snapshot }: { snapshot: Snapshot }) {
   const { run, runs } = snapshot
   const [smoothing, setSmoothing] = useState(3)
@@ -35,14 +40,18 @@ export function LossChart({ snapshot }: { snapshot: Snapshot }) {
   const { loss, accuracy, totalSteps } = run ?? { loss: null, accuracy: null, totalSteps: 0 }
   const lines = useMemo(
     () => chartLines({ run, runs }, axis),
-    [loss, accuracy, run?.end, runs, axis],
+    [loss, accuracy, run?.config, run?.end, runs, axis],
   )
+  const demo = chartDemo({ run, runs })
+  const { metric } = metaOfDraft({ demo: demo ?? snapshot.draft.demo })
+  const leftOut = leftOutOfChart({ run, runs })
   const columns = chartColumns(lines, withAccuracy, smoothing > 0)
   const zoom = useZoom(() => fullRange(lines))
   const { holder, plot } = usePlot({
     // Another list of runs, or another axis, takes another plot.
-    shape: JSON.stringify([columns, axis, isLog]),
-    options: (theme) => optionsFor({ theme, columns, isLog, axis, setCursor, ...zoom.parts }),
+    shape: JSON.stringify([columns, axis, isLog, metric]),
+    options: (theme) =>
+      optionsFor({ theme, columns, metric, isLog, axis, setCursor, ...zoom.parts }),
     data: () =>
       lines.length > 0
         ? chartTable(lines, withAccuracy, halfLives[smoothing])
@@ -76,7 +85,11 @@ export function LossChart({ snapshot }: { snapshot: Snapshot }) {
             <li class="raw">{main.stretch > 1 ? `means of ${main.stretch} steps` : 'each step'}</li>
           )}
           <li class="smooth">{smoothing > 0 ? 'smoothed' : 'each step'}</li>
-          {withAccuracy && <li class="accuracy">test accuracy, right</li>}
+          {withAccuracy && (
+            <li class="accuracy" title={metricDirection(metric).words}>
+              {metricName(metric)}, right {metricDirection(metric).sign}
+            </li>
+          )}
         </ul>
         <label class="tool">
           <span>By</span>
@@ -101,7 +114,7 @@ export function LossChart({ snapshot }: { snapshot: Snapshot }) {
             checked={withAccuracy}
             onChange={(event) => setWithAccuracy(event.currentTarget.checked)}
           />
-          <span>accuracy</span>
+          <span>test {metric.name}</span>
         </label>
         <label class="tool">
           <input
@@ -118,20 +131,29 @@ export function LossChart({ snapshot }: { snapshot: Snapshot }) {
         role="img"
         // biome-ignore lint/a11y/noNoninteractiveTabindex: its keys do what dragging over it does
         tabIndex={0}
-        aria-label={chartWords(run, lines)}
+        aria-label={chartWords(run, lines, metric)}
         onKeyDown={zoom.onKeyDown}
         title={zoomHint}
       />
+      {leftOut > 0 && (
+        <p class="quiet">
+          {formatMany(leftOut, 'run')} of{' '}
+          {leftOut === 1 ? 'another experiment is' : 'other experiments are'} not drawn: loss and
+          metric there are other quantities.
+        </p>
+      )}
     </Panel>
   )
 }
 
-function chartWords(run: Run | null, lines: readonly ChartLine[]): string {
+function chartWords(run: Run | null, lines: readonly ChartLine[], metric: Metric): string {
   const others = lines.filter(({ isMain }) => !isMain).length
   const beside = others > 0 ? `; ${others} earlier run${others > 1 ? 's' : ''} beside it` : ''
   if (!run || run.loss.length === 0) return `Loss by step: no step yet${beside}`
-  const accuracy = run.accuracy.length ? `, test accuracy ${formatPercent(last(run.accuracy))}` : ''
-  return `Loss by step: ${formatLoss(run.loss.ys[0])} at the first, ${formatLoss(last(run.loss))} at step ${run.step}${accuracy}${beside}`
+  const tested = run.accuracy.length
+    ? `, test ${metric.name} ${formatMetric(metric, last(run.accuracy))}`
+    : ''
+  return `Loss by step: ${formatLoss(run.loss.ys[0])} at the first, ${formatLoss(last(run.loss))} at step ${run.step}${tested}${beside}`
 }
 
 function fullRange(lines: readonly ChartLine[]): Stretch | null {
@@ -168,6 +190,8 @@ function cursorWords(
 interface PlotOptions extends ZoomParts {
   readonly theme: PlotTheme
   readonly columns: readonly ChartColumn[]
+  /** Of the right axis. */
+  readonly metric: Metric
   readonly isLog: boolean
   readonly axis: Axis
   readonly setCursor: (index: number | null) => void
@@ -176,6 +200,7 @@ interface PlotOptions extends ZoomParts {
 function optionsFor({
   theme: { colour, axis },
   columns,
+  metric,
   isLog,
   axis: along,
   setCursor,
@@ -189,11 +214,11 @@ function optionsFor({
     if (is === 'raw') return { ...line, stroke: `${own}66`, width: 1 }
     if (is === 'loss')
       return { ...line, stroke: own, width: isMain ? 2 : 1.5, dash: [...look.dash] }
-    // Alone, the accuracy has a colour of its own; among runs, that of its run, and points.
+    // Alone, the metric has a colour of its own; among runs, that of its run, and points.
     const stroke = isAlone ? colour('--trace-2') : own
     const dash = isAlone ? [4, 3] : [...look.dash]
     return {
-      scale: 'share',
+      scale: 'metric',
       stroke,
       width: isAlone ? 1.5 : 1,
       dash,
@@ -210,7 +235,10 @@ function optionsFor({
       y: isLog
         ? { distr: 3 }
         : { range: (_, min, max) => [Math.min(0, min || 0), Math.max(1e-3, 1.05 * (max || 2.5))] },
-      share: { range: [0, 1.02] },
+      metric:
+        metric.unit === 'share'
+          ? { range: [0, 1.02] }
+          : { range: (_, _min, max) => [0, 1.05 * (max || 1)] },
     },
     axes: [
       {
@@ -222,12 +250,17 @@ function optionsFor({
       { ...axis, size: 48, space: 36 },
       {
         ...axis,
-        scale: 'share',
+        scale: 'metric',
         side: 1,
         size: 48,
         space: 36,
         grid: { show: false },
-        values: (_, values) => values.map((value) => `${Math.round(100 * value)} %`),
+        values: (_, values) =>
+          values.map((value) =>
+            metric.unit === 'share'
+              ? `${Math.round(100 * value)} %`
+              : String(Number(value.toPrecision(3))),
+          ),
       },
     ],
     series: [{}, ...columns.map(seriesOf)],

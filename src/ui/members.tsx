@@ -1,5 +1,6 @@
 import type { LobbyMember } from '../peer/messages.ts'
 import { adapterWords } from './adapter-words.ts'
+import { inviteLink } from './experiment-link.ts'
 import { formatMany } from './format.ts'
 import { Invite } from './invite.tsx'
 import { type Fact, roundTripOf, speedOf, tabMates } from './member-words.ts'
@@ -8,7 +9,7 @@ import { type Snapshot, tabCount } from './state.ts'
 
 /** Who is in the room, and how others get in. */
 export function Members({ snapshot }: { snapshot: Snapshot }) {
-  const { lobby, ownId, invite, server } = snapshot
+  const { lobby, ownId, server } = snapshot
   const members = lobby?.members ?? []
   const isOn = lobby?.state === 'assigned' || lobby?.state === 'running'
   const tabs = lobby ? tabCount(lobby) : 0
@@ -17,7 +18,7 @@ export function Members({ snapshot }: { snapshot: Snapshot }) {
   const places = members.map((member, index) => (isOn ? member.rank : index))
   return (
     <Panel id="room" title="Room" aside={asideOf(tabs, members.length)}>
-      <Invite invite={invite} server={server} isAlone={tabs === 1 && !isOn} />
+      <Invite invite={inviteLink(snapshot)} server={server} isAlone={tabs === 1 && !isOn} />
       <ul class="members" aria-label="Members">
         {members.map((member, index) => (
           <Member

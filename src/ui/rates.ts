@@ -1,4 +1,5 @@
 import { planShares } from '../data/shares.ts'
+import { edgesBySize } from '../peer/edges.ts'
 import type { AssignedLink, MemberInfo } from '../peer/messages.ts'
 import { canFallBack, linkKind } from '../peer/topology.ts'
 import { checkDraft } from './settings.ts'
@@ -86,7 +87,7 @@ function inWords(shares: readonly number[]): StepSamples {
   return { total, words }
 }
 
-/** One link of the ring, in the direction in which data goes. */
+/** One link; in the ring, in the direction in which its data goes. */
 export interface RingEdge {
   readonly from: number
   readonly to: number
@@ -105,11 +106,33 @@ export function ringOf(
   own?: Pick<Run, 'rank' | 'ways'>,
 ): RingEdge[] {
   if (members.length < 2) return []
-  return members.map((member, from) => {
+  return members.map((_, from) => {
     const to = (from + 1) % members.length
-    const way = own?.rank === from ? own.ways[to] : own?.rank === to ? own.ways[from] : undefined
-    const mayFallBack = hasRelay && canFallBack(member, members[to])
-    const planned = mayFallBack ? 'either' : linkKind(member, members[to])
-    return { from, to, kind: way ?? planned ?? 'webrtc' }
+    return { from, to, kind: kindOf(members, hasRelay, own, from, to) }
   })
+}
+
+/** The links that members have besides those of the ring: in a small group each to all others. */
+export function chordsOf(
+  members: readonly MemberInfo[],
+  hasRelay: boolean,
+  own?: Pick<Run, 'rank' | 'ways'>,
+): RingEdge[] {
+  const size = members.length
+  return edgesBySize(size)
+    .filter(([from, to]) => to - from > 1 && to - from < size - 1)
+    .map(([from, to]) => ({ from, to, kind: kindOf(members, hasRelay, own, from, to) }))
+}
+
+function kindOf(
+  members: readonly MemberInfo[],
+  hasRelay: boolean,
+  own: Pick<Run, 'rank' | 'ways'> | undefined,
+  from: number,
+  to: number,
+): RingEdge['kind'] {
+  const way = own?.rank === from ? own.ways[to] : own?.rank === to ? own.ways[from] : undefined
+  const mayFallBack = hasRelay && canFallBack(members[from], members[to])
+  const planned = mayFallBack ? 'either' : linkKind(members[from], members[to])
+  return way ?? planned ?? 'webrtc'
 }

@@ -1,7 +1,8 @@
-import { metaOf } from '../../demos/experiment.ts'
-import { formatLoss, formatMetric, formatNumber, formatSeconds } from './format.ts'
+import { formatLoss, formatNumber, formatSeconds } from './format.ts'
+import { metricDirection, metricValue } from './metric-words.ts'
 import { ratesOf, stepSamples } from './rates.ts'
 import { last } from './series.ts'
+import { metaOfDraft } from './settings.ts'
 import type { Snapshot } from './state.ts'
 
 /** The numbers that people look at first. */
@@ -13,7 +14,8 @@ export function Readouts({ snapshot }: { snapshot: Snapshot }) {
   const isOver = run?.end != null
   const result = run?.end?.kind === 'finished' ? run.end.result : null
   const testedAt = run?.accuracy.length ? run.accuracy.xs[run.accuracy.length - 1] : null
-  const { metric } = metaOf(run?.config?.demo)
+  const { metric } = metaOfDraft(run?.config ?? snapshot.draft)
+  const unit = metric.unit === 'share' || metric.unit === '' ? '' : `${metric.unit}, `
   return (
     <dl class="readouts" aria-label="Readings">
       <Readout
@@ -23,8 +25,8 @@ export function Readouts({ snapshot }: { snapshot: Snapshot }) {
       />
       <Readout
         label={`Test ${metric.name}`}
-        value={formatMetric(metric, result?.value ?? (run ? last(run.accuracy) : nan))}
-        note={testedAt === null ? 'after each epoch' : `at step ${testedAt}`}
+        value={metricValue(metric, result?.value ?? (run ? last(run.accuracy) : nan))}
+        note={`${unit}${testedAt === null ? metricDirection(metric).words : `at step ${testedAt}`}`}
       />
       <Readout
         label="Samples/s, all ranks"

@@ -2,7 +2,7 @@ import { meshLimit } from '../peer/edges.ts'
 import { formatBytes, formatMany } from './format.ts'
 import { type LinkUse, linkUse } from './live/links.ts'
 import { Panel } from './panel.tsx'
-import { type RingEdge, ringOf } from './rates.ts'
+import { chordsOf, type RingEdge, ringOf } from './rates.ts'
 import {
   goneRanks,
   isRunning,
@@ -24,6 +24,12 @@ function ringMembers(snapshot: Snapshot): Run['members'] {
   return run?.members ?? lobby?.members ?? []
 }
 
+/** A rank's circle: of more ranks smaller ones, so that the arcs between them are seen as far as there is room. */
+function circleOf(size: number): number {
+  const half = (Math.PI * radius) / size
+  return size > meshLimit ? Math.max(6, half - 2) : Math.min(nodeRadius, 0.6 * half)
+}
+
 /** Beyond this many ranks the links carry no text of their own. */
 const labelledRanks = 8
 
@@ -32,7 +38,7 @@ interface Point {
   y: number
 }
 
-/** The ring: ranks in order, links with what goes over them. Data goes one way round. */
+/** Ranks in the ring's order, and the links that there are: those of the ring as arcs with arrows, the others as lines between. */
 export function RingView({ snapshot }: { snapshot: Snapshot }) {
   const { run } = snapshot
   const isOn = isRunning(snapshot)
@@ -46,6 +52,7 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
       : ''
   const ownRun = isWaitingForNext(snapshot) ? null : run
   const edges = ringOf(members, snapshot.hasRelay, ownRun ?? undefined)
+  const chords = chordsOf(members, snapshot.hasRelay, ownRun ?? undefined)
   const own = ownRun ? ownRun.rank : members.findIndex(({ id }) => id === snapshot.ownId)
   const gone = new Set(goneRanks(snapshot))
   const unreached = unreachedRanks(snapshot)
@@ -58,11 +65,11 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
   const isMoving = uses.some(({ bytesPerSec }) => Number.isFinite(bytesPerSec))
   // Beyond some ranks there is no room beside the links: what they carry together is told in the middle.
   const rateText = isMoving ? rateWords(uses) : ''
-  const kinds = new Set(edges.map(({ kind }) => kind))
-  const small = size > 12 ? Math.max(6, (Math.PI * radius) / size - 2) : nodeRadius
+  const kinds = new Set([...edges, ...chords].map(({ kind }) => kind))
+  const small = circleOf(size)
 
   return (
-    <Panel id="ring" title="Ring" aside={size > 1 ? `${formatMany(size, 'rank')}${extra}` : ''}>
+    <Panel id="ring" title="Links" aside={size > 1 ? `${formatMany(size, 'rank')}${extra}` : ''}>
       {size === 0 ? (
         <p class="quiet">No ranks yet.</p>
       ) : (
@@ -88,6 +95,17 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
               <path fill="#808a90" d="M0.5 0.5L7 4L0.5 7.5z" />
             </marker>
           </defs>
+          {chordGroups(chords, own, isCut).map(({ kind, isOwn, isCut, links }) => (
+            <path
+              key={`${kind} ${isOwn} ${isCut}`}
+              class="chords"
+              data-kind={kind}
+              data-own={isOwn}
+              data-cut={isCut}
+              data-links={links.length}
+              d={links.map((link) => chordPath(link, size, small)).join('')}
+            />
+          ))}
           {edges.map((edge) => (
             <Edge
               key={edge.from}
@@ -161,6 +179,41 @@ function place(rank: number, size: number): Point {
   return { x: radius * Math.cos(turned), y: radius * Math.sin(turned) }
 }
 
+interface ChordGroup {
+  readonly kind: RingEdge['kind']
+  readonly isOwn: boolean
+  readonly isCut: boolean
+  readonly links: RingEdge[]
+}
+
+/** Links that look alike are one path: there may be a hundred. This tab's come last, on top. */
+function chordGroups(
+  chords: readonly RingEdge[],
+  own: number,
+  isCut: (from: number, to: number) => boolean,
+): ChordGroup[] {
+  const groups = new Map<string, ChordGroup>()
+  for (const link of chords) {
+    const { from, to, kind } = link
+    const looks = { kind, isOwn: from === own || to === own, isCut: isCut(from, to) }
+    const key = JSON.stringify(looks)
+    const group = groups.get(key) ?? { ...looks, links: [] }
+    groups.set(key, group)
+    group.links.push(link)
+  }
+  return [...groups.values()].sort((a, b) => Number(a.isOwn) - Number(b.isOwn))
+}
+
+/** A straight line from one rank's circle to another's. */
+function chordPath({ from, to }: RingEdge, size: number, small: number): string {
+  const a = place(from, size)
+  const b = place(to, size)
+  const gap = (small + 2) / Math.hypot(b.x - a.x, b.y - a.y)
+  const at = (share: number) =>
+    `${(a.x + share * (b.x - a.x)).toFixed(1)} ${(a.y + share * (b.y - a.y)).toFixed(1)}`
+  return `M${at(gap)}L${at(1 - gap)}`
+}
+
 interface EdgeProps {
   edge: RingEdge
   size: number
@@ -172,7 +225,7 @@ interface EdgeProps {
 
 /** An arc of the circle between two ranks, with its arrow. */
 function Edge({ edge: { from, to, kind }, size, nodeRadius: small, use, isCut, isOwn }: EdgeProps) {
-  const gap = (small + 5) / radius
+  const gap = (small + (size > labelledRanks ? 3 : 5)) / radius
   const angleOf = (rank: number) =>
     (2 * Math.PI * rank) / size - Math.PI / 2 - (size === 2 ? Math.PI / 2 : 0)
   const begin = angleOf(from) + gap
@@ -229,9 +282,14 @@ function rateWords(uses: readonly LinkUse[]): string {
 }
 
 function words(size: number, own: number, rate: string): string {
-  const ring = size === 1 ? 'One rank, no links' : `A ring of ${size} ranks`
+  const ring =
+    size === 1
+      ? 'One rank, no links'
+      : size <= meshLimit
+        ? `${size} ranks, each linked to all others, in the order of their ring`
+        : `A ring of ${size} ranks, each linked to its two neighbours`
   const you = own >= 0 ? `, this tab is rank ${own}` : ''
-  return `${ring}${you}${rate ? `, ${rate} on each link` : ''}`
+  return `${ring}${you}${rate ? `, ${rate} on each link of the ring` : ''}`
 }
 
 function note(size: number, kinds: ReadonlySet<RingEdge['kind']>, isMoving: boolean): string {
@@ -244,10 +302,14 @@ function note(size: number, kinds: ReadonlySet<RingEdge['kind']>, isMoving: bool
   })
   const text = parts.join('; ')
   const how = `${text[0].toUpperCase()}${text.slice(1)}.`
-  const isMesh = size > 3 && size <= meshLimit
-  const all = isMesh ? ' All ranks are linked to all; the lines show the ring alone.' : ''
+  const all =
+    size <= 3
+      ? ''
+      : size <= meshLimit
+        ? ' All ranks are linked to all. The arcs are the ring, which large arrays take as a rule; small ones go straight to all.'
+        : ' Each rank is linked to its two neighbours in the ring.'
   const measured = isMoving
-    ? ' By each link, as the rank that sends counts it about every second: bytes/s, and the most chunks under way at once.'
+    ? ' By each link of the ring, as the rank that sends counts it about every second: bytes/s, and the most chunks under way at once.'
     : ''
   return `${how}${all}${measured}`
 }

@@ -151,7 +151,7 @@ export const settings: readonly Setting[] = [
     choices: [
       ['', 'the beginning'],
       ['latest', "this browser's latest checkpoint"],
-      ['best', 'its most accurate checkpoint'],
+      ['best', 'its best checkpoint'],
     ],
     placeholder: () => 'the beginning',
     hint: 'As saved by rank 0 in this browser, with the settings that it had then.',
@@ -254,10 +254,10 @@ export function queryOf(draft: Draft): string {
   return toQuery([...own.map(({ key }) => [key, draft[key]]), ...switchParameters()])
 }
 
-/** The query of the link that others open: the demo that the room began with, this tab's links, and the switches that all ranks should have. */
+/** The query of the link that others open: a demo, this tab's links, and the switches that all ranks should have. */
 export const inviteQuery = (transport: TransportChoice, demo = defaultDraft.demo): string =>
   toQuery([
-    ...(demo === defaultDraft.demo ? [] : [['demo', demo]]),
+    ...(demo === defaultDraft.demo || !isDemo(demo) ? [] : [['demo', demo]]),
     ...(transport === 'auto' ? [] : [['transport', transport]]),
     ...switchParameters(true),
   ])

@@ -28,7 +28,7 @@ export interface Snapshot {
    */
   readonly stage: 'opening' | 'entering' | 'inside' | 'outside'
   readonly trouble: Trouble | null
-  /** The address that lets others in, as this page was opened. */
+  /** The room's address on this page, without a query: `inviteLink` makes it the link for others. Empty where there is no room. */
   readonly invite: string
   /** What the page's server offers; nothing before it has answered. */
   readonly server: ServerFacts
@@ -94,7 +94,7 @@ export interface Run {
   readonly accuracy: Series
   /** Of all ranks so far, by step. */
   readonly globalSamples: Series
-  /** Since training began, by step. */
+  /** Since training began, by step; pauses do not count. */
   readonly seconds: Series
   /** `atMs` of that beginning. */
   readonly trainingSinceMs: number | null
@@ -105,12 +105,16 @@ export interface Run {
   readonly bytesSent: number
   /** Moving average over about ten steps. units: ms. */
   readonly parts: StepParts | null
+  /** How much of what a person gave has gone from its rank to all; null where nobody gave anything, or no one else is there. */
+  readonly given: { readonly doneBytes: number; readonly totalBytes: number } | null
   /** The last few seconds of training without a pause. */
   readonly recent: readonly Mark[]
   /** The checkpoint that the run goes on from, as rank 0 tells of it. */
   readonly resumed: { readonly step: number; readonly differences: readonly string[] } | null
   /** All ranks hold behind this step; by those ranks. */
   readonly paused: { readonly step: number; readonly by: readonly number[] } | null
+  /** In pauses that are over. */
+  readonly pausedMs: number
   /** How many this tab has saved in it. */
   readonly checkpoints: number
   readonly isStopping: boolean
@@ -270,9 +274,11 @@ function newRun(
     samples: 0,
     bytesSent: 0,
     parts: null,
+    given: null,
     recent: [],
     resumed: null,
     paused: null,
+    pausedMs: 0,
     checkpoints: 0,
     isStopping: false,
     end: null,
@@ -314,6 +320,8 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
       const trainingSinceMs = run.trainingSinceMs ?? (begins ? atMs : null)
       return { ...run, phase: event.phase, recent, trainingSinceMs }
     }
+    case 'given':
+      return { ...run, given: { doneBytes: event.doneBytes, totalBytes: event.totalBytes } }
     case 'resumed':
       return {
         ...run,
@@ -333,14 +341,15 @@ function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
     case 'continued': {
       // The time between must not count as a slow step.
       const { step, samples, bytesSent } = run
-      return { ...run, paused: null, recent: [{ atMs, step, samples, bytesSent }] }
+      const pausedMs = run.pausedMs + event.pausedMs
+      return { ...run, paused: null, pausedMs, recent: [{ atMs, step, samples, bytesSent }] }
     }
     case 'evaluation':
       return { ...run, accuracy: append(run.accuracy, event.step, event.value) }
     case 'step': {
       const { step, totalSteps, epoch, loss, bytesSent } = event
       const samples = run.samples + event.samples
-      const seconds = (atMs - (run.trainingSinceMs ?? atMs)) / 1000
+      const seconds = (atMs - run.pausedMs - (run.trainingSinceMs ?? atMs)) / 1000
       const globalSamples = (last(run.globalSamples) || 0) + event.globalSamples
       const mark = { atMs, step, samples, bytesSent }
       // Nothing announces that training goes on after a test; the pause must not count as slow steps.

@@ -1,4 +1,6 @@
-import { formatMany, formatMetric, formatSeconds } from './format.ts'
+import { meshLimit } from '../peer/edges.ts'
+import { givenData } from '../train/config.ts'
+import { formatBytes, formatMany, formatMetric, formatSeconds } from './format.ts'
 import {
   goneRanks,
   isMaker,
@@ -93,10 +95,10 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       return say(
         run.worldSize === 1
           ? 'Alone: no links are needed.'
-          : `${ranks} join into a ring. ${linkingWords(run)} Who does not answer within 20 s counts as unreachable.`,
+          : `${ranks} are linked, ${run.worldSize <= meshLimit ? 'each to all others' : 'each to its neighbours in the ring'}. ${linkingWords(run)} Who does not answer within 20 s counts as unreachable.`,
       )
     case 'load':
-      return say('Every rank makes or fetches the data.')
+      return say(loadingWords(run))
     case 'broadcast':
       return say('Rank 0 sends the first parameters, so that all begin with the same.')
     case 'compile':
@@ -105,7 +107,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       const lost =
         snapshot.serverLost === null
           ? ''
-          : ' The signaling server is gone; the ring goes on without it.'
+          : ' The signaling server is gone; the run goes on without it.'
       if (run.phase === 'evaluate') return say(`The ranks share the test samples.${lost}`)
       const batch = `${run.config?.batchSize ?? 0} samples`
       const how =
@@ -124,6 +126,17 @@ function linkingWords({ peers, ways, members }: Run): string {
   const names = missing.slice(0, 3).map((rank) => `rank ${rank} (${members[rank].name})`)
   const more = missing.length > names.length ? ` and ${missing.length - names.length} more` : ''
   return `This tab waits for ${names.join(', ')}${more}.`
+}
+
+/** Where the data comes from, and how much of it has come. */
+function loadingWords({ config, given, worldSize }: Run): string {
+  if (config?.data !== givenData) return 'Every rank makes or fetches the data.'
+  if (worldSize === 1) return 'The data is what this tab was given.'
+  const { doneBytes, totalBytes } = given ?? { doneBytes: 0, totalBytes: Number.NaN }
+  if (doneBytes >= totalBytes)
+    return 'All ranks have the data that one of them was given, and read it.'
+  const sent = given ? `: ${formatBytes(doneBytes)} of ${formatBytes(totalBytes)}` : ''
+  return `The data that one rank was given goes to all${sent}.`
 }
 
 /** Which checkpoint a run goes on from, and by what its bits are others than the saved run's. */

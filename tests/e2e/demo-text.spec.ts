@@ -45,6 +45,19 @@ const newest = () => page.locator('.samples li p').first()
 const see = (title: string) =>
   page.locator('.status h2 [role=status]').filter({ hasText: title }).waitFor({ timeout: 90_000 })
 
+/** Drops a file on the field, as a person would. */
+const drop = (name: string, bytes: Buffer) =>
+  page.getByLabel('Paste a text').evaluate(
+    (field, file) => {
+      const transfer = new DataTransfer()
+      const bytes = Uint8Array.from(atob(file.base64), (letter) => letter.charCodeAt(0))
+      transfer.items.add(new File([bytes], file.name, { type: 'text/plain' }))
+      const init = { dataTransfer: transfer, bubbles: true, cancelable: true }
+      if (field.dispatchEvent(new DragEvent('drop', init))) throw new Error('the page let it go')
+    },
+    { name, base64: bytes.toString('base64') },
+  )
+
 it('writes as it learns, says what comes next and where it looks, and takes a text', async () => {
   page = await browser.newPage({ viewport: { width: 1400, height: 900 } })
   page.on('pageerror', (error) => complaints.push(error.message))
@@ -73,10 +86,29 @@ it('writes as it learns, says what comes next and where it looks, and takes a te
   const prompt = page.getByLabel('Prompt', { exact: true })
   const before = await prompt.inputValue()
   await page.locator('.next button').first().click()
-  expect(await prompt.inputValue()).toHaveLength(before.length + 1)
+  const longer = await prompt.inputValue()
+  expect(longer).toHaveLength(before.length + 1)
   expect(await page.locator('.map').count()).toBe(8)
+  // The maps of the longer prompt, which come a moment later.
+  await expect.poll(() => page.locator('.attention .strip span').count()).toBe(longer.length)
   await page.locator('.map').nth(5).focus()
   await page.locator('.attention').getByText('Layer 2, head 2: character').waitFor()
+  // By keys from place to place: up to an earlier character, and to the first one that it takes from.
+  const place = async () => {
+    const words = await page.getByText(/^Layer 2, head 2: character/).textContent()
+    return /character (\d+), .+ takes .+ from character (\d+),/.exec(words!)!.slice(1).map(Number)
+  }
+  const [query] = await place()
+  expect(query).toBe(longer.length)
+  await page.keyboard.press('ArrowUp')
+  await expect.poll(async () => (await place())[0]).toBe(query - 1)
+  for (let i = 0; i < query; i++) await page.keyboard.press('ArrowLeft')
+  await expect.poll(place).toEqual([query - 1, 1])
+  await page.keyboard.press('ArrowRight')
+  await expect.poll(place).toEqual([query - 1, 2])
+  // The old prompt's line is long already: that of the new one is waited for.
+  const asked = () => page.locator('.samples li b').first().textContent()
+  await expect.poll(asked, { timeout: 60_000 }).toBe(longer)
   await expect.poll(written, { timeout: 60_000 }).toBeGreaterThan(240)
   await picture('finished')
 
@@ -85,7 +117,9 @@ it('writes as it learns, says what comes next and where it looks, and takes a te
   await page.getByText('Train on your own text').click()
   await page.getByLabel('Paste a text').fill('too short')
   await page.getByText('expected 330 characters or more, got 9').waitFor()
-  await page.getByLabel('Paste a text').fill('ding dong bell. '.repeat(30))
+  await drop('latin.txt', Buffer.from([0xe4, 0xf6, 0xfc]))
+  await page.getByText('latin.txt: text: expected UTF-8').waitFor()
+  await drop('bell.txt', Buffer.from('ding dong bell. '.repeat(30)))
   await page.getByText('480 characters, 10 of 256 different ones').waitFor()
   await page.getByRole('button', { name: 'Take this text' }).click()
   await page.getByText('The next run learns this text').waitFor()

@@ -1,10 +1,14 @@
 import { mkdirSync } from 'node:fs'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Browser, BrowserContext, Page } from 'playwright'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { ensureBuilt } from '../../node/build.ts'
 import { iceWithoutRoutePermissions } from '../../node/chromium.ts'
 import { type Served, serve } from '../../node/serve.ts'
+import { makeDigits } from '../../src/data/digits.ts'
+import { type Files, gzip, idxFolder } from '../support/idx-files.ts'
 import { launchBrowser } from '../support/launch-browser.ts'
 
 /** Each demo at its own address, as people use it. Pictures go to the folder that TABRING_PICTURES names, or to test-results/page. */
@@ -12,6 +16,8 @@ const pictures =
   process.env.TABRING_PICTURES || join(import.meta.dirname, '..', '..', 'test-results', 'page')
 
 let served: Served
+/** A folder with digits, which the page's server offers at /data/. */
+let data: string
 let browser: Browser
 let context: BrowserContext | undefined
 /** What pages complained about; must stay empty. */
@@ -19,12 +25,18 @@ let complaints: string[] = []
 
 beforeAll(async () => {
   mkdirSync(pictures, { recursive: true })
-  served = await serve({ root: await ensureBuilt(), port: 0 })
+  data = await mkdtemp(join(tmpdir(), 'tabring-idx-'))
+  for (const [name, bytes] of Object.entries(
+    idxFolder(makeDigits({ seed: 6, train: 200, test: 40 })),
+  ))
+    await writeFile(join(data, `${name}.gz`), gzip(bytes))
+  served = await serve({ root: await ensureBuilt(), port: 0, mounts: { '/data/': data } })
   browser = await launchBrowser()
 })
 afterAll(async () => {
   await browser?.close()
   await served?.close()
+  if (data) await rm(data, { recursive: true })
 })
 afterEach(async () => {
   await context?.close()
@@ -143,6 +155,26 @@ describe('playground', () => {
 })
 
 describe('digits', () => {
+  const folder = idxFolder(makeDigits({ seed: 5, train: 300, test: 60 }))
+  const broken = {
+    'train-labels': folder['test-labels-idx1-ubyte'],
+    'train-images-idx3-ubyte': folder['train-images-idx3-ubyte'],
+  }
+  /** Drops files on the demo, as a person would. */
+  const drop = (page: Page, files: Files) =>
+    page.locator('.demo.digits').evaluate(
+      (place, named) => {
+        const transfer = new DataTransfer()
+        for (const [name, base64] of named) {
+          const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0))
+          transfer.items.add(new File([bytes], name))
+        }
+        const init = { dataTransfer: transfer, bubbles: true, cancelable: true }
+        if (place.dispatchEvent(new DragEvent('drop', init))) throw new Error('the page let it go')
+      },
+      Object.entries(files).map(([name, bytes]) => [name, Buffer.from(bytes).toString('base64')]),
+    )
+
   const bars = (page: Page) =>
     page.getByRole('list', { name: 'Probability of each digit' }).locator('.bar-value')
 
@@ -186,6 +218,96 @@ describe('digits', () => {
           return shares.indexOf(Math.max(...shares))
         })
         .toBe(0)
+      if (model === 'cnn') return
+
+      // By the keyboard: an upright line again.
+      const pad = page.getByRole('application', { name: 'Pad to draw a digit on' })
+      await pad.focus()
+      await page.keyboard.press('Delete')
+      expect(await bars(page).allTextContents()).toEqual(Array(10).fill('–'))
+      await page.keyboard.press('ArrowDown')
+      expect(await bars(page).allTextContents()).toEqual(Array(10).fill('–'))
+      await page.keyboard.press('Space')
+      for (let i = 0; i < 13; i++) await page.keyboard.press('ArrowDown')
+      await page.getByText('Pen down, column 11, row 18 of 20').waitFor()
+      await expect
+        .poll(async () => {
+          const shares = (await bars(page).allTextContents()).map(Number.parseFloat)
+          return shares.indexOf(Math.max(...shares))
+        })
+        .toBe(1)
+      await picture(page, 'digits-keyboard')
     },
   )
+
+  it('takes four IDX files that are dropped, on two tabs, or a folder with an address', async () => {
+    const maker = await openTab(`${served.localUrl}demos/digits/?steps=20`)
+    await see(maker, 'Alone in the room')
+    await drop(maker, { 'notes.txt': new TextEncoder().encode('no digits'), ...broken })
+    await maker.getByText('notes.txt: expected an IDX file that begins with 0x00').waitFor()
+    await maker.getByText('expected 300 labels for the 300 images').waitFor()
+    await picture(maker, 'digits-wrong-files')
+    await drop(maker, folder)
+    await maker.getByText('trains on 300 images, and 60 are held out').waitFor()
+    await maker.waitForURL(/data=given/)
+    await picture(maker, 'digits-files')
+
+    const second = await openTab(await maker.getByLabel('Open this link').inputValue())
+    await see(maker, 'Ready with 2 ranks')
+    await button(maker, 'Start').click()
+    for (const page of [maker, second]) {
+      await see(page, 'Finished')
+      await page.getByRole('heading', { name: /among 60 held-out digits$/ }).waitFor()
+    }
+
+    await maker.getByLabel('Or the address of a folder').fill('/data/')
+    await button(maker, 'Take this folder').click()
+    await maker.waitForURL(/data=%2Fdata%2F/)
+    await button(maker, 'Start again').click()
+    for (const page of [maker, second]) {
+      await see(page, 'Finished')
+      await page.getByRole('heading', { name: /among 40 held-out digits$/ }).waitFor()
+    }
+
+    // The room's link has the experiment that is on show, and a tab that comes by it sees that one.
+    await maker.locator('#setting-demo').selectOption('picture')
+    const link = maker.getByLabel('Open this link')
+    await expect.poll(() => link.inputValue()).toContain('/?demo=picture#room=')
+    const third = await openTab(await link.inputValue())
+    await third.locator('.demo.picture').waitFor()
+    await maker.locator('#setting-demo').selectOption('digits')
+    await expect.poll(() => link.inputValue()).toMatch(/\/#room=/)
+  })
+
+  it('a finger draws on a phone, and does not scroll the page', async () => {
+    context = await browser.newContext({
+      viewport: { width: 375, height: 667 },
+      hasTouch: true,
+      isMobile: true,
+    })
+    const page = await openTab(`${served.localUrl}demos/digits/`)
+    await see(page, 'Alone in the room')
+    const pad = page.locator('.pad')
+    await pad.scrollIntoViewIfNeeded()
+    const client = await context.newCDPSession(page)
+    const touch = (type: 'touchStart' | 'touchMove' | 'touchEnd', x?: number, y?: number) =>
+      client.send('Input.dispatchTouchEvent', {
+        type,
+        touchPoints: x === undefined ? [] : [{ x, y: y! }],
+      })
+    const swipe = async (x: number, from: number, to: number) => {
+      await touch('touchStart', x, from)
+      for (let i = 1; i <= 10; i++) await touch('touchMove', x, from + ((to - from) * i) / 10)
+      await touch('touchEnd')
+    }
+    const scrolled = () => page.evaluate(() => scrollY)
+    const box = (await pad.boundingBox())!
+    const before = await scrolled()
+    await swipe(box.x + box.width / 2, box.y + 0.8 * box.height, box.y + 0.2 * box.height)
+    await page.getByRole('img', { name: 'The digit that you drew' }).waitFor()
+    expect(await scrolled()).toBe(before)
+    // Beside the pad the same swipe scrolls.
+    await swipe(8, box.y + 0.8 * box.height, box.y + 0.2 * box.height)
+    await expect.poll(scrolled).not.toBe(before)
+  })
 })

@@ -101,7 +101,7 @@ describe('the training page, live', { timeout: 240_000 }, () => {
     await maker.locator('.chart[aria-label*="; 1 earlier run beside it"]').waitFor()
     const csv = await downloaded(maker, () => button(maker, 'Loss as CSV').click())
     const lines = csv.trim().split('\n')
-    expect(lines[0]).toBe('run,started,ranks,step,samples,seconds,loss,test_accuracy')
+    expect(lines[0]).toBe('run,started,experiment,ranks,step,samples,seconds,loss,metric,value')
     expect(lines.filter((line) => line.includes('Learning rate 0.01'))).toHaveLength(30)
     expect(lines.length).toBeGreaterThan(40)
 

@@ -92,6 +92,12 @@ describe('a room of a class', { timeout: 180_000 }, () => {
     await start(maker).click()
     await Promise.all(pages.map((page) => see(page, 'Finished', 60_000)))
     expect(new Set(await Promise.all(pages.map(hashOf))).size).toBe(1)
+    // All are linked to all: 8 links of the ring, and 20 beside it.
+    expect(await maker.locator('#ring .edge').count()).toBe(8)
+    const chords = await maker
+      .locator('#ring .chords')
+      .evaluateAll((paths) => paths.map((path) => Number(path.getAttribute('data-links'))))
+    expect(chords.reduce((sum, links) => sum + links, 0)).toBe(20)
 
     const names = () => members(maker).locator('strong').allTextContents()
     const before = await names()

@@ -34,9 +34,15 @@ it.each(sizes)('all states fit a page of $width px', async (size) => {
         const labels = 'labels' in control ? (control.labels as NodeList | null) : null
         return !labels?.length && !control.getAttribute('aria-label') && !control.textContent
       })
-      return { tooWide: scrollWidth - innerWidth, nameless: nameless.map((one) => one.outerHTML) }
+      const readings = [...document.querySelectorAll('.readout .value')]
+      const cut = readings.filter((one) => one.scrollWidth > one.clientWidth)
+      return {
+        tooWide: scrollWidth - innerWidth,
+        nameless: nameless.map((one) => one.outerHTML),
+        cut: cut.map((one) => one.textContent),
+      }
     }, name)
-    expect(found, name).toEqual({ tooWide: 0, nameless: [] })
+    expect(found, name).toEqual({ tooWide: 0, nameless: [], cut: [] })
     for (const colorScheme of pictures ? (['light', 'dark'] as const) : []) {
       await page.emulateMedia({ colorScheme })
       await page.waitForTimeout(100) // the chart is drawn on the next frame

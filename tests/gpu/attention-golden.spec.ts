@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest'
+import { attentionMaps } from '../../demos/text/attention-maps.ts'
 import { compile } from '../../src/graph/compile.ts'
 import { runEagerly } from '../../src/graph/eager.ts'
 import { crossEntropy } from '../../src/graph/functions.ts'
@@ -9,12 +10,13 @@ import type { HostData } from '../../src/graph/step-program.ts'
 import type { Tensor } from '../../src/graph/tensor.ts'
 import { MultiheadAttention } from '../../src/nn/attention.ts'
 import { Dropout } from '../../src/nn/dropout.ts'
-import type { GptConfig } from '../../src/nn/gpt.ts'
+import type { Gpt, GptConfig } from '../../src/nn/gpt.ts'
 import { models } from '../../src/nn/models.ts'
 import type { Module } from '../../src/nn/module.ts'
 import { AdamW } from '../../src/optim/adam.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import goldenText from '../golden/attention.json?raw'
+import mapsText from '../golden/attention-maps.json?raw'
 import { attentionCases, programOfAttention } from '../support/attention-calls.ts'
 import { formulaUniform, formulaWord } from '../support/formula-data.ts'
 import {
@@ -151,11 +153,11 @@ const length = run.config.blockSize
 /** An eager step is traced anew, so fewer of them are compared. */
 const eagerSteps = 30
 
-function goldenGpt(more: Partial<GptConfig> = {}): Module {
+function goldenGpt(more: Partial<GptConfig> = {}, weights = run.weights): Gpt {
   const model = models.gpt({ ...run.config, ...more })
   model.loadStateDict(
     Object.fromEntries(
-      run.weights.map(({ key, shape, seed, bound, base }) => {
+      weights.map(({ key, shape, seed, bound, base }) => {
         const count = shape.reduce((product, size) => product * size, 1)
         return [key, { shape, data: formulaUniform(seed, count, bound).map((u) => base + u) }]
       }),
@@ -261,6 +263,28 @@ describe('gpt', () => {
     expect(bitsOf(losses.slice(0, eagerSteps))).toEqual(bitsOf(fromEager))
     expect(fromReplay).toEqual(await parameterBits(eager))
     program.destroy()
+  })
+
+  test("where each head looks, as the text demo shows it, is PyTorch's", async () => {
+    const { weights, tokens, maps } = JSON.parse(mapsText) as Pick<GptRun, 'weights'> & {
+      tokens: number[]
+      maps: GoldenResult
+    }
+    const model = goldenGpt({}, weights)
+    const program = await compile(
+      ({ tokens }) => Object.fromEntries(attentionMaps(model, tokens).map((map, i) => [i, map])),
+      { tokens: tensorType([1, tokens.length], 'i32') },
+      { runtime },
+    )
+    const layers = Object.values(await program.run({ tokens: Int32Array.from(tokens) }))
+    program.destroy()
+    const got = layers.flatMap((map) => [...map])
+    const expected = valuesOf(maps)
+    const share = largestDistance(got, expected) / allowedDistance(maps.distance, expected)
+    console.log(`attention maps: ${share.toFixed(2)} of what is allowed`)
+    expect(share).toBeLessThanOrEqual(1)
+    // Far from even, so that a head taken for another one would show.
+    expect(Math.max(...expected.slice(-tokens.length))).toBeGreaterThan(0.8)
   })
 
   test('a layer is at most 22 dispatches forward and backward, a replayed step creates nothing', async () => {

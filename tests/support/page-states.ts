@@ -230,6 +230,35 @@ export function comparing(): Snapshot {
   return play(snapshot, { type: 'runNamed', id: first.id, name: 'the one from the lecture' })
 }
 
+/** A tab that trained digits and now learns a text, whose metric is no accuracy. */
+export function otherDemo(): Snapshot {
+  const before = play(training(2, 180), {
+    type: 'finished',
+    result: makeResult(2),
+    bytesSent: 586e6,
+  })
+  const { members } = before.run!
+  const text = training(2, 170, 0, {
+    from: play(
+      before,
+      { type: 'setting', key: 'demo', value: 'text' },
+      {
+        type: 'assigned',
+        assignment: { epoch: 2, rank: 0, worldSize: 2, members, links: [] },
+        startedAtMs: Date.UTC(2026, 10, 22, 14, 9),
+      },
+    ),
+    config: { demo: 'text' },
+  })
+  const tested = (step: number, value: number) =>
+    ({
+      type: 'event',
+      atMs: 1000 + 40 * step,
+      event: { event: 'evaluation', step, epoch: 0, metric: 'loss', value, rank: 0 },
+    }) as const
+  return play(text, tested(80, 4.41), tested(170, 2.613))
+}
+
 export function makeResult(worldSize: number): RunResult {
   const config = parseTrainConfig({ epochs: 3 })
   return {
@@ -372,6 +401,7 @@ export function makeStates(): Record<string, Snapshot> {
     training: training(3, 260),
     'training-one': training(1, 260),
     'training-compared': comparing(),
+    'training-text': otherDemo(),
     'training-two': training(2, 260, 1),
     'training-twelve': training(12, 100, 4),
     'training-server-lost': play(training(3, 260), { type: 'serverLost', text: 'ended' }),

@@ -20,8 +20,11 @@ const kinds: readonly (readonly [SpanKind, KindWords])[] = [
   ['compute', { label: 'forward and backward', title: 'The device does not tell them apart' }],
   ['readback', { label: 'readback', title: "A bucket's gradients on their way to the host" }],
   ['wait', { label: 'waiting', title: 'For ranks that have not begun this exchange' }],
-  ['reduceScatter', { label: 'reduce-scatter', title: "Summing a bucket's gradients in the ring" }],
-  ['allGather', { label: 'all-gather', title: "A bucket's new parameters round the ring" }],
+  [
+    'reduceScatter',
+    { label: 'reduce-scatter', title: "Summing a bucket's gradients over the ranks" },
+  ],
+  ['allGather', { label: 'all-gather', title: "A bucket's new parameters to all ranks" }],
   ['exchange', { label: 'exchange', title: 'Another exchange between ranks' }],
   ['optimizer', { label: 'optimizer', title: 'From summed gradients to new parameters' }],
 ]
@@ -46,8 +49,8 @@ export function GanttView({ run, acts }: { run: Run | null; acts: Acts }) {
     view ?? (
       <Panel id="gantt" title="One step, by rank">
         <p class="quiet">
-          Forward, backward, readback, ring and optimizer of every rank on one clock, once steps are
-          made.
+          Forward, backward, readback, exchange and optimizer of every rank on one clock, once steps
+          are made.
         </p>
       </Panel>
     )

@@ -7,7 +7,7 @@ const deviceKinds: readonly SpanKind[] = ['data', 'forward', 'backward', 'comput
 
 /** A span on the common clock, from the earliest beginning of the step on any rank. */
 export interface LaneSpan extends SampleSpan {
-  /** 0: the device's row; the ring's are below. */
+  /** 0: the device's row; the exchange's are below. */
   readonly row: number
 }
 

@@ -3,10 +3,10 @@ import { inLanes } from '../../util/trace-lanes.ts'
 import { type ClockDifference, clockDifferences } from './clocks.ts'
 
 /** What a lane of the file is called; each rank has these. */
-const tracks = ['device', 'readback', 'ring'] as const
+const tracks = ['device', 'readback', 'exchange'] as const
 const trackOf = (kind: SpanKind): (typeof tracks)[number] => {
   if (kind === 'readback') return 'readback'
-  return ['wait', 'reduceScatter', 'allGather', 'exchange'].includes(kind) ? 'ring' : 'device'
+  return ['wait', 'reduceScatter', 'allGather', 'exchange'].includes(kind) ? 'exchange' : 'device'
 }
 
 /** Readers count in nanoseconds; samples in hundredths of a millisecond. units: us. */

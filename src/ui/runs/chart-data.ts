@@ -26,14 +26,36 @@ export interface ChartLine {
 /** More points than any screen has columns are thinned. */
 const mostDrawn = 3000
 
-/** The kept runs that are shown, and the run of this tab, last. */
-export function chartLines({ run, runs }: Pick<Snapshot, 'run' | 'runs'>, axis: Axis): ChartLine[] {
-  const others = runs.filter(({ id, isShown }) => isShown && id !== run?.id)
-  const lines = others.map((kept) => keptLine(kept, axis))
-  const isHidden = run?.end && runs.some(({ id, isShown }) => id === run.id && !isShown)
-  const isThere = run && (!run.end || runs.some(({ id }) => id === run.id))
-  return isThere && !isHidden ? [...lines, runLine(run, axis)] : lines
+type Runs = Pick<Snapshot, 'run' | 'runs'>
+
+/** The run of this tab, unless it was taken out of the table or is not to be shown. */
+function mainRun({ run, runs }: Runs): Run | null {
+  const kept = runs.find(({ id }) => id === run?.id)
+  return run && (run.end ? kept?.isShown : true) ? run : null
 }
+
+/** The demo whose runs the chart shows: that of this tab's run, else that of the newest run that is shown. Another one's loss is another quantity. */
+export function chartDemo({ run, runs }: Runs): string | undefined {
+  const main = mainRun({ run, runs })
+  return main?.config?.demo ?? runs.findLast(({ isShown }) => isShown)?.config.demo
+}
+
+const othersShown = ({ run, runs }: Runs) =>
+  runs.filter(({ id, isShown }) => isShown && id !== run?.id)
+
+/** The kept runs of the chart's demo that are shown, and the run of this tab, last. */
+export function chartLines(all: Runs, axis: Axis): ChartLine[] {
+  const demo = chartDemo(all)
+  const lines = othersShown(all)
+    .filter(({ config }) => config.demo === demo)
+    .map((kept) => keptLine(kept, axis))
+  const main = mainRun(all)
+  return main ? [...lines, runLine(main, axis)] : lines
+}
+
+/** How many runs are to be shown, but are of other demos. */
+export const leftOutOfChart = (all: Runs): number =>
+  othersShown(all).filter(({ config }) => config.demo !== chartDemo(all)).length
 
 const made = new WeakMap<KeptRun, Partial<Record<Axis, ChartLine>>>()
 

@@ -11,7 +11,7 @@ export interface RunPoints {
   readonly losses: Float64Array
   /** Of all ranks so far. */
   readonly samples: Float64Array
-  /** Since training began. */
+  /** Since training began; pauses do not count. */
   readonly seconds: Float64Array
 }
 
@@ -25,14 +25,15 @@ export interface KeptRun {
   readonly rank: number
   readonly ending: 'running' | 'finished' | 'stopped' | 'failed'
   readonly points: RunPoints
-  /** Held-out accuracy by step. */
+  /** What the demo measures on held-out samples, by step. */
   readonly accuracy: { readonly steps: Float64Array; readonly values: Float64Array }
   readonly steps: number
   readonly seconds: number
   /** Of all ranks, tests included in the time; NaN before there is any. */
   readonly samplesPerSec: number
   readonly loss: number
-  readonly finalAccuracy: number
+  /** The last of these. */
+  readonly finalValue: number
   readonly isShown: boolean
   /** See `lookOf`. */
   readonly slot: number
@@ -104,10 +105,10 @@ export function keptRun(run: Run): KeptRun {
       values: accuracy.ys.slice(0, accuracy.length),
     },
     steps: run.step,
-    seconds: lastSeconds,
+    seconds: end?.kind === 'finished' ? end.result.seconds : lastSeconds,
     samplesPerSec: last(globalSamples) / lastSeconds,
     loss: end?.kind === 'finished' ? end.result.loss : last(loss),
-    finalAccuracy: end?.kind === 'finished' ? end.result.testAccuracy : last(accuracy),
+    finalValue: end?.kind === 'finished' ? end.result.value : last(accuracy),
     isShown: true,
     slot: run.slot,
   }

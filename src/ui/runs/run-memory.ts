@@ -14,7 +14,7 @@ const keyOf = (id: string) => `tabring-run-${id}`
 
 const numbers = v.array(v.number())
 const storedSchema = v.object({
-  version: v.literal(1),
+  version: v.literal(2),
   id: v.pipe(v.string(), v.maxLength(80)),
   name: v.pipe(v.string(), v.maxLength(80)),
   startedAtMs: v.number(),
@@ -28,7 +28,7 @@ const storedSchema = v.object({
   seconds: v.number(),
   samplesPerSec: v.nullable(v.number()),
   loss: v.nullable(v.number()),
-  finalAccuracy: v.nullable(v.number()),
+  finalValue: v.nullable(v.number()),
   isShown: v.boolean(),
   slot: v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
 })
@@ -89,7 +89,7 @@ const short = (values: Float64Array) => Array.from(values, (value) => Number(val
 function writeRun(run: KeptRun): string {
   const { points, accuracy } = run
   return JSON.stringify({
-    version: 1,
+    version: 2,
     ...run,
     points: {
       steps: [...points.steps],
@@ -115,7 +115,7 @@ function readRun(text: string): KeptRun | undefined {
       config: parseTrainConfig(config),
       samplesPerSec: rest.samplesPerSec ?? Number.NaN,
       loss: rest.loss ?? Number.NaN,
-      finalAccuracy: rest.finalAccuracy ?? Number.NaN,
+      finalValue: rest.finalValue ?? Number.NaN,
       points: {
         steps: Float64Array.from(steps),
         losses: Float64Array.from(losses),

@@ -1,7 +1,10 @@
 import { useMemo, useState } from 'preact/hooks'
+import type { Metric } from '../../train/demo-meta.ts'
 import type { Acts } from '../acts.ts'
-import { formatLoss, formatNumber, formatPercent, formatSeconds } from '../format.ts'
+import { formatLoss, formatMetric, formatNumber, formatSeconds } from '../format.ts'
+import { capitalized, metricDirection, metricName, metricValue } from '../metric-words.ts'
 import { Panel } from '../panel.tsx'
+import { metaOfDraft } from '../settings.ts'
 import type { Snapshot } from '../state.ts'
 import { allRuns, type KeptRun } from './kept-runs.ts'
 import { differingColumns, nameOfRun, type RunColumn, startedWords } from './run-words.ts'
@@ -21,6 +24,8 @@ export function RunTable({ snapshot, acts }: { snapshot: Snapshot; acts: Acts })
   const columns = useMemo(() => differingColumns(rows), [runs, run?.config, run?.end])
   const now = Date.now()
   if (rows.length === 0) return null
+  const demos = new Set(rows.map(({ config }) => config.demo))
+  const metric = demos.size === 1 ? metaOfDraft(rows[0].config).metric : null
   const hasShown = runs.some(({ isShown }) => isShown)
   return (
     <Panel
@@ -48,13 +53,19 @@ export function RunTable({ snapshot, acts }: { snapshot: Snapshot; acts: Acts })
                 Loss
               </th>
               <th scope="col" class="number">
-                Test accuracy
+                {metric ? (
+                  <>
+                    {capitalized(metricName(metric))} <Direction metric={metric} />
+                  </>
+                ) : (
+                  'Test metric'
+                )}
               </th>
               <th scope="col" class="number">
                 Samples/s
               </th>
               <th scope="col" class="number">
-                Steps
+                Steps done
               </th>
               <th scope="col" class="number">
                 Time
@@ -67,7 +78,7 @@ export function RunTable({ snapshot, acts }: { snapshot: Snapshot; acts: Acts })
           </thead>
           <tbody>
             {[...rows].reverse().map((row) => (
-              <Row key={row.id} row={row} columns={columns} now={now} acts={acts} />
+              <Row key={row.id} row={row} metric={metric} columns={columns} now={now} acts={acts} />
             ))}
           </tbody>
         </table>
@@ -76,14 +87,27 @@ export function RunTable({ snapshot, acts }: { snapshot: Snapshot; acts: Acts })
   )
 }
 
+/** Which way is good. */
+function Direction({ metric }: { metric: Metric }) {
+  const { sign, words } = metricDirection(metric)
+  return (
+    <span title={words}>
+      <span aria-hidden="true">{sign}</span>
+      <span class="unseen">{words}</span>
+    </span>
+  )
+}
+
 interface RowProps {
   row: KeptRun
+  /** What all rows have measured; null where rows are of several demos. */
+  metric: Metric | null
   columns: readonly RunColumn[]
   now: number
   acts: Acts
 }
 
-function Row({ row, columns, now, acts }: RowProps) {
+function Row({ row, metric, columns, now, acts }: RowProps) {
   const name = nameOfRun(row, columns, now)
   const isRunning = row.ending === 'running'
   return (
@@ -111,7 +135,9 @@ function Row({ row, columns, now, acts }: RowProps) {
         <td key={key}>{textOf(row)}</td>
       ))}
       <td class="number">{formatLoss(row.loss)}</td>
-      <td class="number">{formatPercent(row.finalAccuracy)}</td>
+      <td class="number">
+        {metric ? metricValue(metric, row.finalValue) : <OwnMetric row={row} />}
+      </td>
       <td class="number">{formatNumber(row.samplesPerSec)}</td>
       <td class="number">{row.steps}</td>
       <td class="number">{formatSeconds(row.seconds)}</td>
@@ -129,6 +155,16 @@ function Row({ row, columns, now, acts }: RowProps) {
         )}
       </td>
     </tr>
+  )
+}
+
+/** Among runs of several demos each says what it measures. */
+function OwnMetric({ row }: { row: KeptRun }) {
+  const { metric } = metaOfDraft(row.config)
+  return (
+    <>
+      {metric.name} {formatMetric(metric, row.finalValue)} <Direction metric={metric} />
+    </>
   )
 }
 

@@ -16,7 +16,8 @@ export function differingColumns(runs: readonly KeptRun[]): readonly RunColumn[]
       .filter(({ key }) => key !== 'transport')
       .map((setting) => ({
         key: setting.key,
-        label: setting.label,
+        // How many were done stands in each row.
+        label: setting.key === 'steps' ? 'Steps set' : setting.label,
         textOf: ({ config }: KeptRun) => shortWords(describeSetting(setting, config)),
       })),
   ]

@@ -188,7 +188,6 @@ test.each<[string, object]>([
   ['settings: demo: expected digits or playground or picture or text', { demo: 'chess' }],
   ['settings: model: expected mlp or cnn, got tanh', { model: 'tanh' }],
   ['settings: data: expected spiral or circles', { demo: 'playground', data: '/data/' }],
-  ['settings: data: expected digits, got given', { data: 'given' }],
   [
     "settings: resume: expected none with the strategy 'alone'",
     { strategy: 'alone', resume: 'latest' },

@@ -1,6 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiment.ts'
-import { chartColumns, chartLines, chartTable } from '../../../src/ui/runs/chart-data.ts'
+import { metricName } from '../../../src/ui/metric-words.ts'
+import {
+  chartColumns,
+  chartDemo,
+  chartLines,
+  chartTable,
+  leftOutOfChart,
+} from '../../../src/ui/runs/chart-data.ts'
 import {
   allRuns,
   type KeptRun,
@@ -14,7 +21,14 @@ import { freeSlot, lookOf } from '../../../src/ui/runs/run-looks.ts'
 import { recallRuns, rememberRuns, type TextMemory } from '../../../src/ui/runs/run-memory.ts'
 import { differingColumns, nameOfRun } from '../../../src/ui/runs/run-words.ts'
 import { append, emptySeries } from '../../../src/ui/series.ts'
-import { assigned, comparing, makeResult, play, training } from '../../support/page-states.ts'
+import {
+  assigned,
+  comparing,
+  makeResult,
+  otherDemo,
+  play,
+  training,
+} from '../../support/page-states.ts'
 
 const finish = (steps = 300) =>
   play(training(2, steps), { type: 'finished', result: makeResult(2), bytesSent: 1 })
@@ -50,14 +64,16 @@ describe('the runs of a tab', () => {
       ending: 'finished',
       worldSize: 2,
       loss: 0.0713,
-      finalAccuracy: 0.9745,
+      finalValue: 0.9745,
       isShown: true,
       slot: 0,
     })
     expect(run.points.steps).toHaveLength(300)
     // 64 samples every 40 ms, from the beginning of training on.
     expect(run.points.samples[299]).toBe(300 * 64)
-    expect(run.seconds).toBeCloseTo(12, 6)
+    expect(run.points.seconds[299]).toBeCloseTo(12, 6)
+    // With the tests behind the last step, as the run tells it.
+    expect(run.seconds).toBe(22.4)
     expect(run.samplesPerSec).toBeCloseTo(1600, 6)
     expect([...run.accuracy.steps]).toEqual([180])
   })
@@ -113,6 +129,8 @@ describe('the runs of a tab', () => {
     expect(columns.map(({ key }) => key)).toEqual(['batchSize', 'optimizer', 'lr'])
     expect(columns[2].textOf(runs[2])).toBe('0.001')
     expect(differingColumns(runs.slice(0, 1))).toEqual([])
+    const shorter = { ...runs[0], config: { ...runs[0].config, steps: 5 } }
+    expect(differingColumns([runs[0], shorter]).map(({ label }) => label)).toEqual(['Steps set'])
     expect(nameOfRun(runs[0], columns, 0)).toBe('the one from the lecture')
     expect(nameOfRun(runs[1], columns, 0)).toContain('Optimizer SGD, Learning rate 0.01')
   })
@@ -148,6 +166,28 @@ describe('the chart of several runs', () => {
     // Twice the batch, twice the samples at the same step.
     const [, , larger] = chartLines(snapshot, 'samples')
     expect(larger.xs[0]).toBe(64)
+  })
+
+  it('has the runs of one experiment: losses of several are no one quantity', () => {
+    const text = otherDemo()
+    expect(chartDemo(text)).toBe('text')
+    expect(chartLines(text, 'step')).toHaveLength(1)
+    expect(leftOutOfChart(text)).toBe(1)
+    // Ended, and taken out of the chart: the one before shows again.
+    const ended = play(text, { type: 'failed', code: 'x', text: 'lost' })
+    const hidden = play(ended, { type: 'runShown', id: ended.run!.id, isShown: false })
+    expect(chartDemo(hidden)).toBe('digits')
+    expect(chartLines(hidden, 'step').map(({ isMain }) => isMain)).toEqual([false])
+    expect(leftOutOfChart(hidden)).toBe(0)
+    // By name and unit, not as an accuracy.
+    const [, last] = ended.runs
+    const csv = lossCsv([last], () => 'a')
+    expect(csv.trim().split('\n').at(-1)).toMatch(
+      /,"text",2,170,.*,"test loss in bits per character",2\.613$/,
+    )
+    expect(metricName({ name: 'squared error', unit: '', better: 'lower' })).toBe(
+      'test squared error',
+    )
   })
 
   it('a long run is thinned, its smoothing in steps all the same', () => {
@@ -216,7 +256,9 @@ describe('loss as CSV', () => {
       .trim()
       .split('\n')
     expect(lines).toHaveLength(1 + 200)
-    expect(lines[1]).toMatch(/^"'=1,""2""","2026-11-22T14:05:00.000Z",2,1,64,0\.04,[\d.]+,$/)
+    expect(lines[1]).toMatch(
+      /^"'=1,""2""","2026-11-22T14:05:00.000Z","digits",2,1,64,0\.04,[\d.]+,"test accuracy",$/,
+    )
     expect(Number(lines[180].split(',').at(-1))).toBeCloseTo(0.95542, 5)
     expect(lines.filter((line) => !line.endsWith(','))).toHaveLength(2)
   })
@@ -231,6 +273,6 @@ describe('loss as CSV', () => {
     }
     const config = parseTrainConfig({})
     const [, , second] = lossCsv([{ ...kept, config, points }], () => 'a').split('\n')
-    expect(second).toMatch(/,190,2,2,2,0\.95/)
+    expect(second).toMatch(/,190,2,2,2,"test accuracy",0\.95/)
   })
 })

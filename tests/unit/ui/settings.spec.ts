@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { trainConfigSchema } from '../../../src/train/config.ts'
+import { experimentLink, inviteLink } from '../../../src/ui/experiment-link.ts'
 import {
   checkDraft,
   defaultDraft,
@@ -13,6 +14,7 @@ import {
   settings,
   withSetting,
 } from '../../../src/ui/settings.ts'
+import { inside, makeSnapshot, play, training } from '../../support/page-states.ts'
 
 describe('ranks in one tab', () => {
   it('are a setting of the tab: in its address, not in the run', () => {
@@ -32,6 +34,32 @@ describe('ranks in one tab', () => {
       expect(checkDraft(draft).errors.ranks).toContain(`expected 1 to ${mostRanks}, got`)
     },
   )
+})
+
+describe('links', () => {
+  const searchOf = (link: string) => new URL(link).search
+
+  it('the room has the demo that its maker has on show, and no other setting', () => {
+    const maker = inside(2)
+    expect(inviteLink(maker)).toBe(makeSnapshot().invite)
+    const other = play(
+      maker,
+      { type: 'setting', key: 'demo', value: 'text' },
+      { type: 'setting', key: 'lr', value: '0.5' },
+    )
+    expect(searchOf(inviteLink(other))).toBe('?demo=text')
+    expect(inviteLink(other)).toBe(makeSnapshot().invite.replace('#', '?demo=text#'))
+    const back = play(other, { type: 'setting', key: 'demo', value: 'digits' })
+    expect(searchOf(inviteLink(back))).toBe('')
+    // What is no demo is nobody's to see.
+    expect(searchOf(inviteLink(play(maker, { type: 'setting', key: 'demo', value: 'x' })))).toBe('')
+  })
+
+  it("a guest's has the demo of the run, whatever the guest's own address says", () => {
+    const guest = training(3, 5, 1, { config: { demo: 'playground' } })
+    expect(searchOf(inviteLink(guest))).toBe('?demo=playground')
+    expect(searchOf(experimentLink(guest))).toBe('?demo=playground&epochs=3')
+  })
 })
 
 describe('the list of settings', () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { noTimes } from '../../../src/graph/step-program.ts'
 import { ratesOf, stepSamples } from '../../../src/ui/rates.ts'
 import { last } from '../../../src/ui/series.ts'
@@ -181,6 +182,51 @@ describe('a run', () => {
     )
     expect(resumed.run!.phase).toBe('train')
     expect(ratesOf(resumed.run!).stepsPerSec).toBeCloseTo(25, 6)
+  })
+
+  it('the time of a pause is none of the run', () => {
+    const before = training(1, 10)
+    const step = {
+      event: 'step',
+      step: 11,
+      totalSteps: 540,
+      epoch: 0,
+      loss: 1,
+      rank: 0,
+      samples: 64,
+      globalSamples: 64,
+      times: { data: 0, ...noTimes, total: 1 },
+      bytesSent: 0,
+    } as const
+    const after = play(
+      before,
+      { type: 'event', atMs: 1400, event: { event: 'paused', step: 10, by: [0], rank: 0 } },
+      {
+        type: 'event',
+        atMs: 61_400,
+        event: { event: 'continued', step: 10, pausedMs: 60_000, rank: 0 },
+      },
+      { type: 'event', atMs: 61_440, event: step },
+    )
+    expect(last(before.run!.seconds)).toBeCloseTo(0.4, 9)
+    expect(last(after.run!.seconds)).toBeCloseTo(0.44, 9)
+  })
+
+  it('given data is told as it goes', () => {
+    const given = (doneBytes: number) =>
+      play(
+        assigned(2),
+        { type: 'config', config: parseTrainConfig({ data: 'given' }) },
+        {
+          type: 'event',
+          atMs: 0,
+          event: { event: 'given', doneBytes, totalBytes: 4 << 20, rank: 0 },
+        },
+      )
+    expect(statusOf(given(1 << 20)).text).toBe(
+      'The data that one rank was given goes to all: 1.00 MiB of 4.00 MiB.',
+    )
+    expect(statusOf(given(4 << 20)).text).toContain('All ranks have the data')
   })
 
   it('says which checkpoint it went on from, and by what its bits are others', () => {

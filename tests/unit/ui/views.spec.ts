@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { noTimes } from '../../../src/graph/step-program.ts'
+import { meshLimit } from '../../../src/peer/edges.ts'
 import type { JsonValue } from '../../../src/peer/messages.ts'
 import { adapterWords } from '../../../src/ui/adapter-words.ts'
 import { browserName, plainName } from '../../../src/ui/browser-name.ts'
@@ -10,7 +11,7 @@ import {
   formatPercent,
   formatSeconds,
 } from '../../../src/ui/format.ts'
-import { ringOf } from '../../../src/ui/rates.ts'
+import { chordsOf, ringOf } from '../../../src/ui/rates.ts'
 import { append, emptySeries, smoothed } from '../../../src/ui/series.ts'
 import { noFacts, outsideLinks } from '../../../src/ui/server-facts.ts'
 import { Store, type Surface, snapshotsPerSec, stepsShownPerSec } from '../../../src/ui/store.ts'
@@ -149,6 +150,27 @@ describe('the ring', () => {
       'webrtc',
       'either',
     ])
+  })
+})
+
+describe('the links beside the ring', () => {
+  const pairs = (size: number) =>
+    chordsOf(makeLobby(size).members, false).map(({ from, to }) => `${from}-${to}`)
+
+  it('are all pairs that are no neighbours, up to the size at which a group is a ring alone', () => {
+    expect([2, 3].map(pairs)).toEqual([[], []])
+    expect(pairs(4)).toEqual(['0-2', '1-3'])
+    expect(pairs(5)).toEqual(['0-2', '0-3', '1-3', '1-4', '2-4'])
+    const many = (size: number) => chordsOf(Array(size).fill(makeLobby(1).members[0]), false)
+    expect(many(meshLimit)).toHaveLength((meshLimit * (meshLimit - 3)) / 2)
+    expect(many(meshLimit + 1)).toEqual([])
+  })
+
+  it('go as the two members settle, or as this tab knows of its own', () => {
+    const { members } = makeLobby(4)
+    expect(chordsOf(members, false).map(({ kind }) => kind)).toEqual(['webrtc', 'webrtc'])
+    const own = { rank: 1, ways: { 3: 'relay' } } as const
+    expect(chordsOf(members, false, own).map(({ kind }) => kind)).toEqual(['webrtc', 'relay'])
   })
 })
 

@@ -1,0 +1,131 @@
+import { mnistImages, readImages, readLabels } from '../../src/data/dataset.ts'
+import { gunzipIfCompressed } from '../../src/data/idx.ts'
+import { DataError } from '../../src/util/errors.ts'
+import { type IdxFiles, type IdxName, idxNames, packIdx } from './idx-pack.ts'
+import { mostGivenBytes } from './meta.ts'
+
+/** One of the files that a person gives, proved to be images or labels. */
+export interface IdxFile {
+  /** As the person's file is called. */
+  readonly name: string
+  readonly kind: 'images' | 'labels'
+  readonly count: number
+  /** Whether it is for training or held out, as its name says; null where that says nothing. */
+  readonly split: 'train' | 't10k' | null
+  /** The file with gzip. */
+  readonly bytes: Uint8Array<ArrayBuffer>
+}
+
+/** The files by what they are, and those of which that cannot be told yet. */
+export interface IdxSet {
+  readonly files: Readonly<Record<IdxName, IdxFile | null>>
+  readonly unplaced: readonly IdxFile[]
+}
+
+export const noFiles: IdxSet = {
+  files: Object.fromEntries(idxNames.map((name) => [name, null])) as IdxSet['files'],
+  unplaced: [],
+}
+
+/** Plain, MNIST's largest has 47 MB. */
+const mostFileBytes = 128 * 2 ** 20
+const imagesMagic = '0x00 0x00 0x08 0x03'
+const labelsMagic = '0x00 0x00 0x08 0x01'
+
+/** Returns what a chosen file is, by its magic number and, for training or held out, by its name. errors: `data.malformed`, one line that names the file. */
+export async function readIdxFile(file: File): Promise<IdxFile> {
+  const { name } = file
+  if (file.size > mostFileBytes)
+    throw malformed(name, `at most ${mostFileBytes} bytes`, String(file.size))
+  const bytes = new Uint8Array(await file.arrayBuffer())
+  const plain = await gunzipIfCompressed(bytes, name)
+  const magic = [...plain.subarray(0, 4)].map((byte) => `0x${byte.toString(16).padStart(2, '0')}`)
+  const isLabels = magic.join(' ') === labelsMagic
+  if (!isLabels && magic.join(' ') !== imagesMagic) {
+    throw malformed(
+      name,
+      `an IDX file that begins with ${imagesMagic} (images) or ${labelsMagic} (labels)`,
+      magic.length < 4 ? `${magic.length} bytes` : magic.join(' '),
+    )
+  }
+  const { shape } = await (isLabels ? readLabels : readImages)({ name, bytes: plain }, mnistImages)
+  return {
+    name,
+    kind: isLabels ? 'labels' : 'images',
+    count: shape[0],
+    split: /train/i.test(name) ? 'train' : /t10k|test/i.test(name) ? 't10k' : null,
+    // Fewer bytes to hand over to the other ranks: MNIST's become a fifth.
+    bytes: plain === bytes ? await gzipped(plain) : bytes,
+  }
+}
+
+const gzipped = async (bytes: Uint8Array<ArrayBuffer>) =>
+  new Uint8Array(
+    await new Response(
+      new Blob([bytes]).stream().pipeThrough(new CompressionStream('gzip')),
+    ).arrayBuffer(),
+  )
+
+/**
+ * Returns the set with these files in it, in place of those that it had.
+ *
+ * Where names do not tell, the larger of two files of one kind is for training, and one alone takes the place that is free.
+ */
+export function withFiles({ files, unplaced }: IdxSet, added: readonly IdxFile[]): IdxSet {
+  const next = { ...files }
+  const left: IdxFile[] = []
+  for (const kind of ['images', 'labels'] as const) {
+    const own = [...unplaced, ...added].filter((file) => file.kind === kind)
+    for (const file of own) if (file.split) next[nameOf(file.split, kind)] = file
+    const nameless = own.filter(({ split }) => !split)
+    const free = (['train', 't10k'] as const).filter((split) => !next[nameOf(split, kind)])
+    const [first, second] = nameless.slice(-2).sort((a, b) => b.count - a.count)
+    if (nameless.length > 1 && first.count > second.count) {
+      next[nameOf('train', kind)] = first
+      next[nameOf('t10k', kind)] = second
+    } else if (nameless.length === 1 && free.length === 1) {
+      next[nameOf(free[0], kind)] = first
+    } else left.push(...nameless.slice(-2))
+  }
+  return { files: next, unplaced: left }
+}
+
+/** What keeps a set from being trained on; one line each, empty where nothing does. */
+export function problemsOf({ files, unplaced }: IdxSet): string[] {
+  const pairs = (['train', 't10k'] as const).flatMap((split) => {
+    const images = files[nameOf(split, 'images')]
+    const labels = files[nameOf(split, 'labels')]
+    if (!images || !labels || images.count === labels.count) return []
+    return [
+      `${labels.name}: expected ${images.count} labels for the ${images.count} images of ${images.name}, got ${labels.count}. Choose the two files of one data set.`,
+    ]
+  })
+  const open = unplaced.map(
+    ({ name, kind, count }) =>
+      `${name}: expected train or t10k in its name, or another file of ${kind} with more or fewer, got ${count} ${kind} of which neither tells the use. Choose the other files, or name it so.`,
+  )
+  const bytes = idxNames.reduce((sum, name) => sum + (files[name]?.bytes.length ?? 0), 0)
+  const size =
+    bytes > mostGivenBytes
+      ? [
+          `The files: expected at most ${mostGivenBytes} bytes with gzip, got ${bytes}. Put them into a folder that is served, and give its address.`,
+        ]
+      : []
+  return [...pairs, ...open, ...size]
+}
+
+/** Returns the four files as a run takes them; null while one is missing, or there are problems. */
+export function givenOf(set: IdxSet): Uint8Array<ArrayBuffer> | null {
+  const all = idxNames.map((name) => [name, set.files[name]?.bytes] as const)
+  if (all.some(([, bytes]) => !bytes) || problemsOf(set).length > 0) return null
+  return packIdx(Object.fromEntries(all) as unknown as IdxFiles)
+}
+
+const nameOf = (split: 'train' | 't10k', kind: IdxFile['kind']): IdxName =>
+  `${split}-${kind}-idx${kind === 'images' ? 3 : 1}-ubyte` as IdxName
+
+const malformed = (name: string, expected: string, got: string) =>
+  new DataError(
+    'data.malformed',
+    `${name}: expected ${expected}, got ${got}. Choose the four files of MNIST, or others in their layout, plain or gzip.`,
+  )

@@ -1,0 +1,224 @@
+import { useRef, useState } from 'preact/hooks'
+import { givenData } from '../../src/train/config.ts'
+import { Choices } from '../../src/ui/demo/choices.tsx'
+import type { ViewProps } from '../../src/ui/demo/view-props.ts'
+import { formatBytes, formatCount } from '../../src/ui/format.ts'
+import { messageOf } from '../../src/util/errors.ts'
+import {
+  givenOf,
+  type IdxFile,
+  type IdxSet,
+  noFiles,
+  problemsOf,
+  readIdxFile,
+  withFiles,
+} from './idx-files.ts'
+import { type IdxName, idxNames } from './idx-pack.ts'
+import { meta } from './meta.ts'
+
+interface Own {
+  readonly set: IdxSet
+  /** Of the files that came last, those that are none of the four: one line each. */
+  readonly failures: readonly string[]
+  /** The four are there, and are one data set. */
+  readonly isWhole: boolean
+}
+
+const none: Own = { set: noFiles, failures: [], isWhole: false }
+
+/** The tab keeps the files for its next runs, also while another demo is on show. */
+let kept = none
+
+/** The four files that a person drops or chooses, some or all at once: `take` them. */
+export function useOwnFiles({ canSet, give }: Pick<ViewProps, 'canSet' | 'give'>) {
+  const [own, setOwn] = useState(kept)
+  const [reading, setReading] = useState(0)
+  // Files that come while others are read wait for these.
+  const queue = useRef(Promise.resolve())
+  const keep = (next: Own) => {
+    kept = next
+    setOwn(next)
+  }
+  const read = async (files: readonly File[]) => {
+    const added: IdxFile[] = []
+    const failures: string[] = []
+    for (const file of files) {
+      try {
+        added.push(await readIdxFile(file))
+      } catch (error) {
+        const words = messageOf(error)
+        failures.push(words.startsWith(file.name) ? words : `${file.name}: ${words}`)
+      }
+    }
+    const set = withFiles(kept.set, added)
+    const given = givenOf(set)
+    keep({ set, failures, isWhole: given !== null })
+    if (given && added.length > 0) give(given)
+  }
+  return {
+    ...own,
+    isReading: reading > 0,
+    take(files: Iterable<File> | null | undefined) {
+      const list = [...(files ?? [])]
+      if (list.length === 0) return
+      if (!canSet) {
+        keep({ ...kept, failures: ["Only the room's maker gives files, while nothing runs."] })
+        return
+      }
+      setReading((count) => count + 1)
+      queue.current = queue.current
+        .then(() => read(list))
+        .finally(() => setReading((count) => count - 1))
+    },
+    clear: () => keep(none),
+  }
+}
+
+const placeWords: Record<IdxName, string> = {
+  'train-images-idx3-ubyte': 'images to train on',
+  'train-labels-idx1-ubyte': 'their labels',
+  't10k-images-idx3-ubyte': 'held-out images',
+  't10k-labels-idx1-ubyte': 'their labels',
+}
+
+interface OwnFilesProps extends Pick<ViewProps, 'config' | 'canSet' | 'set'> {
+  own: ReturnType<typeof useOwnFiles>
+}
+
+/** Which digits the model learns: those drawn by the program, four files, or the files in a folder with an address. */
+export function OwnFiles({ own, config, canSet, set }: OwnFilesProps) {
+  const { set: idx, failures, isWhole, isReading, take, clear } = own
+  const data = config?.data
+  const isAddress = data !== undefined && data !== givenData && !Object.hasOwn(meta.data, data)
+  const [address, setAddress] = useState(isAddress ? data : '')
+  const problems = [...failures, ...problemsOf(idx)]
+  const hasFiles = idxNames.some((name) => idx.files[name]) || idx.unplaced.length > 0
+  return (
+    <div class="own-files">
+      <Choices
+        label="Digits"
+        value={isAddress ? 'address' : data}
+        isFixed={!canSet}
+        choices={[
+          ...Object.entries(meta.data).map(([value, words]) => ({ value, words })),
+          ...(isWhole ? [{ value: givenData, words: 'the four files' }] : []),
+          ...(isAddress ? [{ value: 'address', words: data }] : []),
+        ]}
+        onChoose={(value) => {
+          if (value !== 'address') set('data', value)
+        }}
+      />
+      <details
+        open={hasFiles || problems.length > 0 || isAddress || data === givenData || undefined}
+      >
+        <summary>Train on MNIST, or files in its layout</summary>
+        <div class="own-body">
+          <div>
+            <input
+              type="file"
+              id="own-files"
+              class="unseen"
+              multiple
+              disabled={!canSet}
+              onChange={(event) => {
+                const { currentTarget } = event
+                take(currentTarget.files)
+                // The same files may be chosen again.
+                currentTarget.value = ''
+              }}
+            />
+            <label class="button" for="own-files" data-disabled={!canSet}>
+              Choose the four files…
+            </label>
+            <span class="quiet">
+              {' '}
+              or drop them here, IDX, plain or gzip. They stay in this room.
+            </span>
+          </div>
+          {hasFiles && (
+            <ul class="idx-files">
+              {idxNames.map((name) => (
+                <Place key={name} words={placeWords[name]} file={idx.files[name]} />
+              ))}
+            </ul>
+          )}
+          <p class="quiet" role="status">
+            {isReading ? 'Reading…' : canSet && data === givenData ? nextRun(own) : ''}
+          </p>
+          {problems.length > 0 && (
+            <ul class="problems" role="alert">
+              {problems.map((words) => (
+                <li key={words} class="error">
+                  {words}
+                </li>
+              ))}
+            </ul>
+          )}
+          {hasFiles && canSet && (
+            <button
+              type="button"
+              onClick={() => {
+                clear()
+                if (data === givenData) set('data', Object.keys(meta.data)[0])
+              }}
+            >
+              Take the files away
+            </button>
+          )}
+          <form
+            class="own-address"
+            onSubmit={(event) => {
+              event.preventDefault()
+              if (address.trim() !== '') set('data', address.trim())
+            }}
+          >
+            <label for="own-address">Or the address of a folder that has them</label>
+            <input
+              type="text"
+              id="own-address"
+              inputMode="url"
+              autoComplete="off"
+              placeholder="https://…/mnist/"
+              value={address}
+              disabled={!canSet}
+              onInput={(event) => setAddress(event.currentTarget.value)}
+            />
+            <button type="submit" disabled={!canSet || address.trim() === ''}>
+              Take this folder
+            </button>
+            <p class="quiet">
+              Each tab reads it by itself; another server must allow this page to (CORS).{' '}
+              <code>npm start -- --data DIR</code> serves a folder at <code>/data/</code>.
+            </p>
+          </form>
+        </div>
+      </details>
+    </div>
+  )
+}
+
+/** What a run would train on now. A reloaded tab has its settings again, but no files. */
+const nextRun = ({ set, isWhole }: Own): string =>
+  isWhole
+    ? `The next run trains on ${counted(set, 'train-images-idx3-ubyte')} images, and ${counted(set, 't10k-images-idx3-ubyte')} are held out. Press Start.`
+    : 'The settings ask for given files, and this tab has not got all four. Give them, or choose other digits.'
+
+const counted = ({ files }: IdxSet, name: IdxName) => formatCount(files[name]?.count ?? 0)
+
+function Place({ words, file }: { words: string; file: IdxFile | null }) {
+  return (
+    <li data-is={file ? 'there' : 'missing'}>
+      <span aria-hidden="true">{file ? '✓' : '○'}</span> {words}:{' '}
+      {file ? (
+        <>
+          <b>{file.name}</b>{' '}
+          <span class="quiet">
+            {formatCount(file.count)}, {formatBytes(file.bytes.length)} with gzip
+          </span>
+        </>
+      ) : (
+        <span class="quiet">not there yet</span>
+      )}
+    </li>
+  )
+}

@@ -1,0 +1,18 @@
+import type { Metric } from '../train/demo-meta.ts'
+import { formatLoss, formatMetric } from './format.ts'
+
+/** What a demo measures on held-out samples, in words: `test accuracy`, `test loss in bits per character`. */
+export const metricName = ({ name, unit }: Metric): string =>
+  unit === 'share' || unit === '' ? `test ${name}` : `test ${name} in ${unit}`
+
+/** The value alone, where its unit stands elsewhere; percent stay with it. */
+export const metricValue = (metric: Metric, value: number): string =>
+  metric.unit === 'share' ? formatMetric(metric, value) : formatLoss(value)
+
+/** Which way is good, as a sign and in words. */
+export const metricDirection = ({ better }: Metric): { sign: string; words: string } => ({
+  sign: better === 'higher' ? '↑' : '↓',
+  words: `${better} is better`,
+})
+
+export const capitalized = (words: string): string => `${words[0].toUpperCase()}${words.slice(1)}`
