@@ -160,6 +160,24 @@ async function shootDemo(
   await page.context().close()
 }
 
+/** The ring in the middle of its reduce-scatter. */
+async function shootRing(browser: Browser, url: string): Promise<void> {
+  const page = await browser.newPage({ viewport: { width: 1280, height: 820 } })
+  await page.goto(`${url}demos/ring/`)
+  await page.locator('.scrub').click({ position: { x: 90, y: 5 } })
+  await page.screenshot({ path: join(out, 'demo-ring.png') })
+  await page.close()
+}
+
+async function shootStrategies(browser: Browser, url: string): Promise<void> {
+  const page = await browser.newPage({ viewport: { width: 1280, height: 980 } })
+  await page.goto(`${url}demos/strategies/?strategies=1,2,4,2alone&steps=300`)
+  await page.getByRole('button', { name: 'Run', exact: true }).click()
+  await finished(page)
+  await page.screenshot({ path: join(out, 'demo-strategies.png') })
+  await page.close()
+}
+
 /** A line through places from 0 to 1 across an element. */
 async function drawOn(pad: Locator, stroke: readonly (readonly [number, number])[]): Promise<void> {
   const { x, y, width, height } = (await pad.boundingBox())!
@@ -183,6 +201,8 @@ try {
   await animate(browser, served.localUrl, join(out, 'three-tabs.gif'))
   await shootRun(browser, served.localUrl, join(out, 'running.png'))
   for (const demo of demos) await shootDemo(browser, served.localUrl, demo)
+  await shootRing(browser, served.localUrl)
+  await shootStrategies(browser, served.localUrl)
 } finally {
   await browser.close()
   await served.close()
