@@ -12,11 +12,19 @@ const pages = [
   ...readdirSync(join(import.meta.dirname, 'demos')).map((name) => `demos/${name}/index.html`),
 ].filter((page) => existsSync(join(import.meta.dirname, page)))
 
+/** Names of classes stay: errors, and what modules and optimizers say, carry theirs. */
+const output = {
+  minify: {
+    compress: { keepNames: { class: true, function: false } },
+    mangle: { keepNames: { class: true, function: false } },
+  },
+}
+
 export default defineConfig({
   // Relative addresses: the built pages work under any path.
   base: './',
   plugins: [tabring()],
-  worker: { format: 'es', rolldownOptions: { output: { keepNames: true } } },
+  worker: { format: 'es', rolldownOptions: { output } },
   // Found late, behind a worker's import, they would reload a page that is in a room already.
   optimizeDeps: {
     include: [
@@ -36,7 +44,6 @@ export default defineConfig({
     target: 'es2023',
     // The libraries that the benchmark page compares with are large, and loaded when it does.
     chunkSizeWarningLimit: 2000,
-    // Class names stay: errors carry theirs.
-    rolldownOptions: { input: pages, output: { keepNames: true } },
+    rolldownOptions: { input: pages, output },
   },
 })

@@ -4,7 +4,7 @@ import { nonGroupMember } from '../peer/non-group-member.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
 import { type GroupArgument, groupOf } from './group-of.ts'
 import { placeOf } from './place-of.ts'
-import { defaultGroup } from './process-group.ts'
+import { defaultGroup } from './default-group.ts'
 
 /** As torch.distributed.GroupMember. */
 export const GroupMember = {

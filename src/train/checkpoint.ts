@@ -2,7 +2,7 @@ import { getCheckpoint, privateCheckpoints, putCheckpoint } from '../data/checkp
 import type { FileFolder } from '../data/file-store.ts'
 import { type SavedState, save } from '../data/saved-tree.ts'
 import { memberGroup } from '../distributed/group-of.ts'
-import { getProcessGroup, isInitialized } from '../distributed/process-group.ts'
+import { getProcessGroup, isInitialized } from '../distributed/default-group.ts'
 import type { CollectiveGroup } from '../peer/collective-group.ts'
 import { gatherJson } from '../peer/gather-json.ts'
 import { DataError, type ErrorCode, messageOf, TabringError } from '../util/errors.ts'

@@ -3,7 +3,8 @@ import { isDemo } from '../../demos/metas.ts'
 import { tasks } from '../../demos/tasks.ts'
 import { privateCheckpoints } from '../data/checkpoint-folder.ts'
 import { httpFolder } from '../data/http-folder.ts'
-import { destroyProcessGroup, initProcessGroup } from '../distributed/process-group.ts'
+import { destroyProcessGroup, makeDefault } from '../distributed/default-group.ts'
+import { joinLinks } from '../distributed/join-links.ts'
 import { openGpu } from '../gpu/device.ts'
 import { type AnyRuntime, CpuRuntime, Runtime } from '../graph/runtime.ts'
 import { openTuneStore } from '../graph/tune-store.ts'
@@ -124,14 +125,16 @@ class ComputeWorker implements ComputeApi {
       follows: isLoss,
       join: async (current, own) => {
         this.#dropGroup()
-        this.#group = await initProcessGroup({
-          rank,
-          worldSize,
-          epoch: current,
-          links: own,
-          ...(current !== epoch && { joinTimeoutMs: rejoinTimeoutMs }),
-          onspan: (span) => trainer?.onSpan(span),
-        })
+        this.#group = await makeDefault(() =>
+          joinLinks({
+            rank,
+            worldSize,
+            epoch: current,
+            links: own,
+            helloMs: current === epoch ? undefined : rejoinTimeoutMs,
+            onspan: (span) => trainer?.onSpan(span),
+          }),
+        )
         signal.throwIfAborted()
         return this.#group
       },
