@@ -2,6 +2,7 @@ import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { defineConfig } from 'vite'
 import { tabring } from './node/vite-plugin.ts'
+import { withoutCases } from './node/without-cases.ts'
 
 /** Every page at the top level that is there, and each demo's own. */
 const pages = [
@@ -24,7 +25,7 @@ export default defineConfig({
   // Relative addresses: the built pages work under any path.
   base: './',
   plugins: [tabring()],
-  worker: { format: 'es', rolldownOptions: { output } },
+  worker: { format: 'es', plugins: () => [withoutCases()], rolldownOptions: { output } },
   // Found late, behind a worker's import, they would reload a page that is in a room already.
   optimizeDeps: {
     include: [
