@@ -34,11 +34,15 @@ export function withoutCasesIn(code: string, program: unknown): string {
     const [op] = node.arguments as SyntaxNode[]
     for (const property of (op.properties ?? []) as SyntaxNode[]) {
       const { key, value } = property as unknown as Record<'key' | 'value', SyntaxNode>
-      if (nameOf(key) === 'cases') marks.push({ at: property.start, end: value.end, text: 'cases: []' })
+      if (nameOf(key) === 'cases')
+        marks.push({ at: property.start, end: value.end, text: 'cases: []' })
     }
   }
   marks.sort((a, b) => b.at - a.at)
-  return marks.reduce((text, { at, end, text: own }) => text.slice(0, at) + own + text.slice(end), code)
+  return marks.reduce(
+    (text, { at, end, text: own }) => text.slice(0, at) + own + text.slice(end),
+    code,
+  )
 }
 
 /** A Vite plugin for workers that train: they hold no op against its reference, so they carry no cases. */

@@ -55,7 +55,11 @@ export async function joinLinks(options: JoinOptions): Promise<ProcessGroup> {
 }
 
 /** errors: `config.invalid` without a size, or for a rank outside of it. */
-export function checkPlace(where: string, rank: number | undefined, worldSize: number | undefined): void {
+export function checkPlace(
+  where: string,
+  rank: number | undefined,
+  worldSize: number | undefined,
+): void {
   if (worldSize === undefined) {
     throw new TabringError(
       'config.invalid',

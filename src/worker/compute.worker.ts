@@ -1,36 +1,25 @@
 import * as Comlink from 'comlink'
 import { isDemo } from '../../demos/metas.ts'
 import { tasks } from '../../demos/tasks.ts'
-import { privateCheckpoints } from '../data/checkpoint-folder.ts'
-import { httpFolder } from '../data/http-folder.ts'
 import { destroyProcessGroup, makeDefault } from '../distributed/default-group.ts'
 import { joinLinks } from '../distributed/join-links.ts'
 import { openGpu } from '../gpu/device.ts'
 import { type AnyRuntime, CpuRuntime, Runtime } from '../graph/runtime.ts'
 import { openTuneStore } from '../graph/tune-store.ts'
-import { linkOver, untilUp } from '../peer/channel-transport.ts'
+import { linkOver } from '../peer/channel-transport.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { withLane } from '../peer/lanes.ts'
 import type { Link, LinkStats } from '../peer/link.ts'
 import { Rejoining } from '../peer/rejoin.ts'
-import {
-  addToShelf,
-  type CheckpointSettings,
-  listShelf,
-  removeFromShelf,
-  type ShelvedCheckpoint,
-  settingsOnShelf,
-  shelfOf,
-  takeFromShelf,
-} from '../train/checkpoint-shelf.ts'
+import type { CheckpointSettings, ShelvedCheckpoint } from '../train/checkpoint-shelf.ts'
 import type { TrainConfig } from '../train/config.ts'
-import { writeStateDict } from '../train/model-file.ts'
 import { isLoss } from '../train/recovery.ts'
 import type { CheckpointPlace } from '../train/run-checkpoint.ts'
 import type { LookAnswer, LookValue, Task } from '../train/task.ts'
 import { Trainer } from '../train/trainer.ts'
 import type { DeviceType } from '../util/device.ts'
 import { DataError, PeerError, TabringError } from '../util/errors.ts'
+import { loadPart } from '../util/load-part.ts'
 import { nameSpans, type TraceEvent, traceEvents } from '../util/spans.ts'
 import { type GivenSwitches, takeSwitches } from '../util/switches.ts'
 import type {
@@ -73,7 +62,10 @@ class ComputeWorker implements ComputeApi {
   async speed(): Promise<number | null> {
     if (this.#abort || this.#device === 'cpu') return null
     const measure = async () => {
-      const { deviceSpeed } = await import('../measure/device-speed.ts')
+      const { deviceSpeed } = await loadPart(
+        'the measurement of the device',
+        () => import('../measure/device-speed.ts'),
+      )
       const runtime = await this.#openRuntime()
       return this.#abort || runtime instanceof CpuRuntime ? null : deviceSpeed(runtime)
     }
@@ -89,13 +81,19 @@ class ComputeWorker implements ComputeApi {
   async addLink(epoch: number, peerRank: number, transport: Transport, lane = 0): Promise<void> {
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
     this.#links.set(epoch, links)
+    if (transport.kind === 'relay') {
+      const { relayOver } = await loadPart('the relay', () => import('../peer/relay/relay-link.ts'))
+      const own = relayOver(transport.relay)
+      links.get(peerRank)?.close('replaced by another attempt')
+      links.set(peerRank, own)
+      await own.opened
+      return
+    }
     const own = linkOver(transport)
     const before = links.get(peerRank)
     const link = withLane(before, own, lane)
     links.set(peerRank, link)
-    if (link !== own) return
-    before?.close('replaced by another attempt')
-    await untilUp(own)
+    if (link === own) before?.close('replaced by another attempt')
   }
 
   async train(
@@ -223,6 +221,10 @@ class ComputeWorker implements ComputeApi {
         'exportParameters: there has been no run. Train first.',
       )
     }
+    const { writeStateDict } = await loadPart(
+      'saving of models',
+      () => import('../train/model-file.ts'),
+    )
     const file = writeStateDict(await this.#trainer.stateDict(), {
       metadata: { format: 'pt', 'tabring.record': JSON.stringify(this.#trainer.record ?? null) },
     })
@@ -233,24 +235,25 @@ class ComputeWorker implements ComputeApi {
     return traceEvents()
   }
 
-  checkpoints(): Promise<ShelvedCheckpoint[]> {
-    return listShelf()
+  async checkpoints(): Promise<ShelvedCheckpoint[]> {
+    return (await shelf()).listShelf()
   }
 
   async readCheckpoint(place: string, name: string): Promise<string> {
+    const { takeFromShelf } = await shelf()
     return URL.createObjectURL(new Blob([await takeFromShelf(place, name)]))
   }
 
-  checkpointSettings(place: string, name: string): Promise<CheckpointSettings> {
-    return settingsOnShelf(place, name)
+  async checkpointSettings(place: string, name: string): Promise<CheckpointSettings> {
+    return (await shelf()).settingsOnShelf(place, name)
   }
 
   async addCheckpoint(file: Blob): Promise<CheckpointSettings> {
-    return addToShelf(new Uint8Array(await file.arrayBuffer()))
+    return (await shelf()).addToShelf(new Uint8Array(await file.arrayBuffer()))
   }
 
-  removeCheckpoint(place: string, name: string): Promise<void> {
-    return removeFromShelf(place, name)
+  async removeCheckpoint(place: string, name: string): Promise<void> {
+    return (await shelf()).removeFromShelf(place, name)
   }
 
   #end(links: Map<number, Link>): void {
@@ -290,9 +293,12 @@ class ComputeWorker implements ComputeApi {
   }
 }
 
+/** Checkpoints in this browser, or where a launcher keeps them. */
+const shelf = () => loadPart('checkpoints', () => import('../train/checkpoint-shelf.ts'))
+
 /** errors: `config.invalid` for a demo that this page does not have. */
 async function taskOf({ demo }: TrainConfig): Promise<Task> {
-  if (isDemo(demo)) return tasks[demo]()
+  if (isDemo(demo)) return loadPart(`the demo ${demo}`, tasks[demo])
   throw new TabringError(
     'config.invalid',
     `demo: expected one of ${Object.keys(tasks).join(', ')}, got ${demo}. Open the same version of the page on all ranks.`,
@@ -319,9 +325,7 @@ function placeOf(
   return {
     keepLast,
     folder: async () =>
-      folder === undefined
-        ? privateCheckpoints(shelfOf(config))
-        : httpFolder(new URL(folder, baseUrl)),
+      (await shelf()).folderOf(config, folder === undefined ? undefined : new URL(folder, baseUrl)),
     file:
       file === undefined
         ? undefined
