@@ -1,4 +1,5 @@
 import { parseTrainConfig } from '../../demos/experiment.ts'
+import { loadWebRtc } from '../peer/late-connection.ts'
 import { type LocalPorts, openLocalPorts } from '../peer/local-ports.ts'
 import type {
   AssignedLink,
@@ -127,6 +128,7 @@ export class RoomMember {
     this.#client = client
     client.on('lobby', (lobby) => {
       tell(1, 'room', () => `members ${lobby.members.map((member) => member.name).join(', ')}`)
+      if (mayNeedWebRtc(info, lobby.members)) loadWebRtc().catch(() => undefined)
       this.#measures?.roomIs([lobby.state, ...lobby.members.map(({ id }) => id)].join())
       this.#options.onLobby?.(lobby, client.id)
     })
@@ -347,3 +349,9 @@ export class RoomMember {
     this.#options.onEnd?.({ ok: false, rank, error })
   }
 }
+
+/** Whether a link to one of them may go by WebRTC, whose code is then loaded before the start: ports join the tabs of one browser alone. */
+const mayNeedWebRtc = (own: MemberInfo, members: readonly Pick<MemberInfo, 'hostTag'>[]): boolean =>
+  members.length > 1 &&
+  own.transport !== 'relay' &&
+  (own.transport === 'webrtc' || members.some(({ hostTag }) => !hostTag || hostTag !== own.hostTag))
