@@ -2,7 +2,6 @@ import * as v from 'valibot'
 import {
   entryOf,
   getCheckpoint,
-  privateCheckpointFolders,
   privateCheckpoints,
   putCheckpoint,
   readManifest,
@@ -10,6 +9,7 @@ import {
 } from '../data/checkpoint-folder.ts'
 import { type FileFolder, hasPrivateFiles } from '../data/file-store.ts'
 import { httpFolder } from '../data/http-folder.ts'
+import { privateCheckpointFolders } from '../data/private-checkpoints.ts'
 import { DataError } from '../util/errors.ts'
 import { unpackCheckpoint } from './checkpoint-file.ts'
 import { type TrainConfig, trainConfigSchema } from './config.ts'

@@ -1,22 +1,17 @@
 import * as Comlink from 'comlink'
-import { isDemo } from '../../demos/metas.ts'
-import { tasks } from '../../demos/tasks.ts'
-import { destroyProcessGroup, makeDefault } from '../distributed/default-group.ts'
-import { joinLinks } from '../distributed/join-links.ts'
+import { hasPrivateFiles } from '../data/file-store.ts'
+import { privateCheckpointFolders } from '../data/private-checkpoints.ts'
 import { openGpu } from '../gpu/device.ts'
 import { type AnyRuntime, CpuRuntime, Runtime } from '../graph/runtime.ts'
-import { openTuneStore } from '../graph/tune-store.ts'
 import { linkOver } from '../peer/channel-transport.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { withLane } from '../peer/lanes.ts'
 import type { Link, LinkStats } from '../peer/link.ts'
-import { Rejoining } from '../peer/rejoin.ts'
 import type { CheckpointSettings, ShelvedCheckpoint } from '../train/checkpoint-shelf.ts'
 import type { TrainConfig } from '../train/config.ts'
-import { isLoss } from '../train/recovery.ts'
 import type { CheckpointPlace } from '../train/run-checkpoint.ts'
-import type { LookAnswer, LookValue, Task } from '../train/task.ts'
-import { Trainer } from '../train/trainer.ts'
+import type { LookAnswer, LookValue } from '../train/task.ts'
+import type { Trainer } from '../train/trainer.ts'
 import type { DeviceType } from '../util/device.ts'
 import { DataError, PeerError, TabringError } from '../util/errors.ts'
 import { loadPart } from '../util/load-part.ts'
@@ -44,6 +39,8 @@ class ComputeWorker implements ComputeApi {
   #runtime: Promise<AnyRuntime> | undefined
   /** Links of epochs that have not begun, by epoch and rank. */
   readonly #links = new Map<number, Map<number, Link>>()
+  /** What runs need, once there was one. */
+  #training: Training | undefined
   #group: ProcessGroup | undefined
   #trainer: Trainer | undefined
   #abort: AbortController | undefined
@@ -79,6 +76,8 @@ class ComputeWorker implements ComputeApi {
   }
 
   async addLink(epoch: number, peerRank: number, transport: Transport, lane = 0): Promise<void> {
+    // A run is coming: it loads while its links are made.
+    this.#loadTraining().catch(() => undefined)
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
     this.#links.set(epoch, links)
     if (transport.kind === 'relay') {
@@ -116,27 +115,6 @@ class ComputeWorker implements ComputeApi {
     const { signal } = this.#abort
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
     this.#links.delete(epoch)
-    let trainer: Trainer | undefined
-    const ring = new Rejoining({
-      epoch,
-      links,
-      follows: isLoss,
-      join: async (current, own) => {
-        this.#dropGroup()
-        this.#group = await makeDefault(() =>
-          joinLinks({
-            rank,
-            worldSize,
-            epoch: current,
-            links: own,
-            helloMs: current === epoch ? undefined : rejoinTimeoutMs,
-            onspan: (span) => trainer?.onSpan(span),
-          }),
-        )
-        signal.throwIfAborted()
-        return this.#group
-      },
-    })
     const before = this.#run
     const run = async (): Promise<RunResult> => {
       // An aborted run may still be compiling; what it holds is freed when it has come to its end.
@@ -144,11 +122,33 @@ class ComputeWorker implements ComputeApi {
       await this.#measuring
       this.#trainer?.destroy()
       this.#trainer = undefined
-      const task = await taskOf(config)
+      const training = await this.#loadTraining()
+      const task = await training.taskOf(config)
+      let trainer: Trainer | undefined
+      const ring = new training.Rejoining({
+        epoch,
+        links,
+        follows: training.isLoss,
+        join: async (current, own) => {
+          this.#dropGroup()
+          this.#group = await training.makeDefault(() =>
+            training.joinLinks({
+              rank,
+              worldSize,
+              epoch: current,
+              links: own,
+              helloMs: current === epoch ? undefined : rejoinTimeoutMs,
+              onspan: (span) => trainer?.onSpan(span),
+            }),
+          )
+          signal.throwIfAborted()
+          return this.#group
+        },
+      })
       let runtime = await this.#openRuntime()
       signal.throwIfAborted()
       const group = await ring.first()
-      trainer = new Trainer({
+      trainer = new training.Trainer({
         runtime,
         reopen: async () => {
           runtime = await this.#reopenRuntime()
@@ -162,7 +162,7 @@ class ComputeWorker implements ComputeApi {
         baseUrl,
         onEvent: (event) => batches.add(event),
         signal,
-        tuneStore: config.tune ? openTuneStore() : undefined,
+        tuneStore: config.tune ? training.openTuneStore() : undefined,
         checkpoints: placeOf(checkpoints, config, baseUrl),
       })
       this.#trainer = trainer
@@ -236,6 +236,8 @@ class ComputeWorker implements ComputeApi {
   }
 
   async checkpoints(): Promise<ShelvedCheckpoint[]> {
+    // Most visitors have none.
+    if (!hasPrivateFiles() || (await privateCheckpointFolders()).length === 0) return []
     return (await shelf()).listShelf()
   }
 
@@ -265,7 +267,7 @@ class ComputeWorker implements ComputeApi {
   #dropGroup(): void {
     this.#group?.destroy()
     this.#group = undefined
-    void destroyProcessGroup()
+    void this.#training?.destroyProcessGroup()
   }
 
   /** Opens a device after one was lost; the browser's GPU process may need a moment to come back. */
@@ -281,6 +283,11 @@ class ComputeWorker implements ComputeApi {
     }
   }
 
+  async #loadTraining(): Promise<Training> {
+    this.#training ??= await loadTraining()
+    return this.#training
+  }
+
   #openRuntime(): Promise<AnyRuntime> {
     this.#runtime ??=
       this.#device === 'cpu'
@@ -293,17 +300,12 @@ class ComputeWorker implements ComputeApi {
   }
 }
 
+type Training = typeof import('./training.ts')
+
+const loadTraining = () => loadPart('training', () => import('./training.ts'))
+
 /** Checkpoints in this browser, or where a launcher keeps them. */
 const shelf = () => loadPart('checkpoints', () => import('../train/checkpoint-shelf.ts'))
-
-/** errors: `config.invalid` for a demo that this page does not have. */
-async function taskOf({ demo }: TrainConfig): Promise<Task> {
-  if (isDemo(demo)) return loadPart(`the demo ${demo}`, tasks[demo])
-  throw new TabringError(
-    'config.invalid',
-    `demo: expected one of ${Object.keys(tasks).join(', ')}, got ${demo}. Open the same version of the page on all ranks.`,
-  )
-}
 
 /** The memory of all arrays in an answer, each once. */
 function buffersOf(answer: LookAnswer): ArrayBuffer[] {
