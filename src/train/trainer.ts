@@ -264,17 +264,20 @@ export class Trainer {
     this.#program = step
     this.#resources.push(step)
     this.#buckets = optimizer.buckets
-    const evaluation = await Evaluation.create({
-      runtime,
-      model: ddp,
-      task,
-      config,
-      data,
-      trainingRows: share.rows,
-    })
-    this.#resources.push(evaluation)
-    const check = await ReplicaCheck.create(runtime, optimizer.buckets)
-    this.#resources.push(check)
+    // Their kernels compile side by side. Both are waited for, so that what is made is freed where the other one fails.
+    const kept = async <Part extends { destroy(): void }>(making: Promise<Part>): Promise<Part> => {
+      const made = await making
+      this.#resources.push(made)
+      return made
+    }
+    const making = [
+      kept(
+        Evaluation.create({ runtime, model: ddp, task, config, data, trainingRows: share.rows }),
+      ),
+      kept(ReplicaCheck.create(runtime, optimizer.buckets)),
+    ] as const
+    await Promise.allSettled(making)
+    const [evaluation, check] = await Promise.all(making)
     const own = {
       config,
       worldSize: size,
