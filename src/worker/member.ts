@@ -268,8 +268,8 @@ export class RoomMember {
         config,
         location.href,
         (events) => {
-          if (this.#assignment?.epoch !== epoch) return
           for (const { event, atMs } of events) {
+            if (this.#assignment?.epoch !== epoch) return
             this.#marks.take(event, atMs)
             this.#options.onEvent?.(event, atMs)
           }
