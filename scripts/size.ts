@@ -38,7 +38,7 @@ const whenBySource: Readonly<Record<string, string>> = {
   'src/train/checkpoint-shelf.ts': 'checkpoints in this browser, or a run that saves some',
   'src/train/model-file.ts': 'saving the model',
   'src/train/run-checkpoint.ts': 'Start, with checkpoints',
-  'src/ui/runs/plot.ts': 'the first run',
+  'uplot/dist/uPlot.esm.js': 'the first run',
   'src/worker/training.ts': 'Start',
 }
 
@@ -51,7 +51,13 @@ try {
   print('pressing Start fetches besides, up to the first step', start)
   console.log(`${kilobytes(own + sum(start))}  from an empty cache to the first step\n`)
   printLater([...firstLoad, ...start])
-  for (const page of ['selftest.html', 'bench.html', 'tab.html', 'demos/ring/index.html'])
+  for (const page of [
+    'selftest.html',
+    'bench.html',
+    'tab.html',
+    'demos/ring/index.html',
+    'demos/strategies/index.html',
+  ])
     console.log(`${kilobytes(sum(ofPage(page)))}  ${page}, before what it loads later`)
   isWithin = own <= firstLoadBudget
   console.log(

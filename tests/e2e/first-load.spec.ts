@@ -44,7 +44,7 @@ describe('index.html', () => {
 
   it('leaves to Start what a run of the default demo needs, and no other demo', () => {
     const names = visited.start.join()
-    for (const part of ['training-', 'demo-', 'plot-']) expect(names).toContain(part)
+    for (const part of ['training-', 'demo-', 'uPlot']) expect(names).toContain(part)
     for (const part of ['laned-connection-', 'cnn-', 'gpt-', 'story-', 'grad-scaler-'])
       expect(names).not.toContain(part)
   })

@@ -33,13 +33,7 @@ export interface HeldPlot {
 }
 
 /** A uPlot of the size of its element and in the page's colours, light and dark; its data are those of the render. */
-export function usePlot({
-  shape,
-  options,
-  data,
-  dependsOn,
-  isWanted = true,
-}: PlotParts): HeldPlot {
+export function usePlot({ shape, options, data, dependsOn, isWanted = true }: PlotParts): HeldPlot {
   const holder = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | null>(null)
   const { Plot, failure } = useLibrary(isWanted)
