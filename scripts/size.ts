@@ -86,10 +86,10 @@ function sum(files: Iterable<string>): number {
   return sumOf([...files].map((file) => chunks.get(file)?.gzipBytes ?? 0))
 }
 
-function wordsOf({ source, modules }: Chunk): string {
+function wordsOf({ name, source, modules }: Chunk): string {
   return (
     source ||
-    `shared: ${modules.length === 1 ? modules[0] : `${modules[0]} and ${modules.length - 1} more`}`
+    `${name}, shared: ${modules.length === 1 ? modules[0] : `${modules[0]} and ${modules.length - 1} more`}`
   )
 }
 

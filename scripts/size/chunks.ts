@@ -8,6 +8,8 @@ import { build, type Plugin } from 'vite'
 export interface Chunk {
   /** Below the output folder. */
   readonly file: string
+  /** As the bundler calls it. */
+  readonly name: string
   /** The source that it begins with; empty where it is what other chunks share. */
   readonly source: string
   /** All sources in it. */
@@ -42,6 +44,7 @@ export async function buildChunks(root: string): Promise<Built> {
         if (output.type !== 'chunk') continue
         found.push({
           file: output.fileName,
+          name: output.name,
           source: output.facadeModuleId ? sourceOf(output.facadeModuleId) : '',
           modules: output.moduleIds.map(sourceOf),
           imports: output.imports,
