@@ -2,6 +2,7 @@ import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { defineConfig } from 'vite'
 import { tabring } from './node/vite-plugin.ts'
+import { withoutCases } from './node/without-cases.ts'
 
 /** Every page at the top level that is there, and each demo's own. */
 const pages = [
@@ -12,11 +13,19 @@ const pages = [
   ...readdirSync(join(import.meta.dirname, 'demos')).map((name) => `demos/${name}/index.html`),
 ].filter((page) => existsSync(join(import.meta.dirname, page)))
 
+/** Names of classes stay: errors, and what modules and optimizers say, carry theirs. */
+const output = {
+  minify: {
+    compress: { keepNames: { class: true, function: false } },
+    mangle: { keepNames: { class: true, function: false } },
+  },
+}
+
 export default defineConfig({
   // Relative addresses: the built pages work under any path.
   base: './',
   plugins: [tabring()],
-  worker: { format: 'es', rolldownOptions: { output: { keepNames: true } } },
+  worker: { format: 'es', plugins: () => [withoutCases()], rolldownOptions: { output } },
   // Found late, behind a worker's import, they would reload a page that is in a room already.
   optimizeDeps: {
     include: [
@@ -36,7 +45,6 @@ export default defineConfig({
     target: 'es2023',
     // The libraries that the benchmark page compares with are large, and loaded when it does.
     chunkSizeWarningLimit: 2000,
-    // Class names stay: errors carry theirs.
-    rolldownOptions: { input: pages, output: { keepNames: true } },
+    rolldownOptions: { input: pages, output },
   },
 })

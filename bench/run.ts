@@ -19,6 +19,7 @@ import { benchOverlap } from './overlap.ts'
 import { benchPage } from './page.ts'
 import { ringRows } from './ring.ts'
 import type { Place, Row } from './row.ts'
+import { benchStart } from './start.ts'
 import { stepRows } from './step.ts'
 import { formatReport } from './table.ts'
 
@@ -51,7 +52,7 @@ const command = new Command('npm run bench --')
   .addOption(adapterOption())
   .addHelpText(
     'after',
-    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections over a long way, beside one.\nnpm run bench -- machines --help: sums that go inside a machine first, between machines that are far from each other.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.\nnpm run bench -- page --help: the main thread of the training page.',
+    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections over a long way, beside one.\nnpm run bench -- machines --help: sums that go inside a machine first, between machines that are far from each other.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.\nnpm run bench -- page --help: the main thread of the training page.\nnpm run bench -- start --help: from pressing Start to the first step.',
   )
   .addOption(jsonOption())
   .addOption(saveOption())
@@ -108,6 +109,7 @@ try {
     hidden: benchHidden,
     overlap: benchOverlap,
     page: benchPage,
+    start: benchStart,
   }
   if (part !== undefined && part in own) {
     await own[part](rest)

@@ -8,7 +8,15 @@ const repository = join(import.meta.dirname, '..')
 const output = join(repository, 'dist')
 
 /** What the built pages are made of; a folder counts with all that is in it. */
-const sources = ['src', 'demos', 'public', 'vite.config.ts', 'package.json', 'node/vite-plugin.ts']
+const sources = [
+  'src',
+  'demos',
+  'public',
+  'vite.config.ts',
+  'package.json',
+  'node/vite-plugin.ts',
+  'node/without-cases.ts',
+]
 
 /** Newest modification in `path`, in ms since 1970; 0 when it is not there. */
 async function newestMs(path: string): Promise<number> {

@@ -76,20 +76,25 @@ const allowed: Record<string, readonly string[]> = {
     'demos/*',
   ],
   'src/worker/compute.worker.ts': [
-    'demos/tasks.ts',
-    'demos/metas.ts',
     'src/util',
-    'src/distributed',
     'src/gpu',
     'src/graph',
     'src/data',
     'src/measure/device-speed.ts',
     'src/peer',
-    'src/distributed',
     'src/train',
     'src/worker',
   ],
-  'src/worker/tune-store.ts': ['src/kernels'],
+  // What runs need of the layers below; the compute worker loads it at the first one.
+  'src/worker/training.ts': [
+    'demos/tasks.ts',
+    'demos/metas.ts',
+    'src/util',
+    'src/distributed',
+    'src/graph',
+    'src/peer',
+    'src/train',
+  ],
   // The page's side: control, connections and types, no device.
   'src/worker': ['src/util', 'src/peer', 'src/train/config.ts', 'demos/experiment.ts'],
   'src/ui': [
@@ -168,6 +173,7 @@ const withoutPage = [
   'src/distributed',
   'src/peer',
   'src/worker/compute.worker.ts',
+  'src/worker/training.ts',
   'demos/metas.ts',
   'demos/experiment.ts',
   'demos/tasks.ts',

@@ -1,4 +1,4 @@
-import { cpus, loadavg } from 'node:os'
+import { availableParallelism, cpus, loadavg } from 'node:os'
 
 /** The day of the measurement, for headings and names of files. */
 export const today = (): string => new Date().toISOString().slice(0, 10)
@@ -7,5 +7,10 @@ export const today = (): string => new Date().toISOString().slice(0, 10)
 export const loadNow = (): string => loadavg()[0].toFixed(1)
 
 /** The machine in words; `load` is `loadNow` of the moment that `when` names. */
-export const machineLine = (when: string, load = loadNow()): string =>
-  `${cpus()[0]?.model.trim() || 'unknown CPU'}, ${cpus().length} cores, load average ${when} ${load}`
+export function machineLine(when: string, load = loadNow()): string {
+  const cores = cpus().length
+  // Fewer where the command was bound to some of them, as by taskset.
+  const used = availableParallelism()
+  const words = used < cores ? `${used} of its ${cores} cores` : `${cores} cores`
+  return `${cpus()[0]?.model.trim() || 'unknown CPU'}, ${words}, load average ${when} ${load}`
+}

@@ -1,10 +1,10 @@
 import { initProcessGroup } from '../../src/distributed/process-group.ts'
 import { ChannelLink } from '../../src/peer/channel.ts'
-import { linkOver } from '../../src/peer/channel-transport.ts'
 import { ProcessGroup } from '../../src/peer/group.ts'
 import { withLane } from '../../src/peer/lanes.ts'
 import type { Link } from '../../src/peer/link.ts'
 import { PortLink } from '../../src/peer/port.ts'
+import { relayOver } from '../../src/peer/relay/relay-link.ts'
 import { systemEnv } from '../../src/util/env.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { BareLane } from './bare-lane.ts'
@@ -35,7 +35,7 @@ function add({ peerRank, transport, lane }: Extract<ToWorker, { add: object }>['
   } else if (transport.kind === 'port') {
     links.set(peerRank, new PortLink(transport.port))
     addBare(peerRank, transport.port)
-  } else if (transport.kind === 'relay') links.set(peerRank, linkOver(transport))
+  } else if (transport.kind === 'relay') links.set(peerRank, relayOver(transport.relay))
   else post({ failed: `expected a data channel that the worker owns, got "${transport.kind}".` })
 }
 

@@ -1,32 +1,54 @@
 import { type DataSplits, fillBatch, loadIdxFolder, readUrlFolder } from '../../src/data/dataset.ts'
 import { makeDigits } from '../../src/data/digits.ts'
 import { countedSamples, crossEntropy, topKCorrect } from '../../src/graph/functions.ts'
-import { models } from '../../src/nn/models.ts'
+import { mlp } from '../../src/nn/mlp.ts'
+import type { Module } from '../../src/nn/module.ts'
 import type { TrainConfig } from '../../src/train/config.ts'
 import type { Task } from '../../src/train/task.ts'
-import { tensorType } from '../../src/util/shape.ts'
+import { loadPart } from '../../src/util/load-part.ts'
+import { type Shape, tensorType } from '../../src/util/shape.ts'
 import { unpackIdx } from './idx-pack.ts'
 import { looksOf } from './looks.ts'
 import { meta } from './meta.ts'
 
-/** The settings name a model of the meta's. */
-const recipeOf = ({ model }: TrainConfig) => (model === 'cnn' ? models.cnn : models.mlp)
+interface DigitsData extends DataSplits {
+  makeModel(): Module
+}
+
+const isCnn = ({ model }: TrainConfig): boolean => model === 'cnn'
+
+const sampleShapeOf = (config: TrainConfig): Shape => (isCnn(config) ? [1, 28, 28] : [784])
+
+/** Makes the model that the settings name: convolutions and their kernels are loaded for those who train with them. */
+const makerOf = async (config: TrainConfig): Promise<() => Module> =>
+  isCnn(config) ? (await loadPart('the model cnn', () => import('../../src/nn/cnn.ts'))).cnn : mlp
+
+async function splitsOf(
+  data: string,
+  given: Uint8Array<ArrayBuffer> | null,
+  baseUrl: string,
+): Promise<DataSplits> {
+  if (given) return loadIdxFolder(unpackIdx(given))
+  return data === 'digits' ? makeDigits() : loadIdxFolder(readUrlFolder(new URL(data, baseUrl)))
+}
 
 /** Digits in the layout of MNIST: images and the class of each. */
-export const task: Task<DataSplits> = {
+export const task: Task<DigitsData> = {
   meta,
-  load: async ({ config: { data }, given, baseUrl }) => {
-    if (given) return loadIdxFolder(unpackIdx(given))
-    return data === 'digits' ? makeDigits() : loadIdxFolder(readUrlFolder(new URL(data, baseUrl)))
+  load: async ({ config, given, baseUrl }) => {
+    const maker = makerOf(config)
+    maker.catch(() => undefined)
+    const splits = await splitsOf(config.data, given, baseUrl)
+    return { ...splits, makeModel: await maker }
   },
-  model: (config) => recipeOf(config).make(),
+  model: (_config, { makeModel }) => makeModel(),
   types: (config, _data, rows) => ({
-    x: tensorType([rows, ...recipeOf(config).sampleShape]),
+    x: tensorType([rows, ...sampleShapeOf(config)]),
     y: tensorType([rows], 'i32'),
   }),
   fill: (data, split, indices, { x, y }) =>
     fillBatch(data[split], indices, x as Float32Array, y as Int32Array),
   loss: (model, { x, y }) => crossEntropy(model.forward(x), y, { count: countedSamples() }),
   measure: (model, { x, y }) => topKCorrect(model.forward(x), y, 1, { count: countedSamples() }),
-  looks: looksOf((config) => recipeOf(config).sampleShape),
+  looks: looksOf(sampleShapeOf),
 }

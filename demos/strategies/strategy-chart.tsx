@@ -43,7 +43,7 @@ export function StrategyChart(props: StrategyChartProps) {
     const most = Math.max(0, ...logs.map((log) => log[drawn][along].at(-1) ?? 0))
     return most > 0 ? { min: 0, max: most } : null
   })
-  const { holder, plot } = usePlot({
+  const { holder, plot, failure } = usePlot({
     shape: JSON.stringify([slots, isShare]),
     options: ({ colour, axis }) => ({
       legend: { show: false },
@@ -126,6 +126,7 @@ export function StrategyChart(props: StrategyChartProps) {
           ? '\u00a0'
           : `${xWords[along](x)}: ${under.join(' · ')}`}
       </p>
+      {failure && <p role="alert">{failure}</p>}
       <div
         class="chart"
         ref={holder}

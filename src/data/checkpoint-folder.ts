@@ -1,7 +1,8 @@
 import { sha256 } from '@noble/hashes/sha2.js'
 import { bytesToHex } from '@noble/hashes/utils.js'
 import { DataError } from '../util/errors.ts'
-import { type FileFolder, hasPrivateFiles, listFolders, privateFileStore } from './file-store.ts'
+import { type FileFolder, hasPrivateFiles, privateFileStore } from './file-store.ts'
+import { privateRoot } from './private-checkpoints.ts'
 
 /**
  * Checkpoints in a folder: whole files, and a manifest that says which of them count.
@@ -37,9 +38,6 @@ export interface PutOptions {
   readonly keepLast: number
 }
 
-/** In the origin private file system. */
-const privateRoot = 'tabring-checkpoints'
-
 export const manifestName = 'checkpoints.json'
 
 const fileName = (label: string, attempt: number) =>
@@ -53,9 +51,6 @@ export async function privateCheckpoints(name: string): Promise<FileFolder> {
     'checkpoint: expected a browser with an origin private file system that can be written, got none here. Name a folder for them, or save none.',
   )
 }
-
-/** The names of the folders that there are. */
-export const privateCheckpointFolders = (): Promise<string[]> => listFolders(privateRoot)
 
 /** Takes a file out of the folder; nothing happens where there is none of that name. errors: the folder's. */
 export async function removeCheckpoint(folder: FileFolder, name: string): Promise<void> {

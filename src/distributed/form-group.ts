@@ -1,5 +1,4 @@
-import { FaultyLink } from '../peer/faulty-link.ts'
-import { type GroupConfig, ProcessGroup } from '../peer/group.ts'
+import type { ProcessGroup } from '../peer/group.ts'
 import type { Link } from '../peer/link.ts'
 import type { GroupOptions } from '../peer/membership.ts'
 import type { RoomAddress } from '../peer/room-url.ts'
@@ -9,10 +8,10 @@ import { WebSocketStore } from '../peer/store/web-socket-store.ts'
 import { systemEnv } from '../util/env.ts'
 import { ArgumentTypeError, messageOf, PeerError, TabringError } from '../util/errors.ts'
 import { tell } from '../util/log.ts'
-import { checkChoice, checkNumber, checkOptions, checkTimeout, isCount } from '../util/options.ts'
-import { switchValue } from '../util/switches.ts'
+import { checkChoice, checkOptions, checkTimeout } from '../util/options.ts'
 import { type Gathered, gatherRanks, leaveRound } from './gather-ranks.ts'
 import { type Meeting, meet } from './init-method.ts'
+import { checkPlace, joinLinks } from './join-links.ts'
 import { type LinkMaker, linkMaker } from './link-maker.ts'
 import { makeLinks } from './make-links.ts'
 import {
@@ -182,48 +181,6 @@ async function linkRanks(
   }
 }
 
-interface JoinOptions
-  extends Pick<InitProcessGroupOptions, 'rank' | 'worldSize' | 'epoch' | 'onspan'> {
-  links: Map<number, Link>
-  machines?: readonly number[]
-  timeoutMs?: number | undefined
-  helloMs: number | undefined
-  onleft?: () => void
-  /** Rejects when the group cannot be. */
-  failed?: Promise<never>
-}
-
-/** A group over links that are there. */
-async function joinLinks(options: JoinOptions): Promise<ProcessGroup> {
-  const { rank, worldSize, epoch = 0, links, machines, timeoutMs } = options
-  const { helloMs, onspan, onleft, failed } = options
-  checkPlace('initProcessGroup', rank, worldSize)
-  const config: Partial<GroupConfig> = {
-    ...(timeoutMs !== undefined && { deadlineMs: timeoutMs }),
-    ...(helloMs !== undefined && { session: { helloMs } }),
-  }
-  const group = new ProcessGroup({
-    rank: rank!,
-    size: worldSize!,
-    epoch,
-    links: withFaults(links, rank!),
-    env: systemEnv,
-    machines,
-    config,
-    onspan,
-    onleft,
-  })
-  try {
-    await Promise.race([group.ready(), ...(failed ? [failed] : [])])
-  } catch (error) {
-    tell(1, 'group', () => `epoch ${epoch}: rank ${rank} did not join: ${messageOf(error)}`)
-    group.destroy()
-    throw error
-  }
-  tell(1, 'group', () => `epoch ${epoch}: rank ${rank} of ${worldSize} has its neighbours`)
-  return group
-}
-
 /** What stands for torch's backends here. */
 const torchBackends: Readonly<Record<string, string>> = {
   nccl: 'GPUs of other tabs are reached by webrtc, or broadcast within one browser; auto takes the shortest way',
@@ -309,29 +266,4 @@ function withoutRelay(where: string): PeerError {
     'signal.refused',
     `${where}: expected a signaling server with a relay for the backend "relay", got one without. Start it with --relay (npm start, tabring run), or the Vite plugin with relay: true; or take another backend.`,
   )
-}
-
-/** errors: `config.invalid` without a size, or for a rank outside of it. */
-function checkPlace(where: string, rank: number | undefined, worldSize: number | undefined): void {
-  if (worldSize === undefined) {
-    throw new TabringError(
-      'config.invalid',
-      `${where}: expected worldSize, got none. Say how many ranks there are, or take env://.`,
-    )
-  }
-  checkNumber(where, 'worldSize', worldSize, isCount, 'a whole number of at least 1')
-  const isRank = (value: number) => Number.isInteger(value) && value >= 0 && value < worldSize
-  checkNumber(where, 'rank', rank, isRank, `from 0 to ${worldSize - 1}`)
-}
-
-/** The links with the faults that switches ask for: as they are, as a rule. */
-function withFaults(links: Map<number, Link>, rank: number): Map<number, Link> {
-  const faults = {
-    drop: switchValue('drop'),
-    delayMs: switchValue('delayMs'),
-    isStalled: switchValue('stallRank') === rank,
-  }
-  if (faults.drop === 0 && faults.delayMs === 0 && !faults.isStalled) return links
-  const faulty = (link: Link): Link => new FaultyLink(link, faults, systemEnv)
-  return new Map([...links].map(([peer, link]) => [peer, faulty(link)]))
 }

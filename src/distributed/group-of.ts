@@ -3,7 +3,7 @@ import type { ProcessGroup } from '../peer/group.ts'
 import { type NonGroupMember, nonGroupMember } from '../peer/non-group-member.ts'
 import { ArgumentTypeError, TabringError } from '../util/errors.ts'
 import { kindOf } from '../util/kind-of.ts'
-import { defaultGroup, getProcessGroup } from './process-group.ts'
+import { defaultGroup, getProcessGroup } from './default-group.ts'
 
 /** As `group` in torch.distributed: undefined is the default group, and what `newGroup` gave to a rank outside stays outside. */
 export type GroupArgument = CollectiveGroup | NonGroupMember | undefined

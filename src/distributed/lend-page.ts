@@ -2,7 +2,7 @@ import * as Comlink from 'comlink'
 import {
   channelTransport,
   linkOver,
-  type Transport,
+  type MadeTransport,
   transferOf,
 } from '../peer/channel-transport.ts'
 import { withLane } from '../peer/lanes.ts'
@@ -40,7 +40,7 @@ class LentPage {
 
   async connect(
     request: ConnectionRequest,
-    onTransport: (transport: Transport, lane: number) => unknown,
+    onTransport: (transport: MadeTransport, lane: number) => unknown,
     onSignal: (attempt: number, signals: unknown) => void,
   ): Promise<Failure | null> {
     const taken: unknown[] = []
@@ -117,7 +117,7 @@ export function overLentPage(port: MessagePort): LinkMaker {
       let link: Link | undefined
       const failure = await remote.connect(
         request,
-        Comlink.proxy((transport: Transport, lane: number) => {
+        Comlink.proxy((transport: MadeTransport, lane: number) => {
           link = withLane(link, linkOver(transport), lane)
         }),
         Comlink.proxy(onSignal),

@@ -1,8 +1,7 @@
 import type { Link } from '../peer/link.ts'
 import { PortLink } from '../peer/port.ts'
 import { BothSides } from '../peer/relay/both-sides.ts'
-import { RelayLink } from '../peer/relay/relay-link.ts'
-import type { BinarySocketConstructor } from '../peer/room-options.ts'
+import { relayOver } from '../peer/relay/relay-link.ts'
 import type { RoomAddress } from '../peer/room-url.ts'
 import type { Store } from '../peer/store/store.ts'
 import { systemEnv } from '../util/env.ts'
@@ -98,12 +97,11 @@ export async function makeLinks(options: MakeLinksOptions): Promise<MadeLinks> {
   }
 
   const overRelay = async (peer: number): Promise<Link> => {
-    const link = new RelayLink({
+    const link = relayOver({
       address: relay!,
       channel: keyOf(peer),
       side: rank < peer ? 0 : 1,
       peerName: nameOf(peer),
-      WebSocket: globalThis.WebSocket as BinarySocketConstructor,
     })
     made.push(link)
     await link.opened

@@ -2,9 +2,9 @@ import type { CollectiveGroup } from '../peer/collective-group.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { nonGroupMember } from '../peer/non-group-member.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
+import { defaultGroup } from './default-group.ts'
 import { type GroupArgument, groupOf } from './group-of.ts'
 import { placeOf } from './place-of.ts'
-import { defaultGroup } from './process-group.ts'
 
 /** As torch.distributed.GroupMember. */
 export const GroupMember = {

@@ -1,17 +1,22 @@
 import type { DeviceSpec } from '../util/device.ts'
+import { loadPart } from '../util/load-part.ts'
 import { checkOptions, type OptionNames } from '../util/options.ts'
 import { benchmarkVariants, isBenchmarking } from './benchmark.ts'
 import { checkDevices } from './check-devices.ts'
-import { CpuProgram } from './cpu-program.ts'
 import { type Settled, whenSettled } from './exchange.ts'
 import { layoutOf } from './layout.ts'
 import { withChecks } from './output-checks.ts'
-import { type InputTypes, type PrepareOptions, prepare, type TracedFunction } from './prepare.ts'
+import {
+  type InputTypes,
+  type Prepared,
+  type PrepareOptions,
+  prepare,
+  type TracedFunction,
+} from './prepare.ts'
 import { GpuProgram } from './program.ts'
 import { type AnyRuntime, CpuRuntime, getDefaultDevice, runtimeOf } from './runtime.ts'
 import type { StepProgram } from './step-program.ts'
 import { withUneven } from './uneven.ts'
-import { withAnomalyDetection } from './watched-program.ts'
 
 export interface CompileOptions extends PrepareOptions {
   /** Where to run; default: `getDefaultDevice()`. `'cpu'` runs the plain references: the same interface, slow. */
@@ -51,7 +56,12 @@ export async function compile(
   checkOptions('compile', options, compileOptions)
   const runtime = options.runtime ?? (await runtimeOf(options.device ?? getDefaultDevice()))
   const program = await compileOn(runtime, fn, inputs, options)
-  return options.detectAnomaly ? withAnomalyDetection(program, runtime, fn, inputs) : program
+  if (!options.detectAnomaly) return program
+  const { withAnomalyDetection } = await loadPart(
+    'detectAnomaly',
+    () => import('./watched-program.ts'),
+  )
+  return withAnomalyDetection(program, runtime, fn, inputs)
 }
 
 async function compileOn(
@@ -70,7 +80,9 @@ async function compileOn(
   const { exchange, forwarded, updates } = prepared.trace
   const create = async () => {
     forwarded?.expectMeetings(prepared.meetings.map(({ group }) => group))
-    return withChecks(isCpu ? new CpuProgram(prepared) : await GpuProgram.create(runtime, prepared))
+    return withChecks(
+      isCpu ? await createOnCpu(prepared) : await GpuProgram.create(runtime, prepared),
+    )
   }
   if (!exchange || updates.length === 0) {
     if (prepared.meetings.length > 0) await forwarded?.ready
@@ -81,4 +93,9 @@ async function compileOn(
   await exchange.ready
   const program = await create()
   return exchange.size === 1 ? program : withUneven(program, exchange, number)
+}
+
+async function createOnCpu(prepared: Prepared): Promise<StepProgram> {
+  const { CpuProgram } = await loadPart('the device cpu', () => import('./cpu-program.ts'))
+  return new CpuProgram(prepared)
 }

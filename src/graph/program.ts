@@ -1,9 +1,11 @@
 import { type Gpu, rejected } from '../gpu/device.ts'
 import type { CompiledPipeline } from '../gpu/pipeline.ts'
+import { loadPart } from '../util/load-part.ts'
 import { tell } from '../util/log.ts'
-import { describePlan } from './inside/plan-dump.ts'
-import { Profile } from './inside/profile.ts'
-import { ValueCheck } from './inside/value-check.ts'
+import { isTracing } from '../util/spans.ts'
+import { switchValue } from '../util/switches.ts'
+import type { Profile } from './inside/profile.ts'
+import type { ValueCheck } from './inside/value-check.ts'
 import { backwardParts } from './last-parts.ts'
 import { Meetings } from './meetings.ts'
 import { outOfMemory } from './out-of-memory.ts'
@@ -30,6 +32,14 @@ import {
 } from './step-program.ts'
 import { submitCuts } from './submit-cuts.ts'
 import { SynchronizedUpdates } from './synchronize.ts'
+
+type Instruments = typeof import('./inside/instruments.ts')
+
+/** What looks into programs, where a switch asks for it. */
+async function instruments(): Promise<Instruments | undefined> {
+  if (switchValue('debug') < 2 && !isTracing()) return undefined
+  return loadPart('the switch debug or trace', () => import('./inside/instruments.ts'))
+}
 
 /** How many runs may be under way before the next one waits for the oldest. */
 const runsInFlight = 3
@@ -64,7 +74,12 @@ export class GpuProgram implements StepProgram {
   #runs = 0
   #lastEndedMs = 0
 
-  private constructor(runtime: Runtime, prepared: Prepared, compiled: readonly CompiledPipeline[]) {
+  private constructor(
+    runtime: Runtime,
+    prepared: Prepared,
+    compiled: readonly CompiledPipeline[],
+    inside: Instruments | undefined,
+  ) {
     const { gpu } = runtime
     this.#gpu = gpu
     this.prepared = prepared
@@ -74,8 +89,8 @@ export class GpuProgram implements StepProgram {
       { length: runsInFlight },
       (_, i) => new OutputReadback(gpu, prepared, `readback of outputs ${i}`),
     )
-    this.#profile = Profile.of(gpu, prepared)
-    this.#check = ValueCheck.of(gpu, prepared, this.#buffers)
+    this.#profile = inside?.Profile.of(gpu, prepared)
+    this.#check = inside?.ValueCheck.of(gpu, prepared, this.#buffers)
     const { exchange, accumulation } = prepared.trace
     const exchanges = prepared.updates.length > 0 && accumulation?.part !== 'add'
     if (exchange?.exchangesGradients && exchanges) {
@@ -90,20 +105,21 @@ export class GpuProgram implements StepProgram {
   /** Compiles all pipelines in parallel and makes the program's buffers. errors: `gpu.compile`, `gpu.limit`, `gpu.validation`. */
   static async create(runtime: Runtime, prepared: Prepared): Promise<GpuProgram> {
     const { gpu, pipelines } = runtime
-    const compiled = await Promise.all(
-      prepared.plan.dispatches.map(({ dispatch }) => pipelines.get(dispatch)),
-    )
+    const [inside, ...compiled] = await Promise.all([
+      instruments(),
+      ...prepared.plan.dispatches.map(({ dispatch }) => pipelines.get(dispatch)),
+    ])
     // A buffer without memory makes its bind groups invalid too, which must not count as an error of its own.
     gpu.device.pushErrorScope('validation')
     gpu.device.pushErrorScope('out-of-memory')
-    const program = new GpuProgram(runtime, prepared, compiled)
+    const program = new GpuProgram(runtime, prepared, compiled, inside)
     program.#dispatches.bind()
     const errorOf = () => gpu.device.popErrorScope().catch(() => null)
     const [tooMuch, invalid] = await Promise.all([errorOf(), errorOf()])
     gpu.check()
     if (invalid && !tooMuch) throw rejected(invalid.message)
     if (!tooMuch) {
-      tell(3, 'plan', () => describePlan(prepared, program.memory, runtime))
+      if (inside) tell(3, 'plan', () => inside.describePlan(prepared, program.memory, runtime))
       return program
     }
     const { deviceBytes, otherBytes } = program.memory

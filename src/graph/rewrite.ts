@@ -1,5 +1,4 @@
 import { alias } from '../kernels/alias/alias.ts'
-import { conv2dGradWeight } from '../kernels/conv2d/conv2d-grad-weight.ts'
 import {
   type CrossEntropyAttrs,
   crossEntropy,
@@ -147,7 +146,7 @@ function joinBiasGradients(editor: Editor): void {
         return form === 'tn' && !rowSums && !colSums && (isSummed(first) || isSummed(second))
       }
       return (
-        node.op === (conv2dGradWeight as Op) &&
+        node.op.takesRowSums === true &&
         !(node.attrs as { rowSums: boolean }).rowSums &&
         first === dy &&
         sumsAllBut(1)

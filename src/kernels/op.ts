@@ -145,6 +145,8 @@ export interface Op<Attrs = unknown> {
     | EpilogueRoom
     // A method, so that an op of any attrs is an Op.
     | { of(attrs: Attrs): EpilogueRoom }
+  /** Whether attrs have `rowSums`: output 1 is then the sum of input 0 over all axes but 1, which a bias gradient is. */
+  readonly takesRowSums?: boolean
   /**
    * Whether output 0 of this call can be stored as f16: attrs then have `half: true`. Rewrites link conversions to f16 in where it can.
    * Absent: never.

@@ -1,7 +1,7 @@
 import type { Trace } from '../graph/trace.ts'
 import type { GraphNode } from '../graph/value.ts'
 import { adagrad } from '../kernels/adagrad/adagrad.ts'
-import type { SettleAttrs } from '../kernels/grad-scaler/grad-scaler.ts'
+import type { SettleAttrs } from '../kernels/grad-scaler/settle.ts'
 import { Optimizer } from './optimizer.ts'
 import { checkNotNegative, type ParamGroup, type Params } from './settings.ts'
 import { emitUpdate, type Slice, slots } from './slice.ts'

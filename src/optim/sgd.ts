@@ -1,6 +1,6 @@
 import type { Trace } from '../graph/trace.ts'
 import type { GraphNode } from '../graph/value.ts'
-import type { SettleAttrs } from '../kernels/grad-scaler/grad-scaler.ts'
+import type { SettleAttrs } from '../kernels/grad-scaler/settle.ts'
 import { sgd, sgdMomentum, sgdNesterov } from '../kernels/sgd/sgd.ts'
 import { TabringError } from '../util/errors.ts'
 import { Optimizer } from './optimizer.ts'

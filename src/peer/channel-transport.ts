@@ -2,25 +2,26 @@ import { ChannelLink } from './channel.ts'
 import type { Link } from './link.ts'
 import { PortLink } from './port.ts'
 import { PumpLink, pumpChannel } from './pump.ts'
-import { RelayLink, type RelayLinkOptions } from './relay/relay-link.ts'
-import type { BinarySocketConstructor } from './room-options.ts'
+import type { RelayPlace } from './relay/relay-link.ts'
 
-/** A link's transport, transferred to a worker in the task that made it, or pumped by the page through `port`; or what a worker makes itself. */
-export type Transport =
+/** What a page made for a link: transferred to a worker in the task that made it, or pumped by the page through `port`. */
+export type MadeTransport =
   | { kind: 'channel'; channel: RTCDataChannel }
   | { kind: 'port'; port: MessagePort }
   | { kind: 'pump'; port: MessagePort }
-  | { kind: 'relay'; relay: Pick<RelayLinkOptions, 'address' | 'channel' | 'side' | 'peerName'> }
+
+/** A link's transport; one through the server the worker makes itself (`relayOver`). */
+export type Transport = MadeTransport | { kind: 'relay'; relay: RelayPlace }
 
 /** The form in which a channel goes to a worker: itself, or a port where the browser transfers no channels. */
-export function channelTransport(channel: RTCDataChannel): Transport {
+export function channelTransport(channel: RTCDataChannel): MadeTransport {
   if (canTransferChannels()) return { kind: 'channel', channel }
   const { port1, port2 } = new MessageChannel()
   pumpChannel(channel, port1)
   return { kind: 'pump', port: port2 }
 }
 
-export function linkOver(transport: Transport): Link {
+export function linkOver(transport: MadeTransport): Link {
   switch (transport.kind) {
     case 'channel':
       return new ChannelLink(transport.channel)
@@ -28,11 +29,6 @@ export function linkOver(transport: Transport): Link {
       return new PortLink(transport.port)
     case 'pump':
       return new PumpLink(transport.port)
-    case 'relay':
-      return new RelayLink({
-        ...transport.relay,
-        WebSocket: globalThis.WebSocket as BinarySocketConstructor,
-      })
   }
 }
 
@@ -46,11 +42,6 @@ export function transferOf(transport: Transport): Transferable[] {
     default:
       return [transport.port]
   }
-}
-
-/** Resolves when a link that its own side makes is up; the others are when their page says so. errors: see `RelayLink.opened`. */
-export async function untilUp(link: Link): Promise<void> {
-  if (link instanceof RelayLink) await link.opened
 }
 
 let transfersChannels: boolean | null = null

@@ -2,13 +2,14 @@ import * as v from 'valibot'
 import {
   entryOf,
   getCheckpoint,
-  privateCheckpointFolders,
   privateCheckpoints,
   putCheckpoint,
   readManifest,
   removeCheckpoint,
 } from '../data/checkpoint-folder.ts'
-import { hasPrivateFiles } from '../data/file-store.ts'
+import { type FileFolder, hasPrivateFiles } from '../data/file-store.ts'
+import { httpFolder } from '../data/http-folder.ts'
+import { privateCheckpointFolders } from '../data/private-checkpoints.ts'
 import { DataError } from '../util/errors.ts'
 import { unpackCheckpoint } from './checkpoint-file.ts'
 import { type TrainConfig, trainConfigSchema } from './config.ts'
@@ -38,6 +39,10 @@ const prefix = 'page-'
 /** The folder that a run's checkpoints are in. */
 export const shelfOf = ({ demo, model }: Pick<TrainConfig, 'demo' | 'model'>): string =>
   `${prefix}${demo}-${model}`
+
+/** Where a run's checkpoints are: at the address, where there is one, else on this shelf. */
+export const folderOf = async (config: TrainConfig, address?: URL): Promise<FileFolder> =>
+  address ? httpFolder(address) : privateCheckpoints(shelfOf(config))
 
 /** All of them, the latest of each folder first; empty where this browser keeps none. */
 export async function listShelf(): Promise<ShelvedCheckpoint[]> {

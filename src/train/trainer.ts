@@ -1,18 +1,18 @@
 import { planShares } from '../data/shares.ts'
 import type { Bucket } from '../graph/bucket.ts'
 import { compile } from '../graph/compile.ts'
-import { detectAnomaly } from '../graph/detect-anomaly.ts'
 import { prepare } from '../graph/prepare.ts'
 import type { AnyRuntime } from '../graph/runtime.ts'
 import type { StepProgram } from '../graph/step-program.ts'
 import type { TuneStore } from '../kernels/tune.ts'
 import { manualSeed } from '../nn/init.ts'
 import type { StateDict } from '../nn/module.ts'
-import { GradScaler } from '../optim/grad-scaler.ts'
+import type { GradScaler } from '../optim/grad-scaler.ts'
 import { gatherJson } from '../peer/gather-json.ts'
 import { type CollectiveSpan, ProcessGroup } from '../peer/group.ts'
 import { type LinkMeasurement, measureLinks } from '../peer/measure-links.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
+import { loadPart } from '../util/load-part.ts'
 import { bucketCapMbFor, firstBucketBytesFor } from './data-parallel/bucket-size.ts'
 import { DistributedDataParallel } from './data-parallel.ts'
 import { Evaluation } from './evaluate.ts'
@@ -29,13 +29,7 @@ import { Looks } from './looks.ts'
 import { Patience } from './patience.ts'
 import { Recovery, type RecoveryOptions } from './recovery.ts'
 import type { RunEvent, RunRecord, TrainerResult } from './run.ts'
-import {
-  type CheckpointPlace,
-  differencesOf,
-  type ResumedRun,
-  resumeRun,
-  saveRun,
-} from './run-checkpoint.ts'
+import type { CheckpointPlace, ResumedRun } from './run-checkpoint.ts'
 import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
 import { planDraws, ShareBatches } from './share-batches.ts'
@@ -188,6 +182,7 @@ export class Trainer {
     )
     const data = await task.load({ config, given, baseUrl })
     if (config.resume) {
+      const { resumeRun } = await checkpointing()
       this.#resumed = await resumeRun(group, config, task.meta, data.train.count, this.#checkpoints)
       this.#kept.firstStep = this.#resumed.progress.step
     }
@@ -254,7 +249,9 @@ export class Trainer {
 
     phase('compile')
     const optimizer = makeOptimizer(task, ddp, config)
-    const scaler = config.precision === 'float16' ? new GradScaler() : undefined
+    const scaler = config.precision === 'float16' ? await newScaler() : undefined
+    // Loaded before the first step, and not between two.
+    if (config.checkpointEvery) await checkpointing()
     const parts: RunParts = { model: ddp.module, optimizer, scaler }
     const stepFunction = trainingStep(task, ddp, optimizer, scaler)
     const types = task.types(config, data, share.rows)
@@ -267,17 +264,20 @@ export class Trainer {
     this.#program = step
     this.#resources.push(step)
     this.#buckets = optimizer.buckets
-    const evaluation = await Evaluation.create({
-      runtime,
-      model: ddp,
-      task,
-      config,
-      data,
-      trainingRows: share.rows,
-    })
-    this.#resources.push(evaluation)
-    const check = await ReplicaCheck.create(runtime, optimizer.buckets)
-    this.#resources.push(check)
+    // Their kernels compile side by side. Both are waited for, so that what is made is freed where the other one fails.
+    const kept = async <Part extends { destroy(): void }>(making: Promise<Part>): Promise<Part> => {
+      const made = await making
+      this.#resources.push(made)
+      return made
+    }
+    const making = [
+      kept(
+        Evaluation.create({ runtime, model: ddp, task, config, data, trainingRows: share.rows }),
+      ),
+      kept(ReplicaCheck.create(runtime, optimizer.buckets)),
+    ] as const
+    await Promise.allSettled(making)
+    const [evaluation, check] = await Promise.all(making)
     const own = {
       config,
       worldSize: size,
@@ -325,6 +325,7 @@ export class Trainer {
       keep,
       save: async (progress, isBest) => {
         const { step } = progress
+        const { saveRun } = await checkpointing()
         const name = await saveRun(parts, {
           meta: task.meta,
           group,
@@ -339,6 +340,10 @@ export class Trainer {
       },
       look: async (inputs, scalars) => {
         try {
+          const { detectAnomaly } = await loadPart(
+            'the look for the op behind a NaN',
+            () => import('../graph/detect-anomaly.ts'),
+          )
           const options = { checkInfinite: true }
           await detectAnomaly(runtime, stepFunction, types, inputs, scalars, options)
         } catch (error) {
@@ -397,6 +402,7 @@ export class Trainer {
     const { meta } = task
     const { step, best } = resumed.progress
     const accuracy = meta.metric.name === 'accuracy' ? { bestAccuracy: best } : {}
+    const { differencesOf } = await checkpointing()
     const differences = differencesOf(meta, resumed.record, record)
     const { epoch } = resumed
     const { stepsLeft } = resumed
@@ -425,3 +431,10 @@ const aloneIn = ({ epoch, env }: ProcessGroup): ProcessGroup =>
   new ProcessGroup({ rank: 0, size: 1, epoch, links: new Map(), env })
 
 const adapterOf = ({ facts: { vendor, architecture } }: AnyRuntime) => `${vendor} ${architecture}`
+
+const checkpointing = () => loadPart('checkpoints', () => import('./run-checkpoint.ts'))
+
+async function newScaler(): Promise<GradScaler> {
+  const scaling = await loadPart('float16', () => import('../optim/grad-scaler.ts'))
+  return new scaling.GradScaler()
+}

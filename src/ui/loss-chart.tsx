@@ -28,7 +28,7 @@ const axisWords: Record<Axis, string> = {
   seconds: 'time, no pauses',
 }
 
-/** Loss and test metric of this tab's run and of earlier ones of its demo, laid over each other. uPlot draws; this component feeds it the newest snapshot. */
+/** Loss and test metric of this tab's run and of earlier ones of its demo, laid over each other. uPlot draws, from the first run on; this component feeds it the newest snapshot. */
 export function LossChart({ snapshot }: { snapshot: Snapshot }) {
   const { run, runs } = snapshot
   const [smoothing, setSmoothing] = useState(3)
@@ -47,7 +47,8 @@ export function LossChart({ snapshot }: { snapshot: Snapshot }) {
   const leftOut = leftOutOfChart({ run, runs })
   const columns = chartColumns(lines, withAccuracy, smoothing > 0)
   const zoom = useZoom(() => fullRange(lines))
-  const { holder, plot } = usePlot({
+  const { holder, plot, failure } = usePlot({
+    isWanted: run !== null || runs.length > 0,
     // Another list of runs, or another axis, takes another plot.
     shape: JSON.stringify([columns, axis, isLog, metric]),
     options: (theme) =>
@@ -125,6 +126,7 @@ export function LossChart({ snapshot }: { snapshot: Snapshot }) {
           <span>log</span>
         </label>
       </div>
+      {failure && <p role="alert">{failure}</p>}
       <div
         class="chart"
         ref={holder}

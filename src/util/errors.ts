@@ -95,6 +95,10 @@ export const errorCodes = {
     cause: 'The compute worker ended.',
     remedy: 'Reload the tab; the message holds what the worker said last.',
   },
+  'part.missing': {
+    cause: 'A part of the page that is loaded when it is needed did not come.',
+    remedy: 'Check that the server runs, and reload the page: the server may have a newer version.',
+  },
   'rank.failed': {
     cause: 'A worker that `spawn` started threw, or ended without a word.',
     remedy: 'Read the message: it has the first rank that failed, with its stack.',

@@ -1,35 +1,20 @@
 import * as Comlink from 'comlink'
-import { isDemo } from '../../demos/metas.ts'
-import { tasks } from '../../demos/tasks.ts'
-import { privateCheckpoints } from '../data/checkpoint-folder.ts'
-import { httpFolder } from '../data/http-folder.ts'
-import { destroyProcessGroup, initProcessGroup } from '../distributed/process-group.ts'
+import { hasPrivateFiles } from '../data/file-store.ts'
+import { privateCheckpointFolders } from '../data/private-checkpoints.ts'
 import { openGpu } from '../gpu/device.ts'
 import { type AnyRuntime, CpuRuntime, Runtime } from '../graph/runtime.ts'
-import { openTuneStore } from '../graph/tune-store.ts'
-import { linkOver, untilUp } from '../peer/channel-transport.ts'
+import { linkOver } from '../peer/channel-transport.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { withLane } from '../peer/lanes.ts'
 import type { Link, LinkStats } from '../peer/link.ts'
-import { Rejoining } from '../peer/rejoin.ts'
-import {
-  addToShelf,
-  type CheckpointSettings,
-  listShelf,
-  removeFromShelf,
-  type ShelvedCheckpoint,
-  settingsOnShelf,
-  shelfOf,
-  takeFromShelf,
-} from '../train/checkpoint-shelf.ts'
+import type { CheckpointSettings, ShelvedCheckpoint } from '../train/checkpoint-shelf.ts'
 import type { TrainConfig } from '../train/config.ts'
-import { writeStateDict } from '../train/model-file.ts'
-import { isLoss } from '../train/recovery.ts'
 import type { CheckpointPlace } from '../train/run-checkpoint.ts'
-import type { LookAnswer, LookValue, Task } from '../train/task.ts'
-import { Trainer } from '../train/trainer.ts'
+import type { LookAnswer, LookValue } from '../train/task.ts'
+import type { Trainer } from '../train/trainer.ts'
 import type { DeviceType } from '../util/device.ts'
 import { DataError, PeerError, TabringError } from '../util/errors.ts'
+import { loadPart } from '../util/load-part.ts'
 import { nameSpans, type TraceEvent, traceEvents } from '../util/spans.ts'
 import { type GivenSwitches, takeSwitches } from '../util/switches.ts'
 import type {
@@ -54,6 +39,8 @@ class ComputeWorker implements ComputeApi {
   #runtime: Promise<AnyRuntime> | undefined
   /** Links of epochs that have not begun, by epoch and rank. */
   readonly #links = new Map<number, Map<number, Link>>()
+  /** What runs need, once there was one. */
+  #training: Training | undefined
   #group: ProcessGroup | undefined
   #trainer: Trainer | undefined
   #abort: AbortController | undefined
@@ -72,7 +59,10 @@ class ComputeWorker implements ComputeApi {
   async speed(): Promise<number | null> {
     if (this.#abort || this.#device === 'cpu') return null
     const measure = async () => {
-      const { deviceSpeed } = await import('../measure/device-speed.ts')
+      const { deviceSpeed } = await loadPart(
+        'the measurement of the device',
+        () => import('../measure/device-speed.ts'),
+      )
       const runtime = await this.#openRuntime()
       return this.#abort || runtime instanceof CpuRuntime ? null : deviceSpeed(runtime)
     }
@@ -86,15 +76,23 @@ class ComputeWorker implements ComputeApi {
   }
 
   async addLink(epoch: number, peerRank: number, transport: Transport, lane = 0): Promise<void> {
+    // A run is coming: it loads while its links are made.
+    this.#loadTraining().catch(() => undefined)
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
     this.#links.set(epoch, links)
+    if (transport.kind === 'relay') {
+      const { relayOver } = await loadPart('the relay', () => import('../peer/relay/relay-link.ts'))
+      const own = relayOver(transport.relay)
+      links.get(peerRank)?.close('replaced by another attempt')
+      links.set(peerRank, own)
+      await own.opened
+      return
+    }
     const own = linkOver(transport)
     const before = links.get(peerRank)
     const link = withLane(before, own, lane)
     links.set(peerRank, link)
-    if (link !== own) return
-    before?.close('replaced by another attempt')
-    await untilUp(own)
+    if (link === own) before?.close('replaced by another attempt')
   }
 
   async train(
@@ -117,25 +115,6 @@ class ComputeWorker implements ComputeApi {
     const { signal } = this.#abort
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
     this.#links.delete(epoch)
-    let trainer: Trainer | undefined
-    const ring = new Rejoining({
-      epoch,
-      links,
-      follows: isLoss,
-      join: async (current, own) => {
-        this.#dropGroup()
-        this.#group = await initProcessGroup({
-          rank,
-          worldSize,
-          epoch: current,
-          links: own,
-          ...(current !== epoch && { joinTimeoutMs: rejoinTimeoutMs }),
-          onspan: (span) => trainer?.onSpan(span),
-        })
-        signal.throwIfAborted()
-        return this.#group
-      },
-    })
     const before = this.#run
     const run = async (): Promise<RunResult> => {
       // An aborted run may still be compiling; what it holds is freed when it has come to its end.
@@ -143,11 +122,33 @@ class ComputeWorker implements ComputeApi {
       await this.#measuring
       this.#trainer?.destroy()
       this.#trainer = undefined
-      const task = await taskOf(config)
+      const training = await this.#loadTraining()
+      const task = await training.taskOf(config)
+      let trainer: Trainer | undefined
+      const ring = new training.Rejoining({
+        epoch,
+        links,
+        follows: training.isLoss,
+        join: async (current, own) => {
+          this.#dropGroup()
+          this.#group = await training.makeDefault(() =>
+            training.joinLinks({
+              rank,
+              worldSize,
+              epoch: current,
+              links: own,
+              helloMs: current === epoch ? undefined : rejoinTimeoutMs,
+              onspan: (span) => trainer?.onSpan(span),
+            }),
+          )
+          signal.throwIfAborted()
+          return this.#group
+        },
+      })
       let runtime = await this.#openRuntime()
       signal.throwIfAborted()
       const group = await ring.first()
-      trainer = new Trainer({
+      trainer = new training.Trainer({
         runtime,
         reopen: async () => {
           runtime = await this.#reopenRuntime()
@@ -161,7 +162,7 @@ class ComputeWorker implements ComputeApi {
         baseUrl,
         onEvent: (event) => batches.add(event),
         signal,
-        tuneStore: config.tune ? openTuneStore() : undefined,
+        tuneStore: config.tune ? training.openTuneStore() : undefined,
         checkpoints: placeOf(checkpoints, config, baseUrl),
       })
       this.#trainer = trainer
@@ -220,6 +221,10 @@ class ComputeWorker implements ComputeApi {
         'exportParameters: there has been no run. Train first.',
       )
     }
+    const { writeStateDict } = await loadPart(
+      'saving of models',
+      () => import('../train/model-file.ts'),
+    )
     const file = writeStateDict(await this.#trainer.stateDict(), {
       metadata: { format: 'pt', 'tabring.record': JSON.stringify(this.#trainer.record ?? null) },
     })
@@ -230,24 +235,27 @@ class ComputeWorker implements ComputeApi {
     return traceEvents()
   }
 
-  checkpoints(): Promise<ShelvedCheckpoint[]> {
-    return listShelf()
+  async checkpoints(): Promise<ShelvedCheckpoint[]> {
+    // Most visitors have none.
+    if (!hasPrivateFiles() || (await privateCheckpointFolders()).length === 0) return []
+    return (await shelf()).listShelf()
   }
 
   async readCheckpoint(place: string, name: string): Promise<string> {
+    const { takeFromShelf } = await shelf()
     return URL.createObjectURL(new Blob([await takeFromShelf(place, name)]))
   }
 
-  checkpointSettings(place: string, name: string): Promise<CheckpointSettings> {
-    return settingsOnShelf(place, name)
+  async checkpointSettings(place: string, name: string): Promise<CheckpointSettings> {
+    return (await shelf()).settingsOnShelf(place, name)
   }
 
   async addCheckpoint(file: Blob): Promise<CheckpointSettings> {
-    return addToShelf(new Uint8Array(await file.arrayBuffer()))
+    return (await shelf()).addToShelf(new Uint8Array(await file.arrayBuffer()))
   }
 
-  removeCheckpoint(place: string, name: string): Promise<void> {
-    return removeFromShelf(place, name)
+  async removeCheckpoint(place: string, name: string): Promise<void> {
+    return (await shelf()).removeFromShelf(place, name)
   }
 
   #end(links: Map<number, Link>): void {
@@ -259,7 +267,7 @@ class ComputeWorker implements ComputeApi {
   #dropGroup(): void {
     this.#group?.destroy()
     this.#group = undefined
-    void destroyProcessGroup()
+    void this.#training?.destroyProcessGroup()
   }
 
   /** Opens a device after one was lost; the browser's GPU process may need a moment to come back. */
@@ -275,6 +283,11 @@ class ComputeWorker implements ComputeApi {
     }
   }
 
+  async #loadTraining(): Promise<Training> {
+    this.#training ??= await loadTraining()
+    return this.#training
+  }
+
   #openRuntime(): Promise<AnyRuntime> {
     this.#runtime ??=
       this.#device === 'cpu'
@@ -287,14 +300,12 @@ class ComputeWorker implements ComputeApi {
   }
 }
 
-/** errors: `config.invalid` for a demo that this page does not have. */
-async function taskOf({ demo }: TrainConfig): Promise<Task> {
-  if (isDemo(demo)) return tasks[demo]()
-  throw new TabringError(
-    'config.invalid',
-    `demo: expected one of ${Object.keys(tasks).join(', ')}, got ${demo}. Open the same version of the page on all ranks.`,
-  )
-}
+type Training = typeof import('./training.ts')
+
+const loadTraining = () => loadPart('training', () => import('./training.ts'))
+
+/** Checkpoints in this browser, or where a launcher keeps them. */
+const shelf = () => loadPart('checkpoints', () => import('../train/checkpoint-shelf.ts'))
 
 /** The memory of all arrays in an answer, each once. */
 function buffersOf(answer: LookAnswer): ArrayBuffer[] {
@@ -316,9 +327,7 @@ function placeOf(
   return {
     keepLast,
     folder: async () =>
-      folder === undefined
-        ? privateCheckpoints(shelfOf(config))
-        : httpFolder(new URL(folder, baseUrl)),
+      (await shelf()).folderOf(config, folder === undefined ? undefined : new URL(folder, baseUrl)),
     file:
       file === undefined
         ? undefined

@@ -1,5 +1,6 @@
 import { channelTransport, type Transport } from '../peer/channel-transport.ts'
-import { LanedConnection, type LanedStats } from '../peer/laned-connection.ts'
+import type { LanedStats } from '../peer/laned-connection.ts'
+import { LateConnection } from '../peer/late-connection.ts'
 import type { LinkStats } from '../peer/link.ts'
 import type { LocalPair, LocalPorts } from '../peer/local-ports.ts'
 import type { AssignedLink, Assignment } from '../peer/messages.ts'
@@ -63,7 +64,7 @@ export interface RingLinks {
 export function formLinks(options: FormLinksOptions): RingLinks {
   const { client, assignment, ports, addLink } = options
   const { epoch, rank } = assignment
-  const connections = new Map<number, LanedConnection>()
+  const connections = new Map<number, LateConnection>()
   /** By rank, of connections that the relay may replace. */
   const words = new Map<number, BothSides>()
   /** By rank: links that are up, as they went. */
@@ -127,7 +128,7 @@ export function formLinks(options: FormLinksOptions): RingLinks {
       )
     }
     const taken: unknown[] = []
-    const connection = new LanedConnection({
+    const connection = new LateConnection({
       initiator,
       peerName: nameOf(peerRank),
       rtc: { iceServers: [...client.iceServers], ...options.rtc },

@@ -1,4 +1,5 @@
 import { parseTrainConfig } from '../../demos/experiment.ts'
+import { loadWebRtc } from '../peer/late-connection.ts'
 import { type LocalPorts, openLocalPorts } from '../peer/local-ports.ts'
 import type {
   AssignedLink,
@@ -22,6 +23,7 @@ import type { AdapterFacts, CheckpointAddress, ComputeApi, RunEvent, RunResult }
 import { type ComputeClient, startCompute } from './client.ts'
 import { formLinks, leaveOnPageHide, type RingLinks, type RingStats } from './connect.ts'
 import { Measures } from './measures.ts'
+import { StartMarks } from './start-marks.ts'
 
 /** What a run ended with on this rank. */
 export type RunEnd =
@@ -89,6 +91,7 @@ export class RoomMember {
   /** Whether this tab started the current run: of several that have data only its own counts. */
   #hasStarted = false
   #measures: Measures | undefined
+  readonly #marks = new StartMarks()
 
   constructor(options: RoomMemberOptions) {
     this.#options = options
@@ -127,6 +130,7 @@ export class RoomMember {
     this.#client = client
     client.on('lobby', (lobby) => {
       tell(1, 'room', () => `members ${lobby.members.map((member) => member.name).join(', ')}`)
+      if (mayNeedWebRtc(info, lobby.members)) loadWebRtc().catch(() => undefined)
       this.#measures?.roomIs([lobby.state, ...lobby.members.map(({ id }) => id)].join())
       this.#options.onLobby?.(lobby, client.id)
     })
@@ -184,6 +188,7 @@ export class RoomMember {
   /** Seals the room as it is and starts training; for the maker. The server answers a refusal through `onRefused`. */
   start(config: TrainConfigInput): void {
     this.#hasStarted = true
+    this.#marks.begin('pressed')
     this.#requireClient().start(parseTrainConfig(config) as unknown as JsonValue)
   }
 
@@ -223,6 +228,7 @@ export class RoomMember {
   #connect(assignment: Assignment): void {
     this.#assignment = assignment
     this.#isRunning = false
+    this.#marks.begin('assigned')
     tell(1, 'room', () => {
       const { epoch, rank, worldSize } = assignment
       return `epoch ${epoch}: rank ${rank} of ${worldSize}`
@@ -253,6 +259,7 @@ export class RoomMember {
     // From now on: the others may be done, or fail, before this rank is.
     const others = this.#othersEnd(client, epoch)
     this.#isRunning = true
+    this.#marks.mark('sent')
     try {
       const config = parseTrainConfig(settings)
       this.#options.onConfig?.(config)
@@ -261,8 +268,11 @@ export class RoomMember {
         config,
         location.href,
         (events) => {
-          for (const { event, atMs } of events)
-            if (this.#assignment?.epoch === epoch) this.#options.onEvent?.(event, atMs)
+          for (const { event, atMs } of events) {
+            if (this.#assignment?.epoch !== epoch) return
+            this.#marks.take(event, atMs)
+            this.#options.onEvent?.(event, atMs)
+          }
         },
         this.#options.checkpoints,
         this.#hasStarted ? this.#given : undefined,
@@ -347,3 +357,9 @@ export class RoomMember {
     this.#options.onEnd?.({ ok: false, rank, error })
   }
 }
+
+/** Whether a link to one of them may go by WebRTC, whose code is then loaded before the start: ports join the tabs of one browser alone. */
+const mayNeedWebRtc = (own: MemberInfo, members: readonly Pick<MemberInfo, 'hostTag'>[]): boolean =>
+  members.length > 1 &&
+  own.transport !== 'relay' &&
+  (own.transport === 'webrtc' || members.some(({ hostTag }) => !hostTag || hostTag !== own.hostTag))

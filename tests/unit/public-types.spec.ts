@@ -56,7 +56,7 @@ const inside: Record<string, string> = {
     'train/data-parallel/grad-bucket.d.ts#HookKeys',
   ]),
   ...because('what an optimizer of the library is made of; none can be made outside', [
-    'kernels/grad-scaler/grad-scaler.d.ts#SettleAttrs',
+    'kernels/grad-scaler/settle.d.ts#SettleAttrs',
     'optim/cohort.d.ts#Cohort',
     'optim/slice.d.ts#Slice',
   ]),

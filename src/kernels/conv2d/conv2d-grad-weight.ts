@@ -46,6 +46,7 @@ const same3 = { stride: [1, 1], padding: [1, 1], kernel: [3, 3], rowSums: true }
  */
 export const conv2dGradWeight: Op<ConvGradWeightAttrs> = defineOp<ConvGradWeightAttrs>({
   name: 'conv2dGradWeight',
+  takesRowSums: true,
   infer(inputs, attrs) {
     const [dy, x] = inputs
     checkImages('conv2dGradWeight', 'dy', dy)

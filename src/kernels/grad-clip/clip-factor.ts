@@ -1,36 +1,9 @@
-import { ShapeError } from '../../util/errors.ts'
-import { formatShape, type TensorType, tensorType } from '../../util/shape.ts'
-import { type Dispatch, defineOp, type ScalarSlot } from '../op.ts'
+import { tensorType } from '../../util/shape.ts'
+import { defineOp, type ScalarSlot } from '../op.ts'
 import { isNaNWgsl } from '../scalar/scalar-function.ts'
-import { dispatch, reads, type ShaderBinding, writes } from '../shader.ts'
+import { reads, writes } from '../shader.ts'
+import { checkPairs, single } from '../single.ts'
 import { type NormKind, normFunctions, normOf } from './norm.ts'
-
-/** A dispatch of one thread. */
-export const single = (
-  label: string,
-  bindings: readonly ShaderBinding[],
-  functions: string,
-  lines: readonly string[],
-): Dispatch =>
-  dispatch({
-    label,
-    bindings,
-    body: `${functions}\n@compute @workgroup_size(1)\nfn main() {\n${lines.map((line) => `  ${line}`).join('\n')}\n}`,
-    groups: [1, 1, 1],
-  })
-
-/** errors: `shape.mismatch` unless every input is a flat f32 tensor of two elements or more. */
-export function checkPairs(op: string, inputs: readonly TensorType[], most: number): void {
-  const wrong = inputs.find(
-    ({ shape, dtype }) => shape.length !== 1 || shape[0] < 2 || dtype !== 'f32',
-  )
-  if (wrong || inputs.length > most) {
-    throw new ShapeError(
-      'shape.mismatch',
-      `${op}: expected at most ${most} flat inputs of 2 elements or more, got ${wrong ? formatShape(wrong.shape) : inputs.length}. Join them in groups.`,
-    )
-  }
-}
 
 /** How many tensors one call of `joinStats` takes. */
 export const mostJoined = 6

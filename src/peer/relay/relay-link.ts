@@ -34,6 +34,13 @@ export interface RelayLinkOptions {
   windowBytes?: number
 }
 
+/** What a link needs to know beside the browser's own WebSocket. */
+export type RelayPlace = Pick<RelayLinkOptions, 'address' | 'channel' | 'side' | 'peerName'>
+
+/** A link there with the browser's own WebSocket. */
+export const relayOver = (place: RelayPlace): RelayLink =>
+  new RelayLink({ ...place, WebSocket: globalThis.WebSocket as BinarySocketConstructor })
+
 /** Messages of 128 and 256 KiB were no faster between two tabs (Chromium 156, loopback), and a slow network takes longer over one. */
 export const relayDefaults = {
   maxMessageBytes: limits.relayFrameBytes - relaySealBytes,

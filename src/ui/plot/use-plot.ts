@@ -1,6 +1,8 @@
 import type { RefObject } from 'preact'
-import { useLayoutEffect, useRef, useState } from 'preact/hooks'
-import uPlot from 'uplot'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import type uPlot from 'uplot'
+import { messageOf } from '../../util/errors.ts'
+import { loadPart } from '../../util/load-part.ts'
 
 /** What a plot takes from the page's look, as it is when the plot is made. */
 export interface PlotTheme {
@@ -18,24 +20,30 @@ export interface PlotParts {
   data(): ArrayLike<ArrayLike<number | null>>
   /** What the data depend on. */
   readonly dependsOn: readonly unknown[]
+  /** Whether there is something to draw: uPlot is loaded from then on. Default true. */
+  readonly isWanted?: boolean
 }
 
 export interface HeldPlot {
   /** For the element that holds the plot. */
   readonly holder: RefObject<HTMLDivElement | null>
   readonly plot: RefObject<uPlot | null>
+  /** Why there is no plot, where uPlot could not be loaded; else empty. */
+  readonly failure: string
 }
 
 /** A uPlot of the size of its element and in the page's colours, light and dark; its data are those of the render. */
-export function usePlot({ shape, options, data, dependsOn }: PlotParts): HeldPlot {
+export function usePlot({ shape, options, data, dependsOn, isWanted = true }: PlotParts): HeldPlot {
   const holder = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | null>(null)
+  const { Plot, failure } = useLibrary(isWanted)
   const made = `${useThemeChanges()} ${shape}`
 
   useLayoutEffect(() => {
+    if (!Plot) return
     const element = holder.current!
     const parts = options(themeOf(element))
-    const own = new uPlot(
+    const own = new Plot(
       { ...sizeOf(element), ...parts },
       parts.series.map(() => []) as unknown as uPlot.AlignedData,
       element,
@@ -48,14 +56,28 @@ export function usePlot({ shape, options, data, dependsOn }: PlotParts): HeldPlo
       own.destroy()
       plot.current = null
     }
-  }, [made])
+  }, [made, Plot])
 
   // With the render, not after it: all that the page shows is of the same step. A new plot needs its data as well.
   useLayoutEffect(
     () => plot.current?.setData(data() as unknown as uPlot.AlignedData),
-    [...dependsOn, made],
+    [...dependsOn, made, Plot],
   )
-  return { holder, plot }
+  return { holder, plot, failure }
+}
+
+/** uPlot, once it is wanted and has come. */
+function useLibrary(isWanted: boolean): { Plot: typeof uPlot | null; failure: string } {
+  const [Plot, setPlot] = useState<typeof uPlot | null>(null)
+  const [failure, setFailure] = useState('')
+  useEffect(() => {
+    if (!isWanted) return
+    loadPart('the chart', () => import('uplot')).then(
+      (library) => setPlot(() => library.default),
+      (thrown) => setFailure(messageOf(thrown)),
+    )
+  }, [isWanted])
+  return { Plot, failure }
 }
 
 /** Counts how often the page turned dark or light. */

@@ -40,7 +40,7 @@ test('four files, plain or gzip, in any order and in two goes, are the data that
   const half = withFiles(noFiles, all.slice(0, 3))
   expect(givenOf(half)).toBeNull()
   expect(problemsOf(half)).toEqual([])
-  expect(await loaded(givenOf(withFiles(half, all.slice(3)))!)).toEqual(expected)
+  expect(await loaded(givenOf(withFiles(half, all.slice(3)))!)).toMatchObject(expected)
 })
 
 test('names that tell nothing: the larger of two is for training', async () => {

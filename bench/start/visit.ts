@@ -1,0 +1,66 @@
+import type { Browser } from 'playwright'
+import type { Served } from '../../node/serve.ts'
+import { type StartMoment, startMark } from '../../src/worker/start-marks.ts'
+
+export interface Visit {
+  /**
+   * Files of JavaScript, by their path below the served folder, that were fetched from opening the page until Start could be pressed and the
+   * tab had measured its device: page, workers, and what they load by themselves.
+   */
+  readonly firstLoad: readonly string[]
+  /** From pressing Start to the first step. */
+  readonly start: readonly string[]
+  /** From pressing Start. units: ms. */
+  readonly moments: Readonly<Record<StartMoment, number>>
+  /** What it computed on, in words. */
+  readonly adapter: string
+}
+
+/**
+ * Opens a page in a context of its own, whose cache is empty, presses Start and waits for the first step.
+ *
+ * What is fetched is what the server was asked for: workers' requests are among it. `path` stands behind the server's address.
+ */
+export async function visit(browser: Browser, served: Served, path = ''): Promise<Visit> {
+  const asked: string[] = []
+  const take = ({ url = '' }: { url?: string | undefined }) => {
+    const name = url.replace(/[?#].*/, '').slice(1)
+    if (name.endsWith('.js') && !asked.includes(name)) asked.push(name)
+  }
+  served.server.on('request', take)
+  const context = await browser.newContext({ viewport: { width: 1400, height: 900 } })
+  try {
+    const page = await context.newPage()
+    await page.goto(`${served.localUrl}${path}`)
+    const start = page.locator('button.go:enabled', { hasText: /^Start$/ })
+    await start.waitFor()
+    // The measurement is over: a run would wait for it.
+    await page.locator('.member .fact', { hasText: 'GFLOP/s' }).waitFor()
+    const adapter = await page.locator('.member .adapter').first().innerText()
+    const firstLoad = [...asked]
+    await start.click()
+    await page.locator('.chart[aria-label*="at step"]').waitFor({ timeout: 120_000 })
+    await page.locator('.chart canvas').first().waitFor()
+    const marks = await page.evaluate(
+      (prefix) =>
+        performance
+          .getEntriesByType('mark')
+          .filter(({ name }) => name.startsWith(prefix))
+          .map(({ name, startTime }): [string, number] => [name.slice(prefix.length), startTime]),
+      startMark,
+    )
+    const atMs = Object.fromEntries(marks) as Record<StartMoment, number>
+    const moments = Object.fromEntries(
+      marks.map(([name, ms]) => [name, ms - atMs.pressed]),
+    ) as Record<StartMoment, number>
+    return {
+      firstLoad,
+      start: asked.slice(firstLoad.length),
+      moments,
+      adapter: adapter.replace(/\s+/g, ' '),
+    }
+  } finally {
+    served.server.off('request', take)
+    await context.close()
+  }
+}

@@ -1,0 +1,30 @@
+import { checkOptions } from '../util/options.ts'
+import { Conv2d } from './convolution.ts'
+import { Flatten, Linear, ReLU } from './layers.ts'
+import { Sequential } from './module.ts'
+import { MaxPool2d } from './pooling.ts'
+
+export interface CnnOptions {
+  /** Of a sample: channels, height, width. default [1, 28, 28] */
+  sampleShape?: readonly [channels: number, height: number, width: number]
+  /** Channels of each convolution. default [16, 32] */
+  channels?: readonly number[]
+  /** default 10 */
+  classes?: number
+}
+
+/** 3x3 convolutions, each with ReLU and 2x2 pooling, then a linear layer. */
+export function cnn(options: CnnOptions = {}): Sequential {
+  const known = { sampleShape: true, channels: true, classes: true } as const
+  const checked = checkOptions('cnn', options, known)
+  const { sampleShape = [1, 28, 28], channels = [16, 32], classes = 10 } = checked
+  const [depth, height, width] = sampleShape
+  const halved = (size: number) => Math.floor(size / 2 ** channels.length)
+  const stages = channels.flatMap((count, i) => [
+    new Conv2d(i === 0 ? depth : channels[i - 1], count, 3, { padding: 1 }),
+    new ReLU(),
+    new MaxPool2d(2),
+  ])
+  const features = (channels.at(-1) ?? depth) * halved(height) * halved(width)
+  return new Sequential(...stages, new Flatten(), new Linear(features, classes))
+}

@@ -1,0 +1,45 @@
+import { beforeEach, describe, expect, test, vi } from 'vitest'
+import type { LanedConnectionOptions } from '../../../src/peer/laned-connection.ts'
+import { LateConnection } from '../../../src/peer/late-connection.ts'
+
+// What happens before and while WebRTC's code is loaded; tests/e2e/connect.spec.ts has real connections.
+
+const { told } = vi.hoisted(() => ({ told: [] as string[] }))
+
+vi.mock('../../../src/peer/laned-connection.ts', () => ({
+  LanedConnection: class {
+    readonly connected = Promise.resolve()
+    start = () => told.push('start')
+    close = () => told.push('close')
+    receive = (attempt: number, signals: unknown) => told.push(`${attempt} ${signals}`)
+    stats = async () => ({ lanes: 1 })
+  },
+}))
+
+const made = () => new LateConnection({ peerName: 'rank 1' } as LanedConnectionOptions)
+
+beforeEach(() => {
+  told.length = 0
+})
+
+describe('a late connection', () => {
+  test('gives on signals that came before its code, in their order, behind the start', async () => {
+    const connection = made()
+    connection.start()
+    connection.receive(1, 'offer')
+    connection.receive(1, 'candidate')
+    expect(await connection.stats()).toBeNull()
+    await connection.connected
+    connection.receive(2, 'again')
+    expect(told).toEqual(['start', '1 offer', '1 candidate', '2 again'])
+    expect(await connection.stats()).toEqual({ lanes: 1 })
+  })
+
+  test('closed before its code has come, it never starts', async () => {
+    const connection = made()
+    connection.start()
+    connection.close()
+    await connection.connected
+    expect(told).toEqual(['close'])
+  })
+})
