@@ -96,7 +96,7 @@ class ComputeWorker implements ComputeApi {
   }
 
   async train(
-    { epoch, rank, worldSize }: Membership,
+    { epoch, rank, worldSize, machines }: Membership,
     config: TrainConfig,
     baseUrl: string,
     onEvents: (events: readonly TimedEvent[]) => void,
@@ -137,6 +137,7 @@ class ComputeWorker implements ComputeApi {
               worldSize,
               epoch: current,
               links: own,
+              machines,
               helloMs: current === epoch ? undefined : rejoinTimeoutMs,
               onspan: (span) => trainer?.onSpan(span),
             }),
