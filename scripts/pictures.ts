@@ -105,17 +105,17 @@ async function animate(browser: Browser, url: string, to: string): Promise<void>
     )
     await start(pages[0])
     await Promise.all(pages.map(drawn))
-    // From the numbers down to the boundary, in each tab.
-    for (const page of pages)
-      await page.locator('.readouts').evaluate((one) => {
-        one.scrollIntoView({ block: 'start' })
-        scrollBy(0, -12)
-      })
     for (let frame = 0; frame < frames; frame++) {
       await Promise.all(
-        pages.map((page, rank) =>
-          page.screenshot({ path: join(folder, `${rank}-${String(frame).padStart(3, '0')}.png`) }),
-        ),
+        pages.map(async (page, rank) => {
+          // From the numbers down to the boundary.
+          await page.locator('.readouts').evaluate((one) => {
+            one.scrollIntoView({ block: 'start' })
+            scrollBy(0, -12)
+          })
+          const path = join(folder, `${rank}-${String(frame).padStart(3, '0')}.png`)
+          await page.screenshot({ path })
+        }),
       )
       await pages[0].waitForTimeout(300)
     }
@@ -165,6 +165,7 @@ async function shootRing(browser: Browser, url: string): Promise<void> {
   const page = await browser.newPage({ viewport: { width: 1280, height: 820 } })
   await page.goto(`${url}demos/ring/`)
   await page.locator('.scrub').click({ position: { x: 90, y: 5 } })
+  await page.evaluate(() => scrollTo(0, 0))
   await page.screenshot({ path: join(out, 'demo-ring.png') })
   await page.close()
 }
