@@ -16,6 +16,7 @@ import {
 import { GpuProgram } from './program.ts'
 import { type AnyRuntime, CpuRuntime, getDefaultDevice, runtimeOf } from './runtime.ts'
 import type { StepProgram } from './step-program.ts'
+import type { Trace } from './trace.ts'
 import { withUneven } from './uneven.ts'
 
 export interface CompileOptions extends PrepareOptions {
@@ -46,6 +47,8 @@ const compileOptions: OptionNames<CompileOptions> = {
  *
  * `fn` gets tensors by name and returns tensors by name; what it reads of the outside at tracing time (sizes, flags) is fixed, what
  * changes per run is an input or a step scalar.
+ * A function that throws on some ranks, once it has forwarded their wrapped model to train, throws on the others too: `peer.mismatch`, with
+ * rank and message.
  * errors: those of the ops it calls, `gpu.compile`, `gpu.limit`, `graph.misuse`; `device.mismatch` for a tensor on another device.
  */
 export async function compile(
@@ -72,11 +75,22 @@ async function compileOn(
 ): Promise<StepProgram> {
   const isCpu = runtime instanceof CpuRuntime
   const settled: Settled = { used: new Map() }
-  const own = { ...options, settled, ...(isCpu && { isNaive: true }) }
+  let last: Trace | undefined
+  const onTrace = (trace: Trace) => {
+    last = trace
+  }
+  const own = { ...options, settled, onTrace, ...(isCpu && { isNaive: true }) }
   const make = () => whenSettled(() => prepare(runtime, fn, inputs, own))
-  if (!isCpu && isBenchmarking()) await benchmarkVariants(runtime, await make())
-  const prepared = await make()
-  checkDevices(prepared, isCpu ? 'host' : runtime.gpu)
+  const prepareHere = async () => {
+    if (!isCpu && isBenchmarking()) await benchmarkVariants(runtime, await make())
+    const prepared = await make()
+    checkDevices(prepared, isCpu ? 'host' : runtime.gpu)
+    return prepared
+  }
+  const prepared = await prepareHere().catch(async (error: unknown) => {
+    await last?.updatesOver?.tellFailure(error)
+    throw error
+  })
   const { exchange, forwarded, updates } = prepared.trace
   const create = async () => {
     forwarded?.expectMeetings(prepared.meetings.map(({ group }) => group))

@@ -35,6 +35,8 @@ export interface PrepareOptions extends PlanOptions {
 /** What `compile` adds for itself. */
 export interface TraceOptions extends PrepareOptions {
   readonly settled?: Settled
+  /** Called with each trace before the function is, so that one that throws is known. */
+  readonly onTrace?: (trace: Trace) => void
 }
 
 /** For which device programs are prepared, and with which kernels. */
@@ -105,9 +107,16 @@ export function prepare(
   target: LoweringTarget,
   fn: TracedFunction,
   inputs: InputTypes,
-  { isNaive = switchValue('naive'), accumulation, sharesBuffers, settled }: TraceOptions = {},
+  {
+    isNaive = switchValue('naive'),
+    accumulation,
+    sharesBuffers,
+    settled,
+    onTrace,
+  }: TraceOptions = {},
 ): Prepared {
   const trace = new Trace(accumulation, settled)
+  onTrace?.(trace)
   refuseHalfInputs(inputs)
   const named = withTrace(trace, () => {
     const returned = fn(

@@ -1,8 +1,8 @@
 /**
  * All collectives of one rank in one epoch: launching them, letting them meet the neighbours', ending them.
  *
- * How ranks meet. A rank that launches a collective sends START (a fingerprint: operation, element type, length,
- * alignment, root, reduction, algorithm; epoch, group, sequence and bucket are in the header) at once, ahead of all data, to
+ * How ranks meet. A rank that launches a collective sends START (a fingerprint: operation, element type, length, alignment,
+ * root, reduction, algorithm, what it is called for; epoch, group, sequence and bucket are in the header) at once, ahead of all data, to
  * its neighbours in the ring and to those with whom it exchanges. Where the first data for a rank are few (sender.ts), they
  * travel in one message with START, behind the fingerprint. Each rank compares it with its own before a byte is written, and
  * ends no collective before it has compared all: where calls differ the data are dropped.
@@ -33,6 +33,7 @@ import {
   type Announcement,
   algorithms,
   isBucket,
+  isLabel,
   kindOf,
   lastExplicitBucket,
   layoutHash,
@@ -52,7 +53,7 @@ import { Receiver } from './receiver.ts'
 import { Sender } from './sender.ts'
 import type { Session } from './session.ts'
 import { type Standing, standingOf } from './standing.ts'
-import type { AbortRecord, FrameHeader } from './wire.ts'
+import { type AbortRecord, type FrameHeader, labelBytes } from './wire.ts'
 
 /**
  * Which collective this is, and how it runs. Ranks agree by the key (`sequence`, `bucket`), not by launch order.
@@ -75,6 +76,11 @@ export interface CollectiveOptions {
   algorithm?: Algorithm
   /** Which sizes travel how, in the place of the group's choice; the same on all ranks. */
   choice?: AlgorithmChoice | undefined
+  /**
+   * What it is called for, the name of a function that is made of several collectives say: ranks compare it, and errors tell it. At most 32
+   * characters of ASCII.
+   */
+  label?: string | undefined
   /** Called once, when all ranks are known to have begun this collective: from then on it waits for bytes alone. Not called for one rank. */
   onmet?: () => void
 }
@@ -184,7 +190,8 @@ export class Collectives {
   launch(launch: Launch, options: CollectiveOptions): Promise<void> {
     const { rank, epoch } = this.options
     const { operation, place, sequence, bucket, root = 0, receiver } = launch
-    const name = nameOf(operation, sequence, bucket, place.id)
+    const { label = '' } = options
+    const name = nameOf(operation, sequence, bucket, place.id, label)
     const refuse = (code: ErrorCode, text: string) =>
       Promise.reject(new PeerError(code, `${name} (epoch ${epoch}): ${text}`))
     if (this.closed)
@@ -193,6 +200,13 @@ export class Collectives {
       return refuse(
         'peer.mismatch',
         `expected a bucket from 0 to ${lastExplicitBucket}, got ${bucket}.`,
+      )
+    if (!isLabel(label))
+      return Promise.reject(
+        new PeerError(
+          'config.invalid',
+          `${operation}: expected a label of at most ${labelBytes} ASCII characters, got ${JSON.stringify(label)}. Give a short name.`,
+        ),
       )
     const size = place.ranks.length
     if (size === 1) return Promise.resolve()
@@ -213,6 +227,7 @@ export class Collectives {
         reduction: reduceOps.indexOf(op),
         algorithm: algorithms.indexOf(launch.algorithm),
         machines: layoutHash(launch.machines),
+        label,
       },
     }
     const route = { kind: own.kind, group: place.id, sequence, bucket }

@@ -149,7 +149,9 @@ export class DistributedDataParallel extends Module {
   }
 
   forward(x: Tensor, ...others: unknown[]): Tensor {
-    activeTrace('forward').forwarded = this.#exchange
+    const trace = activeTrace('forward')
+    trace.forwarded = this.#exchange
+    trace.isForwardedToTrain = this.training
     return this.module.forward(x, ...others)
   }
 

@@ -49,7 +49,12 @@ export async function checkReplicas(
   tensors: readonly NamedTensor[],
   options: CollectiveOptions,
 ): Promise<void> {
-  const told = await gatherJson(group, [settings, ...tensors.map(describe)], options)
+  const told = await gatherJson(
+    'DistributedDataParallel',
+    group,
+    [settings, ...tensors.map(describe)],
+    options,
+  )
   const difference = firstDifference(told, 'no further one')
   if (!difference) return
   const isSettings = difference.at === 0
@@ -75,7 +80,7 @@ export async function broadcastTensors(
     else packed.set(data, start)
     start += tensor.count
   }
-  await group.broadcast(packed, 0, options)
+  await group.broadcast(packed, 0, { label: 'DistributedDataParallel', ...options })
   start = 0
   for (const tensor of tensors) {
     const array = tensor.dtype === 'i32' ? bits : packed
