@@ -9,7 +9,7 @@ import { longestAnnounced } from '../peer/announced-length.ts'
 import { CollectiveGroup } from '../peer/collective-group.ts'
 import { ArgumentTypeError, messageOf, PeerError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
-import type { GroupOptions } from './call.ts'
+import { type GroupOptions, refuseInTrace } from './call.ts'
 import { groupOf } from './group-of.ts'
 import { placeOf } from './place-of.ts'
 import { checkCount, checkRootList } from './tensor-lists.ts'
@@ -160,6 +160,7 @@ function openGroup(where: string, options: GroupOptions): CollectiveGroup | unde
     throw new ArgumentTypeError(
       `${where}: expected an object with options (group), got a group. Write { group }.`,
     )
+  refuseInTrace(where)
   return groupOf(where, checkOptions(where, options, { group: true }).group)
 }
 

@@ -84,7 +84,13 @@ async function compileOn(
   const prepareHere = async () => {
     if (!isCpu && isBenchmarking()) await benchmarkVariants(runtime, await make())
     const prepared = await make()
-    checkDevices(prepared, isCpu ? 'host' : runtime.gpu)
+    try {
+      checkDevices(prepared, isCpu ? 'host' : runtime.gpu)
+    } catch (error) {
+      // Where the tab has no such device, that is the reason to tell.
+      await prepared.trace.forwarded?.ready
+      throw error
+    }
     return prepared
   }
   const prepared = await prepareHere().catch(async (error: unknown) => {

@@ -11,6 +11,7 @@ import { callOf, type LoweringChoice, lowerNodes } from './lower.ts'
 import type { ModuleBuffer } from './module-buffer.ts'
 import { type Phase, type PhaseRange, phaseRanges, phasesOf } from './phases.ts'
 import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
+import { refusePromise } from './refuse-promise.ts'
 import { rewrite, withoutRewrites } from './rewrite.ts'
 import { Tensor, TracedTensor } from './tensor.ts'
 import './tensor-methods.ts'
@@ -127,6 +128,7 @@ export function prepare(
         ]),
       ),
     )
+    refusePromise('compile', returned)
     const outputs = Object.entries(returned).map(([name, tensor]): [string, GraphValue] => {
       if (tensor instanceof Tensor) return [name, trace.toFloat(tensor.value)]
       throw new TabringError(

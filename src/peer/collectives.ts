@@ -42,7 +42,13 @@ import {
   pairOf,
 } from './announcement.ts'
 import { Deadlines } from './deadlines.ts'
-import { type ElementArray, elementTypeOf, type ReduceOp, reduceOps } from './element.ts'
+import {
+  type ElementArray,
+  type ElementType,
+  elementTypeOf,
+  type ReduceOp,
+  reduceOps,
+} from './element.ts'
 import { type CollectiveSpan, Entries, Run } from './entries.ts'
 import { Exchange } from './exchange.ts'
 import { collectiveError } from './failure.ts'
@@ -208,10 +214,14 @@ export class Collectives {
           `${operation}: expected a label of at most ${labelBytes} ASCII characters, got ${JSON.stringify(label)}. Give a short name.`,
         ),
       )
+    let type: ElementType
+    try {
+      type = elementTypeOf(launch.buffer, operation)
+    } catch (error) {
+      return Promise.reject(error)
+    }
     const size = place.ranks.length
     if (size === 1) return Promise.resolve()
-
-    const type = elementTypeOf(launch.buffer)
     const op = options.op ?? 'sum'
     if (op === 'avg' && !type.divide)
       return refuse(

@@ -208,7 +208,15 @@ describe('tensors', () => {
       /average of float32 or float16, got int32/,
     )
     await expect(dist.allReduce(new Float64Array(1) as never, { group })).rejects.toThrow(
-      /expected a Float32Array, .*got Float64Array/,
+      expect.objectContaining({
+        code: 'config.invalid',
+        message: expect.stringMatching(
+          /^allReduce: expected a Float32Array, .*got Float64Array of 1\. Copy it into one/,
+        ),
+      }),
+    )
+    await expect(group!.allReduce(new Float64Array(1) as never)).rejects.toThrow(
+      /^allReduce: expected a Float32Array, .*got Float64Array of 1/,
     )
     await expect(dist.allReduce([1] as never, { group })).rejects.toThrow(
       /allReduce: expected a typed array, a parameter or a buffer, got a plain array of 1/,
