@@ -45,8 +45,8 @@ const compileOptions: OptionNames<CompileOptions> = {
  * Traces `fn` once and returns the program that replays it. (With several ranks once more, where a wrapped model is compiled before ranks
  * have settled the size of buckets, `ddp.ready`, and once more to find unused parameters.)
  *
- * `fn` gets tensors by name and returns tensors by name; what it reads of the outside at tracing time (sizes, flags) is fixed, what
- * changes per run is an input or a step scalar.
+ * `fn` gets tensors by name and returns tensors by name, at once: an async function is refused. What it reads of the outside at tracing
+ * time (sizes, flags) is fixed, what changes per run is an input or a step scalar.
  * A function that throws on some ranks, once it has forwarded their wrapped model to train, throws on the others too: `peer.mismatch`, with
  * rank and message.
  * errors: those of the ops it calls, `gpu.compile`, `gpu.limit`, `graph.misuse`; `device.mismatch` for a tensor on another device.

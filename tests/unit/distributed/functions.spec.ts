@@ -221,7 +221,9 @@ describe('tensors', () => {
     await expect(dist.allReduce([1] as never, { group })).rejects.toThrow(
       /allReduce: expected a typed array, a parameter or a buffer, got a plain array of 1/,
     )
-    await expect(dist.allReduce(array)).rejects.toThrow(/Call initProcessGroup\(\) first/)
+    await expect(dist.allReduce(array)).rejects.toThrow(
+      /^allReduce: expected a process group, got none\. Call initProcessGroup\(\) first/,
+    )
     await expect(dist.allReduce(array, { group: [0, 1] as never })).rejects.toThrow(
       /allReduce: expected a group, .* got a plain array of 2/,
     )
