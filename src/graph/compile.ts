@@ -3,8 +3,9 @@ import { loadPart } from '../util/load-part.ts'
 import { checkOptions, type OptionNames } from '../util/options.ts'
 import { benchmarkVariants, isBenchmarking } from './benchmark.ts'
 import { checkDevices } from './check-devices.ts'
-import { type Settled, whenSettled } from './exchange.ts'
+import { type GradientExchange, type Settled, whenSettled } from './exchange.ts'
 import { layoutOf } from './layout.ts'
+import type { Memory } from './memory.ts'
 import { withChecks } from './output-checks.ts'
 import {
   type InputTypes,
@@ -80,24 +81,21 @@ async function compileOn(
     last = trace
   }
   const own = { ...options, settled, onTrace, ...(isCpu && { isNaive: true }) }
-  const make = () => whenSettled(() => prepare(runtime, fn, inputs, own))
-  const prepareHere = async () => {
-    if (!isCpu && isBenchmarking()) await benchmarkVariants(runtime, await make())
-    const prepared = await make()
-    try {
-      checkDevices(prepared, isCpu ? 'host' : runtime.gpu)
-    } catch (error) {
-      // Where the tab has no such device, that is the reason to tell.
-      await prepared.trace.forwarded?.ready
+  // What is wrong with the function, or where its tensors are, concerns the ranks that wait for the step. (A device that fails ends the group.)
+  const telling = <T>(work: Promise<T>, waiting: () => GradientExchange | undefined): Promise<T> =>
+    work.catch(async (error: unknown) => {
+      await waiting()?.tellFailure(error)
       throw error
-    }
-    return prepared
-  }
-  const prepared = await prepareHere().catch(async (error: unknown) => {
-    await last?.updatesOver?.tellFailure(error)
-    throw error
-  })
+    })
+  const make = () =>
+    telling(
+      whenSettled(() => prepare(runtime, fn, inputs, own)),
+      () => last?.updatesOver,
+    )
+  if (!isCpu && isBenchmarking()) await benchmarkVariants(runtime, await make())
+  const prepared = await make()
   const { exchange, forwarded, updates } = prepared.trace
+  await telling(checkPlaces(prepared, isCpu ? 'host' : runtime.gpu), () => exchange)
   const create = async () => {
     forwarded?.expectMeetings(prepared.meetings.map(({ group }) => group))
     return withChecks(
@@ -118,4 +116,14 @@ async function compileOn(
 async function createOnCpu(prepared: Prepared): Promise<StepProgram> {
   const { CpuProgram } = await loadPart('the device cpu', () => import('./cpu-program.ts'))
   return new CpuProgram(prepared)
+}
+
+/** As `checkDevices`; where the tab has no such device, that is the reason that is told. */
+async function checkPlaces(prepared: Prepared, memory: Memory): Promise<void> {
+  try {
+    checkDevices(prepared, memory)
+  } catch (error) {
+    await prepared.trace.forwarded?.ready
+    throw error
+  }
 }

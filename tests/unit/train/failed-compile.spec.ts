@@ -9,6 +9,8 @@ import {
   type DistributedDataParallelOptions,
 } from '../../../src/train/data-parallel.ts'
 import { tensorType } from '../../../src/util/shape.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
+import { memoryMesh } from '../../support/memory-mesh.ts'
 import { meshOf, ringOf } from '../../support/process-ring.ts'
 
 // Ranks on which a step cannot be compiled, and what the others, which wait for it, come to know.
@@ -81,6 +83,21 @@ test.each([
     for (const group of groups) group.destroy()
   },
 )
+
+test('a rank that fails waits some seconds at most for the others to hear of it, and they hear of it later too', async () => {
+  const env = new VirtualEnv(1)
+  const groups = memoryMesh(env, 2)
+  const ranks = ranksOf(groups)
+  await env.until(Promise.all(ranks.map(({ ddp }) => ddp.ready)), 1000)
+  const beganMs = env.now()
+  expect(await env.until(ranks[1].compile('forward'), 5000)).toBe('RangeError: mine, forward')
+  expect(env.now() - beganMs).toBeLessThan(2500)
+  expect(await env.until(ranks[0].compile(), 5000)).toMatch(
+    /got an error on rank 1: mine, forward$/,
+  )
+  const again = Promise.all(ranks.map((rank) => rank.compile()))
+  expect(await env.until(again, 5000)).toEqual(['none', 'none'])
+})
 
 test('where it throws on all, each has its own error, and all go on', async () => {
   const groups = await ringOf(2)
