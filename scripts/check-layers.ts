@@ -19,7 +19,13 @@ const allowed: Record<string, readonly string[]> = {
   'src/optim': ['src/util', 'src/graph', 'src/kernels'],
   'src/data': ['src/util'],
   'src/peer': ['src/util'],
-  'src/distributed': ['src/util', 'src/graph/stored-tensor.ts', 'src/peer'],
+  'src/distributed': [
+    'src/util',
+    'src/graph/stored-tensor.ts',
+    'src/graph/tensor.ts',
+    'src/graph/trace.ts',
+    'src/peer',
+  ],
   'src/train': [
     'src/util',
     'src/gpu',

@@ -97,7 +97,9 @@ async function agree(
   taken: readonly number[],
 ): Promise<number> {
   const { size, ranks } = group
-  const told = await group.allGatherU32(Uint32Array.of(...sent, ...taken))
+  const told = await group.allGatherU32(Uint32Array.of(...sent, ...taken), {
+    label: where,
+  })
   const sends = (from: number, to: number) => told[from * 2 * size + to]!
   const takes = (to: number, from: number) => told[to * 2 * size + size + from]!
   for (let from = 0; from < size; from++)
@@ -119,7 +121,7 @@ async function exchangeSlots(
   slot: number,
 ): Promise<ElementArray> {
   const all = sameType(input, slot * group.size)
-  await group.allToAll(inSlots(input, lengths, slot), all)
+  await group.allToAll(inSlots(input, lengths, slot), all, { label: 'allToAllSingle' })
   return all
 }
 

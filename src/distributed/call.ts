@@ -1,3 +1,4 @@
+import { isTracing } from '../graph/trace.ts'
 import type { CollectiveGroup } from '../peer/collective-group.ts'
 import type { ReduceOp as Op } from '../peer/element.ts'
 import { ArgumentTypeError, TabringError } from '../util/errors.ts'
@@ -47,11 +48,21 @@ export function begin<Options extends DistributedOptions>(
   options: Options,
   run: (group: CollectiveGroup) => Promise<void>,
 ): DistributedResult<Options> {
+  refuseInTrace(where)
   const promise = (async () => {
     const group = groupOf(where, options.group)
     if (group) await run(group)
   })()
   return (options.asyncOp ? new Work(promise) : promise) as DistributedResult<Options>
+}
+
+/** errors: `graph.misuse` inside a function that is being compiled, at once: nobody could wait there for a promise. */
+export function refuseInTrace(where: string): void {
+  if (!isTracing()) return
+  throw new TabringError(
+    'graph.misuse',
+    `${where}: expected a call outside of the function that is compiled, got one inside, where tensors and gradients have no contents yet. Wrap the model in DistributedDataParallel, which averages gradients over the ranks, or return what is to be exchanged and exchange what a run gives.`,
+  )
 }
 
 export function checkPlain(where: string, options: DistributedOptions): void {

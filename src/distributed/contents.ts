@@ -1,4 +1,5 @@
 import { StoredTensor } from '../graph/stored-tensor.ts'
+import { Tensor } from '../graph/tensor.ts'
 import { type ElementArray, type ElementTypeName, elementTypeOf } from '../peer/element.ts'
 import { ArgumentTypeError } from '../util/errors.ts'
 import { kindOf } from '../util/kind-of.ts'
@@ -21,10 +22,15 @@ export function putBack(contents: Contents, result: ElementArray): void {
 export const lengthOf = (contents: Contents): number =>
   contents instanceof StoredTensor ? contents.count : contents.length
 
-/** What its elements are on the way. errors: a TypeError for what is no tensor, `peer.mismatch` for an array of another type. */
+/** What its elements are on the way. errors: a TypeError for what is no tensor, or an array of another type. */
 export function elementNameOf(where: string, contents: Contents): ElementTypeName {
   if (contents instanceof StoredTensor) return contents.dtype === 'f32' ? 'float32' : 'int32'
-  if (ArrayBuffer.isView(contents)) return elementTypeOf(contents).name
+  if (ArrayBuffer.isView(contents)) return elementTypeOf(contents, where).name
+  if ((contents as unknown) instanceof Tensor) {
+    throw new ArgumentTypeError(
+      `${where}: expected a typed array, a parameter or a buffer, got a tensor of a compiled function, which has no contents. Return it from the function, and give what a run gives.`,
+    )
+  }
   throw new ArgumentTypeError(
     `${where}: expected a typed array, a parameter or a buffer, got ${kindOf(contents)}. Convert it, with Float32Array.from say.`,
   )

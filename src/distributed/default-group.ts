@@ -42,12 +42,12 @@ export async function makeDefault(
   }
 }
 
-/** The default group. errors: `graph.misuse` before initProcessGroup. */
-export function getProcessGroup(): ProcessGroup {
+/** The default group. errors: `graph.misuse` before initProcessGroup, beginning with `where`. */
+export function getProcessGroup(where = 'process group'): ProcessGroup {
   if (!current) {
     throw new TabringError(
       'graph.misuse',
-      'process group: there is none. Call initProcessGroup() first, also for one rank.',
+      `${where}: expected a process group, got none. Call initProcessGroup() first, also for one rank.`,
     )
   }
   return current
@@ -67,7 +67,8 @@ export const isInitialized = (): boolean => current !== undefined
  */
 export const newGroup = (
   ranks?: readonly number[] | null,
-): Promise<CollectiveGroup | NonGroupMember> => getProcessGroup().newGroup(ranks ?? undefined)
+): Promise<CollectiveGroup | NonGroupMember> =>
+  getProcessGroup('newGroup').newGroup(ranks ?? undefined)
 
 /**
  * Leaves the default group in good order, with all groups made of it, and ends a joining that is under way; a no-op when there is none.

@@ -171,7 +171,10 @@ async function linkRanks(
       onleft: () => maker.close(),
     })
     // Everyone has everyone, not this rank alone.
-    await Promise.race([group.barrier({ deadlineMs: formingMs }), failed])
+    await Promise.race([
+      group.barrier({ label: 'initProcessGroup', deadlineMs: formingMs }),
+      failed,
+    ])
     return group
   } catch (thrown) {
     group?.destroy('the group was not formed')

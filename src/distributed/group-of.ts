@@ -31,7 +31,7 @@ const told = new Set<string>()
  * errors: `graph.misuse` where there is no default group, or the group was destroyed; a TypeError for what is no group.
  */
 export function groupOf(where: string, group: GroupArgument): CollectiveGroup | undefined {
-  if (group === undefined || group === null) return getProcessGroup()
+  if (group === undefined || group === null) return getProcessGroup(where)
   if (group instanceof CollectiveGroup) {
     if (group.isDestroyed) throw destroyed(where, group)
     return group

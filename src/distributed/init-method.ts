@@ -1,6 +1,6 @@
 import { parseRoomUrl, type RoomAddress } from '../peer/room-url.ts'
 import { formatFragment } from '../peer/secret.ts'
-import { openStore } from '../peer/store/open-store.ts'
+import { openStoreFor } from '../peer/store/open-store.ts'
 import { OpfsStore } from '../peer/store/opfs-store.ts'
 import { PortStore } from '../peer/store/port-store.ts'
 import type { Store } from '../peer/store/store.ts'
@@ -70,7 +70,7 @@ export async function meet(method: string, maker: LinkMaker): Promise<Meeting> {
 
 /** The store of a room, and its relay if it has one. */
 async function openRoom(url: string): Promise<Pick<Meeting, 'store' | 'relay'>> {
-  const store = await openStore(url)
+  const store = await openStoreFor('initProcessGroup', url)
   return { store, relay: store.hasRelay ? parseRoomUrl('initProcessGroup', url) : undefined }
 }
 

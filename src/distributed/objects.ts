@@ -9,7 +9,7 @@ import { longestAnnounced } from '../peer/announced-length.ts'
 import { CollectiveGroup } from '../peer/collective-group.ts'
 import { ArgumentTypeError, messageOf, PeerError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
-import type { GroupOptions } from './call.ts'
+import { type GroupOptions, refuseInTrace } from './call.ts'
 import { groupOf } from './group-of.ts'
 import { placeOf } from './place-of.ts'
 import { checkCount, checkRootList } from './tensor-lists.ts'
@@ -25,7 +25,18 @@ function encode(where: string, value: unknown): Uint8Array {
   }
 }
 
-const decode = <T>(bytes: Uint8Array): T => parse(new TextDecoder().decode(bytes)) as T
+/** `rank`: among all, who has sent it. errors: `peer.protocol` for what `encode` has not made. */
+function decode<T>(where: string, rank: number | undefined, bytes: Uint8Array): T {
+  try {
+    return parse(new TextDecoder().decode(bytes)) as T
+  } catch (cause) {
+    throw new PeerError(
+      'peer.protocol',
+      `${where}: expected an object's text from rank ${rank}, got ${bytes.length} bytes that are none. Call the same functions on all ranks.`,
+      { cause },
+    )
+  }
+}
 
 /** Bytes from one rank to all, whatever their length. */
 async function broadcastBytes(
@@ -35,10 +46,10 @@ async function broadcastBytes(
   place: number,
 ): Promise<Uint8Array> {
   const length = Uint32Array.of(bytes?.length ?? 0)
-  await group.broadcast(length, place)
+  await group.broadcast(length, place, { label: where })
   const longest = longestAnnounced(where, group, length, { slots: 1, rankOf: () => place })
   const all = bytes ?? new Uint8Array(longest)
-  await group.broadcast(all, place)
+  await group.broadcast(all, place, { label: where })
   return all
 }
 
@@ -52,8 +63,8 @@ export async function allGatherObject<T>(
   const group = openGroup(where, options)
   if (!group) return objectList
   checkCount(where, 'objectList', objectList, group.size)
-  const told = await group.allGatherBytes(encode(where, object))
-  return fill(objectList, told)
+  const told = await group.allGatherBytes(encode(where, object), { label: where })
+  return fill(where, group, objectList, told)
 }
 
 /**
@@ -74,16 +85,16 @@ export async function gatherObject<T>(
   const list = group.rank === place ? objectGatherList! : undefined
   if (list) checkCount(where, 'objectGatherList', list, group.size)
   const bytes = encode(where, object)
-  const lengths = await group.allGatherU32(Uint32Array.of(bytes.length))
+  const lengths = await group.allGatherU32(Uint32Array.of(bytes.length), { label: where })
   const slot = new Uint8Array(longestAnnounced(where, group, lengths))
   slot.set(bytes)
   const all = list && new Uint8Array(slot.length * group.size)
-  await group.gather(slot, all, place)
+  await group.gather(slot, all, place, { label: where })
   if (!list) return undefined
   const parts = Array.from(lengths, (length, rank) =>
     all!.subarray(rank * slot.length, rank * slot.length + length),
   )
-  return fill(list, parts)
+  return fill(where, group, list, parts)
 }
 
 /** Replaces the list's objects by those of rank `src`. The lists have one length. */
@@ -98,7 +109,7 @@ export async function broadcastObjectList(
   const place = placeOf(where, group, src)
   checkCount(where, 'objectList', objectList)
   const own = group.rank === place ? encode(where, objectList) : undefined
-  const all = decode<unknown[]>(await broadcastBytes(where, group, own, place))
+  const all = decode<unknown[]>(where, src, await broadcastBytes(where, group, own, place))
   if (all.length !== objectList.length)
     throw new PeerError(
       'peer.mismatch',
@@ -133,13 +144,13 @@ export async function scatterObjectList<T>(
   const lengths = isRoot
     ? Uint32Array.from(parts, (part) => part.length)
     : new Uint32Array(group.size)
-  await group.broadcast(lengths, place)
+  await group.broadcast(lengths, place, { label: where })
   const slotBytes = longestAnnounced(where, group, lengths, { rankOf: () => place })
   const all = isRoot ? new Uint8Array(slotBytes * group.size) : undefined
   for (const [at, part] of parts.entries()) all!.set(part, at * slotBytes)
   const own = new Uint8Array(slotBytes)
-  await group.scatter(all, own, place)
-  const object = decode<T>(own.subarray(0, lengths[group.rank]))
+  await group.scatter(all, own, place, { label: where })
+  const object = decode<T>(where, src, own.subarray(0, lengths[group.rank]))
   outputList[0] = object
   return object
 }
@@ -149,10 +160,16 @@ function openGroup(where: string, options: GroupOptions): CollectiveGroup | unde
     throw new ArgumentTypeError(
       `${where}: expected an object with options (group), got a group. Write { group }.`,
     )
+  refuseInTrace(where)
   return groupOf(where, checkOptions(where, options, { group: true }).group)
 }
 
-function fill<T>(list: T[], told: readonly Uint8Array[]): T[] {
-  for (const [rank, bytes] of told.entries()) list[rank] = decode<T>(bytes)
+function fill<T>(
+  where: string,
+  { ranks }: CollectiveGroup,
+  list: T[],
+  told: readonly Uint8Array[],
+): T[] {
+  for (const [place, bytes] of told.entries()) list[place] = decode<T>(where, ranks[place], bytes)
   return list
 }

@@ -18,7 +18,7 @@ export type Subgroups = [
  */
 export async function newSubgroups(
   groupSize?: number,
-  group = getProcessGroup(),
+  group = getProcessGroup('newSubgroups'),
 ): Promise<Subgroups> {
   const { size, machines } = group
   const isDivisor = (count: number) => isCount(count) && size % count === 0
@@ -44,7 +44,7 @@ export async function newSubgroups(
  */
 export async function newSubgroupsByEnumeration(
   ranksPerSubgroup: readonly (readonly number[])[],
-  group = getProcessGroup(),
+  group = getProcessGroup('newSubgroupsByEnumeration'),
 ): Promise<Subgroups> {
   const all = ranksPerSubgroup.flat()
   const twice = all.find((rank, at) => all.indexOf(rank) !== at)

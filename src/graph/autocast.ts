@@ -1,4 +1,5 @@
 import { checkChoice, checkOptions } from '../util/options.ts'
+import { refusePromise } from './refuse-promise.ts'
 import { activeTrace } from './trace.ts'
 
 export interface AutocastOptions {
@@ -24,5 +25,9 @@ export function autocast<T>(options: AutocastOptions, body: () => T): T {
     dtype: true,
   })
   checkChoice('autocast', 'dtype', dtype, ['float16'])
-  return activeTrace('autocast').withAutocast(enabled, body)
+  return activeTrace('autocast').withAutocast(enabled, () => {
+    const result = body()
+    refusePromise('autocast', result)
+    return result
+  })
 }

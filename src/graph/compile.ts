@@ -3,8 +3,9 @@ import { loadPart } from '../util/load-part.ts'
 import { checkOptions, type OptionNames } from '../util/options.ts'
 import { benchmarkVariants, isBenchmarking } from './benchmark.ts'
 import { checkDevices } from './check-devices.ts'
-import { type Settled, whenSettled } from './exchange.ts'
+import { type GradientExchange, type Settled, whenSettled } from './exchange.ts'
 import { layoutOf } from './layout.ts'
+import type { Memory } from './memory.ts'
 import { withChecks } from './output-checks.ts'
 import {
   type InputTypes,
@@ -16,6 +17,7 @@ import {
 import { GpuProgram } from './program.ts'
 import { type AnyRuntime, CpuRuntime, getDefaultDevice, runtimeOf } from './runtime.ts'
 import type { StepProgram } from './step-program.ts'
+import type { Trace } from './trace.ts'
 import { withUneven } from './uneven.ts'
 
 export interface CompileOptions extends PrepareOptions {
@@ -44,8 +46,10 @@ const compileOptions: OptionNames<CompileOptions> = {
  * Traces `fn` once and returns the program that replays it. (With several ranks once more, where a wrapped model is compiled before ranks
  * have settled the size of buckets, `ddp.ready`, and once more to find unused parameters.)
  *
- * `fn` gets tensors by name and returns tensors by name; what it reads of the outside at tracing time (sizes, flags) is fixed, what
- * changes per run is an input or a step scalar.
+ * `fn` gets tensors by name and returns tensors by name, at once: an async function is refused. What it reads of the outside at tracing
+ * time (sizes, flags) is fixed, what changes per run is an input or a step scalar.
+ * A function that throws on some ranks, once it has forwarded their wrapped model to train, throws on the others too: `peer.mismatch`, with
+ * rank and message.
  * errors: those of the ops it calls, `gpu.compile`, `gpu.limit`, `graph.misuse`; `device.mismatch` for a tensor on another device.
  */
 export async function compile(
@@ -72,12 +76,26 @@ async function compileOn(
 ): Promise<StepProgram> {
   const isCpu = runtime instanceof CpuRuntime
   const settled: Settled = { used: new Map() }
-  const own = { ...options, settled, ...(isCpu && { isNaive: true }) }
-  const make = () => whenSettled(() => prepare(runtime, fn, inputs, own))
+  let last: Trace | undefined
+  const onTrace = (trace: Trace) => {
+    last = trace
+  }
+  const own = { ...options, settled, onTrace, ...(isCpu && { isNaive: true }) }
+  // What is wrong with the function, or where its tensors are, concerns the ranks that wait for the step. (A device that fails ends the group.)
+  const telling = <T>(work: Promise<T>, waiting: () => GradientExchange | undefined): Promise<T> =>
+    work.catch(async (error: unknown) => {
+      await waiting()?.tellFailure(error)
+      throw error
+    })
+  const make = () =>
+    telling(
+      whenSettled(() => prepare(runtime, fn, inputs, own)),
+      () => last?.updatesOver,
+    )
   if (!isCpu && isBenchmarking()) await benchmarkVariants(runtime, await make())
   const prepared = await make()
-  checkDevices(prepared, isCpu ? 'host' : runtime.gpu)
   const { exchange, forwarded, updates } = prepared.trace
+  await telling(checkPlaces(prepared, isCpu ? 'host' : runtime.gpu), () => exchange)
   const create = async () => {
     forwarded?.expectMeetings(prepared.meetings.map(({ group }) => group))
     return withChecks(
@@ -98,4 +116,14 @@ async function compileOn(
 async function createOnCpu(prepared: Prepared): Promise<StepProgram> {
   const { CpuProgram } = await loadPart('the device cpu', () => import('./cpu-program.ts'))
   return new CpuProgram(prepared)
+}
+
+/** As `checkDevices`; where the tab has no such device, that is the reason that is told. */
+async function checkPlaces(prepared: Prepared, memory: Memory): Promise<void> {
+  try {
+    checkDevices(prepared, memory)
+  } catch (error) {
+    await prepared.trace.forwarded?.ready
+    throw error
+  }
 }

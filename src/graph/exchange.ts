@@ -135,6 +135,11 @@ export interface GradientExchange {
   readonly ready: Promise<void>
   /** Compares a step that is being compiled over ranks; returns the `samples` of each, 0 where they weigh alike. errors: the same on all ranks, naming them. */
   settleLayout(layout: StepLayout): Promise<readonly number[]>
+  /**
+   * Tells the others, which wait for this rank's step, that it cannot be compiled here; resolves when they know, or soon. Not for errors that
+   * this exchange has thrown on all ranks.
+   */
+  tellFailure(error: unknown): Promise<void>
   /** What all ranks together use of what each uses: rank 0's in its order, then the others'. */
   settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]>
   /** By which `sequence` the ring will report the collectives of the step that begins next. */

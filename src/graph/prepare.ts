@@ -11,6 +11,7 @@ import { callOf, type LoweringChoice, lowerNodes } from './lower.ts'
 import type { ModuleBuffer } from './module-buffer.ts'
 import { type Phase, type PhaseRange, phaseRanges, phasesOf } from './phases.ts'
 import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
+import { refusePromise } from './refuse-promise.ts'
 import { rewrite, withoutRewrites } from './rewrite.ts'
 import { Tensor, TracedTensor } from './tensor.ts'
 import './tensor-methods.ts'
@@ -35,6 +36,8 @@ export interface PrepareOptions extends PlanOptions {
 /** What `compile` adds for itself. */
 export interface TraceOptions extends PrepareOptions {
   readonly settled?: Settled
+  /** Called with each trace before the function is, so that one that throws is known. */
+  readonly onTrace?: (trace: Trace) => void
 }
 
 /** For which device programs are prepared, and with which kernels. */
@@ -105,9 +108,16 @@ export function prepare(
   target: LoweringTarget,
   fn: TracedFunction,
   inputs: InputTypes,
-  { isNaive = switchValue('naive'), accumulation, sharesBuffers, settled }: TraceOptions = {},
+  {
+    isNaive = switchValue('naive'),
+    accumulation,
+    sharesBuffers,
+    settled,
+    onTrace,
+  }: TraceOptions = {},
 ): Prepared {
   const trace = new Trace(accumulation, settled)
+  onTrace?.(trace)
   refuseHalfInputs(inputs)
   const named = withTrace(trace, () => {
     const returned = fn(
@@ -118,6 +128,7 @@ export function prepare(
         ]),
       ),
     )
+    refusePromise('compile', returned)
     const outputs = Object.entries(returned).map(([name, tensor]): [string, GraphValue] => {
       if (tensor instanceof Tensor) return [name, trace.toFloat(tensor.value)]
       throw new TabringError(

@@ -9,6 +9,7 @@ import { ShapeError, TabringError } from '../util/errors.ts'
 import { countElements, formatShape, type TensorType } from '../util/shape.ts'
 import { deviceOf, type Memory } from './memory.ts'
 import { Pool, type StoredData } from './pool.ts'
+import { requireDevice } from './require-device.ts'
 import { Tensor } from './tensor.ts'
 
 /** A place on the device: elements `start` and following of a pool. */
@@ -57,10 +58,12 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   /**
    * Returns a tensor with these contents on a device: this one if it is there, else a new one; this one stays where it is, as in PyTorch.
    *
-   * Nothing uploads before a program needs it, and no upload blocks, whatever PyTorch's `non_blocking` would say.
+   * Nothing uploads before a program needs it, and no upload blocks, whatever PyTorch's `non_blocking` would say. errors: `gpu.unavailable`
+   * for a WebGPU device that this tab does not have.
    */
   async to(spec: DeviceSpec): Promise<this> {
     const target = placedDevice(spec)
+    await requireDevice('to', target)
     if (this.#isOn(target)) return this
     const copy = this.like(await this.read())
     copy.#device = target

@@ -221,6 +221,8 @@ export class Trace {
   weighing: Weighing | undefined
   /** How the ranks of the data-parallel model meet that is forwarded. */
   forwarded: GradientExchange | undefined
+  /** Whether that model trains, and does not evaluate. */
+  isForwardedToTrain = false
   /** How the parameters that are updated are exchanged. */
   exchange: GradientExchange | undefined
   /** What ranks have settled for the program that this trace is for; undefined where it is for a look. */
@@ -243,6 +245,13 @@ export class Trace {
   constructor(accumulation?: Accumulation, settled?: Settled) {
     this.accumulation = accumulation
     this.settled = settled
+  }
+
+  /** How the ranks meet that wait for this step: an update, as far as can be told by now. */
+  get updatesOver(): GradientExchange | undefined {
+    const isUpdate =
+      this.accumulation !== undefined || this.isForwardedToTrain || this.backwards.length > 0
+    return this.exchange ?? (isUpdate ? this.forwarded : undefined)
   }
 
   /** This rank's number, once a data-parallel model is forwarded: which share of the samples it sees. */

@@ -1,6 +1,7 @@
 import type { HookHandle } from '../graph/gradient-hooks.ts'
 import type { ModuleBuffer } from '../graph/module-buffer.ts'
 import { Parameter } from '../graph/parameter.ts'
+import { requireDevice } from '../graph/require-device.ts'
 import type { StoredData, StoredTensor } from '../graph/stored-tensor.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { type DeviceSpec, placedDevice } from '../util/device.ts'
@@ -187,7 +188,7 @@ export abstract class Module {
    *
    * Programs compiled for another device refuse them from then on. Move a model before its optimizer is made, as in PyTorch. What no
    * device holds yet (a new model) is moved when this returns, awaited or not; what another device holds is read back first, tensor by
-   * tensor, or all at once with `nonBlocking`.
+   * tensor, or all at once with `nonBlocking`. errors: `gpu.unavailable` for a WebGPU device that this tab does not have.
    */
   async to(device: DeviceSpec, options: { nonBlocking?: boolean } = {}): Promise<this> {
     const { nonBlocking = false } = checkOptions('to', options, { nonBlocking: true })
@@ -200,6 +201,7 @@ export abstract class Module {
       else await move
     }
     await Promise.all(moves)
+    await requireDevice('to', target)
     return this
   }
 

@@ -4,7 +4,7 @@
  * Map: the table of operations - buckets, keys and names - announcements and their comparison.
  */
 import { elementTypeName, reduceOps } from './element.ts'
-import type { Fingerprint } from './wire.ts'
+import { type Fingerprint, labelBytes } from './wire.ts'
 
 /** The index is the operation's number on the wire. */
 const operations = [
@@ -49,10 +49,26 @@ export function isBucket(bucket: number): boolean {
   return ownBuckets.includes(bucket) || isTag(bucket)
 }
 
-/** As errors show it: `allReduce #42 bucket 0`; without the bucket where the group counts, and with the group where it is not the first. */
-export function nameOf(operation: string, sequence: number, bucket: number, group = 0): string {
-  return `${operation} #${sequence}${bucket <= lastExplicitBucket ? ` bucket ${bucket}` : ''}${group > 0 ? ` of group ${group}` : ''}`
+/**
+ * As errors show it: `allReduce #42 bucket 0`; without the bucket where the group counts, with the group where it is not the first, and
+ * behind what it is called for, as in `newGroup by allGatherU32 #0`.
+ */
+export function nameOf(
+  operation: string,
+  sequence: number,
+  bucket: number,
+  group = 0,
+  label = '',
+): string {
+  return `${isPart(operation, label) ? `${label} by ` : ''}${operation} #${sequence}${bucket <= lastExplicitBucket ? ` bucket ${bucket}` : ''}${group > 0 ? ` of group ${group}` : ''}`
 }
+
+/** Whether it is called for something that has another name. */
+const isPart = (operation: string, label: string): boolean => label !== '' && label !== operation
+
+/** Whether START has room for a label, and errors can show it. */
+export const isLabel = (label: string): boolean =>
+  label.length <= labelBytes && /^[ -~]*$/.test(label)
 
 /** What tells one collective from another, in a group. `pair`: sender and receiver of a message between two. */
 export interface CollectiveKey {
@@ -63,9 +79,13 @@ export interface CollectiveKey {
   readonly pair?: string
 }
 
-/** One text per (group, slot, sequence, bucket). An all-gather has a slot of its own (CollectiveOptions), and so has each pair. */
+/**
+ * One text per (group, slot, sequence, bucket). Each pair has a slot of its own, and so has an all-gather whose key the caller names
+ * (CollectiveOptions); of those that the group counts no two share a number, so that any two meet.
+ */
 export function keyOf({ group, kind, sequence, bucket, pair }: CollectiveKey): string {
-  const slot = pair ?? (operationOf(kind) === 'allGather' ? 'gather' : '')
+  const isGather = operationOf(kind) === 'allGather' && bucket <= lastExplicitBucket
+  const slot = pair ?? (isGather ? 'gather' : '')
   return `${group}/${sequence}/${bucket}/${slot}`
 }
 
@@ -113,13 +133,14 @@ function isSame(a: Announcement, b: Announcement): boolean {
     a.fingerprint.root === b.fingerprint.root &&
     a.fingerprint.reduction === b.fingerprint.reduction &&
     a.fingerprint.algorithm === b.fingerprint.algorithm &&
-    a.fingerprint.machines === b.fingerprint.machines
+    a.fingerprint.machines === b.fingerprint.machines &&
+    a.fingerprint.label === b.fingerprint.label
   )
 }
 
 function describe({ kind, fingerprint }: Announcement): string {
   const operation = operationOf(kind)
-  const { elements, alignment, root, reduction, algorithm, machines } = fingerprint
+  const { elements, alignment, root, reduction, algorithm, machines, label } = fingerprint
   const details = [
     alignment === 1 ? '' : `alignment ${alignment}`,
     rooted.includes(operation) ? `root ${root}` : '',
@@ -130,5 +151,5 @@ function describe({ kind, fingerprint }: Announcement): string {
     machines > 0 ? `machines ${machines.toString(16)}` : '',
   ].filter(Boolean)
   const what = operation === 'send' ? `a message from rank ${root}` : operation
-  return `${what} of ${elements} elements of ${elementTypeName(kind >> 4)}${details.length > 0 ? ` (${details.join(', ')})` : ''}`
+  return `${isPart(operation, label) ? `${label}, by ` : ''}${what} of ${elements} elements of ${elementTypeName(kind >> 4)}${details.length > 0 ? ` (${details.join(', ')})` : ''}`
 }

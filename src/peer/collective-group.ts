@@ -187,7 +187,7 @@ export class CollectiveGroup {
     const isRoot = this.rank === root
     this.expect('gather', output?.length ?? 0, isRoot ? length * this.size : 0, 'output')
     if (!this.isFullyLinked && this.size > 1) {
-      const all = await this.gatherAll(input, options)
+      const all = await this.gatherAll(input, { label: 'gather', ...options })
       output?.set(all)
       return
     }
@@ -214,7 +214,7 @@ export class CollectiveGroup {
       output.set(all.subarray(length * this.rank, length * (this.rank + 1)))
     if (!this.isFullyLinked && this.size > 1) {
       const all = input?.slice() ?? sameType(output, length * this.size)
-      await this.broadcast(all, root, options)
+      await this.broadcast(all, root, { label: 'scatter', ...options })
       ownPart(all)
       return
     }
@@ -252,7 +252,7 @@ export class CollectiveGroup {
     const partOf = (all: ElementArray, index: number) =>
       all.subarray(index * length, (index + 1) * length)
     if (!this.isFullyLinked && size > 1) {
-      const all = await this.gatherAll(input, options)
+      const all = await this.gatherAll(input, { label: 'allToAll', ...options })
       for (let from = 0; from < size; from++)
         output.set(partOf(all, from * size + rank), from * length)
       return
@@ -275,7 +275,13 @@ export class CollectiveGroup {
 
   /** @internal A word of `monitoredBarrier`, which meets no caller's message. */
   word(side: 'send' | 'receive', peer: number, deadlineMs: number): Promise<void> {
-    return this.message(side, new Uint8Array(1), peer, { tag: monitorTag, deadlineMs }, true)
+    return this.message(
+      side,
+      new Uint8Array(1),
+      peer,
+      { tag: monitorTag, deadlineMs },
+      'monitoredBarrier',
+    )
   }
 
   private message(
@@ -283,10 +289,10 @@ export class CollectiveGroup {
     buffer: ElementArray,
     peer: number,
     { tag = 0, deadlineMs }: MessageOptions,
-    isOwn = false,
+    label?: string,
   ): Promise<void> {
     if (this.isRetired) return Promise.reject(destroyed(side, this))
-    if (!isOwn && !isTag(tag))
+    if (label === undefined && !isTag(tag))
       return refuse(
         `${side}: expected a tag from 0 to ${lastExplicitBucket}, got ${tag}. Choose a whole number.`,
       )
@@ -314,7 +320,7 @@ export class CollectiveGroup {
         sequence,
         bucket: tag,
       },
-      deadlineMs === undefined ? {} : { deadlineMs },
+      { label, ...(deadlineMs !== undefined && { deadlineMs }) },
     )
   }
 
@@ -336,14 +342,15 @@ export class CollectiveGroup {
   async allGatherBytes(bytes: Uint8Array, options: CollectiveOptions = {}): Promise<Uint8Array[]> {
     const isCounted = options.sequence === undefined
     const sequence = options.sequence ?? this.countSequence()
+    const named = { label: 'allGatherBytes', ...options }
     // Once all have begun the first half, none is late for the second.
-    const { onmet: _once, ...second } = options
+    const { onmet: _once, ...second } = named
     const lengths = await this.allGatherU32(Uint32Array.of(bytes.length), {
-      ...options,
+      ...named,
       sequence,
       bucket: isCounted ? countedBucket : (options.bucket ?? 0),
     })
-    const slotBytes = longestAnnounced('allGatherBytes', this, lengths)
+    const slotBytes = longestAnnounced(named.label ?? 'allGatherBytes', this, lengths)
     const all = new Uint8Array(slotBytes * this.size)
     all.set(bytes, slotBytes * this.rank)
     await this.begin(

@@ -1,8 +1,8 @@
 /**
  * All collectives of one rank in one epoch: launching them, letting them meet the neighbours', ending them.
  *
- * How ranks meet. A rank that launches a collective sends START (a fingerprint: operation, element type, length,
- * alignment, root, reduction, algorithm; epoch, group, sequence and bucket are in the header) at once, ahead of all data, to
+ * How ranks meet. A rank that launches a collective sends START (a fingerprint: operation, element type, length, alignment,
+ * root, reduction, algorithm, what it is called for; epoch, group, sequence and bucket are in the header) at once, ahead of all data, to
  * its neighbours in the ring and to those with whom it exchanges. Where the first data for a rank are few (sender.ts), they
  * travel in one message with START, behind the fingerprint. Each rank compares it with its own before a byte is written, and
  * ends no collective before it has compared all: where calls differ the data are dropped.
@@ -33,6 +33,7 @@ import {
   type Announcement,
   algorithms,
   isBucket,
+  isLabel,
   kindOf,
   lastExplicitBucket,
   layoutHash,
@@ -41,7 +42,13 @@ import {
   pairOf,
 } from './announcement.ts'
 import { Deadlines } from './deadlines.ts'
-import { type ElementArray, elementTypeOf, type ReduceOp, reduceOps } from './element.ts'
+import {
+  type ElementArray,
+  type ElementType,
+  elementTypeOf,
+  type ReduceOp,
+  reduceOps,
+} from './element.ts'
 import { type CollectiveSpan, Entries, Run } from './entries.ts'
 import { Exchange } from './exchange.ts'
 import { collectiveError } from './failure.ts'
@@ -52,7 +59,7 @@ import { Receiver } from './receiver.ts'
 import { Sender } from './sender.ts'
 import type { Session } from './session.ts'
 import { type Standing, standingOf } from './standing.ts'
-import type { AbortRecord, FrameHeader } from './wire.ts'
+import { type AbortRecord, type FrameHeader, labelBytes } from './wire.ts'
 
 /**
  * Which collective this is, and how it runs. Ranks agree by the key (`sequence`, `bucket`), not by launch order.
@@ -75,6 +82,11 @@ export interface CollectiveOptions {
   algorithm?: Algorithm
   /** Which sizes travel how, in the place of the group's choice; the same on all ranks. */
   choice?: AlgorithmChoice | undefined
+  /**
+   * What it is called for, the name of a function that is made of several collectives say: ranks compare it, and errors tell it. At most 32
+   * characters of ASCII.
+   */
+  label?: string | undefined
   /** Called once, when all ranks are known to have begun this collective: from then on it waits for bytes alone. Not called for one rank. */
   onmet?: () => void
 }
@@ -184,7 +196,8 @@ export class Collectives {
   launch(launch: Launch, options: CollectiveOptions): Promise<void> {
     const { rank, epoch } = this.options
     const { operation, place, sequence, bucket, root = 0, receiver } = launch
-    const name = nameOf(operation, sequence, bucket, place.id)
+    const { label = '' } = options
+    const name = nameOf(operation, sequence, bucket, place.id, label)
     const refuse = (code: ErrorCode, text: string) =>
       Promise.reject(new PeerError(code, `${name} (epoch ${epoch}): ${text}`))
     if (this.closed)
@@ -194,10 +207,21 @@ export class Collectives {
         'peer.mismatch',
         `expected a bucket from 0 to ${lastExplicitBucket}, got ${bucket}.`,
       )
+    if (!isLabel(label))
+      return Promise.reject(
+        new PeerError(
+          'config.invalid',
+          `${operation}: expected a label of at most ${labelBytes} ASCII characters, got ${JSON.stringify(label)}. Give a short name.`,
+        ),
+      )
+    let type: ElementType
+    try {
+      type = elementTypeOf(launch.buffer, operation)
+    } catch (error) {
+      return Promise.reject(error)
+    }
     const size = place.ranks.length
     if (size === 1) return Promise.resolve()
-
-    const type = elementTypeOf(launch.buffer)
     const op = options.op ?? 'sum'
     if (op === 'avg' && !type.divide)
       return refuse(
@@ -213,6 +237,7 @@ export class Collectives {
         reduction: reduceOps.indexOf(op),
         algorithm: algorithms.indexOf(launch.algorithm),
         machines: layoutHash(launch.machines),
+        label,
       },
     }
     const route = { kind: own.kind, group: place.id, sequence, bucket }

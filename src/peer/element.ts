@@ -3,8 +3,9 @@
  *
  * Map: types and operations - combining - bytes.
  */
-import { PeerError } from '../util/errors.ts'
+import { ArgumentTypeError } from '../util/errors.ts'
 import { halfBits, halfValue } from '../util/half.ts'
+import { kindOf } from '../util/kind-of.ts'
 
 /** Arrays that collectives take. A Uint16Array holds the bits of float16. */
 export type ElementArray = Float32Array | Uint16Array | Int32Array | Uint32Array | Uint8Array
@@ -94,16 +95,15 @@ const types: readonly ElementType[] = [
   { name: 'uint8', code: 5, bytes: 1, combine: wholeNumbers },
 ]
 
-/** errors: `peer.mismatch` for an array of another type. */
-export function elementTypeOf(array: ElementArray): ElementType {
+/** errors: a TypeError for an array of another type, beginning with `where`. */
+export function elementTypeOf(array: ElementArray, where: string): ElementType {
   const at = [Float32Array, Uint16Array, Int32Array, Uint32Array, Uint8Array].findIndex(
     (type) => array instanceof type,
   )
   const type = types[at]
   if (!type)
-    throw new PeerError(
-      'peer.mismatch',
-      `collective: expected a Float32Array, Int32Array, Uint32Array, Uint8Array, or a Uint16Array of float16's bits, got ${Object.prototype.toString.call(array).slice(8, -1)}. Copy it into one.`,
+    throw new ArgumentTypeError(
+      `${where}: expected a Float32Array, Int32Array, Uint32Array, Uint8Array, or a Uint16Array of float16's bits, got ${kindOf(array)}. Copy it into one.`,
     )
   return type
 }

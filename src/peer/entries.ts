@@ -117,7 +117,7 @@ export class Run {
     this.entry = entry
     this.route = route
     this.rank = options.rank
-    this.name = nameOf(operation, sequence, bucket, group)
+    this.name = nameOf(operation, sequence, bucket, group, own.fingerprint.label)
     this.own = own
     this.exchange = exchange
     this.ring = ring

@@ -75,7 +75,7 @@ export class ProcessGroup extends CollectiveGroup {
       ranks: members,
       links: this.ranks.filter((rank) => this.membership.peers.has(rank)),
     }
-    const all = await gatherJson(this, record)
+    const all = await gatherJson('newGroup', this, record)
     const other = all.findIndex((one) => one.ranks.join() !== members.join())
     if (other >= 0)
       throw new PeerError(

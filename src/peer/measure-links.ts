@@ -26,6 +26,8 @@ const slowMs = 10
 export const measuringKeys =
   sizes.length * (4 * 2 * repeats + 1) + rateSizes.length * (2 * repeats + 1)
 
+const label = 'measureLinks'
+
 /** By group: begins the measurement, or gives the one that has begun. */
 const measurements = new WeakMap<CollectiveGroup, () => Promise<LinkMeasurement>>()
 
@@ -38,7 +40,7 @@ const measurements = new WeakMap<CollectiveGroup, () => Promise<LinkMeasurement>
  * cost: some tens of milliseconds, more on slow links; where they are fast up to 16 MB sent by each of 3 ranks. errors: the group's.
  */
 export async function measureLinks(group: CollectiveGroup): Promise<LinkMeasurement> {
-  const measuring = timeLinks(group, () => ({}))
+  const measuring = timeLinks(group, () => ({ label }))
   measurements.set(group, () => measuring)
   const links = await measuring
   group.choice = links.choice
@@ -60,7 +62,7 @@ export function measureOnce(
   const keys = [...takeKeys()]
   let measuring: Promise<LinkMeasurement> | undefined
   const measure = () => {
-    measuring ??= timeLinks(group, () => keys.shift()!)
+    measuring ??= timeLinks(group, () => ({ label, ...keys.shift() }))
     return measuring
   }
   measurements.set(group, measure)

@@ -3,7 +3,7 @@
  *
  *     bytes   field     type  meaning
  *     0       magic     u8    0x54
- *     1       version   u8    4
+ *     1       version   u8    5
  *     2       type      u8    FrameType
  *     3       kind      u8    START, DATA: operation (low 4 bits) and element type (high 4 bits)
  *     4-7     epoch     u32   membership of the group this frame belongs to
@@ -41,7 +41,7 @@ const typeNames = Object.keys(FrameType) as FrameTypeName[]
 const lastType = FrameType.bye
 
 export const wireMagic = 0x54
-export const wireVersion = 4
+export const wireVersion = 5
 
 /** The one list from which every offset follows; see the table above. */
 const layout = [
@@ -242,24 +242,39 @@ export interface Fingerprint {
   algorithm: number
   /** Of who shares a machine, where that matters; else 0. */
   machines: number
+  /** What it is called for, where it is a part of something: a function's name, ASCII. Else empty. */
+  label: string
 }
 
+/** The longest label. units: bytes, and characters. */
+export const labelBytes = 32
+
+const fingerprintWords = 6
+
 /** Of an encoded fingerprint; a multiple of 4, so that data behind it stays aligned. */
-export const fingerprintBytes = 24
+export const fingerprintBytes = 4 * fingerprintWords + labelBytes
 
 export function encodeFingerprint(fingerprint: Fingerprint): Uint8Array {
-  const { elements, alignment, root, reduction, algorithm, machines } = fingerprint
-  return words(elements, alignment, root, reduction, algorithm, machines)
+  const { elements, alignment, root, reduction, algorithm, machines, label } = fingerprint
+  const payload = new Uint8Array(fingerprintBytes)
+  payload.set(words(elements, alignment, root, reduction, algorithm, machines))
+  new TextEncoder().encodeInto(label, payload.subarray(4 * fingerprintWords))
+  return payload
 }
 
 /** errors: `peer.protocol` for a payload of another length. */
 export function decodeFingerprint(payload: Uint8Array): Fingerprint {
+  if (payload.length !== fingerprintBytes)
+    throw bad(`a START payload of ${fingerprintBytes} bytes`, `${payload.length}`)
+  const told = payload.subarray(4 * fingerprintWords)
+  const end = told.indexOf(0)
   const [elements, alignment, root, reduction, algorithm, machines] = readWords(
-    payload,
-    fingerprintBytes / 4,
+    payload.subarray(0, 4 * fingerprintWords),
+    fingerprintWords,
     'START',
   )
   return {
+    label: new TextDecoder().decode(end < 0 ? told : told.subarray(0, end)),
     elements: elements!,
     alignment: alignment!,
     root: root!,

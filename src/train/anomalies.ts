@@ -18,7 +18,7 @@ export async function endIfAnyFound(
     if (own) throw new TabringError('train.nan', `step ${step}: ${own}`)
     return
   }
-  const error = await shareFindings((text) => gatherJson(group, text), own)
+  const error = await shareFindings((text) => gatherJson('detectAnomaly', group, text), own)
   if (!error) return
   // The first to throw ends the epoch for those that are still reading; from here on nobody is.
   await group.barrier().catch(() => undefined)

@@ -53,7 +53,7 @@ export async function addOverRanks(
       return { code, message: messageOf(thrown) }
     },
   )
-  const all = await gatherJson(group, own)
+  const all = await gatherJson('evaluation', group, own)
   const batches = all.flatMap((told, rank) => {
     if ('batches' in told) return told.batches
     if (rank === group.rank) throw failure

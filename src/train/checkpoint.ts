@@ -123,7 +123,10 @@ export async function readTogether(
   // Whole words travel, as the bits that they are.
   const padded = new Uint8Array(Math.ceil(bytes / 4) * 4)
   if (own) padded.set(own)
-  await group.broadcast(new Float32Array(padded.buffer), 0, { deadlineMs: fileDeadlineMs })
+  await group.broadcast(new Float32Array(padded.buffer), 0, {
+    label: 'the checkpoint',
+    deadlineMs: fileDeadlineMs,
+  })
   return padded.slice(0, bytes)
 }
 
@@ -145,7 +148,7 @@ async function together(
       return { code: thrown.code, message: thrown.message }
     },
   )
-  const all = await gatherJson(group, own, { deadlineMs: fileDeadlineMs })
+  const all = await gatherJson('the checkpoint', group, own, { deadlineMs: fileDeadlineMs })
   return all.map((other, rank) => {
     if ('done' in other) return other.done
     if (rank === group.rank) throw failure

@@ -11,7 +11,7 @@ import { ArgumentTypeError, TabringError } from '../util/errors.ts'
 import { kindOf } from '../util/kind-of.ts'
 import { checkFlag, checkNumber, checkOptions, isCount } from '../util/options.ts'
 import { bucketCapMbFor } from './data-parallel/bucket-size.ts'
-import { checkDevices } from './data-parallel/check-devices.ts'
+import { checkDevices, missingDevice } from './data-parallel/check-devices.ts'
 import { broadcastTensors, checkReplicas } from './data-parallel/check-replicas.ts'
 import type { CommHook } from './data-parallel/comm-hooks.ts'
 import { HookState } from './data-parallel/hook-state.ts'
@@ -77,7 +77,7 @@ export interface VerifySyncOptions {
  */
 export class DistributedDataParallel extends Module {
   readonly module: Module
-  /** Resolves when all ranks hold rank 0's parameters and buffers. errors: those of the group; `peer.mismatch` where ranks differ. */
+  /** Resolves when all ranks hold rank 0's parameters and buffers. errors: those of the group; `peer.mismatch` where ranks differ; `gpu.unavailable` for a device that this tab does not have. */
   readonly ready: Promise<void>
   readonly #group: CollectiveGroup
   readonly #exchange: RingExchange
@@ -120,9 +120,11 @@ export class DistributedDataParallel extends Module {
     const [checkKey, , broadcastKey] = setupKeys(group, 3)
     const measure = measureOnce(group, () => setupKeys(group, measuringKeys))
     const settle = async () => {
+      const missing = await missingDevice(module)
+      if (group.size === 1 && missing) throw missing
       if (group.size > 1) {
         const named = [...module.namedParameters(), ...module.namedBuffers()]
-        await checkReplicas(group, settings, named, checkKey)
+        await checkReplicas(group, settings, named, checkKey, missing)
         await broadcastTensors(group, [...parameters, ...buffers], broadcastKey)
       }
       if (bucketCapMb !== undefined && (isChosen || !group.isFullyLinked)) return
@@ -149,7 +151,9 @@ export class DistributedDataParallel extends Module {
   }
 
   forward(x: Tensor, ...others: unknown[]): Tensor {
-    activeTrace('forward').forwarded = this.#exchange
+    const trace = activeTrace('forward')
+    trace.forwarded = this.#exchange
+    trace.isForwardedToTrain = this.training
     return this.module.forward(x, ...others)
   }
 

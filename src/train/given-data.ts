@@ -21,7 +21,9 @@ export async function shareGiven(
   onProgress: (doneBytes: number, totalBytes: number) => void = () => undefined,
 ): Promise<Uint8Array<ArrayBuffer> | null> {
   if (config.data !== givenData || !expected) return null
-  const sizes = await group.allGatherU32(Uint32Array.of(own?.length ?? 0))
+  const sizes = await group.allGatherU32(Uint32Array.of(own?.length ?? 0), {
+    label: 'the given data',
+  })
   const givers = [...sizes].flatMap((size, rank) => (size > 0 ? [rank] : []))
   if (givers.length === 0) {
     throw new TabringError(
@@ -47,7 +49,7 @@ export async function shareGiven(
   if (giver === group.rank && own) bytes.set(own)
   for (let begin = 0; group.size > 1 && begin < size; begin += pieceBytes) {
     const end = Math.min(size, begin + pieceBytes)
-    await group.broadcast(bytes.subarray(begin, end), giver)
+    await group.broadcast(bytes.subarray(begin, end), giver, { label: 'the given data' })
     onProgress(end, size)
   }
   return bytes

@@ -107,7 +107,7 @@ export class LiveSamples {
     const before = this.#underWay
     const stepMs = this.#stepMs(step)
     const told: Told = { sample: sample ? packSample(sample) : null, stepMs }
-    this.#underWay = gatherJson(group, told)
+    this.#underWay = gatherJson('the step samples', group, told)
     this.#underWay.catch(() => undefined)
     const known = before && (await before)
     this.#schedule(

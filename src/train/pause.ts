@@ -1,5 +1,7 @@
 import type { ProcessGroup } from '../peer/group.ts'
 
+const label = 'the pause'
+
 /**
  * The pause of a run, on one rank: asked for here or elsewhere, begun by all ranks after the same step, and over when all who asked for it
  * have said so.
@@ -43,13 +45,14 @@ export class Pause {
     began: (by: readonly number[]) => void,
   ): Promise<void> {
     const own = this.#isAsked
-    const asked = await group.allGatherU32(Uint32Array.of(own ? 1 : 0))
+    const asked = await group.allGatherU32(Uint32Array.of(own ? 1 : 0), { label })
     const by = [...asked].flatMap((isAsked, rank) => (isAsked ? [rank] : []))
     if (by.length === 0) return
     began(by)
     const sequence = group.takeSequence()
     const meet = (bucket: number) =>
       group.allGatherU32(Uint32Array.of(1), {
+        label,
         sequence,
         bucket,
         deadlineMs: Number.POSITIVE_INFINITY,

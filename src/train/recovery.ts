@@ -176,7 +176,7 @@ async function settle(
   suspect: number,
 ): Promise<Settled & { losses: number }> {
   const own = Uint32Array.of(losses, suspect, ...steps)
-  const all = await group.allGatherU32(own)
+  const all = await group.allGatherU32(own, { label: 'the lost device' })
   const ranks = Array.from({ length: group.size }, (_, rank) =>
     all.subarray(rank * own.length, (rank + 1) * own.length),
   )

@@ -45,7 +45,7 @@ export async function settleRecord(
   const parts = shared(own)
   const texts = Object.values(parts).map((part) => JSON.stringify(part))
   const told: Told = { texts, adapter }
-  const all = await gatherJson(group, told)
+  const all = await gatherJson('the run record', group, told)
   const [first] = all
   const part = texts.findIndex((text, i) => text !== first.texts[i])
   if (part >= 0) {

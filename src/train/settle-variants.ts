@@ -31,6 +31,6 @@ export async function settleVariants(
       environment: environmentOf(runtime),
     })
   }
-  const [table] = await gatherJson(group, own)
+  const [table] = await gatherJson('the kernel table', group, own)
   return group.size === 1 ? own : table
 }

@@ -412,7 +412,7 @@ export class Trainer {
 
   /** What an earlier attempt has measured, on whichever rank it came so far, or the run that this one goes on from; else what the ranks measure now. */
   async #settleLinks(group: ProcessGroup): Promise<LinkMeasurement> {
-    const told = await gatherJson(group, this.#links ?? null)
+    const told = await gatherJson('the measured links', group, this.#links ?? null)
     const known = told.find((one) => one) ?? this.#savedRecord?.links
     if (known) group.choice = known.choice
     this.#links = known ?? (await measureLinks(group))

@@ -255,7 +255,7 @@ export class TrainingLoop {
       return async () => exchange.joinedWord > 0
     }
     // Replicas that exchange nothing keep in step by this: looks and pauses then show all of them behind the same step.
-    const told = group.allGatherU32(Uint32Array.of(pause.isAsked ? 1 : 0))
+    const told = group.allGatherU32(Uint32Array.of(pause.isAsked ? 1 : 0), { label: 'the pause' })
     told.catch(() => undefined)
     return async () => (await told).some((word) => word > 0)
   }

@@ -62,7 +62,7 @@ export class ReplicaCheck {
   async compare(group: CollectiveGroup, step: number): Promise<void> {
     if (group.size === 1) return
     const own = await this.words()
-    const all = await group.allGatherU32(own)
+    const all = await group.allGatherU32(own, { label: 'verifySync' })
     for (const [i, { index, parameters }] of this.#buckets.entries()) {
       const hashOf = (rank: number) =>
         formatHash([all[rank * own.length + 2 * i], all[rank * own.length + 2 * i + 1]])

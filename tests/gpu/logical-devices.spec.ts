@@ -40,6 +40,10 @@ test('they compute alike, side by side, and share no memory', async () => {
     code: 'device.mismatch',
     message: expect.stringMatching(/expected webgpu:1.*got webgpu:0/),
   })
+  await expect(new Linear(3, 2).to('webgpu:9')).rejects.toMatchObject({
+    code: 'gpu.unavailable',
+    message: expect.stringMatching(/^to: expected a device that this tab has, .*got webgpu:9/),
+  })
   await layer.to('webgpu:1')
   const onSecond = await compile(forward, types, { device: 'webgpu:1' })
   expect((await onSecond.run(input)).y).toEqual(y)

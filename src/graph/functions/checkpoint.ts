@@ -1,4 +1,5 @@
 import { ShapeError } from '../../util/errors.ts'
+import { refusePromise } from '../refuse-promise.ts'
 import { Tensor } from '../tensor.ts'
 import { activeTrace } from '../trace.ts'
 
@@ -17,6 +18,7 @@ export function checkpoint<Inputs extends readonly unknown[], R extends Tensor |
   const trace = activeTrace('checkpoint')
   return trace.inRegion((region) => {
     const result = fn(...inputs)
+    refusePromise('checkpoint', result)
     const tensors: readonly Tensor[] = result instanceof Tensor ? [result] : result
     for (const { value } of tensors) region.returned.add(value)
     return result

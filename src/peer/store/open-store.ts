@@ -23,11 +23,17 @@ export interface OpenStoreOptions {
  *
  * errors: `config.invalid` for what is no such link; `signal.lost` when there is no server; `signal.refused` with the server's reason.
  */
-export async function openStore(
+export const openStore = (
+  url: string | URL,
+  options: OpenStoreOptions = {},
+): Promise<WebSocketStore> => openStoreFor('openStore', url, options)
+
+/** As `openStore`, for a function whose name errors are to begin with. */
+export async function openStoreFor(
+  where: string,
   url: string | URL,
   options: OpenStoreOptions = {},
 ): Promise<WebSocketStore> {
-  const where = 'openStore'
   const { timeoutMs, mode, WebSocket, env } = checkOptions(where, options, {
     timeoutMs: true,
     mode: true,

@@ -1,3 +1,4 @@
+import { requireDevice } from '../../graph/require-device.ts'
 import type { Module } from '../../nn/module.ts'
 import {
   type DeviceSpec,
@@ -8,6 +9,23 @@ import {
 } from '../../util/device.ts'
 import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
+
+/** The error of a device of the module's that this tab does not have; undefined where it has them all. */
+export async function missingDevice(module: Module): Promise<Error | undefined> {
+  const devices = new Map(
+    [...module.parameters(), ...module.buffers()].flatMap(({ device: own }) =>
+      own ? [[formatDevice(own), own]] : [],
+    ),
+  )
+  for (const own of devices.values()) {
+    try {
+      await requireDevice('DistributedDataParallel', own)
+    } catch (error) {
+      return error as Error
+    }
+  }
+  return undefined
+}
 
 /**
  * Checks PyTorch's `device_ids` and `output_device`: one WebGPU device, on which the module's parameters are; those that no device holds
@@ -59,7 +77,7 @@ export function checkDevices(
       refuse(
         `the module's parameters on ${told}, as deviceIds says`,
         `parameter "${key}" on ${formatDevice(own)}`,
-        `Each tab counts its own devices from 0: move the module by to(${target.index}), or leave deviceIds out.`,
+        `Each tab counts its own devices from 0, and not by rank, so that deviceIds is mostly [0]: give that, leave it out, or move the module by to(${target.index}).`,
       )
   }
   if (outputDevice === undefined || outputDevice === null) return

@@ -38,18 +38,43 @@ export function firstDifference(
   return undefined
 }
 
+/** What a rank tells of the model that it wraps. */
+interface Told {
+  /** Settings, parameters and buffers. */
+  readonly replica: readonly string[]
+  /** Why it cannot be trained there. */
+  readonly failure?: string
+}
+
 /**
  * Compares the ranks' settings, parameters and buffers: names, shapes, dtypes and their order.
  *
- * errors: `peer.mismatch`, the same on all ranks, naming the first that differs and the ranks; the group's.
+ * `failure`: why the model cannot be trained on this rank, thrown when the others know of it.
+ * errors: `failure`; `peer.mismatch`, the same on all other ranks, naming the first that differs and the ranks; the group's.
  */
 export async function checkReplicas(
   group: CollectiveGroup,
   settings: string,
   tensors: readonly NamedTensor[],
   options: CollectiveOptions,
+  failure?: Error,
 ): Promise<void> {
-  const told = await gatherJson(group, [settings, ...tensors.map(describe)], options)
+  const own: Told = {
+    replica: [settings, ...tensors.map(describe)],
+    ...(failure && { failure: failure.message }),
+  }
+  const all = await gatherJson('DistributedDataParallel', group, own, options)
+  if (failure) throw failure
+  const failed = all.flatMap(({ failure: text }, rank) =>
+    text === undefined ? [] : [`rank ${group.ranks[rank]}: ${text}`],
+  )
+  if (failed.length > 0) {
+    throw new PeerError(
+      'peer.mismatch',
+      `DistributedDataParallel: expected a module that all ranks can train, got an error on ${failed.join('; on ')}`,
+    )
+  }
+  const told = all.map(({ replica }) => replica)
   const difference = firstDifference(told, 'no further one')
   if (!difference) return
   const isSettings = difference.at === 0
@@ -75,7 +100,7 @@ export async function broadcastTensors(
     else packed.set(data, start)
     start += tensor.count
   }
-  await group.broadcast(packed, 0, options)
+  await group.broadcast(packed, 0, { label: 'DistributedDataParallel', ...options })
   start = 0
   for (const tensor of tensors) {
     const array = tensor.dtype === 'i32' ? bits : packed

@@ -17,7 +17,7 @@ import { CollectiveGroup } from '../../peer/collective-group.ts'
 import type { CollectiveOptions } from '../../peer/collectives.ts'
 import { gatherJson } from '../../peer/gather-json.ts'
 import { chunkRange } from '../../peer/plan.ts'
-import { PeerError, TabringError } from '../../util/errors.ts'
+import { messageOf, PeerError, TabringError } from '../../util/errors.ts'
 import { formatRanks } from '../../util/format-ranks.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { firstBucketBytesFor, mostFirstBytes } from './bucket-size.ts'
@@ -27,6 +27,15 @@ import { keys, setupKeys } from './keys.ts'
 
 /** A communication hook with its state. */
 export type BoundHook = (bucket: GradBucket) => Float32Array | Promise<Float32Array>
+
+/** Why a rank has no step. */
+interface Failure {
+  readonly failure: string
+}
+
+const mostToldChars = 2000
+/** How long a rank whose step cannot be compiled waits for the others to hear of it: it may end with that error. units: ms. */
+const failureWaitMs = 2_000
 
 /** Some of the ranks, which meet by themselves. */
 interface MeetingGroup {
@@ -87,6 +96,8 @@ export class RingExchange implements GradientExchange {
   /** Smaller groups that meet in forward and backward, from number 1 on, and their sequences in the step under way. */
   readonly #meeting: MeetingGroup[] = []
   #programCount = 0
+  /** Errors of compiling that all ranks have. */
+  readonly #toldToAll = new WeakSet<Error>()
   /** A bucket's data with room for the words of its step's weights. */
   readonly #wires = new WeakMap<Bucket, Float32Array<ArrayBuffer>>()
 
@@ -280,7 +291,7 @@ export class RingExchange implements GradientExchange {
   }
 
   gatherTexts(own: string): Promise<readonly string[]> {
-    return gatherJson(this.#group, own)
+    return gatherJson('detectAnomaly', this.#group, own)
   }
 
   gatherScalars(index: number, values: Float32Array<ArrayBuffer>, onmet?: () => void) {
@@ -341,9 +352,7 @@ export class RingExchange implements GradientExchange {
       weighed,
       ...buckets,
     ]
-    const [key] = setupKeys(this.#group, 2)
-    await this.ready
-    const told = this.size > 1 ? await gatherJson(this.#group, own, key) : [own]
+    const told = await this.#tellWhileCompiling(own)
     const parsed = told.map(([first]): [string[], number[][], number] => JSON.parse(first))
     const unusedOf = parsed.map(([names]) => names)
     if (!this.findsUnused && unusedOf.some((names) => names.length > 0)) throw unusedError(unusedOf)
@@ -365,11 +374,42 @@ export class RingExchange implements GradientExchange {
   }
 
   async settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]> {
+    const places = own.map((parameter) => String(this.parameters.indexOf(parameter)))
+    const all = (await this.#tellWhileCompiling(places)).flat()
+    return [...new Set(all)].map((place) => this.parameters[Number(place)])
+  }
+
+  async tellFailure(error: unknown): Promise<void> {
+    if (this.size === 1 || (error instanceof Error && this.#toldToAll.has(error))) return
+    const telling = this.#tellWhileCompiling({ failure: messageOf(error).slice(0, mostToldChars) })
+    // The others may never come, where the function updates nothing on them.
+    const { env } = this.#group
+    await new Promise<void>((resolve) => {
+      const cancel = env.after(failureWaitMs, resolve)
+      const end = () => {
+        cancel()
+        resolve()
+      }
+      telling.then(end, end)
+    })
+  }
+
+  /** What each rank tells of the step that it compiles, in rank order. errors: `peer.mismatch` where it failed on some, naming them and why. */
+  async #tellWhileCompiling(own: readonly string[] | Failure): Promise<(readonly string[])[]> {
     const [key] = setupKeys(this.#group, 2)
     await this.ready
-    const places = own.map((parameter) => String(this.parameters.indexOf(parameter)))
-    const all = (await gatherJson(this.#group, places, key)).flat()
-    return [...new Set(all)].map((place) => this.parameters[Number(place)])
+    const all = this.size > 1 ? await gatherJson('compile', this.#group, own, key) : [own]
+    const failed = all.flatMap((told, rank) =>
+      'failure' in told ? [`rank ${this.#group.ranks[rank]}: ${told.failure}`] : [],
+    )
+    const told = all.flatMap((one) => ('failure' in one ? [] : [one]))
+    if (failed.length === 0) return told
+    const error = new PeerError(
+      'peer.mismatch',
+      `compile: expected the step to be compiled on all ranks, got an error on ${failed.join('; on ')}`,
+    )
+    this.#toldToAll.add(error)
+    throw error
   }
 
   #key(bucket: number, onmet?: () => void): CollectiveOptions {

@@ -64,7 +64,7 @@ export class RingUnevenInputs {
     own[0] = program === undefined ? 0 : 1
     own[1] = program ?? 0
     new Float32Array(own.buffer)[2] = weight
-    const words = Uint32Array.from(await this.#group.allGatherU32(own))
+    const words = Uint32Array.from(await this.#group.allGatherU32(own, { label: 'join' }))
     const floats = new Float32Array(words.buffer)
     const ranks = Array.from({ length: this.#group.size }, (_, rank) => ({
       rank,

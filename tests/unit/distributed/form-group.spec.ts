@@ -163,6 +163,10 @@ describe('what cannot be', () => {
       /expected an initMethod like wss:.* A tab cannot listen/,
     ],
     [{ initMethod: 'wss://host/#room=secret', worldSize: 1 }, /#room= with 32 hex digits/],
+    [
+      { initMethod: 'wss://host/room', worldSize: 1 },
+      /^initProcessGroup: expected a link with #room= and &key=, got wss:\/\/host\/room without/,
+    ],
     [{ initMethod: 'broadcast:a/b', worldSize: 1 }, /expected a room of 1 to 100 letters/],
     [{ initMethod: 'broadcast:a', worldSize: 1 }, /SharedWorker/],
     [{ initMethod: 'opfs:a', worldSize: 1 }, /origin private file system/],

@@ -208,12 +208,22 @@ describe('tensors', () => {
       /average of float32 or float16, got int32/,
     )
     await expect(dist.allReduce(new Float64Array(1) as never, { group })).rejects.toThrow(
-      /expected a Float32Array, .*got Float64Array/,
+      expect.objectContaining({
+        code: 'config.invalid',
+        message: expect.stringMatching(
+          /^allReduce: expected a Float32Array, .*got Float64Array of 1\. Copy it into one/,
+        ),
+      }),
+    )
+    await expect(group!.allReduce(new Float64Array(1) as never)).rejects.toThrow(
+      /^allReduce: expected a Float32Array, .*got Float64Array of 1/,
     )
     await expect(dist.allReduce([1] as never, { group })).rejects.toThrow(
       /allReduce: expected a typed array, a parameter or a buffer, got a plain array of 1/,
     )
-    await expect(dist.allReduce(array)).rejects.toThrow(/Call initProcessGroup\(\) first/)
+    await expect(dist.allReduce(array)).rejects.toThrow(
+      /^allReduce: expected a process group, got none\. Call initProcessGroup\(\) first/,
+    )
     await expect(dist.allReduce(array, { group: [0, 1] as never })).rejects.toThrow(
       /allReduce: expected a group, .* got a plain array of 2/,
     )

@@ -4,6 +4,7 @@ import { memoryPair } from '../../../src/peer/memory.ts'
 import { Session } from '../../../src/peer/session.ts'
 import {
   emptyHeader,
+  encodeFingerprint,
   encodeHeader,
   encodeHello,
   FrameType,
@@ -91,7 +92,10 @@ describe('a neighbour that speaks the protocol wrongly', () => {
   const route = (sequence = 5) => ({ kind: 3 | (1 << 4), group: 0, sequence, bucket: 0 })
   const startOf = (elements: number) => ({
     begun: 1,
-    fingerprint: new Uint8Array(Uint32Array.of(elements, 1, 0, 0, 0, 0).buffer),
+    fingerprint: encodeFingerprint({
+      ...{ elements, alignment: 1, root: 0, reduction: 0, algorithm: 0, machines: 0 },
+      label: '',
+    }),
   })
   /** One frame played by hand. */
   const start =
@@ -149,7 +153,7 @@ describe('a neighbour that speaks the protocol wrongly', () => {
     [
       'half a START',
       [(session) => session.sendStart(route(), { begun: 1, fingerprint: new Uint8Array(8) })],
-      /rank 0 got a bad frame from rank 1: frame: expected a START payload of 24 bytes, got 8\.$/,
+      /rank 0 got a bad frame from rank 1: frame: expected a START payload of 56 bytes, got 8\.$/,
     ],
     [
       'another length',

@@ -56,7 +56,7 @@ async function train(
         timeline.begin(program, step, firstStep + steps, isDue)
         await new Promise<void>((resolve) => void env.after(stepMs(rank, step), resolve))
         // What keeps ranks together in a real step.
-        if (size > 1) await gatherJson(group, rank)
+        if (size > 1) await gatherJson('a test', group, rank)
         live.ended(step, times, env.now())
         await live.share(step)
       }

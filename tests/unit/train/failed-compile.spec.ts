@@ -1,0 +1,137 @@
+import { expect, test } from 'vitest'
+import { compile } from '../../../src/graph/compile.ts'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import type { Tensor } from '../../../src/graph/tensor.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
+import {
+  DistributedDataParallel,
+  type DistributedDataParallelOptions,
+} from '../../../src/train/data-parallel.ts'
+import { tensorType } from '../../../src/util/shape.ts'
+import { VirtualEnv } from '../../../src/util/virtual-env.ts'
+import { memoryMesh } from '../../support/memory-mesh.ts'
+import { meshOf, ringOf } from '../../support/process-ring.ts'
+
+// Ranks on which a step cannot be compiled, and what the others, which wait for it, come to know.
+
+const runtime = new CpuRuntime()
+const inputs = { x: tensorType([1, 2]) }
+
+/** How a rank's step may end early. */
+type Failing = 'before' | 'forward' | 'backward' | 'step' | 'never'
+
+interface Rank {
+  readonly ddp: DistributedDataParallel
+  compile(failing?: Failing): Promise<string>
+}
+
+const reason = (promise: Promise<unknown>): Promise<string> =>
+  promise.then(
+    () => 'none',
+    (error) => `${error.code ?? error.name}: ${error.message}`,
+  )
+
+function ranksOf(
+  groups: Awaited<ReturnType<typeof ringOf>>,
+  options: DistributedDataParallelOptions = {},
+): Rank[] {
+  return groups.map((processGroup): Rank => {
+    const ddp = new DistributedDataParallel(new Linear(2, 2), { processGroup, ...options })
+    const optimizer = new SGD(ddp.parameters(), { lr: 1 })
+    const step =
+      (failing: Failing) =>
+      ({ x }: Record<string, Tensor>) => {
+        const failAt = (place: Failing) => {
+          if (place === failing) throw new RangeError(`mine, ${place}`)
+        }
+        failAt('before')
+        const loss = ddp.forward(x).sum()
+        failAt('forward')
+        if (!ddp.training) return { loss }
+        loss.backward()
+        failAt('backward')
+        optimizer.step()
+        failAt('step')
+        return { loss }
+      }
+    return {
+      ddp,
+      compile: (failing = 'never') => reason(compile(step(failing), inputs, { runtime })),
+    }
+  })
+}
+
+test.each([
+  ['forward', ringOf, {}],
+  ['backward', meshOf, {}],
+  ['step', meshOf, {}],
+  ['forward', ringOf, { findUnusedParameters: true }],
+  ['step', meshOf, { findUnusedParameters: true }],
+  ['forward', meshOf, { bucketCapMb: 1 }],
+] as const)(
+  'a step that throws on one rank (%s) throws on all, which then go on',
+  async (place, make, options) => {
+    const groups = await make(3)
+    const ranks = ranksOf(groups, options)
+    const ends = await Promise.all(
+      ranks.map((rank, at) => rank.compile(at === 1 ? place : 'never')),
+    )
+    const told = `peer.mismatch: compile: expected the step to be compiled on all ranks, got an error on rank 1: mine, ${place}`
+    expect(ends).toEqual([told, `RangeError: mine, ${place}`, told])
+    expect(await Promise.all(ranks.map((rank) => rank.compile()))).toEqual(['none', 'none', 'none'])
+    for (const group of groups) group.destroy()
+  },
+)
+
+test('a rank that fails waits some seconds at most for the others to hear of it, and they hear of it later too', async () => {
+  const env = new VirtualEnv(1)
+  const groups = memoryMesh(env, 2)
+  const ranks = ranksOf(groups)
+  await env.until(Promise.all(ranks.map(({ ddp }) => ddp.ready)), 1000)
+  const beganMs = env.now()
+  expect(await env.until(ranks[1].compile('forward'), 5000)).toBe('RangeError: mine, forward')
+  expect(env.now() - beganMs).toBeLessThan(2500)
+  expect(await env.until(ranks[0].compile(), 5000)).toMatch(
+    /got an error on rank 1: mine, forward$/,
+  )
+  const again = Promise.all(ranks.map((rank) => rank.compile()))
+  expect(await env.until(again, 5000)).toEqual(['none', 'none'])
+})
+
+test('where it throws on all, each has its own error, and all go on', async () => {
+  const groups = await ringOf(2)
+  const ranks = ranksOf(groups)
+  const ends = await Promise.all(
+    ranks.map((rank, at) => rank.compile(at === 0 ? 'forward' : 'step')),
+  )
+  expect(ends).toEqual(['RangeError: mine, forward', 'RangeError: mine, step'])
+  expect(await Promise.all(ranks.map((rank) => rank.compile()))).toEqual(['none', 'none'])
+  for (const group of groups) group.destroy()
+})
+
+test('an evaluation that cannot be compiled concerns its rank alone', async () => {
+  const groups = await ringOf(2)
+  const ranks = ranksOf(groups)
+  for (const { ddp } of ranks) ddp.eval()
+  expect(await ranks[1].compile('forward')).toBe('RangeError: mine, forward')
+  expect(await ranks[0].compile()).toBe('none')
+  for (const { ddp } of ranks) ddp.train()
+  expect(await Promise.all(ranks.map((rank) => rank.compile()))).toEqual(['none', 'none'])
+  for (const group of groups) group.destroy()
+})
+
+test('a rank that fails before it forwards and wraps anew meets the others by name', async () => {
+  const groups = await ringOf(2)
+  const ranks = ranksOf(groups)
+  const waiting = ranks[0].compile()
+  expect(await ranks[1].compile('before')).toBe('RangeError: mine, before')
+  const [processGroup] = [groups[1]]
+  const anew = reason(new DistributedDataParallel(new Linear(2, 2), { processGroup }).ready)
+  for (const end of await Promise.all([waiting, anew])) {
+    expect(end).toMatch(/^peer.mismatch: /)
+    expect(end).toMatch(/rank 0 runs compile, by allGatherU32/)
+    expect(end).toMatch(/rank 1 runs DistributedDataParallel, by allGatherU32/)
+  }
+  for (const group of groups) group.destroy()
+})
