@@ -182,7 +182,6 @@ test.each([
     '--demo playground --data some/dir',
     'data: expected spiral or circles or xor or moons or given',
   ],
-  ['--given points.bin', 'data: expected digits, got given.'],
   ['--demo playground --given a --data spiral', '--given: expected it without --data, got both.'],
   [
     '--strategy alone --checkpoint-dir a',
