@@ -10,6 +10,7 @@ const pages = [
   'selftest.html',
   'bench.html',
   'tab.html',
+  'demos/index.html',
   ...readdirSync(join(import.meta.dirname, 'demos')).map((name) => `demos/${name}/index.html`),
 ].filter((page) => existsSync(join(import.meta.dirname, page)))
 

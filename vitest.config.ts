@@ -7,25 +7,40 @@ import { isolationHeaders } from './node/headers.ts'
 import viteConfig from './vite.config.ts'
 
 /**
- * Specs that drive browsers and neither train on the adapter nor hold times against bounds that a busy machine could pass: they run beside the
- * one page of `gpu`.
+ * Specs that drive browsers and hold no times against bounds that a busy machine could pass, nor wait long where training is slow: they run
+ * beside the one page of `gpu`.
  */
 const besidePage = [
   'axe',
   'collective-cells',
   'connect',
+  'demo-picture',
   'demo-ring',
+  'demo-strategies',
   'download',
   'drop',
   'init',
   'lanes',
   'library',
+  'library-project',
+  'own-gpu-pages',
   'page-states',
   'run-command',
+  'run-restart',
   'run-tabs',
   'start',
   'store',
+  'train-cpu',
+  'train-resume',
 ].map((name) => `tests/e2e/${name}.spec.ts`)
+
+/**
+ * Specs whose browsers train much, but hold no times against bounds: on four cores two of them run at once. All other specs of browsers
+ * have the machine to themselves.
+ */
+const inPairs = ['demo-text', 'demos', 'live', 'page', 'train', 'train-command'].map(
+  (name) => `tests/e2e/${name}.spec.ts`,
+)
 
 /** Begins first: it mostly waits for the adapter's compiler, and the browsers beside it do not mind. */
 const compiling = 'tests/gpu/every-op.spec.ts'
@@ -95,8 +110,17 @@ const e2e = {
     name: 'e2e',
     // Not those of the projects that they make.
     include: ['tests/e2e/*.spec.ts'],
-    exclude: besidePage,
+    exclude: [...besidePage, ...inPairs],
     maxWorkers: 1,
+    sequence: { groupOrder: 3 },
+  },
+}
+const e2ePairs = {
+  test: {
+    ...drive,
+    name: 'e2e-pairs',
+    include: inPairs,
+    maxWorkers: besideWorkers,
     sequence: { groupOrder: 2 },
   },
 }
@@ -126,6 +150,6 @@ const unit = {
 export default defineConfig({
   test: {
     sequence: { sequencer: BrowsersFirst },
-    projects: [unit, gpu, e2eBeside, e2e],
+    projects: [unit, gpu, e2eBeside, e2ePairs, e2e],
   },
 })

@@ -1,22 +1,27 @@
 import { Command } from 'commander'
-import type { CDPSession, Page } from 'playwright'
+import type { Browser, BrowserContext, CDPSession, Page } from 'playwright'
 import { ensureBuilt } from '../node/build.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { serve } from '../node/serve.ts'
 import { launchForTraining } from '../node/training-browser.ts'
 import { markdownTable } from '../src/util/markdown.ts'
 import { closeAfter } from './command/close-after.ts'
-import { adapterOption, countOf, jsonOption, saveOption } from './command/flags.ts'
+import { adapterOption, countOf, jsonOption, saveOption, someOf } from './command/flags.ts'
 import { loadNow, machineLine, today } from './command/machine.ts'
 import { note } from './command/note.ts'
 import { publish } from './command/results.ts'
 
 /** `npm run bench -- page`: what drawing and state take of the main thread of the training page, while its ranks train. */
 
+const demos = ['digits', 'playground', 'picture', 'text'] as const
+type Demo = (typeof demos)[number]
+
 interface Flags {
   ranks: number
   seconds: number
-  model: 'mlp' | 'cnn'
+  long: number
+  demo: Demo[]
+  model?: string
   adapter: AdapterChoice
   json: boolean
   save: boolean
@@ -27,8 +32,10 @@ const command = new Command('npm run bench -- page')
     "Trains in tabs with the training page and reads Chromium's own count of main-thread time of each, seen and told that it is hidden.",
   )
   .option('--ranks <count>', 'tabs in one room', countOf(1), 4)
-  .option('--seconds <count>', 'measured in each state', countOf(2), 15)
-  .option('--model <name>', 'mlp or cnn', 'mlp')
+  .option('--seconds <count>', 'measured in each state', countOf(2), 10)
+  .option('--long <seconds>', 'of training before the page is measured again', countOf(10), 60)
+  .option('--demo <names>', demos.join(','), someOf(demos), [...demos])
+  .option('--model <name>', "of the demos' models; without it each has its default")
   .addOption(adapterOption())
   .addOption(jsonOption())
   .addOption(saveOption())
@@ -38,8 +45,13 @@ const goal = 30
 
 /** Of one page in one state. units: ms of the main thread's own time in each second. */
 interface Line {
-  state: 'seen' | 'hidden'
+  demo: Demo
+  /** early: some 5 s after the first step; long: when training has gone on for `--long` seconds. */
+  state: 'early' | 'long' | 'hidden'
   rank: number
+  /** Its tab lies in front of the others. */
+  isFront: boolean
+  step: number
   stepsPerSec: number
   task: number
   script: number
@@ -62,47 +74,39 @@ export async function benchPage(argv: readonly string[]): Promise<void> {
       return closeAfter(
         () => browser.close(),
         async () => {
-          const context = await browser.newContext({ viewport: { width: 1400, height: 900 } })
-          const query = `?steps=1000000&model=${flags.model}`
-          const pages = [await context.newPage()]
-          await pages[0].goto(`${served.localUrl}${query}`)
-          const invite = pages[0].getByLabel('Open this link')
-          await invite.waitFor()
-          const link = await invite.inputValue()
-          while (pages.length < flags.ranks) {
-            const page = await context.newPage()
-            pages.push(page)
-            await page.goto(link)
-          }
-          const members = pages[0].getByRole('list', { name: 'Members' }).getByRole('listitem')
-          await members.nth(flags.ranks - 1).waitFor()
-          await pages[0].getByRole('button', { name: 'Start', exact: true }).click()
-          note(`${flags.ranks} tabs begin to train`)
-          const charts = pages.map((page) => page.locator('.chart[aria-label*="at step"]'))
-          await Promise.all(charts.map((chart) => chart.waitFor({ timeout: 120_000 })))
-          await pages[0].locator('#gantt svg').waitFor({ timeout: 120_000 })
-          // Charts of some hundred points, as people see them.
-          await pages[0].waitForTimeout(5000)
           const lines: Line[] = []
-          for (const state of ['seen', 'hidden'] as const) {
-            if (state === 'hidden') await Promise.all(pages.map(hide))
-            note(`${state} for ${flags.seconds} s`)
-            lines.push(...(await measure(pages, state, flags.seconds)))
+          let adapter = ''
+          for (const demo of flags.demo) {
+            const measured = await measureDemo(browser, served.localUrl, demo, flags)
+            lines.push(...measured.lines)
+            adapter = measured.adapter
           }
-          const adapter = await pages[0].locator('.member .adapter').first().innerText()
-          return { lines, browserVersion: browser.version(), adapter: adapter.replace(/\s+/g, ' ') }
+          return { lines, browserVersion: browser.version(), adapter }
         },
       )
     },
   )
   const machine = machineLine('before the run', load)
   const software = /software/.test(adapter) ? '; **software adapter and software rendering**' : ''
-  const heading = `${today()}, Chromium ${browserVersion}, ${machine}, adapter ${adapter}${software}. ${flags.ranks} ranks, ${flags.model}, ${flags.seconds} s in each state; ms of the page's main thread (its own processor time) in a second.`
+  const heading = `${today()}, Chromium ${browserVersion}, ${machine}, adapter ${adapter}${software}. ${flags.ranks} ranks, ${flags.model ?? 'the models by default'}, ${flags.seconds} s in each state, long: after ${flags.long} s of training; ms of the page's main thread (its own processor time) in a second. Rank 0's tab is in front.`
   const table = markdownTable(
-    ['page', 'rank', 'steps/s', 'main thread', 'of it script', 'style', 'layout', 'goal'],
+    [
+      'demo',
+      'page',
+      'rank',
+      'from step',
+      'steps/s',
+      'main thread',
+      'of it script',
+      'style',
+      'layout',
+      'goal',
+    ],
     lines.map((line) => [
+      line.demo,
       line.state,
-      line.rank,
+      line.isFront ? `${line.rank}, in front` : line.rank,
+      Number.isNaN(line.step) ? '–' : line.step,
       Number.isNaN(line.stepsPerSec) ? '–' : line.stepsPerSec.toFixed(1),
       line.task.toFixed(1),
       line.script.toFixed(1),
@@ -122,6 +126,72 @@ export async function benchPage(argv: readonly string[]): Promise<void> {
   )
 }
 
+/** A room of its own, trained in by the ranks of this demo until it has been measured in each state. */
+async function measureDemo(
+  browser: Browser,
+  url: string,
+  demo: Demo,
+  flags: Flags,
+): Promise<{ lines: Line[]; adapter: string }> {
+  const context = await browser.newContext({ viewport: { width: 1400, height: 900 } })
+  return closeAfter(
+    () => context.close(),
+    async () => {
+      const pages = await startDemo(context, url, demo, flags)
+      const startedMs = performance.now()
+      const [front] = pages
+      await front.waitForTimeout(5000)
+      const lines: Line[] = []
+      for (const state of ['early', 'long', 'hidden'] as const) {
+        if (state === 'long')
+          await front.waitForTimeout(
+            Math.max(0, 1000 * flags.long - (performance.now() - startedMs)),
+          )
+        if (state === 'hidden') await Promise.all(pages.map(hide))
+        note(`${demo}, ${state}, for ${flags.seconds} s`)
+        lines.push(...(await measure(pages, demo, state, flags.seconds)))
+      }
+      const adapter = await front.locator('.member .adapter').first().innerText()
+      return { lines, adapter: adapter.replace(/\s+/g, ' ') }
+    },
+  )
+}
+
+/** Pages of a room, the maker's first and in front, all of which have made steps. */
+async function startDemo(
+  context: BrowserContext,
+  url: string,
+  demo: Demo,
+  { ranks, model }: Flags,
+): Promise<Page[]> {
+  const query = new URLSearchParams({
+    demo,
+    steps: '1000000',
+    stepsPerSec: '0',
+    ...(model && { model }),
+  })
+  const front = await context.newPage()
+  await front.goto(`${url}?${query}`)
+  const invite = front.getByLabel('Open this link')
+  await invite.waitFor()
+  const link = await invite.inputValue()
+  const pages = [front]
+  while (pages.length < ranks) {
+    const page = await context.newPage()
+    pages.push(page)
+    await page.goto(link)
+  }
+  const members = front.getByRole('list', { name: 'Members' }).getByRole('listitem')
+  await members.nth(ranks - 1).waitFor()
+  await front.bringToFront()
+  await front.getByRole('button', { name: 'Start', exact: true }).click()
+  note(`${demo}: ${ranks} tabs begin to train`)
+  const charts = pages.map((page) => page.locator('.chart[aria-label*="at step"]'))
+  await Promise.all(charts.map((chart) => chart.waitFor({ timeout: 120_000 })))
+  await front.locator('#gantt svg').waitFor({ timeout: 120_000 })
+  return pages
+}
+
 /** What a browser does to a page whose tab is covered: headless ones cover none. */
 const hide = (page: Page) =>
   // A text: what tsx makes of functions in it calls helpers that the page does not have.
@@ -133,6 +203,7 @@ const hide = (page: Page) =>
 
 async function measure(
   pages: readonly Page[],
+  demo: Demo,
   state: Line['state'],
   seconds: number,
 ): Promise<Line[]> {
@@ -150,8 +221,11 @@ async function measure(
   return after.map((now, rank) => {
     const of = (name: string) => (1000 * (now[name] - before[rank][name])) / took
     return {
+      demo,
       state,
       rank,
+      isFront: rank === 0,
+      step: firstStep,
       stepsPerSec: (lastStep - firstStep) / took,
       task: of('TaskDuration'),
       script: of('ScriptDuration'),

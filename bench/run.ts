@@ -9,6 +9,7 @@ import { note } from './command/note.ts'
 import { publish } from './command/results.ts'
 import { stepNames } from './compute/task.ts'
 import { openCompute } from './compute.ts'
+import { benchDemos } from './demos.ts'
 import { firstStepRows } from './first-step.ts'
 import { benchHidden } from './hidden.ts'
 import { type Host, openHost } from './host.ts'
@@ -52,7 +53,7 @@ const command = new Command('npm run bench --')
   .addOption(adapterOption())
   .addHelpText(
     'after',
-    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections over a long way, beside one.\nnpm run bench -- machines --help: sums that go inside a machine first, between machines that are far from each other.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.\nnpm run bench -- page --help: the main thread of the training page.\nnpm run bench -- start --help: from pressing Start to the first step.',
+    '\nnpm run bench -- collectives --help: collectives between tabs alone, by size, backend and algorithm.\nnpm run bench -- lanes --help: several connections over a long way, beside one.\nnpm run bench -- machines --help: sums that go inside a machine first, between machines that are far from each other.\nnpm run bench -- hidden --help: training in hidden tabs.\nnpm run bench -- overlap --help: a step with and without overlap.\nnpm run bench -- demos --help: what the demos reach, on the training page.\nnpm run bench -- page --help: the main thread of the training page.\nnpm run bench -- start --help: from pressing Start to the first step.',
   )
   .addOption(jsonOption())
   .addOption(saveOption())
@@ -108,6 +109,7 @@ try {
     machines: benchMachines,
     hidden: benchHidden,
     overlap: benchOverlap,
+    demos: benchDemos,
     page: benchPage,
     start: benchStart,
   }

@@ -95,14 +95,11 @@ export const withAlone = ({
   strategy,
   checkpointEvery,
   resume,
-}: Pick<TrainConfig, 'strategy' | 'checkpointEvery' | 'resume'>) =>
-  strategy !== 'alone'
-    ? undefined
-    : checkpointEvery !== undefined
-      ? 'checkpointEvery'
-      : resume
-        ? 'resume'
-        : undefined
+}: Pick<TrainConfig, 'strategy' | 'checkpointEvery' | 'resume'>) => {
+  if (strategy !== 'alone') return undefined
+  if (checkpointEvery !== undefined) return 'checkpointEvery'
+  return resume ? 'resume' : undefined
+}
 
 const invalid = (key: string, expected: string, got: unknown) =>
   new TabringError(

@@ -45,7 +45,7 @@ const statusOf: Record<string, number> = { EDQUOT: 507, ENOSPC: 507 }
  *
  * A file is put in place when all of its bytes are on the disk, in one move; one that is cut short, too large, or whose prefix is taken out on
  * the way, leaves the file before it as it was. Nothing outside of a folder is read or written: symbolic links are refused (DELETE takes the
- * link itself away). The statuses besides 200 and 204: 403 for what is no plain file, 404, 405, 410, 413, 507 where the disk is full.
+ * link itself away). GET of a file that is not there is answered by 204. Other statuses besides 200: 403 for what is no plain file, 404 for what is no name, 405, 410, 413, 507 where the disk is full.
  */
 export function serveWritable(
   folders: WritableFolders,
@@ -79,7 +79,8 @@ export function serveWritable(
       (status) => status && answer(status),
       (thrown) => {
         const { code = '' } = thrown as NodeJS.ErrnoException
-        if (code === 'ENOENT' && request.method === 'GET') answer(404, 'no such file')
+        // Not 404: browsers print that as an error, and a first start finds nothing.
+        if (code === 'ENOENT' && request.method === 'GET') answer(204)
         else if (thrown instanceof Refused) answer(thrown.status, thrown.message)
         else answer(statusOf[code] ?? 500, messageOf(thrown))
         if (!request.complete) endSoon(request)

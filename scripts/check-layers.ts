@@ -115,6 +115,7 @@ const allowed: Record<string, readonly string[]> = {
   ],
   // Pages: they begin a view or a member, and compute nothing.
   'src/main.tsx': ['src/util', 'src/peer', 'src/ui', 'src/worker', 'demos/views.ts'],
+  'src/demo-list.tsx': ['src/ui', 'demos/metas.ts', 'demos/*/meta.ts'],
   'src/tab.ts': ['src/util', 'src/peer', 'src/worker'],
   'src/rank.ts': ['src/distributed'],
   node: [
@@ -150,6 +151,7 @@ const packages: Record<string, readonly string[]> = {
   'src/worker/compute.worker.ts': ['comlink'],
   'src/ui': ['preact', 'uplot', 'uqr', 'valibot'],
   'src/main.tsx': ['preact', 'uplot'],
+  'src/demo-list.tsx': ['preact'],
   // The user's program.
   'src/rank.ts': ['virtual:tabring-program'],
   src: ['preact'],

@@ -99,7 +99,7 @@ async function animate(browser: Browser, url: string, to: string): Promise<void>
   try {
     const pages = await openRoom(
       browser,
-      `${url}?demo=playground&data=spiral&partition=own-slice&lr=0.004&steps=100000`,
+      `${url}?demo=playground&data=spiral&partition=own-slice&steps=1000`,
       3,
       tab,
     )
@@ -136,7 +136,7 @@ async function animate(browser: Browser, url: string, to: string): Promise<void>
 
 /** The whole page, in the middle of a run of three tabs. */
 async function shootRun(browser: Browser, url: string, to: string): Promise<void> {
-  const pages = await openRoom(browser, `${url}?steps=100000`, 3, { width: 1400, height: 1000 })
+  const pages = await openRoom(browser, `${url}?steps=1500`, 3, { width: 1400, height: 1000 })
   await start(pages[0])
   await Promise.all(pages.map(drawn))
   await pages[0].locator('#gantt svg').waitFor({ timeout: 120_000 })

@@ -474,9 +474,16 @@ export type { Algorithm as CollectiveAlgorithm } from './peer/announcement.ts'
 export { ChannelLink, type ChannelLinkOptions } from './peer/channel.ts'
 export { CollectiveGroup, type MessageOptions } from './peer/collective-group.ts'
 export type { CollectiveCounts, CollectiveOptions } from './peer/collectives.ts'
-export type { ElementArray, ReduceOp } from './peer/element.ts'
+export type { CollectiveArray, ElementArray, ReduceOp } from './peer/element.ts'
 export type { CollectiveSpan } from './peer/entries.ts'
-export { type GroupConfig, type GroupOptions, type GroupStats, ProcessGroup } from './peer/group.ts'
+export { Float16Bits, type Float16Elements } from './peer/float16-bits.ts'
+export {
+  type GroupConfig,
+  type GroupOptions,
+  type GroupStats,
+  type NewGroupOptions,
+  ProcessGroup,
+} from './peer/group.ts'
 export type { Link, LinkEnd, LinkKind, LinkStats } from './peer/link.ts'
 export { type LinkMeasurement, measureLinks } from './peer/measure-links.ts'
 export {
@@ -493,7 +500,7 @@ export { type Refusal, SignalError } from './peer/refusals.ts'
 export type { RoomOptions, SocketConstructor, SocketLike } from './peer/room-options.ts'
 export { newRoomUrl } from './peer/room-url.ts'
 export type { RoomLink } from './peer/secret.ts'
-export type { SessionConfig, SessionStats } from './peer/session-config.ts'
+export type { LinkFlow, SessionConfig, SessionStats } from './peer/session-config.ts'
 export { HashStore, type HashStoreOptions } from './peer/store/hash-store.ts'
 export { type OpenStoreOptions, openStore } from './peer/store/open-store.ts'
 export { OpfsStore } from './peer/store/opfs-store.ts'

@@ -8,11 +8,14 @@ import { formatFragment, newRoomLink, parseFragment, type RoomLink } from './pee
 import { type Acts, idleActs } from './ui/acts.ts'
 import { App } from './ui/app.tsx'
 import { browserName, plainName } from './ui/browser-name.ts'
+import { NextDraw } from './ui/demo/use-look.ts'
 import { chooseCpu, chosenDevice } from './ui/device-choice.ts'
+import { keepPageOnDrop } from './ui/keep-page-on-drop.ts'
 import { keepName, readName } from './ui/kept-name.ts'
 import { enterRoom } from './ui/room.ts'
-import { draftFromQuery, ranksOf, transportOf } from './ui/settings.ts'
-import { begin } from './ui/state.ts'
+import { ranksOf, transportOf } from './ui/settings/draft.ts'
+import { draftFromQuery, givenInQuery } from './ui/settings/query.ts'
+import { begin } from './ui/state/snapshot.ts'
 import { pageSurface, Store } from './ui/store.ts'
 import { type Trouble, troubleAhead, troubleOf } from './ui/trouble.ts'
 import { toHex } from './util/env.ts'
@@ -27,6 +30,7 @@ function leaveDemoAddress(demo: string): void {
   query.set('demo', demo)
   history.replaceState(null, '', new URL(`../../?${query}${location.hash}`, location.href))
 }
+keepPageOnDrop()
 if (root.dataset.demo) leaveDemoAddress(root.dataset.demo)
 
 /** The room that the address names, or a new one, which goes into the address. */
@@ -51,10 +55,13 @@ function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
 
 const { link, trouble } = findRoom()
 const draft = draftFromQuery(location.search)
+const given = givenInQuery(location.search)
 const transport = transportOf(draft)
 const shortId = toHex(crypto.getRandomValues(new Uint8Array(2)))
 const name = plainName(readName()) || `${browserName(navigator.userAgent)} ${shortId}`
 keepName(name)
+
+const nextDraw = () => store.nextDraw()
 
 let acts: Acts = { ...idleActs, useCpu: chooseCpu }
 const store = new Store(
@@ -64,9 +71,16 @@ const store = new Store(
     draft,
     transport,
     ranks: ranksOf(draft),
+    givenInLink: given === null ? null : { demo: draft.demo, text: given },
   }),
   pageSurface,
-  (snapshot) => render(<App snapshot={snapshot} acts={acts} views={views} />, root),
+  (snapshot) =>
+    render(
+      <NextDraw.Provider value={nextDraw}>
+        <App snapshot={snapshot} acts={acts} views={views} />
+      </NextDraw.Provider>,
+      root,
+    ),
 )
 document.addEventListener('visibilitychange', () => store.show())
 // Another room's link pasted into this tab.

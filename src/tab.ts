@@ -87,7 +87,7 @@ async function readGiven(address: string): Promise<void> {
       `data: expected the file at ${address}, got status ${answer.status}. Start again.`,
     )
   }
-  member.give(new Uint8Array(await answer.arrayBuffer()))
+  member.give(config.demo, new Uint8Array(await answer.arrayBuffer()))
 }
 
 try {

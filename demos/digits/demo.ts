@@ -48,7 +48,8 @@ export const task: Task<DigitsData> = {
   }),
   fill: (data, split, indices, { x, y }) =>
     fillBatch(data[split], indices, x as Float32Array, y as Int32Array),
-  loss: (model, { x, y }) => crossEntropy(model.forward(x), y, { count: countedSamples() }),
-  measure: (model, { x, y }) => topKCorrect(model.forward(x), y, 1, { count: countedSamples() }),
+  forward: (model, { x }) => model.forward(x),
+  loss: (logits, { y }) => crossEntropy(logits, y, { count: countedSamples() }),
+  measure: (logits, { y }) => topKCorrect(logits, y, 1, { count: countedSamples() }),
   looks: looksOf(sampleShapeOf),
 }

@@ -11,11 +11,16 @@ export const meta: DemoMeta = {
     cnn: { words: 'cnn: two 3×3 convolutions, 16 and 32', lr: 3e-3 },
   },
   data: { digits: 'drawn digits (built in)' },
+  samples: { digits: 8000 },
   address: {
     words: 'IDX files at an address…',
     hint: 'Address of a folder with the four MNIST-layout IDX files. npm start -- --data DIR serves one at /data/.',
   },
-  given: { words: 'four IDX files, packed', mostBytes: mostGivenBytes },
+  given: {
+    words: 'four IDX files, packed',
+    mostBytes: mostGivenBytes,
+    ask: 'choose or drop the four files',
+  },
   metric: { name: 'accuracy', unit: 'share', better: 'higher' },
   expected: [{ config: { model: 'mlp', epochs: 1, seed: 0 }, atLeast: 0.9, withinSteps: 125 }],
 }

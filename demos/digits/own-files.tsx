@@ -53,7 +53,7 @@ export function useOwnFiles({ canSet, give }: Pick<ViewProps, 'canSet' | 'give'>
     const set = withFiles(kept.set, added)
     const given = givenOf(set)
     keep({ set, failures, isWhole: given !== null })
-    if (given && added.length > 0) give(given)
+    if (given && added.length > 0) give(given, null, set.files['train-images-idx3-ubyte']?.count)
   }
   return {
     ...own,
@@ -62,7 +62,10 @@ export function useOwnFiles({ canSet, give }: Pick<ViewProps, 'canSet' | 'give'>
       const list = [...(files ?? [])]
       if (list.length === 0) return
       if (!canSet) {
-        keep({ ...kept, failures: ["Only the room's maker gives files, while nothing runs."] })
+        keep({
+          ...kept,
+          failures: ['Only the maker of the room can add files, and not during a run.'],
+        })
         return
       }
       setReading((count) => count + 1)
@@ -172,7 +175,7 @@ export function OwnFiles({ own, config, canSet, set }: OwnFilesProps) {
               if (address.trim() !== '') set('data', address.trim())
             }}
           >
-            <label for="own-address">Or the address of a folder that has them</label>
+            <label for="own-address">Or the address of a folder with these files</label>
             <input
               type="text"
               id="own-address"
@@ -187,7 +190,7 @@ export function OwnFiles({ own, config, canSet, set }: OwnFilesProps) {
               Take this folder
             </button>
             <p class="quiet">
-              Each tab reads it by itself; another server must allow this page to (CORS).{' '}
+              Each tab downloads them itself. Another server must allow this page to (CORS).{' '}
               <code>npm start -- --data DIR</code> serves a folder at <code>/data/</code>.
             </p>
           </form>
@@ -201,7 +204,7 @@ export function OwnFiles({ own, config, canSet, set }: OwnFilesProps) {
 const nextRun = ({ set, isWhole }: Own): string =>
   isWhole
     ? `The next run trains on ${counted(set, 'train-images-idx3-ubyte')} images, and ${counted(set, 't10k-images-idx3-ubyte')} are held out. Press Start.`
-    : 'The settings ask for given files, and this tab has not got all four. Give them, or choose other digits.'
+    : 'The settings ask for your own files, and this tab does not have all four. Add them, or choose other digits.'
 
 const counted = ({ files }: IdxSet, name: IdxName) => formatCount(files[name]?.count ?? 0)
 

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { keyMoves } from '../../src/ui/demo/key-moves.ts'
 
 /** A stroke of the pen: x and y by turns, from 0 to 1. */
 export type Stroke = readonly number[]
@@ -19,18 +20,6 @@ interface KeyPen {
   readonly column: number
   readonly row: number
   readonly isDown: boolean
-}
-
-const moves: Readonly<Record<string, readonly [columns: number, rows: number]>> = {
-  ArrowLeft: [-1, 0],
-  ArrowRight: [1, 0],
-  ArrowUp: [0, -1],
-  ArrowDown: [0, 1],
-  // As on a keypad: the corners between the arrows.
-  Home: [-1, -1],
-  PageUp: [1, -1],
-  End: [-1, 1],
-  PageDown: [1, 1],
 }
 
 /** A square to draw a digit on, with a finger, a pen, the mouse or the keyboard. */
@@ -66,7 +55,7 @@ export function Pad({ strokes, onChange }: PadProps) {
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return
     const { current } = newestPen
-    const move = moves[event.key]
+    const move = keyMoves[event.key]
     if (move) {
       const within = (place: number) => Math.max(0, Math.min(places - 1, place))
       const column = within(current.column + move[0])
@@ -129,7 +118,7 @@ export function Pad({ strokes, onChange }: PadProps) {
         {isDown ? 'Pen down' : 'Pen up'}, column {column + 1}, row {row + 1} of {places}
       </p>
       <p id="pad-keys" class="quiet pad-keys">
-        By the keyboard: Space sets the pen down and lifts it, arrows move it, Delete clears.
+        Keyboard: Space lowers and lifts the pen, arrow keys move it, Delete clears.
       </p>
     </div>
   )

@@ -2,6 +2,7 @@ import { useMemo, useState } from 'preact/hooks'
 import { Expected } from '../../src/ui/demo/expected.tsx'
 import { useLook } from '../../src/ui/demo/use-look.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
+import { Examples } from './examples.tsx'
 import { inkOn, signed, Tile } from './images.tsx'
 import { OwnFiles, useOwnFiles } from './own-files.tsx'
 import { normalized, Pad, type Stroke } from './pad.tsx'
@@ -34,7 +35,7 @@ export function DigitsView(props: ViewProps) {
               values={pixels ?? blank}
               height={28}
               width={28}
-              colour={ink}
+              scale={ink}
               label="The digit as the model sees it"
             />
             <p class="quiet">
@@ -53,12 +54,13 @@ export function DigitsView(props: ViewProps) {
             values={null}
             note={
               hasModel
-                ? 'Draw a digit: the bars are what the model takes it for.'
-                : 'Draw a digit. The bars are what the model takes it for, once a run has begun to train it.'
+                ? 'Draw a digit: the bars show what the model takes it for.'
+                : 'Draw a digit. Once a run has begun, the bars show what the model takes it for.'
             }
           />
         )}
       </div>
+      {!hasModel && props.config?.data === 'digits' && <Examples />}
       {hasModel && <Filters key={`filters ${run.id}`} {...props} />}
       {hasModel && <Mistakes key={`mistakes ${run.id}`} {...props} />}
       <OwnFiles {...props} own={own} />
@@ -76,7 +78,10 @@ function Probabilities({ pixels, ...props }: ViewProps & { pixels: readonly numb
   return (
     <Bars
       values={answer && (answer.probabilities as Float32Array)}
-      note={failure ?? `By the model after step ${props.run!.step}.`}
+      note={
+        failure ??
+        (answer ? `By the model after step ${answer.step}.` : 'The model is being asked.')
+      }
     />
   )
 }
@@ -115,7 +120,7 @@ function Filters(props: ViewProps) {
       title: `${count === of ? `All ${of}` : `${count} of the ${of}`} filters of the first layer`,
       height,
       width,
-      colour: signed(most),
+      scale: signed(most),
       filters: Array.from({ length: count }, (_, i) => weights.subarray(each * i, each * (i + 1))),
     }
   }, [answer])
@@ -129,7 +134,7 @@ function Filters(props: ViewProps) {
           <Tile key={i} {...tile} values={values} label={`Filter ${i}`} />
         ))}
       </div>
-      <p class="quiet">Light: ink there speaks for it; dark: ink there speaks against it.</p>
+      <p class="quiet">Light: ink here raises the unit's output. Dark: ink here lowers it.</p>
     </div>
   )
 }
@@ -171,7 +176,7 @@ function Mistakes(props: ViewProps) {
               values={values}
               height={28}
               width={28}
-              colour={inkBytes}
+              scale={inkBytes}
               label={`A ${labels[i]}`}
             />
             <span>

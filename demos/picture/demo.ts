@@ -88,9 +88,7 @@ export const task: Task<PictureData> = {
       for (let i = 0; i < 3; i++) colours[3 * row + i] = rgb[3 * pixel + i] / 255
     })
   },
-  loss: (model, { x, colours }) => mseLoss(model.forward(x), colours, { count: countedSamples() }),
-  // Summed over samples, and the mean of the three colours in each.
-  measure: (model, { x, colours }) =>
-    mseLoss(model.forward(x), colours, { count: countedSamples(), reduction: 'sum' }).div(3),
+  forward: (model, { x }) => model.forward(x),
+  loss: (output, { colours }) => mseLoss(output, colours, { count: countedSamples() }),
   looks: { picture, original },
 }

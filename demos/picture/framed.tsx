@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 import { outlineOf } from './band.ts'
 import type { Picture } from './pixels.ts'
 
@@ -19,13 +19,16 @@ interface FramedProps {
 /** One picture in its frame; all frames of one shape are equally large. */
 export function Framed({ picture, shape, title, note, instead, band }: FramedProps) {
   const canvas = useRef<HTMLCanvasElement>(null)
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!picture || !canvas.current) return
     const { width, height, rgb } = picture
     const image = new ImageData(width, height)
-    for (let pixel = 0; pixel < width * height; pixel++) {
-      image.data.set(rgb.subarray(3 * pixel, 3 * pixel + 3), 4 * pixel)
-      image.data[4 * pixel + 3] = 255
+    const { data } = image
+    for (let from = 0, to = 0; to < data.length; from += 3, to += 4) {
+      data[to] = rgb[from]
+      data[to + 1] = rgb[from + 1]
+      data[to + 2] = rgb[from + 2]
+      data[to + 3] = 255
     }
     canvas.current.getContext('2d')!.putImageData(image, 0, 0)
   }, [picture])

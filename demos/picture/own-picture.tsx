@@ -36,7 +36,8 @@ export function useOwnPicture({ canSet, onTake }: OwnPictureOptions) {
     failure,
     longest,
     take(chosen: File | undefined) {
-      if (!canSet) setFailure("Only the room's maker gives a picture, while nothing runs.")
+      if (!canSet)
+        setFailure('Only the maker of the room can choose a picture, and not during a run.')
       else if (chosen) void decode(chosen, longest)
     },
     setLongest(side: number) {
@@ -83,7 +84,7 @@ export function OwnPicture({
         </p>
       )}
       <Choices
-        label="Its longest side, in pixels"
+        label="Longest side, in pixels"
         value={String(longest)}
         isFixed={!canSet}
         choices={sizes.map((side) => ({ value: String(side), words: String(side) }))}

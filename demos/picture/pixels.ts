@@ -81,5 +81,9 @@ export function packPixels(width: number, height: number, rgb: Uint8Array<ArrayB
   }
 }
 
+/** How many pixels of a picture are for training. */
+export const trainingPixels = ({ width, height, rgb }: Picture): number =>
+  packPixels(width, height, rgb).train.count
+
 const malformed = (expected: string, got: string) =>
   new DataError('data.malformed', `picture: expected ${expected}, got ${got}. Give it again.`)

@@ -2,6 +2,7 @@ import { useMemo, useState } from 'preact/hooks'
 import { givenData } from '../../src/train/config.ts'
 import { Choices } from '../../src/ui/demo/choices.tsx'
 import { Expected } from '../../src/ui/demo/expected.tsx'
+import { useInView } from '../../src/ui/demo/use-in-view.ts'
 import { useLook } from '../../src/ui/demo/use-look.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { last } from '../../src/ui/series.ts'
@@ -9,7 +10,7 @@ import { decibelsOf, errorGain, errorPicture, meanSquaredError } from './closene
 import { Framed } from './framed.tsx'
 import { meta } from './meta.ts'
 import { OwnPicture, useOwnPicture } from './own-picture.tsx'
-import { type Picture, writePicture } from './pixels.ts'
+import { type Picture, trainingPixels, writePicture } from './pixels.ts'
 import { drawScene } from './scene.ts'
 import './view.css'
 
@@ -35,7 +36,7 @@ export function PictureView(props: ViewProps) {
     onTake(picture, name) {
       kept = { picture, name, afterRun: run?.id }
       setGiven(kept)
-      give(writePicture(picture))
+      give(writePicture(picture), null, trainingPixels(picture))
     },
   })
   const data = config?.data ?? run?.config?.data
@@ -72,7 +73,7 @@ export function PictureView(props: ViewProps) {
             picture={null}
             shape={next ?? square}
             title="Learned"
-            instead="Press Start: the network begins with grey."
+            instead="Press Start: the network begins with plain grey."
           />
         </div>
       )}
@@ -114,7 +115,7 @@ export function PictureView(props: ViewProps) {
           isFixed={!canSet}
           choices={[
             { value: 'shuffled', words: 'all pixels' },
-            { value: 'own-slice', words: 'a band of its own' },
+            { value: 'own-slice', words: 'own band' },
           ]}
           onChoose={(value) => set('partition', value)}
         />
@@ -129,9 +130,9 @@ export function PictureView(props: ViewProps) {
           onChoose={(value) => set('strategy', value)}
         />
         <p>
-          Try this with two tabs or more: a band of its own, exchange off. Each tab knows its band
-          and makes up the rest. Then switch the exchange on: every tab adds its pixels, and all
-          have the whole picture.
+          Try it with two tabs or more, or set “Ranks in this tab” to 3: give each rank its own band
+          and switch the exchange off. Each learns its band and makes up the rest. Then switch the
+          exchange on: every rank adds its pixels, and all have the whole picture.
         </p>
         <Expected demo="picture" run={run} />
       </div>
@@ -149,6 +150,7 @@ interface LearningProps extends ViewProps {
 
 /** What the network of a run gives, as it learns. */
 function Learning({ next, also, ...props }: LearningProps) {
+  const { apart, lookOn } = props
   const run = props.run!
   const about = useLook(props, 'original', null, { step: 'once' })
   const band = about.answer as unknown as Band | null
@@ -179,49 +181,92 @@ function Learning({ next, also, ...props }: LearningProps) {
           title="Original"
           note={
             isPart
-              ? `outlined: this tab's band, ${Math.round((100 * (band.end - band.start)) / pixels)} % of the pixels`
+              ? `outlined: ${apart.length > 0 ? `the band of rank ${run.rank}` : "this tab's band"}, ${Math.round((100 * (band.end - band.start)) / pixels)} % of the pixels`
               : original && sizeOf(original)
           }
           instead="Not known yet."
           band={isPart ? band : null}
         />
-        <Framed
-          picture={learned}
-          shape={shape}
-          title="Learned"
-          note={learned && `step ${run.step}`}
-          instead="Nothing is learned yet."
-        />
+        {apart.length === 0 && (
+          <Framed
+            picture={learned}
+            shape={shape}
+            title="Learned"
+            note={learned && `step ${answer?.step}`}
+            instead="Nothing is learned yet."
+          />
+        )}
+        {apart.map((rank) => (
+          <OfRank
+            key={rank}
+            {...props}
+            look={lookOn(rank)}
+            rank={rank}
+            everyMs={250 * apart.length}
+            original={original}
+          />
+        ))}
         {also === 'error' && (
           <Framed
             picture={error}
             shape={shape}
             title="Error"
-            note={`${errorGain} times as bright as it is; black: none`}
+            note={`${errorGain} times brighter than it is; black is no error`}
             instead="Nothing is learned yet."
           />
         )}
         {also === 'finer' && original && <Finer {...props} shape={original} />}
       </div>
       <p class="closeness" data-decibels={closeness ?? ''}>
+        {apart.length > 0 && `Rank ${run.rank}: `}
         <b>{closeness === null ? '–' : `${closeness.toFixed(1)} dB`}</b> PSNR on all pixels
-        {Number.isFinite(heldOut) && <>, {heldOut.toFixed(1)} dB on those held out (one in ten)</>}.
-        <span class="quiet"> Higher is closer: 15 dB is a blur, 30 dB hard to tell apart.</span>
+        {Number.isFinite(heldOut) && <>, {heldOut.toFixed(1)} dB on held-out pixels (one in ten)</>}
+        .<span class="quiet"> Higher is closer: 15 dB is a blur, 30 dB hard to tell apart.</span>
       </p>
       {trouble !== null && <p role="alert">{trouble}</p>}
     </>
   )
 }
 
+interface OfRankProps extends ViewProps {
+  rank: number
+  everyMs: number
+  original: Picture | null
+}
+
+/** What the network of one rank of this tab gives, where each has its own. */
+function OfRank({ rank, everyMs, original, ...props }: OfRankProps) {
+  const [place, isInView] = useInView<HTMLDivElement>()
+  const input = { width: original?.width ?? 1 }
+  const isIdle = !isInView || original === null
+  const { answer, failure } = useLook(props, 'picture', input, { everyMs, isIdle })
+  const learned = answer as unknown as Picture | null
+  const decibels = useMemo(
+    () => (original && learned ? decibelsOf(meanSquaredError(original, learned)).toFixed(1) : null),
+    [original, learned],
+  )
+  return (
+    <div ref={place} data-rank={rank}>
+      <Framed
+        picture={learned}
+        shape={original ?? square}
+        title={`rank ${rank}`}
+        note={failure ?? (decibels && `learned: ${decibels} dB`)}
+        instead="Nothing is learned yet."
+      />
+    </div>
+  )
+}
+
 /** The network asked at twice as many places each way as the original has pixels. */
 function Finer({ shape, ...props }: ViewProps & { shape: Picture }) {
-  const { answer } = useLook(props, 'picture', { width: 2 * shape.width })
+  const { answer, failure } = useLook(props, 'picture', { width: 2 * shape.width })
   return (
     <Framed
       picture={answer as unknown as Picture | null}
       shape={shape}
       title="Learned, twice as fine"
-      note="between its pixels the original says nothing"
+      note={failure ?? 'the original has nothing between its pixels'}
       instead="Nothing is learned yet."
     />
   )

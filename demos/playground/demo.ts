@@ -1,12 +1,14 @@
 import { softmax } from '../../src/graph/functions/activations.ts'
 import { countedSamples, crossEntropy, topKCorrect } from '../../src/graph/functions.ts'
-import { Tanh } from '../../src/nn/activations.ts'
-import { Linear } from '../../src/nn/layers.ts'
+import type { Tensor } from '../../src/graph/tensor.ts'
+import { Sigmoid, Tanh } from '../../src/nn/activations.ts'
+import { Linear, ReLU } from '../../src/nn/layers.ts'
 import { Sequential } from '../../src/nn/module.ts'
 import type { Look, Task } from '../../src/train/task.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { meta } from './meta.ts'
+import { partsOf } from './networks.ts'
 import { drawSplits, type Points, readPoints } from './points.ts'
 
 interface PlaygroundData {
@@ -14,25 +16,51 @@ interface PlaygroundData {
   readonly test: Points
 }
 
+const modules = { tanh: Tanh, relu: ReLU, sigmoid: Sigmoid }
+
 const most = 256
 
-/** `{ side: 64 }`: the probability of class 1 on a grid over [-1, 1] x [-1, 1]. shape: `probabilities` [side, side], first row y = -1 */
-const boundary: Look<PlaygroundData> = async ({ program }, input) => {
+/** The places of a grid over [-1, 1] x [-1, 1], with so many along each edge as a page asked for. shape: [side², 2], first row y = -1 */
+function gridOf(where: string, input: unknown): { side: number; x: Float32Array<ArrayBuffer> } {
   const side = Number((input as { side?: unknown } | null)?.side)
   if (!Number.isInteger(side) || side < 2 || side > most) {
     throw new TabringError(
       'config.invalid',
-      `boundary: side must be a whole number from 2 to ${most}, got ${side}. Give another side.`,
+      `${where}: side must be a whole number from 2 to ${most}, got ${side}. Give another side.`,
     )
   }
-  const forward = await program(`${side}`, { x: tensorType([side * side, 2]) }, (model, { x }) => ({
-    probabilities: softmax(model.forward(x), 1).select(1, 1),
-  }))
   const at = (i: number) => (2 * i) / (side - 1) - 1
   const x = new Float32Array(2 * side * side)
   for (let i = 0; i < side * side; i++) x.set([at(i % side), at(Math.floor(i / side))], 2 * i)
+  return { side, x }
+}
+
+/** `{ side: 64 }`: the probability of class 1 on a grid. shape: `probabilities` [side, side] */
+const boundary: Look<PlaygroundData> = async ({ program }, input) => {
+  const { side, x } = gridOf('boundary', input)
+  const forward = await program(`${side}`, { x: tensorType([side * side, 2]) }, (model, { x }) => ({
+    probabilities: softmax(model.forward(x), 1).select(1, 1),
+  }))
   const { probabilities } = await forward.run({ x })
   return { side, probabilities }
+}
+
+/** `{ side: 20 }`: what each hidden unit gives on a grid. shape: `layers` [side², units] each */
+const hidden: Look<PlaygroundData> = async ({ program, config }, input) => {
+  const { side, x } = gridOf('hidden', input)
+  const { units } = partsOf(config.model)
+  const forward = await program(`${side}`, { x: tensorType([side * side, 2]) }, (model, { x }) => {
+    const outputs: Record<string, Tensor> = {}
+    let values = x
+    for (const [at, module] of (model as Sequential).children().entries()) {
+      values = module[1].forward(values)
+      // Behind each Linear its activation, and at the end a Linear alone.
+      if (at % 2 === 1) outputs[`layer${(at - 1) / 2}`] = values
+    }
+    return outputs
+  })
+  const outputs = await forward.run({ x })
+  return { side, layers: units.map((_, layer) => outputs[`layer${layer}`]) }
 }
 
 /** The points, and which of those for training this rank draws from. */
@@ -49,14 +77,15 @@ const points: Look<PlaygroundData> = async ({ data: { train, test }, slice: { st
 export const task: Task<PlaygroundData> = {
   meta,
   load: async ({ config: { data }, given }) => (given ? readPoints(given) : drawSplits(data)),
-  model: () =>
-    new Sequential(
-      new Linear(2, 16),
-      new Tanh(),
-      new Linear(16, 16),
-      new Tanh(),
-      new Linear(16, 2),
-    ),
+  model: ({ model }) => {
+    const { activation, units } = partsOf(model)
+    const sizes = [2, ...units]
+    const hidden = units.flatMap((size, i) => [
+      new Linear(sizes[i], size),
+      new modules[activation](),
+    ])
+    return new Sequential(...hidden, new Linear(sizes[sizes.length - 1], 2))
+  },
   types: (_config, _data, rows) => ({ x: tensorType([rows, 2]), y: tensorType([rows], 'i32') }),
   fill: (data, split, indices, { x, y }) => {
     const { at, classes } = data[split]
@@ -65,7 +94,8 @@ export const task: Task<PlaygroundData> = {
       y[row] = classes[index]
     })
   },
-  loss: (model, { x, y }) => crossEntropy(model.forward(x), y, { count: countedSamples() }),
-  measure: (model, { x, y }) => topKCorrect(model.forward(x), y, 1, { count: countedSamples() }),
-  looks: { boundary, points },
+  forward: (model, { x }) => model.forward(x),
+  loss: (logits, { y }) => crossEntropy(logits, y, { count: countedSamples() }),
+  measure: (logits, { y }) => topKCorrect(logits, y, 1, { count: countedSamples() }),
+  looks: { boundary, points, hidden },
 }

@@ -4,15 +4,35 @@ export const meta: DemoMeta = {
   title: 'Playground',
   sentence:
     'Points in the plane, and the boundary between two classes that a small network learns.',
-  models: { tanh: { words: 'tanh: 2–16–16–2', lr: 0.02 } },
+  // networks.ts reads the names: the activation, and the hidden layers where they are not 16-16. Sigmoids are flat, so their steps are larger.
+  models: {
+    tanh: { words: 'tanh: 2–16–16–2', lr: 0.02 },
+    'tanh-4': { words: 'tanh: 2–4–2', lr: 0.02 },
+    'tanh-8-8': { words: 'tanh: 2–8–8–2', lr: 0.02 },
+    'tanh-32-32': { words: 'tanh: 2–32–32–2', lr: 0.02 },
+    relu: { words: 'ReLU: 2–16–16–2', lr: 0.02 },
+    'relu-4': { words: 'ReLU: 2–4–2', lr: 0.02 },
+    'relu-8-8': { words: 'ReLU: 2–8–8–2', lr: 0.02 },
+    'relu-32-32': { words: 'ReLU: 2–32–32–2', lr: 0.02 },
+    sigmoid: { words: 'sigmoid: 2–16–16–2', lr: 0.05 },
+    'sigmoid-4': { words: 'sigmoid: 2–4–2', lr: 0.05 },
+    'sigmoid-8-8': { words: 'sigmoid: 2–8–8–2', lr: 0.05 },
+    'sigmoid-32-32': { words: 'sigmoid: 2–32–32–2', lr: 0.05 },
+  },
   data: {
     spiral: 'two spirals',
     circles: 'a disc in a ring',
     xor: 'four quarters',
     moons: 'two moons',
   },
-  given: { words: 'points (x, y and class as float32)', mostBytes: 12 * 4000 },
+  samples: { spiral: 480, circles: 480, xor: 480, moons: 480 },
+  given: {
+    words: 'points (x, y and class as float32)',
+    mostBytes: 12 * 4000,
+    ask: 'draw at least 10 points',
+  },
   metric: { name: 'accuracy', unit: 'share', better: 'higher' },
   defaults: { batchSize: 96, epochs: 100 },
+  pace: 60,
   expected: [{ config: { data: 'spiral', seed: 0 }, atLeast: 0.95, withinSteps: 500 }],
 }

@@ -1,4 +1,6 @@
-import { useEffect, useRef } from 'preact/hooks'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { keyMoves } from '../../src/ui/demo/key-moves.ts'
+import { pictureOfLeanings, undecided } from './leaning-colours.ts'
 
 /** Points as the plane shows them: marks by class, hollow where they are held out, pale where another rank draws from them. */
 export interface Marks {
@@ -27,19 +29,28 @@ interface PlaneProps {
   /** A person puts points on it; x and y from -1 to 1. */
   onPoint?: (x: number, y: number, isFirst: boolean) => void
   onLift?: () => void
+  /** Takes the last point away. */
+  onUndo?: () => void
 }
+
+/** By the keyboard the cursor goes from one of so many places to the next, each way. */
+const places = 41
+const placeOf = (place: number) => (2 * place) / (places - 1) - 1
 
 /** Pixels along each edge of the canvases; CSS makes them as large as there is room. */
 const edge = 560
 
 /** The square from -1 to 1 on two canvases: what the model says, and the points. */
-export function Plane({ field, marks, label, onPoint, onLift }: PlaneProps) {
+export function Plane({ field, marks, label, onPoint, onLift, onUndo }: PlaneProps) {
+  const [cursor, setCursor] = useState({ column: (places - 1) / 2, row: (places - 1) / 2 })
+  const newest = useRef(cursor)
   const below = useRef<HTMLCanvasElement>(null)
   const above = useRef<HTMLCanvasElement>(null)
-  useEffect(() => {
+  // In the frame of the render: an effect after it would cost a frame of its own.
+  useLayoutEffect(() => {
     drawField(below.current!.getContext('2d')!, field)
   }, [field])
-  useEffect(() => {
+  useLayoutEffect(() => {
     drawMarks(above.current!.getContext('2d')!, marks, edge / 110)
   }, [marks])
   const put = (event: PointerEvent, isFirst: boolean) => {
@@ -48,8 +59,37 @@ export function Plane({ field, marks, label, onPoint, onLift }: PlaneProps) {
     const y = 1 - (2 * (event.clientY - top)) / height
     if (Math.abs(x) <= 1 && Math.abs(y) <= 1) onPoint?.(x, y, isFirst)
   }
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (!onPoint || event.ctrlKey || event.metaKey || event.altKey) return
+    const move = keyMoves[event.key]
+    const { column, row } = newest.current
+    if (move) {
+      const within = (place: number) => Math.max(0, Math.min(places - 1, place))
+      newest.current = { column: within(column + move[0]), row: within(row + move[1]) }
+      setCursor(newest.current)
+    } else if (event.key === ' ' || event.key === 'Enter') {
+      // Rows go down, and y goes up.
+      onPoint(placeOf(column), -placeOf(row), true)
+      onLift?.()
+    } else if (event.key === 'Backspace' || event.key === 'Delete') onUndo?.()
+    else return
+    event.preventDefault()
+  }
+  const x = placeOf(cursor.column).toFixed(2)
+  const y = (0 - placeOf(cursor.row)).toFixed(2)
   return (
-    <div class="plane" data-takes-points={onPoint !== undefined} role="img" aria-label={label}>
+    // An application while it takes points, else a picture: whatever it is told comes with its role.
+    // biome-ignore lint/a11y/noStaticElementInteractions: the role is there
+    // biome-ignore lint/a11y/useAriaPropsSupportedByRole: the role is there
+    <div
+      class="plane"
+      data-takes-points={onPoint !== undefined}
+      role={onPoint ? 'application' : 'img'}
+      tabIndex={onPoint ? 0 : undefined}
+      aria-label={label}
+      aria-describedby={onPoint && 'plane-keys'}
+      onKeyDown={onKeyDown}
+    >
       <canvas ref={below} width={edge} height={edge} data-has-field={field !== null} />
       <canvas
         ref={above}
@@ -66,6 +106,21 @@ export function Plane({ field, marks, label, onPoint, onLift }: PlaneProps) {
         }}
         onLostPointerCapture={onLift}
       />
+      {onPoint && (
+        <>
+          <span
+            class="cursor"
+            aria-hidden="true"
+            style={{
+              left: `${(100 * cursor.column) / (places - 1)}%`,
+              top: `${(100 * cursor.row) / (places - 1)}%`,
+            }}
+          />
+          <span class="unseen" role="status">
+            Cursor at x {x}, y {y}
+          </span>
+        </>
+      )}
     </div>
   )
 }
@@ -73,18 +128,10 @@ export function Plane({ field, marks, label, onPoint, onLift }: PlaneProps) {
 /** A small picture of a shape's points. */
 export function Thumbnail({ marks }: { marks: Marks }) {
   const canvas = useRef<HTMLCanvasElement>(null)
-  useEffect(() => drawMarks(canvas.current!.getContext('2d')!, marks, 2.4), [marks])
+  useLayoutEffect(() => drawMarks(canvas.current!.getContext('2d')!, marks, 2.4), [marks])
   return <canvas ref={canvas} class="thumbnail" width={96} height={96} />
 }
 
-type Colour = readonly [red: number, green: number, blue: number]
-
-/** Class 0 dark and blue, class 1 light and orange: they differ in hue and in lightness. */
-const classColours: readonly [Colour, Colour] = [
-  [52, 121, 181],
-  [255, 197, 112],
-]
-const undecided: Colour = [241, 239, 233]
 const markColours = [
   { fill: '#0b3b66', line: '#ffffff', hollow: '#0b3b66' },
   { fill: '#ffab2e', line: '#4a2500', hollow: '#8a3c00' },
@@ -95,19 +142,7 @@ function drawField(context: CanvasRenderingContext2D, field: Field | null): void
   context.fillRect(0, 0, edge, edge)
   if (!field) return
   const { side, probabilities } = field
-  const image = new ImageData(side, side)
-  for (let row = 0; row < side; row++) {
-    for (let column = 0; column < side; column++) {
-      const p = probabilities[row * side + column]
-      const towards = classColours[p < 0.5 ? 0 : 1]
-      // Where the model is undecided the paper shows; the root makes a slight leaning visible.
-      const share = Math.sqrt(Math.abs(2 * p - 1))
-      const at = 4 * ((side - 1 - row) * side + column)
-      for (let i = 0; i < 3; i++)
-        image.data[at + i] = undecided[i] + share * (towards[i] - undecided[i])
-      image.data[at + 3] = 255
-    }
-  }
+  const image = pictureOfLeanings(side, (i) => 2 * probabilities[i] - 1)
   const small = new OffscreenCanvas(side, side)
   small.getContext('2d')!.putImageData(image, 0, 0)
   // The outermost samples lie on the square's edges, in the middle of their pixels.
@@ -122,6 +157,14 @@ function drawLine(context: CanvasRenderingContext2D, { side, probabilities }: Fi
   context.beginPath()
   for (let row = 0; row + 1 < side; row++) {
     for (let column = 0; column + 1 < side; column++) {
+      // The line goes through few of the cells.
+      const isBelow = at(row, column) < 0
+      if (
+        at(row, column + 1) < 0 === isBelow &&
+        at(row + 1, column + 1) < 0 === isBelow &&
+        at(row + 1, column) < 0 === isBelow
+      )
+        continue
       const corners = [
         [row, column],
         [row, column + 1],

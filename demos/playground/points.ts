@@ -1,5 +1,5 @@
-import { DataError } from '../../src/util/errors.ts'
 import { RandomStream } from '../../src/util/random.ts'
+import { heldOut, type Point, pointsFromBytes } from './given-points.ts'
 
 /** Points in the plane, of two classes, in the order of their angle around the middle. */
 export interface Points {
@@ -8,12 +8,6 @@ export interface Points {
   readonly at: Float32Array<ArrayBuffer>
   /** shape: [count], 0 or 1 */
   readonly classes: Int32Array<ArrayBuffer>
-}
-
-interface Point {
-  readonly x: number
-  readonly y: number
-  readonly label: number
 }
 
 /** How far points are strewn. */
@@ -48,7 +42,7 @@ const shapes: Readonly<
 }
 
 /** Returns `count` points of a built-in shape; half of them, or one more, are of class 0. Another `stream` has other points. */
-export function drawPoints(shape: string, stream: number, count: number): Points {
+function drawPoints(shape: string, stream: number, count: number): Points {
   const random = new RandomStream(0, stream, 'general')
   const strew = () => random.between(-noise, noise)
   const points = Array.from({ length: count }, (_, i): Point => {
@@ -65,32 +59,9 @@ export const drawSplits = (shape: string): { train: Points; test: Points } => ({
   test: drawPoints(shape, 1, 240),
 })
 
-/** Numbers of a point that a person gave. */
-const fields = 3
-/** So many points are enough to train on. */
-export const fewest = 10
-/** Every so many of the given points is held out. */
-const heldOut = 5
-
-/**
- * Returns the points that a person gave, one in five of them held out.
- *
- * shape: float32, little endian: x, y and class of each.
- * errors: `data.malformed`.
- */
+/** Returns the points that a person gave, as `pointsToBytes` has them, one in five of them held out. errors: `data.malformed`. */
 export function readPoints(bytes: Uint8Array<ArrayBuffer>): { train: Points; test: Points } {
-  const count = bytes.length / (4 * fields)
-  if (!Number.isInteger(count) || count < fewest) {
-    throw malformed(`${fewest} points of ${4 * fields} bytes or more`, `${bytes.length} bytes`)
-  }
-  const values = new Float32Array(bytes.slice().buffer)
-  const points = Array.from({ length: count }, (_, i): Point => {
-    const [x, y, label] = values.subarray(fields * i)
-    if (!(Math.abs(x) <= 1 && Math.abs(y) <= 1))
-      throw malformed('x and y from -1 to 1', `(${x}, ${y}) at point ${i}`)
-    if (label !== 0 && label !== 1) throw malformed('class 0 or 1', `${label} at point ${i}`)
-    return { x, y, label }
-  })
+  const points = pointsFromBytes(bytes)
   return {
     train: packPoints(points.filter((_, i) => i % heldOut > 0)),
     test: packPoints(points.filter((_, i) => i % heldOut === 0)),
@@ -110,6 +81,3 @@ function packPoints(points: readonly Point[]): Points {
 }
 
 const clip = (value: number) => Math.max(-1, Math.min(1, value))
-
-const malformed = (expected: string, got: string) =>
-  new DataError('data.malformed', `points: expected ${expected}, got ${got}. Draw them again.`)

@@ -1,12 +1,17 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 import { givenData } from '../../src/train/config.ts'
 import { Choices } from '../../src/ui/demo/choices.tsx'
 import { Expected } from '../../src/ui/demo/expected.tsx'
+import { useInView } from '../../src/ui/demo/use-in-view.ts'
 import { useLook } from '../../src/ui/demo/use-look.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
+import { fewest } from './given-points.ts'
+import { HiddenUnits } from './hidden-units.tsx'
 import { meta } from './meta.ts'
+import { type Activation, activations, hiddenLayers, modelOf, partsOf } from './networks.ts'
 import { type Field, type Marks, Plane, Thumbnail } from './plane.tsx'
-import { drawSplits, fewest } from './points.ts'
+import { drawSplits } from './points.ts'
+import { useDrawnPoints } from './use-drawn-points.tsx'
 import './view.css'
 
 /** Samples of the boundary along each edge. */
@@ -14,13 +19,15 @@ const side = 64
 
 /** Points in the plane, and the boundary that this tab's model has learned so far. */
 export function PlaygroundView(props: ViewProps) {
-  const { config, run, canSet, set, give } = props
+  const { config, run, canSet, set } = props
   const [isDrawing, setDrawing] = useState(false)
-  const drawn = useDrawnPoints(give)
+  const drawn = useDrawnPoints(props)
   // A run that begins ends the drawing.
   useEffect(() => setDrawing(false), [run?.id])
   const data = config?.data ?? run?.config?.data
   const preview = useMemo(() => marksOf(data), [data])
+  const model = config?.model ?? run?.config?.model
+  const parts = model === undefined ? null : partsOf(model)
   const isOfRun = run !== null && run.config !== null && data === run.config.data
   return (
     <div class="demo playground">
@@ -29,12 +36,13 @@ export function PlaygroundView(props: ViewProps) {
           <Plane
             field={null}
             marks={drawn.marks}
-            label={`${drawn.count} points that you drew.`}
+            label={`Plane to draw points on: ${drawn.count} so far.`}
             onPoint={drawn.put}
             onLift={drawn.keep}
+            onUndo={drawn.undo}
           />
         ) : isOfRun ? (
-          <LivePlane key={run.id} {...props} preview={preview ?? drawn.marks} />
+          <Planes key={run.id} {...props} preview={preview ?? drawn.marks} />
         ) : (
           <Plane
             field={null}
@@ -44,8 +52,9 @@ export function PlaygroundView(props: ViewProps) {
         )}
         <p class="quiet">
           <b class="mark-0">●</b> class 0, <b class="mark-1">■</b> class 1; hollow: held out; pale:
-          drawn from by another tab. The line: both classes equally likely.
+          drawn from by another rank. The line: both classes equally likely.
         </p>
+        {isOfRun && !isDrawing && <HiddenUnits key={run.id} {...props} />}
       </div>
       <div class="controls">
         <Choices
@@ -61,14 +70,14 @@ export function PlaygroundView(props: ViewProps) {
           ]}
           onChoose={(value) => {
             setDrawing(value === 'own')
-            if (value !== 'own') set('data', value)
-            else drawn.keep()
+            set('data', value === 'own' ? givenData : value)
+            if (value === 'own') drawn.keep()
           }}
         />
         {isDrawing && canSet && (
           <div class="drawing">
             <Choices
-              label="Draw on the plane, with a finger, a pen or the mouse"
+              label="Draw on the plane with a finger, a pen or the mouse"
               value={String(drawn.brush)}
               choices={[
                 { value: '0', words: '● class 0' },
@@ -76,29 +85,45 @@ export function PlaygroundView(props: ViewProps) {
               ]}
               onChoose={(value) => drawn.setBrush(Number(value))}
             />
-            <button
-              type="button"
-              onClick={() => {
-                drawn.clear()
-                set('data', Object.keys(meta.data)[0])
-              }}
-            >
+            <button type="button" onClick={drawn.clear}>
               Clear
             </button>
             <p class="quiet" role="status">
               {drawn.count < fewest
-                ? `${drawn.count} points; ${fewest - drawn.count} more are needed.`
+                ? `${drawn.count} points; ${fewest - drawn.count} more are needed before Start.`
                 : `${drawn.count} points. The next run trains on them; one in five is held out.`}
+            </p>
+            <p id="plane-keys" class="quiet">
+              Keyboard: with the plane focused, arrow keys move the cursor, Space or Enter adds a
+              point, Delete removes the last one.
             </p>
           </div>
         )}
+        {drawn.failure !== null && <p role="alert">{drawn.failure}</p>}
+        <Choices
+          label="Hidden layers, units of each"
+          value={parts?.hidden}
+          isFixed={!canSet}
+          choices={hiddenLayers.map((value) => ({ value, words: value.replaceAll('-', ', ') }))}
+          onChoose={(value) => set('model', modelOf(parts?.activation ?? 'tanh', value))}
+        />
+        <Choices
+          label="Activation"
+          value={parts?.activation}
+          isFixed={!canSet}
+          choices={(Object.keys(activations) as Activation[]).map((value) => ({
+            value,
+            words: activations[value],
+          }))}
+          onChoose={(value) => set('model', modelOf(value, parts?.hidden ?? hiddenLayers[0]))}
+        />
         <Choices
           label="Each tab draws from"
           value={config?.partition ?? 'shuffled'}
           isFixed={!canSet}
           choices={[
             { value: 'shuffled', words: 'all points' },
-            { value: 'own-slice', words: 'a sector of its own' },
+            { value: 'own-slice', words: 'own sector' },
           ]}
           onChoose={(value) => set('partition', value)}
         />
@@ -113,9 +138,9 @@ export function PlaygroundView(props: ViewProps) {
           onChoose={(value) => set('strategy', value)}
         />
         <p>
-          Try this with two tabs or more: a sector of its own, exchange off. Each tab learns its
-          sector, and their boundaries disagree. Then switch the exchange on: all tabs have one
-          boundary, and it is right everywhere.
+          Try it with two tabs or more, or set “Ranks in this tab” to 3: give each rank its own
+          sector and switch the exchange off. Each learns its sector, and the boundaries disagree.
+          Then switch the exchange on: all share one boundary, and it is right everywhere.
         </p>
         <Expected demo="playground" run={run} />
       </div>
@@ -123,11 +148,31 @@ export function PlaygroundView(props: ViewProps) {
   )
 }
 
-/** What the model of a run says, as it learns. */
-function LivePlane({ preview, ...props }: ViewProps & { preview: Marks }) {
-  const { run } = props
-  const boundary = useLook(props, 'boundary', { side })
-  const points = useLook(props, 'points', null, { step: 'once' })
+interface LiveProps extends ViewProps {
+  preview: Marks
+}
+
+/** What the model of a run says, as it learns; where the ranks of this tab have models of their own, each of them. */
+function Planes(props: LiveProps) {
+  const { apart, lookOn } = props
+  if (apart.length === 0) return <LivePlane {...props} />
+  return (
+    <div class="ranks">
+      {apart.map((rank) => (
+        <figure key={rank}>
+          <figcaption>rank {rank}</figcaption>
+          <LivePlane {...props} look={lookOn(rank)} everyMs={250 * apart.length} />
+        </figure>
+      ))}
+    </div>
+  )
+}
+
+function LivePlane({ preview, everyMs, ...props }: LiveProps & { everyMs?: number }) {
+  const [place, isInView] = useInView<HTMLDivElement>()
+  const isIdle = !isInView
+  const boundary = useLook(props, 'boundary', { side }, { everyMs, isIdle })
+  const points = useLook(props, 'points', null, { step: 'once', isIdle })
   const { answer } = boundary
   const field = useMemo(() => answer && (answer as unknown as Field), [answer])
   const marks = useMemo(
@@ -135,21 +180,27 @@ function LivePlane({ preview, ...props }: ViewProps & { preview: Marks }) {
     [points.answer, preview],
   )
   const failure = boundary.failure ?? points.failure
-  const share = field && field.probabilities.filter((p) => p > 0.5).length / field.side ** 2
+  const share = useMemo(() => field && shareOfClass1(field), [field])
   return (
-    <>
+    <div ref={place}>
       <Plane
         field={field}
         marks={marks}
         label={
           share === null
-            ? 'The points. The model has not begun to learn.'
-            : `The points, and the model's boundary: class 1 on ${Math.round(100 * share)} % of the plane, after step ${run!.step}.`
+            ? 'The points. Training has not begun.'
+            : `The points, and the model's boundary: class 1 on ${Math.round(100 * share)} % of the plane, after step ${answer!.step}.`
         }
       />
       {failure !== null && <p role="alert">{failure}</p>}
-    </>
+    </div>
   )
+}
+
+function shareOfClass1({ probabilities }: Field): number {
+  let count = 0
+  for (const probability of probabilities) if (probability > 0.5) count++
+  return count / probabilities.length
 }
 
 function Shape({ name }: { name: string }) {
@@ -180,53 +231,5 @@ function marksOfAnswer(answer: Readonly<Record<string, unknown>>): Marks {
     train: { at: train, classes: trainClasses },
     test: { at: test, classes: testClasses },
     own: { start, end },
-  }
-}
-
-/** Numbers of a point: x, y and class. */
-const fields = 3
-/** A stroke puts points this far apart. */
-const apart = 0.06
-const most = meta.given!.mostBytes / (4 * fields)
-
-/** The points that a person draws; `keep` gives them to the next run once there are enough. */
-function useDrawnPoints(give: ViewProps['give']) {
-  const [points, setPoints] = useState<readonly number[]>([])
-  const [brush, setBrush] = useState(0)
-  // Pointers move more often than the page is drawn.
-  const newest = useRef(points)
-  const change = (next: readonly number[]) => {
-    newest.current = next
-    setPoints(next)
-  }
-  const marks = useMemo((): Marks => {
-    const count = points.length / fields
-    return {
-      train: {
-        at: Array.from({ length: count }, (_, i) =>
-          points.slice(fields * i, fields * i + 2),
-        ).flat(),
-        classes: Array.from({ length: count }, (_, i) => points[fields * i + 2]),
-      },
-      test: null,
-      own: null,
-    }
-  }, [points])
-  return {
-    marks,
-    brush,
-    setBrush,
-    count: points.length / fields,
-    put(x: number, y: number, isFirst: boolean) {
-      const { current } = newest
-      const [lastX, lastY] = current.slice(-fields)
-      const isFar = isFirst || Math.hypot(x - lastX, y - lastY) >= apart
-      if (isFar && current.length / fields < most) change([...current, x, y, brush])
-    },
-    keep() {
-      const { current } = newest
-      if (current.length / fields >= fewest) give(new Uint8Array(Float32Array.from(current).buffer))
-    },
-    clear: () => change([]),
   }
 }

@@ -1,6 +1,6 @@
-import { CopyButton } from '../../src/ui/copy-button.tsx'
 import { formatBytes, formatCount } from '../../src/ui/format.ts'
 import { Panel } from '../../src/ui/panel.tsx'
+import { ShareLink } from '../../src/ui/share-link.tsx'
 import {
   algorithmChoices,
   hasMachines,
@@ -68,21 +68,15 @@ export function Controls({ settings, link, refused, onChange }: ControlsProps) {
               checked={settings.flip > 0}
               onChange={(event) => onChange({ flip: Number(event.currentTarget.checked) })}
             />
-            <span class="unit">of one message on its way</span>
+            <span class="unit">of each message</span>
           </div>
         </div>
         {refused.length > 0 && (
           <p class="refusal" role="alert">
-            Not taken from the address: {refused.join('; ')}.
+            Ignored in the address: {refused.join('; ')}.
           </p>
         )}
-        <div class="share">
-          <label for="link">This run's link</label>
-          <div class="field-row">
-            <input id="link" class="mono" type="text" readOnly value={link} />
-            <CopyButton text={link} label="Copy link" field="link" />
-          </div>
-        </div>
+        <ShareLink label="This run's link" link={link} />
       </div>
     </Panel>
   )

@@ -130,7 +130,7 @@ export function verdictsOf(story: Story): { good: string; bad: string; is: boole
   const verdicts = [
     {
       good: `Equal bits on all ${settings.ranks} ranks`,
-      bad: 'The ranks do not hold equal bits',
+      bad: 'The ranks hold different bits',
       is: !failure && verdict.unlikeFirst.every((count) => count === 0),
     },
     {

@@ -11,7 +11,7 @@ export interface WayModel {
 }
 
 /** What a rank sends through, one message after the other, whatever link it goes to. */
-export interface Uplink {
+interface Uplink {
   freeAtMs: number
 }
 
@@ -57,7 +57,7 @@ const firstRetryMs = 500
  * One end of a link as a data channel is one, on a virtual clock: ordered and reliable, with a latency and a rate. A lost message is sent again after a timeout,
  * and all behind it wait for it.
  */
-export class ModelLink extends LinkBase {
+class ModelLink extends LinkBase {
   readonly kind: LinkKind = 'memory'
   readonly maxMessageBytes = 64 * 1024
   private other!: ModelLink

@@ -42,8 +42,8 @@ export function RingPage() {
       </header>
       <main>
         <p class="about">
-          {meta.sentence} It runs the code that gradients travel by, on a clock of its own; only the
-          links are made up, from what you set.
+          {meta.sentence} It runs the real all-reduce code on a simulated clock; only the links are
+          simulated, as you set them.
         </p>
         <Transport
           {...{ story, moment, player, error, pace }}

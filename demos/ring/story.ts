@@ -45,7 +45,7 @@ export interface Story {
 }
 
 /** Arrays up to this length are shown in numbers. */
-export const shownLength = 32
+const shownLength = 32
 
 /**
  * Runs the all-reduce and tells it.

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact'
-import { CopyButton } from '../../src/ui/copy-button.tsx'
 import { Panel } from '../../src/ui/panel.tsx'
 import { Swatch } from '../../src/ui/runs/swatch.tsx'
+import { ShareLink } from '../../src/ui/share-link.tsx'
 import { metaOf } from '../experiment.ts'
 import {
   type CheckedDraft,
@@ -101,13 +101,7 @@ export function Controls({ draft, errors, link, isLocked, onChange }: ControlsPr
           {number('steps', 'Steps', 'of one batch')}
           {number('seed', 'Seed', '')}
         </fieldset>
-        <div class="share">
-          <label for="link">This comparison's link</label>
-          <div class="field-row">
-            <input id="link" class="mono" type="text" readOnly value={link} />
-            <CopyButton text={link} label="Copy link" field="link" />
-          </div>
-        </div>
+        <ShareLink label="This comparison's link" link={link} />
       </div>
     </Panel>
   )

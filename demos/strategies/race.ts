@@ -3,7 +3,7 @@ import { LocalCrew } from '../../src/worker/local-crew.ts'
 import { configOf, type Settings } from './settings.ts'
 import { StrategyLog } from './strategy-log.ts'
 
-export interface RaceOptions {
+interface RaceOptions {
   readonly device: DeviceType
   /** What addresses of data are relative to. */
   readonly baseUrl: string
@@ -11,7 +11,7 @@ export interface RaceOptions {
   readonly onChange: () => void
 }
 
-/** Strategies that train one after the other, on ranks of this tab: at once they would share one GPU, and no time would be a strategy's own. */
+/** Strategies that train one after the other, on ranks of this tab: side by side they would compete for one GPU, and their times would mean nothing. */
 export class Race {
   readonly logs: readonly StrategyLog[]
   readonly settings: Settings

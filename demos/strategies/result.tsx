@@ -27,7 +27,7 @@ export function Result({ logs }: { logs: readonly StrategyLog[] }) {
           ))}
         </ul>
       ) : (
-        <p class="quiet">One strategy alone has nothing to be compared with.</p>
+        <p class="quiet">Choose at least two strategies to compare.</p>
       )}
       <p class="quiet">
         A test holds this page to it:{' '}

@@ -3,9 +3,17 @@ import type uPlot from 'uplot'
 import type { Metric } from '../../src/train/demo-meta.ts'
 import { formatCount, formatLoss, formatMetric, formatSeconds } from '../../src/ui/format.ts'
 import { Panel } from '../../src/ui/panel.tsx'
+import {
+  lossRange,
+  pointerOptions,
+  shareRange,
+  shareTicks,
+  xAxis,
+  yAxis,
+} from '../../src/ui/plot/chart-options.ts'
 import { columnOver, mergedXs } from '../../src/ui/plot/columns.ts'
 import { halfLives } from '../../src/ui/plot/smoothing.tsx'
-import { secondTicks, usePlot, wholeTicks } from '../../src/ui/plot/use-plot.ts'
+import { usePlot } from '../../src/ui/plot/use-plot.ts'
 import { useZoom, ZoomButtons, zoomHint } from '../../src/ui/plot/zoom.tsx'
 import { lookOf } from '../../src/ui/runs/run-looks.ts'
 import { smoothed } from '../../src/ui/series.ts'
@@ -46,32 +54,16 @@ export function StrategyChart(props: StrategyChartProps) {
   const { holder, plot, failure } = usePlot({
     shape: JSON.stringify([slots, isShare]),
     options: ({ colour, axis }) => ({
-      legend: { show: false },
-      cursor: zoom.parts.cursor,
+      ...pointerOptions(zoom.parts, setCursor),
       padding: [10, 12, 0, 0],
       scales: {
         // From the beginning on, whatever the first point is.
         x: { time: false, range: (self, _, max, key) => zoom.parts.xRange(self, 0, max, key) },
-        y: isShare
-          ? { range: [0, 1.02] }
-          : { range: (_, min, max) => [Math.min(0, min || 0), Math.max(1e-3, 1.05 * (max || 1))] },
+        y: { range: isShare ? shareRange : lossRange(1) },
       },
       axes: [
-        {
-          ...axis,
-          size: 28,
-          space: 70,
-          ...(along === 'seconds' ? { values: secondTicks } : { incrs: wholeTicks }),
-        },
-        {
-          ...axis,
-          size: 48,
-          space: 36,
-          ...(isShare && {
-            values: (_: uPlot, shares: number[]) =>
-              shares.map((share) => `${Math.round(100 * share)} %`),
-          }),
-        },
+        xAxis(axis, along === 'seconds'),
+        { ...yAxis(axis), ...(isShare && { values: shareTicks }) },
       ],
       series: [
         {},
@@ -86,10 +78,6 @@ export function StrategyChart(props: StrategyChartProps) {
           }
         }),
       ],
-      hooks: {
-        setCursor: [({ cursor }) => setCursor(cursor.idx ?? null)],
-        setSelect: [zoom.parts.setSelect],
-      },
     }),
     data: () => {
       const lists = logs.map((log) => Float64Array.from(log[drawn][along]))

@@ -23,12 +23,7 @@ export const task: Task<TextData> = {
       fillWindow(data[split], index, x.subarray(start, end), y.subarray(start, end))
     }),
   // The classes are axis 1, so that the first axis is the windows, which are what counts.
-  loss: (model, { x, y }) =>
-    crossEntropy(model.forward(x).permute(0, 2, 1), y, { count: countedSamples() }),
-  measure: (model, { x, y }) =>
-    crossEntropy(model.forward(x).permute(0, 2, 1), y, {
-      reduction: 'sum',
-      count: countedSamples(),
-    }).div(blockSize * Math.LN2),
+  forward: (model, { x }) => model.forward(x).permute(0, 2, 1),
+  loss: (logits, { y }) => crossEntropy(logits, y, { count: countedSamples() }),
   looks: { vocabulary, sample, probabilities, attention },
 }

@@ -1,15 +1,16 @@
 import { softmax } from '../../src/graph/functions/activations.ts'
+import type { RunOutputs } from '../../src/graph/step-program.ts'
 import { Gpt } from '../../src/nn/gpt.ts'
 import type { Module } from '../../src/nn/module.ts'
-import type { Look, LookContext } from '../../src/train/task.ts'
+import type { Look, LookForward } from '../../src/train/task.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { RandomStream } from '../../src/util/random.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { attentionMaps } from './attention-maps.ts'
 import { blockSize, invalid, readPrompt, type TextData } from './tokens.ts'
 
-/** Each character waits for a gap between two steps: the page asks again for more. */
-export const mostAtOnce = 32
+/** Characters of one line. */
+export const mostAtOnce = 256
 const hottest = 5
 
 const types = { tokens: tensorType([1, blockSize], 'i32') }
@@ -29,16 +30,14 @@ const gptOf = (model: Module): Gpt => {
   )
 }
 
-/** Returns what gives each character's probability to come next, for prompts of up to `blockSize` tokens. */
-async function predictor({ program, data: { symbols } }: LookContext<TextData>) {
-  const forward = await program('next', types, (model, { tokens }) => ({
-    probabilities: softmax(model.forward(tokens), 2),
-  }))
-  return async (prompt: readonly number[]): Promise<Float32Array> => {
-    const { probabilities } = await forward.run(padded(prompt))
-    const last = (prompt.length - 1) * symbols.length
-    return (probabilities as Float32Array).slice(last, last + symbols.length)
-  }
+const nextOnes: LookForward = (model, { tokens }) => ({
+  probabilities: softmax(model.forward(tokens), 2),
+})
+
+/** Each character's probability to come behind a prompt of up to `blockSize` tokens. */
+function lastOf({ probabilities }: RunOutputs, prompt: readonly number[], symbols: number) {
+  const last = (prompt.length - 1) * symbols
+  return (probabilities as Float32Array).slice(last, last + symbols)
 }
 
 const numberOf = (
@@ -72,34 +71,43 @@ export function drawToken(probabilities: Float32Array, temperature: number, shar
 }
 
 /**
- * `{ prompt: 'Once', length: 8, temperature: 0.7, seed: 0 }`: `added`, so many characters that the model writes behind the prompt.
- *
- * With the prompt and what was added as the next prompt it writes on; with the same model and seed, what one longer call would have given.
+ * `{ prompt: 'Once', length: 56, temperature: 0.7, seed: 0 }`: `added`, so many characters that one model writes behind the prompt, and the
+ * `step` behind which it is that model. Training goes on meanwhile.
  */
-export const sample: Look<TextData> = async (context, input) => {
+export const sample: Look<TextData> = async ({ data, copied }, input) => {
   const given = (input ?? {}) as Record<string, unknown>
-  const { symbols } = context.data
-  const tokens = readPrompt(given.prompt, context.data)
+  const { symbols } = data
+  const tokens = readPrompt(given.prompt, data)
   const length = numberOf('length', given.length, 1, mostAtOnce)
   const temperature = numberOf('temperature', given.temperature ?? 1, 0, hottest, false)
   const seed = numberOf('seed', given.seed ?? 0, 0, 2 ** 32 - 1)
-  const next = await predictor(context)
   const first = Array.from(String(given.prompt)).length
-  let added = ''
-  for (let at = first; at < first + length; at++) {
-    const share = new RandomStream(seed, at, 'general').unit()
-    const token = drawToken(await next(tokens.slice(-blockSize)), temperature, share)
-    tokens.push(token)
-    added += symbols[token]
-  }
-  return { added }
+  return copied(async ({ step, program }) => {
+    const forward = await program('next', types, nextOnes)
+    let added = ''
+    let at = first
+    await forward.repeat((outputs) => {
+      if (outputs) {
+        const share = new RandomStream(seed, at, 'general').unit()
+        const seen = lastOf(outputs, tokens.slice(-blockSize), symbols.length)
+        const token = drawToken(seen, temperature, share)
+        tokens.push(token)
+        added += symbols[token]
+        at++
+      }
+      return at < first + length ? padded(tokens.slice(-blockSize)) : null
+    })
+    return { added, step }
+  })
 }
 
 /** `{ prompt }`: all characters by their probability to come next, the likeliest first. */
 export const probabilities: Look<TextData> = async (context, input) => {
-  const { symbols } = context.data
-  const prompt = readPrompt((input as { prompt?: unknown } | null)?.prompt, context.data)
-  const all = await (await predictor(context))(prompt)
+  const { data, program } = context
+  const { symbols } = data
+  const prompt = readPrompt((input as { prompt?: unknown } | null)?.prompt, data)
+  const forward = await program('next', types, nextOnes)
+  const all = lastOf(await forward.run(padded(prompt)), prompt, symbols.length)
   const order = Array.from(all.keys()).sort((a, b) => all[b] - all[a])
   return {
     characters: order.map((token) => symbols[token]),

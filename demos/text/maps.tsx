@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { inPercent, named, shown } from './characters.ts'
 
 export interface Maps {
@@ -71,7 +71,7 @@ export function AttentionMaps({ maps }: { maps: Maps }) {
         focus it and use the arrow keys.
       </p>
       <details>
-        <summary>In words: what the last character takes most from</summary>
+        <summary>In words: what the last character attends to most</summary>
         <ul>
           {Array.from({ length: layers * heads }, (_, own) => {
             const best = strongest(maps, own, last)
@@ -107,7 +107,7 @@ const moves: Readonly<Record<string, readonly [query: number, key: number]>> = {
 function MapCanvas({ maps, map, place, onPlace }: MapCanvasProps) {
   const canvas = useRef<HTMLCanvasElement>(null)
   const { length } = maps.characters
-  useEffect(() => {
+  useLayoutEffect(() => {
     const context = canvas.current?.getContext('2d')
     if (!canvas.current || !context) return
     const image = context.createImageData(length, length)

@@ -5,8 +5,13 @@ export const meta: DemoMeta = {
   sentence: 'A small GPT that learns a text letter by letter, and writes as it learns.',
   models: { gpt: { words: 'gpt: 2 layers, 4 heads, width 64, 32 characters back', lr: 3e-3 } },
   data: { story: 'a story about tabs (built in)' },
-  given: { words: 'a text in UTF-8', mostBytes: 1_000_000 },
-  metric: { name: 'loss', unit: 'bits per character', better: 'lower' },
+  samples: { story: 575 },
+  given: {
+    words: 'a text in UTF-8',
+    mostBytes: 1_000_000,
+    ask: 'paste a text or drop a file',
+  },
+  metric: { name: 'loss', unit: 'bits per character', better: 'lower', ofLoss: 1 / Math.LN2 },
   defaults: { batchSize: 16, epochs: 15 },
   expected: [{ config: { data: 'story', seed: 0 }, atMost: 2.6, withinSteps: 120 }],
 }

@@ -15,7 +15,7 @@ export function NextCharacter({ prompt, characters, probabilities, onChoose }: N
   const others = characters.length - top.length
   const rest = probabilities.subarray(most).reduce((sum, p) => sum + p, 0)
   return (
-    <ul class="next" aria-label={`Probabilities of the character behind "${prompt}"`}>
+    <ul class="next" aria-label={`Probabilities of the character after "${prompt}"`}>
       {top.map((character, i) => (
         <li key={character}>
           <button

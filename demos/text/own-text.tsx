@@ -1,4 +1,4 @@
-import { useMemo, useState } from 'preact/hooks'
+import { useMemo, useRef, useState } from 'preact/hooks'
 import { messageOf } from '../../src/util/errors.ts'
 import { meta } from './meta.ts'
 import { decodeText, mostSymbols, readText } from './tokens.ts'
@@ -6,11 +6,13 @@ import { decodeText, mostSymbols, readText } from './tokens.ts'
 interface OwnTextProps {
   canSet: boolean
   isGiven: boolean
-  give: (bytes: Uint8Array<ArrayBuffer>) => void
+  give: (bytes: Uint8Array<ArrayBuffer>, text: null, samples: number) => void
 }
 
 interface Judged {
   readonly bytes: Uint8Array<ArrayBuffer> | null
+  /** For training. */
+  readonly samples: number
   readonly words: string
 }
 
@@ -20,13 +22,17 @@ function judge(text: string): Judged {
   try {
     const bytes = new TextEncoder().encode(text)
     if (bytes.length > most)
-      return { bytes: null, words: `Expected at most ${most} bytes, got ${bytes.length}. Cut it.` }
+      return {
+        bytes: null,
+        samples: 0,
+        words: `Expected at most ${most} bytes, got ${bytes.length}. Cut it.`,
+      }
     const { symbols, train, test } = readText(text)
     const length = train.tokens.length + test.tokens.length
     const words = `${length} characters, ${symbols.length} of ${mostSymbols} different ones; the last ${test.tokens.length} are held out.`
-    return { bytes, words }
+    return { bytes, samples: train.count, words }
   } catch (error) {
-    return { bytes: null, words: messageOf(error) }
+    return { bytes: null, samples: 0, words: messageOf(error) }
   }
 }
 
@@ -36,15 +42,22 @@ export function OwnText({ canSet, isGiven, give }: OwnTextProps) {
   const [failure, setFailure] = useState<string | null>(null)
   const [given, setGiven] = useState('')
   const judged = useMemo(() => (text === '' ? null : judge(text)), [text])
+  const newest = useRef<File | null>(null)
   const take = async (file: File | undefined) => {
     if (!file) return
+    newest.current = file
+    // Of two files that were chosen one soon after the other, the later one counts, however long each is read.
+    const keep = (text: string | null, failure: string | null) => {
+      if (newest.current !== file) return
+      if (text !== null) setText(text)
+      setFailure(failure)
+    }
     try {
       if (file.size > most)
         throw new Error(`Expected at most ${most} bytes, got ${file.size}. Cut it.`)
-      setText(decodeText(new Uint8Array(await file.arrayBuffer())))
-      setFailure(null)
+      keep(decodeText(new Uint8Array(await file.arrayBuffer())), null)
     } catch (error) {
-      setFailure(`${file.name}: ${messageOf(error)}`)
+      keep(null, `${file.name}: ${messageOf(error)}`)
     }
   }
   const isWrong = failure !== null || judged?.bytes === null
@@ -61,6 +74,7 @@ export function OwnText({ canSet, isGiven, give }: OwnTextProps) {
         aria-invalid={isWrong}
         aria-describedby="own-text-note"
         onInput={(event) => {
+          newest.current = null
           setText(event.currentTarget.value)
           setFailure(null)
         }}
@@ -81,21 +95,28 @@ export function OwnText({ canSet, isGiven, give }: OwnTextProps) {
           type="file"
           accept="text/*,.txt,.md"
           aria-label="A text file"
-          onChange={(event) => void take(event.currentTarget.files?.[0])}
+          onChange={(event) => {
+            const input = event.currentTarget
+            void take(input.files?.[0])
+            // The same file may be chosen again, when it has been changed.
+            input.value = ''
+          }}
         />
         <button
           type="button"
           disabled={!canSet || !judged?.bytes}
           onClick={() => {
             if (!judged?.bytes) return
-            give(judged.bytes)
+            give(judged.bytes, null, judged.samples)
             setGiven(text)
           }}
         >
           Take this text
         </button>
       </div>
-      {!canSet && <p class="quiet">The room's maker gives the text, while nothing runs.</p>}
+      {!canSet && (
+        <p class="quiet">Only the maker of the room can give a text, and not during a run.</p>
+      )}
       {canSet && isGiven && given !== '' && (
         <p role="status">
           The next run learns {given === text ? 'this text' : 'the text taken before'}. Press Start.

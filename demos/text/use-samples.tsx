@@ -2,21 +2,20 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { messageOf } from '../../src/util/errors.ts'
 
-/** What the model has written behind a prompt, from one step to another, as it learned in between. */
+/** What one model has written behind a prompt. */
 export interface Line {
   readonly id: number
   readonly prompt: string
   readonly text: string
-  readonly firstStep: number
-  readonly lastStep: number
-  readonly isWhole: boolean
+  /** Behind which it was that model. */
+  readonly step: number
 }
 
-/** Characters of one answer: as many gaps between steps. */
-const atOnce = 8
 /** Characters of a line while the model learns, and of one that it writes when it has learned. */
 const duringRun = 56
 const afterRun = 240
+/** From one line of a run to the question for the next. units: ms. */
+const pauseMs = 400
 const mostLines = 60
 
 interface Written {
@@ -27,10 +26,20 @@ interface Written {
 
 const nothing: Written = { lines: [], failure: null }
 
+/** Leaves a line out where there are too many: the one that is missed least, so that those that stay tell of the whole run. The newest is the first. */
+export function thinned(lines: readonly Line[], most = mostLines): readonly Line[] {
+  if (lines.length <= most) return lines
+  const gapAround = (at: number) => lines[at - 1].step - lines[at + 1].step
+  let least = 1
+  for (let at = 2; at < lines.length - 1; at++) if (gapAround(at) < gapAround(least)) least = at
+  return lines.filter((_, at) => at !== least)
+}
+
 /**
- * Lets the model write line after line while a run goes on, and one longer line behind its end; `again` asks for another one then.
+ * Lets the model write line after line while a run goes on, each of them by the model of one step, and one longer line behind its end;
+ * `again` asks for another one then.
  *
- * One portion is asked for at a time. Nothing is asked while the page is hidden, nor while the model does not change.
+ * One line is asked for at a time. Nothing is asked while the page is hidden, nor while the model does not change.
  */
 export function useSamples(
   { look, run }: Pick<ViewProps, 'look' | 'run'>,
@@ -38,75 +47,38 @@ export function useSamples(
   temperature: number,
 ): Written & { again: () => void } {
   const [written, setWritten] = useState<Written>(nothing)
-  const state = useRef({ isAsking: false, runId: '', seed: 0, isWanted: false, failedAt: '' })
-  const now = useRef({ run, prompt, temperature })
-  now.current = { run, prompt, temperature }
+  const state = useRef({ isAsking: false, runId: '', seed: 0, asked: '', answeredAtMs: 0 })
+  const now = useRef(run)
+  now.current = run
   useEffect(() => {
     const { current } = state
     if (run && run.id !== current.runId) {
-      Object.assign(current, { runId: run.id, seed: 0, isWanted: false, failedAt: '' })
+      Object.assign(current, { runId: run.id, seed: 0, asked: '' })
       setWritten(nothing)
       return
     }
     if (!run || run.step === 0 || prompt === null || current.isAsking || document.hidden) return
     const isOver = run.end !== null
-    const [newest] = written.lines
-    const isOpen = newest && !newest.isWhole && newest.prompt === prompt
-    const isDone = newest?.isWhole && newest.prompt === prompt
-    const wanted = isOver ? afterRun : duringRun
-    const hasWritten =
-      isDone && newest.lastStep === run.step && (!isOver || newest.text.length >= afterRun)
-    if (hasWritten && !current.isWanted) return
-    const moment = `${run.step} ${run.end?.kind} ${prompt} ${temperature}`
-    if (current.failedAt === moment) return
-    if (!isOpen) {
-      current.seed++
-      current.isWanted = false
-    }
-    const line: Line = isOpen
-      ? newest
-      : {
-          id: current.seed,
-          prompt,
-          text: '',
-          firstStep: run.step,
-          lastStep: run.step,
-          isWhole: false,
-        }
+    const moment = `${run.step} ${isOver} ${prompt}`
+    if (moment === current.asked) return
+    const isSoon = performance.now() - current.answeredAtMs < pauseMs
+    if (isSoon && !isOver && run.paused === null) return
+    current.asked = moment
     current.isAsking = true
-    look('sample', {
-      prompt: prompt + line.text,
-      length: atOnce,
-      temperature,
-      seed: current.seed,
-    })
+    current.seed++
+    const { seed } = current
+    look('sample', { prompt, length: isOver ? afterRun : duringRun, temperature, seed })
       .then(
-        ({ added }) => {
-          const { run: later } = now.current
-          // A line of another run, or behind a prompt that is no longer asked about, is not written on.
-          if (later?.id !== run.id || now.current.prompt !== prompt) return
-          const text = line.text + String(added)
-          const next = {
-            ...line,
-            text,
-            lastStep: later.step,
-            isWhole: Array.from(text).length >= wanted,
-          }
-          setWritten(({ lines }) => ({
-            lines: [next, ...lines.filter(({ id, isWhole }) => id !== line.id && isWhole)].slice(
-              0,
-              mostLines,
-            ),
-            failure: null,
-          }))
+        ({ added, step }) => {
+          if (now.current?.id !== run.id) return
+          const line = { id: seed, prompt, text: String(added), step: Number(step) }
+          setWritten(({ lines }) => ({ lines: thinned([line, ...lines]), failure: null }))
         },
-        (error) => {
-          current.failedAt = moment
-          setWritten(({ lines }) => ({ lines, failure: messageOf(error) }))
-        },
+        (error) => setWritten(({ lines }) => ({ lines, failure: messageOf(error) })),
       )
       .finally(() => {
         current.isAsking = false
+        current.answeredAtMs = performance.now()
         // Asks on, also where nothing of the answer was kept.
         setWritten((before) => ({ ...before }))
       })
@@ -114,7 +86,7 @@ export function useSamples(
   return {
     ...written,
     again() {
-      state.current.isWanted = true
+      state.current.asked = ''
       setWritten((before) => ({ ...before }))
     },
   }

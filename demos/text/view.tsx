@@ -48,6 +48,7 @@ function Learning(props: ViewProps) {
     if (isAskable) setAsked(prompt)
   }, [isAskable, prompt])
   const samples = useSamples(props, asked, temperature)
+  const trouble = samples.failure ?? about.failure
   return (
     <>
       <div class="prompt">
@@ -79,13 +80,13 @@ function Learning(props: ViewProps) {
       </div>
       <p id="prompt-note" class={unknown.length > 0 ? 'error' : 'quiet'} role="status">
         {unknown.length > 0
-          ? `The text has no ${unknown.map((one) => `"${one}"`).join(' ')}, so the model knows nothing of it.`
+          ? `The text has no ${unknown.map((one) => `"${one}"`).join(' ')}, so the model does not know it.`
           : prompt === '' && symbols
-            ? 'Give it a character or more.'
-            : 'The model writes on behind the prompt. Temperature 0 takes the likeliest character; above 1 it writes more wildly.'}
+            ? 'Type at least one character.'
+            : 'The model continues the prompt. Temperature 0 always takes the likeliest character; above 1 it gets wilder.'}
       </p>
       <Samples lines={samples.lines} />
-      {samples.failure !== null && <p role="alert">{samples.failure}</p>}
+      {trouble !== null && <p role="alert">{trouble}</p>}
       {asked !== null && (
         <Looking {...props} prompt={asked} onChoose={(character) => setTyped(prompt + character)} />
       )}
@@ -105,7 +106,7 @@ function Looking({
     <div class="looking">
       <section>
         <h3>Next character</h3>
-        <p class="quiet">Press one to append it to the prompt.</p>
+        <p class="quiet">Press a character to add it to the prompt.</p>
         {next.answer && (
           <NextCharacter
             prompt={prompt}
@@ -118,8 +119,8 @@ function Looking({
       <section>
         <h3>Attention</h3>
         <p class="quiet">
-          One map a head, one row a layer. In a map each row is a character of the prompt, and marks
-          the characters before it that it takes from.
+          One map for each head, one row for each layer. Each row of a map is a character of the
+          prompt, and shows which earlier characters it attends to.
         </p>
         {maps.answer && <AttentionMaps maps={maps.answer as unknown as Maps} />}
       </section>

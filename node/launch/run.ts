@@ -113,7 +113,7 @@ export async function launch(
       }
       try {
         const ranks = Array.from({ length: tabs }, (_, i) => part.firstRank + i)
-        const ofRank0 = part.firstRank === 0 ? await offered(checkpoints, served) : {}
+        const folder = await offered(checkpoints, served, part)
         logs?.open(ranks)
         const browser = await browsers.fresh()
         await runTabs({
@@ -126,7 +126,7 @@ export async function launch(
               plan,
               crew: joined,
               served,
-              more: rank === 0 ? ofRank0 : {},
+              more: folder,
             }),
           })),
           switches: switchesOf(options, plan),
@@ -241,12 +241,14 @@ class Browsers {
   }
 }
 
-/** What rank 0's tab is told of the folder for checkpoints, at its address for one start. errors: `file.unwritable`. */
+/** What tabs are told of the folder for checkpoints, which is on the machine of rank 0: its address for one start. errors: `file.unwritable`. */
 async function offered(
   checkpoints: CheckpointFolder | null,
   { localUrl }: Served,
+  { firstRank }: Part,
 ): Promise<Pick<RankVariables, 'CHECKPOINT_URL'>> {
   if (!checkpoints) return {}
+  if (firstRank !== 0) return { CHECKPOINT_URL: '' }
   await checkpoints.prove()
   return { CHECKPOINT_URL: new URL(checkpoints.offer(), localUrl).href }
 }

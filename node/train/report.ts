@@ -26,7 +26,7 @@ export interface ReportSettings {
   worldSize: number
   batchSize: number
   epochs: number
-  /** What the demo measures on held-out samples. */
+  /** What the demo measures beside the loss. */
   metric: Metric
 }
 
@@ -39,8 +39,9 @@ export function makeReporter(settings: ReportSettings, output: Output, error: Ou
 }
 
 type StepEvent = Extract<TabEvent, { event: 'step' }>
+type EvaluationEvent = Extract<TabEvent, { event: 'evaluation' }>
 
-/** The objects that `--json` prints, one a line: rank 0's steps, and the end. */
+/** The objects that `--json` prints, one a line: rank 0's steps and tests, its checkpoints, and the end. */
 class JsonReporter implements Reporter {
   constructor(
     private readonly settings: ReportSettings,
@@ -59,20 +60,27 @@ class JsonReporter implements Reporter {
         event: 'step',
         step: event.step,
         loss: event.loss,
+        value: event.value,
         rank: 0,
         timesMs: roundedTimes(event.times),
       })
+    if (event.event === 'evaluation') {
+      const { step, epoch, loss, metric, value } = event
+      this.#print({ event: 'evaluation', step, epoch, loss, metric, value, rank: 0 })
+    }
     if (event.event === 'resumed' || event.event === 'checkpoint') this.#print(event)
   }
 
   done(results: RankResult[]): void {
-    const { steps, loss, testAccuracy, value, seconds } = results[0].result
+    const { steps, loss, trainValue, testAccuracy, heldOutLoss, value, seconds } = results[0].result
     this.#print({
       event: 'done',
       worldSize: results.length,
       steps,
       loss,
+      heldOutLoss,
       metric: this.settings.metric.name,
+      trainValue,
       value,
       testAccuracy,
       paramHashes: results.map(({ result }) => result.paramHash),
@@ -114,6 +122,13 @@ const metricText = ({ unit }: Metric, value: number | null | undefined) =>
     : unit === 'share'
       ? `${(100 * value).toFixed(2)} %`
       : `${value.toFixed(4)} ${unit}`.trim()
+/** Loss and metric together, or the one of them that says both. */
+const bothText = (metric: Metric, loss: number | null, value: number | null) =>
+  metric.ofLoss === undefined
+    ? `loss ${lossText(loss)}, ${metric.name} ${metricText(metric, value)}`
+    : metric.ofLoss === 1
+      ? `${metric.name} ${metricText(metric, value)}`
+      : `loss ${lossText(loss)}, ${metricText(metric, value)}`
 const lossText = (loss: number | null) => (loss === null ? 'not a number' : loss.toFixed(4))
 
 /** Words for people: what the bar and the plain lines share. */
@@ -139,7 +154,7 @@ abstract class PeopleReporter implements Reporter {
   event(event: TabEvent): void {
     if (event.rank !== 0) return
     if (event.event === 'phase') this.phase(phaseNames[event.phase] ?? event.phase)
-    if (event.event === 'evaluation') this.evaluation(event.epoch, event.value)
+    if (event.event === 'evaluation') this.evaluation(event)
     if (event.event === 'resumed') this.#resumed(event)
     if (event.event === 'checkpoint') {
       this.#latest = event.name
@@ -180,19 +195,20 @@ abstract class PeopleReporter implements Reporter {
   protected abstract phase(name: string): void
   protected abstract checkpoint(name: string, isBest: boolean): void
   protected abstract step(event: StepEvent): void
-  protected abstract evaluation(epoch: number, value: number | null): void
+  protected abstract evaluation(event: EvaluationEvent): void
   abstract stop(): void
 
   done(results: RankResult[], outFile: OutSummary | null): void {
     this.stop()
-    const { steps, loss, value, seconds } = results[0].result
+    const { steps, loss, trainValue, heldOutLoss, value, seconds } = results[0].result
     const { metric } = this.settings
     const samples = results.reduce((sum, { result }) => sum + result.samples, 0)
     const bytes = results.map(({ rank, bytesSent }) => `rank ${rank} ${sizeText(bytesSent)}`)
     const ranks = `${results.length} rank${results.length === 1 ? '' : 's'}`
     this.output.write(
       [
-        `${`test ${metric.name}`.padEnd(13)}  ${metricText(metric, value)}, last loss ${lossText(loss)}`,
+        `test           ${bothText(metric, heldOutLoss, value)}`,
+        `last step      ${bothText(metric, loss, trainValue)}`,
         `time           ${seconds.toFixed(1)} s for ${whole.format(steps)} steps on ${ranks}, ${rateText(samples / seconds)} samples/s`,
         `a step         ${this.#stepText()}`,
         `sent           ${bytes.join(', ')}`,
@@ -296,9 +312,8 @@ class LineReporter extends PeopleReporter {
     this.output.write(`checkpoint ${name}${isBest ? ', the best so far' : ''}\n`)
   }
 
-  protected override evaluation(epoch: number, value: number | null): void {
-    const { metric } = this.settings
-    this.output.write(`epoch ${epoch}: ${metric.name} ${metricText(metric, value)}\n`)
+  protected override evaluation({ epoch, loss, value }: EvaluationEvent): void {
+    this.output.write(`epoch ${epoch}: test ${bothText(this.settings.metric, loss, value)}\n`)
   }
 
   override stop(): void {

@@ -15,15 +15,19 @@ export type TabEvent =
       epoch: number
       /** Of the global batch; null stands for NaN and the infinities, which JSON lacks. */
       loss: number | null
+      /** The demo's metric over the same samples. */
+      value: number | null
       rank: number
       /** Milliseconds by part; `total` is their sum. */
       times: Readonly<Record<string, number>>
     }
   | {
       event: 'evaluation'
+      step: number
       epoch: number
+      /** Over held-out samples; null stands for what JSON lacks. */
+      loss: number | null
       metric: string
-      /** Null stands for what JSON lacks. */
       value: number | null
       rank: number
     }
@@ -53,8 +57,11 @@ const doneSchema = v.variant('ok', [
       steps: v.number(),
       /** Of the last step's global batch. */
       loss: v.nullable(v.union([v.number(), v.nan()])),
+      /** What the demo measures, over the same samples; null where no step was left. */
+      trainValue: v.nullable(v.union([v.number(), v.nan()])),
       testAccuracy: v.nullable(v.number()),
-      /** What the demo measures on held-out samples. */
+      /** Over all held-out samples. */
+      heldOutLoss: v.nullable(v.number()),
       value: v.nullable(v.number()),
       /** Over the parameters that this rank's GPU holds. */
       paramHash: v.string(),

@@ -29,7 +29,7 @@ export const backendsPage = (): string =>
       ]),
     ),
     '',
-    `Arrays have ${lengthsText}. Reductions go through every \`op\` that the type has. float16 is a \`Uint16Array\` of its bits.`,
+    `Arrays have ${lengthsText}. Reductions go through every \`op\` that the type has. float16 is \`Float16Bits\`; a \`Float16Array\` goes as the bits in it.`,
     '',
     'Ranks of one context run every type with every length on each number of ranks, and so do tabs up to 4. From 5 to 9 tabs each number runs every type and every length, but not every pair of the two: the pairs go round, so that these five numbers together have run them all. `TABRING_CELLS=pairs` runs every pair on every number of tabs.',
     '',

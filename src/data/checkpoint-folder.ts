@@ -11,6 +11,12 @@ import { privateRoot } from './private-checkpoints.ts'
  * then removes what no longer counts. Whatever ends a save in between leaves the manifest, and all files that it names, as they were.
  */
 
+/** How good a checkpoint is, the larger the better, among those that were measured on the same. */
+export interface Score {
+  readonly on: string
+  readonly value: number
+}
+
 /** A saved file as the manifest has it. */
 export interface CheckpointEntry {
   readonly name: string
@@ -18,6 +24,15 @@ export interface CheckpointEntry {
   readonly label: string
   readonly sizeBytes: number
   readonly sha256: string
+  /** The run that it is of, where runs share the folder. */
+  readonly run?: string
+  /** A person wants it: it stays until one removes it. */
+  readonly isKept?: boolean
+  /** units: ms of Unix time. */
+  readonly savedAtMs?: number
+  /** What tells its run from others, for people. */
+  readonly about?: string
+  readonly score?: Score
 }
 
 export interface CheckpointManifest {
@@ -31,11 +46,23 @@ export interface CheckpointManifest {
 }
 
 export interface PutOptions {
-  /** What the file is of: letters, digits and dashes. A newer file of the same takes the older one's place. */
+  /** What the file is of: letters, digits and dashes. A newer file of the same, and of the same run, takes the older one's place. */
   readonly label: string
+  /** It is the best of its run: the best of the folder, too, unless one of another run has as large a score. */
   readonly isBest: boolean
-  /** How many files stay, besides the best one. */
+  /** How many files of this run stay, besides the best one and those that a person wants. */
   readonly keepLast: number
+  /** The run that it is of, where runs share the folder. */
+  readonly run?: string
+  /** Of how many runs files stay, besides the best one and those that a person wants. Default: of all. */
+  readonly keepRuns?: number
+  /** A person wants it. Default false. */
+  readonly isKept?: boolean
+  /** units: ms of Unix time. */
+  readonly savedAtMs?: number
+  /** What tells its run from others, for people. */
+  readonly about?: string
+  readonly score?: Score
 }
 
 export const manifestName = 'checkpoints.json'
@@ -80,24 +107,48 @@ export async function putCheckpoint(
 async function putAlone(
   folder: FileFolder,
   contents: Uint8Array<ArrayBuffer>,
-  { label, isBest, keepLast }: PutOptions,
+  {
+    label,
+    isBest,
+    keepLast,
+    run,
+    keepRuns = Number.POSITIVE_INFINITY,
+    isKept = false,
+    savedAtMs,
+    about,
+    score,
+  }: PutOptions,
 ): Promise<CheckpointEntry> {
   const before = (await readManifest(folder)) ?? { files: [], best: null, leftover: [] }
   const taken = new Set([...before.files.map(({ name }) => name), ...before.leftover])
   let attempt = 1
   while (taken.has(fileName(label, attempt))) attempt++
+  const same = before.files.filter((file) => file.label === label && file.run === run)
   const entry: CheckpointEntry = {
     name: fileName(label, attempt),
     label,
     sizeBytes: contents.length,
     sha256: bytesToHex(sha256(contents)),
+    ...(run !== undefined && { run }),
+    // What a person wants stays wanted when the run saves the same step again.
+    ...((isKept || same.some((file) => file.isKept)) && { isKept: true }),
+    ...(savedAtMs !== undefined && { savedAtMs }),
+    ...(about !== undefined && { about }),
+    ...(score !== undefined && { score }),
   }
   await folder.write(entry.name, new Blob([contents]))
 
-  const best = isBest ? entry.name : before.best
-  const others = before.files.filter((file) => file.label !== label)
-  const newest = [...others, entry].slice(-keepLast)
-  const kept = before.files.filter((file) => file.name === best || newest.includes(file))
+  // The same run's own word counts: it may have gone back to before its best.
+  const other = before.files.find(({ name, run: of }) => name === before.best && of !== run)
+  const isBeaten =
+    score !== undefined && other?.score?.on === score.on && other.score.value >= score.value
+  const best = isBest && !isBeaten ? entry.name : before.best
+  const stays = staying([...before.files.filter((file) => !same.includes(file)), entry], {
+    run,
+    keepLast,
+    keepRuns,
+  })
+  const kept = before.files.filter((file) => file.name === best || stays.has(file))
   const files = [...kept, entry]
   const names = files.map(({ name }) => name)
   const leftover = [...taken].filter((name) => !names.includes(name))
@@ -105,6 +156,21 @@ async function putAlone(
   for (const name of leftover) await folder.remove(name)
   if (leftover.length > 0) await writeManifest(folder, { version: 1, files, best, leftover: [] })
   return entry
+}
+
+/** The files, given the oldest first, that stay whatever is best. */
+function staying(
+  files: readonly CheckpointEntry[],
+  { run, keepLast, keepRuns }: Pick<PutOptions, 'run' | 'keepLast'> & { keepRuns: number },
+): Set<CheckpointEntry> {
+  const free = files.filter(({ isKept }) => !isKept)
+  const runs = [...new Set([run, ...free.map((file) => file.run).reverse()])].slice(0, keepRuns)
+  const newest = free.filter((file) => file.run === run).slice(-keepLast)
+  return new Set(
+    files.filter(
+      (file) => file.isKept || (file.run === run ? newest.includes(file) : runs.includes(file.run)),
+    ),
+  )
 }
 
 /**

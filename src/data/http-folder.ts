@@ -4,7 +4,8 @@ import type { FileFolder } from './file-store.ts'
 /**
  * Files behind an address that ends in `/`: GET reads one, PUT writes one, DELETE removes one, by its name after the address.
  *
- * The server is to put a file in place only when it has all of its bytes; the launcher's own does.
+ * The server is to put a file in place only when it has all of its bytes; the launcher's own does. For a file that is not there it answers
+ * 404, or 204 as the launcher's, which browsers do not report as an error.
  * errors: `data.missing` where a file cannot be read for another reason than that it is not there; `file.unwritable`.
  */
 export function httpFolder(address: string | URL): FileFolder {
@@ -22,7 +23,8 @@ export function httpFolder(address: string | URL): FileFolder {
     } catch (thrown) {
       throw refuse(messageOf(thrown), thrown)
     }
-    if (answer.status === 404 && method !== 'PUT') return undefined
+    const isMissing = answer.status === 404 || (answer.status === 204 && method === 'GET')
+    if (isMissing && method !== 'PUT') return undefined
     if (!answer.ok) throw refuse(`${answer.status} ${(await answer.text()).trim().slice(0, 200)}`)
     return answer
   }

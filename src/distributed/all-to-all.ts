@@ -1,4 +1,4 @@
-import type { CollectiveGroup } from '../peer/collective-group.ts'
+import { type CollectiveGroup, secondHalf, type Turn } from '../peer/collective-group.ts'
 import { type ElementArray, sameType } from '../peer/element.ts'
 import { PeerError } from '../util/errors.ts'
 import { begin, checkPlain, type DistributedOptions, type DistributedResult } from './call.ts'
@@ -18,9 +18,10 @@ export function allToAll<O extends DistributedOptions>(
     const form = formOf(where, inputTensorList[0]!)
     checkTensorList(where, 'inputTensorList', inputTensorList, group, form)
     checkTensorList(where, 'outputTensorList', outputTensorList, group, form)
+    const turn = group.reserve()
     const input = await joined(inputTensorList)
     const output = sameType(input, input.length)
-    await group.allToAll(input, output)
+    await group.allToAll(input, output, turn)
     spread(output, outputTensorList)
   })
 }
@@ -46,9 +47,10 @@ export function allToAllSingle<O extends DistributedOptions>(
     checkTensor(where, 'output', output, { type, length: lengthOf(output) })
     const sent = partsOf(where, 'input', input, inputSplitSizes, group)
     const taken = partsOf(where, 'output', output, outputSplitSizes, group)
+    const turn = group.reserve()
     const from = await arrayOf(input)
-    const slot = await agree(where, group, sent, taken)
-    const all = await exchangeSlots(group, from, sent, slot)
+    const slot = await agree(where, group, sent, taken, turn)
+    const all = await exchangeSlots(group, from, sent, slot, secondHalf(turn))
     const packed = sameType(from, lengthOf(output))
     let at = 0
     for (const [rank, length] of taken.entries()) {
@@ -95,10 +97,12 @@ async function agree(
   group: CollectiveGroup,
   sent: readonly number[],
   taken: readonly number[],
+  turn: Turn,
 ): Promise<number> {
   const { size, ranks } = group
   const told = await group.allGatherU32(Uint32Array.of(...sent, ...taken), {
     label: where,
+    ...turn,
   })
   const sends = (from: number, to: number) => told[from * 2 * size + to]!
   const takes = (to: number, from: number) => told[to * 2 * size + size + from]!
@@ -119,9 +123,10 @@ async function exchangeSlots(
   input: ElementArray,
   lengths: readonly number[],
   slot: number,
+  turn: Turn,
 ): Promise<ElementArray> {
   const all = sameType(input, slot * group.size)
-  await group.allToAll(inSlots(input, lengths, slot), all, { label: 'allToAllSingle' })
+  await group.allToAll(inSlots(input, lengths, slot), all, { label: 'allToAllSingle', ...turn })
   return all
 }
 

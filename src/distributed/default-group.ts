@@ -1,5 +1,5 @@
 import { type CollectiveGroup, destroyed } from '../peer/collective-group.ts'
-import { ProcessGroup } from '../peer/group.ts'
+import { type NewGroupOptions, ProcessGroup } from '../peer/group.ts'
 import { type NonGroupMember, nonGroupMember } from '../peer/non-group-member.ts'
 import { setDefaultRanks } from '../util/default-ranks.ts'
 import { TabringError } from '../util/errors.ts'
@@ -61,14 +61,16 @@ export const isInitialized = (): boolean => current !== undefined
 
 /**
  * A group of some ranks, or without an argument of all; `GroupMember.NON_GROUP_MEMBER` on the others, whose calls with it do nothing. As
- * torch.distributed.new_group: all ranks call it alike and in the same order. Deadlines and links are the default group's.
+ * torch.distributed.new_group: all ranks call it alike and in the same order. Links are the default group's, and so is how long a collective may
+ * stand still, but for `timeoutMs`.
  *
  * errors: see `ProcessGroup.newGroup`.
  */
 export const newGroup = (
   ranks?: readonly number[] | null,
+  options?: NewGroupOptions,
 ): Promise<CollectiveGroup | NonGroupMember> =>
-  getProcessGroup('newGroup').newGroup(ranks ?? undefined)
+  getProcessGroup('newGroup').newGroup(ranks ?? undefined, options)
 
 /**
  * Leaves the default group in good order, with all groups made of it, and ends a joining that is under way; a no-op when there is none.

@@ -27,12 +27,12 @@ export const variables = {
   RESTART_COUNT: 'How often all ranks have been started again: 0 at first.',
   MAX_RESTARTS: 'How often they may be: `--max-restarts`.',
   CHECKPOINT_URL:
-    'On rank 0 alone, with `--checkpoint-dir`: the address of that folder for this start. `saveCheckpoint` and `loadCheckpoint` take it by themselves, `launcherFolder()` is the folder behind it. Keep it out of logs.',
+    'With `--checkpoint-dir`, on the ranks of machine 0: the address of that folder for this start; on others empty. `saveCheckpoint` and `loadCheckpoint` take it by themselves, `launcherFolder()` is the folder behind it. Keep it out of logs.',
 } as const
 
 export type VariableName = keyof typeof variables
 
-/** What a launcher sets for a rank: all of the table, but for what belongs to rank 0 alone. */
+/** What a launcher sets for a rank: all of the table, but for what only some launchers have. */
 export type RankVariables = Record<Exclude<VariableName, 'CHECKPOINT_URL'>, string> & {
   CHECKPOINT_URL?: string
 }

@@ -5,8 +5,10 @@
  * Map: sums - from and to a rank - everyone to everyone - meeting. Messages are in messages.ts, all-to-alls in all-to-all.ts.
  * Ranks in arguments (`src`, `dst`) count among all ranks, as in PyTorch. Everything returns a promise; with `asyncOp` it returns a `Work` at once.
  * Counts, lengths and types are checked before anything is sent; a call that is refused on one rank alone leaves the others waiting.
+ * A call takes its turn (`CollectiveGroup.reserve`) when it is made, before it waits for a parameter's contents: so ranks that make the same calls in
+ * the same order meet, whoever reads slower.
  */
-import type { CollectiveGroup } from '../peer/collective-group.ts'
+import type { CollectiveGroup, Turn } from '../peer/collective-group.ts'
 import { type ElementArray, type ReduceOp, sameType } from '../peer/element.ts'
 import {
   begin,
@@ -39,7 +41,8 @@ export function allReduce<O extends ReduceOptions>(
   const { op = 'sum' } = options
   return begin('allReduce', options, (group) => {
     formOf('allReduce', tensor)
-    return inPlace(tensor, (array) => group.allReduce(array, { op }))
+    const turn = group.reserve()
+    return inPlace(tensor, (array) => group.allReduce(array, { op, ...turn }))
   })
 }
 
@@ -54,7 +57,8 @@ export function reduce<O extends ReduceOptions>(
   return begin('reduce', options, (group) => {
     formOf('reduce', tensor)
     const place = placeOf('reduce', group, dst)
-    return inPlace(tensor, (array) => group.reduce(array, place, { op }))
+    const turn = group.reserve()
+    return inPlace(tensor, (array) => group.reduce(array, place, { op, ...turn }))
   })
 }
 
@@ -69,7 +73,8 @@ export function reduceScatter<O extends ReduceOptions>(
   const { op = 'sum' } = options
   return begin(where, options, async (group) => {
     checkTensorList(where, 'inputList', inputList, group, formOf(where, output))
-    await ownShare(group, await joined(inputList), output, op)
+    const turn = group.reserve()
+    await ownShare(group, await joined(inputList), output, { op, ...turn })
   })
 }
 
@@ -84,7 +89,8 @@ export function reduceScatterTensor<O extends ReduceOptions>(
   const { op = 'sum' } = options
   return begin(where, options, async (group) => {
     checkTensor(where, 'input', input, formOf(where, output, lengthOf(output) * group.size))
-    await ownShare(group, (await arrayOf(input)).slice(), output, op)
+    const turn = group.reserve()
+    await ownShare(group, (await arrayOf(input)).slice(), output, { op, ...turn })
   })
 }
 
@@ -93,9 +99,9 @@ async function ownShare(
   group: CollectiveGroup,
   all: ElementArray,
   output: Contents,
-  op: ReduceOp,
+  options: Turn & { op: ReduceOp },
 ): Promise<void> {
-  await group.reduceScatter(all, { op })
+  await group.reduceScatter(all, options)
   const { start, end } = group.ownRange(all.length)
   putBack(output, all.subarray(start, end))
 }
@@ -112,7 +118,8 @@ export function broadcast<O extends DistributedOptions>(
   return begin('broadcast', options, (group) => {
     formOf('broadcast', tensor)
     const place = placeOf('broadcast', group, src)
-    return inPlace(tensor, (array) => group.broadcast(array, place))
+    const turn = group.reserve()
+    return inPlace(tensor, (array) => group.broadcast(array, place, turn))
   })
 }
 
@@ -131,9 +138,10 @@ export function gather<O extends DistributedOptions>(
     checkRootList(where, 'gatherList', gatherList, group, dst)
     const list = group.rank === place ? gatherList! : undefined
     if (list) checkTensorList(where, 'gatherList', list, group, form)
+    const turn = group.reserve()
     const input = await arrayOf(tensor)
     const output = list && sameType(input, input.length * list.length)
-    await group.gather(input, output, place)
+    await group.gather(input, output, place, turn)
     if (list) spread(output!, list)
   })
 }
@@ -153,8 +161,9 @@ export function scatter<O extends DistributedOptions>(
     checkRootList(where, 'scatterList', scatterList, group, src)
     const list = group.rank === place ? scatterList! : undefined
     if (list) checkTensorList(where, 'scatterList', list, group, form)
+    const turn = group.reserve()
     const input = list && (await joined(list))
-    await inPlace(tensor, (array) => group.scatter(input, array, place))
+    await inPlace(tensor, (array) => group.scatter(input, array, place, turn))
   })
 }
 
@@ -170,7 +179,8 @@ export function allGather<O extends DistributedOptions>(
   checkPlain(where, options)
   return begin(where, options, async (group) => {
     checkTensorList(where, 'tensorList', tensorList, group, formOf(where, tensor))
-    spread(await group.gatherAll(await arrayOf(tensor)), tensorList)
+    const turn = group.reserve()
+    spread(await group.gatherAll(await arrayOf(tensor), turn), tensorList)
   })
 }
 
@@ -184,7 +194,8 @@ export function allGatherIntoTensor<O extends DistributedOptions>(
   checkPlain(where, options)
   return begin(where, options, async (group) => {
     checkTensor(where, 'output', output, formOf(where, input, lengthOf(input) * group.size))
-    putBack(output, await group.gatherAll(await arrayOf(input)))
+    const turn = group.reserve()
+    putBack(output, await group.gatherAll(await arrayOf(input), turn))
   })
 }
 

@@ -94,9 +94,13 @@ async function answering(port: MessagePort): Promise<Store> {
 function environmentAddress(): string {
   const server = Reflect.has(env, 'MASTER_URL')
     ? env.MASTER_URL
-    : `ws://${env.MASTER_ADDR}:${env.MASTER_PORT}`
+    : `${isHttps() ? 'wss' : 'ws'}://${env.MASTER_ADDR}:${env.MASTER_PORT}`
   return server.replace(/#.*/, '') + formatFragment({ room: env.ROOM_ID, key: env.ROOM_KEY })
 }
+
+/** Whether this page or worker came by HTTPS: browsers keep those from opening a connection that is not sealed. */
+const isHttps = (): boolean =>
+  (globalThis as { location?: { origin?: string } }).location?.origin?.startsWith('https:') ?? false
 
 function wholeOf(name: 'RANK' | 'WORLD_SIZE'): number {
   const text = env[name]

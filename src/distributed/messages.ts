@@ -56,8 +56,10 @@ function transfer(
   const run = async (members: CollectiveGroup) => {
     formOf(where, tensor)
     const place = placeOf(where, members, peer)
-    if (where.endsWith('send')) await members.send(await arrayOf(tensor), place, { tag })
-    else await inPlace(tensor, (array) => members.recv(array, place, { tag }))
+    const side = where.endsWith('send') ? 'send' : 'receive'
+    const message = { tag, sequence: members.reserveMessage(side, place, tag) }
+    if (side === 'send') await members.send(await arrayOf(tensor), place, message)
+    else await inPlace(tensor, (array) => members.recv(array, place, message))
   }
   return begin(where, { group, asyncOp: true } as const, run)
 }

@@ -6,7 +6,7 @@
  */
 import { parse, stringify } from 'devalue'
 import { longestAnnounced } from '../peer/announced-length.ts'
-import { CollectiveGroup } from '../peer/collective-group.ts'
+import { CollectiveGroup, secondHalf } from '../peer/collective-group.ts'
 import { ArgumentTypeError, messageOf, PeerError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { type GroupOptions, refuseInTrace } from './call.ts'
@@ -45,11 +45,12 @@ async function broadcastBytes(
   bytes: Uint8Array | undefined,
   place: number,
 ): Promise<Uint8Array> {
+  const turn = group.reserve()
   const length = Uint32Array.of(bytes?.length ?? 0)
-  await group.broadcast(length, place, { label: where })
+  await group.broadcast(length, place, { label: where, ...turn })
   const longest = longestAnnounced(where, group, length, { slots: 1, rankOf: () => place })
   const all = bytes ?? new Uint8Array(longest)
-  await group.broadcast(all, place, { label: where })
+  await group.broadcast(all, place, { label: where, ...secondHalf(turn) })
   return all
 }
 
@@ -85,11 +86,12 @@ export async function gatherObject<T>(
   const list = group.rank === place ? objectGatherList! : undefined
   if (list) checkCount(where, 'objectGatherList', list, group.size)
   const bytes = encode(where, object)
-  const lengths = await group.allGatherU32(Uint32Array.of(bytes.length), { label: where })
+  const turn = group.reserve()
+  const lengths = await group.allGatherU32(Uint32Array.of(bytes.length), { label: where, ...turn })
   const slot = new Uint8Array(longestAnnounced(where, group, lengths))
   slot.set(bytes)
   const all = list && new Uint8Array(slot.length * group.size)
-  await group.gather(slot, all, place, { label: where })
+  await group.gather(slot, all, place, { label: where, ...secondHalf(turn) })
   if (!list) return undefined
   const parts = Array.from(lengths, (length, rank) =>
     all!.subarray(rank * slot.length, rank * slot.length + length),
@@ -144,12 +146,13 @@ export async function scatterObjectList<T>(
   const lengths = isRoot
     ? Uint32Array.from(parts, (part) => part.length)
     : new Uint32Array(group.size)
-  await group.broadcast(lengths, place, { label: where })
+  const turn = group.reserve()
+  await group.broadcast(lengths, place, { label: where, ...turn })
   const slotBytes = longestAnnounced(where, group, lengths, { rankOf: () => place })
   const all = isRoot ? new Uint8Array(slotBytes * group.size) : undefined
   for (const [at, part] of parts.entries()) all!.set(part, at * slotBytes)
   const own = new Uint8Array(slotBytes)
-  await group.scatter(all, own, place, { label: where })
+  await group.scatter(all, own, place, { label: where, ...secondHalf(turn) })
   const object = decode<T>(where, src, own.subarray(0, lengths[group.rank]))
   outputList[0] = object
   return object

@@ -1,4 +1,5 @@
 import type { CollectiveGroup } from '../peer/collective-group.ts'
+import type { NewGroupOptions } from '../peer/group.ts'
 import type { NonGroupMember } from '../peer/non-group-member.ts'
 import { TabringError } from '../util/errors.ts'
 import { checkNumber, isCount } from '../util/options.ts'
@@ -19,6 +20,7 @@ export type Subgroups = [
 export async function newSubgroups(
   groupSize?: number,
   group = getProcessGroup('newSubgroups'),
+  options: NewGroupOptions = {},
 ): Promise<Subgroups> {
   const { size, machines } = group
   const isDivisor = (count: number) => isCount(count) && size % count === 0
@@ -33,7 +35,7 @@ export async function newSubgroups(
     groupSize === undefined ? machines![rank]! : Math.floor(rank / groupSize),
   )
   const lists = [...new Set(keys)].map((key) => group.ranks.filter((rank) => keys[rank] === key))
-  return newSubgroupsByEnumeration(lists, group)
+  return newSubgroupsByEnumeration(lists, group, options)
 }
 
 /**
@@ -45,6 +47,7 @@ export async function newSubgroups(
 export async function newSubgroupsByEnumeration(
   ranksPerSubgroup: readonly (readonly number[])[],
   group = getProcessGroup('newSubgroupsByEnumeration'),
+  options: NewGroupOptions = {},
 ): Promise<Subgroups> {
   const all = ranksPerSubgroup.flat()
   const twice = all.find((rank, at) => all.indexOf(rank) !== at)
@@ -59,7 +62,7 @@ export async function newSubgroupsByEnumeration(
   let current: CollectiveGroup | undefined
   // One after the other: all ranks make the same groups in the same order.
   for (const ranks of ranksPerSubgroup) {
-    const made = await group.newGroup(ranks)
+    const made = await group.newGroup(ranks, options)
     subgroups.push(made)
     if (typeof made === 'object') current = made
   }

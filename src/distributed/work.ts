@@ -1,3 +1,7 @@
+import { systemEnv } from '../util/env.ts'
+import { PeerError } from '../util/errors.ts'
+import { checkTimeout } from '../util/options.ts'
+
 /** A call under way, as torch.distributed's handles. */
 export class Work {
   readonly #promise: Promise<void>
@@ -17,9 +21,25 @@ export class Work {
     )
   }
 
-  /** Resolves when the call has ended. errors: the call's. */
-  wait(): Promise<void> {
-    return this.#promise
+  /**
+   * Resolves when the call has ended.
+   *
+   * `timeoutMs`: how long to wait at most; the call goes on behind it, and can be waited for again. errors: the call's; `peer.timeout`.
+   */
+  wait(timeoutMs?: number): Promise<void> {
+    checkTimeout('wait', 'timeoutMs', timeoutMs)
+    if (timeoutMs === undefined) return this.#promise
+    return new Promise((resolve, reject) => {
+      const cancel = systemEnv.after(timeoutMs, () =>
+        reject(
+          new PeerError(
+            'peer.timeout',
+            `wait: expected the call to end within ${timeoutMs} ms, got nothing yet. It goes on: wait again, or longer.`,
+          ),
+        ),
+      )
+      this.#promise.then(resolve, reject).finally(cancel)
+    })
   }
 
   /** Whether it has ended, well or not. */

@@ -12,17 +12,25 @@ export interface StepLayout {
   readonly meetings: readonly number[]
   /** What this rank counts in a full batch, by which gradients are weighed; undefined where ranks weigh alike. */
   readonly samples: number | undefined
+  /** By group of an optimizer: its class, and which kernels and states its settings have chosen. */
+  readonly fixed: readonly string[]
 }
 
 /** What a step's gradients count for, which ranks find out as they exchange its first bucket. */
 export interface StepWeights {
-  /** What this rank tells: whole numbers, `weightWords` of them. */
+  /** What this rank tells: whole numbers, equally many on all ranks. */
   readonly words: Float32Array<ArrayBuffer>
+  /** Whether the sums of all `size` ranks' words say that settings of the update are not the same on all. */
+  differ(sums: Float32Array, size: number): boolean
+  /** What the settings of this rank are. */
+  readonly numbers: () => readonly string[]
+  /** Ends the step on this rank, as the same sums do on all others. */
+  refuse(error: unknown): void
   /** Takes the sums of all ranks' words; returns what `settled` resolves with. errors: those of `settled`. */
   settle(sums: Float32Array): number
   /** The words will not come. */
   fail(error: unknown): void
-  /** What sums of gradients are to be multiplied by. errors: `graph.misuse` where the weights that runs gave do not add up; that of `fail`. */
+  /** What sums of gradients are to be multiplied by. errors: `graph.misuse` where the weights that runs gave do not add up; those of `refuse` and `fail`. */
   readonly settled: Promise<number>
 }
 

@@ -13,5 +13,6 @@ export function layoutOf({ trace, meetings }: Prepared): StepLayout {
     ),
     meetings: meetings.map(({ group }) => group),
     samples: trace.weighing?.samples,
+    fixed: trace.alike.fixed,
   }
 }

@@ -1,6 +1,7 @@
 import { map } from '../kernels/map/map.ts'
 import type { Op, ScalarSlot } from '../kernels/op.ts'
 import { TabringError } from '../util/errors.ts'
+import { Alike } from './alike.ts'
 import type { Bucket } from './bucket.ts'
 import type { GradientExchange, Settled } from './exchange.ts'
 import type { MeanOver } from './mean-over.ts'
@@ -203,6 +204,8 @@ export class Trace {
   readonly asked = new Set<GraphValue>()
   readonly tensorGradients = new Map<GraphValue, GraphValue>()
   readonly updates: BucketUpdate[] = []
+  /** What the ranks that share the updates must have alike in each step. */
+  readonly alike = new Alike()
   /** Nodes that change an input in place (running statistics): a program keeps them whether or not anything reads their outputs. */
   readonly effects: GraphNode[] = []
   /** Nodes over all buckets between exchange and update, in order: norms, clipping, loss scaling. */

@@ -1,4 +1,5 @@
 import { TabringError } from '../util/errors.ts'
+import { type Alike, alikeWords, areUnlike } from './alike.ts'
 import type { StepWeights } from './exchange.ts'
 import { commonMean, countIn, type GivenInputs, type MeanOver, mostOf } from './mean-over.ts'
 import type { ScalarBlock } from './trace.ts'
@@ -42,9 +43,6 @@ const unitsOf = (weight: number): number =>
 const low = (count: number): number => count % 0x10000
 const high = (count: number): number => Math.floor(count / 0x10000)
 
-/** How many words a rank tells the others. */
-export const weightWords = wordNames.length
-
 /** What the group must tell to weigh by. */
 interface Ranks {
   readonly size: number
@@ -84,6 +82,7 @@ export class Weighing {
   readonly #tally: Tally | undefined
   readonly #isMicroStep: boolean
   readonly #ranks: () => Ranks
+  readonly #alike: Alike
   /** What counts in full batches, on all ranks. */
   #most: number
   /** Of the run under way: what its update has counted on this rank, and what it counts itself. */
@@ -102,6 +101,7 @@ export class Weighing {
     readonly partWeight?: number | undefined
     readonly tally?: Tally | undefined
     readonly ranks: () => Ranks
+    readonly alike: Alike
   }) {
     this.#mean = commonMean(options.means)
     this.#scalars = options.scalars
@@ -110,6 +110,7 @@ export class Weighing {
     this.#tally = options.tally
     this.#isMicroStep = options.part === 'add'
     this.#ranks = options.ranks
+    this.#alike = options.alike
     this.#most = (this.samples ?? 0) * options.ranks().size
   }
 
@@ -165,12 +166,16 @@ export class Weighing {
 
   /** What ranks tell each other in the step that has begun; the same object to its end. */
   stepWeights(): StepAgreement {
-    return new ToldWeights(this.#words(), (sums) => {
-      const { size } = this.#ranks()
-      // One rank alone has its factor from the start.
-      if (size === 1) return { gradients: 1, outputs: 1 }
-      return this.#factors(sums, size)
-    })
+    return new ToldWeights(
+      this.#words(),
+      (sums) => {
+        const { size } = this.#ranks()
+        // One rank alone has its factor from the start.
+        if (size === 1) return { gradients: 1, outputs: 1 }
+        return this.#factors(sums, size)
+      },
+      this.#alike,
+    )
   }
 
   #words(): Words {
@@ -238,14 +243,17 @@ export const unweighed = (): StepAgreement =>
 class ToldWeights implements StepAgreement {
   readonly words: Float32Array<ArrayBuffer>
   readonly settled: Promise<number>
+  readonly numbers: () => readonly string[]
   outputs = 1
   isRefused = false
   readonly #judge: (sums: Words) => Factors
   readonly #resolve: (factor: number) => void
   readonly #reject: (error: unknown) => void
 
-  constructor(words: Words, judge: (sums: Words) => Factors) {
-    this.words = Float32Array.from(wordNames, (name) => words[name])
+  constructor(words: Words, judge: (sums: Words) => Factors, alike?: Alike) {
+    const own = wordNames.map((name) => words[name])
+    this.words = Float32Array.from([...own, ...(alike?.words() ?? new Array(alikeWords).fill(0))])
+    this.numbers = alike?.told() ?? (() => [])
     this.#judge = judge
     let resolve: (factor: number) => void = () => undefined
     let reject: (error: unknown) => void = () => undefined
@@ -259,6 +267,10 @@ class ToldWeights implements StepAgreement {
     this.#reject = reject
   }
 
+  differ(sums: Float32Array, size: number): boolean {
+    return areUnlike(sums.subarray(wordNames.length), size)
+  }
+
   settle(sums: Float32Array): number {
     try {
       const entries = wordNames.map((name, i) => [name, sums[i]])
@@ -267,10 +279,14 @@ class ToldWeights implements StepAgreement {
       this.#resolve(gradients)
       return gradients
     } catch (error) {
-      this.isRefused = true
-      this.#reject(error)
+      this.refuse(error)
       throw error
     }
+  }
+
+  refuse(error: unknown): void {
+    this.isRefused = true
+    this.#reject(error)
   }
 
   fail(error: unknown): void {

@@ -61,12 +61,18 @@ export function clipGradNorm(
     return new TracedTensor(zero)
   }
   const norm = kindOf(normType)
+  const slot = trace.scalars.add(sourceOf(maxNorm))
+  trace.alike.add({
+    of: 'clipGradNorm',
+    fixed: `normType ${normType}, errorIfNonfinite ${errorIfNonfinite}`,
+    read: (scalars) => [['maxNorm', scalars[slot.slot]]],
+  })
   const buckets = bucketsBehind(parameters, trace, 'clipGradNorm')
   const before = commonControl(buckets, trace)
   const stats = statsOf(buckets, norm, trace)
   const [total, control] = trace.emitJoint(clipFactor, before ? [stats, before.value] : [stats], {
     norm,
-    maxNorm: trace.scalars.add(sourceOf(maxNorm)),
+    maxNorm: slot,
     ...(errorIfNonfinite && { skipsNonfinite: true }),
   })
   const maySkip = errorIfNonfinite || (before?.maySkip ?? false)
@@ -101,6 +107,11 @@ export function clipGradValue(parameters: readonly Parameter[], limit: Limit): v
   const buckets = bucketsBehind(parameters, trace, 'clipGradValue')
   const before = commonControl(buckets, trace)
   const slot = trace.scalars.add(sourceOf(limit))
+  trace.alike.add({
+    of: 'clipGradValue',
+    fixed: 'clips',
+    read: (scalars) => [['limit', scalars[slot.slot]]],
+  })
   for (const bucket of buckets) {
     const grad = ownGradient(bucket, trace)
     const length = grad.type.shape[0]

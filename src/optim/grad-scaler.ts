@@ -127,6 +127,15 @@ export class GradScaler {
       )
     }
     const options = this.#options
+    trace.alike.add({
+      of: 'GradScaler',
+      fixed: 'scales the loss',
+      read: () => [
+        ['growthFactor', options.growthFactor],
+        ['backoffFactor', options.backoffFactor],
+        ['growthInterval', options.growthInterval],
+      ],
+    })
     trace.emitJoint(scalerUpdate, [this.#state(), ...controls], {
       growth: trace.scalars.add(() => options.growthFactor),
       backoff: trace.scalars.add(() => options.backoffFactor),

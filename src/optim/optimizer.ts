@@ -11,6 +11,7 @@ import type { Op } from '../kernels/op.ts'
 import type { UpdateAttrs } from '../kernels/update/rule.ts'
 import { invariant, TabringError } from '../util/errors.ts'
 import { countElements, sameShape, tensorType } from '../util/shape.ts'
+import { alikeGroup } from './alike-group.ts'
 import { noGradient, owners } from './buckets-behind.ts'
 import { checkGroup, checkSettingNames, requireList } from './check-params.ts'
 import { Cohort } from './cohort.ts'
@@ -103,8 +104,9 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     const isUpdate = trace.accumulation?.part !== 'add'
     this.fillUnused(trace)
     const updated: Cohort[] = []
-    for (const group of this.paramGroups) {
-      for (const cohort of this.#cohortsOf(group, trace)) {
+    for (const [at, group] of this.paramGroups.entries()) {
+      const cohorts = this.#cohortsOf(group, trace)
+      for (const cohort of cohorts) {
         const control = this.#controlOf(group, cohort, trace)
         for (const bucket of cohort.buckets) {
           const gradients = bucket.parameters.map((parameter) => {
@@ -121,6 +123,10 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
         updated.push(cohort)
       }
       this.#refuseChanges(group, trace)
+      if (cohorts.length === 0) continue
+      const name = `${this.constructor.name}, group ${at}`
+      const settings = Object.keys(this.defaults)
+      trace.alike.add(alikeGroup(name, group, settings, cohorts, this.savesStep))
     }
     if (updated.length === 0) throw noGradient('optimizer.step')
     warnOfUnlisted(trace)

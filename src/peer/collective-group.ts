@@ -18,7 +18,7 @@ import {
   type Operation,
 } from './announcement.ts'
 import type { CollectiveOptions, GroupPlace, Launch } from './collectives.ts'
-import { type ElementArray, sameType } from './element.ts'
+import { type CollectiveArray, type ElementArray, elementsOf, sameType } from './element.ts'
 import type { Membership } from './membership.ts'
 import { type ChunkRange, chunkRange } from './plan.ts'
 import { hasAlgorithm, planCollective } from './plan-collective.ts'
@@ -38,13 +38,24 @@ export interface MessageOptions {
   /** Messages of different tags pass each other; 0 to 65000. Default 0. */
   tag?: number
   deadlineMs?: number
+  /** @internal Its number among those of the same partner and tag, from `reserveMessage`. */
+  sequence?: number
 }
+
+/** A collective's place in the order of calls: see `reserve`. */
+export interface Turn {
+  readonly sequence: number
+  readonly bucket: number
+}
+
+/** Of a call that is two collectives, one behind the other. */
+export const secondHalf = ({ sequence }: Turn): Turn => ({ sequence, bucket: countedDataBucket })
 
 /**
  * One rank's collectives with the ranks of a group, all of an epoch's or some.
  *
  * All collectives run in the background, and many may be under way at once; the arrays are the group's until the promise
- * settles. Elements are float32, int32, uint32, uint8 or, as a Uint16Array of their bits, float16. Any failure (timeout, lost
+ * settles. Elements are float32, int32, uint32, uint8 or float16, as a Float16Array or its `Float16Bits`. Any failure (timeout, lost
  * rank, bad frame, disagreement, `abort`) rejects every pending and every later collective of all groups on every rank with one
  * cause; buffers' contents are then undefined and the epoch is over.
  */
@@ -72,6 +83,7 @@ export class CollectiveGroup {
   /** Messages sent and received so far, by partner and tag. */
   private readonly messages = new Map<string, number>()
   private isRetired = false
+  private ownDeadlineMs: number | undefined
 
   /** @internal */
   constructor(
@@ -107,12 +119,16 @@ export class CollectiveGroup {
     this.messages.clear()
   }
 
-  /** How long a collective that names no deadline may stand still before it fails; for those launched from now on. units: ms. */
+  /**
+   * How long a collective that names no deadline may stand still before it fails; for those launched from now on. A group of some ranks has
+   * that of all until it is given its own. units: ms.
+   */
   get deadlineMs(): number {
-    return this.membership.collectives.deadlineMs
+    return this.ownDeadlineMs ?? this.membership.collectives.deadlineMs
   }
   set deadlineMs(value: number) {
-    this.membership.collectives.deadlineMs = value
+    if (this.place.id === 0) this.membership.collectives.deadlineMs = value
+    else this.ownDeadlineMs = value
   }
 
   /** This rank's chunk of a buffer of `length` elements: what it owns after reduceScatter. units: elements. */
@@ -128,13 +144,13 @@ export class CollectiveGroup {
    * cost: ring N-1 steps, direct 1; (N-1)/N of the buffer's bytes sent per rank. order: chunk c sums rank c+1, c+2, ..., c.
    * errors: `peer.*`, see the class.
    */
-  reduceScatter(buffer: ElementArray, options: CollectiveOptions = {}): Promise<void> {
-    return this.begin('reduceScatter', { buffer }, options)
+  reduceScatter(buffer: CollectiveArray, options: CollectiveOptions = {}): Promise<void> {
+    return this.begin('reduceScatter', { buffer: elementsOf(buffer) }, options)
   }
 
   /** Fills `buffer` on every rank with each rank's chunk. cost: ring N-1 steps, direct 1; (N-1)/N of the bytes sent. errors: `peer.*`. */
-  allGather(buffer: ElementArray, options: CollectiveOptions = {}): Promise<void> {
-    return this.begin('allGather', { buffer }, options)
+  allGather(buffer: CollectiveArray, options: CollectiveOptions = {}): Promise<void> {
+    return this.begin('allGather', { buffer: elementsOf(buffer) }, options)
   }
 
   /**
@@ -143,8 +159,8 @@ export class CollectiveGroup {
    * cost: ring 2(N-1) steps, direct 2, with 2(N-1)/N of the bytes sent; oneShot 1 step with N-1 times the bytes; hierarchical 4
    * steps, 2 of them between machines. order: chunk c sums rank c+1, c+2, ..., c; hierarchical as in docs/collectives.md. errors: `peer.*`.
    */
-  allReduce(buffer: ElementArray, options: CollectiveOptions = {}): Promise<void> {
-    return this.begin('allReduce', { buffer }, options)
+  allReduce(buffer: CollectiveArray, options: CollectiveOptions = {}): Promise<void> {
+    return this.begin('allReduce', { buffer: elementsOf(buffer) }, options)
   }
 
   /** Resolves when every rank has called it. cost: ring N-1 steps of 4 bytes, direct 1. errors: `peer.*`. */
@@ -159,8 +175,8 @@ export class CollectiveGroup {
    * direct 1 step, all N-1 times by the root. At the root it resolves when everything has been handed to the links and those
    * that take it have called it. errors: `peer.*`.
    */
-  broadcast(buffer: ElementArray, root: number, options: CollectiveOptions = {}): Promise<void> {
-    return this.begin('broadcast', { buffer, root }, options)
+  broadcast(buffer: CollectiveArray, root: number, options: CollectiveOptions = {}): Promise<void> {
+    return this.begin('broadcast', { buffer: elementsOf(buffer), root }, options)
   }
 
   /**
@@ -168,8 +184,8 @@ export class CollectiveGroup {
    *
    * cost: as `broadcast`, the other way. order: rank root+1, root+2, ..., root. errors: `peer.*`.
    */
-  reduce(buffer: ElementArray, root: number, options: CollectiveOptions = {}): Promise<void> {
-    return this.begin('reduce', { buffer, root }, options)
+  reduce(buffer: CollectiveArray, root: number, options: CollectiveOptions = {}): Promise<void> {
+    return this.begin('reduce', { buffer: elementsOf(buffer), root }, options)
   }
 
   /**
@@ -178,11 +194,12 @@ export class CollectiveGroup {
    * shape: input [L], output [N * L]. cost: 1 step, L elements sent; N-1 steps where ranks are linked in a ring alone. errors: `peer.*`.
    */
   async gather(
-    input: ElementArray,
-    output: ElementArray | undefined,
+    given: CollectiveArray,
+    into: CollectiveArray | undefined,
     root: number,
     options: CollectiveOptions = {},
   ): Promise<void> {
+    const [input, output] = [elementsOf(given), into && elementsOf(into)]
     const { length } = input
     const isRoot = this.rank === root
     this.expect('gather', output?.length ?? 0, isRoot ? length * this.size : 0, 'output')
@@ -202,11 +219,12 @@ export class CollectiveGroup {
    * a ring alone. errors: `peer.*`.
    */
   async scatter(
-    input: ElementArray | undefined,
-    output: ElementArray,
+    given: CollectiveArray | undefined,
+    into: CollectiveArray,
     root: number,
     options: CollectiveOptions = {},
   ): Promise<void> {
+    const [input, output] = [given && elementsOf(given), elementsOf(into)]
     const { length } = output
     const isRoot = this.rank === root
     this.expect('scatter', input?.length ?? 0, isRoot ? length * this.size : 0, 'input')
@@ -219,18 +237,22 @@ export class CollectiveGroup {
       return
     }
     if (input) ownPart(input)
-    const given = { buffer: output, length, root, ...(input && { input }) }
-    await this.begin('scatter', given, options)
+    const parts = { buffer: output, length, root, ...(input && { input }) }
+    await this.begin('scatter', parts, options)
   }
 
   // Everyone with everyone
 
   /** Every rank's `input`, in rank order, as a new array. shape: [L] -> [N * L]. cost: as `allGather`. errors: `peer.*`. */
-  async gatherAll<A extends ElementArray>(input: A, options: CollectiveOptions = {}): Promise<A> {
+  async gatherAll<A extends CollectiveArray>(
+    input: A,
+    options: CollectiveOptions = {},
+  ): Promise<A> {
     const all = sameType(input, input.length * this.size)
-    all.set(input, input.length * this.rank)
+    const buffer = elementsOf(all)
+    buffer.set(elementsOf(input), input.length * this.rank)
     // Chunks of the same length begin at multiples of it.
-    await this.begin('allGather', { buffer: all }, { ...options, alignment: 1 })
+    await this.begin('allGather', { buffer }, { ...options, alignment: 1 })
     return all
   }
 
@@ -241,10 +263,11 @@ export class CollectiveGroup {
    * as many. errors: `peer.*`.
    */
   async allToAll(
-    input: ElementArray,
-    output: ElementArray,
+    given: CollectiveArray,
+    into: CollectiveArray,
     options: CollectiveOptions = {},
   ): Promise<void> {
+    const [input, output] = [elementsOf(given), elementsOf(into)]
     const { rank, size } = this
     const length = input.length / size
     this.expect('allToAll', input.length, Math.floor(length) * size, 'input')
@@ -264,13 +287,13 @@ export class CollectiveGroup {
   // Messages between two
 
   /** Sends `buffer` to a rank of the group, which receives it. Resolves when it has been handed to the link and the other has called `recv`. errors: `peer.*`. */
-  send(buffer: ElementArray, to: number, options: MessageOptions = {}): Promise<void> {
-    return this.message('send', buffer, to, options)
+  send(buffer: CollectiveArray, to: number, options: MessageOptions = {}): Promise<void> {
+    return this.message('send', elementsOf(buffer), to, options)
   }
 
   /** Receives into `buffer` what a rank of the group sends, message by message in the order sent. errors: `peer.*`; `peer.mismatch` for another length or type. */
-  recv(buffer: ElementArray, from: number, options: MessageOptions = {}): Promise<void> {
-    return this.message('receive', buffer, from, options)
+  recv(buffer: CollectiveArray, from: number, options: MessageOptions = {}): Promise<void> {
+    return this.message('receive', elementsOf(buffer), from, options)
   }
 
   /** @internal A word of `monitoredBarrier`, which meets no caller's message. */
@@ -284,11 +307,19 @@ export class CollectiveGroup {
     )
   }
 
+  /** @internal The number of a message that begins later, taken now: messages with one tag meet in the order in which they were called for. */
+  reserveMessage(side: 'send' | 'receive', peer: number, tag: number): number {
+    const key = `${side}/${peer}/${tag}`
+    const sequence = this.messages.get(key) ?? 0
+    this.messages.set(key, sequence + 1)
+    return sequence
+  }
+
   private message(
     side: 'send' | 'receive',
     buffer: ElementArray,
     peer: number,
-    { tag = 0, deadlineMs }: MessageOptions,
+    { tag = 0, deadlineMs, sequence }: MessageOptions,
     label?: string,
   ): Promise<void> {
     if (this.isRetired) return Promise.reject(destroyed(side, this))
@@ -303,9 +334,6 @@ export class CollectiveGroup {
       return refuse(
         `${side}: expected a link to rank ${ranks[peer]}, got none. Link all to all (initProcessGroup({ topology: 'mesh' })), or send through the ranks between.`,
       )
-    const key = `${side}/${peer}/${tag}`
-    const sequence = this.messages.get(key) ?? 0
-    this.messages.set(key, sequence + 1)
     const [sender, receiver] = side === 'send' ? [this.rank, peer] : [peer, this.rank]
     return this.membership.collectives.launch(
       {
@@ -317,10 +345,10 @@ export class CollectiveGroup {
         root: ranks[sender]!,
         receiver: ranks[receiver]!,
         algorithm: 'direct',
-        sequence,
+        sequence: sequence ?? this.reserveMessage(side, peer, tag),
         bucket: tag,
       },
-      { label, ...(deadlineMs !== undefined && { deadlineMs }) },
+      { label, deadlineMs: deadlineMs ?? this.deadlineMs },
     )
   }
 
@@ -396,6 +424,14 @@ export class CollectiveGroup {
     return this.sequencesTaken
   }
 
+  /**
+   * @internal A place in the order of the collectives that the group counts, taken now, for one that begins when its array has been read:
+   * collectives meet in the order in which they were called for, however long that takes on each rank.
+   */
+  reserve(): Turn {
+    return { sequence: this.countSequence(), bucket: countedBucket }
+  }
+
   /** The next sequence number of those that the group counts. */
   private countSequence(): number {
     const sequence = this.sequencesCounted
@@ -445,7 +481,7 @@ export class CollectiveGroup {
       sequence: options.sequence ?? this.countSequence(),
       bucket: isCounted ? countedBucket : (options.bucket ?? 0),
     }
-    return this.membership.collectives.launch(launch, options)
+    return this.membership.collectives.launch(launch, { deadlineMs: this.deadlineMs, ...options })
   }
 
   private refusal(

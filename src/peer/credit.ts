@@ -15,6 +15,15 @@ export class SendWindow {
   windowBytes = 0
   inFlightBytes = 0
   private creditReceived = 0
+  /** Bytes until the end of each frame that is under way, counted from the first frame on; those before `confirmed` are not any more. */
+  private readonly ends: number[] = []
+  private confirmed = 0
+  private sentBytes = 0
+
+  /** Frames of which not all has been consumed on the other side, as far as its credit has come here. */
+  get inFlightFrames(): number {
+    return this.ends.length - this.confirmed
+  }
 
   hasRoom(frameBytes: number): boolean {
     return this.inFlightBytes + frameBytes <= this.windowBytes
@@ -22,6 +31,8 @@ export class SendWindow {
 
   sent(frameBytes: number): void {
     this.inFlightBytes += frameBytes
+    this.sentBytes += frameBytes
+    this.ends.push(this.sentBytes)
   }
 
   /** Takes the credit on a frame; returns how much is new. errors: `peer.protocol` for more than is under way. */
@@ -34,9 +45,21 @@ export class SendWindow {
       )
     this.creditReceived = credit
     this.inFlightBytes -= gained
+    if (gained > 0) this.confirm(this.sentBytes - this.inFlightBytes)
     return gained
   }
+
+  private confirm(bytes: number): void {
+    const { ends } = this
+    while (this.confirmed < ends.length && ends[this.confirmed] <= bytes) this.confirmed++
+    if (this.confirmed < ends.length && this.confirmed < mostConfirmed) return
+    ends.splice(0, this.confirmed)
+    this.confirmed = 0
+  }
 }
+
+/** So many ends that nobody needs any more are kept before the rest is moved up. */
+const mostConfirmed = 256
 
 export interface ReceiveWindowOptions {
   windowBytes: number

@@ -6,9 +6,19 @@
 import { ArgumentTypeError } from '../util/errors.ts'
 import { halfBits, halfValue } from '../util/half.ts'
 import { kindOf } from '../util/kind-of.ts'
+import { Float16Bits, type Float16Elements } from './float16-bits.ts'
 
-/** Arrays that collectives take. A Uint16Array holds the bits of float16. */
-export type ElementArray = Float32Array | Uint16Array | Int32Array | Uint32Array | Uint8Array
+/** Arrays as collectives carry them. */
+export type ElementArray = Float32Array | Float16Bits | Int32Array | Uint32Array | Uint8Array
+/** Arrays that collectives take: a Float16Array too, where the platform has it. */
+export type CollectiveArray = ElementArray | Float16Elements
+
+/** The array, or of a Float16Array the bits that lie in it. */
+export function elementsOf(array: CollectiveArray): ElementArray {
+  return array?.[Symbol.toStringTag] === 'Float16Array'
+    ? new Float16Bits(array.buffer as ArrayBuffer, array.byteOffset, array.length)
+    : (array as ElementArray)
+}
 
 /** The place is the type's number on the wire. */
 const names = ['none', 'float32', 'float16', 'int32', 'uint32', 'uint8'] as const
@@ -97,22 +107,22 @@ const types: readonly ElementType[] = [
 
 /** errors: a TypeError for an array of another type, beginning with `where`. */
 export function elementTypeOf(array: ElementArray, where: string): ElementType {
-  const at = [Float32Array, Uint16Array, Int32Array, Uint32Array, Uint8Array].findIndex(
+  const at = [Float32Array, Float16Bits, Int32Array, Uint32Array, Uint8Array].findIndex(
     (type) => array instanceof type,
   )
   const type = types[at]
-  if (!type)
-    throw new ArgumentTypeError(
-      `${where}: expected a Float32Array, Int32Array, Uint32Array, Uint8Array, or a Uint16Array of float16's bits, got ${kindOf(array)}. Copy it into one.`,
-    )
-  return type
+  if (type) return type
+  const isUint16 = (array as unknown) instanceof Uint16Array
+  throw new ArgumentTypeError(
+    `${where}: expected a Float32Array, Float16Array, Int32Array, Uint32Array or Uint8Array, got ${kindOf(array)}${isUint16 ? ', which may hold whole numbers or the bits of float16' : ''}. ${isUint16 ? 'Give whole numbers as Int32Array.from(array), bits as new Float16Bits(array.buffer, array.byteOffset, array.length).' : 'Copy it into one.'}`,
+  )
 }
 
 /** A type's number in words. */
 export const elementTypeName = (code: number): string => names[code] ?? `type ${code}`
 
 /** A new array of the same type. */
-export function sameType<A extends ElementArray>(array: A, length: number): A {
+export function sameType<A extends CollectiveArray>(array: A, length: number): A {
   return new (array.constructor as new (length: number) => A)(length)
 }
 

@@ -1,9 +1,11 @@
 import { ArgumentTypeError, PeerError } from '../util/errors.ts'
 import { kindOf } from '../util/kind-of.ts'
+import { checkOptions, checkTimeout } from '../util/options.ts'
 import { CollectiveGroup } from './collective-group.ts'
 import { gatherJson } from './gather-json.ts'
 import { type GroupOptions, type GroupStats, Membership } from './membership.ts'
 import { type NonGroupMember, nonGroupMember } from './non-group-member.ts'
+import type { LinkFlow } from './session-config.ts'
 
 export type { CollectiveOptions } from './collectives.ts'
 export type { CollectiveSpan } from './entries.ts'
@@ -13,6 +15,11 @@ export {
   type GroupStats,
   groupDefaults,
 } from './membership.ts'
+
+export interface NewGroupOptions {
+  /** How long a collective of the group may stand still before it fails; default: as with all ranks. */
+  timeoutMs?: number
+}
 
 /** One rank's membership in one epoch: the collectives of all its ranks, the groups that some of them form, and how it all ends. */
 export class ProcessGroup extends CollectiveGroup {
@@ -52,10 +59,16 @@ export class ProcessGroup extends CollectiveGroup {
    * A group of some ranks, by default of all, with collectives of their own; `GroupMember.NON_GROUP_MEMBER` on the others. As
    * torch.distributed.new_group: all ranks call it alike and in the same order, also those that are not in it.
    *
+   * `timeoutMs`: how long a collective of it may stand still before it fails; default: as with all ranks.
    * cost: one record from all to all. errors: `peer.mismatch` for ranks that are none, or others than those of another rank;
    * `peer.unreachable`, on all ranks, where they are not linked, not even in a ring of their own.
    */
-  async newGroup(ranks: readonly number[] = this.ranks): Promise<CollectiveGroup | NonGroupMember> {
+  async newGroup(
+    ranks: readonly number[] = this.ranks,
+    options: NewGroupOptions = {},
+  ): Promise<CollectiveGroup | NonGroupMember> {
+    const { timeoutMs } = checkOptions('newGroup', options, { timeoutMs: true })
+    checkTimeout('newGroup', 'timeoutMs', timeoutMs)
     if (!Array.isArray(ranks)) {
       throw new ArgumentTypeError(
         `newGroup: expected an array of ranks, or nothing for all, got ${kindOf(ranks)}. Write [0, 1].`,
@@ -103,6 +116,7 @@ export class ProcessGroup extends CollectiveGroup {
     const { choice } = this
     group.choice = choice.machines ? { ...choice, machines: machinesOf(choice.machines)! } : choice
     group.backend = this.backend
+    if (timeoutMs !== undefined) group.deadlineMs = timeoutMs
     return group
   }
 
@@ -111,8 +125,8 @@ export class ProcessGroup extends CollectiveGroup {
     return this.membership.stats()
   }
 
-  /** The most bytes under way at once to a rank since this was asked last, and how many may be; undefined without a link. */
-  takeFlow(rank: number): { peakInFlightBytes: number; windowBytes: number } | undefined {
+  /** How full the link to a rank was at most since this was asked last; undefined without a link. */
+  takeFlow(rank: number): LinkFlow | undefined {
     return this.membership.takeFlow(rank)
   }
 

@@ -23,6 +23,9 @@ export const lanesFor = (roundTripMs: number): number =>
 /** Within this time a lane is up, or done without. units: ms. */
 const laneMs = 5_000
 
+/** So long the answering side waits for the word of how many lanes: a busy page measures late, and one that says nothing is frozen. units: ms. */
+const wordMs = 15_000
+
 /** Beside a connection's own signals: how many lanes there shall be, and the signals of those from the second on. */
 const laneSignalsSchema = v.union([
   v.strictObject({ lanes: v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(8)) }),
@@ -151,11 +154,11 @@ export class LanedConnection {
       onSignal(this.#attempt, { lanes: count })
       this.#makeLanes(count)
     } else {
-      const cancel = this.#env.after(laneMs, () =>
+      const cancel = this.#env.after(wordMs, () =>
         this.#decide.reject(
           new PeerError(
             'peer.unreachable',
-            `link to ${peerName}: expected word of its lanes within ${laneMs} ms of its connection, got none. Is that tab frozen?`,
+            `link to ${peerName}: expected word of its lanes within ${wordMs} ms of its connection, got none. Is that tab frozen?`,
           ),
         ),
       )

@@ -6,7 +6,7 @@ import { epochError, recordOf } from './failure.ts'
 import type { Link } from './link.ts'
 import { Peers } from './peers.ts'
 import type { Session } from './session.ts'
-import type { SessionConfig, SessionStats } from './session-config.ts'
+import type { LinkFlow, SessionConfig, SessionStats } from './session-config.ts'
 import type { AbortRecord } from './wire.ts'
 
 export interface GroupConfig {
@@ -186,10 +186,10 @@ export class Membership {
   }
 
   /** See `ProcessGroup.takeFlow`. */
-  takeFlow(rank: number): { peakInFlightBytes: number; windowBytes: number } | undefined {
+  takeFlow(rank: number): LinkFlow | undefined {
     if (!this.peers.has(rank)) return undefined
     const session = this.peers.get(rank)
-    return { peakInFlightBytes: session.takeRecentPeak(), windowBytes: session.windowBytes }
+    return { ...session.takeRecentPeaks(), windowBytes: session.windowBytes }
   }
 
   /** See `ProcessGroup.leave`. */

@@ -11,6 +11,11 @@ import { storedMessageSchema, storeMessageSchema } from './store/store-messages.
  *    <- challenge                 on connecting: version and nonce
  *    create | join ->             the room, and the key or the proof of it
  *    <- welcome, lobby            who is there; lobby again after every change
+ *    propose -> (the maker)       the settings that it would start with now
+ *    <- proposed                  the others see them; also who comes later, and what a run was started with
+ *    handOver -> (the maker)      another member is the maker from now on; not during a run
+ *    remove -> (the maker)        a member goes, told so by the refusal `removed`; one of a run ends it
+ *    reach <->                    sealed, between neighbours in the ring that waits: links by which they know how far they are (lobby-links.ts)
  *    start -> (the maker)         the settings of a run
  *    <- ice                       the ICE servers for the links of the assignment that follows; not where there are none
  *    <- assign                    epoch, rank, world size, the links to form
@@ -23,6 +28,9 @@ import { storedMessageSchema, storeMessageSchema } from './store/store-messages.
  *    ice ->, <- ice               ICE servers with fresh credentials, at any time
  *    ping ->, <- pong             a tab measures its round trip; pings of the server's own run the other way
  *
+ * A member may enter with a token that it alone knows. That of who made the room, or was handed it, is the room's: the member that shows it is
+ * the maker again, at once or when the run that is on has ended. The server tells a token to nobody.
+ *
  * Who enters without `info` is a guest: inside for the store and ICE servers alone, in no lobby and no epoch.
  *
  *    relay ->                     in the place of create or join: one end of a relayed link, with the proof of the room's key
@@ -30,7 +38,7 @@ import { storedMessageSchema, storeMessageSchema } from './store/store-messages.
  *
  * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
  */
-export const protocolVersion = 4
+export const protocolVersion = 6
 
 /** The path on the page's own port where the server takes WebSockets. */
 export const signalPath = '/signal'
@@ -78,11 +86,14 @@ export const limits = {
   /** JSON text of a run's settings. */
   settingsBytes: 16 * 1024,
   /** JSON text of an adapter summary; an actual one takes about 200. */
-  adapterBytes: 512,
+  adapterBytes: 448,
   /** One sealed box, in characters of base64url; an offer takes about 1,200. */
   boxChars: 16 * 1024,
   /** All boxes that one rank may send in one epoch, for each of its links. */
   boxCharsPerLink: 128 * 1024,
+  /** Token bucket of one member's boxes between runs: a link takes about 5, and is tried again where there is no way. */
+  reachesPerSec: 1,
+  reachBurst: 100,
   nameChars: 40,
   textChars: 500,
   /** Attempts to form one link. */
@@ -162,6 +173,8 @@ export const roomIdSchema = hex(16)
 const memberIdSchema = hex(8)
 const epochSchema = whole(1, 2 ** 31)
 const rankSchema = whole(0, limits.membersPerRoom - 1)
+const tokenSchema = v.optional(hex(16))
+const boxSchema = v.pipe(v.string(), v.maxLength(limits.boxChars), v.regex(/^[\w-]+$/, 'base64url'))
 
 export const transportChoices = ['auto', 'fallback', 'webrtc', 'port', 'relay'] as const
 /**
@@ -180,8 +193,11 @@ const measuredSchema = v.strictObject({
   serverUs: v.optional(whole(0, 6e7)),
   /** Round trips over its links in the current run, the shortest and the longest. units: us. */
   linkUs: v.optional(v.tuple([whole(0, 6e7), whole(0, 6e7)])),
+  /** Between runs: its round trip to the member behind it in the ring; null where there is no way. units: us. */
+  toNext: v.optional(v.strictObject({ id: memberIdSchema, us: v.nullable(whole(0, 6e7)) })),
 })
 export type Measured = v.InferOutput<typeof measuredSchema>
+export type ToNext = NonNullable<Measured['toNext']>
 
 /** What a member tells the others about itself. */
 const memberEntries = {
@@ -210,6 +226,7 @@ export const clientMessageSchema = v.variant('type', [
     room: roomIdSchema,
     authKey: hex(32),
     info: entrySchema,
+    token: tokenSchema,
   }),
   v.strictObject({
     type: v.literal('join'),
@@ -217,6 +234,7 @@ export const clientMessageSchema = v.variant('type', [
     room: roomIdSchema,
     proof: hex(32),
     info: entrySchema,
+    token: tokenSchema,
   }),
   v.strictObject({
     type: v.literal('relay'),
@@ -227,13 +245,17 @@ export const clientMessageSchema = v.variant('type', [
     side: v.picklist([0, 1]),
   }),
   v.strictObject({ type: v.literal('update'), info: infoSchema }),
+  v.strictObject({ type: v.literal('propose'), settings: json(limits.settingsBytes) }),
+  v.strictObject({ type: v.literal('handOver'), id: memberIdSchema }),
+  v.strictObject({ type: v.literal('remove'), id: memberIdSchema }),
+  v.strictObject({ type: v.literal('reach'), to: memberIdSchema, box: boxSchema }),
   v.strictObject({ type: v.literal('start'), settings: json(limits.settingsBytes) }),
   v.strictObject({
     type: v.literal('signal'),
     epoch: epochSchema,
     to: rankSchema,
     attempt: whole(1, limits.attempts),
-    box: v.pipe(v.string(), v.maxLength(limits.boxChars), v.regex(/^[\w-]+$/, 'base64url')),
+    box: boxSchema,
   }),
   v.strictObject({ type: v.literal('ready'), epoch: epochSchema }),
   v.strictObject({
@@ -297,12 +319,20 @@ export const serverMessageSchema = v.variant('type', [
     state: v.picklist(roomStates),
     /** Of the current or last run; 0 before the first. */
     epoch: whole(0, 2 ** 31),
-    /** The member that may start: the one that has been here longest. */
+    /** The member that may start: the first one. */
     maker: memberIdSchema,
-    /** In order of joining. */
+    /** In order of joining, but that the maker is the first. */
     members: v.pipe(v.array(lobbyMemberSchema), v.maxLength(limits.membersPerRoom)),
   }),
+  /** To all but the maker; null: there are none yet. */
+  v.object({ type: v.literal('proposed'), settings: json(limits.settingsBytes) }),
   v.object({ type: v.literal('ice'), iceServers: iceServersSchema }),
+  /** From a neighbour, stamped by the server. */
+  v.object({
+    type: v.literal('reach'),
+    from: memberIdSchema,
+    box: v.pipe(v.string(), v.maxLength(limits.boxChars)),
+  }),
   v.object({
     type: v.literal('assign'),
     epoch: epochSchema,

@@ -18,6 +18,8 @@ export const refusals = [
   'already-in-a-room',
   'not-a-member',
   'not-the-maker',
+  'unknown-member',
+  'removed',
   'wrong-state',
   'wrong-epoch',
   'unknown-rank',
@@ -30,6 +32,17 @@ export const refusals = [
 ] as const
 /** Why the server said no. */
 export type Refusal = (typeof refusals)[number]
+
+/** Of a member that the maker took out of the room: what the server tells it and the others. */
+export const removedBy = (makerName: string): string => `${removalMark}${makerName}`
+const removalMark = 'removed by '
+
+/** Whether a text tells of a removal. */
+export const isRemoval = (text: string): boolean => text.includes(removalMark)
+
+/** Who removed this tab, from what the server told it. */
+export const removerIn = (text: string): string =>
+  text.slice(text.indexOf(removalMark) + removalMark.length)
 
 /** The server's no; `refusal` tells which. */
 export class SignalError extends PeerError {

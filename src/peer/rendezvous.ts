@@ -5,7 +5,6 @@ import {
   type ClientMessage,
   limits as defaultLimits,
   type Limits,
-  type MemberInfo,
   type MessageOf,
   parseClientMessage,
   protocolVersion,
@@ -268,12 +267,16 @@ export class Rendezvous {
         const refused = this.connections.get(id)
         if (refused) this.refuse(refused, ...why)
       },
+      dismiss: (id, text) => {
+        const dismissed = this.connections.get(id)
+        if (dismissed) this.end(dismissed, 'removed', text, null, text)
+      },
       held: this.held,
       iceServers: (id) => this.iceServers(id),
       relay: this.host.relay ?? null,
     })
     this.rooms.set(room.id, room)
-    this.admit(connection, room, message.info)
+    this.admit(connection, room, message)
   }
 
   /** The room, for who has proved its key; the others are told why not. */
@@ -322,13 +325,17 @@ export class Rendezvous {
       this.refuse(connection, 'room-full', text, 'join')
       return
     }
-    this.admit(connection, room, message.info)
+    this.admit(connection, room, message)
   }
 
-  private admit(connection: Connection, room: Room, info: MemberInfo | null): void {
+  private admit(
+    connection: Connection,
+    room: Room,
+    { info, token }: MessageOf<'create' | 'join'>,
+  ): void {
     connection.cancelTimer()
     this.schedulePing(connection)
-    const member = info ? room.add(connection.id, info) : null
+    const member = info ? room.add(connection.id, info, token ?? null) : null
     if (!member) room.addGuest(connection.id)
     connection.place = { room, member }
   }
@@ -380,10 +387,22 @@ export class Rendezvous {
     isFatal = false,
     call?: number,
   ): void {
-    this.send(connection.id, { type: 'error', code, text, about, isFatal, call })
-    if (!isFatal) return
+    if (isFatal)
+      this.end(connection, code, text, about, `the server closed its connection: ${text}`)
+    else this.send(connection.id, { type: 'error', code, text, about, isFatal, call })
+  }
+
+  /** Closes a connection; its room is told `why`. */
+  private end(
+    connection: Connection,
+    code: Refusal,
+    text: string,
+    about: ClientMessage['type'] | null,
+    why: string,
+  ): void {
+    this.send(connection.id, { type: 'error', code, text, about, isFatal: true })
     // Not an accident of the network: a rank that is thrown out of a run is gone, not detached.
-    this.leave(connection, `the server closed its connection: ${text}`, true)
+    this.leave(connection, why, true)
     this.host.close(connection.id, text)
   }
 

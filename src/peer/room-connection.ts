@@ -196,16 +196,16 @@ export class RoomConnection {
   }
 
   private create(): void {
-    const { link, info } = this.options
+    const { link, info, token } = this.options
     const authKey = this.secret!.authKey
     this.hasTriedToCreate = true
-    this.send({ type: 'create', version: protocolVersion, room: link.room, authKey, info })
+    this.send({ type: 'create', version: protocolVersion, room: link.room, authKey, info, token })
   }
 
   private async join(): Promise<void> {
-    const { link, info } = this.options
+    const { link, info, token } = this.options
     const proof = await this.secret!.prove(this.nonce)
-    this.send({ type: 'join', version: protocolVersion, room: link.room, proof, info })
+    this.send({ type: 'join', version: protocolVersion, room: link.room, proof, info, token })
   }
 
   private async refused(message: Extract<ServerMessage, { type: 'error' }>): Promise<void> {

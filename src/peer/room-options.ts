@@ -27,6 +27,8 @@ export interface RoomOptions {
   link: RoomLink
   /** `either`: join, or make the room when nobody is in it. So one link always works. */
   mode?: 'create' | 'join' | 'either'
+  /** A member's: what makes it the room's maker again when it comes back. 32 hexadecimal digits, known to this tab alone. */
+  token?: string
   WebSocket: SocketConstructor
   env?: Env
 }

@@ -11,10 +11,11 @@ import type {
   RoomState,
   ServerMessage,
 } from './messages.ts'
-import type { Refusal } from './refusals.ts'
+import { type Refusal, removedBy } from './refusals.ts'
 import { type RelaySockets, RoomRelay } from './relay/room-relay.ts'
 import { RoomStore } from './store/room-store.ts'
-import { planLinks } from './topology.ts'
+import { TokenBucket } from './token-bucket.ts'
+import { planLinks, ringNeighbours } from './topology.ts'
 
 /** What a room needs from the server around it. */
 export interface RoomHost {
@@ -30,6 +31,8 @@ export interface RoomHost {
     isFatal?: boolean,
     call?: number,
   ): void
+  /** Ends the connection of a removed member, which is told so, and who then leaves with this text. */
+  dismiss(connectionId: string, text: string): void
   /** What the stores of all rooms hold together. */
   readonly held: { sizeBytes: number }
   /** For the links of one connection, with credentials that are fresh. */
@@ -43,11 +46,17 @@ export interface Member {
   info: MemberInfo
   /** Null once detached. */
   connectionId: string | null
+  /** For the server alone: what it came with to be known by when it comes again. */
+  readonly token: string | null
+  /** Of its boxes between runs. */
+  readonly reaches: TokenBucket
 }
 
 /** What names its epoch, and what else a member may say. */
 type EpochMessage = MessageOf<'signal' | 'ready' | 'linkDown' | 'abort' | 'done'>
-export type RoomMessage = MessageOf<'update' | 'start'> | EpochMessage
+export type RoomMessage =
+  | MessageOf<'update' | 'propose' | 'handOver' | 'remove' | 'reach' | 'start'>
+  | EpochMessage
 
 /** For those who ask for a relay where there is none. */
 export const withoutRelay =
@@ -68,8 +77,10 @@ interface Rank {
  *                     |  lost rank, linkDown, abort, 20 s  |
  *                     +-------------> FAILED <-------------+        start again: ASSIGNED(epoch + 1)
  *
- * - Membership is the server's: the member that has been here longest is the maker and rank 0, the others follow in
- *   order of joining. Who comes during a run waits for the next epoch.
+ * - Membership is the server's: the first member is the maker and rank 0, the others follow in order of joining. That is the one that has
+ *   been here longest, or between runs one that was the maker and has come back with its token: of several the one that was it first. What came
+ *   before a handing over does not count.
+ *   Who comes during a run waits for the next epoch.
  * - A rank that says bye, or whose socket ends before the run is RUNNING, fails the run at once.
  * - A socket that ends without bye while RUNNING leaves its rank detached: the ring itself needs no server, so the run goes
  *   on until a neighbour reports that link down too (FAILED), or everyone still attached is done (FINISHED). There is
@@ -82,11 +93,15 @@ export class Room {
   private readonly guests = new Set<string>()
   private state: RoomState = 'lobby'
   private epoch = 0
-  /** In order of joining; the first is the maker. */
+  /** In order of joining, but for the first, which is the maker. */
   private members: Member[] = []
+  /** Tokens of who made the room or was handed it, and then of each that took its place when it went. */
+  private claims: string[] = []
   /** Of the current epoch; empty unless assigned or running. */
   private ranks: Rank[] = []
   private settings: JsonValue = null
+  /** What the maker would start now, or started last. */
+  private proposed: JsonValue = null
   private cancelReady: () => void = () => undefined
   /** The next lobby message, once one is due. */
   private dueLobby: { atMs: number; cancel: () => void } | null = null
@@ -148,12 +163,40 @@ export class Room {
 
   // --- members ---
 
-  add(connectionId: string, info: MemberInfo): Member {
-    const member: Member = { id: toHex(this.host.env.random(8)), info, connectionId }
+  add(connectionId: string, info: MemberInfo, token: string | null): Member {
+    const { env, limits } = this.host
+    const reaches = new TokenBucket(env, limits.reachesPerSec, limits.reachBurst)
+    const member: Member = { id: toHex(env.random(8)), info, connectionId, token, reaches }
     this.members.push(member)
     this.send(member, this.welcome(member.id))
+    this.tellProposed(member)
+    this.giveBack()
     this.lobbyChanged()
     return member
+  }
+
+  private tellProposed(member: Member): void {
+    if (this.proposed !== null) this.send(member, { type: 'proposed', settings: this.proposed })
+  }
+
+  /** The room to who has the first claim, unless a run is on; its maker, who may have come to be it just now, has one too. */
+  private giveBack(): void {
+    const owners = this.claims.map((claim) => this.members.find(({ token }) => token === claim))
+    const owner = owners.find((one) => one !== undefined)
+    if (owner && !this.isOn) this.putFirst(owner)
+    const { token } = this.members[0]
+    if (token === null || this.claims.includes(token)) return
+    // Tokens cost nothing to make: who was first is kept, and those of late.
+    if (this.claims.length >= this.host.limits.membersPerRoom) this.claims.splice(1, 1)
+    this.claims.push(token)
+  }
+
+  private putFirst(member: Member): void {
+    const [before] = this.members
+    if (member === before) return
+    this.members = [member, ...this.members.filter((one) => one !== member)]
+    // From now on it sees what another chooses.
+    this.tellProposed(before)
   }
 
   /** The connection of `member` has ended. */
@@ -181,6 +224,7 @@ export class Room {
       this.fail(rank, `${who} is gone: ${text}. Start again without it, or once it is back.`)
     } else {
       if (rank >= 0) this.finishIfDone()
+      this.giveBack()
       this.lobbyChanged()
     }
   }
@@ -193,7 +237,9 @@ export class Room {
     if (this.isOn) this.state = 'failed'
     this.ranks = []
     this.settings = null
+    this.proposed = null
     this.members = []
+    this.claims = []
   }
 
   /** A message of a member, other than those by which it came. */
@@ -201,19 +247,86 @@ export class Room {
     if (message.type === 'update') {
       member.info = message.info
       this.lobbyChanged(true)
-    } else if (message.type === 'start') this.start(member, message.settings)
+    } else if (message.type === 'propose') this.propose(member, message.settings)
+    else if (message.type === 'handOver') this.handOver(member, message.id)
+    else if (message.type === 'remove') this.dismiss(member, message.id)
+    else if (message.type === 'reach') this.passReach(member, message)
+    else if (message.type === 'start') this.start(member, message.settings)
     else this.inEpoch(member, message)
+  }
+
+  private propose(member: Member, settings: JsonValue): void {
+    if (!this.isFromMaker(member, 'propose', 'propose settings')) return
+    this.proposed = settings
+    for (const one of this.members.slice(1)) this.send(one, { type: 'proposed', settings })
+  }
+
+  /** Refuses what only the maker may do. */
+  private isFromMaker(member: Member, about: ClientMessage['type'], what: string = about): boolean {
+    const [maker] = this.members
+    if (maker === member) return true
+    const text = `only the room's maker (${maker.info.name}) may ${what}.`
+    this.refuse(member, 'not-the-maker', text, about)
+    return false
+  }
+
+  /** The member that the maker means; itself and who is not here are refused. */
+  private otherMember(maker: Member, id: string, about: ClientMessage['type']): Member | null {
+    const other = this.members.find((one) => one.id === id && one !== maker)
+    if (other) return other
+    const text = `expected another member of this room, got ${id === maker.id ? 'the maker itself' : id}. It may have left.`
+    this.refuse(maker, 'unknown-member', text, about)
+    return null
+  }
+
+  /** To a neighbour in the ring alone: what has crossed a change of the room is dropped. */
+  private passReach(from: Member, { to, box }: MessageOf<'reach'>): void {
+    if (this.isOn) return
+    const at = this.members.indexOf(from)
+    const isNear = (index: number) => this.members[index].id === to
+    const near = ringNeighbours(at, this.members.length).find(isNear)
+    if (near === undefined) return
+    if (from.reaches.take()) {
+      this.send(this.members[near], { type: 'reach', from: from.id, box })
+      return
+    }
+    const { reachesPerSec, reachBurst } = this.host.limits
+    const text = `expected at most ${reachesPerSec} boxes a second to neighbours and ${reachBurst} at once, got more. Signaling carries no data.`
+    this.refuse(from, 'too-many', text, 'reach')
+  }
+
+  private handOver(maker: Member, id: string): void {
+    if (!this.isFromMaker(maker, 'handOver', 'hand it over')) return
+    if (this.isOn) {
+      const text = `expected a room that waits, got one that is ${this.state} (epoch ${this.epoch}). Hand it over after the run.`
+      this.refuse(maker, 'wrong-state', text, 'handOver')
+      return
+    }
+    const next = this.otherMember(maker, id, 'handOver')
+    if (!next) return
+    this.claims = []
+    this.putFirst(next)
+    this.giveBack()
+    this.lobbyChanged()
+  }
+
+  private dismiss(maker: Member, id: string): void {
+    if (!this.isFromMaker(maker, 'remove', 'remove a member')) return
+    const member = this.otherMember(maker, id, 'remove')
+    if (!member) return
+    const text = removedBy(maker.info.name)
+    // It may come back, but not as the maker, unless it was that before this one.
+    const ownClaim = this.claims.indexOf(maker.token ?? '')
+    this.claims = this.claims.filter((claim, at) => at <= ownClaim || claim !== member.token)
+    if (member.connectionId !== null) this.host.dismiss(member.connectionId, text)
+    else this.remove(member, text, true)
   }
 
   // --- a run ---
 
   private start(member: Member, settings: JsonValue): void {
     const { members, state } = this
-    if (members[0] !== member) {
-      const text = `only the room's maker (${members[0].info.name}) may start.`
-      this.refuse(member, 'not-the-maker', text, 'start')
-      return
-    }
+    if (!this.isFromMaker(member, 'start')) return
     if (this.isOn) {
       const text = `expected a room that waits, got one that is ${state} (epoch ${this.epoch}).`
       this.refuse(member, 'wrong-state', text, 'start')
@@ -244,6 +357,7 @@ export class Room {
     this.epoch++
     this.state = 'assigned'
     this.settings = settings
+    this.propose(member, settings)
     this.ranks = members.map((one, rank) => ({
       member: one,
       links: plan.links[rank],
@@ -377,6 +491,7 @@ export class Room {
     this.ranks = []
     this.settings = null
     this.members = this.members.filter((one) => one.connectionId)
+    this.giveBack()
     this.lobbyChanged()
   }
 

@@ -23,13 +23,15 @@ export interface RoomLink {
   key: string
 }
 
-/** Where a box belongs; a box opened under any other address is refused. */
-export interface BoxAddress {
-  epoch: number
-  from: number
-  to: number
-  attempt: number
-}
+/**
+ * Where a box belongs: between ranks of an epoch, or between runs between members by their ids, without attempts. A box opened under any other
+ * address is refused.
+ */
+export type BoxAddress =
+  | { epoch: number; from: number; to: number; attempt: number }
+  | { from: string; to: string }
+
+const isInEpoch = (address: BoxAddress) => 'epoch' in address
 
 const utf8 = new TextEncoder()
 
@@ -141,18 +143,28 @@ export class RoomSecret {
       )
       return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(plain))
     } catch (cause) {
-      const { epoch, from, to, attempt } = address
+      const { from, to } = address
+      const [where, who] = isInEpoch(address)
+        ? [
+            `epoch ${address.epoch}`,
+            `rank ${from} sealed for rank ${to}, attempt ${address.attempt}`,
+          ]
+        : ['lobby', `member ${from} sealed for member ${to}`]
       throw new PeerError(
         'peer.protocol',
-        `signal (epoch ${epoch}): expected a box that rank ${from} sealed for rank ${to}, attempt ${attempt}, got one that does not open. The signaling server or another room member may be tampering.`,
+        `signal (${where}): expected a box that ${who}, got one that does not open. The signaling server or another room member may be tampering.`,
         { cause },
       )
     }
   }
 
   private algorithm(address: BoxAddress, iv: Uint8Array<ArrayBuffer>): AesGcmParams {
-    const { epoch, from, to, attempt } = address
-    const additionalData = utf8.encode(`${this.room} ${epoch} ${from} ${to} ${attempt}`)
+    const { from, to } = address
+    // Ids have 16 digits, so neither form of an address can be read as the other.
+    const ends = isInEpoch(address)
+      ? `${address.epoch} ${from} ${to} ${address.attempt}`
+      : `lobby ${from} ${to}`
+    const additionalData = utf8.encode(`${this.room} ${ends}`)
     return { name: 'AES-GCM', iv, additionalData }
   }
 }

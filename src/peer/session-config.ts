@@ -65,3 +65,10 @@ export function emptyStats(kind: LinkKind): SessionStats {
     rttMs: Number.NaN,
   }
 }
+
+/** What was under way at once to another rank at most, sent and not credited: bytes, frames of them, and how many bytes may be. */
+export interface LinkFlow {
+  peakInFlightBytes: number
+  peakInFlightFrames: number
+  windowBytes: number
+}

@@ -52,6 +52,7 @@ export class Session {
   readonly peerRank: number
   readonly stats: SessionStats
   private recentPeakBytes = 0
+  private recentPeakFrames = 0
   /** Resolves once both sides have said HELLO; rejects if that does not come to pass. */
   readonly ready: Promise<void>
 
@@ -158,11 +159,12 @@ export class Session {
     return this.sendWindow.windowBytes
   }
 
-  /** The most DATA bytes that were under way at once since this was asked last. */
-  takeRecentPeak(): number {
-    const peak = this.recentPeakBytes
-    this.recentPeakBytes = this.sendWindow.inFlightBytes
-    return peak
+  /** The most DATA bytes, and the most frames of it, that were under way at once since this was asked last. */
+  takeRecentPeaks(): { peakInFlightBytes: number; peakInFlightFrames: number } {
+    const { recentPeakBytes, recentPeakFrames, sendWindow } = this
+    this.recentPeakBytes = sendWindow.inFlightBytes
+    this.recentPeakFrames = sendWindow.inFlightFrames
+    return { peakInFlightBytes: recentPeakBytes, peakInFlightFrames: recentPeakFrames }
   }
 
   /** The window that this side announced, bytes. */
@@ -225,6 +227,7 @@ export class Session {
     sendWindow.sent(headerBytes + length + (start?.fingerprint.length ?? 0))
     stats.peakInFlightBytes = Math.max(stats.peakInFlightBytes, sendWindow.inFlightBytes)
     this.recentPeakBytes = Math.max(this.recentPeakBytes, sendWindow.inFlightBytes)
+    this.recentPeakFrames = Math.max(this.recentPeakFrames, sendWindow.inFlightFrames)
     stats.payloadBytesSent += length
     stats.dataFramesSent += 1
     this.writer.data(route, part, source, start)

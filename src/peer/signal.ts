@@ -16,9 +16,13 @@ import type { RoomAddress } from './room-url.ts'
 /** What a client tells its owner. */
 export interface SignalEvents {
   lobby: Lobby
+  /** What the maker would start now; told to the others. */
+  proposed: JsonValue
   assign: Assignment
   /** A neighbour's sealed signal, opened. Signals of one neighbour come in the order in which they were sent. */
   signal: { epoch: number; from: number; attempt: number; data: unknown }
+  /** What a neighbour said between runs, opened; in the order in which it was said. */
+  reach: { from: string; data: unknown }
   start: { epoch: number; settings: JsonValue }
   /** The epoch has failed, and why. */
   abort: { epoch: number; rank: number | null; text: string }
@@ -29,7 +33,8 @@ export interface SignalEvents {
   /**
    * The connection has ended: the last event, and not sent for our own `bye`. While a run is RUNNING this alone
    * is no reason to stop: the ring needs no server, the server leaves the rank in the run until a neighbour misses it too,
-   * and the run ends as the ring ends. Before that (lobby, assigned) the member is out.
+   * and the run ends as the ring ends. Before that (lobby, assigned) the member is out. One that the maker has removed is out at once: the
+   * error is then a SignalError `removed`.
    */
   lost: PeerError
 }
@@ -135,6 +140,36 @@ export class SignalClient {
     this.connection.send({ type: 'update', info })
   }
 
+  /** Shows the others what this member would start; the maker's act. */
+  propose(settings: JsonValue): void {
+    this.connection.send({ type: 'propose', settings })
+  }
+
+  /** Makes another member the maker; the maker's act, between runs. A refusal comes as `refused`. */
+  handOver(id: string): void {
+    this.connection.send({ type: 'handOver', id })
+  }
+
+  /** Takes a member out of the room, which ends a run that it has a rank in; the maker's act. A refusal comes as `refused`. */
+  remove(id: string): void {
+    this.connection.send({ type: 'remove', id })
+  }
+
+  /** Seals `data` for a neighbour in the ring and sends it, between runs; it comes in order, or is dropped where the room has changed. */
+  reach(to: string, data: JsonValue): void {
+    const { connection } = this
+    const sealed = connection.secret?.seal({ from: this.id, to }, data)
+    if (!sealed) return
+    this.outbox = this.outbox.then(async () => {
+      connection.send({ type: 'reach', to, box: await sealed })
+    })
+  }
+
+  /** ICE servers for links between runs, with credentials that are fresh. errors: as the connection's end. */
+  askIceServers(): Promise<readonly IceServer[]> {
+    return this.connection.askIceServers()
+  }
+
   /** Starts a run with everyone in the room; the maker's act. A refusal comes as `refused`. */
   start(settings: JsonValue): void {
     this.connection.send({ type: 'start', settings })
@@ -184,6 +219,9 @@ export class SignalClient {
         this.emit('lobby', lobby)
         return
       }
+      case 'proposed':
+        this.emit('proposed', message.settings)
+        return
       case 'assign': {
         const { type: _, ...assignment } = message
         this.assignment = assignment
@@ -200,6 +238,12 @@ export class SignalClient {
         const signal = { epoch, from, attempt, data }
         if (this.listeners.get('signal')?.size) this.emit('signal', signal)
         else this.early.push(signal)
+        return
+      }
+      case 'reach': {
+        const { from, box } = message
+        const data = await this.connection.secret?.open({ from, to: this.id }, box)
+        this.emit('reach', { from, data })
         return
       }
       case 'abort':

@@ -27,8 +27,15 @@ const isStateful = (value: CheckpointState[string]): value is Stateful =>
   typeof Reflect.get(value, 'stateDict') === 'function' &&
   typeof Reflect.get(value, 'loadStateDict') === 'function'
 
-/** Reads the states of all parts; what `packState` makes a file of. On several ranks all call it: an optimizer gathers its slices. */
-export async function readState(state: CheckpointState): Promise<SavedState> {
+/**
+ * Reads the states of all parts; what `packState` makes a file of. On several ranks all call it: an optimizer gathers its slices.
+ *
+ * `randoms`: the random states of all ranks, in their order, where they are known. They are kept where they differ.
+ */
+export async function readState(
+  state: CheckpointState,
+  randoms: readonly RngState[] = [],
+): Promise<SavedState> {
   if (ownKey in state) {
     throw new DataError(
       'data.malformed',
@@ -45,7 +52,10 @@ export async function readState(state: CheckpointState): Promise<SavedState> {
     } else if (value !== undefined) states[name] = value as Saved
   }
   const run = readConditions(state)
-  return { ...states, [ownKey]: { parts, random: { ...getRngState() }, run } }
+  const random = { ...getRngState() }
+  const texts = new Set(randoms.map((one) => JSON.stringify(one)))
+  const byRank = texts.size > 1 ? { randomByRank: randoms.map((one) => ({ ...one })) } : {}
+  return { ...states, [ownKey]: { parts, random, ...byRank, run } }
 }
 
 /**
@@ -86,10 +96,24 @@ export interface UnpackOptions {
  * takes keys with `module.` before them and without.
  * errors: `data.malformed` when the file holds other parts; those of the parts.
  */
-export async function unpackCheckpoint<Values extends SavedState = SavedState>(
+export const unpackCheckpoint = <Values extends SavedState = SavedState>(
   file: Uint8Array<ArrayBuffer>,
   parts: Parts = {},
   options: UnpackOptions = {},
+): Promise<Values> => unpackAt<Values>(file, parts, options, placeIn(parts))
+
+/** A rank among those that load together. */
+interface Place {
+  readonly rank: number
+  readonly size: number
+}
+
+/** As `unpackCheckpoint`, by one of several ranks. */
+export async function unpackAt<Values extends SavedState>(
+  file: Uint8Array<ArrayBuffer>,
+  parts: Parts,
+  options: UnpackOptions,
+  { rank, size }: Place,
 ): Promise<Values> {
   const { strict = true, onDifferences = warnOf(parts) } = checkOptions('loadCheckpoint', options, {
     strict: true,
@@ -99,10 +123,12 @@ export async function unpackCheckpoint<Values extends SavedState = SavedState>(
   const {
     parts: saved,
     random,
+    randomByRank,
     run,
   } = (own ?? {}) as {
     parts?: readonly string[]
     random?: Omit<RngState, 'nextStep'> & Partial<RngState>
+    randomByRank?: readonly RngState[]
     run?: RunConditions
   }
   if (!saved || !random) {
@@ -127,18 +153,30 @@ export async function unpackCheckpoint<Values extends SavedState = SavedState>(
     if (part instanceof Module) part.loadStateDict(state, { prefix: 'auto' })
     else await part.loadStateDict(state)
   }
-  // Older files do not tell how many runs drew masks.
-  if (strict) setRngState({ nextStep: 0, ...random })
+  if (strict) {
+    const isAsMany = randomByRank?.length === size
+    // Older files do not tell how many runs drew masks.
+    setRngState({ nextStep: 0, ...(isAsMany ? randomByRank[rank] : random) })
+    if (randomByRank && !isAsMany)
+      differences.push(
+        `random states of ${randomByRank.length} ranks that were seeded each for itself, now rank 0's on all ${size}`,
+      )
+  }
   if (differences.length > 0) onDifferences(differences)
   const values = Object.entries(states).filter(([name]) => !saved.includes(name))
   return Object.fromEntries(values) as Values
 }
 
+/** This rank among those of a wrapped model; alone where none is. */
+function placeIn(parts: Parts): Place {
+  const models = Object.values(parts).filter((part) => part instanceof Module)
+  const shared = models.flatMap((model) => model.parameters()).find(({ exchange }) => exchange)
+  return shared?.exchange ?? { rank: 0, size: 1 }
+}
+
 /** Tells of differences on the console, once for all ranks. */
 const warnOf = (parts: Parts) => (differences: readonly string[]) => {
-  const models = Object.values(parts).filter((part) => part instanceof Module)
-  const rank = models.flatMap((model) => model.parameters()).find(({ exchange }) => exchange)
-  if ((rank?.exchange?.rank ?? 0) > 0) return
+  if (placeIn(parts).rank > 0) return
   console.warn(
     `tabring: loadCheckpoint: the run goes on with other bits than the saved one: ${differences.join('; ')}.`,
   )

@@ -3,6 +3,7 @@ import type { FileFolder } from '../data/file-store.ts'
 import { type SavedState, save } from '../data/saved-tree.ts'
 import { getProcessGroup, isInitialized } from '../distributed/default-group.ts'
 import { memberGroup } from '../distributed/group-of.ts'
+import { getRngState } from '../nn/init.ts'
 import type { CollectiveGroup } from '../peer/collective-group.ts'
 import { gatherJson } from '../peer/gather-json.ts'
 import { DataError, type ErrorCode, messageOf, TabringError } from '../util/errors.ts'
@@ -12,16 +13,17 @@ import {
   type Parts,
   readState,
   type UnpackOptions,
-  unpackCheckpoint,
+  unpackAt,
   whenReady,
 } from './checkpoint-file.ts'
+import { DistributedDataParallel } from './data-parallel.ts'
 import { offeredFolder } from './launcher-folder.ts'
 
 /** Where files are, and who takes part. */
 export interface CheckpointOptions {
-  /** Default: the launcher's (`launcherFolder`), else one of the origin private file system. Only rank 0 uses it. */
+  /** Default: the launcher's (`launcherFolder`), else one of the origin private file system. Only the group's rank 0 uses it. */
   folder?: FileFolder
-  /** The ranks that save or load together; default: the group of `initProcessGroup`, or this rank alone. */
+  /** The ranks that save or load together; default: those of the wrapped model that is saved, else of `initProcessGroup`, else this rank alone. */
   processGroup?: CollectiveGroup
 }
 
@@ -45,7 +47,7 @@ const fileDeadlineMs = 600_000
  * Saves what `state` has, by name (parts as `model`, `optimizer`, `scheduler`, `loader`, and plain values as `epoch`, `step`,
  * `bestAccuracy`), with the random state, as a .safetensors file of its own in a folder; returns the file's name when it is there.
  *
- * As `save_checkpoint` of PyTorch's ImageNet example, with these differences: all ranks call it, global rank 0 alone writes, and all wait
+ * As `save_checkpoint` of PyTorch's ImageNet example, with these differences: all ranks of the group call it, its rank 0 alone writes, and all wait
  * until it has; whatever ends it on the way leaves the files before it as they were. The file is named by `step`, else by `epoch`. One run
  * has one folder, and one save at a time.
  * errors: `file.unwritable`, those of packCheckpoint and of the folder, on all ranks alike; `peer.*`.
@@ -58,10 +60,15 @@ export async function saveCheckpoint(
   const { isBest = false, keepLast = 2, ...placed } = checkOptions('saveCheckpoint', options, names)
   if (placed.processGroup) memberGroup('saveCheckpoint', placed.processGroup)
   checkNumber('saveCheckpoint', 'keepLast', keepLast, isCount, 'a whole number above 0')
-  const group = groupOf(placed)
+  const group = groupOf(placed, state)
   await whenReady(state)
+  // Ranks may be seeded each for itself, as scripts for PyTorch do: each is to go on with its own.
+  const randoms =
+    group && group.size > 1
+      ? await gatherJson('the random state', group, getRngState(), { deadlineMs: fileDeadlineMs })
+      : []
   const write = async () => {
-    const states = await readState(state)
+    const states = await readState(state, randoms)
     if (group && group.rank !== 0) return ''
     const folder = placed.folder ?? (await defaultFolder())
     const entry = await putCheckpoint(folder, save(states), {
@@ -101,11 +108,14 @@ export async function loadCheckpoint<Values extends SavedState = SavedState>(
   })
   if (placed.processGroup) memberGroup('loadCheckpoint', placed.processGroup)
   await whenReady(parts)
-  const file = await readTogether(groupOf(placed), async () =>
+  const group = groupOf(placed, parts)
+  const file = await readTogether(group, async () =>
     getCheckpoint(placed.folder ?? (await defaultFolder()), which),
   )
-  return file && unpackCheckpoint<Values>(file, parts, { strict, onDifferences })
+  return file && unpackAt<Values>(file, parts, { strict, onDifferences }, group ?? alone)
 }
+
+const alone = { rank: 0, size: 1 }
 
 /** Returns on all ranks what rank 0 reads. errors: rank 0's, on all ranks; the group's. */
 export async function readTogether(
@@ -176,8 +186,15 @@ type Outcome = { readonly done: string } | { readonly code: ErrorCode; readonly 
 const defaultFolder = async (): Promise<FileFolder> =>
   offeredFolder() ?? (await privateCheckpoints(privateName))
 
-const groupOf = ({ processGroup }: CheckpointOptions): CollectiveGroup | undefined =>
-  processGroup ?? (isInitialized() ? getProcessGroup() : undefined)
+/** The group that is given, else that of a wrapped model, else all ranks; undefined where this rank is alone. */
+function groupOf(
+  { processGroup }: CheckpointOptions,
+  state: CheckpointState,
+): CollectiveGroup | undefined {
+  if (processGroup) return processGroup
+  const wrapped = Object.values(state).find((part) => part instanceof DistributedDataParallel)
+  return wrapped?.processGroup ?? (isInitialized() ? getProcessGroup() : undefined)
+}
 
 const labelOf = ({ step, epoch }: CheckpointState): string => {
   if (typeof step === 'number') return `step-${step}`

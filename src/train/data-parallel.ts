@@ -72,8 +72,9 @@ export interface VerifySyncOptions {
  * Ranks whose loss is a mean over counted samples or class numbers weigh by how many they count, others alike; a run may give another share
  * as the step scalar `gradientWeight`, which must add up to 1 over the ranks. Random masks
  * are those that one rank would draw for the same samples, if all ranks have equally many; else runs give `sampleOffset`.
+ * What decides an update (optimizer, learning rates, limits of clipping) is compared too: as a step is compiled, and with each run.
  * errors: options that cannot be: `config.invalid`; a module without a parameter to train: `graph.misuse`. Ranks that differ in parameters, buffers or options: `ready` and compiling reject
- * with `peer.mismatch`.
+ * with `peer.mismatch`; so do runs, on all ranks and before any update, where the optimizers' numbers differ.
  */
 export class DistributedDataParallel extends Module {
   readonly module: Module
@@ -187,6 +188,7 @@ export class DistributedDataParallel extends Module {
    *
    * A step gathers what other ranks own anew, so bits that a rank lost once are gone after its next step: only `every: 1` is sure to see
    * them. A rank that keeps making wrong bits is found at the next comparison.
+   * Settings that differ, as of a learning rate, leave equal weights: each step compares those by itself.
    * cost: as `ReplicaCheck`. errors: `graph.misuse` before a step is compiled; the function's: `train.diverged`, naming the step and the ranks.
    */
   async verifySync(options: VerifySyncOptions = {}): Promise<() => Promise<void>> {
@@ -217,11 +219,11 @@ export class DistributedDataParallel extends Module {
    * Returns what `fn` resolves with, when all ranks' `fn` have ended: ranks may run different numbers of steps in it.
    *
    * As torch's Join around a loop. A rank whose `fn` has ended takes part in the others' steps without samples: it adds zeros, updates its
-   * slices and takes buffers from the lowest rank that still has batches. Gradients, and the loss that runs return, are sums over the ranks
+   * slices and takes buffers, and the optimizer's numbers, from the lowest rank that still has batches. Gradients, and the loss that runs return, are sums over the ranks
    * that have batches, each weighed as ever; with `divideByInitialWorldSize: false` the weights are scaled up to 1.
    * Wrong inside: what else all ranks must call alike, such as `optimizer.stateDict()`. What `fn` throws is thrown here at once; the other
    * ranks then wait until the group ends.
-   * cost: 12 bytes a rank and a wait for all of them before each step. errors: `graph.misuse` with `throwOnEarlyTermination`, on all ranks;
+   * cost: 12 bytes a rank and a wait for all of them before each step; where a rank has no batch, also the optimizer's numbers. errors: `graph.misuse` with `throwOnEarlyTermination`, on all ranks;
    * the group's.
    */
   async join<R>(fn: () => Promise<R>, options: JoinOptions = {}): Promise<R> {
@@ -247,9 +249,10 @@ export class DistributedDataParallel extends Module {
   }
 
   /**
-   * Has `hook(state, bucket)` make what all ranks' gradients of a bucket come to, in the place of a plain sum; on all ranks the same hook.
+   * Has `hook(state, bucket)` make what all ranks' gradients of a bucket come to, in the place of their mean; on all ranks the same hook.
    *
-   * As torch's register_comm_hook: once a model, and before it is trained; one rank alone calls it too. Whatever a hook loses, parameters are
+   * As torch's register_comm_hook, with the same numbers: `bucket.buffer()` has this rank's gradients, and what comes back is used as it is.
+   * Once a model, and before it is trained; one rank alone calls it too. Whatever a hook loses, parameters are
    * gathered exactly, so ranks stay equal to the bit.
    * cost: on one rank, gradients go to the host and back, which without a hook they do not. errors: `graph.misuse` for a second one, and on one
    * rank after a step has been compiled.

@@ -7,16 +7,20 @@ import type { TrainConfig, TrainConfigInput } from './config.ts'
  */
 export interface DemoMeta {
   readonly title: string
+  /** Steps a second that the page begins with, so that people can watch what would be over in a second or two. Default: as fast as they go. */
+  readonly pace?: number
   /** One sentence: what it shows. */
   readonly sentence: string
   /** By name; the first one is taken where nobody chooses. */
   readonly models: Readonly<Record<string, DemoModel>>
   /** Data sets that it makes itself, by name, with words for people; the first one is taken where nobody chooses. */
   readonly data: Readonly<Record<string, string>>
+  /** How many training samples each of these has: a batch cannot be larger. */
+  readonly samples: Readonly<Record<string, number>>
   /** Where `data` may also be an address: what is expected there. */
   readonly address?: { readonly words: string; readonly hint: string }
-  /** Where a person may give the data, `data: 'given'`: what it is, and how much of it. */
-  readonly given?: { readonly words: string; readonly mostBytes: number }
+  /** Where a person may give the data, `data: 'given'`: what it is, how much of it, and what to do to give it. */
+  readonly given?: { readonly words: string; readonly mostBytes: number; readonly ask: string }
   readonly metric: Metric
   /** Settings whose values differ from the list's when nobody chooses. */
   readonly defaults?: Readonly<TrainConfigInput>
@@ -33,12 +37,14 @@ export interface DemoModel {
   readonly lr: number
 }
 
-/** What an evaluation tells of held-out samples. */
+/** What is told beside the loss, of training samples and of held-out ones. */
 export interface Metric {
   readonly name: string
   /** `share`: from 0 to 1, shown in percent; otherwise the unit's name. */
   readonly unit: string
   readonly better: 'higher' | 'lower'
+  /** Where the metric is the loss itself, in another unit: what the loss is multiplied by. Nobody needs to see both. */
+  readonly ofLoss?: number
 }
 
 /** A result: with these settings, the metric reaches a value within so many steps. Give `atLeast` or `atMost`. */
@@ -52,6 +58,10 @@ export interface Expectation {
 /** Whether `value` is better than `best`; NaN, and what is infinite, stands for none yet. */
 export const isBetter = ({ better }: Metric, value: number, best: number): boolean =>
   !Number.isFinite(best) || (better === 'higher' ? value > best : value < best)
+
+/** The value as a score, of which the larger is the better; and back. */
+export const scoreOf = ({ better }: Pick<Metric, 'better'>, value: number): number =>
+  better === 'higher' ? value : -value
 
 /** The learning rate of a run. */
 export const learningRateOf = (

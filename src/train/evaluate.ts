@@ -8,7 +8,7 @@ import { addOverRanks, runAhead, type Sums } from './batch-sums.ts'
 import type { TrainConfig } from './config.ts'
 import { evaluating } from './looks.ts'
 import { batchArrays } from './share-batches.ts'
-import type { BatchArrays, Task, TaskData } from './task.ts'
+import type { Task, TaskData } from './task.ts'
 
 /** Fewer rows than this a batch are not worth a dispatch. */
 const fewestRows = 16
@@ -24,56 +24,81 @@ export interface EvaluationOptions {
   readonly trainingRows: number
 }
 
-/** The task's metric over held-out samples, each counted once: ranks take contiguous shares and add their sums. */
+/** What held-out samples give, each counted once. */
+export interface Evaluated {
+  /** The mean of the task's loss. */
+  readonly loss: number
+  /** The mean of its metric. */
+  readonly value: number
+}
+
+/**
+ * The task's loss and metric over held-out samples, by one forward pass: ranks take contiguous shares and add their sums.
+ *
+ * Its program compiles when it is prepared or first run: beside steps, so that no run waits for it before its first step.
+ */
 export class Evaluation {
-  readonly #program: StepProgram
-  readonly #task: Task
-  readonly #data: TaskData
+  readonly #options: EvaluationOptions
   readonly #rows: number
-  readonly #inputs: BatchArrays
+  #program: Promise<StepProgram> | undefined
 
-  private constructor(program: StepProgram, { task, data }: EvaluationOptions, rows: number) {
-    this.#program = program
-    this.#task = task
-    this.#data = data
-    this.#rows = rows
-    this.#inputs = batchArrays(program.prepared.inputs)
+  constructor(options: EvaluationOptions) {
+    this.#options = options
+    const { trainingRows } = options
+    this.#rows = trainingRows < fewestRows ? defaultRows : trainingRows
   }
 
-  static async create(options: EvaluationOptions): Promise<Evaluation> {
-    const { runtime, model, task, config, data, trainingRows } = options
-    const rows = trainingRows < fewestRows ? defaultRows : trainingRows
-    const program = await compile(
-      (inputs) => evaluating(model, () => ({ sum: task.measure(model, inputs) })),
-      task.types(config, data, rows),
-      { runtime },
-    )
-    return new Evaluation(program, options, rows)
+  /** Begins to compile the program, if that has not begun. What goes wrong is told by `run`. */
+  prepare(): void {
+    this.#compiled().catch(() => undefined)
   }
 
-  /** The mean over all held-out samples, on all ranks of `group`. order: of the sums, that of the ranks. errors: the group's. */
-  async value(group: CollectiveGroup): Promise<number> {
-    const { count } = this.#data.test
+  /** Means over all held-out samples, the same on all ranks of `group`. order: of the sums, that of the ranks. errors: the group's. */
+  async run(group: CollectiveGroup): Promise<Evaluated> {
+    const { task, data } = this.#options
+    const { count } = data.test
     const share = planShares(count, group.size)[group.rank]
     const end = share.offset + share.rows
     const begins: number[] = []
     for (let begin = share.offset; begin < end; begin += this.#rows) begins.push(begin)
     // A rank that loses its device here tells the others by ending the group, so it must not wait for them.
-    const own = await runAhead(begins, (begin) =>
-      this.#sumOf(begin, Math.min(this.#rows, end - begin)),
-    )
-    const { sum } = await addOverRanks(async () => [{ sum: 0 }, ...own], group)
-    return sum / count
+    const program = await this.#compiled()
+    const inputs = batchArrays(program.prepared.inputs)
+    const own = await runAhead(begins, async (begin): Promise<Sums> => {
+      const count = Math.min(this.#rows, end - begin)
+      const indices = Uint32Array.from({ length: count }, (_, i) => begin + i)
+      task.fill(data, 'test', indices, inputs)
+      const outputs = await program.run(inputs, { count })
+      return { loss: outputs.loss[0] * count, metric: outputs.metric?.[0] ?? 0 }
+    })
+    const sums = await addOverRanks(async () => [{ loss: 0, metric: 0 }, ...own], group)
+    const loss = sums.loss / count
+    return { loss, value: metricOf(task, loss, sums.metric / count) }
   }
 
   destroy(): void {
-    this.#program.destroy()
+    this.#program?.then(
+      (made) => made.destroy(),
+      () => undefined,
+    )
   }
 
-  async #sumOf(begin: number, count: number): Promise<Sums> {
-    const indices = Uint32Array.from({ length: count }, (_, i) => begin + i)
-    this.#task.fill(this.#data, 'test', indices, this.#inputs)
-    const outputs = await this.#program.run(this.#inputs, { count })
-    return { sum: outputs.sum[0] }
+  #compiled(): Promise<StepProgram> {
+    const { runtime, model, task, config, data } = this.#options
+    this.#program ??= compile(
+      (inputs) =>
+        evaluating(model, () => {
+          const output = task.forward(model, inputs)
+          const metric = task.measure?.(output, inputs)
+          return { loss: task.loss(output, inputs), ...(metric && { metric }) }
+        }),
+      task.types(config, data, this.#rows),
+      { runtime },
+    )
+    return this.#program
   }
 }
+
+/** The task's metric where `loss` is its loss: the loss in another unit, or `measured`. */
+export const metricOf = ({ meta }: Task, loss: number, measured = Number.NaN): number =>
+  meta.metric.ofLoss === undefined ? measured : loss * meta.metric.ofLoss

@@ -4,7 +4,6 @@ import type { ProcessGroup } from '../peer/group.ts'
 import type { RunEvent, StepParts } from './run.ts'
 import {
   type LinkCounters,
-  type MemoryUse,
   type PackedSample,
   packSample,
   type StepSample,
@@ -86,7 +85,11 @@ export class LiveSamples {
       spans: spansOf(watched, times, fromMs),
       readMs: performance.timeOrigin + this.#now(),
       link: this.#link(),
-      memory: memoryOf(program, deviceBytes()),
+      sentTo: this.#sentTo(),
+      memory: {
+        plannedBytes: program.memory.deviceBytes + program.memory.otherBytes,
+        deviceBytes: deviceBytes(),
+      },
     }
     if (group.size > 1) {
       this.#sample = sample
@@ -150,6 +153,15 @@ export class LiveSamples {
     this.#options.onEvent({ event: 'samples', rank, samples })
   }
 
+  #sentTo(): (number | null)[] {
+    const { group } = this.#options
+    const { links } = group.stats()
+    return Array.from(
+      { length: group.size },
+      (_, rank) => links.get(rank)?.payloadBytesSent ?? null,
+    )
+  }
+
   #link(): LinkCounters | null {
     const { group } = this.#options
     if (group.size === 1) return null
@@ -157,16 +169,6 @@ export class LiveSamples {
     const stats = group.stats().links.get(next)
     const flow = group.takeFlow(next)
     if (!stats || !flow) return null
-    return { bytesSent: stats.payloadBytesSent, framesSent: stats.dataFramesSent, ...flow }
-  }
-}
-
-function memoryOf({ memory }: StepProgram, deviceBytes: number | null): MemoryUse {
-  // Chromium alone tells, and is not asked to by any standard.
-  const { memory: heap } = performance as { memory?: { usedJSHeapSize?: number } }
-  return {
-    plannedBytes: memory.deviceBytes + memory.otherBytes,
-    deviceBytes,
-    heapBytes: heap?.usedJSHeapSize ?? null,
+    return { bytesSent: stats.payloadBytesSent, ...flow }
   }
 }

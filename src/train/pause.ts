@@ -33,6 +33,12 @@ export class Pause {
     this.#release()
   }
 
+  /** Lets one step pass: the pause that this rank asked for ends, and the next one begins behind the step that follows. */
+  passStep(): void {
+    this.goOn()
+    this.ask()
+  }
+
   /**
    * Holds all ranks, which call it after the same step, until those that asked for it go on. `began` is told by which ranks; it is not
    * called where all have taken it back meanwhile.

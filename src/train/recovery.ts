@@ -122,7 +122,7 @@ export class Recovery {
         await next.barrier().catch(() => undefined)
         throw new GpuError(
           lostCode,
-          `device: expected at most ${mostLosses} lost devices from one kept state to the next, got ${settled.losses} among ${group.size} ranks; ${loss} Close other pages that use the GPU, or start again with a smaller batch or without that rank.`,
+          `device: GPU devices of the ${group.size} ranks were lost ${settled.losses} times without training getting on, expected ${mostLosses} times at most; ${loss} Close other pages that use the GPU, or start again with a smaller batch or without that rank.`,
         )
       }
       kept.backTo(settled.step)

@@ -1,14 +1,16 @@
-import { getCheckpoint } from '../data/checkpoint-folder.ts'
+import { getCheckpoint, putCheckpoint } from '../data/checkpoint-folder.ts'
 import type { FileFolder } from '../data/file-store.ts'
-import type { SavedState } from '../data/saved-tree.ts'
+import { type SavedState, save } from '../data/saved-tree.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { TabringError } from '../util/errors.ts'
+import { aboutOf } from './about-run.ts'
 import { readTogether, saveCheckpoint } from './checkpoint.ts'
-import { unpackCheckpoint } from './checkpoint-file.ts'
+import { type CheckpointState, readState, unpackCheckpoint } from './checkpoint-file.ts'
 import { type TrainConfig, totalStepsOf } from './config.ts'
 import { type DemoMeta, learningRateOf } from './demo-meta.ts'
 import type { Progress, RunParts } from './kept-state.ts'
 import type { RunRecord } from './run.ts'
+import type { ReadRun } from './saves.ts'
 
 /** Where a run's checkpoints are; rank 0 alone uses it. */
 export interface CheckpointPlace {
@@ -17,7 +19,12 @@ export interface CheckpointPlace {
   readonly file?: () => Promise<Blob>
   /** How many files stay, besides the best one. */
   readonly keepLast?: number
+  /** What its files are told apart by from other runs' in the same folder. */
+  readonly run?: string
 }
+
+/** Of how many runs files stay in a folder that they share, the newest ones', besides those that a person wants. */
+const keepRuns = 3
 
 /** Where a run stands among the samples: what a sampler's state is to a loop over one. */
 interface Cursor {
@@ -57,45 +64,71 @@ export interface ResumedRun {
 
 const isAccuracy = ({ metric }: DemoMeta) => metric.name === 'accuracy'
 
-/** Saves a run between two steps. All ranks call it; returns the file's name. errors: those of `saveCheckpoint`. */
-export async function saveRun(
+/** A run between two steps. */
+export interface RunNow {
+  readonly meta: DemoMeta
+  readonly record: RunRecord
+  readonly progress: Progress
+  /** Training samples. */
+  readonly samples: number
+  /** Steps. */
+  readonly perEpoch: number
+}
+
+function stateOf(
   { model, optimizer, scaler }: RunParts,
-  {
-    meta,
-    group,
-    place,
-    record,
-    progress: { step, loss, value, best },
-    samples,
-    perEpoch,
-    isBest,
-  }: {
-    readonly meta: DemoMeta
-    readonly group: ProcessGroup
-    readonly place: CheckpointPlace
-    readonly record: RunRecord
-    readonly progress: Progress
-    /** Training samples. */
-    readonly samples: number
-    /** Steps. */
-    readonly perEpoch: number
-    readonly isBest: boolean
-  },
-): Promise<string> {
+  { meta, record, progress: { step, loss, value, best }, samples, perEpoch }: RunNow,
+): CheckpointState {
   const epoch = Math.floor(step / perEpoch)
   const { seed, batchSize } = record.config
   const cursor: Cursor = { seed, epoch, steps: step % perEpoch, samples, batchSize }
   const evaluated = isAccuracy(meta) ? { accuracy: value, bestAccuracy: best } : { value, best }
   const values = { step, epoch, loss, ...evaluated, cursor: { ...cursor } }
-  return saveCheckpoint(
-    { model, optimizer, scaler, ...values, record: record as RunValues['record'] },
-    {
-      processGroup: group,
-      folder: group.rank === 0 ? await place.folder() : undefined,
-      isBest,
-      keepLast: place.keepLast,
-    },
-  )
+  return { model, optimizer, scaler, ...values, record: record as RunValues['record'] }
+}
+
+/** Saves a run between two steps. All ranks call it; returns the file's name. errors: those of `saveCheckpoint`. */
+export async function saveRun(
+  parts: RunParts,
+  now: RunNow,
+  {
+    group,
+    place,
+    isBest,
+  }: { readonly group: ProcessGroup; readonly place: CheckpointPlace; readonly isBest: boolean },
+): Promise<string> {
+  return saveCheckpoint(stateOf(parts, now), {
+    processGroup: group,
+    folder: group.rank === 0 ? await place.folder() : undefined,
+    isBest,
+    keepLast: place.keepLast,
+  })
+}
+
+/** Reads what a checkpoint of a run between two steps has. All ranks call it. errors: the group's. */
+export const readRun = (parts: RunParts, now: RunNow): Promise<SavedState> =>
+  readState(stateOf(parts, now))
+
+/** Writes what was read, on this rank alone; returns the file's name. errors: `data.*`, `file.unwritable`, the folder's. */
+export async function writeRun(
+  { step, isBest, score, state }: ReadRun,
+  place: CheckpointPlace,
+  isKept: boolean,
+): Promise<string> {
+  const { keepLast = 2, run } = place
+  const { config } = (state as unknown as RunValues).record as RunRecord
+  const entry = await putCheckpoint(await place.folder(), save(state), {
+    label: `step-${step}`,
+    isBest,
+    keepLast,
+    run,
+    ...(run !== undefined && { keepRuns }),
+    isKept,
+    savedAtMs: Date.now(),
+    about: aboutOf(config),
+    ...(Number.isFinite(score) && { score: { on: config.data, value: score } }),
+  })
+  return entry.name
 }
 
 /**

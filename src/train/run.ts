@@ -27,6 +27,8 @@ export type RunEvent =
       epoch: number
       /** Mean loss over the global batch; with the strategy `alone`, over this rank's share of it. */
       loss: number
+      /** The metric's mean over the same samples, by the name that the demo's meta gives it. */
+      value: number
       rank: number
       /** Samples of this rank in this step. */
       samples: number
@@ -46,9 +48,11 @@ export type RunEvent =
       event: 'evaluation'
       step: number
       epoch: number
-      /** What was measured on held-out samples, by the name that the demo's meta gives it. */
+      /** The mean loss over held-out samples: of all ranks together; with the strategy `alone`, of this rank's replica. */
+      loss: number
+      /** What else was measured on them, by the name that the demo's meta gives it. */
       metric: string
-      /** Of all ranks together; with the strategy `alone`, of this rank's replica. */
+      /** Its mean over the same samples. */
       value: number
       /** The same, where it is one. */
       accuracy?: number
@@ -81,11 +85,22 @@ export type RunEvent =
       differences: string[]
     }
   | {
-      /** A checkpoint is there. */
+      /** A checkpoint is there. In a run with `saves` the rank that wrote it tells of it, else all do. */
       event: 'checkpoint'
       step: number
       name: string
       isBest: boolean
+      /** A person asked for it. */
+      isKept?: boolean
+      rank: number
+    }
+  | {
+      /** This rank saves no more by itself: what it wrote last could not be written. */
+      event: 'unsaved'
+      step: number
+      /** Of the error; empty for one of the browser. */
+      code: string
+      text: string
       rank: number
     }
 
@@ -128,9 +143,12 @@ export interface TrainerResult {
   steps: number
   /** Mean loss of the last step, as its event told it. */
   loss: number
-  /** What `value` and `best` are. */
+  /** The metric's mean over the last step's samples, as its event told it; NaN where no step was left. */
+  trainValue: number
+  /** What `trainValue`, `value` and `best` are. */
   metric: Metric
-  /** Of the last evaluation: over all held-out samples. */
+  /** Of the last evaluation: means over all held-out samples. */
+  heldOutLoss: number
   value: number
   /** Of all evaluations, those before a resumed checkpoint too. */
   best: number

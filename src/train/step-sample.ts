@@ -34,9 +34,10 @@ export interface SampleSpan {
 /** From the run's beginning, to the next rank in the ring. */
 export interface LinkCounters {
   readonly bytesSent: number
-  readonly framesSent: number
   /** The most that was under way at once, since the sample before. */
   readonly peakInFlightBytes: number
+  /** So many chunks: frames of data. */
+  readonly peakInFlightFrames: number
   /** So many may be. */
   readonly windowBytes: number
 }
@@ -47,8 +48,6 @@ export interface MemoryUse {
   readonly plannedBytes: number
   /** Of all buffers on the device. */
   readonly deviceBytes: number | null
-  /** JavaScript heap of the worker. */
-  readonly heapBytes: number | null
 }
 
 export interface StepSample {
@@ -60,6 +59,8 @@ export interface StepSample {
   /** When the counters were read, by the rank's own clock. units: ms of Unix time. */
   readonly readMs: number
   readonly link: LinkCounters | null
+  /** Payload sent to each rank since the run began; null where there is no link. units: bytes. */
+  readonly sentTo: readonly (number | null)[]
   readonly memory: MemoryUse
 }
 
@@ -129,7 +130,7 @@ export function spansOf(
 /** units of times on the way: 1/100 ms. */
 const ticks = (ms: number) => Math.round(ms * 100)
 
-/** A sample as JSON holds it in few characters: about 25 a span and 150 for the rest. */
+/** A sample as JSON holds it in few characters: about 25 a span, 10 a link and 150 for the rest. */
 export type PackedSample = readonly [
   step: number,
   beganMs: number,
@@ -138,13 +139,14 @@ export type PackedSample = readonly [
   spans: readonly number[],
   readMs: number,
   link: readonly number[] | null,
+  sentTo: readonly (number | null)[],
   memory: readonly (number | null)[],
 ]
 
 const hundredths = (ms: number) => Math.round(ms * 100) / 100
 
 export const packSample = (sample: StepSample): PackedSample => {
-  const { link, memory } = sample
+  const { link, sentTo, memory } = sample
   return [
     sample.step,
     hundredths(sample.beganMs),
@@ -156,13 +158,14 @@ export const packSample = (sample: StepSample): PackedSample => {
       ticks(toMs - fromMs),
     ]),
     hundredths(sample.readMs),
-    link && [link.bytesSent, link.framesSent, link.peakInFlightBytes, link.windowBytes],
-    [memory.plannedBytes, memory.deviceBytes, memory.heapBytes],
+    link && [link.bytesSent, link.peakInFlightBytes, link.peakInFlightFrames, link.windowBytes],
+    sentTo,
+    [memory.plannedBytes, memory.deviceBytes],
   ]
 }
 
 export function unpackSample(packed: PackedSample): StepSample {
-  const [step, beganMs, totalTicks, numbers, readMs, link, memory] = packed
+  const [step, beganMs, totalTicks, numbers, readMs, link, sentTo, memory] = packed
   const spans: SampleSpan[] = []
   for (let i = 0; i + 3 < numbers.length; i += 4) {
     const fromMs = numbers[i + 2] / 100
@@ -181,10 +184,11 @@ export function unpackSample(packed: PackedSample): StepSample {
     readMs,
     link: link && {
       bytesSent: link[0],
-      framesSent: link[1],
-      peakInFlightBytes: link[2],
+      peakInFlightBytes: link[1],
+      peakInFlightFrames: link[2],
       windowBytes: link[3],
     },
-    memory: { plannedBytes: memory[0] ?? 0, deviceBytes: memory[1], heapBytes: memory[2] },
+    sentTo,
+    memory: { plannedBytes: memory[0] ?? 0, deviceBytes: memory[1] },
   }
 }

@@ -12,17 +12,22 @@ export interface Task<Data extends TaskData = TaskData> {
   load(source: DataSource): Promise<Data>
   /** Returns a new model; its first parameters follow from `manualSeed`, which the Trainer has called. */
   model(config: TrainConfig, data: Data): Module
-  /** The inputs of `loss` and `measure` for batches of so many rows: the first axis of each is the rows. */
+  /** The inputs of `forward`, `loss` and `measure` for batches of so many rows: the first axis of each is the rows. */
   types(config: TrainConfig, data: Data, rows: number): InputTypes
   /** Writes the samples of these numbers into the first rows; the rows behind them do not count, but must be numbers that the model takes. */
   fill(data: Data, split: Split, indices: Uint32Array, inputs: BatchArrays): void
-  /** The mean loss over the samples that count: give `count: countedSamples()` to the loss function. */
-  loss(model: Module, inputs: Readonly<Record<string, Tensor>>): Tensor
-  /** The sum over the held-out samples that count of what `meta.metric` is the mean of. The model is in evaluation mode. shape: [] */
-  measure(model: Module, inputs: Readonly<Record<string, Tensor>>): Tensor
+  /** What the model says of a batch, from which `loss` and `measure` come: one pass for both. */
+  forward(model: Module, inputs: TaskInputs): Tensor
+  /** The mean loss over the samples that count: give `count: countedSamples()` to the loss function. shape: [] */
+  loss(output: Tensor, inputs: TaskInputs): Tensor
+  /** The sum of the metric over the samples that count; left out where `meta.metric.ofLoss` gives the metric. shape: [] */
+  measure?(output: Tensor, inputs: TaskInputs): Tensor
   /** What the page may ask to see, by name. */
   readonly looks: Readonly<Record<string, Look<Data>>>
 }
+
+/** A batch by name, as `fill` writes it. */
+export type TaskInputs = Readonly<Record<string, Tensor>>
 
 export type Split = 'train' | 'test'
 
@@ -55,7 +60,7 @@ export type Look<Data extends TaskData = TaskData> = {
   look(context: LookContext<Data>, input: unknown): Promise<LookAnswer>
 }['look']
 
-/** Numbers, texts and arrays by name. */
+/** Numbers, texts and arrays by name; `step`, behind which the model was so, is added to what a look gives. */
 export type LookAnswer = Readonly<Record<string, LookValue>>
 export type LookValue = number | string | boolean | null | ArrayBufferView | readonly LookValue[]
 
@@ -71,6 +76,27 @@ export interface LookContext<Data extends TaskData = TaskData> {
   program(key: string, types: InputTypes, forward: LookForward): Promise<LookProgram>
   /** The parameters and buffers, by PyTorch's keys. */
   stateDict(): Promise<StateDict>
+  /**
+   * Returns what `work` gives with a copy of the model as it is between two steps: for what takes many runs of one and the same model. One
+   * such work goes on at a time.
+   */
+  copied<T>(work: (copy: ModelCopy) => Promise<T>): Promise<T>
+}
+
+/** A model that stays as it is while training goes on. */
+export interface ModelCopy {
+  /** Behind which step the model was copied. */
+  readonly step: number
+  /** As `LookContext.program`, over the copy. */
+  program(key: string, types: InputTypes, forward: LookForward): Promise<CopyProgram>
+}
+
+export interface CopyProgram {
+  /**
+   * Runs it with the inputs that `next` makes of the outputs before (null at first), until it gives null: several times between two steps, as
+   * long as these are held back by no more than 40 ms, or by one run.
+   */
+  repeat(next: (outputs: RunOutputs | null) => RunInputs | null): Promise<void>
 }
 
 export type LookForward = (model: Module, inputs: Readonly<Record<string, Tensor>>) => Outputs

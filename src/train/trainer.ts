@@ -13,8 +13,10 @@ import { type CollectiveSpan, ProcessGroup } from '../peer/group.ts'
 import { type LinkMeasurement, measureLinks } from '../peer/measure-links.ts'
 import { PeerError, TabringError } from '../util/errors.ts'
 import { loadPart } from '../util/load-part.ts'
+import { canBeSaved } from './config.ts'
 import { bucketCapMbFor, firstBucketBytesFor } from './data-parallel/bucket-size.ts'
 import { DistributedDataParallel } from './data-parallel.ts'
+import { scoreOf } from './demo-meta.ts'
 import { Evaluation } from './evaluate.ts'
 import { shareGiven } from './given-data.ts'
 import {
@@ -30,6 +32,7 @@ import { Patience } from './patience.ts'
 import { Recovery, type RecoveryOptions } from './recovery.ts'
 import type { RunEvent, RunRecord, TrainerResult } from './run.ts'
 import type { CheckpointPlace, ResumedRun } from './run-checkpoint.ts'
+import { type SavedFile, Saves } from './saves.ts'
 import { settleRecord } from './settle-record.ts'
 import { settleVariants } from './settle-variants.ts'
 import { planDraws, ShareBatches } from './share-batches.ts'
@@ -74,6 +77,7 @@ export class Trainer {
   #links: LinkMeasurement | undefined
   #patience: Patience
   readonly #looks: Looks
+  readonly #saves: Saves
   readonly #loop: TrainingLoop
   #runtime: AnyRuntime
   #group: ProcessGroup
@@ -89,7 +93,15 @@ export class Trainer {
     this.#group = options.group
     this.#patience = new Patience(options.group)
     this.#looks = new Looks(options.task)
-    this.#loop = new TrainingLoop(options, this.#looks)
+    this.#saves = new Saves({
+      write: async (run, isKept) => {
+        const { writeRun } = await checkpointing()
+        return writeRun(run, this.#checkpoints, isKept)
+      },
+      tell: (event) => options.onEvent({ ...event, rank: this.#group.rank }),
+      now: () => performance.now(),
+    })
+    this.#loop = new TrainingLoop(options, this.#looks, this.#saves)
     const { reopen, regroup } = options
     const regroupHere = async (ended: ProcessGroup) => {
       this.#group = await regroup!(ended)
@@ -102,8 +114,11 @@ export class Trainer {
   /** errors: `config.invalid`, `data.*`, `gpu.*`, `peer.*`, `train.*`. A failure here is made known to all ranks. */
   async run(): Promise<TrainerResult> {
     try {
-      return await this.#train()
+      const result = await this.#train()
+      this.#saves.end()
+      return result
     } catch (thrown) {
+      this.#saves.end(thrown)
       const error =
         thrown instanceof TabringError ? thrown : new TabringError('graph.misuse', String(thrown))
       if (!this.#group.error) {
@@ -141,6 +156,25 @@ export class Trainer {
     this.#loop.pause.goOn()
   }
 
+  /** In a pause that this rank asked for: all ranks take one step and pause again, told by `continued` and `paused`. */
+  oneStep(): void {
+    this.#loop.pause.passStep()
+  }
+
+  /**
+   * Saves a checkpoint in this rank's place for them, which stays until a person removes it: behind one of the next steps, on all ranks the
+   * same, or as the run stands in a pause and behind its last step. Where `canBeSaved`.
+   *
+   * errors: `config.invalid` for a run without it, `graph.misuse` and those of the run where it ends first, `file.unwritable`, the folder's.
+   */
+  async save(): Promise<SavedFile> {
+    if (canBeSaved(this.#options.config)) return this.#saves.ask()
+    throw new TabringError(
+      'config.invalid',
+      'save: expected a run of one model with the setting saves, got another. Start with it.',
+    )
+  }
+
   /** Returns what the task's look `name` gives for `input`: between two steps while it trains, at once in a pause and behind the run's end. errors: those of `Looks.ask`. */
   look(name: string, input: unknown): Promise<LookAnswer> {
     return this.#looks.ask(name, input)
@@ -155,6 +189,7 @@ export class Trainer {
   /** Frees what the run holds on the device, the trained parameters included. The trainer is of no use afterwards. */
   destroy(): void {
     this.#looks.destroy()
+    this.#saves.letGo()
     for (const resource of this.#resources.splice(0)) resource.destroy()
     for (const bucket of this.#buckets) bucket.destroy()
     this.#buckets = []
@@ -250,8 +285,9 @@ export class Trainer {
     phase('compile')
     const optimizer = makeOptimizer(task, ddp, config)
     const scaler = config.precision === 'float16' ? await newScaler() : undefined
-    // Loaded before the first step, and not between two.
-    if (config.checkpointEvery) await checkpointing()
+    // Loaded beside the compilation: before the first step, and not between two.
+    const saving = config.checkpointEvery || canBeSaved(config) ? checkpointing() : undefined
+    saving?.catch(() => undefined)
     const parts: RunParts = { model: ddp.module, optimizer, scaler }
     const stepFunction = trainingStep(task, ddp, optimizer, scaler)
     const types = task.types(config, data, share.rows)
@@ -263,21 +299,19 @@ export class Trainer {
     const step = await compile(stepFunction, types, { runtime })
     this.#program = step
     this.#resources.push(step)
+    await saving
     this.#buckets = optimizer.buckets
-    // Their kernels compile side by side. Both are waited for, so that what is made is freed where the other one fails.
-    const kept = async <Part extends { destroy(): void }>(making: Promise<Part>): Promise<Part> => {
-      const made = await making
-      this.#resources.push(made)
-      return made
-    }
-    const making = [
-      kept(
-        Evaluation.create({ runtime, model: ddp, task, config, data, trainingRows: share.rows }),
-      ),
-      kept(ReplicaCheck.create(runtime, optimizer.buckets)),
-    ] as const
-    await Promise.allSettled(making)
-    const [evaluation, check] = await Promise.all(making)
+    const evaluation = new Evaluation({
+      runtime,
+      model: ddp,
+      task,
+      config,
+      data,
+      trainingRows: share.rows,
+    })
+    this.#resources.push(evaluation)
+    const check = await ReplicaCheck.create(runtime, optimizer.buckets)
+    this.#resources.push(check)
     const own = {
       config,
       worldSize: size,
@@ -304,6 +338,10 @@ export class Trainer {
     this.#looks.begin({ config, data, rank, worldSize: size, slice, model: ddp.module, runtime })
 
     phase('train')
+    const isByClock = config.saves === 'auto' && config.checkpointEvery === undefined
+    if (canBeSaved(config) && isByClock && rank === 0) {
+      this.#saves.startClock()
+    }
     const began = performance.now()
     const {
       loss,
@@ -311,6 +349,8 @@ export class Trainer {
       samples,
       value,
       best,
+      heldOutLoss,
+      trainValue,
     } = await this.#loop.run({
       group,
       replicas,
@@ -323,19 +363,22 @@ export class Trainer {
       deviceBytes: () => ('gpu' in runtime ? runtime.gpu.usedBytes : null),
       first: this.#start,
       keep,
-      save: async (progress, isBest) => {
+      save: async (progress, { isBest, isDue, isHeld }) => {
+        const beganMs = performance.now()
         const { step } = progress
-        const { saveRun } = await checkpointing()
-        const name = await saveRun(parts, {
-          meta: task.meta,
-          group,
-          place: this.#checkpoints,
-          record: this.#record!,
-          progress,
-          samples: data.train.count,
-          perEpoch: draws.perEpoch,
-          isBest,
-        })
+        const { readRun, saveRun } = await checkpointing()
+        const { meta } = task
+        const { perEpoch } = draws
+        const samples = data.train.count
+        const now = { meta, record: this.#record!, progress, samples, perEpoch }
+        if (canBeSaved(config)) {
+          const state = await readRun(parts, now)
+          const options = { beganMs, isDue: isDue && rank === 0, isHeld }
+          const score = scoreOf(meta.metric, progress.value)
+          await this.#saves.take({ step, isBest, score, state }, options)
+          return
+        }
+        const name = await saveRun(parts, now, { group, place: this.#checkpoints, isBest })
         onEvent({ event: 'checkpoint', step, name, isBest, rank })
       },
       look: async (inputs, scalars) => {
@@ -360,7 +403,9 @@ export class Trainer {
     const result: TrainerResult = {
       steps,
       loss,
+      trainValue,
       metric,
+      heldOutLoss,
       value,
       best,
       testAccuracy: isAccuracy ? value : Number.NaN,

@@ -10,15 +10,17 @@ import type { CollectiveGroup } from '../peer/collective-group.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { TabringError } from '../util/errors.ts'
 import { endIfAnyFound } from './anomalies.ts'
-import { type TrainConfig, totalStepsOf } from './config.ts'
+import { canBeSaved, type TrainConfig, totalStepsOf } from './config.ts'
 import { isBetter } from './demo-meta.ts'
-import type { Evaluation } from './evaluate.ts'
+import { type Evaluation, metricOf } from './evaluate.ts'
 import type { Progress } from './kept-state.ts'
 import { LiveSamples } from './live-samples.ts'
 import type { Looks } from './looks.ts'
+import { Pace } from './pace.ts'
 import type { Patience } from './patience.ts'
 import { Pause } from './pause.ts'
 import type { RunEvent, StepParts } from './run.ts'
+import type { Saves } from './saves.ts'
 import type { ShareBatch, ShareBatches } from './share-batches.ts'
 import { StepTimeline } from './step-timeline.ts'
 import type { Task } from './task.ts'
@@ -57,10 +59,24 @@ export interface Attempt {
   readonly first: Progress
   /** Keeps the state where the run could go on from; between steps. */
   keep(progress: Progress): Promise<void>
-  /** Saves a checkpoint; between steps, on all ranks. */
-  save(progress: Progress, isBest: boolean): Promise<void>
+  /** Saves a checkpoint, or where `canBeSaved` reads what one would have; between steps, on all ranks. */
+  save(progress: Progress, options: SaveOptions): Promise<void>
   /** Names the op by which a step's values on this rank stop being finite, from what the parameters are now; sends nothing. */
   look(inputs: RunInputs, scalars: Readonly<Record<string, number>>): Promise<string | undefined>
+}
+
+export interface SaveOptions {
+  readonly isBest: boolean
+  /** The settings or the course of the run say so, nobody asked for it. */
+  readonly isDue: boolean
+  /** No step follows soon: where `canBeSaved`, what was read can be saved until one does. */
+  readonly isHeld: boolean
+}
+
+/** How far the loop has come, and what its last evaluation and its last step told besides. */
+export interface LoopEnd extends Progress {
+  readonly heldOutLoss: number
+  readonly trainValue: number
 }
 
 /**
@@ -77,6 +93,8 @@ export class TrainingLoop {
   pausedMs = 0
   readonly #options: LoopOptions
   readonly #looks: Looks
+  readonly #saves: Saves
+  readonly #pace: Pace
   /** The step that was looked at, op by op; 0 for none. */
   #lookedAt = 0
   /** The last step that was told of. */
@@ -85,9 +103,11 @@ export class TrainingLoop {
   /** Steps that are on the device. */
   readonly #underWay: Promise<void>[] = []
 
-  constructor(options: LoopOptions, looks: Looks) {
+  constructor(options: LoopOptions, looks: Looks, saves: Saves) {
     this.#options = options
     this.#looks = looks
+    this.#saves = saves
+    this.#pace = new Pace(options.config.stepsPerSec ?? 0)
   }
 
   /** Whether the step in question has been looked at already. */
@@ -101,7 +121,7 @@ export class TrainingLoop {
   }
 
   /** Takes the steps that are left. errors: `train.nan`, those of the programs and of the group. */
-  async run(attempt: Attempt): Promise<Progress> {
+  async run(attempt: Attempt): Promise<LoopEnd> {
     const { gaps } = this.#looks
     await gaps.close()
     try {
@@ -111,7 +131,7 @@ export class TrainingLoop {
     }
   }
 
-  async #run(attempt: Attempt): Promise<Progress> {
+  async #run(attempt: Attempt): Promise<LoopEnd> {
     const { config, task, onEvent, signal } = this.#options
     const { group, replicas, patience, step, batches, firstRow, evaluation, check, first } = attempt
     const { rank, size } = group
@@ -120,11 +140,14 @@ export class TrainingLoop {
     const { perEpoch } = batches
     const totalSteps = totalStepsOf(config, batches.samples)
     let { samples, loss, value, best } = first
+    let heldOutLoss = Number.NaN
+    let trainValue = Number.NaN
     let lastEnded = 0
     let isLost = false
     const { timeline } = this
     const { deviceBytes } = attempt
     const firstStep = first.step
+    this.#looks.step = firstStep
     const live = new LiveSamples({
       group,
       program: step,
@@ -136,12 +159,15 @@ export class TrainingLoop {
     const underWay = this.#underWay
     const limit = size === 1 ? stepsAhead : 1
     for (let number = first.step + 1; number <= totalSteps; number++) {
-      signal?.throwIfAborted()
+      await this.#pace.next(signal)
+      const isSampled = live.isDue(number)
+      // With another under way its times would be shares of the gap between two answers, which may come at once.
+      if (isSampled) await this.#drain()
       const began = performance.now()
       const epoch = Math.floor((number - 1) / perEpoch)
       const batch = batches.after(number - 1)
       const { count, inputs } = batch
-      timeline.begin(step, number, totalSteps, live.isDue(number))
+      timeline.begin(step, number, totalSteps, isSampled)
       samples += count
       const scalars = {
         count,
@@ -158,6 +184,7 @@ export class TrainingLoop {
         if (number <= this.#told) return
         this.#told = number
         patience.stepped(times.total)
+        if (number === firstStep + 1) evaluation.prepare()
         live.ended(number, times, beganMs)
         onEvent({
           event: 'step',
@@ -165,6 +192,7 @@ export class TrainingLoop {
           totalSteps,
           epoch,
           loss,
+          value: trainValue,
           rank,
           samples: count,
           globalSamples: batch.globalCount,
@@ -180,6 +208,7 @@ export class TrainingLoop {
           isLost = true
           throw lossNotFinite(number, loss, this.#lookedAt === number && replicas.size > 1)
         }
+        trainValue = metricOf(task, loss, values.metric?.[0])
         const { parts, beganMs, endedMs } = timesOf(values)
         const from = Math.max(began, lastEnded)
         lastEnded = endedMs
@@ -193,18 +222,21 @@ export class TrainingLoop {
       else underWay.push(step.run(inputs, scalars).then(ended))
       // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
       underWay.at(-1)?.catch(() => undefined)
-      while (underWay.length >= limit) await underWay.shift()
+      while (underWay.length >= (isSampled ? 1 : limit)) await underWay.shift()
       await live.share(number)
       const isLast = number === totalSteps
       const endsEpoch = number % perEpoch === 0
       const isKept = number % keepEvery === 0 && !isLast
-      const { checkpointEvery: every, evaluateEvery } = config
-      const isSaved =
+      const { saves, checkpointEvery: every, evaluateEvery } = config
+      const isDueNow =
         every !== undefined && (isLast || endsEpoch || (every > 0 && number % every === 0))
       const isCompared = number % config.hashEvery === 0
       const isEvaluated =
         isLast || endsEpoch || (evaluateEvery !== undefined && number % evaluateEvery === 0)
-      const isPaused = (await asked()) && !isLast
+      const wish = await asked()
+      const isPaused = wish.isForPause && !isLast
+      const isHeld = canBeSaved(config) && (isPaused || isLast)
+      const isSaved = isDueNow || isHeld || wish.isForSave
       const isLookedAt = gaps.isWaiting && !isLast
       const isBetween = isEvaluated || isKept || isSaved || isCompared
       if (isBetween || isPaused || isLookedAt) await this.#drain()
@@ -213,22 +245,29 @@ export class TrainingLoop {
       if (isEvaluated) {
         onEvent({ event: 'phase', phase: 'evaluate', rank })
         patience.forSetup()
-        value = await evaluation.value(replicas)
+        const evaluated = await evaluation.run(replicas)
+        heldOutLoss = evaluated.loss
+        value = evaluated.value
         isBest = isBetter(metric, value, best)
         if (isBest) best = value
         if (number > this.#evaluated) {
           this.#evaluated = number
           const accuracy = metric.name === 'accuracy' ? { accuracy: value } : {}
-          const evaluated = { step: number, epoch, metric: metric.name, value, ...accuracy, rank }
-          onEvent({ event: 'evaluation', ...evaluated })
+          const told = { step: number, epoch, ...evaluated, metric: metric.name, ...accuracy }
+          onEvent({ event: 'evaluation', ...told, rank })
         }
       }
       const progress = { step: number, samples, loss, value, best }
       if (isKept) await attempt.keep(progress)
       if (isSaved) {
         patience.forSetup()
-        await attempt.save(progress, isBest)
+        await attempt.save(progress, {
+          isBest,
+          isDue: isDueNow || (isHeld && saves === 'auto'),
+          isHeld,
+        })
       }
+      this.#looks.step = number
       if (isPaused) await this.#hold(group, number)
       if (isLookedAt) await gaps.one()
     }
@@ -236,28 +275,41 @@ export class TrainingLoop {
     if (first.step === totalSteps) {
       // A checkpoint of the last step: its own evaluation may be of an earlier one.
       onEvent({ event: 'phase', phase: 'evaluate', rank })
-      value = await evaluation.value(replicas)
+      const evaluated = await evaluation.run(replicas)
+      heldOutLoss = evaluated.loss
+      value = evaluated.value
       if (isBetter(metric, value, best)) best = value
+      const progress = { step: totalSteps, samples, loss, value, best }
+      // What was saved is saved, but it may be wanted elsewhere, too.
+      if (canBeSaved(config)) {
+        await attempt.save(progress, { isBest: false, isDue: false, isHeld: true })
+      }
     }
-    return { loss, step: totalSteps, samples, value, best }
+    return { loss, step: totalSteps, samples, value, best, heldOutLoss, trainValue }
   }
 
   /**
-   * Tells the other ranks with the step that begins whether a pause is asked for here; what it returns gives whether any rank did, the same
-   * on all of them, once the step has ended.
+   * Tells the other ranks with the step that begins whether a pause or a save is asked for here; what it returns gives whether any rank did,
+   * the same on all of them, once the step has ended.
    */
-  #agree({ group, replicas, step }: Attempt): () => Promise<boolean> {
+  #agree({ group, replicas, step }: Attempt): () => Promise<Wishes> {
     const { pause } = this
-    if (group.size === 1) return async () => pause.isAsked
+    const saves = this.#saves
+    if (group.size === 1) {
+      return async () => ({ isForPause: pause.isAsked, isForSave: saves.isWanted })
+    }
     const { exchange } = step.prepared.trace
     if (replicas === group && exchange) {
-      exchange.ownWord = pause.isAsked ? 1 : 0
-      return async () => exchange.joinedWord > 0
+      exchange.ownWord = (pause.isAsked ? 1 : 0) + (saves.isWanted ? saveWord : 0)
+      return async () => {
+        const word = exchange.joinedWord
+        return { isForPause: word % saveWord > 0, isForSave: word >= saveWord }
+      }
     }
     // Replicas that exchange nothing keep in step by this: looks and pauses then show all of them behind the same step.
     const told = group.allGatherU32(Uint32Array.of(pause.isAsked ? 1 : 0), { label: 'the pause' })
     told.catch(() => undefined)
-    return async () => (await told).some((word) => word > 0)
+    return async () => ({ isForPause: (await told).some((word) => word > 0), isForSave: false })
   }
 
   async #hold(group: ProcessGroup, step: number): Promise<void> {
@@ -271,6 +323,7 @@ export class TrainingLoop {
       onEvent({ event: 'paused', step, by, rank })
     })
     await gaps.close()
+    this.#saves.letGo()
     if (beganMs === undefined) return
     const pausedMs = performance.now() - beganMs
     this.pausedMs += pausedMs
@@ -282,6 +335,15 @@ export class TrainingLoop {
     while (this.#underWay.length > 0) await this.#underWay.shift()
   }
 }
+
+/** What any of the ranks asks for. */
+interface Wishes {
+  readonly isForPause: boolean
+  readonly isForSave: boolean
+}
+
+/** A rank's wish for a save, in the word that ranks add up; one for a pause counts 1. There are fewer ranks than that. */
+const saveWord = 4096
 
 /** What this rank's gradients count for. */
 function weightOf(

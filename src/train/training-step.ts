@@ -1,7 +1,9 @@
 import { autocast } from '../graph/autocast.ts'
+import { countedSamples } from '../graph/functions.ts'
 import type { TracedFunction } from '../graph/prepare.ts'
 import { randomScalarNames } from '../graph/random.ts'
 import type { StepProgram } from '../graph/step-program.ts'
+import { elementwise } from '../graph/tensor.ts'
 import { AdamW } from '../optim/adam.ts'
 import type { GradScaler } from '../optim/grad-scaler.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
@@ -11,7 +13,11 @@ import type { DistributedDataParallel } from './data-parallel.ts'
 import { learningRateOf } from './demo-meta.ts'
 import type { Task } from './task.ts'
 
-/** The step of a task: forward, backward and update of one batch, of which `count` rows weigh. With a scaler, in float16. */
+/**
+ * The step of a task: forward, backward and update of one batch, of which `count` rows weigh. With a scaler, in float16.
+ *
+ * Where the task measures something, `metric` is its mean over the same samples, of the same forward pass: as the model was before the step.
+ */
 export const trainingStep =
   (
     task: Task,
@@ -20,19 +26,25 @@ export const trainingStep =
     scaler: GradScaler | undefined,
   ): TracedFunction =>
   (inputs) => {
-    if (!scaler) {
-      const loss = task.loss(model, inputs)
-      optimizer.zeroGrad()
-      loss.backward()
-      optimizer.step()
-      return { loss }
+    const told = () => {
+      const output = task.forward(model, inputs)
+      const sum = task.measure?.(output, inputs)
+      const metric = sum?.div(elementwise('clampMin', countedSamples(), 1))
+      return { loss: task.loss(output, inputs), ...(metric && { metric }) }
     }
-    const loss = autocast({ dtype: 'float16' }, () => task.loss(model, inputs))
+    if (!scaler) {
+      const outputs = told()
+      optimizer.zeroGrad()
+      outputs.loss.backward()
+      optimizer.step()
+      return outputs
+    }
+    const outputs = autocast({ dtype: 'float16' }, told)
     optimizer.zeroGrad()
-    scaler.scale(loss).backward()
+    scaler.scale(outputs.loss).backward()
     scaler.step(optimizer)
     scaler.update()
-    return { loss }
+    return outputs
   }
 
 export function makeOptimizer(

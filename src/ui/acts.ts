@@ -1,19 +1,40 @@
 import type { LookAnswer, ShelvedCheckpoint } from '../worker/api.ts'
-import type { SettingKey } from './settings.ts'
+import type { SettingKey } from './settings/list.ts'
 
 /** What a person can do on the page. */
 export interface Acts {
   set(key: SettingKey, value: string): void
   rename(name: string): void
   start(): void
+  /** Takes these members out of the room, and starts with the others. */
+  startWithout(ids: readonly string[]): void
+  /** Goes on with the run that has ended, from its last checkpoint in this browser. */
+  continueRun(): void
   stop(): void
+  /** Default settings, an empty chart, no model. */
+  reset(): void
+  /** Makes another member the room's maker. */
+  handOver(id: string): void
+  /** Takes a member out of the room, with all ranks of its tab. */
+  remove(id: string): void
   /** Asks all ranks to pause behind one step, and ends that again. */
   pause(): void
   goOn(): void
-  /** Asks the compute worker for a demo's look. */
-  look(name: string, input?: unknown): Promise<LookAnswer>
-  /** Keeps what a person gave for the next run. */
-  give(bytes: Uint8Array<ArrayBuffer>): void
+  /** In a pause: all ranks take one step and pause again. */
+  oneStep(): void
+  /** Saves a checkpoint of the run in this browser. */
+  save(): void
+  /** Asks a compute worker of this tab for a demo's look: that of `rank`, or of the rank that the page shows. */
+  look(name: string, input?: unknown, rank?: number): Promise<LookAnswer>
+  /** Keeps what a person gave to a demo, for its next run; null takes it back. `text` is the same for an address, where it is short enough. */
+  give(
+    demo: string,
+    bytes: Uint8Array<ArrayBuffer> | null,
+    text?: string | null,
+    samples?: number,
+  ): void
+  /** A demo's view could not read the data that the page's address had for it. */
+  damagedInLink(demo: string): void
   download(): void
   /** Saves the spans of the run as a Chrome trace; null where nobody asked for any. */
   saveTrace: (() => void) | null
@@ -29,7 +50,7 @@ export interface Acts {
   downloadCheckpoint(file: ShelvedCheckpoint): void
   deleteCheckpoint(file: ShelvedCheckpoint): void
   /** Puts a file among the checkpoints of this browser, and goes on from it. */
-  uploadCheckpoint(file: Blob): void
+  uploadCheckpoint(file: File): void
   /** Enters the room again, with the settings in the address. */
   reenter(): void
   /** Computes on the CPU from here on, which is slow. */
@@ -41,13 +62,21 @@ export const idleActs: Acts = {
   set: () => undefined,
   rename: () => undefined,
   start: () => undefined,
+  startWithout: () => undefined,
+  continueRun: () => undefined,
   stop: () => undefined,
+  reset: () => undefined,
+  handOver: () => undefined,
+  remove: () => undefined,
   pause: () => undefined,
   goOn: () => undefined,
+  oneStep: () => undefined,
+  save: () => undefined,
   look: async () => {
     throw new Error('look: there is no room behind this page.')
   },
   give: () => undefined,
+  damagedInLink: () => undefined,
   download: () => undefined,
   saveTrace: null,
   exportCsv: () => undefined,

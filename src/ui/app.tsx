@@ -7,13 +7,13 @@ import { Header } from './header.tsx'
 import { GanttView } from './live/gantt-view.tsx'
 import { MemoryView } from './live/memory-view.tsx'
 import { LossChart } from './loss-chart.tsx'
-import { Members } from './members.tsx'
+import { haveOwnPanel, Members, MembersPanel } from './members.tsx'
 import { Notice } from './notice.tsx'
 import { RankRates } from './rank-rates.tsx'
 import { Readouts } from './readouts.tsx'
-import { RingView } from './ring-view.tsx'
+import { RingView } from './ring/ring-view.tsx'
 import { RunTable } from './runs/run-table.tsx'
-import type { Snapshot } from './state.ts'
+import type { Snapshot } from './state/snapshot.ts'
 import { StatusStrip } from './status-strip.tsx'
 import { StepPartsView } from './step-parts.tsx'
 import { Summary } from './summary.tsx'
@@ -29,6 +29,8 @@ interface AppProps {
 export function App({ snapshot, acts, views = {} }: AppProps) {
   const { stage, trouble, run } = snapshot
   const isShut = stage === 'outside' && run === null
+  // Before a run the links are a preview; in one they are what is looked at.
+  const links = <RingView key="links" snapshot={snapshot} />
   return (
     <div class="page" data-stage={stage} data-has-run={run !== null}>
       <Header snapshot={snapshot} acts={acts} />
@@ -42,26 +44,35 @@ export function App({ snapshot, acts, views = {} }: AppProps) {
           <div class={`desk ${stage === 'outside' ? 'alone' : ''}`}>
             {stage !== 'outside' && (
               <div class="side">
-                <Members snapshot={snapshot} />
+                {run && links}
+                <Members snapshot={snapshot} acts={acts} />
                 <Experiment snapshot={snapshot} acts={acts} />
                 <CheckpointList snapshot={snapshot} acts={acts} />
+                {!run && links}
               </div>
             )}
             <div class="instruments">
+              {haveOwnPanel(snapshot) && <MembersPanel snapshot={snapshot} acts={acts} />}
               <Readouts snapshot={snapshot} />
-              {run?.end?.kind === 'finished' && <Summary run={run} ending={run.end} acts={acts} />}
-              <DemoPanel snapshot={snapshot} acts={acts} views={views} />
-              <LossChart snapshot={snapshot} />
-              <RunTable snapshot={snapshot} acts={acts} />
-              <GanttView run={run} acts={acts} />
-              <div class="pair">
-                <RingView snapshot={snapshot} />
+              <div class="pair seen-together">
+                <DemoPanel snapshot={snapshot} acts={acts} views={views} />
                 <div class="stack">
-                  <RankRates run={run} />
-                  <StepPartsView run={run} />
-                  <MemoryView run={run} />
+                  <LossChart snapshot={snapshot} acts={acts} />
+                  {run?.end?.kind === 'finished' && (
+                    <Summary snapshot={snapshot} run={run} ending={run.end} acts={acts} />
+                  )}
+                  {/* They tell of steps: before the first they would be empty frames. */}
+                  {run && run.step > 0 && (
+                    <>
+                      <GanttView run={run} acts={acts} />
+                      <RankRates run={run} />
+                      <StepPartsView run={run} />
+                      <MemoryView run={run} />
+                    </>
+                  )}
                 </div>
               </div>
+              <RunTable snapshot={snapshot} acts={acts} />
             </div>
           </div>
         )}
@@ -73,6 +84,9 @@ export function App({ snapshot, acts, views = {} }: AppProps) {
         </a>
         <a href="bench.html" target="_blank" rel="noopener">
           Benchmark
+        </a>
+        <a href="demos/" target="_blank" rel="noopener">
+          All demos
         </a>
         <a href="demos/ring/" target="_blank" rel="noopener">
           The ring, message by message

@@ -1,26 +1,16 @@
-import type { TrainConfig } from '../train/config.ts'
-import {
-  type Draft,
-  defaultDraft,
-  inviteQuery,
-  isOfTab,
-  queryOf,
-  type SettingKey,
-  settings,
-} from './settings.ts'
-import { isMaker, type Snapshot } from './state.ts'
+import { outsideLinks } from './server-facts.ts'
+import { draftOf } from './settings/draft.ts'
+import type { Draft } from './settings/list.ts'
+import { inviteQuery, queryOf } from './settings/query.ts'
+import { isMaker, settingsOfRoom } from './state/room-facts.ts'
+import type { Snapshot } from './state/snapshot.ts'
 
 /** The settings that this tab shows, as texts: its form's, or for those who have none the run's. */
 function shownDraft(snapshot: Snapshot): Draft {
   const { run, draft } = snapshot
-  if (!run?.config || (isMaker(snapshot) && run.end)) return draft
-  const texts = settings
-    .filter(({ key }) => !isOfTab(key))
-    .map(({ key }): [SettingKey, string] => {
-      const value = run.config![key as keyof TrainConfig]
-      return [key, value === undefined ? '' : String(value)]
-    })
-  return { ...defaultDraft, ...Object.fromEntries(texts) }
+  const config = settingsOfRoom(snapshot)
+  if (!config || (isMaker(snapshot) && (!run || run.end))) return draft
+  return draftOf(config)
 }
 
 /**
@@ -28,18 +18,22 @@ function shownDraft(snapshot: Snapshot): Draft {
  * train is what the maker starts, whatever link they came by.
  */
 export function inviteLink(snapshot: Snapshot): string {
-  const { invite, draft, run, transport } = snapshot
+  const { invite, draft, transport } = snapshot
   if (invite === '') return ''
-  const demo = isMaker(snapshot) ? draft.demo : (run?.config?.demo ?? draft.demo)
+  const demo = isMaker(snapshot) ? draft.demo : (settingsOfRoom(snapshot)?.demo ?? draft.demo)
   const link = new URL(invite)
   link.search = inviteQuery(transport, demo)
   return link.href
 }
 
-/** An address that opens this experiment in a room of its own. */
+/** An address that opens this experiment in a room of its own, on other machines too where the server is open to them. */
 export function experimentLink(snapshot: Snapshot): string {
-  const { origin, pathname } = new URL(snapshot.invite || location.href)
-  // Checkpoints are this browser's alone.
-  const draft = { ...shownDraft(snapshot), resume: '' }
-  return `${origin}${pathname}${queryOf(draft)}`
+  const { invite, server } = snapshot
+  const [outside] = invite ? outsideLinks(invite, server) : []
+  const { origin, pathname } = new URL(outside ?? (invite || location.href))
+  // Checkpoints are this browser's alone, and what was given is this tab's.
+  const shown = shownDraft(snapshot)
+  const isOwn = shown === snapshot.draft
+  const draft = { ...shown, resume: '' }
+  return `${origin}${pathname}${queryOf(draft, isOwn ? snapshot.given[draft.demo] : null)}`
 }

@@ -3,45 +3,58 @@ import type { Acts } from './acts.ts'
 import { CopyButton } from './copy-button.tsx'
 import { experimentLink } from './experiment-link.ts'
 import { Panel } from './panel.tsx'
+import { describeSetting, ranksOf, transportOf } from './settings/draft.ts'
 import {
-  checkDraft,
   choicesOf,
   type Draft,
-  describeSetting,
   isOfTab,
   metaOfDraft,
-  ranksOf,
   type Setting,
   settingsOf,
-  transportOf,
-} from './settings.ts'
-import { isMaker, isRunning, makerName, type Snapshot } from './state.ts'
+} from './settings/list.ts'
+import { checkedDraft, isMaker, isRoomOn, makerName, settingsOfRoom } from './state/room-facts.ts'
+import { isRunning } from './state/run-facts.ts'
+import type { Snapshot } from './state/snapshot.ts'
 
 /** The settings: a form for the maker between runs, a table for everyone else and while a run goes on. */
 export function Experiment({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
-  const { run, lobby } = snapshot
+  const { lobby } = snapshot
   if (lobby && isMaker(snapshot) && !isRunning(snapshot)) {
     return <ExperimentForm snapshot={snapshot} acts={acts} />
   }
+  const config = settingsOfRoom(snapshot)
+  const isChoosing = lobby && !isMaker(snapshot) && !isRunning(snapshot) && !isRoomOn(snapshot)
   return (
     <Panel
       id="experiment"
       title="Experiment"
-      aside={run?.config && <LinkButton snapshot={snapshot} />}
+      aside={config && <LinkButton snapshot={snapshot} />}
+      folds={config ? { words: inShort(config) } : undefined}
     >
-      {run?.config ? (
-        <ExperimentTable config={run.config} />
+      {config ? (
+        <>
+          {isChoosing && (
+            <p class="quiet">{`${makerName(snapshot)} is choosing the settings. So far:`}</p>
+          )}
+          <ExperimentTable config={config} />
+        </>
       ) : (
         <p class="quiet">
           {isRunning(snapshot)
-            ? 'The settings show here as soon as all ranks are linked.'
+            ? 'The settings appear here once all ranks are linked.'
             : lobby && !isMaker(snapshot)
-              ? `${makerName(snapshot)} chooses the settings; they show here once the run starts.`
-              : 'The settings show here once this tab is in the room.'}
+              ? `${makerName(snapshot)} chooses the settings. They appear here once they are known.`
+              : 'The settings appear here once this tab is in the room.'}
         </p>
       )}
     </Panel>
   )
+}
+
+/** The settings that people ask for first. */
+function inShort({ demo, model, batchSize }: Partial<TrainConfig>): string {
+  const { title } = metaOfDraft({ demo: demo ?? '' })
+  return [title, model, batchSize && `batches of ${batchSize}`].filter(Boolean).join(', ')
 }
 
 /** The settings as an address: also what this page's own address has, but for the room. */
@@ -66,8 +79,8 @@ function ExperimentTable({ config }: { config: TrainConfig }) {
 }
 
 function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
-  const { draft, lobby, transport, ranks, server, stage, hasRelay } = snapshot
-  const { errors } = checkDraft(draft, lobby?.members.length)
+  const { draft, transport, ranks, server, stage, hasRelay } = snapshot
+  const { errors, known } = checkedDraft(snapshot)
   const fields = (isAdvanced: boolean) =>
     settingsOf(draft)
       .filter((setting) => (setting.isAdvanced ?? false) === isAdvanced)
@@ -83,7 +96,12 @@ function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
       ))
   const hasHiddenError = settingsOf(draft).some(({ key, isAdvanced }) => isAdvanced && errors[key])
   return (
-    <Panel id="experiment" title="Experiment" aside={<LinkButton snapshot={snapshot} />}>
+    <Panel
+      id="experiment"
+      title="Experiment"
+      aside={<LinkButton snapshot={snapshot} />}
+      folds={{ words: inShort(known), mustOpen: Object.keys(errors).length > 0 }}
+    >
       <form
         class="settings"
         noValidate
@@ -104,9 +122,9 @@ function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
           )}
           {(transportOf(draft) !== transport || ranksOf(draft) !== ranks) && (
             <p class="quiet">
-              A tab chooses its links and ranks when it enters.{' '}
+              Links and ranks are fixed when a tab joins.{' '}
               <button type="button" onClick={acts.reenter}>
-                Enter again with these
+                Rejoin with these
               </button>
             </p>
           )}

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { limits } from '../peer/messages.ts'
 import type { Acts } from './acts.ts'
-import type { Snapshot } from './state.ts'
+import type { Snapshot } from './state/snapshot.ts'
 
 /** What this is, and who this tab is. */
 export function Header({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {

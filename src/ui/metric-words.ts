@@ -1,9 +1,12 @@
 import type { Metric } from '../train/demo-meta.ts'
 import { formatLoss, formatMetric } from './format.ts'
 
-/** What a demo measures on held-out samples, in words: `test accuracy`, `test loss in bits per character`. */
-export const metricName = ({ name, unit }: Metric): string =>
-  unit === 'share' || unit === '' ? `test ${name}` : `test ${name} in ${unit}`
+/** What a demo measures, of which samples, in words: `test accuracy`, `test loss in bits per character`. */
+export const metricName = ({ name, unit }: Metric, of: 'test' | 'training' | '' = 'test'): string =>
+  `${of} ${name}${unit === 'share' || unit === '' ? '' : ` in ${unit}`}`.trim()
+
+/** Whether the metric says something that the loss does not. */
+export const isApart = ({ ofLoss }: Metric): boolean => ofLoss === undefined
 
 /** The value alone, where its unit stands elsewhere; percent stay with it. */
 export const metricValue = (metric: Metric, value: number): string =>

@@ -59,6 +59,15 @@ export class MoreRanks {
     for (const [number, member] of this.#members) member.update({ name: nameOf(name, number) })
   }
 
+  forget(): void {
+    for (const member of this.#members.values()) member.forget()
+  }
+
+  /** The one that has this rank in the run that is on, or had it in the last one. */
+  at(rank: number): RoomMember | undefined {
+    return [...this.#members.values()].find((member) => member.rank === rank)
+  }
+
   close(): void {
     this.#isClosed = true
     for (const member of this.#members.values()) member.close()
@@ -70,6 +79,7 @@ export class MoreRanks {
       ...this.#common,
       name: nameOf(this.#name, number),
       onDead: (error) => this.#drop(number, error.message),
+      onRemoved: (error) => this.#drop(number, error.message),
       onRefused: (error) => this.#tell(`${nameOf(this.#name, number)}: ${error.message}`),
     })
     this.#members.set(number, member)

@@ -4,6 +4,14 @@ import type { Trouble } from './trouble.ts'
 /** Troubles that a tab does not have when it computes on the CPU. */
 const withoutGpu: ReadonlySet<Trouble['kind']> = new Set(['no-webgpu', 'no-adapter', 'device'])
 
+/** Those that another room does not have. */
+const withNewRoom: ReadonlySet<Trouble['kind']> = new Set([
+  'bad-link',
+  'bad-setting',
+  'refused',
+  'removed',
+])
+
 /** Why this tab cannot take part, and what to do. */
 export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
   const { kind, title, text, remedies, detail } = trouble
@@ -19,7 +27,7 @@ export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
       </ul>
       <p class="acts">
         <button type="button" class="go" onClick={acts.reenter}>
-          Try again
+          {kind === 'removed' ? 'Rejoin' : 'Try again'}
         </button>
         {withoutGpu.has(kind) && (
           <button
@@ -30,7 +38,7 @@ export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
             Compute on the CPU (very slow)
           </button>
         )}
-        {(kind === 'bad-link' || kind === 'bad-setting' || kind === 'refused') && (
+        {withNewRoom.has(kind) && (
           <a class="button" href={location.pathname}>
             Make a new room
           </a>
@@ -47,10 +55,10 @@ export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
 }
 
 const codeParts =
-  /(npm start(?: -- --(?:host|allow-origin))?|https?:\/\/[\w.:-]+|chrome:\/\/[\w/#-]+|--[\w-]+(?:=\w+)?)/
+  /(npm start(?: -- --(?:host(?: --relay| --ice-servers turn:HOST:3478)?|allow-origin))?|docs\/\w+\.md|https?:\/\/[\w.:-]+|chrome:\/\/[\w/#-]+|--[\w-]+(?:=\w+)?)/
 
 /** Commands, addresses and flags in a sentence, set as code. */
-function withCode(text: string) {
+export function withCode(text: string) {
   return text
     .split(codeParts)
     .map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))

@@ -1,46 +1,75 @@
-import { formatNumber } from './format.ts'
+import { useMemo } from 'preact/hooks'
+import { formatNumber, formatPercent } from './format.ts'
+import { useFewRanks } from './live/few-ranks.tsx'
+import { rankWork, slowestRank } from './live/rank-work.ts'
 import { Panel } from './panel.tsx'
-import { ratesOf, sharesOf } from './rates.ts'
-import type { Run } from './state.ts'
+import { sharesOf } from './rates.ts'
+import type { Run } from './state/run.ts'
 
-/** Samples/s of each rank: measured here, derived for the others, and labelled so. */
+/** How fast each rank is while it has something to do, and how long it waits for others: a slow one is seen by both. */
 export function RankRates({ run }: { run: Run | null }) {
-  const rates = run && ratesOf(run)
+  // It changes with the samples, about every second.
+  return useMemo(() => <Rates run={run} />, [run?.id, run?.config, run?.sampledSteps, run?.end])
+}
+
+function Rates({ run }: { run: Run | null }) {
+  const work = run ? rankWork(run) : []
+  // Shares of a batch differ, so the slowest are those that wait least.
+  const { shown, more } = useFewRanks(
+    work.map(({ waitShare }) => -waitShare),
+    run?.rank ?? 0,
+    'slowest',
+  )
   const shares = run ? sharesOf(run) : []
-  const most = Math.max(1e-9, ...(rates?.samplesPerSec ?? []).filter(Number.isFinite))
+  if (!run || shares.length === 0) {
+    return (
+      <Panel id="rank-rates" title={title}>
+        <p class="quiet">
+          How fast each rank is, not counting time it waits for others. Shown once training starts.
+        </p>
+      </Panel>
+    )
+  }
+  const most = Math.max(1e-9, ...work.map((one) => one.samplesPerSec).filter(Number.isFinite))
+  const slowest = slowestRank(work)
+  // Ranks without an exchange wait for nobody within a step.
+  const canWait = run.worldSize > 1 && run.config?.strategy !== 'alone'
   return (
-    <Panel id="rank-rates" title="Samples/s by rank">
-      {run && shares.length > 0 ? (
-        <>
-          <ul class="bars">
-            {shares.map((rows, rank) => {
-              const rate = rates!.samplesPerSec[rank]
-              const isOwn = rank === run.rank
-              return (
-                // Ranks never change places within a run.
-                <li key={rank} data-own={isOwn}>
-                  <span class="bar-label">
-                    {rank}
-                    {isOwn && <span class="badge you">you</span>}
-                  </span>
-                  <span class="bar-track">
-                    <span style={{ width: `${(100 * (rate || 0)) / most}%` }} />
-                  </span>
-                  <span class="bar-value">{formatNumber(rate)}</span>
-                  <span class="bar-note">{rows} a step</span>
-                </li>
-              )
-            })}
-          </ul>
-          <p class="quiet">
-            Rank {run.rank} is measured in this tab.
-            {run.worldSize > 1 &&
-              ' All ranks step together, so the others are their share of the batch times the step rate.'}
-          </p>
-        </>
-      ) : (
-        <p class="quiet">Each rank takes an equal share of every batch.</p>
+    <Panel id="rank-rates" title={title} aside="samples/s while busy">
+      <ul class="bars">
+        {shown.map((rank) => {
+          const { samplesPerSec, waitShare } = work[rank]
+          const isOwn = rank === run.rank
+          return (
+            // Ranks never change places within a run.
+            <li key={rank} data-own={isOwn} title={`${shares[rank]} samples of each full batch`}>
+              <span class="bar-label">
+                {rank}
+                {isOwn && <span class="badge you">you</span>}
+              </span>
+              <span class="bar-track">
+                <span style={{ width: `${(100 * (samplesPerSec || 0)) / most}%` }} />
+              </span>
+              <span class="bar-value">{formatNumber(samplesPerSec)}</span>
+              <span class="bar-note">{canWait && `${formatPercent(waitShare, 0)} waiting`}</span>
+            </li>
+          )
+        })}
+      </ul>
+      {more}
+      {slowest !== null && (
+        <p>
+          The others {run.end ? 'waited' : 'wait'} for rank {slowest} ({run.members[slowest].name}).
+        </p>
       )}
+      <p class="quiet">
+        {canWait
+          ? 'Samples of each rank over the time of its own work; waiting for others does not count.'
+          : 'Samples of each rank over the time of its steps.'}{' '}
+        Mean of the latest sampled steps, by the rank's own clock.
+      </p>
     </Panel>
   )
 }
+
+const title = 'Speed by rank'

@@ -2,52 +2,94 @@ import { planShares } from '../data/shares.ts'
 import { edgesBySize } from '../peer/edges.ts'
 import type { AssignedLink, MemberInfo } from '../peer/messages.ts'
 import { canFallBack, linkKind } from '../peer/topology.ts'
-import { checkDraft } from './settings.ts'
-import { isMaker, type Run, type Snapshot } from './state.ts'
+import { meanSamplesPerSec, secondsOf } from './run-time.ts'
+import { checkDraft } from './settings/check.ts'
+import { isMaker } from './state/room-facts.ts'
+import type { Run } from './state/run.ts'
+import type { Snapshot } from './state/snapshot.ts'
 
-/** How fast a run goes. What is not measured yet is NaN. */
+/** How fast a run goes, the time of its tests included. What is not measured yet is NaN. */
 export interface Rates {
   /** Of all ranks: nobody steps alone. */
   readonly stepsPerSec: number
-  /** Of this rank, as it counted them. */
+  /** Of this rank. */
   readonly ownSamplesPerSec: number
-  /** By rank: this rank's measured, the others' from their share of each batch and the common step rate. */
-  readonly samplesPerSec: readonly number[]
   readonly totalSamplesPerSec: number
-  /** Payload that this rank sends, to all others together. */
-  readonly bytesPerSec: number
-  /** Without the tests to come. */
+  /** With the tests to come, as long as the last ones took; before the first one there is nothing to go by. */
   readonly secondsLeft: number
 }
 
+/**
+ * Of the last seconds while the run goes on, then of the whole run, as its row in the run table has it.
+ *
+ * Tests are seldom or many: a window of seconds would hold none of them, or nothing else. So their time is spread over the steps between them.
+ */
 export function ratesOf(run: Run): Rates {
-  const first = run.recent.at(0)
-  const newest = run.recent.at(-1)
-  const seconds = first && newest ? (newest.atMs - first.atMs) / 1000 : 0
-  const perSec = (key: 'step' | 'samples' | 'bytesSent') =>
-    first && newest && seconds > 0 ? (newest[key] - first[key]) / seconds : Number.NaN
-  const stepsPerSec = perSec('step')
-  const ownSamplesPerSec = perSec('samples')
-  const samplesPerSec = sharesOf(run).map((rows, rank) =>
-    rank === run.rank ? ownSamplesPerSec : rows * stepsPerSec,
-  )
+  return run.end ? meanRates(run) : ratesNow(run)
+}
+
+function meanRates(run: Run): Rates {
+  const seconds = secondsOf(run)
   return {
-    stepsPerSec,
-    ownSamplesPerSec,
-    samplesPerSec,
-    totalSamplesPerSec:
-      samplesPerSec.length > 0 ? samplesPerSec.reduce((sum, rate) => sum + rate, 0) : Number.NaN,
-    bytesPerSec: run.worldSize > 1 ? perSec('bytesSent') : 0,
-    secondsLeft: (run.totalSteps - run.step) / stepsPerSec,
+    stepsPerSec: run.loss.length / seconds,
+    ownSamplesPerSec: run.samples / seconds,
+    totalSamplesPerSec: meanSamplesPerSec(run),
+    secondsLeft: Number.NaN,
   }
 }
 
-/** Rows of each rank in a full batch; empty before the settings are known. */
-export function sharesOf({
-  config,
-  worldSize,
-}: Pick<Run, 'config' | 'worldSize'>): readonly number[] {
-  return config ? planShares(config.batchSize, worldSize).map(({ rows }) => rows) : []
+function ratesNow({ recent, tests, resumed, step, totalSteps }: Run): Rates {
+  const first = recent.at(0)
+  const newest = recent.at(-1)
+  const steps = first && newest ? newest.step - first.step : 0
+  if (!first || !newest || steps <= 0) {
+    const none = Number.NaN
+    return {
+      stepsPerSec: none,
+      ownSamplesPerSec: none,
+      totalSamplesPerSec: none,
+      secondsLeft: none,
+    }
+  }
+  const stepMs = (newest.atMs - first.atMs) / steps
+  const { testMs, stepsBetween } = testPace(tests, resumed?.step ?? 0)
+  const stepsPerSec = 1000 / (stepMs + testMs / stepsBetween)
+  const stepsLeft = totalSteps - step
+  // The last step is always tested.
+  const testsLeft = Math.max(1, Math.ceil(stepsLeft / stepsBetween))
+  return {
+    stepsPerSec,
+    ownSamplesPerSec: ((newest.samples - first.samples) / steps) * stepsPerSec,
+    totalSamplesPerSec: ((newest.globalSamples - first.globalSamples) / steps) * stepsPerSec,
+    secondsLeft: (stepsLeft * stepMs + testsLeft * testMs) / 1000,
+  }
+}
+
+/** How long the last tests took, and how many steps lay between them. */
+function testPace(tests: Run['tests'], firstStep: number) {
+  const oldest = tests.at(0)
+  const newest = tests.at(-1)
+  if (!oldest || !newest) return { testMs: 0, stepsBetween: Number.POSITIVE_INFINITY }
+  const testMs = tests.reduce((sum, { ms }) => sum + ms, 0) / tests.length
+  const stepsBetween =
+    tests.length > 1 ? (newest.step - oldest.step) / (tests.length - 1) : newest.step - firstStep
+  return { testMs, stepsBetween: Math.max(1, stepsBetween) }
+}
+
+/** What a full step of the run takes: as much as the largest one so far; before the first one, what the settings say. NaN before they are known. */
+export const samplesOfStep = ({ config, fullestStep }: Pick<Run, 'config' | 'fullestStep'>) =>
+  fullestStep || (config?.batchSize ?? Number.NaN)
+
+/** Rows of each rank in a full step; empty before the settings are known. */
+export function sharesOf(
+  run: Pick<Run, 'config' | 'worldSize' | 'fullestStep'>,
+): readonly number[] {
+  if (!run.config) return []
+  const samples = samplesOfStep(run)
+  // Ranks have their places in the batch that was set, also where the data does not fill it.
+  return planShares(run.config.batchSize, run.worldSize).map(({ offset, rows }) =>
+    Math.max(0, Math.min(rows, samples - offset)),
+  )
 }
 
 /** How many samples a full step takes, against one rank's part of it. */

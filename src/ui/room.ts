@@ -9,18 +9,28 @@ import { plainName } from './browser-name.ts'
 import { checkpointActs } from './checkpoints/checkpoint-acts.ts'
 import { chooseCpu, chosenDevice } from './device-choice.ts'
 import { keepName } from './kept-name.ts'
+import { tokenFor } from './kept-token.ts'
+import { watchTests } from './long-tests.ts'
 import { MoreRanks, speedOfTab } from './more-ranks.ts'
 import { runActs } from './runs/run-acts.ts'
 import { saveText, saveUrl } from './save-file.ts'
 import { readServerFacts } from './server-facts.ts'
-import { checkDraft, queryOf } from './settings.ts'
-import { type Action, canStart, stopReason } from './state.ts'
+import { queryOf } from './settings/query.ts'
+import { canStart, checkedDraft, isMaker } from './state/room-facts.ts'
+import { isRunning } from './state/run-facts.ts'
+import { continued } from './state/save-facts.ts'
+import type { Action } from './state/snapshot.ts'
+import { stopRun } from './stop-run.ts'
 import type { Store } from './store.ts'
 import { troubleOf } from './trouble.ts'
+
+/** From a change of the settings until the others are told; typing goes on. units: ms. */
+const proposeAfterMs = 150
 
 /** Brings the tab into its room: what the member tells becomes actions, what people do becomes calls. */
 export function enterRoom(link: RoomLink, store: Store): Acts {
   const { dispatch } = bound(store)
+  watchTests(store)
   const { name, transport, ranks } = store.snapshot
   const common: Omit<RoomMemberOptions, 'name'> = {
     link,
@@ -33,11 +43,21 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
   const member = new RoomMember({
     ...common,
     name,
-    onLobby: (lobby, ownId) => dispatch({ type: 'lobby', lobby, ownId }),
+    token: tokenFor(link.room),
+    onLobby: (lobby, ownId) => {
+      const wasMaker = isMaker(store.snapshot)
+      dispatch({ type: 'lobby', lobby, ownId })
+      if (!wasMaker && isMaker(store.snapshot)) showInAddress()
+      propose()
+    },
+    onProposed: (config) => dispatch({ type: 'proposed', config }),
     onAssigned: (assignment) => dispatch({ type: 'assigned', assignment, startedAtMs: Date.now() }),
     onLinked: (peerRank, kind) => dispatch({ type: 'linked', peerRank, kind }),
     onConfig: (config) => dispatch({ type: 'config', config }),
-    onEvent: (event, atMs) => dispatch({ type: 'event', event, atMs }),
+    onEvent: (event, atMs) => {
+      dispatch({ type: 'event', event, atMs })
+      if (event.event === 'resumed') showInAddress()
+    },
     onEnd: (end) => {
       for (const action of endActions(end)) dispatch(action)
     },
@@ -45,9 +65,37 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
       more.close()
       dispatch({ type: 'outside', trouble: troubleOf(error) })
     },
+    onRemoved: (error) => {
+      more.close()
+      dispatch({ type: 'outside', trouble: troubleOf(error) })
+    },
     onServerLost: (error) => dispatch({ type: 'serverLost', text: error.message }),
     onRefused: (error) => dispatch({ type: 'refused', text: error.message }),
   })
+
+  const showInAddress = () => {
+    const { draft, given } = store.snapshot
+    const query = queryOf(draft, given[draft.demo])
+    history.replaceState(null, '', `${location.pathname}${query}${location.hash}`)
+  }
+
+  /** The others see what this tab would start, soon after each change; settings with an error show nothing new. */
+  let proposing = 0
+  let proposed = ''
+  const proposeNow = () => {
+    clearTimeout(proposing)
+    const { snapshot } = store
+    if (!canStart(snapshot)) return
+    const { config } = checkedDraft(snapshot)
+    const text = JSON.stringify(config)
+    if (!config || text === proposed) return
+    proposed = text
+    member.propose(config)
+  }
+  const propose = () => {
+    clearTimeout(proposing)
+    proposing = window.setTimeout(proposeNow, proposeAfterMs)
+  }
 
   const enter = async () => {
     try {
@@ -57,6 +105,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
       // With all its ranks: a run that began earlier would leave some out.
       await more.enter(chosenDevice())
       dispatch({ type: 'entered', hasRelay: member.hasRelay })
+      propose()
     } catch (thrown) {
       dispatch({ type: 'outside', trouble: troubleOf(thrown) })
       member.close()
@@ -71,10 +120,25 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
     more.update({ hidden })
   })
 
+  const membersNow = () => store.snapshot.lobby?.members ?? []
+  /** The members of a tab, of which `id` is one. */
+  const ofTab = (id: string) => {
+    const tab = membersNow().find((one) => one.id === id)?.tab
+    return membersNow().filter((one) => one.id === id || (tab && one.tab === tab))
+  }
+  const startWithout = (ids: readonly string[]) => {
+    const gone = new Set(ids.flatMap(ofTab))
+    const { config } = checkedDraft(store.snapshot, membersNow().length - gone.size)
+    if (!config || !canStart(store.snapshot)) return
+    // The server takes one after the other: who is removed has no part in the start.
+    for (const { id } of gone) member.remove(id)
+    member.start(config)
+  }
+
   const set: Acts['set'] = (key, value) => {
     dispatch({ type: 'setting', key, value })
-    const { draft } = store.snapshot
-    history.replaceState(null, '', `${location.pathname}${queryOf(draft)}${location.hash}`)
+    showInAddress()
+    propose()
   }
 
   return {
@@ -87,22 +151,54 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
       member.update({ name: chosen })
       more.rename(chosen)
     },
-    start() {
-      const { draft, lobby } = store.snapshot
-      const { config } = checkDraft(draft, lobby?.members.length)
-      if (config && canStart(store.snapshot)) member.start(config)
+    start: () => startWithout([]),
+    startWithout,
+    continueRun() {
+      const found = continued(store.snapshot)
+      if (found) member.start(found.config)
     },
-    stop() {
-      dispatch({ type: 'stopping' })
-      member.stop(stopReason(store.snapshot.name))
+    remove(id) {
+      for (const one of ofTab(id)) member.remove(one.id)
     },
+    handOver(id) {
+      // The next maker goes on with what was chosen last.
+      proposeNow()
+      member.handOver(id)
+    },
+    reset() {
+      if (!canStart(store.snapshot)) return
+      dispatch({ type: 'reset' })
+      member.forget()
+      more.forget()
+      showInAddress()
+      propose()
+    },
+    stop: () => stopRun({ store, member, after: (ms, callback) => setTimeout(callback, ms) }),
     pause: () => member.pause(),
-    goOn: () => member.goOn(),
-    look: (name, input) => member.compute.look(name, input),
-    give(bytes) {
-      member.give(bytes)
-      set('data', givenData)
+    goOn() {
+      dispatch({ type: 'stepping', isStepping: false })
+      member.goOn()
     },
+    oneStep() {
+      if (store.snapshot.run?.isStepping) return
+      dispatch({ type: 'stepping', isStepping: true })
+      member.oneStep()
+    },
+    async look(name, input, rank = member.rank ?? 0) {
+      const asked = rank === member.rank ? member : more.at(rank)
+      if (asked) return asked.compute.look(name, input)
+      throw new Error(`Rank ${rank} of this tab has left the room.`)
+    },
+    give(demo, bytes, text = null, samples) {
+      member.give(demo, bytes)
+      dispatch(bytes ? { type: 'given', demo, text, samples } : { type: 'givenBack', demo })
+      // A file may have been read for long: by now another demo may be on show, or a run be on.
+      const { snapshot } = store
+      if (bytes && isMaker(snapshot) && !isRunning(snapshot) && snapshot.draft.demo === demo)
+        set('data', givenData)
+      else if (isMaker(snapshot)) showInAddress()
+    },
+    damagedInLink: (demo) => dispatch({ type: 'damagedInLink', demo }),
     async download() {
       const { run } = store.snapshot
       dispatch({ type: 'download', download: { is: 'busy' } })

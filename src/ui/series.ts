@@ -36,29 +36,34 @@ export function last(series: Series): number {
 }
 
 /**
- * The values without their noise: at each point a straight line is fitted to all before it, where a point counts half after `halfLife`
- * more, and read at its end. A moving average would lag behind a falling loss; a line does not. 0 returns the values as they are.
+ * The values without most of their noise: each is the mean of all, where one that lies `halfLife` points away, before or after, counts
+ * half. Looking both ways it neither lags behind a falling loss nor runs ahead of it; the newest points have only what came before them.
+ * What is no number counts nowhere. 0 returns the values as they are.
  *
- * cost: O(length). source: exponentially weighted least squares, as Brown's linear smoothing; here with exact weights from the first point on.
+ * cost: O(length). source: the exponential moving average, taken in both directions.
  */
 export function smoothed(values: Float64Array, length: number, halfLife: number): Float64Array {
   const result = values.slice(0, length)
   if (halfLife <= 0) return result
   const keep = 0.5 ** (1 / halfLife)
-  // Weighted sums over ages a (0 for the newest): of 1, a, a*a, y, a*y.
-  let w = 0
-  let wa = 0
-  let waa = 0
-  let wy = 0
-  let way = 0
+  const sums = new Float64Array(length)
+  const weights = new Float64Array(length)
+  let sum = 0
+  let weight = 0
   for (let i = 0; i < length; i++) {
-    waa = keep * (waa + 2 * wa + w)
-    wa = keep * (wa + w)
-    way = keep * (way + wy)
-    w = keep * w + 1
-    wy = keep * wy + values[i]
-    const spread = w * waa - wa * wa
-    if (spread > 1e-9) result[i] = (waa * wy - wa * way) / spread
+    const counts = Number.isFinite(values[i])
+    sums[i] = sum = keep * sum + (counts ? values[i] : 0)
+    weights[i] = weight = keep * weight + (counts ? 1 : 0)
+  }
+  sum = weight = 0
+  for (let i = length - 1; i >= 0; i--) {
+    sum *= keep
+    weight *= keep
+    // A gap stays one.
+    if (!Number.isFinite(values[i])) continue
+    result[i] = (sums[i] + sum) / (weights[i] + weight)
+    sum += values[i]
+    weight++
   }
   return result
 }

@@ -1,7 +1,7 @@
 import type { StepParts } from '../train/run.ts'
 import { formatMs } from './format.ts'
 import { Panel } from './panel.tsx'
-import type { Run } from './state.ts'
+import type { Run } from './state/run.ts'
 
 interface Part {
   readonly key: Exclude<keyof StepParts, 'total'>
@@ -29,7 +29,7 @@ function partsOf(times: StepParts, worldSize: number): readonly Part[] {
     if (worldSize === 1 && (part.key === 'wait' || part.key === 'wire')) return []
     if (isTold) return [part]
     if (part.key === 'forward' || (part.key === 'optimizer' && worldSize === 1)) return []
-    const title = 'This GPU has no clock that tells the phases apart'
+    const title = 'This GPU has no timer for the phases of a step'
     return part.key === 'backward' ? [{ ...part, label: 'Compute', title }] : [part]
   })
 }
@@ -56,10 +56,10 @@ export function StepPartsView({ run }: { run: Run | null }) {
               </li>
             ))}
           </ul>
-          <p class="quiet">Mean of about ten steps of this rank.</p>
+          <p class="quiet">Mean of about ten steps on this rank.</p>
         </>
       ) : (
-        <p class="quiet">Data, forward, backward and the rest, once steps are made.</p>
+        <p class="quiet">Data, forward, backward and the rest, once training starts.</p>
       )}
     </Panel>
   )

@@ -1,16 +1,27 @@
 import type { Acts } from './acts.ts'
+import { SaveAct, SaveNote } from './checkpoints/save-act.tsx'
 import { formatBytes, formatCount } from './format.ts'
 import { Panel } from './panel.tsx'
-import type { Run, RunEnding } from './state.ts'
+import type { Run, RunEnding } from './state/run.ts'
+import type { Snapshot } from './state/snapshot.ts'
 
 interface SummaryProps {
+  snapshot: Snapshot
   run: Run
   ending: Extract<RunEnding, { kind: 'finished' }>
   acts: Acts
 }
 
+/** In all, and from the first step on, without what was sent to begin: parameters, and data to measure the links. */
+function sentWords({ bytesSent, firstBytes }: Run, total: number): string {
+  const inSteps = firstBytes === null ? Number.NaN : bytesSent - firstBytes
+  return inSteps > 0
+    ? `${formatBytes(total)}, ${formatBytes(inSteps)} of it in steps`
+    : formatBytes(total)
+}
+
 /** What a run ended with. */
-export function Summary({ run, ending, acts }: SummaryProps) {
+export function Summary({ snapshot, run, ending, acts }: SummaryProps) {
   const { result, bytesSent } = ending
   const { worldSize, download, resumed, config } = run
   return (
@@ -22,7 +33,7 @@ export function Summary({ run, ending, acts }: SummaryProps) {
         </div>
         <div>
           <dt>Sent by this rank</dt>
-          <dd>{worldSize > 1 ? formatBytes(bytesSent) : 'nothing: it was alone'}</dd>
+          <dd>{worldSize > 1 ? sentWords(run, bytesSent) : 'nothing: it was alone'}</dd>
         </div>
         <div>
           <dt>Samples of this rank</dt>
@@ -50,6 +61,7 @@ export function Summary({ run, ending, acts }: SummaryProps) {
         </div>
       </dl>
       <p class="acts">
+        <SaveAct snapshot={snapshot} acts={acts} />
         <button type="button" onClick={acts.download} disabled={download.is === 'busy'}>
           {download.is === 'busy' ? 'Reading the GPU…' : 'Download weights (.safetensors)'}
         </button>
@@ -63,6 +75,7 @@ export function Summary({ run, ending, acts }: SummaryProps) {
           {download.is === 'failed' && `The weights could not be read: ${download.text}`}
         </span>
       </p>
+      <SaveNote run={run} />
     </Panel>
   )
 }

@@ -1,4 +1,4 @@
-import { SignalError } from '../peer/refusals.ts'
+import { removerIn, SignalError } from '../peer/refusals.ts'
 import { messageOf } from '../util/errors.ts'
 
 /** Why this tab cannot take part, in words: what is wrong, and what to do about it. */
@@ -13,6 +13,7 @@ export interface Trouble {
     | 'bad-setting'
     | 'no-server'
     | 'refused'
+    | 'removed'
     | 'worker'
     | 'unknown'
   readonly title: string
@@ -95,16 +96,16 @@ export function troubleOf(thrown: unknown): Trouble {
       if (!detail.startsWith('room link')) {
         const words = say(
           'bad-setting',
-          'This address has a setting that cannot be',
+          'A setting in this address is not valid',
           detail,
-          'Correct it in the address, or take it out, and open the page again.',
+          'Correct or remove it in the address, then open the page again.',
         )
         return { ...words, detail: null }
       }
       return say(
         'bad-link',
         'This room link is incomplete',
-        'The part of the address behind # names the room and holds its key; it was cut or changed on the way.',
+        'The part of the address after # names the room and holds its key. It was cut off or changed on the way.',
         'Copy the whole link again, from # to its end, and open it.',
       )
     case 'signal.lost':
@@ -112,7 +113,7 @@ export function troubleOf(thrown: unknown): Trouble {
         'no-server',
         'The signaling server does not answer',
         'This page came from a server that also introduces tabs to each other, and that part cannot be reached.',
-        'See that npm start still runs on the machine that serves this page, then reload.',
+        'Check that npm start is still running on the machine that serves this page, then reload.',
         'A proxy in between must let WebSockets through.',
       )
     case 'worker.dead':
@@ -120,7 +121,7 @@ export function troubleOf(thrown: unknown): Trouble {
         'worker',
         'The compute worker of this tab has ended',
         'It owned the GPU device, so this tab cannot take part any more. The others have been told.',
-        'Reload this tab: it enters the room again, as a new member.',
+        'Reload this tab to rejoin the room as a new member.',
       )
     default:
       return say(
@@ -141,10 +142,19 @@ function refused(error: SignalError): Trouble {
     detail: error.message,
   })
   switch (error.refusal) {
+    case 'removed': {
+      const words = say(
+        'You were removed from this room',
+        `${removerIn(error.message)}, who runs the room, removed this tab.`,
+        'If that was a mistake, rejoin: the link still works, and this tab comes back as a new member.',
+        'Or make a room of your own.',
+      )
+      return { ...words, kind: 'removed', detail: null }
+    }
     case 'unknown-room':
       return say(
         'This room is over',
-        'The server knows no such room: a room ends when its last member leaves.',
+        'The server has no such room. A room closes when its last member leaves.',
         'Ask for a fresh link, or make a room of your own.',
       )
     case 'room-full':
@@ -152,26 +162,26 @@ function refused(error: SignalError): Trouble {
       return say(
         error.refusal === 'room-full' ? 'This room is full' : 'The server is full',
         error.refusal === 'room-full'
-          ? 'It has as many members as the server lets into one room.'
+          ? 'It has as many members as the server allows in one room.'
           : 'It holds as many rooms as it can.',
         'Wait until someone leaves and reload, or make a room of your own.',
       )
     case 'bad-proof':
       return say(
         'The key in this link is not the key of the room',
-        'The room exists, but its members share another secret than the one behind # in this address.',
+        'The room exists, but the part after # in this address is not its key.',
         'Copy the whole link again from a tab that is in the room.',
       )
     case 'foreign-origin':
       return say(
-        'The server does not take this page',
-        'The page was opened from another address than the one its server knows.',
+        'The server does not accept this page',
+        'The page was opened from an address that its server does not know.',
         'Open the address that npm start printed.',
         'Behind a tunnel or proxy, start the server with npm start -- --allow-origin and the address of this page.',
       )
     case 'wrong-version':
       return say(
-        'This page and its server are of different versions',
+        'This page and its server are different versions',
         'One of them was updated while the other was open.',
         'Reload this page; if that does not help, restart the server.',
       )

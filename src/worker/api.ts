@@ -1,9 +1,10 @@
 import type { AdapterFacts } from '../gpu/device.ts'
 import type { Transport } from '../peer/channel-transport.ts'
 import type { LinkStats } from '../peer/link.ts'
-import type { CheckpointSettings, ShelvedCheckpoint } from '../train/checkpoint-shelf.ts'
+import type { CheckpointSettings, NotARun, ShelvedCheckpoint } from '../train/checkpoint-shelf.ts'
 import type { TrainConfig } from '../train/config.ts'
 import type { TrainerResult } from '../train/run.ts'
+import type { SavedFile } from '../train/saves.ts'
 import type { LookAnswer } from '../train/task.ts'
 import type { DeviceType } from '../util/device.ts'
 import type { TraceEvent } from '../util/spans.ts'
@@ -12,8 +13,9 @@ import type { TimedEvent } from './event-batches.ts'
 
 export type { AdapterFacts } from '../gpu/device.ts'
 export type { Transport } from '../peer/channel-transport.ts'
-export type { CheckpointSettings, ShelvedCheckpoint } from '../train/checkpoint-shelf.ts'
+export type { CheckpointSettings, NotARun, ShelvedCheckpoint } from '../train/checkpoint-shelf.ts'
 export type { RunEvent, RunRecord } from '../train/run.ts'
+export type { SavedFile } from '../train/saves.ts'
 export type { LookAnswer } from '../train/task.ts'
 export type { TimedEvent } from './event-batches.ts'
 
@@ -73,6 +75,13 @@ export interface ComputeApi {
   pause(): Promise<void>
   /** Takes back what `pause` asked for: when all that asked have, all ranks go on, told by `continued`. */
   goOn(): Promise<void>
+  /** In a pause that was asked for here: all ranks take one step and pause again. A no-op when nothing runs. */
+  oneStep(): Promise<void>
+  /**
+   * Saves a checkpoint of the run in this browser's private files, as `Trainer.save`: while it runs, in a pause, and behind its end until the
+   * next one begins. errors: `graph.misuse` without a run; those of `Trainer.save`.
+   */
+  save(): Promise<SavedFile>
   /**
    * Returns what the demo's look `name` gives for `input`, with its arrays handed over: between two steps of the run, at once in a pause, and
    * behind the run's end until the next one begins.
@@ -84,6 +93,8 @@ export interface ComputeApi {
   leave(): Promise<void>
   /** Ends the run on all ranks: what is pending rejects with `reason`. A no-op when nothing runs. */
   abort(reason: string): Promise<void>
+  /** Lets go of the trained model: until the next run there is none to look at or to save. A no-op while one is under way. */
+  forget(): Promise<void>
   /** The trained parameters as a `.safetensors` file behind a blob URL; the caller revokes it. errors: `graph.misuse` before a run. */
   exportParameters(): Promise<string>
   /** The checkpoints of runs in this browser's private files. */
@@ -92,8 +103,8 @@ export interface ComputeApi {
   readCheckpoint(place: string, name: string): Promise<string>
   /** The settings of the run that saved it. errors: `data.*`. */
   checkpointSettings(place: string, name: string): Promise<CheckpointSettings>
-  /** Puts a file among them. errors: `data.malformed` for one that is no run's checkpoint. */
-  addCheckpoint(file: Blob): Promise<CheckpointSettings>
+  /** Puts a file among them; what it holds, where it is no run's checkpoint. */
+  addCheckpoint(file: Blob): Promise<CheckpointSettings | NotARun>
   removeCheckpoint(place: string, name: string): Promise<void>
   /** Spans noted while the switch `trace` was on. */
   traceEvents(): Promise<TraceEvent[]>

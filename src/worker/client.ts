@@ -2,7 +2,7 @@ import * as Comlink from 'comlink'
 import { transferOf } from '../peer/channel-transport.ts'
 import { toHex } from '../util/env.ts'
 import { TabringError } from '../util/errors.ts'
-import type { ComputeApi } from './api.ts'
+import type { CheckpointSettings, ComputeApi, NotARun } from './api.ts'
 import { keepErrorCodes } from './error-transfer.ts'
 
 /** A compute worker as its page holds it. */
@@ -75,14 +75,17 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
       race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvents), ...rest)),
     pause: () => race(remote.pause()),
     goOn: () => race(remote.goOn()),
+    oneStep: () => race(remote.oneStep()),
+    save: () => race(remote.save()),
     look: (name, input) => race(remote.look(name, input)),
+    forget: () => race(remote.forget()),
     leave: () => race(remote.leave()),
     abort: (reason) => race(remote.abort(reason)),
     exportParameters: () => race(remote.exportParameters()),
     checkpoints: () => race(remote.checkpoints()),
     readCheckpoint: (place, name) => race(remote.readCheckpoint(place, name)),
     checkpointSettings: (place, name) => race(remote.checkpointSettings(place, name)),
-    addCheckpoint: (file) => race(remote.addCheckpoint(file)),
+    addCheckpoint: (file) => race<CheckpointSettings | NotARun>(remote.addCheckpoint(file)),
     removeCheckpoint: (place, name) => race(remote.removeCheckpoint(place, name)),
     traceEvents: () => race(remote.traceEvents()),
   }

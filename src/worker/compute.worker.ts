@@ -7,9 +7,10 @@ import { linkOver } from '../peer/channel-transport.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { withLane } from '../peer/lanes.ts'
 import type { Link, LinkStats } from '../peer/link.ts'
-import type { CheckpointSettings, ShelvedCheckpoint } from '../train/checkpoint-shelf.ts'
+import type { CheckpointSettings, NotARun, ShelvedCheckpoint } from '../train/checkpoint-shelf.ts'
 import type { TrainConfig } from '../train/config.ts'
 import type { CheckpointPlace } from '../train/run-checkpoint.ts'
+import type { SavedFile } from '../train/saves.ts'
 import type { LookAnswer, LookValue } from '../train/task.ts'
 import type { Trainer } from '../train/trainer.ts'
 import type { DeviceType } from '../util/device.ts'
@@ -204,6 +205,18 @@ class ComputeWorker implements ComputeApi {
     this.#trainer?.goOn()
   }
 
+  async oneStep(): Promise<void> {
+    if (this.#abort) this.#trainer?.oneStep()
+  }
+
+  async save(): Promise<SavedFile> {
+    if (this.#trainer) return this.#trainer.save()
+    throw new TabringError(
+      'graph.misuse',
+      'save: expected a run, got none. Save when one has begun to train.',
+    )
+  }
+
   async look(name: string, input?: unknown): Promise<LookAnswer> {
     if (!this.#trainer) {
       throw new TabringError(
@@ -213,6 +226,15 @@ class ComputeWorker implements ComputeApi {
     }
     const answer = await this.#trainer.look(name, input)
     return Comlink.transfer(answer, buffersOf(answer))
+  }
+
+  async forget(): Promise<void> {
+    if (this.#abort) return
+    // One that was aborted may still be compiling.
+    await this.#run?.catch(() => undefined)
+    if (this.#abort) return
+    this.#trainer?.destroy()
+    this.#trainer = undefined
   }
 
   async exportParameters(): Promise<string> {
@@ -251,7 +273,7 @@ class ComputeWorker implements ComputeApi {
     return (await shelf()).settingsOnShelf(place, name)
   }
 
-  async addCheckpoint(file: Blob): Promise<CheckpointSettings> {
+  async addCheckpoint(file: Blob): Promise<CheckpointSettings | NotARun> {
     return (await shelf()).addToShelf(new Uint8Array(await file.arrayBuffer()))
   }
 
@@ -327,6 +349,8 @@ function placeOf(
 ): CheckpointPlace {
   return {
     keepLast,
+    // A launcher's folder has one run.
+    run: folder === undefined ? crypto.randomUUID() : undefined,
     folder: async () =>
       (await shelf()).folderOf(config, folder === undefined ? undefined : new URL(folder, baseUrl)),
     file:

@@ -6,10 +6,10 @@ export interface TimedEvent {
   readonly atMs: number
 }
 
-/** Steps are told at least so far apart: a message costs the page about 0.3 ms, however much is in it. units: ms. */
+/** Steps and tests are told at least so far apart: a message costs the page about 0.3 ms, however much is in it. units: ms. */
 const batchMs = 100
 
-/** What a run tells its page, many quick steps in one message; all else goes at once, behind the steps before it. */
+/** What a run tells its page, many quick steps and tests in one message; all else goes at once, behind what was before it. */
 export class EventBatches {
   readonly #post: (events: readonly TimedEvent[]) => void
   readonly #now: () => number
@@ -33,7 +33,7 @@ export class EventBatches {
     const atMs = this.#now()
     this.#waiting.push({ event, atMs })
     const leftMs = this.#postedMs + batchMs - atMs
-    if (event.event !== 'step' || leftMs <= 0) this.flush()
+    if (!isOfSteps(event) || leftMs <= 0) this.flush()
     else if (!this.#isTimed) {
       this.#isTimed = true
       this.#after(leftMs, () => {
@@ -48,4 +48,9 @@ export class EventBatches {
     this.#postedMs = this.#now()
     this.#post(this.#waiting.splice(0))
   }
+}
+
+function isOfSteps(event: RunEvent): boolean {
+  if (event.event === 'phase') return event.phase === 'evaluate'
+  return event.event === 'step' || event.event === 'evaluation'
 }

@@ -1,4 +1,4 @@
-import type { Measured } from '../peer/messages.ts'
+import type { Measured, ToNext } from '../peer/messages.ts'
 import type { Env } from '../util/env.ts'
 
 /** Round trips to the server are measured this often while no run goes on, those of links in a run. units: ms. */
@@ -6,6 +6,8 @@ const idleEveryMs = 15_000
 const runEveryMs = 3_000
 /** The device is measured once the room has been left alone for so long: tabs that open take it for themselves. units: ms. */
 const quietMs = 1_500
+/** The device is measured so often at most, each time that the room is quiet again: the others may have had it the first time. */
+const speedTries = 3
 /** What is told comes at least this far apart. units: ms. */
 const tellEveryMs = 2_000
 /** The least of so many counts: what else goes on only makes a round trip longer. */
@@ -20,7 +22,7 @@ export interface MeasuresOptions {
   readonly env: Env
   /** Tells the room. */
   readonly tell: (measured: Measured) => void
-  /** GFLOP/s of the device; null where it has none to tell. Called once, while no run goes on; may fail. */
+  /** GFLOP/s of the device; null where it has none to tell. Called while no run goes on, three times at most, and the most counts; may fail. */
   readonly speed: () => Promise<number | null>
   /** units: ms. */
   readonly serverRoundTrip: () => Promise<number>
@@ -28,7 +30,7 @@ export interface MeasuresOptions {
   readonly linkRoundTrips: () => Promise<readonly number[]>
 }
 
-/** What a member measures of itself for the others to see: its device once, round trips now and then, each told when it is news. */
+/** What a member measures of itself for the others to see: its device when the room is quiet, round trips now and then, each told when it is news. */
 export class Measures {
   readonly #options: MeasuresOptions
   #measured: Measured = {}
@@ -36,7 +38,7 @@ export class Measures {
   #toldAtMs = Number.NEGATIVE_INFINITY
   #isRunning = false
   #isOver = false
-  #hasSpeed = false
+  #speedTries = 0
   #room = ''
   /** Counts changes of what goes on: an answer to a question of before is dropped. */
   #turn = 0
@@ -62,13 +64,23 @@ export class Measures {
   }
 
   #waitForQuiet(): void {
-    if (this.#hasSpeed || this.#isOver) return
+    if (this.#speedTries >= speedTries || this.#isOver) return
     this.#cancelQuiet()
     this.#cancelQuiet = this.#options.env.after(quietMs, () => void this.#measureSpeed())
   }
 
+  /** What is known of the way to the next member between runs. */
+  nextIs(toNext: ToNext | undefined): void {
+    if (this.#isRunning) return
+    const { toNext: _, ...rest } = this.#measured
+    this.#measured = toNext ? { ...rest, toNext } : rest
+    this.#tellNews()
+  }
+
   runBegan(): void {
     this.#isRunning = true
+    const { toNext: _, ...rest } = this.#measured
+    this.#measured = rest
     this.#cancelQuiet()
     this.#look()
   }
@@ -93,13 +105,15 @@ export class Measures {
   }
 
   async #measureSpeed(): Promise<void> {
-    if (this.#hasSpeed || this.#isRunning || this.#isOver) return
-    this.#hasSpeed = true
+    if (this.#isRunning || this.#isOver) return
+    this.#speedTries++
     const gflops = await this.#options.speed().catch(() => null)
     // A run that began meanwhile came first; there will be another quiet time.
-    if (gflops === null && this.#isRunning) this.#hasSpeed = false
+    if (gflops === null && this.#isRunning) this.#speedTries--
     if (gflops === null || this.#isOver) return
-    this.#measured = { ...this.#measured, megaflops: Math.min(1e9, Math.round(1000 * gflops)) }
+    const megaflops = Math.min(1e9, Math.round(1000 * gflops))
+    if (megaflops <= (this.#measured.megaflops ?? 0)) return
+    this.#measured = { ...this.#measured, megaflops }
     this.#tellNews()
   }
 
@@ -157,6 +171,8 @@ function isNews(old: Measured, now: Measured): boolean {
   return (
     old.megaflops !== now.megaflops ||
     differs(old.serverUs, now.serverUs) ||
+    old.toNext?.id !== now.toNext?.id ||
+    differs(old.toNext?.us ?? undefined, now.toNext?.us ?? undefined) ||
     [0, 1].some((at) => differs(old.linkUs?.[at], now.linkUs?.[at]))
   )
 }

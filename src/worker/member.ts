@@ -1,5 +1,6 @@
 import { parseTrainConfig } from '../../demos/experiment.ts'
 import { loadWebRtc } from '../peer/late-connection.ts'
+import type { LobbyLinks } from '../peer/lobby-links.ts'
 import { type LocalPorts, openLocalPorts } from '../peer/local-ports.ts'
 import type {
   AssignedLink,
@@ -10,13 +11,15 @@ import type {
   MemberInfo,
   TransportChoice,
 } from '../peer/messages.ts'
+import { removedBy, removerIn, SignalError } from '../peer/refusals.ts'
 import type { RoomLink } from '../peer/secret.ts'
-import { SignalClient, signalUrl } from '../peer/signal.ts'
+import { SignalClient, type SignalEvents, signalUrl } from '../peer/signal.ts'
 import { machinesOf } from '../peer/topology.ts'
 import type { TrainConfig, TrainConfigInput } from '../train/config.ts'
 import type { DeviceType } from '../util/device.ts'
 import { systemEnv } from '../util/env.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
+import { loadPart } from '../util/load-part.ts'
 import { tell } from '../util/log.ts'
 import { givenSwitches } from '../util/switches.ts'
 import type { AdapterFacts, CheckpointAddress, ComputeApi, RunEvent, RunResult } from './api.ts'
@@ -42,6 +45,8 @@ export interface RoomMemberOptions {
   name: string
   transport: TransportChoice
   mode: 'create' | 'join' | 'either'
+  /** What makes this member the room's maker again after a reload: 32 hexadecimal digits that nobody else knows. */
+  token?: string
   /** Equal for the ranks of one tab. */
   tab?: string
   /**
@@ -52,6 +57,8 @@ export interface RoomMemberOptions {
   /** Where checkpoints are, if not in this browser's private files. */
   checkpoints?: CheckpointAddress
   onLobby?: (lobby: Lobby, ownId: string | null) => void
+  /** What the maker, another tab, would start now; null for settings that this page does not know. */
+  onProposed?: (config: TrainConfig | null) => void
   onAssigned?: (assignment: Assignment) => void
   /** A link to a neighbour is up, and which way it goes. */
   onLinked?: (peerRank: number, kind: AssignedLink['kind']) => void
@@ -61,6 +68,8 @@ export interface RoomMemberOptions {
   onEnd?: (end: RunEnd) => void
   /** The compute worker has ended: this tab has left the room and can take part no more. */
   onDead?: (error: Error) => void
+  /** The maker has removed this tab from the room: it can come back only as a new member. */
+  onRemoved?: (error: Error) => void
   /** The connection to the server has ended; a run may go on without it. */
   onServerLost?: (error: Error) => void
   /** The server said no to something, and the connection stays. */
@@ -79,6 +88,8 @@ export class RoomMember {
   #ports: LocalPorts | null = null
   #ring: RingLinks | undefined
   #assignment: Assignment | undefined
+  /** In the newest run that this tab took part in. */
+  #rank: number | null = null
   #isRunning = false
   #isServerLost = false
   #isClosed = false
@@ -86,11 +97,15 @@ export class RoomMember {
   #info: MemberInfo | undefined
   /** What was told before that. */
   #changes: MemberChange = {}
-  /** What a person gave on this tab, for runs whose data is `given`. */
-  #given: Uint8Array | undefined
+  /** What a person gave on this tab, by demo, for runs whose data is `given`. */
+  readonly #given = new Map<string, Uint8Array>()
   /** Whether this tab started the current run: of several that have data only its own counts. */
   #hasStarted = false
   #measures: Measures | undefined
+  /** Once this tab is not alone in its room. */
+  #lobbyLinks: LobbyLinks | 'loading' | undefined
+  /** What neighbours said before their code was here. */
+  #earlyReaches: SignalEvents['reach'][] = []
   readonly #marks = new StartMarks()
 
   constructor(options: RoomMemberOptions) {
@@ -101,6 +116,11 @@ export class RoomMember {
 
   get compute(): ComputeApi {
     return this.#compute.api
+  }
+
+  /** Of the run that is on, or of the last one; null before the first. */
+  get rank(): number | null {
+    return this.#rank
   }
 
   /** Whether the room's server relays links; known once it has been joined. */
@@ -115,7 +135,7 @@ export class RoomMember {
 
   /** Enters the room. errors: SignalError with the server's reason, `signal.lost`. */
   async join(adapter: AdapterFacts): Promise<void> {
-    const { link, name, transport, mode } = this.#options
+    const { link, name, transport, mode, token } = this.#options
     if (transport !== 'webrtc' && transport !== 'relay') this.#ports = await openLocalPorts()
     const info: MemberInfo = {
       name,
@@ -126,15 +146,22 @@ export class RoomMember {
       tab: this.#options.tab,
       ...this.#changes,
     }
-    const client = new SignalClient({ url: signalUrl(location), link, info, mode, WebSocket })
+    const url = signalUrl(location)
+    const client = new SignalClient({ url, link, info, mode, token, WebSocket })
     this.#client = client
     client.on('lobby', (lobby) => {
       tell(1, 'room', () => `members ${lobby.members.map((member) => member.name).join(', ')}`)
       if (mayNeedWebRtc(info, lobby.members)) loadWebRtc().catch(() => undefined)
       this.#measures?.roomIs([lobby.state, ...lobby.members.map(({ id }) => id)].join())
+      this.#linkLobby()
       this.#options.onLobby?.(lobby, client.id)
     })
+    client.on('proposed', (settings) => this.#options.onProposed?.(knownConfig(settings)))
     client.on('assign', (assignment) => this.#connect(assignment))
+    client.on('reach', (reach) => {
+      if (this.#lobbyLinks === 'loading') this.#earlyReaches.push(reach)
+      else this.#receiveReach(reach)
+    })
     client.on('start', ({ epoch, settings }) => this.#run(epoch, settings))
     client.on('abort', ({ epoch, text }) => this.#abort(epoch, text))
     client.on('refused', (error) => {
@@ -144,7 +171,12 @@ export class RoomMember {
     client.on('lost', (error) => {
       tell(1, 'room', () => `server lost: ${error.message}`)
       this.#isServerLost = true
-      this.#measures?.end()
+      if (error instanceof SignalError && error.refusal === 'removed') {
+        this.#removed(error)
+        return
+      }
+      if (!this.#assignment) this.#hasStarted = false
+      this.#endMeasures()
       if (this.#assignment && !this.#isRunning) this.#fail(error)
       this.#options.onServerLost?.(error)
     })
@@ -168,6 +200,51 @@ export class RoomMember {
       linkRoundTrips: () => this.compute.roundTrips(),
     })
     this.#measures.begin()
+    this.#linkLobby()
+  }
+
+  #endMeasures(): void {
+    this.#measures?.end()
+    this.#measures = undefined
+    this.#linkLobby()
+  }
+
+  /** Between runs a tab that measures itself is linked to its neighbours in the ring; in a run the run's own links are measured. */
+  #linkLobby(): void {
+    const client = this.#client
+    const links = this.#lobbyLinks
+    if (links === 'loading') return
+    const lobby = this.#measures && !this.#assignment ? client?.lobby : null
+    if (!lobby) {
+      links?.close()
+      return
+    }
+    if (links) links.roomIs(lobby)
+    else if (lobby.members.length > 1) void this.#loadLobbyLinks(client!, this.#info!)
+  }
+
+  async #loadLobbyLinks(client: SignalClient, own: MemberInfo): Promise<void> {
+    this.#lobbyLinks = 'loading'
+    try {
+      const { linkLobby } = await loadPart('Round trips', () => import('./lobby-ways.ts'))
+      const tell = (toNext: Measured['toNext']) => this.#measures?.nextIs(toNext)
+      this.#lobbyLinks = linkLobby({ client, own, ports: this.#ports, tell })
+    } catch {
+      this.#lobbyLinks = undefined // the next change of the room tries again
+      this.#earlyReaches = []
+      return
+    }
+    this.#linkLobby()
+    for (const reach of this.#earlyReaches.splice(0)) this.#receiveReach(reach)
+  }
+
+  #receiveReach({ from, data }: SignalEvents['reach']): void {
+    if (this.#lobbyLinks === 'loading') return
+    try {
+      this.#lobbyLinks?.receive(from, data)
+    } catch (thrown) {
+      this.#options.onRefused?.(toError(thrown))
+    }
   }
 
   /** Tells the room what changed about this tab, as soon as it is in. */
@@ -180,13 +257,37 @@ export class RoomMember {
     this.#client?.update(this.#info)
   }
 
-  /** Keeps what a person gave, for the runs that this tab starts with the data `given`; the other ranks get it from this one. */
-  give(bytes: Uint8Array | undefined): void {
-    this.#given = bytes
+  /** Keeps what a person gave, for the runs of `demo` that this tab starts with the data `given`; the other ranks get it from this one. Null: forgets it. */
+  give(demo: string, bytes: Uint8Array | null): void {
+    if (bytes) this.#given.set(demo, bytes)
+    else this.#given.delete(demo)
   }
 
-  /** Seals the room as it is and starts training; for the maker. The server answers a refusal through `onRefused`. */
+  /** Forgets what was given, and the model of the last run; between runs. */
+  forget(): void {
+    this.#given.clear()
+    this.#compute.api.forget().catch(() => undefined)
+  }
+
+  /** Makes another member the room's maker, or takes it out of the room; for the maker. A refusal comes through `onRefused`. */
+  handOver(id: string): void {
+    this.#client?.handOver(id)
+  }
+  remove(id: string): void {
+    this.#client?.remove(id)
+  }
+
+  /** Shows the others what this tab would start; for the maker. */
+  propose(config: TrainConfigInput): void {
+    this.#client?.propose(parseTrainConfig(config) as unknown as JsonValue)
+  }
+
+  /**
+   * Seals the room as it is and starts training; for the maker. The server answers a refusal through `onRefused`. A start that is under way is
+   * the only one.
+   */
   start(config: TrainConfigInput): void {
+    if (this.#hasStarted || this.#assignment) return
     this.#hasStarted = true
     this.#marks.begin('pressed')
     this.#requireClient().start(parseTrainConfig(config) as unknown as JsonValue)
@@ -202,6 +303,11 @@ export class RoomMember {
     this.#compute.api.goOn().catch(() => undefined)
   }
 
+  /** In a pause that this tab asked for: all ranks take one step and pause again, told by `continued` and `paused`. */
+  oneStep(): void {
+    this.#compute.api.oneStep().catch(() => undefined)
+  }
+
   /** Ends the run on all ranks. */
   stop(reason: string): void {
     if (this.#assignment) this.#client?.abort(this.#assignment.epoch, reason)
@@ -212,7 +318,7 @@ export class RoomMember {
   close(): void {
     tell(1, 'room', () => 'left')
     this.#isClosed = true
-    this.#measures?.end()
+    this.#endMeasures()
     this.#client?.bye()
     this.#ring?.close()
     this.#ports?.close()
@@ -227,6 +333,7 @@ export class RoomMember {
 
   #connect(assignment: Assignment): void {
     this.#assignment = assignment
+    this.#rank = assignment.rank
     this.#isRunning = false
     this.#marks.begin('assigned')
     tell(1, 'room', () => {
@@ -234,6 +341,7 @@ export class RoomMember {
       return `epoch ${epoch}: rank ${rank} of ${worldSize}`
     })
     this.#measures?.runBegan()
+    this.#linkLobby()
     this.#options.onAssigned?.(assignment)
     const ring = formLinks({
       client: this.#requireClient(),
@@ -275,7 +383,7 @@ export class RoomMember {
           }
         },
         this.#options.checkpoints,
-        this.#hasStarted ? this.#given : undefined,
+        this.#hasStarted ? this.#given.get(config.demo) : undefined,
       )
       const stats = await ring.stats()
       client.done(epoch)
@@ -288,6 +396,7 @@ export class RoomMember {
       this.#isRunning = false
       this.#hasStarted = false
       this.#measures?.runEnded()
+      this.#linkLobby()
       tell(1, 'room', () => `epoch ${epoch}: ended well`)
       this.#options.onEnd?.({ ok: true, rank, worldSize, result, ring: stats })
     } catch (thrown) {
@@ -332,9 +441,18 @@ export class RoomMember {
     const client = this.#client
     if (this.#assignment) client?.abort(this.#assignment.epoch, messageOf(error).slice(0, 300))
     this.#fail(error)
-    this.#measures?.end()
+    this.#endMeasures()
     client?.bye()
     this.#options.onDead?.(error)
+  }
+
+  /** Out of the room, and of its run; the worker stays, with what it has trained. */
+  #removed(error: SignalError): void {
+    const reason = removedBy(removerIn(error.message))
+    if (this.#isRunning) this.compute.abort(reason).catch(() => undefined)
+    this.#fail(error)
+    this.#endMeasures()
+    this.#options.onRemoved?.(error)
   }
 
   #abort(epoch: number, text: string): void {
@@ -346,7 +464,7 @@ export class RoomMember {
   /** Ends the current assignment, once, with the first error. An error of another epoch ends nothing. */
   #fail(thrown: unknown, epoch = this.#assignment?.epoch): void {
     if (!this.#assignment || this.#assignment.epoch !== epoch) return
-    const error = thrown instanceof Error ? thrown : new Error(String(thrown))
+    const error = toError(thrown)
     const { rank } = this.#assignment
     tell(1, 'room', () => `epoch ${epoch}: ended by ${messageOf(thrown)}`)
     this.#assignment = undefined
@@ -354,7 +472,19 @@ export class RoomMember {
     this.#hasStarted = false
     this.#ring?.close()
     this.#measures?.runEnded()
+    this.#linkLobby()
     this.#options.onEnd?.({ ok: false, rank, error })
+  }
+}
+
+const toError = (thrown: unknown): Error =>
+  thrown instanceof Error ? thrown : new Error(String(thrown))
+
+function knownConfig(settings: JsonValue): TrainConfig | null {
+  try {
+    return parseTrainConfig(settings)
+  } catch {
+    return null
   }
 }
 

@@ -1,15 +1,12 @@
-import { createRequire } from 'node:module'
-import type { AxeResults, RunOptions } from 'axe-core'
-import type { Page } from 'playwright'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ensureBuilt } from '../../node/build.ts'
 import { type Served, serve } from '../../node/serve.ts'
+import { violations } from '../support/axe.ts'
 import { openStates, type StatesPage } from '../support/states-page.ts'
 import type {} from './fixtures/states.tsx'
 
 /** What axe finds to be in the way of people who use a keyboard, a screen reader or other colours: nothing may be found. */
 
-const axePath = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
 const looks = [
   { width: 1400, height: 900, colorScheme: 'light' },
   { width: 1400, height: 900, colorScheme: 'dark' },
@@ -17,29 +14,10 @@ const looks = [
   { width: 375, height: 667, colorScheme: 'dark' },
 ] as const
 
-declare global {
-  interface Window {
-    axe: { run(root: Document, options: RunOptions): Promise<AxeResults> }
-  }
-}
-
-/** Rule, what it asks for, and where, of each violation on the page as it is. */
-const violations = (page: Page): Promise<string[]> =>
-  page.evaluate(async () => {
-    const { violations } = await window.axe.run(document, {
-      resultTypes: ['violations'],
-      elementRef: false,
-    })
-    return violations.flatMap(({ id, help, nodes }) =>
-      nodes.map(({ target, failureSummary }) => `${id}: ${help}: ${target} ${failureSummary}`),
-    )
-  })
-
 let opened: StatesPage
 let served: Served
 beforeAll(async () => {
   opened = await openStates()
-  await opened.page.addScriptTag({ path: axePath })
   served = await serve({ root: await ensureBuilt(), port: 0 })
 })
 afterAll(async () => {
@@ -86,7 +64,6 @@ describe('axe finds nothing', { timeout: 120_000 }, () => {
     const page = await opened.browser.newPage()
     await page.goto(new URL(name, served.localUrl).href)
     await page.locator('main button').first().waitFor()
-    await page.addScriptTag({ path: axePath })
     for (const { colorScheme, ...size } of looks) {
       await page.setViewportSize(size)
       await page.emulateMedia({ colorScheme })

@@ -1,45 +1,19 @@
-import { mkdirSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import type { Browser, BrowserContextOptions, Page } from 'playwright'
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import type { BrowserContextOptions, Page } from 'playwright'
+import { expect, test } from 'vitest'
 import { meta } from '../../demos/ring/meta.ts'
-import { ensureBuilt } from '../../node/build.ts'
 import { isolationHeaders } from '../../node/headers.ts'
-import { type Served, serve } from '../../node/serve.ts'
-import { launchBrowser } from '../support/launch-browser.ts'
+import { violations } from '../support/axe.ts'
+import { drivePages, pictures } from '../support/page-driver.ts'
 
-/** The ring demo's built page, driven as people do. With TABRING_PICTURES naming a folder, it is photographed there. */
-const pictures = process.env.TABRING_PICTURES
-
-const axePath = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
-
-let served: Served
-let browser: Browser
-let complaints: string[] = []
-beforeAll(async () => {
-  served = await serve({ root: await ensureBuilt(), port: 0 })
-  browser = await launchBrowser()
-  if (pictures) mkdirSync(pictures, { recursive: true })
-})
-afterAll(async () => {
-  await browser?.close()
-  await served?.close()
-})
-afterEach(() => {
-  const found = complaints
-  complaints = []
-  expect(found).toEqual([])
-})
+/** The ring demo's built page, driven as people do. */
+const driver = drivePages({ complaints: ['error', 'warning'] })
 
 async function open(query = '', options: BrowserContextOptions = {}): Promise<Page> {
-  const page = await browser.newPage({ viewport: { width: 1400, height: 900 }, ...options })
-  page.on('pageerror', (error) => complaints.push(error.message))
-  page.on('console', (message) => {
-    if (['error', 'warning'].includes(message.type())) complaints.push(message.text())
-  })
-  const response = await page.goto(`${served.localUrl}demos/ring/${query}`)
-  expect(response!.headers()).toMatchObject(
+  const url = `${driver.served.localUrl}demos/ring/${query}`
+  const page = await driver.openTab(url, await driver.openContext(options))
+  const headers = (await page.request.get(url)).headers()
+  expect(headers).toMatchObject(
     Object.fromEntries(
       Object.entries(isolationHeaders).map(([name, value]) => [name.toLowerCase(), value]),
     ),
@@ -57,6 +31,19 @@ const verdicts = (page: Page) => page.locator('.verdicts li').allTextContents()
 const cell = (page: Page, rank: number, chunk: number) =>
   page.locator('.held tbody tr').nth(rank).locator('td').nth(chunk)
 
+test('the page of demos links to each, and each is there', async () => {
+  const page = await driver.openTab(`${driver.served.localUrl}demos/`)
+  const names = Object.values(
+    await page.locator('.demo-list section').evaluateAll((all) => all.map((one) => one.id)),
+  )
+  expect(names).toEqual(['digits', 'playground', 'picture', 'text', 'ring', 'strategies'])
+  for (const link of await page.locator('.demo-list a').all()) {
+    const address = await link.evaluate((one) => (one as HTMLAnchorElement).href)
+    expect((await page.request.get(address)).status(), address).toBe(200)
+  }
+  await page.close()
+})
+
 /** Moves the scrubber to a share of the run. */
 const scrub = (page: Page, share: number) =>
   page.locator('.scrub').evaluate((element, to) => {
@@ -66,15 +53,11 @@ const scrub = (page: Page, share: number) =>
   }, share)
 
 async function picture(page: Page, name: string): Promise<void> {
-  if (pictures) await page.screenshot({ path: join(pictures, `ring-${name}.png`), fullPage: true })
-  await page.addScriptTag({ path: axePath })
-  const found = await page.evaluate(async () => {
-    const { violations } = await window.axe.run(document, {})
-    return {
-      tooWide: document.documentElement.scrollWidth - innerWidth,
-      inTheWay: violations.map(({ id, nodes }) => `${id}: ${nodes[0].html}`),
-    }
-  })
+  await page.screenshot({ path: join(pictures, `ring-${name}.png`), fullPage: true })
+  const found = {
+    tooWide: await page.evaluate(() => document.documentElement.scrollWidth - innerWidth),
+    inTheWay: await violations(page),
+  }
   expect({ name, ...found }).toEqual({ name, tooWide: 0, inTheWay: [] })
 }
 

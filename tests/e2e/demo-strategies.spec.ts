@@ -1,54 +1,24 @@
-import { mkdirSync, readFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Browser, BrowserContextOptions, Page } from 'playwright'
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import type { BrowserContextOptions, Page } from 'playwright'
+import { expect, test } from 'vitest'
 import { meta } from '../../demos/strategies/meta.ts'
-import { ensureBuilt } from '../../node/build.ts'
-import { type Served, serve } from '../../node/serve.ts'
-import { launchBrowser } from '../support/launch-browser.ts'
+import { violations } from '../support/axe.ts'
+import { button, drivePages, pictures, see } from '../support/page-driver.ts'
 
-/** The comparison's built page, driven as people do. With TABRING_PICTURES naming a folder, it is photographed there. */
-const pictures = process.env.TABRING_PICTURES
-
-const axePath = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
-
-let served: Served
-let browser: Browser
-let complaints: string[] = []
-beforeAll(async () => {
-  served = await serve({ root: await ensureBuilt(), port: 0 })
-  browser = await launchBrowser()
-  if (pictures) mkdirSync(pictures, { recursive: true })
-})
-afterAll(async () => {
-  await browser?.close()
-  await served?.close()
-})
-afterEach(() => {
-  const found = complaints
-  complaints = []
-  expect(found).toEqual([])
-})
+/** The comparison's built page, driven as people do. */
+const driver = drivePages()
 
 async function open(query = '', options: BrowserContextOptions = {}): Promise<Page> {
-  const page = await browser.newPage({ viewport: { width: 1280, height: 900 }, ...options })
-  page.on('pageerror', (error) => complaints.push(error.message))
-  page.on('console', (message) => {
-    if (message.type() === 'error') complaints.push(message.text())
-  })
-  await page.goto(`${served.localUrl}demos/strategies/${query}`)
+  const url = `${driver.served.localUrl}demos/strategies/${query}`
+  const viewport = { width: 1280, height: 900 }
+  const page = await driver.openTab(url, await driver.openContext({ viewport, ...options }))
   await page.locator('.chart canvas').nth(1).waitFor()
   return page
 }
 
-const see = (page: Page, title: string | RegExp) =>
-  page.locator('.status h2 [role=status]').filter({ hasText: title }).waitFor()
-const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
-
 /** Wide and narrow, light and dark: fits, and axe finds nothing. */
 async function looks(page: Page, name: string): Promise<void> {
-  await page.addScriptTag({ path: axePath })
   for (const [width, colorScheme] of [
     [1280, 'light'],
     [1280, 'dark'],
@@ -57,15 +27,10 @@ async function looks(page: Page, name: string): Promise<void> {
   ] as const) {
     await page.setViewportSize({ width, height: 900 })
     await page.emulateMedia({ colorScheme })
-    const path = join(pictures ?? '', `strategies-${name}-${width}-${colorScheme}.png`)
-    if (pictures) await page.screenshot({ path, fullPage: true })
-    const found = await page.evaluate(async () => {
-      const { violations } = await window.axe.run(document, {})
-      return {
-        tooWide: Math.max(0, document.documentElement.scrollWidth - innerWidth),
-        inTheWay: violations.map(({ id, nodes }) => `${id}: ${nodes[0].html}`),
-      }
-    })
+    const path = join(pictures, `strategies-${name}-${width}-${colorScheme}.png`)
+    await page.screenshot({ path, fullPage: true })
+    const tooWide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
+    const found = { tooWide: Math.max(0, tooWide), inTheWay: await violations(page) }
     expect({ path, ...found }).toEqual({ path, tooWide: 0, inTheWay: [] })
   }
 }
@@ -165,12 +130,12 @@ test('settings go into the address, wrong ones are named, a run can be cancelled
 }, 120_000)
 
 test('says what is in the way: no WebGPU, a switch that cannot be', async () => {
-  const page = await browser.newPage()
+  const page = await driver.browser.newPage()
   const notice = page.locator('.notice h2')
-  await page.goto(`${served.localUrl}demos/strategies/?debug=much`)
-  expect(await notice.textContent()).toBe('This address has a switch that cannot be')
+  await page.goto(`${driver.served.localUrl}demos/strategies/?debug=much`)
+  expect(await notice.textContent()).toBe('A setting in this address is not valid')
   await page.addInitScript(() => Reflect.deleteProperty(Navigator.prototype, 'gpu'))
-  await page.goto(`${served.localUrl}demos/strategies/`)
+  await page.goto(`${driver.served.localUrl}demos/strategies/`)
   expect(await notice.textContent()).toBe('This browser has no WebGPU')
   expect(await button(page, 'Run').count()).toBe(0)
   await page.close()

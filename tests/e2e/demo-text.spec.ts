@@ -1,78 +1,39 @@
-import { mkdirSync } from 'node:fs'
-import { join } from 'node:path'
-import type { Browser, Page } from 'playwright'
-import { afterAll, beforeAll, expect, it } from 'vitest'
-import { ensureBuilt } from '../../node/build.ts'
-import { type Served, serve } from '../../node/serve.ts'
-import { launchBrowser } from '../support/launch-browser.ts'
+import type { Page } from 'playwright'
+import { expect, it } from 'vitest'
+import { noViolations, violationsByColours } from '../support/axe.ts'
+import { drivePages, dropOn, photograph, see as seeOn } from '../support/page-driver.ts'
 
-/** The text demo at its own address. Pictures go to the folder that TABRING_PICTURES names, or to test-results/page. */
-const pictures =
-  process.env.TABRING_PICTURES || join(import.meta.dirname, '..', '..', 'test-results', 'page')
-
-let served: Served
-let browser: Browser
+/** The text demo at its own address. */
+const driver = drivePages()
 let page: Page
-const complaints: string[] = []
 
-beforeAll(async () => {
-  mkdirSync(pictures, { recursive: true })
-  served = await serve({ root: await ensureBuilt(), port: 0 })
-  browser = await launchBrowser()
-})
-afterAll(async () => {
-  await browser?.close()
-  await served?.close()
-})
-
-async function picture(name: string): Promise<void> {
-  for (const [width, colorScheme] of [
-    [1400, 'light'],
-    [1400, 'dark'],
-    [375, 'light'],
-  ] as const) {
-    await page.setViewportSize({ width, height: 900 })
-    await page.emulateMedia({ colorScheme })
-    const path = join(pictures, `demo-text-${name}-${width}-${colorScheme}.png`)
-    await page.locator('#demo').screenshot({ path })
-    const tooWide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
-    expect(tooWide, `${width}`).toBeLessThanOrEqual(0)
-  }
-  await page.setViewportSize({ width: 1400, height: 900 })
-}
-
+const picture = (name: string) => photograph(page, `demo-text-${name}`, { part: '#demo' })
 const newest = () => page.locator('.samples li p').first()
-const see = (title: string) =>
-  page.locator('.status h2 [role=status]').filter({ hasText: title }).waitFor({ timeout: 90_000 })
+const see = (title: string) => seeOn(page, title, 90_000)
 
 /** Drops a file on the field, as a person would. */
 const drop = (name: string, bytes: Buffer) =>
-  page.getByLabel('Paste a text').evaluate(
-    (field, file) => {
-      const transfer = new DataTransfer()
-      const bytes = Uint8Array.from(atob(file.base64), (letter) => letter.charCodeAt(0))
-      transfer.items.add(new File([bytes], file.name, { type: 'text/plain' }))
-      const init = { dataTransfer: transfer, bubbles: true, cancelable: true }
-      if (field.dispatchEvent(new DragEvent('drop', init))) throw new Error('the page let it go')
-    },
-    { name, base64: bytes.toString('base64') },
-  )
+  dropOn(page.getByLabel('Paste a text'), { [name]: bytes }, 'text/plain')
 
 it('writes as it learns, says what comes next and where it looks, and takes a text', async () => {
-  page = await browser.newPage({ viewport: { width: 1400, height: 900 } })
-  page.on('pageerror', (error) => complaints.push(error.message))
-  page.on('console', (message) => {
-    if (message.type() === 'error') complaints.push(message.text())
-  })
-  await page.goto(`${served.localUrl}demos/text/?steps=70&batchSize=8`)
+  page = await driver.openTab(`${driver.served.localUrl}demos/text/?steps=70&batchSize=8`)
   await see('Alone in the room')
   await page.locator('.text-demo').waitFor()
   await page.getByRole('button', { name: 'Start', exact: true }).click()
   await newest().waitFor({ timeout: 60_000 })
   const first = await newest().innerText()
-  expect(first.length).toBeGreaterThan('Once there'.length)
+  expect(first).toHaveLength('Once there'.length + 56)
   await expect.poll(() => newest().innerText(), { timeout: 60_000 }).not.toBe(first)
   await see('Finished')
+  // Each line is of one step, the newest at the top.
+  const steps = async () => {
+    const labels = await page.locator('.samples li > span').allTextContents()
+    return labels.map((label) => Number(/^step (\d+)$/.exec(label)?.[1]))
+  }
+  await expect.poll(async () => (await steps())[0], { timeout: 60_000 }).toBe(70)
+  const told = await steps()
+  expect(new Set(told).size).toBeGreaterThan(1)
+  expect(told).toEqual([...told].sort((a, b) => b - a))
   // The longer one that it writes when it has learned.
   const written = async () => (await newest().innerText()).length
   await expect.poll(written, { timeout: 60_000 }).toBeGreaterThan(240)
@@ -111,6 +72,7 @@ it('writes as it learns, says what comes next and where it looks, and takes a te
   await expect.poll(asked, { timeout: 60_000 }).toBe(longer)
   await expect.poll(written, { timeout: 60_000 }).toBeGreaterThan(240)
   await picture('finished')
+  expect(await violationsByColours(page)).toEqual(noViolations)
 
   await prompt.fill('#')
   await page.getByText('The text has no "#"').waitFor()
@@ -126,5 +88,4 @@ it('writes as it learns, says what comes next and where it looks, and takes a te
   await picture('given')
   await page.getByRole('button', { name: 'Start again' }).click()
   await expect.poll(() => prompt.inputValue(), { timeout: 60_000 }).toBe('ding dong')
-  expect(complaints).toEqual([])
 }, 240_000)

@@ -1,118 +1,98 @@
-import { mkdirSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Browser, BrowserContext, Page } from 'playwright'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { ensureBuilt } from '../../node/build.ts'
-import { iceWithoutRoutePermissions } from '../../node/chromium.ts'
-import { type Served, serve } from '../../node/serve.ts'
+import type { Page } from 'playwright'
+import { afterAll, describe, expect, it } from 'vitest'
 import { makeDigits } from '../../src/data/digits.ts'
+import { noViolations, violationsByColours } from '../support/axe.ts'
 import { type Files, gzip, idxFolder } from '../support/idx-files.ts'
-import { launchBrowser } from '../support/launch-browser.ts'
+import {
+  button,
+  drivePages,
+  dropOn,
+  photograph,
+  seeRun,
+  see as seeTitle,
+} from '../support/page-driver.ts'
 
-/** Each demo at its own address, as people use it. Pictures go to the folder that TABRING_PICTURES names, or to test-results/page. */
-const pictures =
-  process.env.TABRING_PICTURES || join(import.meta.dirname, '..', '..', 'test-results', 'page')
-
-let served: Served
+/** Each demo at its own address, as people use it. */
 /** A folder with digits, which the page's server offers at /data/. */
 let data: string
-let browser: Browser
-let context: BrowserContext | undefined
-/** What pages complained about; must stay empty. */
-let complaints: string[] = []
-
-beforeAll(async () => {
-  mkdirSync(pictures, { recursive: true })
-  data = await mkdtemp(join(tmpdir(), 'tabring-idx-'))
-  for (const [name, bytes] of Object.entries(
-    idxFolder(makeDigits({ seed: 6, train: 200, test: 40 })),
-  ))
-    await writeFile(join(data, `${name}.gz`), gzip(bytes))
-  served = await serve({ root: await ensureBuilt(), port: 0, mounts: { '/data/': data } })
-  browser = await launchBrowser()
+const { served, openContext, openTab } = drivePages({
+  async serving() {
+    data = await mkdtemp(join(tmpdir(), 'tabring-idx-'))
+    for (const [name, bytes] of Object.entries(
+      idxFolder(makeDigits({ seed: 6, train: 200, test: 40 })),
+    ))
+      await writeFile(join(data, `${name}.gz`), gzip(bytes))
+    return { mounts: { '/data/': data } }
+  },
 })
 afterAll(async () => {
-  await browser?.close()
-  await served?.close()
   if (data) await rm(data, { recursive: true })
 })
-afterEach(async () => {
-  await context?.close()
-  context = undefined
-  const found = complaints
-  complaints = []
-  expect(found).toEqual([])
-})
 
-async function openTab(url: string): Promise<Page> {
-  if (!context) {
-    context = await browser.newContext({ viewport: { width: 1400, height: 900 } })
-    await context.grantPermissions(iceWithoutRoutePermissions)
-  }
-  const page = await context.newPage()
-  page.on('pageerror', (error) => complaints.push(error.message))
-  page.on('console', (message) => {
-    if (message.type() === 'error') complaints.push(message.text())
-  })
-  await page.goto(url)
-  return page
-}
-
-const status = (page: Page) => page.locator('.status h2 [role=status]')
-/** Of the page's run of that number, where it is told: a later run is over as soon as it begins, and says what the one before said. */
+/** Of the page's run of that number, where it is told. */
 async function see(page: Page, title: string | RegExp, run?: number): Promise<void> {
-  if (run) await page.locator('#summary').getByText(`Run ${run}`).waitFor({ timeout: 60_000 })
-  await status(page).filter({ hasText: title }).waitFor({ timeout: 60_000 })
+  if (run) await seeRun(page, run)
+  await seeTitle(page, title)
 }
-const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
-
-async function picture(page: Page, name: string): Promise<void> {
-  await page.bringToFront() // a tab behind another draws a frame a second
-  for (const [width, colorScheme] of [
-    [1400, 'light'],
-    [1400, 'dark'],
-    [375, 'light'],
-  ] as const) {
-    await page.setViewportSize({ width, height: 900 })
-    await page.emulateMedia({ colorScheme })
-    await page.waitForTimeout(100) // the chart follows on the next frame
-    const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
-    expect(wider, `${name} at ${width} px`).toBeLessThanOrEqual(0)
-    const path = join(pictures, `demo-${name}-${width}-${colorScheme}.png`)
-    await page.screenshot({ path, fullPage: true })
-  }
-  await page.setViewportSize({ width: 1400, height: 900 })
-  await page.emulateMedia({ colorScheme: 'light' })
-}
+const picture = (page: Page, name: string) => photograph(page, `demo-${name}`)
 
 describe('playground', () => {
-  /** What the canvas below the points shows; empty while nothing has been learned. */
+  /** The picture below the points, which has the newest answer. */
   const boundaryOf = (page: Page) =>
     page
       .locator('.plane canvas[data-has-field=true]')
       .evaluate((canvas) => (canvas as HTMLCanvasElement).toDataURL())
 
-  it('tabs with a sector each disagree without an exchange, and agree with one', async () => {
-    const maker = await openTab(`${served.localUrl}demos/playground/?data=xor&steps=150`)
+  /** Of places all over the plane, those where the boundary says class 1: its colours have more red than blue. */
+  const classesOf = (page: Page) =>
+    page.locator('.plane canvas[data-has-field=true]').evaluate((canvas) => {
+      const { width, height } = canvas as HTMLCanvasElement
+      const { data } = (canvas as HTMLCanvasElement)
+        .getContext('2d')!
+        .getImageData(0, 0, width, height)
+      const side = 40
+      return Array.from({ length: side * side }, (_, i) => {
+        const x = Math.floor((((i % side) + 0.5) / side) * width)
+        const y = Math.floor(((Math.floor(i / side) + 0.5) / side) * height)
+        const at = 4 * (y * width + x)
+        return data[at] > data[at + 2]
+      })
+    })
+  /** The share of the plane where two boundaries say different classes. */
+  const apart = (a: readonly boolean[], b: readonly boolean[]) =>
+    a.filter((one, i) => one !== b[i]).length / a.length
+
+  it('five tabs with a sector each disagree without an exchange, and agree with one', async () => {
+    const maker = await openTab(
+      `${served.localUrl}demos/playground/?data=xor&steps=150&stepsPerSec=0`,
+    )
     await see(maker, 'Alone in the room')
     await picture(maker, 'playground-lobby')
     const link = await maker.getByLabel('Open this link').inputValue()
     expect(link).toContain('/?demo=playground#room=')
-    const second = await openTab(link)
-    await see(maker, 'Ready with 2 ranks')
-    const pages = [maker, second]
+    const pages = [maker]
+    for (let tab = 1; tab < 5; tab++) pages.push(await openTab(link))
+    await see(maker, 'Ready with 5 ranks')
 
-    await button(maker, 'a sector of its own').click()
+    await button(maker, 'own sector').click()
     await button(maker, 'off: each tab alone').click()
     await maker.waitForURL(/strategy=alone&partition=own-slice/)
     await button(maker, 'Start').click()
     await Promise.all(pages.map((page) => see(page, 'Finished')))
-    const [own, other] = await Promise.all(pages.map(boundaryOf))
-    expect(own).not.toBe(other)
+    // Each tab asks once more behind the last step: then any two differ over a part of the plane.
+    const leastApart = async () => {
+      const classes = await Promise.all(pages.map(classesOf))
+      return Math.min(
+        ...classes.flatMap((one, i) => classes.slice(0, i).map((other) => apart(one, other))),
+      )
+    }
+    await expect.poll(leastApart, { timeout: 20_000 }).toBeGreaterThan(0.1)
+    const alone = await classesOf(maker)
     await picture(maker, 'playground-alone-rank-0')
-    await picture(second, 'playground-alone-rank-1')
+    await picture(pages[1], 'playground-alone-rank-1')
 
     await button(maker, 'on: averaged over all tabs').click()
     await button(maker, 'Start again').click()
@@ -120,29 +100,123 @@ describe('playground', () => {
     // Each tab asks once more behind the last step.
     await expect.poll(async () => new Set(await Promise.all(pages.map(boundaryOf))).size).toBe(1)
     await picture(maker, 'playground-ddp')
-    expect(await boundaryOf(maker)).not.toBe(own)
+    expect(apart(alone, await classesOf(maker))).toBeGreaterThan(0.1)
+  })
+
+  it('three ranks of one tab without an exchange are shown one beside the other; in the picture demo too', async () => {
+    const page = await openTab(
+      `${served.localUrl}demos/playground/?ranks=3&strategy=alone&partition=own-slice&data=xor&steps=150&stepsPerSec=0`,
+    )
+    await see(page, 'Alone in the room')
+    await page.getByText('start now with the 3 ranks of this tab').waitFor()
+    await button(page, 'Start').click()
+    await see(page, 'Finished')
+    const planes = page.locator('.ranks figure')
+    expect(await planes.locator('figcaption').allTextContents()).toEqual([
+      'rank 0',
+      'rank 1',
+      'rank 2',
+    ])
+    await planes.first().scrollIntoViewIfNeeded()
+    const boundaries = page.locator('.ranks canvas[data-has-field=true]')
+    await boundaries.nth(2).waitFor()
+    const drawn = await boundaries.evaluateAll((all) =>
+      all.map((canvas) => (canvas as HTMLCanvasElement).toDataURL()),
+    )
+    expect(new Set(drawn).size).toBe(3)
+    await picture(page, 'playground-ranks')
+
+    await page.locator('#setting-demo').selectOption('picture')
+    await page.getByText('More settings', { exact: true }).click()
+    await page.getByLabel('Steps', { exact: true }).fill('20')
+    await button(page, 'Start again').click()
+    await see(page, 'Finished', 2)
+    const learned = page.locator('#demo [data-rank]')
+    await learned.first().scrollIntoViewIfNeeded()
+    await learned.nth(2).locator('canvas').waitFor()
+    await expect
+      .poll(() => learned.locator('figcaption').allTextContents())
+      .toEqual([0, 1, 2].map((rank) => expect.stringMatching(`rank ${rank}learned: [0-9.]+ dB`)))
+    await picture(page, 'picture-ranks')
   })
 
   it('trains on points that were drawn, and ticks off its stated result', async () => {
     const page = await openTab(`${served.localUrl}demos/playground/?steps=20`)
     await see(page, 'Alone in the room')
     await button(page, 'Draw your own').click()
+    await page
+      .locator('#setting-data-note')
+      .filter({ hasText: 'draw at least 10 points' })
+      .waitFor()
+    expect(await button(page, 'Start').isDisabled()).toBe(true)
     const box = (await page.locator('.plane').boundingBox())!
     const stroke = async (x: number) => {
-      await page.mouse.move(box.x + x * box.width, box.y + 0.15 * box.height)
+      // Pressing a button below the plane has scrolled.
+      await page.locator('.plane').scrollIntoViewIfNeeded()
+      const { x: left, y: top } = (await page.locator('.plane').boundingBox())!
+      await page.mouse.move(left + x * box.width, top + 0.15 * box.height)
       await page.mouse.down()
-      await page.mouse.move(box.x + x * box.width, box.y + 0.85 * box.height, { steps: 30 })
+      await page.mouse.move(left + x * box.width, top + 0.85 * box.height, { steps: 30 })
       await page.mouse.up()
     }
     await stroke(0.25)
     await button(page, '■ class 1').click()
     await stroke(0.75)
     await page.getByText(/^\d+ points. The next run trains on them/).waitFor()
-    await page.waitForURL(/data=given/)
+    await page.waitForURL(/[?&]given=/)
+    expect(page.url()).not.toContain('data=given')
     await picture(page, 'playground-drawing')
+    // The same points in a room of its own.
+    const shown = (one: Page) =>
+      one
+        .locator('.plane canvas')
+        .nth(1)
+        .evaluate((canvas) => (canvas as HTMLCanvasElement).toDataURL())
+    const copy = await openTab(page.url().replace(/#.*/, ''))
+    await see(copy, 'Alone in the room')
+    await expect.poll(() => button(copy, 'Start').isEnabled()).toBe(true)
+    await expect.poll(() => shown(copy)).toBe(await shown(page))
+    await button(copy, 'Draw your own').click()
+    await button(copy, 'Clear').click()
+    await expect.poll(() => button(copy, 'Start').isDisabled()).toBe(true)
+    expect(copy.url()).not.toContain('given')
+    // By the keyboard: ten points in a row, and the last one taken away again.
+    await copy.getByRole('application', { name: 'Plane to draw points on' }).focus()
+    await copy.keyboard.press('ArrowUp')
+    for (let i = 0; i < 10; i++) {
+      await copy.keyboard.press('Enter')
+      await copy.keyboard.press('ArrowRight')
+    }
+    await copy.getByText('Cursor at x 0.50, y 0.05').waitFor({ state: 'attached' })
+    await expect.poll(() => button(copy, 'Start').isEnabled()).toBe(true)
+    await picture(copy, 'playground-keyboard')
+    await copy.getByRole('application', { name: 'Plane to draw points on' }).press('Delete')
+    await copy.getByText('9 points; 1 more').waitFor()
+    await expect.poll(() => button(copy, 'Start').isDisabled()).toBe(true)
+    await copy.close()
+    await page.bringToFront()
+    await button(page, '8, 8').click()
+    await button(page, 'ReLU').click()
+    await page.waitForURL(/model=relu-8-8/)
     await button(page, 'Start').click()
     await see(page, 'Finished')
+    const units = page.getByRole('img', {
+      name: 'What each of the 8 units outputs across the plane',
+    })
+    await units.first().scrollIntoViewIfNeeded()
+    await page.getByText('Layer 2: 8 ReLU units').waitFor()
+    // Pictures of units that lean somewhere, and not the same way.
+    const colours = () =>
+      units.nth(1).evaluate((canvas) => {
+        const { width, height } = canvas as HTMLCanvasElement
+        const context = (canvas as HTMLCanvasElement).getContext('2d')!
+        const { data } = context.getImageData(0, 0, width, height)
+        return new Set(new Uint32Array(data.buffer)).size
+      })
+    await expect.poll(colours).toBeGreaterThan(20)
     await picture(page, 'playground-drawn')
+    await button(page, '16, 16').click()
+    await button(page, 'tanh').click()
 
     await button(page, 'two spirals').click()
     await page.getByLabel('More settings').or(page.getByText('More settings')).click()
@@ -151,6 +225,7 @@ describe('playground', () => {
     await see(page, 'Finished')
     await page.locator('.expected [data-is=reached]').waitFor()
     await picture(page, 'playground-spiral')
+    expect(await violationsByColours(page)).toEqual(noViolations)
   })
 })
 
@@ -160,20 +235,7 @@ describe('digits', () => {
     'train-labels': folder['test-labels-idx1-ubyte'],
     'train-images-idx3-ubyte': folder['train-images-idx3-ubyte'],
   }
-  /** Drops files on the demo, as a person would. */
-  const drop = (page: Page, files: Files) =>
-    page.locator('.demo.digits').evaluate(
-      (place, named) => {
-        const transfer = new DataTransfer()
-        for (const [name, base64] of named) {
-          const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0))
-          transfer.items.add(new File([bytes], name))
-        }
-        const init = { dataTransfer: transfer, bubbles: true, cancelable: true }
-        if (place.dispatchEvent(new DragEvent('drop', init))) throw new Error('the page let it go')
-      },
-      Object.entries(files).map(([name, bytes]) => [name, Buffer.from(bytes).toString('base64')]),
-    )
+  const drop = (page: Page, files: Files) => dropOn(page.locator('.demo.digits'), files)
 
   const bars = (page: Page) =>
     page.getByRole('list', { name: 'Probability of each digit' }).locator('.bar-value')
@@ -181,7 +243,9 @@ describe('digits', () => {
   it.each(['mlp', 'cnn'])(
     '%s: says what a drawn digit is, and shows filters and mistakes',
     async (model) => {
-      const page = await openTab(`${served.localUrl}demos/digits/?model=${model}&steps=40`)
+      // The mlp as it comes, which has a result to reach.
+      const query = model === 'mlp' ? '' : '?model=cnn&steps=40'
+      const page = await openTab(`${served.localUrl}demos/digits/${query}`)
       await see(page, 'Alone in the room')
       const boxOf = async () => (await page.locator('.pad').boundingBox())!
       let box = await boxOf()
@@ -201,6 +265,9 @@ describe('digits', () => {
       // An upright line is a 1 after few steps already.
       expect(shares.indexOf(Math.max(...shares))).toBe(1)
       await picture(page, `digits-${model}`)
+      if (model === 'mlp') await page.locator('.expected [data-is=reached]').waitFor()
+      else await page.locator('.expected [data-is=open]').getByText('Not judged').waitFor()
+      expect(await violationsByColours(page)).toEqual(noViolations)
 
       await button(page, 'Clear').click()
       expect(await bars(page).allTextContents()).toEqual(Array(10).fill('–'))
@@ -243,13 +310,25 @@ describe('digits', () => {
   it('takes four IDX files that are dropped, on two tabs, or a folder with an address', async () => {
     const maker = await openTab(`${served.localUrl}demos/digits/?steps=20`)
     await see(maker, 'Alone in the room')
+    await maker.locator('#setting-data').selectOption('given')
+    await maker
+      .locator('#setting-data-note')
+      .filter({ hasText: 'nothing is given yet: choose or drop the four files' })
+      .waitFor()
+    expect(await button(maker, 'Start').isDisabled()).toBe(true)
     await drop(maker, { 'notes.txt': new TextEncoder().encode('no digits'), ...broken })
     await maker.getByText('notes.txt: expected an IDX file that begins with 0x00').waitFor()
     await maker.getByText('expected 300 labels for the 300 images').waitFor()
     await picture(maker, 'digits-wrong-files')
     await drop(maker, folder)
     await maker.getByText('trains on 300 images, and 60 are held out').waitFor()
-    await maker.waitForURL(/data=given/)
+    await expect.poll(() => maker.locator('#setting-data').inputValue()).toBe('given')
+    expect(maker.url()).not.toContain('given')
+    // How many they are is known before the run.
+    await maker.getByLabel('Batch size').fill('400')
+    await button(maker, 'Set it to 300').click()
+    await expect.poll(() => maker.getByLabel('Batch size').inputValue()).toBe('300')
+    await maker.getByLabel('Batch size').fill('64')
     await picture(maker, 'digits-files')
 
     const second = await openTab(await maker.getByLabel('Open this link').inputValue())
@@ -280,7 +359,7 @@ describe('digits', () => {
   })
 
   it('a finger draws on a phone, and does not scroll the page', async () => {
-    context = await browser.newContext({
+    const context = await openContext({
       viewport: { width: 375, height: 667 },
       hasTouch: true,
       isMobile: true,
@@ -288,6 +367,15 @@ describe('digits', () => {
     const page = await openTab(`${served.localUrl}demos/digits/`)
     await see(page, 'Alone in the room')
     const pad = page.locator('.pad')
+    await pad.waitFor()
+    // Near the top: what a person sets is folded behind it, and opens by a button.
+    expect((await pad.boundingBox())!.y).toBeLessThan(2.2 * 667)
+    const seed = page.getByLabel('Seed')
+    expect(await seed.isVisible()).toBe(false)
+    await page.getByRole('button', { name: 'Show Experiment' }).click()
+    await seed.waitFor()
+    await page.getByRole('button', { name: 'Hide Experiment' }).click()
+    await seed.waitFor({ state: 'hidden' })
     await pad.scrollIntoViewIfNeeded()
     const client = await context.newCDPSession(page)
     const touch = (type: 'touchStart' | 'touchMove' | 'touchEnd', x?: number, y?: number) =>

@@ -3,13 +3,20 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Browser, Page } from 'playwright'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { ensureBuilt } from '../../node/build.ts'
 import { servePages } from '../../node/own-pages.ts'
-import type { Served } from '../../node/serve.ts'
+import { type Served, serve } from '../../node/serve.ts'
 import golden from '../golden/decode.json'
 import { launchBrowser } from '../support/launch-browser.ts'
 import type {} from './fixtures/drop-page.ts'
 
 // Folders and files of this machine, dropped onto a page as the browser's own drag and drop does it.
+
+declare global {
+  interface Window {
+    refused?: boolean
+  }
+}
 
 const fixture = 'tests/e2e/fixtures/drop.html'
 const picture = (name: string) => {
@@ -80,6 +87,29 @@ async function drop(...paths: string[]) {
 /** shape: [height, width, channels] -> [channels, height, width] */
 const planes = (rgb: Buffer) =>
   [0, 1, 2].flatMap((channel) => [...rgb].filter((_, i) => i % 3 === channel))
+
+test('a file that is dropped beside the places for it leaves the training page where it is', async () => {
+  const pages = await serve({ root: await ensureBuilt(), port: 0 })
+  try {
+    await page.goto(pages.localUrl)
+    await page.getByRole('status').filter({ hasText: 'Alone in the room' }).waitFor()
+    // Headless browsers go nowhere by a drop; what they would go by is an event whose default nobody prevented.
+    await page.evaluate(() => {
+      addEventListener('dragover', (event) => {
+        const { defaultPrevented, dataTransfer } = event
+        window.refused = defaultPrevented && dataTransfer?.dropEffect === 'none'
+      })
+    })
+    const session = await page.context().newCDPSession(page)
+    const data = { items: [], files: [join(folder, 'images', 'readme.txt')], dragOperationsMask: 1 }
+    for (const type of ['dragEnter', 'dragOver'] as const)
+      await session.send('Input.dispatchDragEvent', { type, x: 300, y: 20, data })
+    await page.waitForFunction('window.refused !== undefined')
+    expect(await page.evaluate(() => window.refused)).toBe(true)
+  } finally {
+    await pages.close()
+  }
+})
 
 test('a dropped folder is an image folder, whose worker reads the files', async () => {
   const got = await drop('images')

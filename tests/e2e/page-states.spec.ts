@@ -1,24 +1,33 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Page } from 'playwright'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openStates, type StatesPage } from '../support/states-page.ts'
 import type {} from './fixtures/states.tsx'
 
 /**
  * Every designed state of the page at three widths: nothing sticks out, nothing complains, every control has a name.
- * With TABRING_PICTURES naming a folder, each is photographed there, light and dark.
+ * Each is photographed for people to look at, in test-results/states. With TABRING_PICTURES naming a folder, the pictures
+ * go there, dark ones and the narrowest too.
  */
-const pictures = process.env.TABRING_PICTURES
+const chosen = process.env.TABRING_PICTURES
+const pictures = chosen || join(import.meta.dirname, '..', '..', 'test-results', 'states')
 const sizes = [
-  { width: 1400, height: 900 },
-  { width: 390, height: 844 },
-  { width: 375, height: 667 },
+  { width: 1400, height: 900, isPhotographed: true },
+  { width: 390, height: 844, isPhotographed: true },
+  { width: 375, height: 667, isPhotographed: false },
 ]
+
+/** The charts are drawn on the frame after a state is shown. */
+const drawn = (page: Page) =>
+  page.evaluate(
+    () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))),
+  )
 
 let opened: StatesPage
 beforeAll(async () => {
   opened = await openStates()
-  if (pictures) mkdirSync(pictures, { recursive: true })
+  mkdirSync(pictures, { recursive: true })
 })
 afterAll(() => opened?.close())
 
@@ -43,13 +52,32 @@ it.each(sizes)('all states fit a page of $width px', async (size) => {
       }
     }, name)
     expect(found, name).toEqual({ tooWide: 0, nameless: [], cut: [] })
-    for (const colorScheme of pictures ? (['light', 'dark'] as const) : []) {
+    if (!chosen && !size.isPhotographed) continue
+    for (const colorScheme of chosen ? (['light', 'dark'] as const) : (['light'] as const)) {
       await page.emulateMedia({ colorScheme })
-      await page.waitForTimeout(100) // the chart is drawn on the next frame
-      const path = join(pictures!, `state-${name}-${size.width}-${colorScheme}.png`)
-      await page.screenshot({ path, fullPage: true })
+      await drawn(page)
+      const path = join(pictures, `state-${name}-${size.width}-${colorScheme}.jpg`)
+      await page.screenshot({ path, fullPage: true, type: 'jpeg', quality: 85 })
     }
   }
+  expect(complaints).toEqual([])
+})
+
+it.each(sizes)('the table of twelve ranks stays in its panel, $width px wide', async (size) => {
+  const { page, complaints } = opened
+  await page.setViewportSize(size)
+  await page.evaluate(() => window.states.show('training-twelve'))
+  await page.getByText('Every link in numbers').click()
+  const table = page.getByRole('region', { name: 'Rates of every link' }).getByRole('table')
+  await table.waitFor()
+  expect(await table.getByRole('row').count()).toBe(13)
+  const first = await table.getByRole('row').nth(1).getByRole('cell').allInnerTexts()
+  expect(first[0]).toBe('')
+  for (const text of first.slice(1)) expect(text).toMatch(/^[\d.]+ [KM]iB$/)
+  expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0)
+  if (chosen)
+    await page.screenshot({ path: join(pictures, `links-${size.width}.png`), fullPage: true })
+  await page.getByText('Every link in numbers').click()
   expect(complaints).toEqual([])
 })
 
@@ -67,7 +95,7 @@ it('the QR code opens by the keyboard, says the link, and Escape gives the focus
   const box = (await code.boundingBox())!
   expect(box.width).toBeGreaterThan(400)
   expect(box.height).toBe(box.width)
-  if (pictures) await page.screenshot({ path: join(pictures, 'qr-1400.png') })
+  if (chosen) await page.screenshot({ path: join(pictures, 'qr-1400.png') })
   await page.keyboard.press('Escape')
   await dialog.waitFor({ state: 'detached' })
   expect(await button.evaluate((one) => one === document.activeElement)).toBe(true)

@@ -1,118 +1,55 @@
-import { mkdirSync } from 'node:fs'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Browser, BrowserContext, Page } from 'playwright'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { BrowserContext, Page } from 'playwright'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ensureBuilt } from '../../node/build.ts'
 import { lanAddresses, ownCertificate } from '../../node/certificate.ts'
-import { browserFlags, iceWithoutRoutePermissions } from '../../node/chromium.ts'
-import { type Served, serve } from '../../node/serve.ts'
+import { browserFlags } from '../../node/chromium.ts'
+import { serve } from '../../node/serve.ts'
 import { readSafetensors } from '../../src/data/safetensors.ts'
 import { smallFolder } from '../support/idx-files.ts'
 import { launchBrowser } from '../support/launch-browser.ts'
+import {
+  button,
+  drivePages,
+  hashOf,
+  invite,
+  members,
+  photograph,
+  see,
+  seeMembers,
+  seeRun,
+} from '../support/page-driver.ts'
 
-/** The built page, driven as people do. Pictures go to the folder that TABRING_PICTURES names, or to test-results/page. */
-const pictures =
-  process.env.TABRING_PICTURES || join(import.meta.dirname, '..', '..', 'test-results', 'page')
-
-let served: Served
-let browser: Browser
-let contexts: BrowserContext[] = []
+/** The built page, driven as people do. */
 /** Certificates and data of these tests. */
 let folder: string
-/** What pages complained about; must stay empty. */
-let complaints: string[] = []
-
+const driver = drivePages()
+const { served, contexts, openContext } = driver
 beforeAll(async () => {
-  mkdirSync(pictures, { recursive: true })
   folder = await mkdtemp(join(tmpdir(), 'tabring-page-'))
-  served = await serve({ root: await ensureBuilt(), port: 0 })
-  browser = await launchBrowser()
 })
 afterAll(async () => {
-  await browser?.close()
-  await served?.close()
   if (folder) await rm(folder, { recursive: true })
 })
-afterEach(async () => {
-  await Promise.all(contexts.map((context) => context.close()))
-  contexts = []
-  const found = complaints
-  complaints = []
-  expect(found).toEqual([])
-})
 
-async function openContext(from = browser): Promise<BrowserContext> {
-  const context = await from.newContext({
-    viewport: { width: 1400, height: 900 },
-    ignoreHTTPSErrors: true,
+const openTab = (context: BrowserContext, url: string) => driver.openTab(url, context)
+/** Opens what the maker can do with a member, and does one of it. */
+const actOn = async (page: Page, index: number, act: string) => {
+  const member = members(page).nth(index)
+  await member.locator('.member-acts summary').click()
+  await member.getByRole('button', { name: act }).click()
+}
+const lossWords = (page: Page) =>
+  page.locator('.chart[data-kind="loss"]').getAttribute('aria-label')
+const picture = (page: Page, name: string) =>
+  photograph(page, name, {
+    looks: [
+      { width: 1400, colorScheme: 'light' },
+      { width: 390, colorScheme: 'light' },
+    ],
   })
-  await context.grantPermissions(iceWithoutRoutePermissions)
-  contexts.push(context)
-  return context
-}
-
-async function openTab(context: BrowserContext, url: string): Promise<Page> {
-  const page = await context.newPage()
-  page.on('pageerror', (error) => complaints.push(error.message))
-  page.on('console', (message) => {
-    if (message.type() === 'error') complaints.push(message.text())
-  })
-  await page.goto(url)
-  return page
-}
-
-const status = (page: Page) => page.locator('.status h2 [role=status]')
-const invite = (page: Page) => page.getByLabel('Open this link').inputValue()
-const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
-const members = (page: Page) => page.getByRole('list', { name: 'Members' }).getByRole('listitem')
-const lossWords = (page: Page) => page.locator('.chart').getAttribute('aria-label')
-
-async function see(page: Page, title: string | RegExp, timeout = 30_000): Promise<void> {
-  await status(page).filter({ hasText: title }).waitFor({ timeout })
-}
-
-async function seeMembers(page: Page, count: number): Promise<void> {
-  await members(page)
-    .nth(count - 1)
-    .waitFor()
-  expect(await members(page).count()).toBe(count)
-}
-
-async function picture(page: Page, name: string): Promise<void> {
-  await page.bringToFront() // a tab behind another draws a frame a second
-  await page.screenshot({ path: join(pictures, `${name}-1400.png`), fullPage: true })
-  await page.setViewportSize({ width: 390, height: 844 })
-  await page.waitForTimeout(100) // the chart follows its holder's size on the next frame
-  const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
-  await page.screenshot({ path: join(pictures, `${name}-390.png`), fullPage: true })
-  await page.setViewportSize({ width: 1400, height: 900 })
-  expect(wider, `${name} is wider than a phone`).toBeLessThanOrEqual(0)
-}
-
-/** When the page first shows an error, by the clock of this machine, and its text. */
-function whenBad(page: Page) {
-  const watcher = page.evaluateHandle(() => {
-    const look = () => {
-      const text = document.querySelector('.status[data-tone=bad] .words p')?.textContent
-      return text ? { text, atMs: Date.now() } : null
-    }
-    const shown = new Promise<{ text: string; atMs: number }>((resolve) => {
-      const observer = new MutationObserver(() => {
-        const found = look()
-        if (!found) return
-        observer.disconnect()
-        resolve(found)
-      })
-      observer.observe(document.body, { subtree: true, childList: true, attributes: true })
-    })
-    return { shown }
-  })
-  const shown = watcher.then((handle) => handle.evaluate((watched) => watched.shown))
-  shown.catch(() => undefined) // awaited once the tab is closed
-  return { isWatching: watcher, shown }
-}
 
 /** A room of `count` tabs: in one browser profile, or each in its own. */
 async function openRoom(count: number, query: string, isShared = true): Promise<Page[]> {
@@ -129,12 +66,26 @@ async function openRoom(count: number, query: string, isShared = true): Promise<
   return pages
 }
 
+/** A profile as behind a firewall: it finds no address to connect from. */
+async function openBlocked(): Promise<BrowserContext> {
+  const blocked = await openContext()
+  await blocked.addInitScript(() => {
+    const Original = RTCPeerConnection
+    globalThis.RTCPeerConnection = class extends Original {
+      constructor(given?: RTCConfiguration) {
+        super({ ...given, iceTransportPolicy: 'relay' })
+      }
+    }
+  })
+  return blocked
+}
+
 // Three software adapters on two cores take their time.
 describe('a room', { timeout: 240_000 }, () => {
   it('three tabs of one browser join by the link, train over ports, agree, and train again', async () => {
     const pages = await openRoom(3, '?epochs=1&steps=24&seed=3')
     const [maker, second, third] = pages
-    expect(maker.url()).toMatch(/\?epochs=1&steps=24&seed=3#room=[0-9a-f]{32}&key=[\w-]{43}$/)
+    expect(maker.url()).toMatch(/\?epochs=1&seed=3&steps=24#room=[0-9a-f]{32}&key=[\w-]{43}$/)
     await see(maker, 'Ready with 3 ranks')
     await see(second, /^Waiting for .+ to start$/)
     for (const page of pages) {
@@ -204,17 +155,7 @@ describe('a room', { timeout: 240_000 }, () => {
       await see(maker, 'Alone in the room')
       const link = await invite(maker)
       expect(link).toContain('/?transport=fallback#room=')
-      const blocked = await openContext()
-      // As behind a firewall: it finds no address to connect from.
-      await blocked.addInitScript(() => {
-        const Original = RTCPeerConnection
-        globalThis.RTCPeerConnection = class extends Original {
-          constructor(given?: RTCConfiguration) {
-            super({ ...given, iceTransportPolicy: 'relay' })
-          }
-        }
-      })
-      const second = await openTab(blocked, link)
+      const second = await openTab(await openBlocked(), link)
       await seeMembers(maker, 2)
       const ring = (page: Page) => page.locator('#ring').textContent()
       expect(await ring(maker)).toContain('WebRTC, else through the signaling server.')
@@ -230,70 +171,212 @@ describe('a room', { timeout: 240_000 }, () => {
     }
   })
 
-  it("goes on from a checkpoint in the browser's private files, to the bits of a run without a break", async () => {
+  it('who cannot be reached is named before Start, and again when it failed; the maker starts without it', async () => {
     const first = await openContext()
-    const endOf = async (query: string) => {
-      const page = await openTab(first, `${served.localUrl}?batchSize=32&${query}`)
-      await see(page, 'Alone in the room')
-      await button(page, 'Start').click()
-      await see(page, 'Finished', 90_000)
-      const hash = await page.getByTestId('param-hash').textContent()
-      const summary = await page.locator('#summary').textContent()
-      await page.close()
-      return { hash, summary }
-    }
-    const before = await endOf('steps=4&checkpointEvery=3')
-    const resumed = await endOf('steps=8&resume=latest')
-    const whole = await endOf('steps=8')
-    expect(resumed.summary).toContain('Went on fromstep 4')
-    expect(whole.summary).not.toContain('Went on from')
-    expect(resumed.hash).toBe(whole.hash)
-    expect(before.hash).not.toBe(whole.hash)
+    const query = '?demo=playground&transport=webrtc&steps=4'
+    const maker = await openTab(first, `${served.localUrl}${query}`)
+    await see(maker, 'Alone in the room')
+    const link = await invite(maker)
+    const blocked = await openTab(await openBlocked(), link)
+    await seeMembers(maker, 2)
+    const third = await openTab(first, link)
+    await Promise.all([maker, blocked, third].map((page) => seeMembers(page, 3)))
+    const name = await members(maker).nth(1).locator('strong').textContent()
+    await see(maker, `${name} cannot be reached`)
+    await see(blocked, / and .+ cannot be reached$/)
+    await members(maker).nth(2).getByText(`no way to ${name}`).waitFor()
+    await members(maker)
+      .nth(2)
+      .getByText(/^[\d.]+ ms to /)
+      .waitFor()
+    await picture(maker, 'lobby-unreachable')
+
+    await button(maker, 'Start').click()
+    await maker.getByText('The error itself').waitFor()
+    // Whoever noticed first is told: that may be two of the others.
+    await see(maker, /cannot be reached$|cannot reach each other$/)
+    await button(maker, `Start without ${name}`).click()
+    await Promise.all([maker, third].map((page) => see(page, 'Finished', 60_000)))
+    await blocked.locator('.notice[data-kind="removed"]').waitFor()
+    await members(third)
+      .nth(0)
+      .getByText(/^[\d.]+ ms to /)
+      .waitFor()
+    expect(await members(third).count()).toBe(2)
   })
 
-  it('a closed tab is named by the others within 1 s; a late one waits; they start again, and stop', async () => {
+  it('saved in a pause and reloaded, it goes on from that step to the bits of a run without a break', async () => {
+    const page = await openTab(
+      await openContext(),
+      `${served.localUrl}?demo=playground&steps=100000`,
+    )
+    await see(page, 'Alone in the room')
+    await button(page, 'Start').click()
+    await see(page, 'Training')
+    await button(page, 'Pause').click()
+    await see(page, 'Paused')
+    const step = Number(await page.getByRole('progressbar').getAttribute('aria-valuenow'))
+    await button(page, 'Save checkpoint').click()
+    const words = `step ${step.toLocaleString('en-US')}`
+    await page
+      .locator('.save-note')
+      .getByText(new RegExp(`^${words} is saved`, 'i'))
+      .waitFor()
+    expect(await button(page, 'Save checkpoint').isDisabled()).toBe(true)
+    await picture(page, 'paused-saved')
+
+    await page.reload()
+    await see(page, 'Alone in the room')
+    await page.locator('#checkpoints li', { hasText: 'kept' }).getByText(words).waitFor()
+    await page.getByRole('button', { name: `Go on from playground tanh, ${words}` }).click()
+    await page.getByText(`Start goes on from step ${step},`).waitFor()
+    await page.getByText('More settings').click()
+    await page.getByLabel('Steps', { exact: true }).fill(String(step + 40))
+    await button(page, `Start from step ${step}`).click()
+    await see(page, 'Finished', 90_000)
+    expect(await page.locator('#summary').textContent()).toContain(
+      `Went on fromstep ${step.toLocaleString('en-US')}`,
+    )
+    const resumed = await hashOf(page)
+
+    // The next start is from the beginning.
+    await button(page, 'Start again').click()
+    await seeRun(page, 2)
+    expect(await page.locator('#summary').textContent()).not.toContain('Went on from')
+    expect(await hashOf(page)).toBe(resumed)
+  })
+
+  it('guests can neither pause nor stop; the maker removes one in mid-run, and stops the run', async () => {
     const pages = await openRoom(3, '?steps=100000')
     const [maker, second, third] = pages
     await button(maker, 'Start').click()
     await Promise.all(pages.map((page) => see(page, 'Training', 60_000)))
     await maker.locator('.chart[aria-label*="at step"]').waitFor()
     await picture(maker, 'training')
+    expect(await third.locator('.status').textContent()).toMatch(
+      /Only .+ can pause or stop the run/,
+    )
+    expect(await button(third, 'Stop').count()).toBe(0)
 
-    const late = await openTab(contexts[0], await invite(maker))
-    await see(late, 'A run is under way')
-    await picture(late, 'late')
-
-    const told = [maker, third].map(whenBad)
-    await Promise.all(told.map((one) => one.isWatching))
-    const closedAtMs = Date.now()
-    await second.close()
-    for (const { shown } of told) {
-      const { text, atMs } = await shown
-      console.log(`told after ${atMs - closedAtMs} ms: ${text}`)
-      expect(text).toContain('rank 1')
-      expect(atMs - closedAtMs).toBeLessThan(1000)
-    }
-    await picture(maker, 'failed')
+    await actOn(maker, 2, 'Remove and end the run')
+    const rest = [maker, second]
+    await Promise.all(rest.map((page) => see(page, /^Rank 2 \(.+\) was removed$/)))
+    await third.locator('.notice[data-kind="removed"]').waitFor()
+    await picture(maker, 'member-removed')
 
     await button(maker, 'Start again').click()
-    await Promise.all([maker, third, late].map((page) => see(page, 'Training', 60_000)))
-    await maker.locator('.chart[aria-label*="at step"]').waitFor()
+    await Promise.all(rest.map((page) => see(page, 'Training', 60_000)))
     await button(maker, 'Stop').click()
-    await Promise.all([maker, third, late].map((page) => see(page, 'Stopped')))
+    await Promise.all(rest.map((page) => see(page, 'Stopped')))
+    // It was saved at the step that it came to.
+    const stopped = (await maker.locator('.status').textContent())!
+    const [, at] = /ended the run at step (\d+)\./.exec(stopped) ?? []
+    expect(stopped).toContain(`Go on from step ${at},`)
     await picture(maker, 'stopped')
   })
 
-  it('one tab trains alone, after its settings have been put right', async () => {
-    const page = await openTab(await openContext(), `${served.localUrl}?epochs=none&steps=5`)
-    await see(page, 'Alone in the room')
-    await page.getByText('expected a number, got none').waitFor()
+  it('the others see the experiment as its maker changes it; the next maker goes on with it', async () => {
+    const [maker, second] = await openRoom(2, '')
+    const experiment = second.locator('#experiment')
+    await experiment.getByText('is choosing the settings. So far:').waitFor()
+    await experiment.getByText('mlp: 784–256–10, ReLU').waitFor()
+    await maker.getByRole('combobox', { name: 'Experiment' }).selectOption('playground')
+    await second.locator('#demo').getByRole('heading', { name: 'Playground' }).waitFor()
+    await maker.getByLabel('Seed').fill('5')
+    await experiment.locator('div', { hasText: /^Seed5$/ }).waitFor()
+    await picture(second, 'lobby-sees')
+    const third = await openTab(contexts[0], await invite(second))
+    await third.locator('#experiment div', { hasText: /^Seed5$/ }).waitFor()
+    await maker.close()
+    await see(second, 'Ready with 2 ranks')
+    expect(await second.getByLabel('Seed').inputValue()).toBe('5')
+    expect(new URL(second.url()).search).toBe('?demo=playground&seed=5')
+    await second.getByLabel('Seed').fill('6')
+    await third.locator('#experiment div', { hasText: /^Seed6$/ }).waitFor()
+  })
+
+  it('a maker keeps its room over a reload, hands it over, and removes who may come back', async () => {
+    const [maker, second, third] = await openRoom(3, '?seed=3')
+    const name = await maker.getByRole('textbox', { name: 'This tab' }).inputValue()
+    await maker.reload()
+    await see(maker, 'Ready with 3 ranks')
+    for (const page of [second, third]) await see(page, `Waiting for ${name} to start`)
+    expect(await maker.getByLabel('Seed').inputValue()).toBe('3')
+
+    // The smallest batch that a room of three can share.
+    await maker.getByLabel('Batch size').fill('2')
+    await see(maker, 'A setting is wrong')
+    const wrong = maker.locator('.settings-error')
+    expect(await wrong.textContent()).toContain('Batch size: expected at least 3')
+    await picture(maker, 'small-batch')
+    await wrong.getByRole('button', { name: 'Go to the field' }).click()
+    expect(
+      await maker.getByLabel('Batch size').evaluate((one) => one === document.activeElement),
+    ).toBe(true)
+    await wrong.getByRole('button', { name: 'Set it to 3' }).click()
+    await see(maker, 'Ready with 3 ranks')
+
+    await actOn(maker, 1, 'Make it the maker')
+    await see(second, 'Ready with 3 ranks')
+    await see(maker, /^Waiting for .+ to start$/)
+    expect(await second.getByLabel('Batch size').inputValue()).toBe('3')
+    expect(await maker.locator('.member-acts').count()).toBe(0)
+    await picture(second, 'handed-over')
+    await second.reload()
+    await see(second, 'Ready with 3 ranks')
+
+    const index = (await members(second).allInnerTexts()).findIndex((text) => text.includes(name))
+    await actOn(second, index, 'Remove')
+    await maker.locator('.notice[data-kind="removed"]').waitFor()
+    await see(second, 'Ready with 2 ranks')
+    await picture(maker, 'removed')
+    await button(maker, 'Rejoin').click()
+    await see(second, 'Ready with 3 ranks')
+    await see(maker, /^Waiting for .+ to start$/)
+  })
+
+  it('one tab trains alone, after its settings have been put right; a reset begins anew', async () => {
+    const page = await openTab(
+      await openContext(),
+      `${served.localUrl}?epochs=none&steps=5&saves=asked`,
+    )
+    await see(page, 'A setting is wrong')
+    await page.locator('.field .error').getByText('expected a number, got none').waitFor()
     expect(await button(page, 'Start').isDisabled()).toBe(true)
     await picture(page, 'wrong-setting')
     await page.getByLabel('Epochs').fill('2')
-    await page.waitForFunction(() => location.search === '?epochs=2&steps=5')
-    await button(page, 'Start').click()
+    await page.waitForFunction(() => location.search === '?epochs=2&steps=5&saves=asked')
+    // The second key must not reach what stands where Start was, and the focus comes back to a button.
+    await button(page, 'Start').focus()
+    await page.keyboard.press('Enter')
+    await page.keyboard.press('Enter')
     await see(page, 'Finished', 60_000)
+    const again = button(page, 'Start again')
+    await expect.poll(() => again.evaluate((one) => one === document.activeElement)).toBe(true)
     await picture(page, 'finished-alone')
+
+    const dialog = page.getByRole('dialog', { name: 'Reset this page?' })
+    await button(page, 'Reset').focus()
+    await page.keyboard.press('Enter')
+    await dialog.getByText('You will lose the trained model, which is not saved.').waitFor()
+    expect(await button(page, 'Keep').evaluate((one) => one === document.activeElement)).toBe(true)
+    await picture(page, 'reset')
+    await page.keyboard.press('Escape')
+    await dialog.waitFor({ state: 'detached' })
+    await see(page, 'Finished')
+    await button(page, 'Reset').click()
+    await dialog.getByRole('button', { name: 'Reset' }).click()
+    await see(page, 'Alone in the room')
+    expect(new URL(page.url()).search).toBe('')
+    expect(await page.getByLabel('Epochs').inputValue()).not.toBe('2')
+    expect(await page.locator('#summary').count()).toBe(0)
+    expect(await page.locator('.chart[data-kind="loss"]').getAttribute('aria-label')).not.toMatch(
+      /at step/,
+    )
+    const kept = page.locator('#runs tbody tr')
+    expect(await kept.count()).toBe(1)
+    expect(await button(page, 'Reset').count()).toBe(0)
+    await picture(page, 'after-reset')
   })
 
   it('trains on the data folder that the server was given', async () => {
@@ -415,7 +498,7 @@ describe('a page that cannot take part says why', () => {
     // No adapter either, so that a worker that asked for one would fail.
     const bare = await launchBrowser({ args: withoutAdapter })
     try {
-      const context = await openContext(bare)
+      const context = await openContext({ from: bare })
       await context.addInitScript(hideWebGpu)
       const page = await openTab(context, `${served.localUrl}?steps=3&batchSize=4`)
       await notice(page, 'no-webgpu').waitFor()
@@ -467,7 +550,7 @@ describe('a page that cannot take part says why', () => {
   it('no adapter', async () => {
     const poor = await launchBrowser({ args: withoutAdapter })
     try {
-      const page = await openTab(await openContext(poor), served.localUrl)
+      const page = await openTab(await openContext({ from: poor }), served.localUrl)
       await notice(page, 'no-adapter').waitFor()
       await picture(page, 'no-adapter')
     } finally {

@@ -218,18 +218,22 @@ describe('several launchers on this machine', () => {
   test('two launchers with two tabs each make one run over HTTPS: one checkpoint is written; a failure is told to both', async () => {
     await write(
       'train.ts',
-      "import { destroyProcessGroup, distributed as dist, env, initProcessGroup, openStore, saveCheckpoint } from 'tabring'",
+      "import { destroyProcessGroup, distributed as dist, env, getRngState, initProcessGroup, loadCheckpoint, manualSeed, openStore, saveCheckpoint } from 'tabring'",
       'let puts = 0',
       'const plain = fetch',
       "globalThis.fetch = (url, init) => { if (init?.method === 'PUT') puts++; return plain(url, init) }",
       "await initProcessGroup({ backend: 'webrtc' })",
       'const met = await dist.allGatherObject(new Array(4), env.RANK)',
+      'manualSeed(10 + Number(env.RANK))',
       'const saved = await saveCheckpoint({ step: 1 })',
+      'manualSeed(99)',
+      'await loadCheckpoint()',
+      'const { seed } = getRngState()',
       'await destroyProcessGroup()',
       "const store = await openStore(env.MASTER_URL + '#room=' + env.ROOM_ID + '&key=' + env.ROOM_KEY)",
       'await store.set(env.RANK, env.NODE_RANK)',
       "await store.wait(['0', '1', '2', '3'])",
-      'console.log(JSON.stringify({ ...env, met: met.join(), saved, puts, hasFolder: "CHECKPOINT_URL" in env }))',
+      'console.log(JSON.stringify({ ...env, met: met.join(), saved, puts, seed, hasFolder: env.CHECKPOINT_URL !== "" }))',
       "await store.set('said ' + env.RANK, '')",
       "await store.wait(['said 0', 'said 1', 'said 2', 'said 3'])",
       "if (env.RANK === '2') throw new Error('on machine ' + env.NODE_RANK)",
@@ -260,15 +264,19 @@ describe('several launchers on this machine', () => {
     // One file and its manifest, by global rank 0: not once a machine.
     expect(told.map(({ puts, hasFolder }) => [puts, hasFolder])).toEqual([
       [2, true],
-      ...Array(3).fill([0, false]),
+      [0, true],
+      [0, false],
+      [0, false],
     ])
+    // Each goes on with the random state that it had.
+    expect(told.map(({ seed }) => seed)).toEqual([10, 11, 12, 13])
     expect(told.map(({ saved }) => saved)).toEqual(Array(4).fill('step-1.safetensors'))
     const kept = await readdir(join(folder, 'kept-0'))
     expect(kept.sort()).toEqual(['checkpoints.json', 'step-1.safetensors'])
     expect(await readdir(folder)).not.toContain('kept-1')
     for (const { told } of runs) {
       expect(told.stderr).toMatch(
-        /rank 2 on \S+ failed first:\nError: on machine 1\n {4}at train\.ts:15:/,
+        /rank 2 on \S+ failed first:\nError: on machine 1\n {4}at train\.ts:19:/,
       )
       expect(told.stderr).not.toContain(key.TABRING_ROOM_KEY)
     }

@@ -1,38 +1,22 @@
-import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { readSafetensors } from '../../src/data/safetensors.ts'
 import { browserWith } from '../support/debugged-browser.ts'
-import { smallFolder } from '../support/idx-files.ts'
 import { testOnRealData } from '../support/real-data.ts'
 import { readWithSpeedscope } from '../support/speedscope.ts'
-import { startTrain } from '../support/told-process.ts'
+import { useTrainFolder } from '../support/train-folder.ts'
 
 /** `npm run train` as a process: tabs, links, weights and the exit code, as its user sees them. */
 
-let folder: string
-const children: ChildProcess[] = []
-beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'tabring-'))
-})
-afterEach(async () => {
-  for (const child of children.splice(0)) child.kill('SIGKILL')
-  await rm(folder, { recursive: true })
-})
-
-function startTraining(environment: NodeJS.ProcessEnv, ...argv: string[]) {
-  const started = startTrain(argv, environment)
-  children.push(started.child)
-  return started
-}
+const folder = useTrainFolder()
 
 interface Done {
   worldSize: number
   steps: number
   loss: number
+  trainValue: number
   testAccuracy: number
   paramHashes: string[]
   bytesSentPerRank: number[]
@@ -41,7 +25,7 @@ interface Done {
 
 /** Runs to the end with `--json`; returns the losses by step and the last line. */
 async function trainWithJson(...argv: string[]): Promise<{ losses: number[]; done: Done }> {
-  const { child, told } = startTraining({}, '--json', '--adapter', 'software', ...argv)
+  const { child, told } = folder.start({}, '--json', '--adapter', 'software', ...argv)
   const [code] = await once(child, 'close')
   expect(code, told.stderr).toBe(0)
   const lines = told.stdout
@@ -59,8 +43,8 @@ async function trainWithJson(...argv: string[]): Promise<{ losses: number[]; don
 const mlpBytes = 4 * (784 * 256 + 256 + 256 * 10 + 10)
 
 test('three tabs train on drawn digits, tell each step, and write the weights', async () => {
-  const out = join(folder, 'weights.safetensors')
-  const trace = join(folder, 'spans.json')
+  const out = join(folder.path, 'weights.safetensors')
+  const trace = join(folder.path, 'spans.json')
   const flags = ['--nproc-per-node', '3', '--steps', '24', '--seed', '7', '--out', out]
   const buckets = ['--bucket-cap-mb', '0.2']
   const { losses, done } = await trainWithJson(...flags, ...buckets, '--trace', trace)
@@ -97,42 +81,35 @@ test('three tabs train on drawn digits, tell each step, and write the weights', 
   }
   const opened = profiles.flatMap(({ events }) => events).filter(({ type }) => type === 'O')
   expect(opened).toHaveLength(traceEvents.filter(({ ph }: { ph: string }) => ph === 'X').length)
-  expect(await readdir(folder)).toEqual(['spans.json', 'weights.safetensors'])
+  expect(await readdir(folder.path)).toEqual(['spans.json', 'weights.safetensors'])
 }, 180_000)
 
-test.each(['mlp', 'cnn'])(
-  '--device cpu trains %s with the references, on a small folder',
-  async (model) => {
-    const data = join(folder, 'data')
-    await mkdir(data)
-    for (const [name, bytes] of Object.entries(smallFolder()))
-      await writeFile(join(data, name), bytes)
-    const flags = ['--nproc-per-node', '2', '--model', model, '--data', data, '--steps', '2']
-    const { child, told } = startTraining({}, '--device', 'cpu', '--batch-size', '4', ...flags)
-    const [code] = await once(child, 'close')
-    expect(code, told.stderr).toBe(0)
-    expect(told.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} /)
-    const winners = told.stderr.match(/tab \d of 2: tabring switches: cpu=true \(launcher\)$/gm)
-    expect(winners).toHaveLength(2)
-    expect(told.stderr).toContain('computing on the CPU with the plain references, which are slow')
-  },
-)
-
 test('--demo, with data of a person and the exchange switched off: each tab ends with a model of its own', async () => {
-  const points = join(folder, 'points.bin')
+  const points = join(folder.path, 'points.bin')
   const values = Array.from({ length: 60 }, (_, i) => [Math.sin(i), Math.cos(i), i % 2]).flat()
   await writeFile(points, Float32Array.from(values))
   const flags = ['--demo', 'playground', '--given', points, '--nproc-per-node', '2', '--steps', '4']
-  const { child, told } = startTraining(
+  const { child, told } = folder.start(
     {},
     ...['--json', '--adapter', 'software', '--strategy', 'alone', '--partition', 'own-slice'],
     ...['--batch-size', '12', ...flags],
   )
   const [code] = await once(child, 'close')
   expect(code, told.stderr).toBe(0)
-  const done: Done & { metric: string; value: number } = JSON.parse(
-    told.stdout.trim().split('\n').at(-1)!,
+  const lines = told.stdout.trim().split('\n')
+  const done: Done & { metric: string; value: number; heldOutLoss: number } = JSON.parse(
+    lines.at(-1)!,
   )
+  const [step, tested] = lines.slice(-3).map((line) => JSON.parse(line))
+  expect(step).toMatchObject({ event: 'step', step: 4, value: done.trainValue })
+  expect(tested).toMatchObject({
+    event: 'evaluation',
+    step: 4,
+    metric: 'accuracy',
+    value: done.value,
+  })
+  expect(tested.loss).toBe(done.heldOutLoss)
+  expect(tested.loss).toBeGreaterThan(0)
   expect(done).toMatchObject({ event: 'done', steps: 4, metric: 'accuracy' })
   expect(done.value).toBe(done.testAccuracy)
   expect(new Set(done.paramHashes).size).toBe(2)
@@ -140,55 +117,21 @@ test('--demo, with data of a person and the exchange switched off: each tab ends
   expect(done.samplesPerRank).toEqual([24, 24])
 }, 120_000)
 
-test('four tabs are linked all to all, measure how collectives travel, keep that in the record, and end with equal bits', async () => {
-  const out = join(folder, 'weights.safetensors')
-  const flags = ['--device', 'cpu', '--demo', 'playground', '--batch-size', '12', '--steps', '4']
-  const { child, told } = startTraining(
-    {},
-    ...['--json', '--nproc-per-node', '4', '--out', out, ...flags],
-  )
-  const [code] = await once(child, 'close')
-  expect(code, told.stderr).toBe(0)
-  const done = JSON.parse(told.stdout.trim().split('\n').at(-1)!)
-  expect(done).toMatchObject({ event: 'done', steps: 4, worldSize: 4 })
-  expect(done.linksPerRank.map((links: string[]) => links.length)).toEqual([3, 3, 3, 3])
-  expect(new Set(done.paramHashes).size).toBe(1)
-  const { metadata } = readSafetensors(new Uint8Array(await readFile(out)))
-  const { choice, bytesPerMs } = JSON.parse(metadata['tabring.record']!).links
-  expect(bytesPerMs).toBeGreaterThan(0)
-  // The sizes that are measured; what holds in a ring, where only the rate is, is 8 KiB.
-  const measured = [0, 4, 16, 64, 256, 1024].map((kibi) => 1024 * kibi)
-  expect(measured).toContain(choice.oneShotBytes)
-  expect(measured).toContain(choice.directBytes)
-}, 120_000)
-
-test('a malformed trace does not pass the reader', async () => {
-  const file = join(folder, 'spans.json')
-  const tell = async (...traceEvents: object[]) => {
-    await writeFile(file, JSON.stringify({ traceEvents }))
-    return (await readWithSpeedscope(file)).complaints.join('\n')
-  }
-  expect(await tell({ name: 'a' })).toContain('Unrecognized format')
-  const one = { name: 'one', ph: 'X', pid: 0, tid: 1, ts: 0, dur: 10, args: {} }
-  expect(await tell(one, { ...one, name: 'other', ts: 5 })).toContain('Tried to end "one')
-  expect(await tell(one, { ...one, name: 'other', ts: 10 })).toBe('')
-})
-
 test('without flags it finds an adapter, tells how it goes in lines where there is no terminal, and sums up', async () => {
-  const { child, told } = startTraining({}, '--nproc-per-node', '2', '--steps', '2')
+  const { child, told } = folder.start({}, '--nproc-per-node', '2', '--steps', '2')
   const [code] = await once(child, 'close')
   expect(code, told.stderr).toBe(0)
   expect(told.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} {2}[\d,]+ samples\/s\n/)
-  expect(told.stdout).toMatch(/test accuracy {2}[\d.]+ %, last loss/)
+  expect(told.stdout).toMatch(/test {11}loss \d\.\d{4}, accuracy [\d.]+ %\nlast step {6}loss \d/)
   expect(told.stdout).toMatch(/sent {11}rank 0 [\d.]+ MiB, rank 1 [\d.]+ MiB\n/)
 }, 180_000)
 
 test('with --relay tabs whose browser blocks WebRTC train through the server', async () => {
   // By its name in older and in newer Chromiums.
   const policy = 'webrtc-ip-handling-policy=disable_non_proxied_udp'
-  const blocked = await browserWith(folder, `--force-${policy} --${policy}`)
+  const blocked = await browserWith(folder.path, `--force-${policy} --${policy}`)
   const flags = ['--nproc-per-node', '2', '--steps', '4', '--bucket-cap-mb', '1', '--relay']
-  const { child, told } = startTraining(
+  const { child, told } = folder.start(
     { TABRING_BROWSER: blocked },
     '--json',
     '--adapter',
@@ -204,8 +147,8 @@ test('with --relay tabs whose browser blocks WebRTC train through the server', a
 }, 120_000)
 
 test('Ctrl-C in mid-run ends with 130 and leaves nothing behind', async () => {
-  const out = join(folder, 'weights.safetensors')
-  const { child, told } = startTraining(
+  const out = join(folder.path, 'weights.safetensors')
+  const { child, told } = folder.start(
     {},
     ...['--json', '--adapter', 'software', '--nproc-per-node', '2', '--out', out, '--debug', '2'],
   )
@@ -216,7 +159,7 @@ test('Ctrl-C in mid-run ends with 130 and leaves nothing behind', async () => {
   expect(told.stderr).not.toContain('Error')
   expect(told.stderr).toContain('train: interrupted; no weights were kept\n')
   expect(told.stderr).toMatch(/rank 1: tabring kernels: program \d, run 1, means of 1 runs:\n/)
-  expect(await readdir(folder)).toEqual([])
+  expect(await readdir(folder.path)).toEqual([])
 }, 180_000)
 
 for (const { model, epochs, least } of [

@@ -35,6 +35,29 @@ test.each(syncCases)('synchronized batch normalization of %s equals PyTorch’s'
   }
 })
 
+test('a learning rate that differs ends the step on all ranks before an update; set alike they go on', async () => {
+  const ranks = await classifiers(3, await testRuntime())
+  await train(ranks, 2)
+  const before = await parametersOf(ranks)
+  const groups = ranks.map(({ optimizer }) => optimizer.paramGroups[0])
+  groups[1].lr = 0.0001
+  const runs = ranks.map(({ program }) => program.run(samplesOf(0)))
+  for (const outcome of await Promise.allSettled(runs)) {
+    expect(outcome).toMatchObject({
+      reason: {
+        code: 'peer.mismatch',
+        message: expect.stringContaining(
+          'got lr 0.5 (SGD, group 0) on ranks 0 and 2, lr 0.0001 (SGD, group 0) on rank 1.',
+        ),
+      },
+    })
+  }
+  expect(await parametersOf(ranks)).toEqual(before)
+  groups[1].lr = 0.5
+  await train(ranks, 2)
+  expect(await sameOnAll(ranks)).not.toEqual(before[0])
+})
+
 test('statistics of a processGroup: two pairs of 4 ranks are one rank that normalizes two halves', async () => {
   expect(await distanceOfPairs(await testRuntime())).toBeLessThan(1e-5)
 })

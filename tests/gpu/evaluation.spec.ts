@@ -9,7 +9,7 @@ import { manualSeed } from '../../src/nn/init.ts'
 import { models } from '../../src/nn/models.ts'
 import type { Module } from '../../src/nn/module.ts'
 import { DistributedDataParallel } from '../../src/train/data-parallel.ts'
-import { Evaluation } from '../../src/train/evaluate.ts'
+import { type Evaluated, Evaluation } from '../../src/train/evaluate.ts'
 import { evaluate } from '../../src/train/evaluate-dataset.ts'
 import { loadModel } from '../../src/train/model-file.ts'
 import { tensorType } from '../../src/util/shape.ts'
@@ -42,8 +42,8 @@ const makers = {
 } satisfies Partial<Record<keyof typeof models, () => Module>>
 type Name = keyof typeof makers
 
-/** What the model says of each sample, and behind them of an empty image: all in one run, the largest logit found here. */
-async function answersOf(name: Name, data: Test): Promise<number[]> {
+/** What the model says of each sample, and behind them of an empty image: all in one run. */
+async function logitsOf(name: Name, data: Test): Promise<number[][]> {
   const model = makers[name]()
   const { sampleShape, classes } = models[name]
   const forward = await compile(
@@ -55,19 +55,30 @@ async function answersOf(name: Name, data: Test): Promise<number[]> {
   fillBatch(data, [...Array(count).keys()], x, new Int32Array(count + 1))
   const { logits } = await forward.run({ x })
   forward.destroy()
-  return Array.from({ length: count + 1 }, (_, i) => {
-    const row = [...logits.slice(i * classes, (i + 1) * classes)]
-    return row.indexOf(Math.max(...row))
-  })
+  return Array.from({ length: count + 1 }, (_, i) => [
+    ...logits.slice(i * classes, (i + 1) * classes),
+  ])
+}
+
+const largest = (row: readonly number[]) => row.indexOf(Math.max(...row))
+
+/** By a plain loop in float64: the mean over samples of log(sum of exp) less the logit of the label. */
+function meanLoss(logits: readonly (readonly number[])[], labels: ArrayLike<number>): number {
+  let sum = 0
+  for (const [i, row] of logits.entries()) {
+    const most = Math.max(...row)
+    sum += most + Math.log(row.reduce((all, one) => all + Math.exp(one - most), 0)) - row[labels[i]]
+  }
+  return sum / logits.length
 }
 
 /** What each rank tells, by rank, of each of several labellings of the same images. */
-async function accuraciesOn(
+async function evaluatedOn(
   name: Name,
   size: number,
   images: Test,
   labellings: readonly Test['labels'][],
-): Promise<number[][]> {
+): Promise<Evaluated[][]> {
   const runtime = await testRuntime()
   const groups = await ringOf(size)
   const data = { ...images }
@@ -80,16 +91,16 @@ async function accuraciesOn(
       await ddp.ready
       const config = parseTrainConfig({ model: name })
       const splits = { train: data, test: data }
-      return Evaluation.create({ runtime, model: ddp, task, config, data: splits, trainingRows })
+      return new Evaluation({ runtime, model: ddp, task, config, data: splits, trainingRows })
     }),
   )
-  const told: number[][] = groups.map(() => [])
+  const told: Evaluated[][] = groups.map(() => [])
   for (const labels of labellings) {
     data.labels = labels
     const all = await Promise.all(
-      evaluations.map((evaluation, rank) => evaluation.value(groups[rank])),
+      evaluations.map((evaluation, rank) => evaluation.run(groups[rank])),
     )
-    for (const [rank, accuracy] of all.entries()) told[rank].push(accuracy)
+    for (const [rank, evaluated] of all.entries()) told[rank].push(evaluated)
   }
   for (const evaluation of evaluations) evaluation.destroy()
   for (const group of groups) group.destroy()
@@ -103,8 +114,9 @@ test.each([
   '%s: each of 1,009 held-out samples counts once on %j ranks',
   async (name, sizes, setCount) => {
     const { test: images } = makeDigits({ train: 1, test: count })
-    const answers = await answersOf(name, images)
-    const ofEmpty = answers.pop()
+    const logits = await logitsOf(name, images)
+    const ofEmpty = largest(logits.pop()!)
+    const answers = logits.map(largest)
     if (name === 'mlp') expect(ofEmpty).toBe(0)
     const labelsWhere = (isRight: (index: number) => boolean) =>
       Uint8Array.from(answers, (one, i) => (isRight(i) ? one : (one + 1) % 10))
@@ -120,9 +132,17 @@ test.each([
     expect(right[1]).toBe(count)
     // One that was trained knows digits.
     if (name === 'cnn') expect(right[0]).toBeGreaterThan(0.5 * count)
-    for (const size of sizes)
-      for (const told of await accuraciesOn(name, size, images, labellings))
-        expect(told, `${size} ranks`).toEqual(right.map((one) => one / count))
+    const losses = labellings.map((labels) => meanLoss(logits, labels))
+    for (const size of sizes) {
+      for (const told of await evaluatedOn(name, size, images, labellings)) {
+        expect(
+          told.map(({ value }) => value),
+          `${size} ranks`,
+        ).toEqual(right.map((one) => one / count))
+        for (const [i, { loss }] of told.entries())
+          expect(Math.abs(loss - losses[i]), `${size} ranks`).toBeLessThan(1e-5 * losses[i])
+      }
+    }
   },
 )
 
@@ -138,7 +158,7 @@ test('evaluate() gives sums of the same bits on 1, 2 and 3 ranks', async () => {
     y: { data: y, shape: [count] },
   })
   const alone = await evaluate(makers.cnn(), dataset, { runtime })
-  const answers = await answersOf('cnn', images)
+  const answers = (await logitsOf('cnn', images)).map(largest)
   expect(alone.count).toBe(count)
   expect(alone.sums.correct).toBe(answers.filter((one, i) => one === y[i]).length)
   expect(alone.sums.correct).toBeGreaterThan(count / 2)

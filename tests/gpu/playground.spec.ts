@@ -1,6 +1,9 @@
 import { afterEach, expect, test } from 'vitest'
+import { task as digits } from '../../demos/digits/demo.ts'
+import { task as playground } from '../../demos/playground/demo.ts'
 import { meta } from '../../demos/playground/meta.ts'
 import type { TrainConfigInput } from '../../src/train/config.ts'
+import type { Task } from '../../src/train/task.ts'
 import { testRuntime } from '../support/run-op.ts'
 import { startTask, type TaskRank } from '../support/task-ranks.ts'
 
@@ -43,6 +46,25 @@ test.each([1, 3])(
   120_000,
 )
 
+test('one rank: the steps that are shown took as long as steps take, and hold their spans', async () => {
+  const { ranks, close } = await start(1, { ...config, steps: 1200, evaluateEvery: 1200 })
+  const [{ events, end }] = ranks
+  const { seconds, steps } = await end
+  const usualMs = (1000 * seconds) / steps
+  const shown = events.flatMap((one) => (one.event === 'samples' ? one.samples : []))
+  expect(shown.length).toBeGreaterThanOrEqual(2)
+  for (const { step, totalMs, spans } of shown) {
+    // With two steps under way the answers of both may come at once: the second would seem to take no time.
+    expect(totalMs, `step ${step}, usually ${usualMs} ms`).toBeGreaterThan(0.3 * usualMs)
+    expect(spans.length).toBeGreaterThan(1)
+    for (const { fromMs, toMs } of spans) {
+      expect(fromMs).toBeGreaterThanOrEqual(-0.01)
+      expect(toMs).toBeLessThanOrEqual(totalMs + 0.2)
+    }
+  }
+  close()
+}, 60_000)
+
 test('with the exchange switched off, ranks with parts of their own disagree; with it they do not', async () => {
   const own = { ...config, partition: 'own-slice', steps: 60, evaluateEvery: 60 } as const
   const alone = await start(3, { ...own, strategy: 'alone' })
@@ -73,3 +95,26 @@ test('float16 with a loss scale learns, to equal bits on two ranks', async () =>
   expect(results[0].value).toBeGreaterThan(0.9)
   close()
 }, 60_000)
+
+test.each([
+  [playground, 3, { demo: 'playground', batchSize: 50 }],
+  [digits, 1, { demo: 'digits', model: 'cnn', batchSize: 20 }],
+] as const)('what is measured beside the loss changes no bit: %#', async (task, size, input) => {
+  const { measure: _, ...plain } = task as Task
+  const ends = []
+  for (const one of [task, plain] as Task[]) {
+    const config = { ...input, steps: 6, evaluateEvery: 6, bucketCapMb: 1 }
+    const { ranks, close } = await startTask(size, config, testRuntime, () => ({ task: one }))
+    const results = await Promise.all(ranks.map(({ end }) => end))
+    const steps = ranks[0].events.flatMap((event) => (event.event === 'step' ? [event] : []))
+    expect(steps.every(({ value }) => (one === plain ? Number.isNaN(value) : value >= 0))).toBe(
+      true,
+    )
+    ends.push([
+      results.map(({ paramHash, heldOutLoss }) => [paramHash, heldOutLoss]),
+      steps.map(({ loss }) => loss),
+    ])
+    close()
+  }
+  expect(ends[1]).toEqual(ends[0])
+})

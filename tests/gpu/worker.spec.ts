@@ -114,7 +114,7 @@ test('a second run may follow a first', async () => {
   client.terminate()
 })
 
-test('a run in a worker pauses, is looked at and goes on; arrays come over as they are', async () => {
+test('a run in a worker pauses, is looked at and goes on; arrays come over as they are; it is forgotten when asked', async () => {
   const client = startCompute()
   await expect(client.api.look('boundary', { side: 4 })).rejects.toMatchObject({
     code: 'graph.misuse',
@@ -148,12 +148,17 @@ test('a run in a worker pauses, is looked at and goes on; arrays come over as th
   ])
   expect(grid.probabilities).toBeInstanceOf(Float32Array)
   expect(points.train).toHaveLength(32)
+  expect(points.step).toBe(grid.step)
   expect(log).toEqual(['paused'])
+  await client.api.forget() // nothing to forget while it is needed
   await client.api.goOn()
   expect((await run).steps).toBe(40)
   expect(log).toEqual(['paused', 'continued'])
   // The answer before was handed over; the run has its points still.
-  expect(await client.api.look('points')).toEqual(points)
+  expect(await client.api.look('points')).toEqual({ ...points, step: 40 })
+  await client.api.forget()
+  for (const gone of [client.api.look('points'), client.api.exportParameters()])
+    await expect(gone).rejects.toMatchObject({ code: 'graph.misuse' })
   client.terminate()
 })
 

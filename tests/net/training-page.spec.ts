@@ -54,8 +54,11 @@ async function openPage(place: 'alpha' | 'beta'): Promise<Page> {
       for (const [id, entry] of await connection.getStats()) entries.set(id, entry)
       const transport = [...entries.values()].find(({ type }) => type === 'transport')
       const pair = entries.get(String(transport?.['selectedCandidatePairId']))
-      const kindOf = (end: string) => entries.get(String(pair?.[end]))?.['candidateType']
-      return `${kindOf('localCandidateId')}-${kindOf('remoteCandidateId')}`
+      const wordsOf = (end: string) => {
+        const { candidateType, address } = entries.get(String(pair?.[end])) ?? {}
+        return `${candidateType} ${address}`
+      }
+      return `${wordsOf('localCandidateId')}, ${wordsOf('remoteCandidateId')}`
     }
     globalThis.RTCPeerConnection = class extends RTCPeerConnection {
       constructor(configuration?: RTCConfiguration) {
@@ -97,6 +100,11 @@ test('a firewall between, and a TURN server: npm start on one machine, a tab on 
   await see(maker, 'Alone in the room')
   await other.goto(await maker.getByLabel('Open this link').inputValue())
   await see(maker, 'Ready with 2 ranks')
+  // By TURN too, before the run.
+  await maker
+    .getByText(/^[\d.]+ ms to (?!the server)/)
+    .first()
+    .waitFor()
   await maker.getByRole('button', { name: 'Start', exact: true }).click()
   await Promise.all([maker, other].map((page) => see(page, 'Finished')))
   const [first, second] = await Promise.all(
@@ -104,11 +112,21 @@ test('a firewall between, and a TURN server: npm start on one machine, a tab on 
   )
   expect(first).toMatch(/^[0-9a-f]{8,}$/)
   expect(second).toBe(first)
-  for (const page of [maker, other]) {
-    expect(await page.locator('#ring').textContent()).toContain('WebRTC data channels')
-    const kinds = await page.evaluate(() => Promise.all(globalThis.paths))
+  const ofBoth = await Promise.all(
+    [maker, other].map(async (page) => {
+      expect(await page.locator('#ring').textContent()).toContain('WebRTC data channels')
+      return page.evaluate(() => Promise.all(globalThis.paths))
+    }),
+  )
+  // The other's relayed address, met before the other had told it, is of the kind prflx, and until then it is not shown.
+  const turnAddress = addresses.nextToAlpha.replaceAll('.', '\\.')
+  const byTurn = new RegExp(`\\brelay |\\bprflx (${turnAddress})?$`)
+  for (const [page, kinds] of ofBoth.entries()) {
     expect(kinds.length).toBeGreaterThan(0)
-    for (const kind of kinds) expect(kind).toContain('relay')
+    for (const kind of kinds) expect(kind).toMatch(byTurn)
+    // Then the other side says that it is its own.
+    const isUnseen = kinds.some((kind) => kind.endsWith('prflx '))
+    if (isUnseen) expect(ofBoth[1 - page].some((kind) => /^relay /.test(kind))).toBe(true)
   }
   // They tried the direct way, and the firewall was there.
   expect(networks.countPackets()).toBeGreaterThan(0)

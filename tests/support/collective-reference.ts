@@ -1,4 +1,5 @@
 import type { ElementArray, ReduceOp } from '../../src/peer/element.ts'
+import { Float16Bits } from '../../src/peer/float16-bits.ts'
 import { halfBits, halfValue } from '../../src/util/half.ts'
 import { seededRandom } from '../../src/util/virtual-env.ts'
 
@@ -27,7 +28,7 @@ export const elements: Record<string, Element> = {
     word: Math.fround,
   },
   float16: {
-    make: (length) => new Uint16Array(length),
+    make: (length) => new Float16Bits(length),
     draw: (random) => halfBits((random() - 0.5) * 10),
     value: halfValue,
     word: halfBits,

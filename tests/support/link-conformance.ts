@@ -211,6 +211,7 @@ export function linkConformance(name: string, options: ConformanceOptions): void
         if (receivedBytes >= options.streamBytes) done()
       }
       let sentBytes = 0
+      let sentFrames = 0
       const pump = () => {
         for (;;) {
           const length = Math.min(sender.maxPayloadBytes, options.streamBytes - sentBytes)
@@ -221,6 +222,7 @@ export function linkConformance(name: string, options: ConformanceOptions): void
             quiet,
           )
           sentBytes += length
+          sentFrames++
         }
       }
       sender.onwritable = pump
@@ -229,6 +231,8 @@ export function linkConformance(name: string, options: ConformanceOptions): void
       const { windowBytes } = sender
       expect(sentBytes, 'with the consumer blocked').toBeLessThanOrEqual(windowBytes)
       expect(sentBytes).toBeGreaterThan(windowBytes / 2)
+      // All of them are under way, so that many were at most; asked again, still.
+      for (const _ of [1, 2]) expect(sender.takeRecentPeaks().peakInFlightFrames).toBe(sentFrames)
 
       isBlocked = false
       const startedMs = performance.now()

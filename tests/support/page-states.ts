@@ -1,10 +1,13 @@
-import { parseTrainConfig } from '../../demos/experiment.ts'
+import { metaOf, parseTrainConfig } from '../../demos/experiment.ts'
 import type { Lobby, LobbyMember, RoomState } from '../../src/peer/messages.ts'
-import { SignalError } from '../../src/peer/refusals.ts'
+import { removedBy, SignalError } from '../../src/peer/refusals.ts'
 import type { TrainConfigInput } from '../../src/train/config.ts'
 import type { StepParts } from '../../src/train/run.ts'
-import { defaultDraft } from '../../src/ui/settings.ts'
-import { type Action, begin, reduce, type Snapshot, stopReason } from '../../src/ui/state.ts'
+import { whyUnsaved } from '../../src/ui/checkpoints/file-words.ts'
+import { defaultDraft } from '../../src/ui/settings/draft.ts'
+import { reduce } from '../../src/ui/state/reduce.ts'
+import { type Action, begin, type Snapshot } from '../../src/ui/state/snapshot.ts'
+import { stopReason } from '../../src/ui/state/stop-words.ts'
 import { troubleAhead, troubleOf } from '../../src/ui/trouble.ts'
 import { GpuError, PeerError, TabringError } from '../../src/util/errors.ts'
 import type { RunResult } from '../../src/worker/api.ts'
@@ -12,7 +15,7 @@ import { makeSamples } from './step-samples.ts'
 
 /** Every state that the page is designed for, each made by the reducer from actions like those of a real room. */
 
-const ids = Array.from({ length: 12 }, (_, index) => String(index).padStart(16, '0'))
+const ids = Array.from({ length: 64 }, (_, index) => String(index).padStart(16, '0'))
 
 const adapters = [
   {
@@ -78,15 +81,36 @@ function manyRanks(own = 0): Snapshot {
   return play(inside(4, own), { type: 'lobby', lobby: { ...lobby, members }, ownId: ids[own] })
 }
 
+/** Between runs all neighbours know how far they are from each other. */
 export function makeLobby(count: number, state: RoomState = 'lobby', ranks = 0): Lobby {
   return {
     state,
     epoch: state === 'lobby' ? 0 : 1,
     maker: ids[0],
-    members: Array.from({ length: count }, (_, index) =>
-      makeMember(index, index < ranks ? index : null),
-    ),
+    members: Array.from({ length: count }, (_, index) => {
+      const member = makeMember(index, index < ranks ? index : null)
+      return ranks > 0
+        ? member
+        : { ...member, measured: { ...member.measured, ...toNext(index, count) } }
+    }),
   }
+}
+
+/** What a member has measured of the way to the one behind it; null: there is none. */
+function toNext(index: number, count: number, us: number | null = 640 + 5_300 * (index % 4)) {
+  if (count < 2 || (count === 2 && index === 1)) return {}
+  return { toNext: { id: ids[(index + 1) % count], us } }
+}
+
+/** A lobby in which the ways behind these members are none. */
+export function lobbyApart(count: number, broken: readonly number[], own = 0): Snapshot {
+  const lobby = makeLobby(count)
+  const members = lobby.members.map((member, index) =>
+    broken.includes(index)
+      ? { ...member, measured: { ...member.measured, ...toNext(index, count, null) } }
+      : member,
+  )
+  return play(inside(count, own), { type: 'lobby', lobby: { ...lobby, members }, ownId: ids[own] })
 }
 
 export const makeSnapshot = (): Snapshot =>
@@ -133,11 +157,18 @@ export function training(
   count: number,
   steps: number,
   rank = 0,
-  { from = assigned(count, rank), config = {}, noise: share = 1 }: TrainingOptions = {},
+  {
+    from = assigned(count, rank),
+    config = {},
+    noise: share = 1,
+    floor = 0.08,
+  }: TrainingOptions = {},
 ): Snapshot {
+  const settings = parseTrainConfig({ epochs: 3, saves: 'auto', ...config })
+  const { ofLoss } = metaOf(settings.demo).metric
   let snapshot = play(
     from,
-    { type: 'config', config: parseTrainConfig({ epochs: 3, ...config }) },
+    { type: 'config', config: settings },
     { type: 'event', event: { event: 'phase', phase: 'compile', rank }, atMs: 0 },
     { type: 'event', event: { event: 'phase', phase: 'train', rank }, atMs: 1000 },
   )
@@ -145,8 +176,10 @@ export function training(
     const wave = Math.sin(step * 12.9898) * 43758.5453
     const noise = share * (wave - Math.floor(wave) - 0.5)
     const atMs = 1000 + 40 * step
-    const loss =
-      2.3 * Math.exp((-step * share) / 60) + 0.08 + noise * (0.12 + 0.4 * Math.exp(-step / 80))
+    const mean = 2.3 * Math.exp((-step * share) / 60) + floor
+    const loss = Math.max(0.02, mean + noise * (0.12 + 0.4 * Math.exp(-step / 80)))
+    const right = 0.98 - 0.88 * Math.exp((-step * share) / 45) - 0.08 * noise
+    const accuracy = Math.round(64 * Math.min(1, Math.max(0, right))) / 64
     snapshot = play(snapshot, {
       type: 'event',
       atMs,
@@ -155,7 +188,8 @@ export function training(
         step,
         totalSteps: 540,
         epoch: Math.floor((step - 1) / 180),
-        loss: Math.max(0.02, loss),
+        loss,
+        value: ofLoss === undefined ? accuracy : loss * ofLoss,
         rank,
         samples: Math.floor(64 / count) + (rank < 64 % count ? 1 : 0),
         globalSamples: 64,
@@ -170,11 +204,28 @@ export function training(
     if (step % 180 === 0) {
       const value = 0.9745 - 0.09 * Math.exp(-step / 120) + 0.001
       const epoch = step / 180 - 1
-      const event = { event: 'evaluation', step, epoch, metric: 'accuracy', value, rank } as const
-      snapshot = play(snapshot, { type: 'event', atMs, event })
+      // It comes to be more than that of the samples that the model has seen.
+      const told = { step, epoch, loss: mean + 0.0001 * step, metric: 'accuracy', value, rank }
+      snapshot = play(snapshot, { type: 'event', atMs, event: { event: 'evaluation', ...told } })
     }
   }
   return snapshot
+}
+
+/** In a test that lasts, after one that took two seconds. */
+function testing(count: number, steps: number): Snapshot {
+  const before = training(count, steps)
+  const atMs = 1000 + 40 * steps
+  const rank = before.run!.rank
+  const begin = { event: 'phase', phase: 'evaluate', rank } as const
+  const value = { event: 'evaluation', step: steps, epoch: 1, metric: 'accuracy', rank } as const
+  return play(
+    before,
+    { type: 'event', atMs, event: begin },
+    { type: 'event', atMs: atMs + 2000, event: { ...value, loss: 0.16, value: 0.951 } },
+    { type: 'event', atMs: atMs + 2000, event: begin },
+    { type: 'testLasts', sinceMs: atMs + 2000 },
+  )
 }
 
 /** Of the members in another browser than rank 0's: its clock is another. units: ms. */
@@ -186,6 +237,8 @@ export interface TrainingOptions {
   readonly config?: TrainConfigInput
   /** Of the usual noise, and of the usual pace. */
   readonly noise?: number
+  /** What the loss falls to. */
+  readonly floor?: number
 }
 
 /** A tab that trains for the fourth time, its runs differing in learning rate and batch. */
@@ -249,14 +302,17 @@ export function otherDemo(): Snapshot {
       },
     ),
     config: { demo: 'text' },
+    floor: 1.55,
   })
-  const tested = (step: number, value: number) =>
-    ({
+  const tested = (step: number, value: number) => {
+    const told = { step, epoch: 0, loss: value * Math.LN2, metric: 'loss', value, rank: 0 }
+    return {
       type: 'event',
       atMs: 1000 + 40 * step,
-      event: { event: 'evaluation', step, epoch: 0, metric: 'loss', value, rank: 0 },
-    }) as const
-  return play(text, tested(80, 4.41), tested(170, 2.613))
+      event: { event: 'evaluation', ...told },
+    } as const
+  }
+  return play(text, tested(80, 3.31), tested(170, 2.613))
 }
 
 export function makeResult(worldSize: number): RunResult {
@@ -264,6 +320,8 @@ export function makeResult(worldSize: number): RunResult {
   return {
     steps: 540,
     loss: 0.0713,
+    trainValue: 0.984375,
+    heldOutLoss: 0.1341,
     metric: { name: 'accuracy', unit: 'share', better: 'higher' },
     value: 0.9745,
     best: 0.9745,
@@ -298,11 +356,45 @@ export function failed(count: number, code: TabringError['code'], text: string):
   )
 }
 
+/** A run that lost a rank at step 203, and was saved before. */
+export const failedSaved = (count: number, step: number): Snapshot =>
+  play(
+    training(count, 203),
+    saved(step),
+    {
+      type: 'failed',
+      code: 'peer.lost',
+      text: `epoch 1: rank 1 (${names[1]}) is gone: left. Start again without it, or once it is back.`,
+    },
+    { type: 'lobby', lobby: makeLobby(count, 'failed'), ownId: ids[0] },
+  )
+
 function withoutMember(snapshot: Snapshot, index: number): Snapshot {
   const lobby = snapshot.lobby!
   const members = lobby.members.filter(({ id }) => id !== ids[index])
   return { ...snapshot, lobby: { ...lobby, members } }
 }
+
+/** A checkpoint of the run is in this tab's browser. */
+export const saved = (step: number, isKept = false): Action => ({
+  type: 'event',
+  event: {
+    event: 'checkpoint',
+    step,
+    name: `step-${step}.safetensors`,
+    isBest: false,
+    isKept,
+    rank: 0,
+  },
+  atMs: 0,
+})
+
+/** A person has just saved the run. */
+export const savedByHand = (step: number): Action => ({
+  type: 'saving',
+  saving: { is: 'done', step },
+  file: { step, name: `step-${step}.safetensors` },
+})
 
 /** All states, by the name of their picture. */
 export function makeStates(): Record<string, Snapshot> {
@@ -318,14 +410,43 @@ export function makeStates(): Record<string, Snapshot> {
     )
   const gone =
     "epoch 1: rank 1 (Ada's laptop) is gone: left. Start again without it, or once it is back."
-  const unreachable =
-    'link to rank 2 (Firefox on Windows 07bc): no connection: no network route: expected at least one candidate within 8000 ms, got none. Are both machines in one network?'
+  const noRoute =
+    'none of 3 addresses here reaches one of 2 there (ICE failed). A firewall or NAT may be between: use one network, or a TURN server (--ice-servers for the launcher or the server, or the option rtc).'
+  const unreachable = (code: string, text: string, own = 0) =>
+    play(
+      assigned(3, own),
+      { type: 'linked', peerRank: 1, kind: 'port' },
+      { type: 'failed', code, text },
+      { type: 'lobby', lobby: makeLobby(3, 'failed'), ownId: ids[own] },
+    )
   return {
     insecure: shut(troubleAhead(insecure)),
     'no-webgpu': shut(troubleAhead({ ...insecure, isSecureContext: true })),
     'no-adapter': shut(
       troubleOf(new GpuError('gpu.unavailable', 'device: WebGPU is there but no adapter came up.')),
     ),
+    'loss-not-finite': play(
+      training(1, 3),
+      {
+        type: 'failed',
+        code: 'train.nan',
+        text: 'epoch 1: rank 0: step 3: matmul: expected finite arguments, got parameter "module.0.weight" with values that are not. An earlier step made it so: lower the learning rate, or clip gradients.',
+      },
+      { type: 'lobby', lobby: makeLobby(1, 'failed'), ownId: ids[0] },
+    ),
+    'resumed-with-others': play(training(3, 12), {
+      type: 'event',
+      event: {
+        event: 'resumed',
+        step: 8,
+        epoch: 0,
+        best: 0.9,
+        stepsLeft: 529,
+        differences: ['ranks 2, now 3', 'rows of each rank [32,32], now [22,21,21]', 'kernels'],
+        rank: 0,
+      },
+      atMs: 2000,
+    }),
     'bad-link': shut(troubleOf(new PeerError('config.invalid', 'room link: expected …'))),
     'bad-setting': shut(
       troubleOf(
@@ -352,10 +473,30 @@ export function makeStates(): Record<string, Snapshot> {
       {
         type: 'checkpoints',
         files: [
-          { step: 540, isLatest: true, isBest: false, name: 'step-540.safetensors' },
-          { step: 360, isLatest: false, isBest: true, name: 'step-360.safetensors' },
-          { step: 128, isLatest: false, isBest: false, name: 'upload-step-128.safetensors' },
-        ].map((file) => ({ place: 'page-digits-mlp', sizeBytes: 2_442_000, ...file })),
+          {
+            step: 540,
+            isLatest: true,
+            isBest: false,
+            isKept: true,
+            name: 'step-540.safetensors',
+            score: 0.9512,
+          },
+          { step: 360, isLatest: false, isBest: true, name: 'step-360.safetensors', score: 0.9619 },
+          {
+            step: 128,
+            isLatest: false,
+            isBest: false,
+            name: 'upload-step-128.safetensors',
+            score: null,
+          },
+        ].map((file) => ({
+          place: 'page-digits-mlp',
+          sizeBytes: 2_442_000,
+          isKept: false,
+          savedAtMs: Date.UTC(2026, 10, 22, 14, 5),
+          about: 'digits, seed 0',
+          ...file,
+        })),
       },
       {
         type: 'checkpointNote',
@@ -363,7 +504,10 @@ export function makeStates(): Record<string, Snapshot> {
         isError: false,
       },
     ),
-    'lobby-joiner': inside(3, 1),
+    'lobby-joiner': play(inside(3, 1), {
+      type: 'proposed',
+      config: parseTrainConfig({ epochs: 2, seed: 5 }),
+    }),
     'lobby-local': {
       ...inside(1),
       invite: makeSnapshot().invite.replace('192.168.1.20', 'localhost'),
@@ -384,6 +528,11 @@ export function makeStates(): Record<string, Snapshot> {
       { type: 'setting', key: 'epochs', value: '0' },
       { type: 'setting', key: 'batchSize', value: '2' },
     ),
+    'lobby-small-batch': play(
+      inside(12),
+      { type: 'setting', key: 'demo', value: 'text' },
+      { type: 'setting', key: 'batchSize', value: '8' },
+    ),
     'lobby-late': inside(4, 3, 'running', 3),
     'lobby-server-lost': play(inside(3), { type: 'serverLost', text: 'signaling: ended' }),
     connecting: play(assigned(3), { type: 'linked', peerRank: 1, kind: 'port' }),
@@ -392,18 +541,66 @@ export function makeStates(): Record<string, Snapshot> {
       type: 'refused',
       text: `${names[0]} · 3, a rank of this tab, has left the room: compute worker: ended (crashed or closed). Reload the tab to start a new one.`,
     }),
+    'lobby-unreachable': lobbyApart(3, [0, 1]),
+    'lobby-apart-guest': lobbyApart(4, [1], 2),
     'lobby-twelve': inside(12),
+    'lobby-thirty': inside(30),
     compiling: play(
       assigned(3),
       { type: 'config', config: parseTrainConfig({}) },
       { type: 'event', event: { event: 'phase', phase: 'compile', rank: 0 }, atMs: 0 },
     ),
     training: training(3, 260),
+    'training-testing': testing(3, 270),
     'training-one': training(1, 260),
     'training-compared': comparing(),
     'training-text': otherDemo(),
     'training-two': training(2, 260, 1),
+    'training-four': training(4, 260, 1),
     'training-twelve': training(12, 100, 4),
+    'training-seventeen': training(17, 100, 4),
+    'training-thirty': training(30, 100, 4),
+    paused: play(training(3, 260), {
+      type: 'event',
+      event: { event: 'paused', step: 260, by: [0], rank: 0 },
+      atMs: 0,
+    }),
+    'paused-saved': play(
+      training(3, 260),
+      { type: 'event', event: { event: 'paused', step: 260, by: [0], rank: 0 }, atMs: 0 },
+      savedByHand(260),
+    ),
+    'training-unsaved': play(
+      training(3, 260),
+      { type: 'checkpoints', files: [] },
+      {
+        type: 'event',
+        event: { event: 'unsaved', step: 250, code: 'file.unwritable', text: '', rank: 0 },
+        atMs: 0,
+      },
+    ),
+    'training-not-saved': play(
+      training(3, 260, 1),
+      { type: 'checkpoints', files: [] },
+      {
+        type: 'saving',
+        saving: {
+          is: 'failed',
+          text: whyUnsaved('file.unwritable', ''),
+        },
+      },
+    ),
+    stopping: play(training(3, 260), { type: 'stopping' }),
+    'loading-given': play(
+      assigned(3),
+      { type: 'config', config: parseTrainConfig({ data: 'given' }) },
+      { type: 'event', event: { event: 'phase', phase: 'load', rank: 0 }, atMs: 0 },
+      {
+        type: 'event',
+        event: { event: 'given', doneBytes: 3_200_000, totalBytes: 11_500_000, rank: 0 },
+        atMs: 0,
+      },
+    ),
     'training-server-lost': play(training(3, 260), { type: 'serverLost', text: 'ended' }),
     stopped: play(
       training(3, 203),
@@ -415,16 +612,42 @@ export function makeStates(): Record<string, Snapshot> {
       { type: 'lobby', lobby: makeLobby(3, 'failed'), ownId: ids[0] },
     ),
     'failed-lost': withoutMember(failed(3, 'peer.lost', gone), 1),
-    'failed-unreachable': play(
-      assigned(3),
-      { type: 'linked', peerRank: 1, kind: 'port' },
-      { type: 'failed', code: 'peer.unreachable', text: unreachable },
+    'failed-saved': withoutMember(failedSaved(3, 180), 1),
+    'stopped-saved': play(
+      training(3, 203),
+      saved(180),
+      { type: 'failed', code: 'peer.aborted', text: stopReason(names[0]) },
       { type: 'lobby', lobby: makeLobby(3, 'failed'), ownId: ids[0] },
     ),
+    'failed-unreachable': unreachable(
+      'peer.unreachable',
+      `link to rank 2 (${names[2]}): no connection: ${noRoute}`,
+    ),
+    'failed-unreachable-others': unreachable(
+      'peer.aborted',
+      `epoch 1: rank 1 (${names[1]}) lost its link to rank 2 (${names[2]}): no connection: ${noRoute}`,
+    ),
+    'failed-unreachable-guest': play(
+      unreachable(
+        'peer.aborted',
+        `epoch 1: expected every rank's links within 20000 ms, got none from rank 2 (${names[2]}). Look at those tabs and start again.`,
+        1,
+      ),
+      { type: 'entered', hasRelay: true },
+    ),
+    'failed-removed': withoutMember(
+      failed(
+        3,
+        'peer.aborted',
+        `epoch 1: rank 2 (${names[2]}) is gone: ${removedBy(names[0])}. Start again without it, or once it is back.`,
+      ),
+      2,
+    ),
+    removed: shut(troubleOf(new SignalError('removed', removedBy(names[0])))),
     'failed-device': failed(
       3,
       'gpu.lost',
-      'device: expected at most 3 lost devices from one kept state to the next, got 4 among 3 ranks; rank 2 lost its device (unknown: the GPU process crashed). Close other pages that use the GPU, or start again with a smaller batch or without that rank.',
+      'device: GPU devices of the 3 ranks were lost 4 times without training getting on, expected 3 times at most; rank 2 lost its device (unknown: the GPU process crashed). Close other pages that use the GPU, or start again with a smaller batch or without that rank.',
     ),
     finished: finished(3),
     'finished-one': finished(1),

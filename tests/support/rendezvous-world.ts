@@ -89,14 +89,20 @@ export class RendezvousWorld {
     return this.last(id, 'error').code
   }
   /** Enters as a guest where `info` is null. */
-  create(id: string, room = roomA, info: MemberInfo | null = infoOf(id)): void {
+  create(id: string, room = roomA, info: MemberInfo | null = infoOf(id), token?: string): void {
     this.open(id)
-    this.say(id, { type: 'create', version: protocolVersion, room, authKey, info })
+    this.say(id, { type: 'create', version: protocolVersion, room, authKey, info, token })
   }
-  join(id: string, room = roomA, info: MemberInfo | null = infoOf(id), key = authKey): void {
+  join(
+    id: string,
+    room = roomA,
+    info: MemberInfo | null = infoOf(id),
+    key = authKey,
+    token?: string,
+  ): void {
     this.open(id)
     const proof = hmac(key, proofText(room, this.last(id, 'challenge').nonce))
-    this.say(id, { type: 'join', version: protocolVersion, room, proof, info })
+    this.say(id, { type: 'join', version: protocolVersion, room, proof, info, token })
   }
   /** A room with the tabs t0 (the maker), t1, … */
   async fill(count: number, room = roomA, prefix = 't'): Promise<string[]> {

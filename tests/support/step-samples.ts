@@ -57,15 +57,18 @@ export function makeSamples(
         count > 1
           ? {
               bytesSent: step * (1_085_000 + 4000 * rank),
-              framesSent: step * (18 + rank),
               peakInFlightBytes: 60_000 * (2 + (rank % 3)),
+              peakInFlightFrames: 2 + (rank % 3),
               windowBytes: 524_288,
             }
           : null,
+      // Small arrays go straight to all.
+      sentTo: ranks.map((to) =>
+        to === rank ? null : step * ((to === (rank + 1) % count ? 1_085_000 : 9000) + 4000 * rank),
+      ),
       memory: {
         plannedBytes: 1_240_000 / count + 380_000,
         deviceBytes: rank === 2 ? null : 6_900_000 + 10_000 * rank,
-        heapBytes: rank === 2 ? null : 24_500_000 + 310_000 * rank,
       },
     }
   })

@@ -53,6 +53,7 @@ const inside: Record<string, string> = {
   ]),
   ...because('what the library gives the bucket of a hook, which none makes outside', [
     'graph/exchange.d.ts#BucketPlace',
+    'train/data-parallel/grad-bucket.d.ts#Content',
     'train/data-parallel/grad-bucket.d.ts#HookKeys',
   ]),
   ...because('what an optimizer of the library is made of; none can be made outside', [

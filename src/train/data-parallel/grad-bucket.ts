@@ -4,9 +4,10 @@ import type { Parameter } from '../../graph/parameter.ts'
 import { poolAlignment } from '../../graph/pool.ts'
 import type { CollectiveGroup } from '../../peer/collective-group.ts'
 import type { CollectiveOptions } from '../../peer/collectives.ts'
+import { Float16Bits } from '../../peer/float16-bits.ts'
 import { type ChunkRange, chunkRange } from '../../peer/plan.ts'
 import { invariant } from '../../util/errors.ts'
-import { halfBits, halfValue } from '../../util/half.ts'
+import { halfValue } from '../../util/half.ts'
 import { keys } from './keys.ts'
 import { addBrain, encodeBrain, type WireNumber } from './wire-numbers.ts'
 
@@ -17,11 +18,16 @@ interface HookKeys extends Pick<CollectiveOptions, 'choice'> {
   taken: number
 }
 
+/** What a bucket holds: gradients as the step has weighed them, which sum up to the mean, or `size` times that, whose mean it is. */
+interface Content {
+  scale: 'weighed' | 'whole' | 'taken'
+}
+
 /**
  * A bucket's gradients as a communication hook gets them, and ways to meet the other ranks that need no keys of the hook's own.
  *
- * Gradients are weighed by what this rank counts for in the step (1 / world size as a rule), so what ranks make together is their sum, not
- * their mean as in PyTorch. Parameters begin at multiples of 64 elements; what lies between is 0.
+ * As in PyTorch they are this rank's own, and their mean over the ranks is what the hook is to make; where ranks count for more or less than
+ * an even share in the step, they are that many times as large. Parameters begin at multiples of 64 elements; what lies between is 0.
  */
 export class GradBucket {
   readonly rank: number
@@ -32,6 +38,7 @@ export class GradBucket {
   readonly #buffer: Float32Array<ArrayBuffer>
   readonly #keys: HookKeys
   readonly #wire: WireNumber | undefined
+  readonly #content: Content
 
   constructor(
     group: CollectiveGroup,
@@ -39,7 +46,7 @@ export class GradBucket {
     place: BucketPlace,
     buffer: Float32Array<ArrayBuffer>,
     { sequence, onmet, choice }: Pick<CollectiveOptions, 'onmet' | 'choice'> & { sequence: number },
-    wire?: { readonly number: WireNumber; readonly keys: HookKeys },
+    wire?: { readonly number: WireNumber; readonly keys: HookKeys; readonly content: Content },
   ) {
     this.rank = group.rank
     this.size = group.size
@@ -49,6 +56,7 @@ export class GradBucket {
     this.#buffer = buffer
     this.#keys = wire?.keys ?? { sequence, onmet, choice, taken: 0 }
     this.#wire = wire?.number
+    this.#content = wire?.content ?? { scale: 'weighed' }
   }
 
   /** Its place in the step's order of exchange. */
@@ -61,8 +69,23 @@ export class GradBucket {
     return this.#place.isLast
   }
 
-  /** This rank's weighed gradients; a hook may change them in place and return them. */
+  /** This rank's gradients; a hook may change them in place and return them. */
   buffer(): Float32Array<ArrayBuffer> {
+    if (this.#content.scale === 'weighed') {
+      this.#content.scale = 'whole'
+      for (let i = 0; i < this.#buffer.length; i++) this.#buffer[i] *= this.size
+    }
+    return this.#buffer
+  }
+
+  /**
+   * @internal The buffer divided by the ranks, for a hook that makes sums of it: the very bits that the step has weighed, unless a hook
+   * around it has looked. From then on the buffer stays as it is.
+   */
+  weighed(): Float32Array<ArrayBuffer> {
+    if (this.#content.scale === 'whole')
+      for (let i = 0; i < this.#buffer.length; i++) this.#buffer[i] /= this.size
+    this.#content.scale = 'taken'
     return this.#buffer
   }
 
@@ -73,7 +96,8 @@ export class GradBucket {
   /** A view of the buffer for each parameter. */
   gradients(): Float32Array<ArrayBuffer>[] {
     const { parameters, starts } = this.#bucket
-    return parameters.map(({ count }, i) => this.#buffer.subarray(starts[i], starts[i] + count))
+    const buffer = this.buffer()
+    return parameters.map(({ count }, i) => buffer.subarray(starts[i], starts[i] + count))
   }
 
   /** The elements that a rank updates, and of which alone its hook's result counts. units: elements. */
@@ -86,7 +110,7 @@ export class GradBucket {
   /** The same bucket, whose sums go over the wire in 16 bits a number. */
   in16Bits(number: WireNumber): GradBucket {
     const { sequence, onmet } = this.#keys
-    const wire = { number, keys: this.#keys }
+    const wire = { number, keys: this.#keys, content: this.#content }
     return new GradBucket(
       this.#group,
       this.#bucket,
@@ -100,9 +124,9 @@ export class GradBucket {
   /** Returns the sum of `values`, equally many on all ranks, over the ranks: the same bits on each. errors: `peer.*`. */
   async allReduce(values: Float32Array): Promise<Float32Array<ArrayBuffer>> {
     if (this.#wire === 'f16') {
-      const halves = Uint16Array.from(values, halfBits)
+      const halves = Float16Bits.encode(values)
       await this.#group.allReduce(halves, this.nextKey())
-      return Float32Array.from(halves, halfValue)
+      return halves.decode()
     }
     if (this.#wire === 'bf16') {
       const all = await this.gatherBytes(encodeBrain(values))
@@ -117,25 +141,26 @@ export class GradBucket {
 
   /** Returns the buffer with the sum over ranks in this rank's range; the rest is this rank's own. errors: `peer.*`. */
   async reduceScatter(): Promise<Float32Array<ArrayBuffer>> {
-    const sum = Float32Array.from(this.#buffer)
+    const buffer = this.buffer()
+    const sum = Float32Array.from(buffer)
     const { start, end } = this.ownRange()
     // Cut as parameters are, which travel with a tail.
     const { wireElements } = this.#bucket
     const options = () => ({ ...this.nextKey(), alignment: poolAlignment })
     if (this.#wire === 'f16') {
-      const halves = new Uint16Array(wireElements)
-      halves.set(Uint16Array.from(this.#buffer, halfBits))
+      const halves = new Float16Bits(wireElements)
+      halves.set(Float16Bits.encode(buffer))
       await this.#group.reduceScatter(halves, options())
       for (let i = start; i < end; i++) sum[i] = halfValue(halves[i])
     } else if (this.#wire === 'bf16') {
       const all = await this.exchangeRanges((range) =>
-        encodeBrain(this.#buffer.subarray(range.start, range.end)),
+        encodeBrain(buffer.subarray(range.start, range.end)),
       )
       const own = sum.subarray(start, end).fill(0)
       for (const bytes of all) addBrain(bytes, own)
     } else {
       const padded = new Float32Array(wireElements)
-      padded.set(this.#buffer)
+      padded.set(buffer)
       await this.#group.reduceScatter(padded, options())
       sum.set(padded.subarray(start, end), start)
     }

@@ -28,7 +28,7 @@ const blockElements = poolAlignment
 const encodedBytes = (count: number): number => 4 * Math.ceil(count / blockElements) + count
 
 /** A scale in float32 and a byte a value, block by block: each value is scale times a whole number from -127 to 127. */
-export function encodeInt8(values: Float32Array): Uint8Array<ArrayBuffer> {
+function encodeInt8(values: Float32Array): Uint8Array<ArrayBuffer> {
   const blocks = Math.ceil(values.length / blockElements)
   const bytes = new Uint8Array(encodedBytes(values.length))
   const scales = new Float32Array(bytes.buffer, 0, blocks)
@@ -51,7 +51,7 @@ export function encodeInt8(values: Float32Array): Uint8Array<ArrayBuffer> {
 }
 
 /** target[i] += value i of what `encodeInt8` made of as many values. */
-export function addInt8(encoded: Uint8Array, target: Float32Array): void {
+function addInt8(encoded: Uint8Array, target: Float32Array): void {
   const blocks = Math.ceil(target.length / blockElements)
   const scales = new Float32Array(encoded.slice(0, 4 * blocks).buffer)
   const numbers = new Int8Array(encoded.slice(4 * blocks).buffer)
@@ -61,14 +61,14 @@ export function addInt8(encoded: Uint8Array, target: Float32Array): void {
 }
 
 /**
- * The sum of gradients that travel in 8 bits, with a scale for every 64 of them: about a quarter of the bytes.
+ * The mean of gradients that travel in 8 bits, with a scale for every 64 of them: about a quarter of the bytes.
  *
  * What rounding takes away is added to the same rank's next gradient, so over the steps everything arrives (error feedback). A rank's own
  * range is not rounded.
  * source: error feedback as in Karimireddy et al., arXiv 1901.09847.
  */
 export const int8CompressHook: CommHook<Int8State> = async (state, bucket) => {
-  const values = bucket.buffer()
+  const values = bucket.weighed()
   state.addErrors(bucket)
   const errors = new Float32Array(values.length)
   const all = await bucket.exchangeRanges(({ start, end }, rank) => {

@@ -176,7 +176,7 @@ function firstFactor(
 }
 
 /**
- * The sum of gradients of which matrices travel as two thin factors: (rows + columns) x rank numbers in the place of rows x columns.
+ * The mean of gradients of which matrices travel as two thin factors: (rows + columns) x rank numbers in the place of rows x columns.
  *
  * Biases, and matrices that would save too little, travel whole, in float32. What the factors leave out is added to the next gradient. All
  * ranks compute the same approximation. Norms and clipping see it, not the gradients before.
@@ -186,8 +186,8 @@ function firstFactor(
 export const powerSgdHook: CommHook<PowerSgdState> = async (state, bucket) => {
   const step = state.iter
   if (bucket.isLast()) state.iter++
+  const buffer = bucket.weighed()
   if (step < state.startPowerSgdIter) return bucket.reduceScatter()
-  const buffer = bucket.buffer()
   state.addErrors(bucket)
   const errors = new Float32Array(buffer.length)
   const whole: Float32Array[] = []

@@ -225,10 +225,25 @@ export class RingExchange implements GradientExchange {
       const { start, end, from } = places[this.rank]
       const told = from + end - start
       data.set(wire.subarray(from, told), start)
-      factor = weights.settle(wire.subarray(told, told + length))
+      const sums = wire.subarray(told, told + length)
+      if (weights.differ(sums, this.size)) throw await this.#tellSettings(weights)
+      factor = weights.settle(sums)
     }
     const { start, end } = bucket.ownSlice(this)
     scale(data.subarray(start, end), factor)
+  }
+
+  /** Ends the step for settings that differ; returns the error, which names them. All ranks come here, since all have the same sums. */
+  async #tellSettings(weights: StepWeights): Promise<PeerError> {
+    const all = await gatherJson(
+      'settings of the update',
+      this.#group,
+      weights.numbers(),
+      this.#key(keys.settings),
+    )
+    const error = settingsError(all)
+    weights.refuse(error)
+    return error
   }
 
   #wireOf(bucket: Bucket): Float32Array<ArrayBuffer> {
@@ -260,8 +275,10 @@ export class RingExchange implements GradientExchange {
       told.set(weights.words, tail.length)
       await this.#group.allReduce(told, this.#key(keys.tail))
       tail.set(told.subarray(0, tail.length))
+      const sums = told.subarray(tail.length)
+      if (weights.differ(sums, this.size)) throw await this.#tellSettings(weights)
       // The first bucket's hook is called before the others', which wait for this.
-      factor = weights.settle(told.subarray(tail.length))
+      factor = weights.settle(sums)
     }
     scale(data.subarray(0, elements), factor)
     const gradients = new GradBucket(this.#group, bucket, place, data.slice(0, elements), {
@@ -340,6 +357,7 @@ export class RingExchange implements GradientExchange {
     buckets,
     meetings,
     samples,
+    fixed,
   }: StepLayout): Promise<readonly number[]> {
     const among = meetings.map(
       (number) => (number === 0 ? this.#group : this.#meeting[number - 1].group).ranks,
@@ -347,15 +365,27 @@ export class RingExchange implements GradientExchange {
     const weighed =
       samples === undefined ? 'ranks that weigh alike' : 'ranks that weigh by what counts'
     const own = [
-      JSON.stringify([unused, among, samples ?? 0]),
+      JSON.stringify([unused, among, samples ?? 0, fixed]),
       `${meetings.length} meetings`,
       weighed,
       ...buckets,
     ]
     const told = await this.#tellWhileCompiling(own)
-    const parsed = told.map(([first]): [string[], number[][], number] => JSON.parse(first))
+    const parsed = told.map(([first]): [string[], number[][], number, string[]] =>
+      JSON.parse(first),
+    )
     const unusedOf = parsed.map(([names]) => names)
     if (!this.findsUnused && unusedOf.some((names) => names.length > 0)) throw unusedError(unusedOf)
+    const optimizers = firstDifference(
+      parsed.map(([, , , own]) => own),
+      'no further group',
+    )
+    if (optimizers) {
+      throw new PeerError(
+        'peer.mismatch',
+        `compile: expected the same optimizer on all ranks, got ${optimizers.told}. Each rank updates a part of the weights for all: make the optimizer alike on all ranks.`,
+      )
+    }
     const difference = firstDifference(
       told.map(([, ...layout]) => layout),
       'no further bucket',
@@ -452,6 +482,14 @@ function checkMeetings(
       )
     }
   }
+}
+
+function settingsError(all: readonly (readonly string[])[]): PeerError {
+  const difference = firstDifference(all, 'nothing')
+  return new PeerError(
+    'peer.mismatch',
+    `optimizer.step: expected the same numbers on all ranks, got ${difference?.told ?? 'numbers that differ'}. Each rank updates a part of the weights for all, so nothing was updated: set them alike on all ranks. A scheduler that looks at a loss needs the same one on all ranks, their mean say.`,
+  )
 }
 
 function unusedError(unusedOf: readonly (readonly string[])[]): TabringError {

@@ -43,6 +43,7 @@ export class RingUnevenInputs {
     const number = numbers.find(([, known]) => known === program)?.[0]
     invariant(number !== undefined, () => 'a program that updates has no number')
     const active = await this.#tell(number, weight)
+    await this.#shareSettings(program, active.length, true)
     if (this.dividesByAll) return weight
     return weight / active.reduce((sum, { weight }) => sum + weight, 0)
   }
@@ -50,12 +51,26 @@ export class RingUnevenInputs {
   /** Takes part in the steps of ranks that have more batches, until none has. errors: as `begin`, those of the steps. */
   async shadowOthers(): Promise<void> {
     for (;;) {
-      const [first] = await this.#tell()
+      const active = await this.#tell()
+      const [first] = active
       if (!first) return
       const program = this.#exchange.programs.get(first.program)
       if (!program) throw missingProgram(first.rank)
+      await this.#shareSettings(program, active.length, false)
       await program.shadow({ [gradientWeight]: 0 })
     }
+  }
+
+  /**
+   * Has ranks without a batch take learning rates and their like from the lowest that has one: they update their part of the weights, and
+   * their loops, which step a scheduler maybe, have ended. cost: where there are such ranks, a broadcast of a few numbers.
+   */
+  async #shareSettings(program: StepProgram, active: number, isActive: boolean): Promise<void> {
+    if (active === this.#group.size) return
+    const { alike } = program.prepared.trace
+    const values = alike.settings()
+    await this.#group.broadcast(new Uint32Array(values.buffer), this.root, { label: 'join' })
+    if (!isActive) alike.take(values)
   }
 
   /** Tells whether this rank has a batch; returns the ranks that have. */

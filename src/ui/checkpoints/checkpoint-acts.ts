@@ -1,10 +1,14 @@
-import type { TrainConfig } from '../../train/config.ts'
-import { messageOf } from '../../util/errors.ts'
+import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { stepsPerEpoch } from '../../data/shares.ts'
+import { type TrainConfig, totalStepsOf } from '../../train/config.ts'
+import { messageOf, TabringError } from '../../util/errors.ts'
 import type { CheckpointSettings, ComputeApi } from '../../worker/api.ts'
 import type { Acts } from '../acts.ts'
 import { saveUrl } from '../save-file.ts'
-import { type SettingKey, settings } from '../settings.ts'
+import { type SettingKey, settings } from '../settings/list.ts'
+import { checkedDraft } from '../state/room-facts.ts'
 import type { Store } from '../store.ts'
+import { fileWords, whyUnsaved } from './file-words.ts'
 
 /** Settings that are not the saved run's: how far to go, and what does not decide its numbers. */
 const ownSettings: readonly SettingKey[] = [
@@ -12,6 +16,8 @@ const ownSettings: readonly SettingKey[] = [
   'steps',
   'bucketCapMb',
   'hashEvery',
+  'saves',
+  'stepsPerSec',
   'checkpointEvery',
   'resume',
   'tune',
@@ -20,11 +26,22 @@ const ownSettings: readonly SettingKey[] = [
 ]
 
 /** The texts of the form that go on with a saved run. */
-export function draftFor({ name, config }: CheckpointSettings): [SettingKey, string][] {
+function draftFor({ name, config }: CheckpointSettings): [SettingKey, string][] {
   const saved = settings
     .filter(({ key }) => !ownSettings.includes(key))
     .map(({ key }): [SettingKey, string] => [key, String(config[key as keyof TrainConfig] ?? '')])
   return [...saved, ['resume', name]]
+}
+
+/** Where the form's settings end a run no later than at what was saved: the setting that lets it go on as long again. */
+export function longerThan(
+  { step, samples }: CheckpointSettings,
+  config: TrainConfig,
+): ['steps' | 'epochs', string] | null {
+  if (totalStepsOf(config, samples) > step) return null
+  if (config.steps) return ['steps', String(step + config.steps)]
+  const done = Math.ceil(step / stepsPerEpoch(samples, config.batchSize))
+  return ['epochs', String(done + config.epochs)]
 }
 
 /** What people do with the checkpoints of this browser. `set` changes a setting, as the form does. */
@@ -32,7 +49,10 @@ export function checkpointActs(
   store: Store,
   compute: ComputeApi,
   set: Acts['set'],
-): Pick<Acts, 'goOnFrom' | 'downloadCheckpoint' | 'deleteCheckpoint' | 'uploadCheckpoint'> {
+): Pick<
+  Acts,
+  'save' | 'goOnFrom' | 'downloadCheckpoint' | 'deleteCheckpoint' | 'uploadCheckpoint'
+> {
   const note = (text: string, isError = false) =>
     store.dispatch({ type: 'checkpointNote', text, isError })
   const refresh = async () => {
@@ -42,16 +62,25 @@ export function checkpointActs(
     try {
       note(await work())
     } catch (thrown) {
-      note(messageOf(thrown), true)
+      if (!(thrown instanceof TabringError && thrown.code === 'data.missing')) {
+        note(messageOf(thrown), true)
+        return
+      }
+      // Tabs of one browser share the list, and each lets its oldest files go.
+      await refresh().catch(() => undefined)
+      note(
+        'That file is gone: another tab, or this one, has let it go for a newer one. Choose again.',
+        true,
+      )
     }
   }
   // They change when this tab is in the room, when one was saved, and when a run is over.
   let stage = store.snapshot.stage
-  let saved = 0
+  let saved = store.snapshot.run?.saved
   let end = store.snapshot.run?.end
   store.onChange((snapshot) => {
     const { run } = snapshot
-    const savedNow = run?.checkpoints ?? 0
+    const savedNow = run?.saved
     if (snapshot.stage === stage && savedNow === saved && run?.end === end) return
     stage = snapshot.stage
     saved = savedNow
@@ -59,10 +88,29 @@ export function checkpointActs(
     if (stage === 'inside') refresh().catch((thrown) => note(messageOf(thrown), true))
   })
   const take = (found: CheckpointSettings) => {
-    for (const [key, value] of draftFor(found)) set(key, value)
-    return `Start goes on from step ${found.step}, with the settings of that run. Epochs count from its beginning.`
+    for (const [key, value] of draftFor(found)) {
+      // A demo that is chosen brings all its own settings: how far to go would be lost.
+      if (store.snapshot.draft[key] !== value) set(key, value)
+    }
+    const longer = longerThan(found, parseTrainConfig(checkedDraft(store.snapshot).known))
+    if (longer) set(...longer)
+    const further = longer
+      ? ` That run ends there, so ${longer[0] === 'steps' ? 'Steps' : 'Epochs'} is ${longer[1]} now; change it as you like.`
+      : ''
+    return `Start goes on from step ${found.step}, with the settings of that run. Steps and epochs count from its beginning.${further}`
   }
   return {
+    async save() {
+      store.dispatch({ type: 'saving', saving: { is: 'busy' } })
+      try {
+        const file = await compute.save()
+        store.dispatch({ type: 'saving', saving: { is: 'done', step: file.step }, file })
+      } catch (thrown) {
+        const code = thrown instanceof TabringError ? thrown.code : ''
+        const text = whyUnsaved(code, messageOf(thrown))
+        store.dispatch({ type: 'saving', saving: { is: 'failed', text } })
+      }
+    },
     goOnFrom: ({ place, name }) =>
       void attempt(async () => take(await compute.checkpointSettings(place, name))),
     downloadCheckpoint: ({ place, name }) =>
@@ -70,15 +118,18 @@ export function checkpointActs(
         saveUrl(await compute.readCheckpoint(place, name), `tabring-${place}-${name}`)
         return `Saved ${name}.`
       }),
-    deleteCheckpoint: ({ place, name }) =>
+    deleteCheckpoint: (file) =>
       void attempt(async () => {
+        const { place, name } = file
         await compute.removeCheckpoint(place, name)
+        store.dispatch({ type: 'checkpointDeleted', file })
         await refresh()
         return `Deleted ${name}.`
       }),
     uploadCheckpoint: (file) =>
       void attempt(async () => {
         const found = await compute.addCheckpoint(file)
+        if (found === 'weights' || found === 'other') throw new Error(fileWords(file.name, found))
         await refresh()
         return take(found)
       }),

@@ -1,9 +1,14 @@
 import { useRef } from 'preact/hooks'
+import { scoreOf } from '../../train/demo-meta.ts'
 import type { ShelvedCheckpoint } from '../../worker/api.ts'
 import type { Acts } from '../acts.ts'
-import { formatBytes, formatCount } from '../format.ts'
+import { formatBytes, formatCount, formatMany, formatMetric } from '../format.ts'
 import { Panel } from '../panel.tsx'
-import { isMaker, isRunning, type Snapshot } from '../state.ts'
+import { timeWords } from '../runs/run-words.ts'
+import { metaOfDraft } from '../settings/list.ts'
+import { isMaker } from '../state/room-facts.ts'
+import { isRunning } from '../state/run-facts.ts'
+import type { Snapshot } from '../state/snapshot.ts'
 
 /** The checkpoints in this browser's private files: go on from one, download, delete, or bring a file. */
 export function CheckpointList({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
@@ -11,12 +16,17 @@ export function CheckpointList({ snapshot, acts }: { snapshot: Snapshot; acts: A
   const chooser = useRef<HTMLInputElement>(null)
   if (stage !== 'inside' || !checkpoints) return null
   const mayChoose = isMaker(snapshot) && !isRunning(snapshot)
-  if (checkpoints.length === 0 && !mayChoose) return null
+  if (checkpoints.length === 0 && !mayChoose && !checkpointNote) return null
   return (
     <Panel
       id="checkpoints"
       title="Checkpoints in this browser"
       aside={checkpoints.length > 0 ? String(checkpoints.length) : ''}
+      folds={{
+        words:
+          checkpoints.length > 0 ? formatMany(checkpoints.length, 'file') : 'No file here so far',
+        mustOpen: checkpointNote !== null,
+      }}
     >
       {checkpoints.length > 0 ? (
         <ul class="checkpoints">
@@ -31,8 +41,8 @@ export function CheckpointList({ snapshot, acts }: { snapshot: Snapshot; acts: A
         </ul>
       ) : (
         <p class="quiet">
-          None yet. “Checkpoint every” in the settings saves some, of the run whose rank 0 this tab
-          is.
+          None yet. The maker’s runs save themselves here as they go on; “Save checkpoint” keeps one
+          in any tab.
         </p>
       )}
       {mayChoose && (
@@ -69,26 +79,34 @@ interface CheckpointProps {
 }
 
 function Checkpoint({ file, acts, mayChoose }: CheckpointProps) {
-  const { place, name, step, sizeBytes, isBest, isLatest } = file
+  const { place, name, step, sizeBytes, isBest, isLatest, isKept, savedAtMs, about, score } = file
+  const isFile = name.startsWith('upload')
   const model = place.replace(/^page-/, '').replaceAll('-', ' ')
   const title = `${model}, step ${formatCount(step)}`
+  const time = savedAtMs === null ? '' : timeWords(savedAtMs, Date.now())
+  const { metric } = metaOfDraft({ demo: model.split(' ')[0] })
+  const test = score === null ? '' : `test ${formatMetric(metric, scoreOf(metric, score))}`
+  const facts = [test, about, formatBytes(sizeBytes), time].filter((one) => one !== '')
+  // Those of several runs are often of the same step.
+  const whole = [title, about, time].filter((one) => one !== '').join(', ')
   return (
     <li>
       <span class="who">
         <strong title={name}>{title}</strong>
         <span class="badges">
-          {name.startsWith('upload') && <span class="badge">file</span>}
+          {isFile && <span class="badge">file</span>}
+          {isKept && !isFile && <span class="badge">kept</span>}
           {isLatest && <span class="badge">latest</span>}
           {isBest && <span class="badge">best</span>}
         </span>
-        <span class="adapter">{formatBytes(sizeBytes)}</span>
+        <span class="adapter">{facts.join(' · ')}</span>
       </span>
       <span class="checkpoint-acts">
         {mayChoose && (
           <button
             type="button"
             class="small"
-            aria-label={`Go on from ${title}`}
+            aria-label={`Go on from ${whole}`}
             onClick={() => acts.goOnFrom(file)}
           >
             Go on
@@ -97,7 +115,7 @@ function Checkpoint({ file, acts, mayChoose }: CheckpointProps) {
         <button
           type="button"
           class="small"
-          aria-label={`Download ${title}`}
+          aria-label={`Download ${whole}`}
           onClick={() => acts.downloadCheckpoint(file)}
         >
           ↓
@@ -105,7 +123,7 @@ function Checkpoint({ file, acts, mayChoose }: CheckpointProps) {
         <button
           type="button"
           class="small"
-          aria-label={`Delete ${title}`}
+          aria-label={`Delete ${whole}`}
           onClick={() => acts.deleteCheckpoint(file)}
         >
           ✕

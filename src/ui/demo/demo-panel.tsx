@@ -3,8 +3,9 @@ import { metaOf } from '../../../demos/experiment.ts'
 import { messageOf } from '../../util/errors.ts'
 import type { Acts } from '../acts.ts'
 import { Panel } from '../panel.tsx'
-import { checkDraft } from '../settings.ts'
-import { isMaker, isRunning, type Snapshot } from '../state.ts'
+import { checkedDraft, isMaker, settingsOfRoom } from '../state/room-facts.ts'
+import { isRunning, ranksApart } from '../state/run-facts.ts'
+import type { Snapshot } from '../state/snapshot.ts'
 import type { View, ViewLoaders } from './view-props.ts'
 
 interface DemoPanelProps {
@@ -15,11 +16,11 @@ interface DemoPanelProps {
 
 /** What the demo of the run shows, and takes from people; its view is loaded when it is first wanted. */
 export function DemoPanel({ snapshot, acts, views }: DemoPanelProps) {
-  const { run, draft, lobby } = snapshot
+  const { run, draft, givenInLink } = snapshot
   const canSet = snapshot.stage === 'inside' && isMaker(snapshot) && !isRunning(snapshot)
-  // While the maker chooses another demo, that one is shown; else the one that ran.
-  const config = canSet ? checkDraft(draft, lobby?.members.length).config : (run?.config ?? null)
-  const name = canSet ? draft.demo : (run?.config?.demo ?? draft.demo)
+  // While the maker chooses another demo, that one is shown, to all; else the one that ran.
+  const config = canSet ? checkedDraft(snapshot).known : settingsOfRoom(snapshot)
+  const name = canSet ? draft.demo : (settingsOfRoom(snapshot)?.demo ?? draft.demo)
   const load = views[name]
   const [loaded, setLoaded] = useState<{ name: string; View: View } | null>(null)
   const [failure, setFailure] = useState<string | null>(null)
@@ -46,13 +47,18 @@ export function DemoPanel({ snapshot, acts, views }: DemoPanelProps) {
       )}
       {View && (
         <View
+          key={snapshot.resets}
           config={config}
           // A run of another demo is not this view's.
           run={run?.config?.demo === name ? run : null}
           canSet={canSet}
           set={acts.set}
           look={acts.look}
-          give={acts.give}
+          apart={ranksApart(run)}
+          lookOn={(rank) => (look, input) => acts.look(look, input, rank)}
+          give={(bytes, text, samples) => acts.give(name, bytes, text, samples)}
+          refuseLink={() => acts.damagedInLink(name)}
+          givenInLink={givenInLink?.demo === name ? givenInLink.text : null}
         />
       )}
     </Panel>

@@ -1,7 +1,7 @@
 import { metaOf, parseTrainConfig } from '../../../demos/experiment.ts'
 import type { TrainConfig } from '../../train/config.ts'
 import { type DemoMeta, type Expectation, learningRateOf } from '../../train/demo-meta.ts'
-import type { Run } from '../state.ts'
+import type { Run } from '../state/run.ts'
 import './demo.css'
 
 interface ExpectedProps {
@@ -44,7 +44,10 @@ export function judge(
 ): Judgement {
   if (!run?.config || !isAsExpected(run.config, parseTrainConfig({ demo, ...config }), meta)) {
     const own = settingsInWords(config)
-    return { is: 'open', words: run ? `This run has other settings than ${own}.` : `With ${own}.` }
+    const words = run
+      ? `Not judged: the stated result is for ${own}, with everything else at its default.`
+      : `With ${own}; everything else at its default.`
+    return { is: 'open', words }
   }
   const { xs, ys, length } = run.accuracy
   for (let i = 0; i < length && xs[i] <= withinSteps; i++) {
@@ -52,12 +55,11 @@ export function judge(
     if (isReached)
       return { is: 'reached', words: `Reached at step ${xs[i]}: ${valueInWords(ys[i], meta)}.` }
   }
-  if (run.step >= withinSteps || run.end?.kind === 'finished') {
-    const isShort = run.step < withinSteps
-    return isShort
-      ? { is: 'open', words: `The run ended at step ${run.step}.` }
-      : { is: 'missed', words: 'Not reached.' }
-  }
+  // A step is told before the test behind it: until that has come, nothing is missed.
+  const testedStep = length > 0 ? xs[length - 1] : 0
+  if (testedStep >= withinSteps || (run.end && run.step >= withinSteps))
+    return { is: 'missed', words: 'Not reached.' }
+  if (run.end) return { is: 'open', words: `The run ended at step ${run.step}.` }
   return { is: 'open', words: `Step ${run.step}.` }
 }
 
@@ -70,6 +72,8 @@ const withoutEffect: readonly (keyof TrainConfig)[] = [
   'bucketCapMb',
   'evaluateEvery',
   'checkpointEvery',
+  'saves',
+  'stepsPerSec',
   'resume',
   'tune',
 ]
@@ -91,9 +95,9 @@ const inWords = ({ atLeast, atMost, withinSteps }: Expectation, meta: DemoMeta):
 const valueInWords = (value: number, { metric }: DemoMeta): string =>
   metric.unit === 'share'
     ? `${Number((100 * value).toFixed(1))} %`
-    : `${Number(value.toPrecision(3))} ${metric.unit}`
+    : `${Number(value.toPrecision(3))} ${metric.unit}`.trim()
 
 const settingsInWords = (config: Expectation['config']): string => {
   const own = Object.entries(config).filter(([key]) => key !== 'epochs' && key !== 'steps')
-  return `${own.map(([key, value]) => `${key} ${value}`).join(', ')} and the settings that nobody chose`
+  return own.map(([key, value]) => `${key} ${value}`).join(', ')
 }

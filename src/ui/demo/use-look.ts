@@ -1,4 +1,5 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { createContext } from 'preact'
+import { useContext, useEffect, useRef, useState } from 'preact/hooks'
 import { messageOf } from '../../util/errors.ts'
 import type { LookAnswer } from '../../worker/api.ts'
 import type { ViewProps } from './view-props.ts'
@@ -10,42 +11,65 @@ export interface Looked {
   readonly failure: string | null
 }
 
+/** Resolves when the page is next drawn, as `Store.nextDraw`; at once on a page that draws nothing by itself. */
+export const NextDraw = createContext<() => Promise<void>>(async () => undefined)
+
+const nothingLooked = { answer: null, failure: null, turn: 0 }
+
 /** Answers are at least this far apart, so that looking costs a run little. units: ms. */
 const defaultEveryMs = 250
+/** After a failure it is so long until the next try. units: ms. */
+const retryMs = 1000
 
 /**
  * Asks for a look again and again as the run goes on, one question at a time; not while the page is hidden, and not while nothing changes.
  *
+ * An answer to another `input` is shown at once, one that only follows the run with the next picture of the page.
+ *
  * It asks when `step` (or `input`) is another than that of the last answer; where the answer needs nothing of the run's progress, give a
- * constant. An answer that comes after the last step is of the trained model.
+ * constant. An answer that comes after the last step is of the trained model. Nothing is asked while it `isIdle`.
  */
 export function useLook(
   { look, run }: Pick<ViewProps, 'look' | 'run'>,
   name: string,
   input: unknown,
-  { everyMs = defaultEveryMs, step = run ? `${run.epoch} ${run.step} ${run.end?.kind}` : '' } = {},
+  {
+    everyMs = defaultEveryMs,
+    step = run ? `${run.epoch} ${run.step} ${run.end?.kind}` : '',
+    isIdle = false,
+  } = {},
 ): Looked {
-  const [looked, setLooked] = useState<Looked>({ answer: null, failure: null })
-  const state = useRef({ isAsking: false, askedAtMs: 0, asked: '' })
-  const [, again] = useState(0)
+  // An answer and the turn it ends are one change: the view is drawn once for both.
+  const [looked, setLooked] = useState<Looked & { turn: number }>(nothingLooked)
+  const nextDraw = useContext(NextDraw)
+  const state = useRef({ isAsking: false, askedAtMs: 0, asked: '', input: '' })
   const hasModel = run !== null && run.step > 0
-  const wanted = hasModel ? `${step} ${JSON.stringify(input)}` : ''
+  const question = JSON.stringify(input)
+  const wanted = hasModel ? `${step} ${question}` : ''
   useEffect(() => {
     const { current } = state
-    if (!hasModel || current.isAsking || wanted === current.asked || document.hidden) return
+    if (!hasModel || isIdle || current.isAsking || wanted === current.asked || document.hidden)
+      return
     const ask = () => {
       current.isAsking = true
       current.askedAtMs = performance.now()
       current.asked = wanted
-      look(name, input)
-        .then(
-          (answer) => setLooked({ answer, failure: null }),
-          (error) => setLooked((before) => ({ ...before, failure: messageOf(error) })),
-        )
-        .finally(() => {
+      const isFollowing = current.input === question
+      current.input = question
+      look(name, input).then(
+        async (answer) => {
+          if (isFollowing) await nextDraw()
           current.isAsking = false
-          again((count) => count + 1)
-        })
+          setLooked(({ turn }) => ({ answer, failure: null, turn: turn + 1 }))
+        },
+        (error) => {
+          current.isAsking = false
+          // It may be too early, or the worker busy: the same is asked again, though not at once.
+          current.asked = ''
+          current.askedAtMs = performance.now() + retryMs - everyMs
+          setLooked(({ answer, turn }) => ({ answer, failure: messageOf(error), turn: turn + 1 }))
+        },
+      )
     }
     const waitMs = current.askedAtMs + everyMs - performance.now()
     if (waitMs <= 0) {
@@ -54,6 +78,6 @@ export function useLook(
     }
     const timer = setTimeout(ask, waitMs)
     return () => clearTimeout(timer)
-  })
+  }, [name, wanted, isIdle, looked.turn, document.hidden])
   return looked
 }

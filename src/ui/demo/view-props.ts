@@ -1,12 +1,12 @@
 import type { ComponentType } from 'preact'
 import type { TrainConfig } from '../../train/config.ts'
 import type { LookAnswer } from '../../worker/api.ts'
-import type { SettingKey } from '../settings.ts'
-import type { Run } from '../state.ts'
+import type { SettingKey } from '../settings/list.ts'
+import type { Run } from '../state/run.ts'
 
 /** What a demo's view (`demos/<name>/view.tsx`) works with; it is drawn anew with each snapshot. */
 export interface ViewProps {
-  /** Settings of the run, or before there is one, of the run that could be started now; null while these have errors. */
+  /** Settings of the run, or before there is one, of the run that could be started now, but for those that cannot be read. */
   readonly config: Partial<TrainConfig> | null
   /** The run of this tab, or its last one. */
   readonly run: Run | null
@@ -15,10 +15,27 @@ export interface ViewProps {
   /** Sets one of the page's settings, as text; for whoever `canSet`. */
   readonly set: (key: SettingKey, value: string) => void
   /** Returns what the demo's look gives on this rank. errors: rejects while there is no model, and as the look says. */
-  readonly look: (name: string, input?: unknown) => Promise<LookAnswer>
-  /** Keeps what the person gave (points, a picture, a text) and sets the data to it, for the next run. */
-  readonly give: (bytes: Uint8Array<ArrayBuffer>) => void
+  readonly look: LookAt
+  /** Ranks of this tab whose models differ: all of them where they train without an exchange; none where one is as good as all. */
+  readonly apart: readonly number[]
+  /** As `look`, on another rank of this tab. */
+  readonly lookOn: (rank: number) => LookAt
+  /**
+   * Keeps what the person gave (points, a picture, a text) and sets the data to it, for the next run; null takes it back. `text` is the same
+   * for an address, where it is short enough; `samples`: how many of it are for training, where that is known.
+   */
+  readonly give: (
+    bytes: Uint8Array<ArrayBuffer> | null,
+    text?: string | null,
+    samples?: number,
+  ) => void
+  /** What the address had, as `text`; null for nothing. */
+  readonly givenInLink: string | null
+  /** Says that this cannot be read. */
+  readonly refuseLink: () => void
 }
+
+export type LookAt = (name: string, input?: unknown) => Promise<LookAnswer>
 
 export type View = ComponentType<ViewProps>
 

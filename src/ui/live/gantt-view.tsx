@@ -4,8 +4,12 @@ import type { SpanKind } from '../../train/step-sample.ts'
 import type { Acts } from '../acts.ts'
 import { formatMs } from '../format.ts'
 import { Panel } from '../panel.tsx'
-import type { Run } from '../state.ts'
+import type { Run } from '../state/run.ts'
+import { useFewRanks } from './few-ranks.tsx'
 import { type Lane, type LaneSpan, lanesOf, type StepLanes, sumsOf } from './lanes.ts'
+import { rankWork } from './rank-work.ts'
+import { StepSlider } from './step-slider.tsx'
+import { useHold } from './use-hold.ts'
 
 interface KindWords {
   readonly label: string
@@ -17,8 +21,8 @@ const kinds: readonly (readonly [SpanKind, KindWords])[] = [
   ['data', { label: 'data', title: 'Filling the batch' }],
   ['forward', { label: 'forward', title: 'From the batch to the loss' }],
   ['backward', { label: 'backward', title: 'A part of backward, up to a bucket of gradients' }],
-  ['compute', { label: 'forward and backward', title: 'The device does not tell them apart' }],
-  ['readback', { label: 'readback', title: "A bucket's gradients on their way to the host" }],
+  ['compute', { label: 'forward and backward', title: 'This device cannot time them separately' }],
+  ['readback', { label: 'readback', title: "Copying a bucket's gradients from the GPU" }],
   ['wait', { label: 'waiting', title: 'For ranks that have not begun this exchange' }],
   [
     'reduceScatter',
@@ -37,29 +41,66 @@ const laneGap = 7
 
 const heightOf = ({ rows }: Lane) => deviceHeight + (rows - 1) * (ringHeight + gap)
 
-/** One step by rank, sampled about every second: what overlaps what, and who is late. */
+/** One step by rank, sampled about every second: what overlaps what, and who is late. It stands still while somebody looks at it. */
 export function GanttView({ run, acts }: { run: Run | null; acts: Acts }) {
-  const newest = run?.sampledSteps.at(-1)
-  // The same picture as before takes no time to draw again.
-  const view = useMemo(() => {
-    const step = run && lanesOf(run)
-    return step && <Strip step={step} own={run.rank} acts={acts} />
-  }, [newest])
-  return (
-    view ?? (
-      <Panel id="gantt" title="One step, by rank">
-        <p class="quiet">
-          Forward, backward, readback, exchange and optimizer of every rank on one clock, once steps
-          are made.
-        </p>
-      </Panel>
-    )
+  return run && run.sampledSteps.length > 0 ? (
+    <SampledStep run={run} acts={acts} />
+  ) : (
+    <Panel id="gantt" title="One step, by rank">
+      <p class="quiet">
+        Forward, backward, readback, exchange and optimizer of every rank on one clock, once steps
+        are made.
+      </p>
+    </Panel>
   )
 }
 
-function Strip({ step, own, acts }: { step: StepLanes; own: number; acts: Acts }) {
-  const { lanes, lengthMs } = step
-  const [pointed, setPointed] = useState('')
+function SampledStep({ run, acts }: { run: Run; acts: Acts }) {
+  const { shown, choose, holds } = useHold(run)
+  const { sets, at, isHeld } = shown
+  // Those that wait least are those that the others wait for.
+  const { shown: ranks, more } = useFewRanks(
+    rankWork(run).map(({ waitShare }) => -waitShare),
+    run.rank,
+    'slowest',
+  )
+  // The same picture as before takes no time to draw again.
+  return useMemo(
+    () => (
+      <Strip
+        step={lanesOf({ ...run, sampledSteps: sets.slice(0, at + 1) })!}
+        own={run.rank}
+        acts={acts}
+        holds={holds}
+        ranks={ranks}
+        more={more}
+        slider={<StepSlider shown={shown} own={run.rank} onChoose={choose} />}
+      />
+    ),
+    [sets[at], sets.length, isHeld, ranks.join()],
+  )
+}
+
+interface StripProps {
+  step: StepLanes
+  own: number
+  acts: Acts
+  /** Handlers of what keeps the step in sight. */
+  holds: object
+  slider: ComponentChildren
+  /** Whose lanes are drawn. */
+  ranks: readonly number[]
+  /** What shows the others. */
+  more: ComponentChildren
+}
+
+function Strip({ step: whole, own, acts, holds, slider, ranks, more }: StripProps) {
+  const lanes = whole.lanes.filter(({ rank }) => ranks.includes(rank))
+  const step = { ...whole, lanes }
+  const { lengthMs } = step
+  const [pointed, setPointed] = useState({ of: step.step, text: '' })
+  // What was pointed at is of the step that was shown then.
+  const spanText = pointed.of === step.step ? pointed.text : ''
   const holder = useRef<HTMLDivElement>(null)
   const tops: number[] = []
   let height = 0
@@ -74,77 +115,82 @@ function Strip({ step, own, acts }: { step: StepLanes; own: number; acts: Acts }
     const box = holder.current!.getBoundingClientRect()
     const ms = ((event.clientX - box.left) / box.width) * lengthMs
     const y = ((event.clientY - box.top) / box.height) * height
-    const lane = lanes.findLast((_, i) => tops[i] <= y)
-    const row = lane && rowAt(y - tops[lane.rank])
+    const index = tops.findLastIndex((top) => top <= y)
+    const lane = lanes[index]
+    const row = lane && rowAt(y - tops[index])
     const near = (0.004 * lengthMs) / 2
     const span = lane?.spans.find(
       (one) => one.row === row && one.fromMs - near <= ms && ms <= one.toMs + near,
     )
-    setPointed(lane && span ? spanWords(lane, span) : '')
+    setPointed({ of: step.step, text: lane && span ? spanWords(lane, span) : '' })
   }
   const rough = lanes.filter(({ isRough }) => isRough)
   return (
     <Panel
       id="gantt"
       title="One step, by rank"
-      aside={pointed || `step ${step.step}, ${formatMs(lengthMs)} in all`}
+      aside={spanText || `step ${step.step}, ${formatMs(lengthMs)} in all`}
     >
-      <ul class="legend gantt-legend">
-        {shownKinds.map(([kind, { label, title }]) => (
-          <li key={kind} data-kind={kind} title={title}>
-            {label}
-          </li>
-        ))}
-      </ul>
-      <div class="gantt">
-        <ul class="gantt-ranks" aria-hidden="true">
-          {lanes.map((lane) => (
-            <li
-              key={lane.rank}
-              data-own={lane.rank === own}
-              style={{ height: `${heightOf(lane)}px`, marginBottom: `${laneGap}px` }}
-            >
-              {lane.rank}
-              {lane.isRough && '~'}
+      <div {...holds}>
+        <ul class="legend gantt-legend">
+          {shownKinds.map(([kind, { label, title }]) => (
+            <li key={kind} data-kind={kind} title={title}>
+              {label}
             </li>
           ))}
         </ul>
-        <div
-          class="gantt-strip"
-          ref={holder}
-          onPointerMove={point}
-          onPointerLeave={() => setPointed('')}
-        >
-          <svg
-            viewBox={`0 0 1000 ${height}`}
-            preserveAspectRatio="none"
-            style={{ height: `${height}px` }}
-            role="img"
-            aria-label={stripWords(step)}
-          >
-            <defs>
-              <Hatching />
-            </defs>
-            {lanes.map((lane, i) => (
-              <LaneView key={lane.rank} lane={lane} top={tops[i]} lengthMs={lengthMs} />
+        <div class="gantt">
+          <ul class="gantt-ranks" aria-hidden="true">
+            {lanes.map((lane) => (
+              <li
+                key={lane.rank}
+                data-own={lane.rank === own}
+                style={{ height: `${heightOf(lane)}px`, marginBottom: `${laneGap}px` }}
+              >
+                {lane.rank}
+                {lane.isRough && '~'}
+              </li>
             ))}
-          </svg>
-          <Ticks lengthMs={lengthMs} />
+          </ul>
+          <div
+            class="gantt-strip"
+            ref={holder}
+            onPointerMove={point}
+            onPointerLeave={() => setPointed({ of: step.step, text: '' })}
+          >
+            <svg
+              viewBox={`0 0 1000 ${height}`}
+              preserveAspectRatio="none"
+              style={{ height: `${height}px` }}
+              role="img"
+              aria-label={stripWords(step)}
+            >
+              <defs>
+                <Hatching />
+              </defs>
+              {lanes.map((lane, i) => (
+                <LaneView key={lane.rank} lane={lane} top={tops[i]} lengthMs={lengthMs} />
+              ))}
+            </svg>
+            <Ticks lengthMs={lengthMs} />
+          </div>
         </div>
+        {more}
+        {slider}
+        {rough.length > 0 && (
+          <p class="quiet">
+            ~{' '}
+            {rough.length === 1
+              ? `Rank ${rough[0].rank} is`
+              : `Ranks ${rough.map(({ rank }) => rank).join(', ')} are`}{' '}
+            on another machine's clock and aligned only roughly: within {roughWords(rough)}.
+          </p>
+        )}
+        <details>
+          <summary>As a table</summary>
+          <Table step={whole} shownKinds={shownKinds} />
+        </details>
       </div>
-      {rough.length > 0 && (
-        <p class="quiet">
-          ~{' '}
-          {rough.length === 1
-            ? `Rank ${rough[0].rank} is`
-            : `Ranks ${rough.map(({ rank }) => rank).join(', ')} are`}{' '}
-          on another machine's clock and aligned only roughly: within {roughWords(rough)}.
-        </p>
-      )}
-      <details>
-        <summary>As a table</summary>
-        <Table step={step} shownKinds={shownKinds} />
-      </details>
       <p class="acts">
         <button type="button" class="small" onClick={acts.saveTimeline}>
           Timeline for Perfetto

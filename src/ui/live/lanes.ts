@@ -1,5 +1,5 @@
 import type { SampleSpan, SpanKind, StepSample } from '../../train/step-sample.ts'
-import type { Run } from '../state.ts'
+import type { Run } from '../state/run.ts'
 import { type ClockDifference, clockDifferences } from './clocks.ts'
 
 /** What the device does, in one row; the rest is under way beside it. */
@@ -31,7 +31,7 @@ export interface StepLanes {
 const mostRingRows = 3
 
 /** Every rank's part of the step that was sampled last, on this tab's clock; null before the first sample. */
-export function lanesOf(run: Run): StepLanes | null {
+export function lanesOf(run: Pick<Run, 'sampledSteps' | 'members' | 'rank'>): StepLanes | null {
   const newest = run.sampledSteps.at(-1)
   if (!newest) return null
   const hosts = run.members.map(({ hostTag }) => hostTag)

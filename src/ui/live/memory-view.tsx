@@ -1,15 +1,25 @@
 import { useMemo } from 'preact/hooks'
 import { formatBytes } from '../format.ts'
 import { Panel } from '../panel.tsx'
-import type { Run } from '../state.ts'
+import type { Run } from '../state/run.ts'
+import { useFewRanks } from './few-ranks.tsx'
+import { useJsMemory } from './js-memory.ts'
 
 const bytes = (value: number | null) => (value === null ? '–' : formatBytes(value))
 
-/** Memory of each rank, as its worker tells it about every second. */
+/** Memory of each rank, as its worker tells it about every second, and what JavaScript holds in this tab. */
 export function MemoryView({ run }: { run: Run | null }) {
   const newest = run?.sampledSteps.at(-1)
-  return useMemo(
-    () => (
+  const js = useJsMemory(newest !== undefined && run?.end === null)
+  const { shown, more } = useFewRanks(
+    newest?.map(({ memory }) => memory.deviceBytes ?? memory.plannedBytes) ?? [],
+    run?.rank ?? 0,
+    'largest',
+  )
+  return useMemo(() => {
+    // Ranks that compute on the CPU have no device.
+    const hasDevices = newest?.some(({ memory }) => memory.deviceBytes !== null)
+    return (
       <Panel id="memory" title="Memory by rank">
         {newest ? (
           <>
@@ -20,36 +30,40 @@ export function MemoryView({ run }: { run: Run | null }) {
                   <th scope="col" class="number">
                     Step's plan
                   </th>
-                  <th scope="col" class="number">
-                    Device in use
-                  </th>
-                  <th scope="col" class="number">
-                    JS heap
-                  </th>
+                  {hasDevices && (
+                    <th scope="col" class="number">
+                      Device in use
+                    </th>
+                  )}
                 </tr>
               </thead>
               <tbody>
-                {newest.map(({ memory }, rank) => (
+                {shown.map((rank) => (
                   // Ranks never change places within a run.
                   <tr key={rank}>
                     <th scope="row">{rank}</th>
-                    <td class="number">{bytes(memory.plannedBytes)}</td>
-                    <td class="number">{bytes(memory.deviceBytes)}</td>
-                    <td class="number">{bytes(memory.heapBytes)}</td>
+                    <td class="number">{bytes(newest[rank].memory.plannedBytes)}</td>
+                    {hasDevices && <td class="number">{bytes(newest[rank].memory.deviceBytes)}</td>}
                   </tr>
                 ))}
               </tbody>
             </table>
+            {more}
+            {js && (
+              <p class="quiet">
+                JavaScript in this tab: {formatBytes(js.page)} in the page,{' '}
+                {formatBytes(js.workers)} in its workers.
+              </p>
+            )}
             <p class="quiet">
-              Plan: the step's intermediates, inputs and outputs. In use: all buffers of the
-              worker's device. Heap: of the worker, where the browser tells.
+              Plan: the step's intermediates, inputs and outputs.
+              {hasDevices && " In use: all buffers of the worker's device."}
             </p>
           </>
         ) : (
-          <p class="quiet">What each rank's device and worker hold, once steps are made.</p>
+          <p class="quiet">What each rank's device and worker hold, once training starts.</p>
         )}
       </Panel>
-    ),
-    [newest],
-  )
+    )
+  }, [newest, js, shown.length])
 }

@@ -55,7 +55,7 @@ export function samplesTrace(
             }
           })
       })
-      inLanes(spans).forEach((lane, n) => {
+      inLanes(abutting(spans)).forEach((lane, n) => {
         // Numbers of their own over all ranks, and none is 0, which Perfetto takes for another.
         const tid = (rank + 1) * 1000 + n * tracks.length + track
         events.push(named('thread_name', rank, tid, n > 0 ? `${name} ${n + 1}` : name))
@@ -64,6 +64,22 @@ export function samplesTrace(
     }
   }
   return JSON.stringify({ traceEvents: events, displayTimeUnit: 'ms' })
+}
+
+interface Timed {
+  readonly ts: number
+  readonly dur: number
+}
+
+/** One that ends a hair behind the beginning of the next, as rounding makes them, ends with it: they are one behind the other. */
+function abutting<Span extends Timed>(spans: readonly Span[]): Span[] {
+  const inOrder = spans.toSorted((a, b) => a.ts - b.ts || b.dur - a.dur)
+  return inOrder.map((span, i) => {
+    const next = inOrder[i + 1]
+    const over = next ? span.ts + span.dur - next.ts : 0
+    const isHair = over > 0 && over <= 2 * gridUs && next.ts + next.dur > span.ts + span.dur
+    return isHair ? { ...span, dur: span.dur - over } : span
+  })
 }
 
 const offsetOf = ({ offsetMs }: ClockDifference) => offsetMs

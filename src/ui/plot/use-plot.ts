@@ -32,8 +32,12 @@ export interface HeldPlot {
   readonly failure: string
 }
 
-/** A uPlot of the size of its element and in the page's colours, light and dark; its data are those of the render. */
-export function usePlot({ shape, options, data, dependsOn, isWanted = true }: PlotParts): HeldPlot {
+/** A plot is kept up to date when it is so near to the window. */
+const nearMargin = '100px'
+
+/** A uPlot of the size of its element and in the page's colours, light and dark; its data are those of the render. Out of the window it is drawn once, and anew when it comes near. */
+export function usePlot(parts: PlotParts): HeldPlot {
+  const { shape, options, dependsOn, isWanted = true } = parts
   const holder = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | null>(null)
   const { Plot, failure } = useLibrary(isWanted)
@@ -42,27 +46,45 @@ export function usePlot({ shape, options, data, dependsOn, isWanted = true }: Pl
   useLayoutEffect(() => {
     if (!Plot) return
     const element = holder.current!
-    const parts = options(themeOf(element))
+    const look = options(themeOf(element))
     const own = new Plot(
-      { ...sizeOf(element), ...parts },
-      parts.series.map(() => []) as unknown as uPlot.AlignedData,
+      { ...sizeOf(element), ...look },
+      look.series.map(() => []) as unknown as uPlot.AlignedData,
       element,
     )
     plot.current = own
+    drawing.current.isDrawn = false
     const resized = new ResizeObserver(() => own.setSize(sizeOf(element)))
     resized.observe(element)
+    const near = new IntersectionObserver(
+      (entries) => {
+        drawing.current.isNear = entries[entries.length - 1].isIntersecting
+        if (drawing.current.isStale) draw()
+      },
+      { rootMargin: nearMargin },
+    )
+    near.observe(element)
     return () => {
       resized.disconnect()
+      near.disconnect()
       own.destroy()
       plot.current = null
     }
   }, [made, Plot])
 
+  const newest = useRef(parts)
+  newest.current = parts
+  const drawing = useRef({ isNear: true, isStale: false, isDrawn: false })
+  const draw = () => {
+    const { current } = drawing
+    current.isStale = current.isDrawn && !current.isNear
+    if (current.isStale) return
+    current.isDrawn = true
+    plot.current?.setData(newest.current.data() as unknown as uPlot.AlignedData)
+  }
+
   // With the render, not after it: all that the page shows is of the same step. A new plot needs its data as well.
-  useLayoutEffect(
-    () => plot.current?.setData(data() as unknown as uPlot.AlignedData),
-    [...dependsOn, made, Plot],
-  )
+  useLayoutEffect(draw, [...dependsOn, made, Plot])
   return { holder, plot, failure }
 }
 
@@ -110,12 +132,3 @@ const sizeOf = (element: HTMLElement): { width: number; height: number } => ({
   width: element.clientWidth,
   height: element.clientHeight,
 })
-
-/** Distances between ticks for what is counted in whole numbers. */
-export const wholeTicks = [0, 1, 2, 3, 4, 5, 6, 7, 8].flatMap((power) =>
-  [1, 2, 5].map((first) => first * 10 ** power),
-)
-
-/** Words of ticks in seconds. */
-export const secondTicks = (_: uPlot, values: readonly number[]): string[] =>
-  values.map((value) => `${Number(value.toPrecision(4))} s`)

@@ -1,10 +1,11 @@
 import { type Column, columnOver, mergedXs } from '../plot/columns.ts'
 import type { Series } from '../series.ts'
 import { smoothed } from '../series.ts'
-import type { Run, Snapshot } from '../state.ts'
-import { type KeptRun, thinnedPoints } from './kept-runs.ts'
+import type { Run } from '../state/run.ts'
+import type { Snapshot } from '../state/snapshot.ts'
+import { type KeptRun, type RunPoints, thinnedPoints, thinnedTests } from './kept-runs.ts'
 
-/** What the loss chart draws, as plain lists: a line a run, and one table of all of them. Pure. */
+/** What the chart of runs draws, as plain lists: a line a run, and one table of all of them. Pure. */
 
 export const axes = ['step', 'samples', 'seconds'] as const
 export type Axis = (typeof axes)[number]
@@ -19,12 +20,25 @@ export interface ChartLine {
   readonly losses: Float64Array
   /** How many steps a point is the mean of. */
   readonly stretch: number
-  readonly accuracyXs: readonly number[]
-  readonly accuracies: readonly number[]
+  /** The demo's metric of training; as long as `xs`. */
+  readonly metrics: Float64Array
+  /** Where held-out samples were looked at; what they gave. */
+  readonly testXs: readonly number[]
+  readonly testLosses: readonly number[]
+  readonly testMetrics: readonly number[]
+}
+
+/** What a chart shows besides the loss of training. */
+export interface Shown {
+  readonly testLoss: boolean
+  readonly trainMetric: boolean
+  readonly testMetric: boolean
 }
 
 /** More points than any screen has columns are thinned. */
 const mostDrawn = 3000
+/** Tests are lines between points that a person may tell apart. */
+const mostTestsDrawn = 400
 
 type Runs = Pick<Snapshot, 'run' | 'runs'>
 
@@ -53,6 +67,35 @@ export function chartLines(all: Runs, axis: Axis): ChartLine[] {
   return main ? [...lines, runLine(main, axis)] : lines
 }
 
+export interface LegendRun {
+  readonly id: string
+  readonly slot: number
+  readonly isShown: boolean
+  /** It goes on, and is always shown. */
+  readonly isRunning: boolean
+}
+
+/** The runs of `demo` that the chart shows or could show, where there are several, in the order of its lines. */
+export function legendRuns({ run, runs }: Runs, demo: string): LegendRun[] {
+  const kept = runs
+    .filter(({ id, config }) => config.demo === demo && id !== run?.id)
+    .map(({ id, slot, isShown }) => ({ id, slot, isShown, isRunning: false }))
+  const own = runs.find(({ id }) => id === run?.id)
+  const isThere = run?.config?.demo === demo && (run.end === null || own !== undefined)
+  const all = isThere
+    ? [
+        ...kept,
+        {
+          id: run.id,
+          slot: run.slot,
+          isShown: run.end === null || own!.isShown,
+          isRunning: run.end === null,
+        },
+      ]
+    : kept
+  return all.length > 1 ? all : []
+}
+
 /** How many runs are to be shown, but are of other demos. */
 export const leftOutOfChart = (all: Runs): number =>
   othersShown(all).filter(({ config }) => config.demo !== chartDemo(all)).length
@@ -65,87 +108,107 @@ function keptLine(run: KeptRun, axis: Axis): ChartLine {
   made.set(run, lines)
   lines[axis] ??= lineOf(
     { id: run.id, slot: run.slot, isMain: false, stretch: 1 },
-    run.points.steps,
-    axis === 'step' ? run.points.steps : run.points[axis],
-    run.points.losses,
-    run.accuracy.steps,
-    run.accuracy.values,
+    run.points,
+    axis,
+    run.accuracy,
   )
   return lines[axis]
 }
 
 function runLine(run: Run, axis: Axis): ChartLine {
-  const { loss, globalSamples, seconds, accuracy } = run
-  const { length } = loss
-  const facts = { id: run.id, slot: run.slot, isMain: true }
-  const tested = [
-    accuracy.xs.subarray(0, accuracy.length),
-    accuracy.ys.subarray(0, accuracy.length),
-  ]
-  if (length > mostDrawn) {
-    const points = thinnedPoints(loss, globalSamples, seconds, mostDrawn)
-    const stretch = Math.ceil(length / mostDrawn)
-    const xs = axis === 'step' ? points.steps : points[axis]
-    return lineOf({ ...facts, stretch }, points.steps, xs, points.losses, tested[0], tested[1])
-  }
-  const steps = loss.xs.subarray(0, length)
-  const along: Record<Axis, Series> = { step: loss, samples: globalSamples, seconds }
-  const xs = axis === 'step' ? steps : along[axis].ys.subarray(0, length)
-  const losses = loss.ys.subarray(0, length)
-  return lineOf({ ...facts, stretch: 1 }, steps, xs, losses, tested[0], tested[1])
+  const { loss } = run
+  const ys = ({ ys, length }: Series) => ys.subarray(0, length)
+  const stretch = Math.max(1, Math.ceil(loss.length / mostDrawn))
+  const points =
+    stretch > 1
+      ? thinnedPoints(run, mostDrawn)
+      : {
+          stretch,
+          steps: loss.xs.subarray(0, loss.length),
+          losses: ys(loss),
+          metrics: ys(run.trainMetric),
+          samples: ys(run.globalSamples),
+          seconds: ys(run.seconds),
+        }
+  const facts = { id: run.id, slot: run.slot, isMain: true, stretch }
+  return lineOf(facts, points, axis, thinnedTests(run, mostTestsDrawn))
 }
 
 function lineOf(
   facts: Pick<ChartLine, 'id' | 'slot' | 'isMain' | 'stretch'>,
-  steps: Float64Array,
-  xs: Float64Array,
-  losses: Float64Array,
-  testedSteps: Float64Array,
-  accuracies: Float64Array,
+  points: RunPoints,
+  axis: Axis,
+  tests: KeptRun['accuracy'],
 ): ChartLine {
-  const accuracyXs: number[] = []
-  const values: number[] = []
+  const { steps, losses, metrics } = points
+  const xs = axis === 'step' ? steps : points[axis]
+  const testXs: number[] = []
   let at = 0
-  for (const [i, step] of testedSteps.entries()) {
+  for (const step of tests.steps) {
     while (at < steps.length && steps[at] < step) at++
     if (at >= steps.length) break
-    accuracyXs.push(xs[at])
-    values.push(accuracies[i])
+    testXs.push(xs[at])
   }
-  return { ...facts, xs, losses, accuracyXs, accuracies: values }
+  const seen = (values: Float64Array) => [...values.subarray(0, testXs.length)]
+  const told = { testXs, testLosses: seen(tests.losses), testMetrics: seen(tests.values) }
+  return { ...facts, xs, losses, metrics, ...told }
 }
 
-/** A column of the table: a line's losses as they are, smoothed, or its accuracies. */
+/** A column of the table: a line's losses as they are, or a part of it that is smoothed or tested. */
 export interface ChartColumn {
-  readonly is: 'raw' | 'loss' | 'accuracy'
+  readonly is: 'raw' | 'loss' | keyof Shown
   readonly slot: number
   readonly isMain: boolean
 }
 
-/** The columns of these lines: what a chart must be made anew for when it changes. */
+/** Whether all of these columns are of one run, whose lines then differ by what they are alone. */
+export const isOfOneRun = (columns: readonly ChartColumn[]): boolean =>
+  new Set(columns.map(({ slot }) => slot)).size === 1
+
+/** Losses and metrics are drawn one below the other, each with its own axis. */
+export const plotKinds = ['loss', 'metric'] as const
+export type PlotKind = (typeof plotKinds)[number]
+
+export const plotOf = ({ is }: Pick<ChartColumn, 'is'>): PlotKind =>
+  is === 'trainMetric' || is === 'testMetric' ? 'metric' : 'loss'
+
+/** The columns of these lines: what a plot must be made anew for when its own change. */
 export function chartColumns(
   lines: readonly ChartLine[],
-  withAccuracy: boolean,
+  shown: Shown,
   isSmoothing: boolean,
 ): ChartColumn[] {
-  return lines.flatMap(({ slot, isMain }) => [
-    ...(isMain && isSmoothing ? [{ is: 'raw' as const, slot, isMain }] : []),
-    { is: 'loss' as const, slot, isMain },
-    ...(withAccuracy ? [{ is: 'accuracy' as const, slot, isMain }] : []),
-  ])
+  return lines.flatMap((line) => {
+    const { slot, isMain } = line
+    const kinds: readonly (readonly [ChartColumn['is'], boolean])[] = [
+      ['raw', isMain && isSmoothing],
+      ['loss', true],
+      ['testLoss', shown.testLoss],
+      ['trainMetric', shown.trainMetric],
+      ['testMetric', shown.testMetric],
+    ]
+    return kinds.flatMap(([is, isThere]) => (isThere ? [{ is, slot, isMain }] : []))
+  })
 }
 
-/** All x in rising order, and each column's values there; null where a line has no point. cost: O(points of all lines). */
+/** All x in rising order, and the values of each of `chartColumns` there; null where a line has no point. cost: O(points of all lines). */
 export function chartTable(
   lines: readonly ChartLine[],
-  withAccuracy: boolean,
+  shown: Shown,
   halfLife: number,
 ): [xs: ArrayLike<number>, ...columns: Column[]] {
   const xs = lines.length === 1 ? lines[0].xs : mergedXs(lines.map((line) => line.xs))
-  const columns = lines.flatMap((line) => [
-    ...(line.isMain && halfLife > 0 ? [columnOver(xs, line.xs, line.losses)] : []),
-    columnOver(xs, line.xs, smoothed(line.losses, line.losses.length, halfLife / line.stretch)),
-    ...(withAccuracy ? [columnOver(xs, line.accuracyXs, line.accuracies)] : []),
-  ])
+  const columns = lines.flatMap((line) => {
+    const smooth = (values: Float64Array) =>
+      columnOver(xs, line.xs, smoothed(values, values.length, halfLife / line.stretch))
+    const tested = (values: readonly number[]) => columnOver(xs, line.testXs, values)
+    return [
+      ...(line.isMain && halfLife > 0 ? [columnOver(xs, line.xs, line.losses)] : []),
+      smooth(line.losses),
+      ...(shown.testLoss ? [tested(line.testLosses)] : []),
+      ...(shown.trainMetric ? [smooth(line.metrics)] : []),
+      ...(shown.testMetric ? [tested(line.testMetrics)] : []),
+    ]
+  })
   return [xs, ...columns]
 }

@@ -1,14 +1,20 @@
 import type { TrainConfig } from '../../train/config.ts'
-import { last, type Series } from '../series.ts'
-import type { Action, Run, Snapshot } from '../state.ts'
+import { meanSamplesPerSec, secondsOf } from '../run-time.ts'
+import { last } from '../series.ts'
+import type { Run } from '../state/run.ts'
+import type { Action, Snapshot } from '../state/snapshot.ts'
 import { freeSlot } from './run-looks.ts'
 
 /** The runs of this tab that have ended: what is kept of each, and how that comes to change. Pure, as the reducer that it is a part of. */
 
-/** A run's points, thinned: each is the mean loss of the steps since the point before. All lists are as long as `steps`. */
+/** A run's points, thinned: each is the mean of the steps since the point before. All lists are as long as `steps`. */
 export interface RunPoints {
+  /** Steps of each but the last, which may be of fewer. */
+  readonly stretch: number
   readonly steps: Float64Array
   readonly losses: Float64Array
+  /** The demo's metric over the steps' own samples. */
+  readonly metrics: Float64Array
   /** Of all ranks so far. */
   readonly samples: Float64Array
   /** Since training began; pauses do not count. */
@@ -25,14 +31,21 @@ export interface KeptRun {
   readonly rank: number
   readonly ending: 'running' | 'finished' | 'stopped' | 'failed'
   readonly points: RunPoints
-  /** What the demo measures on held-out samples, by step. */
-  readonly accuracy: { readonly steps: Float64Array; readonly values: Float64Array }
+  /** Over held-out samples, by step, the demo's metric and the loss: of many tests some, the last among them. */
+  readonly accuracy: {
+    readonly steps: Float64Array
+    readonly values: Float64Array
+    readonly losses: Float64Array
+  }
   readonly steps: number
   readonly seconds: number
   /** Of all ranks, tests included in the time; NaN before there is any. */
   readonly samplesPerSec: number
   readonly loss: number
-  /** The last of these. */
+  /** The metric over the last step's samples. */
+  readonly trainValue: number
+  /** The last of `accuracy`. */
+  readonly heldOutLoss: number
   readonly finalValue: number
   readonly isShown: boolean
   /** See `lookOf`. */
@@ -64,6 +77,11 @@ export function reduceRuns(before: Snapshot, after: Snapshot, action: Action): r
       return change(action.id, { isShown: action.isShown })
     case 'runNamed':
       return change(action.id, { name: action.name })
+    case 'reset':
+      // They stay in the table, for whoever wants to see them again.
+      return after !== before && runs.some(({ isShown }) => isShown)
+        ? runs.map((run) => ({ ...run, isShown: false }))
+        : runs
     case 'runDeleted':
       return runs.filter(({ id }) => id !== action.id)
     case 'finished':
@@ -87,10 +105,9 @@ function withRun(runs: readonly KeptRun[], added: KeptRun): readonly KeptRun[] {
   })
 }
 
-/** What is kept of a run, or would be if it ended now. */
-export function keptRun(run: Run): KeptRun {
-  const { loss, seconds, globalSamples, accuracy, end, config } = run
-  const lastSeconds = last(seconds)
+/** What is kept of a run, or would be if it ended now; with `most` points and tests of each. */
+export function keptRun(run: Run, most = mostPoints): KeptRun {
+  const { loss, trainMetric, accuracy, heldOutLoss, end, config } = run
   return {
     id: run.id,
     name: '',
@@ -99,15 +116,14 @@ export function keptRun(run: Run): KeptRun {
     worldSize: run.worldSize,
     rank: run.rank,
     ending: end?.kind ?? 'running',
-    points: thinnedPoints(loss, globalSamples, seconds),
-    accuracy: {
-      steps: accuracy.xs.slice(0, accuracy.length),
-      values: accuracy.ys.slice(0, accuracy.length),
-    },
+    points: thinnedPoints(run, most),
+    accuracy: thinnedTests(run, most),
     steps: run.step,
-    seconds: end?.kind === 'finished' ? end.result.seconds : lastSeconds,
-    samplesPerSec: last(globalSamples) / lastSeconds,
+    seconds: secondsOf(run),
+    samplesPerSec: meanSamplesPerSec(run),
     loss: end?.kind === 'finished' ? end.result.loss : last(loss),
+    trainValue: last(trainMetric),
+    heldOutLoss: end?.kind === 'finished' ? end.result.heldOutLoss : last(heldOutLoss),
     finalValue: end?.kind === 'finished' ? end.result.value : last(accuracy),
     isShown: true,
     slot: run.slot,
@@ -129,33 +145,59 @@ function runRow(run: Run): KeptRun {
   return {
     ...keptRun({ ...run, loss: { ...run.loss, length: 0 } }),
     loss: last(run.loss),
-    points: { steps: none, losses: none, samples: none, seconds: none },
+    points: { stretch: 1, steps: none, losses: none, metrics: none, samples: none, seconds: none },
+  }
+}
+
+/** Tests at equal distances, as they were, the newest never left out. */
+export function thinnedTests(
+  { accuracy, heldOutLoss }: Pick<Run, 'accuracy' | 'heldOutLoss'>,
+  most = mostPoints,
+): KeptRun['accuracy'] {
+  const { xs, ys, length } = accuracy
+  const stretch = Math.max(1, Math.ceil(length / most))
+  const count = Math.ceil(length / stretch)
+  const at = (i: number) => length - 1 - (count - 1 - i) * stretch
+  return {
+    steps: Float64Array.from({ length: count }, (_, i) => xs[at(i)]),
+    values: Float64Array.from({ length: count }, (_, i) => ys[at(i)]),
+    losses: Float64Array.from({ length: count }, (_, i) => heldOutLoss.ys[at(i)]),
   }
 }
 
 /** Stretches of equal length, the newest points never left out. */
 export function thinnedPoints(
-  loss: Series,
-  samples: Series,
-  seconds: Series,
+  {
+    loss,
+    trainMetric,
+    globalSamples,
+    seconds,
+  }: Pick<Run, 'loss' | 'trainMetric' | 'globalSamples' | 'seconds'>,
   most = mostPoints,
 ): RunPoints {
   const { length } = loss
   const stretch = Math.max(1, Math.ceil(length / most))
   const count = Math.ceil(length / stretch)
   const points = {
+    stretch,
     steps: new Float64Array(count),
     losses: new Float64Array(count),
+    metrics: new Float64Array(count),
     samples: new Float64Array(count),
     seconds: new Float64Array(count),
   }
   for (let i = 0; i < count; i++) {
     const end = Math.min(length, (i + 1) * stretch)
     let sum = 0
-    for (let at = i * stretch; at < end; at++) sum += loss.ys[at]
+    let metrics = 0
+    for (let at = i * stretch; at < end; at++) {
+      sum += loss.ys[at]
+      metrics += trainMetric.ys[at]
+    }
     points.steps[i] = loss.xs[end - 1]
     points.losses[i] = sum / (end - i * stretch)
-    points.samples[i] = samples.ys[end - 1]
+    points.metrics[i] = metrics / (end - i * stretch)
+    points.samples[i] = globalSamples.ys[end - 1]
     points.seconds[i] = seconds.ys[end - 1]
   }
   return points

@@ -22,9 +22,13 @@ export function runActs(
   return {
     exportCsv() {
       const { runs, run } = store.snapshot
-      const shown = runs.filter(({ isShown }) => isShown)
-      const isGoingOn = run && !run.end && run.config && run.loss.length > 0
-      const rows = isGoingOn ? [...shown, keptRun(run)] : shown
+      // Of this tab's last run every step is still there.
+      const whole =
+        run?.config && run.loss.length > 0 ? keptRun(run, Number.POSITIVE_INFINITY) : null
+      const shown = runs
+        .filter(({ isShown }) => isShown)
+        .map((kept) => (kept.id === whole?.id ? { ...whole, name: kept.name } : kept))
+      const rows = whole && !run?.end ? [...shown, whole] : shown
       const columns = differingColumns(rows)
       const csv = lossCsv(rows, (row) => nameOfRun(row, columns, Date.now()))
       saveText(csv, 'text/csv', 'tabring-loss.csv')

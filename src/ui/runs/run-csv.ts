@@ -1,6 +1,6 @@
 import { csvOf } from '../csv.ts'
 import { metricName } from '../metric-words.ts'
-import { metaOfDraft } from '../settings.ts'
+import { metaOfDraft } from '../settings/list.ts'
 import type { KeptRun } from './kept-runs.ts'
 
 const header = [
@@ -12,35 +12,44 @@ const header = [
   'samples',
   'seconds',
   'loss',
+  'loss_is_mean_of_steps',
+  'test_loss',
   'metric',
-  'value',
+  'training_value',
+  'test_value',
 ]
 
 /**
- * The points of these runs as CSV, one line each: `metric` says what `value` is, a share from 0 to 1 for an accuracy; `value` is
- * empty but at the steps that were tested. `nameOf` gives a run's name.
+ * These runs as CSV: a line for each point of the loss, the mean of so many steps up to this one, as is the metric of training; and each
+ * test at the step that it was made behind. Where that is no point's it has a line of its own, which has nothing of training. `metric` says
+ * what the values are, shares from 0 to 1 for an accuracy. `nameOf` gives a run's name.
  *
  * order: by run, then by step.
  */
 export function lossCsv(runs: readonly KeptRun[], nameOf: (run: KeptRun) => string): string {
-  const rows = runs.flatMap((run) => {
-    const { steps, losses, samples, seconds } = run.points
-    const first = [
-      nameOf(run),
-      new Date(run.startedAtMs).toISOString(),
-      run.config.demo,
-      run.worldSize,
-    ]
-    const metric = metricName(metaOfDraft(run.config).metric)
-    const tested = new Map([...run.accuracy.steps].map((step, i) => [step, run.accuracy.values[i]]))
-    let since = 0
-    return [...steps].map((step, i) => {
-      // A point stands for the steps since the one before; a test falls on one of these.
-      const at = [...tested.keys()].find((one) => one > since && one <= step)
-      since = step
-      const value = at === undefined ? '' : tested.get(at)!
-      return [...first, step, samples[i], seconds[i], losses[i], metric, value]
-    })
+  return csvOf(
+    header,
+    runs.flatMap((run) => rowsOf(run, nameOf(run))),
+  )
+}
+
+function rowsOf(run: KeptRun, name: string): (string | number)[][] {
+  const { steps, losses, metrics, samples, seconds, stretch } = run.points
+  const first = [name, new Date(run.startedAtMs).toISOString(), run.config.demo, run.worldSize]
+  const metric = metricName(metaOfDraft(run.config).metric, '')
+  const { accuracy } = run
+  const tests = new Map([...accuracy.steps].map((step, i) => [step, i]))
+  const told = (test: number | undefined, trained: number | '') =>
+    test === undefined
+      ? ['', metric, trained, '']
+      : [accuracy.losses[test], metric, trained, accuracy.values[test]]
+  const points = [...steps].map((step, i) => {
+    const meanOf = i > 0 ? step - steps[i - 1] : Math.min(step, stretch)
+    const tested = told(tests.get(step), metrics[i])
+    tests.delete(step)
+    return [...first, step, samples[i], seconds[i], losses[i], meanOf, ...tested]
   })
-  return csvOf(header, rows)
+  const apart = [...tests].map(([step, i]) => [...first, step, '', '', '', '', ...told(i, '')])
+  const at = first.length
+  return [...points, ...apart].sort((a, b) => Number(a[at]) - Number(b[at]))
 }

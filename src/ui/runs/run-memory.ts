@@ -12,9 +12,15 @@ import { type KeptRun, mostRuns } from './kept-runs.ts'
 const listKey = 'tabring-runs'
 const keyOf = (id: string) => `tabring-run-${id}`
 
-const numbers = v.array(v.number())
+/** JSON has no NaN: a loss that was none is null. */
+const numbers = v.array(
+  v.pipe(
+    v.nullable(v.number()),
+    v.transform((value) => value ?? Number.NaN),
+  ),
+)
 const storedSchema = v.object({
-  version: v.literal(2),
+  version: v.literal(4),
   id: v.pipe(v.string(), v.maxLength(80)),
   name: v.pipe(v.string(), v.maxLength(80)),
   startedAtMs: v.number(),
@@ -22,12 +28,21 @@ const storedSchema = v.object({
   worldSize: v.number(),
   rank: v.number(),
   ending: v.picklist(['finished', 'stopped', 'failed']),
-  points: v.object({ steps: numbers, losses: numbers, samples: numbers, seconds: numbers }),
-  accuracy: v.object({ steps: numbers, values: numbers }),
+  points: v.object({
+    stretch: v.number(),
+    steps: numbers,
+    losses: numbers,
+    metrics: numbers,
+    samples: numbers,
+    seconds: numbers,
+  }),
+  accuracy: v.object({ steps: numbers, values: numbers, losses: numbers }),
   steps: v.number(),
   seconds: v.number(),
   samplesPerSec: v.nullable(v.number()),
   loss: v.nullable(v.number()),
+  trainValue: v.nullable(v.number()),
+  heldOutLoss: v.nullable(v.number()),
   finalValue: v.nullable(v.number()),
   isShown: v.boolean(),
   slot: v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
@@ -89,15 +104,21 @@ const short = (values: Float64Array) => Array.from(values, (value) => Number(val
 function writeRun(run: KeptRun): string {
   const { points, accuracy } = run
   return JSON.stringify({
-    version: 2,
+    version: 4,
     ...run,
     points: {
+      stretch: points.stretch,
       steps: [...points.steps],
       losses: short(points.losses),
+      metrics: short(points.metrics),
       samples: [...points.samples],
       seconds: short(points.seconds),
     },
-    accuracy: { steps: [...accuracy.steps], values: short(accuracy.values) },
+    accuracy: {
+      steps: [...accuracy.steps],
+      values: short(accuracy.values),
+      losses: short(accuracy.losses),
+    },
   })
 }
 
@@ -105,9 +126,11 @@ function readRun(text: string): KeptRun | undefined {
   const { success, output } = v.safeParse(storedSchema, parsed(text))
   if (!success) return undefined
   const { version: _, points, accuracy, config, ...rest } = output
-  const { steps, losses, samples, seconds } = points
-  const isEven = [losses, samples, seconds].every(({ length }) => length === steps.length)
-  if (!isEven || accuracy.steps.length !== accuracy.values.length) return undefined
+  const { stretch, steps, losses, metrics, samples, seconds } = points
+  const isEven = ({ length }: number[], ...lists: number[][]) =>
+    lists.every((list) => list.length === length)
+  if (!isEven(steps, losses, metrics, samples, seconds)) return undefined
+  if (!isEven(accuracy.steps, accuracy.values, accuracy.losses)) return undefined
   try {
     return {
       ...rest,
@@ -115,16 +138,21 @@ function readRun(text: string): KeptRun | undefined {
       config: parseTrainConfig(config),
       samplesPerSec: rest.samplesPerSec ?? Number.NaN,
       loss: rest.loss ?? Number.NaN,
+      trainValue: rest.trainValue ?? Number.NaN,
+      heldOutLoss: rest.heldOutLoss ?? Number.NaN,
       finalValue: rest.finalValue ?? Number.NaN,
       points: {
+        stretch,
         steps: Float64Array.from(steps),
         losses: Float64Array.from(losses),
+        metrics: Float64Array.from(metrics),
         samples: Float64Array.from(samples),
         seconds: Float64Array.from(seconds),
       },
       accuracy: {
         steps: Float64Array.from(accuracy.steps),
         values: Float64Array.from(accuracy.values),
+        losses: Float64Array.from(accuracy.losses),
       },
     }
   } catch {

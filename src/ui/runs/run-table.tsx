@@ -2,16 +2,16 @@ import { useMemo, useState } from 'preact/hooks'
 import type { Metric } from '../../train/demo-meta.ts'
 import type { Acts } from '../acts.ts'
 import { formatLoss, formatMetric, formatNumber, formatSeconds } from '../format.ts'
-import { capitalized, metricDirection, metricName, metricValue } from '../metric-words.ts'
+import { capitalized, isApart, metricDirection, metricName, metricValue } from '../metric-words.ts'
 import { Panel } from '../panel.tsx'
-import { metaOfDraft } from '../settings.ts'
-import type { Snapshot } from '../state.ts'
+import { metaOfDraft } from '../settings/list.ts'
+import type { Snapshot } from '../state/snapshot.ts'
 import { allRuns, type KeptRun } from './kept-runs.ts'
-import { differingColumns, nameOfRun, type RunColumn, startedWords } from './run-words.ts'
+import { differingColumns, nameOfRun, type RunColumn, timeWords } from './run-words.ts'
 import { Swatch } from './swatch.tsx'
 
 const endings: Record<KeptRun['ending'], string> = {
-  running: 'goes on',
+  running: 'running',
   finished: 'finished',
   stopped: 'stopped',
   failed: 'failed',
@@ -26,13 +26,20 @@ export function RunTable({ snapshot, acts }: { snapshot: Snapshot; acts: Acts })
   if (rows.length === 0) return null
   const demos = new Set(rows.map(({ config }) => config.demo))
   const metric = demos.size === 1 ? metaOfDraft(rows[0].config).metric : null
-  const hasShown = runs.some(({ isShown }) => isShown)
+  const hasBoth = metric === null || isApart(metric)
+  const hasShown = rows.some(({ isShown }) => isShown)
   return (
     <Panel
       id="runs"
       title="Runs"
       aside={
-        <button type="button" class="small" disabled={!hasShown} onClick={acts.exportCsv}>
+        <button
+          type="button"
+          class="small"
+          disabled={!hasShown}
+          title="The runs shown: every step of the latest one, and means of steps for earlier ones"
+          onClick={acts.exportCsv}
+        >
           Loss as CSV
         </button>
       }
@@ -52,6 +59,16 @@ export function RunTable({ snapshot, acts }: { snapshot: Snapshot; acts: Acts })
               <th scope="col" class="number">
                 Loss
               </th>
+              {hasBoth && (
+                <th scope="col" class="number">
+                  Test loss
+                </th>
+              )}
+              {hasBoth && metric && (
+                <th scope="col" class="number">
+                  {capitalized(metricName(metric, 'training'))}
+                </th>
+              )}
               <th scope="col" class="number">
                 {metric ? (
                   <>
@@ -78,7 +95,15 @@ export function RunTable({ snapshot, acts }: { snapshot: Snapshot; acts: Acts })
           </thead>
           <tbody>
             {[...rows].reverse().map((row) => (
-              <Row key={row.id} row={row} metric={metric} columns={columns} now={now} acts={acts} />
+              <Row
+                key={row.id}
+                row={row}
+                metric={metric}
+                hasBoth={hasBoth}
+                columns={columns}
+                now={now}
+                acts={acts}
+              />
             ))}
           </tbody>
         </table>
@@ -102,12 +127,14 @@ interface RowProps {
   row: KeptRun
   /** What all rows have measured; null where rows are of several demos. */
   metric: Metric | null
+  /** Whether loss and metric say different things. */
+  hasBoth: boolean
   columns: readonly RunColumn[]
   now: number
   acts: Acts
 }
 
-function Row({ row, metric, columns, now, acts }: RowProps) {
+function Row({ row, metric, hasBoth, columns, now, acts }: RowProps) {
   const name = nameOfRun(row, columns, now)
   const isRunning = row.ending === 'running'
   return (
@@ -126,7 +153,7 @@ function Row({ row, metric, columns, now, acts }: RowProps) {
       </td>
       <td>
         {isRunning ? (
-          startedWords(row.startedAtMs, now)
+          timeWords(row.startedAtMs, now)
         ) : (
           <NameOfRun row={row} now={now} acts={acts} />
         )}
@@ -135,6 +162,8 @@ function Row({ row, metric, columns, now, acts }: RowProps) {
         <td key={key}>{textOf(row)}</td>
       ))}
       <td class="number">{formatLoss(row.loss)}</td>
+      {hasBoth && <td class="number">{formatLoss(row.heldOutLoss)}</td>}
+      {hasBoth && metric && <td class="number">{metricValue(metric, row.trainValue)}</td>}
       <td class="number">
         {metric ? metricValue(metric, row.finalValue) : <OwnMetric row={row} />}
       </td>
@@ -170,7 +199,7 @@ function OwnMetric({ row }: { row: KeptRun }) {
 
 function NameOfRun({ row, now, acts }: Pick<RowProps, 'row' | 'now' | 'acts'>) {
   const [draft, setDraft] = useState(row.name)
-  const started = startedWords(row.startedAtMs, now)
+  const started = timeWords(row.startedAtMs, now)
   return (
     <input
       type="text"

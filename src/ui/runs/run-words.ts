@@ -1,4 +1,5 @@
-import { describeSetting, settings } from '../settings.ts'
+import { describeSetting } from '../settings/draft.ts'
+import { settings } from '../settings/list.ts'
 import type { KeptRun } from './kept-runs.ts'
 
 /** One setting in which runs differ, and how to say it of each. */
@@ -27,17 +28,21 @@ export function differingColumns(runs: readonly KeptRun[]): readonly RunColumn[]
 /** Cells are narrow: `mlp: 784–256–10, ReLU` is told by its first word. */
 const shortWords = (text: string) => text.split(/[:,(]/)[0].trim()
 
-/** When a run started: the time of a day that is today's, else the day too. */
-export function startedWords(startedAtMs: number, nowMs: number): string {
-  const started = new Date(startedAtMs)
-  const time = started.toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' })
-  if (started.toDateString() === new Date(nowMs).toDateString()) return time
-  return `${started.toLocaleDateString('en-GB', { day: 'numeric', month: 'short' })} ${time}`
+// Made once: making one takes longer than all else that a row of the table says.
+const timeOfDay = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' })
+const dayAndMonth = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' })
+
+/** When something was: the time of a day that is today's, else the day too. */
+export function timeWords(atMs: number, nowMs: number): string {
+  const at = new Date(atMs)
+  const time = timeOfDay.format(at)
+  if (at.toDateString() === new Date(nowMs).toDateString()) return time
+  return `${dayAndMonth.format(at)} ${time}`
 }
 
 /** What a run is called: the name that a person gave it, else its time and the settings that tell it from the others. */
 export function nameOfRun(run: KeptRun, columns: readonly RunColumn[], nowMs: number): string {
   if (run.name) return run.name
   const differing = columns.slice(0, 3).map(({ label, textOf }) => `${label} ${textOf(run)}`)
-  return [startedWords(run.startedAtMs, nowMs), ...differing].join(', ')
+  return [timeWords(run.startedAtMs, nowMs), ...differing].join(', ')
 }

@@ -37,9 +37,15 @@ export const tabFaults = [
 ] as const
 export type TabFault = (typeof tabFaults)[number]
 
+/** What makers do with their rooms besides starting runs. */
+export const makerActs = ['reload', 'handOver', 'remove'] as const
+export type MakerAct = (typeof makerActs)[number]
+
 export interface RoomsOutcome {
   readonly violations: readonly string[]
   readonly fired: Readonly<Record<TabFault, number>>
+  /** Those that the server took. */
+  readonly acts: Readonly<Record<MakerAct, number>>
   readonly epochs: number
   readonly finished: number
   readonly aborted: number
@@ -55,7 +61,14 @@ export interface RoomsOutcome {
 }
 
 /** Refusals of what was right when it was said. */
-const crossings = ['wrong-epoch', 'wrong-state', 'not-the-maker', 'unknown-room', 'room-exists']
+const crossings = [
+  'wrong-epoch',
+  'wrong-state',
+  'not-the-maker',
+  'unknown-member',
+  'unknown-room',
+  'room-exists',
+]
 
 type Told<T extends ServerMessage['type']> = Extract<ServerMessage, { type: T }>
 
@@ -67,6 +80,17 @@ interface Epoch {
   readonly worldSize: number
   readonly ranks: Map<number, Tab>
   readonly links: Map<number, Told<'assign'>['links']>
+}
+
+/** A room's makers by their tokens, as its lobbies tell of them, and since when each has a claim to it. */
+interface Reigns {
+  readonly sinceMs: Map<string, number>
+  /** Of the last lobby. */
+  maker: string
+  makerLeftAtMs: number
+  /** Who came and went before a lobby could tell that it was the maker: those have a claim that nobody was told of. */
+  readonly unseen: Set<string>
+  handOvers: number
 }
 
 /** Members of many rooms of one server, with latencies and faults of their own, checked as the server tells them things. */
@@ -81,7 +105,14 @@ export class RoomsSimulation {
   >
   readonly trace: Trace | undefined
   readonly scenario: RoomsScenario
+  readonly acts = Object.fromEntries(makerActs.map((name) => [name, 0])) as Record<MakerAct, number>
+  /** Members that a maker has taken out. */
+  readonly #removed = new Set<string>()
+  readonly #reigns = new Map<string, Reigns>()
+  /** By member: the token that it came with. */
+  readonly tokens = new Map<string, string>()
   epochs = new Map<string, Epoch>()
+  isEnding = false
   finished = 0
   aborted = 0
   messages = 0
@@ -101,10 +132,75 @@ export class RoomsSimulation {
       },
       close: (id) => {
         const tab = this.tabs.get(id)
-        if (tab) tab.isGone = true
+        if (!tab || tab.isGone) return
+        tab.isGone = true
+        this.left(tab)
       },
       verify: (key, room, nonce, proof) => hmac(key, proofText(room, nonce)) === proof,
     })
+  }
+
+  reignsOf(room: string): Reigns {
+    const reigns = this.#reigns.get(room) ?? {
+      sinceMs: new Map(),
+      maker: '',
+      makerLeftAtMs: Number.NEGATIVE_INFINITY,
+      unseen: new Set(),
+      handOvers: 0,
+    }
+    this.#reigns.set(room, reigns)
+    return reigns
+  }
+
+  left({ room, token }: Tab): void {
+    const reigns = this.reignsOf(room)
+    const now = this.env.now()
+    if (token === reigns.maker) reigns.makerLeftAtMs = now
+    else if (now - reigns.makerLeftAtMs <= limits.lobbyDelayMs) {
+      reigns.unseen.add(token)
+      reigns.makerLeftAtMs = now
+    }
+  }
+
+  /** Who had the room once and is here has it, rather than who had it later or never, until it is handed over. */
+  checkMaker(room: string, { state, members }: Told<'lobby'>): void {
+    const reigns = this.reignsOf(room)
+    const { sinceMs, unseen } = reigns
+    if (members.some(({ id }) => this.#removed.has(id)))
+      this.violate(`${room} still has a member that was removed`)
+    const tokenOf = (id: string) => this.tokens.get(id)!
+    const maker = tokenOf(members[0]!.id)
+    const claims = members.flatMap(({ id }) => sinceMs.get(tokenOf(id)) ?? [])
+    const ownMs = sinceMs.get(maker) ?? this.env.now()
+    const isWaiting = state !== 'assigned' && state !== 'running'
+    if (isWaiting && !unseen.has(maker) && claims.some((ms) => ms < ownMs))
+      this.violate(`${room}: ${maker} has the room, which one that is here had before`)
+    // Not in a run, where it would take pause and stop out of the maker's hands.
+    const isAttached = members.some(({ id, attached }) => attached && tokenOf(id) === reigns.maker)
+    if (!isWaiting && maker !== reigns.maker && isAttached)
+      this.violate(`${room}: ${maker} takes the room from ${reigns.maker} in a run`)
+    if (!sinceMs.has(maker)) sinceMs.set(maker, this.env.now())
+    reigns.maker = maker
+  }
+
+  /** The server has taken what a maker wanted. */
+  acted(room: string, maker: string, message: ClientMessage): void {
+    const { sinceMs, unseen } = this.reignsOf(room)
+    if (message.type === 'handOver') {
+      this.acts.handOver += 1
+      sinceMs.clear()
+      unseen.clear()
+      sinceMs.set(this.tokens.get(message.id)!, this.env.now())
+      this.reignsOf(room).maker = this.tokens.get(message.id)!
+      this.reignsOf(room).handOvers += 1
+    } else if (message.type === 'remove') {
+      this.acts.remove += 1
+      this.#removed.add(message.id)
+      const removed = this.tokens.get(message.id)!
+      unseen.delete(removed)
+      if ((sinceMs.get(removed) ?? 0) > (sinceMs.get(maker) ?? this.env.now()))
+        sinceMs.delete(removed)
+    }
   }
 
   violate(text: string): void {
@@ -122,7 +218,8 @@ export class RoomsSimulation {
     for (let i = 0; i < members; i++) {
       const room = (1 + (i % rooms)).toString(16).padStart(32, '0')
       const fault = draw.isOneIn(oddOneIn) ? draw.pick(tabFaults) : undefined
-      const tab = new Tab(this, `t${i}`, room, fault, new Draw(seed, i))
+      const token = i.toString(16).padStart(32, '0')
+      const tab = new Tab(this, `t${i}`, room, token, fault, new Draw(seed, i))
       // The first of a room comes first, or others would find none.
       const atMs = i < rooms ? 0 : 100 + draw.whole(0, joiningMs / 5) * 5
       this.env.after(atMs, () => tab.come())
@@ -135,6 +232,7 @@ export class RoomsSimulation {
     for (const [key, epoch] of this.epochs) this.#checkEpoch(key, epoch)
     for (const room of new Set([...this.tabs.values()].map((tab) => tab.room)))
       this.#checkRoom(room)
+    this.isEnding = true
     for (const tab of this.tabs.values()) tab.go(draw.isOneIn(2))
     await this.env.advance(60_000)
     const { rooms: left, connections } = this.server.counts
@@ -147,6 +245,7 @@ export class RoomsSimulation {
     return {
       violations: this.violations,
       fired: this.fired,
+      acts: this.acts,
       epochs: this.epochs.size,
       finished: this.finished,
       aborted: this.aborted,
@@ -167,6 +266,7 @@ export class RoomsSimulation {
     const mostLobbies =
       2 * tabs.length +
       3 * epochs +
+      this.reignsOf(room).handOvers +
       Math.min(updates, this.scenario.lastingMs / limits.lobbyUpdateMs)
     const pings = this.scenario.lastingMs / limits.pingMs
     const mostOthers = tabs.length + 4 * epochs + pings + 4
@@ -203,6 +303,7 @@ class Tab {
   /** What it has said anew of itself. */
   updates = 0
   readonly room: string
+  readonly token: string
   readonly #world: RoomsSimulation
   readonly #id: string
   readonly #fault: TabFault | undefined
@@ -215,6 +316,8 @@ class Tab {
   #rank = -1
   #peers: number[] = []
   #hasStruck = false
+  /** Whether the server said no to what it was told last. */
+  #isRefused = false
   #inMs = 0
   #outMs = 0
 
@@ -222,12 +325,14 @@ class Tab {
     world: RoomsSimulation,
     id: string,
     room: string,
+    token: string,
     fault: TabFault | undefined,
     draw: Draw,
   ) {
     this.#world = world
     this.#id = id
     this.room = room
+    this.token = token
     this.#fault = fault
     this.#draw = draw
     this.#latencyMs = fault === 'slow' ? draw.pick([200, 1000, 3000]) : 5
@@ -240,6 +345,15 @@ class Tab {
     this.#world.server.open(this.#id)
   }
 
+  /** As a page that is loaded anew: another connection, the same token. */
+  comeAgain(inMs: number): void {
+    const world = this.#world
+    const again = new Tab(world, `${this.#id}'`, this.room, this.token, undefined, this.#draw)
+    world.env.after(inMs, () => {
+      if (!world.isEnding) again.come()
+    })
+  }
+
   go(isBye: boolean): void {
     if (this.isGone) return
     if (isBye) this.#say({ type: 'bye' })
@@ -249,6 +363,7 @@ class Tab {
   #lose(): void {
     this.isGone = true
     this.#world.note(`${this.#id} loses its socket`)
+    this.#world.left(this)
     this.#world.server.lost(this.#id, 'its connection ended (1006)')
   }
 
@@ -278,7 +393,9 @@ class Tab {
     this.#outMs = this.#later(this.#outMs, () => {
       if (this.isGone) return
       this.#world.note(`${this.#id} says ${message.type}`)
+      this.#isRefused = false
       server.receive(this.#id, JSON.stringify(message))
+      if (!this.#isRefused) this.#world.acted(this.room, this.token, message)
     })
   }
 
@@ -291,7 +408,7 @@ class Tab {
   /** The server has sent `message`: it is judged now, and heard later. */
   told(message: ServerMessage): void {
     this.messages += 1
-    if (message.type === 'signal') this.signals += 1
+    if (message.type === 'signal' || message.type === 'reach') this.signals += 1
     if (message.type !== 'ping') this.#world.note(`${this.#id} is told ${message.type}`)
     this.#judge(message)
     this.#inMs = this.#later(this.#inMs, () => {
@@ -304,8 +421,13 @@ class Tab {
     switch (message.type) {
       case 'welcome':
         this.#memberId = message.id
+        world.tokens.set(message.id, this.token)
+        return
+      case 'reach':
+        if (this.epoch > 0) world.violate(`${this.#id} is told reach in epoch ${this.epoch}`)
         return
       case 'lobby': {
+        world.checkMaker(this.room, message)
         this.lobbies += 1
         const { state, maker, members } = message
         const isOn = state === 'assigned' || state === 'running'
@@ -359,6 +481,11 @@ class Tab {
         this.epoch = 0
         return
       case 'error': {
+        this.#isRefused = true
+        if (message.code === 'removed') {
+          this.comeAgain(5 * this.#draw.whole(100, 600))
+          return
+        }
         // These say that its message crossed a change of the room.
         const isCrossing = [...crossings, ...(this.#fault === 'slow' ? ['too-slow'] : [])]
         if (!isCrossing.includes(message.code))
@@ -406,27 +533,48 @@ class Tab {
     const { made } = this.#world
     const room = this.room
     const info = infoOf(this.#id)
+    const token = this.token
     if (!made.has(room)) {
       made.add(room)
-      this.#say({ type: 'create', version: protocolVersion, room, authKey, info })
+      this.#say({ type: 'create', version: protocolVersion, room, authKey, info, token })
       return
     }
     const proof = hmac(authKey, proofText(room, nonce))
-    this.#say({ type: 'join', version: protocolVersion, room, proof, info })
+    this.#say({ type: 'join', version: protocolVersion, room, proof, info, token })
   }
 
   #lobby({ state, maker, members }: Told<'lobby'>): void {
     const isWaiting = state !== 'assigned' && state !== 'running'
-    if (maker !== this.#memberId || !isWaiting || members.length < 2) return
-    const { env } = this.#world
-    env.after(5 * this.#draw.whole(100, 800), () => {
-      if (!this.isGone && this.epoch === 0) this.#say({ type: 'start', settings: null })
+    if (!isWaiting || members.length < 2) return
+    const draw = this.#draw
+    const { id: other } = draw.pick(members.filter(({ id }) => id !== this.#memberId))
+    // To a neighbour, or to one that is none any more.
+    if (draw.isOneIn(8)) this.#say({ type: 'reach', to: other, box: 'offer' })
+    if (maker !== this.#memberId) return
+    this.#world.env.after(5 * draw.whole(100, 800), () => {
+      if (this.isGone || this.epoch > 0) return
+      const act = draw.isOneIn(3) ? draw.pick(makerActs) : 'start'
+      if (act === 'start') this.#say({ type: 'start', settings: null })
+      else if (act === 'reload') this.#reload()
+      else this.#say({ type: act, id: other })
     })
+  }
+
+  #reload(): void {
+    this.#world.acts.reload += 1
+    this.comeAgain(5 * this.#draw.whole(2, 400))
+    this.go(this.#draw.isOneIn(2))
   }
 
   #train(epoch: number): void {
     const draw = this.#draw
     const ms = 5 * draw.whole(10, 600)
+    // Rank 0 is the maker.
+    if (this.#rank === 0 && this.#peers.length > 0 && draw.isOneIn(12)) {
+      const { ranks } = this.#world.epochs.get(`${this.room}/${epoch}`)!
+      const id = ranks.get(draw.pick(this.#peers))!.#memberId
+      this.#sayIn(draw.whole(1, ms), epoch, { type: 'remove', id })
+    }
     if (this.#isStruck('bye')) this.#sayIn(ms, epoch, { type: 'bye' })
     else if (this.#isStruck('abort'))
       this.#sayIn(ms, epoch, { type: 'abort', epoch, text: 'the GPU was lost' })

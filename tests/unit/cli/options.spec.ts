@@ -65,6 +65,7 @@ test('every option arrives', () => {
       strategy: 'alone',
       partition: 'own-slice',
       evaluateEvery: 3,
+      saves: 'none',
       model: 'cnn',
       data: dataMount,
       epochs: 2,

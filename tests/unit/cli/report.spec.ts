@@ -18,6 +18,7 @@ const step = (number: number, rank = 0): TabEvent => ({
   totalSteps: 2,
   epoch: 0,
   loss: 0.5 / number,
+  value: number / 4,
   rank,
   times: { data: 0.5, forward: 4 * number, backward: 8.00049, total: 12.50049 + 4 * number - 4 },
 })
@@ -29,7 +30,7 @@ const events: TabEvent[] = [
   step(1),
   step(1, 1),
   step(2),
-  { event: 'evaluation', epoch: 0, metric: 'accuracy', value: 0.975, rank: 0 },
+  { event: 'evaluation', step: 2, epoch: 0, loss: 0.4, metric: 'accuracy', value: 0.975, rank: 0 },
 ]
 const results: RankResult[] = [0, 1].map((rank) => ({
   rank,
@@ -38,7 +39,9 @@ const results: RankResult[] = [0, 1].map((rank) => ({
   result: {
     steps: 2,
     loss: 0.25,
+    trainValue: 0.5,
     testAccuracy: 0.975,
+    heldOutLoss: 0.4,
     value: 0.975,
     paramHash: 'abc',
     samples: 64,
@@ -61,7 +64,7 @@ function report(isJson: boolean, isTTY: boolean) {
   return { output: output.text, error: error.text }
 }
 
-test('--json prints the steps of rank 0 and the end, nothing else', () => {
+test('--json prints the steps and tests of rank 0 and the end, nothing else', () => {
   const { output, error } = report(true, true)
   expect(
     output
@@ -73,6 +76,7 @@ test('--json prints the steps of rank 0 and the end, nothing else', () => {
       event: 'step',
       step: 1,
       loss: 0.5,
+      value: 0.25,
       rank: 0,
       timesMs: { data: 0.5, forward: 4, backward: 8, total: 12.5 },
     },
@@ -80,15 +84,27 @@ test('--json prints the steps of rank 0 and the end, nothing else', () => {
       event: 'step',
       step: 2,
       loss: 0.25,
+      value: 0.5,
       rank: 0,
       timesMs: { data: 0.5, forward: 8, backward: 8, total: 16.5 },
+    },
+    {
+      event: 'evaluation',
+      step: 2,
+      epoch: 0,
+      loss: 0.4,
+      metric: 'accuracy',
+      value: 0.975,
+      rank: 0,
     },
     {
       event: 'done',
       worldSize: 2,
       steps: 2,
       loss: 0.25,
+      heldOutLoss: 0.4,
       metric: 'accuracy',
+      trainValue: 0.5,
       value: 0.975,
       testAccuracy: 0.975,
       paramHashes: ['abc', 'abc'],
@@ -108,8 +124,9 @@ test('plain lines where there is no terminal, then the summary', () => {
     'training…',
     'step 1/2  loss 0.5000  - samples/s',
     expect.stringMatching(/^step 2\/2 {2}loss 0\.2500 {2}[\d,]+ samples\/s$/),
-    'epoch 0: accuracy 97.50 %',
-    'test accuracy  97.50 %, last loss 0.2500',
+    'epoch 0: test loss 0.4000, accuracy 97.50 %',
+    'test           loss 0.4000, accuracy 97.50 %',
+    'last step      loss 0.2500, accuracy 50.00 %',
     'time           4.0 s for 2 steps on 2 ranks, 32 samples/s',
     'a step         14.5 ms on rank 0: data 0.50, forward 6.00, backward 8.00',
     'sent           rank 0 1.0 MiB, rank 1 2.0 MiB',

@@ -23,7 +23,9 @@ const done = (rank: number) =>
     result: {
       steps: 1,
       loss: null,
+      trainValue: 0.1,
       testAccuracy: 0.1,
+      heldOutLoss: 2,
       value: 0.1,
       paramHash: 'a',
       samples: 3,

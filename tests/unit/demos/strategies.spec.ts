@@ -119,7 +119,16 @@ function logOf(name: string, losses: readonly (readonly number[])[], hashes: rea
       const atMs = 500 + 10 * (i + 1) + (i > 0 ? 1000 : 0) + rank
       const counts = { samples, globalSamples: 96, bytesSent: 5000 + 100 * i, times: noTimes }
       log.add(
-        { event: 'step', step: i + 1, totalSteps: steps, epoch: 0, loss: own[i], rank, ...counts },
+        {
+          event: 'step',
+          step: i + 1,
+          totalSteps: steps,
+          epoch: 0,
+          loss: own[i],
+          value: 0,
+          rank,
+          ...counts,
+        },
         atMs,
       )
     }
@@ -128,7 +137,7 @@ function logOf(name: string, losses: readonly (readonly number[])[], hashes: rea
       log.add({ event: 'phase', phase: 'evaluate', rank }, 510 + rank)
       const value = rank / 2
       log.add(
-        { event: 'evaluation', step: 1, epoch: 0, metric: 'accuracy', value, rank },
+        { event: 'evaluation', step: 1, epoch: 0, loss: 1, metric: 'accuracy', value, rank },
         1510 + rank,
       )
     }
@@ -184,6 +193,7 @@ describe('what strategies tell', () => {
       totalSteps: 2,
       epoch: 0,
       loss: 3,
+      value: 0,
       times: noTimes,
     } as const
     early.add({ ...step, rank: 1, samples: 48, globalSamples: 96, bytesSent: 0 }, 1)

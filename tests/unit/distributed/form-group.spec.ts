@@ -117,6 +117,30 @@ describe('the default group', () => {
     expect([group.rank, group.size, group.backend]).toEqual([0, 1, 'auto'])
   })
 
+  it.each([
+    ['http://here:1', 'ws://there:2'],
+    ['https://here:1', 'wss://there:2'],
+  ])('from a page of %s env:// is %s', async (origin, wanted) => {
+    const variables = {
+      ...{ RANK: '0', WORLD_SIZE: '1', MASTER_ADDR: 'there', MASTER_PORT: '2' },
+      ...{ ROOM_ID: '0123456789abcdef0123456789abcdef', ROOM_KEY: 'k'.repeat(43) },
+    }
+    for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value)
+    vi.stubGlobal('location', { origin })
+    const asked: string[] = []
+    vi.stubGlobal(
+      'WebSocket',
+      class {
+        constructor(url: string) {
+          asked.push(String(url))
+          throw new Error('no network here')
+        }
+      },
+    )
+    await expect(initProcessGroup({ timeoutMs: 200 })).rejects.toThrow()
+    expect(new Set(asked.map((url) => url.replace(/(:\d).*/, '$1')))).toEqual(new Set([wanted]))
+  })
+
   it('ends a joining that nobody answers, and leaves no trace of it', async () => {
     const store = new HashStore()
     const joining = initProcessGroup({ backend: 'local', store, rank: 1, worldSize: 2 })

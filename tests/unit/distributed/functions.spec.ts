@@ -2,6 +2,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest'
 import * as dist from '../../../src/distributed/index.ts'
 import { Parameter } from '../../../src/graph/parameter.ts'
 import { Linear } from '../../../src/nn/layers.ts'
+import { Float16Bits } from '../../../src/peer/float16-bits.ts'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
 import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { systemEnv } from '../../../src/util/env.ts'
@@ -193,6 +194,23 @@ describe('tensors', () => {
     })
   })
 
+  test('float16 by its bits: a Uint16Array that is said to be', async () => {
+    const { all } = open(3)
+    const got = await all(async (group, rank) => {
+      const bits = Float16Bits.encode([0.5 + rank, 2048, -60_000])
+      const same = new Float16Bits(Uint16Array.from(bits).buffer)
+      await dist.allReduce(bits, { group })
+      const list = Array.from({ length: 3 }, () => new Float16Bits(3))
+      await dist.allGather(list, same, { group })
+      return [bits.decode(), ...list.map((one) => one.decode())].map((one) => [...one])
+    })
+    const drawn = [0, 1, 2].map((rank) => [0.5 + rank, 2048, -60_000])
+    for (const own of got) {
+      expect(own[0]).toEqual([4.5, 6144, Number.NEGATIVE_INFINITY])
+      expect(own.slice(1)).toEqual(drawn)
+    }
+  })
+
   test('wrong arguments are named', async () => {
     const { groups } = open(2)
     const [group] = groups
@@ -218,6 +236,16 @@ describe('tensors', () => {
     await expect(group!.allReduce(new Float64Array(1) as never)).rejects.toThrow(
       /^allReduce: expected a Float32Array, .*got Float64Array of 1/,
     )
+    // [3000, 40000] read as halves would sum up to [4024, 41024] on two ranks.
+    const words = Uint16Array.of(3000, 40000)
+    const said =
+      /: expected a Float32Array, Float16Array, .* got Uint16Array of \d, which may hold whole numbers or the bits of float16\. Give whole numbers as Int32Array\.from\(array\), bits as new Float16Bits\(/
+    await expect(dist.allReduce(words as never, { group })).rejects.toThrow(said)
+    await expect(dist.broadcast(words as never, 0, { group })).rejects.toThrow(said)
+    await expect(group!.allReduce(words as never)).rejects.toThrow(said)
+    await expect(group!.gatherAll(words as never)).rejects.toThrow(said)
+    await expect(group!.send(words as never, 1)).rejects.toThrow(said)
+    expect([...words]).toEqual([3000, 40000])
     await expect(dist.allReduce([1] as never, { group })).rejects.toThrow(
       /allReduce: expected a typed array, a parameter or a buffer, got a plain array of 1/,
     )

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import * as dist from '../../../src/distributed/index.ts'
+import type { CollectiveGroup } from '../../../src/peer/collective-group.ts'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
@@ -70,4 +71,43 @@ test('what cannot be divided is refused before any group is made', async () => {
 
 test('what is there, and who started it', () => {
   expect([dist.isAvailable(), dist.isTorchelasticLaunched()]).toEqual([true, false])
+})
+
+test('a group has deadlines of its own when it is given some, and others keep theirs', async () => {
+  const env = new VirtualEnv(3)
+  const groups = memoryMesh(env, 3)
+  const made = await env.until(
+    Promise.all(groups.map((group) => group.newGroup([0, 1], { timeoutMs: 500 }))),
+  )
+  const [first, second] = made as [CollectiveGroup, CollectiveGroup]
+  expect(first.deadlineMs).toBe(500)
+  expect(groups.map(({ deadlineMs }) => deadlineMs)).toEqual([30_000, 30_000, 30_000])
+  first.deadlineMs = 700
+  expect([second.deadlineMs, groups[0].deadlineMs]).toEqual([500, 30_000])
+  // Rank 0 never comes.
+  const beganMs = env.now()
+  const late = second.barrier()
+  await expect(env.until(late)).rejects.toMatchObject({ code: 'peer.timeout' })
+  expect(env.now() - beganMs).toBeLessThan(1500)
+})
+
+test('newGroup refuses what it does not know', async () => {
+  const [group] = memoryMesh(new VirtualEnv(1), 1)
+  await expect(group.newGroup([0], { timeout: 3 } as never)).rejects.toThrow(
+    /newGroup: .*timeoutMs.*timeout/s,
+  )
+  await expect(group.newGroup([0], { timeoutMs: -1 })).rejects.toThrow(/timeoutMs must be above 0/)
+})
+
+test('wait with a time gives up, while the call goes on', async () => {
+  const env = new VirtualEnv(2)
+  const groups = memoryMesh(env, 2)
+  const x = Int32Array.of(1)
+  const work = dist.allReduce(x, { group: groups[0], asyncOp: true })
+  await expect(work.wait(5)).rejects.toMatchObject({ code: 'peer.timeout' })
+  expect(work.isCompleted()).toBe(false)
+  expect(() => work.wait(0)).toThrow(/timeoutMs must be above 0/)
+  const other = dist.allReduce(Int32Array.of(2), { group: groups[1] })
+  await env.until(Promise.all([work.wait(10_000), other]))
+  expect(x[0]).toBe(3)
 })

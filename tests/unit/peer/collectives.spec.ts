@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { Float16Bits } from '../../../src/peer/float16-bits.ts'
 import { chunkRange } from '../../../src/peer/plan.ts'
 import { halfBits, halfValue } from '../../../src/util/half.ts'
 import { seededRandom, VirtualEnv } from '../../../src/util/virtual-env.ts'
@@ -167,7 +168,7 @@ test('a mean of halves does not leave their range, where their sum would', async
     const env = new VirtualEnv(2)
     const groups = memoryMesh(env, 4)
     const given = { op: 'avg', algorithm } as const
-    const means = groups.map(() => Uint16Array.of(halfBits(30_000), halfBits(-60_000)))
+    const means = groups.map(() => Float16Bits.encode([30_000, -60_000]))
     await env.until(Promise.all(groups.map((group, rank) => group.allReduce(means[rank]!, given))))
     for (const mean of means)
       expect([...mean].map(halfValue)).toEqual(

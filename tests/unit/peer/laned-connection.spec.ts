@@ -93,10 +93,10 @@ describe('the side that answers', () => {
     const { env, connection, first } = answering()
     first.up()
     const failed = connection.connected.catch((error) => error)
-    await env.advance(5_100)
+    await env.advance(15_100)
     expect(await failed).toMatchObject({
       code: 'peer.unreachable',
-      message: expect.stringContaining('expected word of its lanes within 5000 ms'),
+      message: expect.stringContaining('expected word of its lanes within 15000 ms'),
     })
     expect(env.timers).toBe(0)
   })

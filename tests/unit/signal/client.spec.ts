@@ -41,13 +41,14 @@ class World {
     return promise
   }
 
-  client(link = newRoomLink(), name = 'tab') {
+  client(link = newRoomLink(), name = 'tab', token?: string) {
     const world = this
     const info: MemberInfo = { name, adapter: null, hostTag: '', hidden: false, transport: 'auto' }
     const client = new SignalClient({
       url: 'ws://test/signal',
       link,
       info,
+      token,
       env: this.env,
       WebSocket: class extends FakeSocket {
         constructor() {
@@ -133,35 +134,65 @@ describe('SignalClient', () => {
     expect(String(has('lost')[0].value)).toContain('Reload the page')
   })
 
-  it('a box that the server changed is refused, and the next one still arrives', async () => {
+  it.each(['signal', 'reach'] as const)(
+    'a box (%s) that the server changed is refused, and the next one still arrives',
+    async (type) => {
+      const world = new World()
+      const link = newRoomLink()
+      const [a, b] = [world.client(link, 'a'), world.client(link, 'b')]
+      await world.settled(a.client.open())
+      await world.settled(b.client.open())
+      if (type === 'signal') a.client.start(null)
+      await world.env.advance(100)
+      expect(b.has('assign')).toHaveLength(type === 'signal' ? 1 : 0)
+      const say = (data: string) =>
+        type === 'signal' ? a.client.signal(1, 1, 1, data) : a.client.reach(b.client.id, data)
+      const seen: unknown[] = []
+      b.client.on(type, ({ data }: { data: unknown }) => void seen.push(data))
+      world.tamper = (text) =>
+        text.includes(`"${type}"`) ? text.replace(/"box":"..../, '"box":"AAAA') : text
+      say('tampered')
+      await expect
+        .poll(async () => {
+          await world.env.advance(1)
+          return b.has('refused').length
+        })
+        .toBe(1)
+      world.tamper = (text) => text
+      say('clean')
+      say('and in order')
+      await expect
+        .poll(async () => {
+          await world.env.advance(1)
+          return seen
+        })
+        .toEqual(['clean', 'and in order'])
+      expect(b.has('refused')[0].value).toMatchObject({ code: 'peer.protocol' })
+    },
+  )
+
+  it('a maker that comes back with its token is the maker; whom it removes learns that from its end', async () => {
     const world = new World()
     const link = newRoomLink()
-    const [a, b] = [world.client(link, 'a'), world.client(link, 'b')]
-    await world.settled(a.client.open())
-    await world.settled(b.client.open())
-    a.client.start(null)
+    const token = 'ab'.repeat(16)
+    const first = world.client(link, 'first', token).client
+    const other = world.client(link, 'other')
+    await world.settled(first.open())
+    await world.settled(other.client.open())
+    first.bye()
     await world.env.advance(100)
-    expect(b.has('assign')).toHaveLength(1)
-    const seen: unknown[] = []
-    b.client.on('signal', ({ data }) => void seen.push(data))
-    world.tamper = (text) =>
-      text.includes('"signal"') ? text.replace(/"box":"..../, '"box":"AAAA') : text
-    a.client.signal(1, 1, 1, 'tampered')
-    await expect
-      .poll(async () => {
-        await world.env.advance(1)
-        return b.has('refused').length
-      })
-      .toBe(1)
-    world.tamper = (text) => text
-    a.client.signal(1, 1, 1, 'clean')
-    await expect
-      .poll(async () => {
-        await world.env.advance(1)
-        return seen
-      })
-      .toEqual(['clean'])
-    expect(b.has('refused')[0].value).toMatchObject({ code: 'peer.protocol' })
+    expect(other.client.isMaker).toBe(true)
+    const again = world.client(link, 'again', token).client
+    await world.settled(again.open())
+    await world.env.advance(100)
+    expect([again.isMaker, other.client.isMaker]).toEqual([true, false])
+    again.remove(other.client.id)
+    await world.env.advance(100)
+    const lost = other.has('lost').map(({ value }) => value)
+    expect(lost).toHaveLength(1)
+    expect(lost[0]).toMatchObject({ code: 'signal.refused', refusal: 'removed' })
+    expect(String(lost[0])).toContain('removed by again')
+    expect(again.lobby?.members).toHaveLength(1)
   })
 
   it('bye before the room is entered rejects open and leaves nothing behind', async () => {

@@ -35,6 +35,14 @@ describe('hostile clients', () => {
       'bad-message',
     ],
     ['no settings', '{"type":"start"}', 'bad-message'],
+    ['a removal of nobody', '{"type":"remove"}', 'bad-message'],
+    ['a removal by name', '{"type":"remove","id":"t1"}', 'bad-message'],
+    ['a removal of two', `{"type":"remove","id":["${'ab'.repeat(8)}"]}`, 'bad-message'],
+    [
+      'a room handed over with its token',
+      `{"type":"handOver","id":"${'ab'.repeat(8)}","token":"${'ab'.repeat(16)}"}`,
+      'bad-message',
+    ],
     ['too many characters', JSON.stringify({ type: 'x'.repeat(70_000) }), 'too-large'],
     ['too many bytes', JSON.stringify({ type: '€'.repeat(30_000) }), 'too-large'],
   ]
@@ -135,6 +143,8 @@ describe('hostile clients', () => {
       { type: 'signal', epoch: 1, to: 1, attempt: 1, box: 'abc' },
       { type: 'linkDown', epoch: 1, peerRank: 1, text: 'x' },
       { type: 'update', info: infoOf('x') },
+      { type: 'remove', id: 'ab'.repeat(8) },
+      { type: 'handOver', id: 'ab'.repeat(8) },
     ]
     const before = victims.map((id) => world.inboxes.get(id)!.length)
     let refused = 0

@@ -99,12 +99,13 @@ describe('entering a room', () => {
 
   it('sends no message above the limit, whatever 64 members say of themselves', async () => {
     // A lone surrogate takes six characters of JSON, and nothing that a name may hold takes more.
+    const toNext = { id: 'f'.repeat(16), us: 6e7 }
     const rest = { adapter: 'x'.repeat(limits.adapterBytes - 2), hostTag: 'cd'.repeat(16) }
     const info = infoOf('\ud800'.repeat(limits.nameChars), {
       ...rest,
       transport: 'fallback',
       tab: 'ab'.repeat(4),
-      measured: { megaflops: 1e9, serverUs: 6e7, linkUs: [6e7, 6e7] },
+      measured: { megaflops: 1e9, serverUs: 6e7, linkUs: [6e7, 6e7], toNext },
     })
     const ids = Array.from({ length: limits.membersPerRoom }, (_, i) => `t${i}`)
     ids.forEach((id, i) => {

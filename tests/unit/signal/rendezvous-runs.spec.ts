@@ -70,6 +70,29 @@ describe('a run', () => {
     expect(world.all('t0', 'assign')).toHaveLength(1)
   })
 
+  it('what the maker proposes the others see, and who comes later; what it starts is told to them too', async () => {
+    await world.fill(3)
+    const seen = (id: string) => world.all(id, 'proposed').map(({ settings }) => settings)
+    world.say('t0', { type: 'propose', settings: { lr: 1 } })
+    world.say('t0', { type: 'propose', settings: { lr: 2 } })
+    expect([seen('t0'), seen('t1'), seen('t2')]).toEqual([
+      [],
+      [{ lr: 1 }, { lr: 2 }],
+      [{ lr: 1 }, { lr: 2 }],
+    ])
+    world.join('late')
+    await world.tick()
+    expect(seen('late')).toEqual([{ lr: 2 }])
+    world.say('t1', { type: 'propose', settings: null })
+    expect(world.refusal('t1')).toBe('not-the-maker')
+    world.say('t0', { type: 'start', settings: { lr: 3 } })
+    expect(seen('late')).toEqual([{ lr: 2 }, { lr: 3 }])
+    // The next maker's word counts from then on.
+    world.say('t0', { type: 'bye' })
+    world.say('t1', { type: 'propose', settings: { lr: 4 } })
+    expect(seen('late').at(-1)).toEqual({ lr: 4 })
+  })
+
   it('who comes during a run waits for the next epoch', async () => {
     const ids = await world.fill(2)
     const epoch = await world.run(ids)

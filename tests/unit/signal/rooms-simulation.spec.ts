@@ -11,6 +11,8 @@ import { infoOf } from '../../support/member-info.ts'
 import { authKey, roomA } from '../../support/rendezvous-world.ts'
 import { checkSeed, isReplay, seedsFrom } from '../../support/simulation/replay.ts'
 import {
+  type MakerAct,
+  makerActs,
   type RoomsScenario,
   RoomsSimulation,
   type TabFault,
@@ -29,16 +31,19 @@ const times = { joiningMs: 20_000, lastingMs: 90_000 }
 
 test('200 seeds of 3 rooms and 36 members', async () => {
   const fired = Object.fromEntries(tabFaults.map((name) => [name, 0])) as Record<TabFault, number>
+  const acts = Object.fromEntries(makerActs.map((name) => [name, 0])) as Record<MakerAct, number>
   const ended = { finished: 0, aborted: 0 }
   for (const seed of seedsFrom(1, 200)) {
     const given = { members: 36, rooms: 3, ...times, oddOneIn: 6 }
     const outcome = await checkSeed(seed, spec, run(given))
     for (const name of tabFaults) fired[name] += outcome.fired[name]
+    for (const name of makerActs) acts[name] += outcome.acts[name]
     ended.finished += outcome.finished
     ended.aborted += outcome.aborted
   }
   if (isReplay) return
   for (const name of tabFaults) expect(fired[name], name).toBeGreaterThanOrEqual(50)
+  for (const name of makerActs) expect(acts[name], name).toBeGreaterThanOrEqual(200)
   expect(ended.finished).toBeGreaterThan(1000)
   expect(ended.aborted).toBeGreaterThan(500)
 }, 60_000)

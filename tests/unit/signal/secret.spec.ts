@@ -83,6 +83,15 @@ describe('boxes', () => {
     await expect(sender.open({ ...address, from: 2, to: 1 }, box)).rejects.toThrow(/does not open/)
   })
 
+  it('between members open at their address only, and are none of an epoch', async () => {
+    const secret = await RoomSecret.derive(newRoomLink())
+    const [from, to] = ['a'.repeat(16), 'b'.repeat(16)]
+    const box = await secret.seal({ from, to }, { call: 1 })
+    expect(await secret.open({ from, to }, box)).toEqual({ call: 1 })
+    for (const wrong of [{ from: to, to: from }, { from, to: 'c'.repeat(16) }, address])
+      await expect(secret.open(wrong, box)).rejects.toMatchObject({ code: 'peer.protocol' })
+  })
+
   it('no other room opens them, and two of equal content differ', async () => {
     const link = newRoomLink()
     const secret = await RoomSecret.derive(link)

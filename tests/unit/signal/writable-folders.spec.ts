@@ -134,6 +134,8 @@ test('only plain names below the prefix, by GET, PUT and DELETE', async () => {
     expect(await status(`${prefix}${name}`, 'PUT'), name).toBe(404)
   }
   expect(await status(`${prefix}file`, 'POST')).toBe(405)
+  // Browsers print a 404 as an error, and what is not there yet is none.
+  expect(await status(`${prefix}file`)).toBe(204)
   expect(await readdir(disk)).toEqual(['.hidden'])
 })
 

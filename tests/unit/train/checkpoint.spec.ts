@@ -5,15 +5,17 @@ import {
   readManifest,
   removeCheckpoint,
 } from '../../../src/data/checkpoint-folder.ts'
+import { save } from '../../../src/data/saved-tree.ts'
 import { compile } from '../../../src/graph/compile.ts'
 import { mseLoss } from '../../../src/graph/functions/losses.ts'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import { getRngState, manualSeed } from '../../../src/nn/init.ts'
+import { getRngState, manualSeed, setRngState } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { type Module, Sequential } from '../../../src/nn/module.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
 import type { ProcessGroup } from '../../../src/peer/group.ts'
 import { loadCheckpoint, saveCheckpoint } from '../../../src/train/checkpoint.ts'
+import { readState, unpackAt } from '../../../src/train/checkpoint-file.ts'
 import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
@@ -84,6 +86,25 @@ describe('a folder', () => {
       'step-7.safetensors',
     ])
     expect((await readManifest(folder))?.leftover).toEqual([])
+  })
+
+  test('the best of a run takes the place of another run’s only where it is better, on the same data', async () => {
+    const folder = seenFolder()
+    let step = 0
+    const bestAfter = async (run: string, on: string, value: number) => {
+      const label = `step-${++step}`
+      const options = { label, isBest: true, keepLast: 2, run, score: { on, value } }
+      await putCheckpoint(folder, bytesOf(`${run} ${value}`), options)
+      return textOf(await getCheckpoint(folder, 'best'))
+    }
+    expect(await bestAfter('a', 'digits', 0.94)).toBe('a 0.94')
+    expect(await bestAfter('b', 'digits', 0.5)).toBe('a 0.94')
+    expect(await bestAfter('b', 'digits', 0.97)).toBe('b 0.97')
+    expect(await bestAfter('c', 'digits', 0.97)).toBe('b 0.97')
+    // Gone back to before it, the run itself says which is its best.
+    expect(await bestAfter('b', 'digits', 0.96)).toBe('b 0.96')
+    // Numbers on other data say nothing.
+    expect(await bestAfter('d', 'files', 0.3)).toBe('d 0.3')
   })
 
   test('a step that is saved again takes the place of the first, under another name', async () => {
@@ -212,7 +233,52 @@ async function withRanks<T>(
   return ends
 }
 
+describe('random states', () => {
+  const states = [10, 11, 12].map((seed) => ({ seed, nextStream: seed, nextStep: 2 * seed }))
+
+  test('each rank goes on with its own, where they are as many; else all with rank 0’s, and it is told', async () => {
+    setRngState(states[0])
+    const file = save(await readState({ step: 1 }, states))
+    const told: string[] = []
+    const loaded = async (rank: number, size: number) => {
+      manualSeed(99)
+      const onDifferences = (all: readonly string[]) => void told.push(...all)
+      expect(await unpackAt(file, {}, { onDifferences }, { rank, size })).toEqual({ step: 1 })
+      return getRngState()
+    }
+    for (const rank of [0, 1, 2]) expect(await loaded(rank, 3)).toEqual(states[rank])
+    expect(told).toEqual([])
+    for (const rank of [0, 1]) expect(await loaded(rank, 2)).toEqual(states[0])
+    expect(told).toEqual(
+      Array(2).fill(
+        "random states of 3 ranks that were seeded each for itself, now rank 0's on all 2",
+      ),
+    )
+  })
+
+  test('where all ranks have the same, any number goes on with it and nothing is told', async () => {
+    setRngState(states[1])
+    const file = save(await readState({}, [states[1], states[1]]))
+    const onDifferences = () => expect.unreachable('nothing differs')
+    for (const size of [1, 2, 5]) {
+      manualSeed(99)
+      await unpackAt(file, {}, { onDifferences }, { rank: size - 1, size })
+      expect(getRngState()).toEqual(states[1])
+    }
+  })
+})
+
 describe('ranks', () => {
+  test('a model that some ranks have wrapped is saved and loaded by these, without a word of theirs', async () => {
+    const folder = seenFolder()
+    await withRanks(2, async ({ ddp, optimizer }) => {
+      const name = await saveCheckpoint({ model: ddp, optimizer, step: 4 }, { folder })
+      expect(name).toBe('step-4.safetensors')
+      expect(await loadCheckpoint({ model: ddp, optimizer }, { folder })).toEqual({ step: 4 })
+    })
+    expect(folder.written).toEqual(['step-4.safetensors', 'checkpoints.json'])
+  })
+
   test('global rank 0 alone writes, once, and all wait until the file is there', async () => {
     const begun = gate()
     const writing = gate()
@@ -357,4 +423,34 @@ describe('one rank', () => {
     )
     await expect(saveCheckpoint({ model })).rejects.toMatchObject({ code: 'file.unwritable' })
   })
+})
+
+test('runs that share a folder keep their own newest files, a person’s stay, and old runs give way', async () => {
+  const folder = seenFolder()
+  const put = (step: number, run: string, isKept = false) =>
+    putCheckpoint(folder, bytesOf(`${run} ${step}`), {
+      label: `step-${step}`,
+      isBest: false,
+      keepLast: 2,
+      keepRuns: 2,
+      run,
+      isKept,
+    })
+  const contents = async () => {
+    const { files } = (await readManifest(folder))!
+    return Promise.all(files.map(async ({ name }) => textOf(await getCheckpoint(folder, name))))
+  }
+  await put(1, 'a', true)
+  for (const step of [2, 3, 4]) await put(step, 'a')
+  expect(await contents()).toEqual(['a 1', 'a 3', 'a 4'])
+  // The same step of another run is another file.
+  for (const step of [3, 4, 5]) await put(step, 'b')
+  expect(await contents()).toEqual(['a 1', 'a 3', 'a 4', 'b 4', 'b 5'])
+  await put(5, 'b', true)
+  await put(5, 'b')
+  expect(await contents()).toEqual(['a 1', 'a 3', 'a 4', 'b 4', 'b 5'])
+  await put(1, 'c')
+  expect(await contents()).toEqual(['a 1', 'b 4', 'b 5', 'c 1'])
+  for (const step of [6, 7]) await put(step, 'b')
+  expect(await contents()).toEqual(['a 1', 'b 5', 'c 1', 'b 6', 'b 7'])
 })

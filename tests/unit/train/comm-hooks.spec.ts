@@ -49,7 +49,14 @@ const broken: CommHook<null> = (_, bucket) => {
   for (const [i, value] of bucket.buffer().entries()) {
     bucket.buffer()[i] = Math.round(value * 4) / 4
   }
-  return bucket.reduceScatter()
+  return allreduceHook(null, bucket)
+}
+
+/** As PyTorch's documentation has it: `tensor = bucket.buffer().div_(world_size)`, then `dist.all_reduce(tensor)`. */
+const asInPyTorch: CommHook<null> = (_, bucket) => {
+  const tensor = bucket.buffer()
+  for (let i = 0; i < tensor.length; i++) tensor[i] /= bucket.size
+  return bucket.allReduce(tensor)
 }
 
 /** The loss after so many steps, and the parameters of all ranks. */
@@ -190,7 +197,7 @@ test('a hook sees each bucket of a step, in order, with its parameters, views an
       range: [start, end],
     })
     expect(bucket.gradients()[0].buffer).toBe(bucket.buffer().buffer)
-    return bucket.allReduce(bucket.buffer())
+    return asInPyTorch(null, bucket)
   }
   const reference = await classifiers(2, runtime)
   const ranks = await classifiers(2, runtime, (ddp, rank) => ddp.registerCommHook(rank, hook))
@@ -211,12 +218,82 @@ test('a hook sees each bucket of a step, in order, with its parameters, views an
   endAll([...reference, ...ranks])
 })
 
+test.each([2, 3])(
+  'a hook of %d ranks as PyTorch documents it trains as without one, with uneven shares too',
+  async (size) => {
+    const end = async (register?: Register) => {
+      const ranks = await classifiers(size, runtime, register)
+      await train(ranks, 5, [8, 3, 6].slice(0, size))
+      const parameters = await parametersOf(ranks)
+      endAll(ranks)
+      return parameters
+    }
+    const [[plainly], all] = [
+      await end(),
+      await end((ddp) => ddp.registerCommHook(null, asInPyTorch)),
+    ]
+    for (const own of all) {
+      expect(own).toEqual(all[0])
+      // A division by 3 and its inverse round.
+      const off = Math.max(...own.map((value, i) => Math.abs(value - plainly[i])))
+      if (size === 2) expect(off).toBe(0)
+      else expect(off).toBeLessThan(1e-6)
+    }
+  },
+)
+
+test("a hook that sends nothing, as torch's noop_hook, gives each rank's part its own gradient", async () => {
+  const oneStep = async (register: NonNullable<Parameters<typeof classifiers>[2]>) => {
+    const ranks = await classifiers(2, runtime, register)
+    const before = (await parametersOf(ranks))[0]
+    await train(ranks, 1)
+    const after = (await parametersOf(ranks))[0]
+    endAll(ranks)
+    return after.map((value, i) => value - before[i])
+  }
+  const own: Float32Array[][] = [[], []]
+  const steps = await oneStep((ddp, rank) =>
+    ddp.registerCommHook(null, (_, bucket) => {
+      const { start, end } = bucket.ownRange()
+      own[rank].push(bucket.buffer().slice(start, end))
+      return bucket.buffer()
+    }),
+  )
+  const total = (values: Iterable<number>) => [...values].reduce((sum, one) => sum + one, 0)
+  // The first step of SGD is lr times the gradient.
+  expect(total(steps)).toBeCloseTo(-0.5 * total(own.flat().map(total)), 4)
+  expect(Math.abs(total(steps))).toBeGreaterThan(1e-3)
+})
+
+test('a hook around a built-in one changes what that one gets, and gives on what it returns', async () => {
+  const step = async (register: Register) => {
+    const ranks = await classifiers(3, runtime, register)
+    const before = (await parametersOf(ranks))[0]
+    await train(ranks, 1)
+    const after = (await parametersOf(ranks))[0]
+    endAll(ranks)
+    return after.map((value, i) => value - before[i])
+  }
+  const once = await step(builtIn.allreduce)
+  for (const inner of [allreduceHook, fp16CompressHook]) {
+    const twice = await step((ddp) =>
+      ddp.registerCommHook(null, (_, bucket) => {
+        for (const gradient of bucket.gradients())
+          for (let i = 0; i < gradient.length; i++) gradient[i] *= 2
+        return inner(null, bucket)
+      }),
+    )
+    for (const [i, value] of twice.entries()) expect(value).toBeCloseTo(2 * once[i], 3)
+  }
+  expect(Math.max(...once.map(Math.abs))).toBeGreaterThan(0.01)
+})
+
 test('a hook may call the group itself, with the keys that the bucket gives', async () => {
   const ranks = await classifiers(2, runtime, (ddp, rank) => {
     ddp.registerCommHook(rank, async (_, bucket) => {
-      const sum = bucket.buffer().slice()
-      await groups[rank].allReduce(sum, bucket.nextKey())
-      return sum
+      const mean = bucket.buffer().map((value) => value / bucket.size)
+      await groups[rank].allReduce(mean, bucket.nextKey())
+      return mean
     })
   })
   const groups = ranks.map(({ group }) => group)
@@ -276,12 +353,12 @@ test('error feedback brings everything over in time; without it what is small is
     endAll(ranks)
     return total
   }
-  // 40 steps of 0.001 from the other rank, and as much of one's own, which is not rounded.
-  for (const sum of await arrived(true)) expect(sum).toBeCloseTo(0.08, 2)
-  for (const sum of await arrived(false)) expect(sum).toBeCloseTo(0.04, 5)
+  // The mean of 40 steps of 0.001 from the other rank, and of as much of one's own, which is not rounded.
+  for (const sum of await arrived(true)) expect(sum).toBeCloseTo(0.04, 2.4)
+  for (const sum of await arrived(false)) expect(sum).toBeCloseTo(0.02, 5)
 })
 
-test('PowerSGD gives a sum of low rank exactly, begins whole, and draws alike on all ranks', async () => {
+test('PowerSGD gives a mean of low rank exactly, begins whole, and draws alike on all ranks', async () => {
   const states = [0, 1].map(
     () => new PowerSgdState({ startPowerSgdIter: 1, minCompressionRate: 0 }),
   )
@@ -295,7 +372,7 @@ test('PowerSGD gives a sum of low rank exactly, begins whole, and draws alike on
           // Rank 0 gives one, rank 1 two of it.
           gradient[at] = (rank + 1) * u[Math.floor(at / columns)] * v[at % columns]
         }
-        return gradient.map((value) => (3 * value) / (rank + 1))
+        return gradient.map((value) => (1.5 * value) / (rank + 1))
       })
       const result = await powerSgdHook(state, bucket)
       const isWhole = state.iter <= 1

@@ -85,21 +85,21 @@ test.each<[string, (ddp: DistributedDataParallel) => void, number]>([
   }
 })
 
-test('what a hook gets is weighed already: the sum over ranks is the mean over what counts', async () => {
+test('what a hook gets is weighed already: the mean over ranks is the mean over what counts', async () => {
   const one: CountedCase = { kind: 'samples', counts: [[8], [1]] }
-  const sums = async (counted: CountedCase) => {
+  const means = async (counted: CountedCase) => {
     const seen: number[][] = []
     const ranks = await countedRanks(counted, runtime, {
       bucketCapMb: 1,
       prepare: (ddp, rank) =>
         ddp.registerCommHook(null, (_, bucket) => {
           seen[rank] = [...bucket.buffer()]
-          return bucket.reduceScatter()
+          return allreduceHook(null, bucket)
         }),
     })
     await trainCounted(ranks, counted, 1)
     endCounted(ranks)
-    return seen[0].map((_, i) => seen.reduce((sum, own) => sum + own[i], 0))
+    return seen[0].map((_, i) => seen.reduce((sum, own) => sum + own[i], 0) / seen.length)
   }
   // The same 9 samples with their weights by hand.
   const plain = await countedRanks(one, runtime, { bucketCapMb: 1 })
@@ -108,9 +108,9 @@ test('what a hook gets is weighed already: the sum over ranks is the mean over w
   const after = (await countedParameters(plain))[0]
   endCounted(plain)
   const moved = before.map((value, i) => (value - after[i]) / 0.3)
-  const total = await sums(one)
+  const mean = await means(one)
   const sumOf = (values: readonly number[]) => values.reduce((sum, value) => sum + value ** 2, 0)
-  expect(sumOf(total)).toBeCloseTo(sumOf(moved), 6)
+  expect(sumOf(mean)).toBeCloseTo(sumOf(moved), 6)
 })
 
 test('a norm to clip by is that of gradients that count for what counts', async () => {

@@ -99,6 +99,36 @@ test.each([[[3, 1]], [[0, 2]], [[1, 4, 2, 4]], [[5, 0, 0, 0]]])(
   },
 )
 
+test('ranks without batches update by the learning rate of those that have some', async () => {
+  const counts = [1, 4, 2]
+  const ranks = await dots(3)
+  const expected = [1, -1]
+  for (let step = 0; step < 4; step++) {
+    for (const [rank, count] of counts.entries()) {
+      if (step >= count) continue
+      batchOf(rank, step).forEach((x, i) => {
+        expected[i] -= (0.5 ** (step + 1) * x) / 3
+      })
+    }
+  }
+  await Promise.all(
+    ranks.map(({ ddp, program, optimizer }, rank) =>
+      ddp.join(async () => {
+        for (let step = 0; step < counts[rank]; step++) {
+          await program.run({ x: batchOf(rank, step) })
+          optimizer.paramGroups[0].lr /= 2
+        }
+      }),
+    ),
+  )
+  const all = await weightsOf(ranks)
+  for (const own of all) {
+    expect(own).toEqual(all[0])
+    for (const [i, value] of own.entries()) expect(value).toBeCloseTo(expected[i], 5)
+  }
+  for (const { group } of ranks) group.destroy()
+})
+
 test('divideByInitialWorldSize: false divides by the ranks that still have batches', async () => {
   const counts = [1, 2, 4, 4]
   const ranks = await dots(4)

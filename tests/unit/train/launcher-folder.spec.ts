@@ -86,6 +86,22 @@ test('asked for by name where the launcher has none: the same error on all ranks
   for (const group of groups) group.destroy()
 })
 
+test('a group whose first rank is on another machine is refused, and writes nowhere else', async () => {
+  vi.stubEnv('CHECKPOINT_URL', '')
+  const groups = await ringOf(2)
+  const saved = await Promise.allSettled(
+    groups.map((processGroup) => saveCheckpoint({ step: 1 }, { processGroup })),
+  )
+  for (const one of saved)
+    expect(one).toMatchObject({
+      reason: {
+        code: 'file.unwritable',
+        message: expect.stringContaining('expected rank 0 of the group to be on machine 0'),
+      },
+    })
+  for (const group of groups) group.destroy()
+})
+
 test('a folder that cannot be made is told as it was typed', async () => {
   await expect(new CheckpointFolder('/dev/null/x').prove()).rejects.toMatchObject({
     code: 'file.unwritable',

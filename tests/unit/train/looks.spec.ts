@@ -95,16 +95,26 @@ test.each([1, 2])(
       '',
       '',
       expect.stringContaining('side must be a whole number from 2 to 256, got 1'),
-      expect.stringContaining('look: expected boundary or points of Playground, got weights'),
+      expect.stringContaining(
+        'look: expected boundary or points or hidden of Playground, got weights',
+      ),
     ])
+    // Each says whose model it was: one run goes between two steps, so the second is of a later one.
+    const [first, second] = answers
+      .slice(0, 2)
+      .map((answer) => (answer.status === 'fulfilled' ? Number(answer.value.step) : Number.NaN))
+    expect(first).toBeGreaterThanOrEqual(1)
+    expect(second).toBe(first + 1)
     const results = await Promise.all(ranks.map((rank) => rank.end))
     expect(results.map(({ paramHash }) => paramHash)).toEqual(
       wanted.map(({ paramHash }) => paramHash),
     )
     await end
-    const grids = await Promise.all(
-      ranks.map(async (rank) => (await rank.trainer.look('boundary', { side: 4 })).probabilities),
+    const last = await Promise.all(
+      ranks.map(({ trainer }) => trainer.look('boundary', { side: 4 })),
     )
+    expect(last.map(({ step }) => step)).toEqual(ranks.map(() => config.steps))
+    const grids = last.map(({ probabilities }) => probabilities)
     expect(grids[0]).toHaveLength(16)
     for (const grid of grids) expect(grid).toEqual(grids[0])
     close()

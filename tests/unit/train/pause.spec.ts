@@ -67,6 +67,30 @@ test.each([
   },
 )
 
+test.each([
+  [1, {}],
+  [3, {}],
+  [2, { strategy: 'alone' }],
+] as const)('%i ranks, %o: steps are let pass one at a time', async (size, more) => {
+  const wanted = await undisturbed(size, more)
+  const { ranks, close } = await startTask(size, { ...config, ...more }, open)
+  await ranks[0].until('step', ({ step }) => step >= 3)
+  ranks[0].trainer.pause()
+  const began = await Promise.all(ranks.map((rank) => rank.until('paused')))
+  for (const more of [1, 2]) {
+    ranks[0].trainer.oneStep()
+    const step = began[0].step + more
+    await Promise.all(ranks.map((rank) => rank.until('paused', (told) => told.step === step)))
+    for (const { events } of ranks) expect(numbersOf(events)).toHaveLength(step)
+  }
+  ranks[0].trainer.goOn()
+  const results = await Promise.all(ranks.map(({ end }) => end))
+  for (const [rank, { events }] of ranks.entries()) {
+    expect({ paramHash: results[rank].paramHash, losses: numbersOf(events) }).toEqual(wanted[rank])
+  }
+  close()
+})
+
 test('a pause that was taken back before it began is none', async () => {
   const { ranks, close } = await startTask(2, config, open)
   await ranks[1].until('step')

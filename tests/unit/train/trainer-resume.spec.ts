@@ -43,10 +43,10 @@ test.each(['adamw', 'sgd'] as const)(
       folder,
     )
     const results = resultsOf(second)
-    for (const [rank, { paramHash, testAccuracy, bestAccuracy, steps, loss }] of resultsOf(
-      whole,
-    ).entries()) {
-      expect(results[rank]).toMatchObject({ paramHash, testAccuracy, bestAccuracy, steps, loss })
+    for (const [rank, wanted] of resultsOf(whole).entries()) {
+      const { paramHash, testAccuracy, bestAccuracy, steps, loss, heldOutLoss, trainValue } = wanted
+      const same = { paramHash, testAccuracy, bestAccuracy, steps, loss, heldOutLoss, trainValue }
+      expect(results[rank]).toMatchObject(same)
       expect([...lossesOf(first[rank]), ...lossesOf(second[rank])]).toEqual(lossesOf(whole[rank]))
     }
     expect(lossesOf(second[0])).toHaveLength(2 * perEpoch)

@@ -3,9 +3,11 @@ import type { RunEvent } from '../../../src/train/run.ts'
 import { EventBatches } from '../../../src/worker/event-batches.ts'
 
 const step = (number: number) => ({ event: 'step', step: number }) as RunEvent
-const phase: RunEvent = { event: 'phase', phase: 'evaluate', rank: 0 }
+const phase: RunEvent = { event: 'phase', phase: 'broadcast', rank: 0 }
+const test5: RunEvent = { event: 'phase', phase: 'evaluate', rank: 0 }
+const value = { event: 'evaluation', step: 5 } as RunEvent
 
-test('quick steps go together, with the moment of each; anything else at once and in order', () => {
+test('quick steps and tests go together, with the moment of each; anything else at once and in order', () => {
   let nowMs = 1000
   const due: { atMs: number; run: () => void }[] = []
   const posted: [number, string[]][] = []
@@ -17,6 +19,7 @@ test('quick steps go together, with the moment of each; anything else at once an
   )
   for (let number = 1; number <= 12; number++) {
     batches.add(step(number))
+    if (number === 5) for (const event of [test5, value]) batches.add(event)
     nowMs += 20
     for (const timer of due.splice(0)) {
       if (timer.atMs <= nowMs) timer.run()
@@ -24,10 +27,9 @@ test('quick steps go together, with the moment of each; anything else at once an
     }
   }
   batches.add(phase)
-  batches.flush()
   expect(posted.map(([atMs, texts]) => [atMs, texts.length])).toEqual([
     [1000, 1],
-    [1100, 4],
+    [1100, 6],
     [1200, 5],
     [1240, 3],
   ])

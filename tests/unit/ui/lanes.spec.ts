@@ -1,8 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { clockDifferences } from '../../../src/ui/live/clocks.ts'
+import { pickRanks } from '../../../src/ui/live/few-ranks.tsx'
 import { alignedLanes, lanesOf } from '../../../src/ui/live/lanes.ts'
-import { linkUse } from '../../../src/ui/live/links.ts'
+import { linkUse, ratesOfLinks } from '../../../src/ui/live/links.ts'
 import { samplesTrace } from '../../../src/ui/live/trace-file.ts'
+import { note, useWords } from '../../../src/ui/ring/ring-words.ts'
+import { statusOf } from '../../../src/ui/status.ts'
 import { training } from '../../support/page-states.ts'
 import { makeSamples } from '../../support/step-samples.ts'
 
@@ -79,6 +82,20 @@ describe('the lanes of a step', () => {
     expect(spans.every(({ ts, dur }) => ts >= 0 && dur >= 0)).toBe(true)
     const spansInSamples = sampledSteps.flat().flatMap((sample) => sample.spans).length
     expect(spans).toHaveLength(spansInSamples)
+    // What follows by less than is measured is no overlap: one device is one thread.
+    const [first] = sampledSteps.at(-1)!
+    const close = [0, 1, 2, 3].map((i) => ({
+      kind: 'backward' as const,
+      bucket: i,
+      fromMs: 2.504 * i,
+      toMs: 2.504 * (i + 1) + 0.004,
+    }))
+    const one = JSON.parse(samplesTrace([[{ ...first, spans: close }]], 0, () => true)) as {
+      traceEvents: { ph: string; tid: number }[]
+    }
+    const device = one.traceEvents.filter(({ ph }) => ph === 'X')
+    expect(device).toHaveLength(4)
+    expect(new Set(device.map(({ tid }) => tid)).size).toBe(1)
     const names = traceEvents.filter(({ name }) => name === 'thread_name').map(({ tid }) => tid)
     expect(new Set(names).size).toBe(names.length)
   })
@@ -92,8 +109,39 @@ describe('the links', () => {
     uses.forEach(({ bytesPerSec }, rank) => {
       expect(bytesPerSec).toBeCloseTo((1_085_000 + 4000 * rank) * 25, -1)
     })
-    expect(uses.map(({ chunks }) => chunks)).toEqual([2, 4, 5])
+    expect(uses.map(({ chunks }) => chunks)).toEqual([2, 3, 4])
     expect(uses[0].fill).toBeCloseTo(120_000 / 524_288, 6)
+  })
+
+  it('have no chunks to show where the exchange is off: what travels are reports', () => {
+    const snapshot = training(3, 60)
+    const run = snapshot.run!
+    const off = { ...run, config: { ...run.config!, strategy: 'alone' as const } }
+    expect(linkUse(off).map(({ chunks }) => chunks)).toEqual([0, 0, 0])
+    expect(linkUse(off)[0].bytesPerSec).toBeGreaterThan(0)
+    expect(useWords(linkUse(off)[0])).not.toContain('chunks')
+    expect(useWords(linkUse(run)[0])).toContain('at most 2 chunks under way')
+    expect(note(3, new Set(['port'] as const), true, true)).toContain('no gradients travel')
+    expect(note(3, new Set(['port'] as const), true, false)).toContain('peak of chunks')
+    // Where no dots are drawn none are told of.
+    expect(note(9, new Set(['port'] as const), true, false)).not.toContain('dot')
+    // And no word says that the ranks share one model.
+    expect(statusOf({ ...snapshot, run: off }).text).toMatch(
+      /^3 ranks, each with a model of its own, on shares of the 64 samples of every step\./,
+    )
+    expect(statusOf(snapshot).text).toContain('3 ranks share the 64 samples')
+  })
+
+  it('by rank and rank, beside the ring too', () => {
+    const { run } = training(4, 60)
+    const rates = ratesOfLinks(run!)
+    expect(rates.map((row) => row.length)).toEqual([4, 4, 4, 4])
+    rates.forEach((row, from) => {
+      expect(row[from]).toBeNaN()
+      expect(row[(from + 1) % 4]).toBeCloseTo((1_085_000 + 4000 * from) * 25, -1)
+      expect(row[(from + 2) % 4]).toBeCloseTo((9000 + 4000 * from) * 25, -1)
+    })
+    expect(ratesOfLinks(training(3, 10).run!).flat()).toEqual(Array(9).fill(Number.NaN))
   })
 
   it('are not known before two samples, nor when counting began anew', () => {
@@ -101,5 +149,16 @@ describe('the links', () => {
     const { run } = training(3, 60)
     const [first, second] = run!.sampledSteps.slice(-2)
     expect(linkUse({ ...run!, sampledSteps: [second, first] })[0].bytesPerSec).toBeNaN()
+  })
+})
+
+describe('a room of many', () => {
+  it('lists of more than ten ranks have the eight that stand out, and this tab', () => {
+    expect(pickRanks(Array(10).fill(1), 3)).toHaveLength(10)
+    const weights = Array.from({ length: 30 }, (_, rank) => (rank % 3 === 0 ? 100 + rank : rank))
+    expect(pickRanks(weights, 1)).toEqual([1, 6, 9, 12, 15, 18, 21, 24, 27])
+    expect(pickRanks(weights, 27)).toEqual([3, 6, 9, 12, 15, 18, 21, 24, 27])
+    // What is not known yet does not stand out.
+    expect(pickRanks(Array(30).fill(Number.NaN), 29)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 29])
   })
 })

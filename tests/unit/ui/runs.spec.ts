@@ -2,11 +2,14 @@ import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { metricName } from '../../../src/ui/metric-words.ts'
 import {
+  type ChartColumn,
   chartColumns,
   chartDemo,
   chartLines,
   chartTable,
   leftOutOfChart,
+  legendRuns,
+  type Shown,
 } from '../../../src/ui/runs/chart-data.ts'
 import {
   allRuns,
@@ -74,8 +77,10 @@ describe('the runs of a tab', () => {
     expect(run.points.seconds[299]).toBeCloseTo(12, 6)
     // With the tests behind the last step, as the run tells it.
     expect(run.seconds).toBe(22.4)
-    expect(run.samplesPerSec).toBeCloseTo(1600, 6)
+    expect(run.samplesPerSec).toBeCloseTo((300 * 64) / 22.4, 6)
     expect([...run.accuracy.steps]).toEqual([180])
+    expect(run.accuracy.losses).toHaveLength(1)
+    expect(run).toMatchObject({ trainValue: before.run!.trainMetric.ys[299], heldOutLoss: 0.1341 })
   })
 
   it('one that ends before its first step is no run, and one ends once', () => {
@@ -91,6 +96,11 @@ describe('the runs of a tab', () => {
     const [{ id }] = runs
     const hidden = play(comparing(), { type: 'runShown', id, isShown: false })
     expect(chartLines(hidden, 'step')).toHaveLength(3)
+    // The legend has the one that is hidden too: it is shown again there.
+    const inLegend = legendRuns(hidden, 'digits')
+    expect(inLegend.map(({ isShown }) => isShown)).toEqual([false, true, true, true])
+    expect(inLegend.map(({ isRunning }) => isRunning)).toEqual([false, false, false, true])
+    expect(legendRuns(training(2, 300), 'digits')).toEqual([])
     const fewer = play(hidden, { type: 'runDeleted', id })
     expect(fewer.runs.map(({ slot }) => slot)).toEqual([1, 2])
     expect(freeSlot([1, 2])).toBe(0)
@@ -138,30 +148,69 @@ describe('the runs of a tab', () => {
   it('thinned points are the means of equal stretches, and end with the run', () => {
     let loss = emptySeries
     for (let step = 1; step <= 2 * mostPoints + 1; step++) loss = append(loss, step, step)
-    const { steps, losses } = thinnedPoints(loss, loss, loss)
+    const trainMetric = { ...loss, ys: loss.ys.map((value) => value / 4) }
+    const all = { loss, trainMetric, globalSamples: loss, seconds: loss }
+    const { steps, losses, metrics } = thinnedPoints(all)
     expect(steps.length).toBeLessThanOrEqual(mostPoints)
-    expect([steps[0], losses[0]]).toEqual([3, 2])
+    expect([steps[0], losses[0], metrics[0]]).toEqual([3, 2, 0.5])
     expect(steps.at(-1)).toBe(2 * mostPoints + 1)
   })
 })
 
+const everything = { testLoss: true, trainMetric: true, testMetric: true }
+
 describe('the chart of several runs', () => {
+  it('shows what is wanted: of one run all, training and test of loss and metric', () => {
+    const kinds = (shown: Shown, isSmoothing: boolean) => {
+      const lines = chartLines(training(1, 200), 'step')
+      const columns = chartColumns(lines, shown, isSmoothing)
+      expect(chartTable(lines, shown, isSmoothing ? 5 : 0)).toHaveLength(1 + columns.length)
+      return columns.map(({ is }) => is)
+    }
+    expect(kinds(everything, true)).toEqual([
+      'raw',
+      'loss',
+      'testLoss',
+      'trainMetric',
+      'testMetric',
+    ])
+    const none = { testLoss: false, trainMetric: false, testMetric: false }
+    expect(kinds(none, false)).toEqual(['loss'])
+    for (const is of ['testLoss', 'trainMetric', 'testMetric'] as const)
+      expect(kinds({ ...none, [is]: true }, false)).toEqual(['loss', is])
+    const [line] = chartLines(training(1, 200), 'step')
+    expect(line.testXs).toEqual([180])
+    expect(line.testLosses[0]).toBeCloseTo(2.3 * Math.exp(-3) + 0.08 + 0.018, 9)
+    expect(line.metrics).toHaveLength(200)
+    // A run that was kept, once it stands alone, shows the same.
+    const kept = { run: null, runs: finish(200).runs }
+    const columns = chartColumns(chartLines(kept, 'step'), everything, true)
+    expect(columns.map(({ is }) => is)).toEqual(['loss', 'testLoss', 'trainMetric', 'testMetric'])
+  })
+
   it('has every point of each, and nothing where a run has none', () => {
     const snapshot = comparing()
     for (const axis of ['step', 'samples', 'seconds'] as const) {
       const lines = chartLines(snapshot, axis)
       expect(lines).toHaveLength(4)
-      const [xs, ...columns] = chartTable(lines, true, 0)
-      expect(columns).toHaveLength(chartColumns(lines, true, false).length)
+      const [xs, ...columns] = chartTable(lines, everything, 0)
+      const kinds = chartColumns(lines, everything, false)
+      expect(columns).toHaveLength(kinds.length)
       const sorted = [...(xs as Float64Array)].sort((a, b) => a - b)
       expect([...(xs as Float64Array)]).toEqual(sorted)
       expect(new Set(sorted).size).toBe(sorted.length)
-      lines.forEach((line, index) => {
-        const column = Array.from(columns[2 * index])
-        expect(column.filter((value) => value !== null)).toEqual([...line.losses])
-        const accuracies = Array.from(columns[2 * index + 1]).filter((value) => value !== null)
-        expect(accuracies).toEqual([...line.accuracies])
-      })
+      for (const line of lines) {
+        const has = (is: ChartColumn['is']) => {
+          const at = kinds.findIndex((kind) => kind.is === is && kind.slot === line.slot)
+          return at < 0 ? null : Array.from(columns[at]).filter((value) => value !== null)
+        }
+        expect(has('loss')).toEqual([...line.losses])
+        expect(has('testLoss')).toEqual(line.testLosses)
+        expect(has('testMetric')).toEqual(line.testMetrics)
+        expect(line.testLosses.length).toBeGreaterThan(0)
+        expect(new Set(line.testLosses).size).toBe(line.testLosses.length)
+        expect(has('trainMetric')).toEqual([...line.metrics])
+      }
     }
     // Twice the batch, twice the samples at the same step.
     const [, , larger] = chartLines(snapshot, 'samples')
@@ -178,12 +227,13 @@ describe('the chart of several runs', () => {
     const hidden = play(ended, { type: 'runShown', id: ended.run!.id, isShown: false })
     expect(chartDemo(hidden)).toBe('digits')
     expect(chartLines(hidden, 'step').map(({ isMain }) => isMain)).toEqual([false])
+    expect(legendRuns(hidden, 'text')).toEqual([])
     expect(leftOutOfChart(hidden)).toBe(0)
     // By name and unit, not as an accuracy.
     const [, last] = ended.runs
     const csv = lossCsv([last], () => 'a')
     expect(csv.trim().split('\n').at(-1)).toMatch(
-      /,"text",2,170,.*,"test loss in bits per character",2\.613$/,
+      /,"text",2,170,.*,1\.811\d*,"loss in bits per character",[\d.]+,2\.613$/,
     )
     expect(metricName({ name: 'squared error', unit: '', better: 'lower' })).toBe(
       'test squared error',
@@ -196,6 +246,7 @@ describe('the chart of several runs', () => {
       run = {
         ...run!,
         loss: append(run!.loss, step, 1),
+        trainMetric: append(run!.trainMetric, step, 1),
         globalSamples: append(run!.globalSamples, step, 64 * step),
         seconds: append(run!.seconds, step, step / 100),
       }
@@ -220,6 +271,9 @@ describe('what a tab remembers of its runs', () => {
     same(back, runs)
     expect(back[0].points.steps).toEqual(runs[0].points.steps)
     expect(back[0].points.losses[5]).toBeCloseTo(runs[0].points.losses[5], 5)
+    expect(back[0].points.metrics[5]).toBeCloseTo(runs[0].points.metrics[5], 5)
+    expect(back[0].accuracy.losses[1]).toBeCloseTo(runs[0].accuracy.losses[1], 5)
+    expect(back[0].heldOutLoss).toBe(runs[0].heldOutLoss)
     rememberRuns(runs.slice(1), runs, memory)
     same(recallRuns(memory), runs.slice(1))
     expect(memory.texts.size).toBe(1 + 2)
@@ -257,7 +311,7 @@ describe('loss as CSV', () => {
       .split('\n')
     expect(lines).toHaveLength(1 + 200)
     expect(lines[1]).toMatch(
-      /^"'=1,""2""","2026-11-22T14:05:00.000Z","digits",2,1,64,0\.04,[\d.]+,"test accuracy",$/,
+      /^"'=1,""2""","2026-11-22T14:05:00.000Z","digits",2,1,64,0\.04,[\d.]+,1,,"accuracy",[\d.]+,$/,
     )
     expect(Number(lines[180].split(',').at(-1))).toBeCloseTo(0.95542, 5)
     expect(lines.filter((line) => !line.endsWith(','))).toHaveLength(2)
@@ -266,13 +320,52 @@ describe('loss as CSV', () => {
   it('a thinned run keeps its tests', () => {
     const kept = keptRun(training(2, 200).run!)
     const points = {
+      stretch: 100,
       steps: Float64Array.of(100, 190, 200),
       losses: Float64Array.of(3, 2, 1),
+      metrics: Float64Array.of(0.25, 0.5, 0.75),
       samples: Float64Array.of(1, 2, 3),
       seconds: Float64Array.of(1, 2, 3),
     }
     const config = parseTrainConfig({})
-    const [, , second] = lossCsv([{ ...kept, config, points }], () => 'a').split('\n')
-    expect(second).toMatch(/,190,2,2,2,"test accuracy",0\.95/)
+    const lines = lossCsv([{ ...kept, config, points }], () => 'a').split('\n')
+    const cells = lines.slice(1, -1).map((line) => line.split(',').slice(4).join())
+    expect(cells).toEqual([
+      '100,1,1,3,100,,"accuracy",0.25,',
+      // Between two points, with nothing but what was tested.
+      expect.stringMatching(/^180,,,,,0\.21\d*,"accuracy",,0\.955/),
+      '190,2,2,2,90,,"accuracy",0.5,',
+      '200,3,3,1,10,,"accuracy",0.75,',
+    ])
+  })
+
+  it('10,000 steps tested at every fifth: each test at its own step, with its own value', () => {
+    let { run } = training(1, 2)
+    let accuracy = emptySeries
+    for (let step = 3; step <= 10_000; step++) {
+      run = {
+        ...run!,
+        loss: append(run!.loss, step, 1),
+        trainMetric: append(run!.trainMetric, step, 1),
+        globalSamples: append(run!.globalSamples, step, 64 * step),
+        seconds: append(run!.seconds, step, step / 100),
+      }
+      if (step % 5 === 0) accuracy = append(accuracy, step, step / 1e4)
+    }
+    const told = (most?: number) =>
+      lossCsv([keptRun({ ...run!, accuracy, heldOutLoss: accuracy }, most)], () => 'a')
+        .trim()
+        .split('\n')
+        .slice(1)
+        .map((line) => line.split(','))
+        .filter((cells) => cells.at(-1) !== '')
+    const whole = told(Number.POSITIVE_INFINITY)
+    expect(whole).toHaveLength(2000)
+    const thinned = told()
+    expect(thinned.length).toBeGreaterThan(mostPoints / 2)
+    expect(thinned.length).toBeLessThanOrEqual(mostPoints)
+    for (const cells of [...whole, ...thinned])
+      expect(Number(cells.at(-1))).toBe(Number(cells[4]) / 1e4)
+    expect(thinned.at(-1)![4]).toBe('10000')
   })
 })

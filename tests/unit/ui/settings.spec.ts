@@ -2,18 +2,19 @@ import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { trainConfigSchema } from '../../../src/train/config.ts'
 import { experimentLink, inviteLink } from '../../../src/ui/experiment-link.ts'
+import { checkDraft, fittingBatch } from '../../../src/ui/settings/check.ts'
 import {
-  checkDraft,
   defaultDraft,
+  defaultDraftOf,
   describeSetting,
-  draftFromQuery,
-  isOfTab,
   mostRanks,
-  queryOf,
   ranksOf,
-  settings,
   withSetting,
-} from '../../../src/ui/settings.ts'
+} from '../../../src/ui/settings/draft.ts'
+import { isOfTab, settings } from '../../../src/ui/settings/list.ts'
+import { draftFromQuery, queryOf } from '../../../src/ui/settings/query.ts'
+import { checkedDraft } from '../../../src/ui/state/room-facts.ts'
+import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { inside, makeSnapshot, play, training } from '../../support/page-states.ts'
 
 describe('ranks in one tab', () => {
@@ -37,6 +38,7 @@ describe('ranks in one tab', () => {
 })
 
 describe('links', () => {
+  const canStartAs = (snapshot: Snapshot) => checkedDraft(snapshot).errors.data
   const searchOf = (link: string) => new URL(link).search
 
   it('the room has the demo that its maker has on show, and no other setting', () => {
@@ -55,10 +57,55 @@ describe('links', () => {
     expect(searchOf(inviteLink(play(maker, { type: 'setting', key: 'demo', value: 'x' })))).toBe('')
   })
 
+  it('what was given on this tab is in the link only as text, and resumed runs are not', () => {
+    const given = play(
+      inside(1),
+      { type: 'setting', key: 'demo', value: 'playground' },
+      { type: 'setting', key: 'data', value: 'given' },
+      { type: 'setting', key: 'resume', value: 'latest' },
+    )
+    expect(canStartAs(given)).toBe('nothing is given yet: draw at least 10 points')
+    expect(searchOf(experimentLink(given))).toBe('?demo=playground')
+    const drawn = play(given, { type: 'given', demo: 'playground', text: 'AbC-_9' })
+    expect(canStartAs(drawn)).toBeUndefined()
+    expect(searchOf(experimentLink(drawn))).toBe('?demo=playground&given=AbC-_9')
+    expect(draftFromQuery('?demo=playground&given=AbC-_9').data).toBe('given')
+    const many = play(given, { type: 'given', demo: 'playground', text: null })
+    expect(canStartAs(many)).toBeUndefined()
+    expect(searchOf(experimentLink(many))).toBe('?demo=playground')
+    expect(canStartAs(play(drawn, { type: 'givenBack', demo: 'playground' }))).toBeDefined()
+    // What one demo was given is no other's.
+    const other = play(
+      drawn,
+      { type: 'setting', key: 'demo', value: 'text' },
+      { type: 'setting', key: 'data', value: 'given' },
+    )
+    expect(canStartAs(other)).toContain('paste a text')
+    expect(searchOf(experimentLink(other))).toBe('?demo=text')
+  })
+
   it("a guest's has the demo of the run, whatever the guest's own address says", () => {
-    const guest = training(3, 5, 1, { config: { demo: 'playground' } })
+    const guest = training(3, 5, 1, { config: { demo: 'playground', stepsPerSec: 60 } })
     expect(searchOf(inviteLink(guest))).toBe('?demo=playground')
     expect(searchOf(experimentLink(guest))).toBe('?demo=playground&epochs=3')
+  })
+})
+
+describe('the pace', () => {
+  it('is what people can follow where a run would be over at once, and full speed elsewhere', () => {
+    expect(checkDraft(defaultDraftOf('playground')).config?.stepsPerSec).toBe(60)
+    expect(checkDraft(defaultDraftOf('digits')).config?.stepsPerSec).toBeUndefined()
+  })
+
+  it('full speed and another pace are in the link', () => {
+    for (const [stepsPerSec, wanted] of [
+      ['', undefined],
+      ['5', 5],
+    ] as const) {
+      const query = queryOf({ ...defaultDraftOf('playground'), stepsPerSec })
+      expect(query).toBe(`?demo=playground&stepsPerSec=${stepsPerSec}`)
+      expect(checkDraft(draftFromQuery(query)).config?.stepsPerSec).toBe(wanted)
+    }
   })
 })
 
@@ -109,7 +156,8 @@ describe('checking', () => {
   it('the defaults are what the schema gives', () => {
     const { config, errors } = checkDraft(defaultDraft)
     expect(errors).toEqual({})
-    expect(parseTrainConfig(config)).toEqual(parseTrainConfig({}))
+    // But for what the page has otherwise than the command line.
+    expect(parseTrainConfig(config)).toEqual(parseTrainConfig({ saves: 'auto' }))
   })
 
   it('gives numbers, switches and texts', () => {
@@ -143,7 +191,9 @@ describe('checking', () => {
     expect(draftFromQuery(queryOf(draft))).toEqual(draft)
     expect(checkDraft({ ...draft, data: 'given' }).errors).toEqual({})
     expect(checkDraft({ ...draft, data: '/data/' }).errors.data).toContain('expected spiral or')
-    expect(checkDraft({ ...draft, model: 'cnn' }).errors.model).toBe('expected tanh, got cnn')
+    expect(checkDraft({ ...draft, model: 'cnn' }).errors.model).toMatch(
+      /^expected tanh or .+, got cnn$/,
+    )
     expect(checkDraft({ ...draft, demo: 'chess' }).errors.demo).toContain('got chess')
     expect(parseTrainConfig(checkDraft(draft).config)).toMatchObject({
       demo: 'playground',
@@ -156,6 +206,49 @@ describe('checking', () => {
     expect(checkDraft(draft).errors).toEqual({
       checkpointEvery: 'expected none while the exchange is switched off',
     })
+  })
+
+  it('a batch is no larger than the data, where that is known', () => {
+    const playground = { ...defaultDraftOf('playground'), batchSize: '481' }
+    expect(checkDraft(playground).errors.batchSize).toBe(
+      'expected at most 480, all training samples that there are, got 481',
+    )
+    expect(checkDraft({ ...playground, batchSize: '480' }).errors).toEqual({})
+    const drawn = { ...playground, data: 'given' }
+    expect(checkDraft(drawn).errors).toEqual({})
+    expect(checkDraft(drawn, 1, { isThere: true, samples: 40 }).errors.batchSize).toContain('40')
+    expect(fittingBatch(playground)).toBe('480')
+    expect(fittingBatch(drawn, 3, { isThere: true, samples: 40 })).toBe('40')
+    expect(fittingBatch(drawn, 3)).toBeNull()
+    // More ranks than samples: no number would do.
+    expect(fittingBatch(drawn, 50, { isThere: true, samples: 40 })).toBeNull()
+  })
+
+  it('data in a link that cannot be read is told as such, until other data is there', () => {
+    const set = (key: 'demo' | 'data', value: string) => ({ type: 'setting', key, value }) as const
+    const asked = play(inside(1), set('demo', 'playground'), set('data', 'given'))
+    expect(checkedDraft(asked).errors.data).toMatch(/^nothing is given yet: draw/)
+    const damaged = play(asked, { type: 'damagedInLink', demo: 'playground' })
+    expect(checkedDraft(damaged).errors.data).toMatch(
+      /^the data in this link is damaged .+ copy the whole link again, or draw at least 10 points$/,
+    )
+    const drawn = play(damaged, { type: 'given', demo: 'playground', text: null, samples: 99 })
+    expect(checkedDraft(drawn).errors).toEqual({})
+    const less = play(drawn, { type: 'given', demo: 'playground', text: null, samples: 40 })
+    // Nobody chose the 96 of the demo: a step takes all 40.
+    expect(checkedDraft(less).errors).toEqual({})
+    const chosen = play(less, { type: 'setting', key: 'batchSize', value: '41' })
+    expect(checkedDraft(chosen).errors.batchSize).toContain('expected at most 40')
+    const back = play(drawn, { type: 'givenBack', demo: 'playground' })
+    expect(checkedDraft(back).errors.data).toContain('nothing is given yet')
+  })
+
+  it('no batch is larger than any data that a page trains on', () => {
+    const served = { ...defaultDraft, data: '/data/', batchSize: '1000000000' }
+    expect(checkDraft(served).errors.batchSize).toBe('expected at most 65536, got 1000000000')
+    expect(fittingBatch(served)).toBe('65536')
+    expect(checkDraft({ ...served, batchSize: '65536' }).errors).toEqual({})
+    expect(() => parseTrainConfig({ batchSize: 65_537 })).toThrow('batchSize')
   })
 
   it('every rank needs a sample', () => {

@@ -3,16 +3,17 @@ import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { noTimes } from '../../../src/graph/step-program.ts'
 import { ratesOf, stepSamples } from '../../../src/ui/rates.ts'
 import { last } from '../../../src/ui/series.ts'
+import { queryOf } from '../../../src/ui/settings/query.ts'
+import { reduce } from '../../../src/ui/state/reduce.ts'
 import {
   canStart,
-  goneRanks,
   isMaker,
-  isRunning,
   isWaitingForNext,
-  reduce,
-  stoppedBy,
-  stopReason,
-} from '../../../src/ui/state.ts'
+  settingsOfRoom,
+} from '../../../src/ui/state/room-facts.ts'
+import { goneRanks, isRunning, ranksApart } from '../../../src/ui/state/run-facts.ts'
+import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
+import { stoppedBy, stopReason } from '../../../src/ui/state/stop-words.ts'
 import { statusOf } from '../../../src/ui/status.ts'
 import { troubleOf } from '../../../src/ui/trouble.ts'
 import {
@@ -25,6 +26,21 @@ import {
   play,
   training,
 } from '../../support/page-states.ts'
+
+describe('ranks of one tab with models of their own', () => {
+  it('are those of the same tab, without an exchange alone', () => {
+    const run = training(4, 5, 1, { config: { strategy: 'alone' } }).run!
+    expect(ranksApart(run)).toEqual([])
+    const tabs = ['ab', 'cd', 'cd', undefined].map((tab) => tab?.repeat(4))
+    const members = run.members.map((member, rank) => ({ ...member, tab: tabs[rank] }))
+    expect(ranksApart({ ...run, members })).toEqual([1, 2])
+    expect(ranksApart({ ...run, members, rank: 0 })).toEqual([])
+    expect(ranksApart({ ...run, members, rank: 3 })).toEqual([])
+    const config = parseTrainConfig({ strategy: 'ddp' })
+    expect(ranksApart({ ...run, members, config })).toEqual([])
+    expect(ranksApart(null)).toEqual([])
+  })
+})
 
 describe('the way into a room', () => {
   it('opens, enters, is inside', () => {
@@ -67,6 +83,48 @@ describe('the way into a room', () => {
   })
 })
 
+describe('what the maker proposes', () => {
+  const config = parseTrainConfig({
+    demo: 'playground',
+    data: 'moons',
+    seed: 5,
+    lr: 0.02,
+    saves: 'auto',
+    stepsPerSec: 60,
+  })
+  const guest = play(inside(3, 1), { type: 'proposed', config })
+  const leave = (snapshot: Snapshot) => {
+    const lobby = makeLobby(3)
+    const members = lobby.members.slice(1)
+    return play(snapshot, {
+      type: 'lobby',
+      lobby: { ...lobby, maker: members[0].id, members },
+      ownId: snapshot.ownId,
+    })
+  }
+
+  it('is what the others show, before a run and after one', () => {
+    expect(settingsOfRoom(guest)).toBe(config)
+    const running = play(training(3, 5, 1), { type: 'proposed', config })
+    expect(settingsOfRoom(running)).toBe(running.run!.config)
+    expect(settingsOfRoom(play(running, { type: 'failed', code: 'x', text: 'y' }))).toBe(config)
+  })
+
+  it('goes on with the next maker', () => {
+    const next = leave(guest)
+    expect(isMaker(next)).toBe(true)
+    expect(queryOf(next.draft)).toBe('?demo=playground&data=moons&lr=0.02&seed=5')
+    expect(next.proposed).toBeNull()
+    expect(leave(inside(3, 1)).draft).toBe(inside(3, 1).draft)
+  })
+
+  it('but for what only the one before had: given data, checkpoints', () => {
+    const given = parseTrainConfig({ ...config, data: 'given', resume: 'latest', seed: 5 })
+    const next = leave(play(inside(3, 1), { type: 'proposed', config: given }))
+    expect(queryOf(next.draft)).toBe('?demo=playground&lr=0.02&seed=5')
+  })
+})
+
 describe('a run', () => {
   it('goes through its phases and collects steps', () => {
     expect(assigned(3).run).toMatchObject({ phase: 'connect', rank: 0, worldSize: 3 })
@@ -87,6 +145,7 @@ describe('a run', () => {
       event: 'evaluation',
       step: 300,
       epoch: 1,
+      loss: 0.4,
       metric: 'accuracy',
       value: 0.5,
       rank: 0,
@@ -96,23 +155,25 @@ describe('a run', () => {
     expect(after.run!.accuracy.length).toBe(2)
   })
 
-  it('measures its own rate and derives the others from their shares', () => {
-    // 64 samples on 3 ranks: 22, 21, 21 rows; a step every 40 ms.
-    const rates = ratesOf(training(3, 200, 1).run!)
-    expect(rates.stepsPerSec).toBeCloseTo(25, 6)
-    expect(rates.ownSamplesPerSec).toBeCloseTo(21 * 25, 6)
-    expect(rates.samplesPerSec.map(Math.round)).toEqual([550, 525, 525])
-    expect(rates.totalSamplesPerSec).toBeCloseTo(1600, 6)
-    expect(rates.secondsLeft).toBeCloseTo(340 / 25, 6)
-    expect(rates.bytesPerSec).toBeCloseTo((4 / 3) * 814_000 * 25, 0)
-  })
-
   it('counts the samples of a step against those of a rank, with the ranks of the run', () => {
     const told = (ranks: number) => stepSamples(training(ranks, 1))
     expect(told(1)).toEqual({ total: 64, words: 'one rank' })
     expect(told(4)).toEqual({ total: 64, words: '4 ranks × 16' })
     expect(told(3)).toEqual({ total: 64, words: '3 ranks: 22 + 2\u00a0×\u00a021' })
     expect(told(5)).toEqual({ total: 64, words: '5 ranks: 4\u00a0×\u00a013 + 12' })
+  })
+
+  it('counts what steps really take where the data is smaller than the batch', () => {
+    const run = training(3, 2).run!
+    const small = (steps: number) => ({
+      ...training(3, 2),
+      run: { ...run, config: { ...run.config!, batchSize: 150 }, fullestStep: steps },
+    })
+    // Ranks have their places in the batch: the last one's are empty.
+    expect(stepSamples(small(64))).toEqual({ total: 64, words: '3 ranks: 50 + 14 + 0' })
+    expect(statusOf(small(64)).text).toContain('3 ranks share the 64 samples of every step.')
+    expect(stepSamples(small(0)).total).toBe(150)
+    expect(run.fullestStep).toBe(64)
   })
 
   it('before a run counts with the tabs that are in the room, for who may start it', () => {
@@ -139,6 +200,7 @@ describe('a run', () => {
           totalSteps: 9999,
           epoch: 0,
           loss: 1,
+          value: 0.5,
           rank: 0,
           samples: 64,
           globalSamples: 64,
@@ -156,34 +218,6 @@ describe('a run', () => {
     expect(ratesOf(slow.run!).stepsPerSec).toBeCloseTo(0.1, 6)
   })
 
-  it('a test between epochs does not count as slow steps', () => {
-    const before = training(1, 179)
-    const paused = play(before, {
-      type: 'event',
-      atMs: 0,
-      event: { event: 'phase', phase: 'evaluate', rank: 0 },
-    })
-    const event = {
-      event: 'step',
-      step: 180,
-      totalSteps: 540,
-      epoch: 0,
-      loss: 1,
-      rank: 0,
-      samples: 64,
-      globalSamples: 64,
-      times: { data: 0, ...noTimes, total: 1 },
-      bytesSent: 0,
-    } as const
-    const resumed = play(
-      paused,
-      { type: 'event', atMs: 60_000, event },
-      { type: 'event', atMs: 60_040, event: { ...event, step: 181 } },
-    )
-    expect(resumed.run!.phase).toBe('train')
-    expect(ratesOf(resumed.run!).stepsPerSec).toBeCloseTo(25, 6)
-  })
-
   it('the time of a pause is none of the run', () => {
     const before = training(1, 10)
     const step = {
@@ -192,6 +226,7 @@ describe('a run', () => {
       totalSteps: 540,
       epoch: 0,
       loss: 1,
+      value: 0.5,
       rank: 0,
       samples: 64,
       globalSamples: 64,
@@ -224,9 +259,9 @@ describe('a run', () => {
         },
       )
     expect(statusOf(given(1 << 20)).text).toBe(
-      'The data that one rank was given goes to all: 1.00 MiB of 4.00 MiB.',
+      'The data given to one rank is being sent to all: 1.00 MiB of 4.00 MiB.',
     )
-    expect(statusOf(given(4 << 20)).text).toContain('All ranks have the data')
+    expect(statusOf(given(4 << 20)).text).toContain('All ranks have received the data')
   })
 
   it('says which checkpoint it went on from, and by what its bits are others', () => {
@@ -246,11 +281,15 @@ describe('a run', () => {
       )
     expect(goOn([]).run).toMatchObject({ step: 128, dataEpoch: 2 })
     expect(statusOf(goOn([])).text).toMatch(
-      /every step\. It went on from the checkpoint of step 128\.$/,
+      /every step\. Resumed from the checkpoint of step 128\.$/,
     )
-    expect(statusOf(goOn(['ranks 2, now 3', 'buckets'])).text).toContain(
-      'No longer bit for bit the run that was saved: ranks 2, now 3; buckets.',
+    const others = statusOf(goOn(['ranks 2, now 3', 'buckets']))
+    expect(others.text).toContain(
+      'The checkpoint was saved with 2 ranks and goes on with 3, so the results may differ',
     )
+    expect(others.more).toEqual({ summary: 'What differs', text: 'ranks 2, now 3; buckets' })
+    expect(statusOf(goOn(['kernels'])).text).toContain('Not everything is as it was')
+    expect(statusOf(goOn([])).more).toBeUndefined()
     expect(statusOf(training(1, 1)).text).not.toContain('checkpoint')
   })
 
@@ -275,6 +314,28 @@ describe('a run', () => {
     expect(statusOf(snapshot)).toMatchObject({ tone: 'bad', text: 'rank 1 is gone' })
   })
 
+  it('a loss that is no number is told in plain words, with the error behind them', () => {
+    const text =
+      'epoch 1: rank 0: step 3: expected finite arguments, got parameter "0.weight" with values that are not.'
+    const { text: said, more } = statusOf(
+      play(training(2, 10), { type: 'failed', code: 'train.nan', text }),
+    )
+    expect(said).toMatch(/^Training got out of hand after step 10: .+learning rate is too high\./)
+    expect(more).toEqual({ summary: 'The error itself', text: text.replace('epoch 1', 'run 1') })
+  })
+
+  it("the protocol's epochs are runs on the page", () => {
+    const said = (text: string) =>
+      statusOf(play(training(2, 10), { type: 'failed', code: 'peer.lost', text })).text
+    expect(said('epoch 1: rank 1 (Ada) is gone: left.')).toBe('run 1: rank 1 (Ada) is gone: left.')
+    expect(said('allReduce #4 (epoch 2): rank 2 lost rank 1.')).toContain('(run 2): rank 2')
+    expect(said('3 frames of another epoch came, last of epoch 2')).toBe(
+      '3 frames of another run came, last of run 2',
+    )
+    // A pass over the data has its name.
+    expect(said('Lower the epochs or steps.')).toBe('Lower the epochs or steps.')
+  })
+
   it('tells a stop from a failure, and who it was', () => {
     const text = `epoch 1: rank 0 (Ada): ${stopReason('Ada')}`
     const snapshot = play(training(2, 10), { type: 'failed', code: 'peer.aborted', text })
@@ -283,17 +344,36 @@ describe('a run', () => {
     expect(statusOf(snapshot).title).toBe('Stopped')
   })
 
-  it('knows which ranks are gone', () => {
-    const before = training(3, 10)
-    const lobby = makeLobby(3, 'failed')
-    const members = lobby.members.filter((_, index) => index !== 1)
-    const after = play(before, {
-      type: 'lobby',
-      lobby: { ...lobby, members },
-      ownId: before.ownId,
-    })
+  it('knows who ended a run, whoever leaves or comes back later', () => {
+    const before = training(4, 10)
+    const lobby = makeLobby(4, 'failed')
+    const without = (from: Snapshot, ...ranks: number[]) =>
+      play(from, {
+        type: 'lobby',
+        lobby: { ...lobby, members: lobby.members.filter((_, rank) => !ranks.includes(rank)) },
+        ownId: from.ownId,
+      })
     expect(goneRanks(before)).toEqual([])
-    expect(goneRanks(after)).toEqual([1])
+    // While the run goes on: who is not there.
+    expect(goneRanks(without(before, 1))).toEqual([1])
+    const name = before.run!.members[3].name
+    for (const text of [
+      `epoch 1: rank 3 (${name}) is gone: left.`,
+      'allReduce #4 (epoch 1): rank 0 lost rank 3 (closed, the link).',
+    ]) {
+      const ended = play(before, { type: 'failed', code: 'peer.lost', text })
+      expect(goneRanks(ended)).toEqual([3])
+      const later = without(without(ended, 3, 1), 1)
+      expect(goneRanks(later)).toEqual([3])
+      expect(statusOf(later).title).toBe(`Rank 3 (${name}) was lost`)
+    }
+    // Where no rank is named: who is not there at the end, or from then on.
+    const unnamed = play(before, { type: 'failed', code: 'peer.timeout', text: 'No answer.' })
+    expect(goneRanks(unnamed)).toEqual([])
+    expect(goneRanks(without(without(unnamed, 2), 1))).toEqual([2])
+    // A run that finished has lost nobody.
+    const done = play(before, { type: 'finished', result: makeResult(4), bytesSent: 0 })
+    expect(goneRanks(without(done, 1))).toEqual([])
   })
 
   it('goes on without the server', () => {
@@ -309,5 +389,39 @@ describe('every state', () => {
     expect(title.length).toBeGreaterThan(3)
     expect(text).toMatch(/[.?…]$/)
     expect(`${title} ${text}`).not.toMatch(/undefined|NaN|null/)
+  })
+})
+
+describe('one step in a pause', () => {
+  const told = (event: 'paused' | 'continued', step: number) =>
+    ({
+      type: 'event',
+      atMs: 0,
+      event:
+        event === 'paused'
+          ? { event, step, by: [0], rank: 0 }
+          : { event, step, pausedMs: 9, rank: 0 },
+    }) as const
+  const paused = play(training(3, 260), told('paused', 260))
+  const stepping = play(paused, { type: 'stepping', isStepping: true })
+
+  it('stays a pause to the eye, until the next one begins', () => {
+    const between = play(stepping, told('continued', 260))
+    expect(between.run).toMatchObject({ paused: { step: 260 }, isStepping: true })
+    expect(play(between, told('paused', 261)).run).toMatchObject({
+      paused: { step: 261 },
+      isStepping: false,
+    })
+  })
+
+  it('who goes on meanwhile sees the run go on', () => {
+    const between = play(stepping, told('continued', 260))
+    const on = play(between, { type: 'stepping', isStepping: false })
+    expect(on.run).toMatchObject({ paused: null, isStepping: false })
+  })
+
+  it('is nothing where there is no pause', () => {
+    const run = play(training(3, 260), { type: 'stepping', isStepping: true })
+    expect(run.run?.isStepping).toBe(false)
   })
 })

@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { noTimes } from '../../../src/graph/step-program.ts'
 import { meshLimit } from '../../../src/peer/edges.ts'
-import type { JsonValue } from '../../../src/peer/messages.ts'
+import type { JsonValue, LobbyMember } from '../../../src/peer/messages.ts'
 import { adapterWords } from '../../../src/ui/adapter-words.ts'
 import { browserName, plainName } from '../../../src/ui/browser-name.ts'
+import { DrawPace, snapshotsPerSec } from '../../../src/ui/draw-pace.ts'
 import {
   formatBytes,
   formatLoss,
@@ -11,21 +12,60 @@ import {
   formatPercent,
   formatSeconds,
 } from '../../../src/ui/format.ts'
+import { isMereProgress } from '../../../src/ui/mere-progress.ts'
 import { chordsOf, ringOf } from '../../../src/ui/rates.ts'
 import { append, emptySeries, smoothed } from '../../../src/ui/series.ts'
 import { noFacts, outsideLinks } from '../../../src/ui/server-facts.ts'
-import { Store, type Surface, snapshotsPerSec, stepsShownPerSec } from '../../../src/ui/store.ts'
+import type { Action, Snapshot } from '../../../src/ui/state/snapshot.ts'
+import { Store, type Surface } from '../../../src/ui/store.ts'
 import { troubleAhead, troubleOf } from '../../../src/ui/trouble.ts'
 import { GpuError } from '../../../src/util/errors.ts'
 import { makeLobby, makeSnapshot, training } from '../../support/page-states.ts'
 
+/** The lobby with other round trips. */
+function measuredAnew({ lobby, ownId }: Snapshot, us: number): Action {
+  const members = lobby!.members.map((member) => ({
+    ...member,
+    measured: { linkUs: [us, us] as [number, number] },
+  }))
+  return { type: 'lobby', lobby: { ...lobby!, members }, ownId }
+}
+
 describe('smoothing', () => {
-  it('a straight line stays as it is, at any half-life', () => {
-    const line = Float64Array.from({ length: 300 }, (_, i) => 3 - i / 200)
-    for (const halfLife of [0, 2, 20]) {
-      const result = smoothed(line, line.length, halfLife)
-      result.forEach((value, i) => void expect(value).toBeCloseTo(line[i], 6))
+  it('is the mean of all points, those that lie a half-life away counting half', () => {
+    const values = Float64Array.of(4, 1, 7, 2, 8)
+    const length = values.length
+    for (const halfLife of [1, 3]) {
+      const result = smoothed(values, length, halfLife)
+      for (let i = 0; i < length; i++) {
+        const weights = Array.from(values, (_, j) => 0.5 ** (Math.abs(i - j) / halfLife))
+        const sum = weights.reduce((sum, weight, j) => sum + weight * values[j], 0)
+        expect(result[i]).toBeCloseTo(sum / weights.reduce((a, b) => a + b), 12)
+      }
     }
+    expect([...smoothed(values, length, 0)]).toEqual([...values])
+  })
+
+  it('neither lags behind a falling loss nor runs ahead of it', () => {
+    const falling = Float64Array.from(
+      { length: 300 },
+      (_, i) => 2 * Math.exp(-i / 60) + 0.3 + (i % 2 ? 0.1 : -0.1),
+    )
+    const truth = (i: number) => 2 * Math.exp(-i / 60) + 0.3
+    const result = smoothed(falling, 300, 10)
+    const apart = Array.from(result, (value, i) => value - truth(i)).slice(30, -30)
+    expect(Math.max(...apart.map(Math.abs))).toBeLessThan(0.12)
+    const mean = apart.reduce((a, b) => a + b) / apart.length
+    expect(Math.abs(mean)).toBeLessThan(0.04)
+    // However steep the fall.
+    const steep = Float64Array.from({ length: 300 }, (_, i) => Math.exp(-i / 5))
+    for (const halfLife of [2, 10, 50])
+      expect(Math.min(...smoothed(steep, 300, halfLife))).toBeGreaterThanOrEqual(steep[299])
+  })
+
+  it('leaves a gap where a value is none, and nowhere else', () => {
+    const line = smoothed(Float64Array.of(1, Number.NaN, 3, Number.POSITIVE_INFINITY), 4, 2)
+    expect([...line].map(Number.isFinite)).toEqual([true, false, true, false])
   })
 
   it('takes most of the noise away', () => {
@@ -175,8 +215,8 @@ describe('the links beside the ring', () => {
 })
 
 describe('the store', () => {
-  /** Frames every 4 ms on a clock that the test moves. */
-  function virtualSurface() {
+  /** Frames every 4 ms on a clock that the test moves; each takes `costMs` of it. */
+  function virtualSurface(costMs = 1) {
     const state = { now: 0, isHidden: false }
     const due: { atMs: number; callback: () => void }[] = []
     const surface: Surface = {
@@ -184,13 +224,17 @@ describe('the store', () => {
       now: () => state.now,
       frame: (callback) => void due.push({ atMs: state.now + 4, callback }),
       after: (delayMs, callback) => void due.push({ atMs: state.now + delayMs, callback }),
+      painted(callback) {
+        state.now += costMs
+        callback()
+      },
     }
     const run = (untilMs: number) => {
       for (;;) {
         due.sort((a, b) => a.atMs - b.atMs)
         if (due.length === 0 || due[0].atMs > untilMs) break
         const { atMs, callback } = due.shift()!
-        state.now = atMs
+        state.now = Math.max(state.now, atMs)
         callback()
       }
       state.now = untilMs
@@ -213,35 +257,115 @@ describe('the store', () => {
     expect(drawn.at(-1)).toBe('name 999')
   })
 
-  it('draws mere steps of a run less often, and what a person does at once', () => {
-    const { state, surface, run } = virtualSurface()
-    const drawn: { atMs: number; step: number; name: string }[] = []
-    const store = new Store(training(1, 1), surface, ({ run: now, name }) =>
-      drawn.push({ atMs: state.now, step: now!.step, name }),
-    )
-    const times = { data: 0, ...noTimes, total: 1 }
-    for (let step = 2; step <= 2000; step++) {
-      run(step)
-      const event = {
-        event: 'step',
-        step,
-        totalSteps: 9999,
-        epoch: 0,
-        loss: 1,
-        rank: 0,
-        samples: 64,
-        globalSamples: 64,
-        times,
-        bytesSent: 0,
-      } as const
-      store.dispatch({ type: 'event', atMs: step, event })
-      if (step === 1500) store.dispatch({ type: 'named', name: 'renamed' })
-    }
-    run(state.now + 400)
-    expect(drawn.length).toBeGreaterThanOrEqual(2 * stepsShownPerSec)
-    expect(drawn.length).toBeLessThanOrEqual(2 * stepsShownPerSec + 3)
-    expect(drawn.find(({ name }) => name === 'renamed')!.atMs - 1500).toBeLessThan(80)
-    expect(drawn.at(-1)!.step).toBe(2000)
+  it.each([
+    { machine: 'a fast', costMs: 0.5, least: 13, most: 15 },
+    { machine: 'a usual', costMs: 4, least: 2.9, most: 3.6 },
+    { machine: 'a slow', costMs: 11, least: 0.9, most: 1.4 },
+    { machine: 'a very slow', costMs: 60, least: 0.4, most: 0.7 },
+  ])(
+    'draws steps and tests of a run as often as $machine machine can afford, and what a person does at once',
+    ({ costMs, least, most }) => {
+      const { state, surface, run } = virtualSurface(costMs)
+      const drawn: { atMs: number; step: number; name: string }[] = []
+      const store = new Store(training(1, 1), surface, ({ run: now, name }) =>
+        drawn.push({ atMs: state.now, step: now!.step, name }),
+      )
+      const times = { data: 0, ...noTimes, total: 1 }
+      for (let step = 2; step <= 10_000; step++) {
+        run(Math.max(step, state.now))
+        const event = {
+          event: 'step',
+          step,
+          totalSteps: 9999,
+          epoch: 0,
+          loss: 1,
+          value: 0.5,
+          rank: 0,
+          samples: 64,
+          globalSamples: 64,
+          times,
+          bytesSent: 0,
+        } as const
+        store.dispatch({ type: 'event', atMs: step, event })
+        if (step % 5 === 0) {
+          const begin = { event: 'phase', phase: 'evaluate', rank: 0 } as const
+          const value = {
+            event: 'evaluation',
+            step,
+            epoch: 0,
+            loss: 1,
+            metric: 'x',
+            value: 1,
+            rank: 0,
+          } as const
+          for (const test of [begin, value])
+            store.dispatch({ type: 'event', atMs: step, event: test })
+        }
+        // Round trips are measured again and again.
+        if (step % 100 === 0) store.dispatch(measuredAnew(store.snapshot, step))
+        if (step === 9500) store.dispatch({ type: 'named', name: 'renamed' })
+      }
+      run(state.now + 4000)
+      const settled = drawn.filter(({ atMs }) => atMs > 2000 && atMs <= 9400)
+      expect(settled.length / 7.4).toBeGreaterThanOrEqual(least)
+      expect(settled.length / 7.4).toBeLessThanOrEqual(most)
+      expect(drawn.find(({ name }) => name === 'renamed')!.atMs - 9500).toBeLessThan(80)
+      expect(drawn.at(-1)!.step).toBe(10_000)
+    },
+  )
+
+  it('on slow machines draws at multiples of a second and the like, so that tabs show the same step', () => {
+    const pace = new DrawPace()
+    for (let i = 0; i < 100; i++) pace.took(12)
+    expect(pace.after(5_000_010)).toBe(5_001_000)
+    expect(pace.after(5_000_400)).toBe(5_001_000)
+    // Just before it a person's act was drawn.
+    expect(pace.after(5_000_900)).toBe(5_002_000)
+    for (let i = 0; i < 100; i++) pace.took(100)
+    expect(pace.after(5_000_010)).toBe(5_002_000)
+    // A fast one has no need to.
+    for (let i = 0; i < 100; i++) pace.took(3)
+    expect(pace.after(5_000_010) - 5_000_010).toBeCloseTo(3 / 0.013, 3)
+    expect(pace.after(Number.NEGATIVE_INFINITY)).toBe(Number.NEGATIVE_INFINITY)
+  })
+
+  it('draws at once who comes, goes or hides, not what members measure in a run', () => {
+    const before = training(3, 1)
+    const lobby = before.lobby!
+    const [first, ...rest] = lobby.members
+    const told = (members: readonly LobbyMember[], from = before) =>
+      isMereProgress(
+        { type: 'lobby', lobby: { ...lobby, members: [...members] }, ownId: null },
+        from,
+      )
+    expect(isMereProgress(measuredAnew(before, 7), before)).toBe(true)
+    expect(told([{ ...first, hidden: !first.hidden }, ...rest])).toBe(false)
+    expect(told([first])).toBe(false)
+    expect(told([...lobby.members, { ...first, id: 'z'.repeat(first.id.length) }])).toBe(false)
+    const alone = { ...before, run: null }
+    expect(isMereProgress(measuredAnew(alone, 7), alone)).toBe(false)
+  })
+
+  it('tells who waits for the next picture when it is drawn, with what is drawn anyway', async () => {
+    const { surface, run } = virtualSurface()
+    let count = 0
+    const store = new Store(makeSnapshot(), surface, () => count++)
+    run(100)
+    expect(count).toBe(1)
+    const told: number[] = []
+    void store.nextDraw().then(() => told.push(count))
+    void store.nextDraw().then(() => told.push(count))
+    await Promise.resolve()
+    expect(told).toEqual([])
+    store.dispatch({ type: 'named', name: 'another' })
+    run(1000)
+    await Promise.resolve()
+    expect(told).toEqual([2, 2])
+    // And where nothing else is drawn, one picture is.
+    void store.nextDraw().then(() => told.push(count))
+    run(2000)
+    await Promise.resolve()
+    expect(told).toEqual([2, 2, 3])
   })
 
   it('draws nothing while hidden, and catches up', () => {

@@ -47,6 +47,18 @@ describe('what a member measures of itself', () => {
     expect(told).toHaveLength(2)
   })
 
+  it('its device again when the room has been quiet anew, three times at most; the most counts', async () => {
+    const found = [2, 9, 5, 100]
+    const { env, told, measures } = measuring({ speed: async () => found.shift()! })
+    measures.begin()
+    for (const most of [2_000, 9_000, 9_000, 9_000, 9_000]) {
+      await env.advance(10_000)
+      expect(told.at(-1)!.measured.megaflops).toBe(most)
+      measures.roomIs(`lobby ${env.now()}`)
+    }
+    expect(found).toEqual([100])
+  })
+
   it('in a run its links, never its device; behind it neither is of the past', async () => {
     const { env, told, calls, measures } = measuring()
     measures.begin()
@@ -59,6 +71,35 @@ describe('what a member measures of itself', () => {
     measures.runEnded()
     await env.advance(10_000)
     expect(told.at(-1)!.measured).toEqual({ serverUs: 400, megaflops: 15_900 })
+  })
+
+  it('the way to the next member, of which a run knows nothing', async () => {
+    const { env, told, measures } = measuring()
+    const id = 'ab'.repeat(8)
+    const last = () => told.at(-1)!.measured.toNext
+    measures.begin()
+    await env.advance(10_000)
+    measures.nextIs({ id, us: 8_000 })
+    await env.advance(3_000)
+    expect(last()).toEqual({ id, us: 8_000 })
+    // Neither a little more is news, nor what was known.
+    const count = told.length
+    for (const us of [8_100, 9_500]) {
+      measures.nextIs({ id, us })
+      await env.advance(3_000)
+    }
+    expect(told).toHaveLength(count)
+    for (const toNext of [{ id, us: null }, { id: 'cd'.repeat(8), us: null }, undefined]) {
+      measures.nextIs(toNext)
+      await env.advance(3_000)
+      expect(last()).toEqual(toNext)
+    }
+    measures.nextIs({ id, us: 8_000 })
+    measures.runBegan()
+    measures.nextIs({ id, us: 7 })
+    await env.advance(5_000)
+    expect(told.at(-1)!.measured).toMatchObject({ linkUs: [300, 800] })
+    expect(last()).toBeUndefined()
   })
 
   it('a device that a run took first is measured behind the run', async () => {

@@ -1,0 +1,106 @@
+import { Command } from 'commander'
+import { ensureBuilt } from '../node/build.ts'
+import type { AdapterChoice } from '../node/chromium.ts'
+import { serve } from '../node/serve.ts'
+import { launchForTraining } from '../node/training-browser.ts'
+import { markdownTable } from '../src/util/markdown.ts'
+import { closeAfter } from './command/close-after.ts'
+import { adapterOption, jsonOption, saveOption, someOf } from './command/flags.ts'
+import { loadNow, machineLine, today } from './command/machine.ts'
+import { note } from './command/note.ts'
+import { publish } from './command/results.ts'
+import { type Finished, finish } from './demos/finish.ts'
+import { type DemoTable, demoTables, filesAt, needsFiles } from './demos/tables.ts'
+
+/** `npm run bench -- demos`: the tables of the demos' READMEs, as the page itself reports its runs. */
+
+const demos = [...new Set(demoTables.map(({ demo }) => demo))]
+
+interface Flags {
+  demo: DemoTable['demo'][]
+  data?: string
+  adapter: AdapterChoice
+  json: boolean
+  save: boolean
+}
+
+const command = new Command('npm run bench -- demos')
+  .description(
+    "Trains each demo to its end on the training page with the settings of its README's tables, and reads what the page says of the run.",
+  )
+  .option('--demo <names>', demos.join(','), someOf(demos), [...demos])
+  .option('--data <folder>', 'the four IDX files of MNIST; without it their rows are left out')
+  .addOption(adapterOption())
+  .addOption(jsonOption())
+  .addOption(saveOption())
+
+interface Line extends Finished {
+  demo: string
+  row: string
+  column: string
+}
+
+export async function benchDemos(argv: readonly string[]): Promise<void> {
+  const flags = command.parse(argv, { from: 'user' }).opts<Flags>()
+  const load = loadNow()
+  const mounts = flags.data === undefined ? {} : { mounts: { [filesAt]: flags.data } }
+  const served = await serve({ root: await ensureBuilt(), port: 0, ...mounts })
+  const chosen = demoTables
+    .filter(({ demo }) => flags.demo.includes(demo))
+    .map((table) => ({
+      ...table,
+      rows: table.rows.filter((row) => flags.data !== undefined || !needsFiles(row)),
+    }))
+  const { tables, browserVersion } = await closeAfter(
+    () => served.close(),
+    async () => {
+      const looks = { isHeaded: false, timesKernels: false }
+      const browser = await launchForTraining(flags.adapter, looks, note)
+      return closeAfter(
+        () => browser.close(),
+        async () => {
+          const tables: { table: DemoTable; lines: Line[] }[] = []
+          for (const table of chosen) {
+            const lines: Line[] = []
+            for (const row of table.rows)
+              for (const column of table.columns) {
+                // At full speed, whatever pace the page begins with.
+                const settings = { demo: table.demo, stepsPerSec: 0, ...row.query, ...column.query }
+                const query = new URLSearchParams(
+                  Object.entries(settings).map(([key, value]) => [key, String(value)]),
+                ).toString()
+                const run = await finish(browser, served.localUrl, query)
+                note(`${query}: ${run.value} after ${run.time}`)
+                lines.push({ demo: table.demo, row: row.words, column: column.words, ...run })
+              }
+            tables.push({ table, lines })
+          }
+          return { tables, browserVersion: browser.version() }
+        },
+      )
+    },
+  )
+  const lines = tables.flatMap((one) => one.lines)
+  const adapter = lines[0]?.adapter ?? ''
+  const software = /software/.test(adapter) ? '; **software adapter**' : ''
+  const heading = `${today()}, Chromium ${browserVersion}, ${machineLine('before the run', load)}, adapter ${adapter}${software}. What the page says of each run: the metric on held-out samples, and the time of training with its tests.`
+  const text = tables.map(
+    ({ table, lines }) =>
+      `## ${table.demo}: ${lines[0].metric}\n\n${markdownTable(
+        [table.head, ...table.columns.map(({ words }) => words)],
+        table.rows.map(({ words }) => [
+          words,
+          ...lines.filter(({ row }) => row === words).map(({ value, time }) => `${value}, ${time}`),
+        ]),
+      )}\n`,
+  )
+  await publish(
+    {
+      report: `${heading}\n\n${text.join('\n')}`,
+      rows: lines,
+      nameParts: ['chromium', browserVersion, 'demos'],
+      title: "the demos' tables",
+    },
+    flags,
+  )
+}

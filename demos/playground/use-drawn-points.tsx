@@ -1,0 +1,99 @@
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { givenData } from '../../src/train/config.ts'
+import type { ViewProps } from '../../src/ui/demo/view-props.ts'
+import { messageOf } from '../../src/util/errors.ts'
+import {
+  bytesOfPoint,
+  fewest,
+  fieldsOfPoint,
+  onGrid,
+  pointsFromText,
+  pointsToBytes,
+  pointsToText,
+  trainingPoints,
+} from './given-points.ts'
+import { meta } from './meta.ts'
+import type { Marks } from './plane.tsx'
+
+/** A stroke puts points this far apart. */
+const apart = 0.06
+const most = meta.given!.mostBytes / bytesOfPoint
+
+/** The tab keeps the points for its next runs, also while another demo is on show. */
+let kept: readonly number[] = []
+/** Those of the address are taken once. */
+let takenText: string | null = null
+
+/** The points that a person draws; `keep` gives them to the next run once there are enough. */
+export function useDrawnPoints({
+  give,
+  givenInLink,
+  refuseLink,
+  canSet,
+  config,
+}: Pick<ViewProps, 'give' | 'givenInLink' | 'refuseLink' | 'canSet' | 'config'>) {
+  const [points, setPoints] = useState(kept)
+  const [brush, setBrush] = useState(0)
+  const [failure, setFailure] = useState<string | null>(null)
+  // Pointers move more often than the page is drawn.
+  const newest = useRef(points)
+  const change = (next: readonly number[]) => {
+    kept = next
+    newest.current = next
+    setPoints(next)
+  }
+  const keep = () => {
+    const { current } = newest
+    const count = current.length / fieldsOfPoint
+    if (count < fewest) give(null)
+    else give(pointsToBytes(current), pointsToText(current), trainingPoints(count))
+  }
+  const isAsked = canSet && config?.data === givenData
+  useEffect(() => {
+    if (!isAsked || givenInLink === null || takenText === givenInLink) return
+    takenText = givenInLink
+    try {
+      change(pointsFromText(givenInLink))
+      keep()
+    } catch (error) {
+      setFailure(messageOf(error))
+      refuseLink()
+    }
+  }, [isAsked, givenInLink])
+  const marks = useMemo((): Marks => {
+    const count = points.length / fieldsOfPoint
+    const at = (i: number) => points.slice(fieldsOfPoint * i, fieldsOfPoint * i + 2)
+    return {
+      train: {
+        at: Array.from({ length: count }, (_, i) => at(i)).flat(),
+        classes: Array.from({ length: count }, (_, i) => points[fieldsOfPoint * i + 2]),
+      },
+      test: null,
+      own: null,
+    }
+  }, [points])
+  return {
+    marks,
+    brush,
+    setBrush,
+    /** Why those of the address are not here. */
+    failure,
+    count: points.length / fieldsOfPoint,
+    put(x: number, y: number, isFirst: boolean) {
+      const { current } = newest
+      const [lastX, lastY] = current.slice(-fieldsOfPoint)
+      const isFar = isFirst || Math.hypot(x - lastX, y - lastY) >= apart
+      if (isFar && current.length / fieldsOfPoint < most)
+        change([...current, onGrid(x), onGrid(y), brush])
+    },
+    keep,
+    undo() {
+      change(newest.current.slice(0, -fieldsOfPoint))
+      keep()
+    },
+    clear() {
+      change([])
+      keep()
+    },
+  }
+}

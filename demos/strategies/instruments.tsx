@@ -1,0 +1,64 @@
+import { useState } from 'preact/hooks'
+import { SmoothingTool } from '../../src/ui/plot/smoothing.tsx'
+import { Swatch } from '../../src/ui/runs/swatch.tsx'
+import { metaOf } from '../experiment.ts'
+import { Result } from './result.tsx'
+import { configOf, isExperiment, type Settings } from './settings.ts'
+import { slotOf } from './strategies.ts'
+import { type Drawn, StrategyChart } from './strategy-chart.tsx'
+import { StrategyLog } from './strategy-log.ts'
+import { StrategyTable } from './strategy-table.tsx'
+import type { RaceState } from './use-race.ts'
+import { Explained } from './words.tsx'
+
+/** What the strategies tell; before the first run, the strategies that it would have. */
+export function Instruments({ race, settings }: { race: RaceState; settings: Settings | null }) {
+  const [drawn, setDrawn] = useState<Drawn>('losses')
+  const [smoothing, setSmoothing] = useState(3)
+  const planned =
+    settings?.strategies.map(
+      (strategy) => new StrategyLog(strategy, configOf(settings, strategy)),
+    ) ?? []
+  const logs = race.logs.length > 0 ? race.logs : planned
+  const demo = race.race?.settings.experiment ?? settings?.experiment ?? 'playground'
+  const { metric } = metaOf(isExperiment(demo) ? demo : 'playground')
+  const shared = { drawn, metric, logs, smoothing, version: race.version }
+  return (
+    <>
+      <div class="instruments">
+        <div class="chart-tools">
+          <ul class="strategy-legend" aria-hidden="true">
+            {logs.map(({ strategy }) => (
+              <li key={strategy.name}>
+                <Swatch slot={slotOf(strategy)} />
+                {strategy.words}
+              </li>
+            ))}
+          </ul>
+          <label class="tool">
+            <span>Drawn</span>
+            <select
+              value={drawn}
+              onChange={(event) => setDrawn(event.currentTarget.value as Drawn)}
+            >
+              <option value="losses">loss</option>
+              <option value="tests">held-out {metric.name}</option>
+            </select>
+          </label>
+          <SmoothingTool at={smoothing} onChange={setSmoothing} />
+        </div>
+        <div class="pair charts">
+          <StrategyChart along="samples" {...shared} />
+          <StrategyChart along="seconds" {...shared} />
+        </div>
+      </div>
+      <div class="whole">
+        <StrategyTable logs={logs} metric={metric} />
+        <div class="pair">
+          <Result logs={logs} />
+          <Explained />
+        </div>
+      </div>
+    </>
+  )
+}

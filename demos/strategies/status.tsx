@@ -1,0 +1,86 @@
+import { formatCount } from '../../src/ui/format.ts'
+import { Lamp } from '../../src/ui/status-strip.tsx'
+import { metaOf } from '../experiment.ts'
+import type { Settings } from './settings.ts'
+import type { RaceState } from './use-race.ts'
+
+const titles: Record<RaceState['stage'], string> = {
+  idle: 'Ready',
+  running: 'Training',
+  finished: 'Finished',
+  stopped: 'Cancelled',
+  failed: 'Failed',
+}
+const tones = { idle: 'idle', running: 'busy', finished: 'good', stopped: 'idle', failed: 'bad' }
+
+/** Where the comparison stands, and the one thing to do now. */
+export function Status({ race, settings }: { race: RaceState; settings: Settings | null }) {
+  const { stage, logs } = race
+  const isRunning = stage === 'running'
+  const total = logs.reduce((sum, { config }) => sum + config.steps!, 0)
+  const done = logs.reduce((sum, { step }) => sum + step, 0)
+  const current = race.race?.current
+  const strategy =
+    current && `${current.strategy.words}, strategy ${logs.indexOf(current) + 1} of ${logs.length}`
+  const tone = tones[stage]
+  return (
+    <section class="status" data-tone={tone} data-stage={stage} aria-label="Status">
+      <div class="status-row">
+        <Lamp tone={tone} />
+        <div class="words">
+          {/* Changes with each strategy, which is seldom enough to be read out; steps are below. */}
+          <h2>
+            <span role="status">
+              {isRunning && strategy ? `Training: ${strategy}` : titles[stage]}
+            </span>
+          </h2>
+          <p key={stage} role={stage === 'failed' ? 'alert' : undefined}>
+            {stageWords(race, settings)}
+          </p>
+        </div>
+        <button
+          type="button"
+          class={isRunning ? 'stop' : 'go'}
+          disabled={!isRunning && !settings}
+          // The second click of a double click on Run lands on Cancel.
+          onClick={({ detail }) => {
+            if (isRunning && detail < 2) race.cancel()
+            else if (!isRunning && settings) race.run(settings)
+          }}
+        >
+          {isRunning ? 'Cancel' : logs.length > 0 ? 'Run again' : 'Run'}
+        </button>
+      </div>
+      {isRunning && (
+        <div class="progress">
+          <div
+            class="bar"
+            role="progressbar"
+            aria-label="Steps done, of all strategies"
+            aria-valuemin={0}
+            aria-valuemax={total}
+            aria-valuenow={done}
+          >
+            <div style={{ width: `${(100 * done) / Math.max(1, total)}%` }} />
+          </div>
+        </div>
+      )}
+    </section>
+  )
+}
+
+function stageWords({ stage, error, race }: RaceState, settings: Settings | null): string {
+  if (stage === 'failed') return `${race?.current.strategy.words}: ${error}`
+  if (stage === 'running' && race) {
+    const { stage: is, step, config } = race.current
+    return is === 'setup'
+      ? 'Loads and compiles'
+      : `Step ${formatCount(step)} of ${formatCount(config.steps!)}`
+  }
+  if (stage === 'stopped') return 'Strategies that finished keep their curves.'
+  if (!settings) return 'Correct the settings first.'
+  if (stage === 'finished')
+    return 'By samples, the chart compares how well they learn; by seconds, how fast they were here.'
+  const { strategies, steps } = settings
+  return `${strategies.map(({ words }) => words).join('; ')}: ${formatCount(steps)} steps of ${metaOf(settings.experiment).title}.`
+}

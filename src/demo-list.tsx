@@ -1,0 +1,92 @@
+import { render } from 'preact'
+import './ui/theme.css'
+import { metas } from '../demos/metas.ts'
+import { meta as ring } from '../demos/ring/meta.ts'
+import { meta as strategies } from '../demos/strategies/meta.ts'
+import digitsPicture from '../docs/images/demo-digits.png'
+import picturePicture from '../docs/images/demo-picture.png'
+import playgroundPicture from '../docs/images/demo-playground.png'
+import ringPicture from '../docs/images/demo-ring.png'
+import strategiesPicture from '../docs/images/demo-strategies.png'
+import textPicture from '../docs/images/demo-text.png'
+import { Mark } from './ui/header.tsx'
+import { Panel } from './ui/panel.tsx'
+
+interface Card {
+  readonly picture: string
+  /** What a class can see in it. */
+  readonly teaches: string
+  /** Ready experiments besides the demo as it opens: by the words of the link, the query. */
+  readonly links?: Readonly<Record<string, string>>
+}
+
+const apart = { '3 ranks, no exchange': '?ranks=3&strategy=alone&partition=own-slice' }
+
+/** In the order of the page: the demos that rooms train, and the two that are pages of their own. */
+const cards: Readonly<Record<string, Card>> = {
+  digits: {
+    picture: digitsPicture,
+    teaches: 'What a network takes a digit for as it learns, and where it is still wrong.',
+    links: { 'with convolutions': '?model=cnn' },
+  },
+  playground: {
+    picture: playgroundPicture,
+    teaches: 'How a boundary bends, and why ranks that do not exchange gradients disagree.',
+    links: apart,
+  },
+  picture: {
+    picture: picturePicture,
+    teaches: 'How each rank adds what it knows of one picture.',
+    links: apart,
+  },
+  text: {
+    picture: textPicture,
+    teaches: 'How a language model gets from noise to words, and what it looks at on the way.',
+  },
+  ring: {
+    picture: ringPicture,
+    teaches: 'How sums travel around a ring, chunk by chunk, and what latency and loss cost.',
+  },
+  strategies: {
+    picture: strategiesPicture,
+    teaches: 'That ranks which share a batch train alike, and when more of them help.',
+  },
+}
+
+const demos = { ...metas, ring, strategies }
+
+render(
+  <div class="page">
+    <header class="top">
+      <h1>
+        <Mark />
+        Tabring
+      </h1>
+      <p class="tagline">Demos</p>
+    </header>
+    <main class="demo-list">
+      {Object.entries(demos).map(([name, { title, sentence }]) => {
+        const { picture, teaches, links = {} } = cards[name]
+        return (
+          <Panel key={name} id={name} title={title}>
+            <img class="thumbnail" src={picture} alt="" loading="lazy" />
+            <p>{sentence}</p>
+            <p class="quiet">To see: {teaches[0].toLowerCase() + teaches.slice(1)}</p>
+            <p class="ready">
+              <a href={`./${name}/`}>Open {title}</a>
+              {Object.entries(links).map(([words, query]) => (
+                <a key={words} href={`./${name}/${query}`} aria-label={`${title}, ${words}`}>
+                  {words}
+                </a>
+              ))}
+            </p>
+          </Panel>
+        )
+      })}
+    </main>
+    <footer class="foot">
+      <a href="../">The training page</a>
+    </footer>
+  </div>,
+  document.getElementById('app')!,
+)

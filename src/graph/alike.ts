@@ -1,0 +1,111 @@
+/** A number of an update, by its name. */
+export type NamedNumber = readonly [name: string, value: unknown]
+
+/** Numbers that decide what a step's update does, of one group of an optimizer say. */
+export interface AlikeNumbers {
+  /** What they are of: `SGD, group 0`. */
+  readonly of: string
+  /** What compiling has fixed of it; compared when the step is compiled. */
+  readonly fixed?: string
+  /** The numbers of the run under way, of which `scalars` is the block: equally many in each run. */
+  readonly read: (scalars: Float32Array) => readonly NamedNumber[]
+  /** Those of them that a rank without samples has from one that knows better. */
+  readonly settings?: {
+    read(): readonly number[]
+    take(values: readonly number[]): void
+  }
+}
+
+const digits = 8
+/** How many words a rank tells the others of its numbers: each digit of a hash, and its square. */
+export const alikeWords = 2 * digits
+
+const double = new Float64Array(1)
+const halves = new Uint32Array(double.buffer)
+
+function hashOf(values: readonly unknown[]): number {
+  let hash = 0x811c_9dc5
+  const take = (word: number) => {
+    hash = Math.imul(hash ^ word, 0x0100_0193)
+    hash ^= hash >>> 15
+  }
+  for (const value of values) {
+    double[0] = Number(value)
+    take(halves[0])
+    take(halves[1])
+  }
+  return hash >>> 0
+}
+
+/**
+ * What ranks must have alike in each step, since each of them updates its part of the weights alone: learning rates and their like.
+ *
+ * A rank tells a hash in digits of 4 bits, each with its square, and all hear the sums: N times the sum of squares is the square of the sum
+ * where all digits are the same, and more where not, on every rank alike. Sums of such numbers are exact in float32 for 74,000 ranks.
+ * cost: `alikeWords` words beside the counts that the first bucket takes along, and a hash of the numbers.
+ */
+export class Alike {
+  readonly #all: AlikeNumbers[] = []
+  #values: unknown[] = []
+  #names: (readonly [name: string, of: string])[] = []
+
+  add(numbers: AlikeNumbers): void {
+    this.#all.push(numbers)
+  }
+
+  /** What compiling has fixed, in order. */
+  get fixed(): string[] {
+    return this.#all.flatMap(({ of, fixed }) => (fixed === undefined ? [] : [`${of}: ${fixed}`]))
+  }
+
+  /** The settings as they are, one after the other. */
+  settings(): Float64Array<ArrayBuffer> {
+    return Float64Array.from(this.#all.flatMap(({ settings }) => settings?.read() ?? []))
+  }
+
+  /** Sets them to another rank's. */
+  take(values: Float64Array): void {
+    let at = 0
+    for (const { settings } of this.#all) {
+      if (!settings) continue
+      const { length } = settings.read()
+      settings.take([...values.subarray(at, at + length)])
+      at += length
+    }
+  }
+
+  /** Takes the numbers of the run that begins. */
+  note(scalars: Float32Array): void {
+    const values: unknown[] = []
+    const names: (readonly [string, string])[] = []
+    for (const { of, read } of this.#all) {
+      for (const [name, value] of read(scalars)) {
+        values.push(value)
+        names.push([name, of])
+      }
+    }
+    this.#values = values
+    this.#names = names
+  }
+
+  /** The run's numbers with their names, to be told when they differ. */
+  told(): () => readonly string[] {
+    const [values, names] = [this.#values, this.#names]
+    return () => names.map(([name, of], i) => `${name} ${values[i]} (${of})`)
+  }
+
+  /** What this rank tells of the run's numbers. */
+  words(): number[] {
+    const hash = hashOf(this.#values)
+    const own = Array.from({ length: digits }, (_, i) => (hash >>> (4 * i)) & 15)
+    return own.flatMap((digit) => [digit, digit * digit])
+  }
+}
+
+/** Whether the sums of `size` ranks' words say that they were not the same. */
+export function areUnlike(sums: ArrayLike<number>, size: number): boolean {
+  for (let i = 0; i < alikeWords; i += 2) {
+    if (sums[i] * sums[i] !== size * sums[i + 1]) return true
+  }
+  return false
+}

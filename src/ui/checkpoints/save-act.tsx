@@ -1,0 +1,35 @@
+import type { Acts } from '../acts.ts'
+import { formatCount } from '../format.ts'
+import type { Run } from '../state/run.ts'
+import { canSave, isSaved } from '../state/save-facts.ts'
+import type { Snapshot } from '../state/snapshot.ts'
+
+/** Saves the run in this tab's own browser: for every member of it. */
+export function SaveAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+  const { run } = snapshot
+  if (!run || !canSave(snapshot)) return null
+  const isBusy = run.saving.is === 'busy'
+  return (
+    <button
+      type="button"
+      class="save"
+      disabled={isBusy || isSaved(snapshot)}
+      onClick={acts.save}
+      title="Keeps the run as it is now in this browser, to go on from"
+    >
+      {isBusy ? 'Saving…' : 'Save checkpoint'}
+    </button>
+  )
+}
+
+/** What came of it. */
+export function SaveNote({ run }: { run: Run }) {
+  const { saving } = run
+  return (
+    <p role="status" class={`save-note ${saving.is === 'failed' ? 'error' : 'quiet'}`}>
+      {saving.is === 'done' &&
+        `Step ${formatCount(saving.step)} is saved, under “Checkpoints in this browser”.`}
+      {saving.is === 'failed' && `Nothing was saved: ${saving.text}`}
+    </p>
+  )
+}

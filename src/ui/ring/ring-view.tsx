@@ -1,0 +1,177 @@
+import { formatBytes, formatMany } from '../format.ts'
+import { linkUse, ratesOfLinks } from '../live/links.ts'
+import { Panel } from '../panel.tsx'
+import { chordsOf, ringOf } from '../rates.ts'
+import { isWaitingForNext } from '../state/room-facts.ts'
+import type { Run } from '../state/run.ts'
+import { goneRanks, isRunning, makesSteps, unreachedRanks } from '../state/run-facts.ts'
+import type { Snapshot } from '../state/snapshot.ts'
+import { chordGroups, chordPath } from './chords.ts'
+import { Chunks } from './chunks.tsx'
+import { Edge } from './edge.tsx'
+import { LinkTable } from './link-table.tsx'
+import { arcOf, circleOf, labelledRanks, onChord, place, viewBox } from './place.ts'
+import { note, rateWords, words } from './ring-words.ts'
+
+/** The run's ranks, those of a run that goes on without this tab, or who would be one if it started now. */
+function ringMembers(snapshot: Snapshot): Run['members'] {
+  const { run, lobby } = snapshot
+  if (isWaitingForNext(snapshot)) {
+    const ranked = lobby!.members.filter(({ rank }) => rank !== null)
+    return ranked.sort((a, b) => a.rank! - b.rank!)
+  }
+  return run?.members ?? lobby?.members ?? []
+}
+
+/** More lines than those of four ranks have no room for numbers beside them; the table has them all. */
+const labelledChords = 2
+
+/** Ranks in the ring's order, and the links that there are: those of the ring as arcs with arrows, the others as lines between. */
+export function RingView({ snapshot }: { snapshot: Snapshot }) {
+  const { run } = snapshot
+  const isOn = isRunning(snapshot)
+  const members = ringMembers(snapshot)
+  const isPreview = !run && !isWaitingForNext(snapshot)
+  const size = members.length
+  const extra = isWaitingForNext(snapshot)
+    ? ', without this tab'
+    : isPreview
+      ? ', not linked yet'
+      : ''
+  const ownRun = isWaitingForNext(snapshot) ? null : run
+  const edges = ringOf(members, snapshot.hasRelay, ownRun ?? undefined)
+  const chords = chordsOf(members, snapshot.hasRelay, ownRun ?? undefined)
+  const own = ownRun ? ownRun.rank : members.findIndex(({ id }) => id === snapshot.ownId)
+  const gone = new Set(goneRanks(snapshot))
+  const unreached = unreachedRanks(snapshot)
+  const isCut = (from: number, to: number) =>
+    gone.has(from) ||
+    gone.has(to) ||
+    (from === own && unreached.includes(to)) ||
+    (to === own && unreached.includes(from))
+  const uses = run && isOn && makesSteps(run) && !run.paused ? linkUse(run) : []
+  const rates = uses.length > 2 ? ratesOfLinks(run!) : []
+  const isMoving = uses.some(({ bytesPerSec }) => Number.isFinite(bytesPerSec))
+  // Beyond some ranks there is no room beside the links: what they carry together is told in the middle.
+  const rateText = isMoving ? rateWords(uses) : ''
+  const kinds = new Set([...edges, ...chords].map(({ kind }) => kind))
+  const small = circleOf(size)
+
+  return (
+    <Panel
+      id="ring"
+      title="Links"
+      aside={size > 1 ? `${formatMany(size, 'rank')}${extra}` : ''}
+      folds={run ? undefined : { words: 'Who will be linked with whom' }}
+    >
+      {size === 0 ? (
+        <p class="quiet">No ranks yet.</p>
+      ) : (
+        <div class="ring-holder">
+          <svg
+            class="ring"
+            viewBox={size === 1 ? '-150 -40 300 80' : viewBox}
+            role="img"
+            aria-label={words(size, own, rateText)}
+            data-preview={isPreview}
+          >
+            <defs>
+              <marker
+                id="head"
+                viewBox="0 0 8 8"
+                refX="6"
+                refY="4"
+                markerWidth="7"
+                markerHeight="7"
+                orient="auto"
+                markerUnits="userSpaceOnUse"
+              >
+                {/* The attribute is for browsers without context-stroke. */}
+                <path fill="#808a90" d="M0.5 0.5L7 4L0.5 7.5z" />
+              </marker>
+            </defs>
+            {chordGroups(chords, own, isCut).map(({ kind, isOwn, isCut, links }) => (
+              <path
+                key={`${kind} ${isOwn} ${isCut}`}
+                class="chords"
+                data-kind={kind}
+                data-own={isOwn}
+                data-cut={isCut}
+                data-links={links.length}
+                d={links.map((link) => chordPath(link, size, small)).join('')}
+              />
+            ))}
+            {edges.map((edge) => (
+              <Edge
+                key={edge.from}
+                edge={edge}
+                size={size}
+                nodeRadius={small}
+                use={size <= labelledRanks ? uses[edge.from] : undefined}
+                isCut={isCut(edge.from, edge.to)}
+                isOwn={edge.from === own}
+              />
+            ))}
+            {chords.length <= labelledChords &&
+              chords
+                .flatMap(({ from, to }) => [[from, to] as const, [to, from] as const])
+                .map(([from, to]) => {
+                  const rate = rates[from]?.[to] ?? Number.NaN
+                  if (!Number.isFinite(rate)) return null
+                  const { x, y } = onChord(from, to, size, 0.31)
+                  return (
+                    <text key={`${from} ${to}`} class="chord-rate" x={x} y={y} dy="0.35em">
+                      <title>{`rank ${from} to rank ${to}`}</title>
+                      {formatBytes(rate)}/s
+                    </text>
+                  )
+                })}
+            {members.map((member, rank) => {
+              const { x, y } = place(rank, size)
+              const isGone = gone.has(rank)
+              return (
+                <g
+                  key={member.id}
+                  class="node"
+                  data-own={rank === own}
+                  data-gone={isGone}
+                  transform={`translate(${x} ${y})`}
+                >
+                  <title>{`rank ${rank}: ${member.name}${isGone ? ' (gone)' : ''}`}</title>
+                  <circle r={small} />
+                  <text dy="0.35em" style={{ fontSize: `${small * 0.85}px` }}>
+                    {isGone ? '✕' : rank}
+                  </text>
+                </g>
+              )
+            })}
+            {size > labelledRanks && (
+              <text class="centre">
+                {rateText.split(' to ').map((part, i, all) => (
+                  <tspan
+                    key={part}
+                    x="0"
+                    dy={i === 0 ? `${0.35 - 0.6 * (all.length - 1)}em` : '1.2em'}
+                  >
+                    {i > 0 && 'to '}
+                    {part}
+                  </tspan>
+                ))}
+              </text>
+            )}
+          </svg>
+          {size <= labelledRanks &&
+            edges.map(({ from, to }) => {
+              const use = uses[from]
+              return (
+                use?.chunks > 0 &&
+                !isCut(from, to) && <Chunks key={from} {...arcOf(from, size, small)} use={use} />
+              )
+            })}
+        </div>
+      )}
+      <p class="quiet">{note(size, kinds, isMoving, run?.config?.strategy === 'alone')}</p>
+      {isMoving && rates.length > 0 && <LinkTable rates={rates} />}
+    </Panel>
+  )
+}

@@ -1,0 +1,153 @@
+import * as v from 'valibot'
+import { hasSetting, refusal, withAlone } from '../../../demos/experiment.ts'
+import { isDemo, metas } from '../../../demos/metas.ts'
+import { givenData, mostInBatch, type TrainConfig, trainConfigSchema } from '../../train/config.ts'
+import { defaultDraftOf, isTransport, mostRanks, ranksOf } from './draft.ts'
+import {
+  choicesOf,
+  type Draft,
+  metaOfDraft,
+  type Setting,
+  type SettingKey,
+  settings,
+} from './list.ts'
+
+export interface CheckedDraft {
+  /** Null while there are errors. */
+  readonly config: Partial<TrainConfig> | null
+  /** The settings without those that cannot be read. */
+  readonly known: Partial<TrainConfig>
+  readonly errors: Readonly<Partial<Record<SettingKey, string>>>
+}
+
+/** What a tab has of the data that a person gave. */
+export interface GivenFacts {
+  readonly isThere: boolean
+  /** Undefined where only the ranks find out. */
+  readonly samples?: number
+  /** The page's address had some that cannot be read. */
+  readonly isDamaged?: boolean
+}
+
+/** Judges each field by the schema of the settings, by the ranks that would take part, and by the data that this tab has to give. */
+export function checkDraft(
+  draft: Draft,
+  worldSize = 1,
+  given: GivenFacts = { isThere: true },
+): CheckedDraft {
+  const errors: Partial<Record<SettingKey, string>> = {}
+  const config: Record<string, unknown> = {}
+  const meta = metaOfDraft(draft)
+  if (!isDemo(draft.demo))
+    errors.demo = `expected ${Object.keys(metas).join(' or ')}, got ${draft.demo}`
+  for (const setting of settings) {
+    const { key } = setting
+    if (key === 'transport') {
+      if (!isTransport(draft.transport))
+        errors.transport = `expected auto, fallback, webrtc, port or relay`
+      continue
+    }
+    if (key === 'ranks') {
+      const isWrong = draft.ranks !== String(ranksOf(draft))
+      if (isWrong)
+        errors.ranks = `expected 1 to ${mostRanks}, got ${draft.ranks.slice(0, 40) || 'nothing'}`
+      continue
+    }
+    const value = fromText(setting, draft[key])
+    const isOwn = hasSetting(meta, key)
+    // An empty field has the demo's default, and one that is not shown what it had.
+    if ((value === undefined || !isOwn) && key !== 'model') continue
+    const expected = refusal(meta, key, value)
+    if (expected && value !== '') {
+      errors[key] = `expected ${expected}, got ${draft[key].trim().slice(0, 40) || 'nothing'}`
+      continue
+    }
+    const result = v.safeParse(trainConfigSchema.entries[key], value)
+    if (result.success) config[key] = result.output
+    else errors[key] = wordsOf(setting, draft, result.issues[0])
+  }
+  const apart = withAlone(config as TrainConfig)
+  if (apart) errors[apart] = 'expected none while the exchange is switched off'
+  if (!errors.batchSize && Number(config.batchSize) < worldSize) {
+    errors.batchSize = `expected at least ${worldSize}, one sample for each rank, got ${draft.batchSize}`
+  }
+  const samples = samplesOf(draft, given)
+  // Who chose none gets all that there are in each step.
+  const isChosen = draft.batchSize.trim() !== defaultDraftOf(draft.demo).batchSize
+  if (!errors.batchSize && isChosen && Number(config.batchSize) > samples) {
+    errors.batchSize = `expected at most ${samples}, all training samples that there are, got ${draft.batchSize}`
+  }
+  if (config.data === givenData && !given.isThere)
+    errors.data = given.isDamaged
+      ? `the data in this link is damaged and cannot be read: copy the whole link again, or ${meta.given?.ask}`
+      : `nothing is given yet: ${meta.given?.ask}`
+  const known = config as Partial<TrainConfig>
+  return { config: Object.keys(errors).length > 0 ? null : known, known, errors }
+}
+
+/** The first setting that is wrong, in the form's order. */
+export function firstErrorOf({
+  errors,
+}: Pick<CheckedDraft, 'errors'>): { readonly setting: Setting; readonly text: string } | null {
+  for (const setting of settings) {
+    const text = errors[setting.key]
+    if (text !== undefined) return { setting, text }
+  }
+  return null
+}
+
+/** How many training samples the data of a draft has; infinite where that is not known before the run. */
+function samplesOf(draft: Pick<Draft, 'demo' | 'data'>, given: GivenFacts): number {
+  const { samples } = metaOfDraft(draft)
+  const data = draft.data.trim()
+  const known = data === givenData ? given.samples : Object.hasOwn(samples, data) && samples[data]
+  return known || Number.POSITIVE_INFINITY
+}
+
+/**
+ * For a batch that is smaller than the room, the next size that gives each rank as many samples; for one that is too large, the largest. Null
+ * where that would not do either.
+ */
+export function fittingBatch(draft: Draft, worldSize = 1, given?: GivenFacts): string | null {
+  const size = Number(draft.batchSize)
+  const most = Math.min(mostInBatch, samplesOf(draft, given ?? { isThere: true }))
+  if (!Number.isSafeInteger(size) || size < 1) return null
+  if (size >= worldSize && size <= most) return null
+  const batchSize = String(size > most ? most : worldSize * Math.ceil(size / worldSize))
+  return checkDraft({ ...draft, batchSize }, worldSize, given).errors.batchSize ? null : batchSize
+}
+
+function fromText({ kind }: Setting, text: string): unknown {
+  const trimmed = text.trim()
+  if (trimmed === '' && kind !== 'data') return undefined
+  if (kind === 'number') return Number(trimmed)
+  if (kind !== 'switch') return trimmed
+  return (
+    trimmed === 'true' || trimmed === '1' || (trimmed !== 'false' && trimmed !== '0' && trimmed)
+  )
+}
+
+function wordsOf(setting: Setting, draft: Draft, issue: v.BaseIssue<unknown>): string {
+  const text = draft[setting.key]
+  const got = text.trim() === '' ? 'nothing' : text.trim().slice(0, 40)
+  const { requirement, type } = issue as { requirement?: unknown; type: string }
+  const expected =
+    setting.kind === 'data'
+      ? 'an address'
+      : setting.kind === 'switch'
+        ? 'true or false'
+        : type === 'min_value'
+          ? `${String(requirement)} or more`
+          : type === 'max_value'
+            ? `at most ${String(requirement)}`
+            : type === 'gt_value'
+              ? `more than ${String(requirement)}`
+              : type === 'safe_integer'
+                ? 'a whole number'
+                : setting.kind === 'number'
+                  ? 'a number'
+                  : choicesOf(setting, draft)
+                      .map(([value]) => value)
+                      .join(' or ')
+  return `expected ${expected}, got ${got}`
+}

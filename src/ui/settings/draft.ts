@@ -1,0 +1,98 @@
+import * as v from 'valibot'
+import { defaultsOf, metaOf } from '../../../demos/experiment.ts'
+import { isDemo, metas } from '../../../demos/metas.ts'
+import { type TransportChoice, transportChoices } from '../../peer/messages.ts'
+import { type TrainConfig, trainConfigSchema } from '../../train/config.ts'
+import { type DemoMeta, learningRateOf } from '../../train/demo-meta.ts'
+import {
+  type ConfigKey,
+  choicesOf,
+  type Draft,
+  isOfTab,
+  metaOfDraft,
+  type Setting,
+  type SettingKey,
+  settings,
+} from './list.ts'
+
+/** What the page has where nothing was chosen, and the command line has otherwise. */
+const ofPage = ({ pace = 0 }: DemoMeta) => ({
+  saves: 'auto',
+  stepsPerSec: pace > 0 ? String(pace) : '',
+})
+
+/** The settings of a demo when nothing was chosen, as texts. */
+export function defaultDraftOf(demo: string): Draft {
+  const defaults: Record<string, unknown> = v.parse(
+    trainConfigSchema,
+    defaultsOf(isDemo(demo) ? demo : undefined),
+  )
+  const texts = settings.map(({ key }) => [key, toText(defaults[key])])
+  return {
+    ...Object.fromEntries(texts),
+    ...ofPage(metaOfDraft({ demo })),
+    demo,
+    transport: 'auto',
+    ranks: '1',
+  } as Draft
+}
+
+/** Those of the first demo. */
+export const defaultDraft: Draft = defaultDraftOf(Object.keys(metas)[0])
+
+function toText(value: unknown): string {
+  return value === undefined ? '' : String(value)
+}
+
+/** What another demo keeps of a draft. */
+const keptKeys = ['seed', 'strategy', 'partition', 'transport', 'ranks'] as const
+
+/** The draft after a person has set a field. Another demo brings its own settings. */
+export function withSetting(draft: Draft, key: SettingKey, value: string): Draft {
+  if (key !== 'demo') return { ...draft, [key]: value }
+  const kept = keptKeys.map((kept) => [kept, draft[kept]])
+  return { ...defaultDraftOf(value), ...Object.fromEntries(kept) }
+}
+
+/** The draft that gives `config`; what a tab keeps to itself is `own`'s. */
+export function draftOf(config: TrainConfig, own: Draft = defaultDraft): Draft {
+  const texts = settings
+    .filter(({ key }) => !isOfTab(key))
+    .map(({ key }) => [key, toText(config[key as ConfigKey])])
+  return { ...own, ...Object.fromEntries(texts) }
+}
+
+/** The draft of a tab that has chosen nothing but its demo, and how it entered the room. */
+export function resetDraft({ demo }: Draft, transport: TransportChoice, ranks: number): Draft {
+  const fresh = defaultDraftOf(isDemo(demo) ? demo : defaultDraft.demo)
+  return { ...fresh, transport, ranks: String(ranks) }
+}
+
+export function isTransport(text: string): text is TransportChoice {
+  return transportChoices.some((choice) => choice === text)
+}
+
+/** More workers than this slow each other down on any machine, and eight tabs of eight fill a room. */
+export const mostRanks = 8
+
+/** With how many ranks a draft's tab enters the room; a wrong number counts as one. */
+export function ranksOf({ ranks }: Draft): number {
+  const count = Number(ranks)
+  return /^\d$/.test(ranks) && count >= 1 && count <= mostRanks ? count : 1
+}
+
+/** The links that a draft asks for; a wrong one counts as automatic. */
+export function transportOf(draft: Draft): TransportChoice {
+  return isTransport(draft.transport) ? draft.transport : 'auto'
+}
+
+/** A setting of a run in words, for those who only read it. */
+export function describeSetting(setting: Setting, config: TrainConfig): string {
+  if (isOfTab(setting.key)) return ''
+  const value = config[setting.key]
+  if (setting.kind === 'switch') return value ? 'yes' : 'no'
+  if (setting.key === 'lr') return String(learningRateOf(config, metaOf(config.demo)))
+  if (value === undefined) return setting.placeholder?.(defaultDraft) ?? '–'
+  const words = choicesOf(setting, config).find(([choice]) => choice === value)?.[1]
+  return words ?? (setting.unit ? `${value} ${setting.unit}` : String(value))
+}

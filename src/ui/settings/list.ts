@@ -1,0 +1,230 @@
+import { hasSetting, metaOf } from '../../../demos/experiment.ts'
+import { isDemo, metas } from '../../../demos/metas.ts'
+import { givenData, type TrainConfig } from '../../train/config.ts'
+import type { DemoMeta } from '../../train/demo-meta.ts'
+
+/**
+ * The experiment as a person sets it: one list, which is the form, the table that the others read, and the address of the page.
+ *
+ * A draft holds texts, as typed; the schema that every rank checks the settings with judges them one by one.
+ */
+export type ConfigKey = keyof TrainConfig
+export type SettingKey = ConfigKey | TabKey
+/** What a tab chooses for itself when it enters the room. */
+export type TabKey = 'transport' | 'ranks'
+export type Draft = Readonly<Record<SettingKey, string>>
+
+export type Choice = readonly [value: string, words: string]
+
+export interface Setting {
+  readonly key: SettingKey
+  readonly label: string
+  /** What the number means, or what to think of. */
+  readonly hint?: string
+  readonly kind: 'choice' | 'number' | 'data' | 'switch'
+  /** Value and words, for a choice that all demos have alike; `choicesOf` gives those of every setting. */
+  readonly choices?: readonly Choice[]
+  /** Shown in an empty field: what holds then. */
+  readonly placeholder?: (draft: Draft) => string
+  readonly unit?: string
+  /** In the closed part of the form. */
+  readonly isAdvanced?: boolean
+}
+
+export const settings: readonly Setting[] = [
+  {
+    key: 'demo',
+    label: 'Experiment',
+    kind: 'choice',
+    choices: Object.entries(metas).map(([name, { title }]) => [name, title]),
+  },
+  { key: 'model', label: 'Model', kind: 'choice' },
+  { key: 'data', label: 'Data', kind: 'data' },
+  { key: 'epochs', label: 'Epochs', kind: 'number', hint: 'Passes over the training data.' },
+  {
+    key: 'batchSize',
+    label: 'Batch size',
+    kind: 'number',
+    unit: 'samples',
+    hint: 'Samples in each step, over all ranks. Each rank takes its share.',
+  },
+  {
+    key: 'optimizer',
+    label: 'Optimizer',
+    kind: 'choice',
+    choices: [
+      ['adamw', 'AdamW'],
+      ['sgd', 'SGD, momentum 0.9'],
+    ],
+  },
+  {
+    key: 'lr',
+    label: 'Learning rate',
+    kind: 'number',
+    placeholder: (draft) => String(metaOfDraft(draft).models[draft.model]?.lr ?? ''),
+  },
+  {
+    key: 'strategy',
+    label: 'Exchange',
+    kind: 'choice',
+    choices: [
+      ['ddp', 'gradients are averaged over all tabs'],
+      ['alone', 'switched off: each tab trains a model of its own'],
+    ],
+  },
+  {
+    key: 'partition',
+    label: 'Each tab draws from',
+    kind: 'choice',
+    choices: [
+      ['shuffled', 'all samples, shuffled'],
+      ['own-slice', 'its own slice'],
+    ],
+    hint: 'With its own slice, each rank sees a different, contiguous part of the data.',
+  },
+  {
+    key: 'seed',
+    label: 'Seed',
+    kind: 'number',
+    hint: 'The same seed gives the same bits on the same kind of adapter; with 3 tabs or more, also with the same bucket cap.',
+  },
+  {
+    key: 'precision',
+    label: 'Precision',
+    kind: 'choice',
+    choices: [
+      ['float32', 'float32'],
+      ['float16', 'float16 products, scaled loss'],
+    ],
+    isAdvanced: true,
+  },
+  {
+    key: 'evaluateEvery',
+    label: 'Test on held-out samples every',
+    kind: 'number',
+    unit: 'steps',
+    placeholder: () => 'epoch',
+    hint: "Also at each epoch's end.",
+    isAdvanced: true,
+  },
+  {
+    key: 'steps',
+    label: 'Steps',
+    kind: 'number',
+    placeholder: () => 'whole epochs',
+    hint: 'Ends the run after this many steps.',
+    isAdvanced: true,
+  },
+  {
+    key: 'stepsPerSec',
+    label: 'Pace',
+    kind: 'number',
+    unit: 'steps/s',
+    placeholder: () => 'full speed',
+    hint: 'At most so many steps a second, so that you can watch. Empty or 0: full speed. It changes no results.',
+    isAdvanced: true,
+  },
+  {
+    key: 'bucketCapMb',
+    label: 'Bucket cap',
+    kind: 'number',
+    unit: 'MB',
+    placeholder: () => 'as links allow',
+    hint: 'Gradients travel in buckets of about this size. Left empty, the best size is measured.',
+    isAdvanced: true,
+  },
+  {
+    key: 'hashEvery',
+    label: 'Compare replicas every',
+    kind: 'number',
+    unit: 'steps',
+    hint: 'Compares hashes of the weights on every GPU. A difference ends the run.',
+    isAdvanced: true,
+  },
+  {
+    key: 'saves',
+    label: 'Save the run',
+    kind: 'choice',
+    choices: [
+      ['auto', 'by itself, and when asked'],
+      ['asked', 'when asked'],
+    ],
+    hint: "By itself: about every 10 seconds, in at most 2 % of the time, in each pause, when it is stopped and at the end, in the maker's browser. The newest two of each of the last three runs stay; what you saved stays until you delete it.",
+    isAdvanced: true,
+  },
+  {
+    key: 'checkpointEvery',
+    label: 'Checkpoint every',
+    kind: 'number',
+    unit: 'steps',
+    placeholder: () => 'some seconds',
+    hint: "Also at each epoch's end; 0: then alone. Instead of every 10 seconds.",
+    isAdvanced: true,
+  },
+  {
+    key: 'resume',
+    label: 'Go on from',
+    kind: 'choice',
+    choices: [
+      ['', 'the beginning'],
+      ['latest', "this browser's latest checkpoint"],
+      ['best', 'the best of its checkpoints'],
+    ],
+    placeholder: () => 'the beginning',
+    hint: 'As saved by rank 0 in this browser, with the settings that it had then.',
+    isAdvanced: true,
+  },
+  {
+    key: 'tune',
+    label: 'Measure kernels first',
+    kind: 'switch',
+    hint: 'Rank 0 times the kernel variants and takes the fastest, instead of the built-in table.',
+    isAdvanced: true,
+  },
+  {
+    key: 'transport',
+    label: 'Links',
+    kind: 'choice',
+    choices: [
+      ['auto', 'automatic: ports in one browser, else WebRTC'],
+      ['fallback', 'automatic, else through the server, sealed (it must have --relay)'],
+      ['webrtc', 'WebRTC data channels only'],
+      ['port', 'MessagePorts only (one browser)'],
+      ['relay', 'through the server, sealed (it must have --relay)'],
+    ],
+    hint: 'How this tab joins the others.',
+    isAdvanced: true,
+  },
+  {
+    key: 'ranks',
+    label: 'Ranks in this tab',
+    kind: 'number',
+    hint: 'Each has a compute worker of its own; they share the GPU. 1 to 8.',
+    isAdvanced: true,
+  },
+]
+
+/** The demo of a draft; the first one where it names none. */
+export const metaOfDraft = ({ demo }: Pick<Draft, 'demo'>): DemoMeta =>
+  metaOf(isDemo(demo) ? demo : undefined)
+
+/** The settings that the draft's demo has, in the list's order. */
+export const settingsOf = (draft: Pick<Draft, 'demo'>): readonly Setting[] => {
+  const meta = metaOfDraft(draft)
+  return settings.filter(({ key }) => isOfTab(key) || hasSetting(meta, key))
+}
+
+/** Value and words of what a person may choose; for data the demo's own sets, and `given` where a person may give some. */
+export function choicesOf(
+  { key, choices = [] }: Setting,
+  demo: Pick<Draft, 'demo'>,
+): readonly Choice[] {
+  const { models, data, given } = metaOfDraft(demo)
+  if (key === 'model') return Object.entries(models).map(([name, { words }]) => [name, words])
+  if (key !== 'data') return choices
+  const own = Object.entries(data)
+  return given ? [...own, [givenData, `given: ${given.words}`]] : own
+}
+
+/** What a tab keeps to itself: no part of the experiment. */
+export const isOfTab = (key: SettingKey): key is TabKey => key === 'transport' || key === 'ranks'

@@ -1,0 +1,53 @@
+import { isDemo } from '../../../demos/metas.ts'
+import type { TransportChoice } from '../../peer/messages.ts'
+import { givenData } from '../../train/config.ts'
+import { switchParameters } from '../../util/switches.ts'
+import { defaultDraft, defaultDraftOf } from './draft.ts'
+import { type Draft, settings } from './list.ts'
+
+/** Reads a query like `?model=cnn&epochs=5`; what it does not name keeps its default. Wrong values stay, and are shown as errors. */
+export function draftFromQuery(query: string): Draft {
+  const parameters = new URLSearchParams(query)
+  const named = settings.flatMap(({ key }) => {
+    const value = parameters.get(key)
+    return value === null ? [] : [[key, value.slice(0, 1000)]]
+  })
+  const demo = parameters.get('demo') ?? defaultDraft.demo
+  const draft: Draft = { ...defaultDraftOf(demo.slice(0, 1000)), ...Object.fromEntries(named) }
+  return givenInQuery(query) === null ? draft : { ...draft, data: givenData }
+}
+
+/** Data in an address, as a demo wrote it there; null for none. */
+export const givenInQuery = (query: string): string | null =>
+  new URLSearchParams(query).get('given')
+
+/**
+ * The query that gives `draft` and the page's switches again: what differs from the defaults, in the list's order; empty or with its `?`.
+ *
+ * Data that a person gave is in it only as the demo wrote it for an address, in `given`: a page that has not got it asks for the demo's own.
+ */
+export function queryOf(draft: Draft, given: string | null = null): string {
+  const defaults = { ...defaultDraftOf(draft.demo), demo: defaultDraft.demo }
+  const isGiven = draft.data === givenData
+  const own = settings.filter(
+    ({ key }) => draft[key] !== defaults[key] && !(isGiven && key === 'data'),
+  )
+  return toQuery([
+    ...own.map(({ key }) => [key, draft[key]]),
+    ...(isGiven && given !== null ? [['given', given]] : []),
+    ...switchParameters(),
+  ])
+}
+
+/** The query of the link that others open: a demo, this tab's links, and the switches that all ranks should have. */
+export const inviteQuery = (transport: TransportChoice, demo = defaultDraft.demo): string =>
+  toQuery([
+    ...(demo === defaultDraft.demo || !isDemo(demo) ? [] : [['demo', demo]]),
+    ...(transport === 'auto' ? [] : [['transport', transport]]),
+    ...switchParameters(true),
+  ])
+
+function toQuery(parameters: readonly string[][]): string {
+  const text = new URLSearchParams(parameters as [string, string][]).toString()
+  return text === '' ? '' : `?${text}`
+}

@@ -1,0 +1,175 @@
+import type { StepParts } from '../../train/run.ts'
+import type { RunEvent } from '../../worker/api.ts'
+import { append, last } from '../series.ts'
+import { addMark, markOf } from './marks.ts'
+import type { Run } from './run.ts'
+import type { Action } from './snapshot.ts'
+import { isStop } from './stop-words.ts'
+
+/** What changes a run. */
+export type RunAction = Extract<
+  Action,
+  {
+    type:
+      | 'linked'
+      | 'config'
+      | 'event'
+      | 'finished'
+      | 'failed'
+      | 'stopping'
+      | 'stepping'
+      | 'download'
+      | 'saving'
+  }
+>
+
+/** The run after `action`. */
+export function reduceRun(run: Run, action: RunAction): Run {
+  if (action.type === 'download') return { ...run, download: action.download }
+  if (action.type === 'saving') return withSaving(run, action)
+  if (run.end) return run // the first end is the one shown; what comes late belongs to no run
+  switch (action.type) {
+    case 'linked':
+      return { ...run, ways: { ...run.ways, [action.peerRank]: action.kind } }
+    case 'config':
+      return { ...run, config: action.config, phase: 'load' }
+    case 'event':
+      return reduceEvent(run, action.event, action.atMs)
+    case 'stopping':
+      return { ...run, isStopping: true }
+    case 'stepping':
+      if (action.isStepping) return { ...run, isStepping: run.paused !== null }
+      // A person goes on before the step that was let pass has ended: no pause comes behind it.
+      return { ...run, isStepping: false, paused: run.isStepping ? null : run.paused }
+    case 'finished':
+      return {
+        ...run,
+        step: action.result.steps,
+        end: { kind: 'finished', result: action.result, bytesSent: action.bytesSent },
+      }
+    case 'failed': {
+      const { code, text } = action
+      return { ...run, end: { kind: isStop(text) ? 'stopped' : 'failed', code, text } }
+    }
+  }
+}
+
+/** A person saves, in a run and behind its end. */
+function withSaving(run: Run, { saving, file }: Extract<RunAction, { type: 'saving' }>): Run {
+  if (!file) return { ...run, saving }
+  return { ...run, saving, saved: { step: file.step, name: file.name, isKept: true } }
+}
+
+function reduceEvent(run: Run, event: RunEvent, atMs: number): Run {
+  switch (event.event) {
+    case 'phase': {
+      // Most tests take less time than a person needs to read that there is one.
+      if (event.phase === 'evaluate') return { ...run, testingSinceMs: atMs }
+      const begins = event.phase === 'train'
+      return {
+        ...run,
+        phase: event.phase,
+        recent: begins ? [markOf(run, atMs)] : run.recent,
+        trainingSinceMs: run.trainingSinceMs ?? (begins ? atMs : null),
+        testingSinceMs: null,
+      }
+    }
+    case 'given':
+      return { ...run, given: { doneBytes: event.doneBytes, totalBytes: event.totalBytes } }
+    case 'resumed':
+      return {
+        ...run,
+        step: event.step,
+        dataEpoch: event.epoch,
+        resumed: { step: event.step, differences: event.differences },
+      }
+    case 'checkpoint':
+      return {
+        ...run,
+        saved: { step: event.step, name: event.name, isKept: event.isKept ?? false },
+      }
+    case 'unsaved':
+      return run
+    case 'samples':
+      return {
+        ...run,
+        sampledSteps: [...run.sampledSteps.slice(1 - mostSampleSets), event.samples],
+      }
+    case 'paused':
+      return { ...run, paused: { step: event.step, by: event.by }, isStepping: false }
+    case 'continued':
+      return {
+        ...run,
+        paused: run.isStepping ? run.paused : null,
+        pausedMs: run.pausedMs + event.pausedMs,
+      }
+    case 'evaluation':
+      return {
+        ...withTest(run, event.step, atMs),
+        accuracy: append(run.accuracy, event.step, event.value),
+        heldOutLoss: append(run.heldOutLoss, event.step, event.loss),
+      }
+    case 'step': {
+      const { step, totalSteps, epoch, loss, bytesSent } = event
+      const samples = run.samples + event.samples
+      const seconds = (atMs - run.pausedMs - (run.trainingSinceMs ?? atMs)) / 1000
+      const globalSamples = (last(run.globalSamples) || 0) + event.globalSamples
+      const stepped = {
+        ...run,
+        phase: 'train',
+        testingSinceMs: null,
+        step,
+        totalSteps,
+        dataEpoch: epoch,
+        loss: append(run.loss, step, loss),
+        trainMetric: append(run.trainMetric, step, event.value),
+        seconds: append(run.seconds, step, seconds),
+        fullestStep: Math.max(run.fullestStep, event.globalSamples),
+        globalSamples: append(run.globalSamples, step, globalSamples),
+        samples,
+        bytesSent,
+        // A device that was lost begins a new count.
+        firstBytes:
+          run.firstBytes === null || bytesSent < run.firstBytes ? bytesSent : run.firstBytes,
+        parts: blend(run.parts, event.times),
+      } as const
+      return { ...stepped, recent: addMark(run.recent, markOf(stepped, atMs)) }
+    }
+  }
+}
+
+/** Tests of which is known how long they took: enough for a mean, few enough to follow a change. */
+const mostTests = 5
+
+/** What a test took is known where its beginning was told; the phase stays until the next step, or the end. */
+function withTest(run: Run, step: number, atMs: number): Run {
+  const { testingSinceMs, tests, testedMs } = run
+  if (testingSinceMs === null) return run
+  const ms = atMs - testingSinceMs
+  return {
+    ...run,
+    testingSinceMs: null,
+    tests: [...tests.slice(1 - mostTests), { step, ms }],
+    testedMs: testedMs + ms,
+  }
+}
+
+/** Sampled steps that are kept, for looking back and for the trace. */
+export const mostSampleSets = 60
+
+/** Share of the newest step in the moving average of its parts. */
+const blendShare = 0.1
+
+function blend(old: StepParts | null, now: StepParts): StepParts {
+  if (!old) return { ...now }
+  const mix = (key: keyof StepParts) => old[key] + blendShare * (now[key] - old[key])
+  return {
+    data: mix('data'),
+    forward: mix('forward'),
+    backward: mix('backward'),
+    wait: mix('wait'),
+    wire: mix('wire'),
+    optimizer: mix('optimizer'),
+    total: mix('total'),
+  }
+}

@@ -1,0 +1,67 @@
+import type { Lobby, LobbyMember } from '../../peer/messages.ts'
+import type { TrainConfig } from '../../train/config.ts'
+import { type CheckedDraft, checkDraft, type GivenFacts } from '../settings/check.ts'
+import { isRunning } from './run-facts.ts'
+import type { Snapshot } from './snapshot.ts'
+
+/** What views ask of the room. */
+
+/** What another tab, the maker, would start now; once a run is on or has ended without a newer word, that run's settings. */
+export function settingsOfRoom(snapshot: Snapshot): TrainConfig | null {
+  const { run, proposed } = snapshot
+  const own = run?.config ?? null
+  return isRunning(snapshot) ? own : (proposed ?? own)
+}
+
+/** How many tabs the members are of: the ranks of one tab are several members. */
+export function tabCount({ members }: Lobby): number {
+  return new Set(members.map(({ tab, id }) => tab ?? id)).size
+}
+
+export function ownMember({ lobby, ownId }: Snapshot): LobbyMember | null {
+  return lobby?.members.find(({ id }) => id === ownId) ?? null
+}
+
+export function isMaker({ lobby, ownId }: Snapshot): boolean {
+  return lobby !== null && lobby.maker === ownId
+}
+
+export function makerName({ lobby }: Snapshot): string {
+  return lobby?.members.find(({ id }) => id === lobby.maker)?.name ?? 'the maker'
+}
+
+/** The form's settings, judged for the room and this tab as they are now. */
+export const checkedDraft = (
+  snapshot: Snapshot,
+  worldSize = snapshot.lobby?.members.length,
+): CheckedDraft => checkDraft(snapshot.draft, worldSize, givenFacts(snapshot))
+
+/** What this tab has of the data that a person gave to the draft's demo. */
+export const givenFacts = ({
+  draft: { demo },
+  given,
+  givenSamples,
+  damagedInLink,
+}: Snapshot): GivenFacts => ({
+  isThere: Object.hasOwn(given, demo),
+  samples: givenSamples[demo],
+  isDamaged: damagedInLink === demo,
+})
+
+/** The room is in a run, this tab's or not. */
+export function isRoomOn({ lobby }: Snapshot): boolean {
+  return lobby?.state === 'assigned' || lobby?.state === 'running'
+}
+
+/** The room is in a run that this tab is not part of. */
+export function isWaitingForNext(snapshot: Snapshot): boolean {
+  const { lobby } = snapshot
+  if (!lobby || isRunning(snapshot)) return false
+  return isRoomOn(snapshot) && ownMember(snapshot)?.rank === null
+}
+
+export function canStart(snapshot: Snapshot): boolean {
+  const { stage, lobby, serverLost } = snapshot
+  if (stage !== 'inside' || !lobby || serverLost !== null) return false
+  return isMaker(snapshot) && !isRoomOn(snapshot) && !isRunning(snapshot)
+}

@@ -1,0 +1,55 @@
+import type { Run } from './run.ts'
+import type { Snapshot } from './snapshot.ts'
+
+/** What views ask of the run. */
+
+/** A run of this tab goes on. */
+export function isRunning({ run }: Snapshot): boolean {
+  return run !== null && run.end === null
+}
+
+/** The run makes steps, with the tests between them. */
+export function makesSteps({ phase, end }: Pick<Run, 'phase' | 'end'>): boolean {
+  return end === null && (phase === 'train' || phase === 'evaluate')
+}
+
+/** The ranks of this tab, where there are several and each trains a model of its own; else none. */
+export function ranksApart(run: Run | null): readonly number[] {
+  if (run?.config?.strategy !== 'alone') return []
+  const { tab } = run.members[run.rank]
+  const here = run.members.flatMap((member, rank) =>
+    tab !== undefined && member.tab === tab ? [rank] : [],
+  )
+  return here.length > 1 ? here : []
+}
+
+/** Ranks that this tab had no link to yet when the run ended because one could not be reached. */
+export function unreachedRanks({ run }: Snapshot): readonly number[] {
+  if (run?.end?.kind !== 'failed' || run.end.code !== 'peer.unreachable') return []
+  return run.peers.filter((rank) => !(rank in run.ways))
+}
+
+/** Ranks that a run in hand has lost, or that ended it by going; who leaves behind its end is none of them. */
+export function goneRanks(snapshot: Snapshot): readonly number[] {
+  const { run } = snapshot
+  return run?.end ? run.lost : outsideRanks(snapshot)
+}
+
+/** Ranks of the run that are not in the room now. */
+function outsideRanks({ run, lobby }: Snapshot): readonly number[] {
+  if (!run || !lobby) return []
+  return run.members.flatMap(({ id }, rank) => {
+    const member = lobby.members.find((one) => one.id === id)
+    return member?.attached ? [] : [rank]
+  })
+}
+
+/** The ranks that an end by the others' fault is due to: those that its text names, else, as the room tells it, who is not there any more. */
+export function lostRanks(snapshot: Snapshot): readonly number[] {
+  const { run } = snapshot
+  if (!run?.end || run.end.kind === 'finished' || !run.end.code.startsWith('peer.')) return []
+  const named = /\brank (\d+) \(.*?\) is gone|\blost rank (\d+)/.exec(run.end.text)
+  if (!named) return outsideRanks(snapshot)
+  const rank = Number(named[1] ?? named[2])
+  return rank < run.members.length ? [rank] : []
+}

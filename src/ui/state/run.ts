@@ -1,0 +1,183 @@
+import type { AssignedLink, Assignment } from '../../peer/messages.ts'
+import type { TrainConfig } from '../../train/config.ts'
+import type { StepParts } from '../../train/run.ts'
+import type { StepSample } from '../../train/step-sample.ts'
+import type { RunResult } from '../../worker/api.ts'
+import { emptySeries, type Series } from '../series.ts'
+
+/** A run as this tab sees it. */
+
+export type Phase = 'connect' | 'load' | 'broadcast' | 'compile' | 'train' | 'evaluate'
+
+/** Where the run was at one moment; rates are differences of two. */
+export interface Mark {
+  /** By a clock that stands still in pauses and tests. */
+  readonly atMs: number
+  readonly step: number
+  /** Of this rank so far. */
+  readonly samples: number
+  /** Of all ranks so far. */
+  readonly globalSamples: number
+}
+
+/** A test that is over. */
+export interface TestTaken {
+  readonly step: number
+  readonly ms: number
+}
+
+export interface Run {
+  /** Of this tab's runs. */
+  readonly id: string
+  /** units: ms of Unix time. */
+  readonly startedAtMs: number
+  /** How its line looks (runs/run-looks.ts). */
+  readonly slot: number
+  readonly epoch: number
+  readonly rank: number
+  readonly worldSize: number
+  readonly members: Assignment['members']
+  /** Those that this rank is linked to. */
+  readonly peers: readonly number[]
+  /** Ranks whose going ended the run; empty while it goes on, and where another end came. */
+  readonly lost: readonly number[]
+  /** By rank: this rank's links that are up, as they go. */
+  readonly ways: Readonly<Record<number, AssignedLink['kind']>>
+  readonly config: TrainConfig | null
+  /** A short test does not change it: `evaluate` is one that lasts (`watchTests`). */
+  readonly phase: Phase
+  readonly step: number
+  readonly totalSteps: number
+  /** Of the data, from 0. */
+  readonly dataEpoch: number
+  /** By step. */
+  readonly loss: Series
+  /** The demo's metric over the samples of each step, as the model was before it. */
+  readonly trainMetric: Series
+  /** The metric over held-out samples: for most demos the accuracy. */
+  readonly accuracy: Series
+  readonly heldOutLoss: Series
+  /** Of all ranks so far, by step. */
+  readonly globalSamples: Series
+  /** Samples of the largest step so far, over all ranks: fewer than the batch size where there is less data. */
+  readonly fullestStep: number
+  /** Since training began, by step; pauses do not count. */
+  readonly seconds: Series
+  /** `atMs` of that beginning. */
+  readonly trainingSinceMs: number | null
+  /** One step of each rank about every second, the newest last. */
+  readonly sampledSteps: readonly (readonly StepSample[])[]
+  /** Samples of this rank so far. */
+  readonly samples: number
+  readonly bytesSent: number
+  /** What it had sent when its first step had ended: parameters, measuring the links, and that step's gradients; null before. */
+  readonly firstBytes: number | null
+  /** Moving average over about ten steps. units: ms. */
+  readonly parts: StepParts | null
+  /** How much of what a person gave has gone from its rank to all; null where nobody gave anything, or no one else is there. */
+  readonly given: { readonly doneBytes: number; readonly totalBytes: number } | null
+  /** The last few seconds of training, without pauses and tests. */
+  readonly recent: readonly Mark[]
+  /** `atMs` of the test that is under way. */
+  readonly testingSinceMs: number | null
+  /** The last few tests. */
+  readonly tests: readonly TestTaken[]
+  /** In tests that are over. */
+  readonly testedMs: number
+  /** The checkpoint that the run goes on from, as rank 0 tells of it. */
+  readonly resumed: { readonly step: number; readonly differences: readonly string[] } | null
+  /** All ranks hold behind this step; by those ranks. */
+  readonly paused: { readonly step: number; readonly by: readonly number[] } | null
+  /** One step is let pass: the pause goes on behind it, and the page shows it all the while. */
+  readonly isStepping: boolean
+  /** In pauses that are over. */
+  readonly pausedMs: number
+  /** The newest checkpoint of it in this browser. */
+  readonly saved: SavedCheckpoint | null
+  /** What came of the last time that a person wanted one. */
+  readonly saving: Saving
+  readonly isStopping: boolean
+  readonly end: RunEnding | null
+  readonly download: Download
+}
+
+export type RunEnding =
+  | {
+      readonly kind: 'finished'
+      readonly result: RunResult
+      /** As the browser's data channels count, where there were some; else as the worker counts. */
+      readonly bytesSent: number
+    }
+  | {
+      readonly kind: 'stopped' | 'failed'
+      readonly code: string
+      readonly text: string
+    }
+
+export interface SavedCheckpoint {
+  readonly step: number
+  readonly name: string
+  /** A person wanted it. */
+  readonly isKept: boolean
+}
+
+export type Saving =
+  | { readonly is: 'idle' | 'busy' }
+  | { readonly is: 'done'; readonly step: number }
+  | { readonly is: 'failed'; readonly text: string }
+
+export type Download =
+  | { readonly is: 'idle' | 'busy' | 'done' }
+  | { readonly is: 'failed'; readonly text: string }
+
+/** A run that this tab has just been assigned its rank in. */
+export function newRun(
+  slot: number,
+  { assignment, startedAtMs }: { readonly assignment: Assignment; readonly startedAtMs: number },
+): Run {
+  const { epoch, rank, worldSize, members, links } = assignment
+  return {
+    id: `${startedAtMs}-${epoch}`,
+    startedAtMs,
+    slot,
+    epoch,
+    rank,
+    worldSize,
+    members,
+    peers: links.map(({ peerRank }) => peerRank),
+    lost: [],
+    ways: {},
+    config: null,
+    phase: 'connect',
+    step: 0,
+    totalSteps: 0,
+    dataEpoch: 0,
+    loss: emptySeries,
+    trainMetric: emptySeries,
+    accuracy: emptySeries,
+    heldOutLoss: emptySeries,
+    globalSamples: emptySeries,
+    fullestStep: 0,
+    seconds: emptySeries,
+    trainingSinceMs: null,
+    sampledSteps: [],
+    samples: 0,
+    bytesSent: 0,
+    firstBytes: null,
+    parts: null,
+    given: null,
+    recent: [],
+    testingSinceMs: null,
+    tests: [],
+    testedMs: 0,
+    resumed: null,
+    paused: null,
+    isStepping: false,
+    pausedMs: 0,
+    saved: null,
+    saving: { is: 'idle' },
+    isStopping: false,
+    end: null,
+    download: { is: 'idle' },
+  }
+}

@@ -1,0 +1,149 @@
+import type {
+  AssignedLink,
+  Assignment,
+  Lobby,
+  ServerFacts,
+  TransportChoice,
+} from '../../peer/messages.ts'
+import type { TrainConfig } from '../../train/config.ts'
+import type {
+  AdapterFacts,
+  RunEvent,
+  RunResult,
+  SavedFile,
+  ShelvedCheckpoint,
+} from '../../worker/api.ts'
+import type { KeptRun, RunsAction } from '../runs/kept-runs.ts'
+import { noFacts } from '../server-facts.ts'
+import type { Draft, SettingKey } from '../settings/list.ts'
+import type { Trouble } from '../trouble.ts'
+import type { Download, Run, Saving } from './run.ts'
+
+/**
+ * Everything the page shows, and how it comes to change: one snapshot, one list of actions, one pure reducer.
+ *
+ * Times come in with the actions (`atMs`, any origin), so a recorded list of actions gives the same snapshots again.
+ */
+
+export interface Snapshot {
+  /**
+   * opening: the device; entering: the room; inside; outside: `trouble` says why.
+   */
+  readonly stage: 'opening' | 'entering' | 'inside' | 'outside'
+  readonly trouble: Trouble | null
+  /** The room's address on this page, without a query: `inviteLink` makes it the link for others. Empty where there is no room. */
+  readonly invite: string
+  /** What the page's server offers; nothing before it has answered. */
+  readonly server: ServerFacts
+  readonly name: string
+  readonly adapter: AdapterFacts | null
+  readonly ownId: string | null
+  readonly lobby: Lobby | null
+  /** Where another tab is the maker: what it would start now, or has started. */
+  readonly proposed: TrainConfig | null
+  /** The connection to the signaling server has ended, with its words. */
+  readonly serverLost: string | null
+  /** The server's last no, until something else happens. */
+  readonly refusal: string | null
+  readonly draft: Draft
+  /** By demo: data that a person gave on this tab, as text for an address; null where it is too much for one. */
+  readonly given: Readonly<Record<string, string | null>>
+  /** By demo: how many training samples that is, where its view knows. */
+  readonly givenSamples: Readonly<Record<string, number | undefined>>
+  /** What the page's own address had of it. */
+  readonly givenInLink: { readonly demo: string; readonly text: string } | null
+  /** The demo whose view could not read that, until it gets other data. */
+  readonly damagedInLink: string | null
+  /** The links that this tab entered the room with. */
+  readonly transport: TransportChoice
+  /** With how many ranks this tab entered. */
+  readonly ranks: number
+  /** The server relays links; false before it has said so. */
+  readonly hasRelay: boolean
+  /** The current run of this tab, or its last one. */
+  readonly run: Run | null
+  /** The runs of this tab that have ended, the oldest first. */
+  readonly runs: readonly KeptRun[]
+  /** Of runs in this browser's private files; null before they are known. */
+  readonly checkpoints: readonly ShelvedCheckpoint[] | null
+  /** How often this tab was reset: what views hold of their own is gone with each. */
+  readonly resets: number
+  /** What came of the last thing that was done with them. */
+  readonly checkpointNote: { readonly text: string; readonly isError: boolean } | null
+}
+
+export type Action =
+  | { type: 'deviceOpened'; adapter: AdapterFacts }
+  | { type: 'entered'; hasRelay: boolean }
+  | { type: 'outside'; trouble: Trouble }
+  | { type: 'lobby'; lobby: Lobby; ownId: string | null }
+  | { type: 'proposed'; config: TrainConfig | null }
+  | RunsAction
+  | { type: 'assigned'; assignment: Assignment; startedAtMs: number }
+  | { type: 'linked'; peerRank: number; kind: AssignedLink['kind'] }
+  | { type: 'config'; config: TrainConfig }
+  | { type: 'event'; event: RunEvent; atMs: number }
+  | { type: 'finished'; result: RunResult; bytesSent: number }
+  | { type: 'failed'; code: string; text: string }
+  | { type: 'stopping' }
+  | { type: 'stepping'; isStepping: boolean }
+  | { type: 'testLasts'; sinceMs: number }
+  | { type: 'server'; facts: ServerFacts }
+  | { type: 'serverLost'; text: string }
+  | { type: 'refused'; text: string }
+  | { type: 'setting'; key: SettingKey; value: string }
+  | { type: 'given'; demo: string; text: string | null; samples?: number }
+  | { type: 'givenBack'; demo: string }
+  | { type: 'damagedInLink'; demo: string }
+  | { type: 'named'; name: string }
+  | { type: 'reset' }
+  | { type: 'download'; download: Download }
+  | { type: 'saving'; saving: Saving; file?: SavedFile }
+  | { type: 'checkpoints'; files: readonly ShelvedCheckpoint[] }
+  | { type: 'checkpointDeleted'; file: ShelvedCheckpoint }
+  | { type: 'checkpointNote'; text: string; isError: boolean }
+
+export interface Beginning {
+  invite: string
+  name: string
+  draft: Draft
+  transport: TransportChoice
+  ranks?: number
+  givenInLink?: Snapshot['givenInLink']
+}
+
+export function begin({
+  invite,
+  name,
+  draft,
+  transport,
+  ranks = 1,
+  givenInLink = null,
+}: Beginning): Snapshot {
+  return {
+    stage: 'opening',
+    trouble: null,
+    invite,
+    server: noFacts,
+    name,
+    adapter: null,
+    ownId: null,
+    lobby: null,
+    proposed: null,
+    serverLost: null,
+    refusal: null,
+    draft,
+    given: {},
+    givenSamples: {},
+    givenInLink,
+    damagedInLink: null,
+    transport,
+    ranks,
+    hasRelay: false,
+    run: null,
+    runs: [],
+    checkpoints: null,
+    checkpointNote: null,
+    resets: 0,
+  }
+}

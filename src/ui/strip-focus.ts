@@ -1,0 +1,95 @@
+import type { RefObject } from 'preact'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+
+/** For so long after a run has begun or ended its buttons take no click: it was meant for the one that stood there. units: ms. */
+export const settleMs = 500
+
+/** Says when the buttons of a run take clicks. Times are given, by any clock. */
+export class ActGuard {
+  #isRunning: boolean
+  #changedMs = Number.NEGATIVE_INFINITY
+
+  constructor(isRunning: boolean) {
+    this.#isRunning = isRunning
+  }
+
+  /** Whether clicks count, with a run going on or not as it is now. */
+  isOpen(isRunning: boolean, nowMs: number): boolean {
+    if (isRunning !== this.#isRunning) {
+      this.#isRunning = isRunning
+      this.#changedMs = nowMs
+    }
+    return nowMs - this.#changedMs >= settleMs
+  }
+}
+
+/** Whether a key that is held down asks for a click again. */
+export const isHeldKey = ({ key, repeat }: Pick<KeyboardEvent, 'key' | 'repeat'>): boolean =>
+  repeat && (key === 'Enter' || key === ' ')
+
+export interface StripFocus {
+  readonly strip: RefObject<HTMLElement | null>
+  /** Can take the focus, and takes it while no button is there for it. */
+  readonly heading: RefObject<HTMLHeadingElement | null>
+  /** The run began or ended a moment ago: its buttons take no click yet. */
+  readonly isSettling: boolean
+  readonly onKeyDownCapture: (event: KeyboardEvent) => void
+  readonly onClickCapture: (event: MouseEvent) => void
+}
+
+/**
+ * Keeps the focus in the strip when the button that has it goes away: on the heading while a run goes on, then on the button that goes further.
+ *
+ * Held keys, and clicks right after a run began or ended, are taken away: they were meant for the button before.
+ */
+export function useStripFocus(isRunning: boolean): StripFocus {
+  const strip = useRef<HTMLElement | null>(null)
+  const heading = useRef<HTMLHeadingElement | null>(null)
+  const isKeeping = useRef(false)
+  const guard = useRef<ActGuard | null>(null)
+  guard.current ??= new ActGuard(isRunning)
+  const [, redraw] = useState(0)
+  const isSettling = !guard.current.isOpen(isRunning, performance.now())
+  // Asked before this drawing changes the page: what it takes out has no focus any more.
+  const focused = strip.current?.querySelector<HTMLElement>(':focus') ?? null
+
+  useEffect(() => {
+    if (!isSettling) return
+    // A timer may be a little early.
+    const timer = setTimeout(() => redraw((count) => count + 1), settleMs + 20)
+    return () => clearTimeout(timer)
+  }, [isRunning])
+
+  useLayoutEffect(() => {
+    const isLost = focused && (!focused.isConnected || focused.matches(':disabled'))
+    if (isLost) {
+      heading.current!.focus({ preventScroll: true })
+      isKeeping.current = true
+    }
+    if (!isKeeping.current) return
+    if (document.activeElement !== heading.current) isKeeping.current = false
+    else if (!isRunning) {
+      const act = strip.current!.querySelector<HTMLElement>('.main-acts .go:not(:disabled)')
+      act?.focus({ preventScroll: true })
+      isKeeping.current = act === null
+    }
+  })
+
+  return {
+    strip,
+    heading,
+    isSettling,
+    onKeyDownCapture: (event) => {
+      if (isHeldKey(event) && isButton(event.target)) event.preventDefault()
+    },
+    onClickCapture: (event) => {
+      const isAct = event.target instanceof Element && event.target.closest('.main-acts')
+      if (!isAct || guard.current!.isOpen(isRunning, performance.now())) return
+      event.preventDefault()
+      event.stopPropagation()
+    },
+  }
+}
+
+const isButton = (target: EventTarget | null) =>
+  target instanceof Element && target.closest('button') !== null

@@ -1,0 +1,335 @@
+import { describe, expect, it } from 'vitest'
+import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { limits } from '../../../src/peer/messages.ts'
+import { removedBy, SignalError } from '../../../src/peer/refusals.ts'
+import { roundTrips } from '../../../src/ui/member-words.ts'
+import { checkDraft, firstErrorOf, fittingBatch } from '../../../src/ui/settings/check.ts'
+import { defaultDraftOf, withSetting } from '../../../src/ui/settings/draft.ts'
+import { settings } from '../../../src/ui/settings/list.ts'
+import { queryOf } from '../../../src/ui/settings/query.ts'
+import { canReset, lostByReset } from '../../../src/ui/state/reset-facts.ts'
+import { checkedDraft, isMaker, settingsOfRoom } from '../../../src/ui/state/room-facts.ts'
+import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
+import { statusOf } from '../../../src/ui/status.ts'
+import { troubleOf } from '../../../src/ui/trouble.ts'
+import { unreachedOf } from '../../../src/ui/unreached.ts'
+import { infoOf } from '../../support/member-info.ts'
+import {
+  assigned,
+  inside,
+  lobbyApart,
+  makeLobby,
+  makeMember,
+  makeResult,
+  play,
+  training,
+} from '../../support/page-states.ts'
+import { RendezvousWorld, roomA } from '../../support/rendezvous-world.ts'
+
+/** What the maker does with its room, and what the others see of it. */
+
+const nameOf = (rank: number) => makeMember(rank).name
+
+describe('the maker that is back', () => {
+  const config = parseTrainConfig({
+    demo: 'playground',
+    data: 'moons',
+    seed: 5,
+    saves: 'auto',
+    stepsPerSec: 60,
+  })
+  const lobbyOf = (order: readonly number[]) => {
+    const members = order.map((index) => makeMember(index))
+    return { ...makeLobby(0), maker: members[0].id, members }
+  }
+
+  it('takes over what the room was about to train; who had the room meanwhile only looks on', () => {
+    const back = play(
+      inside(3, 2),
+      { type: 'proposed', config },
+      { type: 'lobby', lobby: lobbyOf([2, 0, 1]), ownId: makeMember(2).id },
+    )
+    expect(isMaker(back)).toBe(true)
+    expect(queryOf(back.draft)).toBe('?demo=playground&data=moons&seed=5')
+    // The server tells the one before what the room had, and then who the maker is.
+    const before = play(
+      inside(3, 0),
+      { type: 'proposed', config },
+      { type: 'lobby', lobby: lobbyOf([2, 0, 1]), ownId: makeMember(0).id },
+    )
+    expect(isMaker(before)).toBe(false)
+    expect(settingsOfRoom(before)).toBe(config)
+    expect(statusOf(before).title).toBe(`Waiting for ${nameOf(2)} to start`)
+  })
+})
+
+describe('a member that was removed', () => {
+  it('learns who did it, and how to come back', () => {
+    const trouble = troubleOf(new SignalError('removed', removedBy('Ada. Or Ben')))
+    expect(trouble.kind).toBe('removed')
+    expect(trouble.text).toBe('Ada. Or Ben, who runs the room, removed this tab.')
+    expect(trouble.remedies.join(' ')).toContain('rejoin')
+  })
+
+  it('is named to the others of its run, as the room tells it', async () => {
+    const world = new RendezvousWorld()
+    const tabs = [0, 1, 2].map((rank) => `t${rank}`)
+    for (const [rank, tab] of tabs.entries()) {
+      if (rank === 0) world.create(tab, roomA, infoOf(nameOf(rank)))
+      else world.join(tab, roomA, infoOf(nameOf(rank)))
+    }
+    await world.run(tabs)
+    world.say('t0', { type: 'remove', id: world.last('t1', 'welcome').id })
+    const { text } = world.last('t2', 'abort')
+    const lobby = makeLobby(3, 'failed')
+    const members = lobby.members.filter((_, index) => index !== 1)
+    const after = play(
+      training(3, 20, 2),
+      { type: 'failed', code: 'peer.aborted', text },
+      { type: 'lobby', lobby: { ...lobby, members }, ownId: makeMember(2).id },
+    )
+    expect(statusOf(after)).toMatchObject({
+      tone: 'idle',
+      title: `Rank 1 (${nameOf(1)}) was removed`,
+      text: `${nameOf(0)} removed it from the room, which ended the run at step 20. Waiting for ${nameOf(0)} to start again.`,
+    })
+  })
+})
+
+describe('before the first run', () => {
+  const titleOf = (snapshot: Snapshot) => statusOf(snapshot).title
+
+  it('each row says how far its member is from its neighbours, by rank, or from the server', () => {
+    const words = (count: number) =>
+      roundTrips(makeLobby(count).members, false).map((facts) => facts.map(({ text }) => text))
+    expect(words(3)).toEqual([
+      ['0.64 ms to rank 1', '11.2 ms to rank 2'],
+      ['0.64 ms to rank 0', '5.94 ms to rank 2'],
+      ['5.94 ms to rank 1', '11.2 ms to rank 0'],
+    ])
+    expect(words(2)).toEqual([['0.64 ms to rank 1'], ['0.64 ms to rank 0']])
+    expect(words(1)).toEqual([['0.41 ms to the server']])
+    // What was measured to someone who is no neighbour now is of no meaning.
+    const { members } = makeLobby(3)
+    const changed = roundTrips([members[0], members[2], members[1]], false)
+    expect(changed.flat().map(({ text }) => text)).toEqual([
+      '0.41 ms to the server',
+      '2.21 ms to the server',
+      '1.31 ms to the server',
+    ])
+  })
+
+  it('who cannot be reached is named, to the maker and to whom it concerns, with what to do', () => {
+    const maker = lobbyApart(3, [0, 1])
+    expect(statusOf(maker)).toMatchObject({ tone: 'bad', title: `${nameOf(1)} cannot be reached` })
+    expect(unreachedOf(maker)!.without).toEqual([{ names: nameOf(1), ids: [makeMember(1).id] }])
+    expect(unreachedOf(maker)!.detail).toBeNull()
+    expect(roundTrips(maker.lobby!.members, false)[1]).toMatchObject([
+      { text: `no way to ${nameOf(0)}`, isTrouble: true },
+      { text: `no way to ${nameOf(2)}`, isTrouble: true },
+    ])
+    const itself = lobbyApart(3, [0, 1], 1)
+    expect(titleOf(itself)).toBe(`${nameOf(0)} and ${nameOf(2)} cannot be reached`)
+    expect(unreachedOf(itself)!.without).toEqual([])
+    // Of four the maker sees that it is one, or that it is two of the others.
+    expect(titleOf(lobbyApart(4, [1, 2]))).toBe(`${nameOf(2)} cannot be reached`)
+    const pair = lobbyApart(4, [1])
+    expect(titleOf(pair)).toBe(`${nameOf(1)} and ${nameOf(2)} cannot reach each other`)
+    expect(unreachedOf(pair)!.without.map(({ names }) => names)).toEqual([nameOf(1), nameOf(2)])
+    expect(titleOf(lobbyApart(4, [1], 2))).toBe(`${nameOf(1)} cannot be reached`)
+    expect(titleOf(lobbyApart(4, [1], 3))).toBe(`Waiting for ${nameOf(0)} to start`)
+  })
+
+  it('where the server passes data on, and both ask for that, it is no trouble', () => {
+    const apart = lobbyApart(2, [0])
+    const members = apart.lobby!.members.map((one) => ({
+      ...one,
+      transport: 'fallback' as const,
+      hostTag: '',
+    }))
+    const lobby = { ...apart.lobby!, members }
+    const relayed = { ...apart, lobby, hasRelay: true }
+    expect(titleOf(relayed)).toBe('Ready with 2 ranks')
+    expect(roundTrips(members, true)[0]).toMatchObject([{ text: `through the server to rank 1` }])
+    expect(titleOf({ ...apart, lobby })).toBe(`${nameOf(1)} cannot be reached`)
+  })
+})
+
+describe('a wrong setting', () => {
+  it('stands where Start is, the first of the form, and goes when it is put right', () => {
+    const ready = inside(3)
+    expect(statusOf(ready).title).toBe('Ready with 3 ranks')
+    const wrong = play(
+      ready,
+      { type: 'setting', key: 'batchSize', value: '2' },
+      { type: 'setting', key: 'epochs', value: '0' },
+    )
+    expect(statusOf(wrong)).toMatchObject({ tone: 'bad', title: 'A setting is wrong' })
+    expect(firstErrorOf(checkedDraft(wrong))).toMatchObject({
+      setting: { label: 'Epochs' },
+      text: 'expected 1 or more, got 0',
+    })
+    const half = play(wrong, { type: 'setting', key: 'epochs', value: '1' })
+    expect(firstErrorOf(checkedDraft(half))!.setting.key).toBe('batchSize')
+    expect(firstErrorOf(checkedDraft(ready))).toBeNull()
+    // Those who cannot mend it are told nothing of it.
+    expect(statusOf({ ...inside(3, 1), draft: wrong.draft }).title).toContain('Waiting for')
+  })
+
+  it('a batch that is too small for the room is made as large as it has to be', () => {
+    const text = withSetting(defaultDraftOf('text'), 'batchSize', '16')
+    const fitted = fittingBatch(text, 30)
+    expect(fitted).toBe('30')
+    expect(firstErrorOf(checkDraft(withSetting(text, 'batchSize', fitted!), 30))).toBeNull()
+    expect(fittingBatch(text, 16)).toBeNull()
+    for (const wrong of ['', '0', '-3', '1.5', 'many'])
+      expect(fittingBatch(withSetting(text, 'batchSize', wrong), 30), wrong).toBeNull()
+  })
+})
+
+describe('a reset', () => {
+  const playground = (from: Snapshot) =>
+    play(
+      from,
+      { type: 'setting', key: 'demo', value: 'playground' },
+      { type: 'setting', key: 'seed', value: '7' },
+    )
+  const finished = play(
+    training(3, 540),
+    { type: 'finished', result: makeResult(3), bytesSent: 1 },
+    { type: 'lobby', lobby: makeLobby(3, 'finished'), ownId: makeMember(0).id },
+  )
+  const after = play(playground(finished), { type: 'refused', text: 'no' }, { type: 'reset' })
+
+  it('is the page as after entering: defaults of the demo on show, no run, nothing in the chart', () => {
+    expect(after.draft).toEqual(defaultDraftOf('playground'))
+    expect(queryOf(after.draft)).toBe('?demo=playground')
+    expect(after.run).toBeNull()
+    expect(after.refusal).toBeNull()
+    expect(statusOf(after).title).toBe('Ready with 3 ranks')
+    expect(after.resets).toBe(1)
+    // The run is in the table still, under the name and number that it had.
+    expect(after.runs).toEqual(finished.runs.map((run) => ({ ...run, isShown: false })))
+    expect(after.runs).toHaveLength(1)
+  })
+
+  it('leaves what the tab entered with: its links and ranks', () => {
+    const own = { ...inside(1), transport: 'webrtc', ranks: 3 } as const
+    const { draft } = play(playground(own), { type: 'reset' })
+    expect(settings.filter(({ key }) => draft[key] !== defaultDraftOf('playground')[key])).toEqual(
+      settings.filter(({ key }) => key === 'transport' || key === 'ranks'),
+    )
+    expect([draft.transport, draft.ranks]).toEqual(['webrtc', '3'])
+  })
+
+  it('is for the maker, between runs, where there is something to reset', () => {
+    expect(canReset(inside(3))).toBe(false)
+    expect(canReset(after)).toBe(false)
+    expect(canReset(finished)).toBe(true)
+    expect(canReset(playground(inside(3)))).toBe(true)
+    for (const not of [
+      training(3, 5),
+      { ...playground(finished), ownId: makeMember(1).id },
+      play(finished, { type: 'serverLost', text: 'gone' }),
+    ]) {
+      expect(canReset(not)).toBe(false)
+      expect(play(not, { type: 'reset' })).toEqual(not)
+    }
+  })
+
+  it('asks only where something is lost for good', () => {
+    expect(lostByReset(finished)).toBe('You will lose the trained model, which is not saved.')
+    expect(lostByReset(playground(inside(3)))).toBeNull()
+    expect(lostByReset(play(finished, { type: 'download', download: { is: 'done' } }))).toBeNull()
+    const given = play(inside(3), { type: 'setting', key: 'data', value: 'given' })
+    expect(lostByReset(given)).toBe('You will lose the data that you gave.')
+  })
+})
+
+describe('a rank that cannot be reached', () => {
+  const names = [0, 1, 2].map(nameOf)
+  /** The room's word on it, and what this tab makes of it. */
+  async function told(own: number, happen: (world: RendezvousWorld, epoch: number) => unknown) {
+    const world = new RendezvousWorld()
+    for (const [rank, name] of names.entries()) {
+      if (rank === 0) world.create(`t${rank}`, roomA, infoOf(name))
+      else world.join(`t${rank}`, roomA, infoOf(name))
+    }
+    await happen(world, world.assign(['t0', 't1', 't2']))
+    const { text } = world.last(`t${own}`, 'abort')
+    return ended(own, 'peer.aborted', text)
+  }
+  const ended = (own: number, code: string, text: string) =>
+    play(
+      assigned(3, own),
+      { type: 'failed', code, text },
+      { type: 'lobby', lobby: makeLobby(3, 'failed'), ownId: makeMember(own).id },
+    )
+  const noWay = (rank: number) =>
+    `link to rank ${rank} (${names[rank]}): no connection: none of 3 addresses here reaches one of 2 there (ICE failed). A firewall or NAT may be between.`
+
+  it('is named, with a cause in plain words, and the maker may start without it', () => {
+    const snapshot = ended(0, 'peer.unreachable', noWay(2))
+    expect(statusOf(snapshot)).toMatchObject({ title: `${names[2]} cannot be reached` })
+    expect(statusOf(snapshot).text).toContain('a firewall or guest network')
+    expect(unreachedOf(snapshot)!.without).toEqual([{ names: names[2], ids: [makeMember(2).id] }])
+    expect(unreachedOf(snapshot)!.detail).toBe(noWay(2))
+  })
+
+  it('says what to do: one network, TURN, the relay', () => {
+    const remedies = (part: Partial<Snapshot> = {}) =>
+      unreachedOf({ ...ended(0, 'peer.unreachable', noWay(2)), ...part })!.remedies.join('\n')
+    expect(remedies()).toContain('same network')
+    expect(remedies()).toMatch(/TURN server: npm start -- --host --ice-servers .*docs\/launching/)
+    expect(remedies()).toContain('npm start -- --host --relay')
+    expect(remedies({ hasRelay: true })).toContain('This server can pass the data on')
+    expect(remedies({ hasRelay: true })).not.toContain('--relay')
+    expect(remedies({ transport: 'fallback' })).not.toContain('pass the data on')
+  })
+
+  it('by two others: both are named, and the maker chooses which to leave out', async () => {
+    const pair = (own: number) =>
+      told(own, (world, epoch) =>
+        world.say('t1', { type: 'linkDown', epoch, peerRank: 2, text: noWay(2) }),
+      )
+    const maker = await pair(0)
+    expect(statusOf(maker).title).toBe(`${names[1]} and ${names[2]} cannot reach each other`)
+    expect(unreachedOf(maker)!.without.map((one) => one.names)).toEqual([names[1], names[2]])
+    const guest = await pair(2)
+    expect(statusOf(guest).title).toBe(`${names[1]} cannot be reached`)
+    expect(unreachedOf(guest)!.without).toEqual([])
+    expect(unreachedOf(guest)!.remedies.at(-1)).toContain(`${names[0]} starts without`)
+  })
+
+  it('in time: all that were late are named', async () => {
+    const late = await told(0, async (world, epoch) => {
+      world.say('t0', { type: 'ready', epoch })
+      await world.env.advance(limits.readyMs)
+    })
+    expect(statusOf(late).title).toBe(`${names[1]} and ${names[2]} did not connect in time`)
+    expect(unreachedOf(late)!.without.map(({ ids }) => ids.length)).toEqual([2])
+  })
+
+  it('other ends are none of it: while training, by a stop, by who has left', async () => {
+    const trained = play(training(3, 5), {
+      type: 'failed',
+      code: 'peer.unreachable',
+      text: noWay(2),
+    })
+    expect(unreachedOf(trained)).toBeNull()
+    expect(unreachedOf(ended(0, 'peer.aborted', 'stopped by Ada.'))).toBeNull()
+    const left = await told(0, (world) => world.say('t2', { type: 'bye' }))
+    expect(unreachedOf(left)).toBeNull()
+    expect(unreachedOf(inside(2))).toBeNull()
+  })
+
+  it('who has left meanwhile needs no removing', () => {
+    const lobby = makeLobby(2, 'failed')
+    const after = play(ended(0, 'peer.unreachable', noWay(2)), {
+      type: 'lobby',
+      lobby,
+      ownId: makeMember(0).id,
+    })
+    expect(unreachedOf(after)!.without).toEqual([])
+  })
+})
