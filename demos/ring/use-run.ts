@@ -3,9 +3,17 @@ import { messageOf } from '../../src/util/errors.ts'
 import type { RingSettings } from './settings.ts'
 import { type Story, tellRun } from './story.ts'
 
+/** A run that was told, or why there is none. */
+interface Told {
+  readonly of: RingSettings
+  readonly story: Story | undefined
+  readonly error: string
+}
+
 export interface Run {
   /** The last one that was told; that of older settings while a new one is under way. */
   readonly story: Story | undefined
+  /** From the very picture that shows new settings, until their run is told. */
   readonly isUnderWay: boolean
   /** Why there is none. */
   readonly error: string
@@ -13,29 +21,27 @@ export interface Run {
 
 /** Tells a run anew when the settings change: one at a time, and of those that wait the newest alone. */
 export function useRun(settings: RingSettings): Run {
-  const [run, setRun] = useState<Run>({ story: undefined, isUnderWay: true, error: '' })
+  const [told, setTold] = useState<Told>()
   const wanted = useRef(settings)
   const isTelling = useRef(false)
   useEffect(() => {
     wanted.current = settings
     if (isTelling.current) return
     isTelling.current = true
-    setRun((before) => ({ ...before, isUnderWay: true }))
     void tellWanted().finally(() => {
       isTelling.current = false
     })
     async function tellWanted(): Promise<void> {
-      let told: RingSettings | undefined
-      while (told !== wanted.current) {
-        told = wanted.current
+      let of: RingSettings | undefined
+      while (of !== wanted.current) {
+        of = wanted.current
         try {
-          const story = await tellRun(told)
-          setRun({ story, isUnderWay: told !== wanted.current, error: '' })
+          setTold({ of, story: await tellRun(of), error: '' })
         } catch (error) {
-          setRun({ story: undefined, isUnderWay: false, error: messageOf(error) })
+          setTold({ of, story: undefined, error: messageOf(error) })
         }
       }
     }
   }, [settings])
-  return run
+  return { story: told?.story, isUnderWay: told?.of !== settings, error: told?.error ?? '' }
 }
