@@ -103,6 +103,11 @@ export function Pad({ strokes, onChange }: PadProps) {
             if (event.currentTarget.hasPointerCapture(event.pointerId)) point(event, false)
           }}
         />
+        {strokes.length === 0 && (
+          <span class="invitation" aria-hidden="true">
+            Draw a digit here
+          </span>
+        )}
         <span
           class="pen"
           data-down={isDown}

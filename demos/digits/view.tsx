@@ -54,8 +54,8 @@ export function DigitsView(props: ViewProps) {
             values={null}
             note={
               hasModel
-                ? 'Draw a digit: the bars show what the model takes it for.'
-                : 'Draw a digit. Once a run has begun, the bars show what the model takes it for.'
+                ? 'The bars show what the model takes the drawn digit for.'
+                : 'Once a run has begun, the bars show what the model takes the drawn digit for.'
             }
           />
         )}
@@ -89,7 +89,7 @@ function Probabilities({ pixels, ...props }: ViewProps & { pixels: readonly numb
 function Bars({ values, note }: { values: Float32Array | null; note: string }) {
   const best = values ? values.indexOf(Math.max(...values)) : -1
   return (
-    <div>
+    <div class="guess">
       <ul class="bars" aria-label="Probability of each digit">
         {Array.from({ length: 10 }, (_, digit) => (
           <li key={digit} data-own={digit === best}>
@@ -180,7 +180,7 @@ function Mistakes(props: ViewProps) {
               label={`A ${labels[i]}`}
             />
             <span>
-              a {labels[i]}, taken for {predicted[i]}
+              {labels[i]} taken for {predicted[i]}
               <br />
               <span class="quiet">with {percent(probabilities[i])}</span>
             </span>

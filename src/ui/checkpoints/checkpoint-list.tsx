@@ -99,7 +99,6 @@ function Checkpoint({ file, acts, mayChoose }: CheckpointProps) {
           {isLatest && <span class="badge">latest</span>}
           {isBest && <span class="badge">best</span>}
         </span>
-        <span class="adapter">{facts.join(' · ')}</span>
       </span>
       <span class="checkpoint-acts">
         {mayChoose && (
@@ -129,6 +128,7 @@ function Checkpoint({ file, acts, mayChoose }: CheckpointProps) {
           ✕
         </button>
       </span>
+      <span class="adapter">{facts.join(' · ')}</span>
     </li>
   )
 }
