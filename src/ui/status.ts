@@ -103,7 +103,10 @@ export function statusOf(snapshot: Snapshot): Status {
     const later = continued(snapshot)
     const further = later ? ` It was saved at step ${later.step} and can go on from there.` : ''
     const error = inPageWords(run.end.text)
-    const plain = run.end.kind === 'failed' ? plainFailure(run.end.code, run.step) : null
+    const plain =
+      run.end.kind === 'failed'
+        ? (plainFailure(run.end.code, run.step) ?? lossWords(snapshot, run, run.end.code))
+        : null
     return {
       tone: 'bad',
       title: failureTitle(snapshot, run),
@@ -247,6 +250,16 @@ function whatNext(snapshot: Snapshot): string {
       ? 'Fix the settings to start again.'
       : 'You can start again.'
   return `Waiting for ${makerName(snapshot)} to start again.`
+}
+
+/** What the loss of a rank means to this tab; null for other ends, and where nobody knows who it was. */
+function lossWords(snapshot: Snapshot, run: Run, code: string): string | null {
+  if (code !== 'peer.lost' || goneRanks(snapshot).length === 0) return null
+  const when = run.step > 0 ? `at step ${run.step}` : 'before its first step'
+  const next = isMaker(snapshot)
+    ? 'Start again without it, or once it is back.'
+    : `Waiting for ${makerName(snapshot)} to start again.`
+  return `Its tab was closed, crashed or lost its connection, and the run ended ${when}. ${next}`
 }
 
 const failureTitles: Record<string, string> = {

@@ -326,7 +326,7 @@ describe('a run', () => {
 
   it("the protocol's epochs are runs on the page", () => {
     const said = (text: string) =>
-      statusOf(play(training(2, 10), { type: 'failed', code: 'peer.lost', text })).text
+      statusOf(play(training(2, 10), { type: 'failed', code: 'peer.timeout', text })).text
     expect(said('epoch 1: rank 1 (Ada) is gone: left.')).toBe('run 1: rank 1 (Ada) is gone: left.')
     expect(said('allReduce #4 (epoch 2): rank 2 lost rank 1.')).toContain('(run 2): rank 2')
     expect(said('3 frames of another epoch came, last of epoch 2')).toBe(
@@ -365,7 +365,14 @@ describe('a run', () => {
       expect(goneRanks(ended)).toEqual([3])
       const later = without(without(ended, 3, 1), 1)
       expect(goneRanks(later)).toEqual([3])
-      expect(statusOf(later).title).toBe(`Rank 3 (${name}) was lost`)
+      const { title, text: said, more } = statusOf(later)
+      expect(title).toBe(`Rank 3 (${name}) was lost`)
+      expect(said).toMatch(
+        /the run ended at step 10\. Start again without it, or once it is back\.$/,
+      )
+      expect(more!.text).toBe(text.replace('epoch', 'run'))
+      const guest = { ...later, ownId: later.lobby!.members.at(-1)!.id }
+      expect(statusOf(guest).text).toMatch(/ended at step 10\. Waiting for .+ to start again\.$/)
     }
     // Where no rank is named: who is not there at the end, or from then on.
     const unnamed = play(before, { type: 'failed', code: 'peer.timeout', text: 'No answer.' })
