@@ -157,7 +157,7 @@ export const settings: readonly Setting[] = [
     label: 'Checkpoint every',
     kind: 'number',
     unit: 'steps',
-    placeholder: () => 'some seconds',
+    placeholder: () => 'about 10 s',
     hint: "Also at each epoch's end; 0: then alone. Instead of every 10 seconds.",
     isAdvanced: true,
   },
