@@ -1,21 +1,21 @@
-/** Samples a second of all ranks together, over the last few seconds of rank 0's steps. */
+/** How much is done a second, over the last few seconds. */
 export class Rate {
-  readonly #steps: number[] = []
-  constructor(
-    private readonly batchSize: number,
-    private readonly windowMs = 3000,
-  ) {}
+  readonly #steps: { readonly atMs: number; readonly amount: number }[] = []
+  constructor(private readonly windowMs = 3000) {}
 
-  /** Notes that one step has ended; units: `nowMs` on any clock. */
-  step(nowMs: number): void {
-    this.#steps.push(nowMs)
-    while (this.#steps.length > 2 && nowMs - this.#steps[0] > this.windowMs) this.#steps.shift()
+  /** Notes that a step has ended and how much it did, itself for one; units: `nowMs` on any clock. */
+  step(nowMs: number, amount = 1): void {
+    this.#steps.push({ atMs: nowMs, amount })
+    while (this.#steps.length > 2 && nowMs - this.#steps[0].atMs > this.windowMs)
+      this.#steps.shift()
   }
 
-  /** units: samples a second; NaN before the second step. */
-  get samplesPerSec(): number {
-    const count = this.#steps.length - 1
-    if (count < 1) return Number.NaN
-    return (1000 * this.batchSize * count) / Math.max(1e-3, this.#steps[count] - this.#steps[0])
+  /** NaN before the second step. */
+  get perSec(): number {
+    const [first, ...others] = this.#steps
+    const newest = others.at(-1)
+    if (!newest) return Number.NaN
+    const done = others.reduce((sum, { amount }) => sum + amount, 0)
+    return (1000 * done) / Math.max(1e-3, newest.atMs - first.atMs)
   }
 }

@@ -183,10 +183,10 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
   const { options } = parsed
   const { folder } = options.checkpoints ?? {}
   if (folder !== undefined) kept = `${folder} keeps the checkpoints; --resume latest goes on`
-  const { batchSize, epochs, demo } = options.config
+  const { epochs, demo } = options.config
   const { metric } = metaOf(demo)
   const { isJson, worldSize } = options
-  const settings = { isJson, worldSize, batchSize, epochs, metric }
+  const settings = { isJson, worldSize, epochs, metric }
   await train(options, makeReporter(settings, process.stdout, process.stderr), signal)
   return 0
 }

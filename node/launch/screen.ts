@@ -24,7 +24,7 @@ function tailOf({ epoch, epochs, loss, samples }: Progress, stepsPerSec: number)
 
 /** The terminal of a launcher: lines of its ranks and of its own, and one bar below them. */
 export class Screen {
-  #rate = new Rate(1)
+  #rate = new Rate()
   #bars: cliProgress.MultiBar | null = null
   #bar: cliProgress.SingleBar | null = null
   #lastStep = 0
@@ -50,11 +50,11 @@ export class Screen {
   progress(progress: Progress): void {
     const { step, totalSteps } = progress
     // A rank that was started again begins anew.
-    if (step < this.#lastStep) this.#rate = new Rate(1)
+    if (step < this.#lastStep) this.#rate = new Rate()
     this.#lastStep = step
     const nowMs = this.now()
     this.#rate.step(nowMs)
-    const tail = tailOf(progress, this.#rate.samplesPerSec)
+    const tail = tailOf(progress, this.#rate.perSec)
     if (this.output.isTTY) {
       this.#draw(step, totalSteps, tail)
       return

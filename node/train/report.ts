@@ -24,7 +24,6 @@ export interface OutSummary {
 export interface ReportSettings {
   isJson: boolean
   worldSize: number
-  batchSize: number
   epochs: number
   /** What the demo measures beside the loss. */
   metric: Metric
@@ -133,7 +132,7 @@ const lossText = (loss: number | null) => (loss === null ? 'not a number' : loss
 
 /** Words for people: what the bar and the plain lines share. */
 abstract class PeopleReporter implements Reporter {
-  protected readonly rate: Rate
+  protected readonly rate = new Rate()
   protected stepsDone = 0
   readonly #partsMs = new Map<string, number>()
   #latest: string | undefined
@@ -143,9 +142,7 @@ abstract class PeopleReporter implements Reporter {
     protected readonly settings: ReportSettings,
     protected readonly output: Output,
     protected readonly error: Output,
-  ) {
-    this.rate = new Rate(settings.batchSize)
-  }
+  ) {}
 
   note(line: string): void {
     this.error.write(`train: ${line}\n`)
@@ -163,7 +160,7 @@ abstract class PeopleReporter implements Reporter {
     }
     if (event.event === 'step') {
       this.stepsDone++
-      this.rate.step(performance.now())
+      this.rate.step(performance.now(), event.globalSamples)
       for (const [part, ms] of Object.entries(event.times))
         this.#partsMs.set(part, (this.#partsMs.get(part) ?? 0) + ms)
       this.step(event)
@@ -268,7 +265,7 @@ class BarReporter extends PeopleReporter {
       epoch: Math.min(this.settings.epochs, event.epoch + 1),
       epochs: this.settings.epochs,
       loss: lossText(event.loss),
-      rate: rateText(this.rate.samplesPerSec),
+      rate: rateText(this.rate.perSec),
     }
     if (!this.#isDrawn) this.#bar.start(event.totalSteps, 0, payload)
     this.#isDrawn = true
@@ -304,7 +301,7 @@ class LineReporter extends PeopleReporter {
     if (now - this.#lastLineMs < lineEveryMs && event.step !== event.totalSteps) return
     this.#lastLineMs = now
     this.output.write(
-      `step ${event.step}/${event.totalSteps}  loss ${lossText(event.loss)}  ${rateText(this.rate.samplesPerSec)} samples/s\n`,
+      `step ${event.step}/${event.totalSteps}  loss ${lossText(event.loss)}  ${rateText(this.rate.perSec)} samples/s\n`,
     )
   }
 

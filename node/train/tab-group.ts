@@ -17,6 +17,8 @@ export type TabEvent =
       loss: number | null
       /** The demo's metric over the same samples. */
       value: number | null
+      /** Of all ranks. */
+      globalSamples: number
       rank: number
       /** Milliseconds by part; `total` is their sum. */
       times: Readonly<Record<string, number>>

@@ -31,6 +31,13 @@ export function planShares(batchSize: number, worldSize: number): Share[] {
   }))
 }
 
+/**
+ * Rows of a full step, over all ranks: the batch size, or all samples where there are fewer, so that each rank has its share of those; at
+ * least one for each rank.
+ */
+export const stepRows = (batchSize: number, samples: number, worldSize: number): number =>
+  Math.max(worldSize, Math.min(batchSize, samples))
+
 /** Steps that one epoch takes; the last batch may be short. */
 export function stepsPerEpoch(samples: number, batchSize: number): number {
   return Math.ceil(samples / batchSize)

@@ -1,4 +1,3 @@
-import { planShares } from '../data/shares.ts'
 import type { Prepared } from '../graph/prepare.ts'
 import { Runtime } from '../graph/runtime.ts'
 import { timeLowering } from '../graph/time-lowering.ts'
@@ -11,20 +10,21 @@ import type { TrainerOptions } from './trainer.ts'
 /**
  * Returns the kernel variants that all ranks use: rank 0 measures, and everyone takes its table. Empty unless the run is tuned.
  *
- * `prepareStep` gives the training step for a number of rows; shares differ by at most one row, so two steps cover all ranks.
+ * `prepareStep` gives the training step for a number of rows; `shares`: of each rank, which differ by at most one row, so that two steps cover
+ * them.
  * `known`: the table of a run that goes on after a lost device, which is not measured again.
  */
 export async function settleVariants(
   { runtime, group, config, tuneStore }: TrainerOptions,
+  shares: readonly number[],
   prepareStep: (rows: number) => Prepared,
   known?: VariantTable,
 ): Promise<VariantTable> {
   if (!config.tune) return {}
   let own: VariantTable = known ?? {}
   if (!known && group.rank === 0 && runtime instanceof Runtime) {
-    const rows = new Set(planShares(config.batchSize, group.size).map((share) => share.rows))
     own = await tune({
-      targets: [...rows].flatMap((count) => prepareStep(count).calls),
+      targets: [...new Set(shares)].flatMap((count) => prepareStep(count).calls),
       limits: runtime.limits,
       time: (lowering, { call }) => timeLowering(runtime, lowering, call),
       store: tuneStore,

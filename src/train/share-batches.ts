@@ -4,6 +4,7 @@ import {
   planShares,
   type Share,
   shareIndices,
+  stepRows,
   stepsPerEpoch,
 } from '../data/shares.ts'
 import type { InputTypes } from '../graph/prepare.ts'
@@ -39,7 +40,8 @@ export function planDraws(
   rank: number,
   worldSize: number,
 ): Draws {
-  const { seed, batchSize, partition } = config
+  const { seed, partition } = config
+  const batchSize = stepRows(config.batchSize, samples, worldSize)
   const shares = planShares(batchSize, worldSize)
   const share = shares[rank]
   const slices = planSlices(samples, batchSize, worldSize)

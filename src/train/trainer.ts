@@ -1,4 +1,4 @@
-import { planShares } from '../data/shares.ts'
+import { planShares, stepRows } from '../data/shares.ts'
 import type { Bucket } from '../graph/bucket.ts'
 import { compile } from '../graph/compile.ts'
 import { prepare } from '../graph/prepare.ts'
@@ -262,7 +262,9 @@ export class Trainer {
       signal?.throwIfAborted()
       onEvent({ event: 'phase', phase: name, rank })
     }
-    const share = planShares(config.batchSize, size)[rank]
+    const shares = planShares(stepRows(config.batchSize, data.train.count, size), size)
+    const share = shares[rank]
+    const rowsOf = shares.map(({ rows }) => rows)
     const draws = planDraws(config, data.train.count, rank, size)
     const replicas = config.strategy === 'alone' && size > 1 ? aloneIn(group) : group
 
@@ -293,6 +295,7 @@ export class Trainer {
     const types = task.types(config, data, share.rows)
     runtime.variants = await settleVariants(
       { ...this.#options, group, runtime },
+      rowsOf,
       (rows) => prepare(runtime, stepFunction, task.types(config, data, rows)),
       this.#record?.measured,
     )
@@ -315,7 +318,7 @@ export class Trainer {
     const own = {
       config,
       worldSize: size,
-      shares: planShares(config.batchSize, size).map(({ rows }) => rows),
+      shares: rowsOf,
       bucketCapMb: ddp.bucketCapMb!,
       buckets: optimizer.buckets.map(({ parameters, elements }) => ({
         parameters: parameters.map(({ name }) => name),

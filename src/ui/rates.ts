@@ -85,11 +85,7 @@ export function sharesOf(
   run: Pick<Run, 'config' | 'worldSize' | 'fullestStep'>,
 ): readonly number[] {
   if (!run.config) return []
-  const samples = samplesOfStep(run)
-  // Ranks have their places in the batch that was set, also where the data does not fill it.
-  return planShares(run.config.batchSize, run.worldSize).map(({ offset, rows }) =>
-    Math.max(0, Math.min(rows, samples - offset)),
-  )
+  return planShares(samplesOfStep(run), run.worldSize).map(({ rows }) => rows)
 }
 
 /** How many samples a full step takes, against one rank's part of it. */

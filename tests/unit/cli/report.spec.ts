@@ -19,6 +19,7 @@ const step = (number: number, rank = 0): TabEvent => ({
   epoch: 0,
   loss: 0.5 / number,
   value: number / 4,
+  globalSamples: 64,
   rank,
   times: { data: 0.5, forward: 4 * number, backward: 8.00049, total: 12.50049 + 4 * number - 4 },
 })
@@ -52,11 +53,7 @@ const results: RankResult[] = [0, 1].map((rank) => ({
 function report(isJson: boolean, isTTY: boolean) {
   const output = new Memory(isTTY)
   const error = new Memory()
-  const reporter = makeReporter(
-    { isJson, worldSize: 2, batchSize: 64, epochs: 1, metric },
-    output,
-    error,
-  )
+  const reporter = makeReporter({ isJson, worldSize: 2, epochs: 1, metric }, output, error)
   reporter.note('look here')
   for (const event of events) reporter.event(event)
   reporter.done(results, { path: '/tmp/w.safetensors', sizeBytes: 2048 })
@@ -154,7 +151,7 @@ class Terminal extends Memory {
 test('a bar with loss and samples/s on a terminal, then the summary', () => {
   const output = new Terminal()
   const reporter = makeReporter(
-    { isJson: false, worldSize: 2, batchSize: 64, epochs: 1, metric },
+    { isJson: false, worldSize: 2, epochs: 1, metric },
     output,
     new Memory(),
   )
@@ -167,13 +164,13 @@ test('a bar with loss and samples/s on a terminal, then the summary', () => {
 })
 
 test('the rate is of the last seconds', () => {
-  const rate = new Rate(64, 1000)
-  rate.step(0)
-  expect(rate.samplesPerSec).toBeNaN()
-  for (let ms = 100; ms <= 2000; ms += 100) rate.step(ms)
-  expect(rate.samplesPerSec).toBeCloseTo(640, 6)
-  for (let ms = 2200; ms <= 5000; ms += 200) rate.step(ms)
-  expect(rate.samplesPerSec).toBeCloseTo(320, 6)
+  const rate = new Rate(1000)
+  rate.step(0, 64)
+  expect(rate.perSec).toBeNaN()
+  for (let ms = 100; ms <= 2000; ms += 100) rate.step(ms, 64)
+  expect(rate.perSec).toBeCloseTo(640, 6)
+  for (let ms = 2200; ms <= 5000; ms += 200) rate.step(ms, 64)
+  expect(rate.perSec).toBeCloseTo(320, 6)
 })
 
 const resumedEvents: TabEvent[] = [
@@ -197,11 +194,7 @@ test.each([
 ])('a run that goes on, and its checkpoints: %s', (_, isJson) => {
   const output = new Memory()
   const error = new Memory()
-  const reporter = makeReporter(
-    { isJson, worldSize: 2, batchSize: 64, epochs: 1, metric },
-    output,
-    error,
-  )
+  const reporter = makeReporter({ isJson, worldSize: 2, epochs: 1, metric }, output, error)
   for (const event of resumedEvents) reporter.event(event)
   reporter.done(results, null)
   reporter.stop()
@@ -226,7 +219,7 @@ test.each([
 test('links through the server, and a run with nothing left to train, are told', () => {
   const output = new Memory()
   const error = new Memory()
-  const settings = { isJson: false, worldSize: 3, batchSize: 64, epochs: 1, metric }
+  const settings = { isJson: false, worldSize: 3, epochs: 1, metric }
   const reporter = makeReporter(settings, output, error)
   reporter.event({
     event: 'resumed',

@@ -169,8 +169,7 @@ describe('a run', () => {
       ...training(3, 2),
       run: { ...run, config: { ...run.config!, batchSize: 150 }, fullestStep: steps },
     })
-    // Ranks have their places in the batch: the last one's are empty.
-    expect(stepSamples(small(64))).toEqual({ total: 64, words: '3 ranks: 50 + 14 + 0' })
+    expect(stepSamples(small(64))).toEqual({ total: 64, words: '3 ranks: 22 + 2\u00a0×\u00a021' })
     expect(statusOf(small(64)).text).toContain('3 ranks share the 64 samples of every step.')
     expect(stepSamples(small(0)).total).toBe(150)
     expect(run.fullestStep).toBe(64)
