@@ -1,4 +1,5 @@
 import { useMemo, useRef, useState } from 'preact/hooks'
+import { formatCount } from '../../src/ui/format.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { meta } from './meta.ts'
 import { decodeText, mostSymbols, readText } from './tokens.ts'
@@ -18,6 +19,9 @@ interface Judged {
 
 const most = meta.given!.mostBytes
 
+const tooLong = (bytes: number): string =>
+  `Expected at most ${formatCount(most)} bytes, got ${formatCount(bytes)}. Cut it.`
+
 function judge(text: string): Judged {
   try {
     const bytes = new TextEncoder().encode(text)
@@ -25,7 +29,7 @@ function judge(text: string): Judged {
       return {
         bytes: null,
         samples: 0,
-        words: `Expected at most ${most} bytes, got ${bytes.length}. Cut it.`,
+        words: tooLong(bytes.length),
       }
     const { symbols, train, test } = readText(text)
     const length = train.tokens.length + test.tokens.length
@@ -53,8 +57,7 @@ export function OwnText({ canSet, isGiven, give }: OwnTextProps) {
       setFailure(failure)
     }
     try {
-      if (file.size > most)
-        throw new Error(`Expected at most ${most} bytes, got ${file.size}. Cut it.`)
+      if (file.size > most) throw new Error(tooLong(file.size))
       keep(decodeText(new Uint8Array(await file.arrayBuffer())), null)
     } catch (error) {
       keep(null, `${file.name}: ${messageOf(error)}`)
@@ -93,8 +96,9 @@ export function OwnText({ canSet, isGiven, give }: OwnTextProps) {
       <div class="own-acts">
         <input
           type="file"
+          id="own-text-file"
+          class="unseen"
           accept="text/*,.txt,.md"
-          aria-label="A text file"
           onChange={(event) => {
             const input = event.currentTarget
             void take(input.files?.[0])
@@ -102,6 +106,9 @@ export function OwnText({ canSet, isGiven, give }: OwnTextProps) {
             input.value = ''
           }}
         />
+        <label class="button" for="own-text-file">
+          Choose a text file…
+        </label>
         <button
           type="button"
           disabled={!canSet || !judged?.bytes}

@@ -36,9 +36,9 @@ export function last(series: Series): number {
 }
 
 /**
- * The values without most of their noise: each is the mean of all, where one that lies `halfLife` points away, before or after, counts
- * half. Looking both ways it neither lags behind a falling loss nor runs ahead of it; the newest points have only what came before them.
- * What is no number counts nowhere. 0 returns the values as they are.
+ * The values without most of their noise: each is the mean of those around it, where one that lies `halfLife` points away counts half. It
+ * looks no further ahead than the points before it reach back: so the line begins where the values do, and follows a steep fall. The newest
+ * points have only what came before them. What is no number counts nowhere. 0 returns the values as they are.
  *
  * cost: O(length). source: the exponential moving average, taken in both directions.
  */
@@ -46,22 +46,26 @@ export function smoothed(values: Float64Array, length: number, halfLife: number)
   const result = values.slice(0, length)
   if (halfLife <= 0) return result
   const keep = 0.5 ** (1 / halfLife)
-  const sums = new Float64Array(length)
-  const weights = new Float64Array(length)
+  // Of the values and of their weights: from each point on to the end, and then one behind it.
+  const sums = new Float64Array(length + 1)
+  const weights = new Float64Array(length + 1)
+  for (let i = length - 1; i >= 0; i--) {
+    const counts = Number.isFinite(values[i])
+    sums[i] = keep * sums[i + 1] + (counts ? values[i] : 0)
+    weights[i] = keep * weights[i + 1] + (counts ? 1 : 0)
+  }
   let sum = 0
   let weight = 0
   for (let i = 0; i < length; i++) {
-    const counts = Number.isFinite(values[i])
-    sums[i] = sum = keep * sum + (counts ? values[i] : 0)
-    weights[i] = weight = keep * weight + (counts ? 1 : 0)
-  }
-  sum = weight = 0
-  for (let i = length - 1; i >= 0; i--) {
     sum *= keep
     weight *= keep
     // A gap stays one.
     if (!Number.isFinite(values[i])) continue
-    result[i] = (sums[i] + sum) / (weights[i] + weight)
+    const beyond = Math.min(length, 2 * i + 1)
+    const far = keep ** (beyond - i)
+    const ahead = sums[i] - far * sums[beyond]
+    const weightAhead = weights[i] - far * weights[beyond]
+    result[i] = (sum + ahead) / (weight + weightAhead)
     sum += values[i]
     weight++
   }

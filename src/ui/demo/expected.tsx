@@ -43,7 +43,7 @@ export function judge(
   run: Run | null,
 ): Judgement {
   if (!run?.config || !isAsExpected(run.config, parseTrainConfig({ demo, ...config }), meta)) {
-    const own = settingsInWords(config)
+    const own = settingsInWords(config, meta)
     const words = run
       ? `Not judged: the stated result is for ${own}, with everything else at its default.`
       : `With ${own}; everything else at its default.`
@@ -97,7 +97,10 @@ const valueInWords = (value: number, { metric }: DemoMeta): string =>
     ? `${Number((100 * value).toFixed(1))} %`
     : `${Number(value.toPrecision(3))} ${metric.unit}`.trim()
 
-const settingsInWords = (config: Expectation['config']): string => {
+/** As the page's settings call them. */
+const settingsInWords = (config: Expectation['config'], { data }: DemoMeta): string => {
   const own = Object.entries(config).filter(([key]) => key !== 'epochs' && key !== 'steps')
-  return own.map(([key, value]) => `${key} ${value}`).join(', ')
+  return own
+    .map(([key, value]) => (key === 'data' ? data[String(value)] : `${key} ${value}`))
+    .join(', ')
 }
