@@ -176,7 +176,7 @@ function paceWords(rate: number): string {
 /** What is true of the links and what is made up. */
 function LinksExplained({ settings }: { settings: RingSettings }) {
   return (
-    <section class="panel" aria-labelledby="explained-title">
+    <section class="panel about-links" aria-labelledby="explained-title">
       <header class="panel-head">
         <h2 id="explained-title">What the links do</h2>
       </header>
