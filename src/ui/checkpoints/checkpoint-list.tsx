@@ -100,6 +100,7 @@ function Checkpoint({ file, acts, mayChoose }: CheckpointProps) {
           {isBest && <span class="badge">best</span>}
         </span>
       </span>
+      <span class="adapter">{facts.join(' · ')}</span>
       <span class="checkpoint-acts">
         {mayChoose && (
           <button
@@ -128,7 +129,6 @@ function Checkpoint({ file, acts, mayChoose }: CheckpointProps) {
           ✕
         </button>
       </span>
-      <span class="adapter">{facts.join(' · ')}</span>
     </li>
   )
 }
