@@ -48,7 +48,10 @@ export interface CheckpointManifest {
 export interface PutOptions {
   /** What the file is of: letters, digits and dashes. A newer file of the same, and of the same run, takes the older one's place. */
   readonly label: string
-  /** It is the best of its run: the best of the folder, too, unless one of another run has as large a score. */
+  /**
+   * It is the best of its run: the best of the folder, too, unless one of another run has as large a score. A file that has a score is also
+   * the best where there is none yet, and where it beats the best one.
+   */
   readonly isBest: boolean
   /** How many files of this run stay, besides the best one and those that a person wants. */
   readonly keepLast: number
@@ -85,7 +88,8 @@ export async function removeCheckpoint(folder: FileFolder, name: string): Promis
     const manifest = await readManifest(folder)
     if (!manifest?.files.some((file) => file.name === name)) return
     const files = manifest.files.filter((file) => file.name !== name)
-    const best = manifest.best === name ? null : manifest.best
+    const removed = manifest.files.find((file) => file.name === name)
+    const best = manifest.best === name ? bestLike(files, removed?.score) : manifest.best
     const leftover = manifest.leftover
     await writeManifest(folder, { version: 1, files, best, leftover: [...leftover, name] })
     await folder.remove(name)
@@ -138,11 +142,11 @@ async function putAlone(
   }
   await folder.write(entry.name, new Blob([contents]))
 
+  const oldBest = before.files.find(({ name }) => name === before.best)
   // The same run's own word counts: it may have gone back to before its best.
-  const other = before.files.find(({ name, run: of }) => name === before.best && of !== run)
-  const isBeaten =
-    score !== undefined && other?.score?.on === score.on && other.score.value >= score.value
-  const best = isBest && !isBeaten ? entry.name : before.best
+  const isFirst = isBest && (oldBest?.run === run || !isBeatenBy(oldBest, score))
+  const isScoredFirst = score !== undefined && (!oldBest || beats(score, oldBest))
+  const best = isFirst || isScoredFirst ? entry.name : before.best
   const stays = staying([...before.files.filter((file) => !same.includes(file)), entry], {
     run,
     keepLast,
@@ -156,6 +160,20 @@ async function putAlone(
   for (const name of leftover) await folder.remove(name)
   if (leftover.length > 0) await writeManifest(folder, { version: 1, files, best, leftover: [] })
   return entry
+}
+
+const isBeatenBy = (other: CheckpointEntry | undefined, score: Score | undefined): boolean =>
+  score !== undefined && other?.score?.on === score.on && other.score.value >= score.value
+
+const beats = (score: Score, other: CheckpointEntry): boolean =>
+  other.score?.on === score.on && score.value > other.score.value
+
+/** The best of the files that were measured as `score` was, the oldest of equals; null for none. */
+function bestLike(files: readonly CheckpointEntry[], score: Score | undefined): string | null {
+  if (!score) return null
+  const alike = files.filter((file) => file.score?.on === score.on)
+  const most = Math.max(...alike.map((file) => file.score!.value))
+  return alike.find((file) => file.score!.value === most)?.name ?? null
 }
 
 /** The files, given the oldest first, that stay whatever is best. */

@@ -91,9 +91,9 @@ describe('a folder', () => {
   test('the best of a run takes the place of another run’s only where it is better, on the same data', async () => {
     const folder = seenFolder()
     let step = 0
-    const bestAfter = async (run: string, on: string, value: number) => {
+    const bestAfter = async (run: string, on: string, value: number, isBest = true) => {
       const label = `step-${++step}`
-      const options = { label, isBest: true, keepLast: 2, run, score: { on, value } }
+      const options = { label, isBest, keepLast: 2, run, score: { on, value } }
       await putCheckpoint(folder, bytesOf(`${run} ${value}`), options)
       return textOf(await getCheckpoint(folder, 'best'))
     }
@@ -105,6 +105,28 @@ describe('a folder', () => {
     expect(await bestAfter('b', 'digits', 0.96)).toBe('b 0.96')
     // Numbers on other data say nothing.
     expect(await bestAfter('d', 'files', 0.3)).toBe('d 0.3')
+    // A file that was saved between two tests has the score of the last one.
+    expect(await bestAfter('d', 'files', 0.3, false)).toBe('d 0.3')
+    expect(await bestAfter('e', 'files', 0.2, false)).toBe('d 0.3')
+    expect(await bestAfter('e', 'files', 0.4, false)).toBe('e 0.4')
+    expect(await bestAfter('f', 'digits', 0.99, false)).toBe('e 0.4')
+    // Without the best one the next best of its kind is it.
+    await removeCheckpoint(folder, (await readManifest(folder))!.best!)
+    expect(textOf(await getCheckpoint(folder, 'best'))).toBe('d 0.3')
+  })
+
+  test('a file with a score is the best where there is none', async () => {
+    const folder = seenFolder()
+    const put = (value: number) =>
+      putCheckpoint(folder, bytesOf(`${value}`), {
+        label: `step-${value}`,
+        isBest: false,
+        keepLast: 3,
+        score: { on: 'digits', value },
+      })
+    await put(0.5)
+    await put(0.4)
+    expect(textOf(await getCheckpoint(folder, 'best'))).toBe('0.5')
   })
 
   test('a step that is saved again takes the place of the first, under another name', async () => {
