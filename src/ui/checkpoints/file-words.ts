@@ -1,5 +1,11 @@
 import type { NotARun } from '../../worker/api.ts'
 
+/** A checkpoint's file in a few words, by its name, as `step-120-2.safetensors`. */
+export function checkpointWords(name: string): string {
+  const step = /step-(\d+)(?:-\d+)?\.safetensors$/.exec(name)?.[1]
+  return step === undefined ? 'a checkpoint' : `step ${step}`
+}
+
 /** What a file is that a person wants to go on from and that is no checkpoint of a run, and what to do. */
 export function fileWords(name: string, holds: NotARun): string {
   if (holds === 'weights') {

@@ -4,6 +4,7 @@ import { isDemo, metas } from '../../../demos/metas.ts'
 import { type TransportChoice, transportChoices } from '../../peer/messages.ts'
 import { type TrainConfig, trainConfigSchema } from '../../train/config.ts'
 import { type DemoMeta, learningRateOf } from '../../train/demo-meta.ts'
+import { checkpointWords } from '../checkpoints/file-words.ts'
 import {
   type ConfigKey,
   choicesOf,
@@ -94,5 +95,6 @@ export function describeSetting(setting: Setting, config: TrainConfig): string {
   if (setting.key === 'lr') return String(learningRateOf(config, metaOf(config.demo)))
   if (value === undefined) return setting.placeholder?.(defaultDraft) ?? '–'
   const words = choicesOf(setting, config).find(([choice]) => choice === value)?.[1]
+  if (words === undefined && setting.key === 'resume') return checkpointWords(String(value))
   return words ?? (setting.unit ? `${value} ${setting.unit}` : String(value))
 }

@@ -1,4 +1,5 @@
 import { canBeSaved, type TrainConfig } from '../../train/config.ts'
+import { checkpointWords } from '../checkpoints/file-words.ts'
 import { canStart } from './room-facts.ts'
 import { makesSteps } from './run-facts.ts'
 import type { Snapshot } from './snapshot.ts'
@@ -24,8 +25,7 @@ export function startsFrom({ draft, checkpoints }: Snapshot): string | null {
   if (resume === 'latest') return 'the latest checkpoint'
   if (resume === 'best') return 'the best checkpoint'
   const file = checkpoints?.find(({ name }) => name === resume)
-  const step = file?.step ?? Number(/(\d+)\.safetensors$/.exec(resume)?.[1])
-  return Number.isFinite(step) ? `step ${step}` : 'a checkpoint'
+  return file ? `step ${file.step}` : checkpointWords(resume)
 }
 
 /** The step and the settings by which the maker can go on with a run that has ended too early; null where there is nothing of it here. */

@@ -110,6 +110,8 @@ describe('the next start', () => {
     expect(startsFrom(chosen(''))).toBeNull()
     expect(statusOf(chosen('a.safetensors')).text).toContain('goes on from step 90')
     expect(startsFrom(chosen('step-120.safetensors'))).toBe('step 120')
+    // The second file of that step.
+    expect(startsFrom(chosen('step-120-2.safetensors'))).toBe('step 120')
     expect(startsFrom(chosen('best'))).toBe('the best checkpoint')
   })
 })
