@@ -1,7 +1,7 @@
 import { formatBytes } from '../format.ts'
 import type { LinkUse } from '../live/links.ts'
 import type { RingEdge } from '../rates.ts'
-import { arcOf, onCircle, radius } from './place.ts'
+import { arcOf, labelledRanks, onCircle, radius } from './place.ts'
 import { linkWords, useWords } from './ring-words.ts'
 
 interface EdgeProps {
@@ -13,7 +13,7 @@ interface EdgeProps {
   isOwn: boolean
 }
 
-/** An arc of the circle between two ranks, with its arrow. */
+/** An arc of the circle between two ranks, with its arrow, and what it carries: beside it where there is room, else for who points at it. */
 export function Edge({
   edge: { from, to, kind },
   size,
@@ -36,7 +36,7 @@ export function Edge({
         d={`M${a.x} ${a.y}A${radius} ${radius} 0 0 1 ${b.x} ${b.y}`}
         marker-end={isCut ? undefined : 'url(#head)'}
       />
-      {use && Number.isFinite(use.bytesPerSec) && (
+      {size <= labelledRanks && use && Number.isFinite(use.bytesPerSec) && (
         <text x={label.x} y={label.y} text-anchor={anchor}>
           <tspan x={label.x} dy={lift}>
             {formatBytes(use.bytesPerSec)}/s

@@ -107,7 +107,7 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
                 edge={edge}
                 size={size}
                 nodeRadius={small}
-                use={size <= labelledRanks ? uses[edge.from] : undefined}
+                use={uses[edge.from]}
                 isCut={isCut(edge.from, edge.to)}
                 isOwn={edge.from === own}
               />

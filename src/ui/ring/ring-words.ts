@@ -69,7 +69,7 @@ export function note(
   if (!isMoving) return `${how}${all}`
   const measured =
     size > labelledRanks
-      ? ' In the middle: the slowest and the fastest link of the ring; the table has all.'
+      ? ' In the middle: the slowest and the fastest link of the ring; point at one for its own rate, or see the table.'
       : ' By each link of the ring, as the rank that sends counts it about every second: bytes/s, and the peak of chunks under way at once. There is a dot for each of these, as far as there is room, and dots move faster where more bytes go.'
   return `${how}${all}${measured}`
 }
