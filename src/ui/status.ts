@@ -14,7 +14,7 @@ import {
   tabCount,
 } from './state/room-facts.ts'
 import type { Phase, Run } from './state/run.ts'
-import { goneRanks, isRunning } from './state/run-facts.ts'
+import { goneRanks, isRunning, namedLost } from './state/run-facts.ts'
 import { continued, startsFrom } from './state/save-facts.ts'
 import type { Snapshot } from './state/snapshot.ts'
 import { stoppedBy } from './state/stop-words.ts'
@@ -105,7 +105,7 @@ export function statusOf(snapshot: Snapshot): Status {
     const error = inPageWords(run.end.text)
     const plain =
       run.end.kind === 'failed'
-        ? (plainFailure(run.end.code, run.step) ?? lossWords(snapshot, run, run.end.code))
+        ? (plainFailure(run.end.code, run.step) ?? lossWords(snapshot, run, run.end))
         : null
     return {
       tone: 'bad',
@@ -253,8 +253,14 @@ function whatNext(snapshot: Snapshot): string {
 }
 
 /** What the loss of a rank means to this tab; null for other ends, and where nobody knows who it was. */
-function lossWords(snapshot: Snapshot, run: Run, code: string): string | null {
-  if (code !== 'peer.lost' || goneRanks(snapshot).length === 0) return null
+function lossWords(
+  snapshot: Snapshot,
+  run: Run,
+  { code, text }: { readonly code: string; readonly text: string },
+): string | null {
+  // The server tells the end of a run in words, and the ranks in a code.
+  const isLoss = code === 'peer.lost' || (code.startsWith('peer.') && namedLost(text) !== null)
+  if (!isLoss || goneRanks(snapshot).length === 0) return null
   const when = run.step > 0 ? `at step ${run.step}` : 'before its first step'
   const next = isMaker(snapshot)
     ? 'Start again without it, or once it is back.'

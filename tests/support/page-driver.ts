@@ -152,11 +152,11 @@ interface Look {
   readonly colorScheme: 'light' | 'dark'
 }
 
-/** When the page first shows an error, by the clock of this machine, and its text. */
+/** When the page first shows an error, by the clock of this machine, its title and its text. */
 export function whenBad(page: Page) {
   const watcher = page.evaluateHandle(() => {
     const look = () => {
-      const text = document.querySelector('.status[data-tone=bad] .words p')?.textContent
+      const text = document.querySelector('.status[data-tone=bad] .words')?.textContent
       return text ? { text, atMs: Date.now() } : null
     }
     const shown = new Promise<{ text: string; atMs: number }>((resolve) => {

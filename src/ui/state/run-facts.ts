@@ -48,8 +48,13 @@ function outsideRanks({ run, lobby }: Snapshot): readonly number[] {
 export function lostRanks(snapshot: Snapshot): readonly number[] {
   const { run } = snapshot
   if (!run?.end || run.end.kind === 'finished' || !run.end.code.startsWith('peer.')) return []
-  const named = /\brank (\d+) \(.*?\) is gone|\blost rank (\d+)/.exec(run.end.text)
-  if (!named) return outsideRanks(snapshot)
-  const rank = Number(named[1] ?? named[2])
-  return rank < run.members.length ? [rank] : []
+  const named = namedLost(run.end.text)
+  if (named === null) return outsideRanks(snapshot)
+  return named < run.members.length ? [named] : []
+}
+
+/** The rank that a failure says is gone or lost; null for none. */
+export function namedLost(text: string): number | null {
+  const named = /\brank (\d+) \(.*?\) is gone|\blost rank (\d+)/.exec(text)
+  return named && Number(named[1] ?? named[2])
 }

@@ -325,7 +325,7 @@ describe('a run', () => {
 
   it("the protocol's epochs are runs on the page", () => {
     const said = (text: string) =>
-      statusOf(play(training(2, 10), { type: 'failed', code: 'peer.timeout', text })).text
+      statusOf(play(training(2, 10), { type: 'failed', code: 'internal', text })).text
     expect(said('epoch 1: rank 1 (Ada) is gone: left.')).toBe('run 1: rank 1 (Ada) is gone: left.')
     expect(said('allReduce #4 (epoch 2): rank 2 lost rank 1.')).toContain('(run 2): rank 2')
     expect(said('3 frames of another epoch came, last of epoch 2')).toBe(
@@ -356,11 +356,12 @@ describe('a run', () => {
     // While the run goes on: who is not there.
     expect(goneRanks(without(before, 1))).toEqual([1])
     const name = before.run!.members[3].name
-    for (const text of [
-      `epoch 1: rank 3 (${name}) is gone: left.`,
-      'allReduce #4 (epoch 1): rank 0 lost rank 3 (closed, the link).',
+    for (const [code, text] of [
+      ['peer.lost', `epoch 1: rank 3 (${name}) is gone: left.`],
+      ['peer.aborted', `allGather #72 bucket 0 (epoch 1): rank 3 (${name}) is gone: left.`],
+      ['peer.lost', 'allReduce #4 (epoch 1): rank 0 lost rank 3 (closed, the link).'],
     ]) {
-      const ended = play(before, { type: 'failed', code: 'peer.lost', text })
+      const ended = play(before, { type: 'failed', code, text })
       expect(goneRanks(ended)).toEqual([3])
       const later = without(without(ended, 3, 1), 1)
       expect(goneRanks(later)).toEqual([3])
