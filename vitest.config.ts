@@ -38,7 +38,7 @@ const besidePage = [
  * Specs whose browsers train much, but hold no times against bounds: on four cores two of them run at once. All other specs of browsers
  * have the machine to themselves.
  */
-const inPairs = ['demo-text', 'demos', 'live', 'page', 'train', 'train-command'].map(
+const inPairs = ['demo-text', 'demos', 'live', 'page', 'random-acts', 'train', 'train-command'].map(
   (name) => `tests/e2e/${name}.spec.ts`,
 )
 
