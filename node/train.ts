@@ -183,7 +183,8 @@ async function main(argv: readonly string[], signal: AbortSignal): Promise<numbe
   const { options } = parsed
   const { folder } = options.checkpoints ?? {}
   if (folder !== undefined) kept = `${folder} keeps the checkpoints; --resume latest goes on`
-  const { epochs, demo } = options.config
+  const { demo, steps } = options.config
+  const epochs = steps === undefined ? options.config.epochs : null
   const { metric } = metaOf(demo)
   const { isJson, worldSize } = options
   const settings = { isJson, worldSize, epochs, metric }

@@ -1,6 +1,7 @@
 import { useRef, useState } from 'preact/hooks'
 import { givenData } from '../../src/train/config.ts'
 import { Choices } from '../../src/ui/demo/choices.tsx'
+import { keptInTab } from '../../src/ui/demo/kept.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { formatBytes, formatCount } from '../../src/ui/format.ts'
 import { messageOf } from '../../src/util/errors.ts'
@@ -26,17 +27,16 @@ interface Own {
 
 const none: Own = { set: noFiles, failures: [], isWhole: false }
 
-/** The tab keeps the files for its next runs, also while another demo is on show. */
-let kept = none
+const kept = keptInTab(none)
 
 /** The four files that a person drops or chooses, some or all at once: `take` them. */
 export function useOwnFiles({ canSet, give }: Pick<ViewProps, 'canSet' | 'give'>) {
-  const [own, setOwn] = useState(kept)
+  const [own, setOwn] = useState(kept.value)
   const [reading, setReading] = useState(0)
   // Files that come while others are read wait for these.
   const queue = useRef(Promise.resolve())
   const keep = (next: Own) => {
-    kept = next
+    kept.value = next
     setOwn(next)
   }
   const read = async (files: readonly File[]) => {
@@ -50,7 +50,7 @@ export function useOwnFiles({ canSet, give }: Pick<ViewProps, 'canSet' | 'give'>
         failures.push(words.startsWith(file.name) ? words : `${file.name}: ${words}`)
       }
     }
-    const set = withFiles(kept.set, added)
+    const set = withFiles(kept.value.set, added)
     const given = givenOf(set)
     keep({ set, failures, isWhole: given !== null })
     if (given && added.length > 0) give(given, null, set.files['train-images-idx3-ubyte']?.count)
@@ -63,7 +63,7 @@ export function useOwnFiles({ canSet, give }: Pick<ViewProps, 'canSet' | 'give'>
       if (list.length === 0) return
       if (!canSet) {
         keep({
-          ...kept,
+          ...kept.value,
           failures: ['Only the maker of the room can add files, and not during a run.'],
         })
         return
@@ -73,7 +73,10 @@ export function useOwnFiles({ canSet, give }: Pick<ViewProps, 'canSet' | 'give'>
         .then(() => read(list))
         .finally(() => setReading((count) => count - 1))
     },
-    clear: () => keep(none),
+    clear() {
+      keep(none)
+      give(null)
+    },
   }
 }
 

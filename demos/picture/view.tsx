@@ -2,6 +2,7 @@ import { useMemo, useState } from 'preact/hooks'
 import { givenData } from '../../src/train/config.ts'
 import { Choices } from '../../src/ui/demo/choices.tsx'
 import { Expected } from '../../src/ui/demo/expected.tsx'
+import { keptInTab } from '../../src/ui/demo/kept.ts'
 import { useInView } from '../../src/ui/demo/use-in-view.ts'
 import { useLook } from '../../src/ui/demo/use-look.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
@@ -21,21 +22,20 @@ interface Given {
   readonly afterRun: string | undefined
 }
 
-/** The tab keeps the bytes for its next runs, also while another demo is on show. */
-let kept: Given | null = null
+const kept = keptInTab<Given | null>(null)
 
 type Also = 'nothing' | 'error' | 'finer'
 
 /** The original, and beside it what this tab's network has learned of it. */
 export function PictureView(props: ViewProps) {
   const { config, run, canSet, set, give } = props
-  const [given, setGiven] = useState(kept)
+  const [given, setGiven] = useState(kept.value)
   const [also, setAlso] = useState<Also>('nothing')
   const own = useOwnPicture({
     canSet,
     onTake(picture, name) {
-      kept = { picture, name, afterRun: run?.id }
-      setGiven(kept)
+      kept.value = { picture, name, afterRun: run?.id }
+      setGiven(kept.value)
       give(writePicture(picture), null, trainingPixels(picture))
     },
   })

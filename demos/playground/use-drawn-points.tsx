@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { givenData } from '../../src/train/config.ts'
+import { keptInTab } from '../../src/ui/demo/kept.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import {
@@ -19,8 +20,7 @@ import type { Marks } from './plane.tsx'
 const apart = 0.06
 const most = meta.given!.mostBytes / bytesOfPoint
 
-/** The tab keeps the points for its next runs, also while another demo is on show. */
-let kept: readonly number[] = []
+const kept = keptInTab<readonly number[]>([])
 /** Those of the address are taken once. */
 let takenText: string | null = null
 
@@ -32,13 +32,13 @@ export function useDrawnPoints({
   canSet,
   config,
 }: Pick<ViewProps, 'give' | 'givenInLink' | 'refuseLink' | 'canSet' | 'config'>) {
-  const [points, setPoints] = useState(kept)
+  const [points, setPoints] = useState(kept.value)
   const [brush, setBrush] = useState(0)
   const [failure, setFailure] = useState<string | null>(null)
   // Pointers move more often than the page is drawn.
   const newest = useRef(points)
   const change = (next: readonly number[]) => {
-    kept = next
+    kept.value = next
     newest.current = next
     setPoints(next)
   }

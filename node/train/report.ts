@@ -24,7 +24,8 @@ export interface OutSummary {
 export interface ReportSettings {
   isJson: boolean
   worldSize: number
-  epochs: number
+  /** Passes that are asked for; null where steps are. */
+  epochs: number | null
   /** What the demo measures beside the loss. */
   metric: Metric
 }
@@ -182,7 +183,7 @@ abstract class PeopleReporter implements Reporter {
     const reached = best === null ? '' : `, best ${metric.name} ${metricText(metric, best)}`
     this.note(
       stepsLeft > 0
-        ? `goes on from step ${step} in epoch ${epoch}${reached}`
+        ? `goes on from step ${step} in epoch ${epoch + 1}${reached}`
         : `nothing left to train: the checkpoint is of the last step, ${step}${reached}`,
     )
     if (differences.length > 0)
@@ -240,7 +241,7 @@ class BarReporter extends PeopleReporter {
   readonly #bar = new cliProgress.SingleBar(
     {
       format:
-        '{phase} [{bar}] {value}/{total} | epoch {epoch}/{epochs} | loss {loss} | {rate} samples/s | eta {eta_formatted}',
+        '{phase} [{bar}] {value}/{total} | epoch {epoch} | loss {loss} | {rate} samples/s | eta {eta_formatted}',
       hideCursor: true,
       stopOnComplete: false,
       clearOnComplete: false,
@@ -260,10 +261,10 @@ class BarReporter extends PeopleReporter {
   }
 
   protected override step(event: StepEvent): void {
+    const { epochs } = this.settings
     const payload = {
       phase: this.#phase,
-      epoch: Math.min(this.settings.epochs, event.epoch + 1),
-      epochs: this.settings.epochs,
+      epoch: `${event.epoch + 1}${epochs === null ? '' : `/${epochs}`}`,
       loss: lossText(event.loss),
       rate: rateText(this.rate.perSec),
     }
@@ -310,7 +311,7 @@ class LineReporter extends PeopleReporter {
   }
 
   protected override evaluation({ epoch, loss, value }: EvaluationEvent): void {
-    this.output.write(`epoch ${epoch}: test ${bothText(this.settings.metric, loss, value)}\n`)
+    this.output.write(`epoch ${epoch + 1}: test ${bothText(this.settings.metric, loss, value)}\n`)
   }
 
   override stop(): void {

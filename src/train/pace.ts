@@ -23,10 +23,24 @@ export class Pace {
     if (everyMs > 0) {
       const env = this.#env
       const waitMs = this.#nextMs - env.now()
-      if (waitMs > 0) await new Promise<void>((resolve) => env.after(waitMs, resolve))
+      if (waitMs > 0) await waited(env, waitMs, signal)
       const nowMs = env.now()
       this.#nextMs = (waitMs > 0 ? Math.max(this.#nextMs, nowMs - everyMs) : nowMs) + everyMs
     }
     signal?.throwIfAborted()
   }
+}
+
+/** Resolves after `ms`, or when `signal` is aborted. */
+function waited(env: Env, ms: number, signal: AbortSignal | undefined): Promise<void> {
+  signal?.throwIfAborted()
+  return new Promise((resolve) => {
+    const end = () => {
+      cancel()
+      signal?.removeEventListener('abort', end)
+      resolve()
+    }
+    const cancel = env.after(ms, end)
+    signal?.addEventListener('abort', end)
+  })
 }

@@ -69,7 +69,7 @@ export type RunEvent =
     }
   | { event: 'continued'; step: number; pausedMs: number; rank: number }
   | {
-      /** The run goes on from a checkpoint; told by rank 0. */
+      /** The run goes on from a checkpoint; told by every rank. */
       event: 'resumed'
       /** Steps done. */
       step: number
@@ -81,7 +81,7 @@ export type RunEvent =
       rank: number
       /** 0 where the checkpoint is of the run's last step, and nothing is left to train. */
       stepsLeft: number
-      /** Why its numbers are no longer bit for bit those of the saved run; empty where they are. */
+      /** Why its numbers are no longer bit for bit those of the saved run, as rank 0 finds; empty where they are, and from other ranks. */
       differences: string[]
     }
   | {
@@ -159,7 +159,7 @@ export interface TrainerResult {
   paramHash: string
   /** Samples that this rank trained on. */
   samples: number
-  /** Training and evaluation, without loading, compiling and pauses. */
+  /** From the first step on: training, evaluation, and what a lost device costs, without pauses. */
   seconds: number
   /** One early step by parts: buckets on the host, frames, the end of backward. */
   timeline: TimelineEntry[]

@@ -85,6 +85,8 @@ export class Trainer {
   readonly #kept = new KeptStates()
   /** The checkpoint that this run goes on from. */
   #resumed: ResumedRun | undefined
+  /** When training began, in the first attempt. */
+  #beganMs: number | undefined
   #hasToldResume = false
 
   constructor(options: TrainerOptions) {
@@ -345,7 +347,7 @@ export class Trainer {
     if (canBeSaved(config) && isByClock && rank === 0) {
       this.#saves.startClock()
     }
-    const began = performance.now()
+    this.#beganMs ??= performance.now()
     const {
       loss,
       step: steps,
@@ -400,7 +402,8 @@ export class Trainer {
       },
     })
     await check.compare(replicas, steps)
-    const seconds = (performance.now() - began - this.#loop.pausedMs) / 1000
+    // Of all attempts, as the pauses are.
+    const seconds = (performance.now() - this.#beganMs - this.#loop.pausedMs) / 1000
     const { metric } = task.meta
     const isAccuracy = metric.name === 'accuracy'
     const result: TrainerResult = {
@@ -439,23 +442,25 @@ export class Trainer {
     )
   }
 
-  /** Takes the checkpoint over, where there is one; rank 0 tells of it, once. */
+  /** Takes the checkpoint over, where there is one, and tells of it once. */
   async #resume(parts: RunParts, record: RunRecord): Promise<void> {
     const resumed = this.#resumed
     if (!resumed) return
     await resumed.restore(parts)
-    if (this.#group.rank !== 0 || this.#hasToldResume) return
+    if (this.#hasToldResume) return
     this.#hasToldResume = true
     const { task, onEvent } = this.#options
     const { meta } = task
     const { step, best } = resumed.progress
     const accuracy = meta.metric.name === 'accuracy' ? { bestAccuracy: best } : {}
+    const { rank } = this.#group
     const { differencesOf } = await checkpointing()
-    const differences = differencesOf(meta, resumed.record, record)
+    // The saved record is rank 0's: others have kernels for rows of another number.
+    const differences = rank === 0 ? differencesOf(meta, resumed.record, record) : []
     const { epoch } = resumed
     const { stepsLeft } = resumed
     const told = { step, epoch, best, ...accuracy, stepsLeft, differences }
-    onEvent({ event: 'resumed', ...told, rank: 0 })
+    onEvent({ event: 'resumed', ...told, rank })
   }
 
   /** What an earlier attempt has measured, on whichever rank it came so far, or the run that this one goes on from; else what the ranks measure now. */

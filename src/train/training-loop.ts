@@ -154,7 +154,8 @@ export class TrainingLoop {
       timeline,
       onEvent,
       deviceBytes,
-      firstStep,
+      // Alone, a step that is done again is not sampled, as it is not told; ranks sample by what they have in common.
+      firstStep: size === 1 ? Math.max(firstStep, this.#told) : firstStep,
     })
     const underWay = this.#underWay
     const limit = size === 1 ? stepsAhead : 1
@@ -318,16 +319,21 @@ export class TrainingLoop {
     const { gaps } = this.#looks
     let beganMs: number | undefined
     gaps.open()
-    await this.pause.hold(group, signal, (by) => {
-      beganMs = performance.now()
-      onEvent({ event: 'paused', step, by, rank })
-    })
+    try {
+      await this.pause.hold(group, signal, (by) => {
+        beganMs = performance.now()
+        onEvent({ event: 'paused', step, by, rank })
+      })
+    } finally {
+      // Also where a lost device ends it.
+      if (beganMs !== undefined) {
+        const pausedMs = performance.now() - beganMs
+        this.pausedMs += pausedMs
+        if (!signal?.aborted) onEvent({ event: 'continued', step, pausedMs, rank })
+      }
+    }
     await gaps.close()
     this.#saves.letGo()
-    if (beganMs === undefined) return
-    const pausedMs = performance.now() - beganMs
-    this.pausedMs += pausedMs
-    onEvent({ event: 'continued', step, pausedMs, rank })
   }
 
   /** Waits for all steps under way. */

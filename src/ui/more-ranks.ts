@@ -103,16 +103,17 @@ export function nameOf(name: string, number: number): string {
 }
 
 /**
- * Returns what measures the device of this tab: once for all its ranks, and while no other tab of this browser does, as they may share it.
+ * Returns what measures the device of this tab: at one time once for all its ranks, and while no other tab of this browser does, as they may
+ * share it.
  */
 export function speedOfTab(): (own: ComputeApi) => Promise<number | null> {
-  let measured: Promise<number | null> | undefined
-  const forget = (speed: number | null) => {
-    if (speed === null) measured = undefined
-    return speed
-  }
+  let underWay: Promise<number | null> | undefined
   return (own) => {
-    measured ??= navigator.locks.request('tabring-speed', () => own.speed()).then(forget)
-    return measured
+    underWay ??= navigator.locks
+      .request('tabring-speed', () => own.speed())
+      .finally(() => {
+        underWay = undefined
+      })
+    return underWay
   }
 }

@@ -7,6 +7,7 @@ import { bytesSentIn, RoomMember, type RoomMemberOptions, type RunEnd } from '..
 import type { Acts } from './acts.ts'
 import { plainName } from './browser-name.ts'
 import { checkpointActs } from './checkpoints/checkpoint-acts.ts'
+import { forgetKept } from './demo/kept.ts'
 import { chooseCpu, chosenDevice } from './device-choice.ts'
 import { keepName } from './kept-name.ts'
 import { tokenFor } from './kept-token.ts'
@@ -17,6 +18,7 @@ import { saveText, saveUrl } from './save-file.ts'
 import { readServerFacts } from './server-facts.ts'
 import { queryOf } from './settings/query.ts'
 import { canStart, checkedDraft, isMaker } from './state/room-facts.ts'
+import type { Download } from './state/run.ts'
 import { isRunning } from './state/run-facts.ts'
 import { continued } from './state/save-facts.ts'
 import type { Action } from './state/snapshot.ts'
@@ -51,15 +53,20 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
       propose()
     },
     onProposed: (config) => dispatch({ type: 'proposed', config }),
-    onAssigned: (assignment) => dispatch({ type: 'assigned', assignment, startedAtMs: Date.now() }),
+    onAssigned: (assignment) => {
+      // Behind the run the others see its settings, which may be others than the form's: the form's are told again.
+      proposed = ''
+      dispatch({ type: 'assigned', assignment, startedAtMs: Date.now() })
+    },
     onLinked: (peerRank, kind) => dispatch({ type: 'linked', peerRank, kind }),
     onConfig: (config) => dispatch({ type: 'config', config }),
     onEvent: (event, atMs) => {
       dispatch({ type: 'event', event, atMs })
-      if (event.event === 'resumed') showInAddress()
+      if (event.event === 'resumed' && isMaker(store.snapshot)) showInAddress()
     },
     onEnd: (end) => {
       for (const action of endActions(end)) dispatch(action)
+      propose()
     },
     onDead: (error) => {
       more.close()
@@ -167,6 +174,7 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
     },
     reset() {
       if (!canStart(store.snapshot)) return
+      forgetKept()
       dispatch({ type: 'reset' })
       member.forget()
       more.forget()
@@ -201,13 +209,15 @@ export function enterRoom(link: RoomLink, store: Store): Acts {
     damagedInLink: (demo) => dispatch({ type: 'damagedInLink', demo }),
     async download() {
       const { run } = store.snapshot
-      dispatch({ type: 'download', download: { is: 'busy' } })
+      const tell = (download: Download) =>
+        dispatch({ type: 'download', runId: run?.id ?? '', download })
+      tell({ is: 'busy' })
       try {
         const url = await member.compute.exportParameters()
         saveUrl(url, `tabring-${run?.config?.model ?? 'model'}-${run?.step ?? 0}-steps.safetensors`)
-        dispatch({ type: 'download', download: { is: 'done' } })
+        tell({ is: 'done' })
       } catch (thrown) {
-        dispatch({ type: 'download', download: { is: 'failed', text: messageOf(thrown) } })
+        tell({ is: 'failed', text: messageOf(thrown) })
       }
     },
     saveTrace: isTracing()

@@ -58,6 +58,8 @@ export interface ComputeApi {
   roundTrips(): Promise<number[]>
   /** Gives the worker the transport to `peerRank`; the newest for a rank and epoch counts. */
   addLink(epoch: number, peerRank: number, transport: Transport, lane?: number): Promise<void>
+  /** Closes the links that were given for an epoch that will not begin. */
+  dropLinks(epoch: number): Promise<void>
   /**
    * Runs the experiment to its end; data addresses are relative to `baseUrl`. `given`: with `config.data` `given`, what a person gave on
    * this rank; the others get it from here.

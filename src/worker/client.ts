@@ -71,6 +71,7 @@ function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>
       const moved = Comlink.transfer(transport, transferOf(transport))
       return race(remote.addLink(epoch, peerRank, moved, lane))
     },
+    dropLinks: (epoch) => race(remote.dropLinks(epoch)),
     train: (membership, config, baseUrl, onEvents, ...rest) =>
       race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvents), ...rest)),
     pause: () => race(remote.pause()),

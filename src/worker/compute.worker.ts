@@ -83,6 +83,8 @@ class ComputeWorker implements ComputeApi {
     this.#links.set(epoch, links)
     if (transport.kind === 'relay') {
       const { relayOver } = await loadPart('the relay', () => import('../peer/relay/relay-link.ts'))
+      // The run has been given up meanwhile.
+      if (this.#links.get(epoch) !== links) return
       const own = relayOver(transport.relay)
       links.get(peerRank)?.close('replaced by another attempt')
       links.set(peerRank, own)
@@ -279,6 +281,12 @@ class ComputeWorker implements ComputeApi {
 
   async removeCheckpoint(place: string, name: string): Promise<void> {
     return (await shelf()).removeFromShelf(place, name)
+  }
+
+  async dropLinks(epoch: number): Promise<void> {
+    const links = this.#links.get(epoch)
+    this.#links.delete(epoch)
+    for (const link of links?.values() ?? []) link.close('the run did not begin')
   }
 
   #end(links: Map<number, Link>): void {

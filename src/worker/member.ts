@@ -88,6 +88,10 @@ export class RoomMember {
   #ports: LocalPorts | null = null
   #ring: RingLinks | undefined
   #assignment: Assignment | undefined
+  /** By which words the room's run was ended, until the worker has come to its end. */
+  #abortText: string | undefined
+  /** Tells of the run's good end, while the worker leaves it. */
+  #endWell: (() => void) | undefined
   /** In the newest run that this tab took part in. */
   #rank: number | null = null
   #isRunning = false
@@ -332,6 +336,7 @@ export class RoomMember {
   }
 
   #connect(assignment: Assignment): void {
+    this.#endBefore()
     this.#assignment = assignment
     this.#rank = assignment.rank
     this.#isRunning = false
@@ -356,6 +361,16 @@ export class RoomMember {
     })
     this.#ring = ring
     ring.connected.catch((error) => this.#fail(error, assignment.epoch))
+  }
+
+  /** The room's run before is over, and the worker has not come to its end yet: it ends here, in the words in which it was ended. */
+  #endBefore(): void {
+    const hasStarted = this.#hasStarted
+    this.#endWell?.()
+    if (this.#assignment)
+      this.#fail(new PeerError('peer.aborted', this.#abortText ?? 'Another run has begun.'))
+    this.#abortText = undefined
+    this.#hasStarted = hasStarted
   }
 
   async #run(epoch: number, settings: JsonValue): Promise<void> {
@@ -388,17 +403,25 @@ export class RoomMember {
       const stats = await ring.stats()
       client.done(epoch)
       await others.ended
-      const isCurrent = this.#assignment?.epoch === epoch
-      if (isCurrent) await this.compute.leave()
-      ring.close()
-      if (!isCurrent) return
-      this.#assignment = undefined
-      this.#isRunning = false
-      this.#hasStarted = false
-      this.#measures?.runEnded()
-      this.#linkLobby()
-      tell(1, 'room', () => `epoch ${epoch}: ended well`)
-      this.#options.onEnd?.({ ok: true, rank, worldSize, result, ring: stats })
+      if (this.#assignment?.epoch !== epoch) {
+        ring.close()
+        return
+      }
+      // Once: the room's next run may begin before the worker has left this one.
+      const end = () => {
+        this.#endWell = undefined
+        ring.close()
+        this.#assignment = undefined
+        this.#isRunning = false
+        this.#hasStarted = false
+        this.#measures?.runEnded()
+        this.#linkLobby()
+        tell(1, 'room', () => `epoch ${epoch}: ended well`)
+        this.#options.onEnd?.({ ok: true, rank, worldSize, result, ring: stats })
+      }
+      this.#endWell = end
+      await this.compute.leave()
+      if (this.#endWell === end) end()
     } catch (thrown) {
       client.abort(epoch, messageOf(thrown).slice(0, 300))
       this.#fail(thrown, epoch)
@@ -457,6 +480,7 @@ export class RoomMember {
 
   #abort(epoch: number, text: string): void {
     if (this.#assignment?.epoch !== epoch) return
+    this.#abortText = text
     if (this.#isRunning) this.compute.abort(text).catch(() => undefined)
     else this.#fail(new PeerError('peer.aborted', text))
   }
@@ -464,8 +488,10 @@ export class RoomMember {
   /** Ends the current assignment, once, with the first error. An error of another epoch ends nothing. */
   #fail(thrown: unknown, epoch = this.#assignment?.epoch): void {
     if (!this.#assignment || this.#assignment.epoch !== epoch) return
+    this.#endWell = undefined
     const error = toError(thrown)
     const { rank } = this.#assignment
+    if (!this.#isRunning) this.#compute.api.dropLinks(this.#assignment.epoch).catch(() => undefined)
     tell(1, 'room', () => `epoch ${epoch}: ended by ${messageOf(thrown)}`)
     this.#assignment = undefined
     this.#isRunning = false

@@ -27,6 +27,10 @@ interface End {
   result?: TrainerResult
   reason?: unknown
   losses: number[]
+  /** Steps of which the page hears more. */
+  sampled: number[]
+  /** When each of them was told. */
+  toldMs: number[]
 }
 
 /** As a page can: the browser says 'destroyed' then, and 'unknown' where a driver or its process went. */
@@ -47,6 +51,8 @@ async function endsOf(
     (await rejoiningRingOf(ranks)).map(async (member, rank): Promise<End> => {
       let current = await open()
       const losses: number[] = []
+      const toldMs: number[] = []
+      const sampled: number[] = []
       const { group, regroup } = member
       const trainer = new Trainer({
         task,
@@ -60,15 +66,19 @@ async function endsOf(
         config,
         baseUrl: 'https://data.example/',
         onEvent: (event) => {
+          if (event.event === 'samples') sampled.push(...event.samples.map(({ step }) => step))
           const begins = event.event === 'phase' && event.phase === 'train'
           if (!begins && event.event !== 'step') return
-          if (event.event === 'step') losses.push(event.loss)
+          if (event.event === 'step') {
+            losses.push(event.loss)
+            toldMs.push(performance.now())
+          }
           if (lose(rank, event.event === 'step' ? event.step : 0)) loseDevice(current.gpu.device)
         },
       })
       const end = await trainer.run().then(
-        (result) => ({ result, losses }),
-        (reason: unknown) => ({ reason, losses }),
+        (result) => ({ result, losses, toldMs, sampled }),
+        (reason: unknown) => ({ reason, losses, toldMs, sampled }),
       )
       trainer.destroy()
       member.leave()
@@ -151,10 +161,16 @@ test('a device that goes away from one rank alone, with nothing that it was give
 test('one rank alone goes on from what it has kept, and says why', async () => {
   const loseDevice = losableDevices()
   const warnings = watchWarnings()
-  const [{ result, reason, losses }] = await endsOf(once(0, 60), { ranks: 1, loseDevice })
+  const [{ result, reason, losses, toldMs, sampled }] = await endsOf(once(0, 60), {
+    ranks: 1,
+    loseDevice,
+  })
   if (!result) throw reason
   expect(result.lostDevices).toBe(1)
   expect(losses).toHaveLength(64)
+  expect(Math.max(...sampled)).toBeGreaterThan(60)
+  // The time is that of all its steps, those before the loss too.
+  expect(1000 * result.seconds).toBeGreaterThan(toldMs.at(-1)! - toldMs[0])
   expect(warnings()).toEqual([
     'tabring: the device was lost (unknown: the driver was reset). Training goes on from step 50.',
   ])

@@ -1,6 +1,7 @@
 import * as Comlink from 'comlink'
 import { expect, test } from 'vitest'
 import { parseTrainConfig } from '../../demos/experiment.ts'
+import { PortLink } from '../../src/peer/port.ts'
 import type { ComputeApi } from '../../src/worker/api.ts'
 import { startCompute } from '../../src/worker/client.ts'
 
@@ -28,6 +29,30 @@ test('a terminated worker rejects every pending call, and later ones', async () 
   for (const call of [...pending, client.api.open()]) {
     await expect(call).rejects.toMatchObject({ code: 'worker.dead' })
   }
+})
+
+test('links of a run that does not begin are closed, those of others are not', async () => {
+  const client = startCompute()
+  const ends: number[] = []
+  const given = async (epoch: number) => {
+    const { port1, port2 } = new MessageChannel()
+    await client.api.addLink(epoch, 1, { kind: 'port', port: port1 })
+    const far = new PortLink(port2)
+    const ended = new Promise<void>((resolve) => {
+      far.onend = () => {
+        ends.push(epoch)
+        resolve()
+      }
+    })
+    return ended
+  }
+  const links = [7, 8, 8].map(given)
+  await client.api.dropLinks(7)
+  await links[0]
+  // The newest for a rank counts, and has taken the other one's place.
+  await links[1]
+  expect(ends).toEqual([7, 8])
+  client.terminate()
 })
 
 test('errors keep their code and text on the way out of the worker', async () => {

@@ -133,6 +133,10 @@ export function inside(count: number, own = 0, state: RoomState = 'lobby', ranks
   )
 }
 
+const startedAtMs = Date.UTC(2026, 10, 22, 14, 5)
+/** What the store calls the run of these states. */
+export const shownRunId = `${startedAtMs}-1`
+
 export function assigned(count: number, rank = 0): Snapshot {
   const members = makeLobby(count).members.map(
     ({ rank: _, attached: __, measured: ___, ...info }) => info,
@@ -146,7 +150,7 @@ export function assigned(count: number, rank = 0): Snapshot {
     {
       type: 'assigned',
       assignment: { epoch: 1, rank, worldSize: count, members, links },
-      startedAtMs: Date.UTC(2026, 10, 22, 14, 5),
+      startedAtMs,
     },
     { type: 'lobby', lobby: makeLobby(count, 'running', count), ownId: ids[rank] },
   )
@@ -392,6 +396,7 @@ export const saved = (step: number, isKept = false): Action => ({
 /** A person has just saved the run. */
 export const savedByHand = (step: number): Action => ({
   type: 'saving',
+  runId: shownRunId,
   saving: { is: 'done', step },
   file: { step, name: `step-${step}.safetensors` },
 })
@@ -584,6 +589,7 @@ export function makeStates(): Record<string, Snapshot> {
       { type: 'checkpoints', files: [] },
       {
         type: 'saving',
+        runId: shownRunId,
         saving: {
           is: 'failed',
           text: whyUnsaved('file.unwritable', ''),

@@ -1,12 +1,14 @@
 import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { stepsPerEpoch } from '../../data/shares.ts'
 import { type TrainConfig, totalStepsOf } from '../../train/config.ts'
+import type { SavedFile } from '../../train/saves.ts'
 import { messageOf, TabringError } from '../../util/errors.ts'
 import type { CheckpointSettings, ComputeApi } from '../../worker/api.ts'
 import type { Acts } from '../acts.ts'
 import { saveUrl } from '../save-file.ts'
 import { type SettingKey, settings } from '../settings/list.ts'
 import { checkedDraft } from '../state/room-facts.ts'
+import type { Saving } from '../state/run.ts'
 import type { Store } from '../store.ts'
 import { fileWords, whyUnsaved } from './file-words.ts'
 
@@ -101,14 +103,17 @@ export function checkpointActs(
   }
   return {
     async save() {
-      store.dispatch({ type: 'saving', saving: { is: 'busy' } })
+      const runId = store.snapshot.run?.id ?? ''
+      const tell = (saving: Saving, file?: SavedFile) =>
+        store.dispatch({ type: 'saving', runId, saving, file })
+      tell({ is: 'busy' })
       try {
         const file = await compute.save()
-        store.dispatch({ type: 'saving', saving: { is: 'done', step: file.step }, file })
+        tell({ is: 'done', step: file.step }, file)
       } catch (thrown) {
         const code = thrown instanceof TabringError ? thrown.code : ''
         const text = whyUnsaved(code, messageOf(thrown))
-        store.dispatch({ type: 'saving', saving: { is: 'failed', text } })
+        tell({ is: 'failed', text })
       }
     },
     goOnFrom: ({ place, name }) =>

@@ -107,7 +107,7 @@ function keptLine(run: KeptRun, axis: Axis): ChartLine {
   const lines = made.get(run) ?? {}
   made.set(run, lines)
   lines[axis] ??= lineOf(
-    { id: run.id, slot: run.slot, isMain: false, stretch: 1 },
+    { id: run.id, slot: run.slot, isMain: false, stretch: run.points.stretch },
     run.points,
     axis,
     run.accuracy,

@@ -25,8 +25,12 @@ export type RunAction = Extract<
 
 /** The run after `action`. */
 export function reduceRun(run: Run, action: RunAction): Run {
-  if (action.type === 'download') return { ...run, download: action.download }
-  if (action.type === 'saving') return withSaving(run, action)
+  if (action.type === 'download' || action.type === 'saving') {
+    if (action.runId !== run.id) return run
+    return action.type === 'saving'
+      ? withSaving(run, action)
+      : { ...run, download: action.download }
+  }
   if (run.end) return run // the first end is the one shown; what comes late belongs to no run
   switch (action.type) {
     case 'linked':

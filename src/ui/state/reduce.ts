@@ -74,7 +74,8 @@ function reduceRest(snapshot: Snapshot, action: Action): Snapshot {
       if (!canStart(snapshot)) return snapshot
       const draft = resetDraft(snapshot.draft, snapshot.transport, snapshot.ranks)
       const resets = snapshot.resets + 1
-      return { ...snapshot, draft, run: null, refusal: null, checkpointNote: null, resets }
+      const none = { given: {}, givenSamples: {}, damagedInLink: null }
+      return { ...snapshot, ...none, draft, run: null, refusal: null, checkpointNote: null, resets }
     }
     case 'checkpoints':
       return { ...snapshot, checkpoints: action.files }

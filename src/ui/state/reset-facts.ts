@@ -10,20 +10,23 @@ import type { Snapshot } from './snapshot.ts'
 /** Whether a reset would change anything. */
 export function canReset(snapshot: Snapshot): boolean {
   if (!canStart(snapshot)) return false
-  const { draft, run, runs, transport, ranks } = snapshot
+  const { draft, given, run, runs, transport, ranks } = snapshot
   const fresh = resetDraft(draft, transport, ranks)
   return (
     run !== null ||
+    Object.keys(given).length > 0 ||
     runs.some(({ isShown }) => isShown) ||
     settings.some(({ key }) => draft[key] !== fresh[key])
   )
 }
 
 /** What a reset takes away that cannot be had again, in a sentence; null where that is nothing. */
-export function lostByReset({ run, draft }: Snapshot): string | null {
+export function lostByReset({ run, draft, given }: Snapshot): string | null {
   const lost = [
     ...(run ? lostOf(run) : []),
-    ...(draft.data === givenData ? ['the data that you gave'] : []),
+    ...(draft.data === givenData || Object.keys(given).length > 0
+      ? ['the data that you gave']
+      : []),
   ]
   return lost.length > 0 ? `You will lose ${lost.join(', and ')}.` : null
 }

@@ -35,8 +35,9 @@ export function continued(
   const { run, lobby } = snapshot
   if (!canStart(snapshot) || !run?.end || run.end.kind === 'finished' || !run.config) return null
   const { config, resumed, saved } = run
-  // Before it has saved anything, a run that went on from a checkpoint can do so again.
-  const from = saved ?? (resumed && { step: resumed.step, name: config.resume ?? '' })
+  // Before it has saved anything, a run that went on from a checkpoint can do so again, where that is: with rank 0.
+  const again = run.rank === 0 ? resumed : null
+  const from = saved ?? (again && { step: again.step, name: config.resume ?? '' })
   if (!from?.name || config.batchSize < (lobby?.members.length ?? 1)) return null
   return { step: from.step, config: { ...config, resume: from.name } }
 }

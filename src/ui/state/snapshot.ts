@@ -97,8 +97,9 @@ export type Action =
   | { type: 'damagedInLink'; demo: string }
   | { type: 'named'; name: string }
   | { type: 'reset' }
-  | { type: 'download'; download: Download }
-  | { type: 'saving'; saving: Saving; file?: SavedFile }
+  // Of a run that another may have followed meanwhile.
+  | { type: 'download'; runId: string; download: Download }
+  | { type: 'saving'; runId: string; saving: Saving; file?: SavedFile }
   | { type: 'checkpoints'; files: readonly ShelvedCheckpoint[] }
   | { type: 'checkpointDeleted'; file: ShelvedCheckpoint }
   | { type: 'checkpointNote'; text: string; isError: boolean }

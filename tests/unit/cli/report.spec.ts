@@ -121,7 +121,7 @@ test('plain lines where there is no terminal, then the summary', () => {
     'training…',
     'step 1/2  loss 0.5000  - samples/s',
     expect.stringMatching(/^step 2\/2 {2}loss 0\.2500 {2}[\d,]+ samples\/s$/),
-    'epoch 0: test loss 0.4000, accuracy 97.50 %',
+    'epoch 1: test loss 0.4000, accuracy 97.50 %',
     'test           loss 0.4000, accuracy 97.50 %',
     'last step      loss 0.2500, accuracy 50.00 %',
     'time           4.0 s for 2 steps on 2 ranks, 32 samples/s',
@@ -206,7 +206,7 @@ test.each([
     return
   }
   expect(error.text).toBe(
-    'train: goes on from step 1 in epoch 0, best accuracy 50.00 %\n' +
+    'train: goes on from step 1 in epoch 1, best accuracy 50.00 %\n' +
       'train: no longer bit for bit the run that was saved: ranks 3, now 2; buckets\n',
   )
   expect(lines.slice(0, 2)).toEqual([

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { limits } from '../../../src/peer/messages.ts'
 import { removedBy, SignalError } from '../../../src/peer/refusals.ts'
+import { forgetKept, keptInTab } from '../../../src/ui/demo/kept.ts'
 import { roundTrips } from '../../../src/ui/member-words.ts'
 import { checkDraft, firstErrorOf, fittingBatch } from '../../../src/ui/settings/check.ts'
 import { defaultDraftOf, withSetting } from '../../../src/ui/settings/draft.ts'
@@ -22,6 +23,7 @@ import {
   makeMember,
   makeResult,
   play,
+  shownRunId,
   training,
 } from '../../support/page-states.ts'
 import { RendezvousWorld, roomA } from '../../support/rendezvous-world.ts'
@@ -240,9 +242,39 @@ describe('a reset', () => {
   it('asks only where something is lost for good', () => {
     expect(lostByReset(finished)).toBe('You will lose the trained model, which is not saved.')
     expect(lostByReset(playground(inside(3)))).toBeNull()
-    expect(lostByReset(play(finished, { type: 'download', download: { is: 'done' } }))).toBeNull()
+    expect(
+      lostByReset(
+        play(finished, { type: 'download', runId: shownRunId, download: { is: 'done' } }),
+      ),
+    ).toBeNull()
     const given = play(inside(3), { type: 'setting', key: 'data', value: 'given' })
     expect(lostByReset(given)).toBe('You will lose the data that you gave.')
+  })
+
+  it('takes what was given to any demo, after asking', () => {
+    const given = play(
+      inside(1),
+      { type: 'given', demo: 'digits', text: null, samples: 600 },
+      { type: 'setting', key: 'data', value: 'given' },
+      { type: 'setting', key: 'demo', value: 'playground' },
+      { type: 'setting', key: 'data', value: 'moons' },
+    )
+    expect(canReset(given)).toBe(true)
+    expect(lostByReset(given)).toBe('You will lose the data that you gave.')
+    const after = play(
+      given,
+      { type: 'reset' },
+      { type: 'setting', key: 'demo', value: 'digits' },
+      { type: 'setting', key: 'data', value: 'given' },
+    )
+    expect(checkedDraft(after).errors.data).toMatch(/^nothing is given yet/)
+  })
+
+  it('empties what views keep of it', () => {
+    const kept = keptInTab('none')
+    kept.value = 'a picture'
+    forgetKept()
+    expect(kept.value).toBe('none')
   })
 })
 

@@ -254,6 +254,10 @@ describe('the chart of several runs', () => {
     expect(line.xs.length).toBeLessThanOrEqual(3000)
     expect(line.stretch).toBe(4)
     expect(line.xs.at(-1)).toBe(100)
+    // And so when it is one of the earlier ones, whose points are fewer still.
+    const ended = { ...run!, end: { kind: 'stopped', code: '', text: '' } as const }
+    const [earlier] = chartLines({ run: null, runs: [keptRun(ended)!] }, 'seconds')
+    expect(earlier.stretch * earlier.xs.length).toBeCloseTo(10_000, -2)
   })
 })
 

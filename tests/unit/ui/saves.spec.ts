@@ -17,6 +17,7 @@ import {
   play,
   saved,
   savedByHand,
+  shownRunId,
   training,
 } from '../../support/page-states.ts'
 
@@ -258,6 +259,26 @@ describe('going on with a run that ended early', () => {
       { type: 'lobby', lobby: makeLobby(3, 'failed'), ownId: resumed.ownId },
     )
     expect(continued(lost)).toMatchObject({ step: 90, config: { resume: 'step-90.safetensors' } })
+    // That file is with rank 0.
+    expect(continued({ ...lost, run: { ...lost.run!, rank: 1 } })).toBeNull()
+  })
+
+  it('what ends late is booked on its own run', () => {
+    const first = play(
+      training(1, 540),
+      { type: 'finished', result: makeResult(1), bytesSent: 0 },
+      { type: 'lobby', lobby: makeLobby(1), ownId: makeLobby(1).maker },
+    )
+    const { members } = first.run!
+    const assignment = { epoch: 2, rank: 0, worldSize: 1, members, links: [] }
+    const from = play(first, { type: 'assigned', assignment, startedAtMs: 5 })
+    const second = training(1, 10, 0, { from })
+    const late = play(second, savedByHand(540), {
+      type: 'download',
+      runId: shownRunId,
+      download: { is: 'done' },
+    })
+    expect(late.run).toBe(second.run)
   })
 })
 
