@@ -50,10 +50,13 @@ export function useOwnFiles({ canSet, give }: Pick<ViewProps, 'canSet' | 'give'>
         failures.push(words.startsWith(file.name) ? words : `${file.name}: ${words}`)
       }
     }
+    const wasWhole = kept.value.isWhole
     const set = withFiles(kept.value.set, added)
     const given = givenOf(set)
     keep({ set, failures, isWhole: given !== null })
     if (given && added.length > 0) give(given, null, set.files['train-images-idx3-ubyte']?.count)
+    // A file that took another one's place may not fit the rest: what is shown is what a run would get.
+    else if (!given && wasWhole) give(null)
   }
   return {
     ...own,

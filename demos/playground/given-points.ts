@@ -13,6 +13,15 @@ export const bytesOfPoint = 4 * fieldsOfPoint
 /** So many points are enough to train on. */
 export const fewest = 10
 
+/** What points, three numbers each, lack to be trained on, in words; null for nothing. */
+export function lacking(points: readonly number[]): string | null {
+  const count = points.length / fieldsOfPoint
+  if (count < fewest) return `${fewest - count} more are needed`
+  const labels = new Set(points.filter((_, i) => i % fieldsOfPoint === 2))
+  const missing = [0, 1].find((label) => !labels.has(label))
+  return missing === undefined ? null : `some of class ${missing} are needed, too,`
+}
+
 /** Every so many of them is held out, from the first one on. */
 export const heldOut = 5
 /** How many of so many points are for training. */

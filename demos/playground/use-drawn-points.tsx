@@ -5,8 +5,8 @@ import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import {
   bytesOfPoint,
-  fewest,
   fieldsOfPoint,
+  lacking,
   onGrid,
   pointsFromText,
   pointsToBytes,
@@ -41,11 +41,12 @@ export function useDrawnPoints({
     kept.value = next
     newest.current = next
     setPoints(next)
+    setFailure(null)
   }
   const keep = () => {
     const { current } = newest
     const count = current.length / fieldsOfPoint
-    if (count < fewest) give(null)
+    if (lacking(current) !== null) give(null)
     else give(pointsToBytes(current), pointsToText(current), trainingPoints(count))
   }
   const isAsked = canSet && config?.data === givenData
@@ -79,6 +80,7 @@ export function useDrawnPoints({
     /** Why those of the address are not here. */
     failure,
     count: points.length / fieldsOfPoint,
+    lacks: lacking(points),
     put(x: number, y: number, isFirst: boolean) {
       const { current } = newest
       const [lastX, lastY] = current.slice(-fieldsOfPoint)

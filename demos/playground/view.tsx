@@ -5,7 +5,6 @@ import { Expected } from '../../src/ui/demo/expected.tsx'
 import { useInView } from '../../src/ui/demo/use-in-view.ts'
 import { useLook } from '../../src/ui/demo/use-look.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
-import { fewest } from './given-points.ts'
 import { HiddenUnits } from './hidden-units.tsx'
 import { meta } from './meta.ts'
 import { type Activation, activations, hiddenLayers, modelOf, partsOf } from './networks.ts'
@@ -89,8 +88,8 @@ export function PlaygroundView(props: ViewProps) {
               Clear
             </button>
             <p class="quiet" role="status">
-              {drawn.count < fewest
-                ? `${drawn.count} points; ${fewest - drawn.count} more are needed before Start.`
+              {drawn.lacks
+                ? `${drawn.count} points; ${drawn.lacks} before Start.`
                 : `${drawn.count} points. The next run trains on them; one in five is held out.`}
             </p>
             <p id="plane-keys" class="quiet">

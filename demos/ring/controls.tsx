@@ -68,7 +68,7 @@ export function Controls({ settings, link, refused, onChange }: ControlsProps) {
               checked={settings.flip > 0}
               onChange={(event) => onChange({ flip: Number(event.currentTarget.checked) })}
             />
-            <span class="unit">of each message</span>
+            <span class="unit">of one message</span>
           </div>
         </div>
         {refused.length > 0 && (

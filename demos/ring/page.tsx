@@ -15,12 +15,17 @@ import { useRun } from './use-run.ts'
 import { algorithmWords, momentWords } from './words.ts'
 
 const given = settingsIn(location.search)
-const givenPace = new URLSearchParams(location.search).get('pace')
+const paceText = new URLSearchParams(location.search).get('pace')
+const givenPace = paces.find(([one]) => one === paceText)?.[0]
+const refused =
+  paceText !== null && givenPace === undefined
+    ? [...given.refused, `pace=${paceText}: expected ${paces.map(([one]) => one).join(', ')}`]
+    : given.refused
 
 /** The page: settings decide a run, a clock a moment of it, and all else is drawn from that. */
 export function RingPage() {
   const [settings, setSettings] = useState(given.settings)
-  const [pace, setPace] = useState<Pace>(paces.find(([one]) => one === givenPace)?.[0] ?? 'fit')
+  const [pace, setPace] = useState<Pace>(givenPace ?? 'fit')
   const { story, isUnderWay, error } = useRun(settings)
   const player = usePlayer(story, pace)
   const query = new URLSearchParams(queryOf(settings))
@@ -52,7 +57,7 @@ export function RingPage() {
         />
         <div class="desk">
           <div class="side">
-            <Controls settings={settings} link={link} refused={given.refused} onChange={change} />
+            <Controls settings={settings} link={link} refused={refused} onChange={change} />
             <LinksExplained settings={settings} />
           </div>
           {story && moment && (

@@ -111,12 +111,15 @@ export function settingsIn(query: string): { settings: RingSettings; refused: st
     ...defaultSettings,
   }
   const refused: string[] = []
-  for (const { key, stops } of numberSettings) {
+  for (const { key, stops, isWhole } of numberSettings) {
     const text = given.get(key)
     if (text === null) continue
     const value = Number(text)
-    if (text.trim() === '' || !(value >= stops[0] && value <= stops.at(-1)!))
-      refused.push(`${key}=${text}: expected ${stops[0]} to ${stops.at(-1)}`)
+    const isWithin = value >= stops[0] && value <= stops.at(-1)!
+    if (text.trim() === '' || !isWithin || (isWhole && !Number.isInteger(value)))
+      refused.push(
+        `${key}=${text}: expected ${isWhole ? 'a whole number from ' : ''}${stops[0]} to ${stops.at(-1)}`,
+      )
     else wanted[key] = value
   }
   const algorithm = given.get('algorithm')

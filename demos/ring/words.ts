@@ -17,11 +17,13 @@ export const algorithmWords: Readonly<Record<Algorithm | 'auto', string>> = {
 export const formatTime = (ms: number): string =>
   ms === 0
     ? '0 ms'
-    : ms < 1000
-      ? formatMs(ms)
-      : ms < 10_000
-        ? `${formatNumber(ms / 1000)} s`
-        : formatSeconds(ms / 1000)
+    : ms < 0.1
+      ? `${formatNumber(1000 * ms)} µs`
+      : ms < 1000
+        ? formatMs(ms)
+        : ms < 10_000
+          ? `${formatNumber(ms / 1000)} s`
+          : formatSeconds(ms / 1000)
 
 /** `8.4`, `-12.0`: as long as the inputs' one decimal, since that is what they are read by. */
 export const formatElement = (value: number): string =>
