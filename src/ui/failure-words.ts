@@ -6,6 +6,10 @@ export const inPageWords = (text: string): string =>
     .replace(/\b(e)poch (?=\d)/gi, (_, first: string) => (first === 'E' ? 'Run ' : 'run '))
     .replaceAll('frames of another epoch', 'frames of another run')
 
+/** What a run ended with comes in the words of links and ranks, which begin in the middle of a sentence; an address stays as it is. */
+export const asSentence = (text: string): string =>
+  /^\S*:\/\//.test(text) ? text : `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`
+
 /** What it means that a run ended by an error of this code at this step, and what to do; null where the error says so itself. */
 export function plainFailure(code: string, step: number): string | null {
   if (code !== 'train.nan') return null

@@ -1,6 +1,6 @@
 import type { Acts } from './acts.ts'
 import { SaveAct, SaveNote } from './checkpoints/save-act.tsx'
-import { inPageWords } from './failure-words.ts'
+import { asSentence, inPageWords } from './failure-words.ts'
 import { formatSeconds } from './format.ts'
 import { withCode } from './notice.tsx'
 import { ratesOf } from './rates.ts'
@@ -39,7 +39,7 @@ export function StatusStrip({ snapshot, acts }: { snapshot: Snapshot; acts: Acts
               {title}
             </span>
           </h2>
-          <p>{text}</p>
+          <p>{asSentence(text)}</p>
         </div>
         <MainAct snapshot={snapshot} acts={acts} isSettling={focus.isSettling} />
       </div>

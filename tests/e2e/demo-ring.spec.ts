@@ -132,7 +132,9 @@ test('sliders make another run, whose link makes it again', async () => {
   await page.close()
 
   const refused = await open('?ranks=99')
-  expect(await refused.getByRole('alert').textContent()).toContain('ranks=99: expected a whole number from 2 to 16')
+  expect(await refused.getByRole('alert').textContent()).toContain(
+    'ranks=99: expected a whole number from 2 to 16',
+  )
   await refused.close()
 }, 60_000)
 

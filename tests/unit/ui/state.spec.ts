@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { noTimes } from '../../../src/graph/step-program.ts'
+import { asSentence } from '../../../src/ui/failure-words.ts'
 import { ratesOf, stepSamples } from '../../../src/ui/rates.ts'
 import { last } from '../../../src/ui/series.ts'
 import { queryOf } from '../../../src/ui/settings/query.ts'
@@ -331,6 +332,8 @@ describe('a run', () => {
     expect(said('3 frames of another epoch came, last of epoch 2')).toBe(
       '3 frames of another run came, last of run 2',
     )
+    expect(asSentence('rank 1 is gone.')).toBe('Rank 1 is gone.')
+    expect(asSentence('https://a/b: expected a file.')).toBe('https://a/b: expected a file.')
     // A pass over the data has its name.
     expect(said('Lower the epochs or steps.')).toBe('Lower the epochs or steps.')
   })
