@@ -36,7 +36,7 @@ export function Framed({ picture, shape, title, note, instead, band }: FramedPro
   const outline = band ? outlineOf(band.start, band.end, width) : ''
   return (
     <figure class="framed">
-      <div class="frame" style={{ aspectRatio: `${width} / ${height}` }}>
+      <div class="frame" style={{ '--shape': width / height }}>
         {picture ? (
           <canvas
             ref={canvas}

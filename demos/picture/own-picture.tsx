@@ -1,5 +1,6 @@
-import { useRef, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { Choices } from '../../src/ui/demo/choices.tsx'
+import { keptInTab } from '../../src/ui/demo/kept.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { decodePicture } from './decode.ts'
 import { mostPixelsASide } from './meta.ts'
@@ -7,16 +8,21 @@ import type { Picture } from './pixels.ts'
 
 interface OwnPictureOptions {
   canSet: boolean
+  /** It is the one to be learned. */
+  isGiven: boolean
   onTake: (picture: Picture, name: string) => void
 }
 
 const sizes = [64, 128, mostPixelsASide] as const
 
+const kept = keptInTab<{ file: File | null; longest: number }>({ file: null, longest: 128 })
+
 /** What a person drops or chooses, decoded here: `take` a file. */
-export function useOwnPicture({ canSet, onTake }: OwnPictureOptions) {
-  const [file, setFile] = useState<File | null>(null)
-  const [longest, setLongest] = useState<number>(128)
+export function useOwnPicture({ canSet, isGiven, onTake }: OwnPictureOptions) {
+  const [longest, setLongest] = useState(kept.value.longest)
   const [failure, setFailure] = useState<string | null>(null)
+  // What was refused may be so no longer.
+  useEffect(() => setFailure(null), [canSet])
   // Of two that are decoded at once the later one counts.
   const newest = useRef(0)
   const decode = async (chosen: File, side: number) => {
@@ -25,7 +31,7 @@ export function useOwnPicture({ canSet, onTake }: OwnPictureOptions) {
     try {
       const picture = await decodePicture(chosen, side)
       if (own !== newest.current) return
-      setFile(chosen)
+      kept.value = { file: chosen, longest: side }
       setFailure(null)
       onTake(picture, chosen.name)
     } catch (error) {
@@ -41,8 +47,11 @@ export function useOwnPicture({ canSet, onTake }: OwnPictureOptions) {
       else if (chosen) void decode(chosen, longest)
     },
     setLongest(side: number) {
+      const { file } = kept.value
+      kept.value = { file, longest: side }
       setLongest(side)
-      if (file) void decode(file, side)
+      // Another picture may be the one to learn.
+      if (file && isGiven) void decode(file, side)
     },
   }
 }

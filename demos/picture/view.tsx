@@ -33,6 +33,7 @@ export function PictureView(props: ViewProps) {
   const [also, setAlso] = useState<Also>('nothing')
   const own = useOwnPicture({
     canSet,
+    isGiven: config?.data === givenData,
     onTake(picture, name) {
       kept.value = { picture, name, afterRun: run?.id }
       setGiven(kept.value)

@@ -84,9 +84,14 @@ export function PlaygroundView(props: ViewProps) {
               ]}
               onChoose={(value) => drawn.setBrush(Number(value))}
             />
-            <button type="button" onClick={drawn.clear}>
-              Clear
-            </button>
+            <div class="drawing-acts">
+              <button type="button" disabled={drawn.count === 0} onClick={drawn.undo}>
+                Undo
+              </button>
+              <button type="button" disabled={drawn.count === 0} onClick={drawn.clear}>
+                Clear
+              </button>
+            </div>
             <p class="quiet" role="status">
               {drawn.lacks
                 ? `${drawn.count} points; ${drawn.lacks} before Start.`

@@ -130,12 +130,12 @@ export function verdictsOf(story: Story): { good: string; bad: string; is: boole
   const verdicts = [
     {
       good: `Equal bits on all ${settings.ranks} ranks`,
-      bad: 'The ranks hold different bits',
+      bad: failure ? `No sums: the run failed` : 'The ranks hold different bits',
       is: !failure && verdict.unlikeFirst.every((count) => count === 0),
     },
     {
       good: `The bits of ${loop}`,
-      bad: `Other bits than ${loop}`,
+      bad: failure ? `Nothing to compare with ${loop}` : `Other bits than ${loop}`,
       is: !failure && verdict.unlikeLoop === 0,
     },
   ]

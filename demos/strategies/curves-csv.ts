@@ -6,10 +6,24 @@ import type { StrategyLog } from './strategy-log.ts'
 export function curvesCsv(logs: readonly StrategyLog[]): string {
   const [{ config }] = logs
   const { name } = metaOf(config.demo).metric
-  const header = ['strategy', 'ranks', 'batch', 'exchange', 'step', 'samples', 'seconds', 'loss']
+  const { demo, data, seed } = config
+  const header = [
+    'experiment',
+    'data',
+    'seed',
+    'strategy',
+    'ranks',
+    'batch',
+    'exchange',
+    'step',
+    'samples',
+    'seconds',
+    'loss',
+  ]
   const rows = logs.flatMap(({ strategy, config: { batchSize }, losses, tests }) => {
     const tested = new Map(tests.steps.map((step, i) => [step, tests.values[i]]))
     return losses.steps.map((step, i) => [
+      ...[demo, data, seed],
       ...[strategy.name, strategy.ranks, batchSize, strategy.isAlone ? 'no' : 'yes'],
       ...[step, losses.samples[i], losses.seconds[i], losses.values[i]],
       tested.get(step) ?? '',

@@ -30,8 +30,8 @@ export function Result({ logs }: { logs: readonly StrategyLog[] }) {
         <p class="quiet">Choose at least two strategies to compare.</p>
       )}
       <p class="quiet">
-        A test holds this page to it:{' '}
-        <a href={meta.expected.query}>these strategies, {statedSteps} steps</a>.
+        A test holds this page to <a href={meta.expected.query}>its stated run</a> of {statedSteps}{' '}
+        steps.
       </p>
     </Panel>
   )

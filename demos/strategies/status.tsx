@@ -42,10 +42,11 @@ export function Status({ race, settings }: { race: RaceState; settings: Settings
           type="button"
           class={isRunning ? 'stop' : 'go'}
           disabled={!isRunning && !settings}
-          // The second click of a double click on Run lands on Cancel.
+          // The second click of a double click lands on what takes this button's place.
           onClick={({ detail }) => {
-            if (isRunning && detail < 2) race.cancel()
-            else if (!isRunning && settings) race.run(settings)
+            if (detail > 1) return
+            if (isRunning) race.cancel()
+            else if (settings) race.run(settings)
           }}
         >
           {isRunning ? 'Cancel' : logs.length > 0 ? 'Run again' : 'Run'}

@@ -1,3 +1,4 @@
+import type { TrainConfig } from '../../src/train/config.ts'
 import type { Metric } from '../../src/train/demo-meta.ts'
 import {
   formatBytes,
@@ -9,17 +10,24 @@ import {
 import { Panel } from '../../src/ui/panel.tsx'
 import { Swatch } from '../../src/ui/runs/swatch.tsx'
 import { saveText } from '../../src/ui/save-file.ts'
+import { metaOf } from '../experiment.ts'
 import { curvesCsv } from './curves-csv.ts'
 import { slotOf } from './strategies.ts'
 import type { StrategyLog } from './strategy-log.ts'
 
 const stages: Record<StrategyLog['stage'], string> = {
-  waiting: 'waits',
+  waiting: 'not begun',
   setup: 'loads and compiles',
   training: 'trains',
   finished: 'finished',
   stopped: 'cancelled',
   failed: 'failed',
+}
+
+/** What all of them train: the form may say something else by now. */
+function aboutOf({ demo, data, seed }: TrainConfig): string {
+  const { title, data: words } = metaOf(demo)
+  return `${title}, ${words[data] ?? data}, seed ${seed}`
 }
 
 /** What each strategy came to: the charts in numbers, and what they do not show. */
@@ -69,9 +77,9 @@ export function StrategyTable({ logs, metric }: { logs: readonly StrategyLog[]; 
         </table>
       </section>
       <p class="quiet">
-        Training leaves out set-up (loading, compiling, measuring links) and tests on held-out
-        samples. Sent is what each rank sends, payload only. The loss of ranks that exchange nothing
-        is their mean.
+        {logs.length > 0 && `${aboutOf(logs[0].config)}. `}Training leaves out set-up (loading,
+        compiling, measuring links) and tests on held-out samples. Sent is what each rank sends,
+        payload only. The loss of ranks that exchange nothing is their mean.
       </p>
     </Panel>
   )

@@ -1,4 +1,5 @@
 import { useMemo, useRef, useState } from 'preact/hooks'
+import { keptInTab } from '../../src/ui/demo/kept.ts'
 import { formatCount } from '../../src/ui/format.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { meta } from './meta.ts'
@@ -33,18 +34,25 @@ function judge(text: string): Judged {
       }
     const { symbols, train, test } = readText(text)
     const length = train.tokens.length + test.tokens.length
-    const words = `${length} characters, ${symbols.length} of ${mostSymbols} different ones; the last ${test.tokens.length} are held out.`
+    const words = `${formatCount(length)} characters, ${symbols.length} of ${mostSymbols} different ones; the last ${formatCount(test.tokens.length)} are held out.`
     return { bytes, samples: train.count, words }
   } catch (error) {
     return { bytes: null, samples: 0, words: messageOf(error) }
   }
 }
 
+/** What stands in the field, and what of it was taken. */
+const kept = keptInTab({ text: '', given: '' })
+
 /** Takes a text: typed, pasted, chosen as a file or dropped. */
 export function OwnText({ canSet, isGiven, give }: OwnTextProps) {
-  const [text, setText] = useState('')
+  const [{ text, given }, setOwn] = useState(kept.value)
+  const keepOwn = (own: Partial<typeof kept.value>) => {
+    kept.value = { ...kept.value, ...own }
+    setOwn(kept.value)
+  }
+  const setText = (text: string) => keepOwn({ text })
   const [failure, setFailure] = useState<string | null>(null)
-  const [given, setGiven] = useState('')
   const judged = useMemo(() => (text === '' ? null : judge(text)), [text])
   const newest = useRef<File | null>(null)
   const take = async (file: File | undefined) => {
@@ -115,7 +123,7 @@ export function OwnText({ canSet, isGiven, give }: OwnTextProps) {
           onClick={() => {
             if (!judged?.bytes) return
             give(judged.bytes, null, judged.samples)
-            setGiven(text)
+            keepOwn({ given: text })
           }}
         >
           Take this text
@@ -123,6 +131,9 @@ export function OwnText({ canSet, isGiven, give }: OwnTextProps) {
       </div>
       {!canSet && (
         <p class="quiet">Only the maker of the room can give a text, and not during a run.</p>
+      )}
+      {canSet && judged?.bytes && given !== text && !isGiven && (
+        <p role="status">Not taken yet: Start still trains on the data chosen before.</p>
       )}
       {canSet && isGiven && given !== '' && (
         <p role="status">

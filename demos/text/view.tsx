@@ -120,7 +120,8 @@ function Looking({
         <h3>Attention</h3>
         <p class="quiet">
           One map for each head, one row for each layer. Each row of a map is a character of the
-          prompt, and shows which earlier characters it attends to.
+          prompt, and shows which earlier characters it attends to. Of a longer prompt the model
+          sees the last 32, which are numbered from 1.
         </p>
         {maps.answer && <AttentionMaps maps={maps.answer as unknown as Maps} />}
       </section>

@@ -45,8 +45,9 @@ async function savedCurves(page: Page): Promise<Record<string, Record<string, nu
   const rows = lines.map((line) => line.split(',').map((cell) => JSON.parse(cell || 'null')))
   const curves: Record<string, Record<string, number>[]> = {}
   for (const row of rows) {
-    curves[row[0]] ??= []
-    curves[row[0]].push(Object.fromEntries(names.map((name, i) => [name, row[i]])))
+    const point = Object.fromEntries(names.map((name, i) => [name, row[i]]))
+    curves[point.strategy] ??= []
+    curves[point.strategy].push(point)
   }
   return curves
 }

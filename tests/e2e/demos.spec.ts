@@ -180,10 +180,16 @@ describe('playground', () => {
     await button(copy, 'Clear').click()
     await expect.poll(() => button(copy, 'Start').isDisabled()).toBe(true)
     expect(copy.url()).not.toContain('given')
-    // By the keyboard: ten points in a row, and the last one taken away again.
-    await copy.getByRole('application', { name: 'Plane to draw points on' }).focus()
+    // By the keyboard: ten points in a row, of both classes, and the last one taken away again.
+    const plane = copy.getByRole('application', { name: 'Plane to draw points on' })
+    await plane.focus()
     await copy.keyboard.press('ArrowUp')
     for (let i = 0; i < 10; i++) {
+      if (i === 9) {
+        await copy.getByText('9 points; 1 more are needed before Start.').waitFor()
+        await copy.getByRole('button', { name: '■ class 1' }).click()
+        await plane.focus()
+      }
       await copy.keyboard.press('Enter')
       await copy.keyboard.press('ArrowRight')
     }

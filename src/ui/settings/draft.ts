@@ -93,7 +93,8 @@ export function describeSetting(setting: Setting, config: TrainConfig): string {
   const value = config[setting.key]
   if (setting.kind === 'switch') return value ? 'yes' : 'no'
   if (setting.key === 'lr') return String(learningRateOf(config, metaOf(config.demo)))
-  if (value === undefined) return setting.placeholder?.(defaultDraft) ?? '–'
+  if (value === undefined || (setting.key === 'stepsPerSec' && value === 0))
+    return setting.placeholder?.(defaultDraft) ?? '–'
   const words = choicesOf(setting, config).find(([choice]) => choice === value)?.[1]
   if (words === undefined && setting.key === 'resume') return checkpointWords(String(value))
   return words ?? (setting.unit ? `${value} ${setting.unit}` : String(value))

@@ -240,10 +240,10 @@ describe('what strategies tell', () => {
       ),
     ])
     expect(text.split('\n').slice(0, 4)).toEqual([
-      'strategy,ranks,batch,exchange,step,samples,seconds,loss,held_out_accuracy',
-      '"1",1,96,"yes",1,96,0.01,3,0',
-      '"1",1,96,"yes",2,192,0.02,2,',
-      '"2alone",2,96,"no",1,96,0.011,1.5,0.25',
+      'experiment,data,seed,strategy,ranks,batch,exchange,step,samples,seconds,loss,held_out_accuracy',
+      '"playground","spiral",0,"1",1,96,"yes",1,96,0.01,3,0',
+      '"playground","spiral",0,"1",1,96,"yes",2,192,0.02,2,',
+      '"playground","spiral",0,"2alone",2,96,"no",1,96,0.011,1.5,0.25',
     ])
   })
 })
