@@ -68,13 +68,17 @@ export function PictureView(props: ViewProps) {
             shape={next ?? square}
             title="Original"
             note={next && sizeOf(next)}
-            instead="Choose a picture, or drop one here."
+            instead={
+              canSet
+                ? 'Choose a picture, or drop one here.'
+                : 'A picture that the room’s maker gave: it comes with the run.'
+            }
           />
           <Framed
             picture={null}
             shape={next ?? square}
             title="Learned"
-            instead="Press Start: the network begins with plain grey."
+            instead={`${canSet ? 'Press Start: the' : 'The'} network begins with plain grey.`}
           />
         </div>
       )}

@@ -23,8 +23,8 @@ export function TextView(props: ViewProps) {
         <Learning key={run.id} {...props} />
       ) : (
         <p>
-          Press Start. At first the model knows nothing and writes noise; soon there are spaces,
-          then words, then lines of the story.
+          {canSet && 'Press Start. '}At first the model knows nothing and writes noise; soon there
+          are spaces, then words, then lines of the story.
         </p>
       )}
       <OwnText canSet={canSet} isGiven={config?.data === givenData} give={give} />

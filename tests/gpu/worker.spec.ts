@@ -48,10 +48,9 @@ test('links of a run that does not begin are closed, those of others are not', a
   }
   const links = [7, 8, 8].map(given)
   await client.api.dropLinks(7)
-  await links[0]
   // The newest for a rank counts, and has taken the other one's place.
-  await links[1]
-  expect(ends).toEqual([7, 8])
+  await Promise.all(links.slice(0, 2))
+  expect(ends.sort()).toEqual([7, 8])
   client.terminate()
 })
 
