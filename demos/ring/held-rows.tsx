@@ -38,6 +38,7 @@ export function HeldRows({ story, moment }: { story: Story; moment: Moment }) {
                   size={size}
                   runs={seenAt(history, ms) ?? nothingHeld}
                   numbers={numbers && seenAt(numbers[rank][chunk], ms)}
+                  isWrong={story.wrong[rank][chunk]}
                   isNew={arrivals.some(
                     (one) => one.to === rank && touches(one.range, chunks[chunk]),
                   )}
@@ -51,6 +52,8 @@ export function HeldRows({ story, moment }: { story: Story; moment: Moment }) {
         Each field of a block is one rank's contribution,{' '}
         {size > sideBySide ? 'row by row' : 'from left to right'} in the order of ranks. A block
         without gaps holds the sum of all.
+        {story.wrong.flat().some(Boolean) &&
+          ' One with a cross has wrong bits: one of them was turned on the way.'}
         {numbers && ' Below it are the numbers themselves, with one decimal.'}
       </p>
     </Panel>
@@ -64,6 +67,8 @@ interface CellProps {
   readonly size: number
   readonly runs: readonly HeldRun[]
   readonly numbers: readonly number[] | undefined
+  /** Once it has all contributions, its bits are wrong. */
+  readonly isWrong: boolean
   /** Something has just arrived in it. */
   readonly isNew: boolean
 }
@@ -71,22 +76,34 @@ interface CellProps {
 /** Drawn again only when it has changed. */
 class HeldCell extends Component<CellProps> {
   override shouldComponentUpdate(next: CellProps): boolean {
-    const { runs, numbers, isNew, size } = this.props
+    const { runs, numbers, isNew, isWrong, size } = this.props
     return (
-      next.runs !== runs || next.numbers !== numbers || next.isNew !== isNew || next.size !== size
+      next.runs !== runs ||
+      next.numbers !== numbers ||
+      next.isNew !== isNew ||
+      next.isWrong !== isWrong ||
+      next.size !== size
     )
   }
 
-  override render({ size, runs, numbers, isNew }: CellProps) {
+  override render({ size, runs, numbers, isNew, isWrong }: CellProps) {
     const isWhole =
       runs.length > 0 && runs.every(({ ranks }) => ranksIn(ranks, size).length === size)
     return (
-      <td data-new={isNew} data-whole={isWhole}>
+      <td data-new={isNew} data-whole={isWhole} data-wrong={isWhole && isWrong}>
         <svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">
           <path class="all" d={fields(runs, size, true)} />
           <path class="some" d={fields(runs, size, false)} />
         </svg>
-        <span class="unseen">{heldWords(runs, size)}</span>
+        {isWhole && isWrong && (
+          <span class="cross" aria-hidden="true">
+            ✕
+          </span>
+        )}
+        <span class="unseen">
+          {heldWords(runs, size)}
+          {isWhole && isWrong && ', with wrong bits'}
+        </span>
         {numbers && (
           <span class="numbers">
             {numbers.map((value, at) => (

@@ -37,6 +37,8 @@ export interface Story {
   readonly held: readonly (readonly (readonly Since<readonly HeldRun[]>[])[])[]
   /** By rank and chunk, where arrays are short enough to be shown. */
   readonly numbers: readonly (readonly (readonly Since<readonly number[]>[])[])[] | undefined
+  /** By rank and chunk: it ended with other bits than a plain loop's; nowhere in a run that failed. */
+  readonly wrong: readonly (readonly boolean[])[]
   /** When the last rank's call resolved, or the first one's rejected. */
   readonly endMs: number
   /** The error that ended it; empty for none. */
@@ -96,9 +98,15 @@ export async function tellRun(settings: RingSettings): Promise<Story> {
       Number.isFinite(arrivedMs) ? arrivedMs : sentMs,
     ),
   )
+  const chunks = chunksOf(length, ranks)
   return {
-    ...{ settings, algorithm, machines, failure },
-    chunks: chunksOf(length, ranks),
+    ...{ settings, algorithm, machines, failure, chunks },
+    wrong: inputs.map((_, rank) =>
+      chunks.map(({ start, end }) => {
+        const part = failure ? loop : results[rank]
+        return countDifferent(part.subarray(start, end), loop.subarray(start, end)) > 0
+      }),
+    ),
     messages: numbers.data,
     control: numbers.control,
     held: masks.held,

@@ -34,8 +34,9 @@ export function Explained() {
         </p>
         <p>
           <strong>Batch × 2, × 4</strong> keep each rank's share as large as one rank's whole batch,
-          as people do to use more GPUs. About half or a quarter of the steps, over as many samples
-          (an epoch's last batch is a short one): another training. The learning rate stays.
+          as people do to use more GPUs. Fewer steps, over as many samples: another training. With
+          the defaults 300 and 200 in place of 500, as the last batch of an epoch is a short one.
+          The learning rate stays.
         </p>
         <p>
           <strong>No exchange</strong>: two ranks take the shares of each batch that exchanging

@@ -145,7 +145,11 @@ async function putAlone(
   const oldBest = before.files.find(({ name }) => name === before.best)
   // The same run's own word counts: it may have gone back to before its best.
   const isFirst = isBest && (oldBest?.run === run || !isBeatenBy(oldBest, score))
-  const isScoredFirst = score !== undefined && (!oldBest || beats(score, oldBest))
+  // A newer file of the best one's own step is as good, and takes its place.
+  const isSame = oldBest !== undefined && same.includes(oldBest)
+  const isScoredFirst =
+    score !== undefined &&
+    (!oldBest || beats(score, oldBest) || (isSame && isEqual(score, oldBest)))
   const best = isFirst || isScoredFirst ? entry.name : before.best
   const stays = staying([...before.files.filter((file) => !same.includes(file)), entry], {
     run,
@@ -164,6 +168,9 @@ async function putAlone(
 
 const isBeatenBy = (other: CheckpointEntry | undefined, score: Score | undefined): boolean =>
   score !== undefined && other?.score?.on === score.on && other.score.value >= score.value
+
+const isEqual = (score: Score, other: CheckpointEntry): boolean =>
+  other.score?.on === score.on && score.value === other.score.value
 
 const beats = (score: Score, other: CheckpointEntry): boolean =>
   other.score?.on === score.on && score.value > other.score.value

@@ -129,6 +129,10 @@ test('sliders make another run, whose link makes it again', async () => {
   await settled(page)
   await seePhase(page, 'Finished, with wrong sums')
   expect(await page.locator('.verdicts li[data-is=false]').count()).toBe(2)
+  // And the blocks that have it are marked, others are not.
+  const marked = await page.locator('td[data-wrong=true]').count()
+  expect(marked).toBeGreaterThan(0)
+  expect(marked).toBeLessThan(49)
   await page.close()
 
   const refused = await open('?ranks=99')

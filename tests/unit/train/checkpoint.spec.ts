@@ -115,6 +115,21 @@ describe('a folder', () => {
     expect(textOf(await getCheckpoint(folder, 'best'))).toBe('d 0.3')
   })
 
+  test('a step that is saved again is there once, and as good as before', async () => {
+    const folder = seenFolder()
+    for (const text of ['by itself', 'by a person'])
+      await putCheckpoint(folder, bytesOf(text), {
+        label: 'step-29',
+        isBest: false,
+        keepLast: 2,
+        run: 'a',
+        score: { on: 'digits', value: 0.5 },
+      })
+    const manifest = await readManifest(folder)
+    expect(manifest!.files).toHaveLength(1)
+    expect(textOf(await getCheckpoint(folder, 'best'))).toBe('by a person')
+  })
+
   test('a file with a score is the best where there is none', async () => {
     const folder = seenFolder()
     const put = (value: number) =>
