@@ -2,6 +2,7 @@ import { useMemo, useState } from 'preact/hooks'
 import { Expected } from '../../src/ui/demo/expected.tsx'
 import { useLook } from '../../src/ui/demo/use-look.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
+import { WhoseModel } from '../../src/ui/demo/whose-model.tsx'
 import { Examples } from './examples.tsx'
 import { inkOn, signed, Tile } from './images.tsx'
 import { OwnFiles, useOwnFiles } from './own-files.tsx'
@@ -27,6 +28,7 @@ export function DigitsView(props: ViewProps) {
         own.take(event.dataTransfer?.files)
       }}
     >
+      <WhoseModel run={run} />
       <div class="drawn">
         <div class="shown">
           <Pad strokes={strokes} onChange={setStrokes} />

@@ -135,9 +135,16 @@ export function PictureView(props: ViewProps) {
           onChoose={(value) => set('strategy', value)}
         />
         <p>
-          Try it with two tabs or more, or set “Ranks in this tab” to 3: give each rank its own band
-          and switch the exchange off. Each learns its band and makes up the rest. Then switch the
-          exchange on: every rank adds its pixels, and all have the whole picture.
+          Try it with two tabs or more: give each rank its own band and switch the exchange off, or{' '}
+          <a
+            href="?demo=picture&ranks=3&partition=own-slice&strategy=alone"
+            target="_blank"
+            rel="noopener"
+          >
+            open a room of three such ranks
+          </a>
+          . Each learns its band and makes up the rest. Then switch the exchange on: every rank adds
+          its pixels, and all have the whole picture.
         </p>
         <Expected demo="picture" run={run} />
       </div>

@@ -142,9 +142,17 @@ export function PlaygroundView(props: ViewProps) {
           onChoose={(value) => set('strategy', value)}
         />
         <p>
-          Try it with two tabs or more, or set “Ranks in this tab” to 3: give each rank its own
-          sector and switch the exchange off. Each learns its sector, and the boundaries disagree.
-          Then switch the exchange on: all share one boundary, and it is right everywhere.
+          Try it with two tabs or more: give each rank its own sector and switch the exchange off,
+          or{' '}
+          <a
+            href="?demo=playground&ranks=3&partition=own-slice&strategy=alone"
+            target="_blank"
+            rel="noopener"
+          >
+            open a room of three such ranks
+          </a>
+          . Each learns its sector, and the boundaries disagree. Then switch the exchange on: all
+          share one boundary, and it is right everywhere.
         </p>
         <Expected demo="playground" run={run} />
       </div>

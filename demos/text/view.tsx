@@ -3,6 +3,7 @@ import { givenData } from '../../src/train/config.ts'
 import { Expected } from '../../src/ui/demo/expected.tsx'
 import { useLook } from '../../src/ui/demo/use-look.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
+import { WhoseModel } from '../../src/ui/demo/whose-model.tsx'
 import { AttentionMaps, type Maps } from './maps.tsx'
 import { NextCharacter } from './next-character.tsx'
 import { OwnText } from './own-text.tsx'
@@ -19,6 +20,7 @@ export function TextView(props: ViewProps) {
   const { run, config, canSet, give } = props
   return (
     <div class="demo text-demo">
+      <WhoseModel run={run} />
       {run ? (
         <Learning key={run.id} {...props} />
       ) : (

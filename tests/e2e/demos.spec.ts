@@ -98,7 +98,9 @@ describe('playground', () => {
     await button(maker, 'Start again').click()
     await Promise.all(pages.map((page) => see(page, 'Finished', 2)))
     // Each tab asks once more behind the last step.
-    await expect.poll(async () => new Set(await Promise.all(pages.map(boundaryOf))).size).toBe(1)
+    await expect
+      .poll(async () => new Set(await Promise.all(pages.map(boundaryOf))).size, { timeout: 20_000 })
+      .toBe(1)
     await picture(maker, 'playground-ddp')
     expect(apart(alone, await classesOf(maker))).toBeGreaterThan(0.1)
   })
