@@ -9,7 +9,8 @@ import playgroundPicture from '../docs/images/demo-playground.png'
 import ringPicture from '../docs/images/demo-ring.png'
 import strategiesPicture from '../docs/images/demo-strategies.png'
 import textPicture from '../docs/images/demo-text.png'
-import { Mark } from './ui/header.tsx'
+import { apartQuery } from './ui/demo/apart-link.tsx'
+import { PageTop } from './ui/page-top.tsx'
 import { Panel } from './ui/panel.tsx'
 
 interface Card {
@@ -20,7 +21,7 @@ interface Card {
   readonly links?: Readonly<Record<string, string>>
 }
 
-const apart = { '3 ranks, no exchange': '?ranks=3&strategy=alone&partition=own-slice' }
+const apart = { '3 ranks, no exchange': `?${apartQuery}` }
 
 /** In the order of the page: the demos that rooms train, and the two that are pages of their own. */
 const cards: Readonly<Record<string, Card>> = {
@@ -57,13 +58,7 @@ const demos = { ...metas, ring, strategies }
 
 render(
   <div class="page">
-    <header class="top">
-      <h1>
-        <Mark />
-        Tabring
-      </h1>
-      <p class="tagline">Demos</p>
-    </header>
+    <PageTop tagline="Demos" />
     <main class="demo-list">
       {Object.entries(demos).map(([name, { title, sentence }]) => {
         const { picture, teaches, links = {} } = cards[name]

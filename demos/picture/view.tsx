@@ -1,5 +1,6 @@
 import { useMemo, useState } from 'preact/hooks'
 import { givenData } from '../../src/train/config.ts'
+import { ApartLink } from '../../src/ui/demo/apart-link.tsx'
 import { Choices } from '../../src/ui/demo/choices.tsx'
 import { Expected } from '../../src/ui/demo/expected.tsx'
 import { keptInTab } from '../../src/ui/demo/kept.ts'
@@ -136,15 +137,8 @@ export function PictureView(props: ViewProps) {
         />
         <p>
           Try it with two tabs or more: give each rank its own band and switch the exchange off, or{' '}
-          <a
-            href="?demo=picture&ranks=3&partition=own-slice&strategy=alone"
-            target="_blank"
-            rel="noopener"
-          >
-            open a room of three such ranks
-          </a>
-          . Each learns its band and makes up the rest. Then switch the exchange on: every rank adds
-          its pixels, and all have the whole picture.
+          <ApartLink demo="picture" />. Each learns its band and makes up the rest. Then switch the
+          exchange on: every rank adds its pixels, and all have the whole picture.
         </p>
         <Expected demo="picture" run={run} />
       </div>

@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { givenData } from '../../src/train/config.ts'
+import { ApartLink } from '../../src/ui/demo/apart-link.tsx'
 import { Choices } from '../../src/ui/demo/choices.tsx'
 import { Expected } from '../../src/ui/demo/expected.tsx'
 import { useInView } from '../../src/ui/demo/use-in-view.ts'
@@ -143,16 +144,8 @@ export function PlaygroundView(props: ViewProps) {
         />
         <p>
           Try it with two tabs or more: give each rank its own sector and switch the exchange off,
-          or{' '}
-          <a
-            href="?demo=playground&ranks=3&partition=own-slice&strategy=alone"
-            target="_blank"
-            rel="noopener"
-          >
-            open a room of three such ranks
-          </a>
-          . Each learns its sector, and the boundaries disagree. Then switch the exchange on: all
-          share one boundary, and it is right everywhere.
+          or <ApartLink demo="playground" />. Each learns its sector, and the boundaries disagree.
+          Then switch the exchange on: all share one boundary, and it is right everywhere.
         </p>
         <Expected demo="playground" run={run} />
       </div>

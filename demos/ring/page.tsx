@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
-import { Mark } from '../../src/ui/header.tsx'
+import { PageTop } from '../../src/ui/page-top.tsx'
 import { Lamp } from '../../src/ui/status-strip.tsx'
 import { Controls } from './controls.tsx'
 import { Costs, Readouts, Result, verdictsOf } from './counts.tsx'
@@ -38,13 +38,7 @@ export function RingPage() {
   const change = (some: Partial<RingSettings>) => setSettings((old) => settle({ ...old, ...some }))
   return (
     <div class="page">
-      <header class="top">
-        <h1>
-          <Mark />
-          Tabring
-        </h1>
-        <p class="tagline">{meta.title}</p>
-      </header>
+      <PageTop tagline={meta.title} />
       <main>
         <p class="about">
           {meta.sentence} It runs the real all-reduce code on a simulated clock; only the links are

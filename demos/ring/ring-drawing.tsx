@@ -1,5 +1,6 @@
 import { formatBytes } from '../../src/ui/format.ts'
 import { Panel } from '../../src/ui/panel.tsx'
+import { ArrowHead } from '../../src/ui/ring/arrow-head.tsx'
 import { LinkTable } from './counts.tsx'
 import { edgesOf } from './demo.ts'
 import type { Moment, UnderWay } from './moment.ts'
@@ -64,18 +65,7 @@ export function RingDrawing({ story, moment }: { story: Story; moment: Moment })
         data-many={size > labelledRanks}
       >
         <defs>
-          <marker
-            id="head"
-            viewBox="0 0 8 8"
-            refX="6"
-            refY="4"
-            markerWidth="7"
-            markerHeight="7"
-            orient="auto"
-            markerUnits="userSpaceOnUse"
-          >
-            <path fill="#808a90" d="M0.5 0.5L7 4L0.5 7.5z" />
-          </marker>
+          <ArrowHead />
         </defs>
         <Machines story={story} nodeRadius={nodeRadius} />
         {isRing

@@ -1,8 +1,8 @@
 import { useEffect, useState } from 'preact/hooks'
 import { idleActs } from '../../src/ui/acts.ts'
 import { chooseCpu, chosenDevice } from '../../src/ui/device-choice.ts'
-import { Mark } from '../../src/ui/header.tsx'
 import { Notice } from '../../src/ui/notice.tsx'
+import { PageTop } from '../../src/ui/page-top.tsx'
 import { type Trouble, troubleAhead } from '../../src/ui/trouble.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { switchParameters } from '../../src/util/switches.ts'
@@ -51,13 +51,7 @@ export function StrategiesPage() {
   const trouble = ahead.trouble ?? race.trouble
   return (
     <div class="page" data-has-run={race.race !== null}>
-      <header class="top">
-        <h1>
-          <Mark />
-          Tabring
-        </h1>
-        <p class="tagline">{meta.title}</p>
-      </header>
+      <PageTop tagline={meta.title} />
       <main>
         <About />
         {trouble ? (

@@ -1,4 +1,5 @@
 import { formatCount } from '../../src/ui/format.ts'
+import { ProgressBar } from '../../src/ui/progress-bar.tsx'
 import { Lamp } from '../../src/ui/status-strip.tsx'
 import { metaOf } from '../experiment.ts'
 import type { Settings } from './settings.ts'
@@ -54,16 +55,7 @@ export function Status({ race, settings }: { race: RaceState; settings: Settings
       </div>
       {isRunning && (
         <div class="progress">
-          <div
-            class="bar"
-            role="progressbar"
-            aria-label="Steps done, of all strategies"
-            aria-valuemin={0}
-            aria-valuemax={total}
-            aria-valuenow={done}
-          >
-            <div style={{ width: `${(100 * done) / Math.max(1, total)}%` }} />
-          </div>
+          <ProgressBar label="Steps done, of all strategies" done={done} of={total} />
         </div>
       )}
     </section>

@@ -86,10 +86,10 @@ export async function privateCheckpoints(name: string): Promise<FileFolder> {
 export async function removeCheckpoint(folder: FileFolder, name: string): Promise<void> {
   const remove = async () => {
     const manifest = await readManifest(folder)
-    if (!manifest?.files.some((file) => file.name === name)) return
-    const files = manifest.files.filter((file) => file.name !== name)
-    const removed = manifest.files.find((file) => file.name === name)
-    const best = manifest.best === name ? bestLike(files, removed?.score) : manifest.best
+    const removed = manifest?.files.find((file) => file.name === name)
+    if (!manifest || !removed) return
+    const files = manifest.files.filter((file) => file !== removed)
+    const best = manifest.best === name ? bestLike(files, removed.score) : manifest.best
     const leftover = manifest.leftover
     await writeManifest(folder, { version: 1, files, best, leftover: [...leftover, name] })
     await folder.remove(name)
@@ -143,13 +143,12 @@ async function putAlone(
   await folder.write(entry.name, new Blob([contents]))
 
   const oldBest = before.files.find(({ name }) => name === before.best)
+  const lead = leadOf(score, oldBest?.score)
   // The same run's own word counts: it may have gone back to before its best.
-  const isFirst = isBest && (oldBest?.run === run || !isBeatenBy(oldBest, score))
+  const isFirst = isBest && (oldBest?.run === run || !(lead <= 0))
   // A newer file of the best one's own step is as good, and takes its place.
-  const isSame = oldBest !== undefined && same.includes(oldBest)
-  const isScoredFirst =
-    score !== undefined &&
-    (!oldBest || beats(score, oldBest) || (isSame && isEqual(score, oldBest)))
+  const isSame = lead === 0 && same.some((file) => file === oldBest)
+  const isScoredFirst = lead > 0 || isSame || (score !== undefined && !oldBest)
   const best = isFirst || isScoredFirst ? entry.name : before.best
   const stays = staying([...before.files.filter((file) => !same.includes(file)), entry], {
     run,
@@ -166,14 +165,9 @@ async function putAlone(
   return entry
 }
 
-const isBeatenBy = (other: CheckpointEntry | undefined, score: Score | undefined): boolean =>
-  score !== undefined && other?.score?.on === score.on && other.score.value >= score.value
-
-const isEqual = (score: Score, other: CheckpointEntry): boolean =>
-  other.score?.on === score.on && score.value === other.score.value
-
-const beats = (score: Score, other: CheckpointEntry): boolean =>
-  other.score?.on === score.on && score.value > other.score.value
+/** By how much a score is the larger; NaN where the two were not measured on the same. */
+const leadOf = (score: Score | undefined, other: Score | undefined): number =>
+  score && score.on === other?.on ? score.value - other.value : Number.NaN
 
 /** The best of the files that were measured as `score` was, the oldest of equals; null for none. */
 function bestLike(files: readonly CheckpointEntry[], score: Score | undefined): string | null {

@@ -3,6 +3,7 @@ import type { Env } from '../util/env.ts'
 import { PeerError } from '../util/errors.ts'
 import { ringEdges } from './edges.ts'
 import type { JsonValue, Lobby, LobbyMember, ToNext } from './messages.ts'
+import { toUs } from './microseconds.ts'
 
 /**
  * The links of a member to its neighbours in the ring while no run is on: by them everyone sees who is how far from whom, and who cannot be
@@ -260,10 +261,7 @@ class Calling {
   }
 }
 
-const mostUs = 6e7
-
 function medianUs(tripsMs: readonly number[]): number {
   const sorted = [...tripsMs].sort((a, b) => a - b)
-  const median = sorted[Math.floor((sorted.length - 1) / 2)]!
-  return Math.min(mostUs, Math.max(0, Math.round(1000 * median)))
+  return toUs(sorted[Math.floor((sorted.length - 1) / 2)]!)
 }

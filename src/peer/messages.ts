@@ -1,6 +1,7 @@
 import * as v from 'valibot'
 import { meshLimit } from './edges.ts'
 import { iceServersSchema } from './ice-servers.ts'
+import { mostUs } from './microseconds.ts'
 import { refusals } from './refusals.ts'
 import { storedMessageSchema, storeMessageSchema } from './store/store-messages.ts'
 
@@ -190,11 +191,11 @@ const measuredSchema = v.strictObject({
   /** Of its device, in one fixed product. units: MFLOP/s. */
   megaflops: v.optional(whole(0, 1e9)),
   /** Round trip to the server. units: us. */
-  serverUs: v.optional(whole(0, 6e7)),
+  serverUs: v.optional(whole(0, mostUs)),
   /** Round trips over its links in the current run, the shortest and the longest. units: us. */
-  linkUs: v.optional(v.tuple([whole(0, 6e7), whole(0, 6e7)])),
+  linkUs: v.optional(v.tuple([whole(0, mostUs), whole(0, mostUs)])),
   /** Between runs: its round trip to the member behind it in the ring; null where there is no way. units: us. */
-  toNext: v.optional(v.strictObject({ id: memberIdSchema, us: v.nullable(whole(0, 6e7)) })),
+  toNext: v.optional(v.strictObject({ id: memberIdSchema, us: v.nullable(whole(0, mostUs)) })),
 })
 export type Measured = v.InferOutput<typeof measuredSchema>
 export type ToNext = NonNullable<Measured['toNext']>

@@ -26,6 +26,8 @@ export interface ShareBatch {
 
 /** Which samples this rank takes: a pure function of the settings, the ranks and the step. */
 export interface Draws {
+  /** By rank, of a full step. */
+  readonly shares: readonly Share[]
   readonly perEpoch: number
   /** Samples that it draws from. */
   readonly slice: Slice
@@ -57,6 +59,7 @@ export function planDraws(
   }
   const ofSlice: Share = { offset: 0, rows: share.rows }
   return {
+    shares,
     perEpoch: stepsPerEpoch(samples, batchSize),
     slice,
     take(epoch, inEpoch) {

@@ -1,4 +1,3 @@
-import { planShares, stepRows } from '../data/shares.ts'
 import type { Bucket } from '../graph/bucket.ts'
 import { compile } from '../graph/compile.ts'
 import { prepare } from '../graph/prepare.ts'
@@ -264,10 +263,9 @@ export class Trainer {
       signal?.throwIfAborted()
       onEvent({ event: 'phase', phase: name, rank })
     }
-    const shares = planShares(stepRows(config.batchSize, data.train.count, size), size)
-    const share = shares[rank]
-    const rowsOf = shares.map(({ rows }) => rows)
     const draws = planDraws(config, data.train.count, rank, size)
+    const share = draws.shares[rank]
+    const rowsOf = draws.shares.map(({ rows }) => rows)
     const replicas = config.strategy === 'alone' && size > 1 ? aloneIn(group) : group
 
     phase('broadcast')

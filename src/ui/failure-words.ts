@@ -1,3 +1,5 @@
+import { capitalized } from './format.ts'
+
 /**
  * The text of an error as the page shows it: what the protocol calls an epoch is a run here, where epochs are passes over the data.
  */
@@ -8,7 +10,7 @@ export const inPageWords = (text: string): string =>
 
 /** What a run ended with comes in the words of links and ranks, which begin in the middle of a sentence; an address stays as it is. */
 export const asSentence = (text: string): string =>
-  /^\S*:\/\//.test(text) ? text : `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`
+  /^\S*:\/\//.test(text) ? text : capitalized(text)
 
 /** What it means that a run ended by an error of this code at this step, and what to do; null where the error says so itself. */
 export function plainFailure(code: string, step: number): string | null {

@@ -69,3 +69,7 @@ export function formatMany(count: number, singular: string): string {
 }
 
 const two = (value: number) => String(value).padStart(2, '0')
+
+/** With a capital at its head. */
+export const capitalized = (words: string): string =>
+  `${words.slice(0, 1).toUpperCase()}${words.slice(1)}`

@@ -17,5 +17,3 @@ export const metricDirection = ({ better }: Metric): { sign: string; words: stri
   sign: better === 'higher' ? '↑' : '↓',
   words: `${better} is better`,
 })
-
-export const capitalized = (words: string): string => `${words[0].toUpperCase()}${words.slice(1)}`

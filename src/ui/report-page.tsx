@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact'
 import { CopyButton } from './copy-button.tsx'
-import { Mark } from './header.tsx'
+import { PageTop } from './page-top.tsx'
+import { ProgressBar } from './progress-bar.tsx'
 import { Lamp } from './status-strip.tsx'
 
 /** How far a page's one job has come. */
@@ -51,13 +52,7 @@ export function ReportPage(props: ReportPageProps) {
           : 'bad'
   return (
     <div class="page">
-      <header class="top">
-        <h1>
-          <Mark />
-          Tabring
-        </h1>
-        <p class="tagline">{tagline}</p>
-      </header>
+      <PageTop tagline={tagline} />
       <main>
         <section class="status" data-tone={tone} data-stage={stage} aria-label="Status">
           <div class="status-row">
@@ -78,16 +73,7 @@ export function ReportPage(props: ReportPageProps) {
           </div>
           {isRunning && (
             <div class="progress">
-              <div
-                class="bar"
-                role="progressbar"
-                aria-valuemin={0}
-                aria-valuemax={of}
-                aria-valuenow={done}
-                aria-label="Progress"
-              >
-                <div style={{ width: `${(100 * done) / Math.max(1, of)}%` }} />
-              </div>
+              <ProgressBar label="Progress" done={done} of={of} />
             </div>
           )}
         </section>

@@ -14,7 +14,7 @@ import {
   tabCount,
 } from './state/room-facts.ts'
 import type { Phase, Run } from './state/run.ts'
-import { goneRanks, isRunning, namedLost } from './state/run-facts.ts'
+import { goneRanks, hasOwnModels, isRunning, namedLost } from './state/run-facts.ts'
 import { continued, startsFrom } from './state/save-facts.ts'
 import type { Snapshot } from './state/snapshot.ts'
 import { stoppedBy } from './state/stop-words.ts'
@@ -69,8 +69,7 @@ export function statusOf(snapshot: Snapshot): Status {
   }
   if (run?.end?.kind === 'finished') {
     const { metric, value, seconds } = run.end.result
-    const whose =
-      run.config?.strategy === 'alone' && run.worldSize > 1 ? `Rank ${run.rank}'s model: ` : ''
+    const whose = hasOwnModels(run) ? `Rank ${run.rank}'s model: ` : ''
     const reached =
       metric.unit === 'share'
         ? `${formatMetric(metric, value)} of the test samples are right`
@@ -157,7 +156,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
       const how =
         run.worldSize === 1
           ? `This tab trains on all ${batch} of every step.`
-          : run.config?.strategy === 'alone'
+          : hasOwnModels(run)
             ? `${ranks}, each with a model of its own, on shares of the ${batch} of every step.`
             : `${ranks} share the ${batch} of every step.`
       const differences = run.resumed?.differences ?? []

@@ -1,4 +1,5 @@
 import type { Measured, ToNext } from '../peer/messages.ts'
+import { toUs } from '../peer/microseconds.ts'
 import type { Env } from '../util/env.ts'
 
 /** Round trips to the server are measured this often while no run goes on, those of links in a run. units: ms. */
@@ -15,8 +16,6 @@ const serverTries = 3
 /** A round trip that differs by less than both is no news. */
 const newsShare = 0.25
 const newsUs = 200
-
-const mostUs = 6e7
 
 export interface MeasuresOptions {
   readonly env: Env
@@ -160,8 +159,6 @@ export class Measures {
     tell(this.#measured)
   }
 }
-
-const toUs = (ms: number) => Math.min(mostUs, Math.max(0, Math.round(1000 * ms)))
 
 function isNews(old: Measured, now: Measured): boolean {
   const differs = (a: number | undefined, b: number | undefined) => {

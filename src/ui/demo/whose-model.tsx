@@ -1,8 +1,9 @@
 import type { Run } from '../state/run.ts'
+import { hasOwnModels } from '../state/run-facts.ts'
 
 /** Where ranks train without an exchange: whose model a view shows that shows one. */
 export const WhoseModel = ({ run }: { run: Run | null }) =>
-  run?.config?.strategy === 'alone' && run.worldSize > 1 ? (
+  run && hasOwnModels(run) ? (
     <p class="quiet">
       The exchange is off, and each rank has a model of its own: this is rank {run.rank}'s.
     </p>

@@ -6,6 +6,7 @@ import { isWaitingForNext } from '../state/room-facts.ts'
 import type { Run } from '../state/run.ts'
 import { goneRanks, isRunning, makesSteps, unreachedRanks } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
+import { ArrowHead } from './arrow-head.tsx'
 import { chordGroups, chordPath } from './chords.ts'
 import { Chunks } from './chunks.tsx'
 import { Edge } from './edge.tsx'
@@ -76,19 +77,7 @@ export function RingView({ snapshot }: { snapshot: Snapshot }) {
             data-preview={isPreview}
           >
             <defs>
-              <marker
-                id="head"
-                viewBox="0 0 8 8"
-                refX="6"
-                refY="4"
-                markerWidth="7"
-                markerHeight="7"
-                orient="auto"
-                markerUnits="userSpaceOnUse"
-              >
-                {/* The attribute is for browsers without context-stroke. */}
-                <path fill="#808a90" d="M0.5 0.5L7 4L0.5 7.5z" />
-              </marker>
+              <ArrowHead />
             </defs>
             {chordGroups(chords, own, isCut).map(({ kind, isOwn, isCut, links }) => (
               <path

@@ -1,5 +1,5 @@
 import { meshLimit } from '../../peer/edges.ts'
-import { formatBytes } from '../format.ts'
+import { capitalized, formatBytes } from '../format.ts'
 import type { LinkUse } from '../live/links.ts'
 import type { RingEdge } from '../rates.ts'
 import { labelledRanks } from './place.ts'
@@ -57,7 +57,7 @@ export function note(
     return used.length > 1 ? `${line}: ${what}` : what
   })
   const text = parts.join('; ')
-  const how = `${text[0].toUpperCase()}${text.slice(1)}.`
+  const how = `${capitalized(text)}.`
   const all =
     size <= 3
       ? ''

@@ -1,6 +1,6 @@
 import type { Metric } from '../../train/demo-meta.ts'
-import { formatCount, formatLoss, formatMetric, formatSeconds } from '../format.ts'
-import { capitalized, isApart } from '../metric-words.ts'
+import { capitalized, formatCount, formatLoss, formatMetric, formatSeconds } from '../format.ts'
+import { isApart } from '../metric-words.ts'
 import { last } from '../series.ts'
 import type { Run } from '../state/run.ts'
 import type { Axis, ChartColumn, ChartLine, PlotKind } from './chart-data.ts'

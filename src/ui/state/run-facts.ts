@@ -13,6 +13,10 @@ export function makesSteps({ phase, end }: Pick<Run, 'phase' | 'end'>): boolean 
   return end === null && (phase === 'train' || phase === 'evaluate')
 }
 
+/** Each rank trains a model of its own. */
+export const hasOwnModels = ({ config, worldSize }: Pick<Run, 'config' | 'worldSize'>): boolean =>
+  config?.strategy === 'alone' && worldSize > 1
+
 /** The ranks of this tab, where there are several and each trains a model of its own; else none. */
 export function ranksApart(run: Run | null): readonly number[] {
   if (run?.config?.strategy !== 'alone') return []
