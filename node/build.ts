@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { build } from 'vite'
 import { TabringError } from '../src/util/errors.ts'
+import { releaseBuild } from './release-build.ts'
 
 const repository = join(import.meta.dirname, '..')
 const output = join(repository, 'dist')
@@ -53,7 +53,7 @@ export async function ensureBuilt(
     )
   }
   options.log?.('Building the pages…')
-  await build({
+  await releaseBuild({
     root: repository,
     configFile: join(repository, 'vite.config.ts'),
     logLevel: 'warn',

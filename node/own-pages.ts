@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { build } from 'vite'
+import { releaseBuild } from './release-build.ts'
 import { type Served, serve } from './serve.ts'
 
 const repository = join(import.meta.dirname, '..')
@@ -17,7 +17,7 @@ export async function buildPages(
   const root = await mkdtemp(join(tmpdir(), 'tabring-pages-'))
   const remove = () => rm(root, { recursive: true, force: true })
   try {
-    await build({
+    await releaseBuild({
       root: repository,
       configFile: false,
       logLevel: 'error',

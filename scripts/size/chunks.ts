@@ -2,7 +2,8 @@ import { existsSync, mkdtempSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import { build, type Plugin } from 'vite'
+import type { Plugin } from 'vite'
+import { releaseBuild } from '../../node/release-build.ts'
 
 /** A file of JavaScript that a build made. */
 export interface Chunk {
@@ -53,7 +54,7 @@ export async function buildChunks(root: string): Promise<Built> {
       }
     },
   })
-  await build({
+  await releaseBuild({
     root,
     configFile: join(root, 'vite.config.ts'),
     logLevel: 'warn',

@@ -27,6 +27,7 @@ import {
   restoreState,
 } from './kept-state.ts'
 import { Looks } from './looks.ts'
+import { paramDigest } from './param-digest.ts'
 import { Patience } from './patience.ts'
 import { Recovery, type RecoveryOptions } from './recovery.ts'
 import type { RunEvent, RunRecord, TrainerResult } from './run.ts'
@@ -52,6 +53,8 @@ export interface TrainerOptions extends RecoveryOptions, LoopOptions {
   readonly checkpoints?: CheckpointPlace
   /** What a person gave on this rank, if `config.data` is `given`; the other ranks get it from here. */
   readonly given?: Uint8Array
+  /** What the same ranks measured of the same links in an earlier run: where all have the same, this one goes by it, and so to the same bits. */
+  readonly linksBefore?: LinkMeasurement
 }
 
 /**
@@ -414,7 +417,7 @@ export class Trainer {
       best,
       testAccuracy: isAccuracy ? value : Number.NaN,
       bestAccuracy: isAccuracy ? best : Number.NaN,
-      paramHash: await check.digest(),
+      paramHash: await paramDigest(runtime, ddp.module.parameters()),
       samples,
       seconds,
       timeline: this.#loop.timeline.entries,
@@ -461,10 +464,24 @@ export class Trainer {
     onEvent({ event: 'resumed', ...told, rank })
   }
 
-  /** What an earlier attempt has measured, on whichever rank it came so far, or the run that this one goes on from; else what the ranks measure now. */
+  /** What the ranks have measured of their links, or taken over; undefined until then. */
+  get links(): LinkMeasurement | undefined {
+    return this.#links
+  }
+
+  /**
+   * What an earlier attempt has measured, on whichever rank it came so far; or the run that this one goes on from; or the run before, if all
+   * ranks know of it; else what the ranks measure now.
+   */
   async #settleLinks(group: ProcessGroup): Promise<LinkMeasurement> {
-    const told = await gatherJson('the measured links', group, this.#links ?? null)
-    const known = told.find((one) => one) ?? this.#savedRecord?.links
+    const own = { now: this.#links, before: this.#options.linksBefore }
+    const told = await gatherJson('the measured links', group, own)
+    const [{ before }] = told
+    const isShared = told.every((one) => JSON.stringify(one.before) === JSON.stringify(before))
+    const known =
+      told.find(({ now }) => now)?.now ??
+      this.#savedRecord?.links ??
+      (isShared ? before : undefined)
     if (known) group.choice = known.choice
     this.#links = known ?? (await measureLinks(group))
     return this.#links

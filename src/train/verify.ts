@@ -50,14 +50,6 @@ export class ReplicaCheck {
     return Uint32Array.from(this.#buckets.flatMap(({ index }) => [...outputs[`${index}`]]))
   }
 
-  /** One hash over all buckets, as hexadecimal digits. */
-  async digest(): Promise<string> {
-    const words = await this.words()
-    return Array.from({ length: words.length / 2 }, (_, i) =>
-      formatHash([words[2 * i], words[2 * i + 1]]),
-    ).join('')
-  }
-
   /** errors: `train.diverged`, naming the step, the first bad bucket and the ranks that differ from rank 0. */
   async compare(group: CollectiveGroup, step: number): Promise<void> {
     if (group.size === 1) return

@@ -30,6 +30,8 @@ export interface Membership {
   worldSize: number
   /** By rank: which machine it counts to, the same on all ranks; default: nobody knows. */
   machines?: readonly number[]
+  /** Who has which rank, the same on all ranks: runs in a row with the same ones measure the links once. Default: each run does. */
+  who?: string
 }
 
 /** Where a run's checkpoints are, if not in this browser's private files; rank 0's counts. Addresses are relative to the page's. */

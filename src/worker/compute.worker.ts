@@ -7,6 +7,7 @@ import { linkOver } from '../peer/channel-transport.ts'
 import type { ProcessGroup } from '../peer/group.ts'
 import { withLane } from '../peer/lanes.ts'
 import type { Link, LinkStats } from '../peer/link.ts'
+import type { LinkMeasurement } from '../peer/measure-links.ts'
 import type { CheckpointSettings, NotARun, ShelvedCheckpoint } from '../train/checkpoint-shelf.ts'
 import type { TrainConfig } from '../train/config.ts'
 import type { CheckpointPlace } from '../train/run-checkpoint.ts'
@@ -47,6 +48,8 @@ class ComputeWorker implements ComputeApi {
   #abort: AbortController | undefined
   /** The newest run, until its very end. */
   #run: Promise<RunResult> | undefined
+  /** What the newest run has measured, and of which ranks' links. */
+  #measured: { ways: string; links: LinkMeasurement } | undefined
   /** The measurement that is under way: a run waits for it. */
   #measuring: Promise<unknown> | undefined
 
@@ -99,7 +102,7 @@ class ComputeWorker implements ComputeApi {
   }
 
   async train(
-    { epoch, rank, worldSize, machines }: Membership,
+    { epoch, rank, worldSize, machines, who }: Membership,
     config: TrainConfig,
     baseUrl: string,
     onEvents: (events: readonly TimedEvent[]) => void,
@@ -119,6 +122,8 @@ class ComputeWorker implements ComputeApi {
     const links = this.#links.get(epoch) ?? new Map<number, Link>()
     this.#links.delete(epoch)
     const before = this.#run
+    const ways =
+      who && [who, ...[...links].map(([peer, { kind }]) => `${peer} ${kind}`).sort()].join()
     const run = async (): Promise<RunResult> => {
       // An aborted run may still be compiling; what it holds is freed when it has come to its end.
       await before?.catch(() => undefined)
@@ -163,6 +168,7 @@ class ComputeWorker implements ComputeApi {
         config,
         task,
         given,
+        linksBefore: ways && ways === this.#measured?.ways ? this.#measured.links : undefined,
         baseUrl,
         onEvent: (event) => batches.add(event),
         signal,
@@ -170,7 +176,9 @@ class ComputeWorker implements ComputeApi {
         checkpoints: placeOf(checkpoints, config, baseUrl),
       })
       this.#trainer = trainer
-      const result = await trainer.run()
+      const result = await trainer.run().finally(() => {
+        if (ways && trainer?.links) this.#measured = { ways, links: trainer.links }
+      })
       return { ...result, links: await sumStats(links.values()), adapter: runtime.facts }
     }
     try {

@@ -64,7 +64,7 @@ export class LocalCrew {
     await Promise.all(linked)
     const results = await Promise.all(
       apis.map((api, rank) =>
-        api.train({ epoch, rank, worldSize }, config, baseUrl, (events) => {
+        api.train({ epoch, rank, worldSize, who: 'crew' }, config, baseUrl, (events) => {
           for (const { event, atMs } of events) onEvent(event, atMs)
         }),
       ),

@@ -387,7 +387,13 @@ export class RoomMember {
       const config = parseTrainConfig(settings)
       this.#options.onConfig?.(config)
       const result = await this.compute.train(
-        { epoch, rank, worldSize, machines: machinesOf(members) },
+        {
+          epoch,
+          rank,
+          worldSize,
+          machines: machinesOf(members),
+          who: members.map(({ id }) => id).join(),
+        },
         config,
         location.href,
         (events) => {

@@ -114,16 +114,25 @@ describe('a room', { timeout: 240_000 }, () => {
     expect(await maker.locator('#ring').textContent()).toContain('MessagePorts')
     await picture(maker, 'finished')
 
-    const downloaded = maker.waitForEvent('download')
-    await maker.getByRole('button', { name: 'Download weights' }).click()
-    const download = await downloaded
-    expect(download.suggestedFilename()).toBe('tabring-mlp-24-steps.safetensors')
-    const { tensors } = readSafetensors(new Uint8Array(await readFile(await download.path())))
+    const weights = async () => {
+      const downloaded = maker.waitForEvent('download')
+      await maker.getByRole('button', { name: 'Download weights' }).click()
+      const download = await downloaded
+      expect(download.suggestedFilename()).toBe('tabring-mlp-24-steps.safetensors')
+      const { tensors, metadata } = readSafetensors(
+        new Uint8Array(await readFile(await download.path())),
+      )
+      return { tensors, record: JSON.parse(metadata['tabring.record']) }
+    }
+    const { tensors, record } = await weights()
     expect([...tensors.keys()].sort()).toEqual(['0.bias', '0.weight', '2.bias', '2.weight'])
+    expect(record.links.bytesPerMs).toBeGreaterThan(0)
 
     await button(maker, 'Start again').click()
     await maker.locator('#summary').getByText('Run 2').waitFor({ timeout: 90_000 })
     await see(third, 'Finished', 90_000)
+    // Measured once for these three; another rate might have given other buckets, and so other sums.
+    expect((await weights()).record.links).toEqual(record.links)
     // Equal settings and seeds: the same bits again.
     expect(await maker.getByTestId('param-hash').textContent()).toBe(hashes[0])
   })

@@ -130,7 +130,7 @@ export const settings: readonly Setting[] = [
     kind: 'number',
     unit: 'MB',
     placeholder: () => 'as links allow',
-    hint: 'Gradients travel in buckets of about this size. Left empty, the best size is measured.',
+    hint: 'Gradients travel in buckets of about this size. Left empty, the best size is measured, once for the same members.',
     isAdvanced: true,
   },
   {

@@ -1,0 +1,54 @@
+import { expect, test } from 'vitest'
+import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import type { TrainConfigInput } from '../../../src/train/config.ts'
+import type { TrainerOptions } from '../../../src/train/trainer.ts'
+import { startTask } from '../../support/task-ranks.ts'
+
+/** So slow that the buckets are the smallest that a measurement gives. */
+const slow = { choice: { oneShotBytes: 0, directBytes: 4096 }, bytesPerMs: 100 }
+
+async function train(
+  size: number,
+  config: TrainConfigInput,
+  others?: (rank: number) => Partial<TrainerOptions>,
+) {
+  const settings = { demo: 'playground', steps: 12, seed: 4, ...config } as const
+  const { ranks, close } = await startTask(size, settings, () => new CpuRuntime(), others)
+  try {
+    const results = await Promise.all(ranks.map(({ end }) => end))
+    expect(ranks.map(({ trainer }) => trainer.links)).toEqual(
+      results.map(({ record }) => record.links),
+    )
+    return results
+  } finally {
+    close()
+  }
+}
+
+test('a run goes by what all ranks know of their links from the run before, and measures what one does not know', async () => {
+  const known = await train(3, {}, () => ({ linksBefore: slow }))
+  for (const { record } of known) {
+    expect(record.links).toEqual(slow)
+    expect(record.bucketCapMb).toBe(1 / 16)
+  }
+  const isNew = (rank: number) => (rank === 1 ? {} : { linksBefore: slow })
+  const others = { bytesPerMs: 200, choice: slow.choice }
+  const differs = (rank: number) => ({ linksBefore: rank === 1 ? others : slow })
+  for (const given of [isNew, differs]) {
+    const results = await train(3, {}, given)
+    expect(results[0].record.links.bytesPerMs).toBeGreaterThan(200)
+    for (const { record } of results) expect(record.links).toEqual(results[0].record.links)
+  }
+})
+
+test('the hash of the parameters has 16 digits, in however many buckets they travelled', async () => {
+  const hidden = { demo: 'digits', steps: 2, batchSize: 8 } as const
+  const [one] = await train(2, { ...hidden, bucketCapMb: 4 })
+  const [several] = await train(2, { ...hidden, bucketCapMb: 0.05 })
+  expect(one.record.buckets.length).toBeLessThan(several.record.buckets.length)
+  expect(several.paramHash).toMatch(/^[0-9a-f]{16}$/)
+  // Two numbers have one sum, whichever comes first.
+  expect(several.paramHash).toBe(one.paramHash)
+  const [other] = await train(2, { ...hidden, bucketCapMb: 4, seed: 5 })
+  expect(other.paramHash).not.toBe(one.paramHash)
+})
