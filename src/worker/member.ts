@@ -1,31 +1,27 @@
 import { parseTrainConfig } from '../../demos/experiment.ts'
 import { loadWebRtc } from '../peer/late-connection.ts'
-import type { LobbyLinks } from '../peer/lobby-links.ts'
 import { type LocalPorts, openLocalPorts } from '../peer/local-ports.ts'
 import type {
   AssignedLink,
   Assignment,
   JsonValue,
   Lobby,
-  Measured,
   MemberInfo,
   TransportChoice,
 } from '../peer/messages.ts'
 import { removedBy, removerIn, SignalError } from '../peer/refusals.ts'
 import type { RoomLink } from '../peer/secret.ts'
-import { SignalClient, type SignalEvents, signalUrl } from '../peer/signal.ts'
+import { SignalClient, signalUrl } from '../peer/signal.ts'
 import { machinesOf } from '../peer/topology.ts'
 import type { TrainConfig, TrainConfigInput } from '../train/config.ts'
 import type { DeviceType } from '../util/device.ts'
-import { systemEnv } from '../util/env.ts'
 import { messageOf, PeerError } from '../util/errors.ts'
-import { loadPart } from '../util/load-part.ts'
 import { tell } from '../util/log.ts'
 import { givenSwitches } from '../util/switches.ts'
 import type { AdapterFacts, CheckpointAddress, ComputeApi, RunEvent, RunResult } from './api.ts'
 import { type ComputeClient, startCompute } from './client.ts'
 import { formLinks, leaveOnPageHide, type RingLinks, type RingStats } from './connect.ts'
-import { Measures } from './measures.ts'
+import { SelfMeasures } from './self-measures.ts'
 import { StartMarks } from './start-marks.ts'
 
 /** What a run ended with on this rank. */
@@ -105,11 +101,7 @@ export class RoomMember {
   readonly #given = new Map<string, Uint8Array>()
   /** Whether this tab started the current run: of several that have data only its own counts. */
   #hasStarted = false
-  #measures: Measures | undefined
-  /** Once this tab is not alone in its room. */
-  #lobbyLinks: LobbyLinks | 'loading' | undefined
-  /** What neighbours said before their code was here. */
-  #earlyReaches: SignalEvents['reach'][] = []
+  #measures: SelfMeasures | undefined
   readonly #marks = new StartMarks()
 
   constructor(options: RoomMemberOptions) {
@@ -156,16 +148,12 @@ export class RoomMember {
     client.on('lobby', (lobby) => {
       tell(1, 'room', () => `members ${lobby.members.map((member) => member.name).join(', ')}`)
       if (mayNeedWebRtc(info, lobby.members)) loadWebRtc().catch(() => undefined)
-      this.#measures?.roomIs([lobby.state, ...lobby.members.map(({ id }) => id)].join())
-      this.#linkLobby()
+      this.#measures?.roomIs(lobby)
       this.#options.onLobby?.(lobby, client.id)
     })
     client.on('proposed', (settings) => this.#options.onProposed?.(knownConfig(settings)))
     client.on('assign', (assignment) => this.#connect(assignment))
-    client.on('reach', (reach) => {
-      if (this.#lobbyLinks === 'loading') this.#earlyReaches.push(reach)
-      else this.#receiveReach(reach)
-    })
+    client.on('reach', (reach) => this.#measures?.receive(reach))
     client.on('start', ({ epoch, settings }) => this.#run(epoch, settings))
     client.on('abort', ({ epoch, text }) => this.#abort(epoch, text))
     client.on('refused', (error) => {
@@ -190,65 +178,27 @@ export class RoomMember {
     tell(1, 'room', () => `joined as ${name}`)
     this.#info = info
     if (Object.keys(this.#changes).length > 0) this.update(this.#changes)
-    this.#measure(client)
+    this.#measure(client, info)
   }
 
-  #measure(client: SignalClient): void {
+  #measure(client: SignalClient, own: MemberInfo): void {
     const { measures } = this.#options
     if (!measures || this.#isClosed || this.#isServerLost) return
-    this.#measures = new Measures({
-      env: systemEnv,
-      tell: (measured: Measured) => this.update({ measured }),
+    this.#measures = new SelfMeasures({
+      client,
+      own,
+      ports: this.#ports,
+      isInRun: this.#assignment !== undefined,
+      tell: (measured) => this.update({ measured }),
+      refuse: (thrown) => this.#options.onRefused?.(toError(thrown)),
       speed: () => measures.speed(this.compute),
-      serverRoundTrip: () => client.roundTrip(),
       linkRoundTrips: () => this.compute.roundTrips(),
     })
-    this.#measures.begin()
-    this.#linkLobby()
   }
 
   #endMeasures(): void {
     this.#measures?.end()
     this.#measures = undefined
-    this.#linkLobby()
-  }
-
-  /** Between runs a tab that measures itself is linked to its neighbours in the ring; in a run the run's own links are measured. */
-  #linkLobby(): void {
-    const client = this.#client
-    const links = this.#lobbyLinks
-    if (links === 'loading') return
-    const lobby = this.#measures && !this.#assignment ? client?.lobby : null
-    if (!lobby) {
-      links?.close()
-      return
-    }
-    if (links) links.roomIs(lobby)
-    else if (lobby.members.length > 1) void this.#loadLobbyLinks(client!, this.#info!)
-  }
-
-  async #loadLobbyLinks(client: SignalClient, own: MemberInfo): Promise<void> {
-    this.#lobbyLinks = 'loading'
-    try {
-      const { linkLobby } = await loadPart('Round trips', () => import('./lobby-ways.ts'))
-      const tell = (toNext: Measured['toNext']) => this.#measures?.nextIs(toNext)
-      this.#lobbyLinks = linkLobby({ client, own, ports: this.#ports, tell })
-    } catch {
-      this.#lobbyLinks = undefined // the next change of the room tries again
-      this.#earlyReaches = []
-      return
-    }
-    this.#linkLobby()
-    for (const reach of this.#earlyReaches.splice(0)) this.#receiveReach(reach)
-  }
-
-  #receiveReach({ from, data }: SignalEvents['reach']): void {
-    if (this.#lobbyLinks === 'loading') return
-    try {
-      this.#lobbyLinks?.receive(from, data)
-    } catch (thrown) {
-      this.#options.onRefused?.(toError(thrown))
-    }
   }
 
   /** Tells the room what changed about this tab, as soon as it is in. */
@@ -346,7 +296,6 @@ export class RoomMember {
       return `epoch ${epoch}: rank ${rank} of ${worldSize}`
     })
     this.#measures?.runBegan()
-    this.#linkLobby()
     this.#options.onAssigned?.(assignment)
     const ring = formLinks({
       client: this.#requireClient(),
@@ -421,7 +370,6 @@ export class RoomMember {
         this.#isRunning = false
         this.#hasStarted = false
         this.#measures?.runEnded()
-        this.#linkLobby()
         tell(1, 'room', () => `epoch ${epoch}: ended well`)
         this.#options.onEnd?.({ ok: true, rank, worldSize, result, ring: stats })
       }
@@ -504,7 +452,6 @@ export class RoomMember {
     this.#hasStarted = false
     this.#ring?.close()
     this.#measures?.runEnded()
-    this.#linkLobby()
     this.#options.onEnd?.({ ok: false, rank, error })
   }
 }
