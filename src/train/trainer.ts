@@ -464,9 +464,9 @@ export class Trainer {
     onEvent({ event: 'resumed', ...told, rank })
   }
 
-  /** What the ranks have measured of their links, or taken over; undefined until then. */
+  /** What the ranks have measured of their links, in this run or the one before; undefined until then, and where it goes by a checkpoint's. */
   get links(): LinkMeasurement | undefined {
-    return this.#links
+    return this.#savedRecord?.links ? undefined : this.#links
   }
 
   /**

@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest'
 import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import type { LinkMeasurement } from '../../../src/peer/measure-links.ts'
 import type { TrainConfigInput } from '../../../src/train/config.ts'
 import type { TrainerOptions } from '../../../src/train/trainer.ts'
+import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { startTask } from '../../support/task-ranks.ts'
 
 /** So slow that the buckets are the smallest that a measurement gives. */
@@ -15,11 +17,9 @@ async function train(
   const settings = { demo: 'playground', steps: 12, seed: 4, ...config } as const
   const { ranks, close } = await startTask(size, settings, () => new CpuRuntime(), others)
   try {
-    const results = await Promise.all(ranks.map(({ end }) => end))
-    expect(ranks.map(({ trainer }) => trainer.links)).toEqual(
-      results.map(({ record }) => record.links),
+    return await Promise.all(
+      ranks.map(async ({ trainer, end }) => ({ ...(await end), toKeep: trainer.links })),
     )
-    return results
   } finally {
     close()
   }
@@ -27,8 +27,9 @@ async function train(
 
 test('a run goes by what all ranks know of their links from the run before, and measures what one does not know', async () => {
   const known = await train(3, {}, () => ({ linksBefore: slow }))
-  for (const { record } of known) {
+  for (const { record, toKeep } of known) {
     expect(record.links).toEqual(slow)
+    expect(toKeep).toEqual(slow)
     expect(record.bucketCapMb).toBe(1 / 16)
   }
   const isNew = (rank: number) => (rank === 1 ? {} : { linksBefore: slow })
@@ -37,7 +38,25 @@ test('a run goes by what all ranks know of their links from the run before, and 
   for (const given of [isNew, differs]) {
     const results = await train(3, {}, given)
     expect(results[0].record.links.bytesPerMs).toBeGreaterThan(200)
-    for (const { record } of results) expect(record.links).toEqual(results[0].record.links)
+    for (const { record, toKeep } of results) {
+      expect(record.links).toEqual(results[0].record.links)
+      expect(toKeep).toEqual(record.links)
+    }
+  }
+})
+
+test("a resumed run goes by its checkpoint's links, which are no measurement for the next run", async () => {
+  const folder = seenFolder()
+  const place = (linksBefore?: LinkMeasurement) => (): Partial<TrainerOptions> => ({
+    checkpoints: { folder: async () => folder },
+    linksBefore,
+  })
+  await train(2, { checkpointEvery: 6 }, place(slow))
+  const others = { ...slow, bytesPerMs: 1e6 }
+  for (const { record, toKeep } of await train(2, { resume: 'latest', steps: 18 }, place(others))) {
+    expect(record.links).toEqual(slow)
+    expect(record.bucketCapMb).toBe(1 / 16)
+    expect(toKeep).toBeUndefined()
   }
 })
 
