@@ -554,7 +554,7 @@ export {
 } from './train/evaluate-dataset.ts'
 export { launcherFolder } from './train/launcher-folder.ts'
 export { loadModel, type SaveModelOptions, saveModel } from './train/model-file.ts'
-
+export { paramDigest } from './train/param-digest.ts'
 export { type Meter, ProgressMeter } from './train/progress-meter.ts'
 export { ReplicaCheck } from './train/verify.ts'
 export {

@@ -316,8 +316,9 @@ export class Trainer {
       trainingRows: share.rows,
     })
     this.#resources.push(evaluation)
-    const check = await ReplicaCheck.create(runtime, optimizer.buckets)
-    this.#resources.push(check)
+    const check =
+      replicas.size > 1 ? await ReplicaCheck.create(runtime, optimizer.buckets) : undefined
+    if (check) this.#resources.push(check)
     const own = {
       config,
       worldSize: size,
@@ -339,7 +340,7 @@ export class Trainer {
     const { newest } = this.#kept
     if (newest) restoreState(parts, newest)
     else await this.#resume(parts, this.#record)
-    await check.compare(replicas, this.#start.step)
+    await check?.compare(replicas, this.#start.step)
     const { slice } = draws
     this.#looks.begin({ config, data, rank, worldSize: size, slice, model: ddp.module, runtime })
 
@@ -402,7 +403,7 @@ export class Trainer {
         return undefined
       },
     })
-    await check.compare(replicas, steps)
+    await check?.compare(replicas, steps)
     // Of all attempts, as the pauses are.
     const seconds = (performance.now() - this.#beganMs - this.#loop.pausedMs) / 1000
     const { metric } = task.meta
@@ -417,7 +418,7 @@ export class Trainer {
       best,
       testAccuracy: isAccuracy ? value : Number.NaN,
       bestAccuracy: isAccuracy ? best : Number.NaN,
-      paramHash: await paramDigest(runtime, ddp.module.parameters()),
+      paramHash: await paramDigest(ddp.module.parameters(), runtime),
       samples,
       seconds,
       timeline: this.#loop.timeline.entries,

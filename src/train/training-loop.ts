@@ -52,7 +52,8 @@ export interface Attempt {
   /** Number of this rank's first row in the global batch. */
   readonly firstRow: number
   readonly evaluation: Evaluation
-  readonly check: ReplicaCheck
+  /** Where there are several replicas. */
+  readonly check: ReplicaCheck | undefined
   /** Of all buffers on the device; null where it is none. */
   readonly deviceBytes: () => number | null
   /** Where it goes on from. */
@@ -241,7 +242,7 @@ export class TrainingLoop {
       const isLookedAt = gaps.isWaiting && !isLast
       const isBetween = isEvaluated || isKept || isSaved || isCompared
       if (isBetween || isPaused || isLookedAt) await this.#drain()
-      if (isCompared) await check.compare(replicas, number)
+      if (isCompared) await check?.compare(replicas, number)
       let isBest = false
       if (isEvaluated) {
         onEvent({ event: 'phase', phase: 'evaluate', rank })

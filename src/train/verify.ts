@@ -1,14 +1,12 @@
 import type { Bucket } from '../graph/bucket.ts'
-import { compile } from '../graph/compile.ts'
 import type { AnyRuntime } from '../graph/runtime.ts'
-import type { StepProgram } from '../graph/step-program.ts'
-import { emit, TracedTensor } from '../graph/tensor.ts'
+import { TracedTensor } from '../graph/tensor.ts'
 import { GraphValue } from '../graph/value.ts'
 import { formatHash } from '../kernels/hash/hash-words.ts'
-import { paramHash } from '../kernels/hash/param-hash.ts'
 import type { CollectiveGroup } from '../peer/collective-group.ts'
 import { PeerError } from '../util/errors.ts'
 import { tensorType } from '../util/shape.ts'
+import { TensorHashes } from './tensor-hashes.ts'
 
 /**
  * Compares what the ranks' GPUs hold: one 64-bit hash per bucket, computed where the parameters are.
@@ -17,11 +15,11 @@ import { tensorType } from '../util/shape.ts'
  */
 export class ReplicaCheck {
   readonly #buckets: readonly Bucket[]
-  readonly #program: StepProgram
+  readonly #hashes: TensorHashes
 
-  private constructor(buckets: readonly Bucket[], program: StepProgram) {
+  private constructor(buckets: readonly Bucket[], hashes: TensorHashes) {
     this.#buckets = buckets
-    this.#program = program
+    this.#hashes = hashes
   }
 
   /** For buckets whose pools are allocated: after the training step has been compiled. `runtime`: of which; default: the default device's. */
@@ -29,25 +27,17 @@ export class ReplicaCheck {
     runtime: AnyRuntime | undefined,
     buckets: readonly Bucket[],
   ): Promise<ReplicaCheck> {
-    const program = await compile(
-      () =>
-        Object.fromEntries(
-          buckets.map(({ index, elements, parameterPool }) => {
-            const type = tensorType([elements])
-            const pool = new GraphValue(type, { kind: 'pool', pool: parameterPool, start: 0 })
-            return [`${index}`, emit(paramHash, [new TracedTensor(pool)], { length: elements })]
-          }),
-        ),
-      {},
-      runtime && { runtime },
-    )
-    return new ReplicaCheck(buckets, program)
+    const pools = () =>
+      buckets.map(({ elements, parameterPool: pool }) => {
+        const value = new GraphValue(tensorType([elements]), { kind: 'pool', pool, start: 0 })
+        return new TracedTensor(value)
+      })
+    return new ReplicaCheck(buckets, await TensorHashes.create(runtime, pools))
   }
 
   /** This rank's hashes, two words per bucket in the order of buckets. */
-  async words(): Promise<Uint32Array<ArrayBuffer>> {
-    const outputs = await this.#program.run({})
-    return Uint32Array.from(this.#buckets.flatMap(({ index }) => [...outputs[`${index}`]]))
+  words(): Promise<Uint32Array<ArrayBuffer>> {
+    return this.#hashes.words()
   }
 
   /** errors: `train.diverged`, naming the step, the first bad bucket and the ranks that differ from rank 0. */
@@ -70,6 +60,6 @@ export class ReplicaCheck {
   }
 
   destroy(): void {
-    this.#program.destroy()
+    this.#hashes.destroy()
   }
 }

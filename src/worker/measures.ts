@@ -49,6 +49,11 @@ export class Measures {
     this.#options = options
   }
 
+  /** Between runs, and not over. */
+  get isIdle(): boolean {
+    return !this.#isRunning && !this.#isOver
+  }
+
   /** The member is in its room. */
   begin(): void {
     this.#look()
@@ -104,7 +109,7 @@ export class Measures {
   }
 
   async #measureSpeed(): Promise<void> {
-    if (this.#isRunning || this.#isOver) return
+    if (!this.isIdle) return
     this.#speedTries++
     const gflops = await this.#options.speed().catch(() => null)
     // A run that began meanwhile came first; there will be another quiet time.

@@ -28,14 +28,11 @@ export class SelfMeasures {
   #links: LobbyLinks | 'loading' | undefined
   /** What neighbours said before their code was here. */
   #earlyReaches: SignalEvents['reach'][] = []
-  #isInRun: boolean
-  #isOver = false
 
   /** Begins at once. */
   constructor(options: SelfMeasuresOptions) {
     const { client, tell, speed, linkRoundTrips, isInRun } = options
     this.#options = options
-    this.#isInRun = isInRun
     this.#measures = new Measures({
       env: systemEnv,
       tell,
@@ -54,13 +51,11 @@ export class SelfMeasures {
   }
 
   runBegan(): void {
-    this.#isInRun = true
     this.#measures.runBegan()
     this.#link()
   }
 
   runEnded(): void {
-    this.#isInRun = false
     this.#measures.runEnded()
     this.#link()
   }
@@ -80,7 +75,6 @@ export class SelfMeasures {
 
   /** For good: nothing more is told, and no link stays. */
   end(): void {
-    this.#isOver = true
     this.#measures.end()
     this.#link()
   }
@@ -88,7 +82,7 @@ export class SelfMeasures {
   #link(): void {
     const links = this.#links
     if (links === 'loading') return
-    const lobby = this.#isOver || this.#isInRun ? null : this.#options.client.lobby
+    const lobby = this.#measures.isIdle ? this.#options.client.lobby : null
     if (!lobby) links?.close()
     else if (links) links.roomIs(lobby)
     else if (lobby.members.length > 1) void this.#load()

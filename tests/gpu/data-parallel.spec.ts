@@ -118,7 +118,7 @@ describe.each([
           ).toBeLessThanOrEqual(tolerance)
         }
         const digests = await Promise.all(
-          ranks.map(({ model }) => paramDigest(runtime, model.parameters())),
+          ranks.map(({ model }) => paramDigest(model.parameters(), runtime)),
         )
         expect(new Set(digests).size).toBe(1)
         await Promise.all(checks.map((check, rank) => check.compare(ranks[rank].group, steps)))
