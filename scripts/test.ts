@@ -1,14 +1,17 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs'
+import { readFileSync, rmSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { browserVariable, findBrowser } from '../node/chromium.ts'
+import { type Summary, summaryFile } from './test/reporter.ts'
 
 /**
- * `npm test`: types, lint, layers, then every test, in Node and in a headless browser with WebGPU and WebRTC.
+ * `npm test`: types, lint, layers, then tests/unit, tests/gpu and tests/e2e: in Node, and in a headless browser with WebGPU and WebRTC.
+ * `npm run test:all` adds tests/all. `npm test -- word` runs only the specs whose path matches, of both, without the checks; Vitest's own
+ * options work too (`-t name`, `--project gpu`).
  *
- * Where there is no browser it installs Playwright's. Nothing is skipped for want of a browser, an adapter or a route between tabs:
- * such a machine fails, by name.
+ * Where there is no browser it installs Playwright's. Nothing is skipped for lack of a browser, an adapter or a route between tabs:
+ * such a machine fails with an error that says what is missing.
  */
 const root = resolve(import.meta.dirname, '..')
 const bin = (name: string) =>
@@ -17,24 +20,25 @@ const bin = (name: string) =>
 const isShellNeeded = process.platform === 'win32'
 const title = (name: string, args: readonly string[]) => `\n> ${name} ${args.join(' ')}`
 
-function run(name: string, args: readonly string[]): boolean {
+function run(name: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): boolean {
   console.log(title(name, args))
   const { status } = spawnSync(bin(name), args, {
     cwd: root,
     stdio: 'inherit',
     shell: isShellNeeded,
+    env: { ...process.env, ...env },
   })
   return status === 0
 }
 
-/** Runs beside others; what it says comes out in one piece when it has ended. */
+/** Runs next to other commands; prints its output in one piece when it has ended. */
 async function runQuietly(name: string, args: readonly string[]): Promise<boolean> {
   const child = spawn(bin(name), args, { cwd: root, shell: isShellNeeded })
-  const said: Buffer[] = []
+  const output: Buffer[] = []
   for (const stream of [child.stdout, child.stderr])
-    stream.on('data', (chunk: Buffer) => said.push(chunk))
+    stream.on('data', (chunk: Buffer) => output.push(chunk))
   const [status] = await once(child, 'close')
-  console.log(`${title(name, args)}\n${Buffer.concat(said).toString()}`)
+  console.log(`${title(name, args)}\n${Buffer.concat(output).toString()}`)
   return status === 0
 }
 
@@ -52,39 +56,35 @@ function ensureBrowser(): boolean {
   }
 }
 
-function runTests(): { passed: number; failed: number; skipped: number } {
-  const folder = join(root, 'test-results')
-  mkdirSync(folder, { recursive: true })
-  const report = join(folder, 'vitest.json')
-  rmSync(report, { force: true })
-  const isOk = run('vitest', [
-    'run',
-    ...process.argv.slice(2),
-    '--reporter=default',
-    '--reporter=json',
-    `--outputFile.json=${report}`,
-  ])
-  if (!existsSync(report)) return { passed: 0, failed: 1, skipped: 0 }
-  const {
-    numPassedTests: passed,
-    numPendingTests: skipped,
-    numFailedTests,
-    numFailedTestSuites,
-  } = JSON.parse(readFileSync(report, 'utf8')) as Record<string, number>
-  const failed = numFailedTests || (isOk ? 0 : Math.max(1, numFailedTestSuites))
-  return { passed, failed, skipped }
+function runSpecs(args: readonly string[], set: 'core' | 'all'): Summary {
+  const file = join(root, summaryFile)
+  rmSync(file, { force: true })
+  const reporters = ['--reporter=default', '--reporter=./scripts/test/reporter.ts']
+  const isOk = run('vitest', ['run', ...reporters, ...args], { TABRING_TESTS: set })
+  try {
+    return JSON.parse(readFileSync(file, 'utf8')) as Summary
+  } catch {
+    return { passed: 0, failed: isOk ? 0 : 1, skipped: 0, failures: [] }
+  }
 }
 
-if (!process.env.TABRING_DATA) {
+const args = process.argv.slice(2).filter((arg) => arg !== '--all')
+const isWhole = args.length === 0
+const isAll = !isWhole || process.argv.includes('--all')
+if (!process.env.TABRING_DATA)
   console.log('data: TABRING_DATA is not set, so the tests on real data do not run')
-}
-const checks = await Promise.all([
-  runQuietly('tsc', ['--noEmit']),
-  runQuietly('biome', ['check', '.']),
-  runQuietly('tsx', ['scripts/check-layers.ts']),
-])
-const tests = ensureBrowser() ? runTests() : { passed: 0, failed: 1, skipped: 0 }
-const failed = tests.failed + checks.filter((isOk) => !isOk).length
-const notRun = tests.skipped > 0 ? `, ${tests.skipped} did not run` : ''
-console.log(`\n${tests.passed + checks.filter(Boolean).length} passed, ${failed} failed${notRun}`)
+
+const checks = isWhole
+  ? await Promise.all([
+      runQuietly('tsc', ['--noEmit']),
+      runQuietly('biome', ['check', '.']),
+      runQuietly('tsx', ['scripts/check-layers.ts']),
+    ])
+  : []
+const specs = ensureBrowser()
+  ? runSpecs(args, isAll ? 'all' : 'core')
+  : { passed: 0, failed: 1, skipped: 0 }
+const failed = specs.failed + checks.filter((isOk) => !isOk).length
+const notRun = specs.skipped > 0 ? `, ${specs.skipped} did not run` : ''
+console.log(`\n${specs.passed + checks.filter(Boolean).length} passed, ${failed} failed${notRun}`)
 process.exit(failed > 0 ? 1 : 0)

@@ -1,84 +1,15 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import type { BrowserContext, Page } from 'playwright'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { ensureBuilt } from '../../node/build.ts'
-import { lanAddresses, ownCertificate } from '../../node/certificate.ts'
+import { readFile } from 'node:fs/promises'
+import type { Page } from 'playwright'
+import { describe, expect, it } from 'vitest'
 import { browserFlags } from '../../node/chromium.ts'
-import { serve } from '../../node/serve.ts'
 import { readSafetensors } from '../../src/data/safetensors.ts'
-import { smallFolder } from '../support/idx-files.ts'
 import { launchBrowser } from '../support/launch-browser.ts'
-import {
-  button,
-  drivePages,
-  hashOf,
-  invite,
-  members,
-  photograph,
-  see,
-  seeMembers,
-  seeRun,
-} from '../support/page-driver.ts'
+import { button, hashOf, invite, members, see, seeRun } from '../support/page-driver.ts'
+import { driveRooms } from '../support/page-rooms.ts'
 
-/** The built page, driven as people do. */
-/** Certificates and data of these tests. */
-let folder: string
-const driver = drivePages()
-const { served, contexts, openContext } = driver
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'tabring-page-'))
-})
-afterAll(async () => {
-  if (folder) await rm(folder, { recursive: true })
-})
+/** The built page, driven as people do. tests/all/e2e/page.spec.ts has the rest. */
 
-const openTab = (context: BrowserContext, url: string) => driver.openTab(url, context)
-/** Opens what the maker can do with a member, and does one of it. */
-const actOn = async (page: Page, index: number, act: string) => {
-  const member = members(page).nth(index)
-  await member.locator('.member-acts summary').click()
-  await member.getByRole('button', { name: act }).click()
-}
-const lossWords = (page: Page) =>
-  page.locator('.chart[data-kind="loss"]').getAttribute('aria-label')
-const picture = (page: Page, name: string) =>
-  photograph(page, name, {
-    looks: [
-      { width: 1400, colorScheme: 'light' },
-      { width: 390, colorScheme: 'light' },
-    ],
-  })
-
-/** A room of `count` tabs: in one browser profile, or each in its own. */
-async function openRoom(count: number, query: string, isShared = true): Promise<Page[]> {
-  const first = await openContext()
-  const maker = await openTab(first, `${served.localUrl}${query}`)
-  await see(maker, 'Alone in the room')
-  const link = await invite(maker)
-  const pages = [maker]
-  for (let i = 1; i < count; i++) {
-    pages.push(await openTab(isShared ? first : await openContext(), link))
-    await seeMembers(maker, i + 1)
-  }
-  await Promise.all(pages.map((page) => seeMembers(page, count)))
-  return pages
-}
-
-/** A profile as behind a firewall: it finds no address to connect from. */
-async function openBlocked(): Promise<BrowserContext> {
-  const blocked = await openContext()
-  await blocked.addInitScript(() => {
-    const Original = RTCPeerConnection
-    globalThis.RTCPeerConnection = class extends Original {
-      constructor(given?: RTCConfiguration) {
-        super({ ...given, iceTransportPolicy: 'relay' })
-      }
-    }
-  })
-  return blocked
-}
+const { served, contexts, openContext, openTab, openRoom, actOn, lossWords, picture } = driveRooms()
 
 // Three software adapters on two cores take their time.
 describe('a room', { timeout: 240_000 }, () => {
@@ -150,70 +81,6 @@ describe('a room', { timeout: 240_000 }, () => {
     expect(await pages[1].locator('#summary').textContent()).toMatch(/[\d.]+ [KM]iB/)
   })
 
-  it('falls back to the server where WebRTC brings no connection about, and shows which way a link goes', async () => {
-    const relaying = await serve({
-      root: await ensureBuilt(),
-      port: 0,
-      signaling: { relay: true },
-    })
-    try {
-      const maker = await openTab(
-        await openContext(),
-        `${relaying.localUrl}?transport=fallback&steps=6`,
-      )
-      await see(maker, 'Alone in the room')
-      const link = await invite(maker)
-      expect(link).toContain('/?transport=fallback#room=')
-      const second = await openTab(await openBlocked(), link)
-      await seeMembers(maker, 2)
-      const ring = (page: Page) => page.locator('#ring').textContent()
-      expect(await ring(maker)).toContain('WebRTC, else through the signaling server.')
-      await button(maker, 'Start').click()
-      await Promise.all([maker, second].map((page) => see(page, 'Finished', 110_000)))
-      for (const page of [maker, second]) {
-        expect(await ring(page)).toContain('Through the signaling server, sealed end to end.')
-        expect(await page.locator('#ring .edge[data-kind=relay]').count()).toBe(2)
-        expect(await page.locator('#summary').textContent()).toMatch(/[\d.]+ [KM]iB/)
-      }
-    } finally {
-      await relaying.close()
-    }
-  })
-
-  it('who cannot be reached is named before Start, and again when it failed; the maker starts without it', async () => {
-    const first = await openContext()
-    const query = '?demo=playground&transport=webrtc&steps=4'
-    const maker = await openTab(first, `${served.localUrl}${query}`)
-    await see(maker, 'Alone in the room')
-    const link = await invite(maker)
-    const blocked = await openTab(await openBlocked(), link)
-    await seeMembers(maker, 2)
-    const third = await openTab(first, link)
-    await Promise.all([maker, blocked, third].map((page) => seeMembers(page, 3)))
-    const name = await members(maker).nth(1).locator('strong').textContent()
-    await see(maker, `${name} cannot be reached`)
-    await see(blocked, / and .+ cannot be reached$/)
-    await members(maker).nth(2).getByText(`no way to ${name}`).waitFor()
-    await members(maker)
-      .nth(2)
-      .getByText(/^[\d.]+ ms to /)
-      .waitFor()
-    await picture(maker, 'lobby-unreachable')
-
-    await button(maker, 'Start').click()
-    await maker.getByText('The error itself').waitFor()
-    // Whoever noticed first is told: that may be two of the others.
-    await see(maker, /cannot be reached$|cannot reach each other$/)
-    await button(maker, `Start without ${name}`).click()
-    await Promise.all([maker, third].map((page) => see(page, 'Finished', 60_000)))
-    await blocked.locator('.notice[data-kind="removed"]').waitFor()
-    await members(third)
-      .nth(0)
-      .getByText(/^[\d.]+ ms to /)
-      .waitFor()
-    expect(await members(third).count()).toBe(2)
-  })
-
   it('saved in a pause and reloaded, it goes on from that step to the bits of a run without a break', async () => {
     const page = await openTab(
       await openContext(),
@@ -253,35 +120,6 @@ describe('a room', { timeout: 240_000 }, () => {
     await seeRun(page, 2)
     expect(await page.locator('#summary').textContent()).not.toContain('Went on from')
     expect(await hashOf(page)).toBe(resumed)
-  })
-
-  it('guests can neither pause nor stop; the maker removes one in mid-run, and stops the run', async () => {
-    const pages = await openRoom(3, '?steps=100000')
-    const [maker, second, third] = pages
-    await button(maker, 'Start').click()
-    await Promise.all(pages.map((page) => see(page, 'Training', 60_000)))
-    await maker.locator('.chart[aria-label*="at step"]').waitFor()
-    await picture(maker, 'training')
-    expect(await third.locator('.status').textContent()).toMatch(
-      /Only .+ can pause or stop the run/,
-    )
-    expect(await button(third, 'Stop').count()).toBe(0)
-
-    await actOn(maker, 2, 'Remove and end the run')
-    const rest = [maker, second]
-    await Promise.all(rest.map((page) => see(page, /^Rank 2 \(.+\) was removed$/)))
-    await third.locator('.notice[data-kind="removed"]').waitFor()
-    await picture(maker, 'member-removed')
-
-    await button(maker, 'Start again').click()
-    await Promise.all(rest.map((page) => see(page, 'Training', 60_000)))
-    await button(maker, 'Stop').click()
-    await Promise.all(rest.map((page) => see(page, 'Stopped')))
-    // It was saved at the step that it came to.
-    const stopped = (await maker.locator('.status').textContent())!
-    const [, at] = /ended the run at step (\d+)\./.exec(stopped) ?? []
-    expect(stopped).toContain(`Go on from step ${at},`)
-    await picture(maker, 'stopped')
   })
 
   it('the others see the experiment as its maker changes it; the next maker goes on with it', async () => {
@@ -386,104 +224,6 @@ describe('a room', { timeout: 240_000 }, () => {
     expect(await kept.count()).toBe(1)
     expect(await button(page, 'Reset').count()).toBe(0)
     await picture(page, 'after-reset')
-  })
-
-  it('trains on the data folder that the server was given', async () => {
-    for (const [name, bytes] of Object.entries(smallFolder(200, 50))) {
-      await writeFile(join(folder, name), bytes)
-    }
-    const own = await serve({ root: await ensureBuilt(), port: 0, mounts: { '/data/': folder } })
-    try {
-      const page = await openTab(await openContext(), `${own.localUrl}?steps=5&batchSize=32`)
-      await see(page, 'Alone in the room')
-      await page.getByLabel('Data', { exact: true }).selectOption('IDX files at an address…')
-      expect(await page.getByLabel('Address of the data').inputValue()).toBe('/data/')
-      await button(page, 'Start').click()
-      await see(page, 'Finished', 60_000)
-      expect(await page.locator('#summary').textContent()).toContain('Steps5')
-      expect(new URL(page.url()).searchParams.get('data')).toBe('/data/')
-    } finally {
-      await own.close()
-    }
-  })
-
-  it('served to other machines, a page opened as localhost gives out a link that they can open', async () => {
-    expect(lanAddresses(), 'this machine is in no network: connect it to one').not.toEqual([])
-    const root = await ensureBuilt()
-    const certificate = await ownCertificate({ folders: [join(folder, '.tabring')] })
-    const own = await serve({ root, port: 0, host: true, certificate })
-    try {
-      const maker = await openTab(await openContext(), own.localUrl)
-      await see(maker, 'Alone in the room')
-      await expect.poll(() => invite(maker)).toContain(own.lanUrls[0])
-      const room = await maker.locator('#room').textContent()
-      expect(room).toContain('or on other machines')
-      expect(room).not.toContain('npm start')
-      await picture(maker, 'host')
-      const here = await maker.getByText('Open another tab here').getAttribute('href')
-      expect(here).toContain(own.localUrl)
-      const other = await openTab(await openContext(), await invite(maker))
-      await Promise.all([maker, other].map((page) => seeMembers(page, 2)))
-      expect(await invite(other)).toBe(await invite(maker))
-    } finally {
-      await own.close()
-    }
-  })
-
-  it('a page that Back brings back enters its room anew', async () => {
-    const [maker] = await openRoom(1, '')
-    const link = maker.url()
-    // What a browser with a back-forward cache does; headless Chromium keeps no page that has a socket.
-    await maker.evaluate(() => {
-      window.dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }))
-      Object.assign(window, { isOld: true })
-    })
-    await Promise.all([
-      maker.waitForEvent('load'),
-      maker.evaluate(() =>
-        window.dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true })),
-      ),
-    ])
-    await see(maker, 'Alone in the room')
-    expect(await maker.evaluate(() => 'isOld' in window)).toBe(false)
-    expect(maker.url()).toBe(link)
-  })
-
-  it('a browser that blocks storage only forgets the name', async () => {
-    const context = await openContext()
-    await context.addInitScript(() =>
-      Object.defineProperty(window, 'sessionStorage', {
-        get: () => {
-          throw new DOMException('denied', 'SecurityError')
-        },
-      }),
-    )
-    const page = await openTab(context, served.localUrl)
-    await see(page, 'Alone in the room')
-    const name = page.getByRole('textbox', { name: 'This tab' })
-    await name.fill('Ada')
-    await name.press('Enter')
-    await members(page).filter({ hasText: 'Ada' }).waitFor()
-  })
-
-  it('a tab whose worker ends while nothing runs says so and leaves the room', async () => {
-    const [maker, second] = await openRoom(2, '')
-    await second.workers()[0].evaluate(() => self.close())
-    await second.locator('.notice[data-kind="worker"]').waitFor()
-    await see(maker, 'Alone in the room')
-  })
-
-  it('the server goes away: it is said, and nothing can be started', async () => {
-    const own = await serve({ root: await ensureBuilt(), port: 0 })
-    const page = await openTab(await openContext(), own.localUrl)
-    await see(page, 'Alone in the room')
-    // What measures the device comes from the server too, some time after the page.
-    await members(page).getByText('GFLOP/s').waitFor()
-    await own.close()
-    await see(page, 'The signaling server is gone')
-    expect(await button(page, 'Start').count()).toBe(0)
-    await button(page, 'Reload').waitFor()
-    await picture(page, 'server-lost')
   })
 })
 

@@ -3,13 +3,35 @@ import type { Link } from '../../src/peer/link.ts'
 import { memoryPair } from '../../src/peer/memory.ts'
 import { Rejoining } from '../../src/peer/rejoin.ts'
 import { isLoss } from '../../src/train/recovery.ts'
-import { systemEnv } from '../../src/util/env.ts'
+import { type Env, systemEnv } from '../../src/util/env.ts'
+
+const turns = new MessageChannel()
+const pending: (() => void)[] = []
+turns.port1.onmessage = () => pending.shift()?.()
+// A process may end while the port is open.
+if ('unref' in turns.port1) (turns.port1 as unknown as { unref(): void }).unref()
+
+/** The real clock, but what is due at once does not wait for the millisecond that is the least `setTimeout` takes. */
+const linkEnv: Env = {
+  ...systemEnv,
+  after(delayMs, callback) {
+    if (delayMs >= 1) return systemEnv.after(delayMs, callback)
+    let isCancelled = false
+    pending.push(() => {
+      if (!isCancelled) callback()
+    })
+    turns.port2.postMessage(null)
+    return () => {
+      isCancelled = true
+    }
+  },
+}
 
 /** By rank, the links between pairs of ranks in this page. */
 function linksBetween(size: number, pairs: readonly (readonly [number, number])[]) {
   const links = Array.from({ length: size }, () => new Map<number, Link>())
   for (const [first, second] of pairs) {
-    const [a, b] = memoryPair(systemEnv)
+    const [a, b] = memoryPair(linkEnv)
     links[first].set(second, a)
     links[second].set(first, b)
   }

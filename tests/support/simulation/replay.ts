@@ -43,7 +43,7 @@ export async function checkSeed<T extends Checked>(
   if (isReplay) console.log(around(trace))
   if (violations.length === 0) return outcome
   throw new Error(
-    `seed ${seed}: ${violations.slice(0, 5).join('\n  ')}\nReplay it, with all frames around it:\n  TABRING_SEED=${seed} npx vitest run --project unit ${spec}`,
+    `seed ${seed}: ${violations.slice(0, 5).join('\n  ')}\nReplay it, with all frames around it:\n  TABRING_SEED=${seed} npm test -- ${spec}`,
   )
 }
 

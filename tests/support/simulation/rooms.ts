@@ -603,3 +603,10 @@ class Tab {
     })
   }
 }
+
+/** How long members keep joining, and the world lasts. */
+export const roomTimes = { joiningMs: 20_000, lastingMs: 90_000 }
+
+/** The world of a seed, to be run by `checkSeed`. */
+export const runRooms = (given: Omit<RoomsScenario, 'seed'>) => (seed: number, trace?: Trace) =>
+  new RoomsSimulation({ ...given, seed }, trace).run()

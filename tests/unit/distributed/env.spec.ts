@@ -1,7 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type InjectedEnvironment, injectedName, variables } from '../../../src/distributed/env.ts'
+
+// The specs after this one in the same worker load their modules again.
+afterAll(() => vi.resetModules())
 
 type EnvModule = typeof import('../../../src/distributed/env.ts')
 

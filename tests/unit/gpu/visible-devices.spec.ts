@@ -1,4 +1,7 @@
-import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, beforeEach, expect, test, vi } from 'vitest'
+
+// The specs after this one in the same worker load their modules again.
+afterAll(() => vi.resetModules())
 
 // Six adapters that can be opened, in place of the browser's.
 const limits = { maxBufferSize: 1024, maxStorageBufferBindingSize: 1024 }

@@ -1,12 +1,18 @@
-import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { LanedConnection } from '../../../src/peer/laned-connection.ts'
 import type { WebRtcOptions } from '../../../src/peer/webrtc.ts'
 import { PeerError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
+// The specs after this one in the same worker load their modules again.
+afterAll(() => vi.resetModules())
+
 // What the side that answers makes of a lane 0 whose other side says no more; tests/e2e/lanes.spec.ts has real connections.
 
-const { made } = vi.hoisted(() => ({ made: [] as FakeConnection[] }))
+const { made } = vi.hoisted(() => {
+  vi.resetModules() // specs before this one may have loaded what is mocked here
+  return { made: [] as FakeConnection[] }
+})
 
 /** A connection that does what it is told. */
 interface FakeConnection {

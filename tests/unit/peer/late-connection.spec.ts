@@ -1,10 +1,16 @@
-import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { LanedConnectionOptions } from '../../../src/peer/laned-connection.ts'
 import { LateConnection } from '../../../src/peer/late-connection.ts'
 
+// The specs after this one in the same worker load their modules again.
+afterAll(() => vi.resetModules())
+
 // What happens before and while WebRTC's code is loaded; tests/e2e/connect.spec.ts has real connections.
 
-const { told } = vi.hoisted(() => ({ told: [] as string[] }))
+const { told } = vi.hoisted(() => {
+  vi.resetModules() // specs before this one may have loaded what is mocked here
+  return { told: [] as string[] }
+})
 
 vi.mock('../../../src/peer/laned-connection.ts', () => ({
   LanedConnection: class {

@@ -1,4 +1,7 @@
-import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, beforeEach, expect, test, vi } from 'vitest'
+
+// The specs after this one in the same worker load their modules again.
+afterAll(() => vi.resetModules())
 
 type Switches = typeof import('../../../src/util/switches.ts')
 

@@ -1,0 +1,91 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+import { type Summary, summaryFile } from './test/reporter.ts'
+
+const usage = `Usage: npm run test:repeat -- [--times N] [--load] [spec ...]
+
+Runs the specs N times (10 by default) and reports how often each test failed. Without a spec it runs all of "npm test".
+
+  --times N   number of runs
+  --load      keep one core busy with another process meanwhile
+
+The output of each failed run is kept in test-results/repeat-<n>.log.`
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    times: { type: 'string', default: '10' },
+    load: { type: 'boolean', default: false },
+    help: { type: 'boolean', short: 'h', default: false },
+  },
+})
+if (values.help) {
+  console.log(usage)
+  process.exit(0)
+}
+const times = Number(values.times)
+if (!Number.isInteger(times) || times < 1) {
+  console.error(
+    `test:repeat: --times must be a whole number from 1, got ${values.times}.\n\n${usage}`,
+  )
+  process.exit(2)
+}
+
+const root = resolve(import.meta.dirname, '..')
+const results = join(root, 'test-results')
+mkdirSync(results, { recursive: true })
+
+/** Failed runs by test: the command that runs the test alone, and a count. */
+const failures = new Map<string, number>()
+let failedRuns = 0
+const load: ChildProcess | undefined = values.load
+  ? spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore' })
+  : undefined
+try {
+  for (let run = 1; run <= times; run++) {
+    const startMs = Date.now()
+    const failed = await runOnce(run)
+    const seconds = ((Date.now() - startMs) / 1000).toFixed(1)
+    console.log(
+      `run ${run} of ${times}: ${failed.length === 0 ? 'passed' : 'failed'}, ${seconds} s`,
+    )
+    for (const name of failed) failures.set(name, (failures.get(name) ?? 0) + 1)
+    if (failed.length > 0) failedRuns += 1
+  }
+} finally {
+  load?.kill()
+}
+console.log(
+  `\n${failedRuns} of ${times} runs failed${values.load ? ', with one core under load' : ''}`,
+)
+for (const [name, count] of [...failures].sort((a, b) => b[1] - a[1]))
+  console.log(`${count} of ${times}: ${name}`)
+process.exit(failedRuns > 0 ? 1 : 0)
+
+/** Returns what failed; the output of a failed run goes to a file. */
+async function runOnce(run: number): Promise<readonly string[]> {
+  rmSync(join(root, summaryFile), { force: true })
+  const args = ['--import', 'tsx', join(root, 'scripts/test.ts'), ...positionals]
+  const child = spawn(process.execPath, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] })
+  const output: Buffer[] = []
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (chunk: Buffer) => output.push(chunk))
+  const [status] = await once(child, 'close')
+  if (status === 0) return []
+  const log = join(results, `repeat-${run}.log`)
+  writeFileSync(log, Buffer.concat(output))
+  console.log(`  output: ${log}`)
+  return failuresOf() ?? [`the run ended with exit code ${status} before its specs did`]
+}
+
+function failuresOf(): readonly string[] | undefined {
+  try {
+    const { failures } = JSON.parse(readFileSync(join(root, summaryFile), 'utf8')) as Summary
+    return failures.length > 0 ? failures : ['a check: types, lint or layers']
+  } catch {
+    return undefined
+  }
+}

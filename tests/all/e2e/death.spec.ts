@@ -1,0 +1,4 @@
+import { deathTests } from '../../support/deaths.ts'
+
+// tests/e2e/death.spec.ts has tabs that are closed.
+deathTests(['crashed or frozen'])

@@ -1,0 +1,91 @@
+import type { Page } from 'playwright'
+import { expect, it } from 'vitest'
+import { noViolations, violationsByColours } from '../../support/axe.ts'
+import { drivePages, dropOn, photograph, see as seeOn } from '../../support/page-driver.ts'
+
+/** The text demo at its own address. */
+const driver = drivePages()
+let page: Page
+
+const picture = (name: string) => photograph(page, `demo-text-${name}`, { part: '#demo' })
+const newest = () => page.locator('.samples li p').first()
+const see = (title: string) => seeOn(page, title, 90_000)
+
+/** Drops a file on the field, as a person would. */
+const drop = (name: string, bytes: Buffer) =>
+  dropOn(page.getByLabel('Paste a text'), { [name]: bytes }, 'text/plain')
+
+it('writes as it learns, says what comes next and where it looks, and takes a text', async () => {
+  page = await driver.openTab(`${driver.served.localUrl}demos/text/?steps=70&batchSize=8`)
+  await see('Alone in the room')
+  await page.locator('.text-demo').waitFor()
+  await page.getByRole('button', { name: 'Start', exact: true }).click()
+  await newest().waitFor({ timeout: 60_000 })
+  const first = await newest().innerText()
+  expect(first).toHaveLength('Once there'.length + 56)
+  await expect.poll(() => newest().innerText(), { timeout: 60_000 }).not.toBe(first)
+  await see('Finished')
+  // Each line is of one step, the newest at the top.
+  const steps = async () => {
+    const labels = await page.locator('.samples li > span').allTextContents()
+    return labels.map((label) => Number(/^step (\d+)$/.exec(label)?.[1]))
+  }
+  await expect.poll(async () => (await steps())[0], { timeout: 60_000 }).toBe(70)
+  const told = await steps()
+  expect(new Set(told).size).toBeGreaterThan(1)
+  expect(told).toEqual([...told].sort((a, b) => b - a))
+  // The longer one that it writes when it has learned.
+  const written = async () => (await newest().innerText()).length
+  await expect.poll(written, { timeout: 60_000 }).toBeGreaterThan(240)
+
+  const values = page.locator('.next .bar-value')
+  const shares = async () => (await values.allInnerTexts()).map((text) => Number.parseFloat(text))
+  await expect
+    .poll(async () => (await shares()).reduce((sum, value) => sum + value, 0))
+    .toBeGreaterThan(99)
+  expect((await shares()).reduce((sum, value) => sum + value, 0)).toBeLessThan(101)
+  const prompt = page.getByLabel('Prompt', { exact: true })
+  const before = await prompt.inputValue()
+  await page.locator('.next button').first().click()
+  const longer = await prompt.inputValue()
+  expect(longer).toHaveLength(before.length + 1)
+  expect(await page.locator('.map').count()).toBe(8)
+  // The maps of the longer prompt, which come a moment later.
+  await expect.poll(() => page.locator('.attention .strip span').count()).toBe(longer.length)
+  await page.locator('.map').nth(5).focus()
+  await page.locator('.attention').getByText('Layer 2, head 2: character').waitFor()
+  // By keys from place to place: up to an earlier character, and to the first one that it takes from.
+  const place = async () => {
+    const words = await page.getByText(/^Layer 2, head 2: character/).textContent()
+    return /character (\d+), .+ takes .+ from character (\d+),/.exec(words!)!.slice(1).map(Number)
+  }
+  const [query] = await place()
+  expect(query).toBe(longer.length)
+  await page.keyboard.press('ArrowUp')
+  await expect.poll(async () => (await place())[0]).toBe(query - 1)
+  for (let i = 0; i < query; i++) await page.keyboard.press('ArrowLeft')
+  await expect.poll(place).toEqual([query - 1, 1])
+  await page.keyboard.press('ArrowRight')
+  await expect.poll(place).toEqual([query - 1, 2])
+  // The old prompt's line is long already: that of the new one is waited for.
+  const asked = () => page.locator('.samples li b').first().textContent()
+  await expect.poll(asked, { timeout: 60_000 }).toBe(longer)
+  await expect.poll(written, { timeout: 60_000 }).toBeGreaterThan(240)
+  await picture('finished')
+  expect(await violationsByColours(page)).toEqual(noViolations)
+
+  await prompt.fill('#')
+  await page.getByText('The text has no "#"').waitFor()
+  await page.getByText('Train on your own text').click()
+  await page.getByLabel('Paste a text').fill('too short')
+  await page.getByText('expected 330 characters or more, got 9').waitFor()
+  await drop('latin.txt', Buffer.from([0xe4, 0xf6, 0xfc]))
+  await page.getByText('latin.txt: text: expected UTF-8').waitFor()
+  await drop('bell.txt', Buffer.from('ding dong bell. '.repeat(30)))
+  await page.getByText('480 characters, 10 of 256 different ones').waitFor()
+  await page.getByRole('button', { name: 'Take this text' }).click()
+  await page.getByText('The next run learns this text').waitFor()
+  await picture('given')
+  await page.getByRole('button', { name: 'Start again' }).click()
+  await expect.poll(() => prompt.inputValue(), { timeout: 60_000 }).toBe('ding dong')
+}, 240_000)

@@ -1,0 +1,137 @@
+import { execFile } from 'node:child_process'
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { freePort } from '../../support/free-port.ts'
+import { packLibrary } from '../../support/pack-library.ts'
+
+// docs/library.md, "Getting started", in an empty folder, with the package as npm packs and installs it.
+
+const repository = join(import.meta.dirname, '..', '..', '..')
+
+/** The files that the page shows, by name. */
+async function filesOfPage(): Promise<[name: string, text: string][]> {
+  const page = await readFile(join(repository, 'docs', 'library.md'), 'utf8')
+  const blocks = page.matchAll(/^`([\w.]+)`:\n\n```\w+\n([\s\S]*?)^```/gm)
+  return [...blocks].map(([, name, text]) => [name, text])
+}
+
+/** A user's environment: without what vitest has set. */
+const { NODE_ENV, ...environment } = Object.fromEntries(
+  Object.entries(process.env).filter(([name]) => !name.startsWith('VITEST')),
+)
+
+let project: string
+const inProject = (file: string, ...args: string[]) =>
+  promisify(execFile)(file, args, { cwd: project, env: environment, maxBuffer: 1e8 })
+
+/** What Playwright tells of a test. */
+interface Told {
+  status: string
+  errors: { message: string }[]
+  stdout: { text: string }[]
+  stderr: { text: string }[]
+}
+
+/** Runs the project's Playwright tests; gives the exit code and each test's result by its title. */
+async function playwright(...args: string[]): Promise<{ code: number; told: Map<string, Told> }> {
+  const done = await inProject('npx', 'playwright', 'test', '--reporter=json', ...args).catch(
+    (error) => error,
+  )
+  const told = new Map<string, Told>()
+  const { suites, errors } = JSON.parse(done.stdout)
+  expect(errors).toEqual([])
+  for (const { specs } of suites) {
+    for (const { title, tests } of specs) told.set(title, tests[0].results[0])
+  }
+  return { code: done.code ?? 0, told }
+}
+
+const messages = (told: Told) => told.errors.map(({ message }) => message)
+const text = (pieces: { text: string }[]) => pieces.map((piece) => piece.text).join('')
+
+beforeAll(async () => {
+  project = await mkdtemp(join(tmpdir(), 'tabring-project-'))
+  await inProject('npm', 'init', '--yes')
+  await inProject('npm', 'pkg', 'set', 'type=module')
+  const archive = await packLibrary(project)
+  await inProject('npm', 'install', '--offline', '--no-audit', '--no-fund', archive)
+  // What the page's first install gets from the registry.
+  for (const name of ['vite', 'playwright', 'typescript', '@types/node', '.bin/vite', '.bin/tsc']) {
+    const path = join(project, 'node_modules', name)
+    await mkdir(dirname(path), { recursive: true })
+    await symlink(join(repository, 'node_modules', name), path)
+  }
+  await symlink(
+    join(repository, 'node_modules', '.bin', 'playwright'),
+    join(project, 'node_modules', '.bin', 'playwright'),
+  )
+  await cp(join(repository, 'tests', 'e2e', 'fixtures', 'library-project'), project, {
+    recursive: true,
+  })
+  const port = String(await freePort())
+  const files = await filesOfPage()
+  for (const [name, content] of files) {
+    await writeFile(join(project, name), content.replaceAll('4173', port))
+  }
+  const config = join(project, 'failing.config.ts')
+  await writeFile(config, (await readFile(config, 'utf8')).replaceAll('4173', port))
+})
+afterAll(() => rm(project, { recursive: true, force: true }))
+
+test('the module is of 30 lines at most, and the types are whole', async () => {
+  const files = new Map(await filesOfPage())
+  expect([...files.keys()].sort()).toEqual([
+    'index.html',
+    'main.ts',
+    'playwright.config.ts',
+    'train.spec.ts',
+    'vite.config.ts',
+  ])
+  expect(files.get('main.ts')!.trimEnd().split('\n').length).toBeLessThanOrEqual(30)
+  const flags =
+    '--noEmit --strict --skipLibCheck false --target es2023 --module esnext --moduleResolution bundler --lib es2023,dom --types node'
+  const own = [...files.keys(), 'types.ts', 'failing.config.ts', 'workers.spec.ts']
+  const sources = own.filter((name) => name.endsWith('.ts'))
+  const told = await inProject('npx', 'tsc', ...flags.split(' '), ...sources).catch(
+    (error) => error,
+  )
+  expect(told.stdout).toBe('')
+})
+
+test('what is built trains on two ranks, which end with the same model', async () => {
+  const { code, told } = await playwright('train.spec.ts')
+  expect([...told.values()].flatMap(messages)).toEqual([])
+  expect([code, [...told.values()].map(({ status }) => status)]).toEqual([0, ['passed']])
+})
+
+test('so does the dev server; what goes wrong is told by name', async () => {
+  const { code, told } = await playwright('--config=failing.config.ts')
+  expect(code).toBe(1)
+  const statuses = Object.fromEntries([...told].map(([title, { status }]) => [title, status]))
+  expect(statuses).toEqual({
+    'two ranks learn, and end with the same model': 'passed',
+    'ranks in workers of tabs of one browser': 'passed',
+    'no adapter comes up': 'failed',
+    'an error in a page': 'failed',
+    'an error in a worker, which the test does not wait for': 'failed',
+    'a page that does not join': 'timedOut',
+  })
+  const [noAdapter] = messages(told.get('no adapter comes up')!)
+  expect(noAdapter).toMatch(
+    /expected a WebGPU adapter, the software adapter \(SwiftShader\), got none\.\n {2}\/.+: requestAdapter\(\) gave null\n {4}with .*--disable-background-timer-throttling .*\n {4}without --enable-unsafe-webgpu --use-webgpu-adapter=swiftshader\nTake the flags/,
+  )
+  const inPage = told.get('an error in a page')!
+  expect(messages(inPage)).toEqual([
+    expect.stringMatching(/rank 1 failed first:\nRangeError: thrown in a page\n/),
+  ])
+  expect(text(inPage.stderr)).toContain('[1]: two\n[1]: lines\n')
+  expect(messages(told.get('an error in a worker, which the test does not wait for')!)).toEqual([
+    expect.stringMatching(/rank 0 failed first:\nError: thrown in a worker\n/),
+  ])
+  expect(messages(told.get('a page that does not join')!).join('\n')).toContain(
+    "ranks.open: expected 2 ranks to join in the test's time, got all but 0, 1.",
+  )
+})

@@ -1,0 +1,184 @@
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { freePort } from '../../support/free-port.ts'
+import {
+  folder,
+  start,
+  toldByRank,
+  useLauncherFolder,
+  write,
+} from '../../support/launcher-folder.ts'
+
+/** `tabring run` as a process, on a user's own modules. tests/e2e/run-command.spec.ts has one launcher's tabs. */
+
+useLauncherFolder()
+
+test('launch gives the local rank; a rank that fails the first time is started again with all others', async () => {
+  await write(
+    'train.ts',
+    "import { args, env } from 'tabring'",
+    "console.log('start', env.RESTART_COUNT, env.ROOM_ID, args.join())",
+    "if (env.RESTART_COUNT === '0') {",
+    "  if (env.RANK === '0') Promise.reject(new Error('not awaited'))",
+    '  await new Promise(() => undefined)',
+    '}',
+  )
+  const run = start('launch', ['--nproc-per-node=2', '--max-restarts=1', 'train.ts', 'x'])
+  expect(await run.ended, run.told.stderr).toBe(0)
+  expect(run.told.stderr).toContain('tabring: rank 0 failed first: Error: not awaited\n')
+  expect(run.told.stderr).toContain('tabring: restart 1 of 1\n')
+  const rooms = [...run.told.stdout.matchAll(/start 1 (\S+)/g)].map(([, room]) => room)
+  expect(rooms).toHaveLength(2)
+  expect(new Set(rooms).size).toBe(1)
+  expect(run.told.stdout).not.toContain(`start 0 ${rooms[0]}`)
+  for (const rank of [0, 1]) {
+    expect(run.told.stdout).toContain(`[${rank}]: start 1 ${rooms[0]} --local-rank=${rank},x\n`)
+  }
+})
+
+describe('several launchers on this machine', () => {
+  test('two runs at once have ports and rooms of their own', async () => {
+    await write(
+      'train.ts',
+      "import { env } from 'tabring'",
+      "import { meet } from './meet.ts'",
+      'console.log(JSON.stringify({ met: (await meet()).join(), ...env }))',
+    )
+    const runs = [0, 1].map(() => start('run', ['--nproc-per-node=2', 'train.ts']))
+    expect(await Promise.all(runs.map(({ ended }) => ended))).toEqual([0, 0])
+    const [first, second] = runs.map(({ told }) => toldByRank(told.stdout))
+    for (const told of [first, second]) {
+      expect(told.map(({ met }) => met)).toEqual(['0,1', '0,1'])
+      expect(told[0].ROOM_ID).toBe(told[1].ROOM_ID)
+    }
+    expect(first[0].MASTER_PORT).not.toBe(second[0].MASTER_PORT)
+    expect(first[0].ROOM_ID).not.toBe(second[0].ROOM_ID)
+    expect(first[0].RUN_ID).not.toBe(second[0].RUN_ID)
+  })
+
+  test('two launchers with two tabs each make one run over HTTPS: one checkpoint is written; a failure is told to both', async () => {
+    await write(
+      'train.ts',
+      "import { destroyProcessGroup, distributed as dist, env, getRngState, initProcessGroup, loadCheckpoint, manualSeed, openStore, saveCheckpoint } from 'tabring'",
+      'let puts = 0',
+      'const plain = fetch',
+      "globalThis.fetch = (url, init) => { if (init?.method === 'PUT') puts++; return plain(url, init) }",
+      "await initProcessGroup({ backend: 'webrtc' })",
+      'const met = await dist.allGatherObject(new Array(4), env.RANK)',
+      'manualSeed(10 + Number(env.RANK))',
+      'const saved = await saveCheckpoint({ step: 1 })',
+      'manualSeed(99)',
+      'await loadCheckpoint()',
+      'const { seed } = getRngState()',
+      'await destroyProcessGroup()',
+      "const store = await openStore(env.MASTER_URL + '#room=' + env.ROOM_ID + '&key=' + env.ROOM_KEY)",
+      'await store.set(env.RANK, env.NODE_RANK)',
+      "await store.wait(['0', '1', '2', '3'])",
+      'console.log(JSON.stringify({ ...env, met: met.join(), saved, puts, seed, hasFolder: env.CHECKPOINT_URL !== "" }))',
+      "await store.set('said ' + env.RANK, '')",
+      "await store.wait(['said 0', 'said 1', 'said 2', 'said 3'])",
+      "if (env.RANK === '2') throw new Error('on machine ' + env.NODE_RANK)",
+      'await new Promise(() => undefined)',
+    )
+    const key = { TABRING_ROOM_KEY: 'the-key-of-this-very-test' }
+    const flags = [
+      ...['--nnodes=2', '--nproc-per-node=2', '--master-addr=127.0.0.1'],
+      `--master-port=${await freePort()}`,
+    ]
+    const runs = [1, 0].map((node) =>
+      start(
+        'run',
+        [...flags, `--node-rank=${node}`, '--checkpoint-dir', `kept-${node}`, 'train.ts'],
+        key,
+      ),
+    )
+    expect(await Promise.all(runs.map(({ ended }) => ended))).toEqual([1, 1])
+    const told = toldByRank(runs[1].told.stdout + runs[0].told.stdout)
+    expect(told, runs[1].told.stderr).toHaveLength(4)
+    const numbers = told.map((one) => [one.RANK, one.NODE_RANK, one.LOCAL_RANK, one.met])
+    expect(numbers).toEqual([
+      ['0', '0', '0', '0,1,2,3'],
+      ['1', '0', '1', '0,1,2,3'],
+      ['2', '1', '0', '0,1,2,3'],
+      ['3', '1', '1', '0,1,2,3'],
+    ])
+    // One file and its manifest, by global rank 0: not once a machine.
+    expect(told.map(({ puts, hasFolder }) => [puts, hasFolder])).toEqual([
+      [2, true],
+      [0, true],
+      [0, false],
+      [0, false],
+    ])
+    // Each goes on with the random state that it had.
+    expect(told.map(({ seed }) => seed)).toEqual([10, 11, 12, 13])
+    expect(told.map(({ saved }) => saved)).toEqual(Array(4).fill('step-1.safetensors'))
+    const kept = await readdir(join(folder, 'kept-0'))
+    expect(kept.sort()).toEqual(['checkpoints.json', 'step-1.safetensors'])
+    expect(await readdir(folder)).not.toContain('kept-1')
+    for (const { told } of runs) {
+      expect(told.stderr).toMatch(
+        /rank 2 on \S+ failed first:\nError: on machine 1\n {4}at train\.ts:19:/,
+      )
+      expect(told.stderr).not.toContain(key.TABRING_ROOM_KEY)
+    }
+  })
+
+  test('two launchers with --relay, whose tabs have no WebRTC: their data goes through the first', async () => {
+    await write(
+      'train.ts',
+      "import { destroyProcessGroup, distributed as dist, initProcessGroup } from 'tabring'",
+      "Reflect.deleteProperty(globalThis, 'RTCPeerConnection')",
+      'const group = await initProcessGroup()',
+      'const sums = new Float32Array(300_007).fill(1 + group.rank)',
+      'await dist.allReduce(sums)',
+      'const links = [...group.stats().links.values()].map(({ kind }) => kind)',
+      'console.log(JSON.stringify({ links: links.join(), areRight: sums.every((sum) => sum === 3) }))',
+      'await destroyProcessGroup()',
+    )
+    const key = { TABRING_ROOM_KEY: 'the-key-of-this-very-test' }
+    const flags = ['--nnodes=2', '--master-addr=127.0.0.1', `--master-port=${await freePort()}`]
+    const runs = [1, 0].map((rank) =>
+      start('run', [...flags, '--relay', `--node-rank=${rank}`, 'train.ts'], key),
+    )
+    const codes = await Promise.all(runs.map(({ ended }) => ended))
+    expect(codes, runs.map(({ told }) => told.stderr).join()).toEqual([0, 0])
+    const told = toldByRank(runs[1].told.stdout + runs[0].told.stdout)
+    expect(told).toEqual([0, 1].map(() => ({ links: 'relay', areRight: true })))
+  })
+
+  test('as srun starts them, once a rank and without flags: they find each other by a file', async () => {
+    await write(
+      'train.ts',
+      "import { env, initFromSlurm } from 'tabring'",
+      "import { meet } from './meet.ts'",
+      'console.log(JSON.stringify({ met: (await meet()).join(), ...initFromSlurm(), id: env.RUN_ID }))',
+    )
+    const job = {
+      SLURM_JOB_ID: '99',
+      SLURM_NODELIST: 'localhost',
+      SLURM_STEP_ID: '0',
+      SLURM_STEP_NUM_TASKS: '2',
+      SLURM_NTASKS: '2',
+      SLURM_NODEID: '0',
+    }
+    const runs = [1, 0].map((task) =>
+      start('run', ['train.ts'], { ...job, SLURM_PROCID: `${task}`, SLURM_LOCALID: `${task}` }),
+    )
+    const codes = await Promise.all(runs.map(({ ended }) => ended))
+    expect(codes, runs.map(({ told }) => told.stderr).join()).toEqual([0, 0])
+    const told = toldByRank(runs[1].told.stdout + runs[0].told.stdout)
+    for (const rank of [0, 1]) {
+      expect(told[rank]).toMatchObject({
+        met: '0,1',
+        rank,
+        worldSize: 2,
+        localRank: rank,
+        nodeRank: 0,
+        masterAddr: 'localhost',
+        id: '99',
+      })
+    }
+    expect(await readdir(join(folder, '.tabring', 'runs'))).toEqual([])
+  })
+})

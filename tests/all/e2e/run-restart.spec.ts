@@ -1,0 +1,159 @@
+import type { ChildProcess } from 'node:child_process'
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import type { CheckpointManifest } from '../../../src/data/checkpoint-folder.ts'
+import { debuggedBrowser, debugTab } from '../../support/debugged-browser.ts'
+import { freePort } from '../../support/free-port.ts'
+import { type Run, says, startLauncher } from '../../support/launcher-process.ts'
+
+/** A user's own training under `tabring run`, whose tabs die: what is told, and where the next start goes on. */
+
+/**
+ * Trains 15 steps and keeps every third. Its arguments are `start/rank/step` pairs at which a tab waits to be killed: `x` behind it, and the
+ * tab waits before it saves that step, until it is told to go on.
+ */
+const program = `
+import {
+  AdamW, args, compile, DistributedDataParallel, env, initProcessGroup, Linear, loadCheckpoint, manualSeed, mseLoss, ReLU,
+  saveCheckpoint, saveModel, Sequential, tensorType,
+} from 'tabring'
+
+document.title = 'rank ' + env.RANK
+const rank = Number(env.RANK)
+const place = (step: number) => env.RESTART_COUNT + '/' + rank + '/' + step
+
+await initProcessGroup()
+manualSeed(7)
+const net = new Sequential(new Linear(64, 256), new ReLU(), new Linear(256, 64))
+const model = new DistributedDataParallel(net, { bucketCapMb: 1 })
+const optimizer = new AdamW(model.parameters(), { lr: 0.01 })
+const resumed = await loadCheckpoint<{ step: number; bestLoss: number }>({ model, optimizer })
+let { step = 0, bestLoss = Number.MAX_VALUE } = resumed ?? {}
+console.log('from ' + step + ' best ' + bestLoss)
+
+const train = await compile(
+  ({ x, y }) => {
+    const loss = mseLoss(model.forward(x), y)
+    optimizer.zeroGrad()
+    loss.backward()
+    optimizer.step()
+    return { loss }
+  },
+  { x: tensorType([8, 64]), y: tensorType([8, 64]) },
+)
+// The same for a step and a rank, whichever start it is.
+const numbers = (seed: number) => Float32Array.from({ length: 8 * 64 }, (_, i) => Math.sin(seed + i * 0.37))
+
+while (step < 15) {
+  const at = 3 * step + rank
+  const { loss } = await train.run({ x: numbers(at), y: numbers(at + 0.5) })
+  step++
+  if (args.includes(place(step))) {
+    console.log('waits at ' + step)
+    await new Promise(() => undefined)
+  }
+  if (step % 3 !== 0) continue
+  if (args.includes(place(step) + 'x')) {
+    console.log('saves ' + step)
+    await new Promise<void>((go) => Object.assign(globalThis, { go }))
+  }
+  const isBest = loss[0] < bestLoss
+  bestLoss = Math.min(bestLoss, loss[0])
+  await saveCheckpoint({ model, optimizer, step, bestLoss }, { isBest })
+}
+const bytes = await saveModel(net)
+const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes))
+console.log('ends with ' + Array.from(hash, (byte) => byte.toString(16).padStart(2, '0')).join('') + ' best ' + bestLoss)
+`
+
+let folder: string
+let port: number
+let browser: string
+const children: ChildProcess[] = []
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'tabring-restart-'))
+  await writeFile(join(folder, 'train.ts'), program)
+  port = await freePort()
+  browser = await debuggedBrowser(folder, port)
+})
+afterEach(() => {
+  for (const child of children.splice(0)) child.kill('SIGKILL')
+})
+afterAll(() => rm(folder, { recursive: true }))
+
+function start(checkpoints: string, ...argv: readonly string[]): Run {
+  const flags = ['--nproc-per-node=3', '--checkpoint-dir', checkpoints]
+  const run = startLauncher(folder, 'run', [...flags, ...argv], { TABRING_BROWSER: browser })
+  children.push(run.child)
+  return run
+}
+
+const linesOf = ({ told }: Run, form: RegExp) =>
+  [...told.stdout.matchAll(form)].map(([, rank, words]) => `${rank} ${words}`).sort()
+const endsOf = (run: Run) => linesOf(run, /^\[(\d)\]: (ends with .*)$/gm)
+const beginsOf = (run: Run) => linesOf(run, /^\[(\d)\]: (from .*)$/gm)
+
+const manifestOf = async (name: string): Promise<CheckpointManifest> =>
+  JSON.parse(await readFile(join(folder, name, 'checkpoints.json'), 'utf8'))
+
+test('three ranks whose tabs are killed, rank 0 while it writes, end as a run without a break', async () => {
+  const whole = start('whole', 'train.ts')
+  expect(await whole.ended, whole.told.stderr).toBe(0)
+  const wanted = endsOf(whole)
+  expect(wanted).toHaveLength(3)
+  expect(new Set(wanted.map((line) => line.slice(2))).size).toBe(1)
+
+  const run = start('kept', '--max-restarts=2', 'train.ts', '0/1/7', '1/0/12x')
+  await says(run, '[1]: waits at 7')
+  ;(await debugTab(port, 'rank 1')).crash()
+
+  await says(run, '[0]: saves 12')
+  const kept = join(folder, 'kept')
+  const before = await manifestOf('kept')
+  expect(before.files.at(-1)?.label).toBe('step-9')
+  const tab = await debugTab(port, 'rank 0')
+  await tab.send('Network.enable')
+  // Slow enough to be met in the middle of the file, which has some 400 KB.
+  const network = { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: 20_000 }
+  await tab.send('Network.emulateNetworkConditions', network)
+  await tab.send('Runtime.evaluate', { expression: 'go()' })
+  let partBytes = 0
+  while (partBytes === 0) {
+    expect(run.child.exitCode, run.told.stderr).toBeNull()
+    const part = (await readdir(kept)).find((name) => name.endsWith('.tmp'))
+    if (part)
+      partBytes = await stat(join(kept, part)).then(
+        (found) => found.size,
+        () => 0,
+      )
+  }
+  tab.crash()
+  expect(await run.ended, run.told.stderr).toBe(0)
+
+  const { stderr } = run.told
+  expect(stderr).toMatch(/rank 1 failed first: expected its tab to live until the end, got a crash/)
+  expect(stderr).toMatch(/restart 1 of 2\n[\s\S]*rank 0 failed first: [^\n]*got a crash/)
+  const froms = beginsOf(run)
+  for (const rank of [0, 1, 2]) {
+    const own = froms.filter((line) => line.startsWith(`${rank}`))
+    expect(own.map((line) => line.split(' ')[2]).sort()).toEqual(['0', '6', '9'])
+  }
+  expect(endsOf(run)).toEqual(wanted)
+  expect((await manifestOf('kept')).best).toBe((await manifestOf('whole')).best)
+  // Nothing half written is left.
+  expect((await readdir(kept)).filter((name) => !/\.(safetensors|json)$/.test(name))).toEqual([])
+})
+
+test('without --max-restarts a killed tab ends the run, which names its rank', async () => {
+  const run = start('ended', 'train.ts', '0/2/4')
+  await says(run, '[2]: waits at 4')
+  ;(await debugTab(port, 'rank 2')).crash()
+  expect(await run.ended).toBe(1)
+  expect(run.told.stderr).toMatch(
+    /^tabring: rank 2 failed first:\nexpected its tab to live until the end, got a crash\./m,
+  )
+  expect(endsOf(run)).toEqual([])
+  expect((await manifestOf('ended')).files.map(({ label }) => label)).toEqual(['step-3'])
+})

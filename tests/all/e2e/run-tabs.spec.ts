@@ -1,0 +1,232 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Browser } from 'playwright'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { type BuiltProgram, buildProgram } from '../../../node/launch/build-program.ts'
+import { countTabs } from '../../../node/launch/devices.ts'
+import type { TabChoice } from '../../../node/launch/flags.ts'
+import { sourceLines } from '../../../node/launch/source-lines.ts'
+import { type RankTab, runTabs, type TabFailure } from '../../../node/launch/tabs.ts'
+import { type Served, serve } from '../../../node/serve.ts'
+import { launchBrowser } from '../../support/launch-browser.ts'
+
+/** The tabs of a launcher: what ends a rank, and what is told of it. */
+
+let folder: string
+let built: BuiltProgram
+let served: Served
+let browser: Browser
+
+/** A user's module that does what its first argument says. */
+const program = `
+import { args, env, reportProgress, spawn } from 'tabring'
+
+console.log('up', env.RANK)
+switch (args[0]) {
+  case 'wait':
+    await new Promise(() => undefined)
+  case 'throw':
+    throw new Error('outer', { cause: new TypeError('inner') })
+  case 'text':
+    throw 'a text'
+  case 'late':
+    setTimeout(() => { throw new Error('from a timer') })
+    await new Promise(() => undefined)
+  case 'reload':
+    location.reload()
+    await new Promise(() => undefined)
+  case 'unset':
+    env.MASTER_ADDR
+  case 'worker': {
+    const worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' })
+    await new Promise((resolve) => { worker.onmessage = resolve })
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    break
+  }
+  case 'spawn': {
+    const rank = () => new Worker(new URL('./spawned.ts', import.meta.url), { type: 'module' })
+    console.log('sums', await spawn(rank, { nprocs: 2, args: [10] }))
+    await spawn(rank, { nprocs: 2, args: [-1] })
+    break
+  }
+  case 'words':
+    console.info('info', { a: 1 })
+    console.debug('debug')
+    console.error('error\\n')
+    console.assert(false, 'assertion')
+    console.group('group')
+    console.groupEnd()
+    console.clear()
+    reportProgress({ step: 1, totalSteps: 2 })
+}
+`
+const worker = `
+import { reportProgress } from 'tabring'
+console.log('from the worker')
+reportProgress({ step: 7, totalSteps: 9 })
+postMessage('done')
+`
+const spawned = `
+import { distributed as dist, env, initProcessGroup, serveRank } from 'tabring'
+serveRank(async (rank: number, factor: number) => {
+  await initProcessGroup()
+  if (factor < 0 && rank === 1) throw new RangeError('factor of ' + factor)
+  const sum = Float32Array.of(factor * (rank + 1))
+  await dist.allReduce(sum)
+  return env.RANK + ':' + rank + ':' + sum[0]
+})
+`
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'tabring-'))
+  await writeFile(join(folder, 'program.ts'), program)
+  await writeFile(join(folder, 'worker.ts'), worker)
+  await writeFile(join(folder, 'spawned.ts'), spawned)
+  built = await buildProgram(join(folder, 'program.ts'), folder)
+  served = await serve({ root: built.root, port: 0 })
+})
+afterAll(async () => {
+  await browser.close()
+  await served.close()
+  await built.remove()
+  await rm(folder, { recursive: true })
+})
+// One ends the browser.
+beforeEach(async () => {
+  if (!browser?.isConnected()) browser = await launchBrowser()
+})
+
+interface Told {
+  failures: TabFailure[]
+  said: string[]
+  progress: unknown[]
+}
+
+/** Runs one rank a mode to their ends; `onUp` is called when all have begun, `onFailure` at each failure. */
+async function run(
+  modes: readonly string[],
+  { onUp, stop }: { onUp?: () => void; stop?: AbortController } = {},
+): Promise<Told> {
+  const told: Told = { failures: [], said: [], progress: [] }
+  const up = new Set<number>()
+  const control = stop ?? new AbortController()
+  await runTabs({
+    browser,
+    url: served.localUrl,
+    tabs: modes.map(
+      (mode, rank): RankTab => ({
+        rank,
+        environment: { variables: { RANK: String(rank) }, args: [mode] },
+      }),
+    ),
+    switches: {},
+    stop: control.signal,
+    onSay: (rank, stream, text) => {
+      told.said.push(`${rank} ${stream} ${text}`)
+      if (text.startsWith('up ') && up.add(rank).size === modes.length) onUp?.()
+    },
+    onProgress: (rank, progress) => told.progress.push([rank, progress]),
+    onFailure: (failure) => {
+      told.failures.push(failure)
+      control.abort()
+    },
+  })
+  expect(browser.contexts()).toEqual([])
+  return told
+}
+
+test('what a rank throws is told with its causes; the waiting ones are closed', async () => {
+  const { failures } = await run(['wait', 'throw'])
+  expect(failures).toHaveLength(1)
+  const [{ rank, code, text }] = failures
+  expect([rank, code]).toEqual([1, ''])
+  expect(text).toMatch(/^Error: outer\n {4}at [^\n]+\n[\s\S]*cause: TypeError: inner\n {4}at /)
+})
+
+test.each([
+  ['text', '', /^thrown: a text$/],
+  ['late', '', /^Error: from a timer\n {4}at /],
+  ['unset', 'config.invalid', /^\w+: env: expected MASTER_ADDR to be set, got none\./],
+  ['reload', 'worker.dead', /^expected its page to stay until the end, got another: http:/],
+])('a program that ends badly: %s', async (mode, code, text) => {
+  const { failures } = await run([mode])
+  expect(failures).toEqual([{ rank: 0, code, text: expect.stringMatching(text) }])
+})
+
+test('a tab that crashes has failed', async () => {
+  const onUp = () => {
+    const page = browser.contexts()[1].pages()[0]
+    page.goto('chrome://crash').catch(() => undefined)
+  }
+  const { failures } = await run(['wait', 'wait'], { onUp })
+  expect(failures).toEqual([
+    { rank: expect.any(Number), code: 'worker.dead', text: expect.stringContaining('got a crash') },
+  ])
+})
+
+test('a tab that somebody closes has failed', async () => {
+  const onUp = () => void browser.contexts()[0].pages()[0].close()
+  const { failures } = await run(['wait', 'wait'], { onUp })
+  expect(failures).toEqual([
+    { rank: expect.any(Number), code: 'worker.dead', text: expect.stringContaining('got closed') },
+  ])
+})
+
+test('a browser that exits has failed, once', async () => {
+  const onUp = async () => {
+    const session = await browser.newBrowserCDPSession()
+    session.send('Browser.crash').catch(() => undefined)
+  }
+  const { failures } = await run(['wait', 'wait'], { onUp })
+  expect(failures).toEqual([
+    {
+      rank: null,
+      code: 'worker.dead',
+      text: expect.stringContaining('browser: expected it to run'),
+    },
+  ])
+})
+
+test('stopped tabs are no failure', async () => {
+  const stop = new AbortController()
+  const { failures } = await run(['wait', 'wait'], { stop, onUp: () => stop.abort() })
+  expect(failures).toEqual([])
+  expect((await run(['wait'], { stop })).failures).toEqual([])
+})
+
+test('a rank that spawns workers, in a built program: results, and the stack of the first that fails', async () => {
+  const { failures, said } = await run(['spawn'])
+  expect(said).toContain('0 stdout sums [0:0:30, 0:1:30]')
+  expect(failures).toMatchObject([{ rank: 0, code: 'rank.failed' }])
+  expect(sourceLines(built.root, folder)(failures[0].text)).toMatch(
+    /expected rank 1 to end well, got this error:\nRangeError: factor of -1\n {4}at spawned\.ts:5:\d+\n/,
+  )
+})
+
+test('a run that ends well: every word on its stream, progress from the page and from a worker', async () => {
+  const { failures, said, progress } = await run(['words', 'worker'])
+  expect(failures).toEqual([])
+  expect(said.filter((line) => line.startsWith('0'))).toEqual([
+    '0 stdout up 0',
+    '0 stdout info {a: 1}',
+    '0 stdout debug',
+    '0 stderr error',
+    '0 stderr assertion',
+    '0 stdout group',
+  ])
+  expect(said).toContain('1 stdout from the worker')
+  expect(progress).toHaveLength(2)
+  expect(progress).toContainEqual([0, { step: 1, totalSteps: 2 }])
+  expect(progress).toContainEqual([1, { step: 7, totalSteps: 9 }])
+})
+
+test('how many tabs auto, cpu and gpu are, where the only adapter is software', async () => {
+  const count = (tabs: TabChoice, maxTabs?: number) =>
+    countTabs(tabs, async () => browser, { maxTabs, visibleDevices: null })
+  expect(await count('cpu')).toBe(availableParallelism())
+  expect(await count('auto')).toBe(availableParallelism())
+  expect(await count('auto', 1)).toBe(1)
+  await expect(count('gpu')).rejects.toThrow('expected a GPU that the browser can use, got none')
+  expect(browser.contexts()).toEqual([])
+})

@@ -1,0 +1,64 @@
+import { once } from 'node:events'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { readSafetensors } from '../../../src/data/safetensors.ts'
+import { smallFolder } from '../../support/idx-files.ts'
+import { readWithSpeedscope } from '../../support/speedscope.ts'
+import { useTrainFolder } from '../../support/train-folder.ts'
+
+/** What `npm run train` does without the adapter, so that it can be tested beside what needs it. */
+
+const folder = useTrainFolder()
+
+test.each(['mlp', 'cnn'])(
+  '--device cpu trains %s with the references, on a small folder',
+  async (model) => {
+    const data = join(folder.path, 'data')
+    await mkdir(data)
+    for (const [name, bytes] of Object.entries(smallFolder()))
+      await writeFile(join(data, name), bytes)
+    const flags = ['--nproc-per-node', '2', '--model', model, '--data', data, '--steps', '2']
+    const { child, told } = folder.start({}, '--device', 'cpu', '--batch-size', '4', ...flags)
+    const [code] = await once(child, 'close')
+    expect(code, told.stderr).toBe(0)
+    expect(told.stdout).toMatch(/step 2\/2 {2}loss \d\.\d{4} /)
+    const winners = told.stderr.match(/tab \d of 2: tabring switches: cpu=true \(launcher\)$/gm)
+    expect(winners).toHaveLength(2)
+    expect(told.stderr).toContain('computing on the CPU with the plain references, which are slow')
+  },
+)
+
+test('four tabs are linked all to all, measure how collectives travel, keep that in the record, and end with equal bits', async () => {
+  const out = join(folder.path, 'weights.safetensors')
+  const flags = ['--device', 'cpu', '--demo', 'playground', '--batch-size', '12', '--steps', '4']
+  const { child, told } = folder.start(
+    {},
+    ...['--json', '--nproc-per-node', '4', '--out', out, ...flags],
+  )
+  const [code] = await once(child, 'close')
+  expect(code, told.stderr).toBe(0)
+  const done = JSON.parse(told.stdout.trim().split('\n').at(-1)!)
+  expect(done).toMatchObject({ event: 'done', steps: 4, worldSize: 4 })
+  expect(done.linksPerRank.map((links: string[]) => links.length)).toEqual([3, 3, 3, 3])
+  expect(new Set(done.paramHashes).size).toBe(1)
+  const { metadata } = readSafetensors(new Uint8Array(await readFile(out)))
+  const { choice, bytesPerMs } = JSON.parse(metadata['tabring.record']!).links
+  expect(bytesPerMs).toBeGreaterThan(0)
+  // The sizes that are measured; what holds in a ring, where only the rate is, is 8 KiB.
+  const measured = [0, 4, 16, 64, 256, 1024].map((kibi) => 1024 * kibi)
+  expect(measured).toContain(choice.oneShotBytes)
+  expect(measured).toContain(choice.directBytes)
+}, 120_000)
+
+test('a malformed trace does not pass the reader', async () => {
+  const file = join(folder.path, 'spans.json')
+  const tell = async (...traceEvents: object[]) => {
+    await writeFile(file, JSON.stringify({ traceEvents }))
+    return (await readWithSpeedscope(file)).complaints.join('\n')
+  }
+  expect(await tell({ name: 'a' })).toContain('Unrecognized format')
+  const one = { name: 'one', ph: 'X', pid: 0, tid: 1, ts: 0, dur: 10, args: {} }
+  expect(await tell(one, { ...one, name: 'other', ts: 5 })).toContain('Tried to end "one')
+  expect(await tell(one, { ...one, name: 'other', ts: 10 })).toBe('')
+})

@@ -1,0 +1,151 @@
+import type { ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { makeDigits } from '../../../src/data/digits.ts'
+import { readSafetensors } from '../../../src/data/safetensors.ts'
+import { debuggedBrowser, debugTab } from '../../support/debugged-browser.ts'
+import { freePort } from '../../support/free-port.ts'
+import { idxFolder } from '../../support/idx-files.ts'
+import { startTrain } from '../../support/told-process.ts'
+
+/** `npm run train` with checkpoints, as a process: what it keeps in the folder, and what it goes on from. */
+
+let folder: string
+const children: ChildProcess[] = []
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'tabring-'))
+  await mkdir(join(folder, 'data'))
+  for (const [name, bytes] of Object.entries(idxFolder(makeDigits({ train: 256, test: 50 }))))
+    await writeFile(join(folder, 'data', name), bytes)
+})
+afterEach(() => {
+  for (const child of children.splice(0)) child.kill('SIGKILL')
+})
+afterAll(() => rm(folder, { recursive: true }))
+
+interface Line {
+  readonly event: string
+  readonly step: number
+  readonly loss: number
+  readonly differences?: string[]
+  readonly paramHashes?: string[]
+  readonly testAccuracy?: number
+}
+
+// Buckets of one size: else each command measures what its links take, which decides the last bits.
+function start(argv: readonly string[], environment = {}) {
+  const own = [
+    '--json',
+    '--adapter',
+    'software',
+    '--data',
+    join(folder, 'data'),
+    '--seed',
+    '3',
+    '--bucket-cap-mb',
+    '1',
+  ]
+  const started = startTrain([...own, ...argv], environment)
+  children.push(started.child)
+  return started
+}
+
+/** Resolves when the process has printed `text`. */
+const prints = ({ child, told }: ReturnType<typeof start>, text: string) =>
+  new Promise<void>((resolve, reject) => {
+    child.stdout.on('data', () => {
+      if (told.stdout.includes(text)) resolve()
+    })
+    child.once('close', () => reject(new Error(told.stderr)))
+  })
+
+const train = (...argv: string[]): Promise<Line[]> => ended(start(argv))
+
+async function ended({ child, told }: ReturnType<typeof start>): Promise<Line[]> {
+  const [code] = await once(child, 'close')
+  expect(code, told.stderr).toBe(0)
+  return told.stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+}
+
+const lossesOf = (lines: Line[]) =>
+  lines.filter(({ event }) => event === 'step').map(({ loss }) => loss)
+
+test('4 epochs of two tabs are 2, a folder and 2 more, bit for bit; three tabs go on too and say what differs', async () => {
+  const runs = join(folder, 'runs')
+  const two = ['--nproc-per-node', '2']
+  const kept = ['--checkpoint-dir', runs, '--keep-last', '1']
+  const whole = await train(...two, '--epochs', '4')
+  const first = await train(...two, '--epochs', '2', ...kept, '--checkpoint-every', '3')
+  const files = (await readdir(runs)).sort()
+  // Nothing half written: the manifest, the latest, and the best one if that is another.
+  expect(files[0]).toBe('checkpoints.json')
+  expect(files.at(-1)).toBe('step-8.safetensors')
+  expect(files.length).toBeLessThanOrEqual(3)
+
+  const file = join(runs, 'step-8.safetensors')
+  const three = await train('--nproc-per-node', '3', '--epochs', '3', '--resume', file)
+  const [told] = three.filter(({ event }) => event === 'resumed')
+  expect(told.differences?.[0]).toBe('ranks 2, now 3')
+  expect(Math.abs(lossesOf(three)[0] / lossesOf(whole)[8] - 1)).toBeLessThan(1e-5)
+
+  const second = await train(...two, '--epochs', '4', ...kept, '--resume', 'latest')
+  expect(second.find(({ event }) => event === 'resumed')).toMatchObject({
+    step: 8,
+    epoch: 2,
+    differences: [],
+  })
+  expect([...lossesOf(first), ...lossesOf(second)]).toEqual(lossesOf(whole))
+  const [done, wanted] = [second, whole].map((lines) => lines.at(-1))
+  expect(done).toMatchObject({ event: 'done', steps: 16 })
+  expect(done?.paramHashes).toEqual(wanted?.paramHashes)
+  expect(done?.testAccuracy).toBe(wanted?.testAccuracy)
+
+  // The same line once more, as of a command that was killed behind the very last save: nothing is left to train.
+  const out = join(folder, 'weights.safetensors')
+  const third = await train(...two, '--epochs', '4', ...kept, '--resume', 'latest', '--out', out)
+  expect(third.map(({ event }) => event)).toEqual(['resumed', 'done'])
+  expect(third[0]).toMatchObject({ step: 16, stepsLeft: 0 })
+  expect(third[1]).toMatchObject({ steps: 16, testAccuracy: done?.testAccuracy })
+  expect(third[1].paramHashes).toEqual(done?.paramHashes)
+  const { tensors } = readSafetensors(new Uint8Array(await readFile(out)))
+  expect([...tensors.keys()].sort()).toEqual(['0.bias', '0.weight', '2.bias', '2.weight'])
+}, 240_000)
+
+test('a run that was killed goes on from its latest checkpoint, to the same bits', async () => {
+  const runs = join(folder, 'killed')
+  const six = ['--nproc-per-node', '2', '--epochs', '6']
+  const settings = [...six, '--checkpoint-dir', runs]
+  const killed = start([...settings, '--checkpoint-every', '2'])
+  await prints(killed, '"name":"step-6.safetensors"')
+  killed.child.kill('SIGINT')
+  await once(killed.child, 'close')
+  expect(killed.told.stderr).toContain(
+    `interrupted; ${runs} keeps the checkpoints; --resume latest`,
+  )
+  const second = await train(...settings, '--resume', 'latest')
+  const whole = await train(...six)
+  const [resumed] = second.filter(({ event }) => event === 'resumed')
+  expect(resumed.step).toBeGreaterThanOrEqual(6)
+  expect(lossesOf(second)).toEqual(lossesOf(whole).slice(resumed.step))
+  expect(second.at(-1)?.paramHashes).toEqual(whole.at(-1)?.paramHashes)
+
+  // With --max-restarts the command does that by itself when a tab is killed.
+  const port = await freePort()
+  const browser = { TABRING_BROWSER: await debuggedBrowser(folder, port) }
+  const kept = ['--checkpoint-dir', join(folder, 'crashed'), '--checkpoint-every', '2']
+  const crashed = start([...six, ...kept, '--max-restarts', '1'], browser)
+  await prints(crashed, '"name":"step-6.safetensors"')
+  ;(await debugTab(port, 'Tabring rank')).crash()
+  const lines = await ended(crashed)
+  expect(crashed.told.stderr).toMatch(/train: rank \d: [^\n]*crash[^\n]*\ntrain: restart 1 of 1\n/)
+  const at = lines.findIndex(({ event }) => event === 'resumed')
+  expect(lines[at].step).toBeGreaterThanOrEqual(6)
+  expect(lossesOf(lines.slice(at))).toEqual(lossesOf(whole).slice(lines[at].step))
+  expect(lines.at(-1)?.paramHashes).toEqual(whole.at(-1)?.paramHashes)
+}, 240_000)

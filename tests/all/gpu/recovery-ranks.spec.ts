@@ -1,0 +1,215 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { task } from '../../../demos/digits/demo.ts'
+import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { openGpu } from '../../../src/gpu/device.ts'
+import { Runtime } from '../../../src/graph/runtime.ts'
+import type { TrainerResult } from '../../../src/train/run.ts'
+import { Trainer } from '../../../src/train/trainer.ts'
+import { losableDevices } from '../../support/losable-devices.ts'
+import { rejoiningRingOf } from '../../support/process-ring.ts'
+import { serveDigits } from '../../support/served-digits.ts'
+
+// Several ranks, each with a device of its own, some of which are lost: the run goes on, and to the same bits.
+
+const size = 3
+const config = parseTrainConfig({
+  data: 'images',
+  steps: 64,
+  batchSize: 12,
+  bucketCapMb: 0.3,
+  hashEvery: 25,
+})
+// Few samples: what takes time here are devices, not evaluation.
+beforeEach(() => serveDigits(72, (_, i) => (i * 7919) % 251))
+afterEach(() => vi.restoreAllMocks())
+
+interface End {
+  result?: TrainerResult
+  reason?: unknown
+  losses: number[]
+  /** Steps of which the page hears more. */
+  sampled: number[]
+  /** When each of them was told. */
+  toldMs: number[]
+}
+
+/** As a page can: the browser says 'destroyed' then, and 'unknown' where a driver or its process went. */
+const destroy = (device: GPUDevice): void => device.destroy()
+
+/** The built-in experiment; `lose` is asked in each rank after each step that it tells of, and when it begins to train, as step 0. */
+async function endsOf(
+  lose: (rank: number, step: number) => boolean,
+  { ranks = size, regroups = true, loseDevice = destroy } = {},
+): Promise<End[]> {
+  const opened: Runtime[] = []
+  const open = async () => {
+    const runtime = new Runtime(await openGpu())
+    opened.push(runtime)
+    return runtime
+  }
+  const ends = await Promise.all(
+    (await rejoiningRingOf(ranks)).map(async (member, rank): Promise<End> => {
+      let current = await open()
+      const losses: number[] = []
+      const toldMs: number[] = []
+      const sampled: number[] = []
+      const { group, regroup } = member
+      const trainer = new Trainer({
+        task,
+        runtime: current,
+        reopen: async () => {
+          current = await open()
+          return current
+        },
+        regroup: regroups ? regroup : undefined,
+        group,
+        config,
+        baseUrl: 'https://data.example/',
+        onEvent: (event) => {
+          if (event.event === 'samples') sampled.push(...event.samples.map(({ step }) => step))
+          const begins = event.event === 'phase' && event.phase === 'train'
+          if (!begins && event.event !== 'step') return
+          if (event.event === 'step') {
+            losses.push(event.loss)
+            toldMs.push(performance.now())
+          }
+          if (lose(rank, event.event === 'step' ? event.step : 0)) loseDevice(current.gpu.device)
+        },
+      })
+      const end = await trainer.run().then(
+        (result) => ({ result, losses, toldMs, sampled }),
+        (reason: unknown) => ({ reason, losses, toldMs, sampled }),
+      )
+      trainer.destroy()
+      member.leave()
+      return end
+    }),
+  )
+  for (const { gpu } of opened) gpu.close()
+  return ends
+}
+
+let undisturbed: Promise<End[]> | undefined
+const expected = () => {
+  undisturbed ??= endsOf(() => false)
+  return undisturbed
+}
+
+/** Each step told once, with the numbers of the undisturbed run, and the same parameters at the end. */
+async function expectSame(ends: End[], lostDevices: number[]): Promise<void> {
+  const wanted = await expected()
+  for (const [rank, { result, reason, losses }] of ends.entries()) {
+    if (!result) throw reason
+    expect(losses, `losses of rank ${rank}`).toEqual(wanted[rank].losses)
+    // Each run measures its links by itself.
+    const { links: _, ...record } = wanted[rank].result!.record
+    expect(result).toMatchObject({
+      paramHash: wanted[rank].result!.paramHash,
+      testAccuracy: wanted[rank].result!.testAccuracy,
+      samples: wanted[rank].result!.samples,
+      record,
+    })
+  }
+  expect(ends.map(({ result }) => result?.lostDevices)).toEqual(lostDevices)
+}
+
+/** True once: for `rank` after `step`. */
+function once(rank: number, step: number) {
+  let isDone = false
+  return (askedRank: number, askedStep: number): boolean => {
+    if (isDone || askedRank !== rank || askedStep !== step) return false
+    isDone = true
+    return true
+  }
+}
+
+/** What is told about losses while it is watched. */
+function watchWarnings(): () => unknown[] {
+  const warn = vi.spyOn(console, 'warn').mockImplementation(() => undefined)
+  return () =>
+    warn.mock.calls.map(([text]) => text).filter((text) => String(text).startsWith('tabring: '))
+}
+
+test('a device that one rank loses is replaced, and all go on from the step that all have kept', async () => {
+  expect((await expected()).map(({ result }) => result?.lostDevices)).toEqual([0, 0, 0])
+  const warnings = watchWarnings()
+  const ends = await endsOf(once(1, 60))
+  await expectSame(ends, [0, 1, 0])
+  // Each rank says it; nobody is told to do what the run does by itself.
+  expect(warnings()).toEqual(
+    Array(3).fill(
+      expect.stringMatching(
+        /^tabring: rank 1 lost its device \(destroyed: [^()]*\)\. Training goes on from step 50\.$/,
+      ),
+    ),
+  )
+}, 120_000)
+
+test('a device that goes away from one rank alone, with nothing that it was given ending, is replaced too', async () => {
+  await expected()
+  const loseDevice = losableDevices()
+  const warnings = watchWarnings()
+  const ends = await endsOf(once(1, 60), { loseDevice })
+  await expectSame(ends, [0, 1, 0])
+  expect(warnings()).toEqual(
+    Array(3).fill(
+      'tabring: rank 1 lost its device (unknown: the driver was reset). Training goes on from step 50.',
+    ),
+  )
+}, 120_000)
+
+test('one rank alone goes on from what it has kept, and says why', async () => {
+  const loseDevice = losableDevices()
+  const warnings = watchWarnings()
+  const [{ result, reason, losses, toldMs, sampled }] = await endsOf(once(0, 60), {
+    ranks: 1,
+    loseDevice,
+  })
+  if (!result) throw reason
+  expect(result.lostDevices).toBe(1)
+  expect(losses).toHaveLength(64)
+  expect(Math.max(...sampled)).toBeGreaterThan(60)
+  // The time is that of all its steps, those before the loss too.
+  expect(1000 * result.seconds).toBeGreaterThan(toldMs.at(-1)! - toldMs[0])
+  expect(warnings()).toEqual([
+    'tabring: the device was lost (unknown: the driver was reset). Training goes on from step 50.',
+  ])
+}, 120_000)
+
+test('devices that all ranks lose, not in the same step and before any state was kept, are replaced too', async () => {
+  const lost = new Set<number>()
+  const ends = await endsOf((rank, step) => {
+    if (step !== 20 + (rank === 2 ? 1 : 0) || lost.has(rank)) return false
+    lost.add(rank)
+    return true
+  })
+  expect(lost.size).toBeGreaterThanOrEqual(2)
+  await expectSame(
+    ends,
+    [0, 1, 2].map((rank) => Number(lost.has(rank))),
+  )
+}, 120_000)
+
+test('a device that is lost again and again ends the run on every rank, and says so', async () => {
+  const ends = await endsOf((rank, step) => rank === 2 && step === 0)
+  for (const { reason, losses } of ends) {
+    expect(reason).toMatchObject({
+      code: 'gpu.lost',
+      message: expect.stringMatching(
+        /^device: GPU devices of the 3 ranks were lost 4 times without training getting on, expected 3 times at most; .*rank 2 lost its device/,
+      ),
+    })
+    expect(losses).toEqual([])
+  }
+}, 120_000)
+
+test('ranks that cannot meet again end with the loss, and who had it', async () => {
+  const ends = await endsOf(once(2, 3), { regroups: false })
+  // Whoever waited names the collective first, if one was under way.
+  const message = expect.stringMatching(
+    /device: rank 2 lost its device \(destroyed: [^()]*\)\. Start again, or without that rank\.$/,
+  )
+  for (const rank of [0, 1])
+    expect(ends[rank].reason).toMatchObject({ code: 'peer.aborted', message })
+  expect(ends[2].reason).toMatchObject({ code: 'gpu.lost', message })
+}, 120_000)

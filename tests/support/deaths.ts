@@ -1,0 +1,84 @@
+import type { Page } from 'playwright'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { dataOfTabs, RankTabs, refuseChannels } from './rank-tabs.ts'
+
+/**
+ * How tabs can go, and how soon the others must have stopped with the clear error. Of the last two none answers, which takes the others
+ * seconds of silence to notice: they are looked at at once, at a pace that leaves a machine with so many tabs its breath.
+ */
+const deaths = [
+  { title: 'closed', hows: ['closed'], withinMs: 1_000, pace: {} },
+  {
+    title: 'crashed or frozen',
+    hows: ['crashed', 'frozen'],
+    withinMs: 10_000,
+    pace: { stepsPerSec: 20 },
+  },
+] as const
+type How = (typeof deaths)[number]['hows'][number]
+
+/** Every kind of link; the page of a pumped one works too, so there it is the page that freezes. */
+const kinds = [
+  { kind: 'webrtc', transport: 'webrtc', size: 3 },
+  { kind: 'port', transport: 'port', size: 3 },
+  { kind: 'webrtc, pumped by the page', transport: 'webrtc', size: 2, initScript: refuseChannels },
+] as const
+
+const victim = 1
+const forEver = () => {
+  for (;;) Math.random()
+}
+
+function end(page: Page, how: How, isPumped: boolean): void {
+  // After the last two nobody answers: the page is gone, or it or its worker never returns.
+  const acts = {
+    closed: () => page.close({ runBeforeUnload: false }),
+    crashed: () => page.goto('chrome://crash'),
+    frozen: () => (isPumped ? page.evaluate(forEver) : page.workers()[0].evaluate(forEver)),
+  }
+  acts[how]().catch(() => undefined)
+}
+
+/** Tests of tabs that go in mid-run, in ways of those titles; returns the tabs for more tests. */
+export function deathTests(titles: readonly (typeof deaths)[number]['title'][]): () => RankTabs {
+  let tabs: RankTabs
+  beforeAll(async () => {
+    tabs = await RankTabs.start()
+  })
+  afterEach(() => tabs.closeTabs())
+  afterAll(() => tabs.stop())
+
+  // All rooms at once: setting them up, and waiting for what nobody answers, takes longer than what is looked at.
+  test.each(titles.map((title) => deaths.find((death) => death.title === title)!))(
+    'a tab that is $title in mid-run stops the others within $withinMs ms, over every kind of link',
+    async ({ hows, withinMs, pace }) => {
+      const config = { data: dataOfTabs, epochs: 5000, hashEvery: 1000, ...pace }
+      const rooms = await Promise.all(
+        hows.flatMap((how) =>
+          kinds.map(async ({ kind, transport, size, ...more }) => {
+            const initScript = 'initScript' in more ? more.initScript : undefined
+            const ranks = await tabs.open(size, transport, config, initScript)
+            await Promise.all(ranks.map((tab) => tab.saw(({ event }) => event === 'step')))
+            return { what: `${how}, ${kind}`, how, ranks, isPumped: initScript !== undefined }
+          }),
+        ),
+      )
+      await Promise.all(
+        rooms.map(async ({ what, how, ranks, isPumped }) => {
+          const began = performance.now()
+          end(ranks[victim].page, how, isPumped)
+          for (const [rank, tab] of ranks.entries()) {
+            if (rank === victim) continue
+            const done = await tab.done
+            expect(done.ok, `${what}: rank ${rank} must end with an error`).toBe(false)
+            if (done.ok) continue
+            expect(done.message, 'the error names the rank that is gone').toMatch(/rank 1/)
+            const tookMs = done.atMs - began
+            expect(tookMs, `${what}: rank ${rank}: ${done.message}`).toBeLessThan(withinMs)
+          }
+        }),
+      )
+    },
+  )
+  return () => tabs
+}
