@@ -1,7 +1,7 @@
 import type { BrowserContext, Page } from 'playwright'
 import { iceWithoutRoutePermissions } from '../node/chromium.ts'
-import type { InitProcessGroupOptions } from '../src/distributed/form-group.ts'
-import { newRoomUrl } from '../src/peer/room-url.ts'
+import type { InitProcessGroupOptions } from '../src/distributed/group/form-group.ts'
+import { newRoomUrl } from '../src/peer/room/room-url.ts'
 import type { Host } from './host.ts'
 import type { RankWorker } from './ring/rank-worker.ts'
 

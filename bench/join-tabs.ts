@@ -1,6 +1,6 @@
 import type { BrowserContext, Page } from 'playwright'
 import { iceWithoutRoutePermissions } from '../node/chromium.ts'
-import { newRoomLink } from '../src/peer/secret.ts'
+import { newRoomLink } from '../src/peer/room/secret.ts'
 import type { Host } from './host.ts'
 
 export interface JoinTabsOptions {

@@ -4,8 +4,8 @@ import {
   type TrainConfig,
   type TrainConfigInput,
   trainConfigSchema,
-} from '../src/train/config.ts'
-import type { DemoMeta } from '../src/train/demo-meta.ts'
+} from '../src/trainer/settings/config.ts'
+import type { DemoMeta } from '../src/trainer/settings/demo-meta.ts'
 import { TabringError } from '../src/util/errors.ts'
 import { isDemo, metas } from './metas.ts'
 

@@ -1,4 +1,4 @@
-import type { DemoMeta } from '../src/train/demo-meta.ts'
+import type { DemoMeta } from '../src/trainer/settings/demo-meta.ts'
 import { meta as digits } from './digits/meta.ts'
 import { meta as picture } from './picture/meta.ts'
 import { meta as playground } from './playground/meta.ts'

@@ -1,4 +1,4 @@
-import type { Task } from '../src/train/task.ts'
+import type { Task } from '../src/trainer/settings/task.ts'
 import type { DemoName } from './metas.ts'
 
 /** What the compute worker trains, by the name of the demo; loaded when it is asked for. */

@@ -8,7 +8,7 @@ import {
 import { createServer as createHttps } from 'node:https'
 import { join } from 'node:path'
 import sirv from 'sirv'
-import { type ServerFacts, serverFactsPath, signalPath } from '../src/peer/messages.ts'
+import { type ServerFacts, serverFactsPath, signalPath } from '../src/peer/room/messages.ts'
 import { TabringError } from '../src/util/errors.ts'
 import { type Certificate, lanAddresses, ownCertificate, ownNames } from './certificate.ts'
 import { isolationHeaders } from './headers.ts'

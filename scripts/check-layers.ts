@@ -21,9 +21,9 @@ const allowed: Record<string, readonly string[]> = {
   'src/peer': ['src/util'],
   'src/distributed': [
     'src/util',
-    'src/graph/stored-tensor.ts',
-    'src/graph/tensor.ts',
-    'src/graph/trace.ts',
+    'src/graph/trace/stored-tensor.ts',
+    'src/graph/trace/tensor.ts',
+    'src/graph/trace/trace.ts',
     'src/peer',
   ],
   'src/train': [
@@ -38,25 +38,25 @@ const allowed: Record<string, readonly string[]> = {
     'src/distributed',
   ],
   // What a demo is before it is loaded: the page, the worker and the command line read it.
-  'demos/metas.ts': ['src/train/demo-meta.ts', 'demos/*/meta.ts'],
-  'demos/*/meta.ts': ['src/train/demo-meta.ts'],
+  'demos/metas.ts': ['src/trainer/settings/demo-meta.ts', 'demos/*/meta.ts'],
+  'demos/*/meta.ts': ['src/trainer/settings/demo-meta.ts'],
   'demos/experiment.ts': [
     'src/util',
-    'src/train/config.ts',
-    'src/train/demo-meta.ts',
+    'src/trainer/settings/config.ts',
+    'src/trainer/settings/demo-meta.ts',
     'demos/metas.ts',
   ],
   // What a demo trains; in the compute worker, loaded when it is asked for.
-  'demos/tasks.ts': ['src/train/task.ts', 'demos/metas.ts', 'demos/*'],
+  'demos/tasks.ts': ['src/trainer/settings/task.ts', 'demos/metas.ts', 'demos/*'],
   'demos/*': [
     'src/util',
     'src/graph',
     'src/nn',
     'src/optim',
     'src/data',
-    'src/train/task.ts',
-    'src/train/config.ts',
-    'src/train/demo-meta.ts',
+    'src/trainer/settings/task.ts',
+    'src/trainer/settings/config.ts',
+    'src/trainer/settings/demo-meta.ts',
     'demos/*/meta.ts',
   ],
   // The protocol on a virtual clock: a page of its own, which trains nothing.
@@ -67,8 +67,8 @@ const allowed: Record<string, readonly string[]> = {
     'src/data/shares.ts',
     'src/ui',
     'src/worker',
-    'src/train/config.ts',
-    'src/train/demo-meta.ts',
+    'src/trainer/settings/config.ts',
+    'src/trainer/settings/demo-meta.ts',
     'demos/experiment.ts',
   ],
   'demos/views.ts': ['src/ui/demo/view-props.ts', 'demos/*/*.tsx'],
@@ -77,11 +77,11 @@ const allowed: Record<string, readonly string[]> = {
     'src/util',
     'src/ui',
     'src/worker',
-    'src/train/config.ts',
-    'src/train/demo-meta.ts',
+    'src/trainer/settings/config.ts',
+    'src/trainer/settings/demo-meta.ts',
     'demos/*',
   ],
-  'src/worker/compute.worker.ts': [
+  'src/worker/compute/compute.worker.ts': [
     'src/util',
     'src/gpu',
     'src/graph',
@@ -92,7 +92,7 @@ const allowed: Record<string, readonly string[]> = {
     'src/worker',
   ],
   // What runs need of the layers below; the compute worker loads it at the first one.
-  'src/worker/training.ts': [
+  'src/worker/compute/training.ts': [
     'demos/tasks.ts',
     'demos/metas.ts',
     'src/util',
@@ -102,13 +102,13 @@ const allowed: Record<string, readonly string[]> = {
     'src/train',
   ],
   // The page's side: control, connections and types, no device.
-  'src/worker': ['src/util', 'src/peer', 'src/train/config.ts', 'demos/experiment.ts'],
+  'src/worker': ['src/util', 'src/peer', 'src/trainer/settings/config.ts', 'demos/experiment.ts'],
   'src/ui': [
     'src/util',
     'src/data/shares.ts',
     'src/peer',
-    'src/train/config.ts',
-    'src/train/demo-meta.ts',
+    'src/trainer/settings/config.ts',
+    'src/trainer/settings/demo-meta.ts',
     'src/worker',
     'demos/experiment.ts',
     'demos/metas.ts',
@@ -123,8 +123,8 @@ const allowed: Record<string, readonly string[]> = {
     'src/peer',
     'src/data',
     'src/distributed',
-    'src/train/config.ts',
-    'src/train/demo-meta.ts',
+    'src/trainer/settings/config.ts',
+    'src/trainer/settings/demo-meta.ts',
     'src/worker/api.ts',
     'demos/experiment.ts',
     'demos/metas.ts',
@@ -148,7 +148,7 @@ const packages: Record<string, readonly string[]> = {
   'demos/ring': ['preact'],
   'demos/strategies': ['preact'],
   'src/worker': ['comlink'],
-  'src/worker/compute.worker.ts': ['comlink'],
+  'src/worker/compute/compute.worker.ts': ['comlink'],
   'src/ui': ['preact', 'uplot', 'uqr', 'valibot'],
   'src/main.tsx': ['preact', 'uplot'],
   'src/demo-list.tsx': ['preact'],
@@ -180,15 +180,15 @@ const withoutPage = [
   'src/train',
   'src/distributed',
   'src/peer',
-  'src/worker/compute.worker.ts',
-  'src/worker/training.ts',
+  'src/worker/compute/compute.worker.ts',
+  'src/worker/compute/training.ts',
   'demos/metas.ts',
   'demos/experiment.ts',
   'demos/tasks.ts',
   'demos/*/meta.ts',
   'demos/*',
 ]
-const mayUsePage = new Set(['src/peer/webrtc.ts'])
+const mayUsePage = new Set(['src/peer/tab/webrtc.ts'])
 
 const root = resolve(import.meta.dirname, '..')
 const files = ['src', 'node', 'demos']

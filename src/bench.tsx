@@ -1,7 +1,7 @@
 import { render } from 'preact'
 import './ui/theme.css'
 import { type BesideRow, besideTable, besideWords, geometricRatios } from './bench-tables.ts'
-import type { Runtime } from './graph/runtime.ts'
+import type { Runtime } from './graph/memory/runtime.ts'
 import { compareProducts } from './measure/compare-products.ts'
 import { measureFmaPeak } from './measure/fma-peak.ts'
 import {

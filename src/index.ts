@@ -105,36 +105,86 @@ export {
 } from './data/saved-tree.ts'
 export { planShares, type Share } from './data/shares.ts'
 export { CharTokenizer, TokenDataset, type Tokenizer } from './data/text.ts'
-export { isBackendAvailable } from './distributed/backends.ts'
+export {
+  type CheckpointOptions,
+  type LoadCheckpointOptions,
+  loadCheckpoint,
+  type SaveCheckpointOptions,
+  saveCheckpoint,
+} from './ddp/checkpoint/checkpoint.ts'
+export {
+  type CheckpointState,
+  type Parts as CheckpointParts,
+  packCheckpoint,
+  type Stateful,
+  type UnpackOptions as UnpackCheckpointOptions,
+  unpackCheckpoint,
+} from './ddp/checkpoint/checkpoint-file.ts'
+export { launcherFolder } from './ddp/checkpoint/launcher-folder.ts'
+export { loadModel, type SaveModelOptions, saveModel } from './ddp/checkpoint/model-file.ts'
+export {
+  DistributedDataParallel,
+  type DistributedDataParallelOptions,
+  type VerifySyncOptions,
+} from './ddp/data-parallel/data-parallel.ts'
+export type { JoinOptions } from './ddp/data-parallel/uneven-inputs.ts'
+export { paramDigest } from './ddp/hashes/param-digest.ts'
+export { ReplicaCheck } from './ddp/hashes/replica-check.ts'
+export {
+  allreduceHook,
+  bf16CompressHook,
+  bf16CompressWrapper,
+  type CommHook,
+  fp16CompressHook,
+  fp16CompressWrapper,
+} from './ddp/hooks/comm-hooks.ts'
+export type { GradBucket } from './ddp/hooks/grad-bucket.ts'
+export type { HookState, HookStateDict } from './ddp/hooks/hook-state.ts'
+export { type Int8Options, Int8State, int8CompressHook } from './ddp/hooks/int8-hook.ts'
+export {
+  type PowerSgdOptions,
+  PowerSgdState,
+  powerSgdHook,
+} from './ddp/hooks/power-sgd.ts'
+export type { WireNumber } from './ddp/hooks/wire-numbers.ts'
+export { AverageMeter, type SummaryType } from './ddp/metrics/average-meter.ts'
+export {
+  type Evaluated,
+  type EvaluateOptions,
+  evaluate,
+  type Measure,
+} from './ddp/metrics/evaluate-dataset.ts'
+export { type Meter, ProgressMeter } from './ddp/metrics/progress-meter.ts'
 export type {
   DistributedOptions,
   DistributedResult,
   GroupOptions as DistributedGroupOptions,
   ReduceOptions,
-} from './distributed/call.ts'
-export type { Contents as DistributedContents } from './distributed/contents.ts'
-export { args, env, type RankEnvironment, type VariableName } from './distributed/env.ts'
-export type { InitProcessGroupOptions } from './distributed/form-group.ts'
-export type { GroupArgument } from './distributed/group-of.ts'
-export * as distributed from './distributed/index.ts'
-export { lendPage } from './distributed/lend-page.ts'
-export type { PairOptions } from './distributed/messages.ts'
-export type { MonitoredBarrierOptions } from './distributed/monitored-barrier.ts'
-export { expandNodeList } from './distributed/node-list.ts'
-export type { Backend, RelayChoice, Topology } from './distributed/plan-links.ts'
+} from './distributed/call/call.ts'
+export type { Contents as DistributedContents } from './distributed/call/contents.ts'
+export type { PairOptions } from './distributed/call/messages.ts'
+export type { MonitoredBarrierOptions } from './distributed/call/monitored-barrier.ts'
+export { Work } from './distributed/call/work.ts'
+export { isBackendAvailable } from './distributed/group/backends.ts'
+export type { InitProcessGroupOptions } from './distributed/group/form-group.ts'
+export type { GroupArgument } from './distributed/group/group-of.ts'
 export {
   destroyProcessGroup,
   formProcessGroup,
   getProcessGroup,
   initProcessGroup,
-} from './distributed/process-group.ts'
-export { type Progress, reportProgress } from './distributed/progress.ts'
-export { getRank, getWorldSize } from './distributed/ranks.ts'
-export { serveRank } from './distributed/serve-rank.ts'
-export { initFromSlurm, type SlurmRank, type Variables } from './distributed/slurm.ts'
-export { ProcessContext, type SpawnOptions, spawn } from './distributed/spawn.ts'
-export type { Subgroups } from './distributed/subgroups.ts'
-export { Work } from './distributed/work.ts'
+} from './distributed/group/process-group.ts'
+export { getRank, getWorldSize } from './distributed/group/ranks.ts'
+export type { Subgroups } from './distributed/group/subgroups.ts'
+export * as distributed from './distributed/index.ts'
+export { type Progress, reportProgress } from './distributed/launcher/progress.ts'
+export { lendPage } from './distributed/link/lend-page.ts'
+export { args, env, type RankEnvironment, type VariableName } from './distributed/rendezvous/env.ts'
+export { expandNodeList } from './distributed/rendezvous/node-list.ts'
+export type { Backend, RelayChoice, Topology } from './distributed/rendezvous/plan-links.ts'
+export { initFromSlurm, type SlurmRank, type Variables } from './distributed/rendezvous/slurm.ts'
+export { serveRank } from './distributed/spawn/serve-rank.ts'
+export { ProcessContext, type SpawnOptions, spawn } from './distributed/spawn/spawn.ts'
 export { type AdapterFacts, type Gpu, type GpuCounters, openGpu } from './gpu/device.ts'
 export {
   type Numbers as StageableNumbers,
@@ -142,15 +192,15 @@ export {
   StagedTensor,
   StagedUploads,
 } from './gpu/staging.ts'
-export { type CompileOptions, compile } from './graph/compile.ts'
+export { type CompileOptions, compile } from './graph/compile/compile.ts'
 export {
   AccumulatedProgram,
   type AccumulationOptions,
   compileAccumulated,
-} from './graph/compile-accumulated.ts'
-export { type AnomalyOptions, detectAnomaly } from './graph/detect-anomaly.ts'
-export { type EagerOptions, runEagerly } from './graph/eager.ts'
-export type { RankGroup } from './graph/exchange.ts'
+} from './graph/compile/compile-accumulated.ts'
+export { type AnomalyOptions, detectAnomaly } from './graph/compile/detect-anomaly.ts'
+export { type EagerOptions, runEagerly } from './graph/compile/eager.ts'
+export { type DeviceProperties, gpu } from './graph/compile/gpu.ts'
 export {
   gelu,
   leakyRelu,
@@ -220,6 +270,14 @@ export {
   oneHot,
   scatterAdd,
 } from './graph/functions/index-ops.ts'
+export {
+  countedSamples,
+  linear,
+  type RowCount,
+  relu,
+  stepScalar,
+  topKCorrect,
+} from './graph/functions/linear.ts'
 export {
   accuracy,
   type BinaryOptions,
@@ -305,23 +363,8 @@ export {
   unsqueeze,
   zeros,
 } from './graph/functions/shape.ts'
-export {
-  countedSamples,
-  linear,
-  type RowCount,
-  relu,
-  stepScalar,
-  topKCorrect,
-} from './graph/functions.ts'
-export { type DeviceProperties, gpu } from './graph/gpu.ts'
-export type { HookHandle } from './graph/gradient-hooks.ts'
-export type { Look, OnNode } from './graph/look.ts'
-export { ModuleBuffer } from './graph/module-buffer.ts'
-export { Parameter } from './graph/parameter.ts'
-export type { PlanOptions } from './graph/plan.ts'
-export type { StoredData } from './graph/pool.ts'
-export type { InputTypes, Outputs, PrepareOptions, TracedFunction } from './graph/prepare.ts'
-export { randomScalarNames } from './graph/random.ts'
+export type { Look, OnNode } from './graph/inside/probe.ts'
+export type { StoredData } from './graph/memory/pool.ts'
 export {
   type AnyRuntime,
   CpuRuntime,
@@ -330,7 +373,9 @@ export {
   Runtime,
   runtimeOf,
   setDefaultDevice,
-} from './graph/runtime.ts'
+} from './graph/memory/runtime.ts'
+export type { PlanOptions } from './graph/plan/plan.ts'
+export type { InputTypes, Outputs, PrepareOptions, TracedFunction } from './graph/plan/prepare.ts'
 export type {
   HostData,
   ProgramMemory,
@@ -340,11 +385,16 @@ export type {
   RunTimes,
   StepProgram,
   StepTimes,
-} from './graph/step-program.ts'
-export { timesOf } from './graph/step-program.ts'
-export type { StoredTensor } from './graph/stored-tensor.ts'
-export { type Axes, type Operand, Tensor, type ValuesAndIndices } from './graph/tensor.ts'
-export { gradientWeight } from './graph/trace.ts'
+} from './graph/plan/step-program.ts'
+export { timesOf } from './graph/plan/step-program.ts'
+export type { RankGroup } from './graph/trace/exchange.ts'
+export type { HookHandle } from './graph/trace/gradient-hooks.ts'
+export { ModuleBuffer } from './graph/trace/module-buffer.ts'
+export { Parameter } from './graph/trace/parameter.ts'
+export { randomScalarNames } from './graph/trace/random.ts'
+export type { StoredTensor } from './graph/trace/stored-tensor.ts'
+export { type Axes, type Operand, Tensor, type ValuesAndIndices } from './graph/trace/tensor.ts'
+export { gradientWeight } from './graph/trace/trace.ts'
 export type { KernelLimits, ScalarSlot } from './kernels/op.ts'
 export {
   GELU,
@@ -469,94 +519,44 @@ export type {
   StateEntry,
   StateTensor,
 } from './optim/state-dict.ts'
-export type { AlgorithmChoice } from './peer/algorithm-choice.ts'
-export type { Algorithm as CollectiveAlgorithm } from './peer/announcement.ts'
-export { ChannelLink, type ChannelLinkOptions } from './peer/channel.ts'
-export { CollectiveGroup, type MessageOptions } from './peer/collective-group.ts'
-export type { CollectiveCounts, CollectiveOptions } from './peer/collectives.ts'
-export type { CollectiveArray, ElementArray, ReduceOp } from './peer/element.ts'
-export type { CollectiveSpan } from './peer/entries.ts'
-export { Float16Bits, type Float16Elements } from './peer/float16-bits.ts'
+export type { AlgorithmChoice } from './peer/algorithms/algorithm-choice.ts'
+export type { ChunkRange } from './peer/algorithms/plan.ts'
+export type { Algorithm as CollectiveAlgorithm } from './peer/collective/announcement.ts'
+export type { CollectiveCounts, CollectiveOptions } from './peer/collective/collectives.ts'
+export type { CollectiveArray, ElementArray, ReduceOp } from './peer/collective/element.ts'
+export { Float16Bits, type Float16Elements } from './peer/collective/float16-bits.ts'
+export type { CollectiveSpan } from './peer/collective/pending-collectives.ts'
+export { CollectiveGroup, type MessageOptions } from './peer/group/collective-group.ts'
 export {
   type GroupConfig,
   type GroupOptions,
   type GroupStats,
   type NewGroupOptions,
   ProcessGroup,
-} from './peer/group.ts'
-export type { Link, LinkEnd, LinkKind, LinkStats } from './peer/link.ts'
-export { type LinkMeasurement, measureLinks } from './peer/measure-links.ts'
+} from './peer/group/group.ts'
+export { type LinkMeasurement, measureLinks } from './peer/group/measure-links.ts'
+export type { NonGroupMember } from './peer/group/non-group-member.ts'
+export { ChannelLink, type ChannelLinkOptions } from './peer/link/channel.ts'
+export type { Link, LinkEnd, LinkKind, LinkStats } from './peer/link/link.ts'
 export {
   type Fault as LinkFault,
   type FaultKind as LinkFaultKind,
   type MemoryLink,
   type MemoryLinkOptions,
   memoryPair,
-} from './peer/memory.ts'
-export type { NonGroupMember } from './peer/non-group-member.ts'
-export type { ChunkRange } from './peer/plan.ts'
-export { PortLink, type PortLinkOptions } from './peer/port.ts'
-export { type Refusal, SignalError } from './peer/refusals.ts'
-export type { RoomOptions, SocketConstructor, SocketLike } from './peer/room-options.ts'
-export { newRoomUrl } from './peer/room-url.ts'
-export type { RoomLink } from './peer/secret.ts'
-export type { LinkFlow, SessionConfig, SessionStats } from './peer/session-config.ts'
+} from './peer/link/memory-link.ts'
+export { PortLink, type PortLinkOptions } from './peer/link/port.ts'
+export { type Refusal, SignalError } from './peer/room/refusals.ts'
+export type { RoomOptions, SocketConstructor, SocketLike } from './peer/room/room-options.ts'
+export { newRoomUrl } from './peer/room/room-url.ts'
+export type { RoomLink } from './peer/room/secret.ts'
+export type { LinkFlow, SessionConfig, SessionStats } from './peer/session/session-config.ts'
 export { HashStore, type HashStoreOptions } from './peer/store/hash-store.ts'
-export { type OpenStoreOptions, openStore } from './peer/store/open-store.ts'
 export { OpfsStore } from './peer/store/opfs-store.ts'
 export { PrefixStore } from './peer/store/prefix-store.ts'
 export type { Store } from './peer/store/store.ts'
-export { WebSocketStore } from './peer/store/web-socket-store.ts'
-export { AverageMeter, type SummaryType } from './train/average-meter.ts'
-export {
-  type CheckpointOptions,
-  type LoadCheckpointOptions,
-  loadCheckpoint,
-  type SaveCheckpointOptions,
-  saveCheckpoint,
-} from './train/checkpoint.ts'
-export {
-  type CheckpointState,
-  type Parts as CheckpointParts,
-  packCheckpoint,
-  type Stateful,
-  type UnpackOptions as UnpackCheckpointOptions,
-  unpackCheckpoint,
-} from './train/checkpoint-file.ts'
-export {
-  allreduceHook,
-  bf16CompressHook,
-  bf16CompressWrapper,
-  type CommHook,
-  fp16CompressHook,
-  fp16CompressWrapper,
-} from './train/data-parallel/comm-hooks.ts'
-export type { GradBucket } from './train/data-parallel/grad-bucket.ts'
-export type { HookState, HookStateDict } from './train/data-parallel/hook-state.ts'
-export { type Int8Options, Int8State, int8CompressHook } from './train/data-parallel/int8-hook.ts'
-export {
-  type PowerSgdOptions,
-  PowerSgdState,
-  powerSgdHook,
-} from './train/data-parallel/power-sgd.ts'
-export type { JoinOptions } from './train/data-parallel/uneven-inputs.ts'
-export type { WireNumber } from './train/data-parallel/wire-numbers.ts'
-export {
-  DistributedDataParallel,
-  type DistributedDataParallelOptions,
-  type VerifySyncOptions,
-} from './train/data-parallel.ts'
-export {
-  type Evaluated,
-  type EvaluateOptions,
-  evaluate,
-  type Measure,
-} from './train/evaluate-dataset.ts'
-export { launcherFolder } from './train/launcher-folder.ts'
-export { loadModel, type SaveModelOptions, saveModel } from './train/model-file.ts'
-export { paramDigest } from './train/param-digest.ts'
-export { type Meter, ProgressMeter } from './train/progress-meter.ts'
-export { ReplicaCheck } from './train/verify.ts'
+export { type OpenStoreOptions, openStore } from './peer/tab/open-store.ts'
+export { WebSocketStore } from './peer/tab/web-socket-store.ts'
 export {
   type Device,
   type DeviceSpec,

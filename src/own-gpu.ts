@@ -1,5 +1,5 @@
 import { openGpu } from './gpu/device.ts'
-import { Runtime } from './graph/runtime.ts'
+import { Runtime } from './graph/memory/runtime.ts'
 import { placeOf } from './ui/place.ts'
 
 /** Runs `work` on a device of its own, told in words as `place`, and closes it in every case. errors: `gpu.unavailable`, `work`'s. */

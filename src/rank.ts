@@ -1,6 +1,6 @@
-import { args, env } from './distributed/env.ts'
-import { progressName } from './distributed/progress.ts'
-import { endName, type RankEnd } from './distributed/rank-end.ts'
+import { progressName } from './distributed/launcher/progress.ts'
+import { endName, type RankEnd } from './distributed/launcher/rank-end.ts'
+import { args, env } from './distributed/rendezvous/env.ts'
 
 /**
  * The page of a rank of `tabring run`: it runs the user's module and tells the launcher how that ended.

@@ -1,10 +1,10 @@
-import { type TransportChoice, transportChoices } from './peer/messages.ts'
-import { newRoomLink, parseFragment } from './peer/secret.ts'
+import { type TransportChoice, transportChoices } from './peer/room/messages.ts'
+import { newRoomLink, parseFragment } from './peer/room/secret.ts'
 import { DataError } from './util/errors.ts'
 import { isTracing } from './util/spans.ts'
 import { switchValue } from './util/switches.ts'
 import type { RunEvent } from './worker/api.ts'
-import { bytesSentIn, RoomMember, type RunEnd } from './worker/member.ts'
+import { bytesSentIn, RoomMember, type RunEnd } from './worker/page/member.ts'
 
 /**
  * The page of a headless rank: it does what its address says and reports to the launcher that opened it.

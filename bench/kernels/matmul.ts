@@ -1,5 +1,5 @@
 import { openGpu } from '../../src/gpu/device.ts'
-import { Runtime } from '../../src/graph/runtime.ts'
+import { Runtime } from '../../src/graph/memory/runtime.ts'
 import {
   formatProblem,
   type MatmulTimingOptions,

@@ -1,5 +1,5 @@
-import type { ProcessGroup } from '../../src/peer/group.ts'
-import { measureLinks } from '../../src/peer/measure-links.ts'
+import type { ProcessGroup } from '../../src/peer/group/group.ts'
+import { measureLinks } from '../../src/peer/group/measure-links.ts'
 import type { BareLane } from './bare-lane.ts'
 import type {
   CollectiveTask,

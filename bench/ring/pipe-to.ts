@@ -1,4 +1,4 @@
-import type { ProcessGroup } from '../../src/peer/group.ts'
+import type { ProcessGroup } from '../../src/peer/group/group.ts'
 
 /** Where a group keeps what a link stands on. No interface of the library leads there: only a floor is measured on it. */
 interface Inside {

@@ -1,6 +1,6 @@
-import type { InitProcessGroupOptions } from '../../src/distributed/form-group.ts'
-import type { Algorithm } from '../../src/peer/announcement.ts'
-import type { LinkMeasurement } from '../../src/peer/measure-links.ts'
+import type { InitProcessGroupOptions } from '../../src/distributed/group/form-group.ts'
+import type { Algorithm } from '../../src/peer/collective/announcement.ts'
+import type { LinkMeasurement } from '../../src/peer/group/measure-links.ts'
 import type { Transport } from '../../src/worker/api.ts'
 
 /** One measured size. */

@@ -1,8 +1,8 @@
-import { transferOf } from '../../src/peer/channel-transport.ts'
-import { openLocalPorts } from '../../src/peer/local-ports.ts'
-import type { RoomLink } from '../../src/peer/secret.ts'
-import { SignalClient, signalUrl } from '../../src/peer/signal.ts'
-import { formLinks, leaveOnPageHide } from '../../src/worker/connect.ts'
+import { transferOf } from '../../src/peer/link/channel-transport.ts'
+import type { RoomLink } from '../../src/peer/room/secret.ts'
+import { openLocalPorts } from '../../src/peer/tab/local-ports.ts'
+import { SignalClient, signalUrl } from '../../src/peer/tab/signal.ts'
+import { formLinks, leaveOnPageHide } from '../../src/worker/page/connect.ts'
 import { RankWorker } from './rank-worker.ts'
 
 /** One tab of the benches between tabs: joins the room as every rank of a training does, or has workers that form a group by themselves. */

@@ -1,6 +1,6 @@
 import type { Browser } from 'playwright'
 import type { Served } from '../../node/serve.ts'
-import { type StartMoment, startMark } from '../../src/worker/start-marks.ts'
+import { type StartMoment, startMark } from '../../src/worker/page/start-marks.ts'
 
 export interface Visit {
   /**

@@ -1,4 +1,4 @@
-import type { DemoMeta } from '../../src/train/demo-meta.ts'
+import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
 
 /** Of four files with gzip: MNIST's have 11.6 MB, Fashion-MNIST's 30.9 MB. */
 export const mostGivenBytes = 32 * 2 ** 20

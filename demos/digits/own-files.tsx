@@ -1,5 +1,5 @@
 import { useRef, useState } from 'preact/hooks'
-import { givenData } from '../../src/train/config.ts'
+import { givenData } from '../../src/trainer/settings/config.ts'
 import { Choices } from '../../src/ui/demo/choices.tsx'
 import { keptInTab } from '../../src/ui/demo/kept.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'

@@ -1,4 +1,4 @@
-import type { DemoMeta } from '../../src/train/demo-meta.ts'
+import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
 
 /** A picture that a person gives: 8 bytes of header, and as many pixels a side at most. */
 export const mostPixelsASide = 256

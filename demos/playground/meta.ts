@@ -1,4 +1,4 @@
-import type { DemoMeta } from '../../src/train/demo-meta.ts'
+import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
 
 export const meta: DemoMeta = {
   title: 'Playground',

@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useState } from 'preact/hooks'
-import { givenData } from '../../src/train/config.ts'
+import { givenData } from '../../src/trainer/settings/config.ts'
 import { ApartLink } from '../../src/ui/demo/apart-link.tsx'
 import { Choices } from '../../src/ui/demo/choices.tsx'
 import { Expected } from '../../src/ui/demo/expected.tsx'

@@ -2,11 +2,11 @@ import {
   type AlgorithmChoice,
   chooseAlgorithm,
   defaultChoice,
-} from '../../src/peer/algorithm-choice.ts'
-import type { Algorithm } from '../../src/peer/announcement.ts'
-import { meshEdges, ringEdges } from '../../src/peer/edges.ts'
-import { ProcessGroup } from '../../src/peer/group.ts'
-import type { Link } from '../../src/peer/link.ts'
+} from '../../src/peer/algorithms/algorithm-choice.ts'
+import type { Algorithm } from '../../src/peer/collective/announcement.ts'
+import { ProcessGroup } from '../../src/peer/group/group.ts'
+import type { Link } from '../../src/peer/link/link.ts'
+import { meshEdges, ringEdges } from '../../src/peer/room/edges.ts'
 import { VirtualEnv } from '../../src/util/virtual-env.ts'
 import {
   joinedPair,

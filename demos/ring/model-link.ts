@@ -1,5 +1,5 @@
-import type { LinkKind } from '../../src/peer/link.ts'
-import { LinkBase } from '../../src/peer/link-base.ts'
+import type { LinkKind } from '../../src/peer/link/link.ts'
+import { LinkBase } from '../../src/peer/link/link-base.ts'
 import type { VirtualEnv } from '../../src/util/virtual-env.ts'
 
 /** One way between two ranks. */

@@ -1,4 +1,4 @@
-import { chunksOf } from '../../src/peer/plan.ts'
+import { chunksOf } from '../../src/peer/algorithms/plan.ts'
 
 /**
  * The sum of all ranks' arrays by a plain loop, added in the order that docs/collectives.md states, in float32.

@@ -1,12 +1,12 @@
-import { type ChunkRange, chunksOf, type Plan } from '../../src/peer/plan.ts'
-import { planCollective } from '../../src/peer/plan-collective.ts'
+import { type ChunkRange, chunksOf, type Plan } from '../../src/peer/algorithms/plan.ts'
+import { planCollective } from '../../src/peer/algorithms/plan-collective.ts'
 import {
   decodeHeader,
   emptyHeader,
   FrameType,
   fingerprintBytes,
   headerBytes,
-} from '../../src/peer/wire.ts'
+} from '../../src/peer/link/wire.ts'
 import { algorithmOf, type Watcher } from './demo.ts'
 import type { Attempt, Travel } from './model-link.ts'
 import { machinesOf, type RingSettings } from './settings.ts'

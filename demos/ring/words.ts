@@ -1,4 +1,4 @@
-import type { Algorithm } from '../../src/peer/announcement.ts'
+import type { Algorithm } from '../../src/peer/collective/announcement.ts'
 import { formatCount, formatMs, formatNumber, formatSeconds } from '../../src/ui/format.ts'
 import { formatRanks } from '../../src/util/format-ranks.ts'
 import { type Moment, nothingHeld, seenAt } from './moment.ts'

@@ -1,5 +1,5 @@
 import type { DeviceType } from '../../src/util/device.ts'
-import { LocalCrew } from '../../src/worker/local-crew.ts'
+import { LocalCrew } from '../../src/worker/page/local-crew.ts'
 import { configOf, type Settings } from './settings.ts'
 import { StrategyLog } from './strategy-log.ts'
 

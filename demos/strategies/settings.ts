@@ -1,5 +1,5 @@
 import { stepsPerEpoch } from '../../src/data/shares.ts'
-import type { TrainConfig } from '../../src/train/config.ts'
+import type { TrainConfig } from '../../src/trainer/settings/config.ts'
 import { metaOf, parseTrainConfig } from '../experiment.ts'
 import { type Strategy, strategies } from './strategies.ts'
 

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import type uPlot from 'uplot'
-import type { Metric } from '../../src/train/demo-meta.ts'
+import type { Metric } from '../../src/trainer/settings/demo-meta.ts'
 import { formatCount, formatLoss, formatMetric, formatSeconds } from '../../src/ui/format.ts'
 import { Panel } from '../../src/ui/panel.tsx'
 import {

@@ -1,5 +1,5 @@
 import { planShares } from '../../src/data/shares.ts'
-import type { TrainConfig } from '../../src/train/config.ts'
+import type { TrainConfig } from '../../src/trainer/settings/config.ts'
 import type { RunEvent, RunResult } from '../../src/worker/api.ts'
 import type { Strategy } from './strategies.ts'
 

@@ -1,5 +1,5 @@
-import type { TrainConfig } from '../../src/train/config.ts'
-import type { Metric } from '../../src/train/demo-meta.ts'
+import type { TrainConfig } from '../../src/trainer/settings/config.ts'
+import type { Metric } from '../../src/trainer/settings/demo-meta.ts'
 import {
   formatBytes,
   formatCount,

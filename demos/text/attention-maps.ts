@@ -1,6 +1,6 @@
 import { where } from '../../src/graph/functions/elementwise.ts'
 import { ones, tril } from '../../src/graph/functions/shape.ts'
-import type { Tensor } from '../../src/graph/tensor.ts'
+import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import type { Gpt } from '../../src/nn/gpt.ts'
 
 /** A score that no softmax sees. */

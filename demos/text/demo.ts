@@ -1,6 +1,6 @@
-import { countedSamples, crossEntropy } from '../../src/graph/functions.ts'
+import { countedSamples, crossEntropy } from '../../src/graph/functions/linear.ts'
 import { gpt } from '../../src/nn/gpt.ts'
-import type { Task } from '../../src/train/task.ts'
+import type { Task } from '../../src/trainer/settings/task.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { attention, probabilities, sample, vocabulary } from './looks.ts'
 import { meta } from './meta.ts'

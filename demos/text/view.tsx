@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
-import { givenData } from '../../src/train/config.ts'
+import { givenData } from '../../src/trainer/settings/config.ts'
 import { Expected } from '../../src/ui/demo/expected.tsx'
 import { useLook } from '../../src/ui/demo/use-look.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'

@@ -1,4 +1,4 @@
-import { type IceServer, iceLimits } from '../../src/peer/ice-servers.ts'
+import { type IceServer, iceLimits } from '../../src/peer/room/ice-servers.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { checkNumber, checkOptions } from '../../src/util/options.ts'
 import { turnCredentials } from './turn-credentials.ts'

@@ -1,6 +1,6 @@
 import { isIPv6 } from 'node:net'
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { defaultMasterPort } from '../../src/distributed/slurm.ts'
+import { defaultMasterPort } from '../../src/distributed/rendezvous/slurm.ts'
 import { addIceFlags, type IceFlags } from '../ice/ice-flags.ts'
 import { wholeNumber } from '../parse-number.ts'
 

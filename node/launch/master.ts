@@ -1,5 +1,5 @@
 import { createServer } from 'node:https'
-import { signalPath } from '../../src/peer/messages.ts'
+import { signalPath } from '../../src/peer/room/messages.ts'
 import { ownCertificate, ownNames } from '../certificate.ts'
 import type { IceOptions } from '../ice/ice-source.ts'
 import { listen } from '../listen.ts'

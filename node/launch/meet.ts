@@ -1,5 +1,5 @@
 import { lookup } from 'node:dns/promises'
-import { limits } from '../../src/peer/messages.ts'
+import { limits } from '../../src/peer/room/messages.ts'
 import { systemEnv } from '../../src/util/env.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import { hostNames, lanAddresses } from '../certificate.ts'

@@ -1,4 +1,4 @@
-import { defaultMasterPort, type Variables } from '../../src/distributed/slurm.ts'
+import { defaultMasterPort, type Variables } from '../../src/distributed/rendezvous/slurm.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import type { CrewMember } from './crew/messages.ts'
 import type { TabChoice } from './flags.ts'

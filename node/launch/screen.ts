@@ -1,5 +1,5 @@
 import cliProgress from 'cli-progress'
-import type { Progress } from '../../src/distributed/progress.ts'
+import type { Progress } from '../../src/distributed/launcher/progress.ts'
 import type { Output } from '../output.ts'
 import { Rate } from '../rate.ts'
 import type { StreamName } from './log-files.ts'

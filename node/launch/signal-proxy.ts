@@ -1,7 +1,7 @@
 import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { type RawData, WebSocket, WebSocketServer } from 'ws'
-import { signalPath } from '../../src/peer/messages.ts'
+import { signalPath } from '../../src/peer/room/messages.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { closeReason } from '../close-reason.ts'
 import { ownHosts } from '../hosts.ts'

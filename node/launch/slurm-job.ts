@@ -1,11 +1,11 @@
-import { expandNodeList } from '../../src/distributed/node-list.ts'
+import { expandNodeList } from '../../src/distributed/rendezvous/node-list.ts'
 import {
   nodeListIn,
   tasksPerNode,
   type Variables,
   wholeIfSet,
   wholeIn,
-} from '../../src/distributed/slurm.ts'
+} from '../../src/distributed/rendezvous/slurm.ts'
 import { TabringError } from '../../src/util/errors.ts'
 
 /** Where a launcher is in a Slurm job. */

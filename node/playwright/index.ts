@@ -4,7 +4,7 @@ import { launchForRanks, type RankAdapter } from './launch.ts'
 import { OpenRanks, type Ranks } from './ranks.ts'
 
 export { expect } from 'playwright/test'
-export type { RelayChoice } from '../../src/distributed/plan-links.ts'
+export type { RelayChoice } from '../../src/distributed/rendezvous/plan-links.ts'
 export type { RankAdapter } from './launch.ts'
 export type { OpenRanksOptions, Ranks } from './ranks.ts'
 

@@ -1,12 +1,12 @@
 import type { ConsoleMessage, Page } from 'playwright'
+import { type Joined, joinedName } from '../../src/distributed/launcher/joined.ts'
 import {
   type InjectedEnvironment,
   injectedName,
   type RankVariables,
-} from '../../src/distributed/env.ts'
-import { type Joined, joinedName } from '../../src/distributed/joined.ts'
-import type { RelayChoice } from '../../src/distributed/plan-links.ts'
-import { newRoomUrl, parseRoomUrl } from '../../src/peer/room-url.ts'
+} from '../../src/distributed/rendezvous/env.ts'
+import type { RelayChoice } from '../../src/distributed/rendezvous/plan-links.ts'
+import { newRoomUrl, parseRoomUrl } from '../../src/peer/room/room-url.ts'
 import { messageOf, PeerError } from '../../src/util/errors.ts'
 
 /** What the ranks of a group know alike. */

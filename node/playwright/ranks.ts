@@ -1,5 +1,5 @@
 import type { Browser, BrowserContext, Page } from 'playwright'
-import { type RelayChoice, relayChoices } from '../../src/distributed/plan-links.ts'
+import { type RelayChoice, relayChoices } from '../../src/distributed/rendezvous/plan-links.ts'
 import { TabringError } from '../../src/util/errors.ts'
 import {
   checkChoice,

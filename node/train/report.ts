@@ -1,5 +1,5 @@
 import cliProgress from 'cli-progress'
-import type { Metric } from '../../src/train/demo-meta.ts'
+import type { Metric } from '../../src/trainer/settings/demo-meta.ts'
 import type { Output } from '../output.ts'
 import { Rate } from '../rate.ts'
 import type { RankResult, TabEvent } from './tab-group.ts'

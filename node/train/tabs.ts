@@ -1,6 +1,6 @@
 import type { Browser, Download, Page } from 'playwright'
-import { formatFragment, newRoomLink, type RoomLink } from '../../src/peer/secret.ts'
-import type { TrainConfig } from '../../src/train/config.ts'
+import { formatFragment, newRoomLink, type RoomLink } from '../../src/peer/room/secret.ts'
+import type { TrainConfig } from '../../src/trainer/settings/config.ts'
 import { messageOf, TabringError } from '../../src/util/errors.ts'
 import { launcherParameter, type SwitchInputs } from '../../src/util/switches.ts'
 import type { CheckpointAddress } from '../../src/worker/api.ts'

@@ -1,4 +1,4 @@
-import type { Runtime } from '../graph/runtime.ts'
+import type { Runtime } from '../graph/memory/runtime.ts'
 import { lowerCall } from '../kernels/choose.ts'
 import type { HostArray, Op, OpCall, Variant } from '../kernels/op.ts'
 import { bytesOf, countElements, type TensorType } from '../util/shape.ts'

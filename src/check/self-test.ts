@@ -1,4 +1,4 @@
-import type { Runtime } from '../graph/runtime.ts'
+import type { Runtime } from '../graph/memory/runtime.ts'
 import { applicable } from '../kernels/choose.ts'
 import { callOf } from '../kernels/draw.ts'
 import type { Op } from '../kernels/op.ts'

@@ -1,14 +1,13 @@
 /** torch.distributed, as `import { distributed as dist } from 'tabring'`. */
-export type { ProcessGroup } from '../peer/group.ts'
+export type { ProcessGroup } from '../peer/group/group.ts'
 export { HashStore } from '../peer/store/hash-store.ts'
-export { openStore } from '../peer/store/open-store.ts'
 export { OpfsStore } from '../peer/store/opfs-store.ts'
 export { PrefixStore } from '../peer/store/prefix-store.ts'
 export type { Store } from '../peer/store/store.ts'
-export { WebSocketStore } from '../peer/store/web-socket-store.ts'
-export { allToAll, allToAllSingle } from './all-to-all.ts'
-export { isAvailable, isBackendAvailable, isTorchelasticLaunched } from './backends.ts'
-export { ReduceOp } from './call.ts'
+export { openStore } from '../peer/tab/open-store.ts'
+export { WebSocketStore } from '../peer/tab/web-socket-store.ts'
+export { allToAll, allToAllSingle } from './call/all-to-all.ts'
+export { ReduceOp } from './call/call.ts'
 export {
   allGather,
   allGatherIntoTensor,
@@ -20,15 +19,17 @@ export {
   reduceScatter,
   reduceScatterTensor,
   scatter,
-} from './functions.ts'
-export { batchIsendIrecv, irecv, isend, P2POp, recv, send } from './messages.ts'
-export { monitoredBarrier } from './monitored-barrier.ts'
+} from './call/functions.ts'
+export { batchIsendIrecv, irecv, isend, P2POp, recv, send } from './call/messages.ts'
+export { monitoredBarrier } from './call/monitored-barrier.ts'
 export {
   allGatherObject,
   broadcastObjectList,
   gatherObject,
   scatterObjectList,
-} from './objects.ts'
+} from './call/objects.ts'
+export { Work } from './call/work.ts'
+export { isAvailable, isBackendAvailable, isTorchelasticLaunched } from './group/backends.ts'
 export {
   destroyProcessGroup,
   formProcessGroup,
@@ -36,7 +37,7 @@ export {
   initProcessGroup,
   isInitialized,
   newGroup,
-} from './process-group.ts'
+} from './group/process-group.ts'
 export {
   GroupMember,
   getBackend,
@@ -45,7 +46,6 @@ export {
   getProcessGroupRanks,
   getRank,
   getWorldSize,
-} from './ranks.ts'
-export { initFromSlurm } from './slurm.ts'
-export { newSubgroups, newSubgroupsByEnumeration } from './subgroups.ts'
-export { Work } from './work.ts'
+} from './group/ranks.ts'
+export { newSubgroups, newSubgroupsByEnumeration } from './group/subgroups.ts'
+export { initFromSlurm } from './rendezvous/slurm.ts'

@@ -1,4 +1,4 @@
-import type { Runtime } from '../graph/runtime.ts'
+import type { Runtime } from '../graph/memory/runtime.ts'
 import { ownProduct } from './own-product.ts'
 import { flops, leftShape, type ProductTask, rightShape } from './product.ts'
 

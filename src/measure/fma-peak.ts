@@ -1,5 +1,5 @@
-import { prepareLowering, repeatsFor } from '../graph/prepare-lowering.ts'
-import type { Runtime } from '../graph/runtime.ts'
+import type { Runtime } from '../graph/memory/runtime.ts'
+import { prepareLowering, repeatsFor } from '../graph/tune/prepare-lowering.ts'
 import { dispatch, writes } from '../kernels/shader.ts'
 import { tensorType } from '../util/shape.ts'
 

@@ -1,5 +1,5 @@
-import { prepareLowering, repeatsFor } from '../graph/prepare-lowering.ts'
-import type { Runtime } from '../graph/runtime.ts'
+import type { Runtime } from '../graph/memory/runtime.ts'
+import { prepareLowering, repeatsFor } from '../graph/tune/prepare-lowering.ts'
 import { applicable, lowerCall } from '../kernels/choose.ts'
 import { flopsOf, type MatmulForm, matmul, preferred } from '../kernels/matmul/matmul.ts'
 import type { OpCall } from '../kernels/op.ts'

@@ -1,5 +1,5 @@
-import { prepareLowering } from '../graph/prepare-lowering.ts'
-import type { Runtime } from '../graph/runtime.ts'
+import type { Runtime } from '../graph/memory/runtime.ts'
+import { prepareLowering } from '../graph/tune/prepare-lowering.ts'
 import { chooseVariant, lowerCall } from '../kernels/choose.ts'
 import { matmul, plain } from '../kernels/matmul/matmul.ts'
 import type { Op, OpCall } from '../kernels/op.ts'

@@ -1,5 +1,5 @@
 import * as functions from '../graph/functions/activations.ts'
-import type { Tensor } from '../graph/tensor.ts'
+import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkChoice, checkOptions } from '../util/options.ts'
 import { Module } from './module.ts'
 

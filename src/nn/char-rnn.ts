@@ -1,4 +1,4 @@
-import type { Tensor } from '../graph/tensor.ts'
+import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkOptions } from '../util/options.ts'
 import { Embedding } from './embedding.ts'
 import { Linear } from './layers.ts'

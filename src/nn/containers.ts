@@ -1,4 +1,4 @@
-import type { Tensor } from '../graph/tensor.ts'
+import type { Tensor } from '../graph/trace/tensor.ts'
 import { TabringError } from '../util/errors.ts'
 import { Module, ModuleSequence } from './module.ts'
 

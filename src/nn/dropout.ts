@@ -1,6 +1,6 @@
 import { dropout } from '../graph/functions/dropout.ts'
-import { layerOfCall, nextRandomLayer } from '../graph/random.ts'
-import type { Tensor } from '../graph/tensor.ts'
+import { layerOfCall, nextRandomLayer } from '../graph/trace/random.ts'
+import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkNumber, checkOptions, isShare } from '../util/options.ts'
 import { Module } from './module.ts'
 

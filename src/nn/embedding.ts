@@ -1,6 +1,6 @@
 import { embedding } from '../graph/functions/index-ops.ts'
-import { Parameter } from '../graph/parameter.ts'
-import type { Tensor } from '../graph/tensor.ts'
+import { Parameter } from '../graph/trace/parameter.ts'
+import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkNumber, checkOptions, isCount } from '../util/options.ts'
 import { normalNumbers } from './init.ts'
 import { Module } from './module.ts'

@@ -1,10 +1,10 @@
-import { Parameter } from '../graph/parameter.ts'
+import { Parameter } from '../graph/trace/parameter.ts'
 import {
   nextRandomStep,
   resetRandomLayers,
   setNextRandomStep,
   setRandomSeed,
-} from '../graph/random.ts'
+} from '../graph/trace/random.ts'
 import { checkNumber } from '../util/options.ts'
 import { RandomStream } from '../util/random.ts'
 import { countElements, type Shape } from '../util/shape.ts'

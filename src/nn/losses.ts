@@ -1,6 +1,6 @@
 import * as losses from '../graph/functions/losses.ts'
-import { ModuleBuffer } from '../graph/module-buffer.ts'
-import type { Tensor } from '../graph/tensor.ts'
+import { ModuleBuffer } from '../graph/trace/module-buffer.ts'
+import type { Tensor } from '../graph/trace/tensor.ts'
 import type { ScalarSlot } from '../kernels/op.ts'
 import { checkNumber, isShare, type OptionNames } from '../util/options.ts'
 import { Module } from './module.ts'

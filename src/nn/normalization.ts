@@ -1,6 +1,6 @@
 import { groupNorm, layerNorm, rmsNorm } from '../graph/functions/normalization.ts'
-import type { Parameter } from '../graph/parameter.ts'
-import type { Tensor } from '../graph/tensor.ts'
+import type { Parameter } from '../graph/trace/parameter.ts'
+import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkNumber, checkOptions, isCount } from '../util/options.ts'
 import type { Shape } from '../util/shape.ts'
 import { checkEps } from './check-eps.ts'

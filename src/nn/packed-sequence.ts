@@ -1,6 +1,6 @@
 import { where } from '../graph/functions/elementwise.ts'
 import { arange, cat, full as fill } from '../graph/functions/shape.ts'
-import { emit, type Tensor } from '../graph/tensor.ts'
+import { emit, type Tensor } from '../graph/trace/tensor.ts'
 import { longestTable, table } from '../kernels/table/table.ts'
 import { ShapeError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'

@@ -12,7 +12,7 @@ import {
   maxPoolOptions,
   type PooledWithIndices,
 } from '../graph/functions/pooling.ts'
-import type { Tensor } from '../graph/tensor.ts'
+import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkOptions } from '../util/options.ts'
 import { checkKernel } from './check-sizes.ts'
 import { Module } from './module.ts'

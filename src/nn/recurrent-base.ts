@@ -1,6 +1,6 @@
 import { type RecurrentWeights, recurrentLayer } from '../graph/functions/recurrent.ts'
 import { cat, stack, zeros } from '../graph/functions/shape.ts'
-import { Tensor } from '../graph/tensor.ts'
+import { Tensor } from '../graph/trace/tensor.ts'
 import { type CellKind, cells } from '../kernels/recurrent/cells.ts'
 import { ShapeError } from '../util/errors.ts'
 import { checkNumber, checkOptions, isShare, type OptionNames } from '../util/options.ts'

@@ -1,6 +1,6 @@
 import { type RecurrentWeights, recurrentLayer } from '../graph/functions/recurrent.ts'
 import { zeros } from '../graph/functions/shape.ts'
-import type { Tensor } from '../graph/tensor.ts'
+import type { Tensor } from '../graph/trace/tensor.ts'
 import type { CellKind } from '../kernels/recurrent/cells.ts'
 import { checkChoice, checkOptions } from '../util/options.ts'
 import { Module } from './module.ts'

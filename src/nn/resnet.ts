@@ -1,4 +1,4 @@
-import type { Tensor } from '../graph/tensor.ts'
+import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkNumber, checkOptions, isCount } from '../util/options.ts'
 import { BatchNorm2d } from './batch-norm.ts'
 import { Conv2d } from './convolution.ts'

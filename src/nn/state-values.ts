@@ -1,4 +1,4 @@
-import type { StoredData } from '../graph/stored-tensor.ts'
+import type { StoredData } from '../graph/trace/stored-tensor.ts'
 import { unpackHalves } from '../kernels/half.ts'
 import { DataError } from '../util/errors.ts'
 import type { Shape } from '../util/shape.ts'

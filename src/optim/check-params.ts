@@ -1,4 +1,4 @@
-import { Parameter } from '../graph/parameter.ts'
+import { Parameter } from '../graph/trace/parameter.ts'
 import { TabringError } from '../util/errors.ts'
 import { checkOptions, type OptionNames } from '../util/options.ts'
 import { groupNames } from './settings.ts'

@@ -1,9 +1,9 @@
-import type { Bucket } from '../graph/bucket.ts'
-import type { Parameter } from '../graph/parameter.ts'
-import { Pool, poolAlignment } from '../graph/pool.ts'
-import { type Tensor, TracedTensor } from '../graph/tensor.ts'
-import { activeTrace, type GradientControl, type Trace } from '../graph/trace.ts'
-import { GraphValue } from '../graph/value.ts'
+import { Pool, poolAlignment } from '../graph/memory/pool.ts'
+import type { Bucket } from '../graph/trace/bucket.ts'
+import type { Parameter } from '../graph/trace/parameter.ts'
+import { type Tensor, TracedTensor } from '../graph/trace/tensor.ts'
+import { activeTrace, type GradientControl, type Trace } from '../graph/trace/trace.ts'
+import { GraphValue } from '../graph/trace/value.ts'
 import { fromScalar } from '../kernels/from-scalar/from-scalar.ts'
 import {
   clipFactor,
@@ -17,7 +17,7 @@ import type { NormKind } from '../kernels/grad-clip/norm.ts'
 import { TabringError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
-import { bucketsBehind } from './buckets-behind.ts'
+import { bucketsBehind } from './parameter-buckets.ts'
 
 /** A limit, or a function that is asked in every step. */
 export type Limit = number | (() => number)

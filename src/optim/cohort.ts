@@ -1,6 +1,6 @@
-import type { Bucket } from '../graph/bucket.ts'
-import type { Parameter } from '../graph/parameter.ts'
-import { Pool } from '../graph/pool.ts'
+import { Pool } from '../graph/memory/pool.ts'
+import type { Bucket } from '../graph/trace/bucket.ts'
+import type { Parameter } from '../graph/trace/parameter.ts'
 
 /**
  * Parameters of a group that have made the same updates, and so share a count of them.

@@ -1,5 +1,5 @@
-import type { Parameter } from '../graph/parameter.ts'
-import type { StoredTensor } from '../graph/stored-tensor.ts'
+import type { Parameter } from '../graph/trace/parameter.ts'
+import type { StoredTensor } from '../graph/trace/stored-tensor.ts'
 import { TabringError } from '../util/errors.ts'
 import { type Shape, sameShape } from '../util/shape.ts'
 

@@ -1,5 +1,5 @@
-import type { Trace } from '../graph/trace.ts'
-import type { GraphNode } from '../graph/value.ts'
+import type { Trace } from '../graph/trace/trace.ts'
+import type { GraphNode } from '../graph/trace/value.ts'
 import { lion } from '../kernels/lion/lion.ts'
 import { Optimizer } from './optimizer.ts'
 import { checkBetas, checkNotNegative, type ParamGroup, type Params } from './settings.ts'

@@ -1,6 +1,6 @@
-import type { Bucket } from '../graph/bucket.ts'
-import type { Parameter } from '../graph/parameter.ts'
-import type { Pool } from '../graph/pool.ts'
+import type { Pool } from '../graph/memory/pool.ts'
+import type { Bucket } from '../graph/trace/bucket.ts'
+import type { Parameter } from '../graph/trace/parameter.ts'
 import { TabringError } from '../util/errors.ts'
 import type { StateEntry, StateTensor } from './state-dict.ts'
 

@@ -1,21 +1,21 @@
-import { type Bucket, layOutBuckets } from '../graph/bucket.ts'
-import { Unsettled } from '../graph/exchange.ts'
 import { zeros } from '../graph/functions/shape.ts'
-import type { Parameter } from '../graph/parameter.ts'
-import { Pool } from '../graph/pool.ts'
-import { activeTrace, type Trace } from '../graph/trace.ts'
-import { emitNode, type GraphNode, GraphValue } from '../graph/value.ts'
+import { Pool } from '../graph/memory/pool.ts'
+import { type Bucket, layOutBuckets } from '../graph/trace/bucket.ts'
+import { Unsettled } from '../graph/trace/exchange.ts'
+import type { Parameter } from '../graph/trace/parameter.ts'
+import { activeTrace, type Trace } from '../graph/trace/trace.ts'
+import { emitNode, type GraphNode, GraphValue } from '../graph/trace/value.ts'
 import { accumulate, takeAccumulated } from '../kernels/accumulate/accumulate.ts'
 import { type SettleAttrs, settle } from '../kernels/grad-scaler/settle.ts'
 import type { Op } from '../kernels/op.ts'
 import type { UpdateAttrs } from '../kernels/update/rule.ts'
 import { invariant, TabringError } from '../util/errors.ts'
 import { countElements, sameShape, tensorType } from '../util/shape.ts'
-import { alikeGroup } from './alike-group.ts'
-import { noGradient, owners } from './buckets-behind.ts'
 import { checkGroup, checkSettingNames, requireList } from './check-params.ts'
 import { Cohort } from './cohort.ts'
+import { alikeGroup } from './group-settings-check.ts'
 import { commonSteps, type LoadedState, tensorsOf, wholeState } from './loaded-state.ts'
+import { noGradient, owners } from './parameter-buckets.ts'
 import { type CommonSettings, overlay, type ParamGroup, type Params } from './settings.ts'
 import type { Slice } from './slice.ts'
 import {
@@ -26,7 +26,7 @@ import {
   type StateEntry,
   type StateTensor,
 } from './state-dict.ts'
-import { warnOfUnlisted } from './unlisted.ts'
+import { warnOfUnlisted } from './warn-unlisted.ts'
 
 /**
  * The base of all optimizers: groups, buckets, slices, step counting and state dicts are here, the update rule is the subclass's.

@@ -1,5 +1,5 @@
-import type { Trace } from '../graph/trace.ts'
-import type { GraphNode } from '../graph/value.ts'
+import type { Trace } from '../graph/trace/trace.ts'
+import type { GraphNode } from '../graph/trace/value.ts'
 import {
   rmsprop,
   rmspropCentered,

@@ -1,4 +1,4 @@
-import type { Parameter } from '../graph/parameter.ts'
+import type { Parameter } from '../graph/trace/parameter.ts'
 import { TabringError } from '../util/errors.ts'
 
 /** Settings that every optimizer has; the others are the optimizer's own. */

@@ -1,6 +1,6 @@
-import type { Bucket } from '../graph/bucket.ts'
-import type { Trace } from '../graph/trace.ts'
-import { emitNode, type GraphNode, type GraphValue } from '../graph/value.ts'
+import type { Bucket } from '../graph/trace/bucket.ts'
+import type { Trace } from '../graph/trace/trace.ts'
+import { emitNode, type GraphNode, type GraphValue } from '../graph/trace/value.ts'
 import type { Op, ScalarSlot } from '../kernels/op.ts'
 import type { SettingSource, UpdateAttrs } from '../kernels/update/rule.ts'
 

@@ -1,4 +1,4 @@
-import type { JsonValue } from '../peer/messages.ts'
+import type { JsonValue } from '../peer/room/messages.ts'
 
 /** An adapter as its owner describes it, in words; it came from another tab, so nothing about it is taken for granted. */
 export interface AdapterWords {

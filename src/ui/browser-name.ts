@@ -1,4 +1,4 @@
-import { limits } from '../peer/messages.ts'
+import { limits } from '../peer/room/messages.ts'
 
 /** The browser as its user-agent string gives it away, and the system: `Chrome on Linux`. */
 export function browserName(userAgent: string): string {

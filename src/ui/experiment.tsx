@@ -1,4 +1,4 @@
-import type { TrainConfig } from '../train/config.ts'
+import type { TrainConfig } from '../trainer/settings/config.ts'
 import type { Acts } from './acts.ts'
 import { CopyButton } from './copy-button.tsx'
 import { experimentLink } from './experiment-link.ts'

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { limits } from '../peer/messages.ts'
+import { limits } from '../peer/room/messages.ts'
 import type { Acts } from './acts.ts'
 import { PageTop } from './page-top.tsx'
 import type { Snapshot } from './state/snapshot.ts'

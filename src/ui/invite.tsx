@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import type { ServerFacts } from '../peer/messages.ts'
+import type { ServerFacts } from '../peer/room/messages.ts'
 import { CopyButton } from './copy-button.tsx'
 import { QrCode } from './qr-code.tsx'
 import { QrDialog } from './qr-dialog.tsx'

@@ -1,4 +1,4 @@
-import type { LobbyMember } from '../peer/messages.ts'
+import type { LobbyMember } from '../peer/room/messages.ts'
 import type { Acts } from './acts.ts'
 import { isMaker, isRoomOn, ownMember } from './state/room-facts.ts'
 import type { Snapshot } from './state/snapshot.ts'

@@ -1,6 +1,6 @@
-import { ringEdges } from '../peer/edges.ts'
-import type { LobbyMember, Measured } from '../peer/messages.ts'
-import { canFallBack } from '../peer/topology.ts'
+import { ringEdges } from '../peer/room/edges.ts'
+import type { LobbyMember, Measured } from '../peer/room/messages.ts'
+import { canFallBack } from '../peer/room/topology.ts'
 import { formatMs, formatNumber } from './format.ts'
 
 /** One measured number of a member, and what it means. */

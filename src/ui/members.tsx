@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact'
-import type { LobbyMember } from '../peer/messages.ts'
+import type { LobbyMember } from '../peer/room/messages.ts'
 import type { Acts } from './acts.ts'
 import { adapterWords } from './adapter-words.ts'
 import { inviteLink } from './experiment-link.ts'

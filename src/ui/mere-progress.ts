@@ -1,4 +1,4 @@
-import type { Lobby } from '../peer/messages.ts'
+import type { Lobby } from '../peer/room/messages.ts'
 import { isRunning } from './state/run-facts.ts'
 import type { Action, Snapshot } from './state/snapshot.ts'
 

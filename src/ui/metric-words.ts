@@ -1,4 +1,4 @@
-import type { Metric } from '../train/demo-meta.ts'
+import type { Metric } from '../trainer/settings/demo-meta.ts'
 import { formatLoss, formatMetric } from './format.ts'
 
 /** What a demo measures, of which samples, in words: `test accuracy`, `test loss in bits per character`. */

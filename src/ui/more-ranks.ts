@@ -1,8 +1,8 @@
-import { limits } from '../peer/messages.ts'
+import { limits } from '../peer/room/messages.ts'
 import type { DeviceType } from '../util/device.ts'
 import { messageOf } from '../util/errors.ts'
 import type { ComputeApi } from '../worker/api.ts'
-import { type MemberChange, RoomMember, type RoomMemberOptions } from '../worker/member.ts'
+import { type MemberChange, RoomMember, type RoomMemberOptions } from '../worker/page/member.ts'
 
 /**
  * The ranks of a tab besides the one that its page shows: each a member with a compute worker of its own, named after the tab with a number.

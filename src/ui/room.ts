@@ -1,9 +1,14 @@
-import type { RoomLink } from '../peer/secret.ts'
-import { givenData } from '../train/config.ts'
+import type { RoomLink } from '../peer/room/secret.ts'
+import { givenData } from '../trainer/settings/config.ts'
 import { toHex } from '../util/env.ts'
 import { messageOf } from '../util/errors.ts'
 import { exportTrace, isTracing } from '../util/spans.ts'
-import { bytesSentIn, RoomMember, type RoomMemberOptions, type RunEnd } from '../worker/member.ts'
+import {
+  bytesSentIn,
+  RoomMember,
+  type RoomMemberOptions,
+  type RunEnd,
+} from '../worker/page/member.ts'
 import type { Acts } from './acts.ts'
 import { plainName } from './browser-name.ts'
 import { checkpointActs } from './checkpoints/checkpoint-acts.ts'

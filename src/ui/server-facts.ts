@@ -1,5 +1,5 @@
 import * as v from 'valibot'
-import { type ServerFacts, serverFactsPath, serverFactsSchema } from '../peer/messages.ts'
+import { type ServerFacts, serverFactsPath, serverFactsSchema } from '../peer/room/messages.ts'
 
 export const noFacts: ServerFacts = { lanUrls: [], data: null }
 

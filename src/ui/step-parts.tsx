@@ -1,4 +1,4 @@
-import type { StepParts } from '../train/run.ts'
+import type { StepParts } from '../trainer/watch/run-events.ts'
 import { formatMs } from './format.ts'
 import { Panel } from './panel.tsx'
 import type { Run } from './state/run.ts'

@@ -1,4 +1,4 @@
-import { removerIn, SignalError } from '../peer/refusals.ts'
+import { removerIn, SignalError } from '../peer/room/refusals.ts'
 import { messageOf } from '../util/errors.ts'
 
 /** Why this tab cannot take part, in words: what is wrong, and what to do about it. */

@@ -1,5 +1,5 @@
-import { ringEdges } from '../peer/edges.ts'
-import { canFallBack } from '../peer/topology.ts'
+import { ringEdges } from '../peer/room/edges.ts'
+import { canFallBack } from '../peer/room/topology.ts'
 import { isMaker, isRoomOn, makerName } from './state/room-facts.ts'
 import type { Run } from './state/run.ts'
 import type { Snapshot } from './state/snapshot.ts'
@@ -109,7 +109,7 @@ function partiesOf(run: Run, text: string, code: string): Parties | null {
   return others.length > 0 ? { ranks: others, is: 'own' } : null
 }
 
-/** The reason that WebRTC gives (peer/webrtc.ts), in plain words. */
+/** The reason that WebRTC gives (peer/tab/webrtc.ts), in plain words. */
 function causeOf(text: string, names: string, isPair: boolean): string {
   if (text.includes('this browser offers no address'))
     return isPair

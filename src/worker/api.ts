@@ -1,23 +1,31 @@
 import type { AdapterFacts } from '../gpu/device.ts'
-import type { Transport } from '../peer/channel-transport.ts'
-import type { LinkStats } from '../peer/link.ts'
-import type { CheckpointSettings, NotARun, ShelvedCheckpoint } from '../train/checkpoint-shelf.ts'
-import type { TrainConfig } from '../train/config.ts'
-import type { TrainerResult } from '../train/run.ts'
-import type { SavedFile } from '../train/saves.ts'
-import type { LookAnswer } from '../train/task.ts'
+import type { Transport } from '../peer/link/channel-transport.ts'
+import type { LinkStats } from '../peer/link/link.ts'
+import type {
+  CheckpointSettings,
+  NotARun,
+  ShelvedCheckpoint,
+} from '../trainer/saves/checkpoint-shelf.ts'
+import type { SavedFile } from '../trainer/saves/save-requests.ts'
+import type { TrainConfig } from '../trainer/settings/config.ts'
+import type { LookAnswer } from '../trainer/settings/task.ts'
+import type { TrainerResult } from '../trainer/watch/run-events.ts'
 import type { DeviceType } from '../util/device.ts'
 import type { TraceEvent } from '../util/spans.ts'
 import type { GivenSwitches } from '../util/switches.ts'
-import type { TimedEvent } from './event-batches.ts'
+import type { TimedEvent } from './compute/event-batches.ts'
 
 export type { AdapterFacts } from '../gpu/device.ts'
-export type { Transport } from '../peer/channel-transport.ts'
-export type { CheckpointSettings, NotARun, ShelvedCheckpoint } from '../train/checkpoint-shelf.ts'
-export type { RunEvent, RunRecord } from '../train/run.ts'
-export type { SavedFile } from '../train/saves.ts'
-export type { LookAnswer } from '../train/task.ts'
-export type { TimedEvent } from './event-batches.ts'
+export type { Transport } from '../peer/link/channel-transport.ts'
+export type {
+  CheckpointSettings,
+  NotARun,
+  ShelvedCheckpoint,
+} from '../trainer/saves/checkpoint-shelf.ts'
+export type { SavedFile } from '../trainer/saves/save-requests.ts'
+export type { LookAnswer } from '../trainer/settings/task.ts'
+export type { RunEvent, RunRecord } from '../trainer/watch/run-events.ts'
+export type { TimedEvent } from './compute/event-batches.ts'
 
 /**
  * What the page and its compute worker say to each other through Comlink: control, small numbers, and the arrays that looks give.

@@ -1,15 +1,15 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import { compile } from '../../src/graph/compile.ts'
+import { compile } from '../../src/graph/compile/compile.ts'
 import {
   type AttentionOptions,
   scaledDotProductAttention,
 } from '../../src/graph/functions/attention.ts'
 import { sub, where } from '../../src/graph/functions/elementwise.ts'
 import { arange, cat, ones, tril, zeros } from '../../src/graph/functions/shape.ts'
-import { Parameter } from '../../src/graph/parameter.ts'
-import { CpuRuntime } from '../../src/graph/runtime.ts'
-import type { HostData } from '../../src/graph/step-program.ts'
-import type { Tensor } from '../../src/graph/tensor.ts'
+import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import type { HostData } from '../../src/graph/plan/step-program.ts'
+import { Parameter } from '../../src/graph/trace/parameter.ts'
+import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { MultiheadAttention, type MultiheadAttentionInputs } from '../../src/nn/attention.ts'
 import { type TensorType, tensorType } from '../../src/util/shape.ts'
 import golden from '../golden/attention-masks.json'

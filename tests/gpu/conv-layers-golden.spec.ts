@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import { compile } from '../../src/graph/compile.ts'
+import { compile } from '../../src/graph/compile/compile.ts'
 import { batchNorm } from '../../src/graph/functions/batch-norm.ts'
 import { conv1d, conv2d, convTranspose2d } from '../../src/graph/functions/convolution.ts'
 import {
@@ -9,9 +9,9 @@ import {
   avgPool2d,
   maxPool1d,
 } from '../../src/graph/functions/pooling.ts'
-import { ModuleBuffer } from '../../src/graph/module-buffer.ts'
-import { Parameter } from '../../src/graph/parameter.ts'
-import type { Tensor } from '../../src/graph/tensor.ts'
+import { ModuleBuffer } from '../../src/graph/trace/module-buffer.ts'
+import { Parameter } from '../../src/graph/trace/parameter.ts'
+import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { countElements, tensorType } from '../../src/util/shape.ts'
 import golden from '../golden/conv-layers.json'
 import { convRuns } from '../support/conv-models.ts'

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
+import { DistributedDataParallel } from '../../src/ddp/data-parallel/data-parallel.ts'
 import { StagedUploads } from '../../src/gpu/staging.ts'
-import { compile } from '../../src/graph/compile.ts'
-import { crossEntropy } from '../../src/graph/functions.ts'
+import { compile } from '../../src/graph/compile/compile.ts'
+import { crossEntropy } from '../../src/graph/functions/linear.ts'
 import { Linear } from '../../src/nn/layers.ts'
 import { SGD } from '../../src/optim/sgd.ts'
-import { DistributedDataParallel } from '../../src/train/data-parallel.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import golden from '../golden/counted-means.json'
 import {

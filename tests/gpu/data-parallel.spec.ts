@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest'
-import { ReplicaCheck } from '../../src/train/verify.ts'
+import { ReplicaCheck } from '../../src/ddp/hashes/replica-check.ts'
 import { byName, equalsOneRank, ranksOf, relative, stepAll } from '../support/ddp-ranks.ts'
 import { flipBit } from '../support/flip-bit.ts'
 import { batchOf, compileTraining, goldenModel } from '../support/formula-model.ts'

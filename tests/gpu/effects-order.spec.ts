@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { compile } from '../../src/graph/compile.ts'
-import { CpuRuntime } from '../../src/graph/runtime.ts'
+import { compile } from '../../src/graph/compile/compile.ts'
+import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
 import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { testRuntime } from '../support/run-op.ts'

@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest'
-import { compile } from '../../src/graph/compile.ts'
+import { compile } from '../../src/graph/compile/compile.ts'
 import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
 import { manualSeed } from '../../src/nn/init.ts'
 import { Linear } from '../../src/nn/layers.ts'

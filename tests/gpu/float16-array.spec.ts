@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import * as dist from '../../src/distributed/index.ts'
 import type { CollectiveArray, Float16Elements } from '../../src/index.ts'
-import { Float16Bits } from '../../src/peer/float16-bits.ts'
-import type { ProcessGroup } from '../../src/peer/group.ts'
+import { Float16Bits } from '../../src/peer/collective/float16-bits.ts'
+import type { ProcessGroup } from '../../src/peer/group/group.ts'
 import { meshOf, ringOf } from '../support/process-ring.ts'
 
 // Node 20 has no Float16Array; the browsers have.

@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest'
-import { compile } from '../../src/graph/compile.ts'
-import { countedSamples, crossEntropy } from '../../src/graph/functions.ts'
+import { compile } from '../../src/graph/compile/compile.ts'
+import { countedSamples, crossEntropy } from '../../src/graph/functions/linear.ts'
 import { BatchNorm1d } from '../../src/nn/batch-norm.ts'
 import { SGD } from '../../src/optim/sgd.ts'
 import { RandomStream } from '../../src/util/random.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { RunOutputs } from '../../src/graph/step-program.ts'
+import type { RunOutputs } from '../../src/graph/plan/step-program.ts'
 import golden from '../golden/modules.json'
 import { allowedDistance, type GoldenResult, largestDistance, valuesOf } from '../support/golden.ts'
 import { runHooked } from '../support/hook-run.ts'

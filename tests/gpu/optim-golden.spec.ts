@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import type { Parameter } from '../../src/graph/parameter.ts'
-import type { Tensor } from '../../src/graph/tensor.ts'
+import type { Parameter } from '../../src/graph/trace/parameter.ts'
+import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { Adagrad } from '../../src/optim/adagrad.ts'
 import { Adam, AdamW } from '../../src/optim/adam.ts'
 import { clipGradNorm, clipGradValue } from '../../src/optim/clip.ts'

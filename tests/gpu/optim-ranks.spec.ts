@@ -1,13 +1,13 @@
 import { afterEach, expect, test } from 'vitest'
-import { compileAccumulated } from '../../src/graph/compile-accumulated.ts'
-import type { Tensor } from '../../src/graph/tensor.ts'
+import { DistributedDataParallel } from '../../src/ddp/data-parallel/data-parallel.ts'
+import { compileAccumulated } from '../../src/graph/compile/compile-accumulated.ts'
+import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { Module } from '../../src/nn/module.ts'
 import { AdamW } from '../../src/optim/adam.ts'
 import { clipGradNorm, clipGradValue } from '../../src/optim/clip.ts'
 import { ExponentialMovingAverage } from '../../src/optim/ema.ts'
 import { GradScaler } from '../../src/optim/grad-scaler.ts'
 import type { StateTensor } from '../../src/optim/state-dict.ts'
-import { DistributedDataParallel } from '../../src/train/data-parallel.ts'
 import { largestDistance } from '../support/golden.ts'
 import {
   compileGradients,

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { openGpu } from '../../src/gpu/device.ts'
-import { compile } from '../../src/graph/compile.ts'
-import type { Tensor } from '../../src/graph/tensor.ts'
+import { compile } from '../../src/graph/compile/compile.ts'
+import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { bytesOf, tensorType } from '../../src/util/shape.ts'
 import { testRuntime } from '../support/run-op.ts'
 

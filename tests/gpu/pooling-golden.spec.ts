@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import { compile } from '../../src/graph/compile.ts'
+import { compile } from '../../src/graph/compile/compile.ts'
 import {
   type ConvTransposeOptions,
   convTranspose2d,
@@ -10,9 +10,9 @@ import {
   maxPool2d,
   type PooledWithIndices,
 } from '../../src/graph/functions/pooling.ts'
-import { Parameter } from '../../src/graph/parameter.ts'
-import { CpuRuntime } from '../../src/graph/runtime.ts'
-import type { Tensor } from '../../src/graph/tensor.ts'
+import { CpuRuntime } from '../../src/graph/memory/runtime.ts'
+import { Parameter } from '../../src/graph/trace/parameter.ts'
+import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { AvgPool2d, MaxPool1d, MaxPool2d } from '../../src/nn/pooling.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import golden from '../golden/pooling.json'

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { parseTrainConfig } from '../../demos/experiment.ts'
-import { startCompute } from '../../src/worker/client.ts'
+import { startCompute } from '../../src/worker/page/client.ts'
 
 const membership = { epoch: 1, rank: 0, worldSize: 1 }
 

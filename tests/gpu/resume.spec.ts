@@ -1,6 +1,6 @@
 import { test } from 'vitest'
 import { openGpu } from '../../src/gpu/device.ts'
-import { Runtime } from '../../src/graph/runtime.ts'
+import { Runtime } from '../../src/graph/memory/runtime.ts'
 import { checkResume } from '../support/resume-run.ts'
 
 test.each([

@@ -1,12 +1,16 @@
 import { describe, expect, test } from 'vitest'
-import { compile } from '../../src/graph/compile.ts'
-import { runEagerly } from '../../src/graph/eager.ts'
-import { crossEntropy } from '../../src/graph/functions.ts'
-import { Parameter } from '../../src/graph/parameter.ts'
-import type { TracedFunction } from '../../src/graph/prepare.ts'
-import { randomScalarNames, resetRandomLayers, setNextRandomStep } from '../../src/graph/random.ts'
-import type { RunOutputs } from '../../src/graph/step-program.ts'
-import type { Tensor } from '../../src/graph/tensor.ts'
+import { compile } from '../../src/graph/compile/compile.ts'
+import { runEagerly } from '../../src/graph/compile/eager.ts'
+import { crossEntropy } from '../../src/graph/functions/linear.ts'
+import type { TracedFunction } from '../../src/graph/plan/prepare.ts'
+import type { RunOutputs } from '../../src/graph/plan/step-program.ts'
+import { Parameter } from '../../src/graph/trace/parameter.ts'
+import {
+  randomScalarNames,
+  resetRandomLayers,
+  setNextRandomStep,
+} from '../../src/graph/trace/random.ts'
+import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { CharRnn } from '../../src/nn/char-rnn.ts'
 import { Dropout } from '../../src/nn/dropout.ts'
 import type { Module } from '../../src/nn/module.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { compile } from '../../src/graph/compile.ts'
+import { compile } from '../../src/graph/compile/compile.ts'
 import { allowedDistance, largestDistance, valuesOf } from '../support/golden.ts'
 import { testRuntime } from '../support/run-op.ts'
 import { programOfShape, shapeCases } from '../support/shape-calls.ts'

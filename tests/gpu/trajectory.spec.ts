@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import { compile } from '../../src/graph/compile.ts'
+import { compile } from '../../src/graph/compile/compile.ts'
 import { matmul } from '../../src/graph/functions/matmul.ts'
-import { PhaseTimer } from '../../src/graph/phase-timer.ts'
+import { PhaseTimer } from '../../src/graph/run/phase-timer.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import {
   batchOf,

@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { type CompileOptions, compile } from '../../src/graph/compile.ts'
+import { type CompileOptions, compile } from '../../src/graph/compile/compile.ts'
 import { mseLoss } from '../../src/graph/functions/losses.ts'
 import { Linear, ReLU } from '../../src/nn/layers.ts'
 import { Sequential } from '../../src/nn/module.ts'

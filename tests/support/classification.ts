@@ -1,18 +1,18 @@
-import { compile } from '../../src/graph/compile.ts'
-import { countedSamples, crossEntropy } from '../../src/graph/functions.ts'
-import type { AnyRuntime } from '../../src/graph/runtime.ts'
-import type { StepProgram } from '../../src/graph/step-program.ts'
+import {
+  DistributedDataParallel,
+  type DistributedDataParallelOptions,
+} from '../../src/ddp/data-parallel/data-parallel.ts'
+import { compile } from '../../src/graph/compile/compile.ts'
+import { countedSamples, crossEntropy } from '../../src/graph/functions/linear.ts'
+import type { AnyRuntime } from '../../src/graph/memory/runtime.ts'
+import type { StepProgram } from '../../src/graph/plan/step-program.ts'
 import { manualSeed } from '../../src/nn/init.ts'
 import { Linear, ReLU } from '../../src/nn/layers.ts'
 import { Sequential } from '../../src/nn/module.ts'
 import { clipGradNorm } from '../../src/optim/clip.ts'
 import { SGD } from '../../src/optim/sgd.ts'
-import type { CollectiveGroup } from '../../src/peer/collective-group.ts'
-import type { ProcessGroup } from '../../src/peer/group.ts'
-import {
-  DistributedDataParallel,
-  type DistributedDataParallelOptions,
-} from '../../src/train/data-parallel.ts'
+import type { CollectiveGroup } from '../../src/peer/group/collective-group.ts'
+import type { ProcessGroup } from '../../src/peer/group/group.ts'
 import { uniform } from '../../src/util/random.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import { ringOf } from './process-ring.ts'

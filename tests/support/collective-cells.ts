@@ -1,6 +1,6 @@
 import * as dist from '../../src/distributed/index.ts'
-import type { ElementArray, ReduceOp } from '../../src/peer/element.ts'
-import type { ProcessGroup } from '../../src/peer/group.ts'
+import type { ElementArray, ReduceOp } from '../../src/peer/collective/element.ts'
+import type { ProcessGroup } from '../../src/peer/group/group.ts'
 import { seededRandom } from '../../src/util/virtual-env.ts'
 import { bytes, type Element, elements, opsOf, reduced } from './collective-reference.ts'
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import { type Algorithm, algorithms } from '../../src/peer/announcement.ts'
-import type { ElementArray } from '../../src/peer/element.ts'
-import type { ProcessGroup } from '../../src/peer/group.ts'
-import { chunkRange } from '../../src/peer/plan.ts'
+import { chunkRange } from '../../src/peer/algorithms/plan.ts'
+import { type Algorithm, algorithms } from '../../src/peer/collective/announcement.ts'
+import type { ElementArray } from '../../src/peer/collective/element.ts'
+import type { ProcessGroup } from '../../src/peer/group/group.ts'
 import { bytes, drawnOnRanks, elements, opsOf, reduced } from './collective-reference.ts'
 
 /** Groups of all ranks, and how to wait in their world: a virtual clock has to be turned. */

@@ -1,5 +1,5 @@
-import type { ElementArray, ReduceOp } from '../../src/peer/element.ts'
-import { Float16Bits } from '../../src/peer/float16-bits.ts'
+import type { ElementArray, ReduceOp } from '../../src/peer/collective/element.ts'
+import { Float16Bits } from '../../src/peer/collective/float16-bits.ts'
 import { halfBits, halfValue } from '../../src/util/half.ts'
 import { seededRandom } from '../../src/util/virtual-env.ts'
 

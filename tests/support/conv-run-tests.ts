@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { compile } from '../../src/graph/compile.ts'
-import { runEagerly } from '../../src/graph/eager.ts'
+import { compile } from '../../src/graph/compile/compile.ts'
+import { runEagerly } from '../../src/graph/compile/eager.ts'
 import type { Module } from '../../src/nn/module.ts'
 import { tensorType } from '../../src/util/shape.ts'
 import {

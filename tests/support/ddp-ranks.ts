@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest'
 import { planShares } from '../../src/data/shares.ts'
-import { compile } from '../../src/graph/compile.ts'
-import type { StepProgram } from '../../src/graph/step-program.ts'
+import { DistributedDataParallel } from '../../src/ddp/data-parallel/data-parallel.ts'
+import { paramDigest } from '../../src/ddp/hashes/param-digest.ts'
+import { ReplicaCheck } from '../../src/ddp/hashes/replica-check.ts'
+import { compile } from '../../src/graph/compile/compile.ts'
+import type { StepProgram } from '../../src/graph/plan/step-program.ts'
 import type { Module } from '../../src/nn/module.ts'
 import type { Optimizer } from '../../src/optim/optimizer.ts'
-import type { ProcessGroup } from '../../src/peer/group.ts'
-import { DistributedDataParallel } from '../../src/train/data-parallel.ts'
-import { paramDigest } from '../../src/train/param-digest.ts'
-import { ReplicaCheck } from '../../src/train/verify.ts'
+import type { ProcessGroup } from '../../src/peer/group/group.ts'
 import {
   batchOf,
   compileTraining,

@@ -11,6 +11,7 @@ import {
   oneHot,
   scatterAdd,
 } from '../../src/graph/functions/index-ops.ts'
+import { linear } from '../../src/graph/functions/linear.ts'
 import * as losses from '../../src/graph/functions/losses.ts'
 import { layerNorm } from '../../src/graph/functions/normalization.ts'
 import { pad } from '../../src/graph/functions/pad.ts'
@@ -30,8 +31,7 @@ import {
   triu,
   zeros,
 } from '../../src/graph/functions/shape.ts'
-import { linear } from '../../src/graph/functions.ts'
-import type { Tensor } from '../../src/graph/tensor.ts'
+import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import type { CellKind } from '../../src/kernels/recurrent/cells.ts'
 import edgesText from '../golden/edges.json?raw'
 import emptyText from '../golden/empty.json?raw'

@@ -2,7 +2,7 @@ import * as activations from '../../src/graph/functions/activations.ts'
 import * as elementwise from '../../src/graph/functions/elementwise.ts'
 import * as losses from '../../src/graph/functions/losses.ts'
 import * as reductions from '../../src/graph/functions/reductions.ts'
-import type { Tensor } from '../../src/graph/tensor.ts'
+import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import text from '../golden/elementwise.json?raw'
 import type { Call, CallCase } from './golden-call.ts'
 

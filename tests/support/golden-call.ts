@@ -1,5 +1,5 @@
-import { type CompileOptions, compile } from '../../src/graph/compile.ts'
-import type { Tensor } from '../../src/graph/tensor.ts'
+import { type CompileOptions, compile } from '../../src/graph/compile/compile.ts'
+import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import { allowedDistance, type GoldenCase, valuesOf } from './golden.ts'
 import { type GoldenProgram, goldenProgram, type Named } from './golden-program.ts'
 

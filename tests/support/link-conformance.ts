@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import type { Link, LinkEnd, LinkKind } from '../../src/peer/link.ts'
-import { Session } from '../../src/peer/session.ts'
+import type { Link, LinkEnd, LinkKind } from '../../src/peer/link/link.ts'
+import { Session } from '../../src/peer/session/session.ts'
 import { type Env, systemEnv } from '../../src/util/env.ts'
 
 /** Two ends of one open link. */

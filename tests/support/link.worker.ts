@@ -1,8 +1,8 @@
-import { ChannelLink } from '../../src/peer/channel.ts'
-import type { Link } from '../../src/peer/link.ts'
-import { PortLink } from '../../src/peer/port.ts'
-import { PumpLink } from '../../src/peer/pump.ts'
-import { Session } from '../../src/peer/session.ts'
+import { ChannelLink } from '../../src/peer/link/channel.ts'
+import type { Link } from '../../src/peer/link/link.ts'
+import { PortLink } from '../../src/peer/link/port.ts'
+import { PumpLink } from '../../src/peer/link/pump.ts'
+import { Session } from '../../src/peer/session/session.ts'
 import { systemEnv } from '../../src/util/env.ts'
 
 /**

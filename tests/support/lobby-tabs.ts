@@ -1,4 +1,3 @@
-import { LobbyLinks, type LobbyWay, type WayOptions } from '../../src/peer/lobby-links.ts'
 import {
   type ClientMessage,
   type JsonValue,
@@ -8,11 +7,12 @@ import {
   type MemberInfo,
   protocolVersion,
   type ServerMessage,
-} from '../../src/peer/messages.ts'
-import { Rendezvous } from '../../src/peer/rendezvous.ts'
-import { proofText } from '../../src/peer/secret.ts'
+} from '../../src/peer/room/messages.ts'
+import { proofText } from '../../src/peer/room/secret.ts'
+import { Rendezvous } from '../../src/peer/server/rendezvous.ts'
+import { LobbyLinks, type LobbyWay, type WayOptions } from '../../src/peer/tab/lobby-links.ts'
 import { VirtualEnv } from '../../src/util/virtual-env.ts'
-import { Measures } from '../../src/worker/measures.ts'
+import { Measures } from '../../src/worker/page/measures.ts'
 import { infoOf } from './member-info.ts'
 import { authKey, hmac, roomA } from './rendezvous-world.ts'
 
@@ -71,7 +71,7 @@ export class LobbyTabs {
   }
 }
 
-/** What a page does in its room, as src/worker/member.ts does it. */
+/** What a page does in its room, as src/worker/page/member.ts does it. */
 export class LobbyTab {
   id = ''
   lobby: Lobby | null = null

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { formProcessGroup } from '../../src/distributed/process-group.ts'
+import { formProcessGroup } from '../../src/distributed/group/process-group.ts'
 import { HashStore } from '../../src/peer/store/hash-store.ts'
 import { cells, runCells } from './collective-cells.ts'
 

@@ -1,6 +1,6 @@
 import type { Browser, Page } from 'playwright'
 import { iceWithoutRoutePermissions } from '../../node/chromium.ts'
-import { newRoomUrl } from '../../src/peer/room-url.ts'
+import { newRoomUrl } from '../../src/peer/room/room-url.ts'
 import type { MachineTab, Place, SumKind } from '../e2e/fixtures/machines-page.ts'
 
 declare global {

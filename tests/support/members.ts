@@ -1,5 +1,5 @@
-import type { CollectiveGroup } from '../../src/peer/collective-group.ts'
-import { type NonGroupMember, nonGroupMember } from '../../src/peer/non-group-member.ts'
+import type { CollectiveGroup } from '../../src/peer/group/collective-group.ts'
+import { type NonGroupMember, nonGroupMember } from '../../src/peer/group/non-group-member.ts'
 
 /** The group on its members; undefined on ranks outside. */
 export const ifMember = (group: CollectiveGroup | NonGroupMember): CollectiveGroup | undefined =>

@@ -1,6 +1,10 @@
-import { type GroupConfig, type GroupOptions, ProcessGroup } from '../../src/peer/group.ts'
-import type { Link } from '../../src/peer/link.ts'
-import { type MemoryLink, type MemoryLinkOptions, memoryPair } from '../../src/peer/memory.ts'
+import { type GroupConfig, type GroupOptions, ProcessGroup } from '../../src/peer/group/group.ts'
+import type { Link } from '../../src/peer/link/link.ts'
+import {
+  type MemoryLink,
+  type MemoryLinkOptions,
+  memoryPair,
+} from '../../src/peer/link/memory-link.ts'
 import type { VirtualEnv } from '../../src/util/virtual-env.ts'
 
 export interface MemoryRing {

@@ -1,7 +1,7 @@
 import type { Browser, Page } from 'playwright'
 import { iceWithoutRoutePermissions } from '../../node/chromium.ts'
 import { median } from '../../src/measure/median.ts'
-import { newRoomUrl } from '../../src/peer/room-url.ts'
+import { newRoomUrl } from '../../src/peer/room/room-url.ts'
 import type { OverlapTab, OverlapTask, OverlapTimes } from '../e2e/fixtures/overlap-page.ts'
 
 declare global {

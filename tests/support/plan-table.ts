@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import type { Plan } from '../../src/graph/plan.ts'
+import type { Plan } from '../../src/graph/plan/plan.ts'
 
 const page = readFileSync(new URL('../../docs/mixed-precision.md', import.meta.url), 'utf8')
 const rows = page

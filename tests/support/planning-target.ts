@@ -1,4 +1,4 @@
-import type { Runtime } from '../../src/graph/runtime.ts'
+import type { Runtime } from '../../src/graph/memory/runtime.ts'
 
 /** What tracing, lowering and planning read of a runtime, with WebGPU's default limits: for specs that need no device. */
 export const planningTarget = {

@@ -1,8 +1,8 @@
-import { type CollectiveSpan, ProcessGroup } from '../../src/peer/group.ts'
-import type { Link } from '../../src/peer/link.ts'
-import { memoryPair } from '../../src/peer/memory.ts'
-import { Rejoining } from '../../src/peer/rejoin.ts'
-import { isLoss } from '../../src/train/recovery.ts'
+import { type CollectiveSpan, ProcessGroup } from '../../src/peer/group/group.ts'
+import { Rejoining } from '../../src/peer/group/rejoin.ts'
+import type { Link } from '../../src/peer/link/link.ts'
+import { memoryPair } from '../../src/peer/link/memory-link.ts'
+import { isLoss } from '../../src/trainer/loop/recovery.ts'
 import { type Env, systemEnv } from '../../src/util/env.ts'
 
 const turns = new MessageChannel()

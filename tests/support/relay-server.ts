@@ -1,8 +1,8 @@
 import type { SignalServerOptions } from '../../node/signal-server.ts'
-import type { Link } from '../../src/peer/link.ts'
-import { RelayLink, type RelayLinkOptions } from '../../src/peer/relay/relay-link.ts'
-import type { BinarySocketConstructor } from '../../src/peer/room-options.ts'
-import { newRoomUrl, parseRoomUrl, type RoomAddress } from '../../src/peer/room-url.ts'
+import type { Link } from '../../src/peer/link/link.ts'
+import { RelayLink, type RelayLinkOptions } from '../../src/peer/link/relay-link.ts'
+import type { BinarySocketConstructor } from '../../src/peer/room/room-options.ts'
+import { newRoomUrl, parseRoomUrl, type RoomAddress } from '../../src/peer/room/room-url.ts'
 import { socketFrom } from './signal-socket.ts'
 import { StoreServer } from './store-server.ts'
 

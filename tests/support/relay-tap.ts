@@ -1,9 +1,9 @@
 import { once } from 'node:events'
 import { WebSocket } from 'ws'
 import type { SignalServer } from '../../node/signal-server.ts'
-import { protocolVersion } from '../../src/peer/messages.ts'
-import type { RoomAddress } from '../../src/peer/room-url.ts'
-import { RoomSecret } from '../../src/peer/secret.ts'
+import { protocolVersion } from '../../src/peer/room/messages.ts'
+import type { RoomAddress } from '../../src/peer/room/room-url.ts'
+import { RoomSecret } from '../../src/peer/room/secret.ts'
 
 /** What a server does with the binary messages of a relay's end, by their number from 0: passes on what is returned. */
 export type Tamper = (number: number, bytes: Buffer) => readonly Buffer[]

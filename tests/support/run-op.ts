@@ -1,6 +1,6 @@
 import { type OpRun, runOp as runOpOn } from '../../src/check/run-op.ts'
 import { openGpu } from '../../src/gpu/device.ts'
-import { Runtime } from '../../src/graph/runtime.ts'
+import { Runtime } from '../../src/graph/memory/runtime.ts'
 import type { HostArray, Op, OpCall, Variant } from '../../src/kernels/op.ts'
 
 /** One device for all specs of a page: destroying devices loses the instance on some hosts. */

@@ -6,6 +6,7 @@ import {
   oneHot,
   scatterAdd,
 } from '../../src/graph/functions/index-ops.ts'
+import { linear } from '../../src/graph/functions/linear.ts'
 import { bmm, dot, outer } from '../../src/graph/functions/matmul.ts'
 import { pad } from '../../src/graph/functions/pad.ts'
 import {
@@ -23,8 +24,7 @@ import {
   tril,
   triu,
 } from '../../src/graph/functions/shape.ts'
-import { linear } from '../../src/graph/functions.ts'
-import type { Tensor } from '../../src/graph/tensor.ts'
+import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import text from '../golden/shape.json?raw'
 import type { GoldenCase } from './golden.ts'
 import { type GoldenProgram, goldenProgram, type Named } from './golden-program.ts'

@@ -1,5 +1,5 @@
 import { WebSocket } from 'ws'
-import type { SocketConstructor } from '../../src/peer/room-options.ts'
+import type { SocketConstructor } from '../../src/peer/room/room-options.ts'
 
 /** A WebSocket as a page of `origin` opens it. */
 export function socketFrom(origin: string | undefined): SocketConstructor {

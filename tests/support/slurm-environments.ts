@@ -1,4 +1,4 @@
-import type { Variables } from '../../src/distributed/slurm.ts'
+import type { Variables } from '../../src/distributed/rendezvous/slurm.ts'
 
 /** What Slurm sets for programs, by how they were started. No Slurm runs here: these are its documented variables. */
 

@@ -1,4 +1,4 @@
-import type { SampleSpan, SpanKind, StepSample } from '../../src/train/step-sample.ts'
+import type { SampleSpan, SpanKind, StepSample } from '../../src/trainer/watch/step-sample.ts'
 
 /**
  * A step of a few buckets on each of `count` ranks, as they would tell of it: rank 1 computes a third slower, so the others wait for it.

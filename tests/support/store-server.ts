@@ -7,9 +7,9 @@ import {
   type SignalServer,
   type SignalServerOptions,
 } from '../../node/signal-server.ts'
-import type { SocketConstructor, SocketLike } from '../../src/peer/room-options.ts'
-import { type OpenStoreOptions, openStore } from '../../src/peer/store/open-store.ts'
-import type { WebSocketStore } from '../../src/peer/store/web-socket-store.ts'
+import type { SocketConstructor, SocketLike } from '../../src/peer/room/room-options.ts'
+import { type OpenStoreOptions, openStore } from '../../src/peer/tab/open-store.ts'
+import type { WebSocketStore } from '../../src/peer/tab/web-socket-store.ts'
 import { socketFrom } from './signal-socket.ts'
 
 /** A signaling server on a port of this machine, and the stores that were opened on it. */

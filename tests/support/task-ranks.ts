@@ -1,12 +1,12 @@
 import { parseTrainConfig } from '../../demos/experiment.ts'
 import { isDemo } from '../../demos/metas.ts'
 import { tasks } from '../../demos/tasks.ts'
-import type { AnyRuntime } from '../../src/graph/runtime.ts'
+import type { AnyRuntime } from '../../src/graph/memory/runtime.ts'
 import type { StateDict } from '../../src/nn/module.ts'
-import type { ProcessGroup } from '../../src/peer/group.ts'
-import type { TrainConfigInput } from '../../src/train/config.ts'
-import type { RunEvent, TrainerResult } from '../../src/train/run.ts'
-import { Trainer, type TrainerOptions } from '../../src/train/trainer.ts'
+import type { ProcessGroup } from '../../src/peer/group/group.ts'
+import { Trainer, type TrainerOptions } from '../../src/trainer/loop/trainer.ts'
+import type { TrainConfigInput } from '../../src/trainer/settings/config.ts'
+import type { RunEvent, TrainerResult } from '../../src/trainer/watch/run-events.ts'
 import { ringOf } from './process-ring.ts'
 
 /** A rank of this process that trains a demo. */

@@ -1,10 +1,10 @@
 import { task } from '../../demos/digits/demo.ts'
 import { parseTrainConfig } from '../../demos/experiment.ts'
-import type { AnyRuntime } from '../../src/graph/runtime.ts'
-import type { TrainConfigInput } from '../../src/train/config.ts'
-import type { RunEvent, TrainerResult } from '../../src/train/run.ts'
-import type { CheckpointPlace } from '../../src/train/run-checkpoint.ts'
-import { Trainer } from '../../src/train/trainer.ts'
+import type { AnyRuntime } from '../../src/graph/memory/runtime.ts'
+import { Trainer } from '../../src/trainer/loop/trainer.ts'
+import type { CheckpointPlace } from '../../src/trainer/saves/run-checkpoint.ts'
+import type { TrainConfigInput } from '../../src/trainer/settings/config.ts'
+import type { RunEvent, TrainerResult } from '../../src/trainer/watch/run-events.ts'
 import { ringOf } from './process-ring.ts'
 
 export interface RankEnd {

@@ -1,5 +1,5 @@
-import type { TracedFunction } from '../../src/graph/prepare.ts'
-import type { Tensor } from '../../src/graph/tensor.ts'
+import type { TracedFunction } from '../../src/graph/plan/prepare.ts'
+import type { Tensor } from '../../src/graph/trace/tensor.ts'
 import type { Optimizer } from '../../src/optim/optimizer.ts'
 
 /** A training step as users write it: the loss that `lossOf` makes of the inputs, its backward pass, an update; gives `loss`. */

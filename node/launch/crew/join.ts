@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type RawData, WebSocket } from 'ws'
-import { parseMessage } from '../../../src/peer/messages.ts'
+import { parseMessage } from '../../../src/peer/room/messages.ts'
 import { messageOf, PeerError, TabringError } from '../../../src/util/errors.ts'
 import { closeReason } from '../../close-reason.ts'
 import { connectPinned, type Pin } from '../pin.ts'

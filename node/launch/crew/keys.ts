@@ -1,5 +1,5 @@
 import { createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
-import type { RoomLink } from '../../../src/peer/secret.ts'
+import type { RoomLink } from '../../../src/peer/room/secret.ts'
 import { TabringError } from '../../../src/util/errors.ts'
 import type { Pin } from '../pin.ts'
 

@@ -1,5 +1,5 @@
 import { checkChoice } from '../../util/options.ts'
-import { elementwise, type Tensor } from '../tensor.ts'
+import { elementwise, type Tensor } from '../trace/tensor.ts'
 
 /** Activations, named as in torch.nn.functional; all are safe at any magnitude. */
 

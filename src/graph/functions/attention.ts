@@ -3,12 +3,12 @@ import type { AttentionAttrs, AttentionLayout } from '../../kernels/attention/ge
 import { ShapeError } from '../../util/errors.ts'
 import { checkNumber, checkOptions, isShare, type OptionNames } from '../../util/options.ts'
 import { broadcastShapes, countElements, formatShape, type Shape } from '../../util/shape.ts'
-import { requiresGradient } from '../backward.ts'
-import { functionalLayer, randomSlots } from '../random.ts'
-import { emitAll, type Tensor, toFloat } from '../tensor.ts'
-import { mustBeFloat } from '../tensor-arguments.ts'
-import { activeTrace } from '../trace.ts'
-import { holdsTruths } from '../truths.ts'
+import { requiresGradient } from '../trace/backward.ts'
+import { functionalLayer, randomSlots } from '../trace/random.ts'
+import { emitAll, type Tensor, toFloat } from '../trace/tensor.ts'
+import { mustBeFloat } from '../trace/tensor-arguments.ts'
+import { activeTrace } from '../trace/trace.ts'
+import { holdsTruths } from './boolean-mask.ts'
 import { composedAttention } from './composed-attention.ts'
 
 export interface AttentionOptions {

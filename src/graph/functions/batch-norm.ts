@@ -6,7 +6,7 @@ import {
 import type { ScalarSlot } from '../../kernels/op.ts'
 import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
-import { emit, type Tensor, toFloat } from '../tensor.ts'
+import { emit, type Tensor, toFloat } from '../trace/tensor.ts'
 
 /** What a batch normalization keeps between steps; the op changes it on the device. */
 export interface RunningStatistics {

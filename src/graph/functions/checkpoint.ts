@@ -1,7 +1,7 @@
 import { ShapeError } from '../../util/errors.ts'
-import { refusePromise } from '../refuse-promise.ts'
-import { Tensor } from '../tensor.ts'
-import { activeTrace } from '../trace.ts'
+import { refusePromise } from '../trace/refuse-promise.ts'
+import { Tensor } from '../trace/tensor.ts'
+import { activeTrace } from '../trace/trace.ts'
 
 /**
  * Returns `fn(...inputs)`; backward computes what happened inside again instead of keeping it from forward on.

@@ -1,7 +1,7 @@
 import { dropout as dropoutOp } from '../../kernels/dropout/dropout.ts'
 import { checkOptions } from '../../util/options.ts'
-import { functionalLayer, randomSlots } from '../random.ts'
-import { emit, type Tensor } from '../tensor.ts'
+import { functionalLayer, randomSlots } from '../trace/random.ts'
+import { emit, type Tensor } from '../trace/tensor.ts'
 
 export interface DropoutOptions {
   /** Whether anything is dropped; default true. */

@@ -1,7 +1,7 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape } from '../../util/shape.ts'
-import type { Tensor } from '../tensor.ts'
-import { mustBeFloat } from '../tensor-arguments.ts'
+import type { Tensor } from '../trace/tensor.ts'
+import { mustBeFloat } from '../trace/tensor-arguments.ts'
 
 // einsum: operands are joined from left to right. Each join sums what one side alone has and nobody asks for again, then
 // brings both sides into the form of one batched matmul, or of a broadcast product where nothing is contracted. Transposes

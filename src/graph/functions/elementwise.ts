@@ -1,4 +1,4 @@
-import { elementwise, type Operand, Tensor } from '../tensor.ts'
+import { elementwise, type Operand, Tensor } from '../trace/tensor.ts'
 
 /** Elementwise functions, named as in torch; shapes broadcast by NumPy's rules. Those of two operands take numbers on either side. */
 

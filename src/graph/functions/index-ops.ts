@@ -4,7 +4,7 @@ import { oneHot as oneHotOp } from '../../kernels/one-hot/one-hot.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import { formatShape, resolveAxis } from '../../util/shape.ts'
-import { emit, type Tensor } from '../tensor.ts'
+import { emit, type Tensor } from '../trace/tensor.ts'
 
 /**
  * Functions that look elements up by integer tensors, named as in torch.

@@ -1,7 +1,7 @@
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape, type Shape } from '../../util/shape.ts'
-import type { Tensor } from '../tensor.ts'
-import { mustBeFloat } from '../tensor-arguments.ts'
+import type { Tensor } from '../trace/tensor.ts'
+import { mustBeFloat } from '../trace/tensor-arguments.ts'
 
 /** Products of tensors, named as in torch. */
 

@@ -1,7 +1,7 @@
 import { norm } from '../../kernels/norm/norm.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape, type Shape, sameShape } from '../../util/shape.ts'
-import { emitAll, type Tensor, toFloat } from '../tensor.ts'
+import { emitAll, type Tensor, toFloat } from '../trace/tensor.ts'
 import { ones } from './shape.ts'
 
 /**

@@ -1,7 +1,7 @@
 import { place } from '../../kernels/view/view.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { countElements, formatShape } from '../../util/shape.ts'
-import { emit, type Tensor } from '../tensor.ts'
+import { emit, type Tensor } from '../trace/tensor.ts'
 import { cat } from './shape.ts'
 
 /** What stands around a padded tensor: a value; its elements mirrored at the last one, the last one again, those of the other end. */

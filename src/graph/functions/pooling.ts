@@ -3,7 +3,7 @@ import { maxPool2d as maxPool2dOp } from '../../kernels/max-pool2d/max-pool2d.ts
 import { ShapeError } from '../../util/errors.ts'
 import { checkNumber, checkOptions, isCount, type OptionNames } from '../../util/options.ts'
 import { formatShape } from '../../util/shape.ts'
-import { emit, emitAll, type Tensor } from '../tensor.ts'
+import { emit, emitAll, type Tensor } from '../trace/tensor.ts'
 import { type Pair, pair } from './pair.ts'
 import { asBatch } from './unbatched.ts'
 

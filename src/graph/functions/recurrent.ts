@@ -1,7 +1,7 @@
 import { type CellKind, cells } from '../../kernels/recurrent/cells.ts'
 import { outputsOf, recurrent as recurrentOp } from '../../kernels/recurrent/recurrent.ts'
-import { linear } from '../functions.ts'
-import { emitAll, type Tensor } from '../tensor.ts'
+import { emitAll, type Tensor } from '../trace/tensor.ts'
+import { linear } from './linear.ts'
 
 /** The parameters of one direction of one layer, as torch.nn names them. */
 export interface RecurrentWeights {

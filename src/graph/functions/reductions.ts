@@ -1,8 +1,14 @@
 import { logSumExp } from '../../kernels/softmax/softmax.ts'
 import { checkOptions, type OptionNames } from '../../util/options.ts'
 import { countElements } from '../../util/shape.ts'
-import { type Axes, elementwise, emit, type Tensor, type ValuesAndIndices } from '../tensor.ts'
-import { flag, mustBeFloat, notUnderstood } from '../tensor-arguments.ts'
+import {
+  type Axes,
+  elementwise,
+  emit,
+  type Tensor,
+  type ValuesAndIndices,
+} from '../trace/tensor.ts'
+import { flag, mustBeFloat, notUnderstood } from '../trace/tensor-arguments.ts'
 import { where } from './elementwise.ts'
 
 /**

@@ -1,6 +1,6 @@
 import { rotary } from '../../kernels/rotary/rotary.ts'
 import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
-import { emit, type Tensor } from '../tensor.ts'
+import { emit, type Tensor } from '../trace/tensor.ts'
 
 export interface RotaryOptions {
   /** Whether neighbours pair up; default: element i pairs with i + width / 2. */

@@ -12,7 +12,7 @@ import {
   resolveAxis,
   type Shape,
 } from '../../util/shape.ts'
-import { emit, emitAll, type Tensor } from '../tensor.ts'
+import { emit, emitAll, type Tensor } from '../trace/tensor.ts'
 
 /** Functions that move elements, named as in torch; results are contiguous. Ranges and indices count as in PyTorch. */
 

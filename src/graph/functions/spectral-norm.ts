@@ -1,6 +1,6 @@
 import { matmul, plain } from '../../kernels/matmul/matmul.ts'
 import { powerIteration } from '../../kernels/power-iteration/power-iteration.ts'
-import { emit, emitAll, type Tensor } from '../tensor.ts'
+import { emit, emitAll, type Tensor } from '../trace/tensor.ts'
 
 /** The vectors between which a weight's largest singular value is measured. */
 export interface SingularVectors {

@@ -4,7 +4,7 @@ import { meet } from '../../kernels/meet/meet.ts'
 import type { ScalarSlot } from '../../kernels/op.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { formatShape } from '../../util/shape.ts'
-import { emit, type Tensor, toFloat } from '../tensor.ts'
+import { emit, type Tensor, toFloat } from '../trace/tensor.ts'
 import type { RunningStatistics } from './batch-norm.ts'
 import { arange, cat } from './shape.ts'
 

@@ -1,4 +1,4 @@
-import type { Tensor } from '../tensor.ts'
+import type { Tensor } from '../trace/tensor.ts'
 
 /** `compute` of x as a batch of one where x lacks its first axis (its rank is `rank` with it), without that axis in the results. */
 export function asBatch(rank: number, x: Tensor, compute: (x: Tensor) => Tensor): Tensor

@@ -1,6 +1,6 @@
 import { switchValue } from '../../util/switches.ts'
-import { formatCall } from '../format-call.ts'
-import { isNotFinite, type OnNode } from '../look.ts'
+import { formatCall } from '../trace/format-call.ts'
+import { isNotFinite, type OnNode } from './probe.ts'
 
 /** `debug=5` on the cpu, where ops are their own references: tells which results are not finite. */
 export class FiniteCheck {

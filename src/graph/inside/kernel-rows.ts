@@ -1,7 +1,7 @@
 import { variantKey } from '../../kernels/choose.ts'
 import { bytesOf } from '../../util/shape.ts'
-import { formatTypes } from '../format-call.ts'
-import type { Prepared } from '../prepare.ts'
+import type { Prepared } from '../plan/prepare.ts'
+import { formatTypes } from '../trace/format-call.ts'
 
 /** An op of a program with what its kernels do in one run. */
 export interface KernelRow {

@@ -1,11 +1,11 @@
 import { variantKey } from '../../kernels/choose.ts'
 import type { Op, OpCall } from '../../kernels/op.ts'
 import { switchValue } from '../../util/switches.ts'
-import { formatTypes } from '../format-call.ts'
-import type { Place } from '../plan.ts'
-import type { Prepared } from '../prepare.ts'
-import type { Runtime } from '../runtime.ts'
-import type { ProgramMemory } from '../step-program.ts'
+import type { Runtime } from '../memory/runtime.ts'
+import type { Place } from '../plan/plan.ts'
+import type { Prepared } from '../plan/prepare.ts'
+import type { ProgramMemory } from '../plan/step-program.ts'
+import { formatTypes } from '../trace/format-call.ts'
 
 /** Where a tensor lies: `shared 0 +4096`. */
 function formatPlace(place: Place): string {

@@ -5,11 +5,11 @@ import { unpackHalves } from '../../kernels/half.ts'
 import type { HostArray } from '../../kernels/op.ts'
 import { bytesOf, countElements, type TensorType } from '../../util/shape.ts'
 import { switchValue } from '../../util/switches.ts'
-import { formatCall } from '../format-call.ts'
-import { callOf } from '../lower.ts'
-import type { Prepared } from '../prepare.ts'
-import type { ProgramBuffers } from '../program-buffers.ts'
-import type { GraphValue } from '../value.ts'
+import { callOf } from '../plan/lower.ts'
+import type { Prepared } from '../plan/prepare.ts'
+import type { ProgramBuffers } from '../run/program-buffers.ts'
+import { formatCall } from '../trace/format-call.ts'
+import type { GraphValue } from '../trace/value.ts'
 
 /** Records dispatches [from, to) of the program. */
 type Encode = (encoder: GPUCommandEncoder, from: number, to: number) => void

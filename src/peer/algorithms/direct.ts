@@ -3,7 +3,7 @@
  *
  * Sums are made in the ring's order, so that the choice of algorithm never changes a result's bits.
  */
-import { type ChunkRange, type Fold, modulo, type Plan, type Receive, type Send } from '../plan.ts'
+import { type ChunkRange, type Fold, modulo, type Plan, type Receive, type Send } from './plan.ts'
 import type { RingArguments } from './ring.ts'
 
 const others = ({ rank, size }: { rank: number; size: number }): number[] =>

@@ -12,7 +12,7 @@
  * other machines as that order meets them, then the owner's own ranks one by one. With the ranks of 0 1 | 2 3, chunk 1 is
  * (x2+x3)+x0+x1. So its bits depend on chunk, size and who shares a machine, and may differ from the other algorithms'.
  */
-import { type ChunkRange, type Fold, modulo, type Plan, type Receive, type Send } from '../plan.ts'
+import { type ChunkRange, type Fold, modulo, type Plan, type Receive, type Send } from './plan.ts'
 
 export interface HierarchicalArguments {
   rank: number

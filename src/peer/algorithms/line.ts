@@ -3,7 +3,7 @@
  *
  * cost: N-1 steps, pipelined; all bytes sent once by all ranks but the last.
  */
-import { type ChunkRange, emptyPlan, modulo, type Plan, type Receive, type Send } from '../plan.ts'
+import { type ChunkRange, emptyPlan, modulo, type Plan, type Receive, type Send } from './plan.ts'
 
 export interface LineArguments {
   rank: number

@@ -8,7 +8,7 @@
  * from left to right, once around the ring, so its bits depend on c and size alone.
  * source: the ring of Baidu's and gloo's all-reduce, shifted so that rank r owns chunk r.
  */
-import { type ChunkRange, modulo, type Plan, type Receive, type Send } from '../plan.ts'
+import { type ChunkRange, modulo, type Plan, type Receive, type Send } from './plan.ts'
 
 export interface RingArguments {
   rank: number

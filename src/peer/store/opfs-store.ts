@@ -1,6 +1,6 @@
 import { type Env, systemEnv } from '../../util/env.ts'
 import { PeerError } from '../../util/errors.ts'
-import { fromBase64Url, toBase64Url } from '../base64url.ts'
+import { fromBase64Url, toBase64Url } from '../room/base64url.ts'
 import { bytesOf, checkAmount, checkTimeout, keysOf, lateError, nameOf } from './check-arguments.ts'
 import type { Store } from './store.ts'
 import { addIn, compareSetIn } from './table-rules.ts'

@@ -1,5 +1,5 @@
 import { useRef } from 'preact/hooks'
-import { scoreOf } from '../../train/demo-meta.ts'
+import { scoreOf } from '../../trainer/settings/demo-meta.ts'
 import type { ShelvedCheckpoint } from '../../worker/api.ts'
 import type { Acts } from '../acts.ts'
 import { formatBytes, formatCount, formatMany, formatMetric } from '../format.ts'

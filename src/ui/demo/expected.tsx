@@ -1,6 +1,10 @@
 import { metaOf, parseTrainConfig } from '../../../demos/experiment.ts'
-import type { TrainConfig } from '../../train/config.ts'
-import { type DemoMeta, type Expectation, learningRateOf } from '../../train/demo-meta.ts'
+import type { TrainConfig } from '../../trainer/settings/config.ts'
+import {
+  type DemoMeta,
+  type Expectation,
+  learningRateOf,
+} from '../../trainer/settings/demo-meta.ts'
 import type { Run } from '../state/run.ts'
 import './demo.css'
 

@@ -1,5 +1,5 @@
 import type { ComponentType } from 'preact'
-import type { TrainConfig } from '../../train/config.ts'
+import type { TrainConfig } from '../../trainer/settings/config.ts'
 import type { LookAnswer } from '../../worker/api.ts'
 import type { SettingKey } from '../settings/list.ts'
 import type { Run } from '../state/run.ts'

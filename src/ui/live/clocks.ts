@@ -1,4 +1,4 @@
-import type { SampleSpan, StepSample } from '../../train/step-sample.ts'
+import type { SampleSpan, StepSample } from '../../trainer/watch/step-sample.ts'
 
 /**
  * How far the clocks of the ranks are apart, from what each says of the same collectives.

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import { useMemo, useRef, useState } from 'preact/hooks'
-import type { SpanKind } from '../../train/step-sample.ts'
+import type { SpanKind } from '../../trainer/watch/step-sample.ts'
 import type { Acts } from '../acts.ts'
 import { formatMs } from '../format.ts'
 import { Panel } from '../panel.tsx'

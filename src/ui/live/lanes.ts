@@ -1,4 +1,4 @@
-import type { SampleSpan, SpanKind, StepSample } from '../../train/step-sample.ts'
+import type { SampleSpan, SpanKind, StepSample } from '../../trainer/watch/step-sample.ts'
 import type { Run } from '../state/run.ts'
 import { type ClockDifference, clockDifferences } from './clocks.ts'
 

@@ -1,4 +1,4 @@
-import type { SampleSpan, SpanKind, StepSample } from '../../train/step-sample.ts'
+import type { SampleSpan, SpanKind, StepSample } from '../../trainer/watch/step-sample.ts'
 import { sharesOf } from '../rates.ts'
 import type { Run } from '../state/run.ts'
 

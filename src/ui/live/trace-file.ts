@@ -1,4 +1,4 @@
-import type { SpanKind, StepSample } from '../../train/step-sample.ts'
+import type { SpanKind, StepSample } from '../../trainer/watch/step-sample.ts'
 import { inLanes } from '../../util/trace-lanes.ts'
 import { type ClockDifference, clockDifferences } from './clocks.ts'
 

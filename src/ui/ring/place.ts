@@ -1,4 +1,4 @@
-import { meshLimit } from '../../peer/edges.ts'
+import { meshLimit } from '../../peer/room/edges.ts'
 
 /** Where ranks stand in the drawing. units: of its viewBox. */
 

@@ -1,4 +1,4 @@
-import { meshLimit } from '../../peer/edges.ts'
+import { meshLimit } from '../../peer/room/edges.ts'
 import { capitalized, formatBytes } from '../format.ts'
 import type { LinkUse } from '../live/links.ts'
 import type { RingEdge } from '../rates.ts'

@@ -1,4 +1,4 @@
-import type { Metric } from '../../train/demo-meta.ts'
+import type { Metric } from '../../trainer/settings/demo-meta.ts'
 import { metricDirection, metricName } from '../metric-words.ts'
 import {
   type ChartColumn,

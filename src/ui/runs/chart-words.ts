@@ -1,4 +1,4 @@
-import type { Metric } from '../../train/demo-meta.ts'
+import type { Metric } from '../../trainer/settings/demo-meta.ts'
 import { capitalized, formatCount, formatLoss, formatMetric, formatSeconds } from '../format.ts'
 import { isApart } from '../metric-words.ts'
 import { last } from '../series.ts'

@@ -1,4 +1,4 @@
-import type { TrainConfig } from '../../train/config.ts'
+import type { TrainConfig } from '../../trainer/settings/config.ts'
 import { meanSamplesPerSec, secondsOf } from '../run-time.ts'
 import { last } from '../series.ts'
 import type { Run } from '../state/run.ts'

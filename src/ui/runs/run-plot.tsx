@@ -1,5 +1,5 @@
 import type uPlot from 'uplot'
-import type { Metric } from '../../train/demo-meta.ts'
+import type { Metric } from '../../trainer/settings/demo-meta.ts'
 import {
   lossRange,
   pointerOptions,

@@ -1,5 +1,5 @@
 import { useMemo, useState } from 'preact/hooks'
-import type { Metric } from '../../train/demo-meta.ts'
+import type { Metric } from '../../trainer/settings/demo-meta.ts'
 import type { Acts } from '../acts.ts'
 import { capitalized, formatLoss, formatMetric, formatNumber, formatSeconds } from '../format.ts'
 import { isApart, metricDirection, metricName, metricValue } from '../metric-words.ts'

@@ -1,7 +1,12 @@
 import * as v from 'valibot'
 import { hasSetting, refusal, withAlone } from '../../../demos/experiment.ts'
 import { isDemo, metas } from '../../../demos/metas.ts'
-import { givenData, mostInBatch, type TrainConfig, trainConfigSchema } from '../../train/config.ts'
+import {
+  givenData,
+  mostInBatch,
+  type TrainConfig,
+  trainConfigSchema,
+} from '../../trainer/settings/config.ts'
 import { defaultDraftOf, isTransport, mostRanks, ranksOf } from './draft.ts'
 import {
   choicesOf,

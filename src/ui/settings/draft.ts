@@ -1,9 +1,9 @@
 import * as v from 'valibot'
 import { defaultsOf, metaOf } from '../../../demos/experiment.ts'
 import { isDemo, metas } from '../../../demos/metas.ts'
-import { type TransportChoice, transportChoices } from '../../peer/messages.ts'
-import { type TrainConfig, trainConfigSchema } from '../../train/config.ts'
-import { type DemoMeta, learningRateOf } from '../../train/demo-meta.ts'
+import { type TransportChoice, transportChoices } from '../../peer/room/messages.ts'
+import { type TrainConfig, trainConfigSchema } from '../../trainer/settings/config.ts'
+import { type DemoMeta, learningRateOf } from '../../trainer/settings/demo-meta.ts'
 import { checkpointWords } from '../checkpoints/file-words.ts'
 import {
   type ConfigKey,

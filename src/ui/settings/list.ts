@@ -1,7 +1,7 @@
 import { hasSetting, metaOf } from '../../../demos/experiment.ts'
 import { isDemo, metas } from '../../../demos/metas.ts'
-import { givenData, type TrainConfig } from '../../train/config.ts'
-import type { DemoMeta } from '../../train/demo-meta.ts'
+import { givenData, type TrainConfig } from '../../trainer/settings/config.ts'
+import type { DemoMeta } from '../../trainer/settings/demo-meta.ts'
 
 /**
  * The experiment as a person sets it: one list, which is the form, the table that the others read, and the address of the page.

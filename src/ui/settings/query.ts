@@ -1,6 +1,6 @@
 import { isDemo } from '../../../demos/metas.ts'
-import type { TransportChoice } from '../../peer/messages.ts'
-import { givenData } from '../../train/config.ts'
+import type { TransportChoice } from '../../peer/room/messages.ts'
+import { givenData } from '../../trainer/settings/config.ts'
 import { switchParameters } from '../../util/switches.ts'
 import { defaultDraft, defaultDraftOf } from './draft.ts'
 import { type Draft, settings } from './list.ts'

@@ -1,4 +1,4 @@
-import type { StepParts } from '../../train/run.ts'
+import type { StepParts } from '../../trainer/watch/run-events.ts'
 import type { RunEvent } from '../../worker/api.ts'
 import { append, last } from '../series.ts'
 import { addMark, markOf } from './marks.ts'

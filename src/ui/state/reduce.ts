@@ -1,5 +1,5 @@
-import type { Lobby } from '../../peer/messages.ts'
-import { givenData } from '../../train/config.ts'
+import type { Lobby } from '../../peer/room/messages.ts'
+import { givenData } from '../../trainer/settings/config.ts'
 import type { ShelvedCheckpoint } from '../../worker/api.ts'
 import { whyUnsaved } from '../checkpoints/file-words.ts'
 import { nextSlot, reduceRuns } from '../runs/kept-runs.ts'

@@ -1,4 +1,4 @@
-import { givenData } from '../../train/config.ts'
+import { givenData } from '../../trainer/settings/config.ts'
 import { resetDraft } from '../settings/draft.ts'
 import { settings } from '../settings/list.ts'
 import { canStart } from './room-facts.ts'

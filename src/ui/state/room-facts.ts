@@ -1,5 +1,5 @@
-import type { Lobby, LobbyMember } from '../../peer/messages.ts'
-import type { TrainConfig } from '../../train/config.ts'
+import type { Lobby, LobbyMember } from '../../peer/room/messages.ts'
+import type { TrainConfig } from '../../trainer/settings/config.ts'
 import { type CheckedDraft, checkDraft, type GivenFacts } from '../settings/check.ts'
 import { isRunning } from './run-facts.ts'
 import type { Snapshot } from './snapshot.ts'

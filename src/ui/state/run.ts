@@ -1,7 +1,7 @@
-import type { AssignedLink, Assignment } from '../../peer/messages.ts'
-import type { TrainConfig } from '../../train/config.ts'
-import type { StepParts } from '../../train/run.ts'
-import type { StepSample } from '../../train/step-sample.ts'
+import type { AssignedLink, Assignment } from '../../peer/room/messages.ts'
+import type { TrainConfig } from '../../trainer/settings/config.ts'
+import type { StepParts } from '../../trainer/watch/run-events.ts'
+import type { StepSample } from '../../trainer/watch/step-sample.ts'
 import type { RunResult } from '../../worker/api.ts'
 import { emptySeries, type Series } from '../series.ts'
 

@@ -1,4 +1,4 @@
-import { canBeSaved, type TrainConfig } from '../../train/config.ts'
+import { canBeSaved, type TrainConfig } from '../../trainer/settings/config.ts'
 import { checkpointWords } from '../checkpoints/file-words.ts'
 import { canStart } from './room-facts.ts'
 import { makesSteps } from './run-facts.ts'

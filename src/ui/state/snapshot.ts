@@ -4,8 +4,8 @@ import type {
   Lobby,
   ServerFacts,
   TransportChoice,
-} from '../../peer/messages.ts'
-import type { TrainConfig } from '../../train/config.ts'
+} from '../../peer/room/messages.ts'
+import type { TrainConfig } from '../../trainer/settings/config.ts'
 import type {
   AdapterFacts,
   RunEvent,

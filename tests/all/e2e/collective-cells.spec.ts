@@ -4,7 +4,7 @@ import { iceWithoutRoutePermissions } from '../../../node/chromium.ts'
 import { servePages } from '../../../node/own-pages.ts'
 import type { Served } from '../../../node/serve.ts'
 import type { InitProcessGroupOptions } from '../../../src/index.ts'
-import { newRoomUrl } from '../../../src/peer/room-url.ts'
+import { newRoomUrl } from '../../../src/peer/room/room-url.ts'
 import type { CellsTab } from '../../e2e/fixtures/cells-page.ts'
 import {
   type CellBackend,

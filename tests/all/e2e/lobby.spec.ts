@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { Locator, Page } from 'playwright'
 import { describe, expect, it } from 'vitest'
-import { formatFragment, newRoomLink } from '../../../src/peer/secret.ts'
+import { formatFragment, newRoomLink } from '../../../src/peer/room/secret.ts'
 import {
   drivePages,
   hashOf,

@@ -1,15 +1,15 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import { autocast } from '../../../src/graph/autocast.ts'
-import { compile } from '../../../src/graph/compile.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
 import {
   type AttentionOptions,
   packedAttention,
   scaledDotProductAttention,
 } from '../../../src/graph/functions/attention.ts'
 import { stack } from '../../../src/graph/functions/shape.ts'
-import { Parameter } from '../../../src/graph/parameter.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import type { Tensor } from '../../../src/graph/tensor.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { autocast } from '../../../src/graph/trace/autocast.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { MultiheadAttention } from '../../../src/nn/attention.ts'
 import { uniform } from '../../../src/util/random.ts'
 import { tensorType } from '../../../src/util/shape.ts'

@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from 'vitest'
 import { metaOf, parseTrainConfig } from '../../../demos/experiment.ts'
 import { metas } from '../../../demos/metas.ts'
-import type { DemoMeta } from '../../../src/train/demo-meta.ts'
+import type { DemoMeta } from '../../../src/trainer/settings/demo-meta.ts'
 import { judge } from '../../../src/ui/demo/expected.tsx'
 import { assigned, play } from '../../support/page-states.ts'
 import { testRuntime } from '../../support/run-op.ts'

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import { compile } from '../../../src/graph/compile.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
 import * as convolutions from '../../../src/graph/functions/convolution.ts'
 import * as losses from '../../../src/graph/functions/losses.ts'
 import { pad } from '../../../src/graph/functions/pad.ts'
@@ -10,8 +10,8 @@ import {
   rotaryTable,
 } from '../../../src/graph/functions/rotary.ts'
 import { cat } from '../../../src/graph/functions/shape.ts'
-import { Parameter } from '../../../src/graph/parameter.ts'
-import type { Tensor } from '../../../src/graph/tensor.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { MultiheadAttention } from '../../../src/nn/attention.ts'
 import { Conv1d, Conv2d } from '../../../src/nn/convolution.ts'
 import type { Module } from '../../../src/nn/module.ts'

@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest'
-import { compile } from '../../../src/graph/compile.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { testRuntime } from '../../support/run-op.ts'
 

@@ -1,9 +1,9 @@
 import * as Comlink from 'comlink'
 import { expect, test } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiment.ts'
-import { PortLink } from '../../../src/peer/port.ts'
+import { PortLink } from '../../../src/peer/link/port.ts'
 import type { ComputeApi } from '../../../src/worker/api.ts'
-import { startCompute } from '../../../src/worker/client.ts'
+import { startCompute } from '../../../src/worker/page/client.ts'
 
 const membership = { epoch: 1, rank: 0, worldSize: 1 }
 const endless = { epochs: 1000, bucketCapMb: 25 } as const

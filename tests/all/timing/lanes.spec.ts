@@ -2,7 +2,7 @@ import type { Browser, Page } from 'playwright'
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
 import { iceWithoutRoutePermissions } from '../../../node/chromium.ts'
 import { servePages } from '../../../node/own-pages.ts'
-import { newRoomUrl } from '../../../src/peer/room-url.ts'
+import { newRoomUrl } from '../../../src/peer/room/room-url.ts'
 import type { InitTab } from '../../e2e/fixtures/init-page.ts'
 import { launchBrowser } from '../../support/launch-browser.ts'
 

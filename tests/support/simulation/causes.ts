@@ -1,4 +1,4 @@
-import { sessionDefaults } from '../../../src/peer/session-config.ts'
+import { sessionDefaults } from '../../../src/peer/session/session-config.ts'
 import type { FaultPlan } from './fault-plan.ts'
 import type { Scenario } from './scenario.ts'
 import type { World } from './world.ts'

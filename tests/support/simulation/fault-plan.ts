@@ -1,4 +1,4 @@
-import { FrameType, fieldOffset } from '../../../src/peer/wire.ts'
+import { FrameType, fieldOffset } from '../../../src/peer/link/wire.ts'
 import type { Draw } from './draw.ts'
 
 /** What happens to one message, or from it on to its link. */

@@ -1,4 +1,4 @@
-import { type Gathered, gatherRanks } from '../../../src/distributed/gather-ranks.ts'
+import { type Gathered, gatherRanks } from '../../../src/distributed/rendezvous/gather-ranks.ts'
 import { HashStore } from '../../../src/peer/store/hash-store.ts'
 import type { Store } from '../../../src/peer/store/store.ts'
 import { messageOf, PeerError } from '../../../src/util/errors.ts'

@@ -1,4 +1,4 @@
-import type { Link, LinkEnd } from '../../../src/peer/link.ts'
+import type { Link, LinkEnd } from '../../../src/peer/link/link.ts'
 import type { Env } from '../../../src/util/env.ts'
 
 /**

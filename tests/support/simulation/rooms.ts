@@ -3,9 +3,9 @@ import {
   limits,
   protocolVersion,
   type ServerMessage,
-} from '../../../src/peer/messages.ts'
-import { Rendezvous } from '../../../src/peer/rendezvous.ts'
-import { proofText } from '../../../src/peer/secret.ts'
+} from '../../../src/peer/room/messages.ts'
+import { proofText } from '../../../src/peer/room/secret.ts'
+import { Rendezvous } from '../../../src/peer/server/rendezvous.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { infoOf } from '../member-info.ts'
 import { authKey, hmac } from '../rendezvous-world.ts'

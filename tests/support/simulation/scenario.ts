@@ -1,4 +1,4 @@
-import type { AlgorithmChoice } from '../../../src/peer/algorithm-choice.ts'
+import type { AlgorithmChoice } from '../../../src/peer/algorithms/algorithm-choice.ts'
 import { Draw } from './draw.ts'
 import { drawFault, type FaultPlan } from './fault-plan.ts'
 import { drawOperation, type GroupShape, type Operation } from './operations.ts'

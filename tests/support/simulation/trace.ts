@@ -1,5 +1,5 @@
-import { operationOf } from '../../../src/peer/announcement.ts'
-import { decodeHeader, emptyHeader, frameTypeName } from '../../../src/peer/wire.ts'
+import { operationOf } from '../../../src/peer/collective/announcement.ts'
+import { decodeHeader, emptyHeader, frameTypeName } from '../../../src/peer/link/wire.ts'
 
 /** What happened in a world, line by line, for whoever replays a seed. */
 export class Trace {

@@ -4,7 +4,7 @@ import type { CrewMember, Part } from '../../../node/launch/crew/messages.ts'
 import { parseLaunch } from '../../../node/launch/options.ts'
 import { type Plan, planLaunch } from '../../../node/launch/plan.ts'
 import { readSlurmJob, slurmVariables } from '../../../node/launch/slurm-job.ts'
-import { initFromSlurm, type Variables } from '../../../src/distributed/slurm.ts'
+import { initFromSlurm, type Variables } from '../../../src/distributed/rendezvous/slurm.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import {
   allocationShell,

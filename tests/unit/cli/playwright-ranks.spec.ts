@@ -2,8 +2,8 @@ import type { Browser } from 'playwright'
 import { expect, test } from 'vitest'
 import { environmentOf } from '../../../node/playwright/rank-group.ts'
 import { OpenRanks } from '../../../node/playwright/ranks.ts'
-import { relayChoices } from '../../../src/distributed/plan-links.ts'
-import { newRoomUrl, parseRoomUrl } from '../../../src/peer/room-url.ts'
+import { relayChoices } from '../../../src/distributed/rendezvous/plan-links.ts'
+import { newRoomUrl, parseRoomUrl } from '../../../src/peer/room/room-url.ts'
 
 /** What ranks of a Playwright test are told. tests/e2e/library-project.spec.ts opens them. */
 

@@ -1,6 +1,9 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { DistributedSampler, replicaIndices } from '../../../src/data/sampler.ts'
-import { destroyProcessGroup, initProcessGroup } from '../../../src/distributed/process-group.ts'
+import {
+  destroyProcessGroup,
+  initProcessGroup,
+} from '../../../src/distributed/group/process-group.ts'
 import golden from '../../golden/sampler.json' with { type: 'json' }
 
 const drawn = { length: 10 }

@@ -15,7 +15,7 @@ import {
   partsOf,
 } from '../../../demos/playground/networks.ts'
 import { drawSplits, readPoints } from '../../../demos/playground/points.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { startTask } from '../../support/task-ranks.ts'
 
 /** Points of a built-in shape as a person would have drawn them. */

@@ -14,7 +14,7 @@ import {
   settle,
 } from '../../../demos/ring/settings.ts'
 import { drawInputs, type Story, tellRun } from '../../../demos/ring/story.ts'
-import { chunksOf } from '../../../src/peer/plan.ts'
+import { chunksOf } from '../../../src/peer/algorithms/plan.ts'
 import { elements, reduced, reducedByMachines } from '../../support/collective-reference.ts'
 
 const told = (some: Partial<RingSettings>): Promise<Story> =>

@@ -17,7 +17,7 @@ import { isSameTraining, slotOf, strategies } from '../../../demos/strategies/st
 import { StrategyLog } from '../../../demos/strategies/strategy-log.ts'
 import { differenceOf, verdictsOf } from '../../../demos/strategies/verdicts.ts'
 import { tasks } from '../../../demos/tasks.ts'
-import { planDraws } from '../../../src/train/share-batches.ts'
+import { planDraws } from '../../../src/trainer/evaluate/share-batches.ts'
 import type { RunResult } from '../../../src/worker/api.ts'
 
 const strategy = (name: string) => strategies.find((one) => one.name === name)!

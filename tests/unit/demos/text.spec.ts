@@ -11,8 +11,8 @@ import {
   unknownIn,
 } from '../../../demos/text/tokens.ts'
 import { type Line, thinned } from '../../../demos/text/use-samples.tsx'
-import { compile } from '../../../src/graph/compile.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { gpt } from '../../../src/nn/gpt.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import { tensorType } from '../../../src/util/shape.ts'

@@ -1,12 +1,16 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { type InjectedEnvironment, injectedName, variables } from '../../../src/distributed/env.ts'
+import {
+  type InjectedEnvironment,
+  injectedName,
+  variables,
+} from '../../../src/distributed/rendezvous/env.ts'
 
 // The specs after this one in the same worker load their modules again.
 afterAll(() => vi.resetModules())
 
-type EnvModule = typeof import('../../../src/distributed/env.ts')
+type EnvModule = typeof import('../../../src/distributed/rendezvous/env.ts')
 
 /** The module as a page with this address, or a tab with this launcher, has it. */
 async function load(
@@ -15,7 +19,7 @@ async function load(
   vi.resetModules()
   if (around.injected) vi.stubGlobal(injectedName, around.injected)
   if (around.address) vi.stubGlobal('location', new URL(around.address))
-  return import('../../../src/distributed/env.ts')
+  return import('../../../src/distributed/rendezvous/env.ts')
 }
 
 beforeEach(() => {

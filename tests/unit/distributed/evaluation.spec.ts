@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { DataLoader } from '../../../src/data/loader/data-loader.ts'
 import { DistributedSampler, type Padding } from '../../../src/data/sampler.ts'
-import { allReduce } from '../../../src/distributed/functions.ts'
+import { allReduce } from '../../../src/distributed/call/functions.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 

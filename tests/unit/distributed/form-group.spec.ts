@@ -1,12 +1,12 @@
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { isBackendAvailable } from '../../../src/distributed/backends.ts'
+import { isBackendAvailable } from '../../../src/distributed/group/backends.ts'
 import {
   destroyProcessGroup,
   formProcessGroup,
   initProcessGroup,
   isInitialized,
-} from '../../../src/distributed/process-group.ts'
-import type { ProcessGroup } from '../../../src/peer/group.ts'
+} from '../../../src/distributed/group/process-group.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { HashStore } from '../../../src/peer/store/hash-store.ts'
 import { PeerError } from '../../../src/util/errors.ts'
 import { socketFrom } from '../../support/signal-socket.ts'

@@ -4,7 +4,7 @@ import {
   type GatherOptions,
   gatherRanks,
   leaveRound,
-} from '../../../src/distributed/gather-ranks.ts'
+} from '../../../src/distributed/rendezvous/gather-ranks.ts'
 import { HashStore } from '../../../src/peer/store/hash-store.ts'
 import { messageOf, PeerError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'

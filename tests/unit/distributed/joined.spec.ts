@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { destroyProcessGroup, initProcessGroup } from '../../../src/distributed/index.ts'
-import { joinedName } from '../../../src/distributed/joined.ts'
+import { joinedName } from '../../../src/distributed/launcher/joined.ts'
 
 afterEach(async () => {
   vi.unstubAllGlobals()

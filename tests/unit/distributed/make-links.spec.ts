@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest'
-import type { Gathered } from '../../../src/distributed/gather-ranks.ts'
-import { type LinkMaker, linkMaker } from '../../../src/distributed/link-maker.ts'
-import { makeLinks } from '../../../src/distributed/make-links.ts'
-import { planLinks } from '../../../src/distributed/plan-links.ts'
+import { type LinkMaker, linkMaker } from '../../../src/distributed/link/link-maker.ts'
+import { makeLinks } from '../../../src/distributed/link/make-links.ts'
+import type { Gathered } from '../../../src/distributed/rendezvous/gather-ranks.ts'
+import { planLinks } from '../../../src/distributed/rendezvous/plan-links.ts'
 import { HashStore } from '../../../src/peer/store/hash-store.ts'
 import { PeerError } from '../../../src/util/errors.ts'
 

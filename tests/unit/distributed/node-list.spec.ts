@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { expandNodeList } from '../../../src/distributed/node-list.ts'
+import { expandNodeList } from '../../../src/distributed/rendezvous/node-list.ts'
 
 describe('names that a list stands for', () => {
   test.each<[string, string[]]>([

@@ -5,7 +5,7 @@ import {
   type Place,
   planLinks,
   type Topology,
-} from '../../../src/distributed/plan-links.ts'
+} from '../../../src/distributed/rendezvous/plan-links.ts'
 
 const place = (pageTag: string, hostTag: string, hasWebRtc = true, hasRelay = true): Place => ({
   ...{ pageTag, hostTag, nodeTag: '', hasWebRtc, hasRelay },

@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import { progressName, reportProgress } from '../../../src/distributed/progress.ts'
+import { progressName, reportProgress } from '../../../src/distributed/launcher/progress.ts'
 
 afterEach(() => vi.unstubAllGlobals())
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { initFromSlurm, tasksPerNode } from '../../../src/distributed/slurm.ts'
+import { initFromSlurm, tasksPerNode } from '../../../src/distributed/rendezvous/slurm.ts'
 import { taskOf8, taskPerNode, unevenTask } from '../../support/slurm-environments.ts'
 
 describe('initFromSlurm', () => {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import * as dist from '../../../src/distributed/index.ts'
-import type { CollectiveGroup } from '../../../src/peer/collective-group.ts'
-import type { ProcessGroup } from '../../../src/peer/group.ts'
+import type { CollectiveGroup } from '../../../src/peer/group/collective-group.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 

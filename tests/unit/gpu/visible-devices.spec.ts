@@ -32,8 +32,8 @@ afterEach(() => {
 async function load(search = '') {
   vi.stubGlobal('location', { search })
   vi.resetModules()
-  const { gpu } = await import('../../../src/graph/gpu.ts')
-  const { runtimeOf } = await import('../../../src/graph/runtime.ts')
+  const { gpu } = await import('../../../src/graph/compile/gpu.ts')
+  const { runtimeOf } = await import('../../../src/graph/memory/runtime.ts')
   const { Linear } = await import('../../../src/nn/layers.ts')
   /** Which of the six each device is. */
   const seen = async () => {
@@ -99,7 +99,7 @@ test('logical devices are numbered adapter by adapter, and visibleDevices choose
   const runtime = await runtimeOf('webgpu:4')
   expect(runtime.facts.description).toBe('adapter 1')
   expect(runtime.device).toEqual({ type: 'webgpu', index: 4 })
-  const { gpu } = await import('../../../src/graph/gpu.ts')
+  const { gpu } = await import('../../../src/graph/compile/gpu.ts')
   expect((await gpu.getDeviceProperties('webgpu:4')).physicalIndex).toBe(4)
   const { setSwitches } = await import('../../../src/util/switches.ts')
   expect(() => setSwitches({ logicalDevices: 2 })).toThrow(

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { compile } from '../../../src/graph/compile.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
 import type { Tensor } from '../../../src/index.ts'
 import * as tabring from '../../../src/index.ts'
 import { tensorType } from '../../../src/util/shape.ts'

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
-import { formatCall } from '../../../src/graph/format-call.ts'
-import { crossEntropy } from '../../../src/graph/functions.ts'
-import { Parameter } from '../../../src/graph/parameter.ts'
-import { prepare, type TracedFunction } from '../../../src/graph/prepare.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { crossEntropy } from '../../../src/graph/functions/linear.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { prepare, type TracedFunction } from '../../../src/graph/plan/prepare.ts'
+import { formatCall } from '../../../src/graph/trace/format-call.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
 // What errors and debug=5 call an op: elementwise functions by their own names, gradients by what they are gradients of.

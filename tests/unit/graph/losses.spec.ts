@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { compile } from '../../../src/graph/compile.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { countedSamples, stepScalar } from '../../../src/graph/functions/linear.ts'
 import * as losses from '../../../src/graph/functions/losses.ts'
-import { countedSamples, stepScalar } from '../../../src/graph/functions.ts'
-import { Parameter } from '../../../src/graph/parameter.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { MSELoss } from '../../../src/nn/losses.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 

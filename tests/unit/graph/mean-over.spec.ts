@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest'
 import { cast } from '../../../src/graph/functions/shape.ts'
-import { Parameter } from '../../../src/graph/parameter.ts'
-import { type InputTypes, prepare, type TracedFunction } from '../../../src/graph/prepare.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import type { HostData } from '../../../src/graph/step-program.ts'
-import { gradientWeight } from '../../../src/graph/trace.ts'
-import { newTally } from '../../../src/graph/weighing.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { type InputTypes, prepare, type TracedFunction } from '../../../src/graph/plan/prepare.ts'
+import type { HostData } from '../../../src/graph/plan/step-program.ts'
+import { newTally } from '../../../src/graph/plan/weighing.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
+import { gradientWeight } from '../../../src/graph/trace/trace.ts'
 import {
   countedSamples,
   crossEntropy,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { PartQueue } from '../../../src/graph/part-queue.ts'
+import { PartQueue } from '../../../src/graph/run/part-queue.ts'
 
 /** A device that runs parts of `durations` one after the other; returns what was submitted when, and when each ended. */
 async function run(queue: PartQueue, clock: { ms: number }, durations: readonly number[]) {

@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest'
+import { checkpointSequential } from '../../../src/graph/functions/checkpoint.ts'
+import { crossEntropy } from '../../../src/graph/functions/linear.ts'
 import {
   arenaAlignment,
   type Interval,
   mostAlive,
   packIntervals,
-} from '../../../src/graph/arena.ts'
-import { checkpointSequential } from '../../../src/graph/functions/checkpoint.ts'
-import { crossEntropy } from '../../../src/graph/functions.ts'
-import { type Prepared, prepare } from '../../../src/graph/prepare.ts'
+} from '../../../src/graph/memory/arena.ts'
+import { type Prepared, prepare } from '../../../src/graph/plan/prepare.ts'
 import { Linear, ReLU } from '../../../src/nn/layers.ts'
 import { models } from '../../../src/nn/models.ts'
 import type { Module } from '../../../src/nn/module.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { compile } from '../../../src/graph/compile.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
 import {
   amax,
   argmax,
@@ -13,7 +13,7 @@ import {
   variance,
   varMean,
 } from '../../../src/graph/functions/reductions.ts'
-import type { Tensor } from '../../../src/graph/tensor.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
 // Which dimensions reductions reduce: arguments in PyTorch's order, and none of a wrong kind passed over.

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { compile } from '../../../src/graph/compile.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import { copyInputs, type RunInputs } from '../../../src/graph/step-program.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { copyInputs, type RunInputs } from '../../../src/graph/plan/step-program.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
 const program = await compile(

@@ -14,9 +14,9 @@ import {
   split,
   stack,
 } from '../../../src/graph/functions/shape.ts'
-import { type Tensor, TracedTensor } from '../../../src/graph/tensor.ts'
-import { Trace, withTrace } from '../../../src/graph/trace.ts'
-import { GraphValue } from '../../../src/graph/value.ts'
+import { type Tensor, TracedTensor } from '../../../src/graph/trace/tensor.ts'
+import { Trace, withTrace } from '../../../src/graph/trace/trace.ts'
+import { GraphValue } from '../../../src/graph/trace/value.ts'
 import { Embedding } from '../../../src/nn/embedding.ts'
 import { type DType, type Shape, tensorType } from '../../../src/util/shape.ts'
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { StepClock } from '../../../src/graph/step-clock.ts'
+import { StepClock } from '../../../src/graph/run/step-clock.ts'
 
 // Where a step's time goes, on a clock that the test moves.
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { submitCuts } from '../../../src/graph/submit-cuts.ts'
+import { submitCuts } from '../../../src/graph/run/submit-cuts.ts'
 
 // Long programs go to the device in several submits.
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { compile } from '../../../src/graph/compile.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
 import golden from '../../golden/conv-layers.json'
 import {
   convModel,

@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest'
-import { ModuleBuffer } from '../../../src/graph/module-buffer.ts'
-import type { Tensor } from '../../../src/graph/tensor.ts'
+import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
+import { ModuleBuffer } from '../../../src/graph/trace/module-buffer.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { BatchNorm2d } from '../../../src/nn/batch-norm.ts'
 import { Conv2d } from '../../../src/nn/convolution.ts'
 import { Module, Sequential } from '../../../src/nn/module.ts'
-import { ProcessGroup } from '../../../src/peer/group.ts'
-import { memoryPair } from '../../../src/peer/memory.ts'
-import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
+import { ProcessGroup } from '../../../src/peer/group/group.ts'
+import { memoryPair } from '../../../src/peer/link/memory-link.ts'
 import { systemEnv } from '../../../src/util/env.ts'
 
 const make = () => new Sequential(new Conv2d(2, 3, 1), new BatchNorm2d(3))

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest'
 import { type SafeTensor, writeSafetensors } from '../../../src/data/safetensors.ts'
-import { compile } from '../../../src/graph/compile.ts'
+import { loadModel } from '../../../src/ddp/checkpoint/model-file.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
 import { checkpointSequential } from '../../../src/graph/functions/checkpoint.ts'
-import { ScalarBlock } from '../../../src/graph/trace.ts'
+import { ScalarBlock } from '../../../src/graph/trace/trace.ts'
 import { MultiheadAttention, RotaryEmbedding } from '../../../src/nn/attention.ts'
 import { Dropout } from '../../../src/nn/dropout.ts'
 import { models } from '../../../src/nn/models.ts'
 import type { Module, Sequential } from '../../../src/nn/module.ts'
-import { loadModel } from '../../../src/train/model-file.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 
 const keysOf = (module: Module) => [...module.namedParameters()].map(([key]) => key)

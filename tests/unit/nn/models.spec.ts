@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { prepare } from '../../../src/graph/prepare.ts'
+import { prepare } from '../../../src/graph/plan/prepare.ts'
 import { gpt } from '../../../src/index.ts'
 import { cnn, mlp, models } from '../../../src/nn/models.ts'
 import type { Module } from '../../../src/nn/module.ts'

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
-import type { Tensor } from '../../../src/graph/tensor.ts'
+import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { Module, Sequential } from '../../../src/nn/module.ts'
 import { addModulePrefix, stripModulePrefix } from '../../../src/nn/module-prefix.ts'
-import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { ringOf } from '../../support/process-ring.ts'
 
 const bare = () => new Sequential(new Linear(2, 3), new BatchNorm1d(3))

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { compile } from '../../../src/graph/compile.ts'
-import { Parameter } from '../../../src/graph/parameter.ts'
-import { prepare, type TracedFunction } from '../../../src/graph/prepare.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import type { RunInputs } from '../../../src/graph/step-program.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { prepare, type TracedFunction } from '../../../src/graph/plan/prepare.ts'
+import type { RunInputs } from '../../../src/graph/plan/step-program.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import {
   type Lengths,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { compile } from '../../../src/graph/compile.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest'
-import { compile } from '../../../src/graph/compile.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
 import { scaledDotProductAttention } from '../../../src/graph/functions/attention.ts'
 import { crossEntropy, mseLoss } from '../../../src/graph/functions/losses.ts'
-import { Parameter } from '../../../src/graph/parameter.ts'
-import { type Prepared, prepare } from '../../../src/graph/prepare.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import type { Tensor } from '../../../src/graph/tensor.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { type Prepared, prepare } from '../../../src/graph/plan/prepare.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import {
   type AttentionAttrs,
   attention,

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
-import { compile } from '../../../src/graph/compile.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { clipGradNorm } from '../../../src/optim/clip.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
-import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { checkClippedNorm, normCases } from '../../support/clip-norms.ts'
 import { ringOf } from '../../support/process-ring.ts'
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Parameter } from '../../../src/graph/parameter.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { Sequential } from '../../../src/nn/module.ts'
 import { Adagrad } from '../../../src/optim/adagrad.ts'

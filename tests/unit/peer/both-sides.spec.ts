@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { BothSides, wordIn } from '../../../src/peer/relay/both-sides.ts'
+import { BothSides, wordIn } from '../../../src/peer/tab/both-sides.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 // Two sides whose words take 5 ms; each connects after some time, or not.

@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest'
-import { monitoredBarrier } from '../../../src/distributed/monitored-barrier.ts'
+import { monitoredBarrier } from '../../../src/distributed/call/monitored-barrier.ts'
 import {
   allGatherObject,
   broadcastObjectList,
   gatherObject,
   scatterObjectList,
-} from '../../../src/distributed/objects.ts'
-import { gatherJson } from '../../../src/peer/gather-json.ts'
-import type { ProcessGroup } from '../../../src/peer/group.ts'
-import { measureLinks } from '../../../src/peer/measure-links.ts'
+} from '../../../src/distributed/call/objects.ts'
+import { gatherJson } from '../../../src/peer/group/gather-json.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
+import { measureLinks } from '../../../src/peer/group/measure-links.ts'
 import type { PeerError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'

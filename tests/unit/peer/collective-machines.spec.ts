@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import type { ProcessGroup } from '../../../src/peer/group.ts'
-import { chunkRange } from '../../../src/peer/plan.ts'
+import { chunkRange } from '../../../src/peer/algorithms/plan.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import {
   bytes,

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { Float16Bits } from '../../../src/peer/float16-bits.ts'
-import { chunkRange } from '../../../src/peer/plan.ts'
+import { chunkRange } from '../../../src/peer/algorithms/plan.ts'
+import { Float16Bits } from '../../../src/peer/collective/float16-bits.ts'
 import { halfBits, halfValue } from '../../../src/util/half.ts'
 import { seededRandom, VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'

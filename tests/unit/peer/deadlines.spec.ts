@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { Deadlines, type Timed } from '../../../src/peer/deadlines.ts'
-import type { MemoryLinkOptions } from '../../../src/peer/memory.ts'
+import { Deadlines, type Timed } from '../../../src/peer/collective/deadlines.ts'
+import type { MemoryLinkOptions } from '../../../src/peer/link/memory-link.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { outcomes } from '../../support/memory-ring.ts'

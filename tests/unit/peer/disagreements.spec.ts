@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { ProcessGroup } from '../../../src/peer/group.ts'
-import { memoryPair } from '../../../src/peer/memory.ts'
-import { Session } from '../../../src/peer/session.ts'
+import { ProcessGroup } from '../../../src/peer/group/group.ts'
+import { memoryPair } from '../../../src/peer/link/memory-link.ts'
 import {
   emptyHeader,
   encodeFingerprint,
@@ -9,7 +8,8 @@ import {
   encodeHello,
   FrameType,
   headerBytes,
-} from '../../../src/peer/wire.ts'
+} from '../../../src/peer/link/wire.ts'
+import { Session } from '../../../src/peer/session/session.ts'
 import type { PeerError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryRing, outcomes } from '../../support/memory-ring.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import type { ProcessGroup } from '../../../src/peer/group.ts'
-import type { Fault } from '../../../src/peer/memory.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
+import type { Fault } from '../../../src/peer/link/memory-link.ts'
 import { PeerError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryRing, outcomes } from '../../support/memory-ring.ts'

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
-import { FaultyLink, type LinkFaults } from '../../../src/peer/faulty-link.ts'
-import { ProcessGroup } from '../../../src/peer/group.ts'
-import type { Link } from '../../../src/peer/link.ts'
-import { memoryPair } from '../../../src/peer/memory.ts'
+import { ProcessGroup } from '../../../src/peer/group/group.ts'
+import { FaultyLink, type LinkFaults } from '../../../src/peer/link/faulty-link.ts'
+import type { Link } from '../../../src/peer/link/link.ts'
+import { memoryPair } from '../../../src/peer/link/memory-link.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { outcomes } from '../../support/memory-ring.ts'
 

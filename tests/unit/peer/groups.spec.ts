@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import type { CollectiveGroup } from '../../../src/peer/collective-group.ts'
-import type { ProcessGroup } from '../../../src/peer/group.ts'
+import type { CollectiveGroup } from '../../../src/peer/group/collective-group.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import type { PeerError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { ifMember } from '../../support/members.ts'

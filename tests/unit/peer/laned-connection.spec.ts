@@ -1,6 +1,6 @@
 import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { LanedConnection } from '../../../src/peer/laned-connection.ts'
-import type { WebRtcOptions } from '../../../src/peer/webrtc.ts'
+import { LanedConnection } from '../../../src/peer/tab/laned-connection.ts'
+import type { WebRtcOptions } from '../../../src/peer/tab/webrtc.ts'
 import { PeerError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
@@ -21,7 +21,7 @@ interface FakeConnection {
   received: unknown[]
 }
 
-vi.mock('../../../src/peer/webrtc.ts', () => ({
+vi.mock('../../../src/peer/tab/webrtc.ts', () => ({
   WebRtcConnection: class {
     readonly connected: Promise<void>
     readonly received: unknown[] = []

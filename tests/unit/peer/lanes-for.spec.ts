@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { lanesFor } from '../../../src/peer/laned-connection.ts'
+import { lanesFor } from '../../../src/peer/tab/laned-connection.ts'
 
 test.each([
   [0, 1],

@@ -1,6 +1,6 @@
 import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import type { LanedConnectionOptions } from '../../../src/peer/laned-connection.ts'
-import { LateConnection } from '../../../src/peer/late-connection.ts'
+import type { LanedConnectionOptions } from '../../../src/peer/tab/laned-connection.ts'
+import { LateConnection } from '../../../src/peer/tab/late-connection.ts'
 
 // The specs after this one in the same worker load their modules again.
 afterAll(() => vi.resetModules())
@@ -12,7 +12,7 @@ const { told } = vi.hoisted(() => {
   return { told: [] as string[] }
 })
 
-vi.mock('../../../src/peer/laned-connection.ts', () => ({
+vi.mock('../../../src/peer/tab/laned-connection.ts', () => ({
   LanedConnection: class {
     readonly connected = Promise.resolve()
     start = () => told.push('start')

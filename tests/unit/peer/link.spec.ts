@@ -1,5 +1,5 @@
-import { memoryPair } from '../../../src/peer/memory.ts'
-import { PortLink } from '../../../src/peer/port.ts'
+import { memoryPair } from '../../../src/peer/link/memory-link.ts'
+import { PortLink } from '../../../src/peer/link/port.ts'
 import { systemEnv } from '../../../src/util/env.ts'
 import { linkConformance } from '../../support/link-conformance.ts'
 

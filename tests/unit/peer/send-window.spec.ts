@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { SendWindow } from '../../../src/peer/credit.ts'
+import { SendWindow } from '../../../src/peer/session/credit.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 describe('frames under way', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import type { Algorithm } from '../../../src/peer/announcement.ts'
-import type { ProcessGroup } from '../../../src/peer/group.ts'
+import type { Algorithm } from '../../../src/peer/collective/announcement.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 import { outcomes } from '../../support/memory-ring.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { machinesOf } from '../../../src/peer/topology.ts'
+import { machinesOf } from '../../../src/peer/room/topology.ts'
 import { infoOf } from '../../support/member-info.ts'
 
 const [here, there] = ['0'.repeat(32), '1'.repeat(32)]

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { wayLength } from '../../../src/peer/way-length.ts'
+import { wayLength } from '../../../src/peer/tab/round-trip.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 const isShort = (ms: number) => ms < 5

@@ -10,7 +10,7 @@ import {
   type FrameHeader,
   fieldOffset,
   headerBytes,
-} from '../../../src/peer/wire.ts'
+} from '../../../src/peer/link/wire.ts'
 import { seededRandom } from '../../../src/util/virtual-env.ts'
 
 const sample: FrameHeader = {

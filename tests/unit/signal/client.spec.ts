@@ -1,10 +1,10 @@
 import { createHmac } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { limits, type MemberInfo, parseServerMessage } from '../../../src/peer/messages.ts'
-import { Rendezvous } from '../../../src/peer/rendezvous.ts'
-import type { SocketLike } from '../../../src/peer/room-options.ts'
-import { newRoomLink, proofText } from '../../../src/peer/secret.ts'
-import { SignalClient, type SignalEvents } from '../../../src/peer/signal.ts'
+import { limits, type MemberInfo, parseServerMessage } from '../../../src/peer/room/messages.ts'
+import type { SocketLike } from '../../../src/peer/room/room-options.ts'
+import { newRoomLink, proofText } from '../../../src/peer/room/secret.ts'
+import { Rendezvous } from '../../../src/peer/server/rendezvous.ts'
+import { SignalClient, type SignalEvents } from '../../../src/peer/tab/signal.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 
 /** Clients and the server's state machine in one process, without sockets, on a virtual clock. */

@@ -8,8 +8,8 @@ import type { Leader } from '../../../node/launch/crew/leader.ts'
 import { type Master, openMaster } from '../../../node/launch/master.ts'
 import { servePages } from '../../../node/launch/serve-pages.ts'
 import type { Served } from '../../../node/serve.ts'
-import { protocolVersion, signalPath } from '../../../src/peer/messages.ts'
-import { newRoomLink, type RoomLink, RoomSecret } from '../../../src/peer/secret.ts'
+import { protocolVersion, signalPath } from '../../../src/peer/room/messages.ts'
+import { newRoomLink, type RoomLink, RoomSecret } from '../../../src/peer/room/secret.ts'
 
 // A launcher's signaling server takes the rooms of its own run alone: on the public port of several machines' runs, and with its pages where it is alone.
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { limits, type MemberInfo } from '../../../src/peer/messages.ts'
+import { limits, type MemberInfo } from '../../../src/peer/room/messages.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { RendezvousWorld } from '../../support/rendezvous-world.ts'
 

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { type ClientMessage, limits } from '../../../src/peer/messages.ts'
+import { type ClientMessage, limits } from '../../../src/peer/room/messages.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { authKey, RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'

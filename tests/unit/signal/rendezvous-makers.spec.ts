@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { limits, protocolVersion } from '../../../src/peer/messages.ts'
+import { limits, protocolVersion } from '../../../src/peer/room/messages.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { authKey, RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'
 

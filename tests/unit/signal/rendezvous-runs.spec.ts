@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { limits } from '../../../src/peer/messages.ts'
+import { limits } from '../../../src/peer/room/messages.ts'
 import { RendezvousWorld, roomB } from '../../support/rendezvous-world.ts'
 
 /** Runs of a room: how they start, finish and fail, and the signals that their ranks exchange. */

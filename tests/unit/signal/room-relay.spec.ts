@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { type Limits, limits, protocolVersion } from '../../../src/peer/messages.ts'
-import { proofText } from '../../../src/peer/secret.ts'
+import { type Limits, limits, protocolVersion } from '../../../src/peer/room/messages.ts'
+import { proofText } from '../../../src/peer/room/secret.ts'
 import { authKey, hmac, RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'
 
 /** The server's relay on a virtual clock, where sockets take what they are told to. */

@@ -6,7 +6,7 @@ import {
   parseFragment,
   proofText,
   RoomSecret,
-} from '../../../src/peer/secret.ts'
+} from '../../../src/peer/room/secret.ts'
 
 const address = { epoch: 3, from: 1, to: 2, attempt: 1 }
 

@@ -4,10 +4,14 @@ import { type AddressInfo, connect as connectTcp } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { WebSocket } from 'ws'
 import { attachSignaling, type SignalServer } from '../../../node/signal-server.ts'
-import { type JsonValue, limits } from '../../../src/peer/messages.ts'
-import { SignalError } from '../../../src/peer/refusals.ts'
-import { newRoomLink } from '../../../src/peer/secret.ts'
-import { SignalClient, type SignalEvents, type SignalOptions } from '../../../src/peer/signal.ts'
+import { type JsonValue, limits } from '../../../src/peer/room/messages.ts'
+import { SignalError } from '../../../src/peer/room/refusals.ts'
+import { newRoomLink } from '../../../src/peer/room/secret.ts'
+import {
+  SignalClient,
+  type SignalEvents,
+  type SignalOptions,
+} from '../../../src/peer/tab/signal.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { socketFrom } from '../../support/signal-socket.ts'
 

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, it } from 'vitest'
-import { newRoomUrl } from '../../../src/peer/room-url.ts'
+import { newRoomUrl } from '../../../src/peer/room/room-url.ts'
 import { HashStore } from '../../../src/peer/store/hash-store.ts'
 import { PortStore, serveStore } from '../../../src/peer/store/port-store.ts'
 import { PrefixStore } from '../../../src/peer/store/prefix-store.ts'

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { limits } from '../../../src/peer/messages.ts'
-import type { StoreAnswer, StoreCall } from '../../../src/peer/store/store-messages.ts'
+import { limits } from '../../../src/peer/room/messages.ts'
+import type { StoreAnswer, StoreCall } from '../../../src/peer/room/store-messages.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { infoOf } from '../../support/member-info.ts'
 import { RendezvousWorld, roomA, roomB } from '../../support/rendezvous-world.ts'

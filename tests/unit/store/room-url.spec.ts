@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { newRoomUrl, parseRoomUrl } from '../../../src/peer/room-url.ts'
-import { formatFragment, newRoomLink } from '../../../src/peer/secret.ts'
-import { openStore } from '../../../src/peer/store/open-store.ts'
+import { newRoomUrl, parseRoomUrl } from '../../../src/peer/room/room-url.ts'
+import { formatFragment, newRoomLink } from '../../../src/peer/room/secret.ts'
+import { openStore } from '../../../src/peer/tab/open-store.ts'
 
 const link = newRoomLink()
 const fragment = formatFragment(link)

@@ -1,8 +1,8 @@
 import { createDecipheriv, createHmac, hkdfSync } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { newRoomLink } from '../../../src/peer/secret.ts'
+import { newRoomLink } from '../../../src/peer/room/secret.ts'
 import { boxCharsOf } from '../../../src/peer/store/box-chars.ts'
-import { ValueSeal } from '../../../src/peer/store/sealed-value.ts'
+import { ValueSeal } from '../../../src/peer/tab/sealed-value.ts'
 
 const link = newRoomLink()
 const value = new Uint8Array([0, 1, 255, 7])

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { limits } from '../../../src/peer/messages.ts'
-import { StoreCalls } from '../../../src/peer/store/store-calls.ts'
-import type { StoreCall, StoreMessage } from '../../../src/peer/store/store-messages.ts'
-import { TokenBucket } from '../../../src/peer/token-bucket.ts'
+import { limits } from '../../../src/peer/room/messages.ts'
+import type { StoreCall, StoreMessage } from '../../../src/peer/room/store-messages.ts'
+import { TokenBucket } from '../../../src/peer/room/token-bucket.ts'
+import { StoreCalls } from '../../../src/peer/tab/store-calls.ts'
 import { PeerError } from '../../../src/util/errors.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { Alike, areUnlike } from '../../../src/graph/alike.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { Alike, areUnlike } from '../../../src/graph/trace/settings-check.ts'
 import {
   AdamW,
   allreduceHook,

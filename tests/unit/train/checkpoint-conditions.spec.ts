@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import { loadCheckpoint, saveCheckpoint } from '../../../src/train/checkpoint.ts'
+import { loadCheckpoint, saveCheckpoint } from '../../../src/ddp/checkpoint/checkpoint.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { type SeenFolder, seenFolder } from '../../support/checkpoint-folders.ts'
 import {
   type ClassifierOptions,

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
+import { unpackCheckpoint } from '../../../src/ddp/checkpoint/checkpoint-file.ts'
 import { getRngState } from '../../../src/nn/init.ts'
-import { unpackCheckpoint } from '../../../src/train/checkpoint-file.ts'
 import torch from '../../golden/checkpoint.json' with { type: 'json' }
 import {
   allowedDistance,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import type { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
 import {
   allreduceHook,
   bf16CompressHook,
@@ -7,16 +7,12 @@ import {
   type CommHook,
   fp16CompressHook,
   fp16CompressWrapper,
-} from '../../../src/train/data-parallel/comm-hooks.ts'
-import type { GradBucket } from '../../../src/train/data-parallel/grad-bucket.ts'
-import { Int8State, int8CompressHook } from '../../../src/train/data-parallel/int8-hook.ts'
-import {
-  orthogonalize,
-  PowerSgdState,
-  powerSgdHook,
-} from '../../../src/train/data-parallel/power-sgd.ts'
-import { addBrain, encodeBrain } from '../../../src/train/data-parallel/wire-numbers.ts'
-import type { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
+} from '../../../src/ddp/hooks/comm-hooks.ts'
+import type { GradBucket } from '../../../src/ddp/hooks/grad-bucket.ts'
+import { Int8State, int8CompressHook } from '../../../src/ddp/hooks/int8-hook.ts'
+import { orthogonalize, PowerSgdState, powerSgdHook } from '../../../src/ddp/hooks/power-sgd.ts'
+import { addBrain, encodeBrain } from '../../../src/ddp/hooks/wire-numbers.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { uniform } from '../../../src/util/random.ts'
 import {
   classifiers,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import {
   allreduceHook,
   compile,

@@ -1,12 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import * as dist from '../../../src/distributed/index.ts'
-
-import { Linear, ReLU } from '../../../src/nn/layers.ts'
-import { saveCheckpoint } from '../../../src/train/checkpoint.ts'
+import { saveCheckpoint } from '../../../src/ddp/checkpoint/checkpoint.ts'
 import {
   DistributedDataParallel,
   type DistributedDataParallelOptions,
-} from '../../../src/train/data-parallel.ts'
+} from '../../../src/ddp/data-parallel/data-parallel.ts'
+import * as dist from '../../../src/distributed/index.ts'
+import { Linear, ReLU } from '../../../src/nn/layers.ts'
 
 // What may be wrapped, and for which device.
 

@@ -1,10 +1,14 @@
 import { expect, test } from 'vitest'
-import { compile } from '../../../src/graph/compile.ts'
-import { compileAccumulated } from '../../../src/graph/compile-accumulated.ts'
-import { ModuleBuffer } from '../../../src/graph/module-buffer.ts'
-import { Parameter } from '../../../src/graph/parameter.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import type { Tensor } from '../../../src/graph/tensor.ts'
+import {
+  DistributedDataParallel,
+  type DistributedDataParallelOptions,
+} from '../../../src/ddp/data-parallel/data-parallel.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { compileAccumulated } from '../../../src/graph/compile/compile-accumulated.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { ModuleBuffer } from '../../../src/graph/trace/module-buffer.ts'
+import { Parameter } from '../../../src/graph/trace/parameter.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
 import { BatchNorm1d } from '../../../src/nn/batch-norm.ts'
 import { manualSeed } from '../../../src/nn/init.ts'
 import { Linear } from '../../../src/nn/layers.ts'
@@ -12,12 +16,8 @@ import { Module, Sequential } from '../../../src/nn/module.ts'
 import { AdamW } from '../../../src/optim/adam.ts'
 import { clipGradNorm } from '../../../src/optim/clip.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
-import type { AlgorithmChoice } from '../../../src/peer/algorithm-choice.ts'
-import type { ProcessGroup } from '../../../src/peer/group.ts'
-import {
-  DistributedDataParallel,
-  type DistributedDataParallelOptions,
-} from '../../../src/train/data-parallel.ts'
+import type { AlgorithmChoice } from '../../../src/peer/algorithms/algorithm-choice.ts'
+import type { ProcessGroup } from '../../../src/peer/group/group.ts'
 import { uniform } from '../../../src/util/random.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import {

@@ -1,8 +1,11 @@
 import { expect, test } from 'vitest'
 import { TensorDataset } from '../../../src/data/datasets.ts'
-import { destroyProcessGroup, initProcessGroup } from '../../../src/distributed/process-group.ts'
-import { compile } from '../../../src/graph/compile.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import {
+  destroyProcessGroup,
+  initProcessGroup,
+} from '../../../src/distributed/group/process-group.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import {
   BatchNorm1d,
   type Dataset,

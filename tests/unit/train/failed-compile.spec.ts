@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest'
-import { compile } from '../../../src/graph/compile.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import type { Tensor } from '../../../src/graph/tensor.ts'
-import { Linear } from '../../../src/nn/layers.ts'
-import { SGD } from '../../../src/optim/sgd.ts'
 import {
   DistributedDataParallel,
   type DistributedDataParallelOptions,
-} from '../../../src/train/data-parallel.ts'
+} from '../../../src/ddp/data-parallel/data-parallel.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import type { Tensor } from '../../../src/graph/trace/tensor.ts'
+import { Linear } from '../../../src/nn/layers.ts'
+import { SGD } from '../../../src/optim/sgd.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'

@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import { Int8State } from '../../../src/train/data-parallel/int8-hook.ts'
-import { PowerSgdState } from '../../../src/train/data-parallel/power-sgd.ts'
+import { Int8State } from '../../../src/ddp/hooks/int8-hook.ts'
+import { PowerSgdState } from '../../../src/ddp/hooks/power-sgd.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { endAll, parametersOf, train } from '../../support/classification.ts'
 import {

@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { CheckpointFolder } from '../../../node/checkpoint-folder.ts'
 import { serveWritable } from '../../../node/writable-folders.ts'
-import { loadCheckpoint, saveCheckpoint } from '../../../src/train/checkpoint.ts'
-import { launcherFolder } from '../../../src/train/launcher-folder.ts'
+import { loadCheckpoint, saveCheckpoint } from '../../../src/ddp/checkpoint/checkpoint.ts'
+import { launcherFolder } from '../../../src/ddp/checkpoint/launcher-folder.ts'
 import { ringOf } from '../../support/process-ring.ts'
 
 // What a module under `tabring run --checkpoint-dir` saves and loads without an address of its own.

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import type { LinkMeasurement } from '../../../src/peer/measure-links.ts'
-import type { TrainConfigInput } from '../../../src/train/config.ts'
-import type { TrainerOptions } from '../../../src/train/trainer.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import type { LinkMeasurement } from '../../../src/peer/group/measure-links.ts'
+import type { TrainerOptions } from '../../../src/trainer/loop/trainer.ts'
+import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { startTask } from '../../support/task-ranks.ts'
 

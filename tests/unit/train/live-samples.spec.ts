@@ -1,16 +1,16 @@
 import { expect, test } from 'vitest'
-import type { StepProgram } from '../../../src/graph/step-program.ts'
-import { gatherJson } from '../../../src/peer/gather-json.ts'
-import { LiveSamples } from '../../../src/train/live-samples.ts'
-import type { RunEvent } from '../../../src/train/run.ts'
+import type { StepProgram } from '../../../src/graph/plan/step-program.ts'
+import { gatherJson } from '../../../src/peer/group/gather-json.ts'
+import { LiveSamples } from '../../../src/trainer/watch/live-samples.ts'
+import type { RunEvent } from '../../../src/trainer/watch/run-events.ts'
 import {
   packSample,
   type StepSample,
   spanKinds,
   spansOf,
   unpackSample,
-} from '../../../src/train/step-sample.ts'
-import { StepTimeline } from '../../../src/train/step-timeline.ts'
+} from '../../../src/trainer/watch/step-sample.ts'
+import { StepTimeline } from '../../../src/trainer/watch/step-timeline.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryRing } from '../../support/memory-ring.ts'
 import { makeSamples } from '../../support/step-samples.ts'

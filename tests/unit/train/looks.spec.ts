@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import { Gaps } from '../../../src/train/gaps.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { Gaps } from '../../../src/trainer/watch/between-steps.ts'
 import { startTask } from '../../support/task-ranks.ts'
 
 const config = { demo: 'playground', steps: 10, batchSize: 12, bucketCapMb: 1 } as const

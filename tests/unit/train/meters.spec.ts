@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { AverageMeter } from '../../../src/train/average-meter.ts'
-import { ProgressMeter } from '../../../src/train/progress-meter.ts'
+import { AverageMeter } from '../../../src/ddp/metrics/average-meter.ts'
+import { ProgressMeter } from '../../../src/ddp/metrics/progress-meter.ts'
 import { numberFormat } from '../../../src/util/number-format.ts'
 
 // The texts are what Python printed for the classes of PyTorch's examples/imagenet/main.py, fed with the same numbers.

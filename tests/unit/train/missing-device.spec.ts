@@ -1,9 +1,9 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import { compile } from '../../../src/graph/compile.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { DistributedDataParallel } from '../../../src/ddp/data-parallel/data-parallel.ts'
+import { compile } from '../../../src/graph/compile/compile.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Linear } from '../../../src/nn/layers.ts'
 import { SGD } from '../../../src/optim/sgd.ts'
-import { DistributedDataParallel } from '../../../src/train/data-parallel.ts'
 import { tensorType } from '../../../src/util/shape.ts'
 import { meshOf } from '../../support/process-ring.ts'
 

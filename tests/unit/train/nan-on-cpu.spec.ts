@@ -1,8 +1,8 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { task } from '../../../demos/digits/demo.ts'
 import { parseTrainConfig } from '../../../demos/experiment.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import { Trainer } from '../../../src/train/trainer.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { Trainer } from '../../../src/trainer/loop/trainer.ts'
 import { ringOf } from '../../support/process-ring.ts'
 import { serveDigits } from '../../support/served-digits.ts'
 

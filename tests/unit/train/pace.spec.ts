@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import { Pace } from '../../../src/train/pace.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { Pace } from '../../../src/trainer/loop/pace.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { startTask } from '../../support/task-ranks.ts'
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import { packCheckpoint, unpackCheckpoint } from '../../../src/train/checkpoint-file.ts'
+import { packCheckpoint, unpackCheckpoint } from '../../../src/ddp/checkpoint/checkpoint-file.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { checkResume, makeRun } from '../../support/resume-run.ts'
 
 test.each(['adamw', 'sgd'] as const)(

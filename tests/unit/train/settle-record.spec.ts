@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiment.ts'
-import { settleRecord } from '../../../src/train/settle-record.ts'
+import { settleRecord } from '../../../src/trainer/loop/settle-record.ts'
 import { ringOf } from '../../support/process-ring.ts'
 
 const own = {

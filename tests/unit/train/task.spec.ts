@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { task as playground } from '../../../demos/playground/demo.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
-import { planDraws } from '../../../src/train/share-batches.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
+import { planDraws } from '../../../src/trainer/evaluate/share-batches.ts'
 import { seenFolder } from '../../support/checkpoint-folders.ts'
 import { bitsOf, startTask, type TaskRank } from '../../support/task-ranks.ts'
 

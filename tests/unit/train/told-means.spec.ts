@@ -2,10 +2,10 @@ import { expect, test } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { task as picture } from '../../../demos/picture/demo.ts'
 import { task as playground } from '../../../demos/playground/demo.ts'
-import { CpuRuntime } from '../../../src/graph/runtime.ts'
+import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import type { StateDict } from '../../../src/nn/module.ts'
-import type { TrainConfigInput } from '../../../src/train/config.ts'
-import { planDraws } from '../../../src/train/share-batches.ts'
+import { planDraws } from '../../../src/trainer/evaluate/share-batches.ts'
+import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import { startTask, type TaskRank } from '../../support/task-ranks.ts'
 
 const open = () => new CpuRuntime()

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import type { RunEvent } from '../../../src/train/run.ts'
-import { EventBatches } from '../../../src/worker/event-batches.ts'
+import type { RunEvent } from '../../../src/trainer/watch/run-events.ts'
+import { EventBatches } from '../../../src/worker/compute/event-batches.ts'
 
 const step = (number: number) => ({ event: 'step', step: number }) as RunEvent
 const phase: RunEvent = { event: 'phase', phase: 'broadcast', rank: 0 }

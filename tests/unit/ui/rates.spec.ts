@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { noTimes } from '../../../src/graph/step-program.ts'
-import type { StepSample } from '../../../src/train/step-sample.ts'
+import { noTimes } from '../../../src/graph/plan/step-program.ts'
+import type { StepSample } from '../../../src/trainer/watch/step-sample.ts'
 import { rankWork, slowestRank, waitingMs } from '../../../src/ui/live/rank-work.ts'
 import { longTestMs, watchTests } from '../../../src/ui/long-tests.ts'
 import { ratesOf } from '../../../src/ui/rates.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiment.ts'
-import { trainConfigSchema } from '../../../src/train/config.ts'
+import { trainConfigSchema } from '../../../src/trainer/settings/config.ts'
 import { experimentLink, inviteLink } from '../../../src/ui/experiment-link.ts'
 import { checkDraft, fittingBatch } from '../../../src/ui/settings/check.ts'
 import {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { parseTrainConfig } from '../../../demos/experiment.ts'
-import { noTimes } from '../../../src/graph/step-program.ts'
+import { noTimes } from '../../../src/graph/plan/step-program.ts'
 import { asSentence } from '../../../src/ui/failure-words.ts'
 import { ratesOf, stepSamples } from '../../../src/ui/rates.ts'
 import { last } from '../../../src/ui/series.ts'

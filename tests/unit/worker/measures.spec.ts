@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import type { Measured } from '../../../src/peer/messages.ts'
+import type { Measured } from '../../../src/peer/room/messages.ts'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
-import { Measures, type MeasuresOptions } from '../../../src/worker/measures.ts'
+import { Measures, type MeasuresOptions } from '../../../src/worker/page/measures.ts'
 
 /** What a member measures of itself, when, and how often it tells. */
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { CpuRuntime } from '../../../../src/graph/runtime.ts'
-import type { TrainConfigInput } from '../../../../src/train/config.ts'
+import { CpuRuntime } from '../../../../src/graph/memory/runtime.ts'
+import type { TrainConfigInput } from '../../../../src/trainer/settings/config.ts'
 import { startTask, type TaskRank } from '../../../support/task-ranks.ts'
 
 /** Samples of the boundary along each edge. */

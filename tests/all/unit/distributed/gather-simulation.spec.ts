@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from 'vitest'
-import { type Gathered, gatherRanks } from '../../../../src/distributed/gather-ranks.ts'
+import { type Gathered, gatherRanks } from '../../../../src/distributed/rendezvous/gather-ranks.ts'
 import { HashStore } from '../../../../src/peer/store/hash-store.ts'
 import { PrefixStore } from '../../../../src/peer/store/prefix-store.ts'
 import { VirtualEnv } from '../../../../src/util/virtual-env.ts'

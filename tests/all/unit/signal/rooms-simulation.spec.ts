@@ -4,8 +4,8 @@ import {
   limits,
   protocolVersion,
   type ServerMessage,
-} from '../../../../src/peer/messages.ts'
-import { Rendezvous } from '../../../../src/peer/rendezvous.ts'
+} from '../../../../src/peer/room/messages.ts'
+import { Rendezvous } from '../../../../src/peer/server/rendezvous.ts'
 import { VirtualEnv } from '../../../../src/util/virtual-env.ts'
 import { infoOf } from '../../../support/member-info.ts'
 import { authKey, roomA } from '../../../support/rendezvous-world.ts'

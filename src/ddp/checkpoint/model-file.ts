@@ -1,0 +1,60 @@
+import { readSafetensors, type SafeTensor, writeSafetensors } from '../../data/safetensors.ts'
+import type { LoadOptions, LoadResult, Module, StateDict } from '../../nn/module.ts'
+import { checkOptions } from '../../util/options.ts'
+
+export interface SaveModelOptions {
+  /** Texts by name in the file's header. default: `{ format: 'pt' }`, which PyTorch's users expect */
+  metadata?: Readonly<Record<string, string>>
+}
+
+/**
+ * Returns a .safetensors file with a model's parameters and buffers, as `safetensors.torch.save_model`: F32, and I64 for whole numbers.
+ *
+ * A tensor that two places share is written once, under the first of its keys in the alphabet; the metadata name that one for the others.
+ */
+export const saveModel = async (
+  model: Module,
+  options: SaveModelOptions = {},
+): Promise<Uint8Array<ArrayBuffer>> => writeStateDict(await model.stateDict(), options)
+
+/** The file of a state dict, as `saveModel`. */
+export function writeStateDict(
+  state: StateDict,
+  options: SaveModelOptions = {},
+): Uint8Array<ArrayBuffer> {
+  const { metadata = { format: 'pt' } } = checkOptions('saveModel', options, { metadata: true })
+  const keyOf = new Map<StateDict[string]['data'], string>()
+  for (const key of Object.keys(state).sort()) {
+    const { data } = state[key]
+    if (!keyOf.has(data)) keyOf.set(data, key)
+  }
+  const entries = Object.entries(state)
+  const shared = entries
+    .map(([key, { data }]) => [key, keyOf.get(data)!])
+    .filter(([key, kept]) => key !== kept)
+  const tensors = entries
+    .filter(([key, { data }]) => keyOf.get(data) === key)
+    .map(([key, { shape, data }]): [string, SafeTensor] => [
+      key,
+      data instanceof Int32Array
+        ? // PyTorch's whole numbers are 64 bits wide.
+          { dtype: 'I64', shape, data: BigInt64Array.from(data, BigInt) }
+        : { dtype: 'F32', shape, data },
+    ])
+  return writeSafetensors(tensors, { ...Object.fromEntries(shared), ...metadata })
+}
+
+/**
+ * Puts the tensors of a .safetensors file into a model, as `safetensors.torch.load_model`; returns the keys that did not fit.
+ *
+ * F16, BF16, F64 and whole numbers of any width become the model's f32 and i32. `strict` (default true): missing and unknown keys are
+ * errors. `where` is the file's name in errors.
+ * errors: `data.malformed` for bytes that are no such file; those of `Module.loadStateDict`.
+ */
+export function loadModel(
+  model: Module,
+  file: Uint8Array,
+  { where = 'loadModel', ...options }: LoadOptions & { where?: string } = {},
+): LoadResult {
+  return model.loadStateDict(Object.fromEntries(readSafetensors(file, where).tensors), options)
+}

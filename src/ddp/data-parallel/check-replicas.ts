@@ -1,0 +1,110 @@
+import { ModuleBuffer } from '../../graph/trace/module-buffer.ts'
+import type { StoredTensor } from '../../graph/trace/stored-tensor.ts'
+import type { CollectiveOptions } from '../../peer/collective/collectives.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { gatherJson } from '../../peer/group/gather-json.ts'
+import { PeerError } from '../../util/errors.ts'
+import { formatRanks } from '../../util/format-ranks.ts'
+import { formatShape } from '../../util/shape.ts'
+
+/** A tensor of the module, by its key. */
+export type NamedTensor = readonly [key: string, tensor: StoredTensor]
+
+/** `parameter "fc.weight" f32[3, 4]` */
+const describe = ([key, tensor]: NamedTensor): string =>
+  `${tensor instanceof ModuleBuffer ? 'buffer' : 'parameter'} "${key}" ${tensor.dtype}${formatShape(tensor.shape)}`
+
+/** The ranks by what each has: `rank 1: this; ranks 0 and 2: that`. */
+function formatBySaying(sayings: readonly string[]): string {
+  const ranksOf = new Map<string, number[]>()
+  sayings.forEach((saying, rank) => {
+    ranksOf.set(saying, [...(ranksOf.get(saying) ?? []), rank])
+  })
+  return [...ranksOf].map(([saying, ranks]) => `${saying} on ${formatRanks(ranks)}`).join(', ')
+}
+
+/** The first place where ranks' lists differ, told by rank; undefined where all are equal. */
+export function firstDifference(
+  lists: readonly (readonly string[])[],
+  missing: string,
+): { readonly at: number; readonly told: string } | undefined {
+  const length = Math.max(...lists.map((list) => list.length))
+  for (let at = 0; at < length; at++) {
+    const sayings = lists.map((list) => list[at] ?? missing)
+    if (sayings.some((saying) => saying !== sayings[0])) {
+      return { at, told: formatBySaying(sayings) }
+    }
+  }
+  return undefined
+}
+
+/** What a rank tells of the model that it wraps. */
+interface Told {
+  /** Settings, parameters and buffers. */
+  readonly replica: readonly string[]
+  /** Why it cannot be trained there. */
+  readonly failure?: string
+}
+
+/**
+ * Compares the ranks' settings, parameters and buffers: names, shapes, dtypes and their order.
+ *
+ * `failure`: why the model cannot be trained on this rank, thrown when the others know of it.
+ * errors: `failure`; `peer.mismatch`, the same on all other ranks, naming the first that differs and the ranks; the group's.
+ */
+export async function checkReplicas(
+  group: CollectiveGroup,
+  settings: string,
+  tensors: readonly NamedTensor[],
+  options: CollectiveOptions,
+  failure?: Error,
+): Promise<void> {
+  const own: Told = {
+    replica: [settings, ...tensors.map(describe)],
+    ...(failure && { failure: failure.message }),
+  }
+  const all = await gatherJson('DistributedDataParallel', group, own, options)
+  if (failure) throw failure
+  const failed = all.flatMap(({ failure: text }, rank) =>
+    text === undefined ? [] : [`rank ${group.ranks[rank]}: ${text}`],
+  )
+  if (failed.length > 0) {
+    throw new PeerError(
+      'peer.mismatch',
+      `DistributedDataParallel: expected a module that all ranks can train, got an error on ${failed.join('; on ')}`,
+    )
+  }
+  const told = all.map(({ replica }) => replica)
+  const difference = firstDifference(told, 'no further one')
+  if (!difference) return
+  const isSettings = difference.at === 0
+  throw new PeerError(
+    'peer.mismatch',
+    `DistributedDataParallel: expected the same ${isSettings ? 'options' : 'parameters and buffers, in one order,'} on all ranks, got ${difference.told}. ${isSettings ? 'Give all ranks the same ones.' : 'Build the same module on all ranks.'}`,
+  )
+}
+
+/** Copies rank 0's contents of the tensors to all ranks, as one message. errors: the group's. */
+export async function broadcastTensors(
+  group: CollectiveGroup,
+  tensors: readonly StoredTensor[],
+  options: CollectiveOptions,
+): Promise<void> {
+  const packed = new Float32Array(tensors.reduce((sum, { count }) => sum + count, 0))
+  // Integers travel as their bits.
+  const bits = new Int32Array(packed.buffer)
+  let start = 0
+  for (const tensor of tensors) {
+    const data = await tensor.read()
+    if (data instanceof Int32Array) bits.set(data, start)
+    else packed.set(data, start)
+    start += tensor.count
+  }
+  await group.broadcast(packed, 0, { label: 'DistributedDataParallel', ...options })
+  start = 0
+  for (const tensor of tensors) {
+    const array = tensor.dtype === 'i32' ? bits : packed
+    tensor.assign(array.slice(start, start + tensor.count))
+    start += tensor.count
+  }
+}

@@ -1,0 +1,505 @@
+import { poolAlignment } from '../../graph/memory/pool.ts'
+import type { StepProgram } from '../../graph/plan/step-program.ts'
+import type { Bucket } from '../../graph/trace/bucket.ts'
+import {
+  type BucketPlace,
+  type GradientExchange,
+  type MeetingPlace,
+  type RankGroup,
+  type StepLayout,
+  type StepWeights,
+  type UnevenInputs,
+  Unsettled,
+} from '../../graph/trace/exchange.ts'
+import type { Parameter } from '../../graph/trace/parameter.ts'
+import type { AlgorithmChoice } from '../../peer/algorithms/algorithm-choice.ts'
+import { chunkRange } from '../../peer/algorithms/plan.ts'
+import type { CollectiveOptions } from '../../peer/collective/collectives.ts'
+import { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { gatherJson } from '../../peer/group/gather-json.ts'
+import { messageOf, PeerError, TabringError } from '../../util/errors.ts'
+import { formatRanks } from '../../util/format-ranks.ts'
+import { kindOf } from '../../util/kind-of.ts'
+import { keys, setupKeys } from '../hooks/collective-keys.ts'
+import { GradBucket } from '../hooks/grad-bucket.ts'
+import { firstBucketBytesFor, mostFirstBytes } from './bucket-size.ts'
+import { firstDifference } from './check-replicas.ts'
+
+/** A communication hook with its state. */
+export type BoundHook = (bucket: GradBucket) => Float32Array | Promise<Float32Array>
+
+/** Why a rank has no step. */
+interface Failure {
+  readonly failure: string
+}
+
+const mostToldChars = 2000
+/** How long a rank whose step cannot be compiled waits for the others to hear of it: it may end with that error. units: ms. */
+const failureWaitMs = 2_000
+
+/** Some of the ranks, which meet by themselves. */
+interface MeetingGroup {
+  readonly group: CollectiveGroup
+  /** Whether programs meet in it: what one rank alone traces, as to look for anomalies, must not count its steps. */
+  isExpected: boolean
+  /** In the step under way. */
+  sequence: number
+}
+
+/** Up to which size sums go inside machines first, and which machine each rank counts to; 0 and none for sums over all ranks alone. */
+export interface OrderOfSums {
+  readonly hierarchicalBytes: number
+  readonly machines: readonly number[]
+}
+
+export interface RingExchangeOptions {
+  readonly parameters: readonly Parameter[]
+  /** Undefined where it follows from the cap of the others. */
+  readonly firstBucketCapBytes: number | undefined
+  readonly findsUnused: boolean
+  readonly overlaps: boolean
+}
+
+/**
+ * The ring as step programs see it: collectives keyed by step and bucket, so that ranks may launch them in different orders.
+ *
+ * The group numbers the steps, of all models that train in it: one that is made anew in the same group, as where a run goes back for a
+ * loss that is no number, uses no key a second time.
+ */
+export class RingExchange implements GradientExchange {
+  readonly rank: number
+  readonly size: number
+  readonly parameters: readonly Parameter[]
+  readonly findsUnused: boolean
+  readonly overlaps: boolean
+  /** What the caller, or the run that is gone on with, has chosen for the first bucket. */
+  firstCapBytes: number | undefined
+  readonly programs = new Map<number, StepProgram>()
+  uneven: UnevenInputs | undefined
+  ownWord = 0
+  joinedWord = 0
+  ready: Promise<void> = Promise.resolve()
+  /** Once it is settled. */
+  capBytes: number | undefined
+  /** Whether the caller has chosen it. */
+  isCapGiven = false
+  /** How the collectives of steps travel; default: by the group's choice. */
+  choice: AlgorithmChoice | undefined
+  /** Whether the caller has chosen it. */
+  isChoiceGiven = false
+  hook: BoundHook | undefined
+  /** How many `noSync` are under way: they may overlap. */
+  pauses = 0
+  readonly #group: CollectiveGroup
+  /** Of the step under way. */
+  #sequence = 0
+  /** Smaller groups that meet in forward and backward, from number 1 on, and their sequences in the step under way. */
+  readonly #meeting: MeetingGroup[] = []
+  #programCount = 0
+  /** Errors of compiling that all ranks have. */
+  readonly #toldToAll = new WeakSet<Error>()
+  /** A bucket's data with room for the words of its step's weights. */
+  readonly #wires = new WeakMap<Bucket, Float32Array<ArrayBuffer>>()
+
+  constructor(group: CollectiveGroup, options: RingExchangeOptions) {
+    this.rank = group.rank
+    this.size = group.size
+    this.parameters = options.parameters
+    this.findsUnused = options.findsUnused
+    this.overlaps = options.overlaps
+    this.firstCapBytes = options.firstBucketCapBytes
+    this.#group = group
+  }
+
+  get bucketCapBytes(): number {
+    if (this.capBytes === undefined) throw new Unsettled('the size of buckets', this.ready)
+    return this.capBytes
+  }
+
+  get firstBucketCapBytes(): number {
+    return Math.min(this.firstCap, this.bucketCapBytes)
+  }
+
+  /** For the first bucket, whatever that for the others is: as chosen, else PyTorch's, or by the measured size of the others. units: bytes. */
+  get firstCap(): number {
+    if (this.firstCapBytes !== undefined) return this.firstCapBytes
+    return this.isCapGiven ? mostFirstBytes : firstBucketBytesFor(this.bucketCapBytes)
+  }
+
+  /** Whose gradients are added first, which decides the bits of sums. */
+  get orderOfSums(): OrderOfSums {
+    const { hierarchicalBytes = 0, machines = this.#group.machines } =
+      this.choice ?? this.#group.choice
+    return { hierarchicalBytes, machines: hierarchicalBytes > 0 && machines ? [...machines] : [] }
+  }
+
+  /** Has sums go in this order, where the group's links allow it. */
+  sumInOrder({ hierarchicalBytes, machines }: OrderOfSums): void {
+    if (hierarchicalBytes > 0 && !this.#group.isFullyLinked) return
+    const choice = this.choice ?? this.#group.choice
+    this.choice =
+      hierarchicalBytes > 0
+        ? { ...choice, hierarchicalBytes, machines }
+        : { ...choice, hierarchicalBytes }
+  }
+
+  get exchangesGradients(): boolean {
+    return this.size > 1 || this.hook !== undefined
+  }
+
+  /** Whether a program has been compiled, or is being. */
+  get hasPrograms(): boolean {
+    return this.#programCount > 0
+  }
+
+  get isSynchronizing(): boolean {
+    return this.pauses === 0
+  }
+
+  get bufferRoot(): number {
+    return this.uneven?.root ?? 0
+  }
+
+  chunk(length: number, rank: number): { start: number; end: number } {
+    return chunkRange(length, this.size, rank, poolAlignment)
+  }
+
+  get nextSequence(): number {
+    return this.#group.nextSequence
+  }
+
+  countProgram(): number {
+    return this.#programCount++
+  }
+
+  beginStep(): void {
+    this.#sequence = this.#group.takeSequence()
+    for (const one of this.#meeting) if (one.isExpected) one.sequence = one.group.takeSequence()
+  }
+
+  async reduceGradients(
+    bucket: Bucket,
+    place: BucketPlace,
+    data: Float32Array<ArrayBuffer>,
+    weights: StepWeights,
+    onmet?: () => void,
+  ): Promise<void> {
+    const { hook } = this
+    try {
+      if (hook) await this.#reduceByHook(hook, bucket, place, data, weights, onmet)
+      else await this.#reducePlainly(bucket, place, data, weights, onmet)
+    } catch (error) {
+      // The other buckets wait for what goes along with the first one.
+      if (place.index === 0) weights.fail(error)
+      throw error
+    }
+  }
+
+  /** A sum whose chunks each end, in the first bucket, with the words of `weights`, so that every rank has their sums. */
+  async #reducePlainly(
+    bucket: Bucket,
+    { index }: BucketPlace,
+    data: Float32Array<ArrayBuffer>,
+    weights: StepWeights,
+    onmet?: () => void,
+  ): Promise<void> {
+    const key = this.#alignedKey(index, onmet)
+    let factor = 1
+    if (index > 0) {
+      await this.#group.reduceScatter(data, key)
+      factor = await weights.settled
+    } else {
+      const { length } = weights.words
+      const wire = this.#wireOf(bucket)
+      // With a unit more for every chunk, chunks hold what they hold without.
+      const places = Array.from({ length: this.size }, (_, rank) => {
+        const { start, end } = this.chunk(data.length, rank)
+        return { start, end, from: start + poolAlignment * rank }
+      })
+      for (const { start, end, from } of places) {
+        wire.set(data.subarray(start, end), from)
+        wire.fill(0, from + end - start, from + end - start + poolAlignment)
+        wire.set(weights.words, from + end - start)
+      }
+      await this.#group.reduceScatter(wire, key)
+      const { start, end, from } = places[this.rank]
+      const told = from + end - start
+      data.set(wire.subarray(from, told), start)
+      const sums = wire.subarray(told, told + length)
+      if (weights.differ(sums, this.size)) throw await this.#tellSettings(weights)
+      factor = weights.settle(sums)
+    }
+    const { start, end } = bucket.ownSlice(this)
+    scale(data.subarray(start, end), factor)
+  }
+
+  /** Ends the step for settings that differ; returns the error, which names them. All ranks come here, since all have the same sums. */
+  async #tellSettings(weights: StepWeights): Promise<PeerError> {
+    const all = await gatherJson(
+      'settings of the update',
+      this.#group,
+      weights.numbers(),
+      this.#key(keys.settings),
+    )
+    const error = settingsError(all)
+    weights.refuse(error)
+    return error
+  }
+
+  #wireOf(bucket: Bucket): Float32Array<ArrayBuffer> {
+    let wire = this.#wires.get(bucket)
+    if (!wire) {
+      wire = new Float32Array(bucket.wireElements + this.size * poolAlignment)
+      this.#wires.set(bucket, wire)
+    }
+    return wire
+  }
+
+  /** What the hook makes of gradients that count for what they are to count for. */
+  async #reduceByHook(
+    hook: BoundHook,
+    bucket: Bucket,
+    place: BucketPlace,
+    data: Float32Array<ArrayBuffer>,
+    weights: StepWeights,
+    onmet?: () => void,
+  ): Promise<void> {
+    const sequence = this.#sequence
+    const { elements } = bucket
+    const tail = data.slice(elements)
+    let factor: number
+    if (place.index > 0) factor = await weights.settled
+    else {
+      const told = new Float32Array(tail.length + weights.words.length)
+      told.set(tail)
+      told.set(weights.words, tail.length)
+      await this.#group.allReduce(told, this.#key(keys.tail))
+      tail.set(told.subarray(0, tail.length))
+      const sums = told.subarray(tail.length)
+      if (weights.differ(sums, this.size)) throw await this.#tellSettings(weights)
+      // The first bucket's hook is called before the others', which wait for this.
+      factor = weights.settle(sums)
+    }
+    scale(data.subarray(0, elements), factor)
+    const gradients = new GradBucket(this.#group, bucket, place, data.slice(0, elements), {
+      sequence,
+      onmet,
+      choice: this.choice,
+    })
+    const reduced = await hook(gradients)
+    if (!(reduced instanceof Float32Array) || reduced.length !== elements) {
+      const got =
+        reduced instanceof Float32Array ? `${reduced.length} elements` : kindOf(reduced as unknown)
+      throw new TabringError(
+        'graph.misuse',
+        `registerCommHook: the hook must give a Float32Array of the bucket's ${elements} elements, got ${got}. Return what bucket.buffer() becomes.`,
+      )
+    }
+    data.set(reduced)
+    data.set(tail, elements)
+  }
+
+  allGather(bucket: number, data: Float32Array<ArrayBuffer>, onmet?: () => void) {
+    return this.#group.allGather(data, this.#alignedKey(bucket, onmet))
+  }
+
+  gather(data: Float32Array<ArrayBuffer>): Promise<void> {
+    return this.#group.allGather(data, { alignment: poolAlignment })
+  }
+
+  gatherTexts(own: string): Promise<readonly string[]> {
+    return gatherJson('detectAnomaly', this.#group, own)
+  }
+
+  gatherScalars(index: number, values: Float32Array<ArrayBuffer>, onmet?: () => void) {
+    return gatherFloats(this.#group, values, this.#key(keys.scalars + index, onmet))
+  }
+
+  numberOf(group: RankGroup): number {
+    if (group === this.#group) return 0
+    const known = this.#meeting.findIndex((one) => one.group === group)
+    if (known >= 0) return known + 1
+    const { ranks } = this.#group
+    if (!(group instanceof CollectiveGroup) || !group.ranks.every((one) => ranks.includes(one))) {
+      throw new TabringError(
+        'graph.misuse',
+        `SyncBatchNorm: expected a processGroup of some of the model's ranks [${ranks.join(', ')}], got one of [${group.ranks.join(', ')}]. Make it by newGroup().`,
+      )
+    }
+    return this.#meeting.push({ group, isExpected: false, sequence: 0 })
+  }
+
+  expectMeetings(groups: readonly number[]): void {
+    for (const number of groups) if (number > 0) this.#meeting[number - 1].isExpected = true
+  }
+
+  async meet(
+    index: number,
+    values: Float32Array<ArrayBuffer>,
+    { meeting, group: number }: MeetingPlace,
+    onmet?: () => void,
+  ): Promise<Float32Array<ArrayBuffer>> {
+    const all = { group: this.#group, sequence: this.#sequence }
+    const { group, sequence } = number === 0 ? all : this.#meeting[number - 1]
+    const key = { ...this.#key(keys.meetings + index, onmet), sequence }
+    if (meeting === 'gather') return gatherFloats(group, values, key)
+    const sum = values.slice()
+    await group.allReduce(sum, key)
+    return sum
+  }
+
+  broadcastBuffers(words: Float32Array<ArrayBuffer>, onmet?: () => void): Promise<void> {
+    return this.#group.broadcast(words, this.bufferRoot, this.#key(keys.buffers, onmet))
+  }
+
+  async settleLayout({
+    unused,
+    buckets,
+    meetings,
+    samples,
+    fixed,
+  }: StepLayout): Promise<readonly number[]> {
+    const among = meetings.map(
+      (number) => (number === 0 ? this.#group : this.#meeting[number - 1].group).ranks,
+    )
+    const weighed =
+      samples === undefined ? 'ranks that weigh alike' : 'ranks that weigh by what counts'
+    const own = [
+      JSON.stringify([unused, among, samples ?? 0, fixed]),
+      `${meetings.length} meetings`,
+      weighed,
+      ...buckets,
+    ]
+    const told = await this.#tellWhileCompiling(own)
+    const parsed = told.map(([first]): [string[], number[][], number, string[]] =>
+      JSON.parse(first),
+    )
+    const unusedOf = parsed.map(([names]) => names)
+    if (!this.findsUnused && unusedOf.some((names) => names.length > 0)) throw unusedError(unusedOf)
+    const optimizers = firstDifference(
+      parsed.map(([, , , own]) => own),
+      'no further group',
+    )
+    if (optimizers) {
+      throw new PeerError(
+        'peer.mismatch',
+        `compile: expected the same optimizer on all ranks, got ${optimizers.told}. Each rank updates a part of the weights for all: make the optimizer alike on all ranks.`,
+      )
+    }
+    const difference = firstDifference(
+      told.map(([, ...layout]) => layout),
+      'no further bucket',
+    )
+    if (!difference) {
+      checkMeetings(
+        parsed.map(([, ranks]) => ranks),
+        this.#group.ranks,
+      )
+      return parsed.map(([, , counted]) => counted)
+    }
+    throw new PeerError(
+      'peer.mismatch',
+      `compile: expected the same step on all ranks, got ${difference.told}. Compile the same function on all ranks, in the same order.`,
+    )
+  }
+
+  async settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]> {
+    const places = own.map((parameter) => String(this.parameters.indexOf(parameter)))
+    const all = (await this.#tellWhileCompiling(places)).flat()
+    return [...new Set(all)].map((place) => this.parameters[Number(place)])
+  }
+
+  async tellFailure(error: unknown): Promise<void> {
+    if (this.size === 1 || (error instanceof Error && this.#toldToAll.has(error))) return
+    const telling = this.#tellWhileCompiling({ failure: messageOf(error).slice(0, mostToldChars) })
+    // The others may never come, where the function updates nothing on them.
+    const { env } = this.#group
+    await new Promise<void>((resolve) => {
+      const cancel = env.after(failureWaitMs, resolve)
+      const end = () => {
+        cancel()
+        resolve()
+      }
+      telling.then(end, end)
+    })
+  }
+
+  /** What each rank tells of the step that it compiles, in rank order. errors: `peer.mismatch` where it failed on some, naming them and why. */
+  async #tellWhileCompiling(own: readonly string[] | Failure): Promise<(readonly string[])[]> {
+    const [key] = setupKeys(this.#group, 2)
+    await this.ready
+    const all = this.size > 1 ? await gatherJson('compile', this.#group, own, key) : [own]
+    const failed = all.flatMap((told, rank) =>
+      'failure' in told ? [`rank ${this.#group.ranks[rank]}: ${told.failure}`] : [],
+    )
+    const told = all.flatMap((one) => ('failure' in one ? [] : [one]))
+    if (failed.length === 0) return told
+    const error = new PeerError(
+      'peer.mismatch',
+      `compile: expected the step to be compiled on all ranks, got an error on ${failed.join('; on ')}`,
+    )
+    this.#toldToAll.add(error)
+    throw error
+  }
+
+  #key(bucket: number, onmet?: () => void): CollectiveOptions {
+    return { sequence: this.#sequence, bucket, onmet, choice: this.choice }
+  }
+
+  #alignedKey(bucket: number, onmet?: () => void): CollectiveOptions {
+    return { ...this.#key(bucket, onmet), alignment: poolAlignment }
+  }
+}
+
+function scale(values: Float32Array, factor: number): void {
+  if (factor === 1) return
+  for (let i = 0; i < values.length; i++) values[i] *= factor
+}
+
+async function gatherFloats(
+  group: CollectiveGroup,
+  values: Float32Array<ArrayBuffer>,
+  key: CollectiveOptions,
+): Promise<Float32Array<ArrayBuffer>> {
+  const words = new Uint32Array(values.buffer, values.byteOffset, values.length)
+  const all = await group.allGatherU32(words, key)
+  return new Float32Array(Uint32Array.from(all).buffer)
+}
+
+/** errors: `peer.mismatch` where a rank meets others that do not meet it. `lists`: by rank and meeting, the ranks that it meets. */
+function checkMeetings(
+  lists: readonly (readonly (readonly number[])[])[],
+  ranks: readonly number[],
+): void {
+  for (const [rank, list] of lists.entries()) {
+    for (const [at, among] of list.entries()) {
+      const other = among.find((one) => lists[ranks.indexOf(one)][at].join() !== among.join())
+      if (other === undefined) continue
+      const others = lists[ranks.indexOf(other)][at]
+      throw new PeerError(
+        'peer.mismatch',
+        `SyncBatchNorm: expected the same ranks to meet, got [${among.join(', ')}] on rank ${ranks[rank]}, [${others.join(', ')}] on rank ${other}. Give each rank the group that it is in.`,
+      )
+    }
+  }
+}
+
+function settingsError(all: readonly (readonly string[])[]): PeerError {
+  const difference = firstDifference(all, 'nothing')
+  return new PeerError(
+    'peer.mismatch',
+    `optimizer.step: expected the same numbers on all ranks, got ${difference?.told ?? 'numbers that differ'}. Each rank updates a part of the weights for all, so nothing was updated: set them alike on all ranks. A scheduler that looks at a loss needs the same one on all ranks, their mean say.`,
+  )
+}
+
+function unusedError(unusedOf: readonly (readonly string[])[]): TabringError {
+  const names = [...new Set(unusedOf.flat())]
+  const told = names.map((name) => {
+    const ranks = unusedOf.flatMap((own, rank) => (own.includes(name) ? [rank] : []))
+    return `"${name}" on ${formatRanks(ranks)}`
+  })
+  return new TabringError(
+    'graph.misuse',
+    `DistributedDataParallel: expected a gradient for every parameter that requires one, got none for ${told.join(', ')}. Use them in the loss, freeze them with requiresGrad_(false), or wrap the model with findUnusedParameters: true.`,
+  )
+}

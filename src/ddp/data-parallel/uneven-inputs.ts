@@ -1,0 +1,107 @@
+import type { StepProgram } from '../../graph/plan/step-program.ts'
+import { gradientWeight } from '../../graph/trace/trace.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { invariant, TabringError } from '../../util/errors.ts'
+import { formatRanks } from '../../util/format-ranks.ts'
+import type { RingExchange } from './ring-exchange.ts'
+
+export interface JoinOptions {
+  /** Whether gradients are divided by all ranks, also those that have no more batches; default true. False: by those that still have. */
+  divideByInitialWorldSize?: boolean
+  /** Whether all ranks throw when one of them has no more batches; default false. */
+  throwOnEarlyTermination?: boolean
+  /** False: as if there were no `join` around the function. */
+  enable?: boolean
+}
+
+/** What ranks tell each other before a step: whether they have a batch, for which program, and what it weighs. */
+const wordsOfRank = 3
+
+/** Ranks with more and with fewer batches: before each step they tell who has one, and those without shadow the step of the others. */
+export class RingUnevenInputs {
+  /** The lowest rank that has a batch in the step under way. */
+  root = 0
+  readonly #group: CollectiveGroup
+  readonly #exchange: RingExchange
+  readonly dividesByAll: boolean
+  readonly #throws: boolean
+
+  constructor(
+    group: CollectiveGroup,
+    exchange: RingExchange,
+    { divideByInitialWorldSize = true, throwOnEarlyTermination = false }: JoinOptions,
+  ) {
+    this.#group = group
+    this.#exchange = exchange
+    this.dividesByAll = divideByInitialWorldSize
+    this.#throws = throwOnEarlyTermination
+  }
+
+  /** Returns what this rank's gradients count for in the step that it begins. errors: `graph.misuse` where ranks are to throw; the group's. */
+  async begin(program: StepProgram, weight: number): Promise<number> {
+    const numbers = [...this.#exchange.programs]
+    const number = numbers.find(([, known]) => known === program)?.[0]
+    invariant(number !== undefined, () => 'a program that updates has no number')
+    const active = await this.#tell(number, weight)
+    await this.#shareSettings(program, active.length, true)
+    if (this.dividesByAll) return weight
+    return weight / active.reduce((sum, { weight }) => sum + weight, 0)
+  }
+
+  /** Takes part in the steps of ranks that have more batches, until none has. errors: as `begin`, those of the steps. */
+  async shadowOthers(): Promise<void> {
+    for (;;) {
+      const active = await this.#tell()
+      const [first] = active
+      if (!first) return
+      const program = this.#exchange.programs.get(first.program)
+      if (!program) throw missingProgram(first.rank)
+      await this.#shareSettings(program, active.length, false)
+      await program.shadow({ [gradientWeight]: 0 })
+    }
+  }
+
+  /**
+   * Has ranks without a batch take learning rates and their like from the lowest that has one: they update their part of the weights, and
+   * their loops, which step a scheduler maybe, have ended. cost: where there are such ranks, a broadcast of a few numbers.
+   */
+  async #shareSettings(program: StepProgram, active: number, isActive: boolean): Promise<void> {
+    if (active === this.#group.size) return
+    const { alike } = program.prepared.trace
+    const values = alike.settings()
+    await this.#group.broadcast(new Uint32Array(values.buffer), this.root, { label: 'join' })
+    if (!isActive) alike.take(values)
+  }
+
+  /** Tells whether this rank has a batch; returns the ranks that have. */
+  async #tell(program?: number, weight = 0) {
+    const own = new Uint32Array(wordsOfRank)
+    own[0] = program === undefined ? 0 : 1
+    own[1] = program ?? 0
+    new Float32Array(own.buffer)[2] = weight
+    const words = Uint32Array.from(await this.#group.allGatherU32(own, { label: 'join' }))
+    const floats = new Float32Array(words.buffer)
+    const ranks = Array.from({ length: this.#group.size }, (_, rank) => ({
+      rank,
+      isActive: words[wordsOfRank * rank] === 1,
+      program: words[wordsOfRank * rank + 1],
+      weight: floats[wordsOfRank * rank + 2],
+    }))
+    const active = ranks.filter(({ isActive }) => isActive)
+    this.root = active[0]?.rank ?? 0
+    if (this.#throws && active.length > 0 && active.length < ranks.length) {
+      const ended = ranks.filter(({ isActive }) => !isActive).map(({ rank }) => rank)
+      throw new TabringError(
+        'graph.misuse',
+        `join: expected equally many batches on all ranks, got no more on ${formatRanks(ended)}. Share the data out evenly, or leave throwOnEarlyTermination out.`,
+      )
+    }
+    return active
+  }
+}
+
+const missingProgram = (rank: number) =>
+  new TabringError(
+    'graph.misuse',
+    `join: expected the program that rank ${rank} runs to be compiled on all ranks, got none here. Compile it on this rank too, before join.`,
+  )

@@ -1,0 +1,211 @@
+import { poolAlignment } from '../../graph/memory/pool.ts'
+import type { Bucket } from '../../graph/trace/bucket.ts'
+import type { BucketPlace } from '../../graph/trace/exchange.ts'
+import type { Parameter } from '../../graph/trace/parameter.ts'
+import { type ChunkRange, chunkRange } from '../../peer/algorithms/plan.ts'
+import type { CollectiveOptions } from '../../peer/collective/collectives.ts'
+import { Float16Bits } from '../../peer/collective/float16-bits.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { invariant } from '../../util/errors.ts'
+import { halfValue } from '../../util/half.ts'
+import { keys } from './collective-keys.ts'
+import { addBrain, encodeBrain, type WireNumber } from './wire-numbers.ts'
+
+/** The keys that a bucket's hook may take, one after the other. */
+interface HookKeys extends Pick<CollectiveOptions, 'choice'> {
+  readonly sequence: number
+  onmet: (() => void) | undefined
+  taken: number
+}
+
+/** What a bucket holds: gradients as the step has weighed them, which sum up to the mean, or `size` times that, whose mean it is. */
+interface Content {
+  scale: 'weighed' | 'whole' | 'taken'
+}
+
+/**
+ * A bucket's gradients as a communication hook gets them, and ways to meet the other ranks that need no keys of the hook's own.
+ *
+ * As in PyTorch they are this rank's own, and their mean over the ranks is what the hook is to make; where ranks count for more or less than
+ * an even share in the step, they are that many times as large. Parameters begin at multiples of 64 elements; what lies between is 0.
+ */
+export class GradBucket {
+  readonly rank: number
+  readonly size: number
+  readonly #group: CollectiveGroup
+  readonly #bucket: Bucket
+  readonly #place: BucketPlace
+  readonly #buffer: Float32Array<ArrayBuffer>
+  readonly #keys: HookKeys
+  readonly #wire: WireNumber | undefined
+  readonly #content: Content
+
+  constructor(
+    group: CollectiveGroup,
+    bucket: Bucket,
+    place: BucketPlace,
+    buffer: Float32Array<ArrayBuffer>,
+    { sequence, onmet, choice }: Pick<CollectiveOptions, 'onmet' | 'choice'> & { sequence: number },
+    wire?: { readonly number: WireNumber; readonly keys: HookKeys; readonly content: Content },
+  ) {
+    this.rank = group.rank
+    this.size = group.size
+    this.#group = group
+    this.#bucket = bucket
+    this.#place = place
+    this.#buffer = buffer
+    this.#keys = wire?.keys ?? { sequence, onmet, choice, taken: 0 }
+    this.#wire = wire?.number
+    this.#content = wire?.content ?? { scale: 'weighed' }
+  }
+
+  /** Its place in the step's order of exchange. */
+  index(): number {
+    return this.#place.index
+  }
+
+  /** Whether it is the step's last one. */
+  isLast(): boolean {
+    return this.#place.isLast
+  }
+
+  /** This rank's gradients; a hook may change them in place and return them. */
+  buffer(): Float32Array<ArrayBuffer> {
+    if (this.#content.scale === 'weighed') {
+      this.#content.scale = 'whole'
+      for (let i = 0; i < this.#buffer.length; i++) this.#buffer[i] *= this.size
+    }
+    return this.#buffer
+  }
+
+  /**
+   * @internal The buffer divided by the ranks, for a hook that makes sums of it: the very bits that the step has weighed, unless a hook
+   * around it has looked. From then on the buffer stays as it is.
+   */
+  weighed(): Float32Array<ArrayBuffer> {
+    if (this.#content.scale === 'whole')
+      for (let i = 0; i < this.#buffer.length; i++) this.#buffer[i] /= this.size
+    this.#content.scale = 'taken'
+    return this.#buffer
+  }
+
+  parameters(): readonly Parameter[] {
+    return this.#bucket.parameters
+  }
+
+  /** A view of the buffer for each parameter. */
+  gradients(): Float32Array<ArrayBuffer>[] {
+    const { parameters, starts } = this.#bucket
+    const buffer = this.buffer()
+    return parameters.map(({ count }, i) => buffer.subarray(starts[i], starts[i] + count))
+  }
+
+  /** The elements that a rank updates, and of which alone its hook's result counts. units: elements. */
+  ownRange(rank = this.rank): ChunkRange {
+    const { elements, wireElements } = this.#bucket
+    const { start, end } = chunkRange(wireElements, this.size, rank, poolAlignment)
+    return { start: Math.min(start, elements), end: Math.min(end, elements) }
+  }
+
+  /** The same bucket, whose sums go over the wire in 16 bits a number. */
+  in16Bits(number: WireNumber): GradBucket {
+    const { sequence, onmet } = this.#keys
+    const wire = { number, keys: this.#keys, content: this.#content }
+    return new GradBucket(
+      this.#group,
+      this.#bucket,
+      this.#place,
+      this.#buffer,
+      { sequence, onmet },
+      wire,
+    )
+  }
+
+  /** Returns the sum of `values`, equally many on all ranks, over the ranks: the same bits on each. errors: `peer.*`. */
+  async allReduce(values: Float32Array): Promise<Float32Array<ArrayBuffer>> {
+    if (this.#wire === 'f16') {
+      const halves = Float16Bits.encode(values)
+      await this.#group.allReduce(halves, this.nextKey())
+      return halves.decode()
+    }
+    if (this.#wire === 'bf16') {
+      const all = await this.gatherBytes(encodeBrain(values))
+      const sum = new Float32Array(values.length)
+      for (const bytes of all) addBrain(bytes, sum)
+      return sum
+    }
+    const sum = Float32Array.from(values)
+    await this.#group.allReduce(sum, this.nextKey())
+    return sum
+  }
+
+  /** Returns the buffer with the sum over ranks in this rank's range; the rest is this rank's own. errors: `peer.*`. */
+  async reduceScatter(): Promise<Float32Array<ArrayBuffer>> {
+    const buffer = this.buffer()
+    const sum = Float32Array.from(buffer)
+    const { start, end } = this.ownRange()
+    // Cut as parameters are, which travel with a tail.
+    const { wireElements } = this.#bucket
+    const options = () => ({ ...this.nextKey(), alignment: poolAlignment })
+    if (this.#wire === 'f16') {
+      const halves = new Float16Bits(wireElements)
+      halves.set(Float16Bits.encode(buffer))
+      await this.#group.reduceScatter(halves, options())
+      for (let i = start; i < end; i++) sum[i] = halfValue(halves[i])
+    } else if (this.#wire === 'bf16') {
+      const all = await this.exchangeRanges((range) =>
+        encodeBrain(buffer.subarray(range.start, range.end)),
+      )
+      const own = sum.subarray(start, end).fill(0)
+      for (const bytes of all) addBrain(bytes, own)
+    } else {
+      const padded = new Float32Array(wireElements)
+      padded.set(buffer)
+      await this.#group.reduceScatter(padded, options())
+      sum.set(padded.subarray(start, end), start)
+    }
+    return sum
+  }
+
+  /**
+   * Returns what each rank's `encode` gave for this rank's range, in rank order; this rank's own among them.
+   *
+   * `encode` gives a range's elements as bytes, as many on each rank.
+   * cost: the bytes of the other ranks' ranges; where ranks are linked in a ring alone N times as many. errors: `peer.*`.
+   */
+  async exchangeRanges(
+    encode: (range: ChunkRange, rank: number) => Uint8Array<ArrayBuffer>,
+  ): Promise<Uint8Array[]> {
+    const parts = Array.from({ length: this.size }, (_, rank) => encode(this.ownRange(rank), rank))
+    // Ranges differ by a unit of alignment at most, but for the last one, which has the tail: parts are as long as the longest.
+    const slot = Math.max(...parts.map(({ length }) => length))
+    const given = new Uint8Array(slot * this.size)
+    for (const [rank, part] of parts.entries()) given.set(part, slot * rank)
+    const taken = new Uint8Array(slot * this.size)
+    await this.#group.allToAll(given, taken, this.nextKey())
+    return parts.map((_, from) =>
+      taken.subarray(slot * from, slot * from + parts[this.rank].length),
+    )
+  }
+
+  /** Every rank's bytes, in rank order. cost: N - 1 times the longest. errors: `peer.*`. */
+  gatherBytes(bytes: Uint8Array): Promise<Uint8Array[]> {
+    return this.#group.allGatherBytes(bytes, this.nextKey(2))
+  }
+
+  /**
+   * Which collective of the group a hook runs next, for hooks that call the group themselves: `count` keys, from this one on. All ranks'
+   * hooks take as many in the same order.
+   */
+  nextKey(count = 1): CollectiveOptions {
+    const { sequence, onmet, choice, taken } = this.#keys
+    this.#keys.taken += count
+    this.#keys.onmet = undefined
+    invariant(
+      this.#keys.taken <= keys.hooksPerBucket,
+      () => `a hook took more than ${keys.hooksPerBucket} collectives for a bucket`,
+    )
+    const bucket = keys.hooks + this.#place.index * keys.hooksPerBucket + taken
+    return { sequence, bucket, onmet, choice }
+  }
+}

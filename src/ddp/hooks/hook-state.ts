@@ -1,0 +1,132 @@
+import type { Parameter } from '../../graph/trace/parameter.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { DataError, TabringError } from '../../util/errors.ts'
+import type { GradBucket } from './grad-bucket.ts'
+
+/** What a hook keeps, over all ranks. */
+export interface HookStateDict {
+  readonly [key: string]: number | { readonly [parameter: string]: Float32Array<ArrayBuffer> }
+  readonly worldSize: number
+  /** What has not been sent yet, by the parameter's place in the model: every rank's values, one rank after the other. */
+  readonly errors: { readonly [parameter: string]: Float32Array<ArrayBuffer> }
+}
+
+/** The model that a hook is registered with. */
+interface Model {
+  readonly group: CollectiveGroup
+  readonly parameters: readonly Parameter[]
+}
+
+/**
+ * What a communication hook keeps on this rank from step to step: above all what it has not sent yet. One for each model.
+ *
+ * A part of a checkpoint, as the optimizer is: `saveCheckpoint({ model, optimizer, hook: state })`.
+ */
+export abstract class HookState {
+  /** What each parameter's gradient lost on its way; added to the next one. */
+  readonly errors = new Map<Parameter, Float32Array<ArrayBuffer>>()
+  #model: Model | undefined
+  /** Until it is registered. */
+  #loaded: HookStateDict | undefined
+
+  /** @internal Called by `registerCommHook`. */
+  bind(model: Model): void {
+    this.#model = model
+    const loaded = this.#loaded
+    this.#loaded = undefined
+    if (loaded) this.#take(loaded, model)
+  }
+
+  /**
+   * Every rank's state as one, the same on all ranks, which all call it between steps.
+   *
+   * cost: what all ranks have not sent, on each: as many numbers a rank as the parameters have. errors: `graph.misuse` before
+   * `registerCommHook`; the group's.
+   */
+  async stateDict(): Promise<HookStateDict> {
+    const { group, parameters } = this.#registered
+    const errors: Record<string, Float32Array<ArrayBuffer>> = {}
+    for (const [place, parameter] of parameters.entries()) {
+      const own = this.errors.get(parameter)
+      if (own) errors[place] = await group.gatherAll(own)
+    }
+    return { worldSize: group.size, errors, ...this.ownState(parameters) }
+  }
+
+  /**
+   * Takes over what `stateDict` gave. With another number of ranks what had not been sent is dropped, which is told once.
+   *
+   * Before `registerCommHook` or after it.
+   */
+  loadStateDict(state: HookStateDict): void {
+    if (this.#model) this.#take(state, this.#model)
+    else this.#loaded = state
+  }
+
+  /** What else a hook keeps, the same on all ranks. */
+  protected ownState(
+    _parameters: readonly Parameter[],
+  ): Readonly<Record<string, HookStateDict[string]>> {
+    return {}
+  }
+  protected takeOwnState(_state: HookStateDict, _parameters: readonly Parameter[]): void {
+    // Hooks that keep nothing else.
+  }
+
+  /** @internal Adds what earlier steps lost to a bucket's gradients. */
+  addErrors(bucket: GradBucket): void {
+    const gradients = bucket.gradients()
+    for (const [i, parameter] of bucket.parameters().entries()) {
+      const kept = this.errors.get(parameter)
+      const values = gradients[i]
+      if (kept) for (let k = 0; k < values.length; k++) values[k] += kept[k]
+    }
+  }
+
+  /** @internal Keeps what a step lost; numbers of a step that overflowed count as 0. `errors`: as long as the bucket. */
+  keepErrors(bucket: GradBucket, errors: Float32Array): void {
+    const start = bucket.buffer().byteOffset
+    const gradients = bucket.gradients()
+    for (const [i, parameter] of bucket.parameters().entries()) {
+      const { byteOffset, length } = gradients[i]
+      const at = (byteOffset - start) / Float32Array.BYTES_PER_ELEMENT
+      const kept = errors.slice(at, at + length)
+      this.errors.set(
+        parameter,
+        kept.map((error) => (Number.isFinite(error) ? error : 0)),
+      )
+    }
+  }
+
+  get #registered(): Model {
+    if (this.#model) return this.#model
+    throw new TabringError(
+      'graph.misuse',
+      `${this.constructor.name}: expected a state that registerCommHook() got, got one of no model. Register it first.`,
+    )
+  }
+
+  #take(state: HookStateDict, { group, parameters }: Model): void {
+    this.errors.clear()
+    this.takeOwnState(state, parameters)
+    if (state.worldSize !== group.size) {
+      if (group.rank > 0 || Object.keys(state.errors).length === 0) return
+      console.warn(
+        `tabring ${this.constructor.name}: what gradients of ${state.worldSize} ranks had not sent is dropped, as there are ${group.size} now.`,
+      )
+      return
+    }
+    for (const [place, parameter] of parameters.entries()) {
+      const all = state.errors[place]
+      const { count, name } = parameter
+      if (!all) continue
+      if (all.length !== group.size * count) {
+        throw new DataError(
+          'data.malformed',
+          `${this.constructor.name}: expected ${group.size} x ${count} numbers for "${name}", got ${all.length}. Load the state of the same model.`,
+        )
+      }
+      this.errors.set(parameter, all.slice(group.rank * count, (group.rank + 1) * count))
+    }
+  }
+}

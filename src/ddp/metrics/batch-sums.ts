@@ -1,0 +1,75 @@
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { gatherJson } from '../../peer/group/gather-json.ts'
+import { DataError, type ErrorCode, messageOf, TabringError } from '../../util/errors.ts'
+
+/** Sums of a batch, by name. */
+export type Sums = Readonly<Record<string, number>>
+
+/** Batches that are on the device while the next one is made. */
+const batchesAhead = 2
+
+/** Returns the sums of this rank's batches, in their order; `run` begins the next one's, while earlier ones are under way. errors: `run`'s. */
+export async function runAhead<Batch>(
+  batches: Iterable<Batch> | AsyncIterable<Batch>,
+  run: (batch: Batch) => Promise<Sums>,
+): Promise<Sums[]> {
+  const all: Promise<Sums>[] = []
+  for await (const batch of batches) {
+    const sums = run(batch)
+    // One that fails while an earlier one is awaited, as all do when the device goes, is not unhandled: each is awaited in its turn.
+    sums.catch(() => undefined)
+    all.push(sums)
+    if (all.length > batchesAhead) await all[all.length - 1 - batchesAhead]
+  }
+  return Promise.all(all)
+}
+
+/** What a rank tells the others: numbers as texts, which hold what is not finite too. */
+type Told =
+  | { readonly batches: readonly Record<string, string>[] }
+  | { readonly code: ErrorCode; readonly message: string }
+
+/**
+ * Returns the sums over all batches of all ranks, each counted once. All ranks call it; an error of one is thrown on all.
+ *
+ * order: by rank, then by batch, in float64: the same bits on all ranks, and for any number of them that cut a data set into the same batches.
+ * errors: the first rank's that failed; the group's.
+ */
+export async function addOverRanks(
+  work: () => Promise<readonly Sums[]>,
+  group: CollectiveGroup | undefined,
+): Promise<Record<string, number>> {
+  if (!group || group.size === 1) return added(await work())
+  let failure: unknown
+  const own = await work().then(
+    (batches): Told => ({
+      batches: batches.map((sums) =>
+        Object.fromEntries(Object.entries(sums).map(([name, value]) => [name, String(value)])),
+      ),
+    }),
+    (thrown: unknown): Told => {
+      failure = thrown
+      const code = thrown instanceof TabringError ? thrown.code : 'data.malformed'
+      return { code, message: messageOf(thrown) }
+    },
+  )
+  const all = await gatherJson('evaluation', group, own)
+  const batches = all.flatMap((told, rank) => {
+    if ('batches' in told) return told.batches
+    if (rank === group.rank) throw failure
+    throw new DataError(told.code, `rank ${rank}: ${told.message}`)
+  })
+  return added(
+    batches.map((sums) =>
+      Object.fromEntries(Object.entries(sums).map(([name, text]) => [name, Number(text)])),
+    ),
+  )
+}
+
+function added(batches: readonly Sums[]): Record<string, number> {
+  const total: Record<string, number> = {}
+  for (const sums of batches) {
+    for (const [name, value] of Object.entries(sums)) total[name] = (total[name] ?? 0) + value
+  }
+  return total
+}

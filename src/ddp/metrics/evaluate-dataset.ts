@@ -1,0 +1,179 @@
+import { type Batch, countOf, type FieldDTypes, padBatch } from '../../data/collate.ts'
+import { DataLoader } from '../../data/loader/data-loader.ts'
+import { type Dataset, isHostTensor, type Sample } from '../../data/samples.ts'
+import { planShares } from '../../data/shares.ts'
+import { getProcessGroup, isInitialized } from '../../distributed/group/default-group.ts'
+import { memberGroup } from '../../distributed/group/group-of.ts'
+import { type CompileOptions, compile } from '../../graph/compile/compile.ts'
+import { countedSamples, crossEntropy, topKCorrect } from '../../graph/functions/linear.ts'
+import type { InputTypes } from '../../graph/plan/prepare.ts'
+import type { StepProgram } from '../../graph/plan/step-program.ts'
+import type { Tensor } from '../../graph/trace/tensor.ts'
+import type { ScalarSlot } from '../../kernels/op.ts'
+import type { Module } from '../../nn/module.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { TabringError } from '../../util/errors.ts'
+import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { type HostDType, tensorType } from '../../util/shape.ts'
+import { DistributedDataParallel } from '../data-parallel/data-parallel.ts'
+import { addOverRanks, runAhead } from './batch-sums.ts'
+
+/**
+ * What is summed of a batch, by name: tensors of one element, each a sum over the first `count` samples.
+ *
+ * `batch` has the fields of the samples. Losses take `{ reduction: 'sum', count }`, `topKCorrect` takes `{ count }`.
+ */
+export type Measure = (batch: Record<string, Tensor>, count: ScalarSlot) => Record<string, Tensor>
+
+export interface EvaluateOptions<S = Sample> extends Pick<CompileOptions, 'device' | 'runtime'> {
+  /** Default, for samples `{ x, y }` of classes: `loss`, the cross entropy, and `correct`, how many have the largest output. */
+  measure?: Measure
+  /** Samples that go through the model at once; default 64. */
+  batchSize?: number
+  /** The ranks that share the samples; default: those of the model's DistributedDataParallel, else of `initProcessGroup`, else this one alone. */
+  processGroup?: CollectiveGroup
+  /** As for `DataLoader`. */
+  numWorkers?: number
+  worker?: () => Worker
+  collate?: (samples: S[]) => Batch
+  dtypes?: FieldDTypes
+}
+
+export interface Evaluated {
+  /** Samples, each counted once. */
+  readonly count: number
+  /** Of what was measured, over all samples. */
+  readonly sums: Readonly<Record<string, number>>
+  /** The sums over the count: `means.correct` is the accuracy. */
+  readonly means: Readonly<Record<string, number>>
+}
+
+/**
+ * Returns what is measured over all samples of a data set, each counted once, on however many ranks: the same on all of them.
+ *
+ * The model is in evaluation mode meanwhile, without gradients. Ranks take whole batches, as many as the others or one more, and add up sums
+ * and never means: PyTorch's DistributedSampler repeats samples until ranks have equally many, which counts some twice. All ranks call it with
+ * the same data set and options, and hold the same parameters.
+ * order: sums are added batch by batch, so they have the same bits on any number of ranks with one kind of adapter.
+ * cost: compiles forward, whose pipelines the device keeps for the next call; one exchange of the sums.
+ * errors: those of the model, the data set and `measure`, on all ranks; `graph.misuse` where what is measured is no sum; the group's.
+ */
+export async function evaluate<S = Sample>(
+  model: Module,
+  dataset: Dataset<S>,
+  options: EvaluateOptions<S> = {},
+): Promise<Evaluated> {
+  const {
+    measure = classifying(model),
+    batchSize = 64,
+    processGroup,
+    device,
+    runtime,
+    ...loading
+  } = checkOptions('evaluate', options, {
+    measure: true,
+    batchSize: true,
+    processGroup: true,
+    device: true,
+    runtime: true,
+    numWorkers: true,
+    worker: true,
+    collate: true,
+    dtypes: true,
+  })
+  checkNumber('evaluate', 'batchSize', batchSize, isCount, 'a whole number above 0')
+  const group = groupFor(model, processGroup)
+  if (model instanceof DistributedDataParallel) await model.ready
+  const count = dataset.length
+  const own = shareOf(count, batchSize, group)
+  const loader = new DataLoader<S, Batch>(dataset, { ...loading, batchSize, sampler: own })
+  let program: StepProgram | undefined
+  try {
+    const sums = await addOverRanks(
+      () =>
+        runAhead(loader, async (batch) => {
+          const samples = countOf(batch)
+          const full = padBatch(batch, batchSize)
+          program ??= await compile(
+            (given) => summing(model, () => measure(given, countedSamples())),
+            typesOf(full),
+            { ...(device !== undefined && { device }), ...(runtime && { runtime }) },
+          )
+          const outputs = await program.run(full, { count: samples })
+          return Object.fromEntries(Object.entries(outputs).map(([name, [value]]) => [name, value]))
+        }),
+      group,
+    )
+    const means = Object.entries(sums).map(([name, sum]) => [name, sum / count])
+    return { count, sums, means: Object.fromEntries(means) }
+  } finally {
+    loader.close()
+    program?.destroy()
+  }
+}
+
+function groupFor(model: Module, given: CollectiveGroup | undefined): CollectiveGroup | undefined {
+  if (given) return memberGroup('evaluate', given)
+  if (model instanceof DistributedDataParallel) return model.processGroup
+  return isInitialized() ? getProcessGroup() : undefined
+}
+
+/** The samples of a rank's batches: neighbours, so that all ranks' follow each other in the order of ranks. */
+function shareOf(count: number, batchSize: number, group: CollectiveGroup | undefined) {
+  const batches = planShares(Math.ceil(count / batchSize), group?.size ?? 1)[group?.rank ?? 0]
+  const begin = Math.min(count, batchSize * batches.offset)
+  const end = Math.min(count, batchSize * (batches.offset + batches.rows))
+  return {
+    length: end - begin,
+    *[Symbol.iterator]() {
+      for (let index = begin; index < end; index++) yield index
+    },
+  }
+}
+
+/** What `measure` gives, with the model in evaluation mode, each of its modules as before afterwards. */
+function summing(model: Module, measure: () => Record<string, Tensor>): Record<string, Tensor> {
+  const before = [...model.modules()].map((module) => [module, module.training] as const)
+  try {
+    model.eval()
+    const sums = measure()
+    for (const [name, sum] of Object.entries(sums)) {
+      if (sum.count === 1 && sum.dtype === 'f32') continue
+      throw new TabringError(
+        'graph.misuse',
+        `evaluate: expected "${name}" to be a sum, an f32 tensor of one element, got ${sum.dtype}[${sum.shape.join(', ')}]. Add up what the counted samples have.`,
+      )
+    }
+    return sums
+  } finally {
+    for (const [module, training] of before) module.training = training
+  }
+}
+
+function typesOf(batch: Batch): InputTypes {
+  const dtypeOf = (data: unknown): HostDType => {
+    if (data instanceof Int32Array) return 'i32'
+    return data instanceof Uint32Array ? 'u32' : 'f32'
+  }
+  return Object.fromEntries(
+    Object.entries(batch).flatMap(([name, value]) =>
+      isHostTensor(value) ? [[name, tensorType(value.shape, dtypeOf(value.data))]] : [],
+    ),
+  )
+}
+
+const classifying =
+  (model: Module): Measure =>
+  ({ x, y }, count) => {
+    if (!x || !y) {
+      throw new TabringError(
+        'graph.misuse',
+        'evaluate: expected samples with x and y, got others. Give measure, which says what is summed of a batch.',
+      )
+    }
+    const out = model.forward(x)
+    return {
+      loss: crossEntropy(out, y, { reduction: 'sum', count }),
+      correct: topKCorrect(out, y, 1, { count }),
+    }
+  }

@@ -1,0 +1,85 @@
+import { isTracing } from '../../graph/trace/trace.ts'
+import type { ReduceOp as Op } from '../../peer/collective/element.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
+import { checkChoice, checkOptions, type OptionNames } from '../../util/options.ts'
+import { type GroupArgument, groupOf } from '../group/group-of.ts'
+import { Work } from './work.ts'
+
+/** As torch.distributed.ReduceOp. */
+export const ReduceOp = {
+  SUM: 'sum',
+  AVG: 'avg',
+  MIN: 'min',
+  MAX: 'max',
+  PRODUCT: 'product',
+} as const satisfies Record<string, Op>
+/** One of them, as options take it. */
+export type ReduceOp = Op
+
+export interface GroupOptions {
+  /** Default: all ranks, `initProcessGroup`'s. With `GroupMember.NON_GROUP_MEMBER`, `newGroup`'s word for a rank outside, the call does nothing. */
+  group?: GroupArgument
+}
+
+export interface DistributedOptions extends GroupOptions {
+  /** Returns a `Work` at once, whose `wait()` is the promise. Default false. */
+  asyncOp?: boolean
+}
+
+export interface ReduceOptions extends DistributedOptions {
+  /** Default `ReduceOp.SUM`. */
+  op?: Op
+}
+
+/** A promise, or with `asyncOp` the handle. */
+export type DistributedResult<Options extends DistributedOptions> = Options extends {
+  asyncOp: true
+}
+  ? Work
+  : Promise<void>
+
+const names: OptionNames<DistributedOptions> = { group: true, asyncOp: true }
+const reduceNames: OptionNames<ReduceOptions> = { ...names, op: true }
+
+/** Begins a call: the promise, or with `asyncOp` the work. A rank outside of the group has nothing to do. */
+export function begin<Options extends DistributedOptions>(
+  where: string,
+  options: Options,
+  run: (group: CollectiveGroup) => Promise<void>,
+): DistributedResult<Options> {
+  refuseInTrace(where)
+  const promise = (async () => {
+    const group = groupOf(where, options.group)
+    if (group) await run(group)
+  })()
+  return (options.asyncOp ? new Work(promise) : promise) as DistributedResult<Options>
+}
+
+/** errors: `graph.misuse` inside a function that is being compiled, at once: nobody could wait there for a promise. */
+export function refuseInTrace(where: string): void {
+  if (!isTracing()) return
+  throw new TabringError(
+    'graph.misuse',
+    `${where}: expected a call outside of the function that is compiled, got one inside, where tensors and gradients have no contents yet. Wrap the model in DistributedDataParallel, which averages gradients over the ranks, or return what is to be exchanged and exchange what a run gives.`,
+  )
+}
+
+export function checkPlain(where: string, options: DistributedOptions): void {
+  checkOptions(where, options, names)
+}
+
+export function checkReduce(where: string, options: ReduceOptions): void {
+  if (typeof options === 'string')
+    throw new ArgumentTypeError(
+      `${where}: expected an object with options (op, group, asyncOp), got the text ${JSON.stringify(options)}. Write { op: ${JSON.stringify(options)} }.`,
+    )
+  checkOptions(where, options, reduceNames)
+  // What ReduceOp does not have is undefined too, and must not count as a sum.
+  if (Object.hasOwn(options, 'op') && options.op === undefined)
+    throw new TabringError(
+      'config.invalid',
+      `${where}: expected op to be one of ReduceOp.${Object.keys(ReduceOp).join(', ')}, got undefined. Take one of these (there are no bitwise ones), or leave op out for a sum.`,
+    )
+  checkChoice(where, 'op', options.op, Object.values(ReduceOp))
+}

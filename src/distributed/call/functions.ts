@@ -1,0 +1,209 @@
+/**
+ * torch.distributed's collectives on the default group, or the group given: the same names in camelCase, the same arguments in the same
+ * order, options by name.
+ *
+ * Map: sums - from and to a rank - everyone to everyone - meeting. Messages are in messages.ts, all-to-alls in all-to-all.ts.
+ * Ranks in arguments (`src`, `dst`) count among all ranks, as in PyTorch. Everything returns a promise; with `asyncOp` it returns a `Work` at once.
+ * Counts, lengths and types are checked before anything is sent; a call that is refused on one rank alone leaves the others waiting.
+ * A call takes its turn (`CollectiveGroup.reserve`) when it is made, before it waits for a parameter's contents: so ranks that make the same calls in
+ * the same order meet, whoever reads slower.
+ */
+
+import { type ElementArray, type ReduceOp, sameType } from '../../peer/collective/element.ts'
+import type { CollectiveGroup, Turn } from '../../peer/group/collective-group.ts'
+import { placeOf } from '../group/place-of.ts'
+import {
+  begin,
+  checkPlain,
+  checkReduce,
+  type DistributedOptions,
+  type DistributedResult,
+  type ReduceOptions,
+} from './call.ts'
+import { arrayOf, type Contents, lengthOf, putBack } from './contents.ts'
+import {
+  checkRootList,
+  checkTensor,
+  checkTensorList,
+  formOf,
+  inPlace,
+  joined,
+  spread,
+} from './tensor-lists.ts'
+
+// Sums
+
+/** Reduces the tensor over the ranks, in place, on all. */
+export function allReduce<O extends ReduceOptions>(
+  tensor: Contents,
+  options: O = {} as O,
+): DistributedResult<O> {
+  checkReduce('allReduce', options)
+  const { op = 'sum' } = options
+  return begin('allReduce', options, (group) => {
+    formOf('allReduce', tensor)
+    const turn = group.reserve()
+    return inPlace(tensor, (array) => group.allReduce(array, { op, ...turn }))
+  })
+}
+
+/** Reduces the tensor to rank `dst`; elsewhere its contents are undefined afterwards. */
+export function reduce<O extends ReduceOptions>(
+  tensor: Contents,
+  dst: number,
+  options: O = {} as O,
+): DistributedResult<O> {
+  checkReduce('reduce', options)
+  const { op = 'sum' } = options
+  return begin('reduce', options, (group) => {
+    formOf('reduce', tensor)
+    const place = placeOf('reduce', group, dst)
+    const turn = group.reserve()
+    return inPlace(tensor, (array) => group.reduce(array, place, { op, ...turn }))
+  })
+}
+
+/** Reduces the tensors of `inputList` by place: this rank's place goes to `output`. shape: as many as ranks, of output's length. */
+export function reduceScatter<O extends ReduceOptions>(
+  output: Contents,
+  inputList: readonly Contents[],
+  options: O = {} as O,
+): DistributedResult<O> {
+  const where = 'reduceScatter'
+  checkReduce(where, options)
+  const { op = 'sum' } = options
+  return begin(where, options, async (group) => {
+    checkTensorList(where, 'inputList', inputList, group, formOf(where, output))
+    const turn = group.reserve()
+    await ownShare(group, await joined(inputList), output, { op, ...turn })
+  })
+}
+
+/** As `reduceScatter`, out of one tensor. shape: input [N * L], output [L] */
+export function reduceScatterTensor<O extends ReduceOptions>(
+  output: Contents,
+  input: Contents,
+  options: O = {} as O,
+): DistributedResult<O> {
+  const where = 'reduceScatterTensor'
+  checkReduce(where, options)
+  const { op = 'sum' } = options
+  return begin(where, options, async (group) => {
+    checkTensor(where, 'input', input, formOf(where, output, lengthOf(output) * group.size))
+    const turn = group.reserve()
+    await ownShare(group, (await arrayOf(input)).slice(), output, { op, ...turn })
+  })
+}
+
+/** Reduces `all` over the ranks, in place, and puts this rank's share into `output`. */
+async function ownShare(
+  group: CollectiveGroup,
+  all: ElementArray,
+  output: Contents,
+  options: Turn & { op: ReduceOp },
+): Promise<void> {
+  await group.reduceScatter(all, options)
+  const { start, end } = group.ownRange(all.length)
+  putBack(output, all.subarray(start, end))
+}
+
+// From and to a rank
+
+/** Copies the tensor from rank `src` to all. */
+export function broadcast<O extends DistributedOptions>(
+  tensor: Contents,
+  src: number,
+  options: O = {} as O,
+): DistributedResult<O> {
+  checkPlain('broadcast', options)
+  return begin('broadcast', options, (group) => {
+    formOf('broadcast', tensor)
+    const place = placeOf('broadcast', group, src)
+    const turn = group.reserve()
+    return inPlace(tensor, (array) => group.broadcast(array, place, turn))
+  })
+}
+
+/** Brings every rank's tensor to rank `dst`, which alone gives a list for them. shape: as many as ranks, of tensor's length. */
+export function gather<O extends DistributedOptions>(
+  tensor: Contents,
+  gatherList?: readonly Contents[] | null,
+  dst = 0,
+  options: O = {} as O,
+): DistributedResult<O> {
+  const where = 'gather'
+  checkPlain(where, options)
+  return begin(where, options, async (group) => {
+    const form = formOf(where, tensor)
+    const place = placeOf(where, group, dst)
+    checkRootList(where, 'gatherList', gatherList, group, dst)
+    const list = group.rank === place ? gatherList! : undefined
+    if (list) checkTensorList(where, 'gatherList', list, group, form)
+    const turn = group.reserve()
+    const input = await arrayOf(tensor)
+    const output = list && sameType(input, input.length * list.length)
+    await group.gather(input, output, place, turn)
+    if (list) spread(output!, list)
+  })
+}
+
+/** Brings each rank its tensor of the list of rank `src`, which alone gives one. shape: as many as ranks, of tensor's length. */
+export function scatter<O extends DistributedOptions>(
+  tensor: Contents,
+  scatterList?: readonly Contents[] | null,
+  src = 0,
+  options: O = {} as O,
+): DistributedResult<O> {
+  const where = 'scatter'
+  checkPlain(where, options)
+  return begin(where, options, async (group) => {
+    const form = formOf(where, tensor)
+    const place = placeOf(where, group, src)
+    checkRootList(where, 'scatterList', scatterList, group, src)
+    const list = group.rank === place ? scatterList! : undefined
+    if (list) checkTensorList(where, 'scatterList', list, group, form)
+    const turn = group.reserve()
+    const input = list && (await joined(list))
+    await inPlace(tensor, (array) => group.scatter(input, array, place, turn))
+  })
+}
+
+// Everyone to everyone
+
+/** Brings every rank's tensor to all, into the list's tensors in rank order. shape: as many as ranks, of tensor's length. */
+export function allGather<O extends DistributedOptions>(
+  tensorList: readonly Contents[],
+  tensor: Contents,
+  options: O = {} as O,
+): DistributedResult<O> {
+  const where = 'allGather'
+  checkPlain(where, options)
+  return begin(where, options, async (group) => {
+    checkTensorList(where, 'tensorList', tensorList, group, formOf(where, tensor))
+    const turn = group.reserve()
+    spread(await group.gatherAll(await arrayOf(tensor), turn), tensorList)
+  })
+}
+
+/** As `allGather`, into one tensor. shape: input [L], output [N * L] */
+export function allGatherIntoTensor<O extends DistributedOptions>(
+  output: Contents,
+  input: Contents,
+  options: O = {} as O,
+): DistributedResult<O> {
+  const where = 'allGatherIntoTensor'
+  checkPlain(where, options)
+  return begin(where, options, async (group) => {
+    checkTensor(where, 'output', output, formOf(where, input, lengthOf(input) * group.size))
+    const turn = group.reserve()
+    putBack(output, await group.gatherAll(await arrayOf(input), turn))
+  })
+}
+
+// Meeting
+
+/** Resolves when every rank has called it. */
+export function barrier<O extends DistributedOptions>(options: O = {} as O): DistributedResult<O> {
+  checkPlain('barrier', options)
+  return begin('barrier', options, (group) => group.barrier())
+}

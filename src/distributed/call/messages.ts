@@ -1,0 +1,116 @@
+import { isTag, lastExplicitBucket } from '../../peer/collective/announcement.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { nonGroupMember } from '../../peer/group/non-group-member.ts'
+import { ArgumentTypeError, PeerError } from '../../util/errors.ts'
+import { kindOf } from '../../util/kind-of.ts'
+import { checkNumber, checkOptions, type OptionNames } from '../../util/options.ts'
+import { placeOf } from '../group/place-of.ts'
+import { begin, type GroupOptions } from './call.ts'
+import { arrayOf, type Contents } from './contents.ts'
+import { formOf, inPlace } from './tensor-lists.ts'
+import type { Work } from './work.ts'
+
+export interface PairOptions extends GroupOptions {
+  /** Messages of different tags pass each other; 0 to 65000, default 0. */
+  tag?: number
+}
+
+const pairNames: OptionNames<PairOptions> = { group: true, tag: true }
+
+/** Sends the tensor to rank `dst`. Resolves when it has been handed over and the other rank receives it. */
+export async function send(
+  tensor: Contents,
+  dst: number,
+  options: PairOptions = {},
+): Promise<void> {
+  await transfer('send', tensor, dst, options).wait()
+}
+
+/** Receives a tensor from rank `src`, and returns that rank; -1 outside of the group. A message of any rank is not to be had. */
+export async function recv(
+  tensor: Contents,
+  src: number,
+  options: PairOptions = {},
+): Promise<number> {
+  await transfer('recv', tensor, src, options).wait()
+  return options.group === nonGroupMember ? -1 : src
+}
+
+/** As `send`, at once. */
+export const isend = (tensor: Contents, dst: number, options: PairOptions = {}): Work =>
+  transfer('isend', tensor, dst, options)
+
+/** As `recv`, at once. */
+export const irecv = (tensor: Contents, src: number, options: PairOptions = {}): Work =>
+  transfer('irecv', tensor, src, options)
+
+function transfer(
+  where: 'send' | 'recv' | 'isend' | 'irecv',
+  tensor: Contents,
+  peer: number,
+  options: PairOptions,
+): Work {
+  checkOptions(where, options, pairNames)
+  const { group, tag = 0 } = options
+  checkNumber(where, 'tag', tag, isTag, `a whole number from 0 to ${lastExplicitBucket}`)
+  const run = async (members: CollectiveGroup) => {
+    formOf(where, tensor)
+    const place = placeOf(where, members, peer)
+    const side = where.endsWith('send') ? 'send' : 'receive'
+    const message = { tag, sequence: members.reserveMessage(side, place, tag) }
+    if (side === 'send') await members.send(await arrayOf(tensor), place, message)
+    else await inPlace(tensor, (array) => members.recv(array, place, message))
+  }
+  return begin(where, { group, asyncOp: true } as const, run)
+}
+
+/** One message of a batch: torch.distributed.P2POp. */
+export class P2POp {
+  readonly op: typeof isend | typeof irecv
+  readonly tensor: Contents
+  /** The other rank, among all. */
+  readonly peer: number
+  readonly options: PairOptions
+
+  /** `op`: the function `isend` or `irecv`. errors: a TypeError for another one, or for what is no tensor. */
+  constructor(
+    op: typeof isend | typeof irecv,
+    tensor: Contents,
+    peer: number,
+    options: PairOptions = {},
+  ) {
+    if (op !== isend && op !== irecv) {
+      throw new ArgumentTypeError(
+        `P2POp: expected the function isend or irecv, got ${kindOf(op)}. Write distributed.isend.`,
+      )
+    }
+    formOf('P2POp', tensor)
+    this.op = op
+    this.tensor = tensor
+    this.peer = peer
+    this.options = checkOptions('P2POp', options, pairNames)
+  }
+}
+
+/**
+ * Begins all messages of a list, and returns their handles in its order; the ranks wait for none of them in between.
+ *
+ * order: messages between two ranks with one tag meet in the order of their lists. errors: `peer.mismatch` for no message, or messages of
+ * several groups; a TypeError for what is no P2POp; those of a message come from its handle.
+ */
+export function batchIsendIrecv(p2pOpList: readonly P2POp[]): Work[] {
+  const isList = Array.isArray(p2pOpList) && p2pOpList.every((one) => one instanceof P2POp)
+  if (!isList) {
+    throw new ArgumentTypeError(
+      `batchIsendIrecv: expected an array of P2POps, got ${kindOf(p2pOpList)}. Write [new P2POp(isend, tensor, peer)].`,
+    )
+  }
+  const groups = new Set(p2pOpList.map(({ options }) => options.group ?? undefined))
+  if (groups.size !== 1) {
+    throw new PeerError(
+      'peer.mismatch',
+      `batchIsendIrecv: expected messages of one group, got ${groups.size === 0 ? 'no message' : `those of ${groups.size}`}. Begin a batch for each group.`,
+    )
+  }
+  return p2pOpList.map(({ op, tensor, peer, options }) => op(tensor, peer, options))
+}

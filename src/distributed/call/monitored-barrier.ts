@@ -1,0 +1,69 @@
+import type { Env } from '../../util/env.ts'
+import { systemEnv } from '../../util/env.ts'
+import { PeerError } from '../../util/errors.ts'
+import { checkOptions, checkTimeout, longestTimeoutMs } from '../../util/options.ts'
+import { groupOf } from '../group/group-of.ts'
+import type { GroupOptions } from './call.ts'
+
+export interface MonitoredBarrierOptions extends GroupOptions {
+  /** How long rank 0 waits for the others; default 30 s. */
+  timeoutMs?: number
+  /** Names all ranks that have not come, and not only the first; default false, as in PyTorch. */
+  waitAllRanks?: boolean
+  /** Default: the clock of this context. */
+  env?: Env
+}
+
+/**
+ * A barrier that says who is missing: each rank tells the group's first one that it has come, which answers when all have.
+ *
+ * As torch.distributed.monitored_barrier.
+ * cost: 2 hops. errors: `peer.timeout` on all ranks, naming those that did not come; the epoch is over then. `peer.unreachable` on all ranks,
+ * which then go on, where they are not linked all to all.
+ */
+export async function monitoredBarrier(options: MonitoredBarrierOptions = {}): Promise<void> {
+  const known = { group: true, timeoutMs: true, waitAllRanks: true, env: true } as const
+  checkOptions('monitoredBarrier', options, known)
+  checkTimeout('monitoredBarrier', 'timeoutMs', options.timeoutMs)
+  const { timeoutMs = 30_000, waitAllRanks = false } = options
+  const env = options.env ?? systemEnv
+  const group = groupOf('monitoredBarrier', options.group)
+  if (!group || group.size === 1) return
+  // Asked of all links and not of this rank's, so that all ranks fail alike and none waits for another.
+  if (!group.isFullyLinked)
+    throw new PeerError(
+      'peer.unreachable',
+      "monitoredBarrier: expected ranks that are linked all to all, got a ring. Link them so (initProcessGroup({ topology: 'mesh' })), or call barrier().",
+    )
+  // Rank 0 judges; the others would end the epoch before it has.
+  const deadlineMs = Math.min(2 * timeoutMs + 1000, longestTimeoutMs)
+  if (group.rank !== 0) {
+    await group.word('send', 0, deadlineMs)
+    await group.word('receive', 0, deadlineMs)
+    return
+  }
+  const missing = new Set(Array.from({ length: group.size - 1 }, (_, at) => at + 1))
+  const late = () => {
+    const ranks = [...missing].map((place) => group.ranks[place])
+    const named = waitAllRanks ? ranks : ranks.slice(0, 1)
+    group.abort(
+      new PeerError(
+        'peer.timeout',
+        `monitoredBarrier: rank${named.length > 1 ? 's' : ''} ${named.join(', ')} did not come within ${timeoutMs} ms. Look what they wait for.`,
+      ),
+    )
+  }
+  const cancel = env.after(timeoutMs, late)
+  try {
+    await Promise.all(
+      [...missing].map(async (place) => {
+        await group.word('receive', place, deadlineMs)
+        missing.delete(place)
+      }),
+    )
+    cancel()
+    await Promise.all(group.ranks.slice(1).map((_, at) => group.word('send', at + 1, deadlineMs)))
+  } finally {
+    cancel()
+  }
+}

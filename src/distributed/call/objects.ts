@@ -1,0 +1,178 @@
+/**
+ * torch.distributed's functions for objects. What travels is text made by devalue, which holds what JSON holds and Map, Set, Date, BigInt,
+ * typed arrays, undefined and cycles, and runs nothing when it is read; functions and instances of classes are refused.
+ *
+ * Lists are filled in place, as in PyTorch, and returned. Outside of the group nothing happens.
+ */
+import { parse, stringify } from 'devalue'
+import { longestAnnounced } from '../../peer/group/announced-length.ts'
+import { CollectiveGroup, secondHalf } from '../../peer/group/collective-group.ts'
+import { ArgumentTypeError, messageOf, PeerError } from '../../util/errors.ts'
+import { checkOptions } from '../../util/options.ts'
+import { groupOf } from '../group/group-of.ts'
+import { placeOf } from '../group/place-of.ts'
+import { type GroupOptions, refuseInTrace } from './call.ts'
+import { checkCount, checkRootList } from './tensor-lists.ts'
+
+function encode(where: string, value: unknown): Uint8Array {
+  try {
+    return new TextEncoder().encode(stringify(value))
+  } catch (error) {
+    throw new PeerError(
+      'peer.mismatch',
+      `${where}: expected plain objects, arrays, Maps, Sets, dates, typed arrays or texts, got something else (${messageOf(error)}). Send its parts.`,
+    )
+  }
+}
+
+/** `rank`: among all, who has sent it. errors: `peer.protocol` for what `encode` has not made. */
+function decode<T>(where: string, rank: number | undefined, bytes: Uint8Array): T {
+  try {
+    return parse(new TextDecoder().decode(bytes)) as T
+  } catch (cause) {
+    throw new PeerError(
+      'peer.protocol',
+      `${where}: expected an object's text from rank ${rank}, got ${bytes.length} bytes that are none. Call the same functions on all ranks.`,
+      { cause },
+    )
+  }
+}
+
+/** Bytes from one rank to all, whatever their length. */
+async function broadcastBytes(
+  where: string,
+  group: CollectiveGroup,
+  bytes: Uint8Array | undefined,
+  place: number,
+): Promise<Uint8Array> {
+  const turn = group.reserve()
+  const length = Uint32Array.of(bytes?.length ?? 0)
+  await group.broadcast(length, place, { label: where, ...turn })
+  const longest = longestAnnounced(where, group, length, { slots: 1, rankOf: () => place })
+  const all = bytes ?? new Uint8Array(longest)
+  await group.broadcast(all, place, { label: where, ...secondHalf(turn) })
+  return all
+}
+
+/** Puts every rank's object into `objectList`, in rank order, and returns the list. It has one place for each rank. */
+export async function allGatherObject<T>(
+  objectList: T[],
+  object: T,
+  options: GroupOptions = {},
+): Promise<T[]> {
+  const where = 'allGatherObject'
+  const group = openGroup(where, options)
+  if (!group) return objectList
+  checkCount(where, 'objectList', objectList, group.size)
+  const told = await group.allGatherBytes(encode(where, object), { label: where })
+  return fill(where, group, objectList, told)
+}
+
+/**
+ * Puts every rank's object into `objectGatherList`, in rank order, on rank `dst` alone, which alone gives a list, with one place for each
+ * rank; returns it there.
+ */
+export async function gatherObject<T>(
+  object: T,
+  objectGatherList?: T[] | null,
+  dst = 0,
+  options: GroupOptions = {},
+): Promise<T[] | undefined> {
+  const where = 'gatherObject'
+  const group = openGroup(where, options)
+  if (!group) return undefined
+  const place = placeOf(where, group, dst)
+  checkRootList(where, 'objectGatherList', objectGatherList, group, dst)
+  const list = group.rank === place ? objectGatherList! : undefined
+  if (list) checkCount(where, 'objectGatherList', list, group.size)
+  const bytes = encode(where, object)
+  const turn = group.reserve()
+  const lengths = await group.allGatherU32(Uint32Array.of(bytes.length), { label: where, ...turn })
+  const slot = new Uint8Array(longestAnnounced(where, group, lengths))
+  slot.set(bytes)
+  const all = list && new Uint8Array(slot.length * group.size)
+  await group.gather(slot, all, place, { label: where, ...secondHalf(turn) })
+  if (!list) return undefined
+  const parts = Array.from(lengths, (length, rank) =>
+    all!.subarray(rank * slot.length, rank * slot.length + length),
+  )
+  return fill(where, group, list, parts)
+}
+
+/** Replaces the list's objects by those of rank `src`. The lists have one length. */
+export async function broadcastObjectList(
+  objectList: unknown[],
+  src = 0,
+  options: GroupOptions = {},
+): Promise<void> {
+  const where = 'broadcastObjectList'
+  const group = openGroup(where, options)
+  if (!group) return
+  const place = placeOf(where, group, src)
+  checkCount(where, 'objectList', objectList)
+  const own = group.rank === place ? encode(where, objectList) : undefined
+  const all = decode<unknown[]>(where, src, await broadcastBytes(where, group, own, place))
+  if (all.length !== objectList.length)
+    throw new PeerError(
+      'peer.mismatch',
+      `${where}: expected a list of ${all.length} as on rank ${src}, got one of ${objectList.length} on rank ${group.ranks[group.rank]}. Give lists of one length.`,
+    )
+  if (!own) objectList.splice(0, objectList.length, ...all)
+}
+
+/**
+ * Puts this rank's object of the input list of rank `src`, which has one for each rank, at the first place of `outputList`, and returns it;
+ * undefined outside of the group. Other ranks' input lists are not looked at, as in PyTorch.
+ */
+export async function scatterObjectList<T>(
+  outputList: T[],
+  inputList?: readonly T[] | null,
+  src = 0,
+  options: GroupOptions = {},
+): Promise<T | undefined> {
+  const where = 'scatterObjectList'
+  const group = openGroup(where, options)
+  if (!group) return undefined
+  const place = placeOf(where, group, src)
+  checkCount(where, 'outputList', outputList)
+  if (outputList.length === 0)
+    throw new PeerError(
+      'peer.mismatch',
+      `${where}: expected an outputList with a place for this rank's object, got an empty one. Write [undefined].`,
+    )
+  const isRoot = group.rank === place
+  if (isRoot) checkCount(where, 'inputList', inputList ?? [], group.size)
+  const parts = isRoot ? inputList!.map((one) => encode(where, one)) : []
+  const lengths = isRoot
+    ? Uint32Array.from(parts, (part) => part.length)
+    : new Uint32Array(group.size)
+  const turn = group.reserve()
+  await group.broadcast(lengths, place, { label: where, ...turn })
+  const slotBytes = longestAnnounced(where, group, lengths, { rankOf: () => place })
+  const all = isRoot ? new Uint8Array(slotBytes * group.size) : undefined
+  for (const [at, part] of parts.entries()) all!.set(part, at * slotBytes)
+  const own = new Uint8Array(slotBytes)
+  await group.scatter(all, own, place, { label: where, ...secondHalf(turn) })
+  const object = decode<T>(where, src, own.subarray(0, lengths[group.rank]))
+  outputList[0] = object
+  return object
+}
+
+function openGroup(where: string, options: GroupOptions): CollectiveGroup | undefined {
+  if (options instanceof CollectiveGroup)
+    throw new ArgumentTypeError(
+      `${where}: expected an object with options (group), got a group. Write { group }.`,
+    )
+  refuseInTrace(where)
+  return groupOf(where, checkOptions(where, options, { group: true }).group)
+}
+
+function fill<T>(
+  where: string,
+  { ranks }: CollectiveGroup,
+  list: T[],
+  told: readonly Uint8Array[],
+): T[] {
+  for (const [place, bytes] of told.entries()) list[place] = decode<T>(where, ranks[place], bytes)
+  return list
+}

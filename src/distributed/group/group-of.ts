@@ -1,0 +1,51 @@
+import { CollectiveGroup, destroyed } from '../../peer/group/collective-group.ts'
+import type { ProcessGroup } from '../../peer/group/group.ts'
+import { type NonGroupMember, nonGroupMember } from '../../peer/group/non-group-member.ts'
+import { ArgumentTypeError, TabringError } from '../../util/errors.ts'
+import { kindOf } from '../../util/kind-of.ts'
+import { defaultGroup, getProcessGroup } from './default-group.ts'
+
+/** As `group` in torch.distributed: undefined is the default group, and what `newGroup` gave to a rank outside stays outside. */
+export type GroupArgument = CollectiveGroup | NonGroupMember | undefined
+
+/** The group of what trains or saves together, by default all ranks'. errors: `config.invalid` on a rank outside of it, and as `groupOf`. */
+export function memberGroup<Group extends CollectiveGroup>(
+  where: string,
+  group: Group | undefined,
+): Group | ProcessGroup {
+  if ((group as GroupArgument) === nonGroupMember) {
+    throw new TabringError(
+      'config.invalid',
+      `${where}: expected a processGroup that this rank is in, got GroupMember.NON_GROUP_MEMBER. Call it on the group's members alone.`,
+    )
+  }
+  return groupOf(where, group) as Group | ProcessGroup
+}
+
+/** Calls that a rank outside has been told of: once each. */
+const told = new Set<string>()
+
+/**
+ * The group that a call is for; undefined on a rank outside of it, which has nothing to do: the first time, the console says so.
+ *
+ * errors: `graph.misuse` where there is no default group, or the group was destroyed; a TypeError for what is no group.
+ */
+export function groupOf(where: string, group: GroupArgument): CollectiveGroup | undefined {
+  if (group === undefined || group === null) return getProcessGroup(where)
+  if (group instanceof CollectiveGroup) {
+    if (group.isDestroyed) throw destroyed(where, group)
+    return group
+  }
+  if (group !== nonGroupMember) {
+    throw new ArgumentTypeError(
+      `${where}: expected a group, GroupMember.NON_GROUP_MEMBER or undefined for all ranks, got ${kindOf(group)}. Give what newGroup gave.`,
+    )
+  }
+  if (!told.has(where)) {
+    told.add(where)
+    console.warn(
+      `tabring: ${where} on rank ${defaultGroup()?.rank ?? -1}, which does not belong to the given group, does nothing.`,
+    )
+  }
+  return undefined
+}

@@ -1,0 +1,17 @@
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import { ArgumentTypeError, PeerError } from '../../util/errors.ts'
+import { kindOf } from '../../util/kind-of.ts'
+
+/** The place in the group of a rank among all. errors: `peer.mismatch`; a TypeError for what is no number. */
+export function placeOf(where: string, group: CollectiveGroup, rank: number): number {
+  const place = group.ranks.indexOf(rank)
+  if (place >= 0) return place
+  if (typeof rank !== 'number')
+    throw new ArgumentTypeError(
+      `${where}: expected a rank, a number, got ${kindOf(rank)}. Write ${where}(x, 0, { group }): options stand behind it.`,
+    )
+  throw new PeerError(
+    'peer.mismatch',
+    `${where}: expected a rank of the group [${group.ranks.join(', ')}], got ${rank}. Ranks count among all ranks.`,
+  )
+}

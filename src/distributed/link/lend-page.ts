@@ -1,0 +1,150 @@
+import * as Comlink from 'comlink'
+import {
+  channelTransport,
+  linkOver,
+  type MadeTransport,
+  transferOf,
+} from '../../peer/link/channel-transport.ts'
+import { withLane } from '../../peer/link/lanes.ts'
+import type { Link } from '../../peer/link/link.ts'
+import { holdLock, lockFree } from '../../peer/tab/web-locks.ts'
+import { toHex } from '../../util/env.ts'
+import { type ErrorCode, messageOf, PeerError, TabringError } from '../../util/errors.ts'
+import type { Place } from '../rendezvous/plan-links.ts'
+import type { LinkMaker } from './link-maker.ts'
+import { type ConnectionRequest, OwnPage, type PortRequest } from './page.ts'
+
+/** A worker has neither RTCPeerConnection nor SharedWorker: its page makes the links, and the worker gets their ends. */
+
+type Failure = { code: ErrorCode; text: string }
+
+/** What the page answers. Failures are values: Comlink would lose their codes. */
+class LentPage {
+  private readonly page = new OwnPage()
+  private readonly watching = new AbortController()
+
+  constructor(private readonly onclose: () => void) {}
+
+  place(asksBrowser: boolean): Promise<Omit<Place, 'hasRelay'>> {
+    return this.page.place(asksBrowser)
+  }
+
+  async openPort(request: PortRequest, ongone: () => void): Promise<MessagePort | Failure> {
+    try {
+      const port = await this.page.openPort(request, ongone)
+      return Comlink.transfer(port, [port])
+    } catch (thrown) {
+      return failureOf(thrown)
+    }
+  }
+
+  async connect(
+    request: ConnectionRequest,
+    onTransport: (transport: MadeTransport, lane: number) => unknown,
+    onSignal: (attempt: number, signals: unknown) => void,
+  ): Promise<Failure | null> {
+    const taken: unknown[] = []
+    try {
+      await this.page.connect(
+        request,
+        (channel, lane) => {
+          const transport = channelTransport(channel)
+          taken.push(onTransport(Comlink.transfer(transport, transferOf(transport)), lane))
+        },
+        onSignal,
+      )
+      // Not told before the worker has it: the two messages travel on ports of their own.
+      await Promise.all(taken)
+      return null
+    } catch (thrown) {
+      return failureOf(thrown)
+    }
+  }
+
+  signal(key: string, attempt: number, signals: unknown): void {
+    this.page.signal(key, attempt, signals)
+  }
+
+  disconnect(key: string): void {
+    this.page.disconnect(key)
+  }
+
+  async openStore(room: string): Promise<MessagePort | null> {
+    const port = await this.page.openStore(room)
+    return port && Comlink.transfer(port, [port])
+  }
+
+  /** `lock`: what the worker holds as long as it lives. */
+  watch(lock: string): void {
+    void lockFree(lock, this.watching.signal).then(() => this.close())
+  }
+
+  close(): void {
+    this.watching.abort()
+    this.page.close()
+    this.onclose()
+  }
+}
+
+/**
+ * A port that lends this page to one of its workers, for one group: post it there, and give it to `initProcessGroup({ page: port })`.
+ * The worker then has the backends of the page.
+ */
+export function lendPage(): MessagePort {
+  const { port1, port2 } = new MessageChannel()
+  // In a later task: the answer to `close` goes first.
+  const lent = new LentPage(() => setTimeout(() => port1.close()))
+  Comlink.expose(lent, port1)
+  return port2
+}
+
+/** As `overOwnPage`, by the page that was lent. */
+export function overLentPage(port: MessagePort): LinkMaker {
+  const remote = Comlink.wrap<LentPage>(port)
+  let isClosed = false
+  // A worker that ends without a word must not look alive to others for what its page holds.
+  const lock = `tabring lent ${toHex(crypto.getRandomValues(new Uint8Array(16)))}`
+  const held = holdLock(lock)
+  held.then(() => remote.watch(lock)).catch(() => undefined)
+  return {
+    place: (asksBrowser) => remote.place(asksBrowser),
+    async openPort(request, ongone) {
+      const answer = await remote.openPort(request, Comlink.proxy(ongone))
+      if (answer instanceof MessagePort) return answer
+      throw new PeerError(answer.code, answer.text)
+    },
+    async connect(request, onSignal) {
+      let link: Link | undefined
+      const failure = await remote.connect(
+        request,
+        Comlink.proxy((transport: MadeTransport, lane: number) => {
+          link = withLane(link, linkOver(transport), lane)
+        }),
+        Comlink.proxy(onSignal),
+      )
+      if (failure) throw new PeerError(failure.code, failure.text)
+      return link!
+    },
+    signal: (key, attempt, signals) => {
+      remote.signal(key, attempt, signals).catch(() => undefined)
+    },
+    disconnect: (key) => {
+      remote.disconnect(key).catch(() => undefined)
+    },
+    openStore: (room) => remote.openStore(room),
+    close() {
+      if (isClosed) return
+      isClosed = true
+      remote.close().then(
+        () => remote[Comlink.releaseProxy](),
+        () => undefined,
+      )
+      void held.then((release) => release())
+    },
+  }
+}
+
+function failureOf(thrown: unknown): Failure {
+  const code = thrown instanceof TabringError ? thrown.code : 'peer.unreachable'
+  return { code, text: messageOf(thrown) }
+}

@@ -1,0 +1,134 @@
+import { TabringError } from '../../util/errors.ts'
+
+/**
+ * A rank's environment variables, by name: what `tabring run` and `tabring launch` give to every tab. docs/launching.md is checked
+ * against this table.
+ *
+ * All are strings, as in `process.env`, and names and meanings are torchrun's where torchrun has them.
+ */
+export const variables = {
+  RANK: 'This rank among all: 0 to WORLD_SIZE - 1.',
+  LOCAL_RANK: 'This rank among those of its machine.',
+  WORLD_SIZE: 'How many ranks there are on all machines.',
+  LOCAL_WORLD_SIZE: 'How many ranks this machine has.',
+  GROUP_RANK: 'The number of this machine, from 0.',
+  NODE_RANK: 'The same as GROUP_RANK, by the name of the flag `--node-rank`.',
+  MASTER_ADDR: 'The address of the machine that has rank 0.',
+  MASTER_PORT: 'The port of the signaling server there.',
+  MASTER_URL:
+    'The WebSocket address under which this tab reaches that signaling server: the one of its own launcher, which passes everything on to MASTER_ADDR and has checked the certificate there. Open this one; MASTER_ADDR and MASTER_PORT are for people.',
+  ROOM_ID:
+    'The signaling room of this run and this start: 32 hex digits, the same on all ranks. A restart is another room.',
+  ROOM_KEY:
+    "The room's secret: 43 characters of base64url, the same on all ranks. Keep it out of logs.",
+  RELAY:
+    '`fallback` where the launcher has `--relay`, else `off`: the option `relay` of `initProcessGroup` where that is not given.',
+  RUN_ID: 'The name of the run: `--rdzv-id`, or the number of the Slurm job.',
+  RESTART_COUNT: 'How often all ranks have been started again: 0 at first.',
+  MAX_RESTARTS: 'How often they may be: `--max-restarts`.',
+  CHECKPOINT_URL:
+    'With `--checkpoint-dir`, on the ranks of machine 0: the address of that folder for this start; on others empty. `saveCheckpoint` and `loadCheckpoint` take it by themselves, `launcherFolder()` is the folder behind it. Keep it out of logs.',
+} as const
+
+export type VariableName = keyof typeof variables
+
+/** What a launcher sets for a rank: all of the table, but for what only some launchers have. */
+export type RankVariables = Record<Exclude<VariableName, 'CHECKPOINT_URL'>, string> & {
+  CHECKPOINT_URL?: string
+}
+
+/** As `process.env` has it; the variables of the table are there, or reading them is an error. */
+export type RankEnvironment = { readonly [Name in VariableName]: string } & {
+  readonly [name: string]: string | undefined
+}
+
+/** What a launcher puts into a tab before any script of the page runs. */
+export interface InjectedEnvironment {
+  readonly variables: Readonly<Record<string, string>>
+  readonly args: readonly string[]
+}
+
+/** The name of the global under which a launcher puts it. */
+export const injectedName = '__tabringEnvironment'
+
+const surroundings = globalThis as {
+  [injectedName]?: InjectedEnvironment
+  location?: { search?: string; hash?: string }
+  process?: { env?: Record<string, string | undefined>; argv?: readonly string[] }
+}
+
+/** The launcher's word, else the page's address, else the process's environment. */
+function read(name: string): string | undefined {
+  const { [injectedName]: injected, location, process } = surroundings
+  if (injected) return injected.variables[name]
+  if (location?.search !== undefined) return fromAddress(name, location.search, location.hash ?? '')
+  return process?.env?.[name]
+}
+
+/** Variables by hand: `?RANK=0&WORLD_SIZE=2`, and the room behind the `#`, which browsers keep to themselves. */
+function fromAddress(name: string, search: string, hash: string): string | undefined {
+  // A link must not say where a model goes, or comes from.
+  if (name === ('CHECKPOINT_URL' satisfies VariableName)) return undefined
+  const room = { ROOM_ID: 'room', ROOM_KEY: 'key' }[name]
+  const found =
+    new URLSearchParams(search).get(name) ??
+    (room && new URLSearchParams(hash.replace(/^#/, '')).get(room))
+  return found ?? undefined
+}
+
+function names(): string[] {
+  const { [injectedName]: injected, location, process } = surroundings
+  if (injected) return Object.keys(injected.variables)
+  if (location?.search !== undefined) {
+    return Object.keys(variables).filter((name) => read(name) !== undefined)
+  }
+  return Object.keys(process?.env ?? {})
+}
+
+/**
+ * The rank's variables, as torchrun's stand in `os.environ`: `env.RANK`, `env.WORLD_SIZE`. `'RANK' in env` asks whether there is a launcher.
+ *
+ * In a tab they come from the launcher, or by hand from the page's address (`?RANK=0&WORLD_SIZE=2`, the room behind `#room=…&key=…`); in Node
+ * from `process.env`. A worker has none of its own: post it `{ ...env }`.
+ * errors: `config.invalid` on reading a variable of docs/launching.md's table that is not set.
+ */
+export const env: RankEnvironment = new Proxy({} as RankEnvironment, {
+  get(_, name) {
+    if (typeof name !== 'string') return undefined
+    const value = read(name)
+    if (value === undefined && Object.hasOwn(variables, name)) {
+      throw new TabringError(
+        'config.invalid',
+        `env: expected ${name} to be set, got none. "npx tabring run" sets it, where docs/launching.md says; by hand, write it into the page's address (?${name}=…), or into the environment in Node.`,
+      )
+    }
+    return value
+  },
+  has: (_, name) => typeof name === 'string' && read(name) !== undefined,
+  ownKeys: () => names(),
+  getOwnPropertyDescriptor(_, name) {
+    const value = typeof name === 'string' ? read(name) : undefined
+    if (value === undefined) return undefined
+    return { value, enumerable: true, configurable: true, writable: false }
+  },
+  set(_, name) {
+    throw new TabringError(
+      'config.invalid',
+      `env: expected to be read only, got a value for ${String(name)}. Give it to the launcher.`,
+    )
+  },
+})
+
+/**
+ * The arguments that stand behind the module's name, untouched: what `sys.argv[1:]` is to torchrun's scripts.
+ *
+ * By hand they are the page's parameters `?args=…&args=…`; in Node those of the process.
+ */
+export const args: readonly string[] = readArgs()
+
+function readArgs(): readonly string[] {
+  const { [injectedName]: injected, location, process } = surroundings
+  if (injected) return injected.args
+  if (location?.search !== undefined) return new URLSearchParams(location.search).getAll('args')
+  return process?.argv?.slice(2) ?? []
+}

@@ -1,0 +1,88 @@
+import { TabringError } from '../../util/errors.ts'
+
+/** No cluster has more; a list that names more is a slip of the keyboard. */
+const maxNodes = 65_536
+
+/**
+ * The host names of a Slurm node list, in its order: `a[01-03,07],b5` is a01, a02, a03, a07, b5.
+ *
+ * Grammar: names after commas; in a name, any number of brackets with numbers and ranges after commas (`n[1-2]c[3,5]`: the last one changes
+ * fastest). A range keeps the digits of its lower end: `[08-10]` is 08, 09, 10.
+ * errors: `config.invalid` with the position, from 1, of what is wrong: a bracket inside another or without its partner, no number, a range
+ * that goes down, an empty name.
+ */
+export function expandNodeList(list: string): string[] {
+  const nodes: string[] = []
+  let at = 0
+
+  const fail = (position: number, expected: string): never => {
+    const found = position < list.length ? `"${list[position]}"` : 'the end'
+    throw new TabringError(
+      'config.invalid',
+      `node list: expected ${expected} at character ${position + 1} of "${list}", got ${found}. Slurm writes lists like a[01-03,07],b5.`,
+    )
+  }
+
+  /** The digits from here on. */
+  const number = (): string => {
+    const begin = at
+    while (at < list.length && /\d/.test(list[at])) at++
+    return at > begin ? list.slice(begin, at) : fail(begin, 'a number')
+  }
+
+  /** From behind `[` to behind `]`. */
+  const bracket = (begin: number): string[] => {
+    const numbers: string[] = []
+    for (;;) {
+      const position = at
+      if (list[at] === '[') fail(at, 'a number, since brackets do not nest,')
+      const low = number()
+      let high = low
+      if (list[at] === '-') {
+        at++
+        high = number()
+      }
+      const count = Number(high) - Number(low) + 1
+      if (count < 1) fail(position, `a range that goes up, not ${low}-${high},`)
+      if (numbers.length + count > maxNodes) fail(position, `at most ${maxNodes} nodes`)
+      for (let i = 0; i < count; i++) {
+        numbers.push(String(Number(low) + i).padStart(low.length, '0'))
+      }
+      if (list[at] === ',') at++
+      else if (list[at] === ']') {
+        at++
+        return numbers
+      } else if (at === list.length) fail(begin, 'the "]" of this bracket: there is none; it opens')
+      else fail(at, '"," or "]"')
+    }
+  }
+
+  /** One name with its brackets. */
+  const name = (): string[] => {
+    let made = ['']
+    const begin = at
+    while (at < list.length && list[at] !== ',') {
+      if (list[at] === '[') {
+        at++
+        const numbers = bracket(at - 1)
+        if (made.length * numbers.length > maxNodes) fail(begin, `at most ${maxNodes} nodes`)
+        made = made.flatMap((head) => numbers.map((one) => head + one))
+      } else if (/[\w.-]/.test(list[at])) {
+        const text = /[\w.-]+/y
+        text.lastIndex = at
+        const [found] = text.exec(list)!
+        at += found.length
+        made = made.map((head) => head + found)
+      } else fail(at, 'a letter, a digit, "-", ".", "_", "[" or ","')
+    }
+    if (at === begin) fail(at, 'a name')
+    return made
+  }
+
+  for (;;) {
+    nodes.push(...name())
+    if (nodes.length > maxNodes) fail(0, `at most ${maxNodes} nodes`)
+    if (at === list.length) return nodes
+    at++
+  }
+}

@@ -1,0 +1,132 @@
+import { edgesBySize, meshEdges, ringEdges } from '../../peer/room/edges.ts'
+import { PeerError } from '../../util/errors.ts'
+
+/** How ranks may be linked; `auto` takes the shortest way that each pair has. */
+export const backends = ['auto', 'webrtc', 'broadcast', 'local', 'relay'] as const
+export type Backend = (typeof backends)[number]
+
+/** Who is linked to whom: all to all, each to the next, or by the number of ranks. */
+export const topologies = ['auto', 'mesh', 'ring'] as const
+export type Topology = (typeof topologies)[number]
+
+/** Whether `auto` may send data through the signaling server where no other way leads. */
+export const relayChoices = ['off', 'fallback'] as const
+export type RelayChoice = (typeof relayChoices)[number]
+
+/** Where a rank is, as far as the others need to know. */
+export interface Place {
+  /** Equal for ranks of one page, and its workers that were lent it. */
+  pageTag: string
+  /** Equal for tabs that reach each other by ports; empty for those that reach none. */
+  hostTag: string
+  /** Equal for what one launcher opened on its machine; empty without a launcher. */
+  nodeTag: string
+  hasWebRtc: boolean
+  /** The ranks met at a signaling server that relays, and this one has WebSockets. */
+  hasRelay: boolean
+  /** For error texts. */
+  name: string
+}
+
+export type LinkWay = 'local' | 'port' | 'webrtc' | 'relay'
+
+export interface PlannedLink {
+  peer: number
+  way: LinkWay
+  /** This side makes the offers; exactly one of the two does. */
+  isInitiator: boolean
+  /** Where WebRTC brings no connection about, the relay is taken. */
+  canRelay: boolean
+}
+
+/** By rank: which machine it is on, numbered as they come. Without a launcher a browser counts as one, and else a page. */
+export function machinesOf(places: readonly Place[]): number[] {
+  const tags = places.map(({ pageTag, hostTag, nodeTag }) =>
+    nodeTag ? `node ${nodeTag}` : hostTag ? `browser ${hostTag}` : `page ${pageTag}`,
+  )
+  const known = [...new Set(tags)]
+  return tags.map((tag) => known.indexOf(tag))
+}
+
+/** A rank's links, in the order of `edges`. errors: `peer.unreachable`, naming two ranks that the backend cannot join, the same on all ranks. */
+export function planLinks(
+  places: readonly Place[],
+  rank: number,
+  backend: Backend,
+  topology: Topology,
+  relay: RelayChoice = 'off',
+): PlannedLink[] {
+  const edges = edgesOf[topology](places.length).map(([from, to]) => ({
+    from,
+    to,
+    ...wayBetween(places, from, to, backend, relay),
+  }))
+  return edges
+    .filter(({ from, to }) => from === rank || to === rank)
+    .map(({ from, to, way, canRelay }) => ({
+      peer: from === rank ? to : from,
+      way,
+      canRelay,
+      isInitiator: from === rank,
+    }))
+}
+
+const edgesOf = { auto: edgesBySize, mesh: meshEdges, ring: ringEdges } satisfies Record<
+  Topology,
+  (size: number) => [number, number][]
+>
+
+type Way = Pick<PlannedLink, 'way' | 'canRelay'>
+
+function wayBetween(
+  places: readonly Place[],
+  from: number,
+  to: number,
+  backend: Backend,
+  relay: RelayChoice,
+): Way {
+  const [a, b] = [places[from], places[to]]
+  const isSamePage = a.pageTag === b.pageTag
+  const isSameBrowser = a.hostTag !== '' && a.hostTag === b.hostTag
+  const hasWebRtc = a.hasWebRtc && b.hasWebRtc
+  const hasRelay = a.hasRelay && b.hasRelay
+  const canRelay = hasRelay && backend === 'auto' && relay === 'fallback'
+  const by = (way: LinkWay): Way => ({ way, canRelay: way === 'webrtc' && canRelay })
+  const who = `rank ${from} (${a.name}) and rank ${to} (${b.name})`
+  const fail = (expected: string, remedy: string): never => {
+    throw new PeerError(
+      'peer.unreachable',
+      `initProcessGroup: expected ${who} ${expected}, got ranks that do not. ${remedy}`,
+    )
+  }
+  switch (backend) {
+    case 'local':
+      if (isSamePage) return by('local')
+      return fail(
+        'to share a page for the backend "local"',
+        'Give the workers of a page lendPage(), or take another backend.',
+      )
+    case 'broadcast':
+      if (isSamePage) return by('local')
+      if (isSameBrowser) return by('port')
+      return fail(
+        'to share a browser for the backend "broadcast"',
+        'Take the backend "webrtc" or "auto".',
+      )
+    case 'webrtc':
+      if (hasWebRtc) return by('webrtc')
+      return fail('to have WebRTC', withoutWebRtc)
+    case 'relay':
+      if (hasRelay) return by('relay')
+      return fail('to reach a relay for the backend "relay"', 'Start the server with --relay.')
+    case 'auto':
+      if (isSamePage) return by('local')
+      if (isSameBrowser) return by('port')
+      if (hasWebRtc) return by('webrtc')
+      if (canRelay) return by('relay')
+      return fail('to share a browser, or to have WebRTC', withoutWebRtc)
+  }
+}
+
+const withoutWebRtc =
+  'Workers have no WebRTC of their own: give them the option page, a port that lendPage() makes on their page. Where a network blocks it, take relay: "fallback" and a signaling server with --relay.'

@@ -1,0 +1,233 @@
+import * as Comlink from 'comlink'
+import { HashStore } from '../../peer/store/hash-store.ts'
+import { serveStore } from '../../peer/store/port-store.ts'
+import { lockFree } from '../../peer/tab/web-locks.ts'
+import { systemEnv, toHex } from '../../util/env.ts'
+import {
+  ArgumentTypeError,
+  type ProcessException,
+  ProcessExitedException,
+  ProcessRaisedException,
+} from '../../util/errors.ts'
+import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
+import { lendPage } from '../link/lend-page.ts'
+import { env } from '../rendezvous/env.ts'
+import { type RankFailure, readyWord, type SpawnHost, type SpawnOrder } from './spawned.ts'
+
+export interface SpawnOptions {
+  /** How many workers; default 1. */
+  nprocs?: number
+  /** What `main` gets behind its rank; each worker gets a copy. */
+  args?: readonly unknown[]
+  /** Whether to wait for their end, the default, or to return a `ProcessContext` at once. */
+  join?: boolean
+  /** Ends the workers; the error is its reason. */
+  signal?: AbortSignal
+}
+
+/** A worker's script may take so long to load. units: ms. */
+const startMs = 60_000
+/** How long a failure that may be the echo of another's waits for it. units: ms. */
+const echoMs = 700
+/** A worker that has ended may have said why: its words come on a way of their own, and before any echo counts. units: ms. */
+const lastWordsMs = 300
+
+/**
+ * Starts `nprocs` workers, each a rank, and resolves with what their programs returned, by rank: torch.multiprocessing.spawn.
+ *
+ * `fn` makes one worker: `() => new Worker(new URL('./rank.ts', import.meta.url), { type: 'module' })`, which bundlers understand as it
+ * stands; that file calls `serveRank(main)`. On the first failure the others are terminated.
+ * errors: `rank.failed`, a ProcessRaisedException with the first rank that failed and its stack, or a ProcessExitedException for a worker
+ * that ended without a word; the signal's reason; `config.invalid`.
+ */
+export function spawn<Result = unknown>(
+  fn: () => Worker,
+  options: SpawnOptions & { readonly join: false },
+): ProcessContext<Result>
+export function spawn<Result = unknown>(fn: () => Worker, options?: SpawnOptions): Promise<Result[]>
+export function spawn<Result>(
+  fn: () => Worker,
+  options: SpawnOptions = {},
+): Promise<Result[]> | ProcessContext<Result> {
+  if (options?.join === false) return new ProcessContext(fn, options)
+  return (async () => new ProcessContext<Result>(fn, options).results)()
+}
+
+/** Workers that were started together. */
+export class ProcessContext<Result = unknown> {
+  /** By rank. */
+  readonly workers: readonly Worker[]
+  /** What the programs returned, by rank, when all have ended well. errors: those of `spawn`. */
+  readonly results: Promise<Result[]>
+  readonly #store = new HashStore()
+  readonly #ending = new AbortController()
+  readonly #done = new Map<number, Result>()
+  readonly #cancels: (() => void)[] = []
+  #echo: ProcessException | undefined
+  #resolve!: (results: Result[]) => void
+  #reject!: (error: unknown) => void
+
+  /** `spawn` with `join: false` makes one. */
+  constructor(fn: () => Worker, options: SpawnOptions) {
+    const names = { nprocs: true, args: true, join: true, signal: true } as const
+    const { nprocs = 1, args = [], signal } = checkOptions('spawn', options, names)
+    checkNumber('spawn', 'nprocs', nprocs, isCount, 'a whole number of at least 1')
+    if (typeof fn !== 'function') {
+      throw new ArgumentTypeError(
+        `spawn: expected a function that makes a worker, got ${String(fn)}. Write () => new Worker(new URL('./rank.ts', import.meta.url), { type: 'module' }).`,
+      )
+    }
+    signal?.throwIfAborted()
+    this.results = new Promise((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
+    })
+    // Who has not joined yet hears of it when joining.
+    this.results.catch(() => undefined)
+    const workers: Worker[] = []
+    this.workers = workers
+    try {
+      for (let rank = 0; rank < nprocs; rank++) {
+        const worker = fn()
+        workers.push(worker)
+        this.#watch(worker, rank, args)
+      }
+    } catch (thrown) {
+      this.#end()
+      throw thrown
+    }
+    const onAbort = () => this.#fail(signal!.reason)
+    signal?.addEventListener('abort', onAbort)
+    this.#cancels.push(() => signal?.removeEventListener('abort', onAbort))
+  }
+
+  /** Resolves with true when all have ended well, with false when they have not within `timeoutMs`. errors: those of `spawn`. */
+  async join(timeoutMs?: number): Promise<boolean> {
+    checkNumber('join', 'timeoutMs', timeoutMs, (ms) => ms >= 0, 'at least 0')
+    if (timeoutMs === undefined) return this.results.then(() => true)
+    let cancel!: () => void
+    const late = new Promise<boolean>((resolve) => {
+      cancel = systemEnv.after(timeoutMs, () => resolve(false))
+    })
+    try {
+      return await Promise.race([this.results.then(() => true), late])
+    } finally {
+      cancel()
+    }
+  }
+
+  /** Ends the workers that still run, in the middle of what they do; `join` then rejects. */
+  terminate(): void {
+    this.#fail(
+      new ProcessExitedException(this.#firstRunning(), 'spawn: the workers were terminated.'),
+    )
+  }
+
+  #firstRunning(): number {
+    return [...this.workers.keys()].find((rank) => !this.#done.has(rank)) ?? 0
+  }
+
+  #watch(worker: Worker, rank: number, args: readonly unknown[]): void {
+    const expected = `spawn: expected rank ${rank} to run until its end, got`
+    const exited = (what: string) => {
+      if (!this.#done.has(rank)) this.#fail(new ProcessExitedException(rank, `${expected} ${what}`))
+    }
+    const cancelStart = systemEnv.after(startMs, () =>
+      exited(
+        `no word from its worker within ${startMs / 1000} s. Its file must call serveRank(main).`,
+      ),
+    )
+    this.#cancels.push(cancelStart)
+    worker.addEventListener('error', ({ message, filename, lineno }) =>
+      exited(
+        message
+          ? `${message} (${filename}:${lineno}).`
+          : 'a worker whose script could not be loaded. Look for its address in the network panel.',
+      ),
+    )
+    worker.addEventListener('messageerror', () =>
+      exited('a message that it could not read. Give args that can be cloned.'),
+    )
+    const onReady = ({ data }: MessageEvent) => {
+      if (data !== readyWord) return
+      worker.removeEventListener('message', onReady)
+      cancelStart()
+      const lock = `tabring rank ${toHex(systemEnv.random(16))}`
+      const { port1, port2 } = new MessageChannel()
+      Comlink.expose(this.#hostOf(rank, lock, exited), port1)
+      const order: SpawnOrder = {
+        tabringRank: rank,
+        worldSize: this.workers.length,
+        args,
+        variables: { ...env } as Record<string, string>,
+        lock,
+        host: port2,
+      }
+      try {
+        worker.postMessage(order, [port2])
+      } catch (thrown) {
+        // Functions, for one.
+        this.#fail(thrown)
+      }
+    }
+    worker.addEventListener('message', onReady)
+  }
+
+  #hostOf(rank: number, lock: string, exited: (what: string) => void): SpawnHost {
+    return {
+      alive: () => {
+        void lockFree(lock, this.#ending.signal).then(() =>
+          this.#cancels.push(
+            systemEnv.after(lastWordsMs, () =>
+              exited('its end without a word: it closed itself or crashed.'),
+            ),
+          ),
+        )
+      },
+      done: (result) => {
+        this.#done.set(rank, result as Result)
+        if (this.#done.size < this.workers.length) return
+        this.#resolve([...this.workers.keys()].map((one) => this.#done.get(one)!))
+        this.#end()
+      },
+      failed: (failure) => this.#raised(rank, failure),
+      lend: () => {
+        const port = lendPage()
+        return Comlink.transfer(port, [port])
+      },
+      openStore: () => {
+        const { port1, port2 } = new MessageChannel()
+        serveStore(this.#store, port1, () => undefined)
+        return Comlink.transfer(port2, [port2])
+      },
+    }
+  }
+
+  #raised(rank: number, { name, message, code, stack }: RankFailure): void {
+    const cause = Object.assign(new Error(message), { name, stack, ...(code && { code }) })
+    const error = new ProcessRaisedException(
+      rank,
+      `spawn: expected rank ${rank} to end well, got this error:\n${stack}`,
+      { cause },
+    )
+    // Ranks that lose a neighbour say so, at times before that one's own words arrive.
+    const isEcho = code.startsWith('peer.') || code.startsWith('signal.')
+    if (!isEcho) this.#fail(error)
+    else if (!this.#echo) {
+      this.#echo = error
+      this.#cancels.push(systemEnv.after(echoMs, () => this.#fail(error)))
+    }
+  }
+
+  #fail(error: unknown): void {
+    this.#reject(error)
+    this.#end()
+  }
+
+  #end(): void {
+    this.#ending.abort()
+    for (const cancel of this.#cancels.splice(0)) cancel()
+    for (const worker of this.workers) worker.terminate()
+    this.#store.close()
+  }
+}

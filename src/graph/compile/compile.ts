@@ -1,0 +1,129 @@
+import type { DeviceSpec } from '../../util/device.ts'
+import { loadPart } from '../../util/load-part.ts'
+import { checkOptions, type OptionNames } from '../../util/options.ts'
+import type { Memory } from '../memory/memory-device.ts'
+import { type AnyRuntime, CpuRuntime, getDefaultDevice, runtimeOf } from '../memory/runtime.ts'
+import {
+  type InputTypes,
+  type Prepared,
+  type PrepareOptions,
+  prepare,
+  type TracedFunction,
+} from '../plan/prepare.ts'
+import { layoutOf } from '../plan/step-layout.ts'
+import type { StepProgram } from '../plan/step-program.ts'
+import { GpuProgram } from '../run/program.ts'
+import { type GradientExchange, type Settled, whenSettled } from '../trace/exchange.ts'
+import type { Trace } from '../trace/trace.ts'
+import { benchmarkVariants, isBenchmarking } from '../tune/benchmark.ts'
+import { checkDevices } from './check-devices.ts'
+import { withUneven } from './join-context.ts'
+import { withChecks } from './output-checks.ts'
+
+export interface CompileOptions extends PrepareOptions {
+  /** Where to run; default: `getDefaultDevice()`. `'cpu'` runs the plain references: the same interface, slow. */
+  readonly device?: DeviceSpec
+  /** An opened device, instead of the page's own. */
+  readonly runtime?: AnyRuntime
+  /**
+   * Each run first looks at every result of its forward and backward, and rejects with `train.nan` at the first op that makes NaN, before
+   * anything is updated or sent: as torch.autograd.set_detect_anomaly. With several ranks all reject alike. Many times a step's time; inputs
+   * are arrays. Default false.
+   */
+  readonly detectAnomaly?: boolean
+}
+
+const compileOptions: OptionNames<CompileOptions> = {
+  device: true,
+  runtime: true,
+  detectAnomaly: true,
+  isNaive: true,
+  accumulation: true,
+  sharesBuffers: true,
+}
+
+/**
+ * Traces `fn` once and returns the program that replays it. (With several ranks once more, where a wrapped model is compiled before ranks
+ * have settled the size of buckets, `ddp.ready`, and once more to find unused parameters.)
+ *
+ * `fn` gets tensors by name and returns tensors by name, at once: an async function is refused. What it reads of the outside at tracing
+ * time (sizes, flags) is fixed, what changes per run is an input or a step scalar.
+ * A function that throws on some ranks, once it has forwarded their wrapped model to train, throws on the others too: `peer.mismatch`, with
+ * rank and message.
+ * errors: those of the ops it calls, `gpu.compile`, `gpu.limit`, `graph.misuse`; `device.mismatch` for a tensor on another device.
+ */
+export async function compile(
+  fn: TracedFunction,
+  inputs: InputTypes,
+  options: CompileOptions = {},
+): Promise<StepProgram> {
+  checkOptions('compile', options, compileOptions)
+  const runtime = options.runtime ?? (await runtimeOf(options.device ?? getDefaultDevice()))
+  const program = await compileOn(runtime, fn, inputs, options)
+  if (!options.detectAnomaly) return program
+  const { withAnomalyDetection } = await loadPart(
+    'detectAnomaly',
+    () => import('./watched-program.ts'),
+  )
+  return withAnomalyDetection(program, runtime, fn, inputs)
+}
+
+async function compileOn(
+  runtime: AnyRuntime,
+  fn: TracedFunction,
+  inputs: InputTypes,
+  options: CompileOptions,
+): Promise<StepProgram> {
+  const isCpu = runtime instanceof CpuRuntime
+  const settled: Settled = { used: new Map() }
+  let last: Trace | undefined
+  const onTrace = (trace: Trace) => {
+    last = trace
+  }
+  const own = { ...options, settled, onTrace, ...(isCpu && { isNaive: true }) }
+  // What is wrong with the function, or where its tensors are, concerns the ranks that wait for the step. (A device that fails ends the group.)
+  const telling = <T>(work: Promise<T>, waiting: () => GradientExchange | undefined): Promise<T> =>
+    work.catch(async (error: unknown) => {
+      await waiting()?.tellFailure(error)
+      throw error
+    })
+  const make = () =>
+    telling(
+      whenSettled(() => prepare(runtime, fn, inputs, own)),
+      () => last?.updatesOver,
+    )
+  if (!isCpu && isBenchmarking()) await benchmarkVariants(runtime, await make())
+  const prepared = await make()
+  const { exchange, forwarded, updates } = prepared.trace
+  await telling(checkPlaces(prepared, isCpu ? 'host' : runtime.gpu), () => exchange)
+  const create = async () => {
+    forwarded?.expectMeetings(prepared.meetings.map(({ group }) => group))
+    return withChecks(
+      isCpu ? await createOnCpu(prepared) : await GpuProgram.create(runtime, prepared),
+    )
+  }
+  if (!exchange || updates.length === 0) {
+    if (prepared.meetings.length > 0) await forwarded?.ready
+    return create()
+  }
+  const number = exchange.countProgram()
+  prepared.trace.weighing?.settle(await exchange.settleLayout(layoutOf(prepared)))
+  await exchange.ready
+  const program = await create()
+  return exchange.size === 1 ? program : withUneven(program, exchange, number)
+}
+
+async function createOnCpu(prepared: Prepared): Promise<StepProgram> {
+  const { CpuProgram } = await loadPart('the device cpu', () => import('../run/cpu-program.ts'))
+  return new CpuProgram(prepared)
+}
+
+/** As `checkDevices`; where the tab has no such device, that is the reason that is told. */
+async function checkPlaces(prepared: Prepared, memory: Memory): Promise<void> {
+  try {
+    checkDevices(prepared, memory)
+  } catch (error) {
+    await prepared.trace.forwarded?.ready
+    throw error
+  }
+}

@@ -1,0 +1,44 @@
+import { TabringError } from '../../util/errors.ts'
+import { copyInputs, type StepProgram } from '../plan/step-program.ts'
+import type { GradientExchange } from '../trace/exchange.ts'
+import { gradientWeight } from '../trace/trace.ts'
+
+/**
+ * Makes runs inside `join` begin by telling the other ranks of them, so that those without a batch take part; they go one after the other.
+ *
+ * errors: `graph.misuse` for micro-steps in which ranks meet: those without a batch do not know of them.
+ */
+export function withUneven<Program extends StepProgram>(
+  program: Program,
+  exchange: GradientExchange,
+  number: number,
+): Program {
+  const { trace, meetings, inputs: types } = program.prepared
+  const isMicroStep = trace.accumulation?.part === 'add'
+  exchange.programs.set(number, program)
+  const run = program.run.bind(program)
+  let last: Promise<unknown> = Promise.resolve()
+  program.run = async (inputs, scalars = {}) => {
+    const { uneven } = exchange
+    if (!uneven) return run(inputs, scalars)
+    if (isMicroStep) {
+      if (meetings.length === 0) return run(inputs, scalars)
+      throw new TabringError(
+        'graph.misuse',
+        'join: expected micro-steps in which ranks do not meet, got a model with synchronized batch normalization in an accumulation. Use one of the two without the other.',
+      )
+    }
+    program.check(inputs, scalars)
+    const own = copyInputs(inputs, Object.keys(types))
+    const given = { ...scalars }
+    const begun = last.then(async () => {
+      const { [gradientWeight]: asked } = given
+      const weight = await uneven.begin(program, asked ?? 1 / exchange.size)
+      // What a run does not say, ranks find out as they exchange.
+      return run(own, asked === undefined ? given : { ...given, [gradientWeight]: weight })
+    })
+    last = begun.catch(() => undefined)
+    return begun
+  }
+  return program
+}

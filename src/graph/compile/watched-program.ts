@@ -1,0 +1,87 @@
+import { StagedTensor } from '../../gpu/staging.ts'
+import { TabringError } from '../../util/errors.ts'
+import { shareFindings } from '../inside/anomaly-report.ts'
+import type { AnyRuntime } from '../memory/runtime.ts'
+import type { InputTypes, TracedFunction } from '../plan/prepare.ts'
+import { copyInputs, type RunInputs, type StepProgram } from '../plan/step-program.ts'
+import { nextRandomStep, randomScalarNames } from '../trace/random.ts'
+import { gradientWeight } from '../trace/trace.ts'
+import { detectAnomaly } from './detect-anomaly.ts'
+
+/** Errors of runs that ended before they changed anything. */
+const refused = new WeakSet<object>()
+
+/** Whether a run that rejected with this did not take place. */
+export const isRefusedRun = (error: unknown): boolean =>
+  typeof error === 'object' && error !== null && refused.has(error)
+
+/**
+ * Makes each run of the program wait for a look at the same step, which ends it before it changes anything.
+ *
+ * With several ranks all of them end such a run alike, with what each has found: they make runs in the same order and number.
+ */
+export function withAnomalyDetection<Program extends StepProgram>(
+  program: Program,
+  runtime: AnyRuntime,
+  fn: TracedFunction,
+  types: InputTypes,
+): Program {
+  const run = program.run.bind(program)
+  const { step } = randomScalarNames
+  const drawsMasks = program.prepared.trace.scalars.has(step)
+  let last: Promise<unknown> = Promise.resolve()
+  program.run = async (inputs, scalars = {}) => {
+    program.check(inputs, scalars)
+    if (program.prepared.trace.exchange?.uneven) throw lookInJoin()
+    const own = copyInputs(inputs, Object.keys(types))
+    refuseStaged(own)
+    const settings = { ...scalars }
+    const looked = last.then(async () => {
+      // What a run counts for in an accumulation is no scalar of the plain step.
+      const { [gradientWeight]: _weight, ...given } = settings
+      const asked = drawsMasks ? { [step]: nextRandomStep(), ...given } : given
+      const error = await findingOf(() => detectAnomaly(runtime, fn, types, own, asked))
+      const { exchange } = program.prepared.trace
+      const all =
+        exchange && exchange.size > 1
+          ? await shareFindings((text) => exchange.gatherTexts(text), error?.message)
+          : error
+      if (all) {
+        refused.add(all)
+        throw all
+      }
+      return run(own, settings)
+    })
+    last = looked.catch(() => undefined)
+    return looked
+  }
+  return program
+}
+
+/** Ranks tell each other what they found, and those without batches would not know of it. */
+const lookInJoin = () =>
+  new TabringError(
+    'graph.misuse',
+    'join: expected a step without detectAnomaly, got one that looks for anomalies on all ranks. Compile it without, or run equally many batches outside of join.',
+  )
+
+async function findingOf(look: () => Promise<void>): Promise<TabringError | undefined> {
+  try {
+    await look()
+  } catch (error) {
+    if (error instanceof TabringError && error.code === 'train.nan') return error
+    throw error
+  }
+  return undefined
+}
+
+/** What was uploaded belongs to one run, and here there are two. */
+function refuseStaged(inputs: RunInputs): void {
+  for (const [name, data] of Object.entries(inputs)) {
+    if (!(data instanceof StagedTensor)) continue
+    throw new TabringError(
+      'graph.misuse',
+      `detectAnomaly: input "${name}" must be an array, got upload memory, which one run uses up. Turn pinMemory off.`,
+    )
+  }
+}

@@ -1,0 +1,40 @@
+import type { ScalarSlot } from '../../kernels/op.ts'
+import { topKCorrect as topKCorrectOp } from '../../kernels/top-k/top-k.ts'
+import { checkOptions } from '../../util/options.ts'
+import { emit, product, type Tensor } from '../trace/tensor.ts'
+import { mustBeFloat } from '../trace/tensor-arguments.ts'
+import { activeTrace } from '../trace/trace.ts'
+
+/** Functions on tensors, named as in torch.nn.functional. */
+
+export { crossEntropy } from './losses.ts'
+
+export const relu = (x: Tensor): Tensor => x.relu()
+
+/** shape: x[.., K], weight[C, K], bias[C] -> [.., C] */
+export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
+  mustBeFloat('linear', x, weight)
+  if (x.shape.length === 1) {
+    return linear(x.reshape([1, x.count]), weight, bias).reshape([weight.shape[0]])
+  }
+  return product(x, weight, 'nt', bias)
+}
+
+/** Which rows of a padded batch count: a step scalar, or all of them. */
+export interface RowCount {
+  count?: ScalarSlot
+}
+
+/** How many rows have their target among the k largest logits. shape: logits[R, C], target[R] -> [] */
+export function topKCorrect(logits: Tensor, target: Tensor, k = 1, options: RowCount = {}): Tensor {
+  const { count } = checkOptions('topKCorrect', options, { count: true })
+  return emit(topKCorrectOp, [logits, target], { k, count: count ?? null })
+}
+
+/** A number that each run of the compiled function gives anew, by name; runs that do not give it have `initial`. */
+export function stepScalar(name: string, initial = 0): ScalarSlot {
+  return activeTrace('stepScalar').scalars.named(name, initial)
+}
+
+/** The step scalar `count`: how many of the first samples count in a batch that was filled up with others; all in runs that do not give it. */
+export const countedSamples = (): ScalarSlot => stepScalar('count', 2 ** 24)

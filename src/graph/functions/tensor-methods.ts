@@ -1,0 +1,93 @@
+import { type HookHandle, registerHook } from '../trace/gradient-hooks.ts'
+import { type Operand, Tensor } from '../trace/tensor.ts'
+import { where } from './elementwise.ts'
+import { gather, indexSelect, scatterAdd } from './index-ops.ts'
+import { bmm, dot, outer } from './matmul.ts'
+import { logsumexp, norm, std, type VarianceOptions, variance } from './reductions.ts'
+import { chunk, cumsum, repeat, roll, split, tril, triu } from './shape.ts'
+
+/**
+ * Methods of tensors that are functions first: torch.Tensor has them, and they are built on what tensor.ts holds.
+ *
+ * Importing this file gives them to every tensor; whatever compiles a function does.
+ */
+const methods = {
+  split,
+  chunk,
+  gather,
+  scatterAdd,
+  indexSelect,
+  cumsum,
+  tril,
+  triu,
+  repeat,
+  roll,
+  variance,
+  std,
+  logsumexp,
+  norm,
+  bmm,
+  dot,
+  outer,
+  registerHook,
+  where: (x: Tensor, condition: Tensor, other: Operand) => where(condition, x, other),
+  view: (x: Tensor, ...shape: (number | readonly number[])[]) => x.reshape(shape.flat()),
+}
+
+declare module '../trace/tensor.ts' {
+  interface Tensor {
+    /** As the function `split`. */
+    split(size: number | readonly number[], dim?: number): Tensor[]
+    /** As the function `chunk`. */
+    chunk(chunks: number, dim?: number): Tensor[]
+    /** As the function `gather`. */
+    gather(dim: number, index: Tensor): Tensor
+    /** As the function `scatterAdd`. */
+    scatterAdd(dim: number, index: Tensor, src: Tensor): Tensor
+    /** As the function `indexSelect`. */
+    indexSelect(dim: number, index: Tensor): Tensor
+    /** As the function `cumsum`. */
+    cumsum(dim: number): Tensor
+    /** As the function `tril`. */
+    tril(diagonal?: number): Tensor
+    /** As the function `triu`. */
+    triu(diagonal?: number): Tensor
+    /** As the function `repeat`. */
+    repeat(sizes: readonly number[]): Tensor
+    /** As the function `roll`. */
+    roll(shifts: number | readonly number[], dims?: number | readonly number[]): Tensor
+    /** As the function `variance`. */
+    variance(dim?: Axes, options?: VarianceOptions): Tensor
+    /** As the function `std`. */
+    std(dim?: Axes, options?: VarianceOptions): Tensor
+    /** As the function `logsumexp`. */
+    logsumexp(dim?: Axes, keepDim?: boolean): Tensor
+    /** As the function `norm`. */
+    norm(p?: number, dim?: Axes, keepDim?: boolean): Tensor
+    /** As the function `bmm`. */
+    bmm(other: Tensor): Tensor
+    /** As the function `dot`. */
+    dot(other: Tensor): Tensor
+    /** As the function `outer`. */
+    outer(other: Tensor): Tensor
+    /**
+     * Calls `hook` with the loss's gradient by this tensor when `backward` has all of it; a tensor that it returns goes on in its place.
+     *
+     * It runs while the function is traced, once per `backward` and not per step: what it computes becomes part of the program. Hooks run
+     * in the order of registering, each on what the one before returned. Those of parameters last over traces.
+     * errors: `graph.misuse` where this tensor requires no gradient; `shape.mismatch` for a gradient of another shape.
+     */
+    registerHook(hook: (gradient: Tensor) => Tensor | undefined): HookHandle
+    /** This where the condition is not 0, else `other`. */
+    where(condition: Tensor, other: Operand): Tensor
+    /** As `reshape`, the sizes one by one or in an array. */
+    view(...shape: (number | readonly number[])[]): Tensor
+  }
+}
+
+for (const [name, compute] of Object.entries(methods)) {
+  const value = function (this: Tensor, ...others: unknown[]) {
+    return (compute as (x: Tensor, ...others: unknown[]) => unknown)(this, ...others)
+  }
+  Object.defineProperty(Tensor.prototype, name, { value, writable: true, configurable: true })
+}

@@ -1,0 +1,30 @@
+import { TabringError } from '../../util/errors.ts'
+import { formatRanks } from '../../util/format-ranks.ts'
+
+/** Of what a rank has found this much travels, and an error shows this many different findings; the rest would not help. units: characters. */
+const longestFinding = 700
+const mostFindings = 3
+
+/**
+ * Tells all ranks where each has found values that are not finite (`own`; undefined for nowhere) and returns the error for all of them,
+ * the same on each; undefined where nobody has found anything. `gatherTexts`: every rank's text, in rank order.
+ *
+ * Findings that are alike are told once, with the ranks that made them.
+ */
+export async function shareFindings(
+  gatherTexts: (own: string) => Promise<readonly string[]>,
+  own: string | undefined,
+): Promise<TabringError | undefined> {
+  const told = await gatherTexts((own ?? '').slice(0, longestFinding))
+  const ranksOf = new Map<string, number[]>()
+  for (const [rank, finding] of told.entries()) {
+    if (finding) ranksOf.set(finding, [...(ranksOf.get(finding) ?? []), rank])
+  }
+  if (ranksOf.size === 0) return undefined
+  const findings = [...ranksOf].map(([finding, ranks]) => `${formatRanks(ranks)}: ${finding}`)
+  const more = findings.length - mostFindings
+  return new TabringError(
+    'train.nan',
+    [...findings.slice(0, mostFindings), ...(more > 0 ? [`And ${more} more.`] : [])].join(' '),
+  )
+}

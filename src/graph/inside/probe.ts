@@ -1,0 +1,15 @@
+import type { HostData } from '../plan/step-program.ts'
+import type { Trace } from '../trace/trace.ts'
+import type { GraphNode, GraphValue } from '../trace/value.ts'
+
+/** A look at a value of a run: its contents as they are at that moment, float16 as f32. */
+export type Look = (value: GraphValue) => Promise<HostData>
+
+/** Called after each op of a run that goes op by op. What it throws ends the run. */
+export type OnNode = (node: GraphNode, look: Look, trace: Trace) => Promise<void>
+
+export const hasNan = (data: HostData): boolean =>
+  data instanceof Float32Array && data.some(Number.isNaN)
+
+export const isNotFinite = (data: HostData): boolean =>
+  data instanceof Float32Array && data.some((value) => !Number.isFinite(value))

@@ -1,0 +1,17 @@
+import type { Gpu } from '../../gpu/device.ts'
+import { formatDevice, type PlacedDevice } from '../../util/device.ts'
+
+/** What holds a pool's contents: a WebGPU device's memory, or this page's or worker's own. */
+export type Memory = Gpu | 'host'
+
+export const cpuDevice: PlacedDevice = { type: 'cpu', index: 0 }
+
+export const deviceOf = (memory: Memory): PlacedDevice =>
+  memory === 'host' ? cpuDevice : memory.id
+
+/** A memory's device in words; two openings of one adapter are told apart. */
+export const formatMemory = (memory: Memory, other?: Memory): string => {
+  const text = formatDevice(deviceOf(memory))
+  const isAmbiguous = other && other !== memory && formatDevice(deviceOf(other)) === text
+  return isAmbiguous ? `${text} as opened another time` : text
+}

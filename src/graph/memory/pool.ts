@@ -1,0 +1,126 @@
+import { download } from '../../gpu/readback.ts'
+import { invariant, TabringError } from '../../util/errors.ts'
+import type { DType } from '../../util/shape.ts'
+import { formatMemory, type Memory } from './memory-device.ts'
+
+/** Elements that a tensor inside a pool must start at a multiple of: 256 bytes, WebGPU's binding alignment. */
+export const poolAlignment = 64
+
+/** `count` rounded up to the alignment of a pool. */
+export const alignInPool = (count: number): number =>
+  Math.ceil(count / poolAlignment) * poolAlignment
+
+/** Contents on the host; the array is that of the dtype. */
+export type StoredData = Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>
+
+/** One buffer of 4-byte elements that outlives programs: parameters, gradients or optimizer state side by side. */
+export class Pool {
+  readonly label: string
+  readonly elements: number
+  #memory: Memory | undefined
+  #buffer: GPUBuffer | undefined
+  #host: ArrayBuffer | undefined
+
+  constructor(label: string, elements: number) {
+    this.label = label
+    this.elements = elements
+  }
+
+  /** Makes the contents, zeros but for what was written so far, unless they exist. errors: `device.mismatch` where they exist in other memory. */
+  allocate(memory: Memory): this {
+    if (this.#memory === memory) return this
+    if (this.#memory) {
+      throw new TabringError(
+        'device.mismatch',
+        `${this.label}: expected ${formatMemory(memory)}, where the program runs, got ${formatMemory(this.#memory, memory)}. After model.to(device) make the optimizer anew and load its state.`,
+      )
+    }
+    this.#memory = memory
+    if (memory === 'host') this.#host ??= new ArrayBuffer(this.elements * 4)
+    else {
+      this.#buffer = memory.createBuffer(
+        this.label,
+        this.elements * 4,
+        GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST,
+      )
+      if (this.#host) memory.write(this.#buffer, new Float32Array(this.#host))
+      this.#host = undefined
+    }
+    return this
+  }
+
+  get memory(): Memory | undefined {
+    return this.#memory
+  }
+
+  /** The device buffer. */
+  get buffer(): GPUBuffer {
+    invariant(this.#buffer, () => `pool "${this.label}" is used before it is allocated`)
+    return this.#buffer
+  }
+
+  /** `count` elements of the contents on the host, from `start` on; writing to them changes the pool. */
+  host(start: number, count: number, dtype: DType = 'f32'): StoredData {
+    invariant(this.#host, () => `pool "${this.label}" is not on the host`)
+    const array = dtype === 'f32' ? Float32Array : Int32Array
+    return new array(this.#host, start * 4, count)
+  }
+
+  destroy(): void {
+    this.#buffer?.destroy()
+    this.#buffer = undefined
+    this.#host = undefined
+  }
+
+  get isAllocated(): boolean {
+    return this.#memory !== undefined
+  }
+
+  /** A copy of `count` elements from `start` on. cost: on a device a copy and a wait; not for a step. */
+  async read(start = 0, count = this.elements - start, dtype: DType = 'f32'): Promise<StoredData> {
+    const memory = this.#memory
+    if (memory && memory !== 'host') {
+      const bytes = await download(memory, this.buffer, start * 4, count * 4)
+      return dtype === 'f32' ? new Float32Array(bytes) : new Int32Array(bytes)
+    }
+    if (!this.#host) return dtype === 'f32' ? new Float32Array(count) : new Int32Array(count)
+    return this.host(start, count, dtype).slice()
+  }
+
+  /** Replaces elements from `start` on, now or when there is memory. */
+  write(data: StoredData, start = 0): void {
+    if (this.#memory && this.#memory !== 'host') {
+      this.#memory.write(this.buffer, data, start * 4)
+      return
+    }
+    this.#host ??= new ArrayBuffer(this.elements * 4)
+    this.host(start, data.length, data instanceof Int32Array ? 'i32' : 'f32').set(data)
+  }
+
+  /** Copies `count` elements of another pool in the same memory. */
+  copyFrom(other: Pool, from: number, to: number, count: number): void {
+    const memory = this.#memory
+    invariant(memory && memory === other.memory, () => `pool "${this.label}" copies across devices`)
+    if (memory === 'host') {
+      this.host(to, count).set(other.host(from, count) as Float32Array<ArrayBuffer>)
+      return
+    }
+    const encoder = memory.device.createCommandEncoder({ label: `copy to ${this.label}` })
+    encoder.copyBufferToBuffer(other.buffer, from * 4, this.buffer, to * 4, count * 4)
+    memory.submit(encoder)
+  }
+
+  /** Exchanges contents with a pool of the same length; both are allocated. cost: three copies, and a buffer for one. */
+  swap(other: Pool): void {
+    const memory = this.#memory
+    invariant(
+      memory && memory === other.memory && other.elements === this.elements,
+      () => 'pools that cannot be swapped',
+    )
+    const kept = new Pool(`swap of ${this.label}`, this.elements).allocate(memory)
+    kept.copyFrom(this, 0, 0, this.elements)
+    this.copyFrom(other, 0, 0, this.elements)
+    other.copyFrom(kept, 0, 0, this.elements)
+    if (memory !== 'host') kept.buffer.destroy()
+  }
+}

@@ -1,0 +1,138 @@
+import { type AdapterFacts, type Gpu, openGpu } from '../../gpu/device.ts'
+import { PipelineCache } from '../../gpu/pipeline.ts'
+import type { KernelLimits } from '../../kernels/op.ts'
+import {
+  currentDevice,
+  type DeviceSpec,
+  device,
+  formatDevice,
+  type PlacedDevice,
+  placedDevice,
+  setCurrentDevice,
+} from '../../util/device.ts'
+import { TabringError } from '../../util/errors.ts'
+import { cpuDevice } from './memory-device.ts'
+
+/** A device with everything that programs on it share. */
+export class Runtime {
+  readonly gpu: Gpu
+  readonly pipelines: PipelineCache
+  readonly limits: KernelLimits
+  /** Kernel variants by key, settled before the first program is compiled; empty means the fixed table. */
+  variants: Readonly<Record<string, string>> = {}
+
+  constructor(gpu: Gpu) {
+    this.gpu = gpu
+    this.pipelines = new PipelineCache(gpu)
+    this.limits = {
+      maxInvocations: gpu.limits.maxComputeInvocationsPerWorkgroup,
+      workgroupMemoryBytes: gpu.limits.maxComputeWorkgroupStorageSize,
+      maxGroupsPerDimension: gpu.limits.maxComputeWorkgroupsPerDimension,
+      maxBindings: gpu.limits.maxStorageBuffersPerShaderStage,
+      maxBufferBytes: Math.min(gpu.limits.maxBufferSize, gpu.limits.maxStorageBufferBindingSize),
+      isSoftware: gpu.facts.isSoftware,
+      hasF16: gpu.device.features.has('shader-f16'),
+      ...(gpu.device.features.has('subgroups') && { subgroupSizes: subgroupSizesOf(gpu) }),
+    }
+  }
+
+  get device(): PlacedDevice {
+    return this.gpu.id
+  }
+
+  get facts(): AdapterFacts {
+    return this.gpu.facts
+  }
+}
+
+/** The adapter's sizes; where it tells none, those that WebGPU allows. */
+function subgroupSizesOf({ device: { adapterInfo } }: Gpu) {
+  const { subgroupMinSize: smallest = 4, subgroupMaxSize: largest = 128 } = adapterInfo
+  return { smallest, largest }
+}
+
+/**
+ * The CPU as a device: programs run the ops' f64 references, rounded to float32 after each op.
+ *
+ * Thousands of times slower than any adapter, software ones included; for places without WebGPU and for looking at values. Nothing takes
+ * it by itself: a program runs here when its author or the user said so.
+ */
+export class CpuRuntime {
+  readonly device = cpuDevice
+  variants: Readonly<Record<string, string>> = {}
+  /** Those of WebGPU's defaults, so that a plan made here fits there. */
+  readonly limits: KernelLimits = {
+    maxInvocations: 256,
+    workgroupMemoryBytes: 16_384,
+    maxGroupsPerDimension: 65_535,
+    isSoftware: true,
+  }
+  readonly facts: AdapterFacts = {
+    vendor: 'tabring',
+    architecture: 'cpu',
+    description: 'the plain references on the CPU (slow)',
+    isSoftware: true,
+    hasF16: false,
+    hasSubgroups: false,
+    hasTimestamps: false,
+  }
+}
+
+export type AnyRuntime = Runtime | CpuRuntime
+
+const opened = new Map<string, Promise<AnyRuntime>>()
+let isDefaultCpu = false
+
+/**
+ * The page's or worker's one runtime on a device; opens it at the first call, and anew after it was lost.
+ *
+ * errors: `gpu.unavailable`.
+ */
+export function runtimeOf(spec: DeviceSpec): Promise<AnyRuntime> {
+  const target = placedDevice(spec)
+  const key = formatDevice(target)
+  const known = opened.get(key)
+  if (known) return known
+  const opening: Promise<AnyRuntime> =
+    target.type === 'cpu'
+      ? Promise.resolve(new CpuRuntime())
+      : openGpu(target.index).then((gpu) => new Runtime(gpu))
+  opened.set(key, opening)
+  const forget = () => opened.delete(key)
+  opening.then((runtime) => {
+    if (runtime instanceof Runtime) runtime.gpu.lost.then(forget)
+  }, forget)
+  return opening
+}
+
+/** The runtime of the current WebGPU device. errors: `gpu.unavailable`. */
+export const defaultRuntime = (): Promise<Runtime> => runtimeOf('webgpu') as Promise<Runtime>
+
+/** The device that `compile` takes when it is told none: the current WebGPU device, unless `setDefaultDevice` chose the CPU. */
+export const getDefaultDevice = (): PlacedDevice =>
+  isDefaultCpu ? cpuDevice : placedDevice('webgpu')
+
+/** As torch.set_default_device. The CPU is slow: ask whoever waits. */
+export function setDefaultDevice(spec: DeviceSpec): void {
+  const { type, index = currentDevice() } = device(spec)
+  isDefaultCpu = type === 'cpu'
+  if (!isDefaultCpu) setCurrentDevice(index)
+}
+
+/** Makes a WebGPU device the current one; a device that is given elsewhere goes before it. errors: `config.invalid` for the CPU, or without an index. */
+export function setDevice(spec: DeviceSpec): void {
+  const { type, index } = device(spec)
+  if (type === 'cpu') {
+    throw new TabringError(
+      'config.invalid',
+      'gpu.setDevice: expected a WebGPU device, got cpu. Call setDefaultDevice("cpu") to leave the GPU.',
+    )
+  }
+  if (index === undefined) {
+    throw new TabringError(
+      'config.invalid',
+      'gpu.setDevice: expected a device with an index, got webgpu, which means the current one. Give a number, or "webgpu:1".',
+    )
+  }
+  setCurrentDevice(index)
+}

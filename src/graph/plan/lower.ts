@@ -1,0 +1,61 @@
+import { applicable, chooseVariant, lowerCall, variantKey } from '../../kernels/choose.ts'
+import type { KernelLimits, Lowering, Op, OpCall, Variant } from '../../kernels/op.ts'
+import { TabringError } from '../../util/errors.ts'
+import { switchValue } from '../../util/switches.ts'
+import type { GraphNode } from '../trace/value.ts'
+
+/** A node with the kernels that compute it. */
+export interface LoweredNode {
+  readonly node: GraphNode
+  readonly lowering: Lowering
+}
+
+export interface LoweringChoice {
+  readonly limits: KernelLimits
+  readonly variants: Readonly<Record<string, string>>
+  /** Take the naive variant of every op. */
+  readonly isNaive: boolean
+}
+
+/** A node's use of its op, as kernels see it. */
+export const callOf = ({ inputs, outputs, attrs }: GraphNode): OpCall => ({
+  inputs: inputs.map(({ type }) => type),
+  outputs: outputs.map(({ type }) => type),
+  attrs,
+})
+
+/**
+ * The variant that the switch `variant` names for a call, where it can run it.
+ *
+ * errors: `config.invalid` for a name that the op does not have.
+ */
+function forced(op: Op, call: OpCall, limits: KernelLimits): Variant | undefined {
+  const name = switchValue('variant')[op.name]
+  if (name === undefined) return undefined
+  const names = op.variants.map((variant) => variant.name)
+  if (!names.includes(name)) {
+    throw new TabringError(
+      'config.invalid',
+      `switches: variant of ${op.name} must be ${names.join(', ')}, got "${name}". Correct the switch "variant".`,
+    )
+  }
+  return applicable(op, call, limits).find((variant) => variant.name === name)
+}
+
+/** Chooses a variant for each node and returns the kernels, with the choice by key for the run's record. */
+export function lowerNodes(
+  nodes: readonly GraphNode[],
+  { limits, variants, isNaive }: LoweringChoice,
+): { lowered: LoweredNode[]; chosen: Record<string, string> } {
+  const chosen: Record<string, string> = {}
+  const lowered: LoweredNode[] = []
+  for (const node of nodes) {
+    if (node.op.isView) continue
+    const call = callOf(node)
+    const variant =
+      forced(node.op, call, limits) ?? chooseVariant(node.op, call, limits, variants, isNaive)
+    chosen[variantKey(node.op, call)] = variant.name
+    lowered.push({ node, lowering: lowerCall(variant, call, limits) })
+  }
+  return { lowered, chosen }
+}

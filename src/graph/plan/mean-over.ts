@@ -1,0 +1,99 @@
+import type { HostArray, Op, ScalarSlot } from '../../kernels/op.ts'
+import { countElements } from '../../util/shape.ts'
+import { roundStored, toHostArray } from '../memory/host-values.ts'
+import { type GraphNode, type GraphValue, nodesBehind, storageOf } from '../trace/value.ts'
+import { callOf } from './lower.ts'
+import type { HostData } from './step-program.ts'
+
+/** What a loss is a mean over, where that may be less than all of a batch. */
+export interface MeanOver {
+  /** Samples of the batch. */
+  readonly rows: number
+  /** How many of the first samples count; null: all. */
+  readonly count: ScalarSlot | null
+  /** Class numbers of which some do not count: as many for each sample. */
+  readonly classes?: { readonly target: GraphValue; readonly ignoreIndex: number }
+}
+
+/** What a run was given, by name; undefined for one that is in the device's memory alone. */
+export type GivenInputs = ReadonlyMap<string, HostData | HostArray | undefined>
+
+/** How many there are in a full batch: samples, or class numbers. */
+export const mostOf = ({ rows, classes }: MeanOver): number =>
+  classes ? countElements(classes.target.type.shape) : rows
+
+/**
+ * What one number for each run can weigh several means by: what all are over, else the samples that count in all, else nothing.
+ *
+ * Ranks begin backward with one number, so losses over other counts cannot each have their own.
+ */
+export function commonMean(means: readonly MeanOver[]): MeanOver | undefined {
+  const [first, ...others] = means
+  if (!first) return undefined
+  const slotOf = ({ count }: MeanOver) => count?.slot
+  const hasSameCount = others.every(
+    (other) => slotOf(other) === slotOf(first) && other.rows === first.rows,
+  )
+  if (!hasSameCount) return undefined
+  const isSame = others.every(
+    ({ classes }) =>
+      classes?.ignoreIndex === first.classes?.ignoreIndex &&
+      (classes && storageOf(classes.target)) === (first.classes && storageOf(first.classes.target)),
+  )
+  const { rows, count } = first
+  const common = isSame ? first : count ? { rows, count } : undefined
+  // What the host cannot compute, such as labels that a model makes, counts by samples.
+  if (!common?.classes || isOfInputs(common.classes.target)) return common
+  return count ? { rows, count } : undefined
+}
+
+/** How many count in a run. `countOf`: what the run gives for a step scalar. */
+export function countIn(
+  { rows, count, classes }: MeanOver,
+  inputs: GivenInputs,
+  countOf: (slot: ScalarSlot) => number,
+): number {
+  const samples = count ? Math.min(rows, Math.floor(Math.max(0, countOf(count)))) : rows
+  const targets = classes && elementsOf(classes.target, inputs)
+  if (!classes || !targets) return samples
+  const end = rows === 0 ? 0 : (targets.length / rows) * samples
+  let used = 0
+  for (let i = 0; i < end; i++) if (targets[i] !== classes.ignoreIndex) used++
+  return used
+}
+
+/** Whether a value comes of a run's inputs alone, by ops without step scalars. */
+function isOfInputs(value: GraphValue): boolean {
+  const nodes = nodesBehind([value])
+  const leaves = [value, ...nodes.flatMap(({ inputs }) => inputs)].filter(({ node }) => !node)
+  return leaves.every(({ leaf }) => leaf?.kind === 'input') && !nodes.some(readsScalars)
+}
+
+const isSlot = (part: unknown): boolean =>
+  typeof part === 'object' &&
+  part !== null &&
+  ('slot' in part || Object.values(part).some((inner) => isSlot(inner)))
+
+const readsScalars = ({ attrs, op }: GraphNode): boolean =>
+  isSlot(attrs) || (op as Op).updates !== undefined
+
+/** The value's elements, from the inputs by the ops' references; undefined where an input is not on the host. */
+function elementsOf(value: GraphValue, inputs: GivenInputs): HostArray | undefined {
+  const known = new Map<GraphValue, HostArray>()
+  const read = (one: GraphValue): HostArray | undefined => {
+    const root = storageOf(one)
+    const given = root.leaf?.kind === 'input' ? inputs.get(root.leaf.name) : undefined
+    if (given) return given instanceof Float32Array ? toHostArray(given) : given
+    return known.get(root)
+  }
+  for (const node of nodesBehind([value])) {
+    if (node.op.isView) continue
+    const contents = node.inputs.map(read)
+    if (contents.includes(undefined)) return undefined
+    const results = node.op.reference(contents as HostArray[], callOf(node), [])
+    for (const [i, output] of node.outputs.entries()) {
+      known.set(output, roundStored(results[i], output.type))
+    }
+  }
+  return read(value)
+}

@@ -1,0 +1,342 @@
+import { map } from '../../kernels/map/map.ts'
+import { type MeetAttrs, meet } from '../../kernels/meet/meet.ts'
+import type { Op, OpCall } from '../../kernels/op.ts'
+import { ShapeError, TabringError } from '../../util/errors.ts'
+import type { TensorType } from '../../util/shape.ts'
+import { switchValue } from '../../util/switches.ts'
+import { rewrite, withoutRewrites } from '../rewrite/rewrite.ts'
+import type { GradientExchange, MeetingPlace, Settled } from '../trace/exchange.ts'
+import type { ModuleBuffer } from '../trace/module-buffer.ts'
+import { refusePromise } from '../trace/refuse-promise.ts'
+import { Tensor, TracedTensor } from '../trace/tensor.ts'
+import { checkLimits } from './check-limits.ts'
+import { type JointStage, stagesOf } from './joint-stages.ts'
+import { callOf, type LoweringChoice, lowerNodes } from './lower.ts'
+import { type Phase, type PhaseRange, phaseRanges, phasesOf } from './phases.ts'
+import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
+import '../functions/tensor-methods.ts'
+import {
+  type Accumulation,
+  type BucketUpdate,
+  gradientWeight,
+  Trace,
+  withTrace,
+} from '../trace/trace.ts'
+import { emitNode, type GraphNode, GraphValue, nodesBehind, storageOf } from '../trace/value.ts'
+import { Weighing } from './weighing.ts'
+
+/** The traced function's inputs by name. */
+export type InputTypes = Readonly<Record<string, TensorType>>
+/** What a traced function returns: tensors by name. */
+export type Outputs = Readonly<Record<string, Tensor>>
+/** A function that can be compiled: it is called once per trace, with tensors that have no contents. */
+export type TracedFunction = (inputs: Record<string, Tensor>) => Outputs
+
+export interface PrepareOptions extends PlanOptions {
+  /** No rewrites and the first variant of every op: slow, plain, for comparison. Default: the switch `naive`. */
+  readonly isNaive?: boolean
+  /** Makes this program a part of a gradient accumulation; compileAccumulated makes both parts. */
+  readonly accumulation?: Accumulation
+}
+
+/** What `compile` adds for itself. */
+export interface TraceOptions extends PrepareOptions {
+  readonly settled?: Settled
+  /** Called with each trace before the function is, so that one that throws is known. */
+  readonly onTrace?: (trace: Trace) => void
+}
+
+/** For which device programs are prepared, and with which kernels. */
+export type LoweringTarget = Pick<LoweringChoice, 'limits' | 'variants'>
+
+/** A bucket's exchange and update inside a prepared program. */
+export interface PreparedUpdate {
+  readonly update: BucketUpdate
+  /** Dispatches [.., gradientsEnd) leave the bucket's gradients complete. */
+  readonly gradientsEnd: number
+  /** Dispatches [start, end) update this rank's part of the bucket. */
+  readonly start: number
+  readonly end: number
+}
+
+/** A stage over all buckets as dispatches [start, end), and what ranks must agree on after them: nothing only in the last one. */
+export interface JointSegment extends JointStage {
+  readonly start: number
+  readonly end: number
+}
+
+/** Where ranks meet in the middle of forward or backward: after dispatches [.., end). */
+export interface PreparedMeeting extends MeetingPlace {
+  readonly node: GraphNode
+  readonly end: number
+}
+
+/** A traced function, rewritten, lowered and planned; nothing is on the device yet. */
+export interface Prepared {
+  readonly trace: Trace
+  readonly inputs: InputTypes
+  /** `isJoint`: it comes of the joint nodes, and ranks agree on it already. */
+  readonly outputs: readonly {
+    readonly name: string
+    readonly type: TensorType
+    readonly isJoint: boolean
+  }[]
+  readonly plan: Plan
+  /** All nodes in execution order, views included: forward and backward, what is between exchange and update, then the updates. */
+  readonly nodes: readonly GraphNode[]
+  readonly jointNodes: readonly GraphNode[]
+  readonly updateNodes: readonly GraphNode[]
+  /** Where outputs and gradients go. */
+  readonly fixed: ReadonlyMap<GraphValue, Place>
+  /** Dispatches [0, computeEnd) are forward and backward. */
+  readonly computeEnd: number
+  /** The phase of each of `nodes`. */
+  readonly nodePhases: readonly Phase[]
+  /** All dispatches by phase, in order: forward and backward as they alternate, then the optimizer's. */
+  readonly phases: readonly PhaseRange[]
+  readonly updates: readonly PreparedUpdate[]
+  /** In their order; none where no layer of several ranks is in the model. */
+  readonly meetings: readonly PreparedMeeting[]
+  /** Modules' buffers that the step changes and of which all ranks take one rank's. */
+  readonly sharedBuffers: readonly ModuleBuffer[]
+  /** What runs between the exchange of all buckets and the first update; empty for most programs. */
+  readonly joint: readonly JointSegment[]
+  /** Dispatches [afterStart, ..) run when all updates are done. */
+  readonly afterStart: number
+  /** Every op with the call that it is used for, in order. */
+  readonly calls: readonly { readonly op: Op; readonly call: OpCall }[]
+  /** Variant by call, as chosen. */
+  readonly chosen: Readonly<Record<string, string>>
+}
+
+/** Calls `fn` on tensors without contents and returns everything that a program or an eager run needs. */
+export function prepare(
+  target: LoweringTarget,
+  fn: TracedFunction,
+  inputs: InputTypes,
+  {
+    isNaive = switchValue('naive'),
+    accumulation,
+    sharesBuffers,
+    settled,
+    onTrace,
+  }: TraceOptions = {},
+): Prepared {
+  const trace = new Trace(accumulation, settled)
+  onTrace?.(trace)
+  refuseHalfInputs(inputs)
+  const named = withTrace(trace, () => {
+    const returned = fn(
+      Object.fromEntries(
+        Object.entries(inputs).map(([name, type]) => [
+          name,
+          new TracedTensor(new GraphValue(type, { kind: 'input', name })),
+        ]),
+      ),
+    )
+    refusePromise('compile', returned)
+    const outputs = Object.entries(returned).map(([name, tensor]): [string, GraphValue] => {
+      if (tensor instanceof Tensor) return [name, trace.toFloat(tensor.value)]
+      throw new TabringError(
+        'graph.misuse',
+        `compile: output "${name}" must be a Tensor, got ${typeof tensor}. Return an object of tensors.`,
+      )
+    })
+    return [
+      ...outputs,
+      ...trace.checks.map(({ name, value }): [string, GraphValue] => [name, value]),
+    ]
+  })
+  for (const done of trace.whenTraced) done()
+  trace.weighing = weighingOf(trace)
+  const outputValues = named.map(([, value]) => value)
+  const tracedJoint = [...trace.joint]
+  const isJoint = ({ node }: GraphValue) => node !== undefined && trace.joint.includes(node)
+  const gradientValues = trace.updates.flatMap(({ gradients }) => gradients)
+  const kept = [...outputValues.filter((value) => !isJoint(value)), ...gradientValues]
+  const traced = nodesBehind(kept, trace.effects)
+  refuseReadsAfterUpdate(traced, trace)
+  const { nodes, find } = (isNaive ? withoutRewrites : rewrite)({ nodes: traced, kept })
+
+  const fixed = new Map<GraphValue, Place>()
+  for (const { node, pool } of trace.reductions) {
+    fixed.set(node.outputs[0], { kind: 'pool', pool, start: 0 })
+  }
+  /** Gives a kept value its place; one that already has another, or is no op's result, is copied there. */
+  const fix = (value: GraphValue, place: Place): void => {
+    const final = find(value)
+    const root = storageOf(final)
+    if (root.node && !fixed.has(root)) {
+      fixed.set(root, place)
+      return
+    }
+    const copy = emitNode(map as Op, [final], { steps: [] })
+    const list = isJoint(value) ? tracedJoint : nodes
+    list.push(copy)
+    fixed.set(copy.outputs[0], place)
+    gradientRoots.set(value, copy.outputs[0])
+  }
+  const gradientRoots = new Map<GraphValue, GraphValue>()
+  for (const { bucket, gradients } of trace.updates) {
+    gradients.forEach((value, i) => {
+      fix(value, { kind: 'pool', pool: bucket.gradientPool, start: bucket.starts[i] })
+    })
+  }
+  outputValues.forEach((value, index) => {
+    fix(value, { kind: 'output', index })
+  })
+  const gradientNode = (value: GraphValue): GraphNode =>
+    (gradientRoots.get(value) ?? storageOf(find(value))).node!
+  for (const { gradients, completion } of trace.updates) {
+    const last = Math.max(...gradients.map((value) => nodes.indexOf(gradientNode(value))))
+    if (completion.length > 0) nodes.splice(last + 1, 0, ...completion)
+  }
+
+  const stages = stagesOf(tracedJoint, trace.reductions)
+  const jointNodes = stages.flatMap((stage) => stage.nodes)
+  const updateNodes = trace.updates.flatMap((update) => update.nodes)
+  const { lowered, chosen } = lowerNodes(
+    [...nodes, ...jointNodes, ...updateNodes, ...trace.after],
+    { limits: target.limits, variants: target.variants, isNaive },
+  )
+  checkLimits(lowered, target.limits, trace)
+  const plan = planMemory(lowered, fixed, target.limits.maxBufferBytes, { sharesBuffers })
+  const position = new Map<GraphNode, number>(lowered.map(({ node }, at) => [node, at]))
+  const endBefore = (at: number) => (at === 0 ? 0 : plan.endOfNode[at - 1])
+  const endOf = (node: GraphNode) => plan.endOfNode[position.get(node)!]
+  const computeEnd = endBefore(nodes.filter(({ op }) => !op.isView).length)
+  const afterStart = endBefore(lowered.length - trace.after.length)
+  const nodePhases = phasesOf(trace, nodes)
+  const computePhases = nodePhases.filter((_, i) => !nodes[i].op.isView)
+  let gradientsEnd = 0
+  const updates = trace.updates.map((update): PreparedUpdate => {
+    const complete = [...update.gradients.map(gradientNode), ...update.completion]
+    gradientsEnd = Math.max(gradientsEnd, ...complete.map(endOf))
+    const own = update.nodes.map((node) => position.get(node)!)
+    return {
+      update,
+      gradientsEnd,
+      start: own.length ? endBefore(own[0]) : afterStart,
+      end: own.length ? plan.endOfNode[own[own.length - 1]] : afterStart,
+    }
+  })
+  return {
+    trace,
+    inputs,
+    outputs: named.map(([name, value]) => ({
+      name,
+      type: value.type,
+      isJoint: isJoint(value),
+    })),
+    plan,
+    nodes,
+    jointNodes,
+    updateNodes,
+    fixed,
+    computeEnd,
+    nodePhases,
+    phases: phaseRanges(
+      lowered.map((_, i) => computePhases[i] ?? 'optimizer'),
+      plan.endOfNode,
+    ),
+    updates,
+    meetings: nodes
+      .filter(({ op }) => op === (meet as Op))
+      .map((node) => ({
+        node,
+        meeting: (node.attrs as MeetAttrs).meeting,
+        group: (node.attrs as MeetAttrs).group ?? 0,
+        end: endOf(node),
+      })),
+    sharedBuffers: sharedBuffersOf(nodes, trace.exchange),
+    joint: segmentsOf(stages, computeEnd, endOf),
+    afterStart,
+    calls: lowered.map(({ node }) => ({ op: node.op, call: callOf(node) })),
+    chosen,
+  }
+}
+
+/** What the step's runs count for; undefined for whole updates of one rank, and where there is nothing to weigh. */
+function weighingOf(trace: Trace): Weighing | undefined {
+  const { accumulation, exchange, scalars, meansBehind, updates } = trace
+  const isShared = exchange !== undefined && exchange.size > 1
+  if (updates.length === 0 || !scalars.has(gradientWeight) || !(isShared || accumulation)) return
+  return new Weighing({
+    means: [...meansBehind],
+    scalars,
+    name: gradientWeight,
+    part: accumulation?.part,
+    partWeight: accumulation?.weight,
+    tally: accumulation?.tally,
+    ranks: () => ({
+      size: exchange?.size ?? 1,
+      dividesByAll: exchange?.uneven?.dividesByAll ?? true,
+    }),
+    alike: trace.alike,
+  })
+}
+
+/** In the order in which the step first changes them, the same on all ranks. */
+function sharedBuffersOf(
+  nodes: readonly GraphNode[],
+  exchange: GradientExchange | undefined,
+): ModuleBuffer[] {
+  if (!exchange || exchange.size === 1) return []
+  const changed = nodes.flatMap(({ op, inputs }) =>
+    (op.updates ?? []).map((at) => storageOf(inputs[at]).leaf),
+  )
+  const buffers = changed.flatMap((leaf) => (leaf?.kind === 'buffer' ? [leaf.buffer] : []))
+  return [...new Set(buffers)].filter((buffer) => buffer.exchange === exchange)
+}
+
+/** f16 lives between ops: hosts hold floats as f32. */
+function refuseHalfInputs(inputs: InputTypes): void {
+  const half = Object.keys(inputs).find((name) => inputs[name].dtype === 'f16')
+  if (half === undefined) return
+  throw new ShapeError(
+    'shape.unsupported',
+    `compile: input "${half}" must be f32, i32 or u32, got f16. Give f32 and call half() in the function.`,
+  )
+}
+
+/** The dispatches of each stage. */
+function segmentsOf(
+  stages: readonly JointStage[],
+  computeEnd: number,
+  endOf: (node: GraphNode) => number,
+): JointSegment[] {
+  let start = computeEnd
+  return stages.map((stage) => {
+    const end = endOf(stage.nodes[stage.nodes.length - 1])
+    const segment = { ...stage, start, end }
+    start = end
+    return segment
+  })
+}
+
+/** Updates run after everything else in a program, so nothing traced after one may read what it changes. */
+function refuseReadsAfterUpdate(nodes: readonly GraphNode[], trace: Trace): void {
+  const early = nodes.find((node) => node.inputs.some((value) => trace.joint.includes(value.node!)))
+  if (early) {
+    throw new TabringError(
+      'graph.misuse',
+      `compile: "${early.op.name}" reads a gradient norm, which is there only after backward of all ranks. Return the norm as it is and compute on the host.`,
+    )
+  }
+  for (const { bucket, nodes: updates } of trace.updates) {
+    const updatedAt = updates[0]?.id ?? Number.POSITIVE_INFINITY
+    const late = nodes.find(
+      (node) =>
+        node.id > updatedAt &&
+        node.inputs.some(
+          ({ leaf }) => leaf?.kind === 'parameter' && bucket.parameters.includes(leaf.parameter),
+        ),
+    )
+    if (late) {
+      throw new TabringError(
+        'graph.misuse',
+        `compile: "${late.op.name}" reads a parameter after optimizer.step() in the same function. Call step() last, or compile the second part on its own.`,
+      )
+    }
+  }
+}

@@ -1,0 +1,18 @@
+import type { StepLayout } from '../trace/exchange.ts'
+import type { Prepared } from './prepare.ts'
+
+/** What ranks must have in common of a prepared step. */
+export function layoutOf({ trace, meetings }: Prepared): StepLayout {
+  const { exchange, reached, updates } = trace
+  return {
+    unused: (exchange?.parameters ?? [])
+      .filter((parameter) => parameter.requiresGrad && !reached.has(parameter))
+      .map(({ name }) => name),
+    buckets: updates.map(({ bucket: { elements, parameters } }) =>
+      [elements, ...parameters.map(({ name }) => name)].join(' '),
+    ),
+    meetings: meetings.map(({ group }) => group),
+    samples: trace.weighing?.samples,
+    fixed: trace.alike.fixed,
+  }
+}

@@ -1,0 +1,295 @@
+import { TabringError } from '../../util/errors.ts'
+import type { StepWeights } from '../trace/exchange.ts'
+import { type Alike, alikeWords, areUnlike } from '../trace/settings-check.ts'
+import type { ScalarBlock } from '../trace/trace.ts'
+import { commonMean, countIn, type GivenInputs, type MeanOver, mostOf } from './mean-over.ts'
+
+/** What the runs of one update have counted so far, which the micro-steps of an accumulation and the run that ends it share. */
+export interface Tally {
+  runs: number
+  /** Runs that gave their weight themselves, and the sum of those weights. */
+  weighed: number
+  weights: number
+  count: number
+}
+
+export const newTally = (): Tally => ({ runs: 0, weighed: 0, weights: 0, count: 0 })
+
+/** What the words of a rank are, in their order. Whole numbers all of them, so that their sums are the same in any order. */
+const wordNames = [
+  'shadows',
+  'runs',
+  'weighed',
+  'weights',
+  'partWeights',
+  'countLow',
+  'countHigh',
+  'lastLow',
+  'lastHigh',
+] as const
+type Words = Record<(typeof wordNames)[number], number>
+
+/** Weights travel in these units, exactly where they are sums of few. */
+const weightUnit = 2 ** -22
+/** No weight that can be right is beyond it. */
+const mostUnits = 2 ** 24
+/** What a sum of weights may be off by: users divide in floats. */
+const weightTolerance = 1e-4
+
+const unitsOf = (weight: number): number =>
+  Number.isNaN(weight)
+    ? mostUnits
+    : Math.max(-mostUnits, Math.min(mostUnits, Math.round(weight / weightUnit)))
+const low = (count: number): number => count % 0x10000
+const high = (count: number): number => Math.floor(count / 0x10000)
+
+/** What the group must tell to weigh by. */
+interface Ranks {
+  readonly size: number
+  /** Whether steps that some ranks have no batch for still divide by all ranks. */
+  readonly dividesByAll: boolean
+}
+
+/** What ranks tell each other in a step, and what comes of it for scalar outputs. */
+export interface StepAgreement extends StepWeights {
+  /** What the sums of scalar outputs are multiplied by, once it is settled. */
+  readonly outputs: number
+  /** Whether the ranks have refused the step, before anything was updated. */
+  readonly isRefused: boolean
+}
+
+/** What a rank's sum of gradients, and its means of scalar outputs, are multiplied by. */
+interface Factors {
+  readonly gradients: number
+  readonly outputs: number
+}
+
+/**
+ * What one program's gradients count for, run by run: where the loss is a mean over counted samples or class numbers, in proportion to
+ * how many counted, on all ranks and in all micro-steps of an update.
+ *
+ * A rank does not know the others' counts when it begins. So backward begins with its count over what all ranks count in full batches,
+ * which is right where nothing is left out, and the sum over ranks is multiplied by what the counts, told along with the first bucket, show
+ * to be missing: 1 as a rule.
+ * order: counts are added as whole numbers, so all ranks come to the same factor.
+ */
+export class Weighing {
+  readonly #mean: MeanOver | undefined
+  readonly #scalars: ScalarBlock
+  readonly #name: string
+  /** What a micro-step's gradient counts for; 1 without accumulation. */
+  readonly #part: number
+  readonly #tally: Tally | undefined
+  readonly #isMicroStep: boolean
+  readonly #ranks: () => Ranks
+  readonly #alike: Alike
+  /** What counts in full batches, on all ranks. */
+  #most: number
+  /** Of the run under way: what its update has counted on this rank, and what it counts itself. */
+  #own = newTally()
+  #last = 0
+  #isShadow = false
+  /** The factor of an accumulation's sum, where no ranks exchange it. */
+  #takeFactor = 1
+
+  constructor(options: {
+    readonly means: readonly MeanOver[]
+    readonly scalars: ScalarBlock
+    /** The step scalar by which backward begins. */
+    readonly name: string
+    readonly part?: 'add' | 'take' | undefined
+    readonly partWeight?: number | undefined
+    readonly tally?: Tally | undefined
+    readonly ranks: () => Ranks
+    readonly alike: Alike
+  }) {
+    this.#mean = commonMean(options.means)
+    this.#scalars = options.scalars
+    this.#name = options.name
+    this.#part = options.partWeight ?? 1
+    this.#tally = options.tally
+    this.#isMicroStep = options.part === 'add'
+    this.#ranks = options.ranks
+    this.#alike = options.alike
+    this.#most = (this.samples ?? 0) * options.ranks().size
+  }
+
+  /** What counts in a full batch of this rank; undefined where runs are weighed alike. */
+  get samples(): number | undefined {
+    return this.#mean && mostOf(this.#mean)
+  }
+
+  get takeFactor(): number {
+    return this.#takeFactor
+  }
+
+  /** Takes what counts in full batches on each rank. */
+  settle(samples: readonly number[]): void {
+    this.#most = samples.reduce((sum, next) => sum + next, 0)
+  }
+
+  /** Counts a run that has given its scalars; `inputs` undefined for a shadow's. errors: `graph.misuse` for weights in some micro-steps alone. */
+  begin(inputs: GivenInputs | undefined, isUpdating: boolean): void {
+    const scalars = this.#scalars
+    this.#isShadow = inputs === undefined
+    if (!inputs) {
+      this.#own = newTally()
+      this.#last = 0
+      return
+    }
+    const isWeighed = scalars.wasSet(this.#name)
+    const count =
+      this.#mean && !isWeighed ? countIn(this.#mean, inputs, (slot) => scalars.value(slot)) : 0
+    if (this.#mean && !isWeighed) scalars.assign(this.#name, count === 0 ? 0 : count / this.#most)
+    if (!isUpdating) return
+    this.#last = count
+    const own = {
+      runs: 1,
+      weighed: isWeighed ? 1 : 0,
+      weights: isWeighed ? scalars.valueOf(this.#name) : 0,
+      count,
+    }
+    this.#own = own
+    if (!this.#tally) return
+    const all = this.#tally
+    all.runs += own.runs
+    all.weighed += own.weighed
+    all.weights += own.weights
+    all.count += own.count
+    if (this.#isMicroStep) return
+    this.#own = { ...all }
+    Object.assign(all, newTally())
+    const { size } = this.#ranks()
+    if (size > 1) return
+    this.#takeFactor = this.#factors(this.#words(), 1).gradients
+  }
+
+  /** What ranks tell each other in the step that has begun; the same object to its end. */
+  stepWeights(): StepAgreement {
+    return new ToldWeights(
+      this.#words(),
+      (sums) => {
+        const { size } = this.#ranks()
+        // One rank alone has its factor from the start.
+        if (size === 1) return { gradients: 1, outputs: 1 }
+        return this.#factors(sums, size)
+      },
+      this.#alike,
+    )
+  }
+
+  #words(): Words {
+    const { runs, weighed, weights, count } = this.#own
+    return {
+      shadows: this.#isShadow ? 1 : 0,
+      runs,
+      weighed,
+      weights: unitsOf(runs === 0 ? 0 : weights / runs),
+      partWeights: unitsOf(weights * this.#part),
+      countLow: low(count),
+      countHigh: high(count),
+      lastLow: low(this.#last),
+      lastHigh: high(this.#last),
+    }
+  }
+
+  /** errors: `graph.misuse` for weights that do not add up. */
+  #factors(sums: Words, size: number): Factors {
+    const { shadows, runs, weighed } = sums
+    if (weighed > 0) {
+      this.#checkWeights(sums, size)
+      return { gradients: 1, outputs: 1 }
+    }
+    const ranks = this.#ranks().dividesByAll ? size : size - shadows
+    if (!this.#mean) return { gradients: size / ranks, outputs: size / ranks }
+    const factor = (count: number, of: number) =>
+      // Nothing counted: sums of nothing, whatever their factor; a mean of nothing is NaN unless a run may say so.
+      count === 0 ? undefined : (of * this.#most) / (count * ranks)
+    const last = factor(sums.lastHigh * 0x10000 + sums.lastLow, size - shadows)
+    return {
+      gradients: factor(sums.countHigh * 0x10000 + sums.countLow, runs) ?? 1,
+      outputs: last ?? (this.#mean.count ? 1 : Number.NaN),
+    }
+  }
+
+  #checkWeights({ weighed, runs, weights, partWeights, shadows }: Words, size: number): void {
+    if (weighed < runs) {
+      throw new TabringError(
+        'graph.misuse',
+        `${this.#name}: expected it of all ranks and micro-steps of an update or of none, got it in ${weighed} of ${runs} runs. Give it in all of them, or leave it out: counted samples and class numbers weigh by themselves.`,
+      )
+    }
+    if (size === 1) return
+    const isWhole = [weights, partWeights].some(
+      (units) => Math.abs(units * weightUnit - 1) <= weightTolerance,
+    )
+    // Ranks that have no more batches leave their share out.
+    if (isWhole || (shadows > 0 && weights * weightUnit <= 1 + weightTolerance)) return
+    throw new TabringError(
+      'graph.misuse',
+      `${this.#name}: expected weights of ${size} ranks that add up to 1, got ${Number((weights * weightUnit).toPrecision(6))}. Give each rank its samples over those of all ranks, or leave it out: counted samples and class numbers weigh by themselves.`,
+    )
+  }
+}
+
+/** For steps in which nothing is weighed. */
+export const unweighed = (): StepAgreement =>
+  new ToldWeights(Object.fromEntries(wordNames.map((name) => [name, 0])) as Words, () => ({
+    gradients: 1,
+    outputs: 1,
+  }))
+
+/** A step's words on their way, and what comes of them. */
+class ToldWeights implements StepAgreement {
+  readonly words: Float32Array<ArrayBuffer>
+  readonly settled: Promise<number>
+  readonly numbers: () => readonly string[]
+  outputs = 1
+  isRefused = false
+  readonly #judge: (sums: Words) => Factors
+  readonly #resolve: (factor: number) => void
+  readonly #reject: (error: unknown) => void
+
+  constructor(words: Words, judge: (sums: Words) => Factors, alike?: Alike) {
+    const own = wordNames.map((name) => words[name])
+    this.words = Float32Array.from([...own, ...(alike?.words() ?? new Array(alikeWords).fill(0))])
+    this.numbers = alike?.told() ?? (() => [])
+    this.#judge = judge
+    let resolve: (factor: number) => void = () => undefined
+    let reject: (error: unknown) => void = () => undefined
+    this.settled = new Promise<number>((onResolve, onReject) => {
+      resolve = onResolve
+      reject = onReject
+    })
+    // Whoever waits hears of it.
+    this.settled.catch(() => undefined)
+    this.#resolve = resolve
+    this.#reject = reject
+  }
+
+  differ(sums: Float32Array, size: number): boolean {
+    return areUnlike(sums.subarray(wordNames.length), size)
+  }
+
+  settle(sums: Float32Array): number {
+    try {
+      const entries = wordNames.map((name, i) => [name, sums[i]])
+      const { gradients, outputs } = this.#judge(Object.fromEntries(entries) as Words)
+      this.outputs = outputs
+      this.#resolve(gradients)
+      return gradients
+    } catch (error) {
+      this.refuse(error)
+      throw error
+    }
+  }
+
+  refuse(error: unknown): void {
+    this.isRefused = true
+    this.#reject(error)
+  }
+
+  fail(error: unknown): void {
+    this.#reject(error)
+  }
+}

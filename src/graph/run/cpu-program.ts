@@ -1,0 +1,461 @@
+import type { HostArray } from '../../kernels/op.ts'
+import { GpuError, TabringError } from '../../util/errors.ts'
+import { nextTask } from '../../util/next-task.ts'
+import {
+  bytesOf,
+  countElements,
+  formatShape,
+  type HostDType,
+  type TensorType,
+} from '../../util/shape.ts'
+import { FiniteCheck } from '../inside/finite-check.ts'
+import type { Look, OnNode } from '../inside/probe.ts'
+import { roundStored, toHostArray } from '../memory/host-values.ts'
+import { callOf } from '../plan/lower.ts'
+import type { Phase } from '../plan/phases.ts'
+import type { Prepared } from '../plan/prepare.ts'
+import {
+  checkInputs,
+  checkScalars,
+  fillScalars,
+  type HostData,
+  hostArrays,
+  noTimes,
+  noteTimes,
+  type OnMark,
+  type ProgramMemory,
+  type RunInputs,
+  type RunOutputs,
+  refuseNoSync,
+  type StepProgram,
+  type StepTimes,
+} from '../plan/step-program.ts'
+import { type StepAgreement, unweighed } from '../plan/weighing.ts'
+import { tailElements, wordInTail } from '../trace/bucket.ts'
+import { type BucketUpdate, gradientWeight } from '../trace/trace.ts'
+import { type GraphNode, type GraphValue, storageOf } from '../trace/value.ts'
+import { joinRanks, jointElements } from './combine-joint.ts'
+import { packBuffers, readHostBuffers, writeBuffers } from './shared-buffers.ts'
+import { StepClock } from './step-clock.ts'
+
+/** A long run gives way to other tasks of its page or worker this often. */
+const breathAfterMs = 100
+
+const toHostData = (values: HostArray, { dtype }: TensorType): HostData =>
+  dtype === 'f32'
+    ? Float32Array.from(values)
+    : dtype === 'i32'
+      ? Int32Array.from(values)
+      : Uint32Array.from(values)
+
+const emptyOf = ({ shape, dtype }: TensorType): HostData =>
+  new hostArrays[dtype as HostDType](countElements(shape))
+
+/** A bucket's part in an exchange, as it travels. */
+interface Wire {
+  readonly update: BucketUpdate
+  readonly gradients: Float32Array<ArrayBuffer>
+  readonly parameters: Float32Array<ArrayBuffer>
+}
+
+/** Numbers as `Look` gives them. */
+const toLook = (values: HostArray, type: TensorType): HostData =>
+  type.dtype === 'f16' ? Float32Array.from(values) : toHostData(values, type)
+
+/** What `compute` returns. errors: `gpu.limit`, naming op and shapes, where JavaScript has no memory for the results. */
+function withinMemory<T>({ op, outputs }: GraphNode, compute: () => T): T {
+  try {
+    return compute()
+  } catch (thrown) {
+    // Of an array's length, or of its memory; nothing else in a reference throws one.
+    if (!(thrown instanceof RangeError)) throw thrown
+    const results = outputs.map(({ type }) => `${type.dtype}${formatShape(type.shape)}`).join(', ')
+    throw new GpuError(
+      'gpu.limit',
+      `${op.name}: expected results that fit into the cpu's memory, got ${results} (${thrown.message}). Use smaller tensors.`,
+      { cause: thrown },
+    )
+  }
+}
+
+export interface CpuProgramOptions {
+  readonly onNode?: OnNode
+  /** Whether runs update and count steps; true unless told. */
+  readonly isUpdating?: boolean
+}
+
+/**
+ * A program that runs the ops' references one after the other: the same interface as on a GPU, slow, for any place that runs JavaScript.
+ *
+ * numerics: each op computes in f64 and rounds its results to float32, so it is at least as close to the exact result as a GPU.
+ */
+export class CpuProgram implements StepProgram {
+  readonly prepared: Prepared
+  times: StepTimes = noTimes
+  readonly encodeMs = 0
+  onMark: OnMark | undefined
+  readonly #scalars: Float32Array<ArrayBuffer>
+  readonly #clock = new StepClock()
+  readonly #phases: ReadonlyMap<GraphNode, Phase>
+  /** By node where ranks meet: its number in the step. */
+  readonly #meetings: ReadonlyMap<GraphNode, number>
+  /** By node of forward and backward: intermediates that nothing reads after it. */
+  readonly #dead = new Map<GraphNode, GraphValue[]>()
+  #last: Promise<unknown> = Promise.resolve()
+  #lastBreathMs = 0
+  #mostBytes = 0
+  readonly #isUpdating: boolean
+  readonly #onNode: OnNode | undefined
+  readonly #check: FiniteCheck | undefined
+
+  constructor(prepared: Prepared, { isUpdating = true, onNode }: CpuProgramOptions = {}) {
+    this.prepared = prepared
+    this.#isUpdating = isUpdating
+    this.#check = onNode ? undefined : FiniteCheck.of()
+    this.#onNode = onNode ?? this.#check?.onNode
+    this.#scalars = new Float32Array(Math.max(1, prepared.trace.scalars.size))
+    this.#phases = new Map(prepared.nodes.map((node, i) => [node, prepared.nodePhases[i]]))
+    const { forwarded } = prepared.trace
+    const meets = isUpdating && forwarded !== undefined && forwarded.size > 1
+    this.#meetings = new Map(meets ? prepared.meetings.map(({ node }, i) => [node, i]) : [])
+    for (const { update } of prepared.updates) update.bucket.allocate('host')
+    const lastUse = new Map<GraphValue, GraphNode>()
+    const late = [...prepared.jointNodes, ...prepared.updateNodes, ...prepared.trace.after]
+    for (const node of [...prepared.nodes, ...late]) {
+      for (const value of [...node.inputs, ...node.outputs]) lastUse.set(storageOf(value), node)
+    }
+    const updates = new Set(late)
+    for (const [value, node] of lastUse) {
+      // Buckets update side by side, in no fixed order, so what they read stays to the end.
+      if (value.leaf || prepared.fixed.has(value) || updates.has(node)) continue
+      this.#dead.set(node, [...(this.#dead.get(node) ?? []), value])
+    }
+  }
+
+  /** Nodes with something to compute: what would be dispatches. */
+  get dispatchCount(): number {
+    const { nodes, jointNodes, updateNodes, trace } = this.prepared
+    return [...nodes, ...jointNodes, ...updateNodes, ...trace.after].filter(({ op }) => !op.isView)
+      .length
+  }
+
+  get memory(): ProgramMemory {
+    const { peakBytes, lowerBoundBytes } = this.prepared.plan
+    return { peakBytes, lowerBoundBytes, deviceBytes: this.#mostBytes, otherBytes: 0 }
+  }
+
+  async run(
+    inputs: RunInputs,
+    scalars: Readonly<Record<string, number>> = {},
+  ): Promise<RunOutputs> {
+    refuseNoSync(this.prepared)
+    const contents = new Map(
+      this.#hostInputs(inputs).map(([name, data]) => [name, toHostArray(data.slice())]),
+    )
+    const given = { ...scalars }
+    const run = this.#last.then(() => this.#run(contents, given))
+    this.#last = run.catch(() => undefined)
+    return run
+  }
+
+  async shadow(scalars: Readonly<Record<string, number>> = {}): Promise<void> {
+    refuseNoSync(this.prepared)
+    if (!this.#exchanges) return
+    const run = this.#last.then(() => this.#run(undefined, { ...scalars }))
+    this.#last = run.catch(() => undefined)
+    await run
+  }
+
+  get #exchanges(): boolean {
+    const { exchange, accumulation } = this.prepared.trace
+    const isUpdate = this.prepared.updates.length > 0 && accumulation?.part !== 'add'
+    return exchange?.exchangesGradients === true && isUpdate
+  }
+
+  check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {
+    this.#hostInputs(inputs)
+    checkScalars(this.prepared, scalars)
+  }
+
+  destroy(): void {
+    // Nothing outlives a run but parameters and pools, which are not the program's.
+  }
+
+  #hostInputs(inputs: RunInputs): [name: string, data: HostData][] {
+    return checkInputs(this.prepared, inputs).map(([name, data]) => {
+      if (ArrayBuffer.isView(data)) return [name, data]
+      throw new TabringError(
+        'device.mismatch',
+        `run: input "${name}" must be on the cpu, where the program runs, got upload memory of a GPU. Turn pinMemory off.`,
+      )
+    })
+  }
+
+  /** `given` undefined: a shadow's run. */
+  async #run(
+    given: ReadonlyMap<string, HostArray> | undefined,
+    scalars: Readonly<Record<string, number>>,
+  ): Promise<RunOutputs> {
+    const { prepared } = this
+    const inputs = given ?? new Map<string, HostArray>()
+    const beganMs = performance.now()
+    this.#clock.begin(beganMs)
+    fillScalars(prepared, scalars, given, this.#scalars, this.#isUpdating)
+    const values = new Map<GraphValue, HostArray>()
+    const { exchange, forwarded } = prepared.trace
+    if (this.#isUpdating && this.#exchanges) exchange!.beginStep()
+    else if (this.#meetings.size > 0) forwarded!.beginStep()
+    if (given) await this.#execute(prepared.nodes, inputs, values)
+    else await this.#shadowForward()
+    const outputs: RunOutputs = {}
+    const keep = (isJoint: boolean) => {
+      for (const [value, place] of prepared.fixed) {
+        if (place.kind !== 'output') continue
+        const output = prepared.outputs[place.index]
+        if (output.isJoint !== isJoint) continue
+        if (!given && !isJoint) outputs[output.name] = emptyOf(output.type)
+        else outputs[output.name] = toHostData(this.#read(value, inputs, values), value.type)
+      }
+    }
+    keep(false)
+    if (!this.#isUpdating) return outputs
+    if (!this.#exchanges) {
+      await this.#execute([...prepared.jointNodes, ...prepared.updateNodes], inputs, values)
+    } else {
+      const shared = this.#takeSharedBuffers()
+      // Until the buckets are done; a failure of theirs comes first.
+      shared.catch(() => undefined)
+      const buckets = prepared.updates.map(({ update }) => this.#wire(update))
+      const weights = prepared.trace.weighing?.stepWeights() ?? unweighed()
+      const reduced = buckets.map((bucket, index) => this.#reduce(bucket, index, outputs, weights))
+      for (const one of reduced) one.catch(() => undefined)
+      const update = async (bucket: Wire, index: number) => {
+        await this.#execute(bucket.update.nodes, inputs, values)
+        await this.#gather(bucket, index, outputs, weights)
+      }
+      try {
+        if (prepared.jointNodes.length === 0) {
+          await Promise.all(
+            buckets.map(async (bucket, index) => {
+              await reduced[index]
+              await update(bucket, index)
+            }),
+          )
+        } else {
+          await Promise.all(reduced)
+          await this.#agree(inputs, values)
+          await Promise.all(buckets.map(update))
+        }
+      } catch (error) {
+        // The group goes on where ranks refuse a step, so nothing of it may be under way in the next one.
+        if (weights.isRefused) await Promise.allSettled([...reduced, shared])
+        throw error
+      }
+      await shared
+    }
+    keep(true)
+    await this.#execute(prepared.trace.after, inputs, values)
+    this.#check?.sumUp()
+    const endedMs = performance.now()
+    this.times = this.#clock.read(endedMs)
+    noteTimes(outputs, { parts: this.times, beganMs, endedMs })
+    return outputs
+  }
+
+  /** Forward and backward of a rank without samples: zeros where ranks meet, and zeros for gradients. */
+  async #shadowForward(): Promise<void> {
+    const { meetings, updates, trace } = this.prepared
+    for (const [index, place] of meetings.entries()) {
+      const zeros = new Float32Array(countElements(place.node.inputs[0].type.shape))
+      await trace.forwarded!.meet(index, zeros, place)
+    }
+    for (const { update } of updates) {
+      const { elements, gradientPool } = update.bucket
+      gradientPool.host(0, elements).fill(0)
+    }
+  }
+
+  /** Takes the buffers of the rank that all take them from, as SynchronizedUpdates does. */
+  async #takeSharedBuffers(): Promise<void> {
+    const exchange = this.prepared.trace.exchange!
+    const { parts, words } = packBuffers(this.prepared.sharedBuffers)
+    if (words === 0) return
+    const contents = new Float32Array(words)
+    readHostBuffers(parts, contents)
+    await this.#clock.exchange((onMet) => exchange.broadcastBuffers(contents, onMet))
+    if (exchange.bufferRoot !== exchange.rank) writeBuffers('host', parts, contents)
+  }
+
+  #wire(update: BucketUpdate): Wire {
+    const length = update.bucket.elements + tailElements
+    return { update, gradients: new Float32Array(length), parameters: new Float32Array(length) }
+  }
+
+  /** Scalar outputs of forward and backward, which ride behind the first bucket. */
+  get #averaged() {
+    return this.prepared.outputs.filter(
+      ({ type, isJoint }) => type.shape.length === 0 && type.dtype === 'f32' && !isJoint,
+    )
+  }
+
+  /** Sums a bucket over ranks, as SynchronizedUpdates does. */
+  async #reduce(
+    { update, gradients }: Wire,
+    index: number,
+    outputs: RunOutputs,
+    weights: StepAgreement,
+  ): Promise<void> {
+    const { elements, gradientPool } = update.bucket
+    const own = gradientPool.host(0, elements)
+    gradients.set(own)
+    if (index === 0) {
+      const weight = this.#scalars[this.prepared.trace.scalars.named(gradientWeight, 1).slot]
+      this.#averaged.forEach(({ name }, i) => {
+        gradients[elements + i] = weight === 0 ? 0 : outputs[name][0] * weight
+      })
+    }
+    const exchange = this.prepared.trace.exchange!
+    if (index === 0) gradients[elements + wordInTail] = exchange.ownWord
+    const place = { index, isLast: index === this.prepared.updates.length - 1 }
+    await this.#clock.exchange((onMet) =>
+      exchange.reduceGradients(update.bucket, place, gradients, weights, onMet),
+    )
+    own.set(gradients.subarray(0, elements))
+  }
+
+  /** Runs the joint nodes; numbers that ranks must agree on are joined in the order of ranks. */
+  async #agree(
+    inputs: ReadonlyMap<string, HostArray>,
+    values: Map<GraphValue, HostArray>,
+  ): Promise<void> {
+    const exchange = this.prepared.trace.exchange!
+    for (const [stage, { nodes, reductions }] of this.prepared.joint.entries()) {
+      await this.#execute(nodes, inputs, values)
+      if (reductions.length === 0) continue
+      const own = new Float32Array(jointElements * reductions.length)
+      for (const [i, { node }] of reductions.entries()) {
+        own.set(values.get(node.outputs[0])!, jointElements * i)
+      }
+      const all = await this.#clock.exchange((onMet) => exchange.gatherScalars(stage, own, onMet))
+      for (const [i, reduction] of reductions.entries()) {
+        const joined = joinRanks(reduction, all, i, reductions.length)
+        values.set(reduction.node.outputs[0], Float64Array.from(joined))
+      }
+    }
+  }
+
+  /** Spreads this rank's slice of the parameters and takes the others'. */
+  async #gather(
+    { update, gradients, parameters }: Wire,
+    index: number,
+    outputs: RunOutputs,
+    weights: StepAgreement,
+  ) {
+    const exchange = this.prepared.trace.exchange!
+    const { bucket } = update
+    const { elements } = bucket
+    const { start, end } = bucket.ownSlice(exchange)
+    const stored = bucket.parameterPool.host(0, elements)
+    parameters.set(stored.subarray(start, end) as Float32Array, start)
+    parameters.set(gradients.subarray(elements), elements)
+    await this.#clock.exchange((onMet) => exchange.allGather(index, parameters, onMet))
+    stored.set(parameters.subarray(0, elements))
+    if (index > 0) return
+    this.#averaged.forEach(({ name }, i) => {
+      outputs[name][0] = parameters[elements + i] * weights.outputs
+    })
+    exchange.joinedWord = parameters[elements + wordInTail]
+  }
+
+  async #execute(
+    nodes: readonly GraphNode[],
+    inputs: ReadonlyMap<string, HostArray>,
+    values: Map<GraphValue, HostArray>,
+  ): Promise<void> {
+    for (const node of nodes) {
+      const leave = this.#clock.enter(this.#phases.get(node) ?? 'optimizer')
+      if (performance.now() - this.#lastBreathMs > breathAfterMs) {
+        await nextTask()
+        this.#lastBreathMs = performance.now()
+      }
+      if (!node.op.isView) this.#compute(node, inputs, values)
+      leave()
+      await this.#meet(node, inputs, values)
+      if (!node.op.isView) {
+        const look: Look = async (value) => toLook(this.#read(value, inputs, values), value.type)
+        await this.#onNode?.(node, look, this.prepared.trace)
+      }
+      for (const value of this.#dead.get(node) ?? []) values.delete(value)
+    }
+  }
+
+  /** Puts what all ranks make in the place of a node's result, where they meet. */
+  async #meet(
+    node: GraphNode,
+    inputs: ReadonlyMap<string, HostArray>,
+    values: Map<GraphValue, HostArray>,
+  ): Promise<void> {
+    const index = this.#meetings.get(node)
+    if (index === undefined) return
+    const own = Float32Array.from(this.#read(node.inputs[0], inputs, values))
+    const place = this.prepared.meetings[index]
+    const { forwarded } = this.prepared.trace
+    const all = await this.#clock.exchange((onMet) => forwarded!.meet(index, own, place, onMet))
+    values.set(node.outputs[0], Float64Array.from(all))
+  }
+
+  #compute(
+    node: GraphNode,
+    inputs: ReadonlyMap<string, HostArray>,
+    values: Map<GraphValue, HostArray>,
+  ): void {
+    const contents = node.inputs.map((value) => this.#read(value, inputs, values))
+    const results = withinMemory(node, () =>
+      node.op.reference(contents, callOf(node), [...this.#scalars]),
+    )
+    node.outputs.forEach((value, i) => {
+      const rounded = roundStored(results[i], value.type)
+      values.set(value, rounded)
+      // Gradients lie in their bucket as soon as they are there: what completes the bucket reads them.
+      const place = this.prepared.fixed.get(value)
+      if (place?.kind !== 'pool') return
+      const contents = toHostData(rounded, value.type) as Float32Array<ArrayBuffer>
+      place.pool.allocate('host').write(contents, place.start)
+    })
+    for (const at of node.op.updates ?? []) {
+      const { leaf, type } = storageOf(node.inputs[at])
+      const changed = toHostData(roundStored(contents[at], type), type) as Float32Array<ArrayBuffer>
+      const home =
+        leaf?.kind === 'pool'
+          ? leaf
+          : leaf?.kind === 'parameter'
+            ? leaf.parameter.place('host')
+            : leaf?.kind === 'buffer'
+              ? leaf.buffer.place('host')
+              : undefined
+      home?.pool.write(changed, home.start)
+    }
+    let bytes = 0
+    for (const { type } of values.keys()) bytes += bytesOf(type)
+    this.#mostBytes = Math.max(this.#mostBytes, bytes)
+  }
+
+  #read(
+    value: GraphValue,
+    inputs: ReadonlyMap<string, HostArray>,
+    values: ReadonlyMap<GraphValue, HostArray>,
+  ): HostArray {
+    const root = storageOf(value)
+    const { leaf } = root
+    if (!leaf) return values.get(root)!
+    if (leaf.kind === 'input') return inputs.get(leaf.name)!
+    const stored =
+      leaf.kind === 'pool'
+        ? { pool: leaf.pool.allocate('host'), start: leaf.start }
+        : leaf.kind === 'parameter'
+          ? leaf.parameter.place('host')
+          : leaf.buffer.place('host')
+    const contents = stored.pool.host(stored.start, countElements(root.type.shape), root.type.dtype)
+    return toHostArray(contents.slice())
+  }
+}

@@ -1,0 +1,335 @@
+import { type Gpu, rejected } from '../../gpu/device.ts'
+import type { CompiledPipeline } from '../../gpu/pipeline.ts'
+import { loadPart } from '../../util/load-part.ts'
+import { tell } from '../../util/log.ts'
+import { isTracing } from '../../util/spans.ts'
+import { switchValue } from '../../util/switches.ts'
+import type { Profile } from '../inside/profile.ts'
+import type { ValueCheck } from '../inside/value-check.ts'
+import type { Runtime } from '../memory/runtime.ts'
+import { backwardParts } from '../plan/backward-parts.ts'
+import { computeRanges } from '../plan/phases.ts'
+import type { Prepared } from '../plan/prepare.ts'
+import {
+  checkInputs,
+  checkScalars,
+  copyInputs,
+  noTimes,
+  noteTimes,
+  type OnMark,
+  type ProgramMemory,
+  type RunInputs,
+  type RunOutputs,
+  refuseNoSync,
+  type StepProgram,
+  type StepTimes,
+} from '../plan/step-program.ts'
+import { Meetings } from './meetings.ts'
+import { outOfMemory } from './out-of-memory.ts'
+import { OutputReadback } from './output-readback.ts'
+import { PhaseTimer, sharesOfOnePhase, splitTime } from './phase-timer.ts'
+import { ProgramBuffers, type StagedInputs } from './program-buffers.ts'
+import { RecordedDispatches } from './recorded-dispatches.ts'
+import { submitCuts } from './submit-cuts.ts'
+import { SynchronizedUpdates } from './synchronize.ts'
+
+type Instruments = typeof import('../inside/instruments.ts')
+
+/** What looks into programs, where a switch asks for it. */
+async function instruments(): Promise<Instruments | undefined> {
+  if (switchValue('debug') < 2 && !isTracing()) return undefined
+  return loadPart('the switch debug or trace', () => import('../inside/instruments.ts'))
+}
+
+/** How many runs may be under way before the next one waits for the oldest. */
+const runsInFlight = 3
+
+/**
+ * A step program on the device: pipelines compiled, bind groups made, ready to be replayed.
+ *
+ * A run writes the inputs and one small block of scalars, and encodes the recorded dispatches; it creates no buffer, bind group or pipeline.
+ * With one rank a run is one submit; one that takes the device more than about 100 ms is cut into several, once a run has been timed, so on
+ * devices with timestamps alone. With several ranks it is one submit per bucket for forward and backward, and one per bucket for the update; one more for numbers that
+ * ranks agree on between the two, and one for what reads all new parameters (a running average).
+ */
+export class GpuProgram implements StepProgram {
+  readonly prepared: Prepared
+  times: StepTimes = noTimes
+  encodeMs = 0
+  onMark: OnMark | undefined
+  readonly #gpu: Gpu
+  readonly #buffers: ProgramBuffers
+  readonly #dispatches: RecordedDispatches
+  readonly #readbacks: readonly OutputReadback[]
+  readonly #updates: SynchronizedUpdates | undefined
+  readonly #meetings: Meetings | undefined
+  /** What switches ask for; both undefined as a rule. */
+  readonly #profile: Profile | undefined
+  readonly #check: ValueCheck | undefined
+  readonly #timer: PhaseTimer | undefined
+  /** The newest run under way. */
+  #latest: Promise<unknown> | undefined
+  /** With one rank: where a run is cut into submits. */
+  #cuts: readonly number[] = []
+  #runs = 0
+  #lastEndedMs = 0
+
+  private constructor(
+    runtime: Runtime,
+    prepared: Prepared,
+    compiled: readonly CompiledPipeline[],
+    inside: Instruments | undefined,
+  ) {
+    const { gpu } = runtime
+    this.#gpu = gpu
+    this.prepared = prepared
+    this.#buffers = new ProgramBuffers(gpu, prepared)
+    this.#dispatches = new RecordedDispatches(gpu, prepared, this.#buffers, compiled)
+    this.#readbacks = Array.from(
+      { length: runsInFlight },
+      (_, i) => new OutputReadback(gpu, prepared, `readback of outputs ${i}`),
+    )
+    this.#profile = inside?.Profile.of(gpu, prepared)
+    this.#check = inside?.ValueCheck.of(gpu, prepared, this.#buffers)
+    const { exchange, accumulation } = prepared.trace
+    const exchanges = prepared.updates.length > 0 && accumulation?.part !== 'add'
+    if (exchange?.exchangesGradients && exchanges) {
+      this.#updates = new SynchronizedUpdates(gpu, exchange, prepared, this.#buffers)
+    }
+    this.#meetings = Meetings.of(gpu, prepared, this.#buffers)
+    if (!this.#profile && !this.#check) {
+      this.#timer = PhaseTimer.of(gpu, this.#updates ? computeRanges(prepared) : prepared.phases)
+    }
+  }
+
+  /** Compiles all pipelines in parallel and makes the program's buffers. errors: `gpu.compile`, `gpu.limit`, `gpu.validation`. */
+  static async create(runtime: Runtime, prepared: Prepared): Promise<GpuProgram> {
+    const { gpu, pipelines } = runtime
+    const [inside, ...compiled] = await Promise.all([
+      instruments(),
+      ...prepared.plan.dispatches.map(({ dispatch }) => pipelines.get(dispatch)),
+    ])
+    // A buffer without memory makes its bind groups invalid too, which must not count as an error of its own.
+    gpu.device.pushErrorScope('validation')
+    gpu.device.pushErrorScope('out-of-memory')
+    const program = new GpuProgram(runtime, prepared, compiled, inside)
+    program.#dispatches.bind()
+    const errorOf = () => gpu.device.popErrorScope().catch(() => null)
+    const [tooMuch, invalid] = await Promise.all([errorOf(), errorOf()])
+    gpu.check()
+    if (invalid && !tooMuch) throw rejected(invalid.message)
+    if (!tooMuch) {
+      if (inside) tell(3, 'plan', () => inside.describePlan(prepared, program.memory, runtime))
+      return program
+    }
+    const { deviceBytes, otherBytes } = program.memory
+    program.destroy()
+    throw outOfMemory(prepared, deviceBytes + otherBytes)
+  }
+
+  get memory(): ProgramMemory {
+    const { peakBytes, lowerBoundBytes } = this.prepared.plan
+    const { intermediateBytes, otherBytes } = this.#buffers
+    const readback = this.#readbacks.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+    return {
+      peakBytes,
+      lowerBoundBytes,
+      deviceBytes: intermediateBytes,
+      otherBytes: otherBytes + readback,
+    }
+  }
+
+  get dispatchCount(): number {
+    return this.#dispatches.count
+  }
+
+  async run(
+    inputs: RunInputs,
+    scalars: Readonly<Record<string, number>> = {},
+  ): Promise<RunOutputs> {
+    return this.#begin(inputs, scalars)
+  }
+
+  async shadow(scalars: Readonly<Record<string, number>> = {}): Promise<void> {
+    if (this.#updates) await this.#begin(undefined, scalars)
+  }
+
+  /** `inputs` undefined: a shadow's run. */
+  async #begin(
+    inputs: RunInputs | undefined,
+    scalars: Readonly<Record<string, number>>,
+  ): Promise<RunOutputs> {
+    const gpu = this.#gpu
+    gpu.check()
+    refuseNoSync(this.prepared)
+    const readback = this.#readbacks[this.#runs++ % runsInFlight]
+    // Buckets, like the switches' instruments, exist once: then one run goes after the other.
+    const isSerial = this.#updates ?? this.#meetings ?? this.#profile ?? this.#check
+    if (inputs && (readback.heldBy || (isSerial && this.#latest))) {
+      inputs = copyInputs(inputs, this.#buffers.inputs.keys())
+      scalars = { ...scalars }
+    }
+    const waitsFor = () => (isSerial ? this.#latest : readback.heldBy)
+    for (let busy = waitsFor(); busy; busy = waitsFor()) await busy.catch(() => undefined)
+    this.#dispatches.bind()
+    const began = performance.now()
+    this.#timer?.begin()
+    const staged = this.#buffers.write(gpu, this.prepared, inputs, scalars)
+    const running = this.#updates
+      ? this.#runSynchronized(this.#updates, staged, readback, began, !inputs)
+      : this.#runAlone(staged, readback, began)
+    const watched = this.#profile ? this.#profile.watch(running, began) : running
+    const outputs = watched.then((values) => this.#timed(values, began))
+    const ended = outputs.finally(() => {
+      readback.heldBy = undefined
+      if (this.#latest === ended) this.#latest = undefined
+    })
+    ended.catch(() => undefined)
+    readback.heldBy = ended
+    this.#latest = ended
+    return outputs
+  }
+
+  check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void {
+    checkInputs(this.prepared, inputs)
+    checkScalars(this.prepared, scalars)
+  }
+
+  destroy(): void {
+    this.#buffers.destroy()
+    this.#updates?.destroy()
+    this.#meetings?.destroy()
+    this.#profile?.destroy()
+    this.#timer?.destroy()
+    for (const readback of this.#readbacks) readback.destroy()
+  }
+
+  async #runAlone(
+    staged: StagedInputs,
+    readback: OutputReadback,
+    began: number,
+  ): Promise<RunOutputs> {
+    let encoder = this.#gpu.device.createCommandEncoder()
+    for (const input of staged) input.staged.record(encoder, input.buffer)
+    if (this.#meetings) {
+      this.#meetings.exchange.beginStep()
+      let start = 0
+      for (const [index, { end }] of this.prepared.meetings.entries()) {
+        this.#encode(encoder, start, end)
+        await this.#meetings.hold(index, encoder)
+        encoder = this.#gpu.device.createCommandEncoder()
+        start = end
+      }
+      this.#encode(encoder, start, this.#dispatches.count)
+    } else if (this.#check) {
+      this.#gpu.submit(encoder)
+      await this.#check.run((own, from, to) => this.#encode(own, from, to))
+      encoder = this.#gpu.device.createCommandEncoder()
+    } else {
+      let start = 0
+      for (const cut of this.#cuts) {
+        this.#encode(encoder, start, cut)
+        this.#gpu.submit(encoder)
+        encoder = this.#gpu.device.createCommandEncoder()
+        start = cut
+      }
+      this.#encode(encoder, start, this.#dispatches.count)
+    }
+    readback.copy(encoder, this.#buffers)
+    this.#timer?.resolve(encoder)
+    this.#gpu.submit(encoder)
+    for (const input of staged) input.staged.release()
+    this.encodeMs = performance.now() - began
+    const [outputs, deviceMs] = await Promise.all([readback.read(), this.#timer?.read()])
+    if (deviceMs) this.#cuts = submitCuts(this.prepared.phases, deviceMs)
+    return outputs
+  }
+
+  async #runSynchronized(
+    updates: SynchronizedUpdates,
+    staged: StagedInputs,
+    readback: OutputReadback,
+    began: number,
+    isShadow: boolean,
+  ): Promise<RunOutputs> {
+    const { joint, meetings } = this.prepared
+    const gpu = this.#gpu
+    const mark = this.onMark
+    const encodeUpdate = (encoder: GPUCommandEncoder, from: number, to: number) =>
+      this.#encode(encoder, from, to)
+    updates.begin(began, encodeUpdate, mark)
+    let waitedMs = 0
+    let meeting = 0
+    const parts = backwardParts(this.prepared)
+    for (const [bucket, part] of parts.entries()) {
+      const isLast = bucket === parts.length - 1
+      const { end } = part
+      let { start } = part
+      const room = updates.room()
+      if (room) {
+        const fullMs = performance.now()
+        await room
+        waitedMs += performance.now() - fullMs
+      }
+      let encoder = gpu.device.createCommandEncoder()
+      if (bucket === 0) for (const input of staged) input.staged.record(encoder, input.buffer)
+      while (meeting < meetings.length && meetings[meeting].end <= end) {
+        if (!isShadow) this.#encode(encoder, start, meetings[meeting].end)
+        await this.#meetings!.hold(meeting, encoder, isShadow, (run) => updates.aside(run))
+        encoder = gpu.device.createCommandEncoder()
+        start = meetings[meeting++].end
+      }
+      if (end > start && !isShadow) this.#encode(encoder, start, end)
+      if (isLast && joint.length === 0) readback.copy(encoder, this.#buffers)
+      updates.copyGradients(encoder, bucket, isShadow)
+      if (isLast) updates.copySharedBuffers(encoder)
+      if (isLast) this.#timer?.resolve(encoder)
+      gpu.submit(encoder)
+      if (bucket === 0) for (const input of staged) input.staged.release()
+      if (mark) {
+        const ended = () => mark(`part ${bucket} done`, performance.now())
+        gpu.queue.onSubmittedWorkDone().then(ended)
+      }
+      updates.submitted(bucket, mark)
+    }
+    this.encodeMs = performance.now() - began - waitedMs
+    mark?.('backward submitted', performance.now())
+    const updated = updates.run(encodeUpdate, mark, (encoder) =>
+      readback.copy(encoder, this.#buffers),
+    )
+    // With joint nodes, outputs are copied behind them: mapping the staging buffer earlier would be an error.
+    if (joint.length > 0) await updated
+    const [outputs] = await Promise.all([readback.read(), updated, this.#timer?.read()])
+    return updates.reduceOutputs(outputs)
+  }
+
+  /** Notes the times of a run that began at `beganMs` and has ended now. */
+  #timed(outputs: RunOutputs, beganMs: number): RunOutputs {
+    const { phases } = this.prepared
+    const shares = this.#timer?.shares ?? this.#profile?.shares(phases) ?? sharesOfOnePhase(phases)
+    const endedMs = performance.now()
+    if (this.#updates) {
+      const times = this.#updates.clock.read(endedMs)
+      const { forward, backward } = splitTime(times.backward, shares && { ...shares, optimizer: 0 })
+      this.times = { ...times, forward, backward }
+    } else {
+      const ms = endedMs - Math.max(beganMs, this.#lastEndedMs)
+      this.times = { ...noTimes, ...splitTime(ms, shares) }
+    }
+    this.#lastEndedMs = endedMs
+    noteTimes(outputs, { parts: this.times, beganMs, endedMs })
+    return outputs
+  }
+
+  #encode(encoder: GPUCommandEncoder, start: number, end: number): void {
+    if (this.#profile?.isTiming) {
+      for (let i = start; i < end; i++)
+        this.#dispatches.encode(encoder, i, i + 1, this.#profile.pass(i))
+      return
+    }
+    const timed = this.#timer?.passes(start, end) ?? []
+    for (const { start, end, descriptor } of timed)
+      this.#dispatches.encode(encoder, start, end, descriptor)
+    if (timed.length === 0) this.#dispatches.encode(encoder, start, end)
+  }
+}

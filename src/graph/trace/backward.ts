@@ -1,0 +1,205 @@
+import { detach } from '../../kernels/detach/detach.ts'
+import { fromScalar } from '../../kernels/from-scalar/from-scalar.ts'
+import { type MapAttrs, map, singleStep } from '../../kernels/map/map.ts'
+import type { GradientContext, Op, Value } from '../../kernels/op.ts'
+import { reshape } from '../../kernels/reshape/reshape.ts'
+import { comparisons } from '../../kernels/scalar/arithmetic.ts'
+import { TabringError } from '../../util/errors.ts'
+import type { DType } from '../../util/shape.ts'
+import type { Parameter } from './parameter.ts'
+import { Recomputation } from './region.ts'
+import { gradientWeight, type Trace } from './trace.ts'
+import {
+  type GradientHook,
+  type GraphNode,
+  type GraphValue,
+  nextNodeId,
+  nodesBehind,
+} from './value.ts'
+
+/** Adds the backward pass of a loss of one element, and its gradients to those of the trace. errors: those of `gradientsOf`. */
+export function addBackward(trace: Trace, loss: GraphValue): void {
+  const { scalars, gradients, tensorGradients } = trace
+  const { shape } = loss.type
+  const from = nextNodeId()
+  const slot = trace.seedSlot()
+  const [unit] = trace.emit(fromScalar, [], { slot })
+  const seed = shape.length === 0 ? unit : trace.emit(reshape, [unit], { shape })[0]
+  const { parameters, tensors } = gradientsOf(trace, loss, seed)
+  for (const [parameter, gradient] of parameters) {
+    trace.reached.add(parameter)
+    // Ranks sum their gradients, so that each begins with its share: equal ones, unless a run says otherwise.
+    // (`Weighing` finds out what they count for.)
+    if (parameter.exchange) scalars.setInitial(gradientWeight, 1 / parameter.exchange.size)
+    const earlier = gradients.get(parameter)
+    gradients.set(parameter, earlier ? add(trace, earlier, gradient) : gradient)
+  }
+  if (tensors.size > 0) {
+    // Other tensors' gradients are those of the loss as it stands.
+    const inverse = scalars.add(() => (scalars.value(slot) === 0 ? 0 : 1 / scalars.value(slot)))
+    const [whole] = trace.emit(fromScalar, [], { slot: inverse })
+    for (const [value, gradient] of tensors) {
+      const [own] = trace.emit(map, [gradient, whole], { steps: singleStep('mul', 2) })
+      const earlier = tensorGradients.get(value)
+      tensorGradients.set(value, earlier ? add(trace, earlier, own) : own)
+    }
+  }
+  for (const { outputs } of nodesBehind([loss])) {
+    for (const value of outputs) {
+      const over = trace.means.get(value)
+      if (over) trace.meansBehind.add(over)
+    }
+  }
+  trace.backwards.push({ from, to: nextNodeId() })
+}
+
+/** What a backward pass found: gradients by parameter, and by other tensors that asked for one. */
+interface Gradients {
+  readonly parameters: Map<Parameter, GraphValue>
+  readonly tensors: Map<GraphValue, GraphValue>
+}
+
+/**
+ * Adds the ops of the backward pass to the trace and returns the gradient by everything behind `output` that asked for one.
+ *
+ * Reverse accumulation over nodes from the last to the first; a value used twice gets the sum of its gradients, added in
+ * that order, and goes through the value's hooks when that sum is complete. Ops before any such tensor get no gradient ops. Ops of a
+ * checkpointed region read copies that are computed anew.
+ * errors: `graph.misuse` when an op on the way has no gradient, or when nothing behind `output` asked for one.
+ */
+function gradientsOf(trace: Trace, output: GraphValue, seed: GraphValue): Gradients {
+  const nodes = nodesBehind([output])
+  const isWanted = wantedAmong(trace, nodes)
+  if (!isWanted(output)) throw nothingRequiresGrad()
+  const gradients = new Map<GraphValue, GraphValue>([[output, seed]])
+  const hooksDone = new Set<GradientHook>()
+  const runHooks = (value: GraphValue): void => {
+    for (const hook of value.hooks ?? []) {
+      if (hooksDone.has(hook)) continue
+      hooksDone.add(hook)
+      const replaced = hook.run(hook.values.map((other) => gradients.get(other)))
+      replaced.forEach((gradient, i) => {
+        if (gradient) gradients.set(hook.values[i], gradient)
+      })
+    }
+  }
+  const recomputation = new Recomputation((op, inputs, attrs) => trace.emit(op, inputs, attrs))
+  for (const node of nodes.reverse()) {
+    if (!node.inputs.some(isWanted)) continue
+    if (node.outputs.every((value) => gradients.get(value) === undefined)) continue
+    for (const value of node.outputs) if (gradients.has(value)) runHooks(value)
+    const outputGradients = node.outputs.map((value) => gradients.get(value))
+    const region = trace.regions.get(node)
+    const inputGradients = applyRule(trace, node, outputGradients, isWanted, (value) =>
+      recomputation.valueIn(region, value),
+    )
+    node.inputs.forEach((input, i) => {
+      const gradient = inputGradients[i]
+      if (!gradient || !isWanted(input)) return
+      const earlier = gradients.get(input)
+      gradients.set(
+        input,
+        earlier
+          ? add(trace, earlier, gradient as GraphValue, input.type.dtype)
+          : (gradient as GraphValue),
+      )
+    })
+  }
+  const found: Gradients = { parameters: new Map(), tensors: new Map() }
+  for (const value of [...gradients.keys()]) {
+    const { leaf } = value
+    if (leaf?.kind !== 'parameter' && !trace.asked.has(value)) continue
+    // Hooks of what a node gave ran with the node.
+    if (!value.node) runHooks(value)
+    const gradient = trace.toFloat(gradients.get(value)!)
+    if (leaf?.kind === 'parameter') found.parameters.set(leaf.parameter, gradient)
+    else found.tensors.set(value, gradient)
+  }
+  return found
+}
+
+/** Whether a gradient flows to the value, or through it to what asked for one. */
+export const requiresGradient = (trace: Trace, value: GraphValue): boolean =>
+  wantedAmong(trace, nodesBehind([value]))(value)
+
+/** Tells of the values of `nodes` whether something that asked for a gradient is, or stands behind, them. */
+function wantedAmong(trace: Trace, nodes: readonly GraphNode[]): (value: GraphValue) => boolean {
+  const wanted = new Set<GraphValue>()
+  const isWanted = (value: GraphValue) =>
+    wanted.has(value) || isTrainable(value) || trace.asked.has(value)
+  for (const node of nodes) {
+    if (isConstant(trace, node) || !node.inputs.some(isWanted)) continue
+    for (const value of node.outputs) if (isFloat(value)) wanted.add(value)
+  }
+  return isWanted
+}
+
+/** Whether a node's results count as given: what is detached, comparisons, and gradients, as in PyTorch without `create_graph`. */
+function isConstant({ backwards }: Trace, { id, op, attrs }: GraphNode): boolean {
+  if (op === (detach as Op)) return true
+  if (op === (map as Op) && (attrs as MapAttrs).steps.some(({ fn }) => fn in comparisons))
+    return true
+  return backwards.some(({ from, to }) => id >= from && id < to)
+}
+
+/** Nothing flows back through integers. */
+export const isFloat = ({ type: { dtype } }: GraphValue): boolean =>
+  dtype === 'f32' || dtype === 'f16'
+
+const nothingRequiresGrad = () =>
+  new TabringError(
+    'graph.misuse',
+    'backward: expected a loss that depends on a tensor that requires a gradient, got one that depends on none. Compute it from parameters with requiresGrad true, or call requiresGrad_() on a tensor; what went through detach(), comparisons or integers does not count.',
+  )
+
+/** `a + b`, elementwise; of and to f16 where that is the dtype of what they are gradients by. */
+const add = (trace: Trace, a: GraphValue, b: GraphValue, dtype: DType = 'f32'): GraphValue =>
+  dtype === 'f16'
+    ? trace.emit(map, [trace.toHalf(a), trace.toHalf(b)], { steps: singleStep('add', 2), dtype })[0]
+    : trace.emit(map, [a, b], { steps: singleStep('add', 2) })[0]
+
+/**
+ * A parameter's f16 copy is made again where backward reads it, so that it does not live from forward on; anything else is
+ * read where it is.
+ */
+function copiedAnew(trace: Trace, value: GraphValue): GraphValue {
+  const { node } = value
+  const isCopy =
+    node?.op === (map as Op) &&
+    value.type.dtype === 'f16' &&
+    (node.attrs as MapAttrs).steps.length === 0 &&
+    node.inputs[0].leaf?.kind === 'parameter'
+  return isCopy ? trace.emit(node.op, node.inputs, node.attrs)[0] : value
+}
+
+const isTrainable = (value: GraphValue): boolean =>
+  value.leaf?.kind === 'parameter' && value.leaf.parameter.requiresGrad
+
+function applyRule(
+  trace: Trace,
+  node: GraphNode,
+  outputGradients: (GraphValue | undefined)[],
+  isWanted: (value: GraphValue) => boolean,
+  read: (value: GraphValue) => GraphValue,
+): (Value | undefined)[] {
+  const { op, inputs, outputs, attrs } = node
+  if (!op.gradient) {
+    throw new TabringError(
+      'graph.misuse',
+      `backward: "${op.name}" has no gradient, but a parameter stands behind it. Keep it out of the loss.`,
+    )
+  }
+  const context: GradientContext = {
+    inputs: inputs.map((value) => copiedAnew(trace, read(value))),
+    outputs: outputs.map(read),
+    outputGradients,
+    attrs,
+    needs: (input) => isWanted(inputs[input]),
+    emit: <A>(next: Op<A>, values: readonly Value[], nextAttrs: A) =>
+      trace.emit(next, values as GraphValue[], nextAttrs),
+  }
+  const from = nextNodeId()
+  const inputGradients = op.gradient(context)
+  trace.rules.push({ from, to: nextNodeId(), of: node })
+  return inputGradients
+}

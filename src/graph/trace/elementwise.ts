@@ -1,0 +1,89 @@
+import { fromScalar } from '../../kernels/from-scalar/from-scalar.ts'
+import {
+  type IntegerFunctionName,
+  integerFunctions,
+  isI32,
+  isIntegerExponent,
+} from '../../kernels/integers/functions.ts'
+import { type IntegerArgument, integerMap } from '../../kernels/integers/integer-map.ts'
+import { map } from '../../kernels/map/map.ts'
+import type { ScalarSlot } from '../../kernels/op.ts'
+import { lossTerms } from '../../kernels/scalar/losses.ts'
+import type { ScalarFunctionName, StepArgument } from '../../kernels/steps.ts'
+import { TabringError } from '../../util/errors.ts'
+import { mustBeTensors } from './tensor-arguments.ts'
+import { activeTrace } from './trace.ts'
+import { GraphValue } from './value.ts'
+
+/** What an elementwise function reads: an op's result, a number that never changes, or one that each run gives anew. */
+export type ElementwiseArgument = GraphValue | number | ScalarSlot
+
+/** Functions whose results need float32's range or digits even where their arguments are f16, as PyTorch's autocast has them. */
+const inFloat: ReadonlySet<ScalarFunctionName> = new Set<ScalarFunctionName>([
+  'exp',
+  'log',
+  'pow',
+  'rsqrt',
+  'softplus',
+  ...(Object.keys(lossTerms) as ScalarFunctionName[]),
+])
+
+const isSlot = (operand: GraphValue | ScalarSlot): operand is ScalarSlot =>
+  !(operand instanceof GraphValue) && typeof operand?.slot === 'number'
+
+/**
+ * Whether a function is computed on i32: where it is one of integers, its tensors are all i32 and its numbers whole.
+ *
+ * The condition of `where` may be anything; of its branches one must be a tensor.
+ */
+function staysInteger(fn: ScalarFunctionName, operands: readonly ElementwiseArgument[]): boolean {
+  if (!Object.hasOwn(integerFunctions, fn)) return false
+  if (fn === 'pow' && !isIntegerExponent(operands[1])) return false
+  const values = fn === 'where' ? operands.slice(1) : operands
+  return (
+    values.some((value) => value instanceof GraphValue) &&
+    values.every((value) =>
+      typeof value === 'number'
+        ? isI32(value)
+        : value instanceof GraphValue && value.type.dtype === 'i32',
+    )
+  )
+}
+
+/** Adds an elementwise function to the function being compiled: what `elementwise` of tensors does, which says what becomes of which dtype. */
+export function emitElementwise(
+  fn: ScalarFunctionName,
+  operands: readonly ElementwiseArgument[],
+): GraphValue {
+  const inputs: GraphValue[] = []
+  const args = operands.map((operand): StepArgument => {
+    if (typeof operand !== 'number') {
+      const input = isSlot(operand)
+        ? activeTrace(fromScalar.name).emit(fromScalar, [], { slot: operand })[0]
+        : operand
+      return { input: inputs.push(input) - 1 }
+    }
+    if (Number.isFinite(operand) && !Number.isFinite(Math.fround(operand))) {
+      throw new TabringError(
+        'graph.misuse',
+        `${fn}: a number must be within float32's range, got ${operand}. Give a smaller one, or Infinity where that is meant.`,
+      )
+    }
+    return { constant: operand }
+  })
+  if (inputs.length === 0) {
+    throw new TabringError(
+      'graph.misuse',
+      `${fn}: expected a tensor among the operands, got numbers alone. Compute it in JavaScript.`,
+    )
+  }
+  if (staysInteger(fn, operands)) {
+    const places = args as readonly IntegerArgument[]
+    const attrs = { fn: fn as IntegerFunctionName, args: places }
+    return activeTrace(integerMap.name).emit(integerMap, inputs, attrs)[0]
+  }
+  mustBeTensors(map.name, inputs, GraphValue)
+  const isHalf = inputs.every(({ type }) => type.dtype === 'f16') && !inFloat.has(fn)
+  const attrs = { steps: [{ fn, args }], ...(isHalf && { dtype: 'f16' as const }) }
+  return activeTrace(map.name).emit(map, inputs, attrs)[0]
+}

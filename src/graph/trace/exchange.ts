@@ -1,0 +1,193 @@
+import type { StepProgram } from '../plan/step-program.ts'
+import type { Bucket } from './bucket.ts'
+import type { Parameter } from './parameter.ts'
+
+/** What ranks compare of a step when it is compiled: they exchange by position, so it must be the same on all of them. */
+export interface StepLayout {
+  /** Names of parameters that `backward` did not reach. */
+  readonly unused: readonly string[]
+  /** By bucket: its length and its parameters. */
+  readonly buckets: readonly string[]
+  /** By meeting of ranks in forward and backward: the number of the group that meets, see `numberOf`. */
+  readonly meetings: readonly number[]
+  /** What this rank counts in a full batch, by which gradients are weighed; undefined where ranks weigh alike. */
+  readonly samples: number | undefined
+  /** By group of an optimizer: its class, and which kernels and states its settings have chosen. */
+  readonly fixed: readonly string[]
+}
+
+/** What a step's gradients count for, which ranks find out as they exchange its first bucket. */
+export interface StepWeights {
+  /** What this rank tells: whole numbers, equally many on all ranks. */
+  readonly words: Float32Array<ArrayBuffer>
+  /** Whether the sums of all `size` ranks' words say that settings of the update are not the same on all. */
+  differ(sums: Float32Array, size: number): boolean
+  /** What the settings of this rank are. */
+  readonly numbers: () => readonly string[]
+  /** Ends the step on this rank, as the same sums do on all others. */
+  refuse(error: unknown): void
+  /** Takes the sums of all ranks' words; returns what `settled` resolves with. errors: those of `settled`. */
+  settle(sums: Float32Array): number
+  /** The words will not come. */
+  fail(error: unknown): void
+  /** What sums of gradients are to be multiplied by. errors: `graph.misuse` where the weights that runs gave do not add up; those of `refuse` and `fail`. */
+  readonly settled: Promise<number>
+}
+
+/** Which bucket of a step it is: its position in the step's order of exchange. */
+export interface BucketPlace {
+  readonly index: number
+  readonly isLast: boolean
+}
+
+/** What a meeting of ranks gives: every rank's values one after the other, or their sum. */
+export type Meeting = 'gather' | 'sum'
+
+export interface MeetingPlace {
+  readonly meeting: Meeting
+  /** Its number; 0 for all ranks. */
+  readonly group: number
+}
+
+/** Some of a model's ranks, as `newGroup` gives them, and this rank's place among them. */
+export interface RankGroup {
+  readonly rank: number
+  readonly size: number
+  /** By rank in the group: the rank among all. */
+  readonly ranks: readonly number[]
+}
+
+/** How ranks with more and with fewer batches begin a step: those without take part all the same. */
+export interface UnevenInputs {
+  /** The rank whose buffers all take. */
+  readonly root: number
+  /** Whether gradients are divided by all ranks, also those without a batch. */
+  readonly dividesByAll: boolean
+  /** What this rank's gradients count for in the step that it begins, of what it would have counted for. */
+  begin(program: StepProgram, weight: number): Promise<number>
+}
+
+/**
+ * How a step program and a group of ranks meet: the program knows buckets, the exchange knows the ring.
+ *
+ * Implemented over a process group by ddp/data-parallel/ring-exchange.ts; the graph layer sees no peers.
+ */
+export interface GradientExchange {
+  readonly rank: number
+  readonly size: number
+  /** Whether gradients leave the program in each step that updates: there are several ranks, or a communication hook. */
+  readonly exchangesGradients: boolean
+  /** Of the model, in the order in which the module lists them. */
+  readonly parameters: readonly Parameter[]
+  /** Buckets close at this many bytes, the first one at `firstBucketCapBytes`. errors: `Unsettled` while ranks measure it. */
+  readonly bucketCapBytes: number
+  readonly firstBucketCapBytes: number
+  /** Whether parameters may be without a gradient, on some ranks or on all. */
+  readonly findsUnused: boolean
+  /** Whether a bucket is exchanged while later parts of backward run, or not before all have. */
+  readonly overlaps: boolean
+  /** False inside `noSync`: runs that begin now add up gradients and exchange nothing. */
+  readonly isSynchronizing: boolean
+  /** Inside `join`. */
+  readonly uneven: UnevenInputs | undefined
+  /** Those that update, by the number that ranks have for them. */
+  readonly programs: Map<number, StepProgram>
+  /** A number for a program that is being compiled: the same on all ranks, which compile them in one order. */
+  countProgram(): number
+  /** Elements [start, end) of a bucket of `length` elements that `rank` reduces and updates. */
+  chunk(length: number, rank: number): { start: number; end: number }
+  /**
+   * Sums a bucket's gradients over ranks in place, and what lies behind them in `data`; afterwards this rank's chunk holds the sum, the
+   * rest is undefined. The words of `weights`, one for all buckets of a step, go along with the first one; gradients come multiplied by
+   * what they settle. `onMet`: all ranks have begun it.
+   */
+  reduceGradients(
+    bucket: Bucket,
+    place: BucketPlace,
+    data: Float32Array<ArrayBuffer>,
+    weights: StepWeights,
+    onMet?: () => void,
+  ): Promise<void>
+  /** Spreads every rank's chunk to all ranks, in place. */
+  allGather(bucket: number, data: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
+  /** As `allGather`, outside of steps: for what all ranks ask for alike, in the same order. */
+  gather(data: Float32Array<ArrayBuffer>): Promise<void>
+  /** Every rank's text, in rank order; outside of steps, as `gather`. */
+  gatherTexts(own: string): Promise<readonly string[]>
+  /** Every rank's `values`, in rank order; `index` counts such calls within the step. All ranks give equally many. */
+  gatherScalars(
+    index: number,
+    values: Float32Array<ArrayBuffer>,
+    onMet?: () => void,
+  ): Promise<Float32Array<ArrayBuffer>>
+  /**
+   * The number that this rank has for a group that meets in forward and backward; 0 is all ranks.
+   *
+   * errors: `graph.misuse` for a group that is none of some of these ranks.
+   */
+  numberOf(group: RankGroup): number
+  /** Steps may have meetings of these groups from now on; called alike on their ranks, where a program is made. */
+  expectMeetings(groups: readonly number[]): void
+  /** What the values of a group's ranks make in the middle of forward or backward; `index` counts such calls within the step. */
+  meet(
+    index: number,
+    values: Float32Array<ArrayBuffer>,
+    meeting: MeetingPlace,
+    onMet?: () => void,
+  ): Promise<Float32Array<ArrayBuffer>>
+  /** The rank whose buffers all take in the step under way. */
+  readonly bufferRoot: number
+  /** Copies `bufferRoot`'s words to all ranks, in place. */
+  broadcastBuffers(words: Float32Array<ArrayBuffer>, onMet?: () => void): Promise<void>
+  /** Resolves when all ranks hold rank 0's parameters; programs wait for it before they are made. */
+  readonly ready: Promise<void>
+  /** Compares a step that is being compiled over ranks; returns the `samples` of each, 0 where they weigh alike. errors: the same on all ranks, naming them. */
+  settleLayout(layout: StepLayout): Promise<readonly number[]>
+  /**
+   * Tells the others, which wait for this rank's step, that it cannot be compiled here; resolves when they know, or soon. Not for errors that
+   * this exchange has thrown on all ranks.
+   */
+  tellFailure(error: unknown): Promise<void>
+  /** What all ranks together use of what each uses: rank 0's in its order, then the others'. */
+  settleUsed(own: readonly Parameter[]): Promise<readonly Parameter[]>
+  /** By which `sequence` the ring will report the collectives of the step that begins next. */
+  readonly nextSequence: number
+  /** Called once at the start of each step, before its first bucket. */
+  beginStep(): void
+  /** A small number that this rank tells the others with each step, without a message of its own; 0 unless it is set. */
+  ownWord: number
+  /** The sum of what all ranks told with the step that ended last: the same on all of them. */
+  joinedWord: number
+}
+
+/**
+ * Thrown by a trace that needs what ranks settle first, such as the size of buckets. The function is traced again when they have.
+ */
+export class Unsettled extends Error {
+  readonly settled: Promise<unknown>
+
+  constructor(what: string, settled: Promise<unknown>) {
+    super(`${what} is not settled between ranks yet: wait for ddp.ready.`)
+    this.settled = settled
+    // Whoever traces again waits for it; until then it must not count as unhandled.
+    settled.catch(() => undefined)
+  }
+}
+
+/** What ranks have settled for one program, over the traces that it took. */
+export interface Settled {
+  /** By optimizer: the parameters that it updates, on whichever rank they have a gradient, in the order of their exchange. */
+  readonly used: Map<object, readonly Parameter[]>
+}
+
+/** What `make` returns, called again whenever a trace waits for the ranks. errors: those of `make` and of the ranks. */
+export async function whenSettled<T>(make: () => T): Promise<T> {
+  for (;;) {
+    try {
+      return make()
+    } catch (error) {
+      if (!(error instanceof Unsettled)) throw error
+      await error.settled
+    }
+  }
+}

@@ -1,0 +1,27 @@
+import { type Shape, tensorType } from '../../util/shape.ts'
+import type { GradientExchange } from './exchange.ts'
+import { type StoredData, StoredTensor } from './stored-tensor.ts'
+import { GraphValue } from './value.ts'
+
+/**
+ * A tensor that belongs to a module and has no gradient, such as running statistics.
+ *
+ * It changes on the device, inside the recorded step, by ops that list it in their `updates`. Its dtype is its data's.
+ */
+export class ModuleBuffer extends StoredTensor {
+  readonly value: GraphValue
+  /** Set by DistributedDataParallel where all ranks take rank 0's after each step that changes it. */
+  exchange: GradientExchange | undefined
+
+  constructor(shape: Shape, data: StoredData) {
+    const type = tensorType(shape, data instanceof Int32Array ? 'i32' : 'f32')
+    super(type, data)
+    this.value = new GraphValue(type, { kind: 'buffer', buffer: this })
+  }
+
+  protected override like(data: StoredData): this {
+    const copy = new ModuleBuffer(this.shape, data)
+    copy.name = this.name
+    return copy as this
+  }
+}

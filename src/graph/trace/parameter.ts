@@ -1,0 +1,55 @@
+import { type Shape, tensorType } from '../../util/shape.ts'
+import type { GradientExchange } from './exchange.ts'
+import { StoredTensor } from './stored-tensor.ts'
+import { gradientFor, type Tensor, TracedTensor } from './tensor.ts'
+import { activeTrace } from './trace.ts'
+import { GraphValue } from './value.ts'
+
+/** A tensor that training changes by its gradient. */
+export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
+  readonly value: GraphValue
+  #requiresGrad = true
+  /** Set by DistributedDataParallel: how gradients are summed over ranks. */
+  exchange: GradientExchange | undefined
+
+  constructor(shape: Shape, data: Float32Array<ArrayBuffer>) {
+    const type = tensorType(shape)
+    super(type, data)
+    this.value = new GraphValue(type, { kind: 'parameter', parameter: this })
+  }
+
+  /** Whether it gets a gradient; frozen parameters get none and are never updated. Holds for what is compiled from here on. */
+  override get requiresGrad(): boolean {
+    return this.#requiresGrad
+  }
+  override set requiresGrad(requiresGrad: boolean) {
+    this.#requiresGrad = requiresGrad
+  }
+
+  override requiresGrad_(requiresGrad = true): this {
+    this.#requiresGrad = requiresGrad
+    return this
+  }
+
+  protected override like(data: Float32Array<ArrayBuffer>): this {
+    const copy = new Parameter(this.shape, data)
+    copy.name = this.name
+    return copy.requiresGrad_(this.#requiresGrad) as this
+  }
+
+  /** A parameter's gradient is kept anyway. */
+  override retainGrad(): void {
+    activeTrace('retainGrad')
+  }
+
+  /** The gradient that `backward` gave it in the function being compiled; undefined before, and after `zeroGrad`. */
+  override get grad(): Tensor | undefined {
+    const gradient = activeTrace('grad').gradients.get(this)
+    return gradient && new TracedTensor(gradient)
+  }
+  override set grad(gradient: Tensor | undefined) {
+    const { gradients } = activeTrace('grad')
+    if (gradient) gradients.set(this, gradientFor(this, gradient))
+    else gradients.delete(this)
+  }
+}

@@ -1,0 +1,122 @@
+import { maxLayers, type RandomSlots, randomHalves } from '../../kernels/random/masks.ts'
+import { activeTrace, type NamedScalar, type Trace } from './trace.ts'
+
+/** Names of the step scalars that decide random masks; a run may give each of them. */
+export const randomScalarNames = {
+  /** 0 to 2^53 - 1; the seed of `manualSeed` unless a run gives one. */
+  seed: 'randomSeed',
+  /**
+   * 0 to 2^32 - 1; in a run that does not give it, the next number of the one counter that all programs of this page or worker share.
+   */
+  step: 'randomStep',
+  /**
+   * 0 to 2^32 - 1: the global number of this rank's first sample. Unless given, shares of equal size: in what DistributedDataParallel
+   * forwards rank times the samples of the layer, else 0.
+   */
+  sample: 'sampleOffset',
+} as const
+
+let defaultSeed = 0
+
+/** The seed of masks in programs that are compiled from here on. */
+export function setRandomSeed(seed: number): void {
+  defaultSeed = seed
+}
+
+let nextStep = 0
+
+/** The number that the next run with random masks takes, of whatever program. */
+export const nextRandomStep = (): number => nextStep
+
+export function setNextRandomStep(step: number): void {
+  nextStep = step
+}
+
+interface RandomState {
+  readonly seed: NamedScalar
+  readonly step: NamedScalar
+  readonly sample: NamedScalar
+  /** Slots of layers by their number of samples, which decides the first one of a share; without shares all have one. */
+  readonly slots: Map<number | undefined, RandomSlots>
+  functionalLayers: number
+  /** Layers of modules that have drawn in this trace. */
+  readonly drawn: Set<number>
+  repeats: number
+}
+
+const known = new WeakMap<Trace, RandomState>()
+
+function stateOf(trace: Trace): RandomState {
+  let state = known.get(trace)
+  if (!state) {
+    const { scalars } = trace
+    const { seed: seedName, step: stepName, sample: sampleName } = randomScalarNames
+    const seed = scalars.integer(seedName, defaultSeed, randomHalves.seed)
+    const step = scalars.integer(stepName, 0, randomHalves.step)
+    const sample = scalars.integer(sampleName, 0, randomHalves.sample)
+    trace.beforeStep.push(() => {
+      if (scalars.wasSet(stepName)) return
+      step.value = nextStep
+      nextStep = (nextStep + 1) % 2 ** 32
+    })
+    state = {
+      seed,
+      step,
+      sample,
+      slots: new Map([[undefined, seed.slot]]),
+      functionalLayers: 0,
+      drawn: new Set(),
+      repeats: 0,
+    }
+    known.set(trace, state)
+  }
+  return state
+}
+
+/** The slots of seed, step and first sample in the function being compiled, for a layer of so many samples. */
+export function randomSlots(where: string, samples: number): RandomSlots {
+  const trace = activeTrace(where)
+  const { scalars, rank } = trace
+  const { seed, step, sample, slots } = stateOf(trace)
+  const key = rank === undefined ? undefined : samples
+  const made = slots.get(key)
+  if (made) return made
+  const own = () =>
+    scalars.wasSet(randomScalarNames.sample) ? sample.value : (rank ?? 0) * samples
+  const first = scalars.addInteger(() => seed.value, randomHalves.seed)
+  scalars.addInteger(() => step.value, randomHalves.step)
+  scalars.addInteger(own, randomHalves.sample)
+  slots.set(key, first)
+  return first
+}
+
+/**
+ * Layers of modules have numbers below this. Calls without one take numbers from here up, in the order of the trace; repeated calls of a
+ * module numbers from the last one down.
+ */
+const firstFunctionalLayer = 2 ** 23
+
+/** A layer number of its own for a call that has none, the same in each trace of the same function. */
+export const functionalLayer = (where: string): number =>
+  firstFunctionalLayer + stateOf(activeTrace(where)).functionalLayers++
+
+/**
+ * The number with which a module's layer draws in this call: its own in the first call of a trace, a new one in each further call, the
+ * same in each trace of the same function. What is recomputed for backward keeps the number of the call that it repeats.
+ */
+export function layerOfCall(where: string, layer: number): number {
+  const state = stateOf(activeTrace(where))
+  if (state.drawn.has(layer)) return maxLayers - 1 - state.repeats++
+  state.drawn.add(layer)
+  return layer
+}
+
+let nextLayer = 0
+
+/** The number of the next random layer; the same code gives the same numbers on every rank. */
+export const nextRandomLayer = (): number => nextLayer++ % firstFunctionalLayer
+
+/** Numbers random layers from 0 again. */
+export function resetRandomLayers(): void {
+  nextLayer = 0
+}

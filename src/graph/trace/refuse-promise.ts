@@ -1,0 +1,13 @@
+import { TabringError } from '../../util/errors.ts'
+
+/** errors: `graph.misuse` where a function that is traced gave a promise: what it does after its first await nobody would see. */
+export function refusePromise(where: string, returned: unknown): void {
+  const isObject = typeof returned === 'object' && returned !== null
+  if (!isObject || !('then' in returned) || typeof returned.then !== 'function') return
+  // What it comes to is told here; it must not count as unhandled besides.
+  Promise.resolve(returned).catch(() => undefined)
+  throw new TabringError(
+    'graph.misuse',
+    `${where}: expected a function that returns its tensors at once, got one that returns a promise. Tracing is synchronous: take out async and await, wait for data before compile, and give what changes with each run as an input.`,
+  )
+}

@@ -1,0 +1,72 @@
+import { barrier } from '../../kernels/barrier/barrier.ts'
+import type { Op } from '../../kernels/op.ts'
+import type { GraphNode, GraphValue } from './value.ts'
+
+/** The nodes that were traced inside one `checkpoint` call: backward computes them anew instead of keeping what they gave. */
+export class Region {
+  readonly parent: Region | undefined
+  /** In the order of tracing, those of regions inside this one included. */
+  readonly nodes: GraphNode[] = []
+  /** What left the region: those after it keep these, so nothing computes them twice. */
+  readonly returned = new Set<GraphValue>()
+
+  constructor(parent?: Region) {
+    this.parent = parent
+  }
+}
+
+type Emit = <A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A) => GraphValue[]
+
+let nextCopy = 1
+
+/**
+ * The values of checkpointed regions, computed anew for one backward pass.
+ *
+ * A region is copied as a whole when backward first meets one of its nodes, so the copies run right before they are read; what no gradient
+ * reads is never part of the program. A region inside another reads the outer one's copies.
+ */
+export class Recomputation {
+  readonly #emit: Emit
+  readonly #copies = new Map<Region, Map<GraphValue, GraphValue>>()
+
+  constructor(emit: Emit) {
+    this.#emit = emit
+  }
+
+  /** The value to read in backward for `value`, as a node of `region` knew it. */
+  valueIn(region: Region | undefined, value: GraphValue): GraphValue {
+    for (let current = region; current; current = current.parent) {
+      const copy = this.#copiesOf(current).get(value)
+      if (copy) return copy
+    }
+    return value
+  }
+
+  #copiesOf(region: Region): Map<GraphValue, GraphValue> {
+    const known = this.#copies.get(region)
+    if (known) return known
+    const copies = new Map<GraphValue, GraphValue>()
+    this.#copies.set(region, copies)
+    const copy = nextCopy++
+    const barriers = new Map<GraphValue, GraphValue>()
+    const outside = (value: GraphValue): GraphValue => {
+      let behind = barriers.get(value)
+      if (!behind) {
+        behind = this.#emit(barrier, [this.valueIn(region.parent, value)], { copy })[0]
+        barriers.set(value, behind)
+      }
+      return behind
+    }
+    for (const node of region.nodes) {
+      // A node that changes something (running statistics) runs once; its results are kept like a returned value.
+      if (node.op.updates?.length) continue
+      if (node.outputs.every((value) => region.returned.has(value))) continue
+      const inputs = node.inputs.map((value) => copies.get(value) ?? outside(value))
+      const outputs = this.#emit(node.op, inputs, node.attrs)
+      node.outputs.forEach((value, i) => {
+        if (!region.returned.has(value)) copies.set(value, outputs[i])
+      })
+    }
+    return copies
+  }
+}

@@ -1,0 +1,52 @@
+import { ShapeError, TabringError } from '../../util/errors.ts'
+import { formatShape } from '../../util/shape.ts'
+import type { Tensor } from './tensor.ts'
+
+/** What functions of tensors ask of their arguments, in one wording. */
+
+/** The error for an argument of a wrong kind. */
+export const notUnderstood = (name: string, expected: string, got: unknown): ShapeError =>
+  new ShapeError(
+    'shape.unsupported',
+    `${name}: expected ${expected}, got ${typeof got === 'object' ? JSON.stringify(got) : String(got)}. Arguments come in PyTorch's order: (dim, keepDim).`,
+  )
+
+/** errors: `shape.unsupported` where there is nothing to take, or what cannot be ordered, naming the function that was called. */
+export function mustHaveElements(name: string, { dtype, shape, count }: Tensor): void {
+  if (count > 0 && dtype !== 'u32') return
+  throw new ShapeError(
+    'shape.unsupported',
+    `${name}: expected an f32 or i32 tensor with at least one element, got ${dtype}${formatShape(shape)}. Convert u32 with float(); leave out empty tensors.`,
+  )
+}
+
+/** errors: `shape.unsupported` for integers, naming the function that was called. */
+export function mustBeFloat(name: string, ...tensors: Tensor[]): void {
+  const wrong = tensors.find(({ dtype }) => dtype !== 'f32' && dtype !== 'f16')
+  if (!wrong) return
+  const { dtype, shape } = wrong
+  throw new ShapeError(
+    'shape.unsupported',
+    `${name}: expected a tensor of floats, got ${dtype}${formatShape(shape)}. Convert it with float().`,
+  )
+}
+
+/** errors: `shape.unsupported` unless it is true or false. */
+export function flag(name: string, value: boolean): boolean {
+  if (typeof value !== 'boolean') throw notUnderstood(name, 'true or false', value)
+  return value
+}
+
+/** errors: `graph.misuse`, naming the op and its input, for what is no tensor, which `kind` is the class of. */
+export function mustBeTensors(
+  op: string,
+  inputs: readonly unknown[],
+  kind: abstract new (...args: never[]) => unknown,
+): void {
+  const i = inputs.findIndex((input) => !(input instanceof kind))
+  if (i < 0) return
+  throw new TabringError(
+    'graph.misuse',
+    `${op}: input ${i} must be a Tensor, got ${typeof inputs[i]}. Pass arrays as inputs of the compiled function.`,
+  )
+}

@@ -1,0 +1,359 @@
+import { map } from '../../kernels/map/map.ts'
+import type { Op, ScalarSlot } from '../../kernels/op.ts'
+import { TabringError } from '../../util/errors.ts'
+import type { OutputCheck } from '../compile/output-checks.ts'
+import type { Pool } from '../memory/pool.ts'
+import type { MeanOver } from '../plan/mean-over.ts'
+import type { Tally, Weighing } from '../plan/weighing.ts'
+import type { Bucket } from './bucket.ts'
+import type { GradientExchange, Settled } from './exchange.ts'
+import type { Parameter } from './parameter.ts'
+import { Region } from './region.ts'
+import { Alike } from './settings-check.ts'
+import { emitNode, type GraphNode, type GraphValue } from './value.ts'
+
+/** A scalar that runs may give by name. */
+export interface NamedScalar {
+  readonly slot: ScalarSlot
+  value: number
+  /** What it is in runs that do not give it. */
+  initial: number
+  /** Whether the run under way gave it. */
+  wasSet: boolean
+  /** For integers: values are below it. */
+  readonly limit?: number
+}
+
+/** The step's scalars: one f32 each, written as one block before every run. */
+export class ScalarBlock {
+  readonly #sources: (() => number)[] = []
+  readonly #named = new Map<string, NamedScalar>()
+
+  /** A slot whose value `source` gives anew for each step. */
+  add(source: () => number): ScalarSlot {
+    this.#sources.push(source)
+    return { slot: this.#sources.length - 1 }
+  }
+
+  /** The slot of that name, made with `initial` at its first use. */
+  named(name: string, initial: number): ScalarSlot {
+    const known = this.#named.get(name)
+    if (known) return known.slot
+    const entry: NamedScalar = {
+      slot: this.add(() => entry.value),
+      value: initial,
+      initial,
+      wasSet: false,
+    }
+    this.#named.set(name, entry)
+    return entry.slot
+  }
+
+  /** Changes what a named scalar is in runs that do not give it. */
+  setInitial(name: string, initial: number): void {
+    Object.assign(this.#entry(name), { value: initial, initial })
+  }
+
+  /**
+   * A named integer as `halves` neighbouring slots of 16 bits each, lowest first, since an f32 holds no more than 24 bits exactly.
+   *
+   * Returns the entry, whose `slot` is the first.
+   */
+  integer(name: string, initial: number, halves: number): NamedScalar {
+    const known = this.#named.get(name)
+    if (known) return known
+    const entry: NamedScalar = {
+      slot: this.addInteger(() => entry.value, halves),
+      value: initial,
+      initial,
+      wasSet: false,
+      limit: Math.min(2 ** (16 * halves), Number.MAX_SAFE_INTEGER + 1),
+    }
+    this.#named.set(name, entry)
+    return entry
+  }
+
+  /** The first of `halves` neighbouring slots with 16 bits each of an integer, lowest first. */
+  addInteger(source: () => number, halves: number): ScalarSlot {
+    const first = { slot: this.#sources.length }
+    for (let half = 0; half < halves; half++) {
+      this.add(() => Math.floor(source() / 2 ** (16 * half)) % 0x10000)
+    }
+    return first
+  }
+
+  /** Takes what a run gives by name; the others get their initial values. errors: `graph.misuse` for an unknown name. */
+  begin(given: Readonly<Record<string, number>>): void {
+    for (const entry of this.#named.values()) {
+      entry.value = entry.initial
+      entry.wasSet = false
+    }
+    for (const name in given) {
+      Object.assign(this.#checked(name, given[name]), { value: given[name], wasSet: true })
+    }
+  }
+
+  /** Takes nothing. errors: those of `begin`. */
+  check(given: Readonly<Record<string, number>>): void {
+    for (const name in given) this.#checked(name, given[name])
+  }
+
+  #checked(name: string, value: number): NamedScalar {
+    const entry = this.#entry(name)
+    const { limit } = entry
+    if (limit !== undefined && !(Number.isInteger(value) && value >= 0 && value < limit)) {
+      throw new TabringError(
+        'graph.misuse',
+        `run: step scalar "${name}" must be an integer from 0 to ${limit - 1}, got ${value}. Choose one in that range.`,
+      )
+    }
+    return entry
+  }
+
+  #entry(name: string): NamedScalar {
+    const entry = this.#named.get(name)
+    if (entry) return entry
+    throw new TabringError(
+      'graph.misuse',
+      `run: no step scalar "${name}"; this program has ${[...this.#named.keys()].join(', ') || 'none'}. Call stepScalar("${name}") in the traced function.`,
+    )
+  }
+
+  /** Gives the run under way a value that it was not given. */
+  assign(name: string, value: number): void {
+    this.#entry(name).value = value
+  }
+
+  /** What a named scalar is in the run under way. */
+  valueOf(name: string): number {
+    return this.#entry(name).value
+  }
+
+  /** Whether the run under way gave the scalar of that name a value. */
+  wasSet(name: string): boolean {
+    return this.#named.get(name)?.wasSet ?? false
+  }
+
+  /** What a slot holds in the next run. */
+  value({ slot }: ScalarSlot): number {
+    return this.#sources[slot]()
+  }
+
+  has(name: string): boolean {
+    return this.#named.has(name)
+  }
+
+  get size(): number {
+    return this.#sources.length
+  }
+
+  fill(target: Float32Array): void {
+    for (let i = 0; i < this.#sources.length; i++) target[i] = this.#sources[i]()
+  }
+}
+
+/**
+ * The scalar by which `backward` begins: a rank's share of the batch in data-parallel training, else 1.
+ *
+ * Where it is not given, ranks and micro-steps whose loss is a mean over counted samples or class numbers weigh by how many count; others
+ * weigh alike. Given, it adds up to 1 over the ranks.
+ */
+export const gradientWeight = 'gradientWeight'
+
+/** A bucket's part in a step: the gradients that fill it and the nodes that update its parameters. */
+export interface BucketUpdate {
+  readonly bucket: Bucket
+  /** By parameter of the bucket, in its order. */
+  readonly gradients: readonly GraphValue[]
+  /** Run on the whole bucket as soon as its gradients are there, before ranks exchange them. */
+  readonly completion: readonly GraphNode[]
+  readonly nodes: readonly GraphNode[]
+}
+
+/** A number that ranks must agree on between exchange and update: [value, flag], left in `pool` by `node`. */
+export interface JointReduction {
+  readonly node: GraphNode
+  readonly pool: Pool
+  /** How values of ranks join; flags join by the largest. */
+  readonly join: 'sum' | 'largest'
+}
+
+/** What an update kernel multiplies a bucket's gradients by: a device tensor (factor, skip). */
+export interface GradientControl {
+  readonly value: GraphValue
+  /** Whether it may say that the update is left out. */
+  readonly maySkip: boolean
+}
+
+/** A part of a gradient accumulation: micro-steps add, without exchange and update; the last one takes the sum and updates. */
+export interface Accumulation {
+  readonly part: 'add' | 'take'
+  /** What each micro-step's gradient counts for. */
+  readonly weight: number
+  /** What the update's runs have counted, one for both parts. */
+  readonly tally: Tally
+}
+
+/** What one call of a traced function left behind, besides the values that it returned. */
+export class Trace {
+  readonly scalars = new ScalarBlock()
+  readonly gradients = new Map<Parameter, GraphValue>()
+  /** Parameters that a `backward` has reached, whatever became of their gradients. */
+  readonly reached = new Set<Parameter>()
+  /** Tensors other than parameters that asked for a gradient, and the gradients that they got. */
+  readonly asked = new Set<GraphValue>()
+  readonly tensorGradients = new Map<GraphValue, GraphValue>()
+  readonly updates: BucketUpdate[] = []
+  /** What the ranks that share the updates must have alike in each step. */
+  readonly alike = new Alike()
+  /** Nodes that change an input in place (running statistics): a program keeps them whether or not anything reads their outputs. */
+  readonly effects: GraphNode[] = []
+  /** Nodes over all buckets between exchange and update, in order: norms, clipping, loss scaling. */
+  readonly joint: GraphNode[] = []
+  readonly reductions: JointReduction[] = []
+  readonly controls = new Map<Bucket, GradientControl>()
+  /** Nodes after all updates, on whole buckets. */
+  readonly after: GraphNode[] = []
+  /** Values that runs are refused for. */
+  readonly checks: OutputCheck[] = []
+  readonly accumulation: Accumulation | undefined
+  /** Losses that are means over what counts, and those of them that `backward` began from. */
+  readonly means = new Map<GraphValue, MeanOver>()
+  readonly meansBehind = new Set<MeanOver>()
+  /** What runs count for, where they are not all: there are several ranks, or micro-steps. */
+  weighing: Weighing | undefined
+  /** How the ranks of the data-parallel model meet that is forwarded. */
+  forwarded: GradientExchange | undefined
+  /** Whether that model trains, and does not evaluate. */
+  isForwardedToTrain = false
+  /** How the parameters that are updated are exchanged. */
+  exchange: GradientExchange | undefined
+  /** What ranks have settled for the program that this trace is for; undefined where it is for a look. */
+  readonly settled: Settled | undefined
+  /** Ids [from, to) of the nodes that each `backward` added. */
+  readonly backwards: { readonly from: number; readonly to: number }[] = []
+  /** Ids [from, to) of the nodes by which each node's gradient was made. */
+  readonly rules: { readonly from: number; readonly to: number; readonly of: GraphNode }[] = []
+  /** Called when the traced function has returned: what it makes outlives the trace, unless it threw. */
+  readonly whenTraced: (() => void)[] = []
+  /** Called before each run's scalars are written (an optimizer counts its steps here). */
+  readonly beforeStep: (() => void)[] = []
+  /** Called before `beforeStep`: each throws where a run may not begin, so that a refused run counts nowhere. */
+  readonly refusals: (() => void)[] = []
+  /** The innermost checkpointed region of each node that stands in one. */
+  readonly regions = new Map<GraphNode, Region>()
+  #region: Region | undefined
+  #isAutocast = false
+
+  constructor(accumulation?: Accumulation, settled?: Settled) {
+    this.accumulation = accumulation
+    this.settled = settled
+  }
+
+  /** How the ranks meet that wait for this step: an update, as far as can be told by now. */
+  get updatesOver(): GradientExchange | undefined {
+    const isUpdate =
+      this.accumulation !== undefined || this.isForwardedToTrain || this.backwards.length > 0
+    return this.exchange ?? (isUpdate ? this.forwarded : undefined)
+  }
+
+  /** This rank's number, once a data-parallel model is forwarded: which share of the samples it sees. */
+  get rank(): number | undefined {
+    return this.forwarded?.rank
+  }
+
+  /** Adds a node between exchange and update and returns its outputs. */
+  emitJoint<A>(op: Op<A>, inputs: readonly GraphValue[], attrs: A): GraphValue[] {
+    const node = emitNode(op as Op, inputs, attrs)
+    this.joint.push(node)
+    return [...node.outputs]
+  }
+
+  /** The slot with which `backward` begins. */
+  seedSlot(): ScalarSlot {
+    const own = this.scalars.named(gradientWeight, 1)
+    const { accumulation, scalars } = this
+    if (!accumulation) return own
+    return scalars.add(() => scalars.value(own) * accumulation.weight)
+  }
+
+  /** Adds a node and returns its outputs. What is stored as f16 comes as f32 to ops that do not read it. */
+  emit<A>(op: Op<A>, given: readonly GraphValue[], attrs: A): GraphValue[] {
+    const takesAll = op.takesHalf || op.isView
+    const inputs = takesAll ? given : given.map((value) => this.toFloat(value))
+    const node = emitNode(op as Op, inputs, attrs)
+    if (op.updates?.length) this.effects.push(node)
+    if (this.#region) this.regions.set(node, this.#region)
+    for (let region = this.#region; region; region = region.parent) region.nodes.push(node)
+    return [...node.outputs]
+  }
+
+  /** The value as f32 where it is stored as f16. */
+  toFloat(value: GraphValue): GraphValue {
+    return value.type.dtype === 'f16' ? this.emit(map, [value], { steps: [] })[0] : value
+  }
+
+  /** The value as f16. */
+  toHalf(value: GraphValue): GraphValue {
+    if (value.type.dtype === 'f16') return value
+    return this.emit(map, [value], { steps: [], dtype: 'f16' })[0]
+  }
+
+  /** Whether products take their operands as f16 now. */
+  get isAutocast(): boolean {
+    return this.#isAutocast
+  }
+
+  /** Runs `body` with autocast on or off. */
+  withAutocast<T>(isOn: boolean, body: () => T): T {
+    const outer = this.#isAutocast
+    this.#isAutocast = isOn
+    try {
+      return body()
+    } finally {
+      this.#isAutocast = outer
+    }
+  }
+
+  /** Runs `body` with all nodes that it adds in a region of their own. */
+  inRegion<T>(body: (region: Region) => T): T {
+    const outer = this.#region
+    this.#region = new Region(outer)
+    try {
+      return body(this.#region)
+    } finally {
+      this.#region = outer
+    }
+  }
+}
+
+let active: Trace | undefined
+
+/** The trace of the function being compiled. errors: `graph.misuse` outside of one, naming `what`. */
+export function activeTrace(what: string): Trace {
+  if (!active) {
+    throw new TabringError(
+      'graph.misuse',
+      `${what}: only inside a function given to compile(). Move the call there.`,
+    )
+  }
+  return active
+}
+
+export const isTracing = (): boolean => active !== undefined
+
+/** Runs `body` with `trace` active. errors: `graph.misuse` when traces nest. */
+export function withTrace<T>(trace: Trace, body: () => T): T {
+  if (active) {
+    throw new TabringError(
+      'graph.misuse',
+      'compile: a traced function may not compile another. Compile it outside and call one of them.',
+    )
+  }
+  active = trace
+  try {
+    return body()
+  } finally {
+    active = undefined
+  }
+}

@@ -1,0 +1,106 @@
+import type { Op, Value } from '../../kernels/op.ts'
+import type { TensorType } from '../../util/shape.ts'
+import type { Pool } from '../memory/pool.ts'
+import type { ModuleBuffer } from './module-buffer.ts'
+import type { Parameter } from './parameter.ts'
+
+/** Where a value that no op computes comes from. */
+export type Leaf =
+  /** Written before each run, by name. */
+  | { readonly kind: 'input'; readonly name: string }
+  /** A parameter's current contents, wherever it lives on the device. */
+  | { readonly kind: 'parameter'; readonly parameter: Parameter }
+  /** A module's buffer, likewise. */
+  | { readonly kind: 'buffer'; readonly buffer: ModuleBuffer }
+  /** Part of a pool, from element `start` on. */
+  | { readonly kind: 'pool'; readonly pool: Pool; readonly start: number }
+
+/** An op applied to values. Ids rise in the order of tracing, so every node's inputs have smaller ids. */
+export interface GraphNode {
+  readonly id: number
+  readonly op: Op
+  readonly attrs: unknown
+  readonly inputs: readonly GraphValue[]
+  readonly outputs: readonly GraphValue[]
+}
+
+/**
+ * Called in backward when the gradients of some values are complete, once for each backward that reaches one of them.
+ *
+ * The values become complete together: it is a single one, or no node stands between them.
+ */
+export interface GradientHook {
+  readonly values: readonly GraphValue[]
+  /** Returns what goes on in the place of the gradients; undefined where there is none. */
+  run(gradients: readonly (GraphValue | undefined)[]): readonly (GraphValue | undefined)[]
+}
+
+/** A tensor in a graph: a leaf, or one output of a node. Nothing is computed by making one. */
+export class GraphValue implements Value {
+  readonly type: TensorType
+  readonly leaf: Leaf | undefined
+  /** The node that computes it, and which of its outputs it is; set once, by `emitNode`. */
+  node: GraphNode | undefined
+  outputIndex = 0
+  /** In the order in which they run; undefined for most values. */
+  hooks: Set<GradientHook> | undefined
+
+  constructor(type: TensorType, leaf?: Leaf) {
+    this.type = type
+    this.leaf = leaf
+  }
+}
+
+let nextId = 1
+
+/** The id of the node that is emitted next. */
+export const nextNodeId = (): number => nextId
+
+/** Infers the outputs' types and returns the new node. errors: ShapeError from the op. */
+export function emitNode(op: Op, inputs: readonly GraphValue[], attrs: unknown): GraphNode {
+  const types = op.infer(
+    inputs.map(({ type }) => type),
+    attrs,
+  )
+  return makeNode(nextId++, op, inputs, attrs, types)
+}
+
+/** A node with given output types; rewrites use it to keep an id. */
+export function makeNode(
+  id: number,
+  op: Op,
+  inputs: readonly GraphValue[],
+  attrs: unknown,
+  types: readonly TensorType[],
+): GraphNode {
+  const outputs = types.map((type) => new GraphValue(type))
+  const node: GraphNode = { id, op, attrs, inputs, outputs }
+  outputs.forEach((value, index) => {
+    value.node = node
+    value.outputIndex = index
+  })
+  return node
+}
+
+/** `also` and all nodes that it and the values depend on, in the order of their ids. */
+export function nodesBehind(
+  values: Iterable<GraphValue>,
+  also: readonly GraphNode[] = [],
+): GraphNode[] {
+  const seen = new Set<GraphNode>(also)
+  const open = [...values, ...also.flatMap(({ inputs }) => inputs)]
+  for (let value = open.pop(); value; value = open.pop()) {
+    const { node } = value
+    if (!node || seen.has(node)) continue
+    seen.add(node)
+    open.push(...node.inputs)
+  }
+  return [...seen].sort((a, b) => a.id - b.id)
+}
+
+/** The value whose memory this one shares: itself, or what a chain of views began with. */
+export function storageOf(value: GraphValue): GraphValue {
+  let root = value
+  while (root.node?.op.isView) root = root.node.inputs[0]
+  return root
+}

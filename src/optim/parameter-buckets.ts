@@ -1,0 +1,55 @@
+import type { Bucket } from '../graph/trace/bucket.ts'
+import type { Parameter } from '../graph/trace/parameter.ts'
+import type { Trace } from '../graph/trace/trace.ts'
+import { TabringError } from '../util/errors.ts'
+import type { Optimizer } from './optimizer.ts'
+
+/** Which optimizer updates a parameter; the last one that was given it. */
+export const owners = new WeakMap<Parameter, Optimizer>()
+
+/**
+ * The buckets of the step being compiled that hold these parameters' gradients; parameters without a gradient are passed over.
+ *
+ * errors: `graph.misuse` when no optimizer has them, or a bucket holds others too.
+ */
+export function bucketsBehind(
+  parameters: readonly Parameter[],
+  trace: Trace,
+  what: string,
+): Bucket[] {
+  for (const owner of new Set(parameters.map((parameter) => owners.get(parameter)))) {
+    owner?.fillUnused(trace)
+  }
+  const wanted = new Set(parameters.filter((parameter) => trace.gradients.has(parameter)))
+  if (wanted.size === 0) throw noGradient(what)
+  const optimizers = new Set<Optimizer>()
+  for (const parameter of wanted) {
+    const owner = owners.get(parameter)
+    if (!owner) {
+      throw new TabringError(
+        'graph.misuse',
+        `${what}: "${parameter.name}" must belong to an optimizer, got none. Make the optimizer first.`,
+      )
+    }
+    optimizers.add(owner)
+  }
+  const buckets = [...optimizers]
+    .flatMap((optimizer) => optimizer.bucketsOfStep(trace, what))
+    .filter((bucket) => bucket.parameters.some((parameter) => wanted.has(parameter)))
+  for (const bucket of buckets) {
+    const other = bucket.parameters.find((parameter) => !wanted.has(parameter))
+    if (other) {
+      throw new TabringError(
+        'graph.misuse',
+        `${what}: expected all parameters of a group, got some without "${other.name}". Pass them all, or give those that are meant a group of their own.`,
+      )
+    }
+  }
+  return buckets
+}
+
+export const noGradient = (what: string) =>
+  new TabringError(
+    'graph.misuse',
+    `${what}: no parameter has a gradient. Call loss.backward() before it in the same function.`,
+  )

@@ -1,0 +1,25 @@
+import type { Parameter } from '../graph/trace/parameter.ts'
+import type { Trace } from '../graph/trace/trace.ts'
+import { formatShape } from '../util/shape.ts'
+import { owners } from './parameter-buckets.ts'
+
+const told = new WeakSet<Parameter>()
+
+/**
+ * Warns, once for each parameter, of those that got a gradient but are in no optimizer and were never listed by a module.
+ *
+ * A module cannot see its `#private` fields, so what lies there would neither learn nor be saved, without an error. Parameters of modules
+ * that were listed and left out of the optimizer on purpose (fine-tuning) have names, and are passed over.
+ */
+export function warnOfUnlisted({ gradients }: Trace): void {
+  const unlisted = [...gradients.keys()].filter(
+    (parameter) => parameter.name === '' && !owners.has(parameter) && !told.has(parameter),
+  )
+  if (unlisted.length === 0) return
+  for (const parameter of unlisted) told.add(parameter)
+  const shown = unlisted.slice(0, 4).map(({ shape }) => formatShape(shape))
+  if (unlisted.length > shown.length) shown.push('...')
+  console.warn(
+    `tabring optimizer.step: expected an optimizer for every parameter behind the loss, got ${unlisted.length} (${shown.join(', ')}) in none, which no module has listed. Modules and parameters in #private fields are no part of a model: hold them in plain or TypeScript-private properties. If these are not to learn, call requiresGrad_(false).`,
+  )
+}

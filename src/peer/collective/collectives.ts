@@ -1,0 +1,391 @@
+/**
+ * All collectives of one rank in one epoch: launching them, letting them meet the neighbours', ending them.
+ *
+ * How ranks meet. A rank that launches a collective sends START (a fingerprint: operation, element type, length, alignment,
+ * root, reduction, algorithm, what it is called for; epoch, group, sequence and bucket are in the header) at once, ahead of all data, to
+ * its neighbours in the ring and to those with whom it exchanges. Where the first data for a rank are few (sender.ts), they
+ * travel in one message with START, behind the fingerprint. Each rank compares it with its own before a byte is written, and
+ * ends no collective before it has compared all: where calls differ the data are dropped.
+ * START from a rank that takes our data also says that it is ready, so that data for it will be consumed the moment it
+ * arrives. Until then a sender may send only *eager* data: over all collectives that the other has not started, at most
+ * half of the window. The receiver holds eager data un-credited.
+ *
+ * START also goes on: it says to the next rank how many ranks up to the sender have begun, and when more become known
+ * another START says so. With the next rank's own START a rank knows when all have begun (`onmet`), and so what it waits
+ * for: a late rank, anywhere in the ring, or bytes. That is at most N - 3 small frames a collective, none for 3 ranks.
+ *
+ * Why nothing deadlocks. Frames on a link are FIFO and share one window, so frames that nobody takes could shut out
+ * those that are awaited (head-of-line blocking). Three facts prevent that. (1) A frame of a collective that is launched
+ * here is consumed on arrival: its bytes go into the caller's buffer, and passing them on needs no memory, so its credit
+ * always comes back. (2) Frames of collectives not launched here fill at most half of the window, so the other half
+ * always serves launched ones. (3) What two ranks have both launched therefore always advances; a collective ends once all
+ * of its ranks have launched it. What a launch waits for is acyclic: reduce-scatter of bucket k waits for this rank's
+ * GPU alone, all-gather of bucket k for its own reduce-scatter and the GPU. So launch order may differ between ranks.
+ * CREDIT, PING, START and ABORT are not subject to the window (session.ts).
+ *
+ * In code: (1) and the holding are receiver.ts, (2) is sender.ts and again, as a check, receiver.ts.
+ */
+import type { Env } from '../../util/env.ts'
+import { type ErrorCode, PeerError } from '../../util/errors.ts'
+import type { AlgorithmChoice } from '../algorithms/algorithm-choice.ts'
+import type { Plan } from '../algorithms/plan.ts'
+import type { LinkEnd } from '../link/link.ts'
+import { type AbortRecord, type FrameHeader, labelBytes } from '../link/wire.ts'
+import type { Session } from '../session/session.ts'
+import {
+  type Algorithm,
+  type Announcement,
+  algorithms,
+  isBucket,
+  isLabel,
+  kindOf,
+  lastExplicitBucket,
+  layoutHash,
+  nameOf,
+  type Operation,
+  pairOf,
+} from './announcement.ts'
+import { Deadlines } from './deadlines.ts'
+import {
+  type ElementArray,
+  type ElementType,
+  elementTypeOf,
+  type ReduceOp,
+  reduceOps,
+} from './element.ts'
+import { Exchange } from './exchange.ts'
+import { collectiveError } from './failure.ts'
+import type { Peers } from './peers.ts'
+import { type CollectiveSpan, Entries, Run } from './pending-collectives.ts'
+import { Receiver } from './receiver.ts'
+import { Sender } from './sender.ts'
+import { type Standing, standingOf } from './stalled-collectives.ts'
+
+/**
+ * Which collective this is, and how it runs. Ranks agree by the key (`sequence`, `bucket`), not by launch order.
+ *
+ * Without `sequence` the group counts: then all ranks must launch such collectives in the same order. Counted and
+ * explicit keys never clash. A key is used once per epoch (`ProcessGroup.takeSequence` counts explicit sequences); a
+ * reduce-scatter and an all-gather may share one.
+ */
+export interface CollectiveOptions {
+  /** 0 to 2^32 - 1. */
+  sequence?: number
+  /** 0 to 65000. Default 0. */
+  bucket?: number
+  /** Chunk starts are multiples of this many elements. Default 1; 64 where chunks are bound on the GPU. */
+  alignment?: number
+  deadlineMs?: number
+  /** How elements are combined, where they are; default `sum`. `avg` divides by the size: float16 before adding up, else each finished sum, on its owner. */
+  op?: ReduceOp
+  /** How bytes travel; default: what suits size and links. All give the same bits, but for sums by `hierarchical`. */
+  algorithm?: Algorithm
+  /** Which sizes travel how, in the place of the group's choice; the same on all ranks. */
+  choice?: AlgorithmChoice | undefined
+  /**
+   * What it is called for, the name of a function that is made of several collectives say: ranks compare it, and errors tell it. At most 32
+   * characters of ASCII.
+   */
+  label?: string | undefined
+  /** Called once, when all ranks are known to have begun this collective: from then on it waits for bytes alone. Not called for one rank. */
+  onmet?: () => void
+}
+
+/** Some of the epoch's ranks, in their order, and this one's place among them. */
+export interface GroupPlace {
+  /** 0: all ranks. */
+  readonly id: number
+  /** By rank in the group: the rank among all. */
+  readonly ranks: readonly number[]
+  readonly rank: number
+}
+
+/** One collective to begin. */
+export interface Launch {
+  operation: Operation
+  place: GroupPlace
+  /** In the group's ranks. */
+  plan: Plan
+  /** What is sent; default: `buffer`. */
+  input?: ElementArray | undefined
+  buffer: ElementArray
+  /** On which ranks must agree. */
+  elements: number
+  /** A rank among all; default 0. */
+  root?: number
+  algorithm: Algorithm
+  /** By rank in the group, where the plan depends on it: who shares a machine. */
+  machines?: readonly number[] | undefined
+  sequence: number
+  bucket: number
+  /** A message's receiver, a rank among all; `root` is the sender. */
+  receiver?: number
+}
+
+export interface CollectivesOptions {
+  rank: number
+  epoch: number
+  env: Env
+  /** The first `deadlineMs`. */
+  deadlineMs: number
+  /** Share of a window for eager data. */
+  eagerShare: number
+  peers: Peers
+  /** Called for each collective that ends well. */
+  onspan?: ((span: CollectiveSpan) => void) | undefined
+  /** Runs `action`; what it throws ends the epoch. */
+  attempt: (action: () => void) => void
+}
+
+/** What is under way on one rank. */
+export interface CollectiveCounts {
+  /** Launched here and not ended. */
+  launched: number
+  /** Begun by others and not launched here. */
+  announced: number
+  /** Data of those, and the most that ever was of one rank; at most the eager share of a window. */
+  heldBytes: number
+  peakHeldBytes: number
+}
+
+export class Collectives {
+  /** How many have ended well. */
+  completed = 0
+  /** Of later collectives that name none. units: ms. */
+  deadlineMs: number
+
+  private readonly options: CollectivesOptions
+  private readonly entries = new Entries()
+  private readonly receiver: Receiver
+  private readonly sender: Sender
+  private readonly deadlines: Deadlines<Standing>
+  /** Ranks that said goodbye. */
+  private readonly departed = new Map<Session, LinkEnd>()
+  private closed: { record: AbortRecord; error: PeerError } | undefined
+
+  constructor(options: CollectivesOptions) {
+    this.options = options
+    const { rank, env, eagerShare, peers, attempt } = options
+    this.deadlineMs = options.deadlineMs
+    const { entries } = this
+    const eagerLimit = (windowBytes: number) => Math.floor(windowBytes * eagerShare)
+    const active = () => entries.active
+    const progress = (run: Run) => {
+      run.stillSinceMs = env.now()
+      return run.stillSinceMs
+    }
+    this.deadlines = new Deadlines<Standing>({
+      env,
+      waiting: () => standingOf(entries.active),
+      onlate: ({ run }, waitedMs) =>
+        attempt(() => {
+          throw this.timeout(run, waitedMs)
+        }),
+    })
+    this.receiver = new Receiver({ rank, peers, entries, eagerLimit, progress })
+    this.sender = new Sender({
+      sessions: peers.sessions,
+      eagerLimit,
+      active,
+      progress,
+      onsent: (run) => this.endIfComplete(run),
+    })
+  }
+
+  /** Begins a collective, in place unless it has an input of its own. Rejects, and changes nothing, when it may not begin. */
+  launch(launch: Launch, options: CollectiveOptions): Promise<void> {
+    const { rank, epoch } = this.options
+    const { operation, place, sequence, bucket, root = 0, receiver } = launch
+    const { label = '' } = options
+    const name = nameOf(operation, sequence, bucket, place.id, label)
+    const refuse = (code: ErrorCode, text: string) =>
+      Promise.reject(new PeerError(code, `${name} (epoch ${epoch}): ${text}`))
+    if (this.closed)
+      return Promise.reject(collectiveError(name, this.closed.record, epoch, this.closed.error))
+    if (!isBucket(bucket))
+      return refuse(
+        'peer.mismatch',
+        `expected a bucket from 0 to ${lastExplicitBucket}, got ${bucket}.`,
+      )
+    if (!isLabel(label))
+      return Promise.reject(
+        new PeerError(
+          'config.invalid',
+          `${operation}: expected a label of at most ${labelBytes} ASCII characters, got ${JSON.stringify(label)}. Give a short name.`,
+        ),
+      )
+    let type: ElementType
+    try {
+      type = elementTypeOf(launch.buffer, operation)
+    } catch (error) {
+      return Promise.reject(error)
+    }
+    const size = place.ranks.length
+    if (size === 1) return Promise.resolve()
+    const op = options.op ?? 'sum'
+    if (op === 'avg' && !type.divide)
+      return refuse(
+        'peer.mismatch',
+        `expected an average of float32 or float16, got ${type.name}. Sum whole numbers and divide the result.`,
+      )
+    const own: Announcement = {
+      kind: kindOf(operation, type.code),
+      fingerprint: {
+        elements: launch.elements,
+        alignment: options.alignment ?? 1,
+        root,
+        reduction: reduceOps.indexOf(op),
+        algorithm: algorithms.indexOf(launch.algorithm),
+        machines: layoutHash(launch.machines),
+        label,
+      },
+    }
+    const route = { kind: own.kind, group: place.id, sequence, bucket }
+    const entry = this.entries.open(
+      receiver === undefined ? route : { ...route, pair: pairOf(root, receiver) },
+    )
+    if (entry.run)
+      return refuse(
+        'peer.mismatch',
+        `expected a key that is not in use, got that of ${entry.run.name}. Give each collective its own sequence or bucket.`,
+      )
+    const { ranks } = place
+    const isDivided = op === 'avg' && type.dividesFirst === true
+    if (isDivided)
+      for (const array of new Set([launch.input ?? launch.buffer, launch.buffer]))
+        type.divide!(array, size)
+    const run = new Run({
+      entry,
+      route,
+      rank,
+      own,
+      exchange: new Exchange({
+        // Group 0 is all ranks.
+        plan: place.id === 0 ? launch.plan : amongAll(launch.plan, ranks),
+        name,
+        rank,
+        size,
+        input: launch.input,
+        buffer: launch.buffer,
+        type,
+        op: isDivided ? 'sum' : op,
+      }),
+      ring:
+        receiver === undefined
+          ? {
+              previous: ranks[(place.rank + size - 1) % size]!,
+              next: ranks[(place.rank + 1) % size]!,
+              size,
+            }
+          : undefined,
+      payloadBytes: launch.buffer.byteLength,
+      deadlineMs: options.deadlineMs ?? this.deadlineMs,
+      launchedMs: this.options.env.now(),
+      onmet: options.onmet,
+    })
+    this.entries.launch(run)
+    this.options.attempt(() => this.begin(run))
+    return run.promise
+  }
+
+  /** A START or DATA frame of another rank. errors: `peer.protocol`, `peer.mismatch`. */
+  receive(session: Session, header: FrameHeader, message: Uint8Array<ArrayBuffer>): void {
+    const entry = this.receiver.receive(session, header, message)
+    if (entry) this.entries.noteStart(entry, session.peerRank)
+    if (entry?.run) this.endIfComplete(entry.run)
+    this.sender.pump()
+  }
+
+  get counts(): CollectiveCounts {
+    const { active, announced } = this.entries
+    const { heldBytes, peakHeldBytes } = this.receiver
+    const held = [...heldBytes.values()].reduce((sum, bytes) => sum + bytes, 0)
+    return { launched: active.length, announced, heldBytes: held, peakHeldBytes }
+  }
+
+  /** Resolves when what a group has under way here has ended, well or not. */
+  async settled(group: number): Promise<void> {
+    const own = this.entries.active.filter(({ route }) => route.group === group)
+    await Promise.allSettled(own.map(({ promise }) => promise))
+  }
+
+  /** Sends what may go now. */
+  pump(): void {
+    this.sender.pump()
+  }
+
+  /**
+   * A rank is gone. One that has all it needs may say goodbye while the others still finish among themselves.
+   *
+   * errors: `peer.lost` unless it said goodbye and nothing here needs it.
+   */
+  lose(session: Session, end: LinkEnd): void {
+    if (end.why !== 'bye') throw this.lost(session, end)
+    this.departed.set(session, end)
+    for (const run of this.entries.active) this.checkDeparted(run)
+  }
+
+  /** Rejects every pending and every later collective with what `record` says; `error` is the group's. Idempotent. */
+  close(record: AbortRecord, error: PeerError): void {
+    this.closed ??= { record, error }
+    this.deadlines.stop()
+    for (const run of this.entries.clear())
+      run.reject(collectiveError(run.name, record, this.options.epoch, error))
+  }
+
+  private begin(run: Run): void {
+    const { peers } = this.options
+    run.start = peers.startOf(run)
+    this.sender.pump()
+    peers.sendStart(run, run.start)
+    run.compare()
+    this.receiver.takeHeld(run)
+    this.checkDeparted(run)
+    this.endIfComplete(run)
+    if (!run.isOver) this.deadlines.watch(run)
+    this.sender.pump()
+  }
+
+  private endIfComplete(run: Run): void {
+    if (run.isOver || !run.isComplete) return
+    run.span.endedMs = this.options.env.now()
+    this.completed += 1
+    this.entries.end(run, run.span.endedMs)
+    run.resolve()
+    this.options.onspan?.(run.span)
+  }
+
+  private checkDeparted(run: Run): void {
+    for (const [session, end] of this.departed) {
+      const { peerRank } = session
+      if (run.peers.includes(peerRank) && run.needs(peerRank)) throw this.lost(session, end, run)
+    }
+  }
+
+  private lost({ peerRank }: Session, { why, detail }: LinkEnd, run?: Run): PeerError {
+    return new PeerError(
+      'peer.lost',
+      `${run ? `${run.name}: ` : ''}rank ${this.options.rank} lost rank ${peerRank} (${why}, ${detail}). Start again without it.`,
+    )
+  }
+
+  private timeout(run: Run, waitedMs: number): PeerError {
+    const { rank, peers } = this.options
+    const { peer, text, hasStarted } = run.awaited
+    const { silentMs } = peers.get(peer)
+    return new PeerError(
+      'peer.timeout',
+      `${run.name}: rank ${rank} waited ${Math.round(waitedMs)} ms ${text}; last frame ${Math.round(silentMs)} ms ago` +
+        `${hasStarted ? '' : '; it has not started this collective'}. Is that tab in the background?`,
+    )
+  }
+}
+
+/** A plan in the ranks of all, from one in a group's. */
+function amongAll(plan: Plan, ranks: readonly number[]): Plan {
+  const among = <T extends { peer: number }>(transfer: T): T => ({
+    ...transfer,
+    peer: ranks[transfer.peer]!,
+  })
+  return { ...plan, sends: plan.sends.map(among), receives: plan.receives.map(among) }
+}

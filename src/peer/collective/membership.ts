@@ -1,0 +1,213 @@
+import type { Env } from '../../util/env.ts'
+import { messageOf, PeerError } from '../../util/errors.ts'
+import type { Link } from '../link/link.ts'
+import type { AbortRecord } from '../link/wire.ts'
+import type { Session } from '../session/session.ts'
+import type { LinkFlow, SessionConfig, SessionStats } from '../session/session-config.ts'
+import { type CollectiveCounts, Collectives } from './collectives.ts'
+import { epochError, recordOf } from './failure.ts'
+import { Peers } from './peers.ts'
+import type { CollectiveSpan } from './pending-collectives.ts'
+
+export interface GroupConfig {
+  session: Partial<SessionConfig>
+  /** A collective of which no byte moves for this long, nor of those that may go before it on its links, fails on every rank. */
+  deadlineMs: number
+  /** Share of a window that may hold data of collectives which the receiver has not launched. Below 1. */
+  eagerShare: number
+}
+
+export const groupDefaults: GroupConfig = { session: {}, deadlineMs: 30_000, eagerShare: 0.5 }
+
+export interface GroupOptions {
+  rank: number
+  size: number
+  epoch: number
+  /** Links by rank: to the neighbours in the ring at least (one alone for a group of two, none for a group of one), or to all. */
+  links: Map<number, Link>
+  env: Env
+  /** By rank: which machine, or what else is near, it is on. The same on all ranks. */
+  machines?: readonly number[] | undefined
+  config?: Partial<GroupConfig>
+  /** Called for each collective that ends well. */
+  onspan?: ((span: CollectiveSpan) => void) | undefined
+  /** Called once, when this rank has left: what its links stand on may go. */
+  onleft?: (() => void) | undefined
+}
+
+export interface GroupStats {
+  payloadBytesSent: number
+  payloadBytesReceived: number
+  /** How many have ended well. */
+  collectives: number
+  underWay: CollectiveCounts
+  /** Failures after the first, which is the one that is reported. */
+  suppressedFailures: number
+  /** By rank. */
+  links: Map<number, SessionStats>
+}
+
+/** What a membership tells its owner. */
+export interface MembershipEvents {
+  onfailure: (error: PeerError) => void
+  onsuspect: (rank: number, isSuspect: boolean, silentMs: number) => void
+}
+
+/** One rank's place in one epoch, whatever groups its ranks form: its sessions, its collectives, and how it all ends. */
+export class Membership {
+  readonly rank: number
+  readonly size: number
+  readonly epoch: number
+  readonly peers: Peers
+  readonly collectives: Collectives
+  readonly env: Env
+  /** Resolves (never rejects) with the error that ended the epoch. */
+  readonly failed: Promise<PeerError>
+  failure: PeerError | undefined
+  private readonly events: MembershipEvents
+  private isDestroyed = false
+  private isLeaving = false
+  private readonly onleft: (() => void) | undefined
+  private settleFailed!: (error: PeerError) => void
+  private suppressedFailures = 0
+
+  /** errors: `peer.protocol` for a rank that is none; `peer.unreachable` without a neighbour's link. */
+  constructor(options: GroupOptions, events: MembershipEvents) {
+    const { rank, size, epoch, links, env, onspan } = options
+    const { session, deadlineMs, eagerShare } = { ...groupDefaults, ...options.config }
+    this.rank = rank
+    this.size = size
+    this.epoch = epoch
+    this.env = env
+    this.events = events
+    this.onleft = options.onleft
+    this.failed = new Promise((resolve) => {
+      this.settleFailed = resolve
+    })
+    if (!Number.isInteger(size) || size < 1 || !Number.isInteger(rank) || rank < 0 || rank >= size)
+      throw new PeerError(
+        'peer.protocol',
+        `process group: expected a rank from 0 to ${size - 1}, got ${rank}.`,
+      )
+    const attempt = (action: () => void) => this.attempt(action)
+    this.peers = new Peers({
+      rank,
+      size,
+      epoch,
+      links,
+      env,
+      config: session,
+      events: {
+        onframe: (from, header, message) => {
+          if (!this.failure) attempt(() => this.collectives.receive(from, header, message))
+        },
+        onabort: (from, record) => this.end(record, undefined, from),
+        onwritable: () => attempt(() => this.collectives.pump()),
+        onsuspect: (who, isSuspect, silentMs) => events.onsuspect(who, isSuspect, silentMs),
+        onerror: (error) => this.fail(error),
+        onend: (from, end) => {
+          // Where the other side does not answer a goodbye the link ends by us; nobody is lost by that.
+          const isLeft = this.isDestroyed || (this.isLeaving && end.why === 'local')
+          if (!this.failure && !isLeft) attempt(() => this.collectives.lose(from, end))
+        },
+      },
+    })
+    this.collectives = new Collectives({
+      rank,
+      epoch,
+      env,
+      deadlineMs,
+      eagerShare,
+      peers: this.peers,
+      onspan,
+      attempt,
+    })
+  }
+
+  /** Whether this rank leaves, or has left. */
+  get isOver(): boolean {
+    return this.isLeaving || this.isDestroyed
+  }
+
+  /** Resolves when all linked ranks have said HELLO; rejects as soon as the epoch ends. errors: `peer.timeout`, `peer.lost`, `peer.mismatch`, `peer.protocol`. */
+  async ready(): Promise<void> {
+    const over = this.failed.then((error) => Promise.reject(error))
+    try {
+      await Promise.race([this.peers.ready(), over])
+    } catch (error) {
+      throw this.failure ?? error
+    }
+  }
+
+  /** Ends the epoch on every rank, with this rank's error. */
+  fail(error: PeerError): void {
+    this.end(recordOf(error, this.rank, this.epoch), error)
+  }
+
+  /** ABORT goes to all; a rank that hears it passes it on, away from where it came. */
+  private end(record: AbortRecord, cause?: PeerError, from?: Session): void {
+    if (this.isDestroyed) return
+    if (this.failure) {
+      this.suppressedFailures += 1
+      return
+    }
+    const error = epochError(record, this.epoch, cause)
+    this.failure = error
+    this.peers.sendAbort(record, from)
+    this.collectives.close(record, error)
+    this.settleFailed(error)
+    this.events.onfailure(error)
+  }
+
+  /** Runs `action`; what it throws ends the epoch. */
+  private attempt(action: () => void): void {
+    try {
+      action()
+    } catch (thrown) {
+      this.fail(
+        thrown instanceof PeerError
+          ? thrown
+          : new PeerError('peer.protocol', messageOf(thrown), { cause: thrown }),
+      )
+    }
+  }
+
+  stats(): GroupStats {
+    const links = this.peers.stats()
+    const all = [...links.values()]
+    return {
+      payloadBytesSent: all.reduce((sum, link) => sum + link.payloadBytesSent, 0),
+      payloadBytesReceived: all.reduce((sum, link) => sum + link.payloadBytesReceived, 0),
+      collectives: this.collectives.completed,
+      underWay: this.collectives.counts,
+      suppressedFailures: this.suppressedFailures,
+      links,
+    }
+  }
+
+  /** See `ProcessGroup.takeFlow`. */
+  takeFlow(rank: number): LinkFlow | undefined {
+    if (!this.peers.has(rank)) return undefined
+    const session = this.peers.get(rank)
+    return { ...session.takeRecentPeaks(), windowBytes: session.windowBytes }
+  }
+
+  /** See `ProcessGroup.leave`. */
+  async leave(detail: string): Promise<void> {
+    if (this.isDestroyed) return
+    this.isLeaving = true
+    if (!this.failure) await this.peers.leave(detail)
+    this.destroy(detail)
+  }
+
+  /** See `ProcessGroup.destroy`. */
+  destroy(detail: string): void {
+    if (this.isDestroyed) return
+    this.isDestroyed = true
+    const text = `rank ${this.rank} left: ${detail}.`
+    const record: AbortRecord = { origin: this.rank, code: 'peer.aborted', text }
+    this.collectives.close(record, epochError(record, this.epoch))
+    this.peers.close(detail)
+    this.onleft?.()
+  }
+}

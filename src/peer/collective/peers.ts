@@ -1,0 +1,138 @@
+import type { Env } from '../../util/env.ts'
+import { PeerError } from '../../util/errors.ts'
+import type { Link, LinkEnd } from '../link/link.ts'
+import { type AbortRecord, encodeFingerprint, type FrameHeader } from '../link/wire.ts'
+import type { FrameStart } from '../session/frames.ts'
+import { Session } from '../session/session.ts'
+import type { SessionConfig, SessionStats } from '../session/session-config.ts'
+import type { Run } from './pending-collectives.ts'
+
+/** What the sessions tell; see `Session`. */
+export interface PeerEvents {
+  onframe: (session: Session, header: FrameHeader, message: Uint8Array<ArrayBuffer>) => void
+  onabort: (session: Session, record: AbortRecord) => void
+  onwritable: () => void
+  onsuspect: (rank: number, isSuspect: boolean, silentMs: number) => void
+  onerror: (error: PeerError) => void
+  onend: (session: Session, end: LinkEnd) => void
+}
+
+export interface PeersOptions {
+  rank: number
+  size: number
+  epoch: number
+  /** By rank; the neighbours in the ring at least. */
+  links: Map<number, Link>
+  env: Env
+  config: Partial<SessionConfig>
+  events: PeerEvents
+}
+
+/** The sessions with the ranks that this one is linked to: its neighbours in the ring, and others where more links were formed. */
+export class Peers {
+  readonly sessions: readonly Session[]
+  private readonly byRank = new Map<number, Session>()
+  private readonly rank: number
+  private readonly epoch: number
+  private readonly size: number
+
+  /** errors: `peer.unreachable` when a neighbour's link is missing. */
+  constructor(options: PeersOptions) {
+    const { rank, size, epoch, links } = options
+    this.rank = rank
+    this.epoch = epoch
+    this.size = size
+    const neighbours = size === 1 ? [] : [(rank + size - 1) % size, (rank + 1) % size]
+    const missing = neighbours.find((peer) => !links.has(peer))
+    if (missing !== undefined)
+      throw new PeerError(
+        'peer.unreachable',
+        `process group (epoch ${epoch}): rank ${rank} has no link to its neighbour rank ${missing}, only to [${[...links.keys()].join(', ')}].`,
+      )
+    for (const [peerRank, link] of links) {
+      if (size > 1) this.byRank.set(peerRank, openSession(options, link, peerRank))
+    }
+    this.sessions = [...this.byRank.values()]
+  }
+
+  /** Whether every rank is linked to this one. */
+  get isComplete(): boolean {
+    return this.sessions.length === this.size - 1
+  }
+
+  has(rank: number): boolean {
+    return this.byRank.has(rank)
+  }
+
+  /** errors: `peer.unreachable` without a link. */
+  get(rank: number): Session {
+    const session = this.byRank.get(rank)
+    if (!session)
+      throw new PeerError(
+        'peer.unreachable',
+        `epoch ${this.epoch}: expected a link from rank ${this.rank} to rank ${rank}, got links to [${[...this.byRank.keys()].join(', ')}] alone. Form more links, or use a collective that goes round the ring.`,
+      )
+    return session
+  }
+
+  /** Resolves when all have said HELLO. */
+  async ready(): Promise<void> {
+    await Promise.all(this.sessions.map((session) => session.ready))
+  }
+
+  /** What START says to all whom it concerns: to the next rank in the ring also how many before this one have begun, as far as it is known. */
+  startOf(run: Run, begun = begunUpTo(run)): FrameStart {
+    const { entry, own } = run
+    entry.begunTold = begun
+    return { begun, fingerprint: encodeFingerprint(own.fingerprint) }
+  }
+
+  /** Says that this rank has begun a collective to all that have not heard it with their first data. */
+  sendStart(run: Run, start: FrameStart): void {
+    for (const peer of run.untold) this.get(peer).sendStart(run.route, start)
+    run.untold.clear()
+  }
+
+  /** Tells the next rank when more are known to have begun than it was told. At most N - 3 times for a collective. */
+  passOnBegun(run: Run): void {
+    const { entry, route, ring } = run
+    const begun = begunUpTo(run)
+    if (!ring || begun <= entry.begunTold) return
+    this.get(ring.next).sendStart(route, this.startOf(run, begun), true)
+  }
+
+  /** To all but the one that it came from. */
+  sendAbort(record: AbortRecord, from?: Session): void {
+    for (const session of this.sessions) if (session !== from) session.sendAbort(record)
+  }
+
+  /** A snapshot, by rank. */
+  stats(): Map<number, SessionStats> {
+    return new Map(this.sessions.map(({ peerRank, stats }) => [peerRank, { ...stats }]))
+  }
+
+  async leave(detail: string): Promise<void> {
+    await Promise.all(this.sessions.map((session) => session.leave(detail)))
+  }
+
+  close(detail: string): void {
+    for (const session of this.sessions) session.close(detail)
+  }
+}
+
+/** This rank and those before it that have begun; the next one needs no more than N - 2, since it hears of the others itself. */
+function begunUpTo({ begunBefore, ring }: Run): number {
+  return ring ? Math.max(1, Math.min(begunBefore + 1, ring.size - 2)) : 1
+}
+
+function openSession(options: PeersOptions, link: Link, peerRank: number): Session {
+  const { rank, size, epoch, env, config, events } = options
+  const session = new Session({ link, env, epoch, rank, peerRank, size, config })
+  session.onframe = (header, message) => events.onframe(session, header, message)
+  session.onabort = (record) => events.onabort(session, record)
+  session.onwritable = events.onwritable
+  session.onsuspect = (isSuspect, silentMs) => events.onsuspect(peerRank, isSuspect, silentMs)
+  session.onerror = events.onerror
+  session.onend = (end) => events.onend(session, end)
+  return session
+}

@@ -1,0 +1,30 @@
+import { PeerError } from '../../util/errors.ts'
+import type { CollectiveGroup } from './collective-group.ts'
+
+/** What one call may make room for on the word of other ranks. units: bytes. */
+export const mostAnnouncedBytes = 2 ** 30
+
+/**
+ * Returns the longest of the lengths that ranks announced, after a look at what `slots` of it would take: a rank that is mistaken or lies
+ * must not fill the memory of the others.
+ *
+ * `rankOf` says whose length the one at a place is.
+ * errors: `peer.protocol`, naming that rank; the epoch is over, since the others fail alike or wait for what does not come.
+ */
+export function longestAnnounced(
+  where: string,
+  group: CollectiveGroup,
+  lengths: Uint32Array,
+  { slots = group.size, rankOf = (place: number) => place } = {},
+): number {
+  const longest = Math.max(...lengths)
+  const most = Math.floor(mostAnnouncedBytes / slots)
+  if (longest <= most) return longest
+  const rank = group.ranks[rankOf(lengths.indexOf(longest))]
+  const error = new PeerError(
+    'peer.protocol',
+    `${where}: expected at most ${most} bytes of each rank, got an announcement of ${longest} from rank ${rank}. Send large data in parts, or as tensors.`,
+  )
+  group.abort(error)
+  throw error
+}

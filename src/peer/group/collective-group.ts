@@ -1,0 +1,531 @@
+/**
+ * The collectives of some ranks, as their callers see them.
+ *
+ * Map: CollectiveGroup: who it is - sums and chunks - from and to a root - everyone with everyone - messages between two - records - failing - beginning.
+ */
+import type { Env } from '../../util/env.ts'
+import { PeerError, TabringError } from '../../util/errors.ts'
+import {
+  type AlgorithmChoice,
+  chooseAlgorithm,
+  defaultChoice,
+} from '../algorithms/algorithm-choice.ts'
+import { pointToPoint } from '../algorithms/direct.ts'
+import { type ChunkRange, chunkRange } from '../algorithms/plan.ts'
+import { hasAlgorithm, planCollective } from '../algorithms/plan-collective.ts'
+import {
+  type Algorithm,
+  countedBucket,
+  countedDataBucket,
+  isTag,
+  lastExplicitBucket,
+  monitorTag,
+  type Operation,
+} from '../collective/announcement.ts'
+import type { CollectiveOptions, GroupPlace, Launch } from '../collective/collectives.ts'
+import {
+  type CollectiveArray,
+  type ElementArray,
+  elementsOf,
+  sameType,
+} from '../collective/element.ts'
+import type { Membership } from '../collective/membership.ts'
+import { longestAnnounced } from './announced-length.ts'
+
+type Collective = Exclude<Operation, 'send'>
+
+interface Begin {
+  input?: ElementArray
+  buffer: ElementArray
+  /** Of the plan: see `PlanArguments`. Default: the buffer's. */
+  length?: number
+  /** A rank in the group. */
+  root?: number
+}
+
+export interface MessageOptions {
+  /** Messages of different tags pass each other; 0 to 65000. Default 0. */
+  tag?: number
+  deadlineMs?: number
+  /** @internal Its number among those of the same partner and tag, from `reserveMessage`. */
+  sequence?: number
+}
+
+/** A collective's place in the order of calls: see `reserve`. */
+export interface Turn {
+  readonly sequence: number
+  readonly bucket: number
+}
+
+/** Of a call that is two collectives, one behind the other. */
+export const secondHalf = ({ sequence }: Turn): Turn => ({ sequence, bucket: countedDataBucket })
+
+/**
+ * One rank's collectives with the ranks of a group, all of an epoch's or some.
+ *
+ * All collectives run in the background, and many may be under way at once; the arrays are the group's until the promise
+ * settles. Elements are float32, int32, uint32, uint8 or float16, as a Float16Array or its `Float16Bits`. Any failure (timeout, lost
+ * rank, bad frame, disagreement, `abort`) rejects every pending and every later collective of all groups on every rank with one
+ * cause; buffers' contents are then undefined and the epoch is over.
+ */
+export class CollectiveGroup {
+  /** In the group. */
+  readonly rank: number
+  readonly size: number
+  readonly epoch: number
+  /** By rank in the group: the rank among all. */
+  readonly ranks: readonly number[]
+  /** Whether each of its ranks is linked to each other; else they are in a ring. */
+  readonly isFullyLinked: boolean
+  /** By rank in the group: which machine it is on, as far as that is known. The same on all ranks. */
+  readonly machines: readonly number[] | undefined
+  /** How its ranks were linked, as `initProcessGroup` was told; `links` where they were made by hand. */
+  backend = 'links'
+  /** Which sizes travel how; the same on all ranks. */
+  choice: AlgorithmChoice = defaultChoice
+  /** @internal */
+  protected readonly membership: Membership
+  /** @internal */
+  protected readonly place: GroupPlace
+  private sequencesTaken = 0
+  private sequencesCounted = 0
+  /** Messages sent and received so far, by partner and tag. */
+  private readonly messages = new Map<string, number>()
+  private isRetired = false
+  private ownDeadlineMs: number | undefined
+
+  /** @internal */
+  constructor(
+    membership: Membership,
+    place: GroupPlace,
+    isFullyLinked: boolean,
+    machines: readonly number[] | undefined,
+  ) {
+    this.membership = membership
+    this.place = place
+    this.rank = place.rank
+    this.size = place.ranks.length
+    this.ranks = place.ranks
+    this.epoch = membership.epoch
+    this.isFullyLinked = isFullyLinked
+    this.machines = machines
+  }
+
+  /** @internal The clock that its collectives go by. */
+  get env(): Env {
+    return this.membership.env
+  }
+
+  /** @internal Whether it was destroyed, by itself or with all groups of its epoch. */
+  get isDestroyed(): boolean {
+    return this.isRetired || this.membership.isOver
+  }
+
+  /** @internal Refuses all calls from now on, and resolves when those under way have ended, well or not. Links and the other groups stay. */
+  async retire(): Promise<void> {
+    this.isRetired = true
+    await this.membership.collectives.settled(this.place.id)
+    this.messages.clear()
+  }
+
+  /**
+   * How long a collective that names no deadline may stand still before it fails; for those launched from now on. A group of some ranks has
+   * that of all until it is given its own. units: ms.
+   */
+  get deadlineMs(): number {
+    return this.ownDeadlineMs ?? this.membership.collectives.deadlineMs
+  }
+  set deadlineMs(value: number) {
+    if (this.place.id === 0) this.membership.collectives.deadlineMs = value
+    else this.ownDeadlineMs = value
+  }
+
+  /** This rank's chunk of a buffer of `length` elements: what it owns after reduceScatter. units: elements. */
+  ownRange(length: number, alignment = 1): ChunkRange {
+    return chunkRange(length, this.size, this.rank, alignment)
+  }
+
+  // Sums and chunks
+
+  /**
+   * Reduces `buffer` over the ranks; afterwards this rank's chunk (`ownRange`) holds the result, the rest is undefined.
+   *
+   * cost: ring N-1 steps, direct 1; (N-1)/N of the buffer's bytes sent per rank. order: chunk c sums rank c+1, c+2, ..., c.
+   * errors: `peer.*`, see the class.
+   */
+  reduceScatter(buffer: CollectiveArray, options: CollectiveOptions = {}): Promise<void> {
+    return this.begin('reduceScatter', { buffer: elementsOf(buffer) }, options)
+  }
+
+  /** Fills `buffer` on every rank with each rank's chunk. cost: ring N-1 steps, direct 1; (N-1)/N of the bytes sent. errors: `peer.*`. */
+  allGather(buffer: CollectiveArray, options: CollectiveOptions = {}): Promise<void> {
+    return this.begin('allGather', { buffer: elementsOf(buffer) }, options)
+  }
+
+  /**
+   * Reduces `buffer` over the ranks, on every rank with the same bits.
+   *
+   * cost: ring 2(N-1) steps, direct 2, with 2(N-1)/N of the bytes sent; oneShot 1 step with N-1 times the bytes; hierarchical 4
+   * steps, 2 of them between machines. order: chunk c sums rank c+1, c+2, ..., c; hierarchical as in docs/collectives.md. errors: `peer.*`.
+   */
+  allReduce(buffer: CollectiveArray, options: CollectiveOptions = {}): Promise<void> {
+    return this.begin('allReduce', { buffer: elementsOf(buffer) }, options)
+  }
+
+  /** Resolves when every rank has called it. cost: ring N-1 steps of 4 bytes, direct 1. errors: `peer.*`. */
+  barrier(options: CollectiveOptions = {}): Promise<void> {
+    return this.begin('barrier', { buffer: new Float32Array(this.size) }, options)
+  }
+
+  // From and to a root
+
+  /**
+   * Copies `buffer` from rank `root` to all. cost: ring N-1 steps, pipelined, all bytes sent once by all ranks but the last;
+   * direct 1 step, all N-1 times by the root. At the root it resolves when everything has been handed to the links and those
+   * that take it have called it. errors: `peer.*`.
+   */
+  broadcast(buffer: CollectiveArray, root: number, options: CollectiveOptions = {}): Promise<void> {
+    return this.begin('broadcast', { buffer: elementsOf(buffer), root }, options)
+  }
+
+  /**
+   * Reduces `buffer` to rank `root`; elsewhere its contents are undefined afterwards.
+   *
+   * cost: as `broadcast`, the other way. order: rank root+1, root+2, ..., root. errors: `peer.*`.
+   */
+  reduce(buffer: CollectiveArray, root: number, options: CollectiveOptions = {}): Promise<void> {
+    return this.begin('reduce', { buffer: elementsOf(buffer), root }, options)
+  }
+
+  /**
+   * Brings every rank's `input` to rank `root`, into `output` in rank order; others give no output.
+   *
+   * shape: input [L], output [N * L]. cost: 1 step, L elements sent; N-1 steps where ranks are linked in a ring alone. errors: `peer.*`.
+   */
+  async gather(
+    given: CollectiveArray,
+    into: CollectiveArray | undefined,
+    root: number,
+    options: CollectiveOptions = {},
+  ): Promise<void> {
+    const [input, output] = [elementsOf(given), into && elementsOf(into)]
+    const { length } = input
+    const isRoot = this.rank === root
+    this.expect('gather', output?.length ?? 0, isRoot ? length * this.size : 0, 'output')
+    if (!this.isFullyLinked && this.size > 1) {
+      const all = await this.gatherAll(input, { label: 'gather', ...options })
+      output?.set(all)
+      return
+    }
+    output?.set(input, length * this.rank)
+    await this.begin('gather', { input, buffer: output ?? input, length, root }, options)
+  }
+
+  /**
+   * Brings each rank its part of rank `root`'s `input`, which holds them in rank order; others give no input.
+   *
+   * shape: input [N * L], output [L]. cost: 1 step, (N-1) L elements sent by the root; pipelined through all where ranks are linked in
+   * a ring alone. errors: `peer.*`.
+   */
+  async scatter(
+    given: CollectiveArray | undefined,
+    into: CollectiveArray,
+    root: number,
+    options: CollectiveOptions = {},
+  ): Promise<void> {
+    const [input, output] = [given && elementsOf(given), elementsOf(into)]
+    const { length } = output
+    const isRoot = this.rank === root
+    this.expect('scatter', input?.length ?? 0, isRoot ? length * this.size : 0, 'input')
+    const ownPart = (all: ElementArray) =>
+      output.set(all.subarray(length * this.rank, length * (this.rank + 1)))
+    if (!this.isFullyLinked && this.size > 1) {
+      const all = input?.slice() ?? sameType(output, length * this.size)
+      await this.broadcast(all, root, { label: 'scatter', ...options })
+      ownPart(all)
+      return
+    }
+    if (input) ownPart(input)
+    const parts = { buffer: output, length, root, ...(input && { input }) }
+    await this.begin('scatter', parts, options)
+  }
+
+  // Everyone with everyone
+
+  /** Every rank's `input`, in rank order, as a new array. shape: [L] -> [N * L]. cost: as `allGather`. errors: `peer.*`. */
+  async gatherAll<A extends CollectiveArray>(
+    input: A,
+    options: CollectiveOptions = {},
+  ): Promise<A> {
+    const all = sameType(input, input.length * this.size)
+    const buffer = elementsOf(all)
+    buffer.set(elementsOf(input), input.length * this.rank)
+    // Chunks of the same length begin at multiples of it.
+    await this.begin('allGather', { buffer }, { ...options, alignment: 1 })
+    return all
+  }
+
+  /**
+   * Brings part p of `input` to rank p, as part r of its `output`, r being this rank.
+   *
+   * shape: both [N * L]. cost: 1 step, (N-1) L elements sent per rank; where ranks are linked in a ring alone N-1 steps and N times
+   * as many. errors: `peer.*`.
+   */
+  async allToAll(
+    given: CollectiveArray,
+    into: CollectiveArray,
+    options: CollectiveOptions = {},
+  ): Promise<void> {
+    const [input, output] = [elementsOf(given), elementsOf(into)]
+    const { rank, size } = this
+    const length = input.length / size
+    this.expect('allToAll', input.length, Math.floor(length) * size, 'input')
+    this.expect('allToAll', output.length, input.length, 'output')
+    const partOf = (all: ElementArray, index: number) =>
+      all.subarray(index * length, (index + 1) * length)
+    if (!this.isFullyLinked && size > 1) {
+      const all = await this.gatherAll(input, { label: 'allToAll', ...options })
+      for (let from = 0; from < size; from++)
+        output.set(partOf(all, from * size + rank), from * length)
+      return
+    }
+    output.set(partOf(input, rank), rank * length)
+    await this.begin('allToAll', { input, buffer: output, length }, options)
+  }
+
+  // Messages between two
+
+  /** Sends `buffer` to a rank of the group, which receives it. Resolves when it has been handed to the link and the other has called `recv`. errors: `peer.*`. */
+  send(buffer: CollectiveArray, to: number, options: MessageOptions = {}): Promise<void> {
+    return this.message('send', elementsOf(buffer), to, options)
+  }
+
+  /** Receives into `buffer` what a rank of the group sends, message by message in the order sent. errors: `peer.*`; `peer.mismatch` for another length or type. */
+  recv(buffer: CollectiveArray, from: number, options: MessageOptions = {}): Promise<void> {
+    return this.message('receive', elementsOf(buffer), from, options)
+  }
+
+  /** @internal A word of `monitoredBarrier`, which meets no caller's message. */
+  word(side: 'send' | 'receive', peer: number, deadlineMs: number): Promise<void> {
+    return this.message(
+      side,
+      new Uint8Array(1),
+      peer,
+      { tag: monitorTag, deadlineMs },
+      'monitoredBarrier',
+    )
+  }
+
+  /** @internal The number of a message that begins later, taken now: messages with one tag meet in the order in which they were called for. */
+  reserveMessage(side: 'send' | 'receive', peer: number, tag: number): number {
+    const key = `${side}/${peer}/${tag}`
+    const sequence = this.messages.get(key) ?? 0
+    this.messages.set(key, sequence + 1)
+    return sequence
+  }
+
+  private message(
+    side: 'send' | 'receive',
+    buffer: ElementArray,
+    peer: number,
+    { tag = 0, deadlineMs, sequence }: MessageOptions,
+    label?: string,
+  ): Promise<void> {
+    if (this.isRetired) return Promise.reject(destroyed(side, this))
+    if (label === undefined && !isTag(tag))
+      return refuse(
+        `${side}: expected a tag from 0 to ${lastExplicitBucket}, got ${tag}. Choose a whole number.`,
+      )
+    if (!this.isRank(peer) || peer === this.rank)
+      return refuse(`${side}: expected another rank from 0 to ${this.size - 1}, got ${peer}.`)
+    const { ranks } = this
+    if (!this.membership.peers.has(ranks[peer]!))
+      return refuse(
+        `${side}: expected a link to rank ${ranks[peer]}, got none. Link all to all (initProcessGroup({ topology: 'mesh' })), or send through the ranks between.`,
+      )
+    const [sender, receiver] = side === 'send' ? [this.rank, peer] : [peer, this.rank]
+    return this.membership.collectives.launch(
+      {
+        operation: 'send',
+        place: this.place,
+        plan: pointToPoint(side, peer, buffer.length),
+        buffer,
+        elements: buffer.length,
+        root: ranks[sender]!,
+        receiver: ranks[receiver]!,
+        algorithm: 'direct',
+        sequence: sequence ?? this.reserveMessage(side, peer, tag),
+        bucket: tag,
+      },
+      { label, deadlineMs: deadlineMs ?? this.deadlineMs },
+    )
+  }
+
+  // Records
+
+  /** Returns every rank's `values`, in rank order; all ranks give equally many. For hashes and counts. errors: `peer.*`. */
+  async allGatherU32(values: Uint32Array, options: CollectiveOptions = {}): Promise<Uint32Array> {
+    const all = new Uint32Array(values.length * this.size)
+    all.set(values, values.length * this.rank)
+    await this.begin('allGatherU32', { buffer: all }, { ...options, alignment: 1 })
+    return all
+  }
+
+  /**
+   * Returns every rank's `bytes`, in rank order; lengths may differ. For records. Uses the key twice, for lengths in
+   * `bucket` and for bytes in `bucket` + 1. cost: two all-gathers; N-1 times the longest. errors: `peer.*`, `peer.protocol` where N times
+   * the longest is more than 1 GiB.
+   */
+  async allGatherBytes(bytes: Uint8Array, options: CollectiveOptions = {}): Promise<Uint8Array[]> {
+    const isCounted = options.sequence === undefined
+    const sequence = options.sequence ?? this.countSequence()
+    const named = { label: 'allGatherBytes', ...options }
+    // Once all have begun the first half, none is late for the second.
+    const { onmet: _once, ...second } = named
+    const lengths = await this.allGatherU32(Uint32Array.of(bytes.length), {
+      ...named,
+      sequence,
+      bucket: isCounted ? countedBucket : (options.bucket ?? 0),
+    })
+    const slotBytes = longestAnnounced(named.label ?? 'allGatherBytes', this, lengths)
+    const all = new Uint8Array(slotBytes * this.size)
+    all.set(bytes, slotBytes * this.rank)
+    await this.begin(
+      'allGatherBytes',
+      { buffer: all },
+      {
+        ...second,
+        alignment: 1,
+        sequence,
+        bucket: isCounted ? countedDataBucket : (options.bucket ?? 0) + 1,
+      },
+    )
+    return Array.from(lengths, (length, rank) =>
+      all.subarray(rank * slotBytes, rank * slotBytes + length),
+    )
+  }
+
+  // Failing
+
+  /** Ends the epoch from outside: every pending and later collective on every rank rejects, naming `reason`. Idempotent. */
+  abort(reason: PeerError | string): void {
+    this.membership.fail(
+      typeof reason === 'string'
+        ? new PeerError('peer.aborted', `rank ${this.rank} aborted: ${reason}`)
+        : reason,
+    )
+  }
+
+  // Beginning
+
+  /** What `takeSequence` will return. */
+  get nextSequence(): number {
+    return this.sequencesTaken + 1
+  }
+
+  /**
+   * A sequence for collectives that name theirs, from 1: new in this epoch if all that name one take it here.
+   *
+   * Ranks that take them in the same order have the same.
+   */
+  takeSequence(): number {
+    this.sequencesTaken += 1
+    return this.sequencesTaken
+  }
+
+  /**
+   * @internal A place in the order of the collectives that the group counts, taken now, for one that begins when its array has been read:
+   * collectives meet in the order in which they were called for, however long that takes on each rank.
+   */
+  reserve(): Turn {
+    return { sequence: this.countSequence(), bucket: countedBucket }
+  }
+
+  /** The next sequence number of those that the group counts. */
+  private countSequence(): number {
+    const sequence = this.sequencesCounted
+    this.sequencesCounted = (this.sequencesCounted + 1) >>> 0
+    return sequence
+  }
+
+  private begin(
+    operation: Collective,
+    { input, buffer, length = buffer.length, root = 0 }: Begin,
+    options: CollectiveOptions,
+  ): Promise<void> {
+    const { rank, size } = this
+    if (this.isRetired) return Promise.reject(destroyed(operation, this))
+    if (!this.isRank(root))
+      return refuse(`${operation}: expected a root from 0 to ${size - 1}, got ${root}.`)
+    const choice = options.choice ?? this.choice
+    const layout = {
+      isFullyLinked: this.isFullyLinked,
+      machines: choice.machines ?? this.machines,
+    }
+    const algorithm =
+      options.algorithm ??
+      chooseAlgorithm(operation, length * buffer.BYTES_PER_ELEMENT, layout, choice)
+    const machines = algorithm === 'hierarchical' ? layout.machines : undefined
+    const cannot = this.refusal(operation, algorithm, machines)
+    if (cannot) return refuse(cannot)
+    const isCounted = options.sequence === undefined
+    const launch: Launch = {
+      operation,
+      place: this.place,
+      plan: planCollective(operation, algorithm, {
+        rank,
+        size,
+        root,
+        length,
+        alignment: options.alignment ?? 1,
+        machines,
+      }),
+      // What is folded in place may not have gone to everyone yet.
+      input: algorithm === 'oneShot' ? buffer.slice() : input,
+      buffer,
+      elements: length,
+      root: this.ranks[root]!,
+      algorithm,
+      machines,
+      sequence: options.sequence ?? this.countSequence(),
+      bucket: isCounted ? countedBucket : (options.bucket ?? 0),
+    }
+    return this.membership.collectives.launch(launch, { deadlineMs: this.deadlineMs, ...options })
+  }
+
+  private refusal(
+    operation: Collective,
+    algorithm: Algorithm,
+    machines: readonly number[] | undefined,
+  ): string | undefined {
+    if (!hasAlgorithm(operation, algorithm))
+      return `${operation}: expected another algorithm, got "${algorithm}", which it has not. Leave it out.`
+    if (algorithm !== 'ring' && !this.isFullyLinked && this.size > 1)
+      return `${operation}: expected links between all ranks for the algorithm "${algorithm}", got a ring's. Form more links, or leave it out.`
+    if (algorithm === 'hierarchical' && machines?.length !== this.size)
+      return `${operation}: expected to know the machines of ${this.size} ranks for the algorithm "hierarchical", got ${machines ? `those of ${machines.length}` : 'none'}. Set group.choice with machines, the same on all ranks, or leave it out.`
+    return undefined
+  }
+
+  private isRank(rank: number): boolean {
+    return Number.isInteger(rank) && rank >= 0 && rank < this.size
+  }
+
+  private expect(operation: string, actual: number, expected: number, what: string): void {
+    if (actual === expected) return
+    throw new PeerError(
+      'peer.mismatch',
+      `${operation}: rank ${this.rank} of ${this.size} expected ${expected} elements of ${what}, got ${actual}. Give the root all ranks' parts, and the others none.`,
+    )
+  }
+}
+
+const refuse = (text: string): Promise<never> =>
+  Promise.reject(new PeerError('peer.mismatch', text))
+
+/** What a call with a group is refused by that is no more. */
+export const destroyed = (where: string, { ranks }: CollectiveGroup): TabringError =>
+  new TabringError(
+    'graph.misuse',
+    `${where}: expected a group that is there, got one of the ranks [${ranks.join(', ')}] that was destroyed. Use it before destroyProcessGroup(), or make another by newGroup().`,
+  )

@@ -1,0 +1,29 @@
+import { PeerError } from '../../util/errors.ts'
+import type { CollectiveOptions } from '../collective/collectives.ts'
+import type { CollectiveGroup } from './collective-group.ts'
+
+/**
+ * What every rank says, in rank order: anything that JSON holds. All ranks call it alike; `label` says what for, and ranks compare it.
+ *
+ * cost, errors: `allGatherBytes`'; `peer.protocol` for what is no JSON.
+ */
+export async function gatherJson<T>(
+  label: string,
+  group: CollectiveGroup,
+  own: T,
+  options: CollectiveOptions = {},
+): Promise<T[]> {
+  const bytes = new TextEncoder().encode(JSON.stringify(own))
+  const told = await group.allGatherBytes(bytes, { label, ...options })
+  return told.map((bytes, rank): T => {
+    try {
+      return JSON.parse(new TextDecoder().decode(bytes))
+    } catch (cause) {
+      throw new PeerError(
+        'peer.protocol',
+        `${label}: expected JSON from rank ${group.ranks[rank]}, got ${bytes.length} bytes that are none. Call the same functions on all ranks.`,
+        { cause },
+      )
+    }
+  })
+}

@@ -1,0 +1,149 @@
+import { ArgumentTypeError, PeerError } from '../../util/errors.ts'
+import { kindOf } from '../../util/kind-of.ts'
+import { checkOptions, checkTimeout } from '../../util/options.ts'
+import { type GroupOptions, type GroupStats, Membership } from '../collective/membership.ts'
+import type { LinkFlow } from '../session/session-config.ts'
+import { CollectiveGroup } from './collective-group.ts'
+import { gatherJson } from './gather-json.ts'
+import { type NonGroupMember, nonGroupMember } from './non-group-member.ts'
+
+export type { CollectiveOptions } from '../collective/collectives.ts'
+export {
+  type GroupConfig,
+  type GroupOptions,
+  type GroupStats,
+  groupDefaults,
+} from '../collective/membership.ts'
+export type { CollectiveSpan } from '../collective/pending-collectives.ts'
+
+export interface NewGroupOptions {
+  /** How long a collective of the group may stand still before it fails; default: as with all ranks. */
+  timeoutMs?: number
+}
+
+/** One rank's membership in one epoch: the collectives of all its ranks, the groups that some of them form, and how it all ends. */
+export class ProcessGroup extends CollectiveGroup {
+  /** Called once, with the error that ended the epoch. */
+  onfailure: (error: PeerError) => void = ignore
+  /** A linked rank has been silent for some seconds, or is heard again. */
+  onsuspect: (rank: number, isSuspect: boolean, silentMs: number) => void = ignore
+  /** Groups made so far, this one included: their numbers must be the same on all ranks. */
+  private groups = 1
+
+  constructor(options: GroupOptions) {
+    const { rank, size } = options
+    const membership = new Membership(options, {
+      onfailure: (error) => this.onfailure(error),
+      onsuspect: (who, isSuspect, silentMs) => this.onsuspect(who, isSuspect, silentMs),
+    })
+    const ranks = Array.from({ length: size }, (_, index) => index)
+    super(membership, { id: 0, ranks, rank }, membership.peers.isComplete, options.machines)
+  }
+
+  /** The error that ended the epoch, if one has. */
+  get error(): PeerError | undefined {
+    return this.membership.failure
+  }
+
+  /** Resolves (never rejects) with the error that ended the epoch. */
+  get failed(): Promise<PeerError> {
+    return this.membership.failed
+  }
+
+  /** Resolves when all linked ranks have said HELLO. errors: `peer.timeout`, `peer.lost`, `peer.mismatch`, `peer.protocol`. */
+  ready(): Promise<void> {
+    return this.membership.ready()
+  }
+
+  /**
+   * A group of some ranks, by default of all, with collectives of their own; `GroupMember.NON_GROUP_MEMBER` on the others. As
+   * torch.distributed.new_group: all ranks call it alike and in the same order, also those that are not in it.
+   *
+   * `timeoutMs`: how long a collective of it may stand still before it fails; default: as with all ranks.
+   * cost: one record from all to all. errors: `peer.mismatch` for ranks that are none, or others than those of another rank;
+   * `peer.unreachable`, on all ranks, where they are not linked, not even in a ring of their own.
+   */
+  async newGroup(
+    ranks: readonly number[] = this.ranks,
+    options: NewGroupOptions = {},
+  ): Promise<CollectiveGroup | NonGroupMember> {
+    const { timeoutMs } = checkOptions('newGroup', options, { timeoutMs: true })
+    checkTimeout('newGroup', 'timeoutMs', timeoutMs)
+    if (!Array.isArray(ranks)) {
+      throw new ArgumentTypeError(
+        `newGroup: expected an array of ranks, or nothing for all, got ${kindOf(ranks)}. Write [0, 1].`,
+      )
+    }
+    const id = this.groups
+    this.groups += 1
+    const isWrong = ranks.some((rank) => !this.ranks.includes(rank))
+    if (isWrong || new Set(ranks).size !== ranks.length || ranks.length === 0)
+      throw new PeerError(
+        'peer.mismatch',
+        `newGroup: expected different ranks from 0 to ${this.size - 1}, got [${ranks.join(', ')}]. Name each once.`,
+      )
+    // As torch orders them.
+    const members = [...ranks].sort((a, b) => a - b)
+    const record = {
+      ranks: members,
+      links: this.ranks.filter((rank) => this.membership.peers.has(rank)),
+    }
+    const all = await gatherJson('newGroup', this, record)
+    const other = all.findIndex((one) => one.ranks.join() !== members.join())
+    if (other >= 0)
+      throw new PeerError(
+        'peer.mismatch',
+        `newGroup: rank ${this.rank} makes one of [${members.join(', ')}], rank ${other} of [${all[other]!.ranks.join(', ')}]. All ranks make the same groups in the same order.`,
+      )
+    const isLinked = (a: number, b: number) => a === b || all[a]!.links.includes(b)
+    const apart = members.find((rank, at) => !isLinked(rank, members[(at + 1) % members.length]!))
+    if (apart !== undefined)
+      throw new PeerError(
+        'peer.unreachable',
+        `newGroup: expected rank ${apart} of [${members.join(', ')}] to be linked to the next of them, got links to [${all[apart]!.links.join(', ')}]. Link all to all: initProcessGroup({ topology: 'mesh' }).`,
+      )
+    const rank = members.indexOf(this.rank)
+    if (rank < 0) return nonGroupMember
+    const isFullyLinked = members.every((a) => members.every((b) => isLinked(a, b)))
+    const place = { id, ranks: members, rank }
+    const machinesOf = (all?: readonly number[]) => all && members.map((member) => all[member]!)
+    const group = new CollectiveGroup(
+      this.membership,
+      place,
+      isFullyLinked,
+      machinesOf(this.machines),
+    )
+    const { choice } = this
+    group.choice = choice.machines ? { ...choice, machines: machinesOf(choice.machines)! } : choice
+    group.backend = this.backend
+    if (timeoutMs !== undefined) group.deadlineMs = timeoutMs
+    return group
+  }
+
+  /** Bytes and frames so far; a snapshot. */
+  stats(): GroupStats {
+    return this.membership.stats()
+  }
+
+  /** How full the link to a rank was at most since this was asked last; undefined without a link. */
+  takeFlow(rank: number): LinkFlow | undefined {
+    return this.membership.takeFlow(rank)
+  }
+
+  /**
+   * Leaves in good order: waits until the others have consumed what was sent (at most `leaveMs`), says goodbye and
+   * closes the links. Call it after the last collective; after that closing the connection loses nothing.
+   */
+  leave(detail = 'the run is over'): Promise<void> {
+    return this.membership.leave(detail)
+  }
+
+  /** Leaves at once: pending collectives here reject with `peer.aborted`, the others hear a goodbye. Idempotent. */
+  destroy(detail = 'the group was destroyed'): void {
+    this.membership.destroy(detail)
+  }
+}
+
+function ignore(): undefined {
+  return undefined
+}

@@ -1,0 +1,149 @@
+import type { AlgorithmChoice } from '../algorithms/algorithm-choice.ts'
+import { isHierarchy } from '../algorithms/hierarchical.ts'
+import type { Algorithm } from '../collective/announcement.ts'
+import type { CollectiveOptions } from '../collective/collectives.ts'
+import type { CollectiveGroup } from './collective-group.ts'
+
+/** What a group has measured of its links: the same on all ranks. */
+export interface LinkMeasurement {
+  /** Which sizes travel how, by what was fastest. It changes no bits, but where it says `hierarchical`. */
+  readonly choice: AlgorithmChoice
+  /** The most that a rank sent in a ring's all-reduce, hops and the slowest rank's work included; undefined for one rank. units: bytes/ms. */
+  readonly bytesPerMs: number | undefined
+}
+
+const kibi = 1024
+/** Growing, so that slow links stop it early. */
+const sizes = [4 * kibi, 16 * kibi, 64 * kibi, 256 * kibi, 1024 * kibi]
+/** Each algorithm is timed so often, and the better time counts: what else goes on only slows one down. */
+const repeats = 2
+/** No larger size is tried once one has taken this long altogether. */
+const budgetMs = 30
+/** For the rate the ring is timed again, at the first of these sizes, and at the second one where the first takes no longer than `slowMs`. */
+const rateSizes = [64 * kibi, 1024 * kibi]
+const slowMs = 10
+/** Collectives of one measurement at most: of each size 4 algorithms, of each rate one, behind a barrier each, and a word about both. */
+export const measuringKeys =
+  sizes.length * (4 * 2 * repeats + 1) + rateSizes.length * (2 * repeats + 1)
+
+const label = 'measureLinks'
+
+/** By group: begins the measurement, or gives the one that has begun. */
+const measurements = new WeakMap<CollectiveGroup, () => Promise<LinkMeasurement>>()
+
+/**
+ * Times all-reduces of growing size by each algorithm, and takes the links' rate from the ring's; the same on all ranks, which all call it,
+ * with nothing else under way.
+ *
+ * Sets `group.choice`. A time is the better of two on the slowest rank. Where some of the ranks share a machine (`group.machines`,
+ * `group.choice.machines`) going hierarchically is timed too, and a choice that takes it names the machines. Where ranks are linked in a ring alone only the rate is measured.
+ * cost: some tens of milliseconds, more on slow links; where they are fast up to 16 MB sent by each of 3 ranks. errors: the group's.
+ */
+export async function measureLinks(group: CollectiveGroup): Promise<LinkMeasurement> {
+  const measuring = timeLinks(group, () => ({ label }))
+  measurements.set(group, () => measuring)
+  const links = await measuring
+  group.choice = links.choice
+  return links
+}
+
+/**
+ * Returns a function that gives what `measureLinks` has found, or else measures by the collectives that `takeKeys` gives at once, of which
+ * there are `measuringKeys`: once for each group, whoever begins.
+ *
+ * Leaves `group.choice` as it is: ranks come to the end of it at different times, while their callers launch collectives.
+ */
+export function measureOnce(
+  group: CollectiveGroup,
+  takeKeys: () => readonly CollectiveOptions[],
+): () => Promise<LinkMeasurement> {
+  const known = measurements.get(group)
+  if (known) return known
+  const keys = [...takeKeys()]
+  let measuring: Promise<LinkMeasurement> | undefined
+  const measure = () => {
+    measuring ??= timeLinks(group, () => ({ label, ...keys.shift() }))
+    return measuring
+  }
+  measurements.set(group, measure)
+  return measure
+}
+
+async function timeLinks(
+  group: CollectiveGroup,
+  key: () => CollectiveOptions,
+): Promise<LinkMeasurement> {
+  if (group.size === 1) return { choice: group.choice, bytesPerMs: undefined }
+  const given = group.choice.machines
+  const machines = given ?? group.machines
+  const fastest: Algorithm[] = []
+  /** At the largest size that was tried. */
+  let isRingLast = true
+  let bytesPerMs = 1
+  const time = async (names: readonly Algorithm[], sizeBytes: number) => {
+    const took = await slowestOf(group, names, sizeBytes, key)
+    const sentBytes = (2 * (group.size - 1) * sizeBytes) / group.size
+    bytesPerMs = Math.max(bytesPerMs, Math.round(sentBytes / took[names.indexOf('ring')]!))
+    return took
+  }
+  for (const sizeBytes of group.isFullyLinked ? sizes : []) {
+    const isOneShotLost = fastest.length > 0 && fastest.at(-1) !== 'oneShot'
+    const names: Algorithm[] = isHierarchy(machines)
+      ? ['ring', 'direct', 'hierarchical']
+      : ['ring', 'direct']
+    if (!isOneShotLost) names.push('oneShot')
+    const took = await time(names, sizeBytes)
+    fastest.push(names[took.indexOf(Math.min(...took))]!)
+    const of = (name: Algorithm) => took[names.indexOf(name)] ?? Number.POSITIVE_INFINITY
+    isRingLast = of('ring') <= of('hierarchical')
+    const totalMs = took.reduce((sum, ms) => sum + ms, 0)
+    if (fastest.at(-1) === 'ring' || repeats * totalMs > budgetMs) break
+  }
+  for (const sizeBytes of rateSizes) {
+    const [tookMs = 0] = await time(['ring'], sizeBytes)
+    if (tookMs > slowMs) break
+  }
+  if (!group.isFullyLinked) return { choice: group.choice, bytesPerMs }
+  const upTo = (isTaken: (name: Algorithm) => boolean): number => {
+    const first = fastest.findIndex((name) => !isTaken(name))
+    const count = first < 0 ? fastest.length : first
+    return count === 0 ? 0 : sizes[count - 1]!
+  }
+  const choice = {
+    oneShotBytes: upTo((name) => name === 'oneShot'),
+    directBytes: upTo((name) => name === 'oneShot' || name === 'direct'),
+    ...(given && { machines: given }),
+  }
+  // Beyond what was tried the ring and this one are left, and what decides between them is bytes.
+  const hierarchicalBytes = isRingLast ? upTo((name) => name !== 'ring') : Number.MAX_SAFE_INTEGER
+  if (!machines || hierarchicalBytes <= choice.directBytes) return { choice, bytesPerMs }
+  return { choice: { ...choice, hierarchicalBytes, machines }, bytesPerMs }
+}
+
+/** Milliseconds by algorithm, of the rank that took longest. */
+async function slowestOf(
+  group: CollectiveGroup,
+  names: readonly Algorithm[],
+  sizeBytes: number,
+  key: () => CollectiveOptions,
+): Promise<number[]> {
+  const { env } = group
+  const data = new Float32Array(sizeBytes / 4)
+  const own = new Uint32Array(names.length)
+  for (const [at, algorithm] of names.entries()) {
+    let best = Number.POSITIVE_INFINITY
+    for (let repeat = 0; repeat < repeats; repeat++) {
+      await group.barrier(key())
+      const began = env.now()
+      await group.allReduce(data, { ...key(), algorithm })
+      best = Math.min(best, env.now() - began)
+    }
+    own[at] = Math.max(1, Math.round(1000 * best))
+  }
+  const all = await group.allGatherU32(own, key())
+  return names.map(
+    (_, at) =>
+      Math.max(...Array.from({ length: group.size }, (_, rank) => all[rank * names.length + at]!)) /
+      1000,
+  )
+}

@@ -1,0 +1,410 @@
+import * as v from 'valibot'
+import { meshLimit } from './edges.ts'
+import { iceServersSchema } from './ice-servers.ts'
+import { mostUs } from './microseconds.ts'
+import { refusals } from './refusals.ts'
+import { storedMessageSchema, storeMessageSchema } from './store-messages.ts'
+
+/**
+ * Everything a tab and the signaling server say to each other: JSON text, one object a message.
+ *
+ *   tab                         server
+ *    <- challenge                 on connecting: version and nonce
+ *    create | join ->             the room, and the key or the proof of it
+ *    <- welcome, lobby            who is there; lobby again after every change
+ *    propose -> (the maker)       the settings that it would start with now
+ *    <- proposed                  the others see them; also who comes later, and what a run was started with
+ *    handOver -> (the maker)      another member is the maker from now on; not during a run
+ *    remove -> (the maker)        a member goes, told so by the refusal `removed`; one of a run ends it
+ *    reach <->                    sealed, between neighbours in the ring that waits: links by which they know how far they are (lobby-links.ts)
+ *    start -> (the maker)         the settings of a run
+ *    <- ice                       the ICE servers for the links of the assignment that follows; not where there are none
+ *    <- assign                    epoch, rank, world size, the links to form
+ *    signal <->                   sealed session descriptions and candidates between linked ranks
+ *    ready ->                     my links are up
+ *    <- start                     everyone's are: go
+ *    done ->                      my part of the run has ended well
+ *    <- finished | abort          the epoch is over
+ *    store ->, <- stored          the room's store, at any time: store/store-messages.ts
+ *    ice ->, <- ice               ICE servers with fresh credentials, at any time
+ *    ping ->, <- pong             a tab measures its round trip; pings of the server's own run the other way
+ *
+ * A member may enter with a token that it alone knows. That of who made the room, or was handed it, is the room's: the member that shows it is
+ * the maker again, at once or when the run that is on has ended. The server tells a token to nobody.
+ *
+ * Who enters without `info` is a guest: inside for the store and ICE servers alone, in no lobby and no epoch.
+ *
+ *    relay ->                     in the place of create or join: one end of a relayed link, with the proof of the room's key
+ *    <- relayed                   the other end is here: from now on binary messages go to it and come from it, sealed
+ *
+ * Only a server that was told to has such a relay (`welcome` says so); boxes are too small and too few for gradients.
+ */
+export const protocolVersion = 6
+
+/** The path on the page's own port where the server takes WebSockets. */
+export const signalPath = '/signal'
+
+/** The path on the page's own port where the server tells its pages about itself: `ServerFacts` as JSON. */
+export const serverFactsPath = '/server.json'
+
+export const serverFactsSchema = v.object({
+  /** The addresses of the page for other machines; empty when it is served to this one alone. */
+  lanUrls: v.array(v.pipe(v.string(), v.url())),
+  /** Where the server has a data folder; null when it has none. */
+  data: v.nullable(v.string()),
+})
+export type ServerFacts = v.InferOutput<typeof serverFactsSchema>
+
+/** Every limit of the signaling protocol, server and client alike. */
+export const limits = {
+  /**
+   * Largest message in either direction, in UTF-8 bytes: the server refuses a larger one, and its own largest, the lobby of
+   * a full room, fits whatever its members say of themselves (`adapterBytes`, `nameChars`).
+   */
+  messageBytes: 64 * 1024,
+  /**
+   * Token bucket of each connection, store calls apart; a link with 2 attempts needs about 15 messages, with 8 lanes 45, and of 16 ranks that
+   * are all linked to all each has 15 links.
+   */
+  messagesPerSec: 20,
+  messageBurst: 60 * (meshLimit - 1),
+  /** Rooms of one server, and members of one room. */
+  rooms: 1000,
+  membersPerRoom: 64,
+  /** Connections inside for the store alone. */
+  guestsPerRoom: 64,
+  /** From connecting to a valid `create` or `join`. */
+  authenticateMs: 10_000,
+  /** From `assign` until every rank is ready. */
+  readyMs: 20_000,
+  /** The server pings this often and drops a connection that it has not heard from for `goneMs`. */
+  pingMs: 5_000,
+  goneMs: 15_000,
+  /** Changes of a lobby within this time are told in one message. */
+  lobbyDelayMs: 20,
+  /** Lobbies that only tell what members changed about themselves are at least this far apart. */
+  lobbyUpdateMs: 1_000,
+  /** JSON text of a run's settings. */
+  settingsBytes: 16 * 1024,
+  /** JSON text of an adapter summary; an actual one takes about 200. */
+  adapterBytes: 448,
+  /** One sealed box, in characters of base64url; an offer takes about 1,200. */
+  boxChars: 16 * 1024,
+  /** All boxes that one rank may send in one epoch, for each of its links. */
+  boxCharsPerLink: 128 * 1024,
+  /** Token bucket of one member's boxes between runs: a link takes about 5, and is tried again where there is no way. */
+  reachesPerSec: 1,
+  reachBurst: 100,
+  nameChars: 40,
+  textChars: 500,
+  /** Attempts to form one link. */
+  attempts: 8,
+  /** Connections that are ends of relayed links: 16 ranks that are all linked to all have 240. */
+  relayEndsPerRoom: 512,
+  /** One relayed message: what a link takes, and what sealing adds. */
+  relayFrameBytes: 64 * 1024 + 28,
+  /** The least: a sealed message without any text. What a server keeps of each comes on top, so tiny ones would cost it most. */
+  relayFrameLeastBytes: 28,
+  /** So much may wait for one end of a relayed link before its sender is not read any more. */
+  relayQueueBytes: 512 * 1024,
+  /** What keeping one message costs a server besides its bytes, as it counts them; ours takes about 700. */
+  relayFrameCostBytes: 1024,
+  /** From one end's coming to the other's. */
+  relayWaitMs: 20_000,
+  /** A channel's name. */
+  relayChannelChars: 200,
+  /**
+   * Token bucket of each connection's store calls: one of 64 ranks that reads what the others say, and writes, reads and deletes an
+   * offer for each of them, makes about 260. Clients send no faster, so that a quick program waits and is not cut off.
+   */
+  storeCallsPerSec: 100,
+  storeCallBurst: 512,
+  /** Calls that a client has under way; those that wait on the server do not count. */
+  storeCallsAtOnce: 32,
+  /** `get` and `wait` of one connection that wait. */
+  storeWaits: 128,
+  /** Of one room. */
+  storeKeysPerRoom: 8192,
+  /** One key, in UTF-8. */
+  storeKeyBytes: 512,
+  /** One value, before it is sealed. */
+  storeValueBytes: 16 * 1024,
+  /** Keys, sealed values and waits of one room (an offer from each of 64 ranks to each takes 7 MB), and of all rooms of a server. */
+  storeBytesPerRoom: 8 * 1024 * 1024,
+  storeBytes: 256 * 1024 * 1024,
+} as const
+
+/** Those that a server may be given of its own. */
+export type Limits = { [K in keyof typeof limits]: number }
+
+const hex = (bytes: number) =>
+  v.pipe(v.string(), v.regex(new RegExp(`^[0-9a-f]{${2 * bytes}}$`), `${2 * bytes} hex digits`))
+
+const whole = (minimum: number, maximum: number) =>
+  v.pipe(v.number(), v.safeInteger(), v.minValue(minimum), v.maxValue(maximum))
+
+/** Text for people: no control characters, so it cannot play tricks on a terminal. */
+const text = (chars: number) =>
+  v.pipe(v.string(), v.maxLength(chars), v.regex(/^[^\p{Cc}]*$/u, 'no control characters'))
+
+export type JsonValue =
+  | string
+  | number
+  | boolean
+  | null
+  | JsonValue[]
+  | { [key: string]: JsonValue }
+
+const json = (maxBytes: number) =>
+  v.custom<JsonValue>((value) => {
+    if (value === undefined) return false
+    try {
+      return utf8Bytes(JSON.stringify(value)) <= maxBytes
+    } catch {
+      return false // nested so deep that writing it overflows the stack
+    }
+  }, `JSON of at most ${maxBytes} bytes`)
+
+/** Length of `string` in UTF-8. units: bytes. */
+export function utf8Bytes(string: string): number {
+  return new TextEncoder().encode(string).length
+}
+
+export const roomIdSchema = hex(16)
+const memberIdSchema = hex(8)
+const epochSchema = whole(1, 2 ** 31)
+const rankSchema = whole(0, limits.membersPerRoom - 1)
+const tokenSchema = v.optional(hex(16))
+const boxSchema = v.pipe(v.string(), v.maxLength(limits.boxChars), v.regex(/^[\w-]+$/, 'base64url'))
+
+export const transportChoices = ['auto', 'fallback', 'webrtc', 'port', 'relay'] as const
+/**
+ * `auto`: MessagePorts between tabs of one browser, WebRTC between others. `fallback`: the same, and through the server, where it relays and both
+ * sides say so, between those that WebRTC does not link. The rest forces one kind.
+ */
+export type TransportChoice = (typeof transportChoices)[number]
+
+/**
+ * What a member has measured, for people to look at. Whole numbers, because texts of floats are long and the lobby of a full room is one message.
+ */
+const measuredSchema = v.strictObject({
+  /** Of its device, in one fixed product. units: MFLOP/s. */
+  megaflops: v.optional(whole(0, 1e9)),
+  /** Round trip to the server. units: us. */
+  serverUs: v.optional(whole(0, mostUs)),
+  /** Round trips over its links in the current run, the shortest and the longest. units: us. */
+  linkUs: v.optional(v.tuple([whole(0, mostUs), whole(0, mostUs)])),
+  /** Between runs: its round trip to the member behind it in the ring; null where there is no way. units: us. */
+  toNext: v.optional(v.strictObject({ id: memberIdSchema, us: v.nullable(whole(0, mostUs)) })),
+})
+export type Measured = v.InferOutput<typeof measuredSchema>
+export type ToNext = NonNullable<Measured['toNext']>
+
+/** What a member tells the others about itself. */
+const memberEntries = {
+  /** Shown to people. */
+  name: text(limits.nameChars),
+  /** The adapter as its owner describes it; opaque here. */
+  adapter: json(limits.adapterBytes),
+  /** Equal for tabs that share a browser's SharedWorker; empty when the tab has none. */
+  hostTag: v.union([v.literal(''), hex(16)]),
+  /** The tab is in the background. */
+  hidden: v.boolean(),
+  transport: v.picklist(transportChoices),
+  /** Equal for the ranks of one tab; a tab with one rank may leave it out. */
+  tab: v.optional(hex(4)),
+}
+const infoEntries = { ...memberEntries, measured: v.optional(measuredSchema) }
+const infoSchema = v.strictObject(infoEntries)
+export type MemberInfo = v.InferOutput<typeof infoSchema>
+/** Null for a guest. */
+const entrySchema = v.nullable(infoSchema)
+
+export const clientMessageSchema = v.variant('type', [
+  v.strictObject({
+    type: v.literal('create'),
+    version: v.literal(protocolVersion),
+    room: roomIdSchema,
+    authKey: hex(32),
+    info: entrySchema,
+    token: tokenSchema,
+  }),
+  v.strictObject({
+    type: v.literal('join'),
+    version: v.literal(protocolVersion),
+    room: roomIdSchema,
+    proof: hex(32),
+    info: entrySchema,
+    token: tokenSchema,
+  }),
+  v.strictObject({
+    type: v.literal('relay'),
+    version: v.literal(protocolVersion),
+    room: roomIdSchema,
+    proof: hex(32),
+    channel: text(limits.relayChannelChars),
+    side: v.picklist([0, 1]),
+  }),
+  v.strictObject({ type: v.literal('update'), info: infoSchema }),
+  v.strictObject({ type: v.literal('propose'), settings: json(limits.settingsBytes) }),
+  v.strictObject({ type: v.literal('handOver'), id: memberIdSchema }),
+  v.strictObject({ type: v.literal('remove'), id: memberIdSchema }),
+  v.strictObject({ type: v.literal('reach'), to: memberIdSchema, box: boxSchema }),
+  v.strictObject({ type: v.literal('start'), settings: json(limits.settingsBytes) }),
+  v.strictObject({
+    type: v.literal('signal'),
+    epoch: epochSchema,
+    to: rankSchema,
+    attempt: whole(1, limits.attempts),
+    box: boxSchema,
+  }),
+  v.strictObject({ type: v.literal('ready'), epoch: epochSchema }),
+  v.strictObject({
+    type: v.literal('linkDown'),
+    epoch: epochSchema,
+    peerRank: rankSchema,
+    text: text(limits.textChars),
+  }),
+  v.strictObject({ type: v.literal('abort'), epoch: epochSchema, text: text(limits.textChars) }),
+  v.strictObject({ type: v.literal('done'), epoch: epochSchema }),
+  storeMessageSchema,
+  v.strictObject({ type: v.literal('ice') }),
+  v.strictObject({ type: v.literal('ping') }),
+  v.strictObject({ type: v.literal('bye') }),
+  v.strictObject({ type: v.literal('pong') }),
+])
+export type ClientMessage = v.InferOutput<typeof clientMessageSchema>
+export type MessageOf<T extends ClientMessage['type']> = Extract<ClientMessage, { type: T }>
+
+/**
+ * Where a room is. `failed` and `finished` take a new start like `lobby` does.
+ */
+export const roomStates = ['lobby', 'assigned', 'running', 'finished', 'failed'] as const
+export type RoomState = (typeof roomStates)[number]
+
+const lobbyMemberSchema = v.object({
+  ...infoEntries,
+  id: memberIdSchema,
+  /** Its rank in the current epoch; null while it waits for the next one. */
+  rank: v.nullable(rankSchema),
+  /** False for a rank whose signaling socket ended while the ring runs on. */
+  attached: v.boolean(),
+})
+export type LobbyMember = v.InferOutput<typeof lobbyMemberSchema>
+
+const assignedMemberSchema = v.object({ ...memberEntries, id: memberIdSchema })
+
+const assignedLinkSchema = v.object({
+  peerRank: rankSchema,
+  /** This side makes the offer. */
+  initiator: v.boolean(),
+  /** The same on both sides, because the server chose it. */
+  kind: v.picklist(['webrtc', 'port', 'relay']),
+  /** Where WebRTC brings no connection about, on both sides, the relay is taken. */
+  canRelay: v.optional(v.boolean()),
+})
+export type AssignedLink = v.InferOutput<typeof assignedLinkSchema>
+
+export const serverMessageSchema = v.variant('type', [
+  v.object({ type: v.literal('challenge'), version: v.number(), nonce: hex(16) }),
+  v.object({
+    type: v.literal('welcome'),
+    id: memberIdSchema,
+    room: roomIdSchema,
+    /** Whether this server relays links. */
+    relay: v.optional(v.boolean()),
+  }),
+  v.object({ type: v.literal('relayed') }),
+  v.object({
+    type: v.literal('lobby'),
+    state: v.picklist(roomStates),
+    /** Of the current or last run; 0 before the first. */
+    epoch: whole(0, 2 ** 31),
+    /** The member that may start: the first one. */
+    maker: memberIdSchema,
+    /** In order of joining, but that the maker is the first. */
+    members: v.pipe(v.array(lobbyMemberSchema), v.maxLength(limits.membersPerRoom)),
+  }),
+  /** To all but the maker; null: there are none yet. */
+  v.object({ type: v.literal('proposed'), settings: json(limits.settingsBytes) }),
+  v.object({ type: v.literal('ice'), iceServers: iceServersSchema }),
+  /** From a neighbour, stamped by the server. */
+  v.object({
+    type: v.literal('reach'),
+    from: memberIdSchema,
+    box: v.pipe(v.string(), v.maxLength(limits.boxChars)),
+  }),
+  v.object({
+    type: v.literal('assign'),
+    epoch: epochSchema,
+    rank: rankSchema,
+    worldSize: whole(1, limits.membersPerRoom),
+    /** By rank. */
+    members: v.pipe(v.array(assignedMemberSchema), v.maxLength(limits.membersPerRoom)),
+    links: v.pipe(v.array(assignedLinkSchema), v.maxLength(meshLimit - 1)),
+  }),
+  v.object({
+    type: v.literal('signal'),
+    epoch: epochSchema,
+    /** Stamped by the server. */
+    from: rankSchema,
+    attempt: whole(1, limits.attempts),
+    box: v.pipe(v.string(), v.maxLength(limits.boxChars)),
+  }),
+  v.object({ type: v.literal('start'), epoch: epochSchema, settings: json(limits.settingsBytes) }),
+  v.object({
+    type: v.literal('abort'),
+    epoch: epochSchema,
+    /** The rank that the run failed by, where there is one. */
+    rank: v.nullable(rankSchema),
+    text: v.string(),
+  }),
+  v.object({ type: v.literal('finished'), epoch: epochSchema }),
+  v.object({
+    type: v.literal('gone'),
+    id: memberIdSchema,
+    name: v.string(),
+    rank: v.nullable(rankSchema),
+    text: v.string(),
+  }),
+  storedMessageSchema,
+  v.object({ type: v.literal('ping') }),
+  v.object({ type: v.literal('pong') }),
+  v.object({
+    type: v.literal('error'),
+    code: v.picklist(refusals),
+    text: v.string(),
+    /** The type of the message that was refused, where there was one. */
+    about: v.nullable(v.string()),
+    /** The number of the store call that was refused, where it was one. */
+    call: v.optional(whole(0, Number.MAX_SAFE_INTEGER)),
+    /** The server closes the connection. */
+    isFatal: v.boolean(),
+  }),
+])
+export type ServerMessage = v.InferOutput<typeof serverMessageSchema>
+export type Assignment = Omit<Extract<ServerMessage, { type: 'assign' }>, 'type'>
+export type Lobby = Omit<Extract<ServerMessage, { type: 'lobby' }>, 'type'>
+
+export type Parsed<T> = { ok: true; message: T } | { ok: false; text: string }
+
+/** Reads one message; a refusal's text says which field, what was expected and what came. */
+export function parseMessage<T>(schema: v.GenericSchema<unknown, T>, raw: string): Parsed<T> {
+  let value: unknown
+  try {
+    value = JSON.parse(raw)
+  } catch {
+    return { ok: false, text: 'expected JSON text' }
+  }
+  const result = v.safeParse(schema, value, { abortEarly: true })
+  if (result.success) return { ok: true, message: result.output }
+  const issue = result.issues[0]
+  const path = v.getDotPath(issue) ?? 'message'
+  const got = issue.received.slice(0, 80)
+  return { ok: false, text: `${path}: expected ${issue.expected ?? issue.message}, got ${got}` }
+}
+
+export const parseClientMessage = (raw: string): Parsed<ClientMessage> =>
+  parseMessage(clientMessageSchema, raw)
+export const parseServerMessage = (raw: string): Parsed<ServerMessage> =>
+  parseMessage(serverMessageSchema, raw)

@@ -1,0 +1,54 @@
+import { PeerError } from '../../util/errors.ts'
+
+export const refusals = [
+  'bad-message',
+  'too-large',
+  'too-fast',
+  'too-slow',
+  'too-many',
+  'foreign-origin',
+  'wrong-version',
+  'unknown-room',
+  'room-exists',
+  'room-full',
+  'server-full',
+  'store-full',
+  'bad-proof',
+  'not-in-a-room',
+  'already-in-a-room',
+  'not-a-member',
+  'not-the-maker',
+  'unknown-member',
+  'removed',
+  'wrong-state',
+  'wrong-epoch',
+  'unknown-rank',
+  'no-transport',
+  'no-relay',
+  'channel-taken',
+  'other-end-gone',
+  'shutting-down',
+  'internal',
+] as const
+/** Why the server said no. */
+export type Refusal = (typeof refusals)[number]
+
+/** Of a member that the maker took out of the room: what the server tells it and the others. */
+export const removedBy = (makerName: string): string => `${removalMark}${makerName}`
+const removalMark = 'removed by '
+
+/** Whether a text tells of a removal. */
+export const isRemoval = (text: string): boolean => text.includes(removalMark)
+
+/** Who removed this tab, from what the server told it. */
+export const removerIn = (text: string): string =>
+  text.slice(text.indexOf(removalMark) + removalMark.length)
+
+/** The server's no; `refusal` tells which. */
+export class SignalError extends PeerError {
+  readonly refusal: Refusal
+  constructor(refusal: Refusal, text: string) {
+    super('signal.refused', `signaling: ${refusal}: ${text}`)
+    this.refusal = refusal
+  }
+}

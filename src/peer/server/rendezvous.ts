@@ -1,0 +1,412 @@
+import { type Env, toHex } from '../../util/env.ts'
+import { invariant, messageOf } from '../../util/errors.ts'
+import type { IceServer } from '../room/ice-servers.ts'
+import {
+  type ClientMessage,
+  limits as defaultLimits,
+  type Limits,
+  type MessageOf,
+  parseClientMessage,
+  protocolVersion,
+  type ServerMessage,
+  utf8Bytes,
+} from '../room/messages.ts'
+import type { Refusal } from '../room/refusals.ts'
+import { TokenBucket } from '../room/token-bucket.ts'
+import { type Member, Room, withoutRelay } from './room.ts'
+import type { RelaySockets } from './room-relay.ts'
+
+export type { Limits } from '../room/messages.ts'
+export { linkKind } from '../room/topology.ts'
+
+/**
+ * The signaling server without its sockets: who is connected, and who may enter which room. What happens inside is the
+ * room's (room.ts).
+ *
+ * Every refusal goes to the one connection that caused it. A fatal one closes that connection, which other rooms never
+ * notice.
+ */
+
+/** What the state machine needs from whoever owns the sockets. */
+export interface RendezvousHost {
+  send(connectionId: string, message: ServerMessage): void
+  /** Ends a connection after what was sent to it; `lost` need not be called for it any more. */
+  close(connectionId: string, text: string): void
+  /** True when `proof` is HMAC-SHA-256 over `proofText(room, nonce)` under `authKey`; all but `room` in hex. */
+  verify(authKey: string, room: string, nonce: string, proof: string): boolean
+  /** Whether this room may be made under this key; absent: any may. */
+  mayCreate?(room: string, authKey: string): boolean
+  /** What one connection is told of ICE servers, made anew for each call; default none. */
+  iceServers?(connectionId: string): IceServer[]
+  /** Absent: this server relays no links. */
+  relay?: RelaySockets
+}
+
+interface Connection {
+  id: string
+  nonce: string
+  /** Of store calls, and of all other messages. */
+  callTokens: TokenBucket
+  tokens: TokenBucket
+  heardAtMs: number
+  cancelTimer: () => void
+  /** Where it has entered; a guest is no member, nor is the end of a relayed link. */
+  place: { room: Room; member: Member | null } | null
+}
+
+export class Rendezvous {
+  private readonly connections = new Map<string, Connection>()
+  private readonly rooms = new Map<string, Room>()
+  private readonly limits: Limits
+  /** What the stores of all rooms hold together. */
+  private readonly held = { sizeBytes: 0 }
+
+  constructor(
+    private readonly env: Env,
+    private readonly host: RendezvousHost,
+    limits: Partial<Limits> = {},
+  ) {
+    this.limits = { ...defaultLimits, ...limits }
+  }
+
+  /** Rooms and connections now, for the server's own log. */
+  get counts(): { rooms: number; connections: number } {
+    return { rooms: this.rooms.size, connections: this.connections.size }
+  }
+
+  /** What waits in the relays of all rooms now. units: bytes. */
+  get relayBytes(): number {
+    return [...this.rooms.values()].reduce((sum, { relay }) => sum + (relay?.queuedBytes ?? 0), 0)
+  }
+
+  /** What the stores of all rooms hold now. units: bytes. */
+  get storeBytes(): number {
+    return this.held.sizeBytes
+  }
+
+  // --- what the owner of the sockets calls ---
+
+  /** A socket has opened. */
+  open(connectionId: string): void {
+    invariant(!this.connections.has(connectionId), () => `connection ${connectionId} opened twice`)
+    const { messagesPerSec, messageBurst, storeCallsPerSec, storeCallBurst } = this.limits
+    const connection: Connection = {
+      id: connectionId,
+      nonce: toHex(this.env.random(16)),
+      callTokens: new TokenBucket(this.env, storeCallsPerSec, storeCallBurst),
+      tokens: new TokenBucket(this.env, messagesPerSec, messageBurst),
+      heardAtMs: this.env.now(),
+      cancelTimer: () => undefined,
+      place: null,
+    }
+    this.connections.set(connectionId, connection)
+    connection.cancelTimer = this.env.after(this.limits.authenticateMs, () =>
+      this.refuse(
+        connection,
+        'too-slow',
+        `expected create or join within ${this.limits.authenticateMs} ms of connecting, got none. Connect again.`,
+        null,
+        true,
+      ),
+    )
+    this.send(connection.id, {
+      type: 'challenge',
+      version: protocolVersion,
+      nonce: connection.nonce,
+    })
+  }
+
+  /** A text message has come. Anything that goes wrong in here is told to this connection alone. */
+  receive(connectionId: string, raw: string): void {
+    const connection = this.connections.get(connectionId)
+    if (!connection) return
+    try {
+      this.take(connection, raw)
+    } catch (thrown) {
+      this.refuse(connection, 'internal', `the server failed: ${messageOf(thrown)}`, null, true)
+    }
+  }
+
+  /** A binary message has come: only the ends of relayed links send such. */
+  receiveBytes(connectionId: string, bytes: Uint8Array): void {
+    const connection = this.connections.get(connectionId)
+    if (!connection) return
+    connection.heardAtMs = this.env.now()
+    const relay = connection.place?.room.relay
+    if (relay?.has(connectionId)) relay.receive(connectionId, bytes)
+    else this.refuse(connection, 'bad-message', 'expected JSON text, got binary.', null, true)
+  }
+
+  /** So many bytes that `RelaySockets.pass` was given have left this process. */
+  passed(connectionId: string, sizeBytes: number): void {
+    this.connections.get(connectionId)?.place?.room.relay?.passed(connectionId, sizeBytes)
+  }
+
+  /** A socket has ended by itself. */
+  lost(connectionId: string, text: string): void {
+    const connection = this.connections.get(connectionId)
+    if (connection) this.leave(connection, text, false)
+  }
+
+  /** Tells everyone that the server ends, and closes every connection. */
+  shutDown(): void {
+    for (const connection of [...this.connections.values()]) {
+      this.refuse(connection, 'shutting-down', 'the signaling server was stopped.', null, true)
+    }
+  }
+
+  // --- messages ---
+
+  private take(connection: Connection, raw: string): void {
+    connection.heardAtMs = this.env.now()
+    const sizeBytes =
+      raw.length > this.limits.messageBytes
+        ? raw.length // never fewer bytes than characters
+        : utf8Bytes(raw)
+    if (sizeBytes > this.limits.messageBytes) {
+      this.refuse(
+        connection,
+        'too-large',
+        `expected a message of at most ${this.limits.messageBytes} bytes, got ${sizeBytes} or more.`,
+        null,
+        true,
+      )
+      return
+    }
+    const parsed = parseClientMessage(raw)
+    if (!parsed.ok) {
+      const isVersion = parsed.text.startsWith('version:')
+      this.refuse(
+        connection,
+        isVersion ? 'wrong-version' : 'bad-message',
+        `${parsed.text}.${isVersion ? ' Reload the page.' : ''}`,
+        null,
+        true,
+      )
+      return
+    }
+    const message = parsed.message
+    if (!this.takeToken(connection, message) || message.type === 'pong') return
+    if (message.type === 'ping') {
+      this.send(connection.id, { type: 'pong' })
+      return
+    }
+    if (message.type === 'bye') {
+      this.leave(connection, 'left', true)
+      this.host.close(connection.id, 'bye')
+      return
+    }
+    if (message.type === 'create' || message.type === 'join' || message.type === 'relay') {
+      if (connection.place) {
+        this.refuse(
+          connection,
+          'already-in-a-room',
+          'expected one create, join or relay a connection, got another.',
+          message.type,
+        )
+      } else if (message.type === 'create') this.create(connection, message)
+      else if (message.type === 'join') this.join(connection, message)
+      else this.relay(connection, message)
+      return
+    }
+    if (!connection.place) {
+      this.refuse(
+        connection,
+        'not-in-a-room',
+        `expected create or join before ${message.type}.`,
+        message.type,
+      )
+      return
+    }
+    const { room, member } = connection.place
+    if (room.relay?.has(connection.id)) {
+      const text = `expected binary messages of a relayed link's end, got ${message.type}.`
+      this.refuse(connection, 'wrong-state', text, message.type)
+    } else if (message.type === 'store') room.store.receive(connection.id, message)
+    else if (message.type === 'ice') {
+      this.send(connection.id, { type: 'ice', iceServers: this.iceServers(connection.id) })
+    } else if (member) room.receive(member, message)
+    else {
+      const text = `expected store calls of a guest, got ${message.type}. Enter the room as a member.`
+      this.refuse(connection, 'not-a-member', text, message.type)
+    }
+  }
+
+  /** Refuses what comes too fast: at most one message more than allowed is parsed, as that ends the connection. */
+  private takeToken(connection: Connection, { type }: ClientMessage): boolean {
+    const { messagesPerSec, messageBurst, storeCallsPerSec, storeCallBurst } = this.limits
+    const isCall = type === 'store'
+    if ((isCall ? connection.callTokens : connection.tokens).take()) return true
+    const most = isCall
+      ? `${storeCallsPerSec} store calls a second and ${storeCallBurst} at once`
+      : `${messagesPerSec} messages a second and ${messageBurst} at once`
+    this.refuse(connection, 'too-fast', `expected at most ${most}, got more.`, null, true)
+    return false
+  }
+
+  private create(connection: Connection, message: MessageOf<'create'>): void {
+    if (this.host.mayCreate?.(message.room, message.authKey) === false) {
+      const text = 'this server is for the rooms of its own run alone, got another room or key.'
+      this.refuse(connection, 'bad-proof', text, 'create', true)
+      return
+    }
+    if (this.rooms.has(message.room)) {
+      this.refuse(connection, 'room-exists', 'this room is there already. Join it.', 'create')
+      return
+    }
+    if (this.rooms.size >= this.limits.rooms) {
+      const text = `the server holds ${this.rooms.size} rooms and takes no more. Try later.`
+      this.refuse(connection, 'server-full', text, 'create')
+      return
+    }
+    const room = new Room(message.room, message.authKey, {
+      env: this.env,
+      limits: this.limits,
+      send: (id, told) => this.send(id, told),
+      refuse: (id, ...why) => {
+        const refused = this.connections.get(id)
+        if (refused) this.refuse(refused, ...why)
+      },
+      dismiss: (id, text) => {
+        const dismissed = this.connections.get(id)
+        if (dismissed) this.end(dismissed, 'removed', text, null, text)
+      },
+      held: this.held,
+      iceServers: (id) => this.iceServers(id),
+      relay: this.host.relay ?? null,
+    })
+    this.rooms.set(room.id, room)
+    this.admit(connection, room, message)
+  }
+
+  /** The room, for who has proved its key; the others are told why not. */
+  private provenRoom(
+    connection: Connection,
+    message: MessageOf<'join' | 'relay'>,
+  ): Room | undefined {
+    const room = this.rooms.get(message.room)
+    if (!room) {
+      const text = 'there is no such room; a room ends when the last one inside leaves.'
+      this.refuse(connection, 'unknown-room', text, message.type)
+      return undefined
+    }
+    if (this.host.verify(room.authKey, room.id, connection.nonce, message.proof)) return room
+    const text = "the proof of the room's key is wrong. Open the whole link, with its #."
+    this.refuse(connection, 'bad-proof', text, message.type, true)
+    return undefined
+  }
+
+  private relay(connection: Connection, message: MessageOf<'relay'>): void {
+    if (!this.host.relay) {
+      this.refuse(connection, 'no-relay', withoutRelay, 'relay')
+      return
+    }
+    const room = this.provenRoom(connection, message)
+    if (!room) return
+    const refused = room.relay!.check(message.channel, message.side)
+    if (refused) {
+      this.refuse(connection, refused[0], `relay: ${refused[1]}`, 'relay', true)
+      return
+    }
+    connection.cancelTimer()
+    this.schedulePing(connection)
+    connection.place = { room, member: null }
+    room.relay!.add(connection.id, message.channel, message.side)
+  }
+
+  private join(connection: Connection, message: MessageOf<'join'>): void {
+    const room = this.provenRoom(connection, message)
+    if (!room) return
+    const [count, most, who] = message.info
+      ? [room.size, this.limits.membersPerRoom, 'members']
+      : [room.guestCount, this.limits.guestsPerRoom, 'guests']
+    if (count >= most) {
+      const text = `the room is full with ${count} ${who}.`
+      this.refuse(connection, 'room-full', text, 'join')
+      return
+    }
+    this.admit(connection, room, message)
+  }
+
+  private admit(
+    connection: Connection,
+    room: Room,
+    { info, token }: MessageOf<'create' | 'join'>,
+  ): void {
+    connection.cancelTimer()
+    this.schedulePing(connection)
+    const member = info ? room.add(connection.id, info, token ?? null) : null
+    if (!member) room.addGuest(connection.id)
+    connection.place = { room, member }
+  }
+
+  private schedulePing(connection: Connection): void {
+    connection.cancelTimer = this.env.after(this.limits.pingMs, () => {
+      // Whom we do not read, we do not hear.
+      if (connection.place?.room.relay?.isPaused(connection.id)) {
+        connection.heardAtMs = this.env.now()
+      }
+      const silentMs = this.env.now() - connection.heardAtMs
+      if (silentMs >= this.limits.goneMs) {
+        const text = `the server heard nothing for ${Math.round(silentMs)} ms`
+        this.leave(connection, text, false)
+        this.host.close(connection.id, text)
+        return
+      }
+      this.send(connection.id, { type: 'ping' })
+      this.schedulePing(connection)
+    })
+  }
+
+  // --- leaving ---
+
+  private leave(connection: Connection, text: string, isBye: boolean): void {
+    connection.cancelTimer()
+    this.connections.delete(connection.id)
+    if (!connection.place) return
+    const { room, member } = connection.place
+    connection.place = null
+    room.store.forget(connection.id)
+    if (room.relay?.has(connection.id)) room.relay.remove(connection.id, text)
+    else if (member) room.remove(member, text, isBye)
+    else room.removeGuest(connection.id)
+    if (!room.isEmpty) return
+    room.store.close()
+    this.rooms.delete(room.id)
+  }
+
+  private iceServers(connectionId: string): IceServer[] {
+    return this.host.iceServers?.(connectionId) ?? []
+  }
+
+  private refuse(
+    connection: Connection,
+    code: Refusal,
+    text: string,
+    about: ClientMessage['type'] | null,
+    isFatal = false,
+    call?: number,
+  ): void {
+    if (isFatal)
+      this.end(connection, code, text, about, `the server closed its connection: ${text}`)
+    else this.send(connection.id, { type: 'error', code, text, about, isFatal, call })
+  }
+
+  /** Closes a connection; its room is told `why`. */
+  private end(
+    connection: Connection,
+    code: Refusal,
+    text: string,
+    about: ClientMessage['type'] | null,
+    why: string,
+  ): void {
+    this.send(connection.id, { type: 'error', code, text, about, isFatal: true })
+    // Not an accident of the network: a rank that is thrown out of a run is gone, not detached.
+    this.leave(connection, why, true)
+    this.host.close(connection.id, text)
+  }
+
+  private send(connectionId: string, message: ServerMessage): void {
+    if (this.connections.has(connectionId)) this.host.send(connectionId, message)
+  }
+}

@@ -1,0 +1,279 @@
+import type { PeerError } from '../../util/errors.ts'
+import type { IceServer } from '../room/ice-servers.ts'
+import {
+  type Assignment,
+  type JsonValue,
+  type Lobby,
+  limits,
+  type MemberInfo,
+  signalPath,
+} from '../room/messages.ts'
+import { SignalError } from '../room/refusals.ts'
+import type { RoomOptions } from '../room/room-options.ts'
+import type { RoomAddress } from '../room/room-url.ts'
+import { type InsideMessage, RoomConnection } from './room-connection.ts'
+
+/** What a client tells its owner. */
+export interface SignalEvents {
+  lobby: Lobby
+  /** What the maker would start now; told to the others. */
+  proposed: JsonValue
+  assign: Assignment
+  /** A neighbour's sealed signal, opened. Signals of one neighbour come in the order in which they were sent. */
+  signal: { epoch: number; from: number; attempt: number; data: unknown }
+  /** What a neighbour said between runs, opened; in the order in which it was said. */
+  reach: { from: string; data: unknown }
+  start: { epoch: number; settings: JsonValue }
+  /** The epoch has failed, and why. */
+  abort: { epoch: number; rank: number | null; text: string }
+  finished: { epoch: number }
+  gone: { id: string; name: string; rank: number | null; text: string }
+  /** A refusal that leaves the connection up, or a box that does not open. */
+  refused: PeerError
+  /**
+   * The connection has ended: the last event, and not sent for our own `bye`. While a run is RUNNING this alone
+   * is no reason to stop: the ring needs no server, the server leaves the rank in the run until a neighbour misses it too,
+   * and the run ends as the ring ends. Before that (lobby, assigned) the member is out. One that the maker has removed is out at once: the
+   * error is then a SignalError `removed`.
+   */
+  lost: PeerError
+}
+
+export interface SignalOptions extends RoomOptions {
+  info: MemberInfo
+}
+
+/** The signaling address of the page's own server. */
+export function signalUrl(page: { protocol: string; host: string }): string {
+  return `${page.protocol === 'https:' ? 'wss:' : 'ws:'}//${page.host}${signalPath}`
+}
+
+/**
+ * A member of one room, from `open` to `bye`.
+ *
+ * Register listeners before `open`. A listener that throws does so on its own: the others still run.
+ */
+export class SignalClient {
+  /** The room as last told. */
+  lobby: Lobby | null = null
+  private readonly connection: RoomConnection
+  private assignment: Assignment | null = null
+  /** Signals of this epoch that came before anyone listened: a neighbour may be quicker than our own page. */
+  private early: SignalEvents['signal'][] = []
+  private readonly listeners = new Map<keyof SignalEvents, Set<(value: never) => void>>()
+  private outbox: Promise<void> = Promise.resolve()
+
+  /** The room, for links through its server. */
+  readonly address: RoomAddress
+
+  constructor(options: SignalOptions) {
+    this.address = { server: options.url, link: options.link }
+    this.connection = new RoomConnection(options, {
+      message: (message) => this.take(message),
+      refused: (error) => {
+        // What crossed the end of its epoch, of which we have been told or are about to be, is no news.
+        if (error instanceof SignalError && error.refusal === 'wrong-epoch') return
+        this.emit('refused', error)
+      },
+      lost: (error) => this.emit('lost', error),
+    })
+  }
+
+  /** This member's id; set once `open` has resolved. */
+  get id(): string {
+    return this.connection.id
+  }
+
+  /** Whether the server relays links; known once `open` has resolved. */
+  get hasRelay(): boolean {
+    return this.connection.hasRelay
+  }
+
+  /** For the links of the assignment that was told last. */
+  get iceServers(): readonly IceServer[] {
+    return this.connection.iceServers
+  }
+
+  /** True for the member that may start. */
+  get isMaker(): boolean {
+    return this.lobby !== null && this.lobby.maker === this.id
+  }
+
+  /** Adds a listener; returns a function that takes it away. */
+  on<K extends keyof SignalEvents>(
+    event: K,
+    listener: (value: SignalEvents[K]) => void,
+  ): () => void {
+    let set = this.listeners.get(event)
+    if (!set) {
+      set = new Set()
+      this.listeners.set(event, set)
+    }
+    const own = (value: SignalEvents[K]) => listener(value)
+    set.add(own)
+    if (event === 'signal' && this.early.length > 0) {
+      const early = this.early
+      this.early = []
+      queueMicrotask(() => {
+        for (const signal of early) this.emit('signal', signal)
+      })
+    }
+    return () => void set.delete(own)
+  }
+
+  /**
+   * Connects and enters the room. Call once.
+   *
+   * errors: SignalError (`signal.refused`) with the server's reason; PeerError `signal.lost` when there is no server.
+   */
+  open(): Promise<void> {
+    return this.connection.open()
+  }
+
+  /** Milliseconds until the server has answered; never resolves where the connection ends first. */
+  roundTrip(): Promise<number> {
+    return this.connection.roundTrip()
+  }
+
+  /** Tells the others what changed about this member. */
+  update(info: MemberInfo): void {
+    this.connection.send({ type: 'update', info })
+  }
+
+  /** Shows the others what this member would start; the maker's act. */
+  propose(settings: JsonValue): void {
+    this.connection.send({ type: 'propose', settings })
+  }
+
+  /** Makes another member the maker; the maker's act, between runs. A refusal comes as `refused`. */
+  handOver(id: string): void {
+    this.connection.send({ type: 'handOver', id })
+  }
+
+  /** Takes a member out of the room, which ends a run that it has a rank in; the maker's act. A refusal comes as `refused`. */
+  remove(id: string): void {
+    this.connection.send({ type: 'remove', id })
+  }
+
+  /** Seals `data` for a neighbour in the ring and sends it, between runs; it comes in order, or is dropped where the room has changed. */
+  reach(to: string, data: JsonValue): void {
+    const { connection } = this
+    const sealed = connection.secret?.seal({ from: this.id, to }, data)
+    if (!sealed) return
+    this.outbox = this.outbox.then(async () => {
+      connection.send({ type: 'reach', to, box: await sealed })
+    })
+  }
+
+  /** ICE servers for links between runs, with credentials that are fresh. errors: as the connection's end. */
+  askIceServers(): Promise<readonly IceServer[]> {
+    return this.connection.askIceServers()
+  }
+
+  /** Starts a run with everyone in the room; the maker's act. A refusal comes as `refused`. */
+  start(settings: JsonValue): void {
+    this.connection.send({ type: 'start', settings })
+  }
+
+  /** Seals `data` for one neighbour and sends it. Signals keep their order. */
+  signal(epoch: number, to: number, attempt: number, data: JsonValue): void {
+    const from = this.assignment?.epoch === epoch ? this.assignment.rank : null
+    const { connection } = this
+    if (from === null || !connection.secret) return // the epoch is over
+    const sealed = connection.secret.seal({ epoch, from, to, attempt }, data)
+    this.outbox = this.outbox.then(async () => {
+      connection.send({ type: 'signal', epoch, to, attempt, box: await sealed })
+    })
+  }
+
+  /** This rank's links are all up. */
+  ready(epoch: number): void {
+    this.connection.send({ type: 'ready', epoch })
+  }
+
+  /** The link to a neighbour has ended or could not be made: the epoch is over for everyone. */
+  linkDown(epoch: number, peerRank: number, text: string): void {
+    this.connection.send({ type: 'linkDown', epoch, peerRank, text: plain(text) })
+  }
+
+  /** This rank cannot go on: the epoch is over for everyone. */
+  abort(epoch: number, text: string): void {
+    this.connection.send({ type: 'abort', epoch, text: plain(text) })
+  }
+
+  /** This rank's part of the run has ended well; it may leave from now on. */
+  done(epoch: number): void {
+    this.connection.send({ type: 'done', epoch })
+  }
+
+  /** Leaves the room and closes; idempotent, and safe to call from `pagehide`. */
+  bye(): void {
+    this.connection.bye()
+  }
+
+  private async take(message: InsideMessage): Promise<void> {
+    switch (message.type) {
+      case 'lobby': {
+        const { type: _, ...lobby } = message
+        this.lobby = lobby
+        this.emit('lobby', lobby)
+        return
+      }
+      case 'proposed':
+        this.emit('proposed', message.settings)
+        return
+      case 'assign': {
+        const { type: _, ...assignment } = message
+        this.assignment = assignment
+        this.early = []
+        this.emit('assign', assignment)
+        return
+      }
+      case 'signal': {
+        const { epoch, from, attempt, box } = message
+        const { secret } = this.connection
+        if (this.assignment?.epoch !== epoch || !secret) return
+        const to = this.assignment.rank
+        const data = await secret.open({ epoch, from, to, attempt }, box)
+        const signal = { epoch, from, attempt, data }
+        if (this.listeners.get('signal')?.size) this.emit('signal', signal)
+        else this.early.push(signal)
+        return
+      }
+      case 'reach': {
+        const { from, box } = message
+        const data = await this.connection.secret?.open({ from, to: this.id }, box)
+        this.emit('reach', { from, data })
+        return
+      }
+      case 'abort':
+      case 'finished':
+        if (this.assignment?.epoch === message.epoch) this.assignment = null
+        if (message.type === 'abort') this.emit('abort', message)
+        else this.emit('finished', message)
+        return
+      case 'start':
+        this.emit('start', message)
+        return
+      case 'gone':
+        this.emit('gone', message)
+    }
+  }
+
+  private emit<K extends keyof SignalEvents>(event: K, value: SignalEvents[K]): void {
+    for (const listener of [...(this.listeners.get(event) ?? [])]) {
+      try {
+        ;(listener as (value: SignalEvents[K]) => void)(value)
+      } catch (thrown) {
+        queueMicrotask(() => {
+          throw thrown
+        })
+      }
+    }
+  }
+}
+
+/** `text` as the server takes it: one line, not too long. */
+function plain(text: string): string {
+  return text.replace(/\p{Cc}+/gu, ' ').slice(0, limits.textChars)
+}

@@ -1,0 +1,104 @@
+import { planShares } from '../../data/shares.ts'
+import { addOverRanks, runAhead, type Sums } from '../../ddp/metrics/batch-sums.ts'
+import { compile } from '../../graph/compile/compile.ts'
+import type { AnyRuntime } from '../../graph/memory/runtime.ts'
+import type { StepProgram } from '../../graph/plan/step-program.ts'
+import type { Module } from '../../nn/module.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import type { TrainConfig } from '../settings/config.ts'
+import type { Task, TaskData } from '../settings/task.ts'
+import { evaluating } from '../watch/looks.ts'
+import { batchArrays } from './share-batches.ts'
+
+/** Fewer rows than this a batch are not worth a dispatch. */
+const fewestRows = 16
+const defaultRows = 64
+
+export interface EvaluationOptions {
+  readonly runtime: AnyRuntime
+  readonly model: Module
+  readonly task: Task
+  readonly config: TrainConfig
+  readonly data: TaskData
+  /** Rows of this rank's training batch. With as many here, forward needs no kernels of its own. */
+  readonly trainingRows: number
+}
+
+/** What held-out samples give, each counted once. */
+export interface Evaluated {
+  /** The mean of the task's loss. */
+  readonly loss: number
+  /** The mean of its metric. */
+  readonly value: number
+}
+
+/**
+ * The task's loss and metric over held-out samples, by one forward pass: ranks take contiguous shares and add their sums.
+ *
+ * Its program compiles when it is prepared or first run: beside steps, so that no run waits for it before its first step.
+ */
+export class Evaluation {
+  readonly #options: EvaluationOptions
+  readonly #rows: number
+  #program: Promise<StepProgram> | undefined
+
+  constructor(options: EvaluationOptions) {
+    this.#options = options
+    const { trainingRows } = options
+    this.#rows = trainingRows < fewestRows ? defaultRows : trainingRows
+  }
+
+  /** Begins to compile the program, if that has not begun. What goes wrong is told by `run`. */
+  prepare(): void {
+    this.#compiled().catch(() => undefined)
+  }
+
+  /** Means over all held-out samples, the same on all ranks of `group`. order: of the sums, that of the ranks. errors: the group's. */
+  async run(group: CollectiveGroup): Promise<Evaluated> {
+    const { task, data } = this.#options
+    const { count } = data.test
+    const share = planShares(count, group.size)[group.rank]
+    const end = share.offset + share.rows
+    const begins: number[] = []
+    for (let begin = share.offset; begin < end; begin += this.#rows) begins.push(begin)
+    // A rank that loses its device here tells the others by ending the group, so it must not wait for them.
+    const program = await this.#compiled()
+    const inputs = batchArrays(program.prepared.inputs)
+    const own = await runAhead(begins, async (begin): Promise<Sums> => {
+      const count = Math.min(this.#rows, end - begin)
+      const indices = Uint32Array.from({ length: count }, (_, i) => begin + i)
+      task.fill(data, 'test', indices, inputs)
+      const outputs = await program.run(inputs, { count })
+      return { loss: outputs.loss[0] * count, metric: outputs.metric?.[0] ?? 0 }
+    })
+    const sums = await addOverRanks(async () => [{ loss: 0, metric: 0 }, ...own], group)
+    const loss = sums.loss / count
+    return { loss, value: metricOf(task, loss, sums.metric / count) }
+  }
+
+  destroy(): void {
+    this.#program?.then(
+      (made) => made.destroy(),
+      () => undefined,
+    )
+  }
+
+  #compiled(): Promise<StepProgram> {
+    const { runtime, model, task, config, data } = this.#options
+    this.#program ??= compile(
+      (inputs) =>
+        evaluating(model, () => {
+          const output = task.forward(model, inputs)
+          const metric = task.measure?.(output, inputs)
+          return { loss: task.loss(output, inputs), ...(metric && { metric }) }
+        }),
+      task.types(config, data, this.#rows),
+      { runtime },
+    )
+    return this.#program
+  }
+}
+
+/** The task's metric where `loss` is its loss: the loss in another unit, or `measured`. */
+export const metricOf = ({ meta }: Task, loss: number, measured = Number.NaN): number =>
+  meta.metric.ofLoss === undefined ? measured : loss * meta.metric.ofLoss

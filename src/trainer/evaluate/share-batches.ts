@@ -1,0 +1,124 @@
+import {
+  batchSamples,
+  epochOrder,
+  planShares,
+  type Share,
+  shareIndices,
+  stepRows,
+  stepsPerEpoch,
+} from '../../data/shares.ts'
+import type { InputTypes } from '../../graph/plan/prepare.ts'
+import { hostArrays } from '../../graph/plan/step-program.ts'
+import { countElements, type HostDType } from '../../util/shape.ts'
+import type { TrainConfig } from '../settings/config.ts'
+import type { BatchArrays, Task, TaskData } from '../settings/task.ts'
+import { planSlices, type Slice, sliceSamples } from './data-slices.ts'
+
+/** What a rank takes of a step's global batch. */
+export interface ShareBatch {
+  /** How many of the first rows are samples; those behind them do not count. */
+  readonly count: number
+  /** Samples of all ranks. */
+  readonly globalCount: number
+  /** Written over by the next batch. */
+  readonly inputs: BatchArrays
+}
+
+/** Which samples this rank takes: a pure function of the settings, the ranks and the step. */
+export interface Draws {
+  /** By rank, of a full step. */
+  readonly shares: readonly Share[]
+  readonly perEpoch: number
+  /** Samples that it draws from. */
+  readonly slice: Slice
+  /** The samples of step `inEpoch` of an epoch, and how many all ranks take. */
+  take(epoch: number, inEpoch: number): { readonly own: Uint32Array; readonly globalCount: number }
+}
+
+/** How a rank draws samples. With shuffled data, N ranks take together what one rank does. */
+export function planDraws(
+  config: Pick<TrainConfig, 'seed' | 'batchSize' | 'partition'>,
+  samples: number,
+  rank: number,
+  worldSize: number,
+): Draws {
+  const { seed, partition } = config
+  const batchSize = stepRows(config.batchSize, samples, worldSize)
+  const shares = planShares(batchSize, worldSize)
+  const share = shares[rank]
+  const slices = planSlices(samples, batchSize, worldSize)
+  const isOwn = partition === 'own-slice'
+  const slice = isOwn ? slices[rank] : { start: 0, end: samples }
+  let orderOf = -1
+  let order = new Uint32Array(0)
+  /** Within the slice. */
+  const ordered = (epoch: number) => {
+    if (epoch !== orderOf) order = epochOrder(seed, epoch, slice.end - slice.start)
+    orderOf = epoch
+    return order
+  }
+  const ofSlice: Share = { offset: 0, rows: share.rows }
+  return {
+    shares,
+    perEpoch: stepsPerEpoch(samples, batchSize),
+    slice,
+    take(epoch, inEpoch) {
+      if (!isOwn) {
+        return {
+          own: shareIndices(ordered(epoch), batchSize, inEpoch, share),
+          globalCount: batchSamples(samples, batchSize, inEpoch),
+        }
+      }
+      const drawn = shareIndices(ordered(epoch), share.rows, inEpoch, ofSlice)
+      const counts = slices.map((one, i) => sliceSamples(one, shares[i].rows, inEpoch))
+      return {
+        own: drawn.map((index) => index + slice.start),
+        globalCount: counts.reduce((sum, count) => sum + count, 0),
+      }
+    },
+  }
+}
+
+/** A rank's share of the batches of a task, by number of step, in arrays that are used again. */
+export class ShareBatches {
+  readonly #task: Task
+  readonly #data: TaskData
+  readonly #draws: Draws
+  readonly #inputs: BatchArrays
+
+  constructor(task: Task, data: TaskData, draws: Draws, types: InputTypes) {
+    this.#task = task
+    this.#data = data
+    this.#draws = draws
+    this.#inputs = batchArrays(types)
+  }
+
+  get perEpoch(): number {
+    return this.#draws.perEpoch
+  }
+
+  /** Training samples of all ranks. */
+  get samples(): number {
+    return this.#data.train.count
+  }
+
+  /** The batch of the step behind the first `stepsDone`. */
+  after(stepsDone: number): ShareBatch {
+    const { perEpoch } = this
+    const { own, globalCount } = this.#draws.take(
+      Math.floor(stepsDone / perEpoch),
+      stepsDone % perEpoch,
+    )
+    this.#task.fill(this.#data, 'train', own, this.#inputs)
+    return { count: own.length, globalCount, inputs: this.#inputs }
+  }
+}
+
+/** Arrays for the inputs of a program. */
+export const batchArrays = (types: InputTypes): BatchArrays =>
+  Object.fromEntries(
+    Object.entries(types).map(([name, { shape, dtype }]) => [
+      name,
+      new hostArrays[dtype as HostDType](countElements(shape)),
+    ]),
+  )

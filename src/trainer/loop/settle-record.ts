@@ -1,0 +1,58 @@
+import { gatherJson } from '../../peer/group/gather-json.ts'
+import type { ProcessGroup } from '../../peer/group/group.ts'
+import { PeerError } from '../../util/errors.ts'
+import type { RunRecord } from '../watch/run-events.ts'
+
+/** A rank's record before it knows the others' adapters. */
+type OwnRecord = Omit<RunRecord, 'adapters'>
+
+/** What every rank's record must have in common; variants go by a rank's own rows, and adapters may differ. */
+const shared = ({
+  config,
+  worldSize,
+  shares,
+  bucketCapMb,
+  buckets,
+  measured,
+  links,
+}: OwnRecord) => ({
+  config,
+  worldSize,
+  shares,
+  bucketCapMb,
+  buckets,
+  measured,
+  links,
+})
+
+/** What ranks tell each other: the shared parts as texts, and the adapter. */
+interface Told {
+  texts: string[]
+  adapter: string
+}
+
+/**
+ * Returns this rank's record with the adapters of all ranks, once it has been held against rank 0's: before the first step, so
+ * that nobody trains under other settings, kernels or another layout.
+ *
+ * errors: `peer.mismatch`, naming the first part that differs and the ranks; the group's.
+ */
+export async function settleRecord(
+  group: ProcessGroup,
+  own: OwnRecord,
+  adapter: string,
+): Promise<RunRecord> {
+  const parts = shared(own)
+  const texts = Object.values(parts).map((part) => JSON.stringify(part))
+  const told: Told = { texts, adapter }
+  const all = await gatherJson('the run record', group, told)
+  const [first] = all
+  const part = texts.findIndex((text, i) => text !== first.texts[i])
+  if (part >= 0) {
+    throw new PeerError(
+      'peer.mismatch',
+      `run record: ${Object.keys(parts)[part]} of rank ${group.rank} must be rank 0's ${first.texts[part]}, got ${texts[part]}. Open the same version of the page on all ranks.`,
+    )
+  }
+  return { ...own, adapters: all.map((one) => one.adapter) }
+}

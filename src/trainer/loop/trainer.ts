@@ -1,0 +1,509 @@
+import { bucketCapMbFor, firstBucketBytesFor } from '../../ddp/data-parallel/bucket-size.ts'
+import { DistributedDataParallel } from '../../ddp/data-parallel/data-parallel.ts'
+import { paramDigest } from '../../ddp/hashes/param-digest.ts'
+import { ReplicaCheck } from '../../ddp/hashes/replica-check.ts'
+import { compile } from '../../graph/compile/compile.ts'
+import type { AnyRuntime } from '../../graph/memory/runtime.ts'
+import { prepare } from '../../graph/plan/prepare.ts'
+import type { StepProgram } from '../../graph/plan/step-program.ts'
+import type { Bucket } from '../../graph/trace/bucket.ts'
+import type { TuneStore } from '../../kernels/tune.ts'
+import { manualSeed } from '../../nn/init.ts'
+import type { StateDict } from '../../nn/module.ts'
+import type { GradScaler } from '../../optim/grad-scaler.ts'
+import { gatherJson } from '../../peer/group/gather-json.ts'
+import { type CollectiveSpan, ProcessGroup } from '../../peer/group/group.ts'
+import { type LinkMeasurement, measureLinks } from '../../peer/group/measure-links.ts'
+import { PeerError, TabringError } from '../../util/errors.ts'
+import { loadPart } from '../../util/load-part.ts'
+import { Evaluation } from '../evaluate/evaluate.ts'
+import { planDraws, ShareBatches } from '../evaluate/share-batches.ts'
+import {
+  beginning,
+  KeptStates,
+  keepState,
+  type Progress,
+  type RunParts,
+  restoreState,
+} from '../saves/kept-state.ts'
+import type { CheckpointPlace, ResumedRun } from '../saves/run-checkpoint.ts'
+import { type SavedFile, Saves } from '../saves/save-requests.ts'
+import { canBeSaved } from '../settings/config.ts'
+import { scoreOf } from '../settings/demo-meta.ts'
+import type { LookAnswer, TaskData } from '../settings/task.ts'
+import { tellCollective } from '../watch/log-collective.ts'
+import { Looks } from '../watch/looks.ts'
+import type { RunEvent, RunRecord, TrainerResult } from '../watch/run-events.ts'
+import { shareGiven } from './given-data.ts'
+import { Patience } from './phase-timeouts.ts'
+import { Recovery, type RecoveryOptions } from './recovery.ts'
+import { settleRecord } from './settle-record.ts'
+import { settleVariants } from './settle-variants.ts'
+import { type LoopOptions, TrainingLoop } from './training-loop.ts'
+import { makeOptimizer, trainingStep } from './training-step.ts'
+
+export interface TrainerOptions extends RecoveryOptions, LoopOptions {
+  readonly runtime: AnyRuntime
+  readonly group: ProcessGroup
+  /** Where relative data addresses start; the page's own address. */
+  readonly baseUrl: string
+  /** Keeps tuned kernel choices between visits. */
+  readonly tuneStore?: TuneStore
+  /** Where checkpoints go and come from, if `config` asks for some. */
+  readonly checkpoints?: CheckpointPlace
+  /** What a person gave on this rank, if `config.data` is `given`; the other ranks get it from here. */
+  readonly given?: Uint8Array
+  /** What the same ranks measured of the same links in an earlier run: where all have the same, this one goes by it, and so to the same bits. */
+  readonly linksBefore?: LinkMeasurement
+}
+
+/**
+ * A task on one rank: data, model, optimizer, the loop, evaluation, looks at the model, pauses.
+ *
+ * Each global batch is cut into contiguous shares; a rank's program has a fixed number of rows, and a step scalar says how many count.
+ * A replica that differs and a lost rank end the run on every rank. After a lost device all ranks go back to the newest state that all of
+ * them kept, and on from there, whoever lost it on another one. A loss that is not a number sends them back too, up to the step in
+ * question: there each looks at the ops on its own samples before the run ends.
+ *
+ * With the strategy `alone` each rank trains a replica of its own, from the same first parameters: nothing is exchanged, compared or
+ * evaluated together. Ranks go step by step all the same. There a loss that is not a number ends the run at once.
+ */
+export class Trainer {
+  readonly #options: TrainerOptions
+  #ddp: DistributedDataParallel | undefined
+  #program: StepProgram | undefined
+  readonly #resources: { destroy(): void }[] = []
+  #buckets: readonly Bucket[] = []
+  #record: RunRecord | undefined
+  /** What the ranks have measured of their links, once they have. */
+  #links: LinkMeasurement | undefined
+  #patience: Patience
+  readonly #looks: Looks
+  readonly #saves: Saves
+  readonly #loop: TrainingLoop
+  #runtime: AnyRuntime
+  #group: ProcessGroup
+  readonly #recovery: Recovery
+  readonly #kept = new KeptStates()
+  /** The checkpoint that this run goes on from. */
+  #resumed: ResumedRun | undefined
+  /** When training began, in the first attempt. */
+  #beganMs: number | undefined
+  #hasToldResume = false
+
+  constructor(options: TrainerOptions) {
+    this.#options = options
+    this.#runtime = options.runtime
+    this.#group = options.group
+    this.#patience = new Patience(options.group)
+    this.#looks = new Looks(options.task)
+    this.#saves = new Saves({
+      write: async (run, isKept) => {
+        const { writeRun } = await checkpointing()
+        return writeRun(run, this.#checkpoints, isKept)
+      },
+      tell: (event) => options.onEvent({ ...event, rank: this.#group.rank }),
+      now: () => performance.now(),
+    })
+    this.#loop = new TrainingLoop(options, this.#looks, this.#saves)
+    const { reopen, regroup } = options
+    const regroupHere = async (ended: ProcessGroup) => {
+      this.#group = await regroup!(ended)
+      this.#patience = new Patience(this.#group)
+      return this.#group
+    }
+    this.#recovery = new Recovery({ reopen, regroup: regroup && regroupHere })
+  }
+
+  /** errors: `config.invalid`, `data.*`, `gpu.*`, `peer.*`, `train.*`. A failure here is made known to all ranks. */
+  async run(): Promise<TrainerResult> {
+    try {
+      const result = await this.#train()
+      this.#saves.end()
+      return result
+    } catch (thrown) {
+      this.#saves.end(thrown)
+      const error =
+        thrown instanceof TabringError ? thrown : new TabringError('graph.misuse', String(thrown))
+      if (!this.#group.error) {
+        this.#group.abort(new PeerError(this.#recovery.finalCode(error.code), error.message))
+      }
+      throw thrown
+    }
+  }
+
+  /** The trained parameters with the keys of the plain model. errors: `graph.misuse` before the model is made. */
+  async stateDict(): Promise<StateDict> {
+    if (!this.#ddp) {
+      throw new TabringError('graph.misuse', 'parameters: there are none before training begins.')
+    }
+    return this.#ddp.module.stateDict()
+  }
+
+  /** What decides the run's bits, once it is settled. */
+  get record(): RunRecord | undefined {
+    return this.#record
+  }
+
+  /** The compiled training step, while there is one. */
+  get program(): StepProgram | undefined {
+    return this.#program
+  }
+
+  /** Asks for a pause: all ranks begin it after the same step, and are told `paused`. It ends when all who asked have called `goOn`. */
+  pause(): void {
+    this.#loop.pause.ask()
+  }
+
+  /** Takes back what `pause` asked for. */
+  goOn(): void {
+    this.#loop.pause.goOn()
+  }
+
+  /** In a pause that this rank asked for: all ranks take one step and pause again, told by `continued` and `paused`. */
+  oneStep(): void {
+    this.#loop.pause.passStep()
+  }
+
+  /**
+   * Saves a checkpoint in this rank's place for them, which stays until a person removes it: behind one of the next steps, on all ranks the
+   * same, or as the run stands in a pause and behind its last step. Where `canBeSaved`.
+   *
+   * errors: `config.invalid` for a run without it, `graph.misuse` and those of the run where it ends first, `file.unwritable`, the folder's.
+   */
+  async save(): Promise<SavedFile> {
+    if (canBeSaved(this.#options.config)) return this.#saves.ask()
+    throw new TabringError(
+      'config.invalid',
+      'save: expected a run of one model with the setting saves, got another. Start with it.',
+    )
+  }
+
+  /** Returns what the task's look `name` gives for `input`: between two steps while it trains, at once in a pause and behind the run's end. errors: those of `Looks.ask`. */
+  look(name: string, input: unknown): Promise<LookAnswer> {
+    return this.#looks.ask(name, input)
+  }
+
+  /** Takes the group's report of a collective; those of the step on record go into its timeline. */
+  onSpan(span: CollectiveSpan): void {
+    tellCollective(span)
+    this.#loop.timeline.onSpan(span)
+  }
+
+  /** Frees what the run holds on the device, the trained parameters included. The trainer is of no use afterwards. */
+  destroy(): void {
+    this.#looks.destroy()
+    this.#saves.letGo()
+    for (const resource of this.#resources.splice(0)) resource.destroy()
+    for (const bucket of this.#buckets) bucket.destroy()
+    this.#buckets = []
+    this.#ddp = undefined
+    this.#program = undefined
+  }
+
+  async #train(): Promise<TrainerResult> {
+    const { config, task, baseUrl, onEvent } = this.#options
+    const group = this.#group
+    if (config.batchSize < group.size) {
+      throw new TabringError(
+        'config.invalid',
+        `batchSize: expected at least one sample for each of the ${group.size} ranks, got ${config.batchSize}. Use a larger batch or fewer ranks.`,
+      )
+    }
+    onEvent({ event: 'phase', phase: 'load', rank: group.rank })
+    const given = await shareGiven(
+      group,
+      config,
+      task.meta,
+      this.#options.given,
+      (doneBytes, totalBytes) =>
+        onEvent({ event: 'given', doneBytes, totalBytes, rank: group.rank }),
+    )
+    const data = await task.load({ config, given, baseUrl })
+    if (config.resume) {
+      const { resumeRun } = await checkpointing()
+      this.#resumed = await resumeRun(group, config, task.meta, data.train.count, this.#checkpoints)
+      this.#kept.firstStep = this.#resumed.progress.step
+    }
+    for (;;) {
+      try {
+        return await this.#onDevice(data)
+      } catch (error) {
+        await this.#recover(error)
+      }
+    }
+  }
+
+  /** Makes the next attempt possible after `error`, or throws it. */
+  async #recover(error: unknown): Promise<void> {
+    const { config, signal } = this.#options
+    if (signal?.aborted) throw error
+    const place = { group: this.#group, runtime: this.#runtime }
+    const isNan = error instanceof TabringError && error.code === 'train.nan' && !place.group.error
+    if (isNan) {
+      // Done again up to the step in question, whose ops are then looked at one by one; all ranks are here with the same error.
+      if (this.#loop.hasLooked || config.strategy === 'alone') throw error
+      // A gradient that is not finite shows in the loss of the next step, so the step before is looked at too.
+      this.#kept.backTo(this.#loop.suspect - 2)
+    } else {
+      const next = await this.#recovery.after(error, place, this.#kept, this.#loop.suspect)
+      this.#runtime = next.runtime
+      this.#loop.suspect = next.suspect
+    }
+    this.#patience.forSetup()
+    // What a step may still give to the device must not meet buffers that are gone.
+    await this.#loop.settle()
+    this.destroy()
+  }
+
+  /** Model, optimizer and programs on the current device, from the kept state on to the end. */
+  async #onDevice(data: TaskData): Promise<TrainerResult> {
+    const { config, task, onEvent, signal } = this.#options
+    const group = this.#group
+    const runtime = this.#runtime
+    const { rank, size } = group
+    const phase = (name: Extract<RunEvent, { event: 'phase' }>['phase']) => {
+      signal?.throwIfAborted()
+      onEvent({ event: 'phase', phase: name, rank })
+    }
+    const draws = planDraws(config, data.train.count, rank, size)
+    const share = draws.shares[rank]
+    const rowsOf = draws.shares.map(({ rows }) => rows)
+    const replicas = config.strategy === 'alone' && size > 1 ? aloneIn(group) : group
+
+    phase('broadcast')
+    const links = await this.#settleLinks(group)
+    const measuredCapMb = this.#savedRecord?.bucketCapMb ?? bucketCapMbFor(links)
+    // Nothing may be awaited before the model is made: ranks of one context share the random state.
+    manualSeed(config.seed)
+    const ddp = new DistributedDataParallel(task.model(config, data), {
+      processGroup: replicas,
+      // Buckets of another size would give other bits.
+      bucketCapMb: config.bucketCapMb ?? measuredCapMb,
+      ...(config.bucketCapMb === undefined && {
+        firstBucketMb: firstBucketBytesFor(measuredCapMb * 2 ** 20) / 2 ** 20,
+      }),
+    })
+    this.#ddp = ddp
+    await ddp.ready
+
+    phase('compile')
+    const optimizer = makeOptimizer(task, ddp, config)
+    const scaler = config.precision === 'float16' ? await newScaler() : undefined
+    // Loaded beside the compilation: before the first step, and not between two.
+    const saving = config.checkpointEvery || canBeSaved(config) ? checkpointing() : undefined
+    saving?.catch(() => undefined)
+    const parts: RunParts = { model: ddp.module, optimizer, scaler }
+    const stepFunction = trainingStep(task, ddp, optimizer, scaler)
+    const types = task.types(config, data, share.rows)
+    runtime.variants = await settleVariants(
+      { ...this.#options, group, runtime },
+      rowsOf,
+      (rows) => prepare(runtime, stepFunction, task.types(config, data, rows)),
+      this.#record?.measured,
+    )
+    const step = await compile(stepFunction, types, { runtime })
+    this.#program = step
+    this.#resources.push(step)
+    await saving
+    this.#buckets = optimizer.buckets
+    const evaluation = new Evaluation({
+      runtime,
+      model: ddp,
+      task,
+      config,
+      data,
+      trainingRows: share.rows,
+    })
+    this.#resources.push(evaluation)
+    const check =
+      replicas.size > 1 ? await ReplicaCheck.create(runtime, optimizer.buckets) : undefined
+    if (check) this.#resources.push(check)
+    const own = {
+      config,
+      worldSize: size,
+      shares: rowsOf,
+      bucketCapMb: ddp.bucketCapMb!,
+      buckets: optimizer.buckets.map(({ parameters, elements }) => ({
+        parameters: parameters.map(({ name }) => name),
+        elements,
+      })),
+      variants: { ...step.prepared.chosen },
+      measured: { ...runtime.variants },
+      links,
+    }
+    this.#record = await settleRecord(group, own, adapterOf(runtime))
+    const keep = async (progress: Progress) => {
+      this.#kept.add(await keepState(parts, progress))
+      this.#recovery.kept()
+    }
+    const { newest } = this.#kept
+    if (newest) restoreState(parts, newest)
+    else await this.#resume(parts, this.#record)
+    await check?.compare(replicas, this.#start.step)
+    const { slice } = draws
+    this.#looks.begin({ config, data, rank, worldSize: size, slice, model: ddp.module, runtime })
+
+    phase('train')
+    const isByClock = config.saves === 'auto' && config.checkpointEvery === undefined
+    if (canBeSaved(config) && isByClock && rank === 0) {
+      this.#saves.startClock()
+    }
+    this.#beganMs ??= performance.now()
+    const {
+      loss,
+      step: steps,
+      samples,
+      value,
+      best,
+      heldOutLoss,
+      trainValue,
+    } = await this.#loop.run({
+      group,
+      replicas,
+      patience: this.#patience,
+      step,
+      batches: new ShareBatches(task, data, draws, types),
+      firstRow: share.offset,
+      evaluation,
+      check,
+      deviceBytes: () => ('gpu' in runtime ? runtime.gpu.usedBytes : null),
+      first: this.#start,
+      keep,
+      save: async (progress, { isBest, isDue, isHeld }) => {
+        const beganMs = performance.now()
+        const { step } = progress
+        const { readRun, saveRun } = await checkpointing()
+        const { meta } = task
+        const { perEpoch } = draws
+        const samples = data.train.count
+        const now = { meta, record: this.#record!, progress, samples, perEpoch }
+        if (canBeSaved(config)) {
+          const state = await readRun(parts, now)
+          const options = { beganMs, isDue: isDue && rank === 0, isHeld }
+          const score = scoreOf(meta.metric, progress.value)
+          await this.#saves.take({ step, isBest, score, state }, options)
+          return
+        }
+        const name = await saveRun(parts, now, { group, place: this.#checkpoints, isBest })
+        onEvent({ event: 'checkpoint', step, name, isBest, rank })
+      },
+      look: async (inputs, scalars) => {
+        try {
+          const { detectAnomaly } = await loadPart(
+            'the look for the op behind a NaN',
+            () => import('../../graph/compile/detect-anomaly.ts'),
+          )
+          const options = { checkInfinite: true }
+          await detectAnomaly(runtime, stepFunction, types, inputs, scalars, options)
+        } catch (error) {
+          if (error instanceof TabringError && error.code === 'train.nan') return error.message
+          throw error
+        }
+        return undefined
+      },
+    })
+    await check?.compare(replicas, steps)
+    // Of all attempts, as the pauses are.
+    const seconds = (performance.now() - this.#beganMs - this.#loop.pausedMs) / 1000
+    const { metric } = task.meta
+    const isAccuracy = metric.name === 'accuracy'
+    const result: TrainerResult = {
+      steps,
+      loss,
+      trainValue,
+      metric,
+      heldOutLoss,
+      value,
+      best,
+      testAccuracy: isAccuracy ? value : Number.NaN,
+      bestAccuracy: isAccuracy ? best : Number.NaN,
+      paramHash: await paramDigest(ddp.module.parameters(), runtime),
+      samples,
+      seconds,
+      timeline: this.#loop.timeline.entries,
+      lostDevices: this.#recovery.lostDevices,
+      record: this.#record,
+    }
+    // Nobody closes its links while another still needs them.
+    await group.barrier()
+    return result
+  }
+
+  /** Where the loop begins: at the newest kept state, at the checkpoint, or at the very beginning. */
+  get #start(): Progress {
+    return this.#kept.newest?.progress ?? this.#resumed?.progress ?? beginning
+  }
+
+  get #checkpoints(): CheckpointPlace {
+    const { checkpoints } = this.#options
+    if (checkpoints) return checkpoints
+    throw new TabringError(
+      'config.invalid',
+      'checkpoints: expected a place for them, got none. Leave checkpointEvery and resume out.',
+    )
+  }
+
+  /** Takes the checkpoint over, where there is one, and tells of it once. */
+  async #resume(parts: RunParts, record: RunRecord): Promise<void> {
+    const resumed = this.#resumed
+    if (!resumed) return
+    await resumed.restore(parts)
+    if (this.#hasToldResume) return
+    this.#hasToldResume = true
+    const { task, onEvent } = this.#options
+    const { meta } = task
+    const { step, best } = resumed.progress
+    const accuracy = meta.metric.name === 'accuracy' ? { bestAccuracy: best } : {}
+    const { rank } = this.#group
+    const { differencesOf } = await checkpointing()
+    // The saved record is rank 0's: others have kernels for rows of another number.
+    const differences = rank === 0 ? differencesOf(meta, resumed.record, record) : []
+    const { epoch } = resumed
+    const { stepsLeft } = resumed
+    const told = { step, epoch, best, ...accuracy, stepsLeft, differences }
+    onEvent({ event: 'resumed', ...told, rank })
+  }
+
+  /** What the ranks have measured of their links, in this run or the one before; undefined until then, and where it goes by a checkpoint's. */
+  get links(): LinkMeasurement | undefined {
+    return this.#savedRecord?.links ? undefined : this.#links
+  }
+
+  /**
+   * What an earlier attempt has measured, on whichever rank it came so far; or the run that this one goes on from; or the run before, if all
+   * ranks know of it; else what the ranks measure now.
+   */
+  async #settleLinks(group: ProcessGroup): Promise<LinkMeasurement> {
+    const own = { now: this.#links, before: this.#options.linksBefore }
+    const told = await gatherJson('the measured links', group, own)
+    const [{ before }] = told
+    const isShared = told.every((one) => JSON.stringify(one.before) === JSON.stringify(before))
+    const known =
+      told.find(({ now }) => now)?.now ??
+      this.#savedRecord?.links ??
+      (isShared ? before : undefined)
+    if (known) group.choice = known.choice
+    this.#links = known ?? (await measureLinks(group))
+    return this.#links
+  }
+
+  /** Of the run that this one goes on from, as far as it has the same ranks. Files of earlier versions have only a part of it. */
+  get #savedRecord(): Partial<RunRecord> | undefined {
+    const saved = this.#resumed?.record
+    return saved?.worldSize === this.#group.size ? saved : undefined
+  }
+}
+
+/** A group of this rank alone, for what it does not share with the others. */
+const aloneIn = ({ epoch, env }: ProcessGroup): ProcessGroup =>
+  new ProcessGroup({ rank: 0, size: 1, epoch, links: new Map(), env })
+
+const adapterOf = ({ facts: { vendor, architecture } }: AnyRuntime) => `${vendor} ${architecture}`
+
+const checkpointing = () => loadPart('checkpoints', () => import('../saves/run-checkpoint.ts'))
+
+async function newScaler(): Promise<GradScaler> {
+  const scaling = await loadPart('float16', () => import('../../optim/grad-scaler.ts'))
+  return new scaling.GradScaler()
+}

@@ -1,0 +1,368 @@
+import type { ReplicaCheck } from '../../ddp/hashes/replica-check.ts'
+import {
+  noTimes,
+  type RunInputs,
+  type RunOutputs,
+  type StepProgram,
+  timesOf,
+} from '../../graph/plan/step-program.ts'
+import { gradientWeight } from '../../graph/trace/trace.ts'
+import type { CollectiveGroup } from '../../peer/group/collective-group.ts'
+import type { ProcessGroup } from '../../peer/group/group.ts'
+import { TabringError } from '../../util/errors.ts'
+import { type Evaluation, metricOf } from '../evaluate/evaluate.ts'
+import type { ShareBatch, ShareBatches } from '../evaluate/share-batches.ts'
+import type { Progress } from '../saves/kept-state.ts'
+import type { Saves } from '../saves/save-requests.ts'
+import { canBeSaved, type TrainConfig, totalStepsOf } from '../settings/config.ts'
+import { isBetter } from '../settings/demo-meta.ts'
+import type { Task } from '../settings/task.ts'
+import { LiveSamples } from '../watch/live-samples.ts'
+import type { Looks } from '../watch/looks.ts'
+import type { RunEvent, StepParts } from '../watch/run-events.ts'
+import { StepTimeline } from '../watch/step-timeline.ts'
+import { endIfAnyFound } from './anomalies.ts'
+import { Pace } from './pace.ts'
+import { Pause } from './pause.ts'
+import type { Patience } from './phase-timeouts.ts'
+import { randomScalarsFor } from './training-step.ts'
+
+/** With one rank, steps that may be under way on the device while the next batch is made. */
+const stepsAhead = 2
+
+/** The state is kept on the host every so many steps, on all ranks the same, so that a lost device costs no more than these. */
+const keepEvery = 50
+
+export interface LoopOptions {
+  readonly config: TrainConfig
+  readonly task: Task
+  readonly onEvent: (event: RunEvent) => void
+  /** Ends the run with its reason at the next step. */
+  readonly signal?: AbortSignal
+}
+
+/** What the loop works with from one loss of a device to the next. */
+export interface Attempt {
+  readonly group: ProcessGroup
+  /** The ranks that train one model: `group`, or with the strategy `alone` this rank. */
+  readonly replicas: CollectiveGroup
+  readonly patience: Patience
+  readonly step: StepProgram
+  readonly batches: ShareBatches
+  /** Number of this rank's first row in the global batch. */
+  readonly firstRow: number
+  readonly evaluation: Evaluation
+  /** Where there are several replicas. */
+  readonly check: ReplicaCheck | undefined
+  /** Of all buffers on the device; null where it is none. */
+  readonly deviceBytes: () => number | null
+  /** Where it goes on from. */
+  readonly first: Progress
+  /** Keeps the state where the run could go on from; between steps. */
+  keep(progress: Progress): Promise<void>
+  /** Saves a checkpoint, or where `canBeSaved` reads what one would have; between steps, on all ranks. */
+  save(progress: Progress, options: SaveOptions): Promise<void>
+  /** Names the op by which a step's values on this rank stop being finite, from what the parameters are now; sends nothing. */
+  look(inputs: RunInputs, scalars: Readonly<Record<string, number>>): Promise<string | undefined>
+}
+
+export interface SaveOptions {
+  readonly isBest: boolean
+  /** The settings or the course of the run say so, nobody asked for it. */
+  readonly isDue: boolean
+  /** No step follows soon: where `canBeSaved`, what was read can be saved until one does. */
+  readonly isHeld: boolean
+}
+
+/** How far the loop has come, and what its last evaluation and its last step told besides. */
+export interface LoopEnd extends Progress {
+  readonly heldOutLoss: number
+  readonly trainValue: number
+}
+
+/**
+ * The steps of a run, with all that happens between two of them: evaluation, kept states, checkpoints, comparing replicas, looks, pauses.
+ *
+ * It lasts over attempts: a step that is done again is not told of again, and one whose loss was not finite is looked at.
+ */
+export class TrainingLoop {
+  /** The step whose loss was not finite, until its cause has been looked for; ranks settle it among them. */
+  suspect = 0
+  readonly timeline = new StepTimeline()
+  readonly pause = new Pause()
+  /** Spent in pauses. */
+  pausedMs = 0
+  readonly #options: LoopOptions
+  readonly #looks: Looks
+  readonly #saves: Saves
+  readonly #pace: Pace
+  /** The step that was looked at, op by op; 0 for none. */
+  #lookedAt = 0
+  /** The last step that was told of. */
+  #told = 0
+  #evaluated = 0
+  /** Steps that are on the device. */
+  readonly #underWay: Promise<void>[] = []
+
+  constructor(options: LoopOptions, looks: Looks, saves: Saves) {
+    this.#options = options
+    this.#looks = looks
+    this.#saves = saves
+    this.#pace = new Pace(options.config.stepsPerSec ?? 0)
+  }
+
+  /** Whether the step in question has been looked at already. */
+  get hasLooked(): boolean {
+    return this.#lookedAt === this.suspect
+  }
+
+  /** Waits until no step of an attempt that has failed is on the device. */
+  async settle(): Promise<void> {
+    await Promise.allSettled(this.#underWay.splice(0))
+  }
+
+  /** Takes the steps that are left. errors: `train.nan`, those of the programs and of the group. */
+  async run(attempt: Attempt): Promise<LoopEnd> {
+    const { gaps } = this.#looks
+    await gaps.close()
+    try {
+      return await this.#run(attempt)
+    } finally {
+      gaps.open()
+    }
+  }
+
+  async #run(attempt: Attempt): Promise<LoopEnd> {
+    const { config, task, onEvent, signal } = this.#options
+    const { group, replicas, patience, step, batches, firstRow, evaluation, check, first } = attempt
+    const { rank, size } = group
+    const { metric } = task.meta
+    const { gaps } = this.#looks
+    const { perEpoch } = batches
+    const totalSteps = totalStepsOf(config, batches.samples)
+    let { samples, loss, value, best } = first
+    let heldOutLoss = Number.NaN
+    let trainValue = Number.NaN
+    let lastEnded = 0
+    let isLost = false
+    const { timeline } = this
+    const { deviceBytes } = attempt
+    const firstStep = first.step
+    this.#looks.step = firstStep
+    const live = new LiveSamples({
+      group,
+      program: step,
+      timeline,
+      onEvent,
+      deviceBytes,
+      // Alone, a step that is done again is not sampled, as it is not told; ranks sample by what they have in common.
+      firstStep: size === 1 ? Math.max(firstStep, this.#told) : firstStep,
+    })
+    const underWay = this.#underWay
+    const limit = size === 1 ? stepsAhead : 1
+    for (let number = first.step + 1; number <= totalSteps; number++) {
+      await this.#pace.next(signal)
+      const isSampled = live.isDue(number)
+      // With another under way its times would be shares of the gap between two answers, which may come at once.
+      if (isSampled) await this.#drain()
+      const began = performance.now()
+      const epoch = Math.floor((number - 1) / perEpoch)
+      const batch = batches.after(number - 1)
+      const { count, inputs } = batch
+      timeline.begin(step, number, totalSteps, isSampled)
+      samples += count
+      const scalars = {
+        count,
+        [gradientWeight]: weightOf(batch, replicas, group),
+        ...randomScalarsFor(step, number - 1, firstRow),
+      }
+      if (number === this.suspect || number + 1 === this.suspect) {
+        await this.#drain()
+        this.#lookedAt = this.suspect
+        const found = count > 0 ? await attempt.look(inputs, scalars) : undefined
+        await endIfAnyFound(group, number, found)
+      }
+      const tellStep = (times: StepParts, beganMs: number) => {
+        if (number <= this.#told) return
+        this.#told = number
+        patience.stepped(times.total)
+        if (number === firstStep + 1) evaluation.prepare()
+        live.ended(number, times, beganMs)
+        onEvent({
+          event: 'step',
+          step: number,
+          totalSteps,
+          epoch,
+          loss,
+          value: trainValue,
+          rank,
+          samples: count,
+          globalSamples: batch.globalCount,
+          times,
+          bytesSent: group.stats().payloadBytesSent,
+        })
+      }
+      const ended = (values: RunOutputs) => {
+        loss = values.loss[0]
+        if (!Number.isFinite(loss)) {
+          // Of steps under way at once the first is the one in question.
+          if (!isLost) this.suspect = number
+          isLost = true
+          throw lossNotFinite(number, loss, this.#lookedAt === number && replicas.size > 1)
+        }
+        trainValue = metricOf(task, loss, values.metric?.[0])
+        const { parts, beganMs, endedMs } = timesOf(values)
+        const from = Math.max(began, lastEnded)
+        lastEnded = endedMs
+        const times = { data: Math.max(0, beganMs - from), ...parts, total: endedMs - from }
+        tellStep(times, beganMs)
+      }
+      const asked = this.#agree(attempt)
+      // A replica of its own whose rank has no samples in an epoch's last step stays as it is.
+      const isIdle = count === 0 && replicas !== group
+      if (isIdle) tellStep({ data: 0, ...noTimes, total: 0 }, began)
+      else underWay.push(step.run(inputs, scalars).then(ended))
+      // A later step that fails while an earlier one is awaited is not unhandled: it is awaited in its turn.
+      underWay.at(-1)?.catch(() => undefined)
+      while (underWay.length >= (isSampled ? 1 : limit)) await underWay.shift()
+      await live.share(number)
+      const isLast = number === totalSteps
+      const endsEpoch = number % perEpoch === 0
+      const isKept = number % keepEvery === 0 && !isLast
+      const { saves, checkpointEvery: every, evaluateEvery } = config
+      const isDueNow =
+        every !== undefined && (isLast || endsEpoch || (every > 0 && number % every === 0))
+      const isCompared = number % config.hashEvery === 0
+      const isEvaluated =
+        isLast || endsEpoch || (evaluateEvery !== undefined && number % evaluateEvery === 0)
+      const wish = await asked()
+      const isPaused = wish.isForPause && !isLast
+      const isHeld = canBeSaved(config) && (isPaused || isLast)
+      const isSaved = isDueNow || isHeld || wish.isForSave
+      const isLookedAt = gaps.isWaiting && !isLast
+      const isBetween = isEvaluated || isKept || isSaved || isCompared
+      if (isBetween || isPaused || isLookedAt) await this.#drain()
+      if (isCompared) await check?.compare(replicas, number)
+      let isBest = false
+      if (isEvaluated) {
+        onEvent({ event: 'phase', phase: 'evaluate', rank })
+        patience.forSetup()
+        const evaluated = await evaluation.run(replicas)
+        heldOutLoss = evaluated.loss
+        value = evaluated.value
+        isBest = isBetter(metric, value, best)
+        if (isBest) best = value
+        if (number > this.#evaluated) {
+          this.#evaluated = number
+          const accuracy = metric.name === 'accuracy' ? { accuracy: value } : {}
+          const told = { step: number, epoch, ...evaluated, metric: metric.name, ...accuracy }
+          onEvent({ event: 'evaluation', ...told, rank })
+        }
+      }
+      const progress = { step: number, samples, loss, value, best }
+      if (isKept) await attempt.keep(progress)
+      if (isSaved) {
+        patience.forSetup()
+        await attempt.save(progress, {
+          isBest,
+          isDue: isDueNow || (isHeld && saves === 'auto'),
+          isHeld,
+        })
+      }
+      this.#looks.step = number
+      if (isPaused) await this.#hold(group, number)
+      if (isLookedAt) await gaps.one()
+    }
+    await live.finish()
+    if (first.step === totalSteps) {
+      // A checkpoint of the last step: its own evaluation may be of an earlier one.
+      onEvent({ event: 'phase', phase: 'evaluate', rank })
+      const evaluated = await evaluation.run(replicas)
+      heldOutLoss = evaluated.loss
+      value = evaluated.value
+      if (isBetter(metric, value, best)) best = value
+      const progress = { step: totalSteps, samples, loss, value, best }
+      // What was saved is saved, but it may be wanted elsewhere, too.
+      if (canBeSaved(config)) {
+        await attempt.save(progress, { isBest: false, isDue: false, isHeld: true })
+      }
+    }
+    return { loss, step: totalSteps, samples, value, best, heldOutLoss, trainValue }
+  }
+
+  /**
+   * Tells the other ranks with the step that begins whether a pause or a save is asked for here; what it returns gives whether any rank did,
+   * the same on all of them, once the step has ended.
+   */
+  #agree({ group, replicas, step }: Attempt): () => Promise<Wishes> {
+    const { pause } = this
+    const saves = this.#saves
+    if (group.size === 1) {
+      return async () => ({ isForPause: pause.isAsked, isForSave: saves.isWanted })
+    }
+    const { exchange } = step.prepared.trace
+    if (replicas === group && exchange) {
+      exchange.ownWord = (pause.isAsked ? 1 : 0) + (saves.isWanted ? saveWord : 0)
+      return async () => {
+        const word = exchange.joinedWord
+        return { isForPause: word % saveWord > 0, isForSave: word >= saveWord }
+      }
+    }
+    // Replicas that exchange nothing keep in step by this: looks and pauses then show all of them behind the same step.
+    const told = group.allGatherU32(Uint32Array.of(pause.isAsked ? 1 : 0), { label: 'the pause' })
+    told.catch(() => undefined)
+    return async () => ({ isForPause: (await told).some((word) => word > 0), isForSave: false })
+  }
+
+  async #hold(group: ProcessGroup, step: number): Promise<void> {
+    const { onEvent, signal } = this.#options
+    const { rank } = group
+    const { gaps } = this.#looks
+    let beganMs: number | undefined
+    gaps.open()
+    try {
+      await this.pause.hold(group, signal, (by) => {
+        beganMs = performance.now()
+        onEvent({ event: 'paused', step, by, rank })
+      })
+    } finally {
+      // Also where a lost device ends it.
+      if (beganMs !== undefined) {
+        const pausedMs = performance.now() - beganMs
+        this.pausedMs += pausedMs
+        if (!signal?.aborted) onEvent({ event: 'continued', step, pausedMs, rank })
+      }
+    }
+    await gaps.close()
+    this.#saves.letGo()
+  }
+
+  /** Waits for all steps under way. */
+  async #drain(): Promise<void> {
+    while (this.#underWay.length > 0) await this.#underWay.shift()
+  }
+}
+
+/** What any of the ranks asks for. */
+interface Wishes {
+  readonly isForPause: boolean
+  readonly isForSave: boolean
+}
+
+/** A rank's wish for a save, in the word that ranks add up; one for a pause counts 1. There are fewer ranks than that. */
+const saveWord = 4096
+
+/** What this rank's gradients count for. */
+function weightOf(
+  { count, globalCount }: ShareBatch,
+  replicas: CollectiveGroup,
+  group: ProcessGroup,
+): number {
+  return replicas === group ? count / globalCount : 1
+}
+
+const lossNotFinite = (step: number, loss: number, isOfAll: boolean) =>
+  new TabringError(
+    'train.nan',
+    `step ${step}: expected a finite loss, got ${loss}. Lower the learning rate, or check the data for values that are not numbers.${isOfAll ? " No rank's own samples lead to it: it comes of joining what the ranks have." : ''}`,
+  )

@@ -1,0 +1,70 @@
+import type { DistributedDataParallel } from '../../ddp/data-parallel/data-parallel.ts'
+import { countedSamples } from '../../graph/functions/linear.ts'
+import type { TracedFunction } from '../../graph/plan/prepare.ts'
+import type { StepProgram } from '../../graph/plan/step-program.ts'
+import { autocast } from '../../graph/trace/autocast.ts'
+import { randomScalarNames } from '../../graph/trace/random.ts'
+import { elementwise } from '../../graph/trace/tensor.ts'
+import { AdamW } from '../../optim/adam.ts'
+import type { GradScaler } from '../../optim/grad-scaler.ts'
+import type { Optimizer } from '../../optim/optimizer.ts'
+import { SGD } from '../../optim/sgd.ts'
+import type { TrainConfig } from '../settings/config.ts'
+import { learningRateOf } from '../settings/demo-meta.ts'
+import type { Task } from '../settings/task.ts'
+
+/**
+ * The step of a task: forward, backward and update of one batch, of which `count` rows weigh. With a scaler, in float16.
+ *
+ * Where the task measures something, `metric` is its mean over the same samples, of the same forward pass: as the model was before the step.
+ */
+export const trainingStep =
+  (
+    task: Task,
+    model: DistributedDataParallel,
+    optimizer: Optimizer,
+    scaler: GradScaler | undefined,
+  ): TracedFunction =>
+  (inputs) => {
+    const told = () => {
+      const output = task.forward(model, inputs)
+      const sum = task.measure?.(output, inputs)
+      const metric = sum?.div(elementwise('clampMin', countedSamples(), 1))
+      return { loss: task.loss(output, inputs), ...(metric && { metric }) }
+    }
+    if (!scaler) {
+      const outputs = told()
+      optimizer.zeroGrad()
+      outputs.loss.backward()
+      optimizer.step()
+      return outputs
+    }
+    const outputs = autocast({ dtype: 'float16' }, told)
+    optimizer.zeroGrad()
+    scaler.scale(outputs.loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return outputs
+  }
+
+export function makeOptimizer(
+  { meta }: Task,
+  model: DistributedDataParallel,
+  config: TrainConfig,
+): Optimizer {
+  const lr = learningRateOf(config, meta)
+  const parameters = model.parameters()
+  return config.optimizer === 'adamw'
+    ? new AdamW(parameters, { lr })
+    : new SGD(parameters, { lr, momentum: 0.9 })
+}
+
+/** What random masks depend on, for a program that draws any: the step, and the global number of this rank's first sample. */
+export const randomScalarsFor = (
+  program: StepProgram,
+  step: number,
+  firstSample: number,
+): Record<string, number> =>
+  program.prepared.trace.scalars.has(randomScalarNames.step)
+    ? { [randomScalarNames.step]: step, [randomScalarNames.sample]: firstSample }
+    : {}

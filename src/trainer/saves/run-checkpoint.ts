@@ -1,0 +1,239 @@
+import { getCheckpoint, putCheckpoint } from '../../data/checkpoint-folder.ts'
+import type { FileFolder } from '../../data/file-store.ts'
+import { type SavedState, save } from '../../data/saved-tree.ts'
+import { readTogether, saveCheckpoint } from '../../ddp/checkpoint/checkpoint.ts'
+import {
+  type CheckpointState,
+  readState,
+  unpackCheckpoint,
+} from '../../ddp/checkpoint/checkpoint-file.ts'
+import type { ProcessGroup } from '../../peer/group/group.ts'
+import { TabringError } from '../../util/errors.ts'
+import { aboutOf } from '../settings/about-run.ts'
+import { type TrainConfig, totalStepsOf } from '../settings/config.ts'
+import { type DemoMeta, learningRateOf } from '../settings/demo-meta.ts'
+import type { RunRecord } from '../watch/run-events.ts'
+import type { Progress, RunParts } from './kept-state.ts'
+import type { ReadRun } from './save-requests.ts'
+
+/** Where a run's checkpoints are; rank 0 alone uses it. */
+export interface CheckpointPlace {
+  folder(): Promise<FileFolder>
+  /** A single file to resume from, whatever the folder has. */
+  readonly file?: () => Promise<Blob>
+  /** How many files stay, besides the best one. */
+  readonly keepLast?: number
+  /** What its files are told apart by from other runs' in the same folder. */
+  readonly run?: string
+}
+
+/** Of how many runs files stay in a folder that they share, the newest ones', besides those that a person wants. */
+const keepRuns = 3
+
+/** Where a run stands among the samples: what a sampler's state is to a loop over one. */
+interface Cursor {
+  readonly seed: number
+  readonly epoch: number
+  /** Steps of that epoch that are done. */
+  readonly steps: number
+  readonly samples: number
+  readonly batchSize: number
+}
+
+/** What the file has besides the parts. */
+type RunValues = SavedState & {
+  readonly step: number
+  readonly epoch: number
+  readonly loss: number
+  /** The last and the best evaluation, where the metric is the accuracy, and where it is another. */
+  readonly accuracy?: number
+  readonly bestAccuracy?: number
+  readonly value?: number
+  readonly best?: number
+  readonly cursor: Cursor & SavedState
+  readonly record: RunRecord & SavedState
+}
+
+/** A saved run that this one goes on from. */
+export interface ResumedRun {
+  readonly progress: Progress
+  /** That it is in, from 0. */
+  readonly epoch: number
+  readonly record: RunRecord
+  /** 0 where the checkpoint is of the run's last step. */
+  readonly stepsLeft: number
+  /** Puts its state into a model and an optimizer whose step has been compiled, the same on all ranks. */
+  restore(parts: RunParts): Promise<void>
+}
+
+const isAccuracy = ({ metric }: DemoMeta) => metric.name === 'accuracy'
+
+/** A run between two steps. */
+export interface RunNow {
+  readonly meta: DemoMeta
+  readonly record: RunRecord
+  readonly progress: Progress
+  /** Training samples. */
+  readonly samples: number
+  /** Steps. */
+  readonly perEpoch: number
+}
+
+function stateOf(
+  { model, optimizer, scaler }: RunParts,
+  { meta, record, progress: { step, loss, value, best }, samples, perEpoch }: RunNow,
+): CheckpointState {
+  const epoch = Math.floor(step / perEpoch)
+  const { seed, batchSize } = record.config
+  const cursor: Cursor = { seed, epoch, steps: step % perEpoch, samples, batchSize }
+  const evaluated = isAccuracy(meta) ? { accuracy: value, bestAccuracy: best } : { value, best }
+  const values = { step, epoch, loss, ...evaluated, cursor: { ...cursor } }
+  return { model, optimizer, scaler, ...values, record: record as RunValues['record'] }
+}
+
+/** Saves a run between two steps. All ranks call it; returns the file's name. errors: those of `saveCheckpoint`. */
+export async function saveRun(
+  parts: RunParts,
+  now: RunNow,
+  {
+    group,
+    place,
+    isBest,
+  }: { readonly group: ProcessGroup; readonly place: CheckpointPlace; readonly isBest: boolean },
+): Promise<string> {
+  return saveCheckpoint(stateOf(parts, now), {
+    processGroup: group,
+    folder: group.rank === 0 ? await place.folder() : undefined,
+    isBest,
+    keepLast: place.keepLast,
+  })
+}
+
+/** Reads what a checkpoint of a run between two steps has. All ranks call it. errors: the group's. */
+export const readRun = (parts: RunParts, now: RunNow): Promise<SavedState> =>
+  readState(stateOf(parts, now))
+
+/** Writes what was read, on this rank alone; returns the file's name. errors: `data.*`, `file.unwritable`, the folder's. */
+export async function writeRun(
+  { step, isBest, score, state }: ReadRun,
+  place: CheckpointPlace,
+  isKept: boolean,
+): Promise<string> {
+  const { keepLast = 2, run } = place
+  const { config } = (state as unknown as RunValues).record as RunRecord
+  const entry = await putCheckpoint(await place.folder(), save(state), {
+    label: `step-${step}`,
+    isBest,
+    keepLast,
+    run,
+    ...(run !== undefined && { keepRuns }),
+    isKept,
+    savedAtMs: Date.now(),
+    about: aboutOf(config),
+    ...(Number.isFinite(score) && { score: { on: config.data, value: score } }),
+  })
+  return entry.name
+}
+
+/**
+ * Reads the saved run that `config.resume` names, on all ranks.
+ *
+ * errors: `data.missing` where there is none, `config.invalid` for one of other settings that decide what is trained; those of
+ * `loadCheckpoint`.
+ */
+export async function resumeRun(
+  group: ProcessGroup,
+  config: TrainConfig,
+  meta: DemoMeta,
+  samples: number,
+  place: CheckpointPlace,
+): Promise<ResumedRun> {
+  const file = await readTogether(group, async () => {
+    if (!place.file) return getCheckpoint(await place.folder(), config.resume ?? 'latest')
+    return new Uint8Array(await (await place.file()).arrayBuffer())
+  })
+  if (!file) {
+    throw new TabringError(
+      'data.missing',
+      'resume: expected a checkpoint, got a folder without any. Start without it.',
+    )
+  }
+  const values = await unpackCheckpoint<RunValues>(file, {}, { strict: false })
+  refuseOther(values, config, samples)
+  const { step, epoch, loss, record } = values
+  const { value = Number.NaN, best = Number.NaN } = isAccuracy(meta)
+    ? { value: values.accuracy, best: values.bestAccuracy }
+    : values
+  return {
+    progress: { step, samples: 0, loss, value, best },
+    epoch,
+    record,
+    stepsLeft: totalStepsOf(config, samples) - step,
+    async restore({ model, optimizer, scaler }) {
+      const parts = { model, optimizer, ...(scaler && { scaler }) }
+      // The run's own record says more of what differs.
+      await unpackCheckpoint(file, parts, { onDifferences: () => undefined })
+      // Learning rates of now go before those of the file, as settings do everywhere.
+      for (const group of optimizer.paramGroups) group.lr = learningRateOf(config, meta)
+    },
+  }
+}
+
+/** Settings that files of earlier versions do not have, as they were then. */
+const earlier = {
+  demo: 'digits',
+  precision: 'float32',
+  partition: 'shuffled',
+} as const satisfies Partial<TrainConfig>
+
+/** errors: `config.invalid` for a run that cannot go on as this one. */
+function refuseOther({ record, cursor, step }: RunValues, config: TrainConfig, samples: number) {
+  const refuse = (name: string, saved: unknown, now: unknown) => {
+    if (saved === now) return
+    throw new TabringError(
+      'config.invalid',
+      `resume: ${name} must be ${String(saved)}, as in the run that was saved, got ${String(now)}. Give the settings of that run, or start without resuming.`,
+    )
+  }
+  if (!record?.config || !cursor) refuse('the file', "one of this program's own runs", 'another')
+  const saved = { ...earlier, ...record.config }
+  for (const name of [
+    'demo',
+    'model',
+    'optimizer',
+    'batchSize',
+    'seed',
+    'precision',
+    'partition',
+  ] as const)
+    refuse(name, saved[name], config[name])
+  refuse('the number of training samples', cursor.samples, samples)
+  const steps = totalStepsOf(config, samples)
+  if (step <= steps) return
+  throw new TabringError(
+    'config.invalid',
+    `resume: expected a checkpoint from this run's last step, ${steps}, or before, got one of step ${step}. Raise the epochs or steps to train on.`,
+  )
+}
+
+/**
+ * Why a run's numbers are no longer bit for bit those that the saved run would have had: what differs of the records; empty where nothing
+ * does. For rank 0, whose record is the one that was saved.
+ */
+export function differencesOf(meta: DemoMeta, saved: RunRecord, now: RunRecord): string[] {
+  const differences: string[] = []
+  const compare = (what: string, before: unknown, after: unknown, isShort = true) => {
+    const [old, own] = [before, after].map((value) => JSON.stringify(value))
+    if (old === own) return
+    differences.push(isShort ? `${what} ${old}, now ${own}` : what)
+  }
+  compare('ranks', saved.worldSize, now.worldSize)
+  compare('learning rate', learningRateOf(saved.config, meta), learningRateOf(now.config, meta))
+  compare('data', saved.config.data, now.config.data)
+  compare('adapters', [...new Set(saved.adapters)], [...new Set(now.adapters)])
+  compare('rows of each rank', saved.shares, now.shares)
+  compare('buckets', saved.buckets, now.buckets, false)
+  compare('kernels', saved.variants, now.variants, false)
+  compare('measured kernels', saved.measured, now.measured, false)
+  return differences
+}

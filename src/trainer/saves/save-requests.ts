@@ -1,0 +1,148 @@
+import type { SavedState } from '../../data/saved-tree.ts'
+import { messageOf, TabringError } from '../../util/errors.ts'
+
+/** A rank that saves by itself does so this often. units: ms. */
+const everyMs = 10_000
+/** All ranks wait for a save: it may take this share of the time at most. */
+const mostShare = 0.02
+
+/** What was read of a run between two steps: all that its checkpoint has. */
+export interface ReadRun {
+  readonly step: number
+  readonly isBest: boolean
+  /** Of its last test; the larger the better. NaN before there was one. */
+  readonly score: number
+  readonly state: SavedState
+}
+
+/** A checkpoint that a person asked for. */
+export interface SavedFile {
+  readonly step: number
+  readonly name: string
+}
+
+/** What is told of them, but for the rank. */
+export type SaveEvent =
+  | {
+      readonly event: 'checkpoint'
+      readonly step: number
+      readonly name: string
+      readonly isBest: boolean
+      readonly isKept: boolean
+    }
+  | {
+      readonly event: 'unsaved'
+      readonly step: number
+      readonly code: string
+      readonly text: string
+    }
+
+export interface SavesOptions {
+  /** Writes on this rank alone; returns the file's name. */
+  readonly write: (run: ReadRun, isKept: boolean) => Promise<string>
+  readonly tell: (event: SaveEvent) => void
+  /** units: ms; any origin. */
+  readonly now: () => number
+}
+
+interface Waiting {
+  resolve(file: SavedFile): void
+  reject(reason: unknown): void
+}
+
+/**
+ * The saves of a run, where `canBeSaved`, on one rank: by the clock, and when a person wants one.
+ *
+ * The optimizer's state is spread over the ranks, so all read it together: while steps are made, that somebody wants a save travels with
+ * them, as pauses do. What is read when a pause begins and behind the last step is held here, so that a save is then this rank's own
+ * business. Each rank writes in its own place, and what it cannot write ends nothing.
+ */
+export class Saves {
+  readonly #options: SavesOptions
+  #waiting: Waiting[] = []
+  #held: ReadRun | null = null
+  #dueMs = Number.POSITIVE_INFINITY
+  /** The place has taken nothing. */
+  #isRefused = false
+  #ended: unknown = null
+
+  constructor(options: SavesOptions) {
+    this.#options = options
+  }
+
+  /** From now on this rank saves by the clock. */
+  startClock(): void {
+    this.#dueMs = this.#options.now() + everyMs
+  }
+
+  /** Whether this rank wants a save behind the step that begins. */
+  get isWanted(): boolean {
+    return this.#waiting.length > 0 || this.#options.now() >= this.#dueMs
+  }
+
+  /** Saves what is held, or behind one of the next steps. errors: those of the write; the run's end, where that comes first. */
+  async ask(): Promise<SavedFile> {
+    if (this.#held) return this.#writeKept(this.#held)
+    if (this.#ended) throw this.#ended
+    return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }))
+  }
+
+  /**
+   * Takes what all ranks have read, from `beganMs` on, and writes it where somebody here waits for it, the clock wants it, or `isDue`.
+   * With `isHeld` it stays for later saves, until `letGo`.
+   */
+  async take(
+    run: ReadRun,
+    { beganMs, isDue, isHeld }: { beganMs: number; isDue: boolean; isHeld: boolean },
+  ): Promise<void> {
+    const { now, write, tell } = this.#options
+    if (isHeld) this.#held = run
+    const waiting = this.#waiting.splice(0)
+    const isKept = waiting.length > 0
+    const isByItself = !this.#isRefused && (isDue || now() >= this.#dueMs)
+    if (!isKept && !isByItself) return
+    try {
+      const name = await write(run, isKept)
+      this.#tell(run, name, isKept)
+      for (const { resolve } of waiting) resolve({ step: run.step, name })
+    } catch (thrown) {
+      for (const { reject } of waiting) reject(thrown)
+      if (isKept) return
+      // Once is enough to be told of a place that takes nothing.
+      const code = thrown instanceof TabringError ? thrown.code : ''
+      tell({ event: 'unsaved', step: run.step, code, text: messageOf(thrown) })
+      this.#isRefused = true
+      this.#dueMs = Number.POSITIVE_INFINITY
+      return
+    }
+    if (this.#dueMs === Number.POSITIVE_INFINITY) return
+    const endedMs = now()
+    this.#dueMs = endedMs + Math.max(everyMs, (endedMs - beganMs) / mostShare)
+  }
+
+  /** Steps are to come: what was held is of an earlier one. */
+  letGo(): void {
+    this.#held = null
+  }
+
+  /** No step is to come: who waits is refused, but what is held can be saved. */
+  end(reason?: unknown): void {
+    this.#ended =
+      reason ??
+      new TabringError(
+        'graph.misuse',
+        'save: expected a run that goes on or has ended well, got none. Save while it runs.',
+      )
+    for (const { reject } of this.#waiting.splice(0)) reject(this.#ended)
+  }
+
+  async #writeKept(run: ReadRun): Promise<SavedFile> {
+    const name = await this.#options.write(run, true)
+    this.#tell(run, name, true)
+    return { step: run.step, name }
+  }
+
+  #tell({ step, isBest }: ReadRun, name: string, isKept: boolean): void {
+    this.#options.tell({ event: 'checkpoint', step, name, isBest, isKept })
+  }
+}

@@ -1,0 +1,67 @@
+import * as v from 'valibot'
+import { stepsPerEpoch } from '../../data/shares.ts'
+
+const count = (minimum: number) => v.pipe(v.number(), v.safeInteger(), v.minValue(minimum))
+const name = v.pipe(v.string(), v.nonEmpty(), v.maxLength(100))
+
+/** Samples of a step, over all ranks: more than any demo's data has, and few enough that a step of small models fits a GPU. */
+export const mostInBatch = 65_536
+
+/** As `data`: a person gives the data to one rank, which sends it to the others. */
+export const givenData = 'given'
+
+/**
+ * Everything that decides a run's numbers, the same on every rank: the room's maker sends it with `start`.
+ *
+ * `batchSize` is global; `lr` undefined means the model's default; `steps` undefined means whole epochs. Which models, data and settings a
+ * demo has is in its meta: `parseTrainConfig` of `demos/experiment.ts` fills in and judges both.
+ */
+export const trainConfigSchema = v.object({
+  /** Which experiment: a folder under `demos`. */
+  demo: name,
+  model: name,
+  /** A data set that the demo makes; `given`; or an address relative to the page, such as that of a folder with the four IDX files. */
+  data: v.pipe(v.string(), v.nonEmpty(), v.maxLength(1000)),
+  epochs: v.optional(count(1), 3),
+  steps: v.optional(count(1)),
+  batchSize: v.optional(v.pipe(count(1), v.maxValue(mostInBatch)), 64),
+  optimizer: v.optional(v.picklist(['adamw', 'sgd']), 'adamw'),
+  lr: v.optional(v.pipe(v.number(), v.finite(), v.minValue(0))),
+  seed: v.optional(count(0), 0),
+  /** `float16`: products under autocast, the loss scaled by a GradScaler. */
+  precision: v.optional(v.picklist(['float32', 'float16']), 'float32'),
+  /** `alone`: gradients are not exchanged; each rank trains a replica of its own from the same first parameters. */
+  strategy: v.optional(v.picklist(['ddp', 'alone']), 'ddp'),
+  /** `own-slice`: each rank draws from its own contiguous part of the data, in the data's own order. */
+  partition: v.optional(v.picklist(['shuffled', 'own-slice']), 'shuffled'),
+  /** Undefined means that the group's links are measured. */
+  bucketCapMb: v.optional(v.pipe(v.number(), v.finite(), v.gtValue(0))),
+  /** Parameter hashes of all ranks are compared every so many steps. */
+  hashEvery: v.optional(count(1), 50),
+  /** Held-out samples are looked at after so many steps too, besides each epoch's end. */
+  evaluateEvery: v.optional(count(1)),
+  /** A checkpoint is saved after so many steps, and at each epoch's end; 0: at the epochs' ends alone. Undefined: none is saved. */
+  checkpointEvery: v.optional(count(0)),
+  /**
+   * `asked`: any rank may save the run in its own place for checkpoints, as it goes on, in a pause and at the end; what cannot be written ends
+   * nothing. `auto`: rank 0 also does so by itself, every few seconds unless `checkpointEvery` says when, in each pause and at the end.
+   */
+  saves: v.optional(v.picklist(['none', 'asked', 'auto']), 'none'),
+  /** At most so many steps a second, so that people can follow; it changes no bits. Undefined or 0: as fast as they go. */
+  stepsPerSec: v.optional(v.pipe(count(0), v.maxValue(1000))),
+  /** `latest`, `best`, or the name of a file: the checkpoint to go on from. Undefined or empty: the run starts anew. */
+  resume: v.optional(v.pipe(v.string(), v.maxLength(200))),
+  /** Measure kernel variants on rank 0 instead of taking the fixed table. */
+  tune: v.optional(v.boolean(), false),
+})
+
+export type TrainConfig = v.InferOutput<typeof trainConfigSchema>
+export type TrainConfigInput = Partial<v.InferInput<typeof trainConfigSchema>>
+
+/** The number of a run's last step, over so many training samples. */
+export const totalStepsOf = ({ steps, epochs, batchSize }: TrainConfig, samples: number): number =>
+  steps ?? epochs * stepsPerEpoch(samples, batchSize)
+
+/** Whether ranks may save a run when they want to. Replicas that differ are no one run. */
+export const canBeSaved = ({ saves, strategy }: Pick<TrainConfig, 'saves' | 'strategy'>): boolean =>
+  saves !== 'none' && strategy !== 'alone'

@@ -1,0 +1,174 @@
+import type { StepProgram } from '../../graph/plan/step-program.ts'
+import { gatherJson } from '../../peer/group/gather-json.ts'
+import type { ProcessGroup } from '../../peer/group/group.ts'
+import type { RunEvent, StepParts } from './run-events.ts'
+import {
+  type LinkCounters,
+  type PackedSample,
+  packSample,
+  type StepSample,
+  spansOf,
+  unpackSample,
+} from './step-sample.ts'
+import type { StepTimeline } from './step-timeline.ts'
+
+/** Steps are sampled about so often. units: ms. */
+const everyMs = 1000
+/** A run's first sample comes after so many steps, the second after so many more: how long a step takes is not known yet. */
+const firstSteps = 3
+const secondSteps = 8
+/** More than are on the device at once where a rank is alone. */
+const alonePause = 3
+/** Steps may become slower all at once. */
+const mostSteps = 2000
+
+/** What a rank tells in one round. */
+interface Told {
+  /** None of a step that was done again after a device was lost. */
+  readonly sample: PackedSample | null
+  /** How long a step took here, since the round before. */
+  readonly stepMs: number
+}
+
+export interface LiveSamplesOptions {
+  readonly group: ProcessGroup
+  readonly program: StepProgram
+  readonly timeline: StepTimeline
+  readonly onEvent: (event: RunEvent) => void
+  /** Of the device that the program is on; null where that is not known. */
+  readonly deviceBytes: () => number | null
+  readonly firstStep: number
+  /** units: ms. */
+  readonly now?: () => number
+}
+
+/**
+ * Samples a step of each rank about every second, and brings it to all ranks.
+ *
+ * The ranks gather their samples (gatherJson) behind a step and go on at once; what came is taken at the next round, behind a step that all
+ * agree on: what they tell includes how long their steps take, so all reckon the same number of steps up to the one after it.
+ * cost: one all-gather of some hundred bytes a rank and second, under way beside the steps.
+ */
+export class LiveSamples {
+  readonly #options: LiveSamplesOptions
+  readonly #now: () => number
+  /** The step that is sampled next. */
+  #next: number
+  #every = secondSteps
+  #roundMs: number
+  #roundStep: number
+  #underWay: Promise<Told[]> | undefined
+  #sample: StepSample | undefined
+
+  constructor(options: LiveSamplesOptions) {
+    this.#options = options
+    this.#now = options.now ?? (() => performance.now())
+    this.#next = options.firstStep + firstSteps
+    this.#roundStep = options.firstStep
+    this.#roundMs = this.#now()
+  }
+
+  isDue(step: number): boolean {
+    return step === this.#next
+  }
+
+  /** Takes the times of a step that has ended, and when its program began; of one that is due they become its sample. */
+  ended(step: number, times: StepParts, beganMs: number): void {
+    const { group, timeline, program, deviceBytes } = this.#options
+    const { watched } = timeline
+    if (!this.isDue(step) || watched?.step !== step) return
+    const fromMs = beganMs - times.data
+    const sample: StepSample = {
+      step,
+      beganMs: performance.timeOrigin + fromMs,
+      totalMs: times.total,
+      spans: spansOf(watched, times, fromMs),
+      readMs: performance.timeOrigin + this.#now(),
+      link: this.#link(),
+      sentTo: this.#sentTo(),
+      memory: {
+        plannedBytes: program.memory.deviceBytes + program.memory.otherBytes,
+        deviceBytes: deviceBytes(),
+      },
+    }
+    if (group.size > 1) {
+      this.#sample = sample
+      return
+    }
+    // Alone there is nobody to agree with, and the next steps have begun already.
+    this.#schedule(step, [this.#stepMs(step)])
+    this.#next = Math.max(this.#next, step + alonePause)
+    this.#tell([sample])
+  }
+
+  /** Called behind each step, on all ranks the same; returns at once but for the rounds. errors: the group's. */
+  async share(step: number): Promise<void> {
+    const { group } = this.#options
+    if (group.size === 1 || !this.isDue(step)) return
+    const sample = this.#sample
+    this.#sample = undefined
+    const before = this.#underWay
+    const stepMs = this.#stepMs(step)
+    const told: Told = { sample: sample ? packSample(sample) : null, stepMs }
+    this.#underWay = gatherJson('the step samples', group, told)
+    this.#underWay.catch(() => undefined)
+    const known = before && (await before)
+    this.#schedule(
+      step,
+      (known ?? []).map((one) => one.stepMs),
+    )
+    if (known) this.#tellAll(known)
+  }
+
+  /** Takes what is still under way. errors: the group's. */
+  async finish(): Promise<void> {
+    const last = this.#underWay && (await this.#underWay)
+    this.#underWay = undefined
+    if (last) this.#tellAll(last)
+  }
+
+  #stepMs(step: number): number {
+    const nowMs = this.#now()
+    const ms = (nowMs - this.#roundMs) / Math.max(1, step - this.#roundStep)
+    this.#roundMs = nowMs
+    this.#roundStep = step
+    return Math.round(ms * 100) / 100
+  }
+
+  /** The same on all ranks: by the slowest of them, as they told in the round before. */
+  #schedule(step: number, stepMs: readonly number[]): void {
+    const slowest = Math.max(...stepMs)
+    if (stepMs.length > 0 && slowest > 0)
+      this.#every = Math.min(mostSteps, Math.max(1, Math.ceil(everyMs / slowest)))
+    this.#next = step + this.#every
+  }
+
+  #tellAll(told: readonly Told[]): void {
+    const samples = told.flatMap(({ sample }) => (sample ? [unpackSample(sample)] : []))
+    if (samples.length === told.length) this.#tell(samples)
+  }
+
+  #tell(samples: readonly StepSample[]): void {
+    const { rank } = this.#options.group
+    this.#options.onEvent({ event: 'samples', rank, samples })
+  }
+
+  #sentTo(): (number | null)[] {
+    const { group } = this.#options
+    const { links } = group.stats()
+    return Array.from(
+      { length: group.size },
+      (_, rank) => links.get(rank)?.payloadBytesSent ?? null,
+    )
+  }
+
+  #link(): LinkCounters | null {
+    const { group } = this.#options
+    if (group.size === 1) return null
+    const next = (group.rank + 1) % group.size
+    const stats = group.stats().links.get(next)
+    const flow = group.takeFlow(next)
+    if (!stats || !flow) return null
+    return { bytesSent: stats.payloadBytesSent, ...flow }
+  }
+}

@@ -1,0 +1,169 @@
+import type { StepTimes } from '../../graph/plan/step-program.ts'
+import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
+import type { TrainConfig } from '../settings/config.ts'
+import type { Metric } from '../settings/demo-meta.ts'
+import type { StepSample } from './step-sample.ts'
+
+/** What a run tells while it goes on. */
+export type RunEvent =
+  | {
+      event: 'phase'
+      phase: 'load' | 'compile' | 'broadcast' | 'train' | 'evaluate'
+      rank: number
+    }
+  | {
+      /** So much of what a person gave has gone from its rank to the others. */
+      event: 'given'
+      doneBytes: number
+      totalBytes: number
+      rank: number
+    }
+  | {
+      event: 'step'
+      /** Steps done, from 1 to totalSteps. */
+      step: number
+      totalSteps: number
+      /** From 0. */
+      epoch: number
+      /** Mean loss over the global batch; with the strategy `alone`, over this rank's share of it. */
+      loss: number
+      /** The metric's mean over the same samples, by the name that the demo's meta gives it. */
+      value: number
+      rank: number
+      /** Samples of this rank in this step. */
+      samples: number
+      /** Of all ranks. */
+      globalSamples: number
+      times: StepParts
+      /** Payload bytes this rank has sent since the run began. */
+      bytesSent: number
+    }
+  | {
+      event: 'samples'
+      /** What each rank did in one step, about every second; by rank. */
+      samples: readonly StepSample[]
+      rank: number
+    }
+  | {
+      event: 'evaluation'
+      step: number
+      epoch: number
+      /** The mean loss over held-out samples: of all ranks together; with the strategy `alone`, of this rank's replica. */
+      loss: number
+      /** What else was measured on them, by the name that the demo's meta gives it. */
+      metric: string
+      /** Its mean over the same samples. */
+      value: number
+      /** The same, where it is one. */
+      accuracy?: number
+      rank: number
+    }
+  | {
+      /** All ranks have stopped behind the same step, until those that asked for it go on. */
+      event: 'paused'
+      /** Steps done. */
+      step: number
+      /** The ranks that asked for it. */
+      by: readonly number[]
+      rank: number
+    }
+  | { event: 'continued'; step: number; pausedMs: number; rank: number }
+  | {
+      /** The run goes on from a checkpoint; told by every rank. */
+      event: 'resumed'
+      /** Steps done. */
+      step: number
+      epoch: number
+      /** The best evaluation before it; NaN without any. */
+      best: number
+      /** The same, where the metric is the accuracy. */
+      bestAccuracy?: number
+      rank: number
+      /** 0 where the checkpoint is of the run's last step, and nothing is left to train. */
+      stepsLeft: number
+      /** Why its numbers are no longer bit for bit those of the saved run, as rank 0 finds; empty where they are, and from other ranks. */
+      differences: string[]
+    }
+  | {
+      /** A checkpoint is there. In a run with `saves` the rank that wrote it tells of it, else all do. */
+      event: 'checkpoint'
+      step: number
+      name: string
+      isBest: boolean
+      /** A person asked for it. */
+      isKept?: boolean
+      rank: number
+    }
+  | {
+      /** This rank saves no more by itself: what it wrote last could not be written. */
+      event: 'unsaved'
+      step: number
+      /** Of the error; empty for one of the browser. */
+      code: string
+      text: string
+      rank: number
+    }
+
+/** Milliseconds of one step on this rank; the parts add up to the whole. */
+export interface StepParts extends StepTimes {
+  /** Making the batch and handing it over, as far as the device did not work on the step before meanwhile. */
+  readonly data: number
+  /** From the beginning of the step, or the end of the one before where that came later, to its loss. */
+  readonly total: number
+}
+
+/** What two runs must share to end with equal bits. */
+export interface RunRecord {
+  config: TrainConfig
+  worldSize: number
+  /** Rows of each rank's share of a full batch. */
+  shares: number[]
+  /** The size at which buckets close, given or measured. */
+  bucketCapMb: number
+  /** In the order of their exchange. */
+  buckets: { parameters: string[]; elements: number }[]
+  /** Kernel variant by call in this rank's step. */
+  variants: Record<string, string>
+  /** Kernel variant by call as rank 0 measured it for the rows of all ranks; empty unless the run is tuned. */
+  measured: Record<string, string>
+  /** What all ranks measured together of their links before the first step: `bucketCapMb` follows from it, unless it is given. */
+  links: LinkMeasurement
+  /** By rank. Where nothing is measured, the adapter decides the variants, and everywhere the last bits. */
+  adapters: string[]
+}
+
+/** Something that happened in the step on record; `performance.now()` of the rank's worker. */
+export interface TimelineEntry {
+  name: string
+  atMs: number
+}
+
+/** What a finished run leaves on each rank, besides the trained parameters. */
+export interface TrainerResult {
+  steps: number
+  /** Mean loss of the last step, as its event told it. */
+  loss: number
+  /** The metric's mean over the last step's samples, as its event told it; NaN where no step was left. */
+  trainValue: number
+  /** What `trainValue`, `value` and `best` are. */
+  metric: Metric
+  /** Of the last evaluation: means over all held-out samples. */
+  heldOutLoss: number
+  value: number
+  /** Of all evaluations, those before a resumed checkpoint too. */
+  best: number
+  /** `value` and `best` where the metric is the accuracy; else NaN. */
+  testAccuracy: number
+  bestAccuracy: number
+  /** Hash of the parameters as this rank's GPU holds them, as hexadecimal digits. */
+  paramHash: string
+  /** Samples that this rank trained on. */
+  samples: number
+  /** From the first step on: training, evaluation, and what a lost device costs, without pauses. */
+  seconds: number
+  /** One early step by parts: buckets on the host, frames, the end of backward. */
+  timeline: TimelineEntry[]
+  /** Devices that were lost on the way and replaced; the numbers are those of an undisturbed run. */
+  lostDevices: number
+  record: RunRecord
+}

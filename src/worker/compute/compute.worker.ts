@@ -1,0 +1,414 @@
+import * as Comlink from 'comlink'
+import { hasPrivateFiles } from '../../data/file-store.ts'
+import { privateCheckpointFolders } from '../../data/private-checkpoints.ts'
+import { openGpu } from '../../gpu/device.ts'
+import { type AnyRuntime, CpuRuntime, Runtime } from '../../graph/memory/runtime.ts'
+import type { ProcessGroup } from '../../peer/group/group.ts'
+import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
+import { linkOver } from '../../peer/link/channel-transport.ts'
+import { withLane } from '../../peer/link/lanes.ts'
+import type { Link, LinkStats } from '../../peer/link/link.ts'
+import type { Trainer } from '../../trainer/loop/trainer.ts'
+import type {
+  CheckpointSettings,
+  NotARun,
+  ShelvedCheckpoint,
+} from '../../trainer/saves/checkpoint-shelf.ts'
+import type { CheckpointPlace } from '../../trainer/saves/run-checkpoint.ts'
+import type { SavedFile } from '../../trainer/saves/save-requests.ts'
+import type { TrainConfig } from '../../trainer/settings/config.ts'
+import type { LookAnswer, LookValue } from '../../trainer/settings/task.ts'
+import type { DeviceType } from '../../util/device.ts'
+import { DataError, PeerError, TabringError } from '../../util/errors.ts'
+import { loadPart } from '../../util/load-part.ts'
+import { nameSpans, type TraceEvent, traceEvents } from '../../util/spans.ts'
+import { type GivenSwitches, takeSwitches } from '../../util/switches.ts'
+import type {
+  AdapterFacts,
+  CheckpointAddress,
+  ComputeApi,
+  Membership,
+  RunResult,
+  Transport,
+} from '../api.ts'
+import { keepErrorCodes } from '../error-transfer.ts'
+import { EventBatches, type TimedEvent } from './event-batches.ts'
+
+const reopenAttempts = 20
+const reopenDelayMs = 500
+/** After a lost device: a rank whose tab is busy hears of it late. */
+const rejoinTimeoutMs = 60_000
+
+/** One rank: it owns the GPU device, the links and the collectives. */
+class ComputeWorker implements ComputeApi {
+  #device: DeviceType = 'webgpu'
+  #runtime: Promise<AnyRuntime> | undefined
+  /** Links of epochs that have not begun, by epoch and rank. */
+  readonly #links = new Map<number, Map<number, Link>>()
+  /** What runs need, once there was one. */
+  #training: Training | undefined
+  #group: ProcessGroup | undefined
+  #trainer: Trainer | undefined
+  #abort: AbortController | undefined
+  /** The newest run, until its very end. */
+  #run: Promise<RunResult> | undefined
+  /** What the newest run has measured, and of which ranks' links. */
+  #measured: { ways: string; links: LinkMeasurement } | undefined
+  /** The measurement that is under way: a run waits for it. */
+  #measuring: Promise<unknown> | undefined
+
+  async open(device: DeviceType = 'webgpu', switches?: GivenSwitches): Promise<AdapterFacts> {
+    if (switches) takeSwitches(switches)
+    if (device !== this.#device) this.#runtime = undefined
+    this.#device = device
+    return (await this.#openRuntime()).facts
+  }
+
+  async speed(): Promise<number | null> {
+    if (this.#abort || this.#device === 'cpu') return null
+    const measure = async () => {
+      const { deviceSpeed } = await loadPart(
+        'the measurement of the device',
+        () => import('../../measure/device-speed.ts'),
+      )
+      const runtime = await this.#openRuntime()
+      return this.#abort || runtime instanceof CpuRuntime ? null : deviceSpeed(runtime)
+    }
+    const measuring = measure()
+    this.#measuring = measuring.catch(() => undefined)
+    return measuring
+  }
+
+  async roundTrips(): Promise<number[]> {
+    return [...(this.#group?.stats().links.values() ?? [])].map(({ rttMs }) => rttMs)
+  }
+
+  async addLink(epoch: number, peerRank: number, transport: Transport, lane = 0): Promise<void> {
+    // A run is coming: it loads while its links are made.
+    this.#loadTraining().catch(() => undefined)
+    const links = this.#links.get(epoch) ?? new Map<number, Link>()
+    this.#links.set(epoch, links)
+    if (transport.kind === 'relay') {
+      const { relayOver } = await loadPart(
+        'the relay',
+        () => import('../../peer/link/relay-link.ts'),
+      )
+      // The run has been given up meanwhile.
+      if (this.#links.get(epoch) !== links) return
+      const own = relayOver(transport.relay)
+      links.get(peerRank)?.close('replaced by another attempt')
+      links.set(peerRank, own)
+      await own.opened
+      return
+    }
+    const own = linkOver(transport)
+    const before = links.get(peerRank)
+    const link = withLane(before, own, lane)
+    links.set(peerRank, link)
+    if (link === own) before?.close('replaced by another attempt')
+  }
+
+  async train(
+    { epoch, rank, worldSize, machines, who }: Membership,
+    config: TrainConfig,
+    baseUrl: string,
+    onEvents: (events: readonly TimedEvent[]) => void,
+    checkpoints: CheckpointAddress = {},
+    given?: Uint8Array,
+  ): Promise<RunResult> {
+    if (this.#abort) {
+      throw new TabringError(
+        'graph.misuse',
+        'train: a run is under way. Abort it or wait for its end.',
+      )
+    }
+    nameSpans(rank, `rank ${rank}`)
+    const batches = new EventBatches(onEvents)
+    this.#abort = new AbortController()
+    const { signal } = this.#abort
+    const links = this.#links.get(epoch) ?? new Map<number, Link>()
+    this.#links.delete(epoch)
+    const before = this.#run
+    const ways =
+      who && [who, ...[...links].map(([peer, { kind }]) => `${peer} ${kind}`).sort()].join()
+    const run = async (): Promise<RunResult> => {
+      // An aborted run may still be compiling; what it holds is freed when it has come to its end.
+      await before?.catch(() => undefined)
+      await this.#measuring
+      this.#trainer?.destroy()
+      this.#trainer = undefined
+      const training = await this.#loadTraining()
+      const task = await training.taskOf(config)
+      let trainer: Trainer | undefined
+      const ring = new training.Rejoining({
+        epoch,
+        links,
+        follows: training.isLoss,
+        join: async (current, own) => {
+          this.#dropGroup()
+          this.#group = await training.makeDefault(() =>
+            training.joinLinks({
+              rank,
+              worldSize,
+              epoch: current,
+              links: own,
+              machines,
+              helloMs: current === epoch ? undefined : rejoinTimeoutMs,
+              onspan: (span) => trainer?.onSpan(span),
+            }),
+          )
+          signal.throwIfAborted()
+          return this.#group
+        },
+      })
+      let runtime = await this.#openRuntime()
+      signal.throwIfAborted()
+      const group = await ring.first()
+      trainer = new training.Trainer({
+        runtime,
+        reopen: async () => {
+          runtime = await this.#reopenRuntime()
+          return runtime
+        },
+        regroup: (ended) => ring.after(ended),
+        group,
+        config,
+        task,
+        given,
+        linksBefore: ways && ways === this.#measured?.ways ? this.#measured.links : undefined,
+        baseUrl,
+        onEvent: (event) => batches.add(event),
+        signal,
+        tuneStore: config.tune ? training.openTuneStore() : undefined,
+        checkpoints: placeOf(checkpoints, config, baseUrl),
+      })
+      this.#trainer = trainer
+      const result = await trainer.run().finally(() => {
+        if (ways && trainer?.links) this.#measured = { ways, links: trainer.links }
+      })
+      return { ...result, links: await sumStats(links.values()), adapter: runtime.facts }
+    }
+    try {
+      // An abort does not wait for what cannot be broken off, such as a pipeline that compiles.
+      this.#run = run()
+      return await Promise.race([this.#run, rejectOnAbort(signal)])
+    } catch (thrown) {
+      this.#end(links)
+      throw thrown
+    } finally {
+      batches.flush()
+      this.#abort = undefined
+    }
+  }
+
+  async leave(): Promise<void> {
+    const group = this.#group
+    if (!group) return
+    await group.leave()
+    this.#end(new Map())
+  }
+
+  async abort(reason: string): Promise<void> {
+    const error = new PeerError('peer.aborted', reason)
+    this.#abort?.abort(error)
+    this.#group?.abort(error)
+  }
+
+  async pause(): Promise<void> {
+    if (this.#abort) this.#trainer?.pause()
+  }
+
+  async goOn(): Promise<void> {
+    this.#trainer?.goOn()
+  }
+
+  async oneStep(): Promise<void> {
+    if (this.#abort) this.#trainer?.oneStep()
+  }
+
+  async save(): Promise<SavedFile> {
+    if (this.#trainer) return this.#trainer.save()
+    throw new TabringError(
+      'graph.misuse',
+      'save: expected a run, got none. Save when one has begun to train.',
+    )
+  }
+
+  async look(name: string, input?: unknown): Promise<LookAnswer> {
+    if (!this.#trainer) {
+      throw new TabringError(
+        'graph.misuse',
+        'look: expected a model that is trained or has been, got none. Ask again when a run has begun to train.',
+      )
+    }
+    const answer = await this.#trainer.look(name, input)
+    return Comlink.transfer(answer, buffersOf(answer))
+  }
+
+  async forget(): Promise<void> {
+    if (this.#abort) return
+    // One that was aborted may still be compiling.
+    await this.#run?.catch(() => undefined)
+    if (this.#abort) return
+    this.#trainer?.destroy()
+    this.#trainer = undefined
+  }
+
+  async exportParameters(): Promise<string> {
+    if (!this.#trainer) {
+      throw new TabringError(
+        'graph.misuse',
+        'exportParameters: there has been no run. Train first.',
+      )
+    }
+    const { writeStateDict } = await loadPart(
+      'saving of models',
+      () => import('../../ddp/checkpoint/model-file.ts'),
+    )
+    const file = writeStateDict(await this.#trainer.stateDict(), {
+      metadata: { format: 'pt', 'tabring.record': JSON.stringify(this.#trainer.record ?? null) },
+    })
+    return URL.createObjectURL(new Blob([file], { type: 'application/octet-stream' }))
+  }
+
+  async traceEvents(): Promise<TraceEvent[]> {
+    return traceEvents()
+  }
+
+  async checkpoints(): Promise<ShelvedCheckpoint[]> {
+    // Most visitors have none.
+    if (!hasPrivateFiles() || (await privateCheckpointFolders()).length === 0) return []
+    return (await shelf()).listShelf()
+  }
+
+  async readCheckpoint(place: string, name: string): Promise<string> {
+    const { takeFromShelf } = await shelf()
+    return URL.createObjectURL(new Blob([await takeFromShelf(place, name)]))
+  }
+
+  async checkpointSettings(place: string, name: string): Promise<CheckpointSettings> {
+    return (await shelf()).settingsOnShelf(place, name)
+  }
+
+  async addCheckpoint(file: Blob): Promise<CheckpointSettings | NotARun> {
+    return (await shelf()).addToShelf(new Uint8Array(await file.arrayBuffer()))
+  }
+
+  async removeCheckpoint(place: string, name: string): Promise<void> {
+    return (await shelf()).removeFromShelf(place, name)
+  }
+
+  async dropLinks(epoch: number): Promise<void> {
+    const links = this.#links.get(epoch)
+    this.#links.delete(epoch)
+    for (const link of links?.values() ?? []) link.close('the run did not begin')
+  }
+
+  #end(links: Map<number, Link>): void {
+    this.#dropGroup()
+    for (const link of links.values()) link.close('the run is over')
+  }
+
+  /** Without a goodbye's wait: the others have left, or been told. */
+  #dropGroup(): void {
+    this.#group?.destroy()
+    this.#group = undefined
+    void this.#training?.destroyProcessGroup()
+  }
+
+  /** Opens a device after one was lost; the browser's GPU process may need a moment to come back. */
+  async #reopenRuntime(): Promise<AnyRuntime> {
+    for (let attempt = 1; ; attempt++) {
+      this.#runtime = undefined
+      try {
+        return await this.#openRuntime()
+      } catch (error) {
+        if (attempt === reopenAttempts) throw error
+        await new Promise((resolve) => setTimeout(resolve, reopenDelayMs))
+      }
+    }
+  }
+
+  async #loadTraining(): Promise<Training> {
+    this.#training ??= await loadTraining()
+    return this.#training
+  }
+
+  #openRuntime(): Promise<AnyRuntime> {
+    this.#runtime ??=
+      this.#device === 'cpu'
+        ? Promise.resolve(new CpuRuntime())
+        : openGpu().then((gpu) => new Runtime(gpu))
+    this.#runtime.catch(() => {
+      this.#runtime = undefined
+    })
+    return this.#runtime
+  }
+}
+
+type Training = typeof import('./training.ts')
+
+const loadTraining = () => loadPart('training', () => import('./training.ts'))
+
+/** Checkpoints in this browser, or where a launcher keeps them. */
+const shelf = () => loadPart('checkpoints', () => import('../../trainer/saves/checkpoint-shelf.ts'))
+
+/** The memory of all arrays in an answer, each once. */
+function buffersOf(answer: LookAnswer): ArrayBuffer[] {
+  const buffers = new Set<ArrayBuffer>()
+  const add = (value: LookValue) => {
+    if (Array.isArray(value)) value.forEach(add)
+    else if (ArrayBuffer.isView(value)) buffers.add(value.buffer as ArrayBuffer)
+  }
+  Object.values(answer).forEach(add)
+  return [...buffers]
+}
+
+/** Where a run's checkpoints are: where the launcher says, else in this browser, in one folder a demo and model. */
+function placeOf(
+  { folder, file, keepLast }: CheckpointAddress,
+  config: TrainConfig,
+  baseUrl: string,
+): CheckpointPlace {
+  return {
+    keepLast,
+    // A launcher's folder has one run.
+    run: folder === undefined ? crypto.randomUUID() : undefined,
+    folder: async () =>
+      (await shelf()).folderOf(config, folder === undefined ? undefined : new URL(folder, baseUrl)),
+    file:
+      file === undefined
+        ? undefined
+        : async () => {
+            const answer = await fetch(new URL(file, baseUrl), { cache: 'no-store' })
+            if (answer.ok) return answer.blob()
+            throw new DataError(
+              'data.missing',
+              `resume: expected the file at ${file}, got status ${answer.status}. Start again.`,
+            )
+          },
+  }
+}
+
+/** Never resolves; rejects with the signal's reason. */
+const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+  })
+
+async function sumStats(links: Iterable<Link>): Promise<LinkStats> {
+  const total = { bytesSent: 0, bytesReceived: 0, messagesSent: 0, messagesReceived: 0 }
+  for (const link of links) {
+    const stats = await link.stats()
+    for (const field of Object.keys(total) as (keyof LinkStats)[]) total[field] += stats[field]
+  }
+  return total
+}
+
+keepErrorCodes()
+Comlink.expose(new ComputeWorker())
+// The page watches this lock: it is free only when this worker is gone, however it ended.
+navigator.locks.request(self.name, () => {
+  self.postMessage({ tabring: 'alive' })
+  return new Promise<void>(() => undefined)
+})

@@ -1,0 +1,93 @@
+import * as Comlink from 'comlink'
+import { transferOf } from '../../peer/link/channel-transport.ts'
+import { toHex } from '../../util/env.ts'
+import { TabringError } from '../../util/errors.ts'
+import type { CheckpointSettings, ComputeApi, NotARun } from '../api.ts'
+import { keepErrorCodes } from '../error-transfer.ts'
+
+/** A compute worker as its page holds it. */
+export interface ComputeClient {
+  /** The worker's methods; each pending call rejects when the worker ends. */
+  readonly api: ComputeApi
+  /** Rejects with `worker.dead` when the worker ends, for whatever reason; never resolves. */
+  readonly dead: Promise<never>
+  /** Ends the worker at once. */
+  terminate(): void
+}
+
+/**
+ * Starts a compute worker.
+ *
+ * Comlink alone leaves calls to a dead worker pending for ever. Here the worker holds a Web Lock for as long as it lives, the page waits for
+ * that lock, and getting it means that the worker is gone: crashed, closed or terminated.
+ */
+export function startCompute(): ComputeClient {
+  keepErrorCodes()
+  const name = `tabring-compute-${toHex(crypto.getRandomValues(new Uint8Array(8)))}`
+  const worker = new Worker(new URL('../compute/compute.worker.ts', import.meta.url), {
+    type: 'module',
+    name,
+  })
+  let fail!: (error: TabringError) => void
+  const dead = new Promise<never>((_, reject) => {
+    fail = reject
+  })
+  dead.catch(() => undefined)
+  const die = (why: string) =>
+    fail(
+      new TabringError(
+        'worker.dead',
+        `compute worker: ended (${why}). Reload the tab to start a new one.`,
+      ),
+    )
+  worker.addEventListener('error', ({ message }) => {
+    worker.terminate()
+    die(message || 'its script could not be loaded')
+  })
+  worker.addEventListener('message', function alive({ data }) {
+    if (data?.tabring !== 'alive') return
+    worker.removeEventListener('message', alive)
+    navigator.locks.request(name, () => die('crashed or closed'))
+  })
+  const remote = Comlink.wrap<ComputeApi>(worker)
+  return {
+    api: rejectWhenDead(remote, dead),
+    dead,
+    terminate() {
+      worker.terminate()
+      die('terminated')
+    },
+  }
+}
+
+/** The same methods, each racing against the worker's end. Transports and callbacks are handed over in the calling task. */
+function rejectWhenDead(remote: Comlink.Remote<ComputeApi>, dead: Promise<never>): ComputeApi {
+  const race = <T>(call: Promise<T>): Promise<T> => Promise.race([call, dead])
+  return {
+    open: (device, switches) => race(remote.open(device, switches)),
+    speed: () => race(remote.speed()),
+    roundTrips: () => race(remote.roundTrips()),
+    addLink: (epoch, peerRank, transport, lane) => {
+      const moved = Comlink.transfer(transport, transferOf(transport))
+      return race(remote.addLink(epoch, peerRank, moved, lane))
+    },
+    dropLinks: (epoch) => race(remote.dropLinks(epoch)),
+    train: (membership, config, baseUrl, onEvents, ...rest) =>
+      race(remote.train(membership, config, baseUrl, Comlink.proxy(onEvents), ...rest)),
+    pause: () => race(remote.pause()),
+    goOn: () => race(remote.goOn()),
+    oneStep: () => race(remote.oneStep()),
+    save: () => race(remote.save()),
+    look: (name, input) => race(remote.look(name, input)),
+    forget: () => race(remote.forget()),
+    leave: () => race(remote.leave()),
+    abort: (reason) => race(remote.abort(reason)),
+    exportParameters: () => race(remote.exportParameters()),
+    checkpoints: () => race(remote.checkpoints()),
+    readCheckpoint: (place, name) => race(remote.readCheckpoint(place, name)),
+    checkpointSettings: (place, name) => race(remote.checkpointSettings(place, name)),
+    addCheckpoint: (file) => race<CheckpointSettings | NotARun>(remote.addCheckpoint(file)),
+    removeCheckpoint: (place, name) => race(remote.removeCheckpoint(place, name)),
+    traceEvents: () => race(remote.traceEvents()),
+  }
+}
