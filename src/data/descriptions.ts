@@ -1,7 +1,36 @@
+import type { Shape } from '../util/shape.ts'
 import type { FolderFile } from './folder.ts'
 import type { IdxArray } from './idx.ts'
-import type { TransformDescription } from './image/transforms.ts'
-import type { HostTensor } from './samples.ts'
+
+/** Elements on the host, in the types that programs take. */
+export type HostNumbers =
+  | Float32Array<ArrayBuffer>
+  | Int32Array<ArrayBuffer>
+  | Uint32Array<ArrayBuffer>
+
+/** Numbers on the host under a row-major shape. */
+export interface HostTensor {
+  readonly shape: Shape
+  readonly data: HostNumbers
+}
+
+export type TransformDescription =
+  | { readonly kind: 'resize'; readonly size: number | readonly [number, number] }
+  | { readonly kind: 'centerCrop'; readonly size: number | readonly [number, number] }
+  | {
+      readonly kind: 'randomResizedCrop'
+      readonly size: number | readonly [number, number]
+      readonly scale: readonly [number, number]
+      readonly ratio: readonly [number, number]
+    }
+  | { readonly kind: 'randomHorizontalFlip'; readonly p: number }
+  | { readonly kind: 'toTensor' }
+  | {
+      readonly kind: 'normalize'
+      readonly mean: readonly number[]
+      readonly std: readonly number[]
+    }
+  | { readonly kind: 'compose'; readonly of: readonly TransformDescription[] }
 
 /** Data sets as plain data, which `postMessage` carries to a worker; `loader/restore.ts` makes them anew. */
 export type DatasetDescription =

@@ -2,19 +2,9 @@ import { ShapeError } from '../util/errors.ts'
 import { kindOf } from '../util/kind-of.ts'
 import { RandomStream } from '../util/random.ts'
 import { countElements, type Shape } from '../util/shape.ts'
-import type { DatasetDescription } from './descriptions.ts'
+import type { DatasetDescription, HostNumbers, HostTensor } from './descriptions.ts'
 
-/** Elements on the host, in the types that programs take. */
-export type HostNumbers =
-  | Float32Array<ArrayBuffer>
-  | Int32Array<ArrayBuffer>
-  | Uint32Array<ArrayBuffer>
-
-/** Numbers on the host under a row-major shape. */
-export interface HostTensor {
-  readonly shape: Shape
-  readonly data: HostNumbers
-}
+export type { HostNumbers, HostTensor } from './descriptions.ts'
 
 /** Arrays of numbers that become tensors of one dimension. */
 export type NumberArray =

@@ -2,10 +2,15 @@ import type { Bucket } from '../graph/trace/bucket.ts'
 import type { Parameter } from '../graph/trace/parameter.ts'
 import type { Trace } from '../graph/trace/trace.ts'
 import { TabringError } from '../util/errors.ts'
-import type { Optimizer } from './optimizer.ts'
+
+/** An optimizer, as far as its buckets are asked for. */
+interface BucketOwner {
+  fillUnused(trace: Trace): void
+  bucketsOfStep(trace: Trace, what: string): Bucket[]
+}
 
 /** Which optimizer updates a parameter; the last one that was given it. */
-export const owners = new WeakMap<Parameter, Optimizer>()
+export const owners = new WeakMap<Parameter, BucketOwner>()
 
 /**
  * The buckets of the step being compiled that hold these parameters' gradients; parameters without a gradient are passed over.
@@ -22,7 +27,7 @@ export function bucketsBehind(
   }
   const wanted = new Set(parameters.filter((parameter) => trace.gradients.has(parameter)))
   if (wanted.size === 0) throw noGradient(what)
-  const optimizers = new Set<Optimizer>()
+  const optimizers = new Set<BucketOwner>()
   for (const parameter of wanted) {
     const owner = owners.get(parameter)
     if (!owner) {

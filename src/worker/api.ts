@@ -9,11 +9,10 @@ import type {
 import type { SavedFile } from '../trainer/saves/save-requests.ts'
 import type { TrainConfig } from '../trainer/settings/config.ts'
 import type { LookAnswer } from '../trainer/settings/task.ts'
-import type { TrainerResult } from '../trainer/watch/run-events.ts'
+import type { RunEvent, TrainerResult } from '../trainer/watch/run-events.ts'
 import type { DeviceType } from '../util/device.ts'
 import type { TraceEvent } from '../util/spans.ts'
 import type { GivenSwitches } from '../util/switches.ts'
-import type { TimedEvent } from './compute/event-batches.ts'
 
 export type { AdapterFacts } from '../gpu/device.ts'
 export type { Transport } from '../peer/link/channel-transport.ts'
@@ -25,11 +24,16 @@ export type {
 export type { SavedFile } from '../trainer/saves/save-requests.ts'
 export type { LookAnswer } from '../trainer/settings/task.ts'
 export type { RunEvent, RunRecord } from '../trainer/watch/run-events.ts'
-export type { TimedEvent } from './compute/event-batches.ts'
 
 /**
  * What the page and its compute worker say to each other through Comlink: control, small numbers, and the arrays that looks give.
  */
+
+/** An event with the moment at which it happened. units: ms of Unix time. */
+export interface TimedEvent {
+  readonly event: RunEvent
+  readonly atMs: number
+}
 
 /** A rank's place in one epoch of a group. */
 export interface Membership {

@@ -2,9 +2,12 @@ import { DataError, ShapeError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { checkNumber, checkOptions, isShare } from '../../util/options.ts'
 import type { RandomStream } from '../../util/random.ts'
+import type { TransformDescription } from '../descriptions.ts'
 import type { HostTensor } from '../samples.ts'
 import { crop, flipHorizontally, type PixelImage } from './pixels.ts'
 import { scaleTo } from './resize.ts'
+
+export type { TransformDescription } from '../descriptions.ts'
 
 /**
  * What torchvision's transforms of the same names do.
@@ -17,24 +20,6 @@ export interface Transform<In, Out> {
   /** The transform as plain data, which a worker makes anew; a function of your own has none. */
   readonly description?: TransformDescription
 }
-
-export type TransformDescription =
-  | { readonly kind: 'resize'; readonly size: number | readonly [number, number] }
-  | { readonly kind: 'centerCrop'; readonly size: number | readonly [number, number] }
-  | {
-      readonly kind: 'randomResizedCrop'
-      readonly size: number | readonly [number, number]
-      readonly scale: readonly [number, number]
-      readonly ratio: readonly [number, number]
-    }
-  | { readonly kind: 'randomHorizontalFlip'; readonly p: number }
-  | { readonly kind: 'toTensor' }
-  | {
-      readonly kind: 'normalize'
-      readonly mean: readonly number[]
-      readonly std: readonly number[]
-    }
-  | { readonly kind: 'compose'; readonly of: readonly TransformDescription[] }
 
 /** [height, width]; or one length, that of a square or (in `resize`) of the shorter side. */
 export type Size = number | readonly [height: number, width: number]

@@ -11,8 +11,7 @@ import { holdLock, lockFree } from '../../peer/tab/web-locks.ts'
 import { toHex } from '../../util/env.ts'
 import { type ErrorCode, messageOf, PeerError, TabringError } from '../../util/errors.ts'
 import type { Place } from '../rendezvous/plan-links.ts'
-import type { LinkMaker } from './link-maker.ts'
-import { type ConnectionRequest, OwnPage, type PortRequest } from './page.ts'
+import { type ConnectionRequest, type LinkMaker, OwnPage, type PortRequest } from './page.ts'
 
 /** A worker has neither RTCPeerConnection nor SharedWorker: its page makes the links, and the worker gets their ends. */
 

@@ -1,26 +1,10 @@
 import { linkOver } from '../../peer/link/channel-transport.ts'
 import { withLane } from '../../peer/link/lanes.ts'
 import type { Link } from '../../peer/link/link.ts'
-import type { Place } from '../rendezvous/plan-links.ts'
 import { overLentPage } from './lend-page.ts'
-import { type ConnectionRequest, OwnPage, type PortRequest } from './page.ts'
+import { type LinkMaker, OwnPage } from './page.ts'
 
-/** How links are made here: on this page, or by the page that was lent. */
-export interface LinkMaker {
-  /** Where this is; whether the ranks have a relay is for who met them to say. */
-  place(asksBrowser: boolean): Promise<Omit<Place, 'hasRelay'>>
-  openPort(request: PortRequest, ongone: () => void): Promise<MessagePort>
-  /** The link, when it is up. */
-  connect(
-    request: ConnectionRequest,
-    onSignal: (attempt: number, signals: unknown) => void,
-  ): Promise<Link>
-  signal(key: string, attempt: number, signals: unknown): void
-  /** Ends one connection, or the making of it. */
-  disconnect(key: string): void
-  openStore(room: string): Promise<MessagePort | null>
-  close(): void
-}
+export type { LinkMaker } from './page.ts'
 
 /** `lent`: what `lendPage` made on this worker's page. */
 export function linkMaker(lent?: MessagePort): LinkMaker {

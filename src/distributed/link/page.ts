@@ -1,3 +1,4 @@
+import type { Link } from '../../peer/link/link.ts'
 import { LanedConnection } from '../../peer/tab/laned-connection.ts'
 import { type LocalPorts, openLocalPorts } from '../../peer/tab/local-ports.ts'
 import { env } from '../rendezvous/env.ts'
@@ -17,6 +18,23 @@ export interface ConnectionRequest {
   isInitiator: boolean
   peerName: string
   rtc: RTCConfiguration | undefined
+}
+
+/** How links are made here: on this page, or by the page that was lent. */
+export interface LinkMaker {
+  /** Where this is; whether the ranks have a relay is for who met them to say. */
+  place(asksBrowser: boolean): Promise<Omit<Place, 'hasRelay'>>
+  openPort(request: PortRequest, ongone: () => void): Promise<MessagePort>
+  /** The link, when it is up. */
+  connect(
+    request: ConnectionRequest,
+    onSignal: (attempt: number, signals: unknown) => void,
+  ): Promise<Link>
+  signal(key: string, attempt: number, signals: unknown): void
+  /** Ends one connection, or the making of it. */
+  disconnect(key: string): void
+  openStore(room: string): Promise<MessagePort | null>
+  close(): void
 }
 
 /** What links are made of, for one group: on this page, also for the worker to which it was lent. In a worker itself, message channels alone. */

@@ -6,7 +6,6 @@ import type { Store } from '../../peer/store/store.ts'
 import { openStoreFor } from '../../peer/tab/open-store.ts'
 import { systemEnv } from '../../util/env.ts'
 import { PeerError, TabringError } from '../../util/errors.ts'
-import type { LinkMaker } from '../link/link-maker.ts'
 import { env } from './env.ts'
 import { type RelayChoice, relayChoices } from './plan-links.ts'
 
@@ -24,12 +23,17 @@ export interface Meeting {
   relayChoice?: RelayChoice | undefined
 }
 
+/** Opens stores of this browser: see LinkMaker. */
+interface PortStores {
+  openStore(room: string): Promise<MessagePort | null>
+}
+
 /**
  * Opens the store that an address names: `wss://host/...#room=...&key=...` (also ws, https, http), `env://`, `broadcast:room` or `opfs:room`.
  *
  * errors: `config.invalid` for another address, and where the platform has no such store; `signal.*` of the server.
  */
-export async function meet(method: string, maker: LinkMaker): Promise<Meeting> {
+export async function meet(method: string, maker: PortStores): Promise<Meeting> {
   const where = 'initProcessGroup'
   if (typeof method !== 'string') throw badMethod(String(method))
   const [, scheme, room] = /^([a-z]+):(.*)$/s.exec(method) ?? []

@@ -9,7 +9,7 @@ export async function keepBuffers(nodes: readonly GraphNode[]): Promise<() => vo
   for (const { op, inputs } of nodes) {
     for (const at of (op as Op).updates ?? []) {
       const { leaf } = storageOf(inputs[at])
-      if (leaf?.kind === 'buffer') changed.add(leaf.buffer)
+      if (leaf?.kind === 'buffer') changed.add(leaf.buffer as ModuleBuffer)
     }
   }
   const kept = await Promise.all(

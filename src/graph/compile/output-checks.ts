@@ -1,14 +1,5 @@
-import type { TabringError } from '../../util/errors.ts'
-import type { HostData, RunInputs, RunOutputs, StepProgram } from '../plan/step-program.ts'
-import type { GraphValue } from '../trace/value.ts'
-
-/** A value that every run brings to the host, because the run may have to end with an error for it. */
-export interface OutputCheck {
-  /** Its name among the outputs, which callers do not see. */
-  readonly name: string
-  readonly value: GraphValue
-  refuse(data: HostData): TabringError | undefined
-}
+import type { RunInputs, RunOutputs, StepProgram } from '../plan/step-program.ts'
+import type { OutputCheck } from '../trace/trace.ts'
 
 /** Takes the checked values out of a run's outputs. errors: those of the checks. */
 export function passChecks(checks: readonly OutputCheck[], outputs: RunOutputs): RunOutputs {

@@ -5,9 +5,8 @@ import { topKCorrect } from '../../kernels/top-k/top-k.ts'
 import { ShapeError } from '../../util/errors.ts'
 import { checkChoice, checkOptions, type OptionNames } from '../../util/options.ts'
 import { countElements, formatShape, sameShape } from '../../util/shape.ts'
-import type { MeanOver } from '../plan/mean-over.ts'
 import { elementwise, emit, emitAll, type Operand, type Tensor } from '../trace/tensor.ts'
-import { activeTrace } from '../trace/trace.ts'
+import { activeTrace, type MeanOver } from '../trace/trace.ts'
 import { arange } from './shape.ts'
 
 /** Losses, named as in torch.nn.functional. */

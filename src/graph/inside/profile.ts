@@ -3,9 +3,8 @@ import type { Gpu } from '../../gpu/device.ts'
 import { tell } from '../../util/log.ts'
 import { isTracing, span } from '../../util/spans.ts'
 import { switchValue } from '../../util/switches.ts'
-import type { PhaseRange } from '../plan/phases.ts'
+import type { PhaseRange, PhaseShares } from '../plan/phases.ts'
 import type { Prepared } from '../plan/prepare.ts'
-import type { PhaseShares } from '../run/phase-timer.ts'
 import { formatKernels, formatTotals, type KernelRow, kernelRows } from './kernel-rows.ts'
 
 const isPowerOfTwo = (count: number): boolean => (count & (count - 1)) === 0

@@ -5,11 +5,16 @@ import { unpackHalves } from '../../kernels/half.ts'
 import type { HostArray } from '../../kernels/op.ts'
 import { bytesOf, countElements, type TensorType } from '../../util/shape.ts'
 import { switchValue } from '../../util/switches.ts'
-import { callOf } from '../plan/lower.ts'
+import type { Place } from '../plan/plan.ts'
 import type { Prepared } from '../plan/prepare.ts'
-import type { ProgramBuffers } from '../run/program-buffers.ts'
 import { formatCall } from '../trace/format-call.ts'
-import type { GraphValue } from '../trace/value.ts'
+import { callOf, type GraphValue } from '../trace/value.ts'
+
+/** A program's buffers, as far as they are checked. */
+interface CheckedBuffers {
+  readonly scalarValues: Float32Array
+  locate(gpu: Gpu, place: Place): { readonly buffer: GPUBuffer; readonly offset: number }
+}
 
 /** Records dispatches [from, to) of the program. */
 type Encode = (encoder: GPUCommandEncoder, from: number, to: number) => void
@@ -26,17 +31,17 @@ const kernelNodes = ({ nodes, jointNodes, updateNodes, trace }: Prepared) =>
 export class ValueCheck {
   readonly #gpu: Gpu
   readonly #prepared: Prepared
-  readonly #buffers: ProgramBuffers
+  readonly #buffers: CheckedBuffers
   #runs = 0
 
-  private constructor(gpu: Gpu, prepared: Prepared, buffers: ProgramBuffers) {
+  private constructor(gpu: Gpu, prepared: Prepared, buffers: CheckedBuffers) {
     this.#gpu = gpu
     this.#prepared = prepared
     this.#buffers = buffers
   }
 
   /** A program's check where the switch asks for one; with several ranks there is none, which is told. */
-  static of(gpu: Gpu, prepared: Prepared, buffers: ProgramBuffers): ValueCheck | undefined {
+  static of(gpu: Gpu, prepared: Prepared, buffers: CheckedBuffers): ValueCheck | undefined {
     if (switchValue('debug') < 5) return undefined
     if (!prepared.trace.exchange?.exchangesGradients) return new ValueCheck(gpu, prepared, buffers)
     console.info('tabring values: not checked, since the program is one of several ranks')

@@ -1,7 +1,15 @@
 import { roundHalf } from '../../kernels/half.ts'
 import type { HostArray } from '../../kernels/op.ts'
 import type { TensorType } from '../../util/shape.ts'
-import type { HostData } from '../plan/step-program.ts'
+
+/** A tensor's contents on the host. */
+export type HostData =
+  | Float32Array<ArrayBuffer>
+  | Int32Array<ArrayBuffer>
+  | Uint32Array<ArrayBuffer>
+
+/** What a run was given, by name; undefined for one that is in the device's memory alone. */
+export type GivenInputs = ReadonlyMap<string, HostData | HostArray | undefined>
 
 /** Rounds floats in place, as storing them on a device would. */
 export function roundStored(values: HostArray, { dtype }: TensorType): HostArray {

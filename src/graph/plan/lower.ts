@@ -2,7 +2,7 @@ import { applicable, chooseVariant, lowerCall, variantKey } from '../../kernels/
 import type { KernelLimits, Lowering, Op, OpCall, Variant } from '../../kernels/op.ts'
 import { TabringError } from '../../util/errors.ts'
 import { switchValue } from '../../util/switches.ts'
-import type { GraphNode } from '../trace/value.ts'
+import { callOf, type GraphNode } from '../trace/value.ts'
 
 /** A node with the kernels that compute it. */
 export interface LoweredNode {
@@ -16,13 +16,6 @@ export interface LoweringChoice {
   /** Take the naive variant of every op. */
   readonly isNaive: boolean
 }
-
-/** A node's use of its op, as kernels see it. */
-export const callOf = ({ inputs, outputs, attrs }: GraphNode): OpCall => ({
-  inputs: inputs.map(({ type }) => type),
-  outputs: outputs.map(({ type }) => type),
-  attrs,
-})
 
 /**
  * The variant that the switch `variant` names for a call, where it can run it.

@@ -1,22 +1,8 @@
 import type { HostArray, Op, ScalarSlot } from '../../kernels/op.ts'
 import { countElements } from '../../util/shape.ts'
-import { roundStored, toHostArray } from '../memory/host-values.ts'
-import { type GraphNode, type GraphValue, nodesBehind, storageOf } from '../trace/value.ts'
-import { callOf } from './lower.ts'
-import type { HostData } from './step-program.ts'
-
-/** What a loss is a mean over, where that may be less than all of a batch. */
-export interface MeanOver {
-  /** Samples of the batch. */
-  readonly rows: number
-  /** How many of the first samples count; null: all. */
-  readonly count: ScalarSlot | null
-  /** Class numbers of which some do not count: as many for each sample. */
-  readonly classes?: { readonly target: GraphValue; readonly ignoreIndex: number }
-}
-
-/** What a run was given, by name; undefined for one that is in the device's memory alone. */
-export type GivenInputs = ReadonlyMap<string, HostData | HostArray | undefined>
+import { type GivenInputs, roundStored, toHostArray } from '../memory/host-values.ts'
+import type { MeanOver } from '../trace/trace.ts'
+import { callOf, type GraphNode, type GraphValue, nodesBehind, storageOf } from '../trace/value.ts'
 
 /** How many there are in a full batch: samples, or class numbers. */
 export const mostOf = ({ rows, classes }: MeanOver): number =>

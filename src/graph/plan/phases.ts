@@ -1,10 +1,12 @@
 import type { Trace } from '../trace/trace.ts'
 import type { GraphNode } from '../trace/value.ts'
-import type { Prepared } from './prepare.ts'
 
 /** What a node of a training step is for. Recomputing a checkpointed region belongs to backward. */
 export const phases = ['forward', 'backward', 'optimizer'] as const
 export type Phase = (typeof phases)[number]
+
+/** Device time by phase; what they are to each other counts, not their sum. */
+export type PhaseShares = Readonly<Record<Phase, number>>
 
 /** Dispatches [start, end) of one phase. */
 export interface PhaseRange {
@@ -47,7 +49,11 @@ export const computeRanges = ({
   phases,
   updates,
   computeEnd,
-}: Pick<Prepared, 'phases' | 'updates' | 'computeEnd'>): PhaseRange[] =>
+}: {
+  readonly phases: readonly PhaseRange[]
+  readonly updates: readonly { readonly gradientsEnd: number }[]
+  readonly computeEnd: number
+}): PhaseRange[] =>
   phases
     .filter(({ end }) => end <= computeEnd)
     .flatMap(({ phase, start, end }) => {

@@ -3,8 +3,7 @@ import { invariant } from '../../util/errors.ts'
 import { bytesOf, type TensorType } from '../../util/shape.ts'
 import { type Interval, mostAlive, packIntervals } from '../memory/arena.ts'
 import type { Pool } from '../memory/pool.ts'
-import type { StoredTensor } from '../trace/stored-tensor.ts'
-import { type GraphValue, storageOf } from '../trace/value.ts'
+import { type GraphValue, type StoredLeaf, storageOf } from '../trace/value.ts'
 import type { LoweredNode } from './lower.ts'
 
 /** Where a tensor of a program lies. */
@@ -12,7 +11,7 @@ export type Place =
   | { readonly kind: 'input'; readonly name: string }
   | { readonly kind: 'output'; readonly index: number }
   | { readonly kind: 'pool'; readonly pool: Pool; readonly start: number }
-  | { readonly kind: 'stored'; readonly tensor: StoredTensor }
+  | { readonly kind: 'stored'; readonly tensor: StoredLeaf }
   /** Part of a buffer that intermediates share, from byte `offset` on. */
   | { readonly kind: 'shared'; readonly object: number; readonly offset: number }
   | { readonly kind: 'scalars' }

@@ -5,13 +5,13 @@ import { ShapeError, TabringError } from '../../util/errors.ts'
 import type { TensorType } from '../../util/shape.ts'
 import { switchValue } from '../../util/switches.ts'
 import { rewrite, withoutRewrites } from '../rewrite/rewrite.ts'
-import type { GradientExchange, MeetingPlace, Settled } from '../trace/exchange.ts'
+import type { GradientExchange, MeetingPlace } from '../trace/exchange.ts'
 import type { ModuleBuffer } from '../trace/module-buffer.ts'
 import { refusePromise } from '../trace/refuse-promise.ts'
 import { Tensor, TracedTensor } from '../trace/tensor.ts'
 import { checkLimits } from './check-limits.ts'
 import { type JointStage, stagesOf } from './joint-stages.ts'
-import { callOf, type LoweringChoice, lowerNodes } from './lower.ts'
+import { type LoweringChoice, lowerNodes } from './lower.ts'
 import { type Phase, type PhaseRange, phaseRanges, phasesOf } from './phases.ts'
 import { type Place, type Plan, type PlanOptions, planMemory } from './plan.ts'
 import '../functions/tensor-methods.ts'
@@ -19,10 +19,18 @@ import {
   type Accumulation,
   type BucketUpdate,
   gradientWeight,
+  type Settled,
   Trace,
   withTrace,
 } from '../trace/trace.ts'
-import { emitNode, type GraphNode, GraphValue, nodesBehind, storageOf } from '../trace/value.ts'
+import {
+  callOf,
+  emitNode,
+  type GraphNode,
+  GraphValue,
+  nodesBehind,
+  storageOf,
+} from '../trace/value.ts'
 import { Weighing } from './weighing.ts'
 
 /** The traced function's inputs by name. */
@@ -285,7 +293,9 @@ function sharedBuffersOf(
   const changed = nodes.flatMap(({ op, inputs }) =>
     (op.updates ?? []).map((at) => storageOf(inputs[at]).leaf),
   )
-  const buffers = changed.flatMap((leaf) => (leaf?.kind === 'buffer' ? [leaf.buffer] : []))
+  const buffers = changed.flatMap((leaf) =>
+    leaf?.kind === 'buffer' ? [leaf.buffer as ModuleBuffer] : [],
+  )
   return [...new Set(buffers)].filter((buffer) => buffer.exchange === exchange)
 }
 
@@ -329,7 +339,9 @@ function refuseReadsAfterUpdate(nodes: readonly GraphNode[], trace: Trace): void
       (node) =>
         node.id > updatedAt &&
         node.inputs.some(
-          ({ leaf }) => leaf?.kind === 'parameter' && bucket.parameters.includes(leaf.parameter),
+          ({ leaf }) =>
+            leaf?.kind === 'parameter' &&
+            bucket.parameters.some((parameter) => parameter === leaf.parameter),
         ),
     )
     if (late) {

@@ -2,16 +2,14 @@ import { StagedTensor } from '../../gpu/staging.ts'
 import { TabringError } from '../../util/errors.ts'
 import { kindOf } from '../../util/kind-of.ts'
 import { countElements, type HostDType } from '../../util/shape.ts'
-import type { GivenInputs } from './mean-over.ts'
+import type { GivenInputs, HostData } from '../memory/host-values.ts'
 import type { Prepared } from './prepare.ts'
 
 /** The arrays that hold a tensor's elements on the host. */
 export const hostArrays = { f32: Float32Array, i32: Int32Array, u32: Uint32Array }
 
-export type HostData =
-  | Float32Array<ArrayBuffer>
-  | Int32Array<ArrayBuffer>
-  | Uint32Array<ArrayBuffer>
+export type { HostData } from '../memory/host-values.ts'
+
 /** What one input may be given as: elements, elements under a shape, or a tensor in upload memory (for one run). */
 export type RunInput = HostData | { readonly data: HostData } | StagedTensor
 /** Inputs by name. Fields that the program has no input for, such as a batch's file names, are passed over. */

@@ -1,17 +1,9 @@
 import { TabringError } from '../../util/errors.ts'
-import type { StepWeights } from '../trace/exchange.ts'
+import type { GivenInputs } from '../memory/host-values.ts'
+import type { GradientWeighing, StepAgreement, Tally } from '../trace/exchange.ts'
 import { type Alike, alikeWords, areUnlike } from '../trace/settings-check.ts'
-import type { ScalarBlock } from '../trace/trace.ts'
-import { commonMean, countIn, type GivenInputs, type MeanOver, mostOf } from './mean-over.ts'
-
-/** What the runs of one update have counted so far, which the micro-steps of an accumulation and the run that ends it share. */
-export interface Tally {
-  runs: number
-  /** Runs that gave their weight themselves, and the sum of those weights. */
-  weighed: number
-  weights: number
-  count: number
-}
+import type { MeanOver, ScalarBlock } from '../trace/trace.ts'
+import { commonMean, countIn, mostOf } from './mean-over.ts'
 
 export const newTally = (): Tally => ({ runs: 0, weighed: 0, weights: 0, count: 0 })
 
@@ -50,14 +42,6 @@ interface Ranks {
   readonly dividesByAll: boolean
 }
 
-/** What ranks tell each other in a step, and what comes of it for scalar outputs. */
-export interface StepAgreement extends StepWeights {
-  /** What the sums of scalar outputs are multiplied by, once it is settled. */
-  readonly outputs: number
-  /** Whether the ranks have refused the step, before anything was updated. */
-  readonly isRefused: boolean
-}
-
 /** What a rank's sum of gradients, and its means of scalar outputs, are multiplied by. */
 interface Factors {
   readonly gradients: number
@@ -73,7 +57,7 @@ interface Factors {
  * to be missing: 1 as a rule.
  * order: counts are added as whole numbers, so all ranks come to the same factor.
  */
-export class Weighing {
+export class Weighing implements GradientWeighing {
   readonly #mean: MeanOver | undefined
   readonly #scalars: ScalarBlock
   readonly #name: string

@@ -2,8 +2,7 @@ import { halfCopies, maxCopies } from '../../kernels/half-copies/half-copies.ts'
 import { type MapAttrs, map } from '../../kernels/map/map.ts'
 import type { HalfAttrs, Op, OpCall } from '../../kernels/op.ts'
 import { bytesOf } from '../../util/shape.ts'
-import { callOf } from '../plan/lower.ts'
-import type { GraphNode, GraphValue } from '../trace/value.ts'
+import { callOf, type GraphNode, type GraphValue } from '../trace/value.ts'
 import type { Editor } from './editor.ts'
 
 // Rewrites of conversions to float16: bit for bit the same, but no kernels of their own.

@@ -11,7 +11,6 @@ import {
 import { FiniteCheck } from '../inside/finite-check.ts'
 import type { Look, OnNode } from '../inside/probe.ts'
 import { roundStored, toHostArray } from '../memory/host-values.ts'
-import { callOf } from '../plan/lower.ts'
 import type { Phase } from '../plan/phases.ts'
 import type { Prepared } from '../plan/prepare.ts'
 import {
@@ -30,10 +29,11 @@ import {
   type StepProgram,
   type StepTimes,
 } from '../plan/step-program.ts'
-import { type StepAgreement, unweighed } from '../plan/weighing.ts'
+import { unweighed } from '../plan/weighing.ts'
 import { tailElements, wordInTail } from '../trace/bucket.ts'
+import type { StepAgreement } from '../trace/exchange.ts'
 import { type BucketUpdate, gradientWeight } from '../trace/trace.ts'
-import { type GraphNode, type GraphValue, storageOf } from '../trace/value.ts'
+import { callOf, type GraphNode, type GraphValue, storageOf } from '../trace/value.ts'
 import { joinRanks, jointElements } from './combine-joint.ts'
 import { packBuffers, readHostBuffers, writeBuffers } from './shared-buffers.ts'
 import { StepClock } from './step-clock.ts'

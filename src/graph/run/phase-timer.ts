@@ -1,14 +1,11 @@
 import { PassClock } from '../../gpu/clock.ts'
 import type { Gpu } from '../../gpu/device.ts'
 import { mapped } from '../../gpu/readback.ts'
-import { type Phase, type PhaseRange, phases } from '../plan/phases.ts'
+import { type PhaseRange, type PhaseShares, phases } from '../plan/phases.ts'
 
 /** The first runs are timed, then one in so many: the program is the same in all of them. */
 const timedAtFirst = 4
 const timedEvery = 8
-
-/** Device time by phase; what they are to each other counts, not their sum. */
-export type PhaseShares = Readonly<Record<Phase, number>>
 
 /** What a sample leaves of those before it: clocks of browsers tick in 100 us, so short steps need several to be told apart. */
 const keptOfOlder = 0.7

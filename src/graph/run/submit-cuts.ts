@@ -1,5 +1,4 @@
-import type { PhaseRange } from '../plan/phases.ts'
-import type { PhaseShares } from './phase-timer.ts'
+import type { PhaseRange, PhaseShares } from '../plan/phases.ts'
 
 /** More device time in one submit keeps the page's own drawing waiting, and on some systems brings the watchdog. units: ms. */
 const longestSubmitMs = 100

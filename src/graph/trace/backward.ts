@@ -112,7 +112,7 @@ function gradientsOf(trace: Trace, output: GraphValue, seed: GraphValue): Gradie
     // Hooks of what a node gave ran with the node.
     if (!value.node) runHooks(value)
     const gradient = trace.toFloat(gradients.get(value)!)
-    if (leaf?.kind === 'parameter') found.parameters.set(leaf.parameter, gradient)
+    if (leaf?.kind === 'parameter') found.parameters.set(leaf.parameter as Parameter, gradient)
     else found.tensors.set(value, gradient)
   }
   return found

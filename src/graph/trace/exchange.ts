@@ -1,6 +1,4 @@
-import type { StepProgram } from '../plan/step-program.ts'
-import type { Bucket } from './bucket.ts'
-import type { Parameter } from './parameter.ts'
+import type { GivenInputs } from '../memory/host-values.ts'
 
 /** What ranks compare of a step when it is compiled: they exchange by position, so it must be the same on all of them. */
 export interface StepLayout {
@@ -34,6 +32,47 @@ export interface StepWeights {
   readonly settled: Promise<number>
 }
 
+/** What ranks tell each other in a step, and what comes of it for scalar outputs. */
+export interface StepAgreement extends StepWeights {
+  /** What the sums of scalar outputs are multiplied by, once it is settled. */
+  readonly outputs: number
+  /** Whether the ranks have refused the step, before anything was updated. */
+  readonly isRefused: boolean
+}
+
+/** What the runs of one update have counted so far, which the micro-steps of an accumulation and the run that ends it share. */
+export interface Tally {
+  runs: number
+  /** Runs that gave their weight themselves, and the sum of those weights. */
+  weighed: number
+  weights: number
+  count: number
+}
+
+/** What a program's runs count for; Weighing finds it out. */
+export interface GradientWeighing {
+  /** What counts in a full batch of this rank; undefined where runs are weighted equally. */
+  readonly samples: number | undefined
+  /** The factor of an accumulation's sum, where no ranks exchange it. */
+  readonly takeFactor: number
+  /** Takes what counts in full batches on each rank. */
+  settle(samples: readonly number[]): void
+  /** Counts a run that has given its scalars; `inputs` undefined for a shadow's. */
+  begin(inputs: GivenInputs | undefined, isUpdating: boolean): void
+  /** What ranks exchange in the step that has begun. */
+  stepWeights(): StepAgreement
+}
+
+/** A bucket, as an exchange is called with it: its number, and what the caller knows besides. */
+export interface ExchangedBucket {
+  readonly index: number
+}
+
+/** A program that updates, as the exchange lists it. */
+export interface ExchangedProgram {
+  shadow(): Promise<void>
+}
+
 /** Which bucket of a step it is: its position in the step's order of exchange. */
 export interface BucketPlace {
   readonly index: number
@@ -64,7 +103,7 @@ export interface UnevenInputs {
   /** Whether gradients are divided by all ranks, also those without a batch. */
   readonly dividesByAll: boolean
   /** What this rank's gradients count for in the step that it begins, of what it would have counted for. */
-  begin(program: StepProgram, weight: number): Promise<number>
+  begin(program: ExchangedProgram, weight: number): Promise<number>
 }
 
 /**
@@ -72,7 +111,7 @@ export interface UnevenInputs {
  *
  * Implemented over a process group by ddp/data-parallel/ring-exchange.ts; the graph layer sees no peers.
  */
-export interface GradientExchange {
+export interface GradientExchange<Parameter = unknown> {
   readonly rank: number
   readonly size: number
   /** Whether gradients leave the program in each step that updates: there are several ranks, or a communication hook. */
@@ -91,7 +130,7 @@ export interface GradientExchange {
   /** Inside `join`. */
   readonly uneven: UnevenInputs | undefined
   /** Those that update, by the number that ranks have for them. */
-  readonly programs: Map<number, StepProgram>
+  readonly programs: Map<number, ExchangedProgram>
   /** A number for a program that is being compiled: the same on all ranks, which compile them in one order. */
   countProgram(): number
   /** Elements [start, end) of a bucket of `length` elements that `rank` reduces and updates. */
@@ -102,7 +141,7 @@ export interface GradientExchange {
    * what they settle. `onMet`: all ranks have begun it.
    */
   reduceGradients(
-    bucket: Bucket,
+    bucket: ExchangedBucket,
     place: BucketPlace,
     data: Float32Array<ArrayBuffer>,
     weights: StepWeights,
@@ -172,12 +211,6 @@ export class Unsettled extends Error {
     // Whoever traces again waits for it; until then it must not count as unhandled.
     settled.catch(() => undefined)
   }
-}
-
-/** What ranks have settled for one program, over the traces that it took. */
-export interface Settled {
-  /** By optimizer: the parameters that it updates, on whichever rank they have a gradient, in the order of their exchange. */
-  readonly used: Map<object, readonly Parameter[]>
 }
 
 /** What `make` returns, called again whenever a trace waits for the ranks. errors: those of `make` and of the ranks. */

@@ -1,24 +1,36 @@
-import type { Tensor, ValuesAndIndices } from './tensor.ts'
+import type { DType, Shape } from '../../util/shape.ts'
 import { flag, mustHaveElements } from './tensor-arguments.ts'
 
 /** The one largest or smallest element, and where it is: `max`, `min`, `argmax` and `argmin` of tensors. */
 
 export type Extreme = 'max' | 'min'
 
+/** What extremes need of a tensor. */
+interface Ordered<T> {
+  readonly dtype: DType
+  readonly shape: Shape
+  readonly count: number
+  axis(dim: number): number
+  reshape(shape: Shape): T
+  amax(): T
+  amin(): T
+  topk(k: number, dim: number, largest: boolean): { readonly values: T; readonly indices: T }
+}
+
 /** Of all elements. */
-export function extremeOf(x: Tensor, which: Extreme): Tensor {
+export function extremeOf<T extends Ordered<T>>(x: Ordered<T>, which: Extreme): T {
   mustHaveElements(which, x)
   return which === 'max' ? x.amax() : x.amin()
 }
 
 /** Along one dimension, of equal ones the first; `name` is the function that was called. */
-export function firstExtremes(
-  x: Tensor,
+export function firstExtremes<T extends Ordered<T>>(
+  x: Ordered<T>,
   which: Extreme,
   dim: number,
   keepDim: boolean,
   name: string = which,
-): ValuesAndIndices {
+): { readonly values: T; readonly indices: T } {
   const axis = x.axis(dim)
   if (x.shape[axis] === 0 || x.dtype === 'u32') mustHaveElements(name, x)
   const { values, indices } = x.topk(1, dim, which === 'max')
@@ -28,12 +40,12 @@ export function firstExtremes(
 }
 
 /** The index along a dimension, or in the flattened tensor. */
-export function extremePlace(
-  x: Tensor,
+export function extremePlace<T extends Ordered<T>>(
+  x: Ordered<T>,
   which: Extreme,
   dim: number | undefined,
   keepDim: boolean,
-): Tensor {
+): T {
   const name = `arg${which}`
   if (dim !== undefined) return firstExtremes(x, which, dim, keepDim, name).indices
   mustHaveElements(name, x)

@@ -10,7 +10,7 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   readonly value: GraphValue
   #requiresGrad = true
   /** Set by DistributedDataParallel: how gradients are summed over ranks. */
-  exchange: GradientExchange | undefined
+  exchange: GradientExchange<Parameter> | undefined
 
   constructor(shape: Shape, data: Float32Array<ArrayBuffer>) {
     const type = tensorType(shape)

@@ -1,8 +1,13 @@
 import { ShapeError, TabringError } from '../../util/errors.ts'
-import { formatShape } from '../../util/shape.ts'
-import type { Tensor } from './tensor.ts'
+import { type DType, formatShape, type Shape } from '../../util/shape.ts'
 
 /** What functions of tensors ask of their arguments, in one wording. */
+
+/** What is asked of tensors here: their type. */
+interface Typed {
+  readonly dtype: DType
+  readonly shape: Shape
+}
 
 /** The error for an argument of a wrong kind. */
 export const notUnderstood = (name: string, expected: string, got: unknown): ShapeError =>
@@ -12,7 +17,10 @@ export const notUnderstood = (name: string, expected: string, got: unknown): Sha
   )
 
 /** errors: `shape.unsupported` where there is nothing to take, or what cannot be ordered, naming the function that was called. */
-export function mustHaveElements(name: string, { dtype, shape, count }: Tensor): void {
+export function mustHaveElements(
+  name: string,
+  { dtype, shape, count }: Typed & { readonly count: number },
+): void {
   if (count > 0 && dtype !== 'u32') return
   throw new ShapeError(
     'shape.unsupported',
@@ -21,7 +29,7 @@ export function mustHaveElements(name: string, { dtype, shape, count }: Tensor):
 }
 
 /** errors: `shape.unsupported` for integers, naming the function that was called. */
-export function mustBeFloat(name: string, ...tensors: Tensor[]): void {
+export function mustBeFloat(name: string, ...tensors: Typed[]): void {
   const wrong = tensors.find(({ dtype }) => dtype !== 'f32' && dtype !== 'f16')
   if (!wrong) return
   const { dtype, shape } = wrong

@@ -1,12 +1,10 @@
 import { map } from '../../kernels/map/map.ts'
 import type { Op, ScalarSlot } from '../../kernels/op.ts'
 import { TabringError } from '../../util/errors.ts'
-import type { OutputCheck } from '../compile/output-checks.ts'
+import type { HostData } from '../memory/host-values.ts'
 import type { Pool } from '../memory/pool.ts'
-import type { MeanOver } from '../plan/mean-over.ts'
-import type { Tally, Weighing } from '../plan/weighing.ts'
 import type { Bucket } from './bucket.ts'
-import type { GradientExchange, Settled } from './exchange.ts'
+import type { GradientExchange, GradientWeighing, Tally } from './exchange.ts'
 import type { Parameter } from './parameter.ts'
 import { Region } from './region.ts'
 import { Alike } from './settings-check.ts'
@@ -194,6 +192,30 @@ export interface Accumulation {
   readonly tally: Tally
 }
 
+/** What a loss is a mean over, where that may be less than all of a batch. */
+export interface MeanOver {
+  /** Samples of the batch. */
+  readonly rows: number
+  /** How many of the first samples count; null: all. */
+  readonly count: ScalarSlot | null
+  /** Class numbers of which some do not count: as many for each sample. */
+  readonly classes?: { readonly target: GraphValue; readonly ignoreIndex: number }
+}
+
+/** A value that every run brings to the host, because the run may have to end with an error for it. */
+export interface OutputCheck {
+  /** Its name among the outputs, which callers do not see. */
+  readonly name: string
+  readonly value: GraphValue
+  refuse(data: HostData): TabringError | undefined
+}
+
+/** What ranks have settled for one program, over the traces that it took. */
+export interface Settled {
+  /** By optimizer: the parameters that it updates, on whichever rank they have a gradient, in the order of their exchange. */
+  readonly used: Map<object, readonly Parameter[]>
+}
+
 /** What one call of a traced function left behind, besides the values that it returned. */
 export class Trace {
   readonly scalars = new ScalarBlock()
@@ -221,13 +243,13 @@ export class Trace {
   readonly means = new Map<GraphValue, MeanOver>()
   readonly meansBehind = new Set<MeanOver>()
   /** What runs count for, where they are not all: there are several ranks, or micro-steps. */
-  weighing: Weighing | undefined
+  weighing: GradientWeighing | undefined
   /** How the ranks of the data-parallel model meet that is forwarded. */
-  forwarded: GradientExchange | undefined
+  forwarded: GradientExchange<Parameter> | undefined
   /** Whether that model trains, and does not evaluate. */
   isForwardedToTrain = false
   /** How the parameters that are updated are exchanged. */
-  exchange: GradientExchange | undefined
+  exchange: GradientExchange<Parameter> | undefined
   /** What ranks have settled for the program that this trace is for; undefined where it is for a look. */
   readonly settled: Settled | undefined
   /** Ids [from, to) of the nodes that each `backward` added. */
@@ -251,7 +273,7 @@ export class Trace {
   }
 
   /** How the ranks meet that wait for this step: an update, as far as can be told by now. */
-  get updatesOver(): GradientExchange | undefined {
+  get updatesOver(): GradientExchange<Parameter> | undefined {
     const isUpdate =
       this.accumulation !== undefined || this.isForwardedToTrain || this.backwards.length > 0
     return this.exchange ?? (isUpdate ? this.forwarded : undefined)

@@ -1,17 +1,26 @@
-import type { Op, Value } from '../../kernels/op.ts'
+import type { Op, OpCall, Value } from '../../kernels/op.ts'
 import type { TensorType } from '../../util/shape.ts'
+import type { Memory } from '../memory/memory-device.ts'
 import type { Pool } from '../memory/pool.ts'
-import type { ModuleBuffer } from './module-buffer.ts'
-import type { Parameter } from './parameter.ts'
+
+/** A Parameter or ModuleBuffer as values see it, which import no tensors: contents that outlive programs. */
+export interface StoredLeaf {
+  readonly name: string
+  readonly requiresGrad: boolean
+  /** Where it lives in this memory, making a place for it if it has none. */
+  place(memory: Memory): { readonly pool: Pool; readonly start: number }
+  /** errors: `device.mismatch`, beginning with `what`, when it is in other memory. */
+  requireOn(memory: Memory, what: string): void
+}
 
 /** Where a value that no op computes comes from. */
 export type Leaf =
   /** Written before each run, by name. */
   | { readonly kind: 'input'; readonly name: string }
   /** A parameter's current contents, wherever it lives on the device. */
-  | { readonly kind: 'parameter'; readonly parameter: Parameter }
+  | { readonly kind: 'parameter'; readonly parameter: StoredLeaf }
   /** A module's buffer, likewise. */
-  | { readonly kind: 'buffer'; readonly buffer: ModuleBuffer }
+  | { readonly kind: 'buffer'; readonly buffer: StoredLeaf }
   /** Part of a pool, from element `start` on. */
   | { readonly kind: 'pool'; readonly pool: Pool; readonly start: number }
 
@@ -104,3 +113,10 @@ export function storageOf(value: GraphValue): GraphValue {
   while (root.node?.op.isView) root = root.node.inputs[0]
   return root
 }
+
+/** A node's use of its op, as kernels see it. */
+export const callOf = ({ inputs, outputs, attrs }: GraphNode): OpCall => ({
+  inputs: inputs.map(({ type }) => type),
+  outputs: outputs.map(({ type }) => type),
+  attrs,
+})

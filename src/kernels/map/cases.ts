@@ -1,8 +1,7 @@
 import { tensorType } from '../../util/shape.ts'
 import type { Case } from '../op.ts'
 import type { ScalarFunctionName, StepArgument } from '../steps.ts'
-import type { MapAttrs } from './map.ts'
-import { c, i, s, singleStep, step } from './rules/rule.ts'
+import { c, i, type MapAttrs, s, singleStep, step } from './rules/rule.ts'
 
 /** Shapes, broadcasts and chains, on functions that cost nothing. */
 const shapeCases: readonly Case<MapAttrs>[] = [

@@ -15,16 +15,10 @@ import { canBeWide, lowerChain } from './chain-kernel.ts'
 import { activationRules } from './rules/activations.ts'
 import { arithmeticRules, comparisonRules } from './rules/arithmetic.ts'
 import { lossRules } from './rules/losses.ts'
-import { type Operand, type Rule, singleStep } from './rules/rule.ts'
+import { type MapAttrs, type Operand, type Rule, singleStep } from './rules/rule.ts'
 
+export type { MapAttrs }
 export { singleStep }
-
-/** `steps` over the inputs, which broadcast to one shape; no steps: the first input. */
-export interface MapAttrs {
-  readonly steps: readonly Step[]
-  /** How the result is stored; f32 unless told. */
-  readonly dtype?: 'f16'
-}
 
 const lower = ({ inputs, outputs, attrs }: OpCall<MapAttrs>, isWide: boolean) =>
   lowerChain(

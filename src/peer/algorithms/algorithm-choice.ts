@@ -1,5 +1,5 @@
-import type { Algorithm, Operation } from '../collective/announcement.ts'
 import { isHierarchy } from './hierarchical.ts'
+import type { Algorithm, Operation } from './operations.ts'
 import { hasAlgorithm } from './plan-collective.ts'
 
 /** Up to which size of a buffer each algorithm is taken, in this order; larger ones take the ring. units: bytes. */

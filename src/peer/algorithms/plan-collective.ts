@@ -1,4 +1,3 @@
-import type { Algorithm, Operation } from '../collective/announcement.ts'
 import {
   directAllGather,
   directAllReduce,
@@ -17,6 +16,7 @@ import {
   hierarchicalReduce,
 } from './hierarchical.ts'
 import { lineBroadcast, lineReduce } from './line.ts'
+import type { Algorithm, Operation } from './operations.ts'
 import { chunksOf, type Plan } from './plan.ts'
 import { ringAllGather, ringAllReduce, ringReduceScatter } from './ring.ts'
 

@@ -4,30 +4,11 @@
  * Map: the table of operations - buckets, keys and names - announcements and their comparison.
  */
 
+import { algorithms, type Operation, operations } from '../algorithms/operations.ts'
 import { type Fingerprint, labelBytes } from '../link/wire.ts'
 import { elementTypeName, reduceOps } from './element.ts'
 
-/** The index is the operation's number on the wire. */
-const operations = [
-  'none',
-  'reduceScatter',
-  'allGather',
-  'allReduce',
-  'broadcast',
-  'barrier',
-  'allGatherBytes',
-  'allGatherU32',
-  'reduce',
-  'gather',
-  'scatter',
-  'allToAll',
-  'send',
-] as const
-export type Operation = Exclude<(typeof operations)[number], 'none'>
-
-/** How a collective's bytes travel; the index is its number on the wire. All but `hierarchical` give the same bits. */
-export const algorithms = ['ring', 'direct', 'oneShot', 'hierarchical'] as const
-export type Algorithm = (typeof algorithms)[number]
+export { type Algorithm, algorithms, type Operation } from '../algorithms/operations.ts'
 
 const rooted: readonly string[] = ['broadcast', 'reduce', 'gather', 'scatter']
 const reducing: readonly string[] = ['reduceScatter', 'allReduce', 'reduce']

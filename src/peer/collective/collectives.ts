@@ -158,7 +158,7 @@ export class Collectives {
   private readonly entries = new Entries()
   private readonly receiver: Receiver
   private readonly sender: Sender
-  private readonly deadlines: Deadlines<Standing>
+  private readonly deadlines: Deadlines<Standing<Run>>
   /** Ranks that said goodbye. */
   private readonly departed = new Map<Session, LinkEnd>()
   private closed: { record: AbortRecord; error: PeerError } | undefined
@@ -174,7 +174,7 @@ export class Collectives {
       run.stillSinceMs = env.now()
       return run.stillSinceMs
     }
-    this.deadlines = new Deadlines<Standing>({
+    this.deadlines = new Deadlines<Standing<Run>>({
       env,
       waiting: () => standingOf(entries.active),
       onlate: ({ run }, waitedMs) =>

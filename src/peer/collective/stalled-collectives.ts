@@ -1,7 +1,18 @@
-import type { Run } from './pending-collectives.ts'
+/** What is asked here of a collective that was launched: see Run. */
+interface Launched {
+  readonly launchedMs: number
+  readonly launchNumber: number
+  readonly deadlineMs: number
+  readonly stillSinceMs: number
+  /** Undefined for a message between two. */
+  readonly ring: unknown
+  readonly peers: readonly number[]
+  readonly route: { readonly group: number }
+  readonly entry: { readonly startNumbers: ReadonlyMap<number, number> }
+}
 
 /** A run, and since when it stands still. */
-export interface Standing {
+export interface Standing<Run> {
   readonly run: Run
   readonly deadlineMs: number
   readonly stillSinceMs: number
@@ -11,8 +22,8 @@ export interface Standing {
  * Since when runs stand still: since bytes of theirs moved last, or of those that go before them on a link that both use, as a link takes
  * one after the other. What goes behind them or elsewhere does not count. `runs`: all that are under way, in launch order.
  */
-export function standingOf(runs: readonly Run[]): Standing[] {
-  const all: Standing[] = []
+export function standingOf<Run extends Launched>(runs: readonly Run[]): Standing<Run>[] {
+  const all: Standing<Run>[] = []
   for (const [at, run] of runs.entries()) {
     let { stillSinceMs } = run
     for (const [other, { stillSinceMs: sinceMs }] of all.entries())
@@ -32,7 +43,7 @@ export function standingOf(runs: readonly Run[]): Standing[] {
  * links between other ranks, which may have launched `a` first: so whatever was launched before its first deadline counts, and what comes
  * later does not, or a collective that some rank never calls would wait as long as others go on.
  */
-export function goesBefore(a: Run, b: Run): boolean {
+export function goesBefore(a: Launched, b: Launched): boolean {
   if (b.ring) return a.launchedMs <= b.launchedMs + b.deadlineMs && sharesLink(a, b)
   return a.peers.some((peer) => {
     if (!b.peers.includes(peer)) return false
@@ -43,6 +54,6 @@ export function goesBefore(a: Run, b: Run): boolean {
 }
 
 /** All collectives of a group share its ring. */
-const sharesLink = (a: Run, b: Run): boolean =>
+const sharesLink = (a: Launched, b: Launched): boolean =>
   (a.ring !== undefined && b.ring !== undefined && a.route.group === b.route.group) ||
   a.peers.some((peer) => b.peers.includes(peer))

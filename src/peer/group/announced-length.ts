@@ -1,5 +1,11 @@
 import { PeerError } from '../../util/errors.ts'
-import type { CollectiveGroup } from './collective-group.ts'
+
+/** The group whose ranks announce lengths: see CollectiveGroup. */
+interface AnnouncingGroup {
+  readonly size: number
+  readonly ranks: readonly number[]
+  abort(error: PeerError): void
+}
 
 /** What one call may make room for on the word of other ranks. units: bytes. */
 export const mostAnnouncedBytes = 2 ** 30
@@ -13,7 +19,7 @@ export const mostAnnouncedBytes = 2 ** 30
  */
 export function longestAnnounced(
   where: string,
-  group: CollectiveGroup,
+  group: AnnouncingGroup,
   lengths: Uint32Array,
   { slots = group.size, rankOf = (place: number) => place } = {},
 ): number {

@@ -1,11 +1,20 @@
-import { Runtime } from '../../graph/memory/runtime.ts'
+import { type AnyRuntime, Runtime } from '../../graph/memory/runtime.ts'
 import type { Prepared } from '../../graph/plan/prepare.ts'
 import { timeLowering } from '../../graph/tune/time-lowering.ts'
 import { environmentOf } from '../../graph/tune/tune-store.ts'
 import type { VariantTable } from '../../kernels/choose.ts'
-import { tune } from '../../kernels/tune.ts'
+import { type TuneStore, tune } from '../../kernels/tune.ts'
 import { gatherJson } from '../../peer/group/gather-json.ts'
-import type { TrainerOptions } from './trainer.ts'
+import type { ProcessGroup } from '../../peer/group/group.ts'
+import type { TrainConfig } from '../settings/config.ts'
+
+/** What tuning needs of a run: see TrainerOptions. */
+interface TuningOptions {
+  readonly runtime: AnyRuntime
+  readonly group: ProcessGroup
+  readonly config: TrainConfig
+  readonly tuneStore?: TuneStore
+}
 
 /**
  * Returns the kernel variants that all ranks use: rank 0 measures, and everyone takes its table. Empty unless the run is tuned.
@@ -15,7 +24,7 @@ import type { TrainerOptions } from './trainer.ts'
  * `known`: the table of a run that goes on after a lost device, which is not measured again.
  */
 export async function settleVariants(
-  { runtime, group, config, tuneStore }: TrainerOptions,
+  { runtime, group, config, tuneStore }: TuningOptions,
   shares: readonly number[],
   prepareStep: (rows: number) => Prepared,
   known?: VariantTable,

@@ -1,8 +1,9 @@
-import type { StepTimes } from '../../graph/plan/step-program.ts'
 import type { LinkMeasurement } from '../../peer/group/measure-links.ts'
 import type { TrainConfig } from '../settings/config.ts'
 import type { Metric } from '../settings/demo-meta.ts'
-import type { StepSample } from './step-sample.ts'
+import type { StepParts, StepSample } from './step-sample.ts'
+
+export type { StepParts } from './step-sample.ts'
 
 /** What a run tells while it goes on. */
 export type RunEvent =
@@ -103,14 +104,6 @@ export type RunEvent =
       text: string
       rank: number
     }
-
-/** Milliseconds of one step on this rank; the parts add up to the whole. */
-export interface StepParts extends StepTimes {
-  /** Making the batch and handing it over, as far as the device did not work on the step before meanwhile. */
-  readonly data: number
-  /** From the beginning of the step, or the end of the one before where that came later, to its loss. */
-  readonly total: number
-}
 
 /** What two runs must share to end with equal bits. */
 export interface RunRecord {

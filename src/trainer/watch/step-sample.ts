@@ -1,5 +1,5 @@
+import type { StepTimes } from '../../graph/plan/step-program.ts'
 import type { CollectiveSpan } from '../../peer/group/group.ts'
-import type { StepParts } from './run-events.ts'
 
 /**
  * One step of one rank, small enough to be sent to all others every second: what it did when, and its counters.
@@ -48,6 +48,14 @@ export interface MemoryUse {
   readonly plannedBytes: number
   /** Of all buffers on the device. */
   readonly deviceBytes: number | null
+}
+
+/** Milliseconds of one step on this rank; the parts add up to the whole. */
+export interface StepParts extends StepTimes {
+  /** Making the batch and handing it over, as far as the device did not work on the step before meanwhile. */
+  readonly data: number
+  /** From the beginning of the step, or the end of the one before where that came later, to its loss. */
+  readonly total: number
 }
 
 export interface StepSample {

@@ -29,10 +29,11 @@ import type {
   ComputeApi,
   Membership,
   RunResult,
+  TimedEvent,
   Transport,
 } from '../api.ts'
 import { keepErrorCodes } from '../error-transfer.ts'
-import { EventBatches, type TimedEvent } from './event-batches.ts'
+import { EventBatches } from './event-batches.ts'
 
 const reopenAttempts = 20
 const reopenDelayMs = 500

@@ -1,10 +1,4 @@
-import type { RunEvent } from '../../trainer/watch/run-events.ts'
-
-/** An event with the moment at which it happened. units: ms of Unix time. */
-export interface TimedEvent {
-  readonly event: RunEvent
-  readonly atMs: number
-}
+import type { RunEvent, TimedEvent } from '../api.ts'
 
 /** Steps and tests are told at least so far apart: a message costs the page about 0.3 ms, however much is in it. units: ms. */
 const batchMs = 100

@@ -1,6 +1,13 @@
 import type { Value } from '../../op.ts'
 import type { ScalarFunctionName, Step, StepArgument } from '../../steps.ts'
 
+/** `steps` over the inputs, which broadcast to one shape; no steps: the first input. */
+export interface MapAttrs {
+  readonly steps: readonly Step[]
+  /** How the result is stored; f32 unless told. */
+  readonly dtype?: 'f16'
+}
+
 /** An argument of a forward step: a tensor, or a number that is part of the step. */
 export type Operand = Value | number
 
