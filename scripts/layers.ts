@@ -1,0 +1,465 @@
+/**
+ * Which folder may import which: the table that check-layers.ts enforces. docs/architecture.md explains it.
+ *
+ * A layer is a folder under src or demos, or a file of it that is named here because it has its own rules; `*` stands for one name. A folder's
+ * rooms are in import order: each may import some of those before it, and types count as imports.
+ */
+export const allowed: Record<string, readonly string[]> = {
+  'src/util': [],
+  'src/gpu': ['src/util'],
+  'src/kernels': ['src/util'],
+
+  'src/graph/memory': ['src/util', 'src/gpu', 'src/kernels'],
+  'src/graph/trace': ['src/util', 'src/kernels', 'src/graph/memory'],
+  'src/graph/rewrite': ['src/util', 'src/kernels', 'src/graph/trace'],
+  'src/graph/functions': ['src/util', 'src/kernels', 'src/graph/trace'],
+  'src/graph/plan': [
+    'src/util',
+    'src/gpu/staging.ts',
+    'src/kernels',
+    'src/graph/memory',
+    'src/graph/trace',
+    'src/graph/rewrite',
+    'src/graph/functions',
+  ],
+  'src/graph/inside': [
+    'src/util',
+    'src/gpu',
+    'src/kernels',
+    'src/graph/memory',
+    'src/graph/trace',
+    'src/graph/plan',
+  ],
+  'src/graph/run': [
+    'src/util',
+    'src/gpu',
+    'src/kernels',
+    'src/graph/memory',
+    'src/graph/trace',
+    'src/graph/plan',
+    'src/graph/inside',
+  ],
+  'src/graph/tune': ['src/util', 'src/gpu', 'src/kernels', 'src/graph/memory', 'src/graph/plan'],
+  'src/graph/compile': [
+    'src/util',
+    'src/gpu',
+    'src/kernels',
+    'src/graph/memory',
+    'src/graph/trace',
+    'src/graph/plan',
+    'src/graph/inside',
+    'src/graph/run',
+    'src/graph/tune',
+  ],
+
+  // Single ops on a device: for the specs, the self-test page and the benchmarks.
+  'src/check': ['src/util', 'src/kernels', 'src/graph/memory'],
+  'src/measure': ['src/util', 'src/kernels', 'src/graph/memory', 'src/graph/tune'],
+  'src/measure/peers': ['src/util', 'src/measure'],
+  'src/nn': [
+    'src/util',
+    'src/kernels',
+    'src/graph/memory',
+    'src/graph/trace',
+    'src/graph/functions',
+  ],
+  'src/optim': [
+    'src/util',
+    'src/kernels',
+    'src/graph/memory',
+    'src/graph/trace',
+    'src/graph/functions',
+  ],
+  'src/data': ['src/util'],
+
+  'src/peer/room': ['src/util'],
+  'src/peer/link': ['src/util', 'src/peer/room'],
+  'src/peer/session': ['src/util', 'src/peer/link'],
+  'src/peer/algorithms': [],
+  'src/peer/collective': ['src/util', 'src/peer/link', 'src/peer/session', 'src/peer/algorithms'],
+  'src/peer/group': [
+    'src/util',
+    'src/peer/link',
+    'src/peer/session',
+    'src/peer/algorithms',
+    'src/peer/collective',
+  ],
+  'src/peer/store': ['src/util', 'src/peer/room'],
+  'src/peer/tab': ['src/util', 'src/peer/room', 'src/peer/link', 'src/peer/store'],
+  'src/peer/server': ['src/util', 'src/peer/room', 'src/peer/collective', 'src/peer/store'],
+
+  'src/distributed/launcher': ['src/util'],
+  'src/distributed/rendezvous': ['src/util', 'src/peer/room', 'src/peer/store', 'src/peer/tab'],
+  'src/distributed/link': [
+    'src/util',
+    'src/peer/room',
+    'src/peer/link',
+    'src/peer/collective',
+    'src/peer/group',
+    'src/peer/store',
+    'src/peer/tab',
+    'src/distributed/rendezvous',
+  ],
+  'src/distributed/spawn': [
+    'src/util',
+    'src/peer/store',
+    'src/peer/tab',
+    'src/distributed/rendezvous',
+    'src/distributed/link',
+  ],
+  'src/distributed/group': [
+    'src/util',
+    'src/peer/room',
+    'src/peer/link',
+    'src/peer/collective',
+    'src/peer/group',
+    'src/peer/store',
+    'src/peer/tab',
+    'src/distributed/launcher',
+    'src/distributed/rendezvous',
+    'src/distributed/link',
+    'src/distributed/spawn',
+  ],
+  'src/distributed/call': [
+    'src/util',
+    'src/graph/trace/stored-tensor.ts',
+    'src/graph/trace/tensor.ts',
+    'src/graph/trace/trace.ts',
+    'src/peer/collective',
+    'src/peer/group',
+    'src/distributed/group',
+  ],
+  'src/distributed/index.ts': [
+    'src/peer/group',
+    'src/peer/store',
+    'src/peer/tab',
+    'src/distributed/rendezvous',
+    'src/distributed/group',
+    'src/distributed/call',
+  ],
+
+  'src/ddp/hashes': [
+    'src/util',
+    'src/kernels',
+    'src/graph/memory',
+    'src/graph/trace',
+    'src/graph/plan',
+    'src/graph/compile',
+    'src/peer/group',
+  ],
+  'src/ddp/hooks': [
+    'src/util',
+    'src/graph/memory',
+    'src/graph/trace',
+    'src/peer/algorithms',
+    'src/peer/collective',
+    'src/peer/group',
+  ],
+  'src/ddp/data-parallel': [
+    'src/util',
+    'src/graph/memory',
+    'src/graph/trace',
+    'src/graph/plan',
+    'src/nn',
+    'src/data/saved-tree.ts',
+    'src/peer/algorithms',
+    'src/peer/collective',
+    'src/peer/group',
+    'src/distributed/group',
+    'src/ddp/hashes',
+    'src/ddp/hooks',
+  ],
+  'src/ddp/checkpoint': [
+    'src/util',
+    'src/nn',
+    'src/data',
+    'src/peer/group',
+    'src/distributed/rendezvous',
+    'src/distributed/group',
+    'src/ddp/data-parallel',
+  ],
+  'src/ddp/metrics': [
+    'src/util',
+    'src/kernels',
+    'src/graph/trace',
+    'src/graph/functions',
+    'src/graph/plan',
+    'src/graph/compile',
+    'src/nn',
+    'src/data',
+    'src/peer/group',
+    'src/distributed/group',
+    'src/ddp/data-parallel',
+  ],
+
+  'src/trainer/settings': [
+    'src/util',
+    'src/graph/trace',
+    'src/graph/plan',
+    'src/nn',
+    'src/data/shares.ts',
+  ],
+  'src/trainer/watch': [
+    'src/util',
+    'src/graph/memory',
+    'src/graph/plan',
+    'src/graph/compile',
+    'src/nn',
+    'src/peer/group',
+    'src/trainer/settings',
+  ],
+  'src/trainer/saves': [
+    'src/util',
+    'src/nn',
+    'src/optim',
+    'src/data',
+    'src/peer/group',
+    'src/ddp/checkpoint',
+    'src/trainer/settings',
+    'src/trainer/watch',
+  ],
+  'src/trainer/evaluate': [
+    'src/util',
+    'src/graph/memory',
+    'src/graph/plan',
+    'src/graph/compile',
+    'src/nn',
+    'src/data/shares.ts',
+    'src/peer/group',
+    'src/ddp/metrics',
+    'src/trainer/settings',
+    'src/trainer/watch',
+  ],
+  'src/trainer/loop': [
+    'src/util',
+    'src/kernels',
+    'src/graph',
+    'src/nn',
+    'src/optim',
+    'src/peer/collective',
+    'src/peer/group',
+    'src/ddp/hashes',
+    'src/ddp/data-parallel',
+    'src/trainer/settings',
+    'src/trainer/watch',
+    'src/trainer/saves',
+    'src/trainer/evaluate',
+  ],
+
+  // What a demo is before it is loaded: the page, the worker and the command line read it.
+  'demos/metas.ts': ['src/trainer/settings/demo-meta.ts', 'demos/*/meta.ts'],
+  'demos/*/meta.ts': ['src/trainer/settings/demo-meta.ts'],
+  'demos/experiment.ts': [
+    'src/util',
+    'src/trainer/settings/config.ts',
+    'src/trainer/settings/demo-meta.ts',
+    'demos/metas.ts',
+  ],
+  // What a demo trains; in the compute worker, loaded when it is asked for.
+  'demos/tasks.ts': ['src/trainer/settings/task.ts', 'demos/metas.ts', 'demos/*'],
+  'demos/*': [
+    'src/util',
+    'src/graph/trace',
+    'src/graph/functions',
+    'src/graph/plan',
+    'src/nn',
+    'src/optim',
+    'src/data',
+    'src/trainer/settings',
+    'demos/*/meta.ts',
+  ],
+  // The protocol on a virtual clock: a page of its own, which trains nothing.
+  'demos/ring': [
+    'src/util',
+    'src/peer/room',
+    'src/peer/link',
+    'src/peer/session',
+    'src/peer/algorithms',
+    'src/peer/collective',
+    'src/peer/group',
+    'src/ui',
+    'demos/*/meta.ts',
+  ],
+  // Trains on ranks of one tab: a page of its own.
+  'demos/strategies': [
+    'src/util',
+    'src/data/shares.ts',
+    'src/ui',
+    'src/worker/api.ts',
+    'src/worker/page',
+    'src/trainer/settings/config.ts',
+    'src/trainer/settings/demo-meta.ts',
+    'demos/experiment.ts',
+    'demos/*/meta.ts',
+  ],
+  'demos/views.ts': ['src/ui/demo/view-props.ts', 'demos/*/*.tsx'],
+  // What a demo shows and takes, on the page; loaded when it is asked for.
+  'demos/*/*.tsx': [
+    'src/util',
+    'src/ui',
+    'src/worker/api.ts',
+    'src/worker/page',
+    'src/trainer/settings/config.ts',
+    'src/trainer/settings/demo-meta.ts',
+    'demos/*',
+  ],
+
+  // What the page and its worker say to each other.
+  'src/worker': ['src/util'],
+  'src/worker/compute': [
+    'src/util',
+    'src/gpu',
+    'src/graph/memory',
+    'src/data',
+    'src/measure/device-speed.ts',
+    'src/peer/link',
+    'src/peer/group',
+    'src/ddp/checkpoint',
+    'src/trainer',
+    'src/worker',
+  ],
+  // What runs need of the layers below; the compute worker loads it at the first one.
+  'src/worker/compute/training.ts': [
+    'demos/tasks.ts',
+    'demos/metas.ts',
+    'src/util',
+    'src/distributed',
+    'src/graph/tune',
+    'src/peer/group',
+    'src/trainer',
+  ],
+  // Control and connections; no device.
+  'src/worker/page': [
+    'src/util',
+    'src/peer/room',
+    'src/peer/link',
+    'src/peer/tab',
+    'src/trainer/settings/config.ts',
+    'src/worker/api.ts',
+    'src/worker/error-transfer.ts',
+    'src/worker/compute/compute.worker.ts',
+    'demos/experiment.ts',
+  ],
+  'src/ui': [
+    'src/util',
+    'src/data/shares.ts',
+    'src/peer/room',
+    'src/trainer/settings/config.ts',
+    'src/trainer/settings/demo-meta.ts',
+    'src/worker/api.ts',
+    'src/worker/page',
+    'demos/experiment.ts',
+    'demos/metas.ts',
+  ],
+  // Pages: they begin a view or a member, and compute nothing.
+  'src/main.tsx': ['src/util', 'src/peer/room', 'src/ui', 'src/worker/page', 'demos/views.ts'],
+  'src/demo-list.tsx': ['src/ui', 'demos/metas.ts', 'demos/*/meta.ts'],
+  'src/tab.ts': ['src/util', 'src/peer/room', 'src/worker/api.ts', 'src/worker/page'],
+  'src/rank.ts': ['src/distributed/launcher', 'src/distributed/rendezvous'],
+  node: [
+    'src/util',
+    'src/peer/room',
+    'src/peer/server',
+    'src/data',
+    'src/distributed/launcher',
+    'src/distributed/rendezvous',
+    'src/trainer/settings/config.ts',
+    'src/trainer/settings/demo-meta.ts',
+    'src/worker/api.ts',
+    'demos/experiment.ts',
+    'demos/metas.ts',
+  ],
+}
+
+/** What a layer may take types from besides: it describes them, and runs none of it. */
+export const typesOnly: Record<string, readonly string[]> = {
+  'src/worker': ['src/gpu/device.ts', 'src/peer/link', 'src/trainer'],
+  'src/ui': ['src/trainer'],
+}
+
+/** What runs in Node alone: `node` may import it, and nothing that a tab loads. */
+export const nodeOnly = 'src/peer/server'
+
+/**
+ * Circles of imports that are left, with types counted; each is exactly these files. Among values there is none.
+ *
+ * Every other circle, and one of these that grows, shrinks or goes, fails the check.
+ */
+export const circles: readonly { readonly reason: string; readonly files: readonly string[] }[] = [
+  {
+    reason:
+      'A tensor adds to the trace of the function being compiled. A trace maps parameters to gradients, and a parameter is a tensor.',
+    files: [
+      'src/graph/trace/backward.ts',
+      'src/graph/trace/bucket.ts',
+      'src/graph/trace/elementwise.ts',
+      'src/graph/trace/parameter.ts',
+      'src/graph/trace/stored-tensor.ts',
+      'src/graph/trace/tensor.ts',
+      'src/graph/trace/trace.ts',
+    ],
+  },
+  {
+    reason: 'A module has hooks, and a hook is called with its module.',
+    files: ['src/nn/module-hooks.ts', 'src/nn/module.ts'],
+  },
+  {
+    reason: 'The snapshot holds the runs that are kept, and runs are kept from a snapshot.',
+    files: ['src/ui/runs/kept-runs.ts', 'src/ui/state/snapshot.ts'],
+  },
+]
+
+/** Programs for a command line or for tests, which share what lies beside their folders and know nothing of each other. */
+export const apart = ['node/launch', 'node/train', 'node/playwright']
+
+/** Packages that a layer under src may import; `node` may import any. */
+export const packages: Record<string, readonly string[]> = {
+  'src/data': ['papaparse', '@noble/hashes', 'gpt-tokenizer', 'fast-png'],
+  'src/util': ['valibot'],
+  // The libraries that ours is timed beside.
+  'src/measure/peers': ['@jax-js/jax', '@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu'],
+  'src/peer/room': ['valibot'],
+  'src/peer/tab': ['simple-peer', 'valibot'],
+  'src/distributed/link': ['comlink'],
+  'src/distributed/spawn': ['comlink', 'devalue'],
+  'src/distributed/call': ['devalue'],
+  'src/trainer/settings': ['valibot'],
+  'src/trainer/saves': ['valibot'],
+  'demos/experiment.ts': ['valibot'],
+  'demos/*/*.tsx': ['preact', 'uplot'],
+  'demos/ring': ['preact'],
+  'demos/strategies': ['preact'],
+  'src/worker': ['comlink'],
+  'src/worker/page': ['comlink'],
+  'src/worker/compute': ['comlink'],
+  'src/ui': ['preact', 'uplot', 'uqr', 'valibot'],
+  'src/main.tsx': ['preact', 'uplot'],
+  'src/demo-list.tsx': ['preact'],
+  // The user's program.
+  'src/rank.ts': ['virtual:tabring-program'],
+  src: ['preact'],
+}
+
+/** Layers that run in workers and in Node: they may not use `window` or `document`. */
+export const withoutPage = [
+  'src/util',
+  'src/gpu',
+  'src/kernels',
+  'src/graph',
+  'src/check',
+  'src/measure',
+  'src/nn',
+  'src/optim',
+  'src/data',
+  'src/ddp',
+  'src/trainer',
+  'src/distributed',
+  'src/peer',
+  'src/worker/compute',
+  'demos/metas.ts',
+  'demos/experiment.ts',
+  'demos/tasks.ts',
+  'demos/*/meta.ts',
+  'demos/*',
+]
+export const mayUsePage = new Set(['src/peer/tab/webrtc.ts'])
