@@ -5,7 +5,7 @@ import type { Module, StateDict } from '../../nn/module.ts'
 import type { TrainConfig } from './config.ts'
 import type { DemoMeta } from './demo-meta.ts'
 
-/** An experiment as the Trainer knows it; `demos/<name>/demo.ts` exports one as `task`. src/trainer/README.md shows how to write one. */
+/** An experiment as the Trainer knows it; `demos/<name>/demo.ts` exports one as `task`. src/trainer/tasks.md shows how to write one. */
 export interface Task<Data extends TaskData = TaskData> {
   readonly meta: DemoMeta
   /** Returns the data, the same on every rank. errors: `data.*`, one line for the person who chose it. */

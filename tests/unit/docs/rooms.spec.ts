@@ -1,0 +1,57 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { allowed } from '../../../scripts/layers.ts'
+
+const root = join(import.meta.dirname, '../../..')
+const mostLines = 25
+
+const foldersIn = (folder: string): string[] =>
+  readdirSync(join(root, folder), { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map(({ name }) => `${folder}/${name}`)
+
+/** Folders that are divided into rooms. */
+const divided = ['graph', 'ddp', 'trainer', 'peer', 'distributed', 'worker', 'ui'].map(
+  (name) => `src/${name}`,
+)
+/** Folders that have no README yet, or whose README describes something else than a room. */
+const exempt = ['src/ui', 'src/kernels/conv2d']
+
+const mustHave = [
+  ...foldersIn('src'),
+  ...divided.filter((folder) => !exempt.includes(folder)).flatMap(foldersIn),
+].filter((folder) => !exempt.includes(folder))
+const others = foldersIn('src')
+  .flatMap((folder) => [folder, ...foldersIn(folder)])
+  .filter((folder) => existsSync(join(root, folder, 'README.md')) && !exempt.includes(folder))
+const rooms = [...new Set([...mustHave, ...others])].sort()
+
+test.each(rooms)('%s: the README is short and names what is in the room', (room) => {
+  const path = join(root, room, 'README.md')
+  expect(existsSync(path), `${room} has no README.md`).toBe(true)
+  const text = readFileSync(path, 'utf8')
+  expect(text.trimEnd().split('\n').length).toBeLessThanOrEqual(mostLines)
+
+  const entries = readdirSync(join(root, room), { withFileTypes: true })
+  const files = entries.filter(({ name }) => /\.tsx?$/.test(name)).map(({ name }) => name)
+  const named = [...text.matchAll(/`([\w.-]+\.tsx?)`/g)].map(([, name]) => name)
+  expect([...new Set(named)].sort()).toEqual(files.sort())
+
+  // Op folders are listed in docs/ops.md.
+  if (room === 'src/kernels') return
+  const inner = entries.filter((entry) => entry.isDirectory()).map(({ name }) => `${name}/`)
+  const namedInner = [...text.matchAll(/^- .*$/gm)].flatMap(([line]) =>
+    [...line.matchAll(/`([\w-]+\/)`/g)].map(([, name]) => name),
+  )
+  expect([...new Set(namedInner)].sort()).toEqual(inner.sort())
+})
+
+test.each(rooms.filter((room) => room in allowed))(
+  '%s: the README says what it may import',
+  (room) => {
+    const names = allowed[room].map((name) => `\`${name.replace(/^src\//, '')}\``)
+    const text = readFileSync(join(root, room, 'README.md'), 'utf8')
+    expect(text).toContain(`\nMay import: ${names.join(', ') || 'nothing'}.\n`)
+  },
+)
