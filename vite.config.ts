@@ -1,18 +1,17 @@
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { defineConfig } from 'vite'
+import { allDemos } from './demos/all-demos.ts'
 import { tabring } from './node/vite-plugin.ts'
 import { withoutCases } from './node/without-cases.ts'
 
-/** Every page at the top level that is there, and each demo's own. */
+/** Every page at the top level that is there, and each demo's own, without which nothing is built. */
 const pages = [
-  'index.html',
-  'selftest.html',
-  'bench.html',
-  'tab.html',
-  'demos/index.html',
-  ...readdirSync(join(import.meta.dirname, 'demos')).map((name) => `demos/${name}/index.html`),
-].filter((page) => existsSync(join(import.meta.dirname, page)))
+  ...['index.html', 'selftest.html', 'bench.html', 'tab.html', 'demos/index.html'].filter((page) =>
+    existsSync(join(import.meta.dirname, page)),
+  ),
+  ...Object.keys(allDemos).map((name) => `demos/${name}/index.html`),
+]
 
 /** Names of classes stay: errors, and what modules and optimizers say, carry theirs. */
 const output = {

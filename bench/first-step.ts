@@ -1,5 +1,5 @@
 import { messageOf } from '../src/util/errors.ts'
-import type { StepName } from './compute/task.ts'
+import type { Library, StepName } from './compute/task.ts'
 import { type Note, oneLine, type PeerKey, peerNames } from './compute.ts'
 import type { Host } from './host.ts'
 import { failedRow, type PairOptions, type Place, pairRow, type Row } from './row.ts'
@@ -18,7 +18,7 @@ export async function firstStepRows(
   note: Note,
 ): Promise<Row[]> {
   const { name, peers } = stepBenches[step]
-  const keys = ['tabring', ...peers]
+  const keys: readonly Library[] = ['tabring', ...peers]
   const msByKey = new Map<string, number[]>(keys.map((key) => [key, []]))
   const failures = new Map<string, string>()
   for (let round = 0; round < rounds; round++) {

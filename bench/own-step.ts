@@ -1,3 +1,4 @@
+import type { GpuCalls } from './compute/calls.ts'
 import type { StepName } from './compute/task.ts'
 import { type Place, type Row, rounded } from './row.ts'
 
@@ -19,7 +20,7 @@ export function ownRows(
   profile: Profile,
   dispatchesPerLayer: number | undefined,
 ): Row[] {
-  const calls = detail.callsPerStep as Record<string, number>
+  const calls = detail.callsPerStep as GpuCalls
   const row = (name: string, ours: number, limit: number | undefined, unit: string): Row => ({
     row: `${step} step: ${name}`,
     ours: rounded(ours),

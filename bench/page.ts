@@ -1,5 +1,7 @@
 import { Command } from 'commander'
 import type { Browser, BrowserContext, CDPSession, Page } from 'playwright'
+import { trainedDemos } from '../demos/all-demos.ts'
+import type { DemoName } from '../demos/metas.ts'
 import { ensureBuilt } from '../node/build.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { serve } from '../node/serve.ts'
@@ -13,14 +15,11 @@ import { publish } from './command/results.ts'
 
 /** `npm run bench -- page`: what drawing and state take of the main thread of the training page, while its ranks train. */
 
-const demos = ['digits', 'playground', 'picture', 'text'] as const
-type Demo = (typeof demos)[number]
-
 interface Flags {
   ranks: number
   seconds: number
   long: number
-  demo: Demo[]
+  demo: DemoName[]
   model?: string
   adapter: AdapterChoice
   json: boolean
@@ -34,7 +33,7 @@ const command = new Command('npm run bench -- page')
   .option('--ranks <count>', 'tabs in one room', countOf(1), 4)
   .option('--seconds <count>', 'measured in each state', countOf(2), 10)
   .option('--long <seconds>', 'of training before the page is measured again', countOf(10), 60)
-  .option('--demo <names>', demos.join(','), someOf(demos), [...demos])
+  .option('--demo <names>', trainedDemos.join(','), someOf(trainedDemos), [...trainedDemos])
   .option('--model <name>', "of the demos' models; without it each has its default")
   .addOption(adapterOption())
   .addOption(jsonOption())
@@ -45,7 +44,7 @@ const goal = 30
 
 /** Of one page in one state. units: ms of the main thread's own time in each second. */
 interface Line {
-  demo: Demo
+  demo: DemoName
   /** early: some 5 s after the first step; long: when training has gone on for `--long` seconds. */
   state: 'early' | 'long' | 'hidden'
   rank: number
@@ -130,7 +129,7 @@ export async function benchPage(argv: readonly string[]): Promise<void> {
 async function measureDemo(
   browser: Browser,
   url: string,
-  demo: Demo,
+  demo: DemoName,
   flags: Flags,
 ): Promise<{ lines: Line[]; adapter: string }> {
   const context = await browser.newContext({ viewport: { width: 1400, height: 900 } })
@@ -161,7 +160,7 @@ async function measureDemo(
 async function startDemo(
   context: BrowserContext,
   url: string,
-  demo: Demo,
+  demo: DemoName,
   { ranks, model }: Flags,
 ): Promise<Page[]> {
   const query = new URLSearchParams({
@@ -203,7 +202,7 @@ const hide = (page: Page) =>
 
 async function measure(
   pages: readonly Page[],
-  demo: Demo,
+  demo: DemoName,
   state: Line['state'],
   seconds: number,
 ): Promise<Line[]> {

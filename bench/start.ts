@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import { trainedDemos } from '../demos/all-demos.ts'
 import { ensureBuilt } from '../node/build.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { serve } from '../node/serve.ts'
@@ -38,9 +39,7 @@ const goal = 2000
 const experiments: Readonly<Record<string, string>> = {
   'digits, mlp (the default)': '',
   'digits, cnn': '?model=cnn',
-  playground: '?demo=playground',
-  picture: '?demo=picture',
-  text: '?demo=text',
+  ...Object.fromEntries(trainedDemos.slice(1).map((name) => [name, `?demo=${name}`])),
 }
 
 /** What goes on up to a moment, from the one before it. */

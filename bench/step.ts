@@ -1,6 +1,6 @@
 import type { CDPSession, Page } from 'playwright'
 import { messageOf } from '../src/util/errors.ts'
-import type { StepName } from './compute/task.ts'
+import type { Library, StepName } from './compute/task.ts'
 import {
   type ComputePage,
   mapValues,
@@ -59,7 +59,7 @@ export async function stepRows(
   note: Note,
 ): Promise<Row[]> {
   const { name, blockSteps, peers, goals } = stepBenches[step]
-  const keys = ['tabring', ...peers]
+  const keys: readonly Library[] = ['tabring', ...peers]
   const failures = new Map<string, string>()
   const details = new Map<string, Record<string, unknown>>()
   await page.evaluate((given) => window.bench.prepare(given), step)

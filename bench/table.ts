@@ -1,3 +1,4 @@
+import type { GpuCalls } from './compute/calls.ts'
 import type { Place, Row } from './row.ts'
 
 /** The rows for people, as Markdown, so that what the command prints is what a README shows. */
@@ -58,7 +59,7 @@ interface Detail {
   losses?: number[]
   lossDifference?: number
   runAhead?: string
-  callsPerStep?: Record<string, number>
+  callsPerStep?: Partial<GpuCalls>
   mainThreadUsPerStep?: number
 }
 

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { Command } from 'commander'
 import type { Browser, Locator, Page } from 'playwright'
+import type { AnyDemo } from '../demos/all-demos.ts'
 import { ensureBuilt } from '../node/build.ts'
 import type { AdapterChoice } from '../node/chromium.ts'
 import { serve } from '../node/serve.ts'
@@ -39,19 +40,26 @@ const three = [
   [0.28, 0.76],
 ] as const
 
-interface Demo {
-  name: string
+/** Makes a demo's picture at a path. */
+type Shoot = (browser: Browser, url: string, to: string) => Promise<void>
+
+interface Trained {
   query: string
   /** What is drawn on which element before the picture. */
   draw?: { on: string; stroke: readonly (readonly [number, number])[] }
 }
 
-const demos: readonly Demo[] = [
-  { name: 'playground', query: '?demo=playground&data=spiral&steps=400' },
-  { name: 'digits', query: '?demo=digits&steps=200', draw: { on: 'canvas.pad', stroke: three } },
-  { name: 'picture', query: '?demo=picture&steps=300' },
-  { name: 'text', query: '?demo=text&steps=150' },
-]
+const demos: Readonly<Record<AnyDemo, Shoot>> = {
+  playground: trained({ query: '?demo=playground&data=spiral&steps=400' }),
+  digits: trained({
+    query: '?demo=digits&steps=200',
+    draw: { on: 'canvas.pad', stroke: three },
+  }),
+  picture: trained({ query: '?demo=picture&steps=300' }),
+  text: trained({ query: '?demo=text&steps=150' }),
+  ring: shootRing,
+  strategies: shootStrategies,
+}
 
 function ffmpeg(args: readonly string[]): void {
   const { status, error, stderr } = spawnSync('ffmpeg', ['-y', '-loglevel', 'error', ...args])
@@ -146,36 +154,34 @@ async function shootRun(browser: Browser, url: string, to: string): Promise<void
 }
 
 /** What a demo shows at the end of its run. */
-async function shootDemo(
-  browser: Browser,
-  url: string,
-  { name, query, draw }: Demo,
-): Promise<void> {
-  const [page] = await openRoom(browser, `${url}${query}`, 1, { width: 1280, height: 860 })
-  await start(page)
-  await finished(page)
-  if (draw) await drawOn(page.locator(draw.on), draw.stroke)
-  await page.waitForTimeout(2000) // What the view asks the model for.
-  await page.locator('#demo').screenshot({ path: join(out, `demo-${name}.png`) })
-  await page.context().close()
+function trained({ query, draw }: Trained): Shoot {
+  return async (browser, url, to) => {
+    const [page] = await openRoom(browser, `${url}${query}`, 1, { width: 1280, height: 860 })
+    await start(page)
+    await finished(page)
+    if (draw) await drawOn(page.locator(draw.on), draw.stroke)
+    await page.waitForTimeout(2000) // What the view asks the model for.
+    await page.locator('#demo').screenshot({ path: to })
+    await page.context().close()
+  }
 }
 
 /** The ring in the middle of its reduce-scatter. */
-async function shootRing(browser: Browser, url: string): Promise<void> {
+async function shootRing(browser: Browser, url: string, to: string): Promise<void> {
   const page = await browser.newPage({ viewport: { width: 1280, height: 820 } })
   await page.goto(`${url}demos/ring/`)
   await page.locator('.scrub').click({ position: { x: 90, y: 5 } })
   await page.evaluate(() => scrollTo(0, 0))
-  await page.screenshot({ path: join(out, 'demo-ring.png') })
+  await page.screenshot({ path: to })
   await page.close()
 }
 
-async function shootStrategies(browser: Browser, url: string): Promise<void> {
+async function shootStrategies(browser: Browser, url: string, to: string): Promise<void> {
   const page = await browser.newPage({ viewport: { width: 1280, height: 980 } })
   await page.goto(`${url}demos/strategies/?strategies=1,2,4,2alone&steps=300`)
   await page.getByRole('button', { name: 'Run', exact: true }).click()
   await finished(page)
-  await page.screenshot({ path: join(out, 'demo-strategies.png') })
+  await page.screenshot({ path: to })
   await page.close()
 }
 
@@ -201,9 +207,8 @@ const browser = await launchForTraining(
 try {
   await animate(browser, served.localUrl, join(out, 'three-tabs.gif'))
   await shootRun(browser, served.localUrl, join(out, 'running.png'))
-  for (const demo of demos) await shootDemo(browser, served.localUrl, demo)
-  await shootRing(browser, served.localUrl)
-  await shootStrategies(browser, served.localUrl)
+  for (const [name, shoot] of Object.entries(demos))
+    await shoot(browser, served.localUrl, join(out, `demo-${name}.png`))
 } finally {
   await browser.close()
   await served.close()

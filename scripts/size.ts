@@ -2,6 +2,7 @@ import { readFileSync, rmSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { chromium } from 'playwright'
 import { visit } from '../bench/start/visit.ts'
+import { ownPages, trainedDemos } from '../demos/all-demos.ts'
 import { browserFlags, findBrowser } from '../node/chromium.ts'
 import { serve } from '../node/serve.ts'
 import { firstLoadBudget, kilobytes, sizeLines, sumOf } from './size/budget.ts'
@@ -17,15 +18,13 @@ const root = resolve(import.meta.dirname, '..')
 
 /** When a part comes, by the source that it begins with. */
 const whenBySource: Readonly<Record<string, string>> = {
-  'demos/digits/demo.ts': 'Start, demo digits',
-  'demos/picture/demo.ts': 'Start, demo picture',
-  'demos/playground/demo.ts': 'Start, demo playground',
-  'demos/text/demo.ts': 'Start, demo text',
+  ...Object.fromEntries(
+    trainedDemos.flatMap((name) => [
+      [`demos/${name}/demo.ts`, `Start, demo ${name}`],
+      [`demos/${name}/view.tsx`, `demo ${name} chosen`],
+    ]),
+  ),
   'demos/text/story.ts': 'Start, demo text with the built-in text',
-  'demos/digits/view.tsx': 'demo digits chosen',
-  'demos/picture/view.tsx': 'demo picture chosen',
-  'demos/playground/view.tsx': 'demo playground chosen',
-  'demos/text/view.tsx': 'demo text chosen',
   'src/nn/cnn.ts': 'Start, model cnn',
   'src/graph/run/cpu-program.ts': 'Start, ?device=cpu',
   'src/graph/inside/instruments.ts': 'Start, ?debug=2 and up, or ?trace=1',
@@ -55,8 +54,7 @@ try {
     'selftest.html',
     'bench.html',
     'tab.html',
-    'demos/ring/index.html',
-    'demos/strategies/index.html',
+    ...ownPages.map((name) => `demos/${name}/index.html`),
   ])
     console.log(`${kilobytes(sum(ofPage(page)))}  ${page}, before what it loads later`)
   isWithin = own <= firstLoadBudget

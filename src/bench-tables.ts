@@ -2,7 +2,7 @@ import type { Rounds } from './measure/interleave.ts'
 import { median } from './measure/median.ts'
 import { type PeerKey, peers } from './measure/peers/peers.ts'
 import { geometricMean } from './measure/training-shapes.ts'
-import { formatNumber } from './ui/format.ts'
+import { formatNumber } from './ui/parts/format.ts'
 
 /** What the benchmark page says about other libraries. */
 

@@ -1,5 +1,5 @@
 import { render } from 'preact'
-import './ui/theme.css'
+import './ui/theme/theme.css'
 import { type BesideRow, besideTable, besideWords, geometricRatios } from './bench-tables.ts'
 import type { Runtime } from './graph/memory/runtime.ts'
 import { compareProducts } from './measure/compare-products.ts'
@@ -24,10 +24,10 @@ import {
   trainingShapes,
 } from './measure/training-shapes.ts'
 import { onOwnGpu } from './own-gpu.ts'
-import { formatNumber } from './ui/format.ts'
-import { GridTable, toMarkdown } from './ui/grid-table.tsx'
-import { runJob } from './ui/job.ts'
-import { type Job, ReportPage } from './ui/report-page.tsx'
+import { type Job, ReportPage } from './ui/page/report-page.tsx'
+import { runJob } from './ui/page/run-job.ts'
+import { formatNumber } from './ui/parts/format.ts'
+import { GridTable, toMarkdown } from './ui/parts/grid-table.tsx'
 
 /**
  * The benchmark page: the matmul menu on this GPU, then its best beside other libraries.

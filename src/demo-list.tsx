@@ -1,8 +1,6 @@
 import { render } from 'preact'
-import './ui/theme.css'
-import { metas } from '../demos/metas.ts'
-import { meta as ring } from '../demos/ring/meta.ts'
-import { meta as strategies } from '../demos/strategies/meta.ts'
+import './ui/theme/theme.css'
+import { type AnyDemo, allDemos } from '../demos/all-demos.ts'
 import digitsPicture from '../docs/images/demo-digits.png'
 import picturePicture from '../docs/images/demo-picture.png'
 import playgroundPicture from '../docs/images/demo-playground.png'
@@ -10,8 +8,8 @@ import ringPicture from '../docs/images/demo-ring.png'
 import strategiesPicture from '../docs/images/demo-strategies.png'
 import textPicture from '../docs/images/demo-text.png'
 import { apartQuery } from './ui/demo/apart-link.tsx'
-import { PageTop } from './ui/page-top.tsx'
-import { Panel } from './ui/panel.tsx'
+import { PageTop } from './ui/parts/page-top.tsx'
+import { Panel } from './ui/parts/panel.tsx'
 
 interface Card {
   readonly picture: string
@@ -24,7 +22,7 @@ interface Card {
 const apart = { '3 ranks, no exchange': `?${apartQuery}` }
 
 /** In the order of the page: the demos that rooms train, and the two that are pages of their own. */
-const cards: Readonly<Record<string, Card>> = {
+const cards: Readonly<Record<AnyDemo, Card>> = {
   digits: {
     picture: digitsPicture,
     teaches: 'What a network takes a digit for as it learns, and where it is still wrong.',
@@ -54,13 +52,12 @@ const cards: Readonly<Record<string, Card>> = {
   },
 }
 
-const demos = { ...metas, ring, strategies }
-
 render(
   <div class="page">
     <PageTop tagline="Demos" />
     <main class="demo-list">
-      {Object.entries(demos).map(([name, { title, sentence }]) => {
+      {(Object.keys(allDemos) as AnyDemo[]).map((name) => {
+        const { title, sentence } = allDemos[name]
         const { picture, teaches, links = {} } = cards[name]
         return (
           <Panel key={name} id={name} title={title}>

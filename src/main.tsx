@@ -1,23 +1,25 @@
 import { render } from 'preact'
+import { experiments } from '../demos/experiments.ts'
+import { startWorker } from '../demos/start-worker.ts'
 import { views } from '../demos/views.ts'
 import 'uplot/dist/uPlot.min.css'
-import './ui/theme.css'
-import './ui/live.css'
-import './ui/lobby.css'
+import './ui/theme/theme.css'
+import './ui/theme/live.css'
+import './ui/theme/lobby.css'
 import { formatFragment, newRoomLink, parseFragment, type RoomLink } from './peer/room/secret.ts'
-import { type Acts, idleActs } from './ui/acts.ts'
-import { App } from './ui/app.tsx'
-import { browserName, plainName } from './ui/browser-name.ts'
 import { NextDraw } from './ui/demo/use-look.ts'
-import { chooseCpu, chosenDevice } from './ui/device-choice.ts'
-import { keepPageOnDrop } from './ui/keep-page-on-drop.ts'
-import { keepName, readName } from './ui/kept-name.ts'
-import { enterRoom } from './ui/room.ts'
+import { App } from './ui/page/app.tsx'
+import { keepPageOnDrop } from './ui/page/keep-page-on-drop.ts'
+import { browserName, plainName } from './ui/room/browser-name.ts'
+import { chooseCpu, chosenDevice } from './ui/room/device-choice.ts'
+import { enterRoom } from './ui/room/enter-room.ts'
+import { keepName, readName } from './ui/room/kept-name.ts'
 import { ranksOf, transportOf } from './ui/settings/draft.ts'
 import { draftFromQuery, givenInQuery } from './ui/settings/query.ts'
+import { type Acts, idleActs } from './ui/state/acts.ts'
 import { begin } from './ui/state/snapshot.ts'
-import { pageSurface, Store } from './ui/store.ts'
-import { type Trouble, troubleAhead, troubleOf } from './ui/trouble.ts'
+import { pageSurface, Store } from './ui/state/store.ts'
+import { type Trouble, troubleAhead, troubleOf } from './ui/state/trouble.ts'
 import { toHex } from './util/env.ts'
 
 /** The signaling page: every tab that opens it is a rank. */
@@ -54,7 +56,7 @@ function findRoom(): { link: RoomLink | null; trouble: Trouble | null } {
 }
 
 const { link, trouble } = findRoom()
-const draft = draftFromQuery(location.search)
+const draft = draftFromQuery(experiments, location.search)
 const given = givenInQuery(location.search)
 const transport = transportOf(draft)
 const shortId = toHex(crypto.getRandomValues(new Uint8Array(2)))
@@ -66,6 +68,7 @@ const nextDraw = () => store.nextDraw()
 let acts: Acts = { ...idleActs, useCpu: chooseCpu }
 const store = new Store(
   begin({
+    experiments,
     invite: link ? `${location.origin}${location.pathname}${formatFragment(link)}` : '',
     name,
     draft,
@@ -90,5 +93,5 @@ window.addEventListener('pageshow', ({ persisted }) => {
   if (persisted) location.reload()
 })
 
-if (link) acts = enterRoom(link, store)
+if (link) acts = enterRoom(link, store, startWorker)
 else if (trouble) store.dispatch({ type: 'outside', trouble })

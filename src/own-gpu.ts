@@ -1,6 +1,6 @@
 import { openGpu } from './gpu/device.ts'
 import { Runtime } from './graph/memory/runtime.ts'
-import { placeOf } from './ui/place.ts'
+import { placeOf } from './ui/page/measured-on.ts'
 
 /** Runs `work` on a device of its own, told in words as `place`, and closes it in every case. errors: `gpu.unavailable`, `work`'s. */
 export async function onOwnGpu(

@@ -1,11 +1,11 @@
 import { render } from 'preact'
-import './ui/theme.css'
+import './ui/theme/theme.css'
 import { countChecks, type OpResult, selfTest } from './check/self-test.ts'
 import { ops } from './kernels/index.ts'
 import { onOwnGpu } from './own-gpu.ts'
-import { GridTable, toMarkdown } from './ui/grid-table.tsx'
-import { runJob } from './ui/job.ts'
-import { type Job, ReportPage } from './ui/report-page.tsx'
+import { type Job, ReportPage } from './ui/page/report-page.tsx'
+import { runJob } from './ui/page/run-job.ts'
+import { GridTable, toMarkdown } from './ui/parts/grid-table.tsx'
 
 /** The self-test page: every op, variant and case on the visitor's own GPU. `?op=softmax,matmul` limits it. */
 

@@ -1,3 +1,5 @@
+import { experiments } from '../demos/experiments.ts'
+import { startWorker } from '../demos/start-worker.ts'
 import { type TransportChoice, transportChoices } from './peer/room/messages.ts'
 import { newRoomLink, parseFragment } from './peer/room/secret.ts'
 import { DataError } from './util/errors.ts'
@@ -61,6 +63,8 @@ async function offerDownload(): Promise<void> {
 
 let hasStarted = false
 const member = new RoomMember({
+  experiments,
+  startWorker,
   link: parseFragment(location.hash) ?? newRoomLink(),
   name: isMaker ? 'maker' : 'joiner',
   transport: transportChoices.includes(chosen) ? chosen : 'webrtc',

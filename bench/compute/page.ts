@@ -10,12 +10,19 @@ import { batchOf, expectedLosses, weightsOf } from './given.ts'
 import { worstDifference } from './oracle.ts'
 import type { StepProfile } from './profile.ts'
 import type { OurTrainer } from './tabring.ts'
-import { type Batch, matmulTasks, type StepName, type Trainer, type Weights } from './task.ts'
+import {
+  type Batch,
+  type Library,
+  matmulTasks,
+  type StepName,
+  type Trainer,
+  type Weights,
+} from './task.ts'
 
 /** The page in which all libraries run side by side; `bench/compute.ts` drives it from outside. */
 
 /** Libraries by key; each is loaded when it is asked for. */
-const trainers: Record<string, (step: StepName, weights: Weights) => Promise<Trainer>> = {
+const trainers: Record<Library, (step: StepName, weights: Weights) => Promise<Trainer>> = {
   tabring: async (...args) => (await import('./tabring.ts')).tabringTrainer(...args),
   jax: async (...args) => (await import('./jax.ts')).jaxTrainer(...args, 'webgpu'),
   jaxWasm: async (...args) => (await import('./jax.ts')).jaxTrainer(...args, 'wasm'),
@@ -106,7 +113,7 @@ const bench = {
   /** Loads a library, takes the first steps from the common weights and holds the losses against PyTorch's. */
   async load(
     step: StepName,
-    key: string,
+    key: Library,
   ): Promise<{ losses: number[]; worst: number; isSlow: boolean }> {
     const trainer = await trainers[key](step, weights)
     const losses: number[] = []
@@ -128,7 +135,7 @@ const bench = {
   },
 
   /** Milliseconds from loading the library's code to the first loss on the host; for a page in which nothing has run. */
-  async firstStep(step: StepName, key: string): Promise<number> {
+  async firstStep(step: StepName, key: Library): Promise<number> {
     prepare(step)
     const began = performance.now()
     const trainer = await trainers[key](step, weights)

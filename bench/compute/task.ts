@@ -39,6 +39,9 @@ export interface Batch {
   oneHotTargets: Float32Array<ArrayBuffer>
 }
 
+/** The libraries that are timed, by key. */
+export type Library = 'tabring' | 'jax' | 'jaxWasm' | 'tfjs'
+
 /** One library with a model of its own. */
 export interface Trainer {
   /** It has no way to leave a loss on the device. */

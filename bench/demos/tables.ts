@@ -1,3 +1,4 @@
+import type { DemoName } from '../../demos/metas.ts'
 import { meta as playground } from '../../demos/playground/meta.ts'
 
 /** One setting of a table's row or column, as it stands in the page's address. */
@@ -8,7 +9,7 @@ export interface Setting {
 
 /** A table of a demo's README: a run for each row with each column. */
 export interface DemoTable {
-  readonly demo: 'digits' | 'playground' | 'picture' | 'text'
+  readonly demo: DemoName
   /** What the rows are. */
   readonly head: string
   readonly rows: readonly Setting[]
@@ -90,7 +91,14 @@ const text: DemoTable = {
   columns: [ranks(1), ranks(2)],
 }
 
-export const demoTables: readonly DemoTable[] = [digits, points, networks, picture, text]
+const tables: Readonly<Record<DemoName, readonly DemoTable[]>> = {
+  digits: [digits],
+  playground: [points, networks],
+  picture: [picture],
+  text: [text],
+}
+
+export const demoTables: readonly DemoTable[] = Object.values(tables).flat()
 
 /** Whether a row can be run without files that somebody has to serve. */
 export const needsFiles = ({ query }: Setting): boolean => query.data === filesAt

@@ -3,7 +3,7 @@ import { givenData } from '../../src/trainer/settings/config.ts'
 import { Choices } from '../../src/ui/demo/choices.tsx'
 import { keptInTab } from '../../src/ui/demo/kept.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
-import { formatBytes, formatCount } from '../../src/ui/format.ts'
+import { formatBytes, formatCount } from '../../src/ui/parts/format.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import {
   givenOf,

@@ -5,6 +5,7 @@ import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { WhoseModel } from '../../src/ui/demo/whose-model.tsx'
 import { Examples } from './examples.tsx'
 import { inkOn, signed, Tile } from './images.tsx'
+import { meta } from './meta.ts'
 import { OwnFiles, useOwnFiles } from './own-files.tsx'
 import { normalized, Pad, type Stroke } from './pad.tsx'
 import './view.css'
@@ -66,7 +67,7 @@ export function DigitsView(props: ViewProps) {
       {hasModel && <Filters key={`filters ${run.id}`} {...props} />}
       {hasModel && <Mistakes key={`mistakes ${run.id}`} {...props} />}
       <OwnFiles {...props} own={own} />
-      <Expected demo="digits" run={run} />
+      <Expected demo="digits" meta={meta} run={run} />
     </div>
   )
 }

@@ -29,7 +29,7 @@ const picture: Look<PictureData> = async ({ program, data }, input) => {
       `picture: expected a whole width with sides of at most ${widest} pixels, got ${width} x ${height}. Give another width.`,
     )
   }
-  const features = featuresOf[data.model]
+  const features = featuresOf(data.model)
   const forward = await program('tile', { x: tensorType([tile, features]) }, (model, { x }) => ({
     colours: model.forward(x),
   }))
@@ -69,7 +69,7 @@ export const task: Task<PictureData> = {
   }),
   model: ({ model }) =>
     new Sequential(
-      new Linear(featuresOf[model], 64),
+      new Linear(featuresOf(model), 64),
       new ReLU(),
       new Linear(64, 64),
       new ReLU(),
@@ -77,7 +77,7 @@ export const task: Task<PictureData> = {
       new Sigmoid(),
     ),
   types: ({ model }, _data, rows) => ({
-    x: tensorType([rows, featuresOf[model]]),
+    x: tensorType([rows, featuresOf(model)]),
     colours: tensorType([rows, 3]),
   }),
   fill: ({ width, height, rgb, model, ...splits }, split, indices, { x, colours }) => {

@@ -3,7 +3,7 @@ import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
 /** A picture that a person gives: 8 bytes of header, and as many pixels a side at most. */
 export const mostPixelsASide = 256
 
-export const meta: DemoMeta = {
+const own = {
   title: 'Picture',
   sentence: 'A small network learns a picture: given a place, it answers with the colour.',
   models: {
@@ -21,4 +21,8 @@ export const meta: DemoMeta = {
   defaults: { batchSize: 512, epochs: 40 },
   pace: 60,
   expected: [{ config: { data: 'harbour', seed: 0 }, atMost: 0.004, withinSteps: 300 }],
-}
+} satisfies DemoMeta
+
+export const meta: DemoMeta = own
+
+export type PictureModel = keyof typeof own.models

@@ -1,7 +1,10 @@
 import { RandomStream } from '../../src/util/random.ts'
+import type { PictureModel } from './meta.ts'
 
-/** Numbers that the network gets for a place, by the name of the model. */
-export const featuresOf: Readonly<Record<string, number>> = { waves: 64, place: 2 }
+const features: Readonly<Record<PictureModel, number>> = { waves: 64, place: 2 }
+
+/** Numbers that the network gets for a place, by the name of one of meta's models. */
+export const featuresOf = (model: string): number => features[model as PictureModel]
 
 /** How quickly the waves change: the standard deviation of their cycles from edge to edge. */
 const cycles = 4
@@ -11,7 +14,7 @@ const frequencies = (() => {
   const random = new RandomStream(0, 2, 'general')
   // A sum of twelve is as good as normal here, and has the same bits everywhere.
   const normal = () => Array.from({ length: 12 }, () => random.unit()).reduce((a, b) => a + b) - 6
-  return Array.from({ length: featuresOf.waves / 2 }, () => [cycles * normal(), cycles * normal()])
+  return Array.from({ length: features.waves / 2 }, () => [cycles * normal(), cycles * normal()])
 })()
 
 /**
@@ -25,7 +28,7 @@ export function writePlace(
   features: { [index: number]: number },
   row: number,
 ): void {
-  const at = row * featuresOf[model]
+  const at = row * featuresOf(model)
   if (model === 'place') {
     features[at] = x
     features[at + 1] = y

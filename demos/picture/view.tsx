@@ -7,7 +7,7 @@ import { keptInTab } from '../../src/ui/demo/kept.ts'
 import { useInView } from '../../src/ui/demo/use-in-view.ts'
 import { useLook } from '../../src/ui/demo/use-look.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
-import { last } from '../../src/ui/series.ts'
+import { last } from '../../src/ui/parts/series.ts'
 import { decibelsOf, errorGain, errorPicture, meanSquaredError } from './closeness.ts'
 import { Framed } from './framed.tsx'
 import { meta } from './meta.ts'
@@ -140,7 +140,7 @@ export function PictureView(props: ViewProps) {
           <ApartLink demo="picture" />. Each learns its band and makes up the rest. Then switch the
           exchange on: every rank adds its pixels, and all have the whole picture.
         </p>
-        <Expected demo="picture" run={run} />
+        <Expected demo="picture" meta={meta} run={run} />
       </div>
     </div>
   )

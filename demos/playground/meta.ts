@@ -1,6 +1,6 @@
 import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
 
-export const meta: DemoMeta = {
+const own = {
   title: 'Playground',
   sentence:
     'Points in the plane, and the boundary between two classes that a small network learns.',
@@ -35,4 +35,8 @@ export const meta: DemoMeta = {
   defaults: { batchSize: 96, epochs: 100 },
   pace: 60,
   expected: [{ config: { data: 'spiral', seed: 0 }, atLeast: 0.95, withinSteps: 500 }],
-}
+} satisfies DemoMeta
+
+export const meta: DemoMeta = own
+
+export type Shape = keyof typeof own.data

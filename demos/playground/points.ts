@@ -1,5 +1,6 @@
 import { RandomStream } from '../../src/util/random.ts'
 import { heldOut, type Point, pointsFromBytes } from './given-points.ts'
+import type { Shape } from './meta.ts'
 
 /** Points in the plane, of two classes, in the order of their angle around the middle. */
 export interface Points {
@@ -15,7 +16,7 @@ const noise = 0.03
 
 /** One point of class `label`, at random; `t` goes from 0 to 1 over the shape. */
 const shapes: Readonly<
-  Record<string, (label: number, random: RandomStream) => readonly [x: number, y: number]>
+  Record<Shape, (label: number, random: RandomStream) => readonly [x: number, y: number]>
 > = {
   spiral: (label, random) => {
     const t = Math.sqrt(random.unit())
@@ -47,7 +48,7 @@ function drawPoints(shape: string, stream: number, count: number): Points {
   const strew = () => random.between(-noise, noise)
   const points = Array.from({ length: count }, (_, i): Point => {
     const label = i % 2
-    const [x, y] = shapes[shape](label, random)
+    const [x, y] = shapes[shape as Shape](label, random)
     return { x: clip(x + strew()), y: clip(y + strew()), label }
   })
   return packPoints(points)

@@ -147,7 +147,7 @@ export function PlaygroundView(props: ViewProps) {
           or <ApartLink demo="playground" />. Each learns its sector, and the boundaries disagree.
           Then switch the exchange on: all share one boundary, and it is right everywhere.
         </p>
-        <Expected demo="playground" run={run} />
+        <Expected demo="playground" meta={meta} run={run} />
       </div>
     </div>
   )

@@ -1,6 +1,6 @@
-import { formatBytes, formatCount } from '../../src/ui/format.ts'
-import { Panel } from '../../src/ui/panel.tsx'
-import { ShareLink } from '../../src/ui/share-link.tsx'
+import { formatBytes, formatCount } from '../../src/ui/parts/format.ts'
+import { Panel } from '../../src/ui/parts/panel.tsx'
+import { ShareLink } from '../../src/ui/parts/share-link.tsx'
 import {
   algorithmChoices,
   hasMachines,

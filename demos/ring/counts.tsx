@@ -1,5 +1,5 @@
-import { formatCount } from '../../src/ui/format.ts'
-import { Panel } from '../../src/ui/panel.tsx'
+import { formatCount } from '../../src/ui/parts/format.ts'
+import { Panel } from '../../src/ui/parts/panel.tsx'
 import { type Cost, costsOf, isAsStated } from './costs.ts'
 import { meta } from './meta.ts'
 import type { Moment } from './moment.ts'

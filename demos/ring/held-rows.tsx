@@ -1,5 +1,5 @@
 import { Component } from 'preact'
-import { Panel } from '../../src/ui/panel.tsx'
+import { Panel } from '../../src/ui/parts/panel.tsx'
 import { type Moment, nothingHeld, seenAt } from './moment.ts'
 import type { HeldRun, Story } from './story.ts'
 import { formatElement, heldWords, ranksIn } from './words.ts'

@@ -1,6 +1,6 @@
 import { render } from 'preact'
-import '../../src/ui/theme.css'
-import '../../src/ui/demo-page.css'
+import '../../src/ui/theme/theme.css'
+import '../../src/ui/theme/demo-page.css'
 import './ring.css'
 import { RingPage } from './page.tsx'
 

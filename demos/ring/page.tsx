@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks'
-import { PageTop } from '../../src/ui/page-top.tsx'
-import { Lamp } from '../../src/ui/status-strip.tsx'
+import { Lamp } from '../../src/ui/parts/lamp.tsx'
+import { PageTop } from '../../src/ui/parts/page-top.tsx'
 import { Controls } from './controls.tsx'
 import { Costs, Readouts, Result, verdictsOf } from './counts.tsx'
 import { HeldRows } from './held-rows.tsx'

@@ -1,5 +1,5 @@
-import { formatBytes } from '../../src/ui/format.ts'
-import { Panel } from '../../src/ui/panel.tsx'
+import { formatBytes } from '../../src/ui/parts/format.ts'
+import { Panel } from '../../src/ui/parts/panel.tsx'
 import { ArrowHead } from '../../src/ui/ring/arrow-head.tsx'
 import { LinkTable } from './counts.tsx'
 import { edgesOf } from './demo.ts'

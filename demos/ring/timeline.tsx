@@ -1,5 +1,5 @@
 import { Component } from 'preact'
-import { Panel } from '../../src/ui/panel.tsx'
+import { Panel } from '../../src/ui/parts/panel.tsx'
 import type { DataMessage } from './recorder.ts'
 import type { Story } from './story.ts'
 import { formatTime } from './words.ts'

@@ -1,5 +1,5 @@
 import type { Algorithm } from '../../src/peer/collective/announcement.ts'
-import { formatCount, formatMs, formatNumber, formatSeconds } from '../../src/ui/format.ts'
+import { formatCount, formatMs, formatNumber, formatSeconds } from '../../src/ui/parts/format.ts'
 import { formatRanks } from '../../src/util/format-ranks.ts'
 import { type Moment, nothingHeld, seenAt } from './moment.ts'
 import type { DataMessage } from './recorder.ts'

@@ -1,8 +1,8 @@
 import type { ComponentChildren } from 'preact'
-import { Panel } from '../../src/ui/panel.tsx'
-import { Swatch } from '../../src/ui/runs/swatch.tsx'
-import { ShareLink } from '../../src/ui/share-link.tsx'
-import { metaOf } from '../experiment.ts'
+import { Panel } from '../../src/ui/parts/panel.tsx'
+import { ShareLink } from '../../src/ui/parts/share-link.tsx'
+import { Swatch } from '../../src/ui/run/swatch.tsx'
+import { metaOf } from '../experiments.ts'
 import {
   type CheckedDraft,
   type Draft,

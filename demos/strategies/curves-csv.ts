@@ -1,5 +1,5 @@
-import { csvOf } from '../../src/ui/csv.ts'
-import { metaOf } from '../experiment.ts'
+import { csvOf } from '../../src/ui/parts/csv.ts'
+import { metaOf } from '../experiments.ts'
 import type { StrategyLog } from './strategy-log.ts'
 
 /** The points of all strategies as CSV, one line a step; the last column is empty but at steps behind which held-out samples were looked at. order: by strategy, then by step. */

@@ -1,5 +1,6 @@
 import type { DeviceType } from '../../src/util/device.ts'
 import { LocalCrew } from '../../src/worker/page/local-crew.ts'
+import { startWorker } from '../start-worker.ts'
 import { configOf, type Settings } from './settings.ts'
 import { StrategyLog } from './strategy-log.ts'
 
@@ -24,7 +25,7 @@ export class Race {
     this.logs = settings.strategies.map(
       (strategy) => new StrategyLog(strategy, configOf(settings, strategy)),
     )
-    this.#crew = new LocalCrew(device)
+    this.#crew = new LocalCrew(device, startWorker)
     this.done = this.#run(baseUrl, onChange).finally(() => this.#crew.close())
   }
 

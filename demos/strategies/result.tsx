@@ -1,4 +1,4 @@
-import { Panel } from '../../src/ui/panel.tsx'
+import { Panel } from '../../src/ui/parts/panel.tsx'
 import { meta } from './meta.ts'
 import type { StrategyLog } from './strategy-log.ts'
 import { verdictsOf } from './verdicts.ts'

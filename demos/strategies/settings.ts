@@ -1,6 +1,6 @@
 import { stepsPerEpoch } from '../../src/data/shares.ts'
 import type { TrainConfig } from '../../src/trainer/settings/config.ts'
-import { metaOf, parseTrainConfig } from '../experiment.ts'
+import { metaOf, parseTrainConfig } from '../experiments.ts'
 import { type Strategy, strategies } from './strategies.ts'
 
 /** What decides a comparison. */

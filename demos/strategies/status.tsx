@@ -1,7 +1,7 @@
-import { formatCount } from '../../src/ui/format.ts'
-import { ProgressBar } from '../../src/ui/progress-bar.tsx'
-import { Lamp } from '../../src/ui/status-strip.tsx'
-import { metaOf } from '../experiment.ts'
+import { formatCount } from '../../src/ui/parts/format.ts'
+import { Lamp } from '../../src/ui/parts/lamp.tsx'
+import { ProgressBar } from '../../src/ui/parts/progress-bar.tsx'
+import { metaOf } from '../experiments.ts'
 import type { Settings } from './settings.ts'
 import type { RaceState } from './use-race.ts'
 
@@ -12,7 +12,13 @@ const titles: Record<RaceState['stage'], string> = {
   stopped: 'Cancelled',
   failed: 'Failed',
 }
-const tones = { idle: 'idle', running: 'busy', finished: 'good', stopped: 'idle', failed: 'bad' }
+const tones = {
+  idle: 'idle',
+  running: 'busy',
+  finished: 'good',
+  stopped: 'idle',
+  failed: 'bad',
+} as const
 
 /** Where the comparison stands, and the one thing to do now. */
 export function Status({ race, settings }: { race: RaceState; settings: Settings | null }) {

@@ -1,8 +1,9 @@
 import { useState } from 'preact/hooks'
 import type uPlot from 'uplot'
 import type { Metric } from '../../src/trainer/settings/demo-meta.ts'
-import { formatCount, formatLoss, formatMetric, formatSeconds } from '../../src/ui/format.ts'
-import { Panel } from '../../src/ui/panel.tsx'
+import { formatCount, formatLoss, formatMetric, formatSeconds } from '../../src/ui/parts/format.ts'
+import { Panel } from '../../src/ui/parts/panel.tsx'
+import { smoothed } from '../../src/ui/parts/series.ts'
 import {
   lossRange,
   pointerOptions,
@@ -15,8 +16,7 @@ import { columnOver, mergedXs } from '../../src/ui/plot/columns.ts'
 import { halfLives } from '../../src/ui/plot/smoothing.tsx'
 import { usePlot } from '../../src/ui/plot/use-plot.ts'
 import { useZoom, ZoomButtons, zoomHint } from '../../src/ui/plot/zoom.tsx'
-import { lookOf } from '../../src/ui/runs/run-looks.ts'
-import { smoothed } from '../../src/ui/series.ts'
+import { lookOf } from '../../src/ui/run/run-looks.ts'
 import { slotOf } from './strategies.ts'
 import type { StrategyLog } from './strategy-log.ts'
 

@@ -6,11 +6,11 @@ import {
   formatLoss,
   formatMetric,
   formatNumber,
-} from '../../src/ui/format.ts'
-import { Panel } from '../../src/ui/panel.tsx'
-import { Swatch } from '../../src/ui/runs/swatch.tsx'
-import { saveText } from '../../src/ui/save-file.ts'
-import { metaOf } from '../experiment.ts'
+} from '../../src/ui/parts/format.ts'
+import { Panel } from '../../src/ui/parts/panel.tsx'
+import { saveText } from '../../src/ui/parts/save-file.ts'
+import { Swatch } from '../../src/ui/run/swatch.tsx'
+import { metaOf } from '../experiments.ts'
 import { curvesCsv } from './curves-csv.ts'
 import { slotOf } from './strategies.ts'
 import type { StrategyLog } from './strategy-log.ts'

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { chosenDevice } from '../../src/ui/device-choice.ts'
-import { type Trouble, troubleOf } from '../../src/ui/trouble.ts'
+import { chosenDevice } from '../../src/ui/room/device-choice.ts'
+import { type Trouble, troubleOf } from '../../src/ui/state/trouble.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { Race } from './race.ts'
 import type { Settings } from './settings.ts'

@@ -1,4 +1,4 @@
-import { formatMany } from '../../src/ui/format.ts'
+import { formatMany } from '../../src/ui/parts/format.ts'
 import { meta } from './meta.ts'
 import { isSameTraining } from './strategies.ts'
 import type { StrategyLog } from './strategy-log.ts'

@@ -1,6 +1,6 @@
 import { useMemo, useRef, useState } from 'preact/hooks'
 import { keptInTab } from '../../src/ui/demo/kept.ts'
-import { formatCount } from '../../src/ui/format.ts'
+import { formatCount } from '../../src/ui/parts/format.ts'
 import { messageOf } from '../../src/util/errors.ts'
 import { meta } from './meta.ts'
 import { decodeText, mostSymbols, readText } from './tokens.ts'

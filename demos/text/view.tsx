@@ -5,6 +5,7 @@ import { useLook } from '../../src/ui/demo/use-look.ts'
 import type { ViewProps } from '../../src/ui/demo/view-props.ts'
 import { WhoseModel } from '../../src/ui/demo/whose-model.tsx'
 import { AttentionMaps, type Maps } from './maps.tsx'
+import { meta } from './meta.ts'
 import { NextCharacter } from './next-character.tsx'
 import { OwnText } from './own-text.tsx'
 import { Samples } from './samples.tsx'
@@ -30,7 +31,7 @@ export function TextView(props: ViewProps) {
         </p>
       )}
       <OwnText canSet={canSet} isGiven={config?.data === givenData} give={give} />
-      <Expected demo="text" run={run} />
+      <Expected demo="text" meta={meta} run={run} />
     </div>
   )
 }

@@ -1,6 +1,6 @@
 import { basename } from 'node:path'
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
-import { metaOf, parseTrainConfig } from '../../demos/experiment.ts'
+import { metaOf, parseTrainConfig } from '../../demos/experiments.ts'
 import { metas } from '../../demos/metas.ts'
 import { givenData, type TrainConfig } from '../../src/trainer/settings/config.ts'
 import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'

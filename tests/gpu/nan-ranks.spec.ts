@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { task } from '../../demos/digits/demo.ts'
-import { parseTrainConfig } from '../../demos/experiment.ts'
+import { parseTrainConfig } from '../../demos/experiments.ts'
 import { DistributedDataParallel } from '../../src/ddp/data-parallel/data-parallel.ts'
 import { compile } from '../../src/graph/compile/compile.ts'
 import { detectAnomaly } from '../../src/graph/compile/detect-anomaly.ts'

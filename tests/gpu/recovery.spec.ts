@@ -1,11 +1,12 @@
 import { expect, test } from 'vitest'
-import { parseTrainConfig } from '../../demos/experiment.ts'
+import { parseTrainConfig } from '../../demos/experiments.ts'
+import { startWorker } from '../../demos/start-worker.ts'
 import { startCompute } from '../../src/worker/page/client.ts'
 
 const membership = { epoch: 1, rank: 0, worldSize: 1 }
 
 test('a loss that is no number names the step, the op and its shapes', async () => {
-  const client = startCompute()
+  const client = startCompute(startWorker)
   const config = parseTrainConfig({ optimizer: 'sgd', lr: 1e18, steps: 80, batchSize: 16 })
   await expect(
     client.api.train(membership, config, location.href, () => undefined),
@@ -17,7 +18,7 @@ test('a loss that is no number names the step, the op and its shapes', async () 
 })
 
 test('the whole experiment runs on the CPU when it is told to, to the loss of the GPU', async () => {
-  const client = startCompute()
+  const client = startCompute(startWorker)
   const config = parseTrainConfig({ steps: 2, batchSize: 4 })
   const losses: number[] = []
   for (const [epoch, device] of (['webgpu', 'cpu'] as const).entries()) {

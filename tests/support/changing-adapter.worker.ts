@@ -1,4 +1,4 @@
-import '../../src/worker/compute/compute.worker.ts'
+import '../../demos/compute.worker.ts'
 
 /**
  * The compute worker in a browser that has another adapter once a device was lost, as a software one where the GPU's process has crashed.

@@ -1,16 +1,16 @@
-import { metaOf, parseTrainConfig } from '../../demos/experiment.ts'
+import { experiments, metaOf, parseTrainConfig } from '../../demos/experiments.ts'
 import type { Lobby, LobbyMember, RoomState } from '../../src/peer/room/messages.ts'
 import { removedBy, SignalError } from '../../src/peer/room/refusals.ts'
 import type { TrainConfigInput } from '../../src/trainer/settings/config.ts'
 import type { StepParts } from '../../src/trainer/watch/run-events.ts'
-import { whyUnsaved } from '../../src/ui/checkpoints/file-words.ts'
-import { defaultDraft } from '../../src/ui/settings/draft.ts'
+import { whyUnsaved } from '../../src/ui/settings/checkpoint-words.ts'
 import { reduce } from '../../src/ui/state/reduce.ts'
 import { type Action, begin, type Snapshot } from '../../src/ui/state/snapshot.ts'
 import { stopReason } from '../../src/ui/state/stop-words.ts'
-import { troubleAhead, troubleOf } from '../../src/ui/trouble.ts'
+import { troubleAhead, troubleOf } from '../../src/ui/state/trouble.ts'
 import { GpuError, PeerError, TabringError } from '../../src/util/errors.ts'
 import type { RunResult } from '../../src/worker/api.ts'
+import { defaultDraft } from './demo-settings.ts'
 import { makeSamples } from './step-samples.ts'
 
 /** Every state that the page is designed for, each made by the reducer from actions like those of a real room. */
@@ -115,6 +115,7 @@ export function lobbyApart(count: number, broken: readonly number[], own = 0): S
 
 export const makeSnapshot = (): Snapshot =>
   begin({
+    experiments,
     invite: `https://192.168.1.20:5173/#room=${'7c'.repeat(16)}&key=${'k'.repeat(43)}`,
     name: names[0],
     draft: defaultDraft,

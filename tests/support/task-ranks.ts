@@ -1,4 +1,4 @@
-import { parseTrainConfig } from '../../demos/experiment.ts'
+import { parseTrainConfig } from '../../demos/experiments.ts'
 import { isDemo } from '../../demos/metas.ts'
 import { tasks } from '../../demos/tasks.ts'
 import type { AnyRuntime } from '../../src/graph/memory/runtime.ts'

@@ -1,5 +1,5 @@
 import { task } from '../../demos/digits/demo.ts'
-import { parseTrainConfig } from '../../demos/experiment.ts'
+import { parseTrainConfig } from '../../demos/experiments.ts'
 import type { AnyRuntime } from '../../src/graph/memory/runtime.ts'
 import { Trainer } from '../../src/trainer/loop/trainer.ts'
 import type { CheckpointPlace } from '../../src/trainer/saves/run-checkpoint.ts'

@@ -14,7 +14,7 @@ export const givenData = 'given'
  * Everything that decides a run's numbers, the same on every rank: the room's maker sends it with `start`.
  *
  * `batchSize` is global; `lr` undefined means the model's default; `steps` undefined means whole epochs. Which models, data and settings a
- * demo has is in its meta: `parseTrainConfig` of `demos/experiment.ts` fills in and judges both.
+ * demo has is in its meta: `parseTrainConfig` of `experiments.ts` fills in and judges both.
  */
 export const trainConfigSchema = v.object({
   /** Which experiment: a folder under `demos`. */

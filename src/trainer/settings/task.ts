@@ -26,6 +26,9 @@ export interface Task<Data extends TaskData = TaskData> {
   readonly looks: Readonly<Record<string, Look<Data>>>
 }
 
+/** By the name of the demo: loads what it trains. */
+export type TaskLoaders = Readonly<Record<string, () => Promise<Task>>>
+
 /** A batch by name, as `fill` writes it. */
 export type TaskInputs = Readonly<Record<string, Tensor>>
 

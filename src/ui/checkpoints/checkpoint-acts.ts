@@ -1,16 +1,15 @@
-import { parseTrainConfig } from '../../../demos/experiment.ts'
 import { stepsPerEpoch } from '../../data/shares.ts'
 import type { SavedFile } from '../../trainer/saves/save-requests.ts'
 import { type TrainConfig, totalStepsOf } from '../../trainer/settings/config.ts'
 import { messageOf, TabringError } from '../../util/errors.ts'
 import type { CheckpointSettings, ComputeApi } from '../../worker/api.ts'
-import type { Acts } from '../acts.ts'
-import { saveUrl } from '../save-file.ts'
+import { saveUrl } from '../parts/save-file.ts'
+import { fileWords, whyUnsaved } from '../settings/checkpoint-words.ts'
 import { type SettingKey, settings } from '../settings/list.ts'
+import type { Acts } from '../state/acts.ts'
 import { checkedDraft } from '../state/room-facts.ts'
 import type { Saving } from '../state/run.ts'
-import type { Store } from '../store.ts'
-import { fileWords, whyUnsaved } from './file-words.ts'
+import type { Store } from '../state/store.ts'
 
 /** Settings that are not the saved run's: how far to go, and what does not decide its numbers. */
 const ownSettings: readonly SettingKey[] = [
@@ -94,6 +93,7 @@ export function checkpointActs(
       // A demo that is chosen brings all its own settings: how far to go would be lost.
       if (store.snapshot.draft[key] !== value) set(key, value)
     }
+    const { parseTrainConfig } = store.snapshot.experiments
     const longer = longerThan(found, parseTrainConfig(checkedDraft(store.snapshot).known))
     if (longer) set(...longer)
     const further = longer

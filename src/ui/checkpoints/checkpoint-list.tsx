@@ -1,11 +1,12 @@
 import { useRef } from 'preact/hooks'
 import { scoreOf } from '../../trainer/settings/demo-meta.ts'
+import type { Experiments } from '../../trainer/settings/experiments.ts'
 import type { ShelvedCheckpoint } from '../../worker/api.ts'
-import type { Acts } from '../acts.ts'
-import { formatBytes, formatCount, formatMany, formatMetric } from '../format.ts'
-import { Panel } from '../panel.tsx'
-import { timeWords } from '../runs/run-words.ts'
+import { formatBytes, formatCount, formatMany, formatMetric } from '../parts/format.ts'
+import { Panel } from '../parts/panel.tsx'
+import { timeWords } from '../parts/time-words.ts'
 import { metaOfDraft } from '../settings/list.ts'
+import type { Acts } from '../state/acts.ts'
 import { isMaker } from '../state/room-facts.ts'
 import { isRunning } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
@@ -33,6 +34,7 @@ export function CheckpointList({ snapshot, acts }: { snapshot: Snapshot; acts: A
           {checkpoints.map((file) => (
             <Checkpoint
               key={`${file.place}/${file.name}`}
+              experiments={snapshot.experiments}
               file={file}
               acts={acts}
               mayChoose={mayChoose}
@@ -73,18 +75,19 @@ export function CheckpointList({ snapshot, acts }: { snapshot: Snapshot; acts: A
 }
 
 interface CheckpointProps {
+  experiments: Experiments
   file: ShelvedCheckpoint
   acts: Acts
   mayChoose: boolean
 }
 
-function Checkpoint({ file, acts, mayChoose }: CheckpointProps) {
+function Checkpoint({ experiments, file, acts, mayChoose }: CheckpointProps) {
   const { place, name, step, sizeBytes, isBest, isLatest, isKept, savedAtMs, about, score } = file
   const isFile = name.startsWith('upload')
   const model = place.replace(/^page-/, '').replaceAll('-', ' ')
   const title = `${model}, step ${formatCount(step)}`
   const time = savedAtMs === null ? '' : timeWords(savedAtMs, Date.now())
-  const { metric } = metaOfDraft({ demo: model.split(' ')[0] })
+  const { metric } = metaOfDraft(experiments, { demo: model.split(' ')[0] })
   const test = score === null ? '' : `test ${formatMetric(metric, scoreOf(metric, score))}`
   const facts = [test, about, formatBytes(sizeBytes), time].filter((one) => one !== '')
   // Those of several runs are often of the same step.

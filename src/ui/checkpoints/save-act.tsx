@@ -1,5 +1,5 @@
-import type { Acts } from '../acts.ts'
-import { formatCount } from '../format.ts'
+import { formatCount } from '../parts/format.ts'
+import type { Acts } from '../state/acts.ts'
 import type { Run } from '../state/run.ts'
 import { canSave, isSaved } from '../state/save-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'

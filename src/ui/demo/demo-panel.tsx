@@ -1,8 +1,7 @@
 import { useEffect, useState } from 'preact/hooks'
-import { metaOf } from '../../../demos/experiment.ts'
 import { messageOf } from '../../util/errors.ts'
-import type { Acts } from '../acts.ts'
-import { Panel } from '../panel.tsx'
+import { Panel } from '../parts/panel.tsx'
+import type { Acts } from '../state/acts.ts'
 import { checkedDraft, isMaker, settingsOfRoom } from '../state/room-facts.ts'
 import { isRunning, ranksApart } from '../state/run-facts.ts'
 import type { Snapshot } from '../state/snapshot.ts'
@@ -16,7 +15,7 @@ interface DemoPanelProps {
 
 /** What the demo of the run shows, and takes from people; its view is loaded when it is first wanted. */
 export function DemoPanel({ snapshot, acts, views }: DemoPanelProps) {
-  const { run, draft, givenInLink } = snapshot
+  const { experiments, run, draft, givenInLink } = snapshot
   const canSet = snapshot.stage === 'inside' && isMaker(snapshot) && !isRunning(snapshot)
   // While the maker chooses another demo, that one is shown, to all; else the one that ran.
   const config = canSet ? checkedDraft(snapshot).known : settingsOfRoom(snapshot)
@@ -37,7 +36,7 @@ export function DemoPanel({ snapshot, acts, views }: DemoPanelProps) {
     }
   }, [name, load])
   if (!load) return null
-  const { title, sentence } = metaOf(name)
+  const { title, sentence } = experiments.metaOf(name)
   const View = loaded?.name === name ? loaded.View : null
   return (
     <Panel id="demo" title={title}>

@@ -1,22 +1,22 @@
-import { metaOf, parseTrainConfig } from '../../../demos/experiment.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
 import {
   type DemoMeta,
   type Expectation,
   learningRateOf,
 } from '../../trainer/settings/demo-meta.ts'
+import { configOf } from '../../trainer/settings/experiments.ts'
 import type { Run } from '../state/run.ts'
 import './demo.css'
 
 interface ExpectedProps {
   /** The demo's name. */
   demo: string
+  meta: DemoMeta
   run: Run | null
 }
 
 /** The results that a demo states, with a tick where this tab's run has reached them. */
-export function Expected({ demo, run }: ExpectedProps) {
-  const meta = metaOf(demo)
+export function Expected({ demo, meta, run }: ExpectedProps) {
   return (
     <ul class="expected">
       {meta.expected.map((expectation) => {
@@ -46,7 +46,7 @@ export function judge(
   meta: DemoMeta,
   run: Run | null,
 ): Judgement {
-  if (!run?.config || !isAsExpected(run.config, parseTrainConfig({ demo, ...config }), meta)) {
+  if (!run?.config || !isAsExpected(run.config, configOf(demo, meta, config), meta)) {
     const own = settingsInWords(config, meta)
     const words = run
       ? `Not judged: the stated result is for ${own}, with everything else at its default.`

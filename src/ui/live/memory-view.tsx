@@ -1,6 +1,6 @@
 import { useMemo } from 'preact/hooks'
-import { formatBytes } from '../format.ts'
-import { Panel } from '../panel.tsx'
+import { formatBytes } from '../parts/format.ts'
+import { Panel } from '../parts/panel.tsx'
 import type { Run } from '../state/run.ts'
 import { useFewRanks } from './few-ranks.tsx'
 import { useJsMemory } from './js-memory.ts'

@@ -1,5 +1,5 @@
 import type { SampleSpan, SpanKind, StepSample } from '../../trainer/watch/step-sample.ts'
-import { sharesOf } from '../rates.ts'
+import { sharesOf } from '../state/rates.ts'
 import type { Run } from '../state/run.ts'
 
 /** What one rank makes of its time, by its own clock. NaN for what is not measured yet. */

@@ -1,4 +1,4 @@
-import { formatSeconds } from '../format.ts'
+import { formatSeconds } from '../parts/format.ts'
 import { type Shown, secondsBack } from './look-back.ts'
 
 interface StepSliderProps {

@@ -1,4 +1,4 @@
-import type { RingEdge } from '../rates.ts'
+import type { RingEdge } from '../state/rates.ts'
 import { place } from './place.ts'
 
 export interface ChordGroup {

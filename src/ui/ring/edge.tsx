@@ -1,6 +1,6 @@
-import { formatBytes } from '../format.ts'
 import type { LinkUse } from '../live/links.ts'
-import type { RingEdge } from '../rates.ts'
+import { formatBytes } from '../parts/format.ts'
+import type { RingEdge } from '../state/rates.ts'
 import { arcOf, labelledRanks, onCircle, radius } from './place.ts'
 import { linkWords, useWords } from './ring-words.ts'
 

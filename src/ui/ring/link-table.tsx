@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { formatBytes } from '../format.ts'
+import { formatBytes } from '../parts/format.ts'
 
 /** Bytes/s from each rank (row) to each other (column); drawn while it is unfolded. */
 export function LinkTable({ rates }: { rates: readonly (readonly number[])[] }) {

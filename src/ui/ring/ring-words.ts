@@ -1,7 +1,7 @@
 import { meshLimit } from '../../peer/room/edges.ts'
-import { capitalized, formatBytes } from '../format.ts'
 import type { LinkUse } from '../live/links.ts'
-import type { RingEdge } from '../rates.ts'
+import { capitalized, formatBytes } from '../parts/format.ts'
+import type { RingEdge } from '../state/rates.ts'
 import { labelledRanks } from './place.ts'
 
 /** What the drawing of the links says in words. */

@@ -1,12 +1,16 @@
 import * as v from 'valibot'
-import { hasSetting, refusal, withAlone } from '../../../demos/experiment.ts'
-import { isDemo, metas } from '../../../demos/metas.ts'
 import {
   givenData,
   mostInBatch,
   type TrainConfig,
   trainConfigSchema,
 } from '../../trainer/settings/config.ts'
+import {
+  type Experiments,
+  hasSetting,
+  refusal,
+  withAlone,
+} from '../../trainer/settings/experiments.ts'
 import { defaultDraftOf, isTransport, mostRanks, ranksOf } from './draft.ts'
 import {
   choicesOf,
@@ -36,15 +40,16 @@ export interface GivenFacts {
 
 /** Judges each field by the schema of the settings, by the ranks that would take part, and by the data that this tab has to give. */
 export function checkDraft(
+  experiments: Experiments,
   draft: Draft,
   worldSize = 1,
   given: GivenFacts = { isThere: true },
 ): CheckedDraft {
   const errors: Partial<Record<SettingKey, string>> = {}
   const config: Record<string, unknown> = {}
-  const meta = metaOfDraft(draft)
-  if (!isDemo(draft.demo))
-    errors.demo = `expected ${Object.keys(metas).join(' or ')}, got ${draft.demo}`
+  const meta = metaOfDraft(experiments, draft)
+  if (!experiments.has(draft.demo))
+    errors.demo = `expected ${Object.keys(experiments.metas).join(' or ')}, got ${draft.demo}`
   for (const setting of settings) {
     const { key } = setting
     if (key === 'transport') {
@@ -69,16 +74,16 @@ export function checkDraft(
     }
     const result = v.safeParse(trainConfigSchema.entries[key], value)
     if (result.success) config[key] = result.output
-    else errors[key] = wordsOf(setting, draft, result.issues[0])
+    else errors[key] = wordsOf(experiments, setting, draft, result.issues[0])
   }
   const apart = withAlone(config as TrainConfig)
   if (apart) errors[apart] = 'expected none while the exchange is switched off'
   if (!errors.batchSize && Number(config.batchSize) < worldSize) {
     errors.batchSize = `expected at least ${worldSize}, one sample for each rank, got ${draft.batchSize}`
   }
-  const samples = samplesOf(draft, given)
+  const samples = samplesOf(experiments, draft, given)
   // Who chose none gets all that there are in each step.
-  const isChosen = draft.batchSize.trim() !== defaultDraftOf(draft.demo).batchSize
+  const isChosen = draft.batchSize.trim() !== defaultDraftOf(experiments, draft.demo).batchSize
   if (!errors.batchSize && isChosen && Number(config.batchSize) > samples) {
     errors.batchSize = `expected at most ${samples}, all training samples that there are, got ${draft.batchSize}`
   }
@@ -102,8 +107,12 @@ export function firstErrorOf({
 }
 
 /** How many training samples the data of a draft has; infinite where that is not known before the run. */
-function samplesOf(draft: Pick<Draft, 'demo' | 'data'>, given: GivenFacts): number {
-  const { samples } = metaOfDraft(draft)
+function samplesOf(
+  experiments: Experiments,
+  draft: Pick<Draft, 'demo' | 'data'>,
+  given: GivenFacts,
+): number {
+  const { samples } = metaOfDraft(experiments, draft)
   const data = draft.data.trim()
   const known = data === givenData ? given.samples : Object.hasOwn(samples, data) && samples[data]
   return known || Number.POSITIVE_INFINITY
@@ -113,13 +122,19 @@ function samplesOf(draft: Pick<Draft, 'demo' | 'data'>, given: GivenFacts): numb
  * For a batch that is smaller than the room, the next size that gives each rank as many samples; for one that is too large, the largest. Null
  * where that would not do either.
  */
-export function fittingBatch(draft: Draft, worldSize = 1, given?: GivenFacts): string | null {
+export function fittingBatch(
+  experiments: Experiments,
+  draft: Draft,
+  worldSize = 1,
+  given?: GivenFacts,
+): string | null {
   const size = Number(draft.batchSize)
-  const most = Math.min(mostInBatch, samplesOf(draft, given ?? { isThere: true }))
+  const most = Math.min(mostInBatch, samplesOf(experiments, draft, given ?? { isThere: true }))
   if (!Number.isSafeInteger(size) || size < 1) return null
   if (size >= worldSize && size <= most) return null
   const batchSize = String(size > most ? most : worldSize * Math.ceil(size / worldSize))
-  return checkDraft({ ...draft, batchSize }, worldSize, given).errors.batchSize ? null : batchSize
+  const { errors } = checkDraft(experiments, { ...draft, batchSize }, worldSize, given)
+  return errors.batchSize ? null : batchSize
 }
 
 function fromText({ kind }: Setting, text: string): unknown {
@@ -132,7 +147,12 @@ function fromText({ kind }: Setting, text: string): unknown {
   )
 }
 
-function wordsOf(setting: Setting, draft: Draft, issue: v.BaseIssue<unknown>): string {
+function wordsOf(
+  experiments: Experiments,
+  setting: Setting,
+  draft: Draft,
+  issue: v.BaseIssue<unknown>,
+): string {
   const text = draft[setting.key]
   const got = text.trim() === '' ? 'nothing' : text.trim().slice(0, 40)
   const { requirement, type } = issue as { requirement?: unknown; type: string }
@@ -151,7 +171,7 @@ function wordsOf(setting: Setting, draft: Draft, issue: v.BaseIssue<unknown>): s
                 ? 'a whole number'
                 : setting.kind === 'number'
                   ? 'a number'
-                  : choicesOf(setting, draft)
+                  : choicesOf(experiments, setting, draft)
                       .map(([value]) => value)
                       .join(' or ')
   return `expected ${expected}, got ${got}`

@@ -1,10 +1,9 @@
 import * as v from 'valibot'
-import { defaultsOf, metaOf } from '../../../demos/experiment.ts'
-import { isDemo, metas } from '../../../demos/metas.ts'
 import { type TransportChoice, transportChoices } from '../../peer/room/messages.ts'
 import { type TrainConfig, trainConfigSchema } from '../../trainer/settings/config.ts'
 import { type DemoMeta, learningRateOf } from '../../trainer/settings/demo-meta.ts'
-import { checkpointWords } from '../checkpoints/file-words.ts'
+import type { Experiments } from '../../trainer/settings/experiments.ts'
+import { checkpointWords } from './checkpoint-words.ts'
 import {
   type ConfigKey,
   choicesOf,
@@ -22,24 +21,22 @@ const ofPage = ({ pace = 0 }: DemoMeta) => ({
   stepsPerSec: pace > 0 ? String(pace) : '',
 })
 
-/** The settings of a demo when nothing was chosen, as texts. */
-export function defaultDraftOf(demo: string): Draft {
+/** The settings of a demo when nothing was chosen, as texts; by default those of the first one. */
+export function defaultDraftOf(experiments: Experiments, demo = experiments.first): Draft {
+  const { has, defaultsOf } = experiments
   const defaults: Record<string, unknown> = v.parse(
     trainConfigSchema,
-    defaultsOf(isDemo(demo) ? demo : undefined),
+    defaultsOf(has(demo) ? demo : undefined),
   )
   const texts = settings.map(({ key }) => [key, toText(defaults[key])])
   return {
     ...Object.fromEntries(texts),
-    ...ofPage(metaOfDraft({ demo })),
+    ...ofPage(metaOfDraft(experiments, { demo })),
     demo,
     transport: 'auto',
     ranks: '1',
   } as Draft
 }
-
-/** Those of the first demo. */
-export const defaultDraft: Draft = defaultDraftOf(Object.keys(metas)[0])
 
 function toText(value: unknown): string {
   return value === undefined ? '' : String(value)
@@ -49,14 +46,19 @@ function toText(value: unknown): string {
 const keptKeys = ['seed', 'strategy', 'partition', 'transport', 'ranks'] as const
 
 /** The draft after a person has set a field. Another demo brings its own settings. */
-export function withSetting(draft: Draft, key: SettingKey, value: string): Draft {
+export function withSetting(
+  experiments: Experiments,
+  draft: Draft,
+  key: SettingKey,
+  value: string,
+): Draft {
   if (key !== 'demo') return { ...draft, [key]: value }
   const kept = keptKeys.map((kept) => [kept, draft[kept]])
-  return { ...defaultDraftOf(value), ...Object.fromEntries(kept) }
+  return { ...defaultDraftOf(experiments, value), ...Object.fromEntries(kept) }
 }
 
 /** The draft that gives `config`; what a tab keeps to itself is `own`'s. */
-export function draftOf(config: TrainConfig, own: Draft = defaultDraft): Draft {
+export function draftOf(config: TrainConfig, own: Draft): Draft {
   const texts = settings
     .filter(({ key }) => !isOfTab(key))
     .map(({ key }) => [key, toText(config[key as ConfigKey])])
@@ -64,8 +66,13 @@ export function draftOf(config: TrainConfig, own: Draft = defaultDraft): Draft {
 }
 
 /** The draft of a tab that has chosen nothing but its demo, and how it entered the room. */
-export function resetDraft({ demo }: Draft, transport: TransportChoice, ranks: number): Draft {
-  const fresh = defaultDraftOf(isDemo(demo) ? demo : defaultDraft.demo)
+export function resetDraft(
+  experiments: Experiments,
+  { demo }: Draft,
+  transport: TransportChoice,
+  ranks: number,
+): Draft {
+  const fresh = defaultDraftOf(experiments, experiments.has(demo) ? demo : undefined)
   return { ...fresh, transport, ranks: String(ranks) }
 }
 
@@ -88,14 +95,19 @@ export function transportOf(draft: Draft): TransportChoice {
 }
 
 /** A setting of a run in words, for those who only read it. */
-export function describeSetting(setting: Setting, config: TrainConfig): string {
+export function describeSetting(
+  experiments: Experiments,
+  setting: Setting,
+  config: TrainConfig,
+): string {
   if (isOfTab(setting.key)) return ''
+  const meta = experiments.metaOf(config.demo)
   const value = config[setting.key]
   if (setting.kind === 'switch') return value ? 'yes' : 'no'
-  if (setting.key === 'lr') return String(learningRateOf(config, metaOf(config.demo)))
+  if (setting.key === 'lr') return String(learningRateOf(config, meta))
   if (value === undefined || (setting.key === 'stepsPerSec' && value === 0))
-    return setting.placeholder?.(defaultDraft) ?? '–'
-  const words = choicesOf(setting, config).find(([choice]) => choice === value)?.[1]
+    return setting.placeholder?.(config, meta) ?? '–'
+  const words = choicesOf(experiments, setting, config).find(([choice]) => choice === value)?.[1]
   if (words === undefined && setting.key === 'resume') return checkpointWords(String(value))
   return words ?? (setting.unit ? `${value} ${setting.unit}` : String(value))
 }

@@ -1,7 +1,6 @@
-import { hasSetting, metaOf } from '../../../demos/experiment.ts'
-import { isDemo, metas } from '../../../demos/metas.ts'
 import { givenData, type TrainConfig } from '../../trainer/settings/config.ts'
 import type { DemoMeta } from '../../trainer/settings/demo-meta.ts'
+import { type Experiments, hasSetting } from '../../trainer/settings/experiments.ts'
 
 /**
  * The experiment as a person sets it: one list, which is the form, the table that the others read, and the address of the page.
@@ -25,19 +24,14 @@ export interface Setting {
   /** Value and words, for a choice that all demos have alike; `choicesOf` gives those of every setting. */
   readonly choices?: readonly Choice[]
   /** Shown in an empty field: what holds then. */
-  readonly placeholder?: (draft: Draft) => string
+  readonly placeholder?: (draft: Pick<Draft, 'model'>, meta: DemoMeta) => string
   readonly unit?: string
   /** In the closed part of the form. */
   readonly isAdvanced?: boolean
 }
 
 export const settings: readonly Setting[] = [
-  {
-    key: 'demo',
-    label: 'Experiment',
-    kind: 'choice',
-    choices: Object.entries(metas).map(([name, { title }]) => [name, title]),
-  },
+  { key: 'demo', label: 'Experiment', kind: 'choice' },
   { key: 'model', label: 'Model', kind: 'choice' },
   { key: 'data', label: 'Data', kind: 'data' },
   { key: 'epochs', label: 'Epochs', kind: 'number', hint: 'Passes over the training data.' },
@@ -61,7 +55,7 @@ export const settings: readonly Setting[] = [
     key: 'lr',
     label: 'Learning rate',
     kind: 'number',
-    placeholder: (draft) => String(metaOfDraft(draft).models[draft.model]?.lr ?? ''),
+    placeholder: ({ model }, { models }) => String(models[model]?.lr ?? ''),
   },
   {
     key: 'strategy',
@@ -205,21 +199,29 @@ export const settings: readonly Setting[] = [
 ]
 
 /** The demo of a draft; the first one where it names none. */
-export const metaOfDraft = ({ demo }: Pick<Draft, 'demo'>): DemoMeta =>
-  metaOf(isDemo(demo) ? demo : undefined)
+export const metaOfDraft = (
+  { has, metaOf }: Experiments,
+  { demo }: Pick<Draft, 'demo'>,
+): DemoMeta => metaOf(has(demo) ? demo : undefined)
 
 /** The settings that the draft's demo has, in the list's order. */
-export const settingsOf = (draft: Pick<Draft, 'demo'>): readonly Setting[] => {
-  const meta = metaOfDraft(draft)
+export const settingsOf = (
+  experiments: Experiments,
+  draft: Pick<Draft, 'demo'>,
+): readonly Setting[] => {
+  const meta = metaOfDraft(experiments, draft)
   return settings.filter(({ key }) => isOfTab(key) || hasSetting(meta, key))
 }
 
 /** Value and words of what a person may choose; for data the demo's own sets, and `given` where a person may give some. */
 export function choicesOf(
+  experiments: Experiments,
   { key, choices = [] }: Setting,
-  demo: Pick<Draft, 'demo'>,
+  draft: Pick<Draft, 'demo'>,
 ): readonly Choice[] {
-  const { models, data, given } = metaOfDraft(demo)
+  if (key === 'demo')
+    return Object.entries(experiments.metas).map(([name, { title }]) => [name, title])
+  const { models, data, given } = metaOfDraft(experiments, draft)
   if (key === 'model') return Object.entries(models).map(([name, { words }]) => [name, words])
   if (key !== 'data') return choices
   const own = Object.entries(data)

@@ -1,19 +1,19 @@
-import { isDemo } from '../../../demos/metas.ts'
 import type { TransportChoice } from '../../peer/room/messages.ts'
 import { givenData } from '../../trainer/settings/config.ts'
+import type { Experiments } from '../../trainer/settings/experiments.ts'
 import { switchParameters } from '../../util/switches.ts'
-import { defaultDraft, defaultDraftOf } from './draft.ts'
+import { defaultDraftOf } from './draft.ts'
 import { type Draft, settings } from './list.ts'
 
 /** Reads a query like `?model=cnn&epochs=5`; what it does not name keeps its default. Wrong values stay, and are shown as errors. */
-export function draftFromQuery(query: string): Draft {
+export function draftFromQuery(experiments: Experiments, query: string): Draft {
   const parameters = new URLSearchParams(query)
   const named = settings.flatMap(({ key }) => {
     const value = parameters.get(key)
     return value === null ? [] : [[key, value.slice(0, 1000)]]
   })
-  const demo = parameters.get('demo') ?? defaultDraft.demo
-  const draft: Draft = { ...defaultDraftOf(demo.slice(0, 1000)), ...Object.fromEntries(named) }
+  const demo = parameters.get('demo')?.slice(0, 1000)
+  const draft: Draft = { ...defaultDraftOf(experiments, demo), ...Object.fromEntries(named) }
   return givenInQuery(query) === null ? draft : { ...draft, data: givenData }
 }
 
@@ -26,8 +26,12 @@ export const givenInQuery = (query: string): string | null =>
  *
  * Data that a person gave is in it only as the demo wrote it for an address, in `given`: a page that has not got it asks for the demo's own.
  */
-export function queryOf(draft: Draft, given: string | null = null): string {
-  const defaults = { ...defaultDraftOf(draft.demo), demo: defaultDraft.demo }
+export function queryOf(
+  experiments: Experiments,
+  draft: Draft,
+  given: string | null = null,
+): string {
+  const defaults = { ...defaultDraftOf(experiments, draft.demo), demo: experiments.first }
   const isGiven = draft.data === givenData
   const own = settings.filter(
     ({ key }) => draft[key] !== defaults[key] && !(isGiven && key === 'data'),
@@ -40,9 +44,13 @@ export function queryOf(draft: Draft, given: string | null = null): string {
 }
 
 /** The query of the link that others open: a demo, this tab's links, and the switches that all ranks should have. */
-export const inviteQuery = (transport: TransportChoice, demo = defaultDraft.demo): string =>
+export const inviteQuery = (
+  { first, has }: Experiments,
+  transport: TransportChoice,
+  demo: string,
+): string =>
   toQuery([
-    ...(demo === defaultDraft.demo || !isDemo(demo) ? [] : [['demo', demo]]),
+    ...(demo === first || !has(demo) ? [] : [['demo', demo]]),
     ...(transport === 'auto' ? [] : [['transport', transport]]),
     ...switchParameters(true),
   ])

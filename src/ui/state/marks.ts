@@ -1,4 +1,4 @@
-import { last } from '../series.ts'
+import { last } from '../parts/series.ts'
 import type { Mark, Run } from './run.ts'
 
 /** Where the run is now. */

@@ -1,6 +1,6 @@
 import type { StepParts } from '../../trainer/watch/run-events.ts'
 import type { RunEvent } from '../../worker/api.ts'
-import { append, last } from '../series.ts'
+import { append, last } from '../parts/series.ts'
 import { addMark, markOf } from './marks.ts'
 import type { Run } from './run.ts'
 import type { Action } from './snapshot.ts'

@@ -1,9 +1,9 @@
 import type { Lobby } from '../../peer/room/messages.ts'
 import { givenData } from '../../trainer/settings/config.ts'
 import type { ShelvedCheckpoint } from '../../worker/api.ts'
-import { whyUnsaved } from '../checkpoints/file-words.ts'
-import { nextSlot, reduceRuns } from '../runs/kept-runs.ts'
+import { whyUnsaved } from '../settings/checkpoint-words.ts'
 import { defaultDraftOf, draftOf, resetDraft, withSetting } from '../settings/draft.ts'
+import { nextSlot, reduceRuns } from './kept-runs.ts'
 import { reduceRun } from './reduce-run.ts'
 import { canStart, isMaker } from './room-facts.ts'
 import { newRun, type Run } from './run.ts'
@@ -52,7 +52,7 @@ function reduceRest(snapshot: Snapshot, action: Action): Snapshot {
     case 'refused':
       return { ...snapshot, refusal: action.text }
     case 'setting': {
-      const draft = withSetting(snapshot.draft, action.key, action.value)
+      const draft = withSetting(snapshot.experiments, snapshot.draft, action.key, action.value)
       return { ...snapshot, draft, refusal: null }
     }
     case 'given':
@@ -72,7 +72,8 @@ function reduceRest(snapshot: Snapshot, action: Action): Snapshot {
       return { ...snapshot, name: action.name }
     case 'reset': {
       if (!canStart(snapshot)) return snapshot
-      const draft = resetDraft(snapshot.draft, snapshot.transport, snapshot.ranks)
+      const { experiments, transport, ranks } = snapshot
+      const draft = resetDraft(experiments, snapshot.draft, transport, ranks)
       const resets = snapshot.resets + 1
       const none = { given: {}, givenSamples: {}, damagedInLink: null }
       return { ...snapshot, ...none, draft, run: null, refusal: null, checkpointNote: null, resets }
@@ -127,6 +128,7 @@ function withLobby(snapshot: Snapshot, lobby: Lobby, ownId: string | null): Snap
   const next = { ...snapshot, lobby, ownId }
   if (!isMaker(next) || !snapshot.proposed) return next
   const draft = { ...draftOf(snapshot.proposed, snapshot.draft), resume: '' }
-  const data = draft.data === givenData ? defaultDraftOf(draft.demo).data : draft.data
+  const data =
+    draft.data === givenData ? defaultDraftOf(snapshot.experiments, draft.demo).data : draft.data
   return { ...next, draft: { ...draft, data }, proposed: null }
 }

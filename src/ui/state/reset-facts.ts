@@ -10,8 +10,8 @@ import type { Snapshot } from './snapshot.ts'
 /** Whether a reset would change anything. */
 export function canReset(snapshot: Snapshot): boolean {
   if (!canStart(snapshot)) return false
-  const { draft, given, run, runs, transport, ranks } = snapshot
-  const fresh = resetDraft(draft, transport, ranks)
+  const { experiments, draft, given, run, runs, transport, ranks } = snapshot
+  const fresh = resetDraft(experiments, draft, transport, ranks)
   return (
     run !== null ||
     Object.keys(given).length > 0 ||

@@ -34,7 +34,7 @@ export function makerName({ lobby }: Snapshot): string {
 export const checkedDraft = (
   snapshot: Snapshot,
   worldSize = snapshot.lobby?.members.length,
-): CheckedDraft => checkDraft(snapshot.draft, worldSize, givenFacts(snapshot))
+): CheckedDraft => checkDraft(snapshot.experiments, snapshot.draft, worldSize, givenFacts(snapshot))
 
 /** What this tab has of the data that a person gave to the draft's demo. */
 export const givenFacts = ({

@@ -3,7 +3,7 @@ import type { TrainConfig } from '../../trainer/settings/config.ts'
 import type { StepParts } from '../../trainer/watch/run-events.ts'
 import type { StepSample } from '../../trainer/watch/step-sample.ts'
 import type { RunResult } from '../../worker/api.ts'
-import { emptySeries, type Series } from '../series.ts'
+import { emptySeries, type Series } from '../parts/series.ts'
 
 /** A run as this tab sees it. */
 
@@ -31,7 +31,7 @@ export interface Run {
   readonly id: string
   /** units: ms of Unix time. */
   readonly startedAtMs: number
-  /** How its line looks (runs/run-looks.ts). */
+  /** How its line looks (run/run-looks.ts). */
   readonly slot: number
   readonly epoch: number
   readonly rank: number

@@ -1,5 +1,5 @@
 import { canBeSaved, type TrainConfig } from '../../trainer/settings/config.ts'
-import { checkpointWords } from '../checkpoints/file-words.ts'
+import { checkpointWords } from '../settings/checkpoint-words.ts'
 import { canStart } from './room-facts.ts'
 import { makesSteps } from './run-facts.ts'
 import type { Snapshot } from './snapshot.ts'

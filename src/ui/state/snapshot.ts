@@ -6,6 +6,7 @@ import type {
   TransportChoice,
 } from '../../peer/room/messages.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
+import type { Experiments } from '../../trainer/settings/experiments.ts'
 import type {
   AdapterFacts,
   RunEvent,
@@ -13,11 +14,11 @@ import type {
   SavedFile,
   ShelvedCheckpoint,
 } from '../../worker/api.ts'
-import type { KeptRun, RunsAction } from '../runs/kept-runs.ts'
-import { noFacts } from '../server-facts.ts'
 import type { Draft, SettingKey } from '../settings/list.ts'
-import type { Trouble } from '../trouble.ts'
+import type { KeptRun, RunsAction } from './kept-runs.ts'
 import type { Download, Run, Saving } from './run.ts'
+import { noFacts } from './server-facts.ts'
+import type { Trouble } from './trouble.ts'
 
 /**
  * Everything the page shows, and how it comes to change: one snapshot, one list of actions, one pure reducer.
@@ -26,6 +27,8 @@ import type { Download, Run, Saving } from './run.ts'
  */
 
 export interface Snapshot {
+  /** What this page can train; it never changes. */
+  readonly experiments: Experiments
   /**
    * opening: the device; entering: the room; inside; outside: `trouble` says why.
    */
@@ -105,6 +108,7 @@ export type Action =
   | { type: 'checkpointNote'; text: string; isError: boolean }
 
 export interface Beginning {
+  experiments: Experiments
   invite: string
   name: string
   draft: Draft
@@ -114,6 +118,7 @@ export interface Beginning {
 }
 
 export function begin({
+  experiments,
   invite,
   name,
   draft,
@@ -122,6 +127,7 @@ export function begin({
   givenInLink = null,
 }: Beginning): Snapshot {
   return {
+    experiments,
     stage: 'opening',
     trouble: null,
     invite,

@@ -17,7 +17,7 @@ import type {
 import type { CheckpointPlace } from '../../trainer/saves/run-checkpoint.ts'
 import type { SavedFile } from '../../trainer/saves/save-requests.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
-import type { LookAnswer, LookValue } from '../../trainer/settings/task.ts'
+import type { LookAnswer, LookValue, TaskLoaders } from '../../trainer/settings/task.ts'
 import type { DeviceType } from '../../util/device.ts'
 import { DataError, PeerError, TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
@@ -42,6 +42,7 @@ const rejoinTimeoutMs = 60_000
 
 /** One rank: it owns the GPU device, the links and the collectives. */
 class ComputeWorker implements ComputeApi {
+  readonly #tasks: TaskLoaders
   #device: DeviceType = 'webgpu'
   #runtime: Promise<AnyRuntime> | undefined
   /** Links of epochs that have not begun, by epoch and rank. */
@@ -57,6 +58,10 @@ class ComputeWorker implements ComputeApi {
   #measured: { ways: string; links: LinkMeasurement } | undefined
   /** The measurement that is under way: a run waits for it. */
   #measuring: Promise<unknown> | undefined
+
+  constructor(tasks: TaskLoaders) {
+    this.#tasks = tasks
+  }
 
   async open(device: DeviceType = 'webgpu', switches?: GivenSwitches): Promise<AdapterFacts> {
     if (switches) takeSwitches(switches)
@@ -139,7 +144,7 @@ class ComputeWorker implements ComputeApi {
       this.#trainer?.destroy()
       this.#trainer = undefined
       const training = await this.#loadTraining()
-      const task = await training.taskOf(config)
+      const task = await training.taskOf(config, this.#tasks)
       let trainer: Trainer | undefined
       const ring = new training.Rejoining({
         epoch,
@@ -406,10 +411,13 @@ async function sumStats(links: Iterable<Link>): Promise<LinkStats> {
   return total
 }
 
-keepErrorCodes()
-Comlink.expose(new ComputeWorker())
-// The page watches this lock: it is free only when this worker is gone, however it ended.
-navigator.locks.request(self.name, () => {
-  self.postMessage({ tabring: 'alive' })
-  return new Promise<void>(() => undefined)
-})
+/** Makes this worker one that `startCompute` can start, and that trains these tasks; for the worker's entry point, once. */
+export function serveCompute(tasks: TaskLoaders): void {
+  keepErrorCodes()
+  Comlink.expose(new ComputeWorker(tasks))
+  // The page watches this lock: it is free only when this worker is gone, however it ended.
+  navigator.locks.request(self.name, () => {
+    self.postMessage({ tabring: 'alive' })
+    return new Promise<void>(() => undefined)
+  })
+}

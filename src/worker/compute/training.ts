@@ -1,7 +1,5 @@
-import { isDemo } from '../../../demos/metas.ts'
-import { tasks } from '../../../demos/tasks.ts'
 import type { TrainConfig } from '../../trainer/settings/config.ts'
-import type { Task } from '../../trainer/settings/task.ts'
+import type { Task, TaskLoaders } from '../../trainer/settings/task.ts'
 import { TabringError } from '../../util/errors.ts'
 import { loadPart } from '../../util/load-part.ts'
 
@@ -14,8 +12,8 @@ export { isLoss } from '../../trainer/loop/recovery.ts'
 export { Trainer } from '../../trainer/loop/trainer.ts'
 
 /** errors: `config.invalid` for a demo that this page does not have. */
-export async function taskOf({ demo }: TrainConfig): Promise<Task> {
-  if (isDemo(demo)) return loadPart(`the demo ${demo}`, tasks[demo])
+export async function taskOf({ demo }: TrainConfig, tasks: TaskLoaders): Promise<Task> {
+  if (Object.hasOwn(tasks, demo)) return loadPart(`the demo ${demo}`, tasks[demo])
   throw new TabringError(
     'config.invalid',
     `demo: expected one of ${Object.keys(tasks).join(', ')}, got ${demo}. Open the same version of the page on all ranks.`,

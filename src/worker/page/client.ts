@@ -15,19 +15,19 @@ export interface ComputeClient {
   terminate(): void
 }
 
+/** Starts a worker, named as given, whose script calls `serveCompute`: which script that is the page's entry point knows. */
+export type StartWorker = (name: string) => Worker
+
 /**
  * Starts a compute worker.
  *
  * Comlink alone leaves calls to a dead worker pending for ever. Here the worker holds a Web Lock for as long as it lives, the page waits for
  * that lock, and getting it means that the worker is gone: crashed, closed or terminated.
  */
-export function startCompute(): ComputeClient {
+export function startCompute(startWorker: StartWorker): ComputeClient {
   keepErrorCodes()
   const name = `tabring-compute-${toHex(crypto.getRandomValues(new Uint8Array(8)))}`
-  const worker = new Worker(new URL('../compute/compute.worker.ts', import.meta.url), {
-    type: 'module',
-    name,
-  })
+  const worker = startWorker(name)
   let fail!: (error: TabringError) => void
   const dead = new Promise<never>((_, reject) => {
     fail = reject

@@ -4,7 +4,7 @@ import type { DeviceType } from '../../util/device.ts'
 import { TabringError } from '../../util/errors.ts'
 import { givenSwitches } from '../../util/switches.ts'
 import type { AdapterFacts, RunEvent, RunResult } from '../api.ts'
-import { type ComputeClient, startCompute } from './client.ts'
+import { type ComputeClient, type StartWorker, startCompute } from './client.ts'
 
 /**
  * Ranks of this page without a room: each a compute worker with a device of its own, all linked to all by ports. They share the GPU.
@@ -13,19 +13,21 @@ import { type ComputeClient, startCompute } from './client.ts'
  */
 export class LocalCrew {
   readonly #device: DeviceType
+  readonly #startWorker: StartWorker
   readonly #ranks: { readonly compute: ComputeClient; readonly opened: Promise<AdapterFacts> }[] =
     []
   #epoch = 0
   #isClosed = false
 
-  constructor(device: DeviceType) {
+  constructor(device: DeviceType, startWorker: StartWorker) {
     this.#device = device
+    this.#startWorker = startWorker
   }
 
   /** Sees to so many ranks, whose devices open at once; returns what they compute on. errors: `gpu.unavailable`, `worker.dead`. */
   async open(worldSize: number): Promise<AdapterFacts> {
     while (this.#ranks.length < worldSize && !this.#isClosed) {
-      const compute = startCompute()
+      const compute = startCompute(this.#startWorker)
       const opened = compute.api.open(this.#device, givenSwitches())
       opened.catch(() => undefined)
       this.#ranks.push({ compute, opened })

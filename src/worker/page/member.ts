@@ -1,4 +1,3 @@
-import { parseTrainConfig } from '../../../demos/experiment.ts'
 import type {
   AssignedLink,
   Assignment,
@@ -14,12 +13,13 @@ import { loadWebRtc } from '../../peer/tab/late-connection.ts'
 import { type LocalPorts, openLocalPorts } from '../../peer/tab/local-ports.ts'
 import { SignalClient, signalUrl } from '../../peer/tab/signal.ts'
 import type { TrainConfig, TrainConfigInput } from '../../trainer/settings/config.ts'
+import type { Experiments } from '../../trainer/settings/experiments.ts'
 import type { DeviceType } from '../../util/device.ts'
 import { messageOf, PeerError } from '../../util/errors.ts'
 import { tell } from '../../util/log.ts'
 import { givenSwitches } from '../../util/switches.ts'
 import type { AdapterFacts, CheckpointAddress, ComputeApi, RunEvent, RunResult } from '../api.ts'
-import { type ComputeClient, startCompute } from './client.ts'
+import { type ComputeClient, type StartWorker, startCompute } from './client.ts'
 import { formLinks, leaveOnPageHide, type RingLinks, type RingStats } from './connect.ts'
 import { SelfMeasures } from './self-measures.ts'
 import { StartMarks } from './start-marks.ts'
@@ -37,6 +37,9 @@ export const bytesSentIn = ({ result, ring }: Extract<RunEnd, { ok: true }>): nu
 export type MemberChange = Partial<Pick<MemberInfo, 'name' | 'hidden' | 'measured'>>
 
 export interface RoomMemberOptions {
+  /** What this page can train. */
+  experiments: Experiments
+  startWorker: StartWorker
   link: RoomLink
   name: string
   transport: TransportChoice
@@ -106,7 +109,7 @@ export class RoomMember {
 
   constructor(options: RoomMemberOptions) {
     this.#options = options
-    this.#compute = startCompute()
+    this.#compute = startCompute(options.startWorker)
     this.#compute.dead.catch((error) => this.#died(error))
   }
 
@@ -151,7 +154,7 @@ export class RoomMember {
       this.#measures?.roomIs(lobby)
       this.#options.onLobby?.(lobby, client.id)
     })
-    client.on('proposed', (settings) => this.#options.onProposed?.(knownConfig(settings)))
+    client.on('proposed', (settings) => this.#options.onProposed?.(this.#knownConfig(settings)))
     client.on('assign', (assignment) => this.#connect(assignment))
     client.on('reach', (reach) => this.#measures?.receive(reach))
     client.on('start', ({ epoch, settings }) => this.#run(epoch, settings))
@@ -233,7 +236,7 @@ export class RoomMember {
 
   /** Shows the others what this tab would start; for the maker. */
   propose(config: TrainConfigInput): void {
-    this.#client?.propose(parseTrainConfig(config) as unknown as JsonValue)
+    this.#client?.propose(this.#parse(config) as unknown as JsonValue)
   }
 
   /**
@@ -244,7 +247,7 @@ export class RoomMember {
     if (this.#hasStarted || this.#assignment) return
     this.#hasStarted = true
     this.#marks.begin('pressed')
-    this.#requireClient().start(parseTrainConfig(config) as unknown as JsonValue)
+    this.#requireClient().start(this.#parse(config) as unknown as JsonValue)
   }
 
   /** Asks for a pause: all ranks begin it after the same step, told by the event `paused`. For the maker. */
@@ -277,6 +280,19 @@ export class RoomMember {
     this.#ring?.close()
     this.#ports?.close()
     this.#compute.terminate()
+  }
+
+  /** errors: `config.invalid`. */
+  #parse(settings: unknown): TrainConfig {
+    return this.#options.experiments.parseTrainConfig(settings)
+  }
+
+  #knownConfig(settings: JsonValue): TrainConfig | null {
+    try {
+      return this.#parse(settings)
+    } catch {
+      return null
+    }
   }
 
   #requireClient(): SignalClient {
@@ -333,7 +349,7 @@ export class RoomMember {
     this.#isRunning = true
     this.#marks.mark('sent')
     try {
-      const config = parseTrainConfig(settings)
+      const config = this.#parse(settings)
       this.#options.onConfig?.(config)
       const result = await this.compute.train(
         {
@@ -458,14 +474,6 @@ export class RoomMember {
 
 const toError = (thrown: unknown): Error =>
   thrown instanceof Error ? thrown : new Error(String(thrown))
-
-function knownConfig(settings: JsonValue): TrainConfig | null {
-  try {
-    return parseTrainConfig(settings)
-  } catch {
-    return null
-  }
-}
 
 /** Whether a link to one of them may go by WebRTC, whose code is then loaded before the start: ports join the tabs of one browser alone. */
 const mayNeedWebRtc = (own: MemberInfo, members: readonly Pick<MemberInfo, 'hostTag'>[]): boolean =>

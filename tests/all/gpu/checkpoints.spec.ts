@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { task } from '../../../demos/digits/demo.ts'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { putCheckpoint, readManifest } from '../../../src/data/checkpoint-folder.ts'
 import { privateFileStore } from '../../../src/data/file-store.ts'
 import { loadCheckpoint, saveCheckpoint } from '../../../src/ddp/checkpoint/checkpoint.ts'

@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest'
-import { metaOf, parseTrainConfig } from '../../../demos/experiment.ts'
+import { metaOf, parseTrainConfig } from '../../../demos/experiments.ts'
 import { metas } from '../../../demos/metas.ts'
 import type { DemoMeta } from '../../../src/trainer/settings/demo-meta.ts'
 import { judge } from '../../../src/ui/demo/expected.tsx'

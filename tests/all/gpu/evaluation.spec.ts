@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest'
 import { task } from '../../../demos/digits/demo.ts'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { type DataSplits, fillBatch } from '../../../src/data/dataset.ts'
 import { TensorDataset } from '../../../src/data/datasets.ts'
 import { makeDigits } from '../../../src/data/digits.ts'

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { task } from '../../../demos/digits/demo.ts'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { openGpu } from '../../../src/gpu/device.ts'
 import { Runtime } from '../../../src/graph/memory/runtime.ts'
 import { Trainer } from '../../../src/trainer/loop/trainer.ts'

@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest'
 import { task } from '../../../demos/digits/demo.ts'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { DataLoader } from '../../../src/data/loader/data-loader.ts'
 import type { Sample } from '../../../src/data/samples.ts'
 import { AverageMeter } from '../../../src/ddp/metrics/average-meter.ts'

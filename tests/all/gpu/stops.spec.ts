@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest'
 import { task } from '../../../demos/digits/demo.ts'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { Trainer } from '../../../src/trainer/loop/trainer.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import { flipBit } from '../../support/flip-bit.ts'

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { task } from '../../../demos/digits/demo.ts'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { Trainer } from '../../../src/trainer/loop/trainer.ts'
 import { classifiers, endAll, parametersOf, train } from '../../support/classification.ts'
 import { flipBit } from '../../support/flip-bit.ts'

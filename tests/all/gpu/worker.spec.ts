@@ -1,6 +1,7 @@
 import * as Comlink from 'comlink'
 import { expect, test } from 'vitest'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
+import { startWorker } from '../../../demos/start-worker.ts'
 import { PortLink } from '../../../src/peer/link/port.ts'
 import type { ComputeApi } from '../../../src/worker/api.ts'
 import { startCompute } from '../../../src/worker/page/client.ts'
@@ -10,7 +11,7 @@ const endless = { epochs: 1000, bucketCapMb: 25 } as const
 
 /** A worker in the middle of a run. */
 async function training() {
-  const client = startCompute()
+  const client = startCompute(startWorker)
   let sawStep!: () => void
   const stepped = new Promise<void>((resolve) => {
     sawStep = resolve
@@ -32,7 +33,7 @@ test('a terminated worker rejects every pending call, and later ones', async () 
 })
 
 test('links of a run that does not begin are closed, those of others are not', async () => {
-  const client = startCompute()
+  const client = startCompute(startWorker)
   const ends: number[] = []
   const given = async (epoch: number) => {
     const { port1, port2 } = new MessageChannel()
@@ -55,7 +56,7 @@ test('links of a run that does not begin are closed, those of others are not', a
 })
 
 test('errors keep their code and text on the way out of the worker', async () => {
-  const client = startCompute()
+  const client = startCompute(startWorker)
   await expect(client.api.exportParameters()).rejects.toMatchObject({
     code: 'graph.misuse',
     message: expect.stringContaining('Train first'),
@@ -64,7 +65,7 @@ test('errors keep their code and text on the way out of the worker', async () =>
 })
 
 test('tells how fast its device is, unless a run is under way or it computes on the CPU', async () => {
-  const idle = startCompute()
+  const idle = startCompute(startWorker)
   await idle.api.open()
   await idle.api.speed() // its code is loaded, its kernel compiled
   const beganMs = performance.now()
@@ -87,7 +88,7 @@ test('tells how fast its device is, unless a run is under way or it computes on 
 })
 
 test('a run that starts during that measurement waits for its end', async () => {
-  const client = startCompute()
+  const client = startCompute(startWorker)
   await client.api.open()
   const order: string[] = []
   const measuring = client.api.speed().then((gflops) => {
@@ -112,7 +113,7 @@ test('abort ends a run with its reason', async () => {
 })
 
 test('a second run may follow a first', async () => {
-  const client = startCompute()
+  const client = startCompute(startWorker)
   const config = parseTrainConfig({
     ...endless,
     steps: 2,
@@ -139,7 +140,7 @@ test('a second run may follow a first', async () => {
 })
 
 test('a run in a worker pauses, is looked at and goes on; arrays come over as they are; it is forgotten when asked', async () => {
-  const client = startCompute()
+  const client = startCompute(startWorker)
   await expect(client.api.look('boundary', { side: 4 })).rejects.toMatchObject({
     code: 'graph.misuse',
   })
@@ -187,7 +188,7 @@ test('a run in a worker pauses, is looked at and goes on; arrays come over as th
 })
 
 test('an abort does not wait for the compiler, and the next run does', async () => {
-  const client = startCompute()
+  const client = startCompute(startWorker)
   const config = parseTrainConfig(endless)
   const phases: string[] = []
   let compiling!: () => void

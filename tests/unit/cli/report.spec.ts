@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { metaOf } from '../../../demos/experiment.ts'
+import { metaOf } from '../../../demos/experiments.ts'
 import { Rate } from '../../../node/rate.ts'
 import { makeReporter } from '../../../node/train/report.ts'
 import type { RankResult, TabEvent } from '../../../node/train/tab-group.ts'

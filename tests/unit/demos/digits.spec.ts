@@ -11,7 +11,7 @@ import {
   withFiles,
 } from '../../../demos/digits/idx-files.ts'
 import { packIdx, unpackIdx } from '../../../demos/digits/idx-pack.ts'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { loadIdxFolder, readUrlFolder } from '../../../src/data/dataset.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { pieceBytes } from '../../../src/trainer/loop/given-data.ts'

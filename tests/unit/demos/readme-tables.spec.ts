@@ -2,9 +2,8 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { demoTables } from '../../../bench/demos/tables.ts'
-import { checkDraft } from '../../../src/ui/settings/check.ts'
 import { ranksOf } from '../../../src/ui/settings/draft.ts'
-import { draftFromQuery } from '../../../src/ui/settings/query.ts'
+import { checkDraft, draftFromQuery } from '../../support/demo-settings.ts'
 
 /** The tables that `npm run bench -- demos` makes, and the READMEs that have them. */
 

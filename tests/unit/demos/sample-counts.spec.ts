@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { metas } from '../../../demos/metas.ts'
 import { tasks } from '../../../demos/tasks.ts'
 

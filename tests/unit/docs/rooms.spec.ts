@@ -15,7 +15,7 @@ const foldersIn = (folder: string): string[] =>
 const divided = ['graph', 'ddp', 'trainer', 'peer', 'distributed', 'worker', 'ui'].map(
   (name) => `src/${name}`,
 )
-/** Folders that have no README yet, or whose README describes something else than a room. */
+/** Folders whose README describes something else than a room, or that have none. */
 const exempt = ['src/ui', 'src/kernels/conv2d']
 
 const mustHave = [

@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { task } from '../../../demos/digits/demo.ts'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { bucketCapMbFor } from '../../../src/ddp/data-parallel/bucket-size.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { Trainer } from '../../../src/trainer/loop/trainer.ts'

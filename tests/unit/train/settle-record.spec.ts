@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { settleRecord } from '../../../src/trainer/loop/settle-record.ts'
 import { ringOf } from '../../support/process-ring.ts'
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { task as playground } from '../../../demos/playground/demo.ts'
 import { CpuRuntime } from '../../../src/graph/memory/runtime.ts'
 import { planDraws } from '../../../src/trainer/evaluate/share-batches.ts'

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { metaOf } from '../../../demos/experiment.ts'
+import { metaOf } from '../../../demos/experiments.ts'
 import type { TrainConfigInput } from '../../../src/trainer/settings/config.ts'
 import type { Expectation } from '../../../src/trainer/settings/demo-meta.ts'
 import { judge } from '../../../src/ui/demo/expected.tsx'

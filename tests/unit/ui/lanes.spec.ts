@@ -5,7 +5,7 @@ import { alignedLanes, lanesOf } from '../../../src/ui/live/lanes.ts'
 import { linkUse, ratesOfLinks } from '../../../src/ui/live/links.ts'
 import { samplesTrace } from '../../../src/ui/live/trace-file.ts'
 import { note, useWords } from '../../../src/ui/ring/ring-words.ts'
-import { statusOf } from '../../../src/ui/status.ts'
+import { statusOf } from '../../../src/ui/status/status.ts'
 import { training } from '../../support/page-states.ts'
 import { makeSamples } from '../../support/step-samples.ts'
 

@@ -1,19 +1,24 @@
 import { describe, expect, it } from 'vitest'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { limits } from '../../../src/peer/room/messages.ts'
 import { removedBy, SignalError } from '../../../src/peer/room/refusals.ts'
 import { forgetKept, keptInTab } from '../../../src/ui/demo/kept.ts'
-import { roundTrips } from '../../../src/ui/member-words.ts'
-import { checkDraft, firstErrorOf, fittingBatch } from '../../../src/ui/settings/check.ts'
-import { defaultDraftOf, withSetting } from '../../../src/ui/settings/draft.ts'
+import { roundTrips } from '../../../src/ui/members/member-words.ts'
+import { firstErrorOf } from '../../../src/ui/settings/check.ts'
 import { settings } from '../../../src/ui/settings/list.ts'
-import { queryOf } from '../../../src/ui/settings/query.ts'
 import { canReset, lostByReset } from '../../../src/ui/state/reset-facts.ts'
 import { checkedDraft, isMaker, settingsOfRoom } from '../../../src/ui/state/room-facts.ts'
 import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
-import { statusOf } from '../../../src/ui/status.ts'
-import { troubleOf } from '../../../src/ui/trouble.ts'
-import { unreachedOf } from '../../../src/ui/unreached.ts'
+import { troubleOf } from '../../../src/ui/state/trouble.ts'
+import { statusOf } from '../../../src/ui/status/status.ts'
+import { unreachedOf } from '../../../src/ui/status/unreached.ts'
+import {
+  checkDraft,
+  defaultDraftOf,
+  fittingBatch,
+  queryOf,
+  withSetting,
+} from '../../support/demo-settings.ts'
 import { infoOf } from '../../support/member-info.ts'
 import {
   assigned,

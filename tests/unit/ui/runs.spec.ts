@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
-import { metricName } from '../../../src/ui/metric-words.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
+import { metricName } from '../../../src/ui/parts/metric-words.ts'
+import { append, emptySeries } from '../../../src/ui/parts/series.ts'
 import {
   type ChartColumn,
   chartColumns,
@@ -10,20 +11,20 @@ import {
   leftOutOfChart,
   legendRuns,
   type Shown,
-} from '../../../src/ui/runs/chart-data.ts'
+} from '../../../src/ui/run/chart-data.ts'
+import { lookOf } from '../../../src/ui/run/run-looks.ts'
+import { rememberRuns, type TextMemory } from '../../../src/ui/run/run-memory.ts'
+import { nameOfRun } from '../../../src/ui/run/run-words.ts'
 import {
   allRuns,
+  freeSlot,
   type KeptRun,
   keptRun,
   mostPoints,
   mostRuns,
   thinnedPoints,
-} from '../../../src/ui/runs/kept-runs.ts'
-import { lossCsv } from '../../../src/ui/runs/run-csv.ts'
-import { freeSlot, lookOf } from '../../../src/ui/runs/run-looks.ts'
-import { recallRuns, rememberRuns, type TextMemory } from '../../../src/ui/runs/run-memory.ts'
-import { differingColumns, nameOfRun } from '../../../src/ui/runs/run-words.ts'
-import { append, emptySeries } from '../../../src/ui/series.ts'
+} from '../../../src/ui/state/kept-runs.ts'
+import { differingColumns, lossCsv, recallRuns } from '../../support/demo-settings.ts'
 import {
   assigned,
   comparing,

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { longerThan } from '../../../src/ui/checkpoints/checkpoint-acts.ts'
-import { fileWords, whyUnsaved } from '../../../src/ui/checkpoints/file-words.ts'
+import { stopRun } from '../../../src/ui/room/stop-run.ts'
+import { fileWords, whyUnsaved } from '../../../src/ui/settings/checkpoint-words.ts'
 import { lostByReset } from '../../../src/ui/state/reset-facts.ts'
 import { canSave, continued, isSaved, startsFrom } from '../../../src/ui/state/save-facts.ts'
 import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
-import { statusOf } from '../../../src/ui/status.ts'
-import { stopRun } from '../../../src/ui/stop-run.ts'
-import { Store, type Surface } from '../../../src/ui/store.ts'
+import { Store, type Surface } from '../../../src/ui/state/store.ts'
+import { statusOf } from '../../../src/ui/status/status.ts'
 import {
   assigned,
   failedSaved,

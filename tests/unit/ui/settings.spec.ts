@@ -1,20 +1,22 @@
 import { describe, expect, it } from 'vitest'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { trainConfigSchema } from '../../../src/trainer/settings/config.ts'
-import { experimentLink, inviteLink } from '../../../src/ui/experiment-link.ts'
-import { checkDraft, fittingBatch } from '../../../src/ui/settings/check.ts'
+import { experimentLink, inviteLink } from '../../../src/ui/experiment/experiment-link.ts'
+import { mostRanks, ranksOf } from '../../../src/ui/settings/draft.ts'
+import { isOfTab, settings } from '../../../src/ui/settings/list.ts'
+import { checkedDraft } from '../../../src/ui/state/room-facts.ts'
+import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
 import {
+  checkDraft,
+  choicesOf,
   defaultDraft,
   defaultDraftOf,
   describeSetting,
-  mostRanks,
-  ranksOf,
+  draftFromQuery,
+  fittingBatch,
+  queryOf,
   withSetting,
-} from '../../../src/ui/settings/draft.ts'
-import { isOfTab, settings } from '../../../src/ui/settings/list.ts'
-import { draftFromQuery, queryOf } from '../../../src/ui/settings/query.ts'
-import { checkedDraft } from '../../../src/ui/state/room-facts.ts'
-import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
+} from '../../support/demo-settings.ts'
 import { inside, makeSnapshot, play, training } from '../../support/page-states.ts'
 
 describe('ranks in one tab', () => {
@@ -119,9 +121,11 @@ describe('the list of settings', () => {
   })
 
   it("offers the schema's choices and no others", () => {
-    for (const { key, choices } of settings) {
-      if (!choices || key === 'transport') continue
-      for (const [value] of choices) expect(() => parseTrainConfig({ [key]: value })).not.toThrow()
+    for (const setting of settings) {
+      const { key } = setting
+      if (key === 'transport') continue
+      for (const [value] of choicesOf(setting, defaultDraft))
+        expect(() => parseTrainConfig({ [key]: value })).not.toThrow()
     }
   })
 

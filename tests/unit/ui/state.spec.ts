@@ -1,10 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { parseTrainConfig } from '../../../demos/experiment.ts'
+import { parseTrainConfig } from '../../../demos/experiments.ts'
 import { noTimes } from '../../../src/graph/plan/step-program.ts'
-import { asSentence } from '../../../src/ui/failure-words.ts'
-import { ratesOf, stepSamples } from '../../../src/ui/rates.ts'
-import { last } from '../../../src/ui/series.ts'
-import { queryOf } from '../../../src/ui/settings/query.ts'
+import { last } from '../../../src/ui/parts/series.ts'
+import { ratesOf, stepSamples } from '../../../src/ui/state/rates.ts'
 import { reduce } from '../../../src/ui/state/reduce.ts'
 import {
   canStart,
@@ -15,8 +13,10 @@ import {
 import { goneRanks, isRunning, ranksApart } from '../../../src/ui/state/run-facts.ts'
 import type { Snapshot } from '../../../src/ui/state/snapshot.ts'
 import { stoppedBy, stopReason } from '../../../src/ui/state/stop-words.ts'
-import { statusOf } from '../../../src/ui/status.ts'
-import { troubleOf } from '../../../src/ui/trouble.ts'
+import { troubleOf } from '../../../src/ui/state/trouble.ts'
+import { asSentence } from '../../../src/ui/status/failure-words.ts'
+import { statusOf } from '../../../src/ui/status/status.ts'
+import { queryOf } from '../../support/demo-settings.ts'
 import {
   assigned,
   inside,

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { ActGuard, isHeldKey, settleMs } from '../../../src/ui/strip-focus.ts'
+import { ActGuard, isHeldKey, settleMs } from '../../../src/ui/status/strip-focus.ts'
 
 it('buttons take clicks from the beginning on, and none right after a run began or ended', () => {
   const guard = new ActGuard(false)

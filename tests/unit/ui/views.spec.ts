@@ -2,23 +2,23 @@ import { describe, expect, it } from 'vitest'
 import { noTimes } from '../../../src/graph/plan/step-program.ts'
 import { meshLimit } from '../../../src/peer/room/edges.ts'
 import type { JsonValue, LobbyMember } from '../../../src/peer/room/messages.ts'
-import { adapterWords } from '../../../src/ui/adapter-words.ts'
-import { browserName, plainName } from '../../../src/ui/browser-name.ts'
-import { DrawPace, snapshotsPerSec } from '../../../src/ui/draw-pace.ts'
+import { adapterWords } from '../../../src/ui/members/adapter-words.ts'
 import {
   formatBytes,
   formatLoss,
   formatNumber,
   formatPercent,
   formatSeconds,
-} from '../../../src/ui/format.ts'
-import { isMereProgress } from '../../../src/ui/mere-progress.ts'
-import { chordsOf, ringOf } from '../../../src/ui/rates.ts'
-import { append, emptySeries, smoothed } from '../../../src/ui/series.ts'
-import { noFacts, outsideLinks } from '../../../src/ui/server-facts.ts'
+} from '../../../src/ui/parts/format.ts'
+import { append, emptySeries, smoothed } from '../../../src/ui/parts/series.ts'
+import { browserName, plainName } from '../../../src/ui/room/browser-name.ts'
+import { DrawPace, snapshotsPerSec } from '../../../src/ui/state/draw-pace.ts'
+import { isProgressOnly } from '../../../src/ui/state/progress-actions.ts'
+import { chordsOf, ringOf } from '../../../src/ui/state/rates.ts'
+import { noFacts, outsideLinks } from '../../../src/ui/state/server-facts.ts'
 import type { Action, Snapshot } from '../../../src/ui/state/snapshot.ts'
-import { Store, type Surface } from '../../../src/ui/store.ts'
-import { troubleAhead, troubleOf } from '../../../src/ui/trouble.ts'
+import { Store, type Surface } from '../../../src/ui/state/store.ts'
+import { troubleAhead, troubleOf } from '../../../src/ui/state/trouble.ts'
 import { GpuError } from '../../../src/util/errors.ts'
 import { makeLobby, makeSnapshot, training } from '../../support/page-states.ts'
 
@@ -338,16 +338,16 @@ describe('the store', () => {
     const lobby = before.lobby!
     const [first, ...rest] = lobby.members
     const told = (members: readonly LobbyMember[], from = before) =>
-      isMereProgress(
+      isProgressOnly(
         { type: 'lobby', lobby: { ...lobby, members: [...members] }, ownId: null },
         from,
       )
-    expect(isMereProgress(measuredAnew(before, 7), before)).toBe(true)
+    expect(isProgressOnly(measuredAnew(before, 7), before)).toBe(true)
     expect(told([{ ...first, hidden: !first.hidden }, ...rest])).toBe(false)
     expect(told([first])).toBe(false)
     expect(told([...lobby.members, { ...first, id: 'z'.repeat(first.id.length) }])).toBe(false)
     const alone = { ...before, run: null }
-    expect(isMereProgress(measuredAnew(alone, 7), alone)).toBe(false)
+    expect(isProgressOnly(measuredAnew(alone, 7), alone)).toBe(false)
   })
 
   it('tells who waits for the next picture when it is drawn, with what is drawn anyway', async () => {

@@ -1,0 +1,14 @@
+import { type DemoName, metas } from './metas.ts'
+import { meta as ring } from './ring/meta.ts'
+import { meta as strategies } from './strategies/meta.ts'
+
+/** Every demo with a page under demos/, by its folder's name: those that rooms train, and those that are pages of their own. */
+export const allDemos = { ...metas, ring, strategies } as const
+
+export type AnyDemo = keyof typeof allDemos
+
+/** The demos that rooms train, the default one first. */
+export const trainedDemos = Object.keys(metas) as readonly DemoName[]
+
+/** The demos that do not open the training page. */
+export const ownPages = Object.keys(allDemos).filter((name) => !Object.hasOwn(metas, name))

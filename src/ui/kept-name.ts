@@ -1,9 +1,0 @@
-import { recall, remember } from './tab-memory.ts'
-
-const key = 'tabring-name'
-
-/** The name of this tab before a reload, where it is known. */
-export const readName = (): string => recall(key)
-
-/** Where it cannot be kept, the tab has a new one after a reload. */
-export const keepName = (name: string): boolean => remember(key, name)

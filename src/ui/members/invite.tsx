@@ -1,0 +1,79 @@
+import { useState } from 'preact/hooks'
+import type { ServerFacts } from '../../peer/room/messages.ts'
+import { CopyButton } from '../parts/copy-button.tsx'
+import { isLocalPage, outsideLinks } from '../state/server-facts.ts'
+import { QrCode } from './qr-code.tsx'
+import { QrDialog } from './qr-dialog.tsx'
+
+interface InviteProps {
+  readonly invite: string
+  readonly server: ServerFacts
+  /** Nobody else is here: how others get in is what matters now. */
+  readonly isAlone: boolean
+}
+
+/** How others get into the room: the link to copy, and to scan. */
+export function Invite({ invite, server, isAlone }: InviteProps) {
+  const [chosen, setChosen] = useState(0)
+  const [isScanning, setScanning] = useState(false)
+  const links = outsideLinks(invite, server)
+  const link = links[chosen] ?? links[0] ?? invite
+  const isForAll = links.length > 0
+  return (
+    <div class="invite">
+      <label for="invite">
+        {isForAll
+          ? 'Open this link in more tabs, or on other machines'
+          : 'Open this link in more tabs of this machine'}
+      </label>
+      <input
+        id="invite"
+        class="mono"
+        readOnly
+        value={link}
+        onFocus={(event) => event.currentTarget.select()}
+      />
+      <div class="invite-acts">
+        <CopyButton text={link} label="Copy link" field="invite" />
+        <button type="button" aria-haspopup="dialog" onClick={() => setScanning(true)}>
+          QR code
+        </button>
+      </div>
+      {isScanning && <QrDialog link={isForAll ? link : null} onClose={() => setScanning(false)} />}
+      {isAlone && isForAll && <QrCode link={link} />}
+      {links.length > 1 && (
+        <p class="quiet">
+          This machine has {links.length} addresses; if the link does not open elsewhere, take
+          another:{' '}
+          <select
+            aria-label="Address in the link"
+            value={String(chosen)}
+            onChange={(event) => setChosen(Number(event.currentTarget.value))}
+          >
+            {links.map((one, index) => (
+              <option key={one} value={String(index)}>
+                {new URL(one).hostname}
+              </option>
+            ))}
+          </select>
+        </p>
+      )}
+      <p class="quiet">
+        {/* By the address of this page: tabs of one address and browser are linked the quick way. */}
+        <a href={invite} target="_blank" rel="noopener noreferrer">
+          Open another tab here
+        </a>
+        . The key after # stays in the tabs; whoever has the link can join.
+        {!isForAll && (
+          <>
+            {' '}
+            For other machines and phones, serve with <code>npm start -- --host</code>.
+          </>
+        )}
+        {isForAll && isLocalPage(invite) && (
+          <> Each browser warns once about the certificate: choose “Advanced” and proceed.</>
+        )}
+      </p>
+    </div>
+  )
+}

@@ -1,0 +1,49 @@
+import type { LobbyMember } from '../../peer/room/messages.ts'
+import type { Acts } from '../state/acts.ts'
+import { isMaker, isRoomOn, ownMember } from '../state/room-facts.ts'
+import type { Snapshot } from '../state/snapshot.ts'
+
+interface MemberActsProps {
+  member: LobbyMember
+  snapshot: Snapshot
+  acts: Acts
+}
+
+/** What the maker can do with the tab of another member; for others, and for its own tab, nothing. */
+export function MemberActs({ member, snapshot, acts }: MemberActsProps) {
+  const own = ownMember(snapshot)
+  const isOwnTab = own !== null && (member.id === own.id || (member.tab ?? own.id) === own.tab)
+  if (!isMaker(snapshot) || isOwnTab || snapshot.serverLost !== null) return null
+  const isOn = isRoomOn(snapshot)
+  const endsRun = isOn && member.rank !== null
+  return (
+    <details class="member-acts">
+      <summary title={`Hand the room over to ${member.name}, or remove it`}>
+        <span aria-hidden="true">⋯</span>
+        <span class="unseen">More about {member.name}</span>
+      </summary>
+      <span class="member-buttons">
+        <button
+          type="button"
+          disabled={isOn}
+          onClick={() => acts.handOver(member.id)}
+          title={
+            isOn
+              ? 'After the run'
+              : 'It chooses the settings and starts, stops and pauses from now on'
+          }
+        >
+          Make it the maker
+        </button>
+        <button
+          type="button"
+          class="stop"
+          onClick={() => acts.remove(member.id)}
+          title="It can rejoin with the room’s link"
+        >
+          {endsRun ? 'Remove and end the run' : 'Remove'}
+        </button>
+      </span>
+    </details>
+  )
+}

@@ -1,0 +1,221 @@
+import type { ComponentChildren } from 'preact'
+import type { LobbyMember } from '../../peer/room/messages.ts'
+import { inviteLink } from '../experiment/experiment-link.ts'
+import { formatMany } from '../parts/format.ts'
+import { Panel } from '../parts/panel.tsx'
+import type { Acts } from '../state/acts.ts'
+import { tabCount } from '../state/room-facts.ts'
+import type { Snapshot } from '../state/snapshot.ts'
+import { adapterWords } from './adapter-words.ts'
+import { Invite } from './invite.tsx'
+import { MemberActs } from './member-acts.tsx'
+import { type Fact, roundTrips, speedOf, tabMates } from './member-words.ts'
+
+/** A longer list has a panel of its own before a run, and scrolls within itself in one. */
+const mostInRoom = 6
+
+/** Whether the members have a panel of their own: many, and nothing else to look at. */
+export const haveOwnPanel = ({ lobby, run }: Snapshot): boolean =>
+  run === null && (lobby?.members.length ?? 0) > mostInRoom
+
+/** Who is in the room, and how others get in. */
+export function Members({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+  const { lobby, server } = snapshot
+  const members = lobby?.members ?? []
+  const isOn = isSealed(snapshot)
+  const tabs = lobby ? tabCount(lobby) : 0
+  const isLong = members.length > mostInRoom
+  return (
+    <Panel id="room" title="Room" aside={asideOf(tabs, members.length)}>
+      <Invite invite={inviteLink(snapshot)} server={server} isAlone={tabs === 1 && !isOn} />
+      {isLong && <p class="counts">{countsOf(members)}</p>}
+      {haveOwnPanel(snapshot) ? null : isLong ? (
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, by the keyboard too
+        <section class="many-members" tabIndex={0} aria-label="Members, a list that scrolls">
+          <MemberList snapshot={snapshot} acts={acts} />
+        </section>
+      ) : (
+        <MemberList snapshot={snapshot} acts={acts} />
+      )}
+      {!lobby && <p class="quiet">Members appear here once this tab is in the room.</p>}
+      {!haveOwnPanel(snapshot) && <MeasuredNote members={members} />}
+    </Panel>
+  )
+}
+
+/** All members side by side, where they are many. */
+export function MembersPanel({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+  const members = snapshot.lobby?.members ?? []
+  return (
+    <Panel id="members" title="Members" aside={countsOf(members)}>
+      <div class="many-members side-by-side">
+        <MemberList snapshot={snapshot} acts={acts} />
+      </div>
+      <MeasuredNote members={members} />
+    </Panel>
+  )
+}
+
+const MeasuredNote = ({ members }: { members: readonly LobbyMember[] }) =>
+  members.some(({ measured }) => measured) && (
+    <p class="quiet measured-note">
+      GFLOP/s: one product of 512 × 512 matrices on the member’s device, measured while nothing ran.
+      ms: round trip to its neighbours in the ring, or until that is known, to the server.
+    </p>
+  )
+
+const isSealed = ({ lobby }: Snapshot): boolean =>
+  lobby?.state === 'assigned' || lobby?.state === 'running'
+
+function MemberList({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+  const { lobby, ownId, hasRelay } = snapshot
+  const members = lobby?.members ?? []
+  const isOn = isSealed(snapshot)
+  const mates = tabMates(members)
+  const ways = roundTrips(members, hasRelay)
+  // Ranks are given in order of joining when a run starts.
+  const places = members.map((member, index) => (isOn ? member.rank : index))
+  return (
+    <ul class="members" aria-label="Members">
+      {members.map((member, index) => (
+        <Member
+          key={member.id}
+          member={member}
+          place={places[index]}
+          isSealed={isOn}
+          isYou={member.id === ownId}
+          isMaker={member.id === lobby?.maker}
+          mate={mates[index]}
+          ways={ways[index]}
+          matePlace={mates[index] && places[members.indexOf(mates[index])]}
+          ranks={mates.filter((mate) => mate === member).length + 1}
+          acts={mates[index] ? null : <MemberActs {...{ member, snapshot, acts }} />}
+        />
+      ))}
+    </ul>
+  )
+}
+
+/** Who is there at a glance, where the list is long. */
+function countsOf(members: readonly LobbyMember[]): string {
+  const count = (is: (member: LobbyMember) => boolean, words: string) => {
+    const found = members.filter(is).length
+    return found > 0 ? [`${found} ${words}`] : []
+  }
+  return [
+    formatMany(members.length, 'rank'),
+    ...count(({ hidden }) => hidden, 'hidden'),
+    ...count(({ adapter }) => adapterWords(adapter).isSoftware, 'on software'),
+    ...count(({ attached }) => !attached, 'detached'),
+  ].join(', ')
+}
+
+function asideOf(tabs: number, members: number): string {
+  if (members === 0) return ''
+  const inTabs = formatMany(tabs, 'tab')
+  return tabs === members ? inTabs : `${inTabs}, ${formatMany(members, 'rank')}`
+}
+
+interface MemberProps {
+  member: LobbyMember
+  place: number | null
+  isSealed: boolean
+  isYou: boolean
+  isMaker: boolean
+  /** The first member of the same tab, where that is another one, and its rank. */
+  mate: LobbyMember | null
+  matePlace: number | null
+  /** How far it is from others. */
+  ways: readonly Fact[]
+  /** Of its tab, itself included, where it is that tab's first. */
+  ranks: number
+  /** What this tab may do with it. */
+  acts: ComponentChildren
+}
+
+function Member(props: MemberProps) {
+  const { member, place, isSealed, isYou, isMaker, mate, matePlace, ways, ranks, acts } = props
+  const rank = place === null ? 'waiting for the next run' : `rank ${place}`
+  return (
+    <li class="member" data-waiting={place === null} data-has-mate={mate !== null}>
+      <span
+        class="rank"
+        data-sealed={isSealed}
+        title={isSealed || place === null ? rank : `${rank} if the run starts now`}
+      >
+        <span class="unseen">{place === null ? 'no rank yet' : 'rank '}</span>
+        {place ?? <span aria-hidden="true">…</span>}
+      </span>
+      <span class="who">
+        <strong>{mate && place !== null ? `Rank ${place}` : member.name}</strong>
+        <span class="badges">
+          {isYou && <span class="badge you">you</span>}
+          {isMaker && <span class="badge">maker</span>}
+          {ranks > 1 && <span class="badge">one tab, {ranks} ranks</span>}
+          {place === null && <span class="badge">waiting</span>}
+          {member.hidden && !mate && (
+            <span class="badge" title="The tab is in the background; it trains on">
+              hidden
+            </span>
+          )}
+          {!member.attached && (
+            <span class="badge warn" title="Its connection to the server has ended">
+              detached
+            </span>
+          )}
+        </span>
+        {acts}
+        {mate ? (
+          <span class="adapter">
+            in the tab of {matePlace === null ? mate.name : `rank ${matePlace}`}
+            <FactWords facts={ways} />
+          </span>
+        ) : (
+          <Device member={member} ways={ways} />
+        )}
+      </span>
+    </li>
+  )
+}
+
+/** What the member computes on, and how far away it is. */
+function Device({ member, ways }: { member: LobbyMember; ways: readonly Fact[] }) {
+  const { text, isSoftware, features } = adapterWords(member.adapter)
+  const speed = speedOf(member.measured ?? {})
+  return (
+    <>
+      <span class="adapter">
+        <span class="device">{text}</span>
+        {isSoftware && (
+          <span class="badge warn" title="No graphics card: the processor computes, slowly">
+            software
+          </span>
+        )}
+        {features.map((feature) => (
+          <span key={feature} class="feature">
+            {feature}
+          </span>
+        ))}
+      </span>
+      <span class="adapter">
+        <FactWords facts={speed ? [speed] : []} />
+        <FactWords facts={ways} />
+      </span>
+    </>
+  )
+}
+
+/** As one list in a sentence. */
+const FactWords = ({ facts }: { facts: readonly Fact[] }) =>
+  facts.length > 0 && (
+    <span class="facts">
+      {facts.map(({ text, title, isTrouble }, index) => (
+        <>
+          {index > 0 && ', '}
+          <span class="fact" title={title} data-trouble={isTrouble}>
+            {text}
+          </span>
+        </>
+      ))}
+    </span>
+  )

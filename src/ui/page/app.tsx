@@ -1,0 +1,100 @@
+import { CheckpointList } from '../checkpoints/checkpoint-list.tsx'
+import { DemoPanel } from '../demo/demo-panel.tsx'
+import type { ViewLoaders } from '../demo/view-props.ts'
+import { Experiment } from '../experiment/experiment.tsx'
+import { GanttView } from '../live/gantt-view.tsx'
+import { MemoryView } from '../live/memory-view.tsx'
+import { haveOwnPanel, Members, MembersPanel } from '../members/members.tsx'
+import { RingView } from '../ring/ring-view.tsx'
+import { LossChart } from '../run/loss-chart.tsx'
+import { RankRates } from '../run/rank-rates.tsx'
+import { Readouts } from '../run/readouts.tsx'
+import { RunTable } from '../run/run-table.tsx'
+import { StepPartsView } from '../run/step-parts.tsx'
+import { Summary } from '../run/summary.tsx'
+import type { Acts } from '../state/acts.ts'
+import type { Snapshot } from '../state/snapshot.ts'
+import { Notice } from '../status/notice.tsx'
+import { StatusStrip } from '../status/status-strip.tsx'
+import { Header } from './header.tsx'
+
+interface AppProps {
+  snapshot: Snapshot
+  acts: Acts
+  /** What demos show. */
+  views?: ViewLoaders
+}
+
+/** The page as a function of the snapshot. The instruments keep their places in every state. */
+export function App({ snapshot, acts, views = {} }: AppProps) {
+  const { stage, trouble, run } = snapshot
+  const isShut = stage === 'outside' && run === null
+  // Before a run the links are a preview; in one they are what is looked at.
+  const links = <RingView key="links" snapshot={snapshot} />
+  return (
+    <div class="page" data-stage={stage} data-has-run={run !== null}>
+      <Header snapshot={snapshot} acts={acts} />
+      <main>
+        {trouble ? (
+          <Notice trouble={trouble} acts={acts} />
+        ) : (
+          <StatusStrip snapshot={snapshot} acts={acts} />
+        )}
+        {!isShut && (
+          <div class={`desk ${stage === 'outside' ? 'alone' : ''}`}>
+            {stage !== 'outside' && (
+              <div class="side">
+                {run && links}
+                <Members snapshot={snapshot} acts={acts} />
+                <Experiment snapshot={snapshot} acts={acts} />
+                <CheckpointList snapshot={snapshot} acts={acts} />
+                {!run && links}
+              </div>
+            )}
+            <div class="instruments">
+              {haveOwnPanel(snapshot) && <MembersPanel snapshot={snapshot} acts={acts} />}
+              <Readouts snapshot={snapshot} />
+              <div class="pair seen-together">
+                <DemoPanel snapshot={snapshot} acts={acts} views={views} />
+                <div class="stack">
+                  <LossChart snapshot={snapshot} acts={acts} />
+                  {run?.end?.kind === 'finished' && (
+                    <Summary snapshot={snapshot} run={run} ending={run.end} acts={acts} />
+                  )}
+                  {/* They tell of steps: before the first they would be empty frames. */}
+                  {run && run.step > 0 && (
+                    <>
+                      <GanttView run={run} acts={acts} />
+                      <RankRates run={run} />
+                      <StepPartsView run={run} />
+                      <MemoryView run={run} />
+                    </>
+                  )}
+                </div>
+              </div>
+              <RunTable snapshot={snapshot} acts={acts} />
+            </div>
+          </div>
+        )}
+      </main>
+      <footer class="foot">
+        {/* Tabs of their own: leaving this page leaves the room. */}
+        <a href="selftest.html" target="_blank" rel="noopener">
+          Self-test
+        </a>
+        <a href="bench.html" target="_blank" rel="noopener">
+          Benchmark
+        </a>
+        <a href="demos/" target="_blank" rel="noopener">
+          All demos
+        </a>
+        <a href="demos/ring/" target="_blank" rel="noopener">
+          The ring, message by message
+        </a>
+        <a href="demos/strategies/" target="_blank" rel="noopener">
+          Strategies side by side
+        </a>
+      </footer>
+    </div>
+  )
+}

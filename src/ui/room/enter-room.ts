@@ -1,0 +1,253 @@
+import type { RoomLink } from '../../peer/room/secret.ts'
+import { givenData } from '../../trainer/settings/config.ts'
+import { toHex } from '../../util/env.ts'
+import { messageOf } from '../../util/errors.ts'
+import { exportTrace, isTracing } from '../../util/spans.ts'
+import type { StartWorker } from '../../worker/page/client.ts'
+import {
+  bytesSentIn,
+  RoomMember,
+  type RoomMemberOptions,
+  type RunEnd,
+} from '../../worker/page/member.ts'
+import { checkpointActs } from '../checkpoints/checkpoint-acts.ts'
+import { forgetKept } from '../demo/kept.ts'
+import { saveText, saveUrl } from '../parts/save-file.ts'
+import { runActs } from '../run/run-acts.ts'
+import { queryOf } from '../settings/query.ts'
+import type { Acts } from '../state/acts.ts'
+import { canStart, checkedDraft, isMaker } from '../state/room-facts.ts'
+import type { Download } from '../state/run.ts'
+import { isRunning } from '../state/run-facts.ts'
+import { continued } from '../state/save-facts.ts'
+import { readServerFacts } from '../state/server-facts.ts'
+import type { Action } from '../state/snapshot.ts'
+import type { Store } from '../state/store.ts'
+import { troubleOf } from '../state/trouble.ts'
+import { plainName } from './browser-name.ts'
+import { chooseCpu, chosenDevice } from './device-choice.ts'
+import { keepName } from './kept-name.ts'
+import { tokenFor } from './kept-token.ts'
+import { watchTests } from './long-tests.ts'
+import { MoreRanks, speedOfTab } from './more-ranks.ts'
+import { stopRun } from './stop-run.ts'
+
+/** From a change of the settings until the others are told; typing goes on. units: ms. */
+const proposeAfterMs = 150
+
+/** Brings the tab into its room: what the member tells becomes actions, what people do becomes calls. */
+export function enterRoom(link: RoomLink, store: Store, startWorker: StartWorker): Acts {
+  const { dispatch } = bound(store)
+  watchTests(store)
+  const { experiments, name, transport, ranks } = store.snapshot
+  const common: Omit<RoomMemberOptions, 'name'> = {
+    experiments,
+    startWorker,
+    link,
+    transport,
+    mode: 'either',
+    measures: { speed: speedOfTab() },
+    ...(ranks > 1 && { tab: toHex(crypto.getRandomValues(new Uint8Array(4))) }),
+  }
+  const more = new MoreRanks(ranks - 1, name, common, (text) => dispatch({ type: 'refused', text }))
+  const member = new RoomMember({
+    ...common,
+    name,
+    token: tokenFor(link.room),
+    onLobby: (lobby, ownId) => {
+      const wasMaker = isMaker(store.snapshot)
+      dispatch({ type: 'lobby', lobby, ownId })
+      if (!wasMaker && isMaker(store.snapshot)) showInAddress()
+      propose()
+    },
+    onProposed: (config) => dispatch({ type: 'proposed', config }),
+    onAssigned: (assignment) => {
+      // Behind the run the others see its settings, which may be others than the form's: the form's are told again.
+      proposed = ''
+      dispatch({ type: 'assigned', assignment, startedAtMs: Date.now() })
+    },
+    onLinked: (peerRank, kind) => dispatch({ type: 'linked', peerRank, kind }),
+    onConfig: (config) => dispatch({ type: 'config', config }),
+    onEvent: (event, atMs) => {
+      dispatch({ type: 'event', event, atMs })
+      if (event.event === 'resumed' && isMaker(store.snapshot)) showInAddress()
+    },
+    onEnd: (end) => {
+      for (const action of endActions(end)) dispatch(action)
+      propose()
+    },
+    onDead: (error) => {
+      more.close()
+      dispatch({ type: 'outside', trouble: troubleOf(error) })
+    },
+    onRemoved: (error) => {
+      more.close()
+      dispatch({ type: 'outside', trouble: troubleOf(error) })
+    },
+    onServerLost: (error) => dispatch({ type: 'serverLost', text: error.message }),
+    onRefused: (error) => dispatch({ type: 'refused', text: error.message }),
+  })
+
+  const showInAddress = () => {
+    const { draft, given } = store.snapshot
+    const query = queryOf(experiments, draft, given[draft.demo])
+    history.replaceState(null, '', `${location.pathname}${query}${location.hash}`)
+  }
+
+  /** The others see what this tab would start, soon after each change; settings with an error show nothing new. */
+  let proposing = 0
+  let proposed = ''
+  const proposeNow = () => {
+    clearTimeout(proposing)
+    const { snapshot } = store
+    if (!canStart(snapshot)) return
+    const { config } = checkedDraft(snapshot)
+    const text = JSON.stringify(config)
+    if (!config || text === proposed) return
+    proposed = text
+    member.propose(config)
+  }
+  const propose = () => {
+    clearTimeout(proposing)
+    proposing = window.setTimeout(proposeNow, proposeAfterMs)
+  }
+
+  const enter = async () => {
+    try {
+      const adapter = await member.open(chosenDevice())
+      dispatch({ type: 'deviceOpened', adapter })
+      await member.join(adapter)
+      // With all its ranks: a run that began earlier would leave some out.
+      await more.enter(chosenDevice())
+      dispatch({ type: 'entered', hasRelay: member.hasRelay })
+      propose()
+    } catch (thrown) {
+      dispatch({ type: 'outside', trouble: troubleOf(thrown) })
+      member.close()
+      more.close()
+    }
+  }
+  void enter()
+  void readServerFacts().then((facts) => dispatch({ type: 'server', facts }))
+  document.addEventListener('visibilitychange', () => {
+    const { hidden } = document
+    member.update({ hidden })
+    more.update({ hidden })
+  })
+
+  const membersNow = () => store.snapshot.lobby?.members ?? []
+  /** The members of a tab, of which `id` is one. */
+  const ofTab = (id: string) => {
+    const tab = membersNow().find((one) => one.id === id)?.tab
+    return membersNow().filter((one) => one.id === id || (tab && one.tab === tab))
+  }
+  const startWithout = (ids: readonly string[]) => {
+    const gone = new Set(ids.flatMap(ofTab))
+    const { config } = checkedDraft(store.snapshot, membersNow().length - gone.size)
+    if (!config || !canStart(store.snapshot)) return
+    // The server takes one after the other: who is removed has no part in the start.
+    for (const { id } of gone) member.remove(id)
+    member.start(config)
+  }
+
+  const set: Acts['set'] = (key, value) => {
+    dispatch({ type: 'setting', key, value })
+    showInAddress()
+    propose()
+  }
+
+  return {
+    set,
+    rename(text) {
+      const chosen = plainName(text)
+      if (!chosen) return
+      keepName(chosen)
+      dispatch({ type: 'named', name: chosen })
+      member.update({ name: chosen })
+      more.rename(chosen)
+    },
+    start: () => startWithout([]),
+    startWithout,
+    continueRun() {
+      const found = continued(store.snapshot)
+      if (found) member.start(found.config)
+    },
+    remove(id) {
+      for (const one of ofTab(id)) member.remove(one.id)
+    },
+    handOver(id) {
+      // The next maker goes on with what was chosen last.
+      proposeNow()
+      member.handOver(id)
+    },
+    reset() {
+      if (!canStart(store.snapshot)) return
+      forgetKept()
+      dispatch({ type: 'reset' })
+      member.forget()
+      more.forget()
+      showInAddress()
+      propose()
+    },
+    stop: () => stopRun({ store, member, after: (ms, callback) => setTimeout(callback, ms) }),
+    pause: () => member.pause(),
+    goOn() {
+      dispatch({ type: 'stepping', isStepping: false })
+      member.goOn()
+    },
+    oneStep() {
+      if (store.snapshot.run?.isStepping) return
+      dispatch({ type: 'stepping', isStepping: true })
+      member.oneStep()
+    },
+    async look(name, input, rank = member.rank ?? 0) {
+      const asked = rank === member.rank ? member : more.at(rank)
+      if (asked) return asked.compute.look(name, input)
+      throw new Error(`Rank ${rank} of this tab has left the room.`)
+    },
+    give(demo, bytes, text = null, samples) {
+      member.give(demo, bytes)
+      dispatch(bytes ? { type: 'given', demo, text, samples } : { type: 'givenBack', demo })
+      // A file may have been read for long: by now another demo may be on show, or a run be on.
+      const { snapshot } = store
+      if (bytes && isMaker(snapshot) && !isRunning(snapshot) && snapshot.draft.demo === demo)
+        set('data', givenData)
+      else if (isMaker(snapshot)) showInAddress()
+    },
+    damagedInLink: (demo) => dispatch({ type: 'damagedInLink', demo }),
+    async download() {
+      const { run } = store.snapshot
+      const tell = (download: Download) =>
+        dispatch({ type: 'download', runId: run?.id ?? '', download })
+      tell({ is: 'busy' })
+      try {
+        const url = await member.compute.exportParameters()
+        saveUrl(url, `tabring-${run?.config?.model ?? 'model'}-${run?.step ?? 0}-steps.safetensors`)
+        tell({ is: 'done' })
+      } catch (thrown) {
+        tell({ is: 'failed', text: messageOf(thrown) })
+      }
+    },
+    saveTrace: isTracing()
+      ? async () => {
+          const trace = exportTrace(await member.compute.traceEvents())
+          const name = `tabring-rank-${store.snapshot.run?.rank ?? 0}.trace.json`
+          saveText(trace, 'application/json', name)
+        }
+      : null,
+    ...runActs(store),
+    ...checkpointActs(store, member.compute, set),
+    reenter: () => location.reload(),
+    useCpu: chooseCpu,
+  }
+}
+
+function endActions(end: RunEnd): Action[] {
+  if (end.ok) {
+    return [{ type: 'finished', result: end.result, bytesSent: bytesSentIn(end) }]
+  }
+  const code = 'code' in end.error ? String(end.error.code) : ''
+  return [{ type: 'failed', code, text: end.error.message }]
+}
+
+const bound = (store: Store) => ({ dispatch: (action: Action) => store.dispatch(action) })

@@ -1,0 +1,119 @@
+import { limits } from '../../peer/room/messages.ts'
+import type { DeviceType } from '../../util/device.ts'
+import { messageOf } from '../../util/errors.ts'
+import type { ComputeApi } from '../../worker/api.ts'
+import { type MemberChange, RoomMember, type RoomMemberOptions } from '../../worker/page/member.ts'
+
+/**
+ * The ranks of a tab besides the one that its page shows: each a member with a compute worker of its own, named after the tab with a number.
+ *
+ * They share the browser with the first, so links between them are ports. One whose worker ends leaves the room alone.
+ */
+export class MoreRanks {
+  readonly #count: number
+  #name: string
+  readonly #common: Omit<RoomMemberOptions, 'name'>
+  /** Takes what went wrong with one of them, in words. */
+  readonly #tell: (text: string) => void
+  /** By the number in its name. */
+  readonly #members = new Map<number, RoomMember>()
+  #isClosed = false
+
+  constructor(
+    count: number,
+    name: string,
+    common: Omit<RoomMemberOptions, 'name'>,
+    tell: (text: string) => void,
+  ) {
+    this.#count = count
+    this.#name = name
+    this.#common = common
+    this.#tell = tell
+  }
+
+  /** Opens all devices at once, then enters the room one after the other, so that ranks follow the numbers. */
+  async enter(device: DeviceType): Promise<void> {
+    const opening = Array.from({ length: this.#count }, (_, index) => {
+      const member = this.#make(index + 2)
+      const opened = member.open(device)
+      opened.catch(() => undefined)
+      return { number: index + 2, member, opened }
+    })
+    for (const { number, member, opened } of opening) {
+      try {
+        const adapter = await opened
+        if (this.#isClosed) return
+        await member.join(adapter)
+      } catch (thrown) {
+        this.#drop(number, messageOf(thrown))
+      }
+    }
+  }
+
+  update(change: MemberChange): void {
+    for (const member of this.#members.values()) member.update(change)
+  }
+
+  rename(name: string): void {
+    this.#name = name
+    for (const [number, member] of this.#members) member.update({ name: nameOf(name, number) })
+  }
+
+  forget(): void {
+    for (const member of this.#members.values()) member.forget()
+  }
+
+  /** The one that has this rank in the run that is on, or had it in the last one. */
+  at(rank: number): RoomMember | undefined {
+    return [...this.#members.values()].find((member) => member.rank === rank)
+  }
+
+  close(): void {
+    this.#isClosed = true
+    for (const member of this.#members.values()) member.close()
+    this.#members.clear()
+  }
+
+  #make(number: number): RoomMember {
+    const member = new RoomMember({
+      ...this.#common,
+      name: nameOf(this.#name, number),
+      onDead: (error) => this.#drop(number, error.message),
+      onRemoved: (error) => this.#drop(number, error.message),
+      onRefused: (error) => this.#tell(`${nameOf(this.#name, number)}: ${error.message}`),
+    })
+    this.#members.set(number, member)
+    return member
+  }
+
+  #drop(number: number, why: string): void {
+    const member = this.#members.get(number)
+    if (!member || this.#isClosed) return
+    this.#members.delete(number)
+    member.close()
+    const name = nameOf(this.#name, number)
+    this.#tell(`${name}, a rank of this tab, has left the room: ${why}`)
+  }
+}
+
+/** `Ada's laptop · 2`, as long as the protocol takes it. */
+export function nameOf(name: string, number: number): string {
+  const end = ` · ${number}`
+  return name.slice(0, limits.nameChars - end.length) + end
+}
+
+/**
+ * Returns what measures the device of this tab: at one time once for all its ranks, and while no other tab of this browser does, as they may
+ * share it.
+ */
+export function speedOfTab(): (own: ComputeApi) => Promise<number | null> {
+  let underWay: Promise<number | null> | undefined
+  return (own) => {
+    underWay ??= navigator.locks
+      .request('tabring-speed', () => own.speed())
+      .finally(() => {
+        underWay = undefined
+      })
+    return underWay
+  }
+}

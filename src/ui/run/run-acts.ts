@@ -1,0 +1,52 @@
+import { samplesTrace } from '../live/trace-file.ts'
+import { saveText } from '../parts/save-file.ts'
+import type { Acts } from '../state/acts.ts'
+import { keptRun } from '../state/kept-runs.ts'
+import type { Store } from '../state/store.ts'
+import { lossCsv } from './run-csv.ts'
+import { recallRuns, rememberRuns } from './run-memory.ts'
+import { differingColumns, nameOfRun } from './run-words.ts'
+
+/** What people do with the runs of this tab; each change is remembered over a reload. */
+export function runActs(
+  store: Store,
+): Pick<Acts, 'exportCsv' | 'saveTimeline' | 'showRun' | 'nameRun' | 'deleteRun'> {
+  const { experiments } = store.snapshot
+  store.dispatch({ type: 'runsLoaded', runs: recallRuns(experiments) })
+  let remembered = store.snapshot.runs
+  store.onChange(({ runs }) => {
+    if (runs === remembered) return
+    const before = remembered
+    remembered = runs
+    rememberRuns(runs, before)
+  })
+  return {
+    exportCsv() {
+      const { runs, run } = store.snapshot
+      // Of this tab's last run every step is still there.
+      const whole =
+        run?.config && run.loss.length > 0 ? keptRun(run, Number.POSITIVE_INFINITY) : null
+      const shown = runs
+        .filter(({ isShown }) => isShown)
+        .map((kept) => (kept.id === whole?.id ? { ...whole, name: kept.name } : kept))
+      const rows = whole && !run?.end ? [...shown, whole] : shown
+      const columns = differingColumns(experiments, rows)
+      const csv = lossCsv(experiments, rows, (row) => nameOfRun(row, columns, Date.now()))
+      saveText(csv, 'text/csv', 'tabring-loss.csv')
+    },
+    saveTimeline() {
+      const { run } = store.snapshot
+      if (!run || run.sampledSteps.length === 0) return
+      const hosts = run.members.map(({ hostTag }) => hostTag)
+      const trace = samplesTrace(
+        run.sampledSteps,
+        run.rank,
+        (rank) => hosts[rank] !== '' && hosts[rank] === hosts[run.rank],
+      )
+      saveText(trace, 'application/json', `tabring-steps-to-${run.step}.trace.json`)
+    },
+    showRun: (id, isShown) => store.dispatch({ type: 'runShown', id, isShown }),
+    nameRun: (id, name) => store.dispatch({ type: 'runNamed', id, name }),
+    deleteRun: (id) => store.dispatch({ type: 'runDeleted', id }),
+  }
+}

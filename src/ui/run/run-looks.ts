@@ -1,0 +1,26 @@
+/**
+ * How the lines of several runs look: by colour and by dashes, so that nobody needs colours to tell them apart.
+ *
+ * Colours are the variables --run-0 to --run-5 of the page's theme (Okabe and Ito's, darkened or lightened for contrast).
+ */
+export interface RunLook {
+  readonly colour: string
+  /** Lengths of dashes and gaps in CSS pixels; empty for a solid line. */
+  readonly dash: readonly number[]
+}
+
+const dashes: readonly (readonly number[])[] = [
+  [],
+  [8, 4],
+  [2, 3],
+  [10, 3, 2, 3],
+  [16, 4],
+  [6, 2, 2, 2, 2, 2],
+]
+const colours = 6
+
+/** Each of the first 36 is another pair of colour and dashes; the first six differ in both. */
+export const lookOf = (slot: number): RunLook => ({
+  colour: `--run-${slot % colours}`,
+  dash: dashes[(slot + Math.floor(slot / colours)) % dashes.length],
+})

@@ -1,0 +1,66 @@
+import type { StepParts } from '../../trainer/watch/run-events.ts'
+import { formatMs } from '../parts/format.ts'
+import { Panel } from '../parts/panel.tsx'
+import type { Run } from '../state/run.ts'
+
+interface Part {
+  readonly key: Exclude<keyof StepParts, 'total'>
+  readonly label: string
+  readonly title: string
+}
+
+const parts: readonly Part[] = [
+  { key: 'data', label: 'Data', title: 'Filling the batch, while the GPU has nothing to do' },
+  { key: 'forward', label: 'Forward', title: 'From the batch to the loss' },
+  { key: 'backward', label: 'Backward', title: 'From the loss to the gradients' },
+  { key: 'wait', label: 'Wait', title: 'For neighbours that are not as far' },
+  {
+    key: 'wire',
+    label: 'Wire',
+    title: 'Gradients and parameters on their way, not hidden by backward',
+  },
+  { key: 'optimizer', label: 'Optimizer', title: 'From the gradients to new parameters' },
+]
+
+/** The parts to show: with one rank without those of the ring, and as one where the device does not tell them apart. */
+function partsOf(times: StepParts, worldSize: number): readonly Part[] {
+  const isTold = times.forward > 0 || times.backward === 0
+  return parts.flatMap((part) => {
+    if (worldSize === 1 && (part.key === 'wait' || part.key === 'wire')) return []
+    if (isTold) return [part]
+    if (part.key === 'forward' || (part.key === 'optimizer' && worldSize === 1)) return []
+    const title = 'This GPU has no timer for the phases of a step'
+    return part.key === 'backward' ? [{ ...part, label: 'Compute', title }] : [part]
+  })
+}
+
+/** Where the time of one step goes on this rank. */
+export function StepPartsView({ run }: { run: Run | null }) {
+  const times = run?.parts ?? null
+  return (
+    <Panel
+      id="step-parts"
+      title="One step, by part"
+      aside={times ? `${formatMs(times.total)} in all` : ''}
+    >
+      {times ? (
+        <>
+          <ul class="bars">
+            {partsOf(times, run!.worldSize).map(({ key, label, title }) => (
+              <li key={key} title={title}>
+                <span class="bar-label">{label}</span>
+                <span class="bar-track">
+                  <span style={{ width: `${(100 * times[key]) / (times.total || 1)}%` }} />
+                </span>
+                <span class="bar-value">{formatMs(times[key])}</span>
+              </li>
+            ))}
+          </ul>
+          <p class="quiet">Mean of about ten steps on this rank.</p>
+        </>
+      ) : (
+        <p class="quiet">Data, forward, backward and the rest, once training starts.</p>
+      )}
+    </Panel>
+  )
+}

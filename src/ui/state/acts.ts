@@ -1,0 +1,93 @@
+import type { LookAnswer, ShelvedCheckpoint } from '../../worker/api.ts'
+import type { SettingKey } from '../settings/list.ts'
+
+/** What a person can do on the page. */
+export interface Acts {
+  set(key: SettingKey, value: string): void
+  rename(name: string): void
+  start(): void
+  /** Takes these members out of the room, and starts with the others. */
+  startWithout(ids: readonly string[]): void
+  /** Goes on with the run that has ended, from its last checkpoint in this browser. */
+  continueRun(): void
+  stop(): void
+  /** Default settings, an empty chart, no model. */
+  reset(): void
+  /** Makes another member the room's maker. */
+  handOver(id: string): void
+  /** Takes a member out of the room, with all ranks of its tab. */
+  remove(id: string): void
+  /** Asks all ranks to pause behind one step, and ends that again. */
+  pause(): void
+  goOn(): void
+  /** In a pause: all ranks take one step and pause again. */
+  oneStep(): void
+  /** Saves a checkpoint of the run in this browser. */
+  save(): void
+  /** Asks a compute worker of this tab for a demo's look: that of `rank`, or of the rank that the page shows. */
+  look(name: string, input?: unknown, rank?: number): Promise<LookAnswer>
+  /** Keeps what a person gave to a demo, for its next run; null takes it back. `text` is the same for an address, where it is short enough. */
+  give(
+    demo: string,
+    bytes: Uint8Array<ArrayBuffer> | null,
+    text?: string | null,
+    samples?: number,
+  ): void
+  /** A demo's view could not read the data that the page's address had for it. */
+  damagedInLink(demo: string): void
+  download(): void
+  /** Saves the spans of the run as a Chrome trace; null where nobody asked for any. */
+  saveTrace: (() => void) | null
+  /** Saves the points of the runs that the chart shows as CSV. */
+  exportCsv(): void
+  /** Saves the sampled steps of all ranks as a Chrome trace. */
+  saveTimeline(): void
+  showRun(id: string, isShown: boolean): void
+  nameRun(id: string, name: string): void
+  deleteRun(id: string): void
+  /** Takes the settings of the run that saved a checkpoint, to go on from it. */
+  goOnFrom(file: ShelvedCheckpoint): void
+  downloadCheckpoint(file: ShelvedCheckpoint): void
+  deleteCheckpoint(file: ShelvedCheckpoint): void
+  /** Puts a file among the checkpoints of this browser, and goes on from it. */
+  uploadCheckpoint(file: File): void
+  /** Enters the room again, with the settings in the address. */
+  reenter(): void
+  /** Computes on the CPU from here on, which is slow. */
+  useCpu(): void
+}
+
+/** For tests and for looking at states: a page without a room behind it. */
+export const idleActs: Acts = {
+  set: () => undefined,
+  rename: () => undefined,
+  start: () => undefined,
+  startWithout: () => undefined,
+  continueRun: () => undefined,
+  stop: () => undefined,
+  reset: () => undefined,
+  handOver: () => undefined,
+  remove: () => undefined,
+  pause: () => undefined,
+  goOn: () => undefined,
+  oneStep: () => undefined,
+  save: () => undefined,
+  look: async () => {
+    throw new Error('look: there is no room behind this page.')
+  },
+  give: () => undefined,
+  damagedInLink: () => undefined,
+  download: () => undefined,
+  saveTrace: null,
+  exportCsv: () => undefined,
+  saveTimeline: () => undefined,
+  showRun: () => undefined,
+  nameRun: () => undefined,
+  deleteRun: () => undefined,
+  goOnFrom: () => undefined,
+  downloadCheckpoint: () => undefined,
+  deleteCheckpoint: () => undefined,
+  uploadCheckpoint: () => undefined,
+  reenter: () => undefined,
+  useCpu: () => undefined,
+}

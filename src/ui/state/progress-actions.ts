@@ -1,0 +1,20 @@
+import type { Lobby } from '../../peer/room/messages.ts'
+import { isRunning } from './run-facts.ts'
+import type { Action, Snapshot } from './snapshot.ts'
+
+/** Whether an action only tells how a run goes on: steps, the tests between them, which may be as many, and what members measure meanwhile. */
+export function isProgressOnly(action: Action, before: Snapshot): boolean {
+  if (action.type === 'lobby')
+    return (
+      isRunning(before) && before.lobby !== null && isSameButMeasures(before.lobby, action.lobby)
+    )
+  if (action.type !== 'event') return false
+  const { event } = action
+  if (event.event === 'phase') return event.phase === 'evaluate'
+  return event.event === 'step' || event.event === 'evaluation' || event.event === 'samples'
+}
+
+const isSameButMeasures = (a: Lobby, b: Lobby): boolean => withoutMeasures(a) === withoutMeasures(b)
+
+const withoutMeasures = (lobby: Lobby): string =>
+  JSON.stringify(lobby, (key, value) => (key === 'measured' ? undefined : value))

@@ -1,0 +1,195 @@
+import { removerIn, SignalError } from '../../peer/room/refusals.ts'
+import { messageOf } from '../../util/errors.ts'
+
+/** Why this tab cannot take part, in words: what is wrong, and what to do about it. */
+export interface Trouble {
+  /** Stable, for tests and for the look. */
+  readonly kind:
+    | 'insecure'
+    | 'no-webgpu'
+    | 'no-adapter'
+    | 'device'
+    | 'bad-link'
+    | 'bad-setting'
+    | 'no-server'
+    | 'refused'
+    | 'removed'
+    | 'worker'
+    | 'unknown'
+  readonly title: string
+  /** What is wrong: one or two sentences. */
+  readonly text: string
+  /** What to do, one way a line. */
+  readonly remedies: readonly string[]
+  /** The error as it was thrown, for those who look deeper. */
+  readonly detail: string | null
+}
+
+/** What of its surroundings decides whether the page can work at all. */
+export interface Surroundings {
+  readonly isSecureContext: boolean
+  readonly hasGpu: boolean
+  readonly origin: string
+  readonly port: string
+}
+
+/** What keeps this page from having a GPU, before anything is tried; null when nothing does. */
+export function troubleAhead(page: Surroundings): Trouble | null {
+  if (!page.isSecureContext) {
+    const local = `http://localhost${page.port ? `:${page.port}` : ''}`
+    return {
+      kind: 'insecure',
+      title: 'This address is not secure, so the browser hides WebGPU',
+      text: `Browsers give WebGPU to https pages and to localhost only, and this page was opened as ${page.origin}.`,
+      remedies: [
+        'On the machine that serves this page, stop it and run: npm start -- --host. Then open the https address that it prints.',
+        `On that machine itself, ${local} works as it is.`,
+      ],
+      detail: null,
+    }
+  }
+  if (!page.hasGpu) {
+    return {
+      kind: 'no-webgpu',
+      title: 'This browser has no WebGPU',
+      text: 'Every rank computes on its own WebGPU device, and navigator.gpu is missing here.',
+      remedies: [
+        'Use a current Chrome or Edge, Safari 26, or Firefox 141 or newer.',
+        'In Chrome on Linux, turn on chrome://flags/#enable-unsafe-webgpu and restart it.',
+      ],
+      detail: null,
+    }
+  }
+  return null
+}
+
+/** Why this tab did not get into the room, or fell out of it. */
+export function troubleOf(thrown: unknown): Trouble {
+  const detail = messageOf(thrown)
+  const code = thrown instanceof Error && 'code' in thrown ? thrown.code : ''
+  const say = (
+    kind: Trouble['kind'],
+    title: string,
+    text: string,
+    ...remedies: string[]
+  ): Trouble => ({ kind, title, text, remedies, detail })
+
+  if (thrown instanceof SignalError) return refused(thrown)
+  switch (code) {
+    case 'gpu.unavailable':
+      if (detail.includes('no adapter')) {
+        return say(
+          'no-adapter',
+          'WebGPU found no adapter',
+          'This browser has WebGPU, but it offers no graphics adapter to this page.',
+          'Turn on hardware acceleration in the settings of the browser and restart it; chrome://gpu says what is blocked.',
+          'Without a graphics card, start Chromium with --enable-unsafe-webgpu --use-webgpu-adapter=swiftshader: slow, but complete.',
+        )
+      }
+      return say(
+        'device',
+        'No WebGPU device opened',
+        'The compute worker of this page could not open a device.',
+        'Use a browser that has WebGPU in workers: a current Chrome, Edge, Safari or Firefox.',
+      )
+    case 'config.invalid':
+      if (!detail.startsWith('room link')) {
+        const words = say(
+          'bad-setting',
+          'A setting in this address is not valid',
+          detail,
+          'Correct or remove it in the address, then open the page again.',
+        )
+        return { ...words, detail: null }
+      }
+      return say(
+        'bad-link',
+        'This room link is incomplete',
+        'The part of the address after # names the room and holds its key. It was cut off or changed on the way.',
+        'Copy the whole link again, from # to its end, and open it.',
+      )
+    case 'signal.lost':
+      return say(
+        'no-server',
+        'The signaling server does not answer',
+        'This page came from a server that also introduces tabs to each other, and that part cannot be reached.',
+        'Check that npm start is still running on the machine that serves this page, then reload.',
+        'A proxy in between must let WebSockets through.',
+      )
+    case 'worker.dead':
+      return say(
+        'worker',
+        'The compute worker of this tab has ended',
+        'It owned the GPU device, so this tab cannot take part any more. The others have been told.',
+        'Reload this tab to rejoin the room as a new member.',
+      )
+    default:
+      return say(
+        String(code).startsWith('gpu.') ? 'device' : 'unknown',
+        String(code).startsWith('gpu.') ? 'The GPU device failed' : 'Something failed',
+        detail,
+        'Reload this tab and try again.',
+      )
+  }
+}
+
+function refused(error: SignalError): Trouble {
+  const say = (title: string, text: string, ...remedies: string[]): Trouble => ({
+    kind: 'refused',
+    title,
+    text,
+    remedies,
+    detail: error.message,
+  })
+  switch (error.refusal) {
+    case 'removed': {
+      const words = say(
+        'You were removed from this room',
+        `${removerIn(error.message)}, who runs the room, removed this tab.`,
+        'If that was a mistake, rejoin: the link still works, and this tab comes back as a new member.',
+        'Or make a room of your own.',
+      )
+      return { ...words, kind: 'removed', detail: null }
+    }
+    case 'unknown-room':
+      return say(
+        'This room is over',
+        'The server has no such room. A room closes when its last member leaves.',
+        'Ask for a fresh link, or make a room of your own.',
+      )
+    case 'room-full':
+    case 'server-full':
+      return say(
+        error.refusal === 'room-full' ? 'This room is full' : 'The server is full',
+        error.refusal === 'room-full'
+          ? 'It has as many members as the server allows in one room.'
+          : 'It holds as many rooms as it can.',
+        'Wait until someone leaves and reload, or make a room of your own.',
+      )
+    case 'bad-proof':
+      return say(
+        'The key in this link is not the key of the room',
+        'The room exists, but the part after # in this address is not its key.',
+        'Copy the whole link again from a tab that is in the room.',
+      )
+    case 'foreign-origin':
+      return say(
+        'The server does not accept this page',
+        'The page was opened from an address that its server does not know.',
+        'Open the address that npm start printed.',
+        'Behind a tunnel or proxy, start the server with npm start -- --allow-origin and the address of this page.',
+      )
+    case 'wrong-version':
+      return say(
+        'This page and its server are different versions',
+        'One of them was updated while the other was open.',
+        'Reload this page; if that does not help, restart the server.',
+      )
+    default:
+      return say(
+        'The server refused this tab',
+        error.message.replace(/^signaling: [\w-]+: /, ''),
+        'Reload to try again.',
+      )
+  }
+}

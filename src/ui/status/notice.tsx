@@ -1,0 +1,65 @@
+import type { Acts } from '../state/acts.ts'
+import type { Trouble } from '../state/trouble.ts'
+
+/** Troubles that a tab does not have when it computes on the CPU. */
+const withoutGpu: ReadonlySet<Trouble['kind']> = new Set(['no-webgpu', 'no-adapter', 'device'])
+
+/** Those that another room does not have. */
+const withNewRoom: ReadonlySet<Trouble['kind']> = new Set([
+  'bad-link',
+  'bad-setting',
+  'refused',
+  'removed',
+])
+
+/** Why this tab cannot take part, and what to do. */
+export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
+  const { kind, title, text, remedies, detail } = trouble
+  return (
+    <section class="notice" role="alert" data-kind={kind}>
+      <h2>{title}</h2>
+      <p>{text}</p>
+      <h3>What to do</h3>
+      <ul>
+        {remedies.map((remedy) => (
+          <li key={remedy}>{withCode(remedy)}</li>
+        ))}
+      </ul>
+      <p class="acts">
+        <button type="button" class="go" onClick={acts.reenter}>
+          {kind === 'removed' ? 'Rejoin' : 'Try again'}
+        </button>
+        {withoutGpu.has(kind) && (
+          <button
+            type="button"
+            onClick={acts.useCpu}
+            title="For trying things out: a step takes seconds to minutes"
+          >
+            Compute on the CPU (very slow)
+          </button>
+        )}
+        {withNewRoom.has(kind) && (
+          <a class="button" href={location.pathname}>
+            Make a new room
+          </a>
+        )}
+      </p>
+      {detail && (
+        <details>
+          <summary>The error itself</summary>
+          <p class="mono error-itself">{detail}</p>
+        </details>
+      )}
+    </section>
+  )
+}
+
+const codeParts =
+  /(npm start(?: -- --(?:host(?: --relay| --ice-servers turn:HOST:3478)?|allow-origin))?|docs\/\w+\.md|https?:\/\/[\w.:-]+|chrome:\/\/[\w/#-]+|--[\w-]+(?:=\w+)?)/
+
+/** Commands, addresses and flags in a sentence, set as code. */
+export function withCode(text: string) {
+  return text
+    .split(codeParts)
+    .map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))
+}

@@ -1,0 +1,278 @@
+import { SaveAct, SaveNote } from '../checkpoints/save-act.tsx'
+import { SettingsError, settingsErrorId } from '../experiment/settings-error.tsx'
+import { formatSeconds } from '../parts/format.ts'
+import { Lamp } from '../parts/lamp.tsx'
+import type { Acts } from '../state/acts.ts'
+import { ratesOf } from '../state/rates.ts'
+import {
+  canStart,
+  checkedDraft,
+  isMaker,
+  isWaitingForNext,
+  makerName,
+} from '../state/room-facts.ts'
+import type { Phase, Run } from '../state/run.ts'
+import { isRunning, makesSteps } from '../state/run-facts.ts'
+import { canSave, continued, startsFrom } from '../state/save-facts.ts'
+import type { Snapshot } from '../state/snapshot.ts'
+import { asSentence, inPageWords } from './failure-words.ts'
+import { withCode } from './notice.tsx'
+import { ResetAct } from './reset-act.tsx'
+import { phaseTitles, statusOf } from './status.ts'
+import { useStripFocus } from './strip-focus.ts'
+import { unreachedOf } from './unreached.ts'
+import './room-acts.css'
+
+/** Where the tab stands in one sentence, and the one thing to do now, always in the same place. */
+export function StatusStrip({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+  const { tone, title, text, more } = statusOf(snapshot)
+  const { run, refusal } = snapshot
+  const focus = useStripFocus(isRunning(snapshot))
+  return (
+    <section
+      ref={focus.strip}
+      class="status"
+      data-tone={tone}
+      aria-label="Status"
+      onKeyDownCapture={focus.onKeyDownCapture}
+      onClickCapture={focus.onClickCapture}
+    >
+      <div class="status-row">
+        <Lamp tone={tone} />
+        <div class="words">
+          {/* Titles change rarely enough to be read out; the sentence counts steps. */}
+          <h2 ref={focus.heading} tabIndex={-1} aria-labelledby="status-title">
+            <span role="status" id="status-title">
+              {title}
+            </span>
+          </h2>
+          <p>{asSentence(text)}</p>
+        </div>
+        <MainAct snapshot={snapshot} acts={acts} isSettling={focus.isSettling} />
+      </div>
+      {more && <MoreWords key={more.summary} summary={more.summary} text={more.text} />}
+      {run && isRunning(snapshot) && (
+        <>
+          <Progress run={run} />
+          <SaveNote run={run} />
+        </>
+      )}
+      <SettingsError snapshot={snapshot} acts={acts} />
+      <UnreachedHelp snapshot={snapshot} acts={acts} />
+      {refusal && (
+        <p class="refusal" role="alert">
+          {refusal}
+        </p>
+      )}
+    </section>
+  )
+}
+
+/** For the maker, while steps are made, and through the tests between them: pauses all ranks behind one step, and lets them go on. */
+function PauseAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+  const { run } = snapshot
+  if (!run || !isMaker(snapshot) || run.isStopping) return null
+  const isPaused = run.paused !== null
+  if (!makesSteps(run)) return null
+  // Behind the last step only its test is left.
+  const isLast = run.step > 0 && run.step === run.totalSteps
+  return (
+    <>
+      {isPaused && (
+        <button
+          key="step"
+          type="button"
+          class="pause"
+          onClick={acts.oneStep}
+          title="All ranks take one step and pause again"
+        >
+          One step
+        </button>
+      )}
+      <button
+        key="pause"
+        type="button"
+        class="pause"
+        disabled={isLast && !isPaused}
+        onClick={isPaused ? acts.goOn : acts.pause}
+        title={
+          isPaused ? 'All ranks go on' : 'All ranks pause after the same step and keep their links'
+        }
+      >
+        {isPaused ? 'Go on' : 'Pause'}
+      </button>
+    </>
+  )
+}
+
+interface MainActProps {
+  snapshot: Snapshot
+  acts: Acts
+  isSettling: boolean
+}
+
+/** Each button has a key of its own: one that became another would take clicks that were meant for the first. */
+function MainAct({ snapshot, acts, isSettling }: MainActProps) {
+  const group = {
+    role: 'group',
+    'aria-label': 'Run',
+    'aria-disabled': isSettling || undefined,
+  } as const
+  if (isRunning(snapshot)) {
+    if (!isMaker(snapshot))
+      return (
+        <>
+          <p class="quiet who-can">Only {makerName(snapshot)} can pause or stop the run.</p>
+          {canSave(snapshot) && (
+            <div key="guest" class="main-acts" {...group}>
+              <SaveAct snapshot={snapshot} acts={acts} />
+            </div>
+          )}
+        </>
+      )
+    return (
+      <div key="running" class="main-acts" {...group}>
+        <SaveAct key="save" snapshot={snapshot} acts={acts} />
+        <PauseAct key="pause" snapshot={snapshot} acts={acts} />
+        <button
+          key="stop"
+          type="button"
+          class="stop"
+          disabled={snapshot.run?.isStopping}
+          onClick={acts.stop}
+          title="Ends the run on all ranks"
+        >
+          Stop
+        </button>
+      </div>
+    )
+  }
+  if (snapshot.serverLost !== null) {
+    return (
+      <button key="reload" type="button" class="go" onClick={acts.reenter}>
+        Reload
+      </button>
+    )
+  }
+  if (snapshot.stage !== 'inside' || !isMaker(snapshot) || isWaitingForNext(snapshot)) return null
+  const { config } = checkedDraft(snapshot)
+  const later = continued(snapshot)
+  const from = startsFrom(snapshot)
+  return (
+    <div key="waiting" class="main-acts" {...group}>
+      <ResetAct key="reset" snapshot={snapshot} acts={acts} />
+      {later && (
+        <button
+          key="continue"
+          type="button"
+          class="go"
+          onClick={acts.continueRun}
+          title="The same run with everyone who is here now, from its last checkpoint"
+        >
+          Go on from step {later.step}
+        </button>
+      )}
+      <button
+        key="start"
+        type="button"
+        class={later ? 'again' : 'go'}
+        disabled={!config || !canStart(snapshot)}
+        onClick={acts.start}
+        aria-describedby={config ? undefined : settingsErrorId}
+        title={config ? 'Starts training with everyone who is in the room now' : undefined}
+      >
+        {from ? `Start from ${from}` : snapshot.run ? 'Start again' : 'Start'}
+      </button>
+    </div>
+  )
+}
+
+/** Where a link could not be made: what to do about it, and for the maker a start without whom it was. */
+function UnreachedHelp({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
+  const isOver = snapshot.serverLost !== null || isWaitingForNext(snapshot)
+  const unreached = isRunning(snapshot) || isOver ? null : unreachedOf(snapshot)
+  if (!unreached) return null
+  const { remedies, without, detail } = unreached
+  return (
+    <div class="help">
+      <h3>What to do</h3>
+      <ul>
+        {remedies.map((remedy) => (
+          <li key={remedy}>{withCode(remedy)}</li>
+        ))}
+      </ul>
+      {without.length > 0 && canStart(snapshot) && (
+        <p class="acts">
+          {without.map(({ names, ids }) => (
+            <button
+              key={ids.join()}
+              type="button"
+              onClick={() => acts.startWithout(ids)}
+              title="Removes it from the room; it can rejoin with the link"
+            >
+              Start without {names}
+            </button>
+          ))}
+        </p>
+      )}
+      {detail !== null && <MoreWords summary="The error itself" text={inPageWords(detail)} />}
+    </div>
+  )
+}
+
+/** What only some want to read. */
+function MoreWords({ summary, text }: { summary: string; text: string }) {
+  return (
+    <details>
+      <summary>{summary}</summary>
+      <p class="mono error-itself">{text}</p>
+    </details>
+  )
+}
+
+const phases: readonly Phase[] = ['connect', 'load', 'broadcast', 'compile', 'train', 'evaluate']
+
+function Progress({ run }: { run: Run }) {
+  const { step, totalSteps, phase } = run
+  const share = totalSteps > 0 ? step / totalSteps : 0
+  const { secondsLeft, stepsPerSec } = ratesOf(run)
+  const at = phases.indexOf(phase)
+  return (
+    <div class="progress">
+      <ol class="phases" aria-label="Phases">
+        {phases.map((one, index) => (
+          <li
+            key={one}
+            data-is={index === at ? 'now' : index < at ? 'past' : 'next'}
+            aria-current={index === at ? 'step' : undefined}
+          >
+            {phaseTitles[one]}
+          </li>
+        ))}
+      </ol>
+      <div
+        class="bar"
+        role="progressbar"
+        aria-label="Steps done"
+        aria-valuemin={0}
+        aria-valuemax={totalSteps || 1}
+        aria-valuenow={step}
+      >
+        <div style={{ width: `${100 * share}%` }} />
+      </div>
+      <p class="progress-words">
+        <span>
+          {totalSteps ? `${step} / ${totalSteps} steps` : 'no step yet'}
+          {run.config && !run.config.steps && totalSteps
+            ? ` · epoch ${run.dataEpoch + 1} of ${run.config.epochs}`
+            : ''}
+        </span>
+        <span>
+          {Number.isFinite(stepsPerSec) && stepsPerSec > 0
+            ? `${stepsPerSec.toFixed(1)} steps/s · ${formatSeconds(secondsLeft)} left`
+            : ''}
+        </span>
+      </p>
+    </div>
+  )
+}

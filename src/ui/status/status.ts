@@ -1,0 +1,294 @@
+import { meshLimit } from '../../peer/room/edges.ts'
+import { isRemoval } from '../../peer/room/refusals.ts'
+import { givenData } from '../../trainer/settings/config.ts'
+import type { ErrorCode } from '../../util/errors.ts'
+import { formatBytes, formatMany, formatMetric, formatSeconds } from '../parts/format.ts'
+import type { Tone } from '../parts/lamp.tsx'
+import { firstErrorOf } from '../settings/check.ts'
+import { samplesOfStep } from '../state/rates.ts'
+import {
+  canStart,
+  checkedDraft,
+  isMaker,
+  isWaitingForNext,
+  makerName,
+  tabCount,
+} from '../state/room-facts.ts'
+import type { Phase, Run } from '../state/run.ts'
+import { goneRanks, hasOwnModels, isRunning, namedLost } from '../state/run-facts.ts'
+import { continued, startsFrom } from '../state/save-facts.ts'
+import type { Snapshot } from '../state/snapshot.ts'
+import { stoppedBy } from '../state/stop-words.ts'
+import { inPageWords, plainFailure, resumedDifference } from './failure-words.ts'
+import { unreachedOf } from './unreached.ts'
+
+/** Where the tab stands, in a title and one sentence. */
+export interface Status {
+  readonly tone: Tone
+  readonly title: string
+  readonly text: string
+  /** For those who look deeper, folded away. */
+  readonly more?: { readonly summary: string; readonly text: string }
+}
+
+export const phaseTitles: Record<Phase, string> = {
+  connect: 'Connecting',
+  load: 'Loading data',
+  broadcast: 'Sending parameters',
+  compile: 'Compiling',
+  train: 'Training',
+  evaluate: 'Testing',
+}
+
+export function statusOf(snapshot: Snapshot): Status {
+  const { stage, trouble, run, serverLost, lobby } = snapshot
+  if (trouble) return { tone: 'bad', title: trouble.title, text: trouble.text }
+  if (stage === 'opening') {
+    return { tone: 'busy', title: 'Opening the GPU', text: 'Asking the browser for a GPU device.' }
+  }
+  if (stage === 'entering' || !lobby) {
+    return {
+      tone: 'busy',
+      title: 'Entering the room',
+      text: 'Checking the key of the room with the server.',
+    }
+  }
+  if (run && isRunning(snapshot)) return runningStatus(snapshot, run)
+  if (serverLost !== null) {
+    return {
+      tone: 'bad',
+      title: 'The signaling server is gone',
+      text: 'No run can start without it. Check that npm start is still running, then reload this page to rejoin the room.',
+    }
+  }
+  const next = whatNext(snapshot)
+  if (isWaitingForNext(snapshot)) {
+    return {
+      tone: 'idle',
+      title: 'A run is under way',
+      text: `This tab joined late. It gets a rank when ${makerName(snapshot)} starts the next run.`,
+    }
+  }
+  if (run?.end?.kind === 'finished') {
+    const { metric, value, seconds } = run.end.result
+    const whose = hasOwnModels(run) ? `Rank ${run.rank}'s model: ` : ''
+    const reached =
+      metric.unit === 'share'
+        ? `${formatMetric(metric, value)} of the test samples are right`
+        : `Test ${metric.name} ${formatMetric(metric, value)}`
+    return {
+      tone: 'good',
+      title: 'Finished',
+      text: `${whose}${reached} after ${formatSeconds(seconds)}. ${next}`,
+    }
+  }
+  if (run?.end?.kind === 'stopped') {
+    return {
+      tone: 'idle',
+      title: 'Stopped',
+      text: `${stoppedBy(run.end.text)} ended the run at step ${run.step}. ${next}`,
+    }
+  }
+  if (run?.end && isRemoval(run.end.text)) {
+    const [gone] = goneRanks(snapshot)
+    const who = gone === undefined ? 'A rank' : `Rank ${gone} (${run.members[gone].name})`
+    return {
+      tone: 'idle',
+      title: `${who} was removed`,
+      text: `${makerName(snapshot)} removed it from the room, which ended the run at step ${run.step}. ${next}`,
+    }
+  }
+  const unreached = unreachedOf(snapshot)
+  if (run && unreached) return { tone: 'bad', title: unreached.title, text: unreached.text }
+  if (run?.end) {
+    const later = continued(snapshot)
+    const further = later ? ` It was saved at step ${later.step} and can go on from there.` : ''
+    const error = inPageWords(run.end.text)
+    const plain =
+      run.end.kind === 'failed'
+        ? (plainFailure(run.end.code, run.step) ?? lossWords(snapshot, run, run.end))
+        : null
+    return {
+      tone: 'bad',
+      title: failureTitle(snapshot, run),
+      text: `${plain ?? error}${further}`,
+      ...(plain && { more: { summary: 'The error itself', text: error } }),
+    }
+  }
+  return lobbyStatus(snapshot)
+}
+
+function runningStatus(snapshot: Snapshot, run: Run): Status {
+  const ranks = formatMany(run.worldSize, 'rank')
+  // Tests are a part of training: the title, which is read out, does not change with each.
+  const title = phaseTitles[run.phase === 'evaluate' ? 'train' : run.phase]
+  const say = (text: string): Status => ({ tone: 'busy', title, text })
+  if (run.isStopping) return { tone: 'busy', title: 'Stopping', text: 'Telling all ranks to stop.' }
+  if (run.paused) {
+    const by = run.paused.by.map((rank) => run.members[rank]?.name ?? `rank ${rank}`).join(', ')
+    return {
+      tone: 'idle',
+      title: 'Paused',
+      text: `By ${by}, after step ${run.paused.step}. All ranks keep their links.`,
+    }
+  }
+  switch (run.phase) {
+    case 'connect':
+      return say(
+        run.worldSize === 1
+          ? 'Alone: no links are needed.'
+          : `Linking ${ranks}, ${run.worldSize <= meshLimit ? 'each to all the others' : 'each to its neighbours in the ring'}. ${linkingWords(run)} A rank that does not answer within 20 s counts as unreachable.`,
+      )
+    case 'load':
+      return say(loadingWords(run))
+    case 'broadcast':
+      return say(
+        'Rank 0 is sending its initial parameters, so that all ranks start from the same weights.',
+      )
+    case 'compile':
+      return say('Recording one step and building its shaders.')
+    default: {
+      const lost =
+        snapshot.serverLost === null
+          ? ''
+          : ' The signaling server is gone; the run goes on without it.'
+      if (run.phase === 'evaluate')
+        return say(`Testing on held-out samples, split among the ranks.${lost}`)
+      const batch = formatMany(samplesOfStep(run) || 0, 'sample')
+      const how =
+        run.worldSize === 1
+          ? `This tab trains on all ${batch} of every step.`
+          : hasOwnModels(run)
+            ? `${ranks}, each with a model of its own, on shares of the ${batch} of every step.`
+            : `${ranks} share the ${batch} of every step.`
+      const differences = run.resumed?.differences ?? []
+      return {
+        ...say(`${how}${resumedWords(run)}${lost}`),
+        ...(differences.length > 0 && {
+          more: { summary: 'What differs', text: differences.join('; ') },
+        }),
+      }
+    }
+  }
+}
+
+/** Which of this rank's links are up, and whom the others wait for. */
+function linkingWords({ peers, ways, members }: Run): string {
+  const missing = peers.filter((rank) => !(rank in ways))
+  if (missing.length === 0) return 'This tab is linked; others are still connecting.'
+  const names = missing.slice(0, 3).map((rank) => `rank ${rank} (${members[rank].name})`)
+  const more = missing.length > names.length ? ` and ${missing.length - names.length} more` : ''
+  return `This tab is waiting for ${names.join(', ')}${more}.`
+}
+
+/** Where the data comes from, and how much of it has come. */
+function loadingWords({ config, given, worldSize }: Run): string {
+  if (config?.data !== givenData) return 'Every rank is generating or downloading the data.'
+  if (worldSize === 1) return 'Reading the data given to this tab.'
+  const { doneBytes, totalBytes } = given ?? { doneBytes: 0, totalBytes: Number.NaN }
+  if (doneBytes >= totalBytes) return 'All ranks have received the data and are reading it.'
+  const sent = given ? `: ${formatBytes(doneBytes)} of ${formatBytes(totalBytes)}` : ''
+  return `The data given to one rank is being sent to all${sent}.`
+}
+
+/** Which checkpoint a run goes on from, and by what its bits are others than the saved run's. */
+function resumedWords({ resumed }: Run): string {
+  if (!resumed) return ''
+  const { step, differences } = resumed
+  const others = differences.length > 0 ? ` ${resumedDifference(differences)}` : ''
+  return ` Resumed from the checkpoint of step ${step}.${others}`
+}
+
+function lobbyStatus(snapshot: Snapshot): Status {
+  const count = snapshot.lobby!.members.length
+  const tabs = tabCount(snapshot.lobby!)
+  const unreached = unreachedOf(snapshot)
+  if (!isMaker(snapshot)) {
+    if (unreached) return { tone: 'bad', title: unreached.title, text: unreached.text }
+    return {
+      tone: 'idle',
+      title: `Waiting for ${makerName(snapshot)} to start`,
+      text: `${formatMany(tabs, 'tab')} in the room. Keep this one open.`,
+    }
+  }
+  if (canStart(snapshot) && firstErrorOf(checkedDraft(snapshot))) {
+    return {
+      tone: 'bad',
+      title: 'A setting is wrong',
+      text: `${formatMany(tabs, 'tab')} in the room. Start works once the setting is right.`,
+    }
+  }
+  if (unreached) return { tone: 'bad', title: unreached.title, text: unreached.text }
+  if (tabs === 1) {
+    return {
+      tone: 'idle',
+      title: 'Alone in the room',
+      text:
+        count === 1
+          ? 'Open the link in more tabs to add ranks, or start now and train in this tab alone.'
+          : `Open the link in more tabs to add ranks, or start now with the ${count} ranks of this tab.`,
+    }
+  }
+  const from = startsFrom(snapshot)
+  return {
+    tone: 'idle',
+    title: `Ready with ${formatMany(count, 'rank')}`,
+    text: from
+      ? `Start once everyone is here: it goes on from ${from}, as chosen under Checkpoints.`
+      : 'Start once everyone is here. Anyone who joins later waits for the next run.',
+  }
+}
+
+/** Who can do what after a run. */
+function whatNext(snapshot: Snapshot): string {
+  const later = continued(snapshot)
+  const from = startsFrom(snapshot)
+  if (from && isMaker(snapshot))
+    return `The next start goes on from ${from}, as chosen under Checkpoints.`
+  if (later) return `Go on from step ${later.step}, or start again from the beginning.`
+  if (isMaker(snapshot))
+    return firstErrorOf(checkedDraft(snapshot))
+      ? 'Fix the settings to start again.'
+      : 'You can start again.'
+  return `Waiting for ${makerName(snapshot)} to start again.`
+}
+
+/** What the loss of a rank means to this tab; null for other ends, and where nobody knows who it was. */
+function lossWords(
+  snapshot: Snapshot,
+  run: Run,
+  { code, text }: { readonly code: string; readonly text: string },
+): string | null {
+  // The server tells the end of a run in words, and the ranks in a code.
+  const isLoss = code === 'peer.lost' || (code.startsWith('peer.') && namedLost(text) !== null)
+  if (!isLoss || goneRanks(snapshot).length === 0) return null
+  const when = run.step > 0 ? `at step ${run.step}` : 'before its first step'
+  const next = isMaker(snapshot)
+    ? 'Start again without it, or once it is back.'
+    : `Waiting for ${makerName(snapshot)} to start again.`
+  return `Its tab was closed, crashed or lost its connection, and the run ended ${when}. ${next}`
+}
+
+const failureTitles: Partial<Record<ErrorCode, string>> = {
+  'peer.unreachable': 'A rank cannot be reached',
+  'peer.lost': 'A rank was lost',
+  'peer.timeout': 'A rank stopped answering',
+  'gpu.lost': 'The GPU device was lost',
+  'train.nan': 'The loss is not a number',
+  'train.diverged': 'The replicas differ',
+  'data.missing': 'The data is not there',
+  'data.malformed': 'The data cannot be read',
+  'data.checksum': 'The data is not what was asked for',
+  'data.interrupted': 'The download broke off',
+  'worker.dead': 'The compute worker ended',
+}
+
+function failureTitle(snapshot: Snapshot, run: Run): string {
+  const code = run.end?.kind === 'failed' ? run.end.code : ''
+  const [gone] = goneRanks(snapshot)
+  // Collectives fail in their own words on each rank; who is missing is the same for all.
+  if (gone !== undefined && code.startsWith('peer.')) {
+    return `Rank ${gone} (${run.members[gone].name}) was lost`
+  }
+  return failureTitles[code as ErrorCode] ?? 'The run failed'
+}

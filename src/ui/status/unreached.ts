@@ -1,0 +1,162 @@
+import { ringEdges } from '../../peer/room/edges.ts'
+import { canFallBack } from '../../peer/room/topology.ts'
+import { isMaker, isRoomOn, makerName } from '../state/room-facts.ts'
+import type { Run } from '../state/run.ts'
+import type { Snapshot } from '../state/snapshot.ts'
+
+/** What came between ranks that found no way to each other, for people: who, why, and what to do. */
+export interface Unreached {
+  readonly title: string
+  /** The likely cause: one or two sentences. */
+  readonly text: string
+  /** What to do, one way a line. */
+  readonly remedies: readonly string[]
+  /** For the maker: members to leave out of the next start, one choice each, by name. */
+  readonly without: readonly { readonly names: string; readonly ids: readonly string[] }[]
+  /** The error as it was told; null where there was none yet. */
+  readonly detail: string | null
+}
+
+/** Null where this tab's last run did not end by a link that could not be made, or, before its first, all neighbours reach each other. */
+export function unreachedOf(snapshot: Snapshot): Unreached | null {
+  const { run, lobby } = snapshot
+  if (!run) {
+    const parties = isRoomOn(snapshot) ? null : partiesAhead(snapshot)
+    return parties && unreachedBy(snapshot, lobby!.members, parties, null)
+  }
+  if (run.end?.kind !== 'failed' || run.phase !== 'connect') return null
+  const { text: detail, code } = run.end
+  const parties = partiesOf(run, detail, code)
+  return parties && unreachedBy(snapshot, run.members, parties, detail)
+}
+
+function unreachedBy(
+  snapshot: Snapshot,
+  members: Run['members'],
+  { ranks, is }: Parties,
+  detail: string | null,
+): Unreached {
+  const names = (of: readonly number[]) =>
+    new Intl.ListFormat('en').format(of.map((rank) => members[rank].name))
+  const title = {
+    own: `${names(ranks)} cannot be reached`,
+    pair: `${names(ranks)} cannot reach each other`,
+    late: `${names(ranks)} did not connect in time`,
+  }[is]
+  const choices = is === 'late' ? [ranks] : ranks.map((rank) => [rank])
+  return {
+    title,
+    text: causeOf(detail ?? '', names(ranks), is === 'pair'),
+    remedies: remediesFor(snapshot),
+    without: isMaker(snapshot)
+      ? choices
+          .map((chosen) => ({ names: names(chosen), ids: removable(snapshot, members, chosen) }))
+          .filter(({ ids }) => ids.length > 0)
+      : [],
+    detail,
+  }
+}
+
+interface Parties {
+  readonly ranks: readonly number[]
+  /** own: another that this rank has no link to; pair: two others; late: who had not all of its links. */
+  readonly is: 'own' | 'pair' | 'late'
+}
+
+/** Who cannot be reached while the room waits, as neighbours in the ring measure it; for the maker, and who is one of those neighbours. */
+function partiesAhead(snapshot: Snapshot): Parties | null {
+  const { lobby, ownId, hasRelay } = snapshot
+  const members = lobby?.members ?? []
+  const own = members.findIndex(({ id }) => id === ownId)
+  const edges = ringEdges(members.length)
+  const broken = edges.filter(([from, to]) => {
+    const { toNext } = members[from].measured ?? {}
+    const isBroken = toNext?.id === members[to].id && toNext.us === null
+    return isBroken && !(hasRelay && canFallBack(members[from], members[to]))
+  })
+  const isConcerned = isMaker(snapshot) || broken.some((edge) => edge.includes(own))
+  if (broken.length === 0 || !isConcerned) return null
+  const ranks = members.map((_, rank) => rank).filter((rank) => rank !== own)
+  const isCutOff = (rank: number) =>
+    edges.every((edge) => !edge.includes(rank) || broken.includes(edge))
+  const cutOff = ranks.filter(isCutOff)
+  if (cutOff.length > 0) return { ranks: cutOff, is: 'own' }
+  const fromOwn = ranks.filter((rank) =>
+    broken.some((edge) => edge.includes(rank) && edge.includes(own)),
+  )
+  return fromOwn.length > 0 ? { ranks: fromOwn, is: 'own' } : { ranks: broken[0], is: 'pair' }
+}
+
+/** Who could not be reached, as the links and the room write it. */
+function partiesOf(run: Run, text: string, code: string): Parties | null {
+  const nameOf = (rank: number) => `rank ${rank} (${run.members[rank].name})`
+  const ranks = run.members.map((_, rank) => rank)
+  for (const from of ranks) {
+    const start = `${nameOf(from)} lost its link to `
+    const to = ranks.find((rank) => text.includes(`${start}${nameOf(rank)}: `))
+    if (to === undefined) continue
+    const others = [from, to].filter((rank) => rank !== run.rank)
+    return { ranks: others, is: others.length === 2 ? 'pair' : 'own' }
+  }
+  const [, late] = text.split("expected every rank's links within ")
+  if (late !== undefined) {
+    const found = ranks.filter((rank) => rank !== run.rank && late.includes(nameOf(rank)))
+    return found.length > 0 ? { ranks: found, is: 'late' } : null
+  }
+  if (code !== 'peer.unreachable') return null
+  const told = run.peers.filter((rank) => text.includes(`link to ${nameOf(rank)}`))
+  const others = told.length > 0 ? told : run.peers.filter((rank) => !(rank in run.ways))
+  return others.length > 0 ? { ranks: others, is: 'own' } : null
+}
+
+/** The reason that WebRTC gives (peer/tab/webrtc.ts), in plain words. */
+function causeOf(text: string, names: string, isPair: boolean): string {
+  if (text.includes('this browser offers no address'))
+    return isPair
+      ? 'One of the two browsers has no address to connect from, as when it is offline or blocks WebRTC.'
+      : 'This browser has no address to connect from, as when it is offline or blocks WebRTC.'
+  if (text.includes('the other browser offers no address'))
+    return `The browser on the other side (${names}) has no address to connect to, as when it is offline or blocks WebRTC.`
+  if (text.includes('No TURN server gave an address'))
+    return 'The browsers cannot reach each other directly, and the TURN server that would pass their data on did not answer.'
+  if (text.includes('did not answer'))
+    return 'A tab did not answer: its browser may be asleep, or its machine has lost the network.'
+  return 'The browsers found no way to reach each other. Usually they are on different networks, or a firewall or guest network keeps devices apart.'
+}
+
+function remediesFor(snapshot: Snapshot): string[] {
+  const { transport, hasRelay } = snapshot
+  const choose =
+    'choose “automatic, else through the server” for Links under More settings, rejoin, and send everyone the new link'
+  const relay =
+    transport === 'fallback' || transport === 'relay'
+      ? []
+      : hasRelay
+        ? [`This server can pass the data on: ${choose}.`]
+        : [
+            `Or let the server pass the data on: start it with npm start -- --host --relay, then ${choose}.`,
+          ]
+  return [
+    'Put all machines on the same network. Avoid guest networks, which often keep devices apart.',
+    'Across a firewall, start the server with a TURN server: npm start -- --host --ice-servers turn:HOST:3478 (docs/launching.md says how).',
+    ...relay,
+    isMaker(snapshot)
+      ? 'Or start without whoever cannot be reached.'
+      : `Or ${makerName(snapshot)} starts without whoever cannot be reached.`,
+  ]
+}
+
+/** The members of these ranks that are still in the room and can be taken out of it: none of this tab. */
+function removable(
+  { lobby, ownId }: Snapshot,
+  members: Run['members'],
+  ranks: readonly number[],
+): string[] {
+  const own = lobby?.members.find(({ id }) => id === ownId)
+  return ranks
+    .map((rank) => members[rank].id)
+    .filter((id) => {
+      const member = lobby?.members.find((one) => one.id === id)
+      return member && id !== ownId && (!member.tab || member.tab !== own?.tab)
+    })
+}
