@@ -1,7 +1,7 @@
 import type { Page } from 'playwright'
 import { expect, test } from 'vitest'
 import { noViolations, violationsByColours } from '../support/axe.ts'
-import { button, drivePages, photograph, see } from '../support/page-driver.ts'
+import { button, drivePages, photograph, see, seeRun } from '../support/page-driver.ts'
 
 // tests/all/e2e/demos.spec.ts has the other demos, and this one on several ranks.
 
@@ -93,6 +93,7 @@ test('trains on points that were drawn, and ticks off its stated result', async 
   await page.getByLabel('More settings').or(page.getByText('More settings')).click()
   await page.getByLabel('Steps', { exact: true }).fill('')
   await button(page, 'Start again').click()
+  await seeRun(page, 2)
   await see(page, 'Finished')
   await page.locator('.expected [data-is=reached]').waitFor()
   await picture(page, 'playground-spiral')
