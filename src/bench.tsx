@@ -49,7 +49,7 @@ const wantedPeers = parameters.get('peers')?.split(',')
 const peerKeys = (Object.keys(peers) as PeerKey[]).filter(
   (key) => wantedPeers?.includes(key) ?? true,
 )
-const heads = ['product', 'best', 'GFLOP/s', 'of peak', 'untuned', 'its share']
+const heads = ['product', 'best', 'GFLOP/s', 'of peak', 'untuned', 'untuned of peak']
 
 let job: Job = { stage: 'idle', text: '', done: 0, of: 0 }
 let rows: Row[] = []
@@ -115,7 +115,7 @@ async function compare(
   signal: AbortSignal,
 ): Promise<void> {
   const product = formatProblem(problem)
-  show({ text: `${product} beside ${peerKeys.map((key) => peers[key].name).join(' and ')}` })
+  show({ text: `${product} against ${peerKeys.map((key) => peers[key].name).join(' and ')}` })
   const makers = {
     tabring: (...[task, a, b]: Parameters<MakeProduct>) => ownProduct(runtime, task, a, b, variant),
     ...Object.fromEntries(peerKeys.map((key) => [key, peers[key].make])),
@@ -152,7 +152,7 @@ function BenchPage() {
   return (
     <ReportPage
       tagline="Benchmark"
-      about="Times every matrix-product kernel on this GPU at the sizes of training, checks each result first, and compares with the multiply-adds that the GPU can do at all and with jax-js and TensorFlow.js."
+      about="Times every matrix-product kernel on this GPU at training sizes, checks each result first, and compares it with the GPU's peak of multiply-adds, jax-js and TensorFlow.js."
       verb="Run the benchmark"
       job={job}
       isGood={true}
@@ -182,7 +182,7 @@ function BenchPage() {
       {other && (
         <GridTable
           id="beside"
-          title="Beside other libraries"
+          title="Against other libraries"
           aside={besideWords(peerKeys)}
           heads={other.heads}
           rows={other.cells.map(([product, ...rest]) => [breakable(product), ...rest])}

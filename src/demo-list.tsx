@@ -25,7 +25,7 @@ const apart = { '3 ranks, no exchange': `?${apartQuery}` }
 const cards: Readonly<Record<AnyDemo, Card>> = {
   digits: {
     picture: digitsPicture,
-    teaches: 'What a network takes a digit for as it learns, and where it is still wrong.',
+    teaches: 'How a network reads digits as it learns, and which it still gets wrong.',
     links: { 'with convolutions': '?model=cnn' },
   },
   playground: {
@@ -35,12 +35,12 @@ const cards: Readonly<Record<AnyDemo, Card>> = {
   },
   picture: {
     picture: picturePicture,
-    teaches: 'How each rank adds what it knows of one picture.',
+    teaches: 'How each rank adds its part to one picture.',
     links: apart,
   },
   text: {
     picture: textPicture,
-    teaches: 'How a language model gets from noise to words, and what it looks at on the way.',
+    teaches: 'How a language model gets from noise to words, and what it attends to.',
   },
   ring: {
     picture: ringPicture,
@@ -48,7 +48,7 @@ const cards: Readonly<Record<AnyDemo, Card>> = {
   },
   strategies: {
     picture: strategiesPicture,
-    teaches: 'That ranks which share a batch train alike, and when more of them help.',
+    teaches: 'Why ranks that share a batch learn the same, and when more of them help.',
   },
 }
 

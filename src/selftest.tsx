@@ -58,7 +58,7 @@ function SelfTestPage() {
   return (
     <ReportPage
       tagline="Self-test"
-      about={`Runs every variant of ${chosen.length} ops on its cases on this GPU, twice, and holds the results against plain loops in double precision.`}
+      about={`Runs every variant of ${chosen.length} ops on its test cases on this GPU, twice, and compares the results with plain loops in double precision.`}
       verb="Run the self-test"
       job={job}
       isGood={failures.length === 0}

@@ -66,7 +66,7 @@ const member = new RoomMember({
   experiments,
   startWorker,
   link: parseFragment(location.hash) ?? newRoomLink(),
-  name: isMaker ? 'maker' : 'joiner',
+  name: isMaker ? 'host' : 'guest',
   transport: transportChoices.includes(chosen) ? chosen : 'webrtc',
   mode: isMaker ? 'create' : 'join',
   checkpoints: JSON.parse(parameters.get('checkpoints') ?? '{}'),
@@ -88,7 +88,7 @@ async function readGiven(address: string): Promise<void> {
   if (!answer.ok) {
     throw new DataError(
       'data.missing',
-      `data: expected the file at ${address}, got status ${answer.status}. Start again.`,
+      `data: cannot read the file at ${address} (status ${answer.status}). Start again.`,
     )
   }
   member.give(config.demo, new Uint8Array(await answer.arrayBuffer()))

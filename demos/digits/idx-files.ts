@@ -102,13 +102,13 @@ export function problemsOf({ files, unplaced }: IdxSet): string[] {
   })
   const open = unplaced.map(
     ({ name, kind, count }) =>
-      `${name}: expected train or t10k in its name, or another file of ${kind} with more or fewer, got ${count} ${kind} of which neither tells the use. Choose the other files, or name it so.`,
+      `${name}: cannot tell whether its ${count} ${kind} are for training or held out. Put train or t10k into its name, or add another file of ${kind} with more or fewer.`,
   )
   const bytes = idxNames.reduce((sum, name) => sum + (files[name]?.bytes.length ?? 0), 0)
   const size =
     bytes > mostGivenBytes
       ? [
-          `The files: expected at most ${mostGivenBytes} bytes with gzip, got ${bytes}. Put them into a folder that is served, and give its address.`,
+          `The files: expected at most ${mostGivenBytes} bytes with gzip, got ${bytes}. Serve them from a folder and enter its address.`,
         ]
       : []
   return [...pairs, ...open, ...size]
@@ -127,5 +127,5 @@ const nameOf = (split: 'train' | 't10k', kind: IdxFile['kind']): IdxName =>
 const malformed = (name: string, expected: string, got: string) =>
   new DataError(
     'data.malformed',
-    `${name}: expected ${expected}, got ${got}. Choose the four files of MNIST, or others in their layout, plain or gzip.`,
+    `${name}: expected ${expected}, got ${got}. Choose MNIST’s four files, or others in their format, plain or gzip.`,
   )

@@ -37,10 +37,7 @@ export function unpackIdx(bytes: Uint8Array<ArrayBuffer>): FolderReader {
     bytes.length < headerBytes ||
     String.fromCharCode(...bytes.subarray(0, mark.length)) !== mark
   ) {
-    throw malformed(
-      `four packed files that begin with ${mark}`,
-      `${bytes.length} bytes of another kind`,
-    )
+    throw malformed(`its ${bytes.length} bytes do not begin with ${mark}`)
   }
   const header = new DataView(bytes.buffer, bytes.byteOffset)
   const files = new Map<string, Uint8Array<ArrayBuffer>>()
@@ -50,12 +47,10 @@ export function unpackIdx(bytes: Uint8Array<ArrayBuffer>): FolderReader {
     files.set(name, bytes.subarray(at, at + length))
     at += length
   }
-  if (at !== bytes.length) throw malformed(`${at} bytes, as its header says`, String(bytes.length))
+  if (at !== bytes.length)
+    throw malformed(`expected ${at} bytes, as its header says, got ${bytes.length}`)
   return async (name) => files.get(name)
 }
 
-const malformed = (expected: string, got: string) =>
-  new DataError(
-    'data.malformed',
-    `IDX files: expected ${expected}, got ${got}. Give the four files again.`,
-  )
+const malformed = (problem: string) =>
+  new DataError('data.malformed', `IDX data: ${problem}. Add the four files again.`)

@@ -5,7 +5,7 @@ export const mostGivenBytes = 32 * 2 ** 20
 
 export const meta: DemoMeta = {
   title: 'Digits',
-  sentence: 'Handwritten digits in the layout of MNIST, drawn on the spot or read from real files.',
+  sentence: 'Handwritten digits in MNIST’s format, drawn by the program or read from files.',
   models: {
     mlp: { words: 'mlp: 784–256–10, ReLU', lr: 1e-3 },
     cnn: { words: 'cnn: two 3×3 convolutions, 16 and 32', lr: 3e-3 },
@@ -14,7 +14,7 @@ export const meta: DemoMeta = {
   samples: { digits: 8000 },
   address: {
     words: 'IDX files at an address…',
-    hint: 'Address of a folder with the four MNIST-layout IDX files. npm start -- --data DIR serves one at /data/.',
+    hint: 'Address of a folder with four IDX files in MNIST’s format. npm start -- --data DIR serves one at /data/.',
   },
   given: {
     words: 'four IDX files, packed',

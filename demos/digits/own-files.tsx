@@ -67,7 +67,7 @@ export function useOwnFiles({ canSet, give }: Pick<ViewProps, 'canSet' | 'give'>
       if (!canSet) {
         keep({
           ...kept.value,
-          failures: ['Only the maker of the room can add files, and not during a run.'],
+          failures: ['Only the host can add files, and not during a run.'],
         })
         return
       }
@@ -84,7 +84,7 @@ export function useOwnFiles({ canSet, give }: Pick<ViewProps, 'canSet' | 'give'>
 }
 
 const placeWords: Record<IdxName, string> = {
-  'train-images-idx3-ubyte': 'images to train on',
+  'train-images-idx3-ubyte': 'training images',
   'train-labels-idx1-ubyte': 'their labels',
   't10k-images-idx3-ubyte': 'held-out images',
   't10k-labels-idx1-ubyte': 'their labels',
@@ -120,7 +120,7 @@ export function OwnFiles({ own, config, canSet, set }: OwnFilesProps) {
       <details
         open={hasFiles || problems.length > 0 || isAddress || data === givenData || undefined}
       >
-        <summary>Train on MNIST, or files in its layout</summary>
+        <summary>Train on MNIST, or files in its format</summary>
         <div class="own-body">
           <div>
             <input
@@ -141,7 +141,7 @@ export function OwnFiles({ own, config, canSet, set }: OwnFilesProps) {
             </label>
             <span class="quiet">
               {' '}
-              or drop them here, IDX, plain or gzip. They stay in this room.
+              or drop them here (IDX, plain or gzip). They stay in this room.
             </span>
           </div>
           {hasFiles && (
@@ -171,7 +171,7 @@ export function OwnFiles({ own, config, canSet, set }: OwnFilesProps) {
                 if (data === givenData) set('data', Object.keys(meta.data)[0])
               }}
             >
-              Take the files away
+              Remove the files
             </button>
           )}
           <form
@@ -193,10 +193,10 @@ export function OwnFiles({ own, config, canSet, set }: OwnFilesProps) {
               onInput={(event) => setAddress(event.currentTarget.value)}
             />
             <button type="submit" disabled={!canSet || address.trim() === ''}>
-              Take this folder
+              Use this folder
             </button>
             <p class="quiet">
-              Each tab downloads them itself. Another server must allow this page to (CORS).{' '}
+              Each tab downloads them. Another server must allow this page (CORS).{' '}
               <code>npm start -- --data DIR</code> serves a folder at <code>/data/</code>.
             </p>
           </form>
@@ -226,7 +226,7 @@ function Place({ words, file }: { words: string; file: IdxFile | null }) {
           </span>
         </>
       ) : (
-        <span class="quiet">not there yet</span>
+        <span class="quiet">missing</span>
       )}
     </li>
   )

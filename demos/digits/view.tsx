@@ -42,8 +42,8 @@ export function DigitsView(props: ViewProps) {
               label="The digit as the model sees it"
             />
             <p class="quiet">
-              What the model sees: scaled to 20 × 20 pixels and centred by its mass, as the digits
-              of MNIST are.
+              What the model sees: scaled to 20 × 20 pixels and centred by mass, like MNIST’s
+              digits.
             </p>
             <button type="button" disabled={!pixels} onClick={() => setStrokes([])}>
               Clear
@@ -57,8 +57,8 @@ export function DigitsView(props: ViewProps) {
             values={null}
             note={
               hasModel
-                ? 'The bars show what the model takes the drawn digit for.'
-                : 'Once a run has begun, the bars show what the model takes the drawn digit for.'
+                ? 'The bars show how likely the model finds each digit.'
+                : 'Once training starts, the bars show how likely the model finds each digit.'
             }
           />
         )}
@@ -81,10 +81,7 @@ function Probabilities({ pixels, ...props }: ViewProps & { pixels: readonly numb
   return (
     <Bars
       values={answer && (answer.probabilities as Float32Array)}
-      note={
-        failure ??
-        (answer ? `By the model after step ${answer.step}.` : 'The model is being asked.')
-      }
+      note={failure ?? (answer ? `By the model after step ${answer.step}.` : 'Asking the model.')}
     />
   )
 }

@@ -8,7 +8,7 @@ import { fewestPixelsASide, type Picture } from './pixels.ts'
 export async function decodePicture(file: File, longest: number): Promise<Picture> {
   const bitmap = await createImageBitmap(file).catch(() => {
     throw new Error(
-      `${file.name}: expected a picture that this browser can read, got ${file.type || 'a file of no known type'}. Choose a PNG, JPEG or WebP file.`,
+      `${file.name}: this browser cannot read it as a picture (${file.type || 'unknown type'}). Choose a PNG, JPEG or WebP file.`,
     )
   })
   const scale = Math.min(1, longest / Math.max(bitmap.width, bitmap.height))
@@ -17,7 +17,7 @@ export async function decodePicture(file: File, longest: number): Promise<Pictur
   if (Math.min(width, height) < fewestPixelsASide) {
     bitmap.close()
     throw new Error(
-      `${file.name}: expected sides of ${fewestPixelsASide} pixels or more, got ${width} x ${height}. Choose a larger picture, or a less narrow one.`,
+      `${file.name}: expected sides of ${fewestPixelsASide} pixels or more, got ${width} x ${height}. Choose a larger or less narrow picture.`,
     )
   }
   const context = new OffscreenCanvas(width, height).getContext('2d')!

@@ -42,8 +42,7 @@ export function useOwnPicture({ canSet, isGiven, onTake }: OwnPictureOptions) {
     failure,
     longest,
     take(chosen: File | undefined) {
-      if (!canSet)
-        setFailure('Only the maker of the room can choose a picture, and not during a run.')
+      if (!canSet) setFailure('Only the host can choose a picture, and not during a run.')
       else if (chosen) void decode(chosen, longest)
     },
     setLongest(side: number) {

@@ -45,7 +45,7 @@ export function readPicture(bytes: Uint8Array<ArrayBuffer>): Pixels {
     bytes.length < headerBytes ||
     String.fromCharCode(...bytes.subarray(0, mark.length)) !== mark
   ) {
-    throw malformed(`a picture that begins with ${mark}`, `${bytes.length} bytes of another kind`)
+    throw malformed(`its ${bytes.length} bytes do not begin with ${mark}`)
   }
   const header = new DataView(bytes.buffer, bytes.byteOffset)
   const width = header.getUint16(4, true)
@@ -53,14 +53,15 @@ export function readPicture(bytes: Uint8Array<ArrayBuffer>): Pixels {
   for (const side of [width, height]) {
     if (side < fewestPixelsASide || side > mostPixelsASide) {
       throw malformed(
-        `sides from ${fewestPixelsASide} to ${mostPixelsASide} pixels`,
-        `${width} x ${height}`,
+        `expected sides from ${fewestPixelsASide} to ${mostPixelsASide} pixels, got ${width} x ${height}`,
       )
     }
   }
   const expected = headerBytes + 3 * width * height
   if (bytes.length !== expected) {
-    throw malformed(`${expected} bytes for ${width} x ${height} pixels`, `${bytes.length}`)
+    throw malformed(
+      `expected ${expected} bytes for ${width} x ${height} pixels, got ${bytes.length}`,
+    )
   }
   return packPixels(width, height, bytes.slice(headerBytes))
 }
@@ -85,5 +86,5 @@ export function packPixels(width: number, height: number, rgb: Uint8Array<ArrayB
 export const trainingPixels = ({ width, height, rgb }: Picture): number =>
   packPixels(width, height, rgb).train.count
 
-const malformed = (expected: string, got: string) =>
-  new DataError('data.malformed', `picture: expected ${expected}, got ${got}. Give it again.`)
+const malformed = (problem: string) =>
+  new DataError('data.malformed', `picture: ${problem}. Choose it again.`)

@@ -72,14 +72,14 @@ export function PictureView(props: ViewProps) {
             instead={
               canSet
                 ? 'Choose a picture, or drop one here.'
-                : 'A picture that the room’s maker gave: it comes with the run.'
+                : 'The host’s own picture: it arrives with the run.'
             }
           />
           <Framed
             picture={null}
             shape={next ?? square}
             title="Learned"
-            instead={`${canSet ? 'Press Start: the' : 'The'} network begins with plain grey.`}
+            instead={`${canSet ? 'Press Start: the' : 'The'} network starts with plain grey.`}
           />
         </div>
       )}
@@ -106,7 +106,7 @@ export function PictureView(props: ViewProps) {
           onChoose={setAlso}
         />
         <Choices
-          label="The network gets"
+          label="Network input"
           value={config?.model ?? run?.config?.model}
           isFixed={!canSet}
           choices={[
@@ -116,7 +116,7 @@ export function PictureView(props: ViewProps) {
           onChoose={(value) => set('model', value)}
         />
         <Choices
-          label="Each tab draws from"
+          label="Each rank draws from"
           value={config?.partition ?? 'shuffled'}
           isFixed={!canSet}
           choices={[
@@ -126,12 +126,12 @@ export function PictureView(props: ViewProps) {
           onChoose={(value) => set('partition', value)}
         />
         <Choices
-          label="Exchange of gradients"
+          label="Gradient exchange"
           value={config?.strategy ?? 'ddp'}
           isFixed={!canSet}
           choices={[
-            { value: 'ddp', words: 'on: averaged over all tabs' },
-            { value: 'alone', words: 'off: each tab alone' },
+            { value: 'ddp', words: 'on: averaged over all ranks' },
+            { value: 'alone', words: 'off: each rank alone' },
           ]}
           onChoose={(value) => set('strategy', value)}
         />
@@ -199,7 +199,7 @@ function Learning({ next, also, ...props }: LearningProps) {
             shape={shape}
             title="Learned"
             note={learned && `step ${answer?.step}`}
-            instead="Nothing is learned yet."
+            instead="Nothing learned yet."
           />
         )}
         {apart.map((rank) => (
@@ -217,8 +217,8 @@ function Learning({ next, also, ...props }: LearningProps) {
             picture={error}
             shape={shape}
             title="Error"
-            note={`${errorGain} times brighter than it is; black is no error`}
-            instead="Nothing is learned yet."
+            note={`${errorGain} times brighter; black is no error`}
+            instead="Nothing learned yet."
           />
         )}
         {also === 'finer' && original && <Finer {...props} shape={original} />}
@@ -258,7 +258,7 @@ function OfRank({ rank, everyMs, original, ...props }: OfRankProps) {
         shape={original ?? square}
         title={`rank ${rank}`}
         note={failure ?? (decibels && `learned: ${decibels} dB`)}
-        instead="Nothing is learned yet."
+        instead="Nothing learned yet."
       />
     </div>
   )
@@ -273,7 +273,7 @@ function Finer({ shape, ...props }: ViewProps & { shape: Picture }) {
       shape={shape}
       title="Learned, twice as fine"
       note={failure ?? 'the original has nothing between its pixels'}
-      instead="Nothing is learned yet."
+      instead="Nothing learned yet."
     />
   )
 }

@@ -26,7 +26,7 @@ function gridOf(where: string, input: unknown): { side: number; x: Float32Array<
   if (!Number.isInteger(side) || side < 2 || side > most) {
     throw new TabringError(
       'config.invalid',
-      `${where}: side must be a whole number from 2 to ${most}, got ${side}. Give another side.`,
+      `${where}: side must be a whole number from 2 to ${most}, got ${side}. Use another side.`,
     )
   }
   const at = (i: number) => (2 * i) / (side - 1) - 1

@@ -16,10 +16,10 @@ export const fewest = 10
 /** What points, three numbers each, lack to be trained on, in words; null for nothing. */
 export function lacking(points: readonly number[]): string | null {
   const count = points.length / fieldsOfPoint
-  if (count < fewest) return `${fewest - count} more are needed`
+  if (count < fewest) return `${fewest - count} more needed`
   const labels = new Set(points.filter((_, i) => i % fieldsOfPoint === 2))
   const missing = [0, 1].find((label) => !labels.has(label))
-  return missing === undefined ? null : `some of class ${missing} are needed, too,`
+  return missing === undefined ? null : `class ${missing} needs some`
 }
 
 /** Every so many of them is held out, from the first one on. */
@@ -84,7 +84,7 @@ export function pointsFromText(text: string): number[] {
   if (!isText || values.some((value, i) => value < 0 || (i % 3 === 0 && value > 31))) {
     throw new DataError(
       'data.malformed',
-      `points in the address: expected ${fewest} to ${mostInLink} of ${charactersEach} characters of base64url, got ${text.length} characters. Copy the whole address, or draw them again.`,
+      `points in the address: expected ${fewest} to ${mostInLink} points of ${charactersEach} base64url characters, got ${text.length} characters. Copy the whole address, or draw the points again.`,
     )
   }
   return Array.from({ length: count }, (_, i) => {

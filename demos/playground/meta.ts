@@ -2,8 +2,7 @@ import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
 
 const own = {
   title: 'Playground',
-  sentence:
-    'Points in the plane, and the boundary between two classes that a small network learns.',
+  sentence: 'A small network learns the boundary between two classes of points in the plane.',
   // networks.ts reads the names: the activation, and the hidden layers where they are not 16-16. Sigmoids are flat, so their steps are larger.
   models: {
     tanh: { words: 'tanh: 2–16–16–2', lr: 0.02 },

@@ -47,12 +47,12 @@ export function PlaygroundView(props: ViewProps) {
           <Plane
             field={null}
             marks={preview ?? drawn.marks}
-            label={`The points: ${meta.data[String(data)] ?? 'given'}. Nothing is trained on them yet.`}
+            label={`The points: ${meta.data[String(data)] ?? 'your own'}. Training has not started.`}
           />
         )}
         <p class="quiet">
           <b class="mark-0">●</b> class 0, <b class="mark-1">■</b> class 1; hollow: held out; pale:
-          drawn from by another rank. The line: both classes equally likely.
+          used by another rank. The line: both classes equally likely.
         </p>
         {isOfRun && !isDrawing && <HiddenUnits key={run.id} {...props} />}
       </div>
@@ -106,7 +106,7 @@ export function PlaygroundView(props: ViewProps) {
         )}
         {drawn.failure !== null && <p role="alert">{drawn.failure}</p>}
         <Choices
-          label="Hidden layers, units of each"
+          label="Hidden layers (units in each)"
           value={parts?.hidden}
           isFixed={!canSet}
           choices={hiddenLayers.map((value) => ({ value, words: value.replaceAll('-', ', ') }))}
@@ -123,7 +123,7 @@ export function PlaygroundView(props: ViewProps) {
           onChoose={(value) => set('model', modelOf(value, parts?.hidden ?? hiddenLayers[0]))}
         />
         <Choices
-          label="Each tab draws from"
+          label="Each rank draws from"
           value={config?.partition ?? 'shuffled'}
           isFixed={!canSet}
           choices={[
@@ -133,19 +133,19 @@ export function PlaygroundView(props: ViewProps) {
           onChoose={(value) => set('partition', value)}
         />
         <Choices
-          label="Exchange of gradients"
+          label="Gradient exchange"
           value={config?.strategy ?? 'ddp'}
           isFixed={!canSet}
           choices={[
-            { value: 'ddp', words: 'on: averaged over all tabs' },
-            { value: 'alone', words: 'off: each tab alone' },
+            { value: 'ddp', words: 'on: averaged over all ranks' },
+            { value: 'alone', words: 'off: each rank alone' },
           ]}
           onChoose={(value) => set('strategy', value)}
         />
         <p>
           Try it with two tabs or more: give each rank its own sector and switch the exchange off,
           or <ApartLink demo="playground" />. Each learns its sector, and the boundaries disagree.
-          Then switch the exchange on: all share one boundary, and it is right everywhere.
+          Then switch the exchange on: all learn one boundary, and it is right everywhere.
         </p>
         <Expected demo="playground" meta={meta} run={run} />
       </div>
@@ -193,7 +193,7 @@ function LivePlane({ preview, everyMs, ...props }: LiveProps & { everyMs?: numbe
         marks={marks}
         label={
           share === null
-            ? 'The points. Training has not begun.'
+            ? 'The points. Training has not started.'
             : `The points, and the model's boundary: class 1 on ${Math.round(100 * share)} % of the plane, after step ${answer!.step}.`
         }
       />

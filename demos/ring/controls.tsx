@@ -60,7 +60,7 @@ export function Controls({ settings, link, refused, onChange }: ControlsProps) {
         {slider('machines')}
         {slider('seed')}
         <div class="field">
-          <label for="flip">Turn one bit</label>
+          <label for="flip">Flip one bit</label>
           <div class="control">
             <input
               id="flip"
@@ -120,5 +120,5 @@ function wordsOf(key: NumberSetting['key'], unit: string, settings: RingSettings
   const value = settings[key]
   if (key === 'length') return `${formatCount(value)} (${formatBytes(4 * value)})`
   if (key !== 'machines') return `${value} ${unit}`.trim()
-  return hasMachines(settings) ? `${value}, near inside` : 'one a rank'
+  return hasMachines(settings) ? `${value}, fast inside` : 'one per rank'
 }

@@ -26,17 +26,17 @@ export function costsOf(story: Story): Cost[] {
     ring: {
       steps: ['2(N−1)', 2 * others],
       bytes: ['2(N−1)/N · S', (2 * others * sizeBytes) / ranks],
-      ms: ['2(N−1) · (latency + S/N : rate)', 2 * others * (latencyMs + transferMs(chunkBytes))],
+      ms: ['2(N−1) · (latency + S/N ÷ rate)', 2 * others * (latencyMs + transferMs(chunkBytes))],
     },
     direct: {
       steps: ['2', 2],
       bytes: ['2(N−1)/N · S', (2 * others * sizeBytes) / ranks],
-      ms: ['2 · (latency + (N−1)/N · S : rate)', 2 * (latencyMs + transferMs(others * chunkBytes))],
+      ms: ['2 · (latency + (N−1)/N · S ÷ rate)', 2 * (latencyMs + transferMs(others * chunkBytes))],
     },
     oneShot: {
       steps: ['1', 1],
       bytes: ['(N−1) · S', others * sizeBytes],
-      ms: ['latency + (N−1) · S : rate', latencyMs + transferMs(others * sizeBytes)],
+      ms: ['latency + (N−1) · S ÷ rate', latencyMs + transferMs(others * sizeBytes)],
     },
     hierarchical: { steps: ['at most 4', 4], bytes: ['', undefined], ms: ['', undefined] },
   } as const
@@ -44,7 +44,7 @@ export function costsOf(story: Story): Cost[] {
   const isPlain = machines === undefined && lossPercent === 0
   const costs: Cost[] = [
     {
-      what: 'Steps, one after the other',
+      what: 'Steps in sequence',
       formula: steps[0],
       stated: steps[1],
       counted: Math.max(0, ...messages.map(({ hop }) => hop)),
@@ -52,7 +52,7 @@ export function costsOf(story: Story): Cost[] {
       must: algorithm === 'hierarchical' ? 'atMost' : 'equal',
     },
     {
-      what: 'Bytes sent by a rank',
+      what: 'Bytes sent per rank',
       formula: bytes[0],
       stated: bytes[1],
       counted: sum(messages) / ranks,
@@ -64,7 +64,7 @@ export function costsOf(story: Story): Cost[] {
     const count = new Set(machines).size
     const leaving = messages.filter(({ from, to }) => machines[from] !== machines[to])
     costs.push({
-      what: 'Bytes that leave a machine',
+      what: 'Bytes leaving a machine',
       formula: '2(M−1)/M · S',
       stated: (2 * (count - 1) * sizeBytes) / count,
       counted: sum(leaving) / count,

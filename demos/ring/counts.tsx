@@ -14,11 +14,11 @@ export function Readouts({ story, moment }: { story: Story; moment: Moment }) {
     ['Time', formatTime(ms), `of ${formatTime(story.endMs)}`],
     ['Messages with data', formatCount(dataMessages), `of ${formatCount(story.messages.length)}`],
     [
-      'Under way',
+      'In flight',
       formatCount(underWay.length),
-      resent > 0 ? `${formatCount(resent)} sent again` : 'none lost so far',
+      resent > 0 ? `${formatCount(resent)} resent` : 'none lost so far',
     ],
-    ['Bytes by a rank', formatCount(Math.max(...sent)), 'the most of any rank'],
+    ['Bytes per rank', formatCount(Math.max(...sent)), 'the most of any rank'],
     ['Other messages', formatCount(controlMessages), 'START, credit, pings'],
   ]
   return (
@@ -39,11 +39,11 @@ export function Readouts({ story, moment }: { story: Story; moment: Moment }) {
 /** A run beside what the documentation says that it costs. */
 export function Costs({ story }: { story: Story }) {
   return (
-    <Panel id="costs" title="Counted, against the formula" aside="whole run">
+    <Panel id="costs" title="Counted against the formula" aside="whole run">
       <table class="grid-table costs">
         <thead>
           <tr>
-            {['', 'formula', 'stated', 'counted', ''].map((head, at) => (
+            {['', 'formula', 'expected', 'counted', ''].map((head, at) => (
               <th key={at} scope="col">
                 {head || <span class="unseen">{at === 0 ? 'what' : 'equal'}</span>}
               </th>
@@ -65,11 +65,11 @@ export function Costs({ story }: { story: Story }) {
         </tbody>
       </table>
       <p class="quiet">
-        N ranks, S bytes in an array, without headers;{' '}
-        {story.algorithm === 'hierarchical' ? 'M machines; ' : ''}bytes are the mean of
-        {story.algorithm === 'hierarchical' ? ' ranks and machines' : ' all ranks'}. The time's
-        formula is for whole chunks, without headers: segments of a long chunk go on before the rest
-        is there.
+        N ranks, S bytes per array, without headers;{' '}
+        {story.algorithm === 'hierarchical' ? 'M machines; ' : ''}bytes are the mean over
+        {story.algorithm === 'hierarchical' ? ' ranks and machines' : ' all ranks'}. The time
+        formula assumes whole chunks without headers: segments of a long chunk are forwarded before
+        the rest arrives.
       </p>
     </Panel>
   )
@@ -91,7 +91,7 @@ function Tick({ is }: { is: boolean | undefined }) {
   return (
     <span class="tick" data-is={is}>
       <span aria-hidden="true">{is ? '✓' : '✕'}</span>
-      <span class="unseen">{is ? 'as stated' : 'not as stated'}</span>
+      <span class="unseen">{is ? 'as expected' : 'not as expected'}</span>
     </span>
   )
 }
@@ -100,7 +100,7 @@ function Tick({ is }: { is: boolean | undefined }) {
 export function Result({ story, isOver }: { story: Story; isOver: boolean }) {
   const { failure } = story
   return (
-    <Panel id="result" title="Result" aside={isOver ? '' : 'when the run has ended'}>
+    <Panel id="result" title="Result" aside={isOver ? '' : 'once the run has ended'}>
       <ul class="verdicts" data-over={isOver}>
         {verdictsOf(story).map(({ good, bad, is }) => (
           <li key={good} data-is={isOver ? String(is) : 'open'}>
@@ -112,7 +112,7 @@ export function Result({ story, isOver }: { story: Story; isOver: boolean }) {
       {isOver && <p class={failure ? '' : 'quiet'}>{failure || orderWords(story)}</p>}
       {!isStatedFor(story) && (
         <p class="quiet">
-          {`Stated for ${expected.ranks} ranks and ${formatCount(expected.length)} elements: ${expectedWords}. `}
+          {`Expected for ${expected.ranks} ranks and ${formatCount(expected.length)} elements: ${expectedWords}. `}
           <a href={`?length=${expected.length}`}>See it</a>
         </p>
       )}
@@ -121,7 +121,7 @@ export function Result({ story, isOver }: { story: Story; isOver: boolean }) {
 }
 
 const { expected } = meta
-const expectedWords = `${expected.steps} steps, ${formatCount(expected.bytesPerRank)} bytes by each rank`
+const expectedWords = `${expected.steps} steps, ${formatCount(expected.bytesPerRank)} bytes per rank`
 
 /** What a run must show, in words for both cases. */
 export function verdictsOf(story: Story): { good: string; bad: string; is: boolean }[] {
@@ -134,15 +134,15 @@ export function verdictsOf(story: Story): { good: string; bad: string; is: boole
       is: !failure && verdict.unlikeFirst.every((count) => count === 0),
     },
     {
-      good: `The bits of ${loop}`,
-      bad: failure ? `Nothing to compare with ${loop}` : `Other bits than ${loop}`,
+      good: `Same bits as ${loop}`,
+      bad: failure ? `Nothing to compare with ${loop}` : `Different bits from ${loop}`,
       is: !failure && verdict.unlikeLoop === 0,
     },
   ]
   if (!isStatedFor(story)) return verdicts
   const [inSteps, inBytes] = costsOf(story)
   const isMet = inSteps.counted === expected.steps && inBytes.counted === expected.bytesPerRank
-  const stated = `As this demo states: ${expectedWords}`
+  const stated = `As expected: ${expectedWords}`
   return [...verdicts, { good: stated, bad: `Not a${stated.slice(1)}`, is: isMet }]
 }
 
@@ -156,8 +156,8 @@ function orderWords({ verdict, settings }: Story): string {
   const { unlikeRankOrder } = verdict
   const length = formatCount(settings.length)
   return unlikeRankOrder > 0
-    ? `The order of additions is fixed, and it matters: added from rank 0 up, ${formatCount(unlikeRankOrder)} of ${length} elements would have other bits.`
-    : `Added from rank 0 up, all ${length} elements would have the same bits: with so few additions roundings rarely differ.`
+    ? `The order of additions is fixed, and it matters: added from rank 0 up, ${formatCount(unlikeRankOrder)} of ${length} elements would have different bits.`
+    : `Added from rank 0 up, all ${length} elements would have the same bits: with so few additions, rounding rarely differs.`
 }
 
 /** Bytes from rank to rank so far. */

@@ -50,10 +50,10 @@ export function HeldRows({ story, moment }: { story: Story; moment: Moment }) {
       </table>
       <p class="quiet">
         Each field of a block is one rank's contribution,{' '}
-        {size > sideBySide ? 'row by row' : 'from left to right'} in the order of ranks. A block
-        without gaps holds the sum of all.
+        {size > sideBySide ? 'row by row' : 'from left to right'} in rank order. A block without
+        gaps holds the sum of all.
         {story.wrong.flat().some(Boolean) &&
-          ' One with a cross has wrong bits: one of them was turned on the way.'}
+          ' A cross marks wrong bits: one was flipped on the way.'}
         {numbers && ' Below it are the numbers themselves, with one decimal.'}
       </p>
     </Panel>

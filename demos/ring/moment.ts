@@ -70,7 +70,7 @@ function whereIs(message: DataMessage, ms: number, latencyMs: number): UnderWay 
 
 /** The phase of the message that is last, of those not arrived. */
 function phaseOf({ messages, algorithm }: Story, first: DataMessage | undefined): string {
-  if (!first) return 'All data has arrived; the calls end'
+  if (!first) return 'All data has arrived; the calls return'
   if (algorithm === 'oneShot') return 'One shot: everything to everyone'
   const hops = [
     ...new Set(messages.filter(({ into }) => into === first.into).map(({ hop }) => hop)),

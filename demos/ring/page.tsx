@@ -97,7 +97,7 @@ function Transport({ story, moment, player, error, isUnderWay, pace, onPace }: T
   const isGood = story !== undefined && verdictsOf(story).every(({ is }) => is)
   const isBad = error !== '' || (isOver && !isGood)
   const tone = isBad ? 'bad' : isOver ? 'good' : isPlaying ? 'busy' : 'idle'
-  const phase = moment?.phase ?? (error ? 'No run' : 'Working the run out')
+  const phase = moment?.phase ?? (error ? 'No run' : 'Computing the run')
   const isNotStarted = player.ms === 0 && !isPlaying
   return (
     <section class="status transport" data-tone={tone} data-busy={isUnderWay} aria-label="Clock">
@@ -157,7 +157,7 @@ function Transport({ story, moment, player, error, isUnderWay, pace, onPace }: T
       <p class="now" role="status">
         {story && moment && !isPlaying
           ? isNotStarted
-            ? 'At the launch. Space plays and pauses, the arrow keys go from arrival to arrival.'
+            ? 'At the start. Space plays and pauses, the arrow keys step from arrival to arrival.'
             : momentWords(story, moment)
           : '\u00a0'}
       </p>
@@ -166,10 +166,10 @@ function Transport({ story, moment, player, error, isUnderWay, pace, onPace }: T
 }
 
 function paceWords(rate: number): string {
-  if (rate === 1) return 'shown as fast as it is'
+  if (rate === 1) return 'shown in real time'
   const times = rate < 1 ? 1 / rate : rate
   const rounded = times >= 10 ? Math.round(times).toLocaleString('en') : times.toFixed(1)
-  return `shown ${rounded} times ${rate < 1 ? 'slower' : 'faster'} than it is`
+  return `shown ${rounded} times ${rate < 1 ? 'slower' : 'faster'}`
 }
 
 /** What is true of the links and what is made up. */
@@ -181,28 +181,27 @@ function LinksExplained({ settings }: { settings: RingSettings }) {
       </header>
       <div class="explained">
         <p>
-          <strong>Latency</strong> is what each message takes from one rank to the next, one way.
+          <strong>Latency</strong> is how long each message takes to the next rank, one way.
         </p>
         <p>
-          <strong>Rate</strong> is what a rank sends in all: its links share one way out, as they do
-          in a laptop.
+          <strong>Rate</strong> is what a rank sends in total: its links share one uplink, as in a
+          laptop.
         </p>
         <p>
-          <strong>Loss</strong> never loses data. Channels are reliable and ordered, as WebRTC's are
-          over SCTP: a lost message is sent again after a timeout, and all behind it on its link
-          wait. Here that is 0.5 s, then 1 s, 2 s and so on, as Chromium's first timeout is; a real
-          channel often knows sooner, when later packets get through, and it loses packets of some
-          1,200 bytes, not messages. A rank that is not heard for 8 s counts as lost, and ends the
-          run.
+          <strong>Loss</strong> never loses data. Channels are reliable and ordered, like WebRTC's
+          over SCTP: a lost message is resent after a timeout, and later messages on its link wait
+          for it. The timeout is 0.5 s (Chromium's first), then 1 s, 2 s and so on. A real channel
+          often notices sooner, when later packets get through, and loses packets of about 1,200
+          bytes, not messages. A rank not heard from for 8 s counts as lost and ends the run.
         </p>
         <p>
-          <strong>Machines</strong>: ranks of one have a tenth of the latency, ten times the rate,
-          and lose nothing.
+          <strong>Machines</strong>: between ranks of one machine there is a tenth of the latency,
+          ten times the rate and no loss.
         </p>
         {settings.flip > 0 && (
           <p>
-            <strong>The turned bit</strong> gets through, because frames have no checksum: real
-            links are checked below them, by DTLS and SCTP. So the sums must show it.
+            <strong>The flipped bit</strong> gets through, because frames have no checksum: on real
+            links DTLS and SCTP check the data. So the sums must show it.
           </p>
         )}
       </div>

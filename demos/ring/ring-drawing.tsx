@@ -61,7 +61,7 @@ export function RingDrawing({ story, moment }: { story: Story; moment: Moment })
         class="ring ring-live"
         viewBox={story.machines ? '-190 -142 380 284' : '-158 -122 316 244'}
         role="img"
-        aria-label={`${size} ranks; ${underWay.length} chunks under way`}
+        aria-label={`${size} ranks; ${underWay.length} chunks in flight`}
         data-many={size > labelledRanks}
       >
         <defs>
@@ -110,7 +110,7 @@ export function RingDrawing({ story, moment }: { story: Story; moment: Moment })
           <svg viewBox="-8 -8 16 16" aria-hidden="true">
             <path d="M-5 -5L5 5M5 -5L-5 5" />
           </svg>
-          lost, to be sent again
+          lost, to be resent
         </span>
         <span>The number is the chunk's.</span>
       </p>

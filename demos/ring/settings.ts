@@ -67,7 +67,7 @@ export const numberSettings: readonly NumberSetting[] = [
   {
     key: 'rateMb',
     label: 'Rate',
-    unit: 'MB/s a rank',
+    unit: 'MB/s per rank',
     stops: [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100],
     isWhole: false,
   },
@@ -80,7 +80,7 @@ export const numberSettings: readonly NumberSetting[] = [
   },
   { key: 'machines', label: 'Machines', unit: '', stops: [1, 2, 3, 4], isWhole: true },
   { key: 'seed', label: 'Seed', unit: '', stops: upTo(1, 20), isWhole: true },
-  { key: 'flip', label: 'Turn one bit', unit: '', stops: [0, 1], isWhole: true },
+  { key: 'flip', label: 'Flip one bit', unit: '', stops: [0, 1], isWhole: true },
 ]
 
 /** By rank: which machine it is on; undefined where each is on its own. Neighbours in the ring share one. */

@@ -84,9 +84,7 @@ export async function tellRun(settings: RingSettings): Promise<Story> {
     masks.data.length !== numbers.data.length ||
     masks.data.at(-1)?.arrivedMs !== numbers.data.at(-1)?.arrivedMs
   )
-    throw new Error(
-      'internal: the ring demo ran twice and went differently. This is a defect in Tabring.',
-    )
+    throw new Error('internal: two runs of the ring demo differ. This is a bug in Tabring.')
 
   const algorithm = algorithmOf(settings)
   const machines = machinesOf(settings)

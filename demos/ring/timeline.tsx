@@ -44,7 +44,7 @@ export function Timeline({ story, ms, onSeek }: TimelineProps) {
       </div>
       <p class="quiet">
         One lane for each rank that sends. Filled: to be added; outlined: to be copied; thin:
-        waiting for the rank's uplink, or to be sent again. Click or drag to go to a time.
+        waiting for the rank's uplink, or to be resent. Click or drag to go to a time.
       </p>
     </Panel>
   )

@@ -35,7 +35,7 @@ export const ranksIn = (bits: number, size: number): number[] =>
 /** Whose contributions a chunk holds. */
 export function heldWords(runs: readonly HeldRun[], size: number): string {
   if (runs.length === 0) return 'empty'
-  if (runs.length > 1) return 'partly here'
+  if (runs.length > 1) return 'partly arrived'
   const ranks = ranksIn(runs[0].ranks, size)
   return ranks.length === size ? `all ${size} ranks` : formatRanks(ranks)
 }
@@ -43,7 +43,7 @@ export function heldWords(runs: readonly HeldRun[], size: number): string {
 function arrivalWords(story: Story, { from, to, chunk, into }: DataMessage, ms: number): string {
   const held = seenAt(story.held[to][chunk], ms) ?? nothingHeld
   const what = story.algorithm === 'oneShot' ? 'its array' : `chunk ${chunk}`
-  return `${what} from rank ${from} to rank ${to}, ${into === 'sum' ? 'to be added' : 'copied'}: it now holds ${heldWords(held, story.settings.ranks)}`
+  return `${what} from rank ${from} to rank ${to}, ${into === 'sum' ? 'added' : 'copied'}: it now holds ${heldWords(held, story.settings.ranks)}`
 }
 
 /** What a person who does not see the drawing is told of a moment. */
@@ -58,8 +58,8 @@ export function momentWords(story: Story, moment: Moment): string {
   return [
     `${formatTime(ms)}: ${phase}.`,
     arrived && `Arrived: ${arrived}${more}.`,
-    underWay.length > 0 && `${formatCount(underWay.length)} under way.`,
-    lost > 0 && `${lost} lost, to be sent again.`,
+    underWay.length > 0 && `${formatCount(underWay.length)} in flight.`,
+    lost > 0 && `${lost} lost, to be resent.`,
   ]
     .filter(Boolean)
     .join(' ')

@@ -70,7 +70,7 @@ export function Controls({ draft, errors, link, isLocked, onChange }: ControlsPr
     </Field>
   )
   return (
-    <Panel id="settings" title="What is compared">
+    <Panel id="settings" title="What to compare">
       <div class="settings">
         <fieldset disabled={isLocked}>
           <legend class="unseen">Settings</legend>

@@ -36,7 +36,7 @@ export function Instruments({ race, settings }: { race: RaceState; settings: Set
             ))}
           </ul>
           <label class="tool">
-            <span>Drawn</span>
+            <span>Show</span>
             <select
               value={drawn}
               onChange={(event) => setDrawn(event.currentTarget.value as Drawn)}

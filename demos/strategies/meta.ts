@@ -1,7 +1,7 @@
 /** What the demo is, and the result that it states: for the page, the spec and the README. */
 export const meta = {
   title: 'Strategies side by side',
-  sentence: 'The same training on 1, 2 and 4 ranks: loss against samples and against seconds.',
+  sentence: 'The same training on 1, 2 and 4 ranks: loss by samples and by seconds.',
   /** Of the losses of strategies, step by step, relative to those of the strategy with the fewest ranks. */
   expected: {
     query: '?strategies=1,2,4,2alone&steps=60',

@@ -30,8 +30,7 @@ export function Result({ logs }: { logs: readonly StrategyLog[] }) {
         <p class="quiet">Choose at least two strategies to compare.</p>
       )}
       <p class="quiet">
-        A test holds this page to <a href={meta.expected.query}>its stated run</a> of {statedSteps}{' '}
-        steps.
+        A test checks <a href={meta.expected.query}>this run</a> of {statedSteps} steps.
       </p>
     </Panel>
   )

@@ -73,7 +73,7 @@ function stageWords({ stage, error, race }: RaceState, settings: Settings | null
   if (stage === 'running' && race) {
     const { stage: is, step, config } = race.current
     return is === 'setup'
-      ? 'Loads and compiles'
+      ? 'Loading and compiling'
       : `Step ${formatCount(step)} of ${formatCount(config.steps!)}`
   }
   if (stage === 'stopped') return 'Strategies that finished keep their curves.'

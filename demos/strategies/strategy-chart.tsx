@@ -91,7 +91,7 @@ export function StrategyChart(props: StrategyChartProps) {
     },
     dependsOn: [logs, version, drawn, smoothing, zoom.stretch],
   })
-  const title = `Against ${along === 'samples' ? 'samples seen' : 'seconds of training'}`
+  const title = `By ${along === 'samples' ? 'samples seen' : 'seconds of training'}`
   const format = drawn === 'losses' ? formatLoss : (value: number) => formatMetric(metric, value)
   const x = cursor === null ? undefined : plot.current?.data[0][cursor]
   const under = logs.flatMap(({ strategy }, i) => {

@@ -16,9 +16,9 @@ import { slotOf } from './strategies.ts'
 import type { StrategyLog } from './strategy-log.ts'
 
 const stages: Record<StrategyLog['stage'], string> = {
-  waiting: 'not begun',
-  setup: 'loads and compiles',
-  training: 'trains',
+  waiting: 'waiting',
+  setup: 'loading and compiling',
+  training: 'training',
   finished: 'finished',
   stopped: 'cancelled',
   failed: 'failed',
@@ -64,7 +64,7 @@ export function StrategyTable({ logs, metric }: { logs: readonly StrategyLog[]; 
                 Held-out {metric.name}
               </th>
               <th scope="col" class="number">
-                Sent a step
+                Sent per step
               </th>
               <th scope="col">Parameter hash</th>
             </tr>
@@ -77,9 +77,9 @@ export function StrategyTable({ logs, metric }: { logs: readonly StrategyLog[]; 
         </table>
       </section>
       <p class="quiet">
-        {logs.length > 0 && `${aboutOf(logs[0].config)}. `}Training leaves out set-up (loading,
-        compiling, measuring links) and tests on held-out samples. Sent is what each rank sends,
-        payload only. The loss of ranks that exchange nothing is their mean.
+        {logs.length > 0 && `${aboutOf(logs[0].config)}. `}Training excludes set-up (loading,
+        compiling, measuring links) and tests on held-out samples. Sent: payload bytes of each rank.
+        Without an exchange, the loss is the mean over the ranks.
       </p>
     </Panel>
   )

@@ -38,14 +38,14 @@ export function verdictsOf(logs: readonly StrategyLog[]): Verdict[] {
     const whole = log.config.steps! > withinSteps ? differing(log, log.config.steps!) : undefined
     const later = whole === undefined ? '' : `; over all steps ${inPercent(whole)}`
     found.push({
-      words: `${log.strategy.words}: the losses of ${reference.strategy.words}, step by step${told(difference)} over ${formatMany(steps, 'step')}; expected at most ${inPercent(sameWithin)}${later}`,
+      words: `${log.strategy.words}: same losses as ${reference.strategy.words}, step by step${told(difference)} over ${formatMany(steps, 'step')}; expected at most ${inPercent(sameWithin)}${later}`,
       is: difference === undefined ? undefined : difference <= sameWithin,
     })
   }
   for (const log of logs.filter(({ strategy }) => strategy.isAlone && reference)) {
     const difference = differing(log, log.config.steps!)
     found.push({
-      words: `${log.strategy.words}: other losses than those of ${reference.strategy.words}${told(difference)}; expected more than ${inPercent(apartBy)}`,
+      words: `${log.strategy.words}: losses differ from those of ${reference.strategy.words}${told(difference)}; expected more than ${inPercent(apartBy)}`,
       is: difference === undefined ? undefined : difference > apartBy,
     })
   }
@@ -54,7 +54,7 @@ export function verdictsOf(logs: readonly StrategyLog[]): Verdict[] {
     const count = end && new Set(end.paramHashes).size
     const { isAlone } = strategy
     found.push({
-      words: `${strategy.words}: ${isAlone ? 'each rank ends with parameters of its own' : 'all ranks end with equal parameters, to the bit'}`,
+      words: `${strategy.words}: ${isAlone ? 'each rank ends with its own parameters' : 'all ranks end with bit-identical parameters'}`,
       is: count === null ? undefined : isAlone ? count > 1 : count === 1,
     })
   }
@@ -62,7 +62,7 @@ export function verdictsOf(logs: readonly StrategyLog[]): Verdict[] {
 }
 
 const told = (difference: number | undefined): string =>
-  difference === undefined ? '' : `, off by ${inPercent(difference)} at most`
+  difference === undefined ? '' : `, off by at most ${inPercent(difference)}`
 
 /** `0.00012 %`: differences are of all sizes. */
 export const inPercent = (share: number): string =>

@@ -6,8 +6,8 @@ export function About() {
     <div class="about">
       <p>
         {meta.sentence} The strategies train one after the other in this tab, each rank in a worker
-        with its own GPU device. Side by side they would compete for one GPU, and their times would
-        mean nothing.
+        with its own GPU device. At the same time they would compete for one GPU, and their times
+        would mean nothing.
       </p>
       <p>
         <strong>What to expect.</strong> By samples, the curves of 1, 2 and 4 ranks lie on top of
@@ -29,23 +29,23 @@ export function Explained() {
       </header>
       <div class="explained">
         <p>
-          <strong>1, 2, 4 ranks</strong> cut the same global batch into as many shares, add their
-          gradients up over ports between the workers, and make the same step.
+          <strong>1, 2, 4 ranks</strong> split the same global batch into as many shares, sum their
+          gradients over ports between the workers, and take the same step.
         </p>
         <p>
           <strong>Batch × 2, × 4</strong> keep each rank's share as large as one rank's whole batch,
-          as people do to use more GPUs. Fewer steps, over as many samples: another training. With
-          the defaults 300 and 200 in place of 500, as the last batch of an epoch is a short one.
-          The learning rate stays.
+          as people do to use more GPUs. That takes fewer steps over as many samples, so it is a
+          different training: 300 and 200 steps instead of 500 with the defaults, as the last batch
+          of an epoch is short. The learning rate stays.
         </p>
         <p>
           <strong>No exchange</strong>: two ranks take the shares of each batch that exchanging
-          ranks would, and each trains a model of its own. The line is the mean of their losses;
-          each model has seen half of the samples.
+          ranks would, and each trains its own model. The line is the mean of their losses; each
+          model has seen half of the samples.
         </p>
         <p>
           Several machines are compared on the <a href="../../?demo=playground">training page</a>:
-          its chart lays runs over each other, by samples and by seconds too.
+          its chart overlays runs, by samples and by seconds too.
         </p>
       </div>
     </section>

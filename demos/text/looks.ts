@@ -26,7 +26,7 @@ const gptOf = (model: Module): Gpt => {
   if (model instanceof Gpt) return model
   throw new TabringError(
     'graph.misuse',
-    `text: expected a Gpt, got ${model.constructor.name}. Look at the model that the task made.`,
+    `text: expected a Gpt, got ${model.constructor.name}. Use the model that the task made.`,
   )
 }
 

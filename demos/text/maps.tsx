@@ -66,8 +66,8 @@ export function AttentionMaps({ maps }: { maps: Maps }) {
         ))}
       </p>
       <p class="quiet">
-        {nameOf(maps, map)}: character {query + 1}, {named(characters[query])}, takes{' '}
-        {inPercent(row[key])} from character {key + 1}, {named(characters[key])}. Point at a map, or
+        {nameOf(maps, map)}: character {query + 1}, {named(characters[query])}, attends{' '}
+        {inPercent(row[key])} to character {key + 1}, {named(characters[key])}. Point at a map, or
         focus it and use the arrow keys.
       </p>
       <details>
@@ -127,7 +127,7 @@ function MapCanvas({ maps, map, place, onPlace }: MapCanvasProps) {
       <button
         type="button"
         class="map"
-        aria-label={`${nameOf(maps, map)}: the last character takes most, ${inPercent(best.weight)}, from character ${best.key + 1}, ${named(maps.characters[best.key])}`}
+        aria-label={`${nameOf(maps, map)}: the last character attends most, ${inPercent(best.weight)}, to character ${best.key + 1}, ${named(maps.characters[best.key])}`}
         data-shown={place !== null}
         onFocus={() => place ?? put(length - 1, best.key)}
         onPointerMove={(event) => {

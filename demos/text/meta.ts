@@ -2,8 +2,10 @@ import type { DemoMeta } from '../../src/trainer/settings/demo-meta.ts'
 
 export const meta: DemoMeta = {
   title: 'Text',
-  sentence: 'A small GPT that learns a text letter by letter, and writes as it learns.',
-  models: { gpt: { words: 'gpt: 2 layers, 4 heads, width 64, 32 characters back', lr: 3e-3 } },
+  sentence: 'A small GPT learns a text character by character, and writes as it learns.',
+  models: {
+    gpt: { words: 'gpt: 2 layers, 4 heads, width 64, context of 32 characters', lr: 3e-3 },
+  },
   data: { story: 'a story about tabs (built in)' },
   samples: { story: 575 },
   given: {

@@ -21,7 +21,7 @@ interface Judged {
 const most = meta.given!.mostBytes
 
 const tooLong = (bytes: number): string =>
-  `Expected at most ${formatCount(most)} bytes, got ${formatCount(bytes)}. Cut it.`
+  `Expected at most ${formatCount(most)} bytes, got ${formatCount(bytes)}. Shorten it.`
 
 function judge(text: string): Judged {
   try {
@@ -34,7 +34,7 @@ function judge(text: string): Judged {
       }
     const { symbols, train, test } = readText(text)
     const length = train.tokens.length + test.tokens.length
-    const words = `${formatCount(length)} characters, ${symbols.length} of ${mostSymbols} different ones; the last ${formatCount(test.tokens.length)} are held out.`
+    const words = `${formatCount(length)} characters, ${symbols.length} of at most ${mostSymbols} different ones; the last ${formatCount(test.tokens.length)} are held out.`
     return { bytes, samples: train.count, words }
   } catch (error) {
     return { bytes: null, samples: 0, words: messageOf(error) }
@@ -126,18 +126,17 @@ export function OwnText({ canSet, isGiven, give }: OwnTextProps) {
             keepOwn({ given: text })
           }}
         >
-          Take this text
+          Use this text
         </button>
       </div>
-      {!canSet && (
-        <p class="quiet">Only the maker of the room can give a text, and not during a run.</p>
-      )}
+      {!canSet && <p class="quiet">Only the host can choose a text, and not during a run.</p>}
       {canSet && judged?.bytes && given !== text && !isGiven && (
-        <p role="status">Not taken yet: Start still trains on the data chosen before.</p>
+        <p role="status">Not used yet: Start still trains on the data chosen before.</p>
       )}
       {canSet && isGiven && given !== '' && (
         <p role="status">
-          The next run learns {given === text ? 'this text' : 'the text taken before'}. Press Start.
+          The next run learns {given === text ? 'this text' : 'the text chosen before'}. Press
+          Start.
         </p>
       )}
     </details>

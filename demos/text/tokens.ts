@@ -36,7 +36,7 @@ export function decodeText(bytes: Uint8Array<ArrayBuffer>): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
-    throw malformed('UTF-8', 'bytes that are not', 'Save it as UTF-8, or paste it')
+    throw malformed('the file is not UTF-8', 'Save it as UTF-8, or paste it')
   }
 }
 
@@ -45,17 +45,15 @@ export function readText(text: string): TextData {
   const characters = Array.from(plainText(text))
   if (characters.length < fewestCharacters) {
     throw malformed(
-      `${fewestCharacters} characters or more`,
-      String(characters.length),
-      'Give a longer one',
+      `expected ${fewestCharacters} characters or more, got ${characters.length}`,
+      'Use a longer one',
     )
   }
   const symbols = [...new Set(characters)].sort()
   if (symbols.length > mostSymbols) {
     throw malformed(
-      `at most ${mostSymbols} different characters`,
-      String(symbols.length),
-      'Give one in an alphabet of letters',
+      `expected at most ${mostSymbols} different characters, got ${symbols.length}`,
+      'Use one in an alphabetic script',
     )
   }
   const tokenOf = tokensBy(symbols)
@@ -107,13 +105,13 @@ export function unknownIn(prompt: string, symbols: readonly string[]): string[] 
 /** Returns the tokens of a prompt's last characters, as many as the model sees. errors: `config.invalid` for none, and for characters that the text does not have. */
 export function readPrompt(prompt: unknown, { symbols }: Pick<TextData, 'symbols'>): number[] {
   if (typeof prompt !== 'string' || prompt === '') {
-    throw invalid('prompt', 'a character or more', String(prompt) || 'none')
+    throw invalid('prompt', 'at least one character', String(prompt) || 'none')
   }
   const unknown = unknownIn(prompt, symbols)
   if (unknown.length > 0) {
     throw invalid(
       'prompt',
-      'characters that the text has',
+      'only characters of the text',
       unknown.map((one) => `"${one}"`).join(' '),
     )
   }
@@ -124,8 +122,8 @@ export function readPrompt(prompt: unknown, { symbols }: Pick<TextData, 'symbols
 export const invalid = (name: string, expected: string, got: string) =>
   new TabringError(
     'config.invalid',
-    `${name}: expected ${expected}, got ${got}. Give another ${name}.`,
+    `${name}: expected ${expected}, got ${got}. Use another ${name}.`,
   )
 
-const malformed = (expected: string, got: string, what: string) =>
-  new DataError('data.malformed', `text: expected ${expected}, got ${got}. ${what}.`)
+const malformed = (problem: string, remedy: string) =>
+  new DataError('data.malformed', `text: ${problem}. ${remedy}.`)

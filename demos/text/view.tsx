@@ -26,8 +26,8 @@ export function TextView(props: ViewProps) {
         <Learning key={run.id} {...props} />
       ) : (
         <p>
-          {canSet && 'Press Start. '}At first the model knows nothing and writes noise; soon there
-          are spaces, then words, then lines of the story.
+          {canSet && 'Press Start. '}At first the model knows nothing and writes noise; soon it
+          writes spaces, then words, then lines of the story.
         </p>
       )}
       <OwnText canSet={canSet} isGiven={config?.data === givenData} give={give} />
@@ -123,8 +123,8 @@ function Looking({
         <h3>Attention</h3>
         <p class="quiet">
           One map for each head, one row for each layer. Each row of a map is a character of the
-          prompt, and shows which earlier characters it attends to. Of a longer prompt the model
-          sees the last 32, which are numbered from 1.
+          prompt and shows which earlier characters it attends to. The model sees the last 32
+          characters, numbered from 1.
         </p>
         {maps.answer && <AttentionMaps maps={maps.answer as unknown as Maps} />}
       </section>

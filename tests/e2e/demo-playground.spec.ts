@@ -51,7 +51,7 @@ test('trains on points that were drawn, and ticks off its stated result', async 
   await copy.keyboard.press('ArrowUp')
   for (let i = 0; i < 10; i++) {
     if (i === 9) {
-      await copy.getByText('9 points; 1 more are needed before Start.').waitFor()
+      await copy.getByText('9 points; 1 more needed before Start.').waitFor()
       await copy.getByRole('button', { name: '■ class 1' }).click()
       await plane.focus()
     }

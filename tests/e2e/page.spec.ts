@@ -23,7 +23,7 @@ describe('a room', { timeout: 240_000 }, () => {
       const texts = await members(page).allInnerTexts()
       expect(texts.every((text) => /swiftshader[\s\S]*software/i.test(text))).toBe(true)
       expect(texts.filter((text) => /\byou\b/.test(text))).toHaveLength(1)
-      expect(texts[0]).toMatch(/\bmaker\b/)
+      expect(texts[0]).toMatch(/\bhost\b/)
     }
     expect(await button(second, 'Start').count()).toBe(0)
     await picture(maker, 'lobby-maker')
@@ -104,21 +104,21 @@ describe('a room', { timeout: 240_000 }, () => {
     await page.reload()
     await see(page, 'Alone in the room')
     await page.locator('#checkpoints li', { hasText: 'kept' }).getByText(words).waitFor()
-    await page.getByRole('button', { name: `Go on from playground tanh, ${words}` }).click()
-    await page.getByText(`Start goes on from step ${step},`).waitFor()
+    await page.getByRole('button', { name: `Resume from playground tanh, ${words}` }).click()
+    await page.getByText(`Start resumes from step ${step},`).waitFor()
     await page.getByText('More settings').click()
     await page.getByLabel('Steps', { exact: true }).fill(String(step + 40))
     await button(page, `Start from step ${step}`).click()
     await see(page, 'Finished', 90_000)
     expect(await page.locator('#summary').textContent()).toContain(
-      `Went on fromstep ${step.toLocaleString('en-US')}`,
+      `Resumed fromstep ${step.toLocaleString('en-US')}`,
     )
     const resumed = await hashOf(page)
 
     // The next start is from the beginning.
     await button(page, 'Start again').click()
     await seeRun(page, 2)
-    expect(await page.locator('#summary').textContent()).not.toContain('Went on from')
+    expect(await page.locator('#summary').textContent()).not.toContain('Resumed from')
     expect(await hashOf(page)).toBe(resumed)
   })
 
@@ -163,7 +163,7 @@ describe('a room', { timeout: 240_000 }, () => {
     await wrong.getByRole('button', { name: 'Set it to 3' }).click()
     await see(maker, 'Ready with 3 ranks')
 
-    await actOn(maker, 1, 'Make it the maker')
+    await actOn(maker, 1, 'Make host')
     await see(second, 'Ready with 3 ranks')
     await see(maker, /^Waiting for .+ to start$/)
     expect(await second.getByLabel('Batch size').inputValue()).toBe('3')

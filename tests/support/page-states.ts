@@ -506,7 +506,7 @@ export function makeStates(): Record<string, Snapshot> {
       },
       {
         type: 'checkpointNote',
-        text: 'Start goes on from step 360, with the settings of that run. Epochs count from its beginning.',
+        text: 'Start resumes from step 360, with the settings of that run. Epochs count from its beginning.',
         isError: false,
       },
     ),

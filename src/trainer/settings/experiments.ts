@@ -94,11 +94,11 @@ export function configOf(demo: string, meta: DemoMeta, input: TrainConfigInput):
     if (expected) throw invalid(key, expected, value)
     const isGiven = Object.hasOwn(given, key) && value !== plain[key]
     if (isGiven && !hasSetting(meta, key)) {
-      throw invalid(key, `none, which the demo ${config.demo} does not have`, value)
+      throw refused(key, value, `the demo ${config.demo} does not have this setting`)
     }
   }
   const apart = withAlone(config)
-  if (apart) throw invalid(apart, "none with the strategy 'alone'", config[apart])
+  if (apart) throw refused(apart, config[apart], "not available with the strategy 'alone'")
   return config
 }
 
@@ -124,6 +124,12 @@ const invalid = (key: string, expected: string, got: unknown) =>
   new TabringError(
     'config.invalid',
     `settings: ${key}: expected ${expected}, got ${String(got)}. Correct it and start again.`,
+  )
+
+const refused = (key: string, got: unknown, problem: string) =>
+  new TabringError(
+    'config.invalid',
+    `settings: ${key}: ${problem}, got ${String(got)}. Leave it out and start again.`,
   )
 
 const orList = (names: readonly string[]): string => names.join(' or ')

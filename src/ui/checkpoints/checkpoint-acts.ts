@@ -70,7 +70,7 @@ export function checkpointActs(
       // Tabs of one browser share the list, and each lets its oldest files go.
       await refresh().catch(() => undefined)
       note(
-        'That file is gone: another tab, or this one, has let it go for a newer one. Choose again.',
+        'That file is gone: this or another tab replaced it with a newer one. Choose again.',
         true,
       )
     }
@@ -97,9 +97,9 @@ export function checkpointActs(
     const longer = longerThan(found, parseTrainConfig(checkedDraft(store.snapshot).known))
     if (longer) set(...longer)
     const further = longer
-      ? ` That run ends there, so ${longer[0] === 'steps' ? 'Steps' : 'Epochs'} is ${longer[1]} now; change it as you like.`
+      ? ` That run ended there, so ${longer[0] === 'steps' ? 'Steps' : 'Epochs'} is now ${longer[1]}; change it as you like.`
       : ''
-    return `Start goes on from step ${found.step}, with the settings of that run. Steps and epochs count from its beginning.${further}`
+    return `Start resumes from step ${found.step}, with the settings of that run. Steps and epochs count from its beginning.${further}`
   }
   return {
     async save() {

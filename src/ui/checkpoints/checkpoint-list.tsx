@@ -25,7 +25,9 @@ export function CheckpointList({ snapshot, acts }: { snapshot: Snapshot; acts: A
       aside={checkpoints.length > 0 ? String(checkpoints.length) : ''}
       folds={{
         words:
-          checkpoints.length > 0 ? formatMany(checkpoints.length, 'file') : 'No file here so far',
+          checkpoints.length > 0
+            ? formatMany(checkpoints.length, 'checkpoint')
+            : 'No checkpoints yet',
         mustOpen: checkpointNote !== null,
       }}
     >
@@ -43,14 +45,14 @@ export function CheckpointList({ snapshot, acts }: { snapshot: Snapshot; acts: A
         </ul>
       ) : (
         <p class="quiet">
-          None yet. The maker’s runs save themselves here as they go on; “Save checkpoint” keeps one
-          in any tab.
+          None yet. The host’s runs are saved here automatically; “Save checkpoint” saves one in any
+          tab.
         </p>
       )}
       {mayChoose && (
         <p class="acts">
           <button type="button" class="small" onClick={() => chooser.current?.click()}>
-            Go on from a file…
+            Resume from a file…
           </button>
           <input
             ref={chooser}
@@ -109,10 +111,10 @@ function Checkpoint({ experiments, file, acts, mayChoose }: CheckpointProps) {
           <button
             type="button"
             class="small"
-            aria-label={`Go on from ${whole}`}
+            aria-label={`Resume from ${whole}`}
             onClick={() => acts.goOnFrom(file)}
           >
-            Go on
+            Resume
           </button>
         )}
         <button

@@ -15,7 +15,7 @@ export function SaveAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
       class="save"
       disabled={isBusy || isSaved(snapshot)}
       onClick={acts.save}
-      title="Keeps the run as it is now in this browser, to go on from"
+      title="Saves the run in this browser, to resume from this step"
     >
       {isBusy ? 'Saving…' : 'Save checkpoint'}
     </button>

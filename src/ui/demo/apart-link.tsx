@@ -4,6 +4,6 @@ export const apartQuery = 'ranks=3&strategy=alone&partition=own-slice'
 /** Opens a room of the demo with that experiment; this tab stays in its own. */
 export const ApartLink = ({ demo }: { demo: string }) => (
   <a href={`?demo=${demo}&${apartQuery}`} target="_blank" rel="noopener">
-    open a room of three such ranks
+    open a room with three such ranks
   </a>
 )

@@ -49,7 +49,7 @@ export function judge(
   if (!run?.config || !isAsExpected(run.config, configOf(demo, meta, config), meta)) {
     const own = settingsInWords(config, meta)
     const words = run
-      ? `Not judged: the stated result is for ${own}, with everything else at its default.`
+      ? `Not checked: the expected result is for ${own}, with everything else at its default.`
       : `With ${own}; everything else at its default.`
     return { is: 'open', words }
   }

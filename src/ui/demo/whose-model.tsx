@@ -5,6 +5,6 @@ import { hasOwnModels } from '../state/run-facts.ts'
 export const WhoseModel = ({ run }: { run: Run | null }) =>
   run && hasOwnModels(run) ? (
     <p class="quiet">
-      The exchange is off, and each rank has a model of its own: this is rank {run.rank}'s.
+      The exchange is off, so each rank has its own model: this is rank {run.rank}'s.
     </p>
   ) : null

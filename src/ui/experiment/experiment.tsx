@@ -55,9 +55,7 @@ function inShort(
 
 /** The settings as an address: also what this page's own address has, but for the room. */
 function LinkButton({ snapshot }: { snapshot: Snapshot }) {
-  return (
-    <CopyButton class="small" text={experimentLink(snapshot)} label="Copy the experiment's link" />
-  )
+  return <CopyButton class="small" text={experimentLink(snapshot)} label="Copy experiment link" />
 }
 
 function ExperimentTable({
@@ -118,8 +116,8 @@ function ExperimentForm({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
           {fields(true)}
           {transportOf(draft) === 'fallback' && stage === 'inside' && !hasRelay && (
             <p class="quiet">
-              This server relays nothing, so links are WebRTC and ports alone: start it with
-              --relay.
+              This server does not relay data, so links use only WebRTC and ports. To relay, start
+              it with --relay.
             </p>
           )}
           {(transportOf(draft) !== transport || ranksOf(draft) !== ranks) && (

@@ -37,8 +37,8 @@ export function useFewRanks(weights: readonly number[], own: number, which: stri
     more: (
       <button type="button" class="small more-ranks" onClick={() => setAll(!isAll)}>
         {isAll
-          ? `Show only the ${which} ${mostPicked} and this tab’s`
-          : `Show all ${all}, not only the ${which} ${mostPicked} and this tab’s`}
+          ? `Show only the ${mostPicked} ${which} and this tab’s`
+          : `Show all ${all}, not only the ${mostPicked} ${which} and this tab’s`}
       </button>
     ),
   }

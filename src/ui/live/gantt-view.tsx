@@ -23,7 +23,7 @@ const kinds: readonly (readonly [SpanKind, KindWords])[] = [
   ['backward', { label: 'backward', title: 'A part of backward, up to a bucket of gradients' }],
   ['compute', { label: 'forward and backward', title: 'This device cannot time them separately' }],
   ['readback', { label: 'readback', title: "Copying a bucket's gradients from the GPU" }],
-  ['wait', { label: 'waiting', title: 'For ranks that have not begun this exchange' }],
+  ['wait', { label: 'waiting', title: 'For ranks that have not started this exchange' }],
   [
     'reduceScatter',
     { label: 'reduce-scatter', title: "Summing a bucket's gradients over the ranks" },
@@ -48,8 +48,8 @@ export function GanttView({ run, acts }: { run: Run | null; acts: Acts }) {
   ) : (
     <Panel id="gantt" title="One step, by rank">
       <p class="quiet">
-        Forward, backward, readback, exchange and optimizer of every rank on one clock, once steps
-        are made.
+        Forward, backward, readback, exchange and optimizer of every rank on one clock, once
+        training starts.
       </p>
     </Panel>
   )
@@ -183,7 +183,7 @@ function Strip({ step: whole, own, acts, holds, slider, ranks, more }: StripProp
             {rough.length === 1
               ? `Rank ${rough[0].rank} is`
               : `Ranks ${rough.map(({ rank }) => rank).join(', ')} are`}{' '}
-            on another machine's clock and aligned only roughly: within {roughWords(rough)}.
+            on another machine's clock and aligned only roughly: {roughWords(rough)}.
           </p>
         )}
         <details>
@@ -203,7 +203,7 @@ function Strip({ step: whole, own, acts, holds, slider, ranks, more }: StripProp
 
 const roughWords = (rough: readonly Lane[]): string => {
   const worst = Math.max(...rough.map(({ clock }) => clock.errorMs))
-  return Number.isFinite(worst) ? `± ${formatMs(worst)}` : 'nothing that could be measured'
+  return Number.isFinite(worst) ? `within ± ${formatMs(worst)}` : 'the error is unknown'
 }
 
 /** One path a kind and rank: few elements, however many spans. */

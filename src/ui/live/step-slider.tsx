@@ -16,7 +16,7 @@ export function StepSlider({ shown, own, onChoose }: StepSliderProps) {
     ? isHeld
       ? 'held'
       : 'newest'
-    : `${formatSeconds(secondsBack(shown, own))} back`
+    : `${formatSeconds(secondsBack(shown, own))} ago`
   return (
     <p class="gantt-back">
       <label for="gantt-step">Sampled step</label>

@@ -16,7 +16,7 @@ export function adapterWords(adapter: JsonValue): AdapterWords {
   }
   const name = [text('vendor'), text('architecture')].filter(Boolean).join(' · ')
   return {
-    text: name || text('description') || 'adapter without a name',
+    text: name || text('description') || 'unnamed adapter',
     isSoftware: facts.isSoftware === true,
     features: [
       ...(facts.hasF16 === true ? ['f16'] : []),

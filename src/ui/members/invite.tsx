@@ -24,7 +24,7 @@ export function Invite({ invite, server, isAlone }: InviteProps) {
       <label for="invite">
         {isForAll
           ? 'Open this link in more tabs, or on other machines'
-          : 'Open this link in more tabs of this machine'}
+          : 'Open this link in more tabs on this machine'}
       </label>
       <input
         id="invite"
@@ -43,7 +43,7 @@ export function Invite({ invite, server, isAlone }: InviteProps) {
       {isAlone && isForAll && <QrCode link={link} />}
       {links.length > 1 && (
         <p class="quiet">
-          This machine has {links.length} addresses; if the link does not open elsewhere, take
+          This machine has {links.length} addresses; if the link does not open elsewhere, try
           another:{' '}
           <select
             aria-label="Address in the link"
@@ -63,11 +63,11 @@ export function Invite({ invite, server, isAlone }: InviteProps) {
         <a href={invite} target="_blank" rel="noopener noreferrer">
           Open another tab here
         </a>
-        . The key after # stays in the tabs; whoever has the link can join.
+        . The key after # stays in the tabs; anyone with the link can join.
         {!isForAll && (
           <>
             {' '}
-            For other machines and phones, serve with <code>npm start -- --host</code>.
+            For other machines and phones, start with <code>npm start -- --host</code>.
           </>
         )}
         {isForAll && isLocalPage(invite) && (

@@ -29,11 +29,11 @@ export function MemberActs({ member, snapshot, acts }: MemberActsProps) {
           onClick={() => acts.handOver(member.id)}
           title={
             isOn
-              ? 'After the run'
-              : 'It chooses the settings and starts, stops and pauses from now on'
+              ? 'Not during a run'
+              : 'From then on it chooses the settings and starts, pauses and stops'
           }
         >
-          Make it the maker
+          Make host
         </button>
         <button
           type="button"

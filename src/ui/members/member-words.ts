@@ -16,7 +16,7 @@ export function speedOf({ megaflops }: Measured): Fact | null {
   if (megaflops === undefined) return null
   return {
     text: `${formatNumber(megaflops / 1000)} GFLOP/s`,
-    title: 'Its device in one product of two 512 × 512 matrices, measured while nothing ran',
+    title: 'Speed of its device in a 512 × 512 matrix product, measured between runs',
   }
 }
 
@@ -44,16 +44,16 @@ function wayTo(name: string, rank: number, us: number | null, hasDetour: boolean
   if (us !== null)
     return {
       text: `${formatMs(us / 1000)} to rank ${rank}`,
-      title: `Round trip to ${name}, a neighbour in the ring: the median of the last few`,
+      title: `Round trip to ${name}, a neighbour in the ring: median of the last few`,
     }
   return hasDetour
     ? {
         text: `through the server to rank ${rank}`,
-        title: 'No direct way was found between the two tabs',
+        title: 'The two tabs cannot reach each other directly',
       }
     : {
-        text: `no way to ${name}`,
-        title: 'The two tabs found no way to each other: a run cannot start with both',
+        text: `cannot reach ${name}`,
+        title: 'The two tabs cannot reach each other: a run cannot start with both',
         isTrouble: true,
       }
 }
@@ -65,13 +65,13 @@ function roundTripOf({ serverUs, linkUs }: Measured): Fact | null {
     const isOne = formatMs(least) === formatMs(most)
     return {
       text: `${isOne ? formatMs(most) : `${formatNumber(least)} to ${formatMs(most)}`} to neighbours`,
-      title: 'Round trip over its links in this run, behind the gradients that are on their way',
+      title: 'Round trip over its links in this run, after the gradients in flight',
     }
   }
   if (serverUs === undefined) return null
   return {
     text: `${formatMs(serverUs / 1000)} to the server`,
-    title: 'Round trip to the signaling server',
+    title: 'Round trip to the server',
   }
 }
 

@@ -31,7 +31,7 @@ export function Members({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) 
       {isLong && <p class="counts">{countsOf(members)}</p>}
       {haveOwnPanel(snapshot) ? null : isLong ? (
         // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, by the keyboard too
-        <section class="many-members" tabIndex={0} aria-label="Members, a list that scrolls">
+        <section class="many-members" tabIndex={0} aria-label="Members, scrollable list">
           <MemberList snapshot={snapshot} acts={acts} />
         </section>
       ) : (
@@ -59,8 +59,8 @@ export function MembersPanel({ snapshot, acts }: { snapshot: Snapshot; acts: Act
 const MeasuredNote = ({ members }: { members: readonly LobbyMember[] }) =>
   members.some(({ measured }) => measured) && (
     <p class="quiet measured-note">
-      GFLOP/s: one product of 512 × 512 matrices on the member’s device, measured while nothing ran.
-      ms: round trip to its neighbours in the ring, or until that is known, to the server.
+      GFLOP/s: a 512 × 512 matrix product on the member’s device, measured between runs. ms: round
+      trip to its neighbours in the ring or, until that is known, to the server.
     </p>
   )
 
@@ -150,16 +150,16 @@ function Member(props: MemberProps) {
         <strong>{mate && place !== null ? `Rank ${place}` : member.name}</strong>
         <span class="badges">
           {isYou && <span class="badge you">you</span>}
-          {isMaker && <span class="badge">maker</span>}
+          {isMaker && <span class="badge">host</span>}
           {ranks > 1 && <span class="badge">one tab, {ranks} ranks</span>}
           {place === null && <span class="badge">waiting</span>}
           {member.hidden && !mate && (
-            <span class="badge" title="The tab is in the background; it trains on">
+            <span class="badge" title="The tab is in the background; it keeps training">
               hidden
             </span>
           )}
           {!member.attached && (
-            <span class="badge warn" title="Its connection to the server has ended">
+            <span class="badge warn" title="It lost its connection to the server">
               detached
             </span>
           )}
@@ -167,7 +167,7 @@ function Member(props: MemberProps) {
         {acts}
         {mate ? (
           <span class="adapter">
-            in the tab of {matePlace === null ? mate.name : `rank ${matePlace}`}
+            same tab as {matePlace === null ? mate.name : `rank ${matePlace}`}
             <FactWords facts={ways} />
           </span>
         ) : (
@@ -187,7 +187,7 @@ function Device({ member, ways }: { member: LobbyMember; ways: readonly Fact[] }
       <span class="adapter">
         <span class="device">{text}</span>
         {isSoftware && (
-          <span class="badge warn" title="No graphics card: the processor computes, slowly">
+          <span class="badge warn" title="No graphics card: the CPU computes, slowly">
             software
           </span>
         )}

@@ -31,9 +31,9 @@ export function QrDialog({ link, onClose }: QrDialogProps) {
           </>
         ) : (
           <p>
-            The page is served to this machine alone. Stop the server and start it with{' '}
-            <code>npm start -- --host</code>: it then prints an address for other machines, and the
-            code of that one shows here.
+            This page is served to this machine only. Stop the server and start it with{' '}
+            <code>npm start -- --host</code>: it then prints an address for other machines, whose
+            code appears here.
           </p>
         )}
         <button type="button" onClick={() => dialog.current!.close()}>

@@ -33,7 +33,7 @@ const titles: Record<Job['stage'], string> = {
   idle: 'Ready',
   running: 'Running',
   finished: 'Finished',
-  stopped: 'Stopped',
+  stopped: 'Cancelled',
   failed: 'Failed',
 }
 

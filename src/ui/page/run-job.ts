@@ -11,7 +11,7 @@ export async function runJob(
   try {
     show({ stage: 'finished', text: await work() })
   } catch (thrown) {
-    if (signal.aborted) show({ stage: 'stopped', text: 'Stopped before the end.' })
+    if (signal.aborted) show({ stage: 'stopped', text: 'Cancelled before the end.' })
     else show({ stage: 'failed', text: messageOf(thrown) })
   }
 }

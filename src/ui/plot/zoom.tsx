@@ -26,7 +26,7 @@ export interface Zoom {
 }
 
 /** Says what a plot's element does, for its title. */
-export const zoomHint = 'Drag to zoom in, double-click for all. Keys: + − ← → and Escape.'
+export const zoomHint = 'Drag to zoom in, double-click to show all. Keys: + − ← → and Escape.'
 
 /** `full` gives all that there is to see. */
 export function useZoom(full: () => Stretch | null): Zoom {

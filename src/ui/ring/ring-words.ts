@@ -9,20 +9,20 @@ import { labelledRanks } from './place.ts'
 export const linkWords = {
   port: 'MessagePort',
   webrtc: 'WebRTC',
-  relay: 'through the signaling server',
-  either: 'WebRTC, else through the signaling server',
+  relay: 'through the server',
+  either: 'WebRTC, else through the server',
 } as const
 
 const noteWords = {
   port: ['MessagePorts in one browser', 'dashed'],
   webrtc: ['WebRTC data channels', 'solid'],
-  relay: ['through the signaling server, sealed end to end', 'dotted'],
-  either: ['WebRTC, else through the signaling server', 'pale'],
+  relay: ['through the server, end-to-end encrypted', 'dotted'],
+  either: ['WebRTC, else through the server', 'pale'],
 } as const
 
 export const useWords = (use: LinkUse | undefined): string =>
   use && Number.isFinite(use.bytesPerSec)
-    ? `, ${formatBytes(use.bytesPerSec)}/s${use.chunks > 0 ? `, at most ${use.chunks} chunks under way, ${Math.round(100 * use.fill)} % of its window` : ''}`
+    ? `, ${formatBytes(use.bytesPerSec)}/s${use.chunks > 0 ? `, at most ${use.chunks} chunks in flight, ${Math.round(100 * use.fill)} % of its window` : ''}`
     : ''
 
 /** From the slowest link to the fastest. */
@@ -37,7 +37,7 @@ export function words(size: number, own: number, rate: string): string {
     size === 1
       ? 'One rank, no links'
       : size <= meshLimit
-        ? `${size} ranks, each linked to all others, in the order of their ring`
+        ? `${size} ranks, each linked to all others, in ring order`
         : `A ring of ${size} ranks, each linked to its two neighbours`
   const you = own >= 0 ? `, this tab is rank ${own}` : ''
   return `${ring}${you}${rate ? `, ${rate} on each link of the ring` : ''}`
@@ -50,7 +50,7 @@ export function note(
   isApart: boolean,
 ): string {
   if (size === 0) return ''
-  if (size === 1) return 'One rank alone: nothing is sent.'
+  if (size === 1) return 'One rank: nothing is sent.'
   const used = (Object.keys(noteWords) as RingEdge['kind'][]).filter((kind) => kinds.has(kind))
   const parts = used.map((kind) => {
     const [what, line] = noteWords[kind]
@@ -62,14 +62,14 @@ export function note(
     size <= 3
       ? ''
       : size <= meshLimit
-        ? ' All ranks are linked to all. The arcs are the ring, which large arrays take as a rule; small ones go straight to all.'
+        ? ' All ranks are linked to each other. The arcs are the ring, which large arrays normally take; small ones go directly to all ranks.'
         : ' Each rank is linked to its two neighbours in the ring.'
   if (isMoving && isApart)
-    return `${how} The exchange is off: no gradients travel, only short reports of each rank, at the rates shown.`
+    return `${how} The exchange is off: ranks send no gradients, only short reports, at the rates shown.`
   if (!isMoving) return `${how}${all}`
   const measured =
     size > labelledRanks
-      ? ' In the middle: the slowest and the fastest link of the ring; point at one for its own rate, or see the table.'
-      : ' By each link of the ring, as the rank that sends counts it about every second: bytes/s, and the peak of chunks under way at once. There is a dot for each of these, as far as there is room, and dots move faster where more bytes go.'
+      ? ' In the middle: the slowest and the fastest link of the ring. Point at a link for its rate, or see the table.'
+      : ' At each link of the ring: bytes/s and the peak number of chunks in flight, counted by the sender about every second. Each dot is one of these chunks, space permitting; dots move faster where more bytes go.'
   return `${how}${all}${measured}`
 }

@@ -34,7 +34,7 @@ export const plotWords: Record<PlotKind, PlotWords> = {
 
 function besideWords(lines: readonly ChartLine[]): string {
   const others = lines.filter(({ isMain }) => !isMain).length
-  return others > 0 ? `; ${others} earlier run${others > 1 ? 's' : ''} beside it` : ''
+  return others > 0 ? `; ${others} earlier run${others > 1 ? 's' : ''} for comparison` : ''
 }
 
 /** Where the metric is the loss in another unit, in that one too. */

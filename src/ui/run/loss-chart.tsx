@@ -31,7 +31,7 @@ import { Swatch } from './swatch.tsx'
 const axisWords: Record<Axis, string> = {
   step: 'step',
   samples: 'samples',
-  seconds: 'time, no pauses',
+  seconds: 'time without pauses',
 }
 
 /** Loss and, below it, the demo's metric, each of training and of held-out samples, of this tab's run and of earlier ones of its demo, laid over each other. Zoomed and pointed at together. */
@@ -114,7 +114,7 @@ export function LossChart({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }
             checked={isLog}
             onChange={(event) => setLog(event.currentTarget.checked)}
           />
-          <span>log loss</span>
+          <span>log scale</span>
         </label>
       </div>
       {/* Its place is kept, so that pointing moves nothing. */}
@@ -165,7 +165,7 @@ export function LossChart({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }
         <p class="quiet">
           {formatMany(leftOut, 'run')} of{' '}
           {leftOut === 1 ? 'another experiment is' : 'other experiments are'} not drawn: loss and
-          metric there are other quantities.
+          metric are not comparable.
         </p>
       )}
     </Panel>

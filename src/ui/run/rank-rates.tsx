@@ -64,8 +64,8 @@ function Rates({ run }: { run: Run | null }) {
       )}
       <p class="quiet">
         {canWait
-          ? 'Samples of each rank over the time of its own work; waiting for others does not count.'
-          : 'Samples of each rank over the time of its steps.'}{' '}
+          ? 'Samples of each rank per second of its own work; waiting for others does not count.'
+          : 'Samples of each rank per second of its steps.'}{' '}
         Mean of the latest sampled steps, by the rank's own clock.
       </p>
     </Panel>

@@ -44,7 +44,7 @@ export function RunTable({ snapshot, acts }: { snapshot: Snapshot; acts: Acts })
           type="button"
           class="small"
           disabled={!hasShown}
-          title="The runs shown: every step of the latest one, and means of steps for earlier ones"
+          title="The runs shown: every step of the latest, means of steps for earlier ones"
           onClick={acts.exportCsv}
         >
           Loss as CSV
@@ -213,7 +213,7 @@ function NameOfRun({ row, now, acts }: Pick<RowProps, 'row' | 'now' | 'acts'>) {
     <input
       type="text"
       class="run-name"
-      aria-label={`Name of the run of ${started}`}
+      aria-label={`Name of the run started ${started}`}
       placeholder={started}
       value={draft}
       maxLength={80}

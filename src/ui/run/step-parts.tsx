@@ -10,14 +10,14 @@ interface Part {
 }
 
 const parts: readonly Part[] = [
-  { key: 'data', label: 'Data', title: 'Filling the batch, while the GPU has nothing to do' },
+  { key: 'data', label: 'Data', title: 'Filling the batch, while the GPU is idle' },
   { key: 'forward', label: 'Forward', title: 'From the batch to the loss' },
   { key: 'backward', label: 'Backward', title: 'From the loss to the gradients' },
-  { key: 'wait', label: 'Wait', title: 'For neighbours that are not as far' },
+  { key: 'wait', label: 'Wait', title: 'For slower neighbours' },
   {
     key: 'wire',
     label: 'Wire',
-    title: 'Gradients and parameters on their way, not hidden by backward',
+    title: 'Gradients and parameters in flight, not hidden by backward',
   },
   { key: 'optimizer', label: 'Optimizer', title: 'From the gradients to new parameters' },
 ]

@@ -33,7 +33,7 @@ export function Summary({ snapshot, run, ending, acts }: SummaryProps) {
         </div>
         <div>
           <dt>Sent by this rank</dt>
-          <dd>{worldSize > 1 ? sentWords(run, bytesSent) : 'nothing: it was alone'}</dd>
+          <dd>{worldSize > 1 ? sentWords(run, bytesSent) : 'nothing: one rank'}</dd>
         </div>
         <div>
           <dt>Samples of this rank</dt>
@@ -41,7 +41,7 @@ export function Summary({ snapshot, run, ending, acts }: SummaryProps) {
         </div>
         {resumed && (
           <div>
-            <dt>Went on from</dt>
+            <dt>Resumed from</dt>
             <dd>step {formatCount(resumed.step)}</dd>
           </div>
         )}
@@ -51,7 +51,7 @@ export function Summary({ snapshot, run, ending, acts }: SummaryProps) {
             <code data-testid="param-hash">{result.paramHash}</code>{' '}
             {worldSize > 1 &&
               (config?.strategy === 'alone' ? (
-                <span class="quiet">of this rank: each trained a model of its own</span>
+                <span class="quiet">of this rank: each trained its own model</span>
               ) : (
                 <span class="agree">
                   ✓ the same on all {worldSize} ranks, compared after the last step
@@ -71,7 +71,7 @@ export function Summary({ snapshot, run, ending, acts }: SummaryProps) {
           </button>
         )}
         <span role="status" class="quiet">
-          {download.is === 'done' && 'Saved; torch reads it with safetensors.torch.load_file.'}
+          {download.is === 'done' && 'Saved. PyTorch loads it with safetensors.torch.load_file.'}
           {download.is === 'failed' && `The weights could not be read: ${download.text}`}
         </span>
       </p>

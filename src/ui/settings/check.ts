@@ -77,7 +77,7 @@ export function checkDraft(
     else errors[key] = wordsOf(experiments, setting, draft, result.issues[0])
   }
   const apart = withAlone(config as TrainConfig)
-  if (apart) errors[apart] = 'expected none while the exchange is switched off'
+  if (apart) errors[apart] = 'not available while the exchange is off'
   if (!errors.batchSize && Number(config.batchSize) < worldSize) {
     errors.batchSize = `expected at least ${worldSize}, one sample for each rank, got ${draft.batchSize}`
   }
@@ -85,12 +85,12 @@ export function checkDraft(
   // Who chose none gets all that there are in each step.
   const isChosen = draft.batchSize.trim() !== defaultDraftOf(experiments, draft.demo).batchSize
   if (!errors.batchSize && isChosen && Number(config.batchSize) > samples) {
-    errors.batchSize = `expected at most ${samples}, all training samples that there are, got ${draft.batchSize}`
+    errors.batchSize = `expected at most ${samples}, the number of training samples, got ${draft.batchSize}`
   }
   if (config.data === givenData && !given.isThere)
     errors.data = given.isDamaged
-      ? `the data in this link is damaged and cannot be read: copy the whole link again, or ${meta.given?.ask}`
-      : `nothing is given yet: ${meta.given?.ask}`
+      ? `the data in this link is damaged: copy the whole link again, or ${meta.given?.ask}`
+      : `no data yet: ${meta.given?.ask}`
   const known = config as Partial<TrainConfig>
   return { config: Object.keys(errors).length > 0 ? null : known, known, errors }
 }

@@ -9,13 +9,13 @@ export function checkpointWords(name: string): string {
 /** What a file is that a person wants to go on from and that is no checkpoint of a run, and what to do. */
 export function fileWords(name: string, holds: NotARun): string {
   if (holds === 'weights') {
-    return `${name} holds a model’s weights only, as “Download weights” writes them. Going on with a run also takes the optimizer’s state and the place in the data: choose a file from “Save checkpoint”, which ↓ in this list downloads.`
+    return `${name} holds only a model’s weights, from “Download weights”. Resuming a run also needs the optimizer state and the position in the data: choose a checkpoint, downloaded with ↓ in this list.`
   }
-  return `${name} is not a checkpoint of this page. Choose a .safetensors file that ↓ in this list has downloaded.`
+  return `${name} is not a checkpoint of this page. Choose a .safetensors file, downloaded with ↓ in this list.`
 }
 
 /** Why a checkpoint was not written, from the error. */
 export function whyUnsaved(code: string, text: string): string {
   if (code !== 'file.unwritable') return text
-  return 'this browser keeps no files for this page, as in some private windows. Use an ordinary window, or another browser.'
+  return 'this browser stores no files for this page, as in some private windows. Use a normal window or another browser.'
 }

@@ -62,13 +62,13 @@ export const settings: readonly Setting[] = [
     label: 'Exchange',
     kind: 'choice',
     choices: [
-      ['ddp', 'gradients are averaged over all tabs'],
-      ['alone', 'switched off: each tab trains a model of its own'],
+      ['ddp', 'on: gradients averaged over all ranks'],
+      ['alone', 'off: each rank trains its own model'],
     ],
   },
   {
     key: 'partition',
-    label: 'Each tab draws from',
+    label: 'Each rank draws from',
     kind: 'choice',
     choices: [
       ['shuffled', 'all samples, shuffled'],
@@ -80,7 +80,7 @@ export const settings: readonly Setting[] = [
     key: 'seed',
     label: 'Seed',
     kind: 'number',
-    hint: 'The same seed gives the same bits on the same kind of adapter; with 3 tabs or more, also with the same bucket cap.',
+    hint: 'The same seed gives the same bits on the same kind of adapter; with 3 ranks or more, only with the same bucket cap.',
   },
   {
     key: 'precision',
@@ -115,7 +115,7 @@ export const settings: readonly Setting[] = [
     kind: 'number',
     unit: 'steps/s',
     placeholder: () => 'full speed',
-    hint: 'At most so many steps a second, so that you can watch. Empty or 0: full speed. It changes no results.',
+    hint: 'At most this many steps per second, so that you can watch. Empty or 0: full speed. Results stay the same.',
     isAdvanced: true,
   },
   {
@@ -123,8 +123,8 @@ export const settings: readonly Setting[] = [
     label: 'Bucket cap',
     kind: 'number',
     unit: 'MB',
-    placeholder: () => 'as links allow',
-    hint: 'Gradients travel in buckets of about this size. Left empty, the best size is measured, once for the same members.',
+    placeholder: () => 'automatic',
+    hint: 'Gradients travel in buckets of about this size. If empty, the best size is measured, once for the same members.',
     isAdvanced: true,
   },
   {
@@ -132,7 +132,7 @@ export const settings: readonly Setting[] = [
     label: 'Compare replicas every',
     kind: 'number',
     unit: 'steps',
-    hint: 'Compares hashes of the weights on every GPU. A difference ends the run.',
+    hint: 'Compares the parameter hashes of all ranks. A difference ends the run.',
     isAdvanced: true,
   },
   {
@@ -140,10 +140,10 @@ export const settings: readonly Setting[] = [
     label: 'Save the run',
     kind: 'choice',
     choices: [
-      ['auto', 'by itself, and when asked'],
-      ['asked', 'when asked'],
+      ['auto', 'automatically, and on request'],
+      ['asked', 'on request'],
     ],
-    hint: "By itself: about every 10 seconds, in at most 2 % of the time, in each pause, when it is stopped and at the end, in the maker's browser. The newest two of each of the last three runs stay; what you saved stays until you delete it.",
+    hint: "Automatically: in the host's browser, about every 10 seconds, in at most 2 % of the time; also in each pause, when stopped and at the end. The newest two of each of the last three runs stay; what you save stays until you delete it.",
     isAdvanced: true,
   },
   {
@@ -152,27 +152,27 @@ export const settings: readonly Setting[] = [
     kind: 'number',
     unit: 'steps',
     placeholder: () => 'about 10 s',
-    hint: "Also at each epoch's end; 0: then alone. Instead of every 10 seconds.",
+    hint: "Also at each epoch's end; 0: only then. Instead of every 10 seconds.",
     isAdvanced: true,
   },
   {
     key: 'resume',
-    label: 'Go on from',
+    label: 'Start from',
     kind: 'choice',
     choices: [
       ['', 'the beginning'],
       ['latest', "this browser's latest checkpoint"],
-      ['best', 'the best of its checkpoints'],
+      ['best', "this browser's best checkpoint"],
     ],
     placeholder: () => 'the beginning',
-    hint: 'As saved by rank 0 in this browser, with the settings that it had then.',
+    hint: 'As saved by rank 0 in this browser, with the settings of that run.',
     isAdvanced: true,
   },
   {
     key: 'tune',
     label: 'Measure kernels first',
     kind: 'switch',
-    hint: 'Rank 0 times the kernel variants and takes the fastest, instead of the built-in table.',
+    hint: 'Rank 0 times the kernel variants and uses the fastest, not the built-in table.',
     isAdvanced: true,
   },
   {
@@ -181,10 +181,10 @@ export const settings: readonly Setting[] = [
     kind: 'choice',
     choices: [
       ['auto', 'automatic: ports in one browser, else WebRTC'],
-      ['fallback', 'automatic, else through the server, sealed (it must have --relay)'],
+      ['fallback', 'automatic, else through the server, encrypted (needs --relay)'],
       ['webrtc', 'WebRTC data channels only'],
       ['port', 'MessagePorts only (one browser)'],
-      ['relay', 'through the server, sealed (it must have --relay)'],
+      ['relay', 'through the server, encrypted (needs --relay)'],
     ],
     hint: 'How this tab joins the others.',
     isAdvanced: true,
@@ -193,7 +193,7 @@ export const settings: readonly Setting[] = [
     key: 'ranks',
     label: 'Ranks in this tab',
     kind: 'number',
-    hint: 'Each has a compute worker of its own; they share the GPU. 1 to 8.',
+    hint: 'Each has its own compute worker; they share the GPU. 1 to 8.',
     isAdvanced: true,
   },
 ]
@@ -225,7 +225,7 @@ export function choicesOf(
   if (key === 'model') return Object.entries(models).map(([name, { words }]) => [name, words])
   if (key !== 'data') return choices
   const own = Object.entries(data)
-  return given ? [...own, [givenData, `given: ${given.words}`]] : own
+  return given ? [...own, [givenData, `own data: ${given.words}`]] : own
 }
 
 /** What a tab keeps to itself: no part of the experiment. */

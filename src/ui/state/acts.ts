@@ -73,7 +73,7 @@ export const idleActs: Acts = {
   oneStep: () => undefined,
   save: () => undefined,
   look: async () => {
-    throw new Error('look: there is no room behind this page.')
+    throw new Error('look: this page has no room.')
   },
   give: () => undefined,
   damagedInLink: () => undefined,

@@ -116,7 +116,7 @@ function withEvent(snapshot: Snapshot, action: Extract<Action, { type: 'event' }
   // The next start is from the beginning again, unless a person chooses otherwise.
   if (event.event === 'resumed') return { ...next, draft: { ...next.draft, resume: '' } }
   if (event.event !== 'unsaved') return next
-  const text = `This run does not save itself: ${whyUnsaved(event.code, event.text)}`
+  const text = `This run is not saved automatically: ${whyUnsaved(event.code, event.text)}`
   return { ...next, checkpointNote: { text, isError: true } }
 }
 

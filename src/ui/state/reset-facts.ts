@@ -24,9 +24,7 @@ export function canReset(snapshot: Snapshot): boolean {
 export function lostByReset({ run, draft, given }: Snapshot): string | null {
   const lost = [
     ...(run ? lostOf(run) : []),
-    ...(draft.data === givenData || Object.keys(given).length > 0
-      ? ['the data that you gave']
-      : []),
+    ...(draft.data === givenData || Object.keys(given).length > 0 ? ['your own data'] : []),
   ]
   return lost.length > 0 ? `You will lose ${lost.join(', and ')}.` : null
 }

@@ -27,7 +27,7 @@ export function isMaker({ lobby, ownId }: Snapshot): boolean {
 }
 
 export function makerName({ lobby }: Snapshot): string {
-  return lobby?.members.find(({ id }) => id === lobby.maker)?.name ?? 'the maker'
+  return lobby?.members.find(({ id }) => id === lobby.maker)?.name ?? 'the host'
 }
 
 /** The form's settings, judged for the room and this tab as they are now. */

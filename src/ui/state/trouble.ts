@@ -111,8 +111,8 @@ export function troubleOf(thrown: unknown): Trouble {
     case 'signal.lost':
       return say(
         'no-server',
-        'The signaling server does not answer',
-        'This page came from a server that also introduces tabs to each other, and that part cannot be reached.',
+        'The server does not answer',
+        'The server that sent this page also connects tabs to each other, and that part cannot be reached.',
         'Check that npm start is still running on the machine that serves this page, then reload.',
         'A proxy in between must let WebSockets through.',
       )
@@ -120,13 +120,13 @@ export function troubleOf(thrown: unknown): Trouble {
       return say(
         'worker',
         'The compute worker of this tab has ended',
-        'It owned the GPU device, so this tab cannot take part any more. The others have been told.',
+        'It owned the GPU device, so this tab can no longer take part. The other members have been notified.',
         'Reload this tab to rejoin the room as a new member.',
       )
     default:
       return say(
         String(code).startsWith('gpu.') ? 'device' : 'unknown',
-        String(code).startsWith('gpu.') ? 'The GPU device failed' : 'Something failed',
+        String(code).startsWith('gpu.') ? 'The GPU device failed' : 'Something went wrong',
         detail,
         'Reload this tab and try again.',
       )
@@ -145,17 +145,17 @@ function refused(error: SignalError): Trouble {
     case 'removed': {
       const words = say(
         'You were removed from this room',
-        `${removerIn(error.message)}, who runs the room, removed this tab.`,
+        `${removerIn(error.message)}, the host, removed this tab.`,
         'If that was a mistake, rejoin: the link still works, and this tab comes back as a new member.',
-        'Or make a room of your own.',
+        'Or open a new room.',
       )
       return { ...words, kind: 'removed', detail: null }
     }
     case 'unknown-room':
       return say(
-        'This room is over',
+        'This room is closed',
         'The server has no such room. A room closes when its last member leaves.',
-        'Ask for a fresh link, or make a room of your own.',
+        'Ask for a new link, or open a new room.',
       )
     case 'room-full':
     case 'server-full':
@@ -164,7 +164,7 @@ function refused(error: SignalError): Trouble {
         error.refusal === 'room-full'
           ? 'It has as many members as the server allows in one room.'
           : 'It holds as many rooms as it can.',
-        'Wait until someone leaves and reload, or make a room of your own.',
+        'Wait until someone leaves and reload, or open a new room.',
       )
     case 'bad-proof':
       return say(

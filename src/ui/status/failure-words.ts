@@ -16,7 +16,7 @@ export const asSentence = (text: string): string =>
 export function plainFailure(code: string, step: number): string | null {
   if (code !== 'train.nan') return null
   const when = step > 0 ? `after step ${step}` : 'in its first step'
-  return `Training got out of hand ${when}: the numbers grew until they were no longer finite. Most often the learning rate is too high. Set it to a tenth and start again; if that does not help, look for values in the data that are not numbers.`
+  return `Training became unstable ${when}: values grew until they were no longer finite. Usually the learning rate is too high. Divide it by 10 and start again; if that does not help, look for values in the data that are not numbers.`
 }
 
 /** Why a resumed run no longer has the saved run's bits, in one sentence; `differences` are those of the two records. */
@@ -25,7 +25,7 @@ export function resumedDifference(differences: readonly string[]): string {
     differences.find((one) => one.startsWith('ranks ')) ?? '',
   )
   const why = ranks
-    ? `The checkpoint was saved with ${ranks[1]} rank${ranks[1] === '1' ? '' : 's'} and goes on with ${ranks[2]}`
-    : 'Not everything is as it was when the checkpoint was saved'
-  return `${why}, so the results may differ slightly from those of a run without a break.`
+    ? `The checkpoint was saved with ${ranks[1]} rank${ranks[1] === '1' ? '' : 's'} and resumes with ${ranks[2]}`
+    : 'Something has changed since the checkpoint was saved'
+  return `${why}, so the results may differ slightly from those of an uninterrupted run.`
 }

@@ -40,13 +40,13 @@ export function Notice({ trouble, acts }: { trouble: Trouble; acts: Acts }) {
         )}
         {withNewRoom.has(kind) && (
           <a class="button" href={location.pathname}>
-            Make a new room
+            Open a new room
           </a>
         )}
       </p>
       {detail && (
         <details>
-          <summary>The error itself</summary>
+          <summary>Error details</summary>
           <p class="mono error-itself">{detail}</p>
         </details>
       )}

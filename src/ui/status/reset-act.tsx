@@ -38,7 +38,7 @@ function ResetDialog({ lost, onReset, onClose }: ResetDialogProps) {
   return (
     <dialog ref={dialog} class="ask" aria-labelledby="reset-title" onClose={onClose}>
       <h2 id="reset-title">Reset this page?</h2>
-      <p>{lost} Ended runs stay in the table, and checkpoints in this browser.</p>
+      <p>{lost} Ended runs stay in the table, checkpoints in this browser.</p>
       <p class="acts">
         <button type="button" onClick={() => dialog.current!.close()}>
           Keep

@@ -96,10 +96,10 @@ function PauseAct({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
         disabled={isLast && !isPaused}
         onClick={isPaused ? acts.goOn : acts.pause}
         title={
-          isPaused ? 'All ranks go on' : 'All ranks pause after the same step and keep their links'
+          isPaused ? 'All ranks resume' : 'All ranks pause after the same step and keep their links'
         }
       >
-        {isPaused ? 'Go on' : 'Pause'}
+        {isPaused ? 'Resume' : 'Pause'}
       </button>
     </>
   )
@@ -169,7 +169,7 @@ function MainAct({ snapshot, acts, isSettling }: MainActProps) {
           onClick={acts.continueRun}
           title="The same run with everyone who is here now, from its last checkpoint"
         >
-          Go on from step {later.step}
+          Resume from step {later.step}
         </button>
       )}
       <button
@@ -215,7 +215,7 @@ function UnreachedHelp({ snapshot, acts }: { snapshot: Snapshot; acts: Acts }) {
           ))}
         </p>
       )}
-      {detail !== null && <MoreWords summary="The error itself" text={inPageWords(detail)} />}
+      {detail !== null && <MoreWords summary="Error details" text={inPageWords(detail)} />}
     </div>
   )
 }

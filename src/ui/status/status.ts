@@ -57,7 +57,7 @@ export function statusOf(snapshot: Snapshot): Status {
   if (serverLost !== null) {
     return {
       tone: 'bad',
-      title: 'The signaling server is gone',
+      title: 'The server is gone',
       text: 'No run can start without it. Check that npm start is still running, then reload this page to rejoin the room.',
     }
   }
@@ -65,7 +65,7 @@ export function statusOf(snapshot: Snapshot): Status {
   if (isWaitingForNext(snapshot)) {
     return {
       tone: 'idle',
-      title: 'A run is under way',
+      title: 'A run is in progress',
       text: `This tab joined late. It gets a rank when ${makerName(snapshot)} starts the next run.`,
     }
   }
@@ -86,7 +86,7 @@ export function statusOf(snapshot: Snapshot): Status {
     return {
       tone: 'idle',
       title: 'Stopped',
-      text: `${stoppedBy(run.end.text)} ended the run at step ${run.step}. ${next}`,
+      text: `${stoppedBy(run.end.text)} stopped the run at step ${run.step}. ${next}`,
     }
   }
   if (run?.end && isRemoval(run.end.text)) {
@@ -102,7 +102,7 @@ export function statusOf(snapshot: Snapshot): Status {
   if (run && unreached) return { tone: 'bad', title: unreached.title, text: unreached.text }
   if (run?.end) {
     const later = continued(snapshot)
-    const further = later ? ` It was saved at step ${later.step} and can go on from there.` : ''
+    const further = later ? ` It was saved at step ${later.step} and can resume from there.` : ''
     const error = inPageWords(run.end.text)
     const plain =
       run.end.kind === 'failed'
@@ -112,7 +112,7 @@ export function statusOf(snapshot: Snapshot): Status {
       tone: 'bad',
       title: failureTitle(snapshot, run),
       text: `${plain ?? error}${further}`,
-      ...(plain && { more: { summary: 'The error itself', text: error } }),
+      ...(plain && { more: { summary: 'Error details', text: error } }),
     }
   }
   return lobbyStatus(snapshot)
@@ -136,22 +136,20 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
     case 'connect':
       return say(
         run.worldSize === 1
-          ? 'Alone: no links are needed.'
+          ? 'One rank: no links are needed.'
           : `Linking ${ranks}, ${run.worldSize <= meshLimit ? 'each to all the others' : 'each to its neighbours in the ring'}. ${linkingWords(run)} A rank that does not answer within 20 s counts as unreachable.`,
       )
     case 'load':
       return say(loadingWords(run))
     case 'broadcast':
       return say(
-        'Rank 0 is sending its initial parameters, so that all ranks start from the same weights.',
+        'Rank 0 is sending its initial parameters, so that all ranks start with the same ones.',
       )
     case 'compile':
       return say('Recording one step and building its shaders.')
     default: {
       const lost =
-        snapshot.serverLost === null
-          ? ''
-          : ' The signaling server is gone; the run goes on without it.'
+        snapshot.serverLost === null ? '' : ' The server is gone; the run continues without it.'
       if (run.phase === 'evaluate')
         return say(`Testing on held-out samples, split among the ranks.${lost}`)
       const batch = formatMany(samplesOfStep(run) || 0, 'sample')
@@ -159,7 +157,7 @@ function runningStatus(snapshot: Snapshot, run: Run): Status {
         run.worldSize === 1
           ? `This tab trains on all ${batch} of every step.`
           : hasOwnModels(run)
-            ? `${ranks}, each with a model of its own, on shares of the ${batch} of every step.`
+            ? `${ranks}, each with its own model, share the ${batch} of every step.`
             : `${ranks} share the ${batch} of every step.`
       const differences = run.resumed?.differences ?? []
       return {
@@ -184,11 +182,11 @@ function linkingWords({ peers, ways, members }: Run): string {
 /** Where the data comes from, and how much of it has come. */
 function loadingWords({ config, given, worldSize }: Run): string {
   if (config?.data !== givenData) return 'Every rank is generating or downloading the data.'
-  if (worldSize === 1) return 'Reading the data given to this tab.'
+  if (worldSize === 1) return 'Reading your own data.'
   const { doneBytes, totalBytes } = given ?? { doneBytes: 0, totalBytes: Number.NaN }
   if (doneBytes >= totalBytes) return 'All ranks have received the data and are reading it.'
   const sent = given ? `: ${formatBytes(doneBytes)} of ${formatBytes(totalBytes)}` : ''
-  return `The data given to one rank is being sent to all${sent}.`
+  return `One rank is sending the user-supplied data to all${sent}.`
 }
 
 /** Which checkpoint a run goes on from, and by what its bits are others than the saved run's. */
@@ -234,7 +232,7 @@ function lobbyStatus(snapshot: Snapshot): Status {
     tone: 'idle',
     title: `Ready with ${formatMany(count, 'rank')}`,
     text: from
-      ? `Start once everyone is here: it goes on from ${from}, as chosen under Checkpoints.`
+      ? `Start once everyone is here. The run resumes from ${from}, as chosen under Checkpoints.`
       : 'Start once everyone is here. Anyone who joins later waits for the next run.',
   }
 }
@@ -244,8 +242,8 @@ function whatNext(snapshot: Snapshot): string {
   const later = continued(snapshot)
   const from = startsFrom(snapshot)
   if (from && isMaker(snapshot))
-    return `The next start goes on from ${from}, as chosen under Checkpoints.`
-  if (later) return `Go on from step ${later.step}, or start again from the beginning.`
+    return `The next run resumes from ${from}, as chosen under Checkpoints.`
+  if (later) return `Resume from step ${later.step}, or start again from the beginning.`
   if (isMaker(snapshot))
     return firstErrorOf(checkedDraft(snapshot))
       ? 'Fix the settings to start again.'
@@ -276,10 +274,10 @@ const failureTitles: Partial<Record<ErrorCode, string>> = {
   'gpu.lost': 'The GPU device was lost',
   'train.nan': 'The loss is not a number',
   'train.diverged': 'The replicas differ',
-  'data.missing': 'The data is not there',
+  'data.missing': 'The data is missing',
   'data.malformed': 'The data cannot be read',
-  'data.checksum': 'The data is not what was asked for',
-  'data.interrupted': 'The download broke off',
+  'data.checksum': 'The data has the wrong checksum',
+  'data.interrupted': 'The download was interrupted',
   'worker.dead': 'The compute worker ended',
 }
 

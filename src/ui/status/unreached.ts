@@ -113,15 +113,15 @@ function partiesOf(run: Run, text: string, code: string): Parties | null {
 function causeOf(text: string, names: string, isPair: boolean): string {
   if (text.includes('this browser offers no address'))
     return isPair
-      ? 'One of the two browsers has no address to connect from, as when it is offline or blocks WebRTC.'
-      : 'This browser has no address to connect from, as when it is offline or blocks WebRTC.'
+      ? 'One of the two browsers has no address to connect from. It may be offline or block WebRTC.'
+      : 'This browser has no address to connect from. It may be offline or block WebRTC.'
   if (text.includes('the other browser offers no address'))
-    return `The browser on the other side (${names}) has no address to connect to, as when it is offline or blocks WebRTC.`
+    return `The browser on the other side (${names}) has no address to connect to. It may be offline or block WebRTC.`
   if (text.includes('No TURN server gave an address'))
-    return 'The browsers cannot reach each other directly, and the TURN server that would pass their data on did not answer.'
+    return 'The browsers cannot reach each other directly, and the TURN server that would relay their data did not answer.'
   if (text.includes('did not answer'))
-    return 'A tab did not answer: its browser may be asleep, or its machine has lost the network.'
-  return 'The browsers found no way to reach each other. Usually they are on different networks, or a firewall or guest network keeps devices apart.'
+    return 'A tab did not answer. Its browser may be asleep, or its machine may be offline.'
+  return 'The browsers cannot reach each other. Usually they are on different networks, or a firewall or guest network keeps devices apart.'
 }
 
 function remediesFor(snapshot: Snapshot): string[] {
@@ -132,17 +132,17 @@ function remediesFor(snapshot: Snapshot): string[] {
     transport === 'fallback' || transport === 'relay'
       ? []
       : hasRelay
-        ? [`This server can pass the data on: ${choose}.`]
+        ? [`This server can relay the data: ${choose}.`]
         : [
-            `Or let the server pass the data on: start it with npm start -- --host --relay, then ${choose}.`,
+            `Or let the server relay the data: start it with npm start -- --host --relay, then ${choose}.`,
           ]
   return [
     'Put all machines on the same network. Avoid guest networks, which often keep devices apart.',
-    'Across a firewall, start the server with a TURN server: npm start -- --host --ice-servers turn:HOST:3478 (docs/launching.md says how).',
+    'Across a firewall, start the server with a TURN server: npm start -- --host --ice-servers turn:HOST:3478 (see docs/launching.md).',
     ...relay,
     isMaker(snapshot)
-      ? 'Or start without whoever cannot be reached.'
-      : `Or ${makerName(snapshot)} starts without whoever cannot be reached.`,
+      ? 'Or start without the members that cannot be reached.'
+      : `Or ask ${makerName(snapshot)} to start without the members that cannot be reached.`,
   ]
 }
 

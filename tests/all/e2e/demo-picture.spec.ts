@@ -83,7 +83,7 @@ it('learns a picture that is dropped, on two tabs; each alone knows its band', a
 
   await drop(maker, Buffer.from('no picture'), 'notes.txt', 'text/plain')
   await maker
-    .getByText('notes.txt: expected a picture that this browser can read, got text/plain')
+    .getByText('notes.txt: this browser cannot read it as a picture (text/plain)')
     .waitFor()
   await picture(maker, 'no-picture')
   await drop(maker, discPng(), 'disc.png', 'image/png')
@@ -118,7 +118,7 @@ it('learns a picture that is dropped, on two tabs; each alone knows its band', a
   // Without an exchange: right in its own band, and not so elsewhere.
   await button(maker, 'a boat at sunset (built in)').click()
   await button(maker, 'own band').click()
-  await button(maker, 'off: each tab alone').click()
+  await button(maker, 'off: each rank alone').click()
   await maker.waitForURL(/strategy=alone&partition=own-slice/)
   await button(maker, 'the error').click()
   await button(maker, 'Start again').click()

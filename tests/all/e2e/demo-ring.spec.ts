@@ -125,7 +125,7 @@ test('sliders make another run, whose link makes it again', async () => {
   expect(await page.locator('.verdicts li[data-is=true]').count()).toBe(2)
 
   // One turned bit, and no tick is left.
-  await page.getByLabel('Turn one bit').check()
+  await page.getByLabel('Flip one bit').check()
   await settled(page)
   await seePhase(page, 'Finished, with wrong sums')
   expect(await page.locator('.verdicts li[data-is=false]').count()).toBe(2)

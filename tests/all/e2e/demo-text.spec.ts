@@ -57,7 +57,7 @@ it('writes as it learns, says what comes next and where it looks, and takes a te
   // By keys from place to place: up to an earlier character, and to the first one that it takes from.
   const place = async () => {
     const words = await page.getByText(/^Layer 2, head 2: character/).textContent()
-    return /character (\d+), .+ takes .+ from character (\d+),/.exec(words!)!.slice(1).map(Number)
+    return /character (\d+), .+ attends .+ to character (\d+),/.exec(words!)!.slice(1).map(Number)
   }
   const [query] = await place()
   expect(query).toBe(longer.length)
@@ -80,10 +80,10 @@ it('writes as it learns, says what comes next and where it looks, and takes a te
   await page.getByLabel('Paste a text').fill('too short')
   await page.getByText('expected 330 characters or more, got 9').waitFor()
   await drop('latin.txt', Buffer.from([0xe4, 0xf6, 0xfc]))
-  await page.getByText('latin.txt: text: expected UTF-8').waitFor()
+  await page.getByText('latin.txt: text: the file is not UTF-8').waitFor()
   await drop('bell.txt', Buffer.from('ding dong bell. '.repeat(30)))
-  await page.getByText('480 characters, 10 of 256 different ones').waitFor()
-  await page.getByRole('button', { name: 'Take this text' }).click()
+  await page.getByText('480 characters, 10 of at most 256 different ones').waitFor()
+  await page.getByRole('button', { name: 'Use this text' }).click()
   await page.getByText('The next run learns this text').waitFor()
   await picture('given')
   await page.getByRole('button', { name: 'Start again' }).click()

@@ -78,7 +78,7 @@ describe('playground', () => {
     await see(maker, 'Ready with 5 ranks')
 
     await button(maker, 'own sector').click()
-    await button(maker, 'off: each tab alone').click()
+    await button(maker, 'off: each rank alone').click()
     await maker.waitForURL(/strategy=alone&partition=own-slice/)
     await button(maker, 'Start').click()
     await Promise.all(pages.map((page) => see(page, 'Finished')))
@@ -94,7 +94,7 @@ describe('playground', () => {
     await picture(maker, 'playground-alone-rank-0')
     await picture(pages[1], 'playground-alone-rank-1')
 
-    await button(maker, 'on: averaged over all tabs').click()
+    await button(maker, 'on: averaged over all ranks').click()
     await button(maker, 'Start again').click()
     await Promise.all(pages.map((page) => see(page, 'Finished', 2)))
     // Each tab asks once more behind the last step.
@@ -180,7 +180,7 @@ describe('digits', () => {
       expect(shares.indexOf(Math.max(...shares))).toBe(1)
       await picture(page, `digits-${model}`)
       if (model === 'mlp') await page.locator('.expected [data-is=reached]').waitFor()
-      else await page.locator('.expected [data-is=open]').getByText('Not judged').waitFor()
+      else await page.locator('.expected [data-is=open]').getByText('Not checked').waitFor()
       expect(await violationsByColours(page)).toEqual(noViolations)
 
       await button(page, 'Clear').click()
@@ -227,7 +227,7 @@ describe('digits', () => {
     await maker.locator('#setting-data').selectOption('given')
     await maker
       .locator('#setting-data-note')
-      .filter({ hasText: 'nothing is given yet: choose or drop the four files' })
+      .filter({ hasText: 'no data yet: choose or drop the four files' })
       .waitFor()
     expect(await button(maker, 'Start').isDisabled()).toBe(true)
     await drop(maker, { 'notes.txt': new TextEncoder().encode('no digits'), ...broken })
@@ -254,7 +254,7 @@ describe('digits', () => {
     }
 
     await maker.getByLabel('Or the address of a folder').fill('/data/')
-    await button(maker, 'Take this folder').click()
+    await button(maker, 'Use this folder').click()
     await maker.waitForURL(/data=%2Fdata%2F/)
     await button(maker, 'Start again').click()
     for (const page of [maker, second]) {

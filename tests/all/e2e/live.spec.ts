@@ -65,7 +65,7 @@ describe('the training page, live', { timeout: 240_000 }, () => {
     await slider.blur()
     await newSamples()
     expect(await aside.innerText()).toMatch(/^step 3,/)
-    expect(await slider.getAttribute('aria-valuetext')).toMatch(/^step 3, .* back$/)
+    expect(await slider.getAttribute('aria-valuetext')).toMatch(/^step 3, .* ago$/)
     await slider.focus()
     await maker.keyboard.press('End')
     await slider.blur()
@@ -93,7 +93,7 @@ describe('the training page, live', { timeout: 240_000 }, () => {
     expect(heads).toContain('Learning rate')
     expect(heads).not.toContain('Batch size')
     await maker
-      .locator('.chart[data-kind="loss"][aria-label*="; 1 earlier run beside it"]')
+      .locator('.chart[data-kind="loss"][aria-label*="; 1 earlier run for comparison"]')
       .waitFor()
     const csv = await downloaded(maker, () => button(maker, 'Loss as CSV').click())
     const lines = csv.trim().split('\n')
@@ -194,12 +194,12 @@ describe('the training page, live', { timeout: 240_000 }, () => {
       mimeType: 'application/octet-stream',
       buffer: await readFile(file),
     })
-    await page.locator('#checkpoints').getByText('Start goes on from step 3').waitFor()
+    await page.locator('#checkpoints').getByText('Start resumes from step 3').waitFor()
     await expect.poll(() => page.getByLabel('Batch size').inputValue()).toBe('32')
     await button(page, 'Start from step 3').click()
-    await page.locator('#summary').getByText('Went on from').waitFor({ timeout: 60_000 })
+    await page.locator('#summary').getByText('Resumed from').waitFor({ timeout: 60_000 })
     expect(await page.locator('#summary').innerText()).toMatch(
-      /Steps\s+8\s[\s\S]*Went on from\s+step 3/,
+      /Steps\s+8\s[\s\S]*Resumed from\s+step 3/,
     )
 
     // The run has saved itself at its end; a person's own save of it stays.
@@ -214,7 +214,7 @@ describe('the training page, live', { timeout: 240_000 }, () => {
     const weights = page.waitForEvent('download')
     await page.getByRole('button', { name: 'Download weights' }).click()
     await page.getByLabel('Checkpoint file').setInputFiles(await (await weights).path())
-    await page.locator('#checkpoints .error').getByText('holds a model’s weights only').waitFor()
+    await page.locator('#checkpoints .error').getByText('holds only a model’s weights').waitFor()
     await page.getByLabel('Checkpoint file').setInputFiles({
       name: 'no.safetensors',
       mimeType: 'application/octet-stream',

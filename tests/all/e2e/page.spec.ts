@@ -32,11 +32,11 @@ describe('a room', { timeout: 240_000 }, () => {
       const second = await openTab(await openBlocked(), link)
       await seeMembers(maker, 2)
       const ring = (page: Page) => page.locator('#ring').textContent()
-      expect(await ring(maker)).toContain('WebRTC, else through the signaling server.')
+      expect(await ring(maker)).toContain('WebRTC, else through the server.')
       await button(maker, 'Start').click()
       await Promise.all([maker, second].map((page) => see(page, 'Finished', 110_000)))
       for (const page of [maker, second]) {
-        expect(await ring(page)).toContain('Through the signaling server, sealed end to end.')
+        expect(await ring(page)).toContain('Through the server, end-to-end encrypted.')
         expect(await page.locator('#ring .edge[data-kind=relay]').count()).toBe(2)
         expect(await page.locator('#summary').textContent()).toMatch(/[\d.]+ [KM]iB/)
       }
@@ -58,7 +58,7 @@ describe('a room', { timeout: 240_000 }, () => {
     const name = await members(maker).nth(1).locator('strong').textContent()
     await see(maker, `${name} cannot be reached`)
     await see(blocked, / and .+ cannot be reached$/)
-    await members(maker).nth(2).getByText(`no way to ${name}`).waitFor()
+    await members(maker).nth(2).getByText(`cannot reach ${name}`).waitFor()
     await members(maker)
       .nth(2)
       .getByText(/^[\d.]+ ms to /)
@@ -66,7 +66,7 @@ describe('a room', { timeout: 240_000 }, () => {
     await picture(maker, 'lobby-unreachable')
 
     await button(maker, 'Start').click()
-    await maker.getByText('The error itself').waitFor()
+    await maker.getByText('Error details').waitFor()
     // Whoever noticed first is told: that may be two of the others.
     await see(maker, /cannot be reached$|cannot reach each other$/)
     await button(maker, `Start without ${name}`).click()
@@ -104,7 +104,7 @@ describe('a room', { timeout: 240_000 }, () => {
     // It was saved at the step that it came to.
     const stopped = (await maker.locator('.status').textContent())!
     const [, at] = /ended the run at step (\d+)\./.exec(stopped) ?? []
-    expect(stopped).toContain(`Go on from step ${at},`)
+    expect(stopped).toContain(`Resume from step ${at},`)
     await picture(maker, 'stopped')
   })
 
@@ -204,7 +204,7 @@ describe('a room', { timeout: 240_000 }, () => {
     // What measures the device comes from the server too, some time after the page.
     await members(page).getByText('GFLOP/s').waitFor()
     await own.close()
-    await see(page, 'The signaling server is gone')
+    await see(page, 'The server is gone')
     expect(await button(page, 'Start').count()).toBe(0)
     await button(page, 'Reload').waitFor()
     await picture(page, 'server-lost')

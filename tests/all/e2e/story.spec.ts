@@ -74,12 +74,12 @@ it('five tabs learn, pause and go on; one is reloaded, one closed; four finish w
   }
   await Promise.all(pages.map((page) => see(page, 'Paused')))
   const comer = await openTab(link)
-  await see(comer, 'A run is under way')
+  await see(comer, 'A run is in progress')
   await comer.close()
   await Promise.all(pages.map((page) => seeMembers(page, 5)))
   expect(await Promise.all(pages.map(stepOf))).toEqual(paused.map((step) => step + 2))
   await maker.bringToFront()
-  await button(maker, 'Go on').click()
+  await button(maker, 'Resume').click()
   for (const page of pages)
     await expect.poll(() => stepOf(page), { timeout: 30_000 }).toBeGreaterThan(paused[0])
   // Drawing leaves the page's thread nearly idle, in the tab in front too: goal 30 ms a second, here with what others do on the machine.
@@ -103,7 +103,7 @@ it('five tabs learn, pause and go on; one is reloaded, one closed; four finish w
   expect(await members(maker).locator('strong').nth(4).textContent()).toBe(name)
 
   // The run was saved in the pause at the latest: all five go on from there, until one is closed, and the others tell within a second.
-  const goOn = maker.getByRole('button', { name: /^Go on from step \d+$/ })
+  const goOn = maker.getByRole('button', { name: /^Resume from step \d+$/ })
   const savedStep = Number(/\d+/.exec((await goOn.textContent())!)![0])
   expect(savedStep).toBeGreaterThanOrEqual(paused[0])
   await goOn.click()

@@ -186,7 +186,7 @@ test.each([
   ['--demo playground --given a --data spiral', '--given: expected it without --data, got both.'],
   [
     '--strategy alone --checkpoint-dir a',
-    "checkpointEvery: expected none with the strategy 'alone'",
+    "checkpointEvery: not available with the strategy 'alone'",
   ],
   ['--epoch 3', "unknown option '--epoch'. (Did you mean --epochs?)"],
   ['--steps', "option '--steps <n>' argument missing"],

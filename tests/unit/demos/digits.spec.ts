@@ -82,8 +82,8 @@ test('files of other numbers, or that nothing tells apart, are named', async () 
 
   const twins = await files({ 'a.bin': idxFile([4], () => 0), 'b.bin': idxFile([4], () => 0) })
   expect(problemsOf(withFiles(noFiles, twins))).toEqual([
-    expect.stringContaining('a.bin: expected train or t10k in its name'),
-    expect.stringContaining('b.bin: expected train or t10k in its name'),
+    expect.stringContaining('a.bin: cannot tell whether its 4 labels are for training or held out'),
+    expect.stringContaining('b.bin: cannot tell whether its 4 labels are for training or held out'),
   ])
 })
 
@@ -117,7 +117,7 @@ test('bytes that are no four files are refused', async () => {
   })
   expect(await unpackIdx(packed)('t10k-labels-idx1-ubyte')).toEqual(part)
   expect(() => unpackIdx(packed.slice(0, -1))).toThrow('expected 32 bytes, as its header says')
-  expect(() => unpackIdx(new Uint8Array(40))).toThrow('expected four packed files that begin')
+  expect(() => unpackIdx(new Uint8Array(40))).toThrow('its 40 bytes do not begin with TIDX')
   await expect(loaded(packed)).rejects.toThrow('train-images-idx3-ubyte: expected an IDX header')
 })
 

@@ -31,8 +31,8 @@ test('a picture comes back as it was given, each pixel trained on or held out', 
 })
 
 test.each([
-  ['other bytes', new Uint8Array(600), 'begins with TPIC, got 600 bytes of another kind'],
-  ['too few bytes for a header', new Uint8Array(3), 'begins with TPIC'],
+  ['other bytes', new Uint8Array(600), 'its 600 bytes do not begin with TPIC'],
+  ['too few bytes for a header', new Uint8Array(3), 'its 3 bytes do not begin with TPIC'],
   ['a pixel too few', writePicture(small).slice(0, -3), 'expected 608 bytes for 20 x 10 pixels'],
   [
     'a narrow picture',

@@ -192,7 +192,7 @@ test.each<[string, object]>([
   ['settings: model: expected mlp or cnn, got tanh', { model: 'tanh' }],
   ['settings: data: expected spiral or circles', { demo: 'playground', data: '/data/' }],
   [
-    "settings: resume: expected none with the strategy 'alone'",
+    "settings: resume: not available with the strategy 'alone'",
     { strategy: 'alone', resume: 'latest' },
   ],
   ['settings: precision: expected', { precision: 'bfloat16' }],

@@ -120,14 +120,14 @@ describe('the links', () => {
     expect(linkUse(off).map(({ chunks }) => chunks)).toEqual([0, 0, 0])
     expect(linkUse(off)[0].bytesPerSec).toBeGreaterThan(0)
     expect(useWords(linkUse(off)[0])).not.toContain('chunks')
-    expect(useWords(linkUse(run)[0])).toContain('at most 2 chunks under way')
-    expect(note(3, new Set(['port'] as const), true, true)).toContain('no gradients travel')
-    expect(note(3, new Set(['port'] as const), true, false)).toContain('peak of chunks')
+    expect(useWords(linkUse(run)[0])).toContain('at most 2 chunks in flight')
+    expect(note(3, new Set(['port'] as const), true, true)).toContain('ranks send no gradients')
+    expect(note(3, new Set(['port'] as const), true, false)).toContain('peak number of chunks')
     // Where no dots are drawn none are told of.
     expect(note(9, new Set(['port'] as const), true, false)).not.toContain('dot')
     // And no word says that the ranks share one model.
     expect(statusOf({ ...snapshot, run: off }).text).toMatch(
-      /^3 ranks, each with a model of its own, on shares of the 64 samples of every step\./,
+      /^3 ranks, each with its own model, share the 64 samples of every step\./,
     )
     expect(statusOf(snapshot).text).toContain('3 ranks share the 64 samples')
   })

@@ -74,7 +74,7 @@ describe('a member that was removed', () => {
   it('learns who did it, and how to come back', () => {
     const trouble = troubleOf(new SignalError('removed', removedBy('Ada. Or Ben')))
     expect(trouble.kind).toBe('removed')
-    expect(trouble.text).toBe('Ada. Or Ben, who runs the room, removed this tab.')
+    expect(trouble.text).toBe('Ada. Or Ben, the host, removed this tab.')
     expect(trouble.remedies.join(' ')).toContain('rejoin')
   })
 
@@ -132,8 +132,8 @@ describe('before the first run', () => {
     expect(unreachedOf(maker)!.without).toEqual([{ names: nameOf(1), ids: [makeMember(1).id] }])
     expect(unreachedOf(maker)!.detail).toBeNull()
     expect(roundTrips(maker.lobby!.members, false)[1]).toMatchObject([
-      { text: `no way to ${nameOf(0)}`, isTrouble: true },
-      { text: `no way to ${nameOf(2)}`, isTrouble: true },
+      { text: `cannot reach ${nameOf(0)}`, isTrouble: true },
+      { text: `cannot reach ${nameOf(2)}`, isTrouble: true },
     ])
     const itself = lobbyApart(3, [0, 1], 1)
     expect(titleOf(itself)).toBe(`${nameOf(0)} and ${nameOf(2)} cannot be reached`)
@@ -253,7 +253,7 @@ describe('a reset', () => {
       ),
     ).toBeNull()
     const given = play(inside(3), { type: 'setting', key: 'data', value: 'given' })
-    expect(lostByReset(given)).toBe('You will lose the data that you gave.')
+    expect(lostByReset(given)).toBe('You will lose your own data.')
   })
 
   it('takes what was given to any demo, after asking', () => {
@@ -265,14 +265,14 @@ describe('a reset', () => {
       { type: 'setting', key: 'data', value: 'moons' },
     )
     expect(canReset(given)).toBe(true)
-    expect(lostByReset(given)).toBe('You will lose the data that you gave.')
+    expect(lostByReset(given)).toBe('You will lose your own data.')
     const after = play(
       given,
       { type: 'reset' },
       { type: 'setting', key: 'demo', value: 'digits' },
       { type: 'setting', key: 'data', value: 'given' },
     )
-    expect(checkedDraft(after).errors.data).toMatch(/^nothing is given yet/)
+    expect(checkedDraft(after).errors.data).toMatch(/^no data yet/)
   })
 
   it('empties what views keep of it', () => {
@@ -319,9 +319,9 @@ describe('a rank that cannot be reached', () => {
     expect(remedies()).toContain('same network')
     expect(remedies()).toMatch(/TURN server: npm start -- --host --ice-servers .*docs\/launching/)
     expect(remedies()).toContain('npm start -- --host --relay')
-    expect(remedies({ hasRelay: true })).toContain('This server can pass the data on')
+    expect(remedies({ hasRelay: true })).toContain('This server can relay the data')
     expect(remedies({ hasRelay: true })).not.toContain('--relay')
-    expect(remedies({ transport: 'fallback' })).not.toContain('pass the data on')
+    expect(remedies({ transport: 'fallback' })).not.toContain('relay the data')
   })
 
   it('by two others: both are named, and the maker chooses which to leave out', async () => {
@@ -335,7 +335,7 @@ describe('a rank that cannot be reached', () => {
     const guest = await pair(2)
     expect(statusOf(guest).title).toBe(`${names[1]} cannot be reached`)
     expect(unreachedOf(guest)!.without).toEqual([])
-    expect(unreachedOf(guest)!.remedies.at(-1)).toContain(`${names[0]} starts without`)
+    expect(unreachedOf(guest)!.remedies.at(-1)).toContain(`${names[0]} to start without`)
   })
 
   it('in time: all that were late are named', async () => {

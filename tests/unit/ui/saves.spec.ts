@@ -109,7 +109,7 @@ describe('the next start', () => {
         { type: 'setting', key: 'resume', value: resume },
       )
     expect(startsFrom(chosen(''))).toBeNull()
-    expect(statusOf(chosen('a.safetensors')).text).toContain('goes on from step 90')
+    expect(statusOf(chosen('a.safetensors')).text).toContain('resumes from step 90')
     expect(startsFrom(chosen('step-120.safetensors'))).toBe('step 120')
     // The second file of that step.
     expect(startsFrom(chosen('step-120-2.safetensors'))).toBe('step 120')
@@ -160,7 +160,7 @@ describe('saving', () => {
       atMs: 0,
     })
     expect(told.checkpointNote).toEqual({
-      text: 'This run does not save itself: the disk is full.',
+      text: 'This run is not saved automatically: the disk is full.',
       isError: true,
     })
   })
@@ -175,7 +175,7 @@ describe('going on with a run that ended early', () => {
       config: { ...failed.run!.config, resume: 'step-180.safetensors' },
     })
     expect(statusOf(failed).text).toMatch(
-      /back\. It was saved at step 180 and can go on from there\.$/,
+      /back\. It was saved at step 180 and can resume from there\.$/,
     )
     const stopped = play(training(3, 203), saved(180), saved(200), {
       type: 'failed',
@@ -190,7 +190,7 @@ describe('going on with a run that ended early', () => {
     expect(continued(over)?.step).toBe(200)
     expect(statusOf(over)).toMatchObject({
       title: 'Stopped',
-      text: 'Ada ended the run at step 203. Go on from step 200, or start again from the beginning.',
+      text: 'Ada stopped the run at step 203. Resume from step 200, or start again from the beginning.',
     })
   })
 
@@ -209,7 +209,7 @@ describe('going on with a run that ended early', () => {
     ])
       expect(continued(not)).toBeNull()
     expect(statusOf({ ...failed, run: { ...failed.run!, saved: null } }).text).not.toContain(
-      'Go on',
+      'Resume',
     )
   })
 
@@ -316,8 +316,8 @@ it('a finished run goes on for as long again, unless the form says further', () 
 
 it('a file without a run in it is named for what it is', () => {
   expect(fileWords('mlp.safetensors', 'weights')).toMatch(
-    /^mlp.safetensors holds a model’s weights only/,
+    /^mlp.safetensors holds only a model’s weights/,
   )
   expect(fileWords('cat.png', 'other')).toMatch(/^cat.png is not a checkpoint/)
-  expect(whyUnsaved('file.unwritable', 'x')).toMatch(/^this browser keeps no files/)
+  expect(whyUnsaved('file.unwritable', 'x')).toMatch(/^this browser stores no files/)
 })

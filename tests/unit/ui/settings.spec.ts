@@ -66,7 +66,7 @@ describe('links', () => {
       { type: 'setting', key: 'data', value: 'given' },
       { type: 'setting', key: 'resume', value: 'latest' },
     )
-    expect(canStartAs(given)).toBe('nothing is given yet: draw at least 10 points')
+    expect(canStartAs(given)).toBe('no data yet: draw at least 10 points')
     expect(searchOf(experimentLink(given))).toBe('?demo=playground')
     const drawn = play(given, { type: 'given', demo: 'playground', text: 'AbC-_9' })
     expect(canStartAs(drawn)).toBeUndefined()
@@ -208,14 +208,14 @@ describe('checking', () => {
   it('without an exchange nothing is saved', () => {
     const draft = { ...defaultDraft, strategy: 'alone', checkpointEvery: '5' }
     expect(checkDraft(draft).errors).toEqual({
-      checkpointEvery: 'expected none while the exchange is switched off',
+      checkpointEvery: 'not available while the exchange is off',
     })
   })
 
   it('a batch is no larger than the data, where that is known', () => {
     const playground = { ...defaultDraftOf('playground'), batchSize: '481' }
     expect(checkDraft(playground).errors.batchSize).toBe(
-      'expected at most 480, all training samples that there are, got 481',
+      'expected at most 480, the number of training samples, got 481',
     )
     expect(checkDraft({ ...playground, batchSize: '480' }).errors).toEqual({})
     const drawn = { ...playground, data: 'given' }
@@ -231,10 +231,10 @@ describe('checking', () => {
   it('data in a link that cannot be read is told as such, until other data is there', () => {
     const set = (key: 'demo' | 'data', value: string) => ({ type: 'setting', key, value }) as const
     const asked = play(inside(1), set('demo', 'playground'), set('data', 'given'))
-    expect(checkedDraft(asked).errors.data).toMatch(/^nothing is given yet: draw/)
+    expect(checkedDraft(asked).errors.data).toMatch(/^no data yet: draw/)
     const damaged = play(asked, { type: 'damagedInLink', demo: 'playground' })
     expect(checkedDraft(damaged).errors.data).toMatch(
-      /^the data in this link is damaged .+ copy the whole link again, or draw at least 10 points$/,
+      /^the data in this link is damaged: copy the whole link again, or draw at least 10 points$/,
     )
     const drawn = play(damaged, { type: 'given', demo: 'playground', text: null, samples: 99 })
     expect(checkedDraft(drawn).errors).toEqual({})
@@ -244,7 +244,7 @@ describe('checking', () => {
     const chosen = play(less, { type: 'setting', key: 'batchSize', value: '41' })
     expect(checkedDraft(chosen).errors.batchSize).toContain('expected at most 40')
     const back = play(drawn, { type: 'givenBack', demo: 'playground' })
-    expect(checkedDraft(back).errors.data).toContain('nothing is given yet')
+    expect(checkedDraft(back).errors.data).toContain('no data yet')
   })
 
   it('no batch is larger than any data that a page trains on', () => {

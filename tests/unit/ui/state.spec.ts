@@ -73,7 +73,7 @@ describe('the way into a room', () => {
   it('a tab that comes during a run waits for the next', () => {
     const late = inside(4, 3, 'running', 3)
     expect(isWaitingForNext(late)).toBe(true)
-    expect(statusOf(late).title).toBe('A run is under way')
+    expect(statusOf(late).title).toBe('A run is in progress')
     const over = play(late, { type: 'lobby', lobby: makeLobby(4, 'finished'), ownId: late.ownId })
     expect(isWaitingForNext(over)).toBe(false)
     expect(statusOf(over).title).toContain('Waiting for')
@@ -259,7 +259,7 @@ describe('a run', () => {
         },
       )
     expect(statusOf(given(1 << 20)).text).toBe(
-      'The data given to one rank is being sent to all: 1.00 MiB of 4.00 MiB.',
+      'One rank is sending the user-supplied data to all: 1.00 MiB of 4.00 MiB.',
     )
     expect(statusOf(given(4 << 20)).text).toContain('All ranks have received the data')
   })
@@ -285,10 +285,10 @@ describe('a run', () => {
     )
     const others = statusOf(goOn(['ranks 2, now 3', 'buckets']))
     expect(others.text).toContain(
-      'The checkpoint was saved with 2 ranks and goes on with 3, so the results may differ',
+      'The checkpoint was saved with 2 ranks and resumes with 3, so the results may differ',
     )
     expect(others.more).toEqual({ summary: 'What differs', text: 'ranks 2, now 3; buckets' })
-    expect(statusOf(goOn(['kernels'])).text).toContain('Not everything is as it was')
+    expect(statusOf(goOn(['kernels'])).text).toContain('Something has changed since')
     expect(statusOf(goOn([])).more).toBeUndefined()
     expect(statusOf(training(1, 1)).text).not.toContain('checkpoint')
   })
@@ -320,8 +320,8 @@ describe('a run', () => {
     const { text: said, more } = statusOf(
       play(training(2, 10), { type: 'failed', code: 'train.nan', text }),
     )
-    expect(said).toMatch(/^Training got out of hand after step 10: .+learning rate is too high\./)
-    expect(more).toEqual({ summary: 'The error itself', text: text.replace('epoch 1', 'run 1') })
+    expect(said).toMatch(/^Training became unstable after step 10: .+learning rate is too high\./)
+    expect(more).toEqual({ summary: 'Error details', text: text.replace('epoch 1', 'run 1') })
   })
 
   it("the protocol's epochs are runs on the page", () => {
@@ -389,7 +389,7 @@ describe('a run', () => {
   it('goes on without the server', () => {
     const snapshot = play(training(3, 10), { type: 'serverLost', text: 'gone' })
     expect(isRunning(snapshot)).toBe(true)
-    expect(statusOf(snapshot).text).toContain('goes on without it')
+    expect(statusOf(snapshot).text).toContain('continues without it')
   })
 })
 

@@ -124,7 +124,7 @@ describe('who a tab is', () => {
     ).toEqual({ text: 'google · swiftshader', isSoftware: true, features: [] })
     const odds: JsonValue[] = [null, 7, 'x', [], {}, { vendor: 3 }]
     for (const odd of odds) {
-      expect(adapterWords(odd).text).toBe('adapter without a name')
+      expect(adapterWords(odd).text).toBe('unnamed adapter')
     }
   })
 })
