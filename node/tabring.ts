@@ -1,6 +1,7 @@
 import { Command, CommanderError } from 'commander'
 import { messageOf, TabringError } from '../src/util/errors.ts'
 import { oneLine } from './command-line.ts'
+import { docsText } from './docs.ts'
 import { failureText } from './launch/failure-text.ts'
 import { parseLaunch } from './launch/options.ts'
 import { launch } from './launch/run.ts'
@@ -13,11 +14,12 @@ const examples = `
 Examples:
   tabring run --nproc-per-node 4 train.ts
   tabring launch --nproc_per_node=2 train.ts --lr 0.1
+  tabring docs get-started
 
 tabring <command> --help tells more.
 `
 
-/** Answers what is none of the two commands: help, or an error with the nearest name. */
+/** Answers what is none of the commands: help, or an error with the nearest name. */
 function answerOther(argv: readonly string[]): string {
   let text = ''
   const command = new Command('tabring')
@@ -41,6 +43,7 @@ function answerOther(argv: readonly string[]): string {
     .description(
       'the same for scripts that get their local rank as an argument, as torch.distributed.launch does',
     )
+  command.command('docs').description('list the pages of the documentation, or print one')
   command.helpCommand('help [command]', 'show the help of a command')
   try {
     command.parse(argv.length > 0 ? argv : ['--help'], { from: 'user' })
@@ -60,6 +63,10 @@ function answerOther(argv: readonly string[]): string {
 /** Returns the exit code, after everything that was started has ended. */
 async function main(argv: readonly string[], signal: AbortSignal): Promise<number> {
   const [first, ...rest] = argv[0] === 'help' ? [argv[1], '--help'] : argv
+  if (first === 'docs') {
+    process.stdout.write(docsText(rest))
+    return 0
+  }
   if (first !== 'run' && first !== 'launch') {
     process.stdout.write(answerOther(argv))
     return 0

@@ -1,6 +1,6 @@
 import type { Story } from './story.ts'
 
-/** One line of what a run cost: as docs/collectives.md states it, and as it was counted. */
+/** One line of what a run cost: as docs/how-it-works/collectives.md states it, and as it was counted. */
 export interface Cost {
   readonly what: string
   readonly formula: string

@@ -1,7 +1,7 @@
 import { chunksOf } from '../../src/peer/algorithms/plan.ts'
 
 /**
- * The sum of all ranks' arrays by a plain loop, added in the order that docs/collectives.md states, in float32.
+ * The sum of all ranks' arrays by a plain loop, added in the order that docs/how-it-works/collectives.md states, in float32.
  *
  * order: chunk c is rank c+1, c+2, ..., c; with `machines` those of each other machine among themselves first, then the owner's one by one.
  */

@@ -268,7 +268,7 @@ export function addFlags(command: Command): Command {
       '--checkpoint-dir <folder>',
       'where saveCheckpoint and loadCheckpoint keep files, on machine 0; made if there is none',
     )
-    .option('--debug <n>', 'tell of kernels, plans, values: 1 to 5, see docs/switches.md')
+    .option('--debug <n>', 'tell of kernels, plans, values: 1 to 5, see docs/reference/switches.md')
     .optionsGroup('As in Slurm (inside a job none is needed):')
     .option('--ntasks-per-node <n>', 'the same as --nproc-per-node', wholeNumber(1, 1024))
     .option(

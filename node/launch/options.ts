@@ -51,7 +51,7 @@ Examples:
   (Slurm's variables are covered by tests; no Slurm ran here.)
 
 The module runs in each tab. It reads { env, args } from "tabring": env.RANK, env.LOCAL_RANK, env.WORLD_SIZE and the others of
-docs/launching.md. Its top level, or the async function that it exports as default, is the program: await what you start in it.
+docs/reference/launching.md. Its top level, or the async function that it exports as default, is the program: await what you start in it.
 `
 
 const launchExamples = `

@@ -189,7 +189,7 @@ function defineCommand(): Command {
       positiveNumber(false),
       120,
     )
-    .option('--debug <n>', 'tell of kernels, plans, values: 1 to 5, see docs/switches.md')
+    .option('--debug <n>', 'tell of kernels, plans, values: 1 to 5, see docs/reference/switches.md')
     .option('--naive', 'no rewrites, the first variant of every op')
     .option('--variant <op:name>', 'force kernel variants, several with commas')
     .option('--drop <share>', 'lose this share of the messages between tabs')

@@ -4,7 +4,7 @@ import { madeBy } from './made-by.ts'
 
 const ranksText = (sizes: readonly number[]) => `${sizes[0]} to ${sizes[sizes.length - 1]}`
 
-/** docs/backends.md: every function by backend, as the specs run it. */
+/** docs/reference/backends.md: every function by backend, as the specs run it. */
 export const backendsPage = (): string =>
   [
     madeBy('tests/support/collective-cells.ts'),
@@ -33,7 +33,7 @@ export const backendsPage = (): string =>
     '',
     'Ranks of one context run every type with every length on each number of ranks, and so do tabs up to 4. From 5 to 9 tabs each number runs every type and every length, but not every pair of the two: the pairs go round, so that these five numbers together have run them all. `TABRING_CELLS=pairs` runs every pair on every number of tabs.',
     '',
-    '- `webrtc`: a tab for each rank, over data channels, met at a signaling server: `tests/e2e/collective-cells.spec.ts`.',
+    '- `webrtc`: a tab for each rank, over data channels, met at a signaling server: `tests/all/e2e/collective-cells.spec.ts`.',
     '- `broadcast`: the same tabs over ports that a SharedWorker hands out, met there: the same file.',
     '- `relay`: the same tabs over WebSockets through a signaling server: the same file.',
     '- `local`: ranks of one context over message channels: `tests/unit/distributed/collective-cells.spec.ts`.',

@@ -2,7 +2,7 @@ import { errorCodes } from '../../src/util/errors.ts'
 import { markdownTable } from '../../src/util/markdown.ts'
 import { madeBy } from './made-by.ts'
 
-/** docs/errors.md: every code with its cause and what to do. */
+/** docs/reference/errors.md: every code with its cause and what to do. */
 export const errorsPage = (): string =>
   [
     madeBy('src/util/errors.ts'),

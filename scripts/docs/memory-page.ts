@@ -99,7 +99,7 @@ function row({ name, model, x, rows }: Example): (string | number)[] {
   ]
 }
 
-/** docs/memory.md: how near the planner's memory is to the least possible, by model. */
+/** docs/how-it-works/memory.md: how near the planner's memory is to the least possible, by model. */
 export const memoryPage = (): string =>
   [
     madeBy('scripts/docs/memory-page.ts'),

@@ -47,7 +47,7 @@ const declaredFiles = new Set(
     .sort(),
 )
 
-/** docs/ops.md: what each op of the registry has, and what of it is tested. */
+/** docs/reference/ops.md: what each op of the registry has, and what of it is tested. */
 export function opsPage(): string {
   return [
     madeBy('src/kernels/index.ts'),
@@ -62,7 +62,7 @@ export function opsPage(): string {
     ),
     '',
     '- **forward**: pairs of variant and case that `tests/gpu/every-op.spec.ts` holds against the reference, with the default limits of WebGPU: values, nothing unwritten, nothing written outside, equal bits in two runs.',
-    '- **gradient**: it has a rule, which `tests/gpu/gradients.spec.ts` holds against central differences of the reference (of `detach`: its purpose is to have none). The others are updates, gradients themselves, or what nothing flows through.',
+    '- **gradient**: it has a rule, which `tests/all/gpu/gradients.spec.ts` holds against central differences of the reference (of `detach`: its purpose is to have none). The others are updates, gradients themselves, or what nothing flows through.',
     '- **16-bit**: it reads tensors stored as float16, which every other op gets as float32; it can store its first result so.',
     "- **reference checked**: cases in the op's folder, all of them run against the op's own float64 reference.",
     `- **PyTorch**: a file of \`tests/golden\` with values of PyTorch's that the op takes part in; gradients, optimizers and whole trainings among them. Of ${filesOf(tracedFiles)} a test takes one case for each op named here and finds the op in its program; for ${filesOf(declaredFiles)} that the op takes part is declared by hand (\`scripts/docs/pytorch-values.ts\`), and tested is only that the case exists. Results are held to five times PyTorch's own distance between float32 and float64; cases of edges and magnitudes to a few roundings of each element (\`tests/support/golden-call.ts\`). Lion, and the structure of GPT and ResNet, are written out in the scripts, since PyTorch 1.13 has none of them. Without a counterpart there: ${Object.entries(

@@ -6,9 +6,9 @@ import { switchesPage } from './switches-page.ts'
 
 /** Pages that are made of the code's own lists, by path. */
 export const pages = {
-  'docs/backends.md': backendsPage,
-  'docs/errors.md': errorsPage,
-  'docs/memory.md': memoryPage,
-  'docs/ops.md': opsPage,
-  'docs/switches.md': switchesPage,
+  'docs/reference/backends.md': backendsPage,
+  'docs/reference/errors.md': errorsPage,
+  'docs/how-it-works/memory.md': memoryPage,
+  'docs/reference/ops.md': opsPage,
+  'docs/reference/switches.md': switchesPage,
 }

@@ -10,7 +10,7 @@ function row(name: SwitchName): string[] {
   return [`\`${name}\``, type, shown, text.join('<br>')]
 }
 
-/** docs/switches.md: every switch, and where it may be set. */
+/** docs/reference/switches.md: every switch, and where it may be set. */
 export const switchesPage = (): string =>
   [
     madeBy('src/util/switch-table.ts'),

@@ -2,7 +2,7 @@
  * Tabring's errors: a few classes, one stable `code` each from the list below; and one for arguments of a wrong type, which is a TypeError
  * besides.
  *
- * A message reads `<where>: <expected>, got <actual>. <what to do>`. docs/errors.md is made of this list (`npm run docs`).
+ * A message reads `<where>: <expected>, got <actual>. <what to do>`. docs/reference/errors.md is made of this list (`npm run docs`).
  */
 export const errorCodes = {
   // shapes and graphs

@@ -1,7 +1,7 @@
 import * as v from 'valibot'
 import type { SwitchName, SwitchValues } from './switch-values.ts'
 
-/** The look-inside switches: one table, from which their readers (`switches.ts`) and docs/switches.md come. */
+/** The look-inside switches: one table, from which their readers (`switches.ts`) and docs/reference/switches.md come. */
 
 const boolean = v.pipe(
   v.union([v.boolean(), v.picklist(['1', 'true', '', '0', 'false'])]),

@@ -1,4 +1,4 @@
-/** The values of the look-inside switches; docs/switches.md says what each does. */
+/** The values of the look-inside switches; docs/reference/switches.md says what each does. */
 export interface SwitchValues {
   /** 0 to 5 */
   readonly debug: number

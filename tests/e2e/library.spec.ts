@@ -76,6 +76,12 @@ test('two workers of a bundled page train with it, as one alone does', async () 
   }
 })
 
+test('its command prints the documentation that is packed with it', async () => {
+  const command = join(installed, 'bin', 'tabring.js')
+  const { stdout } = await run(process.execPath, [command, 'docs', 'get-started'])
+  expect(stdout).toBe(await readFile(join(repository, 'docs', 'get-started.md'), 'utf8'))
+})
+
 test('its command runs a module of the project, with the packages that it asks for', async () => {
   const command = join(project, 'node_modules', 'tabring', 'bin', 'tabring.js')
   await writeFile(

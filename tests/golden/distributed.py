@@ -6,7 +6,7 @@ Run: /usr/bin/python3 tests/golden/distributed.py   (needs PyTorch; the committe
 
 Each case has one result a rank. tests/unit/distributed/golden.spec.ts makes the same calls. Beside them stand the names that a user may
 type: functions of torch.distributed, parameters of two classes, flags of torchrun and torch.distributed.launch;
-tests/unit/docs/pytorch-distributed.spec.ts holds docs/pytorch.md against them.
+tests/unit/docs/pytorch-distributed.spec.ts holds docs/reference/pytorch.md against them.
 """
 
 import inspect

@@ -3,7 +3,7 @@ import { formProcessGroup } from '../../src/distributed/group/process-group.ts'
 import { HashStore } from '../../src/peer/store/hash-store.ts'
 import { cells, runCells } from './collective-cells.ts'
 
-/** The row of docs/backends.md for ranks of one context, over real message channels; tests/e2e has the others. */
+/** The row of docs/reference/backends.md for ranks of one context, over real message channels; tests/e2e has the others. */
 export const localCells = (sizes: readonly number[]): void =>
   test.each(sizes)(
     'every function on %i ranks of one context gives what plain loops give',

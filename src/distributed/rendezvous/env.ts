@@ -1,7 +1,7 @@
 import { TabringError } from '../../util/errors.ts'
 
 /**
- * A rank's environment variables, by name: what `tabring run` and `tabring launch` give to every tab. docs/launching.md is checked
+ * A rank's environment variables, by name: what `tabring run` and `tabring launch` give to every tab. docs/reference/launching.md is checked
  * against this table.
  *
  * All are strings, as in `process.env`, and names and meanings are torchrun's where torchrun has them.
@@ -90,7 +90,7 @@ function names(): string[] {
  *
  * In a tab they come from the launcher, or by hand from the page's address (`?RANK=0&WORLD_SIZE=2`, the room behind `#room=…&key=…`); in Node
  * from `process.env`. A worker has none of its own: post it `{ ...env }`.
- * errors: `config.invalid` on reading a variable of docs/launching.md's table that is not set.
+ * errors: `config.invalid` on reading a variable of docs/reference/launching.md's table that is not set.
  */
 export const env: RankEnvironment = new Proxy({} as RankEnvironment, {
   get(_, name) {
@@ -99,7 +99,7 @@ export const env: RankEnvironment = new Proxy({} as RankEnvironment, {
     if (value === undefined && Object.hasOwn(variables, name)) {
       throw new TabringError(
         'config.invalid',
-        `env: expected ${name} to be set, got none. "npx tabring run" sets it, where docs/launching.md says; by hand, write it into the page's address (?${name}=…), or into the environment in Node.`,
+        `env: expected ${name} to be set, got none. "npx tabring run" sets it, where docs/reference/launching.md says; by hand, write it into the page's address (?${name}=…), or into the environment in Node.`,
       )
     }
     return value

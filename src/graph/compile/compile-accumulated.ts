@@ -28,7 +28,7 @@ export interface AccumulationOptions {
  * (PyTorch's `no_sync`; `DistributedDataParallel.noSync` tells which they are, where `steps` does not), clip nothing and count no step.
  *
  * Each run counts `weight`; where the loss is a mean over counted samples or class numbers, runs count that on average, each in proportion to
- * how many it counts (docs/pytorch.md). An update before `steps` runs (`last: true`) divides by `steps` all the same. To divide by what is
+ * how many it counts (docs/reference/pytorch.md). An update before `steps` runs (`last: true`) divides by `steps` all the same. To divide by what is
  * there, each run gives `{ count, gradientWeight: (count * steps) / total }`, where `total` is the number of samples in all runs of the
  * update, on all ranks.
  * cost: one more buffer of the gradients' size, one dispatch a bucket and run. errors: as compile; `config.invalid` for bad options.

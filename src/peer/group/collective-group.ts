@@ -166,7 +166,7 @@ export class CollectiveGroup {
    * Reduces `buffer` over the ranks, on every rank with the same bits.
    *
    * cost: ring 2(N-1) steps, direct 2, with 2(N-1)/N of the bytes sent; oneShot 1 step with N-1 times the bytes; hierarchical 4
-   * steps, 2 of them between machines. order: chunk c sums rank c+1, c+2, ..., c; hierarchical as in docs/collectives.md. errors: `peer.*`.
+   * steps, 2 of them between machines. order: chunk c sums rank c+1, c+2, ..., c; hierarchical as in docs/how-it-works/collectives.md. errors: `peer.*`.
    */
   allReduce(buffer: CollectiveArray, options: CollectiveOptions = {}): Promise<void> {
     return this.begin('allReduce', { buffer: elementsOf(buffer) }, options)

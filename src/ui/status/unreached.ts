@@ -138,7 +138,7 @@ function remediesFor(snapshot: Snapshot): string[] {
           ]
   return [
     'Put all machines on the same network. Avoid guest networks, which often keep devices apart.',
-    'Across a firewall, start the server with a TURN server: npm start -- --host --ice-servers turn:HOST:3478 (see docs/launching.md).',
+    'Across a firewall, start the server with a TURN server: npm start -- --host --ice-servers turn:HOST:3478 (see docs/reference/launching.md).',
     ...relay,
     isMaker(snapshot)
       ? 'Or start without the members that cannot be reached.'

@@ -14,7 +14,7 @@ import {
 } from '../../support/collective-cells.ts'
 import { launchBrowser } from '../../support/launch-browser.ts'
 
-// The columns of docs/backends.md that need tabs, a rank in each: data channels between them, ports of one browser, and the relay.
+// The columns of docs/reference/backends.md that need tabs, a rank in each: data channels between them, ports of one browser, and the relay.
 
 declare global {
   var cellsTab: CellsTab

@@ -7,13 +7,13 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { freePort } from '../../support/free-port.ts'
 import { packLibrary } from '../../support/pack-library.ts'
 
-// docs/library.md, "Getting started", in an empty folder, with the package as npm packs and installs it.
+// docs/guides/library.md in an empty folder, with the package as npm packs and installs it.
 
 const repository = join(import.meta.dirname, '..', '..', '..')
 
 /** The files that the page shows, by name. */
 async function filesOfPage(): Promise<[name: string, text: string][]> {
-  const page = await readFile(join(repository, 'docs', 'library.md'), 'utf8')
+  const page = await readFile(join(repository, 'docs', 'guides', 'library.md'), 'utf8')
   const blocks = page.matchAll(/^`([\w.]+)`:\n\n```\w+\n([\s\S]*?)^```/gm)
   return [...blocks].map(([, name, text]) => [name, text])
 }

@@ -66,7 +66,7 @@ test('in Node they are those of the process', async () => {
 test('one of the table that is missing says who sets it', async () => {
   const { env } = await load({ address: 'http://localhost/' })
   expect(() => env.WORLD_SIZE).toThrow(
-    'env: expected WORLD_SIZE to be set, got none. "npx tabring run" sets it, where docs/launching.md says',
+    'env: expected WORLD_SIZE to be set, got none. "npx tabring run" sets it, where docs/reference/launching.md says',
   )
   expect(env.SOMETHING_ELSE).toBeUndefined()
 })
@@ -76,8 +76,11 @@ test('it is read only', async () => {
   expect(() => Object.assign(env, { RANK: '1' })).toThrow('expected to be read only')
 })
 
-describe('docs/launching.md', () => {
-  const text = readFileSync(join(import.meta.dirname, '../../../docs/launching.md'), 'utf8')
+describe('docs/reference/launching.md', () => {
+  const text = readFileSync(
+    join(import.meta.dirname, '../../../docs/reference/launching.md'),
+    'utf8',
+  )
   test.each(Object.entries(variables))('has %s as the code has it', (name, meaning) => {
     expect(text).toContain(`| \`${name}\` | ${meaning} |`)
   })

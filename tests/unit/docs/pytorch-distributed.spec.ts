@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { addFlags } from '../../../node/launch/flags.ts'
 import * as dist from '../../../src/distributed/index.ts'
 
-// docs/pytorch.md has a word on every name of torch.distributed 1.13 and torchrun that a user may type, and on every one of ours.
+// docs/reference/pytorch.md has a word on every name of torch.distributed 1.13 and torchrun that a user may type, and on every one of ours.
 
 const read = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8')
 const { names } = JSON.parse(read('tests/golden/distributed.json')) as {
@@ -12,7 +12,7 @@ const { names } = JSON.parse(read('tests/golden/distributed.json')) as {
 }
 
 /** What stands in code marks: in the column of PyTorch, and in ours. */
-const rows = read('docs/pytorch.md')
+const rows = read('docs/reference/pytorch.md')
   .split('\n')
   .filter((line) => line.startsWith('| '))
   .map((line) => line.split(/(?<!\\)\|/).slice(1, 3))

@@ -71,7 +71,7 @@ describe('the case that is named goes through the op', () => {
     expect([...opsIn[file](sample)]).toContain(op)
   })
 
-  test('in each of the files that docs/ops.md says it of', () => {
+  test('in each of the files that docs/reference/ops.md says it of', () => {
     expect([...new Set(claims.map(({ file }) => file))].sort()).toEqual([...tracedFiles])
   })
 })

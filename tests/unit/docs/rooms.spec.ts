@@ -38,7 +38,7 @@ test.each(rooms)('%s: the README is short and names what is in the room', (room)
   const named = [...text.matchAll(/`([\w.-]+\.tsx?)`/g)].map(([, name]) => name)
   expect([...new Set(named)].sort()).toEqual(files.sort())
 
-  // Op folders are listed in docs/ops.md.
+  // Op folders are listed in docs/reference/ops.md.
   if (room === 'src/kernels') return
   const inner = entries.filter((entry) => entry.isDirectory()).map(({ name }) => `${name}/`)
   const namedInner = [...text.matchAll(/^- .*$/gm)].flatMap(([line]) =>

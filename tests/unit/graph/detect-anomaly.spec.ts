@@ -20,7 +20,7 @@ import { tensorType } from '../../../src/util/shape.ts'
 import { setSwitches } from '../../../src/util/switches.ts'
 import { ringOf } from '../../support/process-ring.ts'
 
-// On the cpu: where values stop being finite is found there as on a GPU (tests/gpu/devices.spec.ts).
+// On the cpu: where values stop being finite is found there as on a GPU (tests/all/gpu/devices.spec.ts).
 
 const runtime = new CpuRuntime()
 const rows = 6

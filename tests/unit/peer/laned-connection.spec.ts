@@ -7,7 +7,7 @@ import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 // The specs after this one in the same worker load their modules again.
 afterAll(() => vi.resetModules())
 
-// What the side that answers makes of a lane 0 whose other side says no more; tests/e2e/lanes.spec.ts has real connections.
+// What the side that answers makes of a lane 0 whose other side says no more; tests/all/timing/lanes.spec.ts has real connections.
 
 const { made } = vi.hoisted(() => {
   vi.resetModules() // specs before this one may have loaded what is mocked here

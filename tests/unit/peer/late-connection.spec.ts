@@ -5,7 +5,7 @@ import { LateConnection } from '../../../src/peer/tab/late-connection.ts'
 // The specs after this one in the same worker load their modules again.
 afterAll(() => vi.resetModules())
 
-// What happens before and while WebRTC's code is loaded; tests/e2e/connect.spec.ts has real connections.
+// What happens before and while WebRTC's code is loaded; tests/all/e2e/connect.spec.ts has real connections.
 
 const { told } = vi.hoisted(() => {
   vi.resetModules() // specs before this one may have loaded what is mocked here

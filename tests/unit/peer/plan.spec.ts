@@ -103,7 +103,7 @@ describe.each(sizes)('%i ranks', (size) => {
     rooted.includes(operation) ? [...new Set([0, size >> 1, size - 1])] : [0]
 
   test.each(all)(
-    '%s by %s: every element ends where it belongs, summed in the order of docs/collectives.md',
+    '%s by %s: every element ends where it belongs, summed in the order of docs/how-it-works/collectives.md',
     (operation, algorithm) => {
       if (algorithm !== 'hierarchical') {
         check(operation, algorithm, undefined)
@@ -161,7 +161,7 @@ describe.each(sizes)('%i ranks', (size) => {
       }
   }
 
-  test('between machines travels what docs/collectives.md states', () => {
+  test('between machines travels what docs/how-it-works/collectives.md states', () => {
     for (const machines of layoutsOf(size)) {
       const length = 12 * size
       const given = (rank: number) => ({ rank, size, root: 0, length, alignment: 1, machines })
@@ -187,7 +187,7 @@ describe.each(sizes)('%i ranks', (size) => {
     }
   })
 
-  test('steps and bytes are those that docs/collectives.md states', () => {
+  test('steps and bytes are those that docs/how-it-works/collectives.md states', () => {
     const length = 12 * size
     const elementsSent = (operation: Operation, algorithm: Algorithm) =>
       ranks.map((rank) =>

@@ -11,7 +11,7 @@ import {
 import { simulate } from '../../support/simulation/simulate.ts'
 import { Trace } from '../../support/simulation/trace.ts'
 
-// A share of the simulated worlds; tests/all/unit/peer/simulation.spec.ts runs thousands. See docs/collectives.md.
+// A share of the simulated worlds; tests/all/unit/peer/simulation.spec.ts runs thousands. See docs/how-it-works/collectives.md.
 
 const spec = 'tests/unit/peer/simulation.spec.ts'
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { VirtualEnv } from '../../../src/util/virtual-env.ts'
 import { memoryMesh } from '../../support/memory-mesh.ts'
 
-// A training step's buckets between two ranks whose link is about as slow as the computing. See "Slow links" in docs/collectives.md.
+// A training step's buckets between two ranks whose link is about as slow as the computing. See "Slow links" in docs/how-it-works/collectives.md.
 
 /** As in the benchmark's MLP of equal layers. */
 const bucketBytes = 66_048

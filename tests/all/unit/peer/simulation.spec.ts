@@ -11,7 +11,7 @@ import {
 } from '../../../support/simulation/scenario.ts'
 import type { Outcome } from '../../../support/simulation/simulate.ts'
 
-// The protocol's own code in worlds that one number decides: ranks, links, calls, faults. See docs/collectives.md.
+// The protocol's own code in worlds that one number decides: ranks, links, calls, faults. See docs/how-it-works/collectives.md.
 
 const spec = 'tests/all/unit/peer/simulation.spec.ts'
 

@@ -19,7 +19,7 @@ import {
   roomTimes as times,
 } from '../../../support/simulation/rooms.ts'
 
-// Rooms and epochs in worlds that one number decides: who comes, goes, is slow, deaf or cut off. See docs/collectives.md.
+// Rooms and epochs in worlds that one number decides: who comes, goes, is slow, deaf or cut off. See docs/how-it-works/collectives.md.
 
 const spec = 'tests/all/unit/signal/rooms-simulation.spec.ts'
 
