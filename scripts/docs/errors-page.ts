@@ -9,7 +9,7 @@ export const errorsPage = (): string =>
     '',
     '# Errors',
     '',
-    'An error of Tabring has a `code` that stays the same from version to version, and a message for people: `<where>: <expected>, got <actual>. <what to do>`. It is a `TabringError` or one of its classes; one about an argument of a wrong type, which JavaScript lets through where TypeScript would not, is an `ArgumentTypeError`: to `instanceof` both a `TypeError` and a `TabringError`.',
+    'Every Tabring error has a stable `code` and a message for people: `<where>: <what is wrong>. <what to do>`. It is a `TabringError` or a subclass. An argument of the wrong type, which TypeScript catches but JavaScript does not, throws an `ArgumentTypeError`: for `instanceof`, both a `TypeError` and a `TabringError`.',
     '',
     markdownTable(
       ['code', 'cause', 'what to do'],

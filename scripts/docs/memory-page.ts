@@ -99,20 +99,20 @@ function row({ name, model, x, rows }: Example): (string | number)[] {
   ]
 }
 
-/** docs/how-it-works/memory.md: how near the planner's memory is to the least possible, by model. */
+/** docs/how-it-works/memory.md: planned memory against the lower bound, by model. */
 export const memoryPage = (): string =>
   [
     madeBy('scripts/docs/memory-page.ts'),
     '',
     '# Memory of a training step',
     '',
-    'What the planner gives the intermediates of a step (forward, backward, AdamW), parameters and optimizer state aside, beside the largest sum of sizes that are alive at once, which no plan can go below. The kernels are those of a GPU with the default limits of WebGPU; an adapter that computes on the CPU takes others, with a little less scratch memory.',
+    'Memory planned for the intermediates of a training step (forward, backward, AdamW), without parameters and optimizer state. The lower bound is the largest total size of intermediates that are alive at the same time. The kernels are those for a GPU with the default WebGPU limits; a software adapter uses others, with slightly less scratch memory.',
     '',
     markdownTable(
-      ['model', 'planned bytes', 'least possible', 'ratio'],
+      ['model', 'planned bytes', 'lower bound', 'ratio'],
       examples().map((example) => row(example)),
     ),
     '',
-    '`program.memory` tells the same of a compiled program, with the bytes that the device made. `checkpoint()` lowers the peak: 12 blocks of a GPT by more than half.',
+    '`program.memory` has the same numbers for a compiled program, and the bytes allocated on the device. `checkpoint()` lowers the peak: for 12 blocks of a GPT, by more than half.',
     '',
   ].join('\n')

@@ -19,7 +19,7 @@ const pairsOf = (op: Op): number =>
     .map(({ inputs, attrs }) => ({ inputs, outputs: op.infer(inputs, attrs), attrs }))
     .reduce((sum, call) => sum + applicable(op, call, limits).length, 0)
 
-/** Ops that say by attrs of their own, or always, that their result is float16. */
+/** Ops whose result is always float16, or float16 depending on their own attrs. */
 const halfAlways: ReadonlySet<string> = new Set(['map', 'halfCopies'])
 
 const row = (op: Op): string[] => {
@@ -39,7 +39,7 @@ const row = (op: Op): string[] => {
 
 const filesOf = (names: Iterable<string>) => [...names].map((name) => `${name}.json`).join(', ')
 
-/** Files whose cases nothing but the list holds to their ops. */
+/** Files in which only the list below ties a case to its op. */
 const declaredFiles = new Set(
   Object.values(pytorchValues)
     .map(([file]) => file)
@@ -47,25 +47,25 @@ const declaredFiles = new Set(
     .sort(),
 )
 
-/** docs/reference/ops.md: what each op of the registry has, and what of it is tested. */
+/** docs/reference/ops.md: the features and tests of each op in the registry. */
 export function opsPage(): string {
   return [
     madeBy('src/kernels/index.ts'),
     '',
     '# Ops',
     '',
-    'Every op of `src/kernels`. Layers, losses and most functions are made of these; `map` alone is every elementwise function.',
+    'All ops of `src/kernels`. Layers, losses and most functions are built from these; `map` covers all elementwise functions.',
     '',
     markdownTable(
       ['op', 'forward', 'gradient', '16-bit', 'reference checked', 'PyTorch', 'variants'],
       ops.map(row),
     ),
     '',
-    '- **forward**: pairs of variant and case that `tests/gpu/every-op.spec.ts` holds against the reference, with the default limits of WebGPU: values, nothing unwritten, nothing written outside, equal bits in two runs.',
-    '- **gradient**: it has a rule, which `tests/all/gpu/gradients.spec.ts` holds against central differences of the reference (of `detach`: its purpose is to have none). The others are updates, gradients themselves, or what nothing flows through.',
-    '- **16-bit**: it reads tensors stored as float16, which every other op gets as float32; it can store its first result so.',
-    "- **reference checked**: cases in the op's folder, all of them run against the op's own float64 reference.",
-    `- **PyTorch**: a file of \`tests/golden\` with values of PyTorch's that the op takes part in; gradients, optimizers and whole trainings among them. Of ${filesOf(tracedFiles)} a test takes one case for each op named here and finds the op in its program; for ${filesOf(declaredFiles)} that the op takes part is declared by hand (\`scripts/docs/pytorch-values.ts\`), and tested is only that the case exists. Results are held to five times PyTorch's own distance between float32 and float64; cases of edges and magnitudes to a few roundings of each element (\`tests/support/golden-call.ts\`). Lion, and the structure of GPT and ResNet, are written out in the scripts, since PyTorch 1.13 has none of them. Without a counterpart there: ${Object.entries(
+    '- **forward**: number of (variant, case) pairs that `tests/gpu/every-op.spec.ts` checks against the reference, with the default WebGPU limits. It checks that values match, every element is written, nothing outside is written, and two runs give equal bits.',
+    '- **gradient**: the op has a gradient rule, which `tests/all/gpu/gradients.spec.ts` checks against central differences of the reference (for `detach`: that the gradient is zero). The other ops are updates, gradients themselves, or not differentiable.',
+    '- **16-bit**: the op reads tensors stored as float16 (every other op gets them as float32), or can store its first result as float16.',
+    "- **reference checked**: number of cases in the op's folder; all run against the op's float64 reference.",
+    `- **PyTorch**: a file of \`tests/golden\` with PyTorch results that involve the op, including gradients, optimizers and whole training runs. For ${filesOf(tracedFiles)}, a test checks that the op occurs in the program of one case. For ${filesOf(declaredFiles)}, \`scripts/docs/pytorch-values.ts\` declares it by hand, and the test only checks that the case exists. The tolerance is five times PyTorch's own difference between float32 and float64; for edge cases and extreme magnitudes, a few roundings of each element (\`tests/support/golden-call.ts\`). PyTorch 1.13 has no Lion, GPT or ResNet, so the scripts implement them. Ops without a counterpart in PyTorch: ${Object.entries(
       withoutCounterpart,
     )
       .map(([name, reason]) => `\`${name}\` (${reason})`)

@@ -4,7 +4,7 @@ import { memoryPage } from './memory-page.ts'
 import { opsPage } from './ops-page.ts'
 import { switchesPage } from './switches-page.ts'
 
-/** Pages that are made of the code's own lists, by path. */
+/** Pages generated from lists in the code, by path. */
 export const pages = {
   'docs/reference/backends.md': backendsPage,
   'docs/reference/errors.md': errorsPage,

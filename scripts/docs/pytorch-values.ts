@@ -1,7 +1,7 @@
-/** A file of tests/golden without its ending, and the name of one of its cases (or keys of the file, where it has no names). */
+/** A file of tests/golden without its extension, and the name of one of its cases (or a key of the file, if its cases have no names). */
 type Golden = readonly [file: string, sample: string]
 
-/** For each op that PyTorch has: one of the committed cases in which its values take part. */
+/** For each op that PyTorch has: one of the golden cases that involve it. */
 export const pytorchValues: Readonly<Record<string, Golden>> = {
   map: ['elementwise', 'pow of tensors'],
   integerMap: ['integers', 'integers: add'],
@@ -82,8 +82,8 @@ export const pytorchValues: Readonly<Record<string, Golden>> = {
 }
 
 /**
- * Files for which tests/unit/docs/pytorch-values.spec.ts makes the named case's program, as its spec does, and finds the op in it. For the other
- * files the case is declared here by hand, and the test finds no more than its name.
+ * Files for which tests/unit/docs/pytorch-values.spec.ts builds the program of the named case and checks that the op occurs in it. For the other
+ * files the case is declared here by hand, and the test only checks that its name exists.
  */
 export const tracedFiles = [
   'attention',
@@ -94,18 +94,18 @@ export const tracedFiles = [
   'shape',
 ] as const
 
-/** The other ops, and why there is nothing of PyTorch's to hold them against. */
+/** The other ops, and why PyTorch has nothing to compare them with. */
 export const withoutCounterpart: Readonly<Record<string, string>> = {
-  table: 'integers that stand in a shader, for lengths of sequences',
+  table: 'integer constants in a shader, for sequence lengths',
   barrier: 'orders ops, changes nothing',
-  alias: 'a name for the same memory, so that a hook has a gradient of its own',
-  fromScalar: "reads a step's scalar, which Python would hold in a variable",
-  accumulate: 'adds gradients of several runs, which PyTorch does by `+=`',
-  takeAccumulated: 'divides that sum by the runs',
+  alias: 'a second name for the same memory, so that a hook has its own gradient',
+  fromScalar: "reads a step's scalar, which is a plain variable in Python",
+  accumulate: 'sums the gradients of several runs, which PyTorch does with `+=`',
+  takeAccumulated: 'divides that sum by the number of runs',
   halfCopies:
-    'rounds small parameters to float16, several in one dispatch; the rounding is that of `map`',
-  joinStats: 'joins the statistics of pools and ranks',
-  withoutFactor: 'takes the loss scale out of a clip factor',
+    'rounds small parameters to float16, several per dispatch, with the same rounding as `map`',
+  joinStats: 'merges the statistics of blocks and ranks',
+  withoutFactor: 'divides a clip factor by the loss scale',
   paramHash: 'compares replicas',
   dropout: 'PyTorch draws its masks from another generator',
 }

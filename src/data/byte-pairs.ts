@@ -2,7 +2,7 @@ import { DataError } from '../util/errors.ts'
 import { checkChoice, checkOptions } from '../util/options.ts'
 import { type Tokenizer, unknownToken } from './text.ts'
 
-/** OpenAI's published encodings; GPT-2's own is `r50k_base`, and `gpt2` another name of it, as in tiktoken. */
+/** OpenAI's published encodings. GPT-2's is `r50k_base`; `gpt2` is another name for it, as in tiktoken. */
 export type BytePairEncoding = 'gpt2' | 'r50k_base' | 'cl100k_base'
 
 /** Tokens that stand for no text of their own, by what they are written as. source: tiktoken's registry of encodings. */
@@ -18,24 +18,24 @@ const specialTokens = {
 } as const
 
 export interface EncodeOptions {
-  /** Special tokens that the text may hold, each becoming its one number: a list, or all. default: none */
+  /** Special tokens that the text may contain, each of which becomes one token: a list, or all. Default: none. */
   allowedSpecial?: readonly string[] | 'all'
 }
 
 export interface BytePairTokenizer extends Tokenizer {
-  /** One more than the highest number, as tiktoken's `n_vocab`; cl100k_base leaves some numbers below it out. */
+  /** The highest token + 1, like tiktoken's `n_vocab`; cl100k_base skips some numbers below it. */
   readonly vocabularySize: number
-  /** The numbers of special tokens, by what they are written as. */
+  /** Special tokens: number by text. */
   readonly specialTokens: Readonly<Record<string, number>>
-  /** The number of `<|endoftext|>`, which GPT-2 has between documents: 50256 in r50k_base, 100257 in cl100k_base. */
+  /** Token of `<|endoftext|>`, which separates documents for GPT-2: 50256 in r50k_base, 100257 in cl100k_base. */
   readonly endOfText: number
   /**
-   * errors: `data.malformed` for a special token in the text that is not allowed; `config.invalid` for an allowed one that the
-   * encoding does not have.
+   * Returns the tokens of a text. errors: `data.malformed` for a special token in the text that is not allowed; `config.invalid` for an
+   * allowed one that the encoding does not have.
    */
   encode(text: string, options?: EncodeOptions): Int32Array<ArrayBuffer>
   /**
-   * The text of tokens, special ones as they are written. Bytes that are no UTF-8, as where a character's tokens are cut apart, become
+   * Returns the text of tokens, including special ones. Bytes that are not UTF-8, as when the tokens of one character are split, become
    * U+FFFD.
    *
    * errors: `data.malformed` for a number that the encoding does not have.
@@ -44,9 +44,9 @@ export interface BytePairTokenizer extends Tokenizer {
 }
 
 /**
- * Returns the tokenizer of an encoding. `await` it once: its tables (0.6 to 1.2 MB) are loaded when this is called and not before.
+ * Returns the tokenizer of an encoding. `await` it once: this call loads its tables (0.6 to 1.2 MB).
  *
- * errors: `config.invalid` for an encoding that is none of these.
+ * errors: `config.invalid` for an unknown encoding.
  */
 export async function bytePairTokenizer(
   name: BytePairEncoding = 'r50k_base',
@@ -82,7 +82,7 @@ export async function bytePairTokenizer(
         if (!Object.hasOwn(special, name))
           throw new DataError(
             'config.invalid',
-            `bytePairTokenizer: expected allowedSpecial to name special tokens of ${encoding} (${names.join(', ')}), got ${JSON.stringify(name)}. Correct the name.`,
+            `bytePairTokenizer: allowedSpecial must name special tokens of ${encoding} (${names.join(', ')}), got ${JSON.stringify(name)}. Correct the name.`,
           )
       const tokens: number[] = []
       let at = 0
@@ -95,7 +95,7 @@ export async function bytePairTokenizer(
         } else {
           throw new DataError(
             'data.malformed',
-            `bytePairTokenizer: expected text without special tokens, got ${part} at character ${at}. Allow it with encode(text, { allowedSpecial: ['${part}'] }), or take it out of the text.`,
+            `bytePairTokenizer: the text contains the special token ${part} at character ${at}. Allow it with encode(text, { allowedSpecial: ['${part}'] }), or remove it from the text.`,
           )
         }
         at += [...part].length

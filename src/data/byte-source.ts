@@ -1,6 +1,6 @@
 import { type FileSource, readFile } from './folder.ts'
 
-/** A file wherever it lies: an address (also as text), a picked, dropped or downloaded file, or its bytes. */
+/** A file: an address (URL or string), a picked, dropped or downloaded file, or its bytes. */
 export type ByteSource = string | URL | FileSource | Uint8Array<ArrayBuffer>
 
 /** Bytes with what to call them in errors. */

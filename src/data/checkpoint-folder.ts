@@ -78,7 +78,7 @@ export async function privateCheckpoints(name: string): Promise<FileFolder> {
   if (hasPrivateFiles()) return privateFileStore(privateRoot).folder(name)
   throw new DataError(
     'file.unwritable',
-    'checkpoint: expected a browser with an origin private file system that can be written, got none here. Name a folder for them, or save none.',
+    'checkpoint: this browser has no writable origin private file system. Pass a folder for the checkpoints, or save none.',
   )
 }
 
@@ -209,7 +209,7 @@ export async function getCheckpoint(
     const names = manifest?.files.map(({ name }) => name).join(', ')
     throw new DataError(
       'data.missing',
-      `checkpoint: expected the ${which === 'best' ? 'best one' : `file "${which}"`}, got ${names ? `a folder with ${names}` : 'an empty folder'}. Choose latest, best or one of the files.`,
+      `checkpoint: expected the ${which === 'best' ? 'best checkpoint' : `file "${which}"`}, got ${names ? `a folder with ${names}` : 'an empty folder'}. Choose latest, best or one of the files.`,
     )
   }
   const blob = await folder.read(entry.name)
@@ -218,7 +218,7 @@ export async function getCheckpoint(
   const others = manifest.files.filter((file) => file !== entry).map(({ name }) => name)
   throw new DataError(
     contents ? 'data.checksum' : 'data.missing',
-    `checkpoint: expected "${entry.name}" as it was saved (${entry.sizeBytes} bytes, SHA-256 ${entry.sha256}), got ${contents ? `${contents.length} bytes that differ` : 'no such file'}. ${others.length > 0 ? `Resume from ${others.reverse().join(' or ')}.` : 'Start anew.'}`,
+    `checkpoint: expected "${entry.name}" as it was saved (${entry.sizeBytes} bytes, SHA-256 ${entry.sha256}), got ${contents ? `${contents.length} bytes that differ` : 'no such file'}. ${others.length > 0 ? `Resume from ${others.reverse().join(' or ')}.` : 'Start a new run.'}`,
   )
 }
 

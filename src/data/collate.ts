@@ -12,10 +12,10 @@ import {
   type SampleValue,
 } from './samples.ts'
 
-/** Samples stacked field by field: tensors gain a first dimension, numbers become one of it, texts stay a list. */
+/** Samples stacked field by field: tensors gain a leading dimension, numbers become one-dimensional, strings become a list. */
 export type Batch = Readonly<Record<string, HostTensor | readonly string[]>>
 
-/** The element types of fields, where those that `defaultCollate` takes are not wanted. */
+/** Element types of fields that override the choice of `defaultCollate`. */
 export type FieldDTypes = Readonly<Record<string, HostDType>>
 
 export interface CollateOptions {
@@ -26,7 +26,7 @@ const refuse = (
   field: string,
   expected: string,
   got: string,
-  remedy = 'Make all samples alike, or give DataLoader a collate function.',
+  remedy = 'Give all samples the same form, or give DataLoader a collate function.',
 ) =>
   new DataError(
     'data.malformed',
@@ -34,16 +34,14 @@ const refuse = (
   )
 
 /**
- * Stacks samples into a batch, as PyTorch's `default_collate`. A text field becomes a list.
+ * Stacks samples into a batch, like PyTorch's `default_collate`. A string field becomes a list.
  *
- * The element type of a field comes from what its values are, never from their sizes or fractions, so that all batches agree:
- * a plain number is i32 (a class label); a plain array, nested or not, f32; a tensor and a typed array keep theirs, other floats
- * becoming f32 and smaller integers i32. `dtypes` says otherwise: `{ y: 'f32' }` for numbers with fractions, `{ tokens: 'i32' }` for
- * plain arrays of whole numbers.
- * shape: each field gains a first dimension, the samples; a number has no other.
- * errors: `data.malformed`, naming field and sample, for samples that differ in fields, shapes or types, and for a fraction, or a number
- * out of range, where the type is i32 or u32; `config.invalid` for `dtypes` of fields that samples do not have, and for an
- * unknown option.
+ * The element type depends on the kind of the values, never on their sizes or fractions, so all batches agree. A plain number is i32 (a
+ * class label); a plain array, nested or not, is f32. A tensor or typed array keeps its type, with other floats becoming f32 and smaller
+ * integers i32. `dtypes` overrides this: `{ y: 'f32' }` for numbers with fractions, `{ tokens: 'i32' }` for plain arrays of whole numbers.
+ * shape: each field gains a leading dimension, the samples; a number has no other.
+ * errors: `data.malformed`, naming field and sample, for samples with different fields, shapes or types, and for a fraction or a number out
+ * of range if the type is i32 or u32; `config.invalid` for `dtypes` of fields that samples do not have, and for an unknown option.
  */
 export function defaultCollate(samples: readonly Sample[], options: CollateOptions = {}): Batch {
   checkOptions('defaultCollate', options, { dtypes: true })
@@ -57,7 +55,7 @@ export function defaultCollate(samples: readonly Sample[], options: CollateOptio
     if (extra !== undefined)
       throw refuse(
         extra,
-        `the fields ${fields.join(', ')} alone`,
+        `only the fields ${fields.join(', ')}`,
         `it in sample ${row} of the batch`,
       )
   })
@@ -77,7 +75,7 @@ function requireDTypes(first: Sample, dtypes: FieldDTypes): void {
     if (Object.hasOwn(arrays, dtype) && field in first && typeof first[field] !== 'string') continue
     throw new DataError(
       'config.invalid',
-      `collate: expected dtypes to give fields of numbers f32, i32 or u32, got ${field}: '${dtype}' for samples with ${Object.keys(first).join(', ')}. Correct it.`,
+      `collate: dtypes must be f32, i32 or u32 for numeric fields, got ${field}: '${dtype}' for samples with ${Object.keys(first).join(', ')}. Correct it.`,
     )
   }
 }
@@ -130,7 +128,7 @@ function elementsOf(field: string, value: SampleValue, row: number): Elements {
     return { shape: value.shape, dtype: dtypeOf(value.data), data: value.data }
   if (isNumberArray(value)) return { shape: [value.length], dtype: dtypeOf(value), data: value }
   if (Array.isArray(value)) return flatten(field, value, row)
-  throw refuse(field, 'a tensor, numbers, arrays of them, or a text', inSample(value, row))
+  throw refuse(field, 'a tensor, numbers, arrays of them, or a string', inSample(value, row))
 }
 
 const isNumberArray = (value: unknown): value is NumberArray =>
@@ -176,20 +174,20 @@ function requireWhole(
         field,
         `${dtype}: whole numbers from ${low} to ${high}`,
         `${data[i]} in sample ${row} of the batch`,
-        `Plain numbers are i32 in every batch: for others give DataLoader, or defaultCollate, dtypes: { ${field}: 'f32' }.`,
+        `Plain numbers are i32 in every batch. For another type, pass dtypes: { ${field}: 'f32' } to DataLoader or defaultCollate.`,
       )
 }
 
-/** How many samples a batch has. */
+/** Returns the number of samples in a batch. */
 export const countOf = (batch: Batch): number => {
   const [first] = Object.values(batch)
   return first === undefined ? 0 : isHostTensor(first) ? first.shape[0] : first.length
 }
 
 /**
- * A short batch filled up with zeros to `rows`, for a program compiled for that many; give it `count: countOf(batch)`.
+ * Returns a short batch padded with zeros to `rows`, for a program compiled for that many; pass `count: countOf(batch)` to the run.
  *
- * A batch of `rows` comes back unchanged.
+ * A batch of `rows` is returned unchanged.
  */
 export function padBatch(batch: Batch, rows: number): Batch {
   if (countOf(batch) === rows) return batch

@@ -4,19 +4,19 @@ import { checkOptions } from '../util/options.ts'
 import { TensorDataset } from './datasets.ts'
 
 export interface CsvOptions {
-  /** default: the one of `,` `;` tab `|` that fits. */
+  /** Default: the one of `,` `;` tab `|` that fits. */
   delimiter?: string
-  /** Whether the first record names the columns. default true; else they are called 0, 1, ... */
+  /** Whether the first record contains the column names. Default true; otherwise they are 0, 1, ... */
   header?: boolean
 }
 
-/** Which columns become what. */
+/** Which columns to use, and as what. */
 export interface CsvColumns {
-  /** Columns of `x`. default: all that are not the label or the target. */
+  /** Columns of `x`. Default: all except the label or target. */
   features?: readonly string[]
-  /** The column whose values are classes: `y` as i32, numbered as `CsvTable.classes` orders them. */
+  /** Column with classes: `y` as i32, numbered in the order of `CsvTable.classes`. */
   label?: string
-  /** The column whose values are numbers: `y` as f32. Not together with `label`. */
+  /** Column with numbers: `y` as f32. Cannot be combined with `label`. */
   target?: string
 }
 
@@ -31,13 +31,13 @@ const refuse = (
 const decimal = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i
 const partsOfDecimal = /^([+-]?)(\d*)\.?(\d*)(?:e([+-]?\d+))?$/i
 
-/** A text table. Lines count from 1 as editors count them, the header's and empty ones included. */
+/** A text table. Lines count from 1 as in editors, including the header and empty lines. */
 export class CsvTable {
   readonly name: string
   readonly columns: readonly string[]
   /** shape: [records, columns]. */
   readonly records: readonly (readonly string[])[]
-  /** The line on which each record begins. shape: [records] */
+  /** Line on which each record starts. shape: [records] */
   readonly lines: readonly number[]
 
   constructor(
@@ -52,29 +52,32 @@ export class CsvTable {
     this.lines = lines
   }
 
-  /** One column's texts as they stand in the file. errors: `data.malformed` for a column that is not there. */
+  /** Returns the texts of a column, as in the file. errors: `data.malformed` for an unknown column. */
   texts(column: string): string[] {
     const at = this.columns.indexOf(column)
     if (at < 0) throw refuse(this.name, `a column "${column}"`, this.columns.join(', '))
     return this.records.map((record) => record[at])
   }
 
-  /** One column's numbers. errors: `data.malformed`, naming line and column of what is no decimal number, or none that f32 can hold. */
+  /**
+   * Returns the numbers of a column. errors: `data.malformed`, naming line and column of a value that is not a decimal number or does not
+   * fit into f32.
+   */
   numbers(column: string): Float32Array<ArrayBuffer> {
     return Float32Array.from(this.#values(column, 'a number'), (text, row) => {
       const where = () => this.#where(column, row)
       if (!decimal.test(text)) throw refuse(where(), 'a decimal number', `"${text}"`)
       if (!Number.isFinite(Math.fround(Number(text))))
-        throw refuse(where(), 'a number that f32 can hold (up to 3.4e38)', text)
+        throw refuse(where(), 'a number that fits into f32 (up to 3.4e38)', text)
       return Number(text)
     })
   }
 
   /**
-   * The distinct values of a column: class c of `dataset` is entry c.
+   * Returns the distinct values of a column: class c of `dataset` is entry c.
    *
-   * order: by number where all are numbers that f64 tells apart (then 1 and 1.0 are one class), else by UTF-16 code units: so too with a whole
-   * number beyond 2^53 - 1, as identifiers may have, or one too large for f64. Spaces around a value do not count.
+   * order: by number if all are numbers that f64 distinguishes (then 1 and 1.0 are one class), otherwise by UTF-16 code units. The latter
+   * includes whole numbers beyond 2^53 - 1, such as identifiers, and numbers too large for f64. Spaces around a value are ignored.
    * errors: `data.malformed`, naming line and column of an empty value.
    */
   classes(column: string): string[] {
@@ -82,7 +85,7 @@ export class CsvTable {
   }
 
   /**
-   * The table as samples: `x` f32 [features], and `y` after `columns`.
+   * Returns the table as samples: `x` f32 [features], and `y` according to `columns`.
    *
    * errors: as `numbers` and `classes`; `config.invalid` for an unknown option, or a label together with a target.
    */
@@ -92,7 +95,7 @@ export class CsvTable {
     if (label !== undefined && target !== undefined)
       throw new DataError(
         'config.invalid',
-        `${this.name}: expected a label or a target, got label "${label}" and target "${target}". Leave one out: y is either a class or a number.`,
+        `${this.name}: expected a label or a target, got label "${label}" and target "${target}". Remove one: y is either a class or a number.`,
       )
     const chosen = features ?? this.columns.filter((name) => name !== label && name !== target)
     const count = this.records.length
@@ -172,12 +175,12 @@ function classify(values: readonly string[]): {
 }
 
 /**
- * Parses comma-separated values (RFC 4180: quotes, doubled quotes, line breaks in quotes; any usual delimiter).
+ * Parses comma-separated values (RFC 4180: quotes, doubled quotes, line breaks in quotes; any common delimiter).
  *
- * `name` is the file's name in errors. Empty lines are passed over, as pandas does; in a table of one column only those before the
- * header and at the end are, any other is a value that is missing.
- * errors: `data.malformed`, naming the line, for bytes that are not UTF-8, an unclosed quote, a record with another number
- * of fields than the first, column names that repeat, or no record at all; `config.invalid` for an unknown option.
+ * `name` is the file's name in errors. Empty lines are skipped, as in pandas. In a table with one column only those before the header and
+ * at the end are skipped; any other is a missing value.
+ * errors: `data.malformed`, naming the line, for bytes that are not UTF-8, an unclosed quote, a record with a different number of fields
+ * than the first, repeated column names, or no record at all; `config.invalid` for an unknown option.
  */
 export async function readCsv(
   source: string | Blob,
@@ -219,7 +222,7 @@ export async function readCsv(
       `${name}, line ${odd.line}`,
       `${width} field${width === 1 ? '' : 's'} as in line ${first.line}`,
       `${odd.fields.length}`,
-      'Correct the line, put quotes around a value that holds the delimiter, or say which delimiter the file has.',
+      'Correct the line, quote values that contain the delimiter, or pass the delimiter of the file.',
     )
   const columns = first.fields.map((column, i) => (header ? column.trim() : String(i)))
   const repeated = columns.find((column, i) => columns.indexOf(column) !== i)

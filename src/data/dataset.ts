@@ -42,7 +42,7 @@ async function findFile(read: FolderReader, names: readonly string[]): Promise<N
   }
   throw new DataError(
     'data.missing',
-    `data folder: expected a file ${names.join(' or ')} (plain or .gz), got none. Name a folder with the four IDX files.`,
+    `data folder: expected a file ${names.join(' or ')} (plain or .gz), got none. Choose a folder with the four IDX files.`,
   )
 }
 
@@ -86,7 +86,7 @@ export async function readImages(
   if (count === 0)
     throw new DataError(
       'data.malformed',
-      `${name}: expected one image or more, got 0. Use another data set.`,
+      `${name}: expected at least one image, got 0. Use another data set.`,
     )
   if (height !== expected.height || width !== expected.width)
     throw new DataError(
@@ -145,14 +145,14 @@ export function readUrlFolder(baseUrl: string | URL): FolderReader {
       // What a browser says of a server that does not answer, or allows no other page to read, is as little as this.
       throw new DataError(
         'data.missing',
-        `${url}: expected a server that this page may read from, got ${messageOf(thrown)}. Check the data folder's address; another server must allow this page's origin (CORS).`,
+        `${url}: this page cannot read from the server (${messageOf(thrown)}). Check the data folder's address; another server must allow this page's origin (CORS).`,
       )
     })
     if (response.status === 404) return undefined
     if (!response.ok)
       throw new DataError(
         'data.missing',
-        `${url}: expected the file, got status ${response.status}. Check the data folder's address.`,
+        `${url}: the server answered with status ${response.status}. Check the data folder's address.`,
       )
     return new Uint8Array(await response.arrayBuffer())
   }

@@ -10,7 +10,7 @@ export function requireIndex(where: string, index: number, length: number): void
   if (!Number.isInteger(index) || index < 0 || index >= length)
     throw new DataError(
       'config.invalid',
-      `${where}: expected an index from 0 to ${length - 1}, got ${index}. Keep within the data set's length.`,
+      `${where}: expected an index from 0 to ${length - 1}, got ${index}. Use an index within the data set's length.`,
     )
 }
 
@@ -25,14 +25,14 @@ export function describeInner(where: string, dataset: Dataset<never>): DatasetDe
 export const notDescribed = (where: string, got: string) =>
   new DataError(
     'config.invalid',
-    `${where}: expected a data set that a worker can make anew, got ${got}. Give DataLoader a worker file of your own that calls serveSamples, or use numWorkers 0.`,
+    `${where}: a worker cannot recreate this data set, because it has ${got}. Give DataLoader your own worker file that calls serveSamples, or use numWorkers 0.`,
   )
 
 /**
- * Tensors whose first dimension numbers the samples, by field.
+ * A data set of tensors by field, whose first dimension is the sample.
  *
- * Sample i is row i of each: a copy. A one-dimensional i32 tensor gives plain numbers (class labels).
- * errors: `shape.mismatch` when the tensors differ in length.
+ * Sample i is a copy of row i of each. A one-dimensional i32 tensor gives plain numbers (class labels).
+ * errors: `shape.mismatch` if the tensors differ in length.
  */
 export class TensorDataset implements Dataset {
   readonly tensors: Readonly<Record<string, HostTensor>>
@@ -45,7 +45,7 @@ export class TensorDataset implements Dataset {
     if (!first || other)
       throw new ShapeError(
         'shape.mismatch',
-        `TensorDataset: expected tensors with equal first dimensions, got ${lengths.map(({ name, rows }) => `${name}: ${rows}`).join(', ') || 'none'}. Cut them to one length.`,
+        `TensorDataset: expected tensors with equal first dimensions, got ${lengths.map(({ name, rows }) => `${name}: ${rows}`).join(', ') || 'none'}. Cut them to the same length.`,
       )
     this.tensors = tensors
     this.length = first.rows
@@ -69,7 +69,7 @@ export class TensorDataset implements Dataset {
   }
 }
 
-/** The samples of another data set at `indices`, in that order. errors: `config.invalid` for an index it does not have. */
+/** The samples of another data set at `indices`, in that order. errors: `config.invalid` for an index out of range. */
 export class Subset<S> implements Dataset<S> {
   readonly dataset: Dataset<S>
   readonly indices: Uint32Array<ArrayBuffer>
@@ -98,7 +98,7 @@ export class Subset<S> implements Dataset<S> {
   }
 }
 
-/** Data sets one after the other. */
+/** A concatenation of data sets. */
 export class ConcatDataset<S> implements Dataset<S> {
   readonly datasets: readonly Dataset<S>[]
   readonly length: number
@@ -125,11 +125,11 @@ export class ConcatDataset<S> implements Dataset<S> {
 }
 
 /**
- * Cuts a data set at random into parts without common samples: whole `lengths` that add up to the data set's, or fractions
- * that add up to 1.
+ * Splits a data set at random into disjoint parts: by whole `lengths` that add up to its length, or by fractions that add up to 1.
  *
- * The cut depends on seed and length alone. Fractions round down; what is left goes to the parts one by one from the first, as in PyTorch.
- * errors: `config.invalid` when the lengths do not add up, for a seed out of range, and for an unknown option.
+ * The split depends only on seed and length. Fractions round down; the remainder goes to the parts one by one from the first, as in
+ * PyTorch.
+ * errors: `config.invalid` if the lengths do not add up, for a seed out of range, and for an unknown option.
  */
 export function randomSplit<S>(
   dataset: Dataset<S>,

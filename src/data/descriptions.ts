@@ -32,7 +32,7 @@ export type TransformDescription =
     }
   | { readonly kind: 'compose'; readonly of: readonly TransformDescription[] }
 
-/** Data sets as plain data, which `postMessage` carries to a worker; `loader/restore.ts` makes them anew. */
+/** A data set as plain data that `postMessage` can send to a worker; `loader/restore.ts` recreates it. */
 export type DatasetDescription =
   | { readonly kind: 'tensors'; readonly tensors: Readonly<Record<string, HostTensor>> }
   | {

@@ -6,21 +6,21 @@ import { defaultFileStore, type FileStore, type PartFolder } from './file-store.
 
 export interface DownloadProgress {
   receivedBytes: number
-  /** Absent where the server does not say. */
+  /** Absent if the server does not report it. */
   totalBytes: number | undefined
-  /** Bytes that an earlier attempt had left: this one began behind them. */
+  /** Bytes left by an earlier attempt, after which this one resumed. */
   resumedBytes: number
 }
 
 export interface DownloadOptions {
-  /** The file's SHA-256 as 64 hexadecimal digits; checked at the end, and against a cached file. */
+  /** SHA-256 of the file as 64 hexadecimal digits; checked at the end, and for a cached file. */
   sha256?: string
   onProgress?: (progress: DownloadProgress) => void
-  /** Where files are kept. default: the origin private file system, else memory. */
+  /** Where to keep files. Default: the origin private file system, or memory if there is none. */
   store?: FileStore
-  /** Further attempts after an interruption, each from where the last one ended. default 3 */
+  /** Number of further attempts after an interruption, each resuming where the last one ended. Default 3. */
   retries?: number
-  /** Milliseconds before the first further attempt; doubled for each. default 500 */
+  /** Milliseconds before the first further attempt; doubled each time. Default 500. */
   retryDelayMs?: number
   signal?: AbortSignal
 }
@@ -53,14 +53,14 @@ const sum = (values: readonly number[]) => values.reduce((total, value) => total
 const hashOf = (text: string) => bytesToHex(sha256(utf8ToBytes(text)))
 
 /**
- * Returns the file at `url`, from the cache when it is there whole.
+ * Returns the file at `url`, from the cache if it is complete there.
  *
- * It is written in parts of 4 MiB as it comes. An interrupted download, in this call or an earlier visit, goes on behind its last
- * byte (HTTP Range) if the server supports that and its file is still the same version; else it begins anew. A server of another origin
- * must allow the header If-Range and show Content-Range for that.
- * A cached file is not asked for again; `forgetDownload` removes it.
- * errors: `data.missing` when the server refuses; `data.interrupted` when all attempts broke off (what came is kept);
- * `data.checksum` when the whole file is another one (it is thrown away); `config.invalid` for an option that is none.
+ * It is stored in parts of 4 MiB as it arrives. An interrupted download, in this call or an earlier visit, resumes after its last byte
+ * (HTTP Range) if the server supports that and still has the same version of the file; otherwise it starts again. A server of another
+ * origin must allow the header If-Range and expose Content-Range for that.
+ * A cached file is not requested again; `forgetDownload` removes it.
+ * errors: `data.missing` if the server refuses; `data.interrupted` if all attempts failed (received parts are kept); `data.checksum` if the
+ * complete file has another checksum (it is discarded); `config.invalid` for an unknown option.
  */
 export async function download(url: string | URL, options: DownloadOptions = {}): Promise<Blob> {
   checkOptions('download', options, downloadOptions)
@@ -71,7 +71,7 @@ export async function download(url: string | URL, options: DownloadOptions = {})
   if (wanted !== undefined && !/^[0-9a-f]{64}$/.test(wanted))
     throw new DataError(
       'config.invalid',
-      `download: expected a sha256 of 64 hexadecimal digits, got "${options.sha256}". Copy it from where the file is published.`,
+      `download: expected a sha256 of 64 hexadecimal digits, got "${options.sha256}". Copy it from the publisher of the file.`,
     )
   const store = options.store ?? defaultFileStore()
   return alone(`tabring-download-${address}`, async () => {
@@ -85,7 +85,7 @@ export async function download(url: string | URL, options: DownloadOptions = {})
   })
 }
 
-/** Removes what the cache has of the file at `url`. */
+/** Removes the file at `url` from the cache. */
 export async function forgetDownload(
   url: string | URL,
   store: FileStore = defaultFileStore(),
@@ -169,7 +169,7 @@ async function receiveAll(
     if (attempt === retries)
       throw new DataError(
         'data.interrupted',
-        `${facts.url}: expected ${facts.totalBytes ?? 'all its'} bytes, got ${sum(facts.parts)} before the connection broke off ${attempt + 1} times (${why}). Try again: the download goes on from there.`,
+        `${facts.url}: the connection broke ${attempt + 1} times, after ${sum(facts.parts)} of ${facts.totalBytes ?? 'unknown'} bytes (${why}). Try again: the download resumes there.`,
       )
     await new Promise((resolve) => setTimeout(resolve, retryDelayMs * 2 ** attempt))
   }
@@ -239,7 +239,7 @@ async function receiveWhole(
   if (!answer.ok || !answer.body || answer.status === 206)
     throw new DataError(
       'data.missing',
-      `${facts.url}: expected the file, got status ${answer.status}. Check the address.`,
+      `${facts.url}: the server answered with status ${answer.status}. Check the address.`,
     )
   if (facts.parts.length > 0) await begin(folder, facts)
   noteVersion(facts, answer.headers)

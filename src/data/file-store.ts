@@ -1,16 +1,18 @@
-/** A place for files in parts, kept between visits where the browser has one. */
+/** A store for files in parts, kept between visits if the browser supports it. */
 export interface FileStore {
   folder(name: string): Promise<PartFolder>
 }
 
-/** Files by name. What `write` gives is there whole or not at all, and what was there before stays until then. */
+/** Files by name. `write` is atomic: a file is complete or absent, and its previous contents stay until then. */
 export interface FileFolder {
-  /** undefined when there is no such file. */
+  /** Returns the file; undefined if it does not exist. */
   read(name: string): Promise<Blob | undefined>
   write(name: string, contents: Blob): Promise<void>
-  /** Nothing happens when there is no such file. */
+  /** Removes the file; does nothing if it does not exist. */
   remove(name: string): Promise<void>
-  /** Runs `work` while no other context that shares the folder is in such a call; absent where a folder is nobody else's. */
+  /**
+   * Runs `work` exclusively: no other context that shares the folder runs such a call at the same time. Absent if the folder is not shared.
+   */
   alone?<T>(work: () => Promise<T>): Promise<T>
 }
 
@@ -19,7 +21,7 @@ export interface PartFolder extends FileFolder {
   clear(): Promise<void>
 }
 
-/** Parts in this page's memory: gone with the page. */
+/** Returns a store in this page's memory: gone with the page. */
 export function memoryStore(): FileStore {
   const folders = new Map<string, Map<string, Blob>>()
   return {
@@ -41,9 +43,9 @@ export function memoryStore(): FileStore {
 }
 
 /**
- * Parts in the origin private file system, below the folder `root`.
+ * Returns a store in the origin private file system, below the folder `root`.
  *
- * Blobs that come from it are views of files: reading a part costs no memory until its bytes are used.
+ * Its blobs are views of files: reading a part uses no memory until its bytes are used.
  */
 export function privateFileStore(root = 'tabring-files'): FileStore {
   const open = async (name: string) => {

@@ -1,14 +1,14 @@
 import { DataError } from '../util/errors.ts'
 
 /**
- * Folders of files wherever they come from: picked by the user, dropped onto the page, or listed by a server.
+ * A file of a folder that was picked by the user, dropped onto the page, or listed by a server.
  *
  * A file's `source` can be posted to a worker, which reads it there.
  */
 export type FileSource = Blob | FileSystemFileHandle | { readonly url: string }
 
 export interface FolderFile {
-  /** From the folder on, parts joined by `/`. */
+  /** Path within the folder, joined by `/`. */
   readonly path: string
   readonly source: FileSource
 }
@@ -27,13 +27,13 @@ export async function readFile({ path, source }: FolderFile): Promise<Blob> {
   } catch (thrown) {
     throw new DataError(
       'data.missing',
-      `${path}: expected a readable file, got ${thrown instanceof Error ? thrown.message : String(thrown)}. Choose the folder again, or check the address.`,
+      `${path}: cannot read the file (${thrown instanceof Error ? thrown.message : String(thrown)}). Choose the folder again, or check the address.`,
       { cause: thrown },
     )
   }
 }
 
-/** All files below a folder that the user picked (`showDirectoryPicker`) or that lies in the origin private file system. */
+/** Returns all files below a folder that the user picked (`showDirectoryPicker`) or that is in the origin private file system. */
 export async function listDirectory(directory: FileSystemDirectoryHandle): Promise<FolderFile[]> {
   const files: FolderFile[] = []
   const walk = async (folder: FileSystemDirectoryHandle, prefix: string): Promise<void> => {
@@ -48,9 +48,9 @@ export async function listDirectory(directory: FileSystemDirectoryHandle): Promi
 }
 
 /**
- * All files that were dropped, folders with what is below them. Call it in the drop event's own task: later the items are gone.
+ * Returns all dropped files, including those inside folders. Call it synchronously in the drop event: later the items are gone.
  *
- * One dropped folder is taken as the root itself: its name is not part of the paths.
+ * A single dropped folder is the root: its name is not part of the paths.
  */
 export function listDropped(items: DataTransferItemList): Promise<FolderFile[]> {
   const entries = [...items]
@@ -60,7 +60,7 @@ export function listDropped(items: DataTransferItemList): Promise<FolderFile[]> 
   return listEntries(entries)
 }
 
-/** All files of file system entries, as `listDropped`. */
+/** Returns all files of file system entries, like `listDropped`. */
 export async function listEntries(entries: readonly FileSystemEntry[]): Promise<FolderFile[]> {
   const files: FolderFile[] = []
   const walk = async (entry: FileSystemEntry, prefix: string): Promise<void> => {
@@ -97,10 +97,10 @@ async function childrenOf(directory: FileSystemDirectoryEntry): Promise<FileSyst
 }
 
 /**
- * The files of a served folder by its listing: a JSON array of paths relative to the listing's own address.
+ * Returns the files of a served folder from its listing: a JSON array of paths relative to the listing's own address.
  *
- * `npm start` answers a data folder's address (ending in `/`) with its listing; any other server can hold one as a file.
- * errors: `data.missing` when it is not there; `data.malformed` when it is no array of relative paths.
+ * `npm start` answers a data folder's address (ending in `/`) with its listing; any other server can store one as a file.
+ * errors: `data.missing` if it does not exist; `data.malformed` if it is not an array of relative paths.
  */
 export async function listServed(listingUrl: string | URL): Promise<FolderFile[]> {
   const base = new URL(listingUrl, globalThis.location?.href)
@@ -120,7 +120,7 @@ export async function listServed(listingUrl: string | URL): Promise<FolderFile[]
   if (!Array.isArray(paths) || !paths.every((path) => typeof path === 'string' && isInside(path)))
     throw new DataError(
       'data.malformed',
-      `${base}: expected a JSON array of relative paths, got ${text.slice(0, 60)}. Write the listing anew.`,
+      `${base}: expected a JSON array of relative paths, got ${text.slice(0, 60)}. Write the listing again.`,
     )
   return (paths as string[])
     .map((path) => ({

@@ -2,18 +2,19 @@ import { DataError, messageOf } from '../util/errors.ts'
 import type { FileFolder } from './file-store.ts'
 
 /**
- * Files behind an address that ends in `/`: GET reads one, PUT writes one, DELETE removes one, by its name after the address.
+ * Returns a folder of files behind an address that ends in `/`: GET reads a file, PUT writes one, DELETE removes one, by its name after the
+ * address.
  *
- * The server is to put a file in place only when it has all of its bytes; the launcher's own does. For a file that is not there it answers
- * 404, or 204 as the launcher's, which browsers do not report as an error.
- * errors: `data.missing` where a file cannot be read for another reason than that it is not there; `file.unwritable`.
+ * The server must replace a file only when it has received all bytes; the launcher's does. For a missing file it answers 404, or 204 like
+ * the launcher's, which browsers do not report as an error.
+ * errors: `data.missing` if a file cannot be read for another reason than not existing; `file.unwritable`.
  */
 export function httpFolder(address: string | URL): FileFolder {
   const ask = async (method: 'GET' | 'PUT' | 'DELETE', name: string, body?: Blob) => {
     const refuse = (got: string, cause?: unknown): DataError =>
       new DataError(
         method === 'GET' ? 'data.missing' : 'file.unwritable',
-        `${name}: expected the server to take ${method}, got ${got}. Check that it runs, and the room on its disk.`,
+        `${name}: the server did not accept ${method}: ${got}. Check that it is running and has space on its disk.`,
         { cause },
       )
     const url = new URL(encodeURIComponent(name), address)

@@ -9,11 +9,11 @@ import type { PixelImage } from './image/pixels.ts'
 import { requireTransform, restoreTransform, type Transform, toTensor } from './image/transforms.ts'
 import { type Dataset, drawsOf, type HostTensor, type SampleKey } from './samples.ts'
 
-/** `x` as the transform gives it, or the row's numbers; `y` the label. */
+/** `x` is the result of the transform, or the numbers of the row; `y` is the label. */
 export type IdxSample = { readonly x: HostTensor; readonly y: number }
 
 export interface IdxDatasetOptions {
-  /** Of images: unsigned bytes, [count, height, width] or [count, height, width, channels]. default: toTensor() */
+  /** For images: unsigned bytes, [count, height, width] or [count, height, width, channels]. Default: toTensor(). */
   transform?: Transform<PixelImage, HostTensor>
 }
 
@@ -27,10 +27,10 @@ function checkIdxOptions(where: string, options: IdxDatasetOptions): IdxDatasetO
 type Row = (index: number, key: SampleKey) => HostTensor
 
 /**
- * Rows of an IDX array with a label each, as `idxDataset` reads them. It keeps the file's own bytes and converts a row when it is asked for.
+ * Rows of an IDX array with a label each, as `idxDataset` reads them. Keeps the bytes of the file and converts a row when it is requested.
  *
- * errors: `data.malformed` when the labels are not one whole number a row, or the images have no rows; `config.invalid` for a transform of
- * what is no image, and for an unknown option.
+ * errors: `data.malformed` unless there is one integer label per row and at least one dimension; `config.invalid` for a transform of data
+ * that are not images, and for an unknown option.
  */
 export class IdxDataset implements Dataset<IdxSample> {
   readonly images: IdxArray
@@ -57,7 +57,7 @@ export class IdxDataset implements Dataset<IdxSample> {
   describe(): DatasetDescription {
     const { images, labels } = this
     if (this.#transform && !this.#transform.description)
-      throw notDescribed('IdxDataset', 'a transform of your own')
+      throw notDescribed('IdxDataset', 'a custom transform')
     return { kind: 'idx', images, labels, transform: this.#transform?.description }
   }
 
@@ -82,7 +82,7 @@ function rowOf({ shape, data }: IdxArray, transform: IdxDatasetOptions['transfor
   if (transform)
     throw new DataError(
       'config.invalid',
-      `IdxDataset: expected no transform for ${data.constructor.name} [${shape.join(', ')}], got one. Only unsigned bytes of 3 or 4 dimensions are images.`,
+      `IdxDataset: a transform needs images, unsigned bytes with 3 or 4 dimensions, got ${data.constructor.name} [${shape.join(', ')}]. Remove the transform.`,
     )
   return (index) => ({
     shape: rowShape,
@@ -110,10 +110,10 @@ function requireLabels(images: IdxArray, labels: IdxArray): void {
 /**
  * Returns the data set of an IDX images file and its labels file, such as MNIST's, each plain or gzip.
  *
- * Unsigned bytes of three dimensions are grey images: x f32 [1, height, width] from 0 to 1, as torchvision's MNIST with `ToTensor`; of
- * four, [height, width, channels] a row, channels come first. Other files give their rows as they are, in f32. y is the label.
+ * Unsigned bytes with three dimensions are grey images: x f32 [1, height, width] from 0 to 1, like torchvision's MNIST with `ToTensor`.
+ * With four, rows of [height, width, channels] become channels first. Other files give their rows unchanged, in f32. y is the label.
  * `images` and `labels` are addresses, picked, dropped or downloaded files, or bytes.
- * errors: `data.missing` when one cannot be read; `data.malformed` when one does not follow the format, or they do not belong together;
+ * errors: `data.missing` if one cannot be read; `data.malformed` if one does not follow the format, or they do not belong together;
  * `config.invalid` for an unknown option.
  */
 export async function idxDataset(

@@ -26,7 +26,7 @@ type ElementType = keyof typeof elementTypes
 
 const unsignedByte = 8
 
-/** Elements of an IDX file, in an array of the file's own type. */
+/** Elements of an IDX file, in an array of the file's element type. */
 export type IdxNumbers =
   | Uint8Array<ArrayBuffer>
   | Int8Array<ArrayBuffer>
@@ -46,7 +46,7 @@ const hex = (byte: number) => `0x${byte.toString(16).padStart(2, '0')}`
 const refuse = (name: string, expected: string, got: string) =>
   new DataError(
     'data.malformed',
-    `${name}: expected ${expected}, got ${got}. Check or fetch the file again.`,
+    `${name}: expected ${expected}, got ${got}. Check the file, or fetch it again.`,
   )
 
 /**
@@ -132,7 +132,7 @@ export async function gunzipIfCompressed(
   } catch (thrown) {
     throw new DataError(
       'data.malformed',
-      `${name}: expected a whole gzip stream, got one that is truncated or damaged after ${bytes.length} bytes. Check or fetch the file again.`,
+      `${name}: the gzip stream is truncated or damaged after ${bytes.length} bytes. Check the file, or fetch it again.`,
       { cause: messageOf(thrown) },
     )
   }
@@ -150,8 +150,8 @@ export async function readIdxBytes(
 /**
  * Returns the array in an IDX file, plain or gzip, in its own type: bytes, int16, int32, float32 or float64.
  *
- * `source` is an address, a picked, dropped or downloaded file, or the bytes; `name` is what errors call bytes and blobs without a name.
- * errors: `data.missing` when it cannot be read; `data.malformed` when it does not follow the format.
+ * `source` is an address, a picked, dropped or downloaded file, or the bytes; `name` is used in errors for bytes and blobs without a name.
+ * errors: `data.missing` if it cannot be read; `data.malformed` if it does not follow the format.
  */
 export async function readIdx(source: ByteSource, name = 'IDX file'): Promise<IdxArray> {
   const file = await readBytes(source, name)

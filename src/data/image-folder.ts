@@ -11,20 +11,20 @@ import { type Dataset, drawsOf, type HostTensor, type SampleKey } from './sample
 /** What browsers decode. */
 const imageName = /\.(png|jpe?g|webp|gif|bmp|avif)$/i
 
-/** One image: `x` as the transform gives it, `y` its class, `path` its file. */
+/** One image: `x` is the result of the transform, `y` its class, `path` its file. */
 export type ImageSample = { readonly x: HostTensor; readonly y: number; readonly path: string }
 
 /**
- * Images in one folder a class, `<class>/<anything>.png`, as torchvision's `ImageFolder`.
+ * Images in one folder per class, `<class>/<anything>.png`, like torchvision's `ImageFolder`.
  *
- * Classes are the folders' names in order, samples follow by path; files that are no images are passed over.
- * Files are read and decoded when a sample is asked for. Without a transform: `toTensor()`.
- * errors: `data.missing` where there is no class, or a class without an image; `config.invalid` for an unknown option.
+ * Classes are the sorted folder names; samples are sorted by path; files that are not images are skipped. Files are read and decoded when a
+ * sample is requested. Default transform: `toTensor()`.
+ * errors: `data.missing` if there is no class, or a class without an image; `config.invalid` for an unknown option.
  */
 export class ImageFolder implements Dataset<ImageSample> {
-  /** By class number. */
+  /** Name of each class. */
   readonly classes: readonly string[]
-  /** Class number by sample. */
+  /** Class of each sample. */
   readonly targets: readonly number[]
   readonly #files: readonly FolderFile[]
   readonly #images: readonly FolderFile[]
@@ -44,7 +44,7 @@ export class ImageFolder implements Dataset<ImageSample> {
     if (this.classes.length === 0 || empty.length > 0)
       throw new DataError(
         'data.missing',
-        `ImageFolder: expected one folder a class with images in it, got ${empty.length > 0 ? `none in ${empty.join(', ')}` : `no folder among ${files.length} files`}. Lay the images out as <class>/<name>.png.`,
+        `ImageFolder: expected one folder per class with images in it, got ${empty.length > 0 ? `none in ${empty.join(', ')}` : `no folder among ${files.length} files`}. Arrange the images as <class>/<name>.png.`,
       )
     const number = new Map(this.classes.map((name, i) => [name, i]))
     this.#files = files
@@ -61,7 +61,7 @@ export class ImageFolder implements Dataset<ImageSample> {
     return this.#images.length
   }
 
-  /** errors: `data.missing`, `data.malformed`, each naming the file. */
+  /** Returns a sample. errors: `data.missing`, `data.malformed`, each naming the file. */
   async get(index: number, key: SampleKey): Promise<ImageSample> {
     requireIndex('ImageFolder', index, this.length)
     const file = this.#images[index]
@@ -75,7 +75,7 @@ export class ImageFolder implements Dataset<ImageSample> {
 
   describe(): DatasetDescription {
     const { description } = this.#transform
-    if (!description) throw notDescribed('ImageFolder', 'a transform of your own')
+    if (!description) throw notDescribed('ImageFolder', 'a custom transform')
     return { kind: 'imageFolder', files: this.#files, transform: description }
   }
 

@@ -33,13 +33,13 @@ const elementArrays = {
 export type SafetensorsDtype = keyof typeof elementArrays
 export type ArrayOf<D extends SafetensorsDtype> = InstanceType<(typeof elementArrays)[D]>
 
-/** A named array; `dtype` says which typed array `data` is. shape: `data` holds the product of `shape` elements. */
+/** A named array; `dtype` is the element type of `data`. shape: `data` holds the product of `shape` elements. */
 export type SafeTensor = {
   [D in SafetensorsDtype]: { dtype: D; shape: readonly number[]; data: ArrayOf<D> }
 }[SafetensorsDtype]
 
 export interface SafetensorsFile {
-  /** In the file's order. */
+  /** Tensors in the order of the file. */
   tensors: Map<string, SafeTensor>
   metadata: Record<string, string>
 }
@@ -54,16 +54,16 @@ const elementsOf = (shape: readonly number[]) => shape.reduce((product, dim) => 
 function malformed(where: string, expected: string, got: string): DataError {
   return new DataError(
     'data.malformed',
-    `${where}: expected ${expected}, got ${got}. Check or fetch the file again.`,
+    `${where}: expected ${expected}, got ${got}. Check the file, or fetch it again.`,
   )
 }
 
 /**
  * Returns the bytes of a safetensors file with `tensors` in the given order.
  *
- * Tensors with larger elements come first within the file, so that each begins at a multiple of its element size;
- * among equal ones the given order holds. Equal input gives equal bytes.
- * errors: `data.malformed` when a shape does not fit its data, or a name is reserved.
+ * Tensors with larger elements come first in the file, so that each starts at a multiple of its element size; within one size the given
+ * order applies. Equal input gives equal bytes.
+ * errors: `data.malformed` if a shape does not fit its data, or a name is reserved.
  */
 export function writeSafetensors(
   tensors: Iterable<readonly [name: string, tensor: SafeTensor]>,
@@ -78,7 +78,7 @@ export function writeSafetensors(
   let offset = 0
   for (const [name, { dtype, shape, data }] of entries) {
     if (name === metadataKey)
-      throw malformed('writeSafetensors', 'a name of your own', `"${metadataKey}"`)
+      throw malformed('writeSafetensors', 'a name that is not reserved', `"${metadataKey}"`)
     if (!(data instanceof elementArrays[dtype]) || elementsOf(shape) !== data.length)
       throw malformed(
         `writeSafetensors: "${name}"`,
@@ -149,9 +149,9 @@ function parseEntry(name: string, value: unknown, where: string): HeaderEntry {
 /**
  * Returns the tensors of a safetensors file; `where` is the file's name in errors.
  *
- * Data are copies, so the file's bytes may be dropped or changed afterwards.
- * errors: `data.malformed` for a wrong or cut header, an unknown dtype, offsets that do not fit the shape, holes or
- * overlaps between tensors, and bytes missing or left over at the end.
+ * Data are copies, so the bytes of the file may be discarded or changed afterwards.
+ * errors: `data.malformed` for a wrong or truncated header, an unknown dtype, offsets that do not fit the shape, gaps or overlaps between
+ * tensors, and missing or surplus bytes at the end.
  */
 export function readSafetensors(file: Uint8Array, where = 'safetensors'): SafetensorsFile {
   if (file.length < lengthBytes)

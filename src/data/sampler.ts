@@ -3,21 +3,21 @@ import { DataError } from '../util/errors.ts'
 import { checkChoice, checkOptions } from '../util/options.ts'
 import { permutation } from '../util/random.ts'
 
-/** What `DistributedSampler` takes beside the data set; meanings as in PyTorch. */
+/** Options of `DistributedSampler`, with the same meaning as in PyTorch. */
 export interface DistributedSamplerOptions {
-  /** How many ranks share the data set: PyTorch's `num_replicas`. Default: those of `initProcessGroup`'s group. */
+  /** Number of ranks that share the data set: PyTorch's `num_replicas`. Default: the size of the process group. */
   numReplicas?: number
-  /** Default: this one's among them. */
+  /** Default: this rank in the process group. */
   rank?: number
-  /** default true */
+  /** Default true. */
   shuffle?: boolean
-  /** default 0; the same on every rank */
+  /** Default 0; the same on every rank. */
   seed?: number
-  /** Leave out the tail that does not divide evenly, instead of repeating samples. default false */
+  /** Whether to drop the tail that does not divide evenly, instead of repeating samples. Default false. */
   dropLast?: boolean
   /**
-   * Where samples do not divide evenly: repeat the first ones until they do, as PyTorch, or let some ranks have one less, so that each
-   * sample comes once: for evaluation. default 'duplicate'
+   * What to do if samples do not divide evenly: repeat the first ones, as PyTorch does, or let some ranks have one less, so that each
+   * sample occurs once (for evaluation). Default 'duplicate'.
    */
   padding?: Padding
 }
@@ -69,7 +69,7 @@ function ranksOf({ numReplicas, rank }: DistributedSamplerOptions) {
   if (size !== undefined && own !== undefined) return { numReplicas: size, rank: own }
   throw new DataError(
     'config.invalid',
-    `DistributedSampler: expected numReplicas and rank, or a process group that has them, got no ${size === undefined ? 'numReplicas' : 'rank'} and no group. Call initProcessGroup() first, or give both.`,
+    `DistributedSampler: ${size === undefined ? 'numReplicas' : 'rank'} is missing, and there is no process group to take it from. Call initProcessGroup() first, or pass both numReplicas and rank.`,
   )
 }
 
@@ -77,20 +77,18 @@ function requireInteger(name: string, value: number, minimum: number, below: num
   if (!Number.isSafeInteger(value) || value < minimum || value >= below)
     throw new DataError(
       'config.invalid',
-      `DistributedSampler: ${name} must be an integer from ${minimum} to ${below - 1}, got ${value}. Correct it.`,
+      `DistributedSampler: ${name} must be an integer from ${minimum} to ${below - 1}, got ${value}. Change ${name}.`,
     )
 }
 
 /**
- * Gives one rank its indices of a data set for an epoch, as `torch.utils.data.DistributedSampler` does.
+ * Gives one rank its indices of a data set for an epoch, like `torch.utils.data.DistributedSampler`.
  *
- * Same names and meanings in camelCase, same arithmetic. With `shuffle` the order is Tabring's own
- * `permutation(seed, epoch, length)`: PyTorch's `randperm` comes from its generator and is not repeated here, so the
- * indices equal PyTorch's for an equal order, not for an equal seed.
- * Call `setEpoch` before each epoch; without it every epoch has the same order, unless a DataLoader has the sampler: it counts its
- * loops then.
+ * Same names (in camelCase), meanings and arithmetic. With `shuffle` the order is Tabring's own `permutation(seed, epoch, length)`. It does
+ * not reproduce PyTorch's `randperm`, so the indices equal PyTorch's for an equal order, not for an equal seed. Call `setEpoch` before each
+ * epoch; without it every epoch has the same order, unless the sampler is in a DataLoader, which then counts its loops.
  *
- * errors: `config.invalid` when `numReplicas` is below 1, or `rank` is not below it, or where one is left out without a process group.
+ * errors: `config.invalid` if `numReplicas` is below 1, `rank` is not below it, or one is missing without a process group.
  */
 export class DistributedSampler implements Iterable<number> {
   readonly numReplicas: number
@@ -99,9 +97,9 @@ export class DistributedSampler implements Iterable<number> {
   readonly seed: number
   readonly dropLast: boolean
   readonly padding: Padding
-  /** Indices of this rank in an epoch. */
+  /** Number of indices of this rank per epoch. */
   readonly numSamples: number
-  /** Indices of all ranks together, padding included. */
+  /** Number of indices of all ranks together, padding included. */
   readonly totalSize: number
   readonly #datasetLength: number
   #chosenEpoch: number | undefined
@@ -140,39 +138,39 @@ export class DistributedSampler implements Iterable<number> {
     return this.#chosenEpoch ?? 0
   }
 
-  /** The epoch that `setEpoch` has chosen; undefined as long as nobody has called it. */
+  /** The epoch set by `setEpoch`; undefined before its first call. */
   get chosenEpoch(): number | undefined {
     return this.#chosenEpoch
   }
 
-  /** Chooses the order of the following iterations; the same on every rank. */
+  /** Sets the epoch, which determines the order of later iterations; must be the same on every rank. */
   setEpoch(epoch: number): void {
     requireInteger('epoch', epoch, 0, 2 ** 32)
     this.#chosenEpoch = epoch
   }
 
-  /** What decides the order of the following iterations; `epoch` is null where nobody has chosen one. */
+  /** Returns what determines the order of later iterations; `epoch` is null if none was set. */
   stateDict(): { epoch: number | null; seed: number } {
     return { epoch: this.#chosenEpoch ?? null, seed: this.seed }
   }
 
-  /** Goes on in the epoch of a saved state. errors: `config.invalid` when the state is of another seed: it would give another order. */
+  /** Resumes in the epoch of a saved state. errors: `config.invalid` for a state with another seed, which would give another order. */
   loadStateDict({ epoch, seed }: { epoch: number | null; seed: number }): void {
     if (seed !== this.seed)
       throw new DataError(
         'config.invalid',
-        `DistributedSampler: the state's seed must be ${this.seed}, got ${seed}. Make the sampler with the seed of the run that was saved.`,
+        `DistributedSampler: the state's seed must be ${this.seed}, got ${seed}. Create the sampler with the seed of the saved run.`,
       )
     if (epoch === null) this.#chosenEpoch = undefined
     else this.setEpoch(epoch)
   }
 
-  /** Indices a rank and epoch: PyTorch's `len(sampler)`. */
+  /** Number of indices per rank and epoch: PyTorch's `len(sampler)`. */
   get length(): number {
     return this.numSamples
   }
 
-  /** This rank's indices of an epoch, by default the chosen one. shape: [numSamples]. */
+  /** Returns this rank's indices of an epoch, by default the one that was set. shape: [numSamples]. */
   indices(epoch = this.epoch): Uint32Array<ArrayBuffer> {
     const length = this.#datasetLength
     const order = this.shuffle

@@ -6,7 +6,7 @@ import type { DatasetDescription, HostNumbers, HostTensor } from './descriptions
 
 export type { HostNumbers, HostTensor } from './descriptions.ts'
 
-/** Arrays of numbers that become tensors of one dimension. */
+/** Arrays of numbers that become one-dimensional tensors. */
 export type NumberArray =
   | Float32Array
   | Float64Array
@@ -18,33 +18,33 @@ export type NumberArray =
   | Uint16Array
   | Uint32Array
 
-/** Numbers in plain arrays, one level a dimension. */
+/** Numbers in plain arrays, one level per dimension. */
 export type NestedNumbers = readonly (number | NestedNumbers)[]
 
-/** What a field of a sample may be: a tensor, arrays that become one, a number (a class label), or a text (a file name). */
+/** Value of a sample's field: a tensor, arrays that become one, a number (a class label), or a string (a file name). */
 export type SampleValue = HostTensor | NumberArray | NestedNumbers | number | string
 
-/** One sample by field. `defaultCollate` says which type a field's batch has. */
+/** One sample by field. `defaultCollate` documents the type of each field in a batch. */
 export type Sample = Readonly<Record<string, SampleValue>>
 
-/** What decides the random draws of a sample: nothing else does, so any split over ranks and workers draws alike. */
+/** What determines the random draws of a sample. Nothing else does, so draws are the same for any split over ranks and workers. */
 export interface SampleKey {
   readonly seed: number
   readonly epoch: number
-  /** The sample's number in the data set that the loader has. */
+  /** Index of the sample in the loader's data set. */
   readonly index: number
 }
 
-/** A data set with numbered samples, as `torch.utils.data.Dataset`. */
+/** A data set with indexed samples, like `torch.utils.data.Dataset`. */
 export interface Dataset<S = Sample> {
   readonly length: number
-  /** Sample `index`, from 0 to length - 1. Random transforms draw from `drawsOf(key)`. */
+  /** Returns sample `index`, from 0 to length - 1. Random transforms draw from `drawsOf(key)`. */
   get(index: number, key: SampleKey): S | Promise<S>
-  /** The data set as plain data from which a worker makes it anew; absent where only a worker of its own can. */
+  /** Returns the data set as plain data from which a worker recreates it; absent if that needs your own worker. */
   describe?(): DatasetDescription
 }
 
-/** The random numbers of one sample in one epoch. */
+/** Returns the random stream of one sample in one epoch. */
 export const drawsOf = ({ seed, epoch, index }: SampleKey): RandomStream =>
   new RandomStream(seed, index, 'augment', epoch)
 
@@ -58,17 +58,17 @@ export const isHostTensor = (value: unknown): value is HostTensor =>
     value.data instanceof Int32Array ||
     value.data instanceof Uint32Array)
 
-/** Returns the tensor. errors: `shape.mismatch` when the shape holds another number of elements. */
+/** Returns a tensor on the host. errors: `shape.mismatch` if the shape does not match the number of elements. */
 export function hostTensor(shape: Shape, data: HostNumbers): HostTensor {
   if (!Array.isArray(shape))
     throw new ShapeError(
       'shape.mismatch',
-      `hostTensor: expected a shape such as [2, 3], got ${kindOf(shape)}. The shape comes first, then the data.`,
+      `hostTensor: expected a shape such as [2, 3], got ${kindOf(shape)}. Pass the shape first, then the data.`,
     )
   if (countElements(shape) !== data.length)
     throw new ShapeError(
       'shape.mismatch',
-      `hostTensor: [${shape.join(', ')}] holds ${countElements(shape)} elements, got ${data.length}. Correct the shape.`,
+      `hostTensor: [${shape.join(', ')}] needs ${countElements(shape)} elements, got ${data.length}. Correct the shape.`,
     )
   return { shape, data }
 }

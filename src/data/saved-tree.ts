@@ -7,10 +7,10 @@ import {
 } from './safetensors.ts'
 
 /**
- * Nested state in one safetensors file: what torch.save and torch.load are for PyTorch.
+ * Nested state in one safetensors file: the counterpart of torch.save and torch.load.
  *
  * Arrays become tensors named by their path (`model.0.weight`), so other programs can read them. The rest is JSON under `tabring` in the
- * file's metadata, with `{ "$tensor": name }` where an array was. Numbers that JSON has not are `{ "$number": "NaN" }`.
+ * file's metadata, with `{ "$tensor": name }` in place of each array. Numbers that JSON does not support become `{ "$number": "NaN" }`.
  */
 export type Saved =
   | null
@@ -29,7 +29,7 @@ export type SavedArray =
   | Uint32Array<ArrayBuffer>
   | Uint8Array<ArrayBuffer>
 
-/** An array with its shape, as state dicts hold it. */
+/** An array with its shape, as in state dicts. */
 export interface SavedTensor {
   readonly shape: readonly number[]
   readonly data: SavedArray
@@ -60,13 +60,14 @@ const isTensor = (value: object): value is SavedTensor =>
 const refuse = (path: readonly string[], expected: string, got: string): DataError =>
   new DataError(
     'data.malformed',
-    `save: ${path.join('.') || 'state'}: expected ${expected}, got ${got}. Turn it into plain values first.`,
+    `save: ${path.join('.') || 'state'}: expected ${expected}, got ${got}. Convert it to plain values first.`,
   )
 
 /**
- * Returns the bytes of a file that holds `state`. Equal states give equal bytes.
+ * Returns the bytes of a file that contains `state`. Equal states give equal bytes.
  *
- * errors: `data.malformed`, naming the path, for what is neither plain nor an array: functions, class instances, keys that begin with `$`.
+ * errors: `data.malformed`, naming the path, for values that are neither plain nor arrays: functions, class instances, keys that start with
+ * `$`.
  */
 export function save(state: SavedState): Uint8Array<ArrayBuffer> {
   const tensors = new Map<string, SafeTensor>()
@@ -96,7 +97,7 @@ export function save(state: SavedState): Uint8Array<ArrayBuffer> {
     }
     const entries = Object.entries(value).filter(([, item]) => item !== undefined)
     const reserved = entries.find(([key]) => key.startsWith('$'))
-    if (reserved) throw refuse(path, 'keys without "$" at their start', `"${reserved[0]}"`)
+    if (reserved) throw refuse(path, 'keys that do not start with "$"', `"${reserved[0]}"`)
     return Object.fromEntries(entries.map(([key, item]) => [key, encode(item, [...path, key])]))
   }
   const tree = encode(state, [])
@@ -104,16 +105,16 @@ export function save(state: SavedState): Uint8Array<ArrayBuffer> {
 }
 
 /**
- * Returns the state of a file that `save` wrote.
+ * Returns the state in a file written by `save`.
  *
- * errors: `data.malformed` for anything else; `readSafetensors` reads plain weights.
+ * errors: `data.malformed` for any other file; `readSafetensors` reads plain weights.
  */
 export function load(file: Uint8Array<ArrayBuffer>, where = 'checkpoint'): SavedState {
   const { tensors, metadata } = readSafetensors(file, where)
   const malformed = (expected: string, got: string) =>
     new DataError(
       'data.malformed',
-      `${where}: expected ${expected}, got ${got}. Load a file that save() wrote; readSafetensors() reads plain weights.`,
+      `${where}: expected ${expected}, got ${got}. Load a file written by save(); readSafetensors() reads plain weights.`,
     )
   if (!(metadataKey in metadata)) throw malformed(`the entry "${metadataKey}"`, 'none')
   const decode = (value: unknown): Saved => {

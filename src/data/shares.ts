@@ -1,26 +1,27 @@
 import { permutation } from '../util/random.ts'
 
 /**
- * A rank's part of a global batch; how the built-in trainer cuts batches: step s of an epoch is permutation[s*B, (s+1)*B), and each of the
- * N ranks takes one contiguous share of it.
+ * A rank's part of a global batch. The built-in trainer cuts batches this way: step s of an epoch is permutation[s*B, (s+1)*B), and each of
+ * the N ranks gets one contiguous share of it.
  *
- * Shares depend on B and N alone, so they, and every compiled program, stay the same for the whole run. A batch
- * that is short (the epoch's last one) leaves the last shares short or empty; the missing rows have weight zero.
- * With this cut N ranks see the same global batches as one rank does, which `DistributedSampler` does not give.
+ * Shares depend only on B and N, so they, and every compiled program, stay the same for the whole run. A short last batch of an epoch
+ * leaves the last shares short or empty; the missing rows have weight zero. N ranks see the same global batches as one rank, unlike with
+ * `DistributedSampler`.
  */
 export interface Share {
   /** First row of the share within the global batch. */
   offset: number
-  /** Rows of the share in a full batch: the size of the rank's compiled program. */
+  /** Rows of the share in a full batch: the batch size of the rank's compiled program. */
   rows: number
 }
 
 /**
- * Returns the share of each rank of a global batch, contiguous, in rank order, sizes differing by at most one, larger ones first: where
- * scripts for PyTorch have `batch_size // world_size`, which loses the remainder.
+ * Returns each rank's share of a global batch: contiguous, in rank order, sizes differing by at most one, larger ones first. PyTorch
+ * scripts use `batch_size // world_size` here, which loses the remainder.
  *
- * A mean over classes weighs by its rows by itself; another loss needs the weight rows / batchSize, as the step scalar `gradientWeight`.
- * shape: [worldSize]; the rows add up to `batchSize`; shares are empty where ranks outnumber rows.
+ * A mean over classes is weighted by its rows automatically; another loss needs the weight rows / batchSize, as the step scalar
+ * `gradientWeight`.
+ * shape: [worldSize]; the rows add up to `batchSize`; shares are empty if there are more ranks than rows.
  */
 export function planShares(batchSize: number, worldSize: number): Share[] {
   const base = Math.floor(batchSize / worldSize)

@@ -4,7 +4,7 @@ import { requireIndex } from './datasets.ts'
 import type { DatasetDescription } from './descriptions.ts'
 import type { Dataset, HostTensor } from './samples.ts'
 
-/** Turns text into numbers from 0 to vocabularySize - 1 and back. */
+/** Converts text to numbers from 0 to vocabularySize - 1 and back. */
 export interface Tokenizer {
   readonly vocabularySize: number
   encode(text: string): Int32Array<ArrayBuffer>
@@ -15,16 +15,16 @@ export interface Tokenizer {
 export const unknownToken = (where: string, token: number, vocabularySize: number) =>
   new DataError(
     'data.malformed',
-    `${where}: expected a token from 0 to ${vocabularySize - 1} that it knows, got ${token}. Decode with the tokenizer that encoded.`,
+    `${where}: expected a known token from 0 to ${vocabularySize - 1}, got ${token}. Decode with the tokenizer that encoded the text.`,
   )
 
-/** One token a character (Unicode code point). */
+/** A tokenizer with one token per character (Unicode code point). */
 export class CharTokenizer implements Tokenizer {
-  /** By token. */
+  /** Character of each token. */
   readonly characters: readonly string[]
   readonly #tokens: ReadonlyMap<string, number>
 
-  /** errors: `config.invalid` when a character repeats or is more than one code point. */
+  /** errors: `config.invalid` if a character repeats or is more than one code point. */
   constructor(characters: readonly string[]) {
     this.#tokens = new Map(characters.map((character, i) => [character, i]))
     const wrong = characters.find((character) => [...character].length !== 1)
@@ -36,7 +36,7 @@ export class CharTokenizer implements Tokenizer {
     this.characters = characters
   }
 
-  /** A tokenizer for every character of `text`, numbered by code point. */
+  /** Returns a tokenizer for every character of `text`, numbered by code point. */
   static of(text: string): CharTokenizer {
     const found = [...new Set(text)]
     return new CharTokenizer(found.sort((a, b) => a.codePointAt(0)! - b.codePointAt(0)!))
@@ -46,20 +46,20 @@ export class CharTokenizer implements Tokenizer {
     return this.characters.length
   }
 
-  /** errors: `data.malformed` for a character that it does not know. */
+  /** Returns the tokens of a text. errors: `data.malformed` for an unknown character. */
   encode(text: string): Int32Array<ArrayBuffer> {
     return Int32Array.from([...text], (character, at) => {
       const token = this.#tokens.get(character)
       if (token === undefined)
         throw new DataError(
           'data.malformed',
-          `CharTokenizer: expected one of ${this.characters.length} known characters, got ${JSON.stringify(character)} at character ${at}. Make the tokenizer from all of the text.`,
+          `CharTokenizer: expected one of ${this.characters.length} known characters, got ${JSON.stringify(character)} at character ${at}. Create the tokenizer from the whole text.`,
         )
       return token
     })
   }
 
-  /** errors: `data.malformed` for a token that it does not have. */
+  /** Returns the text of tokens. errors: `data.malformed` for an unknown token. */
   decode(tokens: Iterable<number>): string {
     return Array.from(tokens, (token) => {
       const character = this.characters[token]
@@ -72,8 +72,8 @@ export class CharTokenizer implements Tokenizer {
 /**
  * Windows of a token sequence for next-token prediction: `x` tokens i .. i+T-1, `y` tokens i+1 .. i+T, both i32 [blockSize].
  *
- * Windows begin `stride` tokens apart (default: blockSize, so that they do not overlap); an incomplete last one is left out.
- * errors: `data.malformed` when the tokens do not fill one window; `config.invalid` for options out of range, and unknown ones.
+ * Windows start `stride` tokens apart (default: blockSize, so that they do not overlap); an incomplete last one is dropped.
+ * errors: `data.malformed` if the tokens do not fill one window; `config.invalid` for options out of range or unknown ones.
  */
 export class TokenDataset implements Dataset<{ x: HostTensor; y: HostTensor }> {
   readonly tokens: Int32Array<ArrayBuffer>
@@ -87,7 +87,7 @@ export class TokenDataset implements Dataset<{ x: HostTensor; y: HostTensor }> {
     if (!Number.isInteger(blockSize) || blockSize < 1 || !Number.isInteger(stride) || stride < 1)
       throw new DataError(
         'config.invalid',
-        `TokenDataset: expected whole blockSize and stride above 0, got ${blockSize} and ${stride}. Correct them.`,
+        `TokenDataset: blockSize and stride must be whole numbers above 0, got ${blockSize} and ${stride}. Correct them.`,
       )
     if (tokens.length <= blockSize)
       throw new DataError(

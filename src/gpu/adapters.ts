@@ -12,13 +12,13 @@ function requireWebGpu(): GPU {
   if (globalThis.isSecureContext === undefined && !globalThis.navigator?.gpu) {
     throw new GpuError(
       'gpu.unavailable',
-      'device: expected a browser with WebGPU, got a runtime without, such as Node. Compile for the device "cpu" (setDefaultDevice("cpu")), which is slow, or run in a page; `npm run train` opens headless ones.',
+      'device: this runtime has no WebGPU (Node, for example). Run in a browser page (`npm run train` opens headless ones), or compile for the device "cpu" (setDefaultDevice("cpu")), which is slow.',
     )
   }
   if (globalThis.isSecureContext === false) {
     throw new GpuError(
       'gpu.unavailable',
-      `device: WebGPU needs a secure context, got ${globalThis.location?.origin}. Open the page over https, or on this machine as http://localhost.`,
+      `device: WebGPU needs a secure context, and ${globalThis.location?.origin} is not one. Open the page over https, or on this machine as http://localhost.`,
     )
   }
   if (!globalThis.navigator?.gpu) {

@@ -5,7 +5,7 @@ import { fixedSwitch, switchValue } from '../util/switches.ts'
 import { visibleNumbers } from '../util/visible-devices.ts'
 import { isSoftware, listAdapters, nameOf } from './adapters.ts'
 
-/** What was created and sent since the device was opened: the numbers a recorded step must keep at zero. */
+/** Counts of objects created and commands sent since the device was opened. A recorded step must not create any objects. */
 export interface GpuCounters {
   buffers: number
   bindGroups: number
@@ -18,7 +18,7 @@ export interface GpuCounters {
 /** units: characters. */
 const longestFact = 80
 
-/** Facts about an adapter that people and run records need. */
+/** Facts about an adapter, for people and for run records. */
 export interface AdapterFacts {
   readonly vendor: string
   readonly architecture: string
@@ -33,20 +33,20 @@ export interface AdapterFacts {
 export const rejected = (why: string): GpuError =>
   new GpuError(
     'gpu.validation',
-    `device: a command was rejected: ${why} The results after it are not valid; stop the run and report this.`,
+    `device: the GPU rejected a command: ${why} Later results are not valid. Stop the run and report this error.`,
   )
 
 const withoutMemory = (why: string): GpuError =>
   new GpuError(
     'gpu.limit',
-    `device: expected free memory, got none: ${why} The results after it are not valid. Use a smaller model or batch, and open the device again.`,
+    `device: out of memory: ${why} Later results are not valid. Use a smaller model or batch, and reopen the device.`,
   )
 
-/** An opened device with its limits, its counters and its first error. */
+/** An open device with its limits, its counters and its first error. */
 export class Gpu {
   readonly device: GPUDevice
   readonly facts: AdapterFacts
-  /** Which of this browser's devices it is. */
+  /** Which of this browser's devices this is. */
   readonly id: PlacedDevice
   readonly counters: GpuCounters = {
     buffers: 0,
@@ -56,7 +56,10 @@ export class Gpu {
     submits: 0,
     bytesUploaded: 0,
   }
-  /** Resolves when the device is lost, by itself or by `close`, with what the browser says of it: `unknown: ...` or `destroyed: ...`. */
+  /**
+   * Resolves when the device is lost, either unexpectedly or by `close`, with the browser's description: `unknown: ...` or `destroyed:
+   * ...`.
+   */
   readonly lost: Promise<string>
   #firstError: GpuError | undefined
   #usedBytes = 0
@@ -81,7 +84,7 @@ export class Gpu {
       this.#fail(
         new GpuError(
           'gpu.lost',
-          `device: lost (${message}). Open it again with runtimeOf(), load a checkpoint and go on, or reload the tab.`,
+          `device: lost (${message}). Reopen it with runtimeOf(), load a checkpoint and resume, or reload the tab.`,
         ),
       )
     })
@@ -96,7 +99,7 @@ export class Gpu {
   /**
    * Waits for work on the device. errors: the device's first validation error, out-of-memory or loss.
    *
-   * A race against one long-lived promise would leave a little memory behind with each wait.
+   * Racing against one long-lived promise instead would leak a little memory on each wait.
    */
   async wait(work: Promise<unknown>): Promise<void> {
     let reject: (error: GpuError) => void = () => undefined
@@ -124,12 +127,12 @@ export class Gpu {
     return this.device.queue
   }
 
-  /** Throws the first error that the device reported. */
+  /** Throws the first error that the device reported, if any. */
   check(): void {
     if (this.#firstError) throw this.#firstError
   }
 
-  /** A new buffer of `sizeBytes` (rounded up to 4, at least 4), counted and labelled. errors: `gpu.limit`. */
+  /** Returns a new buffer of `sizeBytes` (rounded up to 4, at least 4), counted and labelled. errors: `gpu.limit`. */
   createBuffer(label: string, sizeBytes: number, usage: GPUBufferUsageFlags): GPUBuffer {
     const size = Math.max(4, Math.ceil(sizeBytes / 4) * 4)
     const limit =
@@ -139,7 +142,7 @@ export class Gpu {
     if (size > limit) {
       throw new GpuError(
         'gpu.limit',
-        `device: "${label}" needs ${size} bytes, the adapter allows ${limit}. Use a smaller model or batch.`,
+        `device: "${label}" needs ${size} bytes, but the adapter allows ${limit}. Use a smaller model or batch.`,
       )
     }
     this.counters.buffers++
@@ -148,7 +151,7 @@ export class Gpu {
     return buffer
   }
 
-  /** Sizes of the buffers that were made here and not destroyed. */
+  /** Total bytes of the buffers that were created here and not destroyed. */
   get usedBytes(): number {
     return this.#usedBytes
   }
@@ -241,9 +244,9 @@ function describe({ facts, limits, device }: Gpu): string {
 }
 
 /**
- * Opens an adapter of this page or worker, the first visible one unless told, with all the limits that it offers.
+ * Opens an adapter of this page or worker with all the limits that it offers; the first visible one by default.
  *
- * errors: `gpu.unavailable`, which says whether the context is insecure, the browser has no WebGPU, no adapter came up, or none of that index.
+ * errors: `gpu.unavailable`: the context is not secure, the browser has no WebGPU, there is no adapter, or none with that index.
  */
 export async function openGpu(index = 0): Promise<Gpu> {
   const visible = fixedSwitch('visibleDevices')
@@ -253,19 +256,19 @@ export async function openGpu(index = 0): Promise<Gpu> {
   if (adapters.length === 0 && visible !== null) {
     throw new GpuError(
       'gpu.unavailable',
-      `device: expected a visible adapter, got none: visibleDevices is "${visible}", of ${(await listDevices()).length} devices. Name others, or compile for the device "cpu", which is slow.`,
+      `device: no visible adapter: visibleDevices is "${visible}", and this browser has ${(await listDevices()).length} devices. Change visibleDevices, or compile for the device "cpu", which is slow.`,
     )
   }
   if (adapters.length === 0) {
     throw new GpuError(
       'gpu.unavailable',
-      'device: WebGPU is there but no adapter came up. Turn on hardware acceleration in the browser, start Chromium with --enable-unsafe-webgpu --use-webgpu-adapter=swiftshader for a software one, or compile for the device "cpu", which is slow.',
+      'device: this browser has WebGPU but offers no adapter. Turn on hardware acceleration in the browser, start Chromium with --enable-unsafe-webgpu --use-webgpu-adapter=swiftshader for a software adapter, or compile for the device "cpu", which is slow.',
     )
   }
   if (!adapter) {
     throw new GpuError(
       'gpu.unavailable',
-      `device: expected webgpu:0${adapters.length > 1 ? ` to webgpu:${adapters.length - 1}` : ', the only one'}, got webgpu:${index}. Choose one that gpu.deviceCount() counts.`,
+      `device: expected webgpu:0${adapters.length > 1 ? ` to webgpu:${adapters.length - 1}` : ', the only one'}, got webgpu:${index}. Choose an index below gpu.deviceCount().`,
     )
   }
   const { features, limits } = adapter

@@ -51,7 +51,7 @@ export class PipelineCache {
       const lines = messages.map((m) => `${m.lineNum}:${m.linePos} ${m.message}`).join('\n')
       throw new GpuError(
         'gpu.compile',
-        `shader "${label}": does not compile.\n${lines || String(cause)}\n${wgsl}`,
+        `shader "${label}": does not compile. Report this error with the text below.\n${lines || String(cause)}\n${wgsl}`,
         { cause },
       )
     }

@@ -3,16 +3,16 @@ import type { Gpu } from './device.ts'
 /** Element arrays that can be staged. */
 export type Numbers = Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer> | Uint32Array<ArrayBuffer>
 
-/** A tensor in upload memory, good for one run of a program. */
+/** A tensor in upload memory, valid for one run of a program. */
 export class StagedTensor {
   readonly shape: readonly number[]
-  /** Which typed array the elements came from. */
+  /** Typed array type of the elements. */
   readonly array: new (
     count: number,
   ) => Numbers
-  /** The number of elements. */
+  /** Number of elements. */
   readonly length: number
-  /** The elements of whole numbers, which the host may look at until they are used: class numbers that a run counts. */
+  /** The integer elements, which the host may read until the tensor is used: for example the class labels that a run counts. */
   integers: Exclude<Numbers, Float32Array<ArrayBuffer>> | undefined
   readonly #buffer: GPUBuffer
   readonly #giveBack: (buffer: GPUBuffer) => void
@@ -32,7 +32,7 @@ export class StagedTensor {
     this.#giveBack = giveBack
   }
 
-  /** Whether a run has taken it up. */
+  /** Whether a run has used it. */
   get isUsed(): boolean {
     return this.#isUsed
   }
@@ -43,7 +43,7 @@ export class StagedTensor {
     if (this.length > 0) encoder.copyBufferToBuffer(this.#buffer, 0, target, 0, this.length * 4)
   }
 
-  /** Gives the memory back; it is written again when the device has read it. */
+  /** Releases the memory, which is reused once the device has read it. */
   release(): void {
     this.#isUsed = true
     this.integers = undefined
@@ -57,11 +57,10 @@ export type Staged<B> = {
 }
 
 /**
- * Upload memory for batches: what `pinMemory` is in PyTorch.
+ * Upload memory for batches: the counterpart of `pinMemory` in PyTorch.
  *
- * A batch is written into mapped buffers, memory that the GPU process shares, while earlier steps run; the run that takes it up only
- * records a copy on the device, where `writeBuffer` would copy on the host in the step itself. Buffers are made for the first
- * batches and then used again, by size.
+ * A batch is written into mapped buffers, memory shared with the GPU process, while earlier steps run. The run that uses it only records a
+ * copy on the device, where `writeBuffer` would copy on the host during the step. Buffers are reused by size after the first batches.
  */
 export class StagedUploads {
   readonly #gpu: Gpu
@@ -71,7 +70,7 @@ export class StagedUploads {
     this.#gpu = gpu
   }
 
-  /** The batch with every tensor staged; other fields stay. Each result is good for one run. */
+  /** Returns the batch with every tensor staged and other fields unchanged. Each result is valid for one run. */
   async pin<B extends object>(batch: B): Promise<Staged<B>> {
     const staged = Object.entries(batch).map(([field, value]) => {
       const isTensor = typeof value === 'object' && value !== null && ArrayBuffer.isView(value.data)
@@ -80,7 +79,7 @@ export class StagedUploads {
     return Object.fromEntries(staged)
   }
 
-  /** Takes the memory of a batch back that no run has used. */
+  /** Releases the memory of a batch that no run has used. */
   unpin(batch: object): void {
     for (const value of Object.values(batch))
       if (value instanceof StagedTensor && !value.isUsed) value.release()

@@ -11,7 +11,7 @@ export interface Value {
   readonly type: TensorType
 }
 
-/** A number that changes from step to step: an index into the step's scalars buffer (`array<f32>`), never a constant. */
+/** A number that changes from step to step: an index into the step's scalars buffer (`array<f32>`), not a constant. */
 export interface ScalarSlot {
   readonly slot: number
 }
@@ -49,19 +49,19 @@ export interface OpCall<Attrs = unknown> {
   readonly attrs: Attrs
 }
 
-/** The adapter limits that decide which variants can run. */
+/** Adapter limits that decide which variants can run. */
 export interface KernelLimits {
   readonly maxInvocations: number
   readonly workgroupMemoryBytes: number
   readonly maxGroupsPerDimension: number
-  /** Storage buffers that a dispatch may bind, and the largest one; absent where nothing bounds them. */
+  /** Number of storage buffers that a dispatch may bind, and the largest binding; absent if unlimited. */
   readonly maxBindings?: number
   readonly maxBufferBytes?: number
-  /** Whether the adapter computes on the CPU, where other tiles win; absent where that is not known. */
+  /** Whether the adapter computes on the CPU, where other tile sizes are faster; absent if unknown. */
   readonly isSoftware?: boolean
-  /** Whether shaders may compute with f16 themselves. */
+  /** Whether shaders may compute in f16. */
   readonly hasF16?: boolean
-  /** Lanes of a subgroup, where shaders may use them. */
+  /** Lanes per subgroup, if shaders may use subgroups. */
   readonly subgroupSizes?: { readonly smallest: number; readonly largest: number }
 }
 

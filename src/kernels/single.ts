@@ -27,7 +27,7 @@ export function checkPairs(op: string, inputs: readonly TensorType[], most: numb
   if (wrong || inputs.length > most) {
     throw new ShapeError(
       'shape.mismatch',
-      `${op}: expected at most ${most} flat inputs of 2 elements or more, got ${wrong ? formatShape(wrong.shape) : inputs.length}. Join them in groups.`,
+      `${op}: expected at most ${most} flat inputs of 2 elements or more, got ${wrong ? formatShape(wrong.shape) : inputs.length}. Combine them in groups.`,
     )
   }
 }

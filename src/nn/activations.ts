@@ -3,7 +3,7 @@ import type { Tensor } from '../graph/trace/tensor.ts'
 import { checkChoice, checkOptions } from '../util/options.ts'
 import { Module } from './module.ts'
 
-/** Activations as modules; ReLU is in layers.ts. None has parameters. */
+/** Leaky ReLU as a module. Activation modules have no parameters. */
 
 export class LeakyReLU extends Module {
   readonly #negativeSlope: number

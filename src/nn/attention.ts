@@ -15,9 +15,9 @@ import { Linear } from './layers.ts'
 import { Module } from './module.ts'
 
 export interface MultiheadAttentionOptions {
-  /** The share of probabilities that are dropped in training; default 0. */
+  /** Fraction of attention probabilities dropped in training; default 0. */
   dropout?: number
-  /** Whether projections have biases; default true. */
+  /** Whether the projections have biases; default true. */
   bias?: boolean
   /** Whether tensors are [N, L, E]; default false: [L, N, E]. */
   batchFirst?: boolean
@@ -29,11 +29,13 @@ export interface MultiheadAttentionInputs {
   /** Default: the key. */
   value?: Tensor
   /**
-   * [L, S], [N * heads, L, S], [N, 1, L, S] or alike. Integers, and what comparisons gave (`i.lt(j)`): not 0 where a key is not seen, as
-   * bool in PyTorch's module. Other f32: added to the scores; one that requires a gradient gets it, as `scaledDotProductAttention` says.
+   * [L, S], [N * heads, L, S] or a shape that broadcasts to it, such as [N, 1, L, S].
+   *
+   * Integers and results of comparisons (`i.lt(j)`): nonzero where a key is masked, like bool in PyTorch's module. Other f32: added to the
+   * scores; a mask that requires a gradient gets one, as in `scaledDotProductAttention`.
    */
   attnMask?: Tensor
-  /** [N, S], likewise: where a key is ignored, or f32 added to the scores. Beside `attnMask` a key is seen where both let it. */
+  /** [N, S]: nonzero where a key is ignored, or f32 added to the scores. With `attnMask`, a key is seen only where both allow it. */
   keyPaddingMask?: Tensor
   isCausal?: boolean
 }
@@ -47,10 +49,10 @@ const inputNames: OptionNames<MultiheadAttentionInputs> = {
 }
 
 /**
- * Attention by several heads between an input and an output projection, with torch.nn.MultiheadAttention's keys.
+ * Multi-head attention between an input and an output projection, with the state-dict keys of torch.nn.MultiheadAttention.
  *
  * shape: query [L, N, embedDim], key and value [S, N, embedDim] -> as query; [N, L, embedDim] with `batchFirst`.
- * Returns the output alone: probabilities are not stored (but for a mask that requires a gradient), so there are none to return.
+ * Returns only the output: the probabilities are not stored (except for a mask that requires a gradient).
  */
 export class MultiheadAttention extends Module {
   readonly inProjWeight: Parameter
@@ -67,7 +69,7 @@ export class MultiheadAttention extends Module {
     if (!isCount(numHeads) || !isCount(embedDim) || embedDim % numHeads !== 0) {
       throw new ShapeError(
         'shape.unsupported',
-        `MultiheadAttention: expected a width that ${numHeads} heads divide, got ${embedDim}. Choose another number of heads.`,
+        `MultiheadAttention: embedDim must be a multiple of ${numHeads} heads, got ${embedDim}. Choose another number of heads.`,
       )
     }
     checkOptions('MultiheadAttention', options, { dropout: true, bias: true, batchFirst: true })
@@ -84,7 +86,7 @@ export class MultiheadAttention extends Module {
     this.outProj.bias?.assign(new Float32Array(embedDim))
   }
 
-  /** shape: as the class says; of one sample [L, embedDim], keys [S, embedDim] and its mask [S] without the batch's axis too. */
+  /** shape: as for the class. One sample may omit the batch dimension: query [L, embedDim], keys [S, embedDim], mask [S]. */
   forward(query: Tensor, inputs: MultiheadAttentionInputs = {}): Tensor {
     checkOptions('MultiheadAttention.forward', inputs, inputNames)
     if (query.shape.length !== 2) return this.#attend(query, inputs)
@@ -111,7 +113,7 @@ export class MultiheadAttention extends Module {
     if (wrong || key.shape[batchAxis] !== query.shape[batchAxis]) {
       throw new ShapeError(
         'shape.mismatch',
-        `MultiheadAttention: query, key and value must be ${this.#isBatchFirst ? '[N, L, ' : '[L, N, '}${width}] with one N, got ${[query, key, value].map(({ shape }) => formatShape(shape)).join(', ')}. Check the order of dimensions.`,
+        `MultiheadAttention: query, key and value must be ${this.#isBatchFirst ? '[N, L, ' : '[L, N, '}${width}] with the same N, got ${[query, key, value].map(({ shape }) => formatShape(shape)).join(', ')}. Check the order of the dimensions.`,
       )
     }
     const rows = (x: Tensor) => x.reshape([-1, width])
@@ -159,7 +161,7 @@ function jointMask(
   if (keyPaddingMask && !sameShape(keyPaddingMask.shape, [batch, keys])) {
     throw new ShapeError(
       'shape.mismatch',
-      `MultiheadAttention: keyPaddingMask must be ${formatShape([batch, keys])}, got ${formatShape(keyPaddingMask.shape)}. Give one row a sample.`,
+      `MultiheadAttention: keyPaddingMask must be ${formatShape([batch, keys])}, got ${formatShape(keyPaddingMask.shape)}. Pass one row per sample.`,
     )
   }
   const masks = [
@@ -186,11 +188,11 @@ function byHeads(mask: Tensor, batch: number, heads: number): Tensor {
 const isAbove0 = (value: number) => value > 0 && Number.isFinite(value)
 
 export interface RotaryEmbeddingOptions {
-  /** Positions that the table holds; default 2048. */
+  /** Number of positions in the table; default 2048. */
   maxPositions?: number
   /** Angles are position * base^(-2 i / width); default 10,000. */
   base?: number
-  /** Whether neighbours pair up; default: element i pairs with i + width / 2, as in GPT-NeoX and Llama. */
+  /** Whether neighbouring elements are paired; default: element i is paired with i + width / 2, as in GPT-NeoX and Llama. */
   isInterleaved?: boolean
 }
 

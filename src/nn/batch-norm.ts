@@ -13,22 +13,23 @@ import { Module } from './module.ts'
 export interface BatchNormLayerOptions {
   /** Added to the variance; default 1e-5. */
   eps?: number
-  /** The share of a batch in the running statistics; null: the mean over all batches. Default 0.1. */
+  /** Weight of a batch in the running statistics; null: cumulative mean over all batches. Default 0.1. */
   momentum?: number | null
-  /** Whether weight and bias are learned; default true. */
+  /** Whether there are a trainable weight and bias; default true. */
   affine?: boolean
-  /** Whether running statistics are kept; without them evaluation normalizes by the batch, too. Default true. */
+  /** Whether to keep running statistics; without them, evaluation also normalizes by the batch. Default true. */
   trackRunningStats?: boolean
 }
 
 const filled = (count: number, value: number) => new Float32Array(count).fill(value)
 
 /**
- * Normalizes each channel: in training by the batch's mean and variance, in evaluation by running ones.
+ * Normalizes each channel: by the batch's mean and variance in training, by running statistics in evaluation.
  *
- * Running statistics live on the device and change inside the recorded step. Each rank normalizes by its own batch; in a model wrapped for data
- * parallel all ranks take rank 0's running statistics after each step, unless `broadcastBuffers` is false. Rows beyond the step scalar `count` are padding and stay out of the statistics; without it, or until a run gives it, all
- * rows count. The first dimension is that of the samples.
+ * Running statistics live on the device and are updated inside the compiled step. Each rank normalizes by its own batch. In a model wrapped
+ * for data parallel training, all ranks adopt rank 0's running statistics after each step, unless `broadcastBuffers` is false. Rows from
+ * the step scalar `count` on are padding and excluded from the statistics; without `count` all rows are used. The first dimension is the
+ * sample dimension.
  */
 export abstract class BatchNorm extends Module {
   readonly eps: number
@@ -90,12 +91,12 @@ export abstract class BatchNorm extends Module {
     })
   }
 
-  /** How many channels x has. */
+  /** Number of channels of x. */
   get numFeatures(): number {
     return this.scale.count
   }
 
-  /** What is kept between steps, if anything is. */
+  /** Running statistics, if they are kept. */
   protected get running(): RunningStatistics | undefined {
     const { runningMean, runningVar, numBatchesTracked } = this
     return runningMean && runningVar && numBatchesTracked
@@ -113,7 +114,7 @@ export abstract class BatchNorm extends Module {
     return (this.bias ?? this.#zeros)!
   }
 
-  /** How many dimensions x may have. */
+  /** Allowed numbers of dimensions of x. */
   protected abstract get ranks(): readonly number[]
 }
 

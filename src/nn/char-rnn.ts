@@ -7,17 +7,17 @@ import { LSTM } from './recurrent.ts'
 import type { FirstStates, LastStates } from './recurrent-base.ts'
 
 export interface CharRnnOptions {
-  /** default 64 */
+  /** Default 64. */
   embeddingSize?: number
-  /** default 128 */
+  /** Default 128. */
   hiddenSize?: number
-  /** default 1 */
+  /** Default 1. */
   numLayers?: number
-  /** Dropout between layers. default 0 */
+  /** Dropout between layers; default 0. */
   dropout?: number
 }
 
-/** A language model on characters: embedding, LSTM, linear head. shape: tokens[B, T] of i32 -> logits[B, T, vocabularySize] */
+/** A character-level language model: embedding, LSTM, linear head. shape: tokens[B, T] of i32 -> logits[B, T, vocabularySize] */
 export class CharRnn extends Module {
   readonly embedding: Embedding
   readonly lstm: LSTM
@@ -41,7 +41,7 @@ export class CharRnn extends Module {
     return this.withState(tokens).logits
   }
 
-  /** Logits and the states after the last token, from which a text can be continued. */
+  /** Returns the logits and the states after the last token, from which to continue a text. */
   withState(tokens: Tensor, states?: FirstStates): LastStates & { logits: Tensor } {
     const { output, ...last } = this.lstm.withState(this.embedding.forward(tokens), states)
     const [B, T, H] = output.shape
@@ -50,6 +50,6 @@ export class CharRnn extends Module {
   }
 }
 
-/** A `CharRnn`, by the name of its recipe. */
+/** Returns a new `CharRnn`. */
 export const charRnn = (vocabularySize: number, options: CharRnnOptions = {}): CharRnn =>
   new CharRnn(vocabularySize, options)

@@ -5,15 +5,15 @@ import { Sequential } from './module.ts'
 import { MaxPool2d } from './pooling.ts'
 
 export interface CnnOptions {
-  /** Of a sample: channels, height, width. default [1, 28, 28] */
+  /** Shape of a sample: channels, height, width. Default [1, 28, 28]. */
   sampleShape?: readonly [channels: number, height: number, width: number]
-  /** Channels of each convolution. default [16, 32] */
+  /** Channels of each convolution. Default [16, 32]. */
   channels?: readonly number[]
-  /** default 10 */
+  /** Number of classes. Default 10. */
   classes?: number
 }
 
-/** 3x3 convolutions, each with ReLU and 2x2 pooling, then a linear layer. */
+/** Returns a convolutional network: 3x3 convolutions, each with ReLU and 2x2 pooling, then a linear layer. */
 export function cnn(options: CnnOptions = {}): Sequential {
   const known = { sampleShape: true, channels: true, classes: true } as const
   const checked = checkOptions('cnn', options, known)

@@ -6,23 +6,23 @@ import { Module, ModuleSequence } from './module.ts'
 function refuseForward(module: Module): never {
   throw new TabringError(
     'graph.misuse',
-    `${module.constructor.name}: expected calls of the modules in it, got one of its own forward. Call them one by one, or use a Sequential.`,
+    `${module.constructor.name}: has no forward. Call its modules one by one, or use a Sequential.`,
   )
 }
 
-/** Modules in a list, each part of the model; their keys are their positions, as in torch.nn.ModuleList. */
+/** A list of modules, like torch.nn.ModuleList; the state-dict key of each is its index. */
 export class ModuleList<M extends Module = Module> extends ModuleSequence<M> {
   constructor(modules: Iterable<M> = []) {
     super(modules)
   }
 
-  /** errors: `graph.misuse`. */
+  /** Throws: a ModuleList has no forward. errors: `graph.misuse`. */
   forward(_x: Tensor): Tensor {
     return refuseForward(this)
   }
 }
 
-/** Modules by name, each part of the model; their keys are their names as they are, as in torch.nn.ModuleDict. */
+/** Modules by name, like torch.nn.ModuleDict; the state-dict key of each is its name, unchanged. */
 export class ModuleDict<M extends Module = Module> extends Module {
   readonly #modules = new Map<string, M>()
 
@@ -40,35 +40,35 @@ export class ModuleDict<M extends Module = Module> extends Module {
     return this.#modules.has(name)
   }
 
-  /** errors: `graph.misuse` for a name that is not there. */
+  /** Returns the module with this name. errors: `graph.misuse` for an unknown name. */
   get(name: string): M {
     const module = this.#modules.get(name)
     if (module) return module
     throw new TabringError(
       'graph.misuse',
-      `ModuleDict: expected one of the names ${[...this.keys()].join(', ') || '(none)'}, got "${name}". Check it with has().`,
+      `ModuleDict: expected one of the names ${[...this.keys()].join(', ') || '(none)'}, got "${name}". Check with has() first.`,
     )
   }
 
-  /** Puts a module under a name, which keeps its place where it is there already. errors: `graph.misuse` for a name that is empty or has a dot. */
+  /** Sets the module with this name; an existing name keeps its place. errors: `graph.misuse` for a name that is empty or has a dot. */
   set(name: string, module: M): this {
     if (name === '' || name.includes('.')) {
       throw new TabringError(
         'graph.misuse',
-        `ModuleDict: expected a name without dots, got "${name}". Keys of the state dict are names joined by dots.`,
+        `ModuleDict: expected a nonempty name without dots, got "${name}". State-dict keys are names joined by dots.`,
       )
     }
     this.#modules.set(name, module)
     return this
   }
 
-  /** Adds modules, in the place of those with the same names. */
+  /** Adds modules, replacing those with the same names. */
   update(modules: Readonly<Record<string, M>> | Iterable<readonly [string, M]>): void {
     const pairs = Symbol.iterator in modules ? modules : Object.entries(modules)
     for (const [name, module] of pairs) this.set(name, module)
   }
 
-  /** Takes a module out and returns it. errors: as `get`. */
+  /** Removes a module and returns it. errors: as `get`. */
   pop(name: string): M {
     const module = this.get(name)
     this.#modules.delete(name)
@@ -91,7 +91,7 @@ export class ModuleDict<M extends Module = Module> extends Module {
     return this.#modules.entries()
   }
 
-  /** errors: `graph.misuse`. */
+  /** Throws: a ModuleDict has no forward. errors: `graph.misuse`. */
   forward(_x: Tensor): Tensor {
     return refuseForward(this)
   }

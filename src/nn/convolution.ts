@@ -64,7 +64,7 @@ function refuseStride(where: string, padding: unknown, stride: readonly number[]
   if (padding !== 'same' || stride.every((step) => step === 1)) return
   throw new ShapeError(
     'shape.unsupported',
-    `${where}: padding 'same' needs stride 1, got ${formatShape(stride)}. Give the padding as numbers.`,
+    `${where}: padding 'same' needs stride 1, got ${formatShape(stride)}. Pass the padding as numbers.`,
   )
 }
 
@@ -74,7 +74,7 @@ function checkMode(where: string, mode: string | undefined): void {
   if (mode !== undefined && !known.includes(mode)) {
     throw new TabringError(
       'config.invalid',
-      `${where}: expected a paddingMode among ${known.join(', ')}, got "${mode}". Correct its name.`,
+      `${where}: paddingMode must be one of ${known.join(', ')}, got "${mode}". Correct its name.`,
     )
   }
 }
@@ -158,7 +158,7 @@ export class Conv2d extends Module {
   }
 }
 
-/** The transpose of a 2-D cross-correlation, which enlarges images. shape: [N, inChannels, H, W] -> [N, outChannels, OH, OW] */
+/** 2-D transposed convolution, which enlarges images. shape: [N, inChannels, H, W] -> [N, outChannels, OH, OW] */
 export class ConvTranspose2d extends Module {
   readonly weight: Parameter
   readonly bias: Parameter | undefined

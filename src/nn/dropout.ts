@@ -5,9 +5,9 @@ import { checkNumber, checkOptions, isShare } from '../util/options.ts'
 import { Module } from './module.ts'
 
 /**
- * Drops a share `p` of the elements in training, nothing in evaluation. shape: [N, ...] -> the same
+ * Drops a fraction `p` of the elements in training, none in evaluation. shape: [N, ...] -> the same
  *
- * Each instance draws masks of its own, and new ones in each call, also where a step calls it several times.
+ * Each instance draws its own masks, with new ones for each call, even for several calls in one step.
  */
 export class Dropout extends Module {
   readonly #p: number
@@ -19,7 +19,7 @@ export class Dropout extends Module {
     this.#p = p
   }
 
-  /** `samples`: how many samples x holds, where that is not its first dimension. */
+  /** `samples`: number of samples in x, if it is not the size of the first dimension. */
   forward(x: Tensor, options: { samples?: number } = {}): Tensor {
     const { samples } = checkOptions('Dropout.forward', options, { samples: true })
     if (!this.training || this.#p === 0) return x

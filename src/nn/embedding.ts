@@ -6,14 +6,14 @@ import { normalNumbers } from './init.ts'
 import { Module } from './module.ts'
 
 export interface EmbeddingOptions {
-  /** A row that begins as zeros and gets no gradient; negative counts from the back. */
+  /** Index of a row that starts as zeros and gets no gradient; negative values count from the end. */
   paddingIdx?: number
 }
 
 /**
  * A table of rows, looked up by index. shape: index[..] of i32 or u32 -> [.., embeddingDim]
  *
- * Rows begin standard normal, as in torch.nn.Embedding.
+ * Rows are initialized from the standard normal distribution, as in torch.nn.Embedding.
  */
 export class Embedding extends Module {
   readonly weight: Parameter
@@ -26,7 +26,7 @@ export class Embedding extends Module {
     checkNumber('Embedding', 'embeddingDim', embeddingDim, isCount, 'a whole number above 0')
     const isRow = (row: number) =>
       Number.isInteger(row) && row >= -numEmbeddings && row < numEmbeddings
-    const range = `a row among ${numEmbeddings}`
+    const range = `a row index for ${numEmbeddings} rows`
     checkNumber('Embedding', 'paddingIdx', paddingIdx, isRow, range)
     const rows = normalNumbers(numEmbeddings * embeddingDim, 1)
     if (paddingIdx !== undefined) {

@@ -17,21 +17,21 @@ import { LayerNorm } from './normalization.ts'
 import type { LoadableState } from './state-values.ts'
 
 export interface GptConfig {
-  /** Tokens; GPT-2 has 50,257. */
+  /** Number of tokens; GPT-2 has 50,257. */
   vocabSize: number
-  /** The longest sequence; GPT-2 has 1024. */
+  /** Longest sequence; GPT-2 has 1024. */
   blockSize: number
-  /** Blocks; GPT-2's smallest has 12. */
+  /** Number of blocks; the smallest GPT-2 has 12. */
   layers: number
-  /** Heads of attention; GPT-2's smallest has 12. */
+  /** Number of attention heads; the smallest GPT-2 has 12. */
   heads: number
-  /** Elements of a token's vector, a multiple of `heads`; GPT-2's smallest has 768. */
+  /** Size of a token's vector, a multiple of `heads`; the smallest GPT-2 has 768. */
   width: number
-  /** The share dropped of embeddings, probabilities and residuals in training; default 0, GPT-2 was trained with 0.1. */
+  /** Dropout of embeddings, probabilities and residuals in training; default 0 (GPT-2 was trained with 0.1). */
   dropout?: number
   /** Added to variances; default 1e-5. */
   layerNormEps?: number
-  /** Whether backward computes each block again instead of keeping what happened inside it; default false. See `checkpoint`. */
+  /** Whether backward recomputes each block instead of keeping its intermediates; default false. See `checkpoint`. */
   checkpoint?: boolean
 }
 
@@ -135,7 +135,7 @@ function mustDivide({ shape }: Tensor, batch: number): void {
   if (!(Number.isInteger(batch) && batch >= 0) || (batch > 0 && shape[0] % batch !== 0)) {
     throw new ShapeError(
       'shape.mismatch',
-      `gpt: a block needs the number of samples that its rows ${formatShape(shape)} hold, got ${batch}. Call forward(x, batch); to compute blocks again in backward, make the model with checkpoint: true.`,
+      `gpt: a block needs the number of samples in its rows ${formatShape(shape)}, got ${batch}. Call forward(x, batch); to recompute blocks in backward, create the model with checkpoint: true.`,
     )
   }
 }
@@ -225,11 +225,11 @@ const constantMask = /(?:^|\.)h\.\d+\.attn\.(?:bias|masked_bias)$/
 const ofBody = /^(?:wte|wpe|h|ln_f)\./
 
 /**
- * A language model with GPT-2's structure and state-dict keys, the output layer sharing the token table's weight.
+ * A language model with GPT-2's structure and state-dict keys; the output layer shares the weight of the token embedding.
  *
  * shape: tokens [batch, T] of i32, T up to `blockSize` -> logits [batch, T, vocabSize]
- * Weights of GPT-2 as Hugging Face publishes them load as they are, with `transformer.` before their keys or without. source: Radford et al., "Language models are unsupervised
- * multitask learners" (2019).
+ * Loads the GPT-2 weights published by Hugging Face as they are, with or without the key prefix `transformer.`. source: Radford et al.,
+ * "Language models are unsupervised multitask learners" (2019).
  */
 export class Gpt extends Module {
   readonly config: GptConfig
@@ -243,7 +243,7 @@ export class Gpt extends Module {
     if (!(heads > 0) || width % heads !== 0) {
       throw new ShapeError(
         'shape.unsupported',
-        `gpt: expected a width that ${heads} heads divide, got ${width}. Choose another number of heads.`,
+        `gpt: width must be a multiple of ${heads} heads, got ${width}. Choose another number of heads.`,
       )
     }
     this.config = { ...config }
@@ -257,15 +257,15 @@ export class Gpt extends Module {
     if (tokens.shape.length !== 2 || length > blockSize) {
       throw new ShapeError(
         'shape.mismatch',
-        `gpt: tokens must be [batch, T] with T up to ${blockSize}, got ${formatShape(tokens.shape)}. Cut the sequences, or make the model with a larger blockSize.`,
+        `gpt: tokens must be [batch, T] with T up to ${blockSize}, got ${formatShape(tokens.shape)}. Cut the sequences, or create the model with a larger blockSize.`,
       )
     }
     return this.lmHead.forward(this.transformer.forward(tokens)).reshape([batch, length, vocabSize])
   }
 
   /**
-   * As Module's. Keys may lack the first part, `transformer.`, as in the published files of the body alone; the constant attention masks
-   * that files of GPT-2 hold are passed over.
+   * Loads a state dict, as Module.loadStateDict. Keys may omit the prefix `transformer.`, as in published files of the body alone. The
+   * constant attention masks in GPT-2 files are ignored.
    */
   override loadStateDict(state: LoadableState, options: LoadOptions = {}): LoadResult {
     const own = Object.entries(state).filter(([key]) => !constantMask.test(key))

@@ -13,9 +13,11 @@ let seed = 0
 let nextStream = 0
 
 /**
- * Sets the seed of all parameters made and all random masks compiled from here on, in this page or worker.
+ * Sets the seed for all parameters created and all random masks compiled from now on, in this page or worker.
  *
- * Masks are numbered from 0 again. errors: `config.invalid` for what is no whole number from 0 to 2^53 - 1 (PyTorch takes negative ones too). Each parameter draws from a stream of its own, numbered in order of creation, so the same code gives the same numbers everywhere.
+ * Mask numbers restart at 0. Each parameter draws from its own stream, numbered in order of creation, so the same code gives the same
+ * numbers everywhere.
+ * errors: `config.invalid` unless the seed is a whole number from 0 to 2^53 - 1 (PyTorch also accepts negative ones).
  */
 export function manualSeed(value: number): void {
   checkSeed('manualSeed', value)
@@ -31,10 +33,10 @@ function checkSeed(where: string, seed: number): void {
   checkNumber(where, 'seed', seed ?? Number.NaN, isSeed, 'a whole number from 0 to 2^53 - 1')
 }
 
-/** Where this page's or worker's random numbers stand; as torch.get_rng_state, but three numbers. */
+/** State of this page's or worker's random numbers, like torch.get_rng_state, but three numbers. */
 export interface RngState {
   readonly seed: number
-  /** The stream of the next parameter that is made. */
+  /** The stream of the next parameter to be created. */
   readonly nextStream: number
   /** The `randomStep` of the next run that draws masks. */
   readonly nextStep: number
@@ -42,7 +44,7 @@ export interface RngState {
 
 export const getRngState = (): RngState => ({ seed, nextStream, nextStep: nextRandomStep() })
 
-/** Goes on where `getRngState` was called; masks of programs that are compiled from here on are those of its seed. */
+/** Restores a state from `getRngState`; programs compiled from now on use masks of its seed. */
 export function setRngState(state: RngState): void {
   checkSeed('setRngState', state.seed)
   seed = state.seed

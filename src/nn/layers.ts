@@ -30,7 +30,7 @@ export class ReLU extends Module {
   }
 }
 
-/** Joins all dimensions but the first. */
+/** Flattens all dimensions except the first. */
 export class Flatten extends Module {
   forward(x: Tensor): Tensor {
     return x.flatten(1)

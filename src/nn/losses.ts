@@ -7,7 +7,7 @@ import { Module } from './module.ts'
 
 /** Losses as modules. None has parameters; class weights are buffers of the state dict, as in torch.nn. */
 
-/** What every loss has as a module; which samples count is said to `forward`, inside the step. */
+/** Options common to all loss modules; `forward` takes the number of samples that count, inside the step. */
 export type LossLayerOptions = Omit<losses.LossOptions, 'count'>
 
 const bufferOf = (values: readonly number[] | undefined): ModuleBuffer | undefined =>
@@ -19,7 +19,7 @@ type Loss<Options> = (
   options: Options & { count?: ScalarSlot },
 ) => Tensor
 
-/** A loss without state: a function of input and target, with its options. */
+/** A stateless loss: a function of input and target, with its options. */
 class PlainLoss<Options extends { readonly reduction?: string }> extends Module {
   readonly #loss: Loss<Options>
   readonly #options: Options
@@ -33,7 +33,7 @@ class PlainLoss<Options extends { readonly reduction?: string }> extends Module 
     this.#loss = loss
     this.#options = losses.checkLoss(new.target.name, options, known, reductions)
   }
-  /** `count`: how many of the first samples count, a step scalar. */
+  /** `count`: number of leading samples that count, a step scalar. */
   forward(input: Tensor, target: Tensor, count?: ScalarSlot): Tensor {
     return this.#loss(input, target, { ...this.#options, count })
   }
@@ -74,7 +74,7 @@ export class BCELoss extends PlainLoss<LossLayerOptions> {
 export class BCEWithLogitsLoss extends Module {
   readonly posWeight: ModuleBuffer | undefined
   readonly #options: LossLayerOptions
-  /** `posWeight`: of positive targets, one for each entry of the last dimension. */
+  /** `posWeight`: weight of positive targets, one per entry of the last dimension. */
   constructor(options: LossLayerOptions & { posWeight?: readonly number[] } = {}) {
     super()
     losses.checkLoss('BCEWithLogitsLoss', options, { reduction: true, posWeight: true })
@@ -83,7 +83,7 @@ export class BCEWithLogitsLoss extends Module {
     this.posWeight = bufferOf(posWeight)
     if (this.posWeight) this.registerBuffer('pos_weight', this.posWeight)
   }
-  /** `count`: how many of the first samples count, a step scalar. */
+  /** `count`: number of leading samples that count, a step scalar. */
   forward(input: Tensor, target: Tensor, count?: ScalarSlot): Tensor {
     const options = { ...this.#options, posWeight: this.posWeight, count }
     return losses.binaryCrossEntropyWithLogits(input, target, options)
@@ -98,7 +98,7 @@ export class KLDivLoss extends PlainLoss<KLDivOptions> {
   }
 }
 
-/** A weight for each class; the layer keeps it as a buffer, so that it moves and is saved with it. */
+/** A weight per class; the layer keeps it as a buffer, so it moves and is saved with the layer. */
 export type ClassWeights = { readonly weight?: readonly number[] }
 
 export class NLLLoss extends Module {
@@ -112,7 +112,7 @@ export class NLLLoss extends Module {
     this.weight = bufferOf(weight)
     if (this.weight) this.registerBuffer('weight', this.weight)
   }
-  /** `count`: how many of the first samples count, a step scalar; default that of the options. */
+  /** `count`: number of leading samples that count, a step scalar; default: the one in the options. */
   forward(input: Tensor, target: Tensor, count = this.#options.count): Tensor {
     return losses.nllLoss(input, target, { ...this.#options, weight: this.weight, count })
   }
@@ -135,7 +135,7 @@ export class CrossEntropyLoss extends Module {
     this.weight = bufferOf(weight)
     if (this.weight) this.registerBuffer('weight', this.weight)
   }
-  /** `count`: how many of the first samples count, a step scalar. */
+  /** `count`: number of leading samples that count, a step scalar. */
   forward(input: Tensor, target: Tensor, count?: ScalarSlot): Tensor {
     return losses.crossEntropy(input, target, { ...this.#options, weight: this.weight, count })
   }

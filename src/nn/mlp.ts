@@ -3,13 +3,13 @@ import { checkOptions } from '../util/options.ts'
 import { Linear, ReLU } from './layers.ts'
 import { Sequential } from './module.ts'
 
-/** Linear layers with ReLU between them. The parts of `sizes` are the elements of a sample, of each hidden layer and of the output. */
+/** Returns linear layers with ReLU between them. `sizes`: elements of a sample, of each hidden layer and of the output. */
 export function mlp(options: { sizes?: readonly number[] } = {}): Sequential {
   const { sizes = [784, 256, 10] } = checkOptions('mlp', options, { sizes: true })
   if (sizes.length < 2) {
     throw new ShapeError(
       'shape.unsupported',
-      `mlp: expected two sizes or more, got [${sizes.join(', ')}]. Give those of input and output, and of hidden layers between them.`,
+      `mlp: expected at least two sizes, got [${sizes.join(', ')}]. Pass the sizes of input and output, with hidden sizes between them.`,
     )
   }
   const layers = sizes.slice(1).map((size, i) => new Linear(sizes[i], size))

@@ -9,7 +9,7 @@ import { resnet18, resnet34, resnet50 } from './resnet.ts'
 export { type CnnOptions, cnn } from './cnn.ts'
 export { mlp } from './mlp.ts'
 
-/** A built-in model: how to make it, and the shape of one sample that it takes. */
+/** A built-in model: how to create it, and the shape of one sample. */
 export interface ModelRecipe {
   readonly sampleShape: Shape
   readonly classes: number
@@ -23,10 +23,10 @@ const withRecipe = <Options, M extends Module>(
 ) => Object.assign((options?: Options) => model(options), { ...recipe, make: () => model() })
 
 /**
- * The built-in models by name: each is a function that makes one, as those exported by the same names.
+ * The built-in models by name: each is a function that creates one, like the exports of the same names.
  *
- * State-dict keys are those of the same torch.nn.Sequential, of torchvision, or of GPT-2. `mlp` and `cnn`, which the page offers, have their
- * recipe at the standard size besides: `models.mlp.sampleShape`, `.classes` and `.make()`.
+ * State-dict keys are those of the same torch.nn.Sequential, of torchvision, or of GPT-2. `mlp` and `cnn`, which the page offers, also have
+ * a standard recipe: `models.mlp.sampleShape`, `.classes` and `.make()`.
  */
 export const models = {
   /** `models.mlp()`: 784-256-10 with ReLU. */

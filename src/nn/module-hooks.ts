@@ -6,13 +6,13 @@ import { TabringError } from '../util/errors.ts'
 import type { Module } from './module.ts'
 import { keepCleared } from './packed-sequence.ts'
 
-/** May return what takes the arguments' place: a tensor for a single one, or an array of all. */
+/** May return replacements for the arguments: a tensor for a single one, or an array of all. */
 export type ForwardPreHook<M = Module> = (
   module: M,
   args: readonly unknown[],
 ) => Tensor | readonly unknown[] | undefined
 
-/** May return what takes the output's place. */
+/** May return a replacement for the output. */
 export type ForwardHook<M = Module, Output = Tensor> = (
   module: M,
   args: readonly unknown[],
@@ -20,13 +20,13 @@ export type ForwardHook<M = Module, Output = Tensor> = (
 ) => Output | undefined
 
 /**
- * Gradients by argument or by output; undefined for those that have none.
+ * Gradients per argument or output; undefined for those without one.
  *
- * An argument or output that holds float tensors itself (a packed sequence, first states, a list) has one place for each of them.
+ * An argument or output that contains float tensors (a packed sequence, initial states, a list) has one entry for each of them.
  */
 export type GradientList = readonly (Tensor | undefined)[]
 
-/** May return what takes the place of the gradients by the arguments: a tensor for a single one, or an array of all. */
+/** May return replacements for the gradients of the arguments: a tensor for a single one, or an array of all. */
 export type BackwardHook<M = Module> = (
   module: M,
   gradInput: GradientList,
@@ -146,7 +146,7 @@ class Boundary {
       if (returned.some((gradient) => gradient !== undefined)) {
         throw new TabringError(
           'graph.misuse',
-          `${this.#module.constructor.name}: expected a backward hook that returns nothing, got a gradient, but no input has one. Hook the tensor in question with registerHook.`,
+          `${this.#module.constructor.name}: the backward hook returned a gradient, but no input needs one. Return nothing, or use registerHook on the tensor you want.`,
         )
       }
       return undefined
@@ -165,7 +165,7 @@ class Boundary {
       if (list.length !== gradInput.length) {
         throw new TabringError(
           'graph.misuse',
-          `${this.#module.constructor.name}: expected ${gradInput.length} gradients from a backward hook, one by tensor among the arguments, got ${list.length}. Return undefined for those that stay.`,
+          `${this.#module.constructor.name}: expected ${gradInput.length} gradients from a backward hook, one per tensor argument, got ${list.length}. Return undefined for gradients that do not change.`,
         )
       }
       current = list.map((gradient, i) => gradient ?? current[i])

@@ -4,17 +4,18 @@ import { TabringError } from '../util/errors.ts'
 const prefix = 'module.'
 
 /**
- * Returns the state dict with `module.` before every key: what the same model has inside `DistributedDataParallel`.
+ * Returns the state dict with `module.` before every key, like the keys inside `DistributedDataParallel`.
  *
- * Every key gets one, whatever it begins with, so that `stripModulePrefix` gives the first state dict again.
+ * Every key gets the prefix, even one that already has it, so `stripModulePrefix` restores the original state dict.
  */
 export const addModulePrefix = <T>(stateDict: Readonly<Record<string, T>>): Record<string, T> =>
   Object.fromEntries(Object.entries(stateDict).map(([key, value]) => [`${prefix}${key}`, value]))
 
 /**
- * Returns the state dict with one `module.` taken off each key that begins so; any other key, `modules.0.weight` too, is left alone.
+ * Returns the state dict with one leading `module.` removed from each key that has it; other keys, including `modules.0.weight`, do not
+ * change.
  *
- * errors: `data.malformed` where two keys become one.
+ * errors: `data.malformed` if two keys become equal.
  */
 export function stripModulePrefix<T>(stateDict: Readonly<Record<string, T>>): Record<string, T> {
   const stripped = new Map<string, T>()
@@ -23,7 +24,7 @@ export function stripModulePrefix<T>(stateDict: Readonly<Record<string, T>>): Re
     if (stripped.has(own)) {
       throw new TabringError(
         'data.malformed',
-        `stripModulePrefix: expected different keys without "${prefix}", got "${own}" twice. Take out the entries of one of the two models.`,
+        `stripModulePrefix: without "${prefix}" two keys become "${own}". Remove the entries of one of the two models.`,
       )
     }
     stripped.set(own, value)

@@ -18,32 +18,32 @@ import { itemsWithin, keyOf, outerName } from './module-names.ts'
 import { fitModulePrefix } from './module-prefix.ts'
 import { type LoadableState, stateValues } from './state-values.ts'
 
-/** Parameters and buffers on the host, by key: what a checkpoint holds. Keys of one shared tensor hold the same array. */
+/** Parameters and buffers on the host, by key, as a checkpoint holds them. Keys of a shared tensor refer to the same array. */
 export type StateDict = Record<string, { shape: Shape; data: StoredData }>
 
 export interface LoadOptions {
   /** Whether a missing or an unknown key is an error; default true. */
   strict?: boolean
-  /** `auto` puts `module.` before a key, or takes it off, where that makes it one of this module; default `exact`: keys as they are. */
+  /** `auto` adds or removes a leading `module.` where that matches a key of this module; default `exact`: keys as they are. */
   prefix?: 'exact' | 'auto'
 }
 
-/** What `loadStateDict` did not find, and what it did not know. */
+/** Keys that `loadStateDict` did not find, and keys that it did not know. */
 export interface LoadResult {
   readonly missingKeys: string[]
   readonly unexpectedKeys: string[]
 }
 
 /**
- * A piece of a model: parameters, buffers and further modules of its own, and a `forward`.
+ * Base class of all models and layers: parameters, buffers, submodules and a `forward`.
  *
- * Keys of the state dict are property names joined by dots, in the order in which the constructor set them, as in torch.nn;
- * a name in camelCase becomes snake_case (`inProjWeight` is `in_proj_weight`), PyTorch's spelling; any other (`W_q`, `convBN`) stays as it
- * is. A module's parameters come before its buffers, and both before its modules. Modules in arrays have no keys: put them into a
- * `ModuleList` or `ModuleDict`. What `#private` fields hold nobody outside can see: it is no part of the model. Use TypeScript's `private`.
+ * State-dict keys are property names joined by dots, in the order in which the constructor set them, as in torch.nn. A camelCase name
+ * becomes PyTorch's snake_case (`inProjWeight` is `in_proj_weight`); other names (`W_q`, `convBN`) do not change. A module's parameters
+ * come before its buffers, and both before its submodules. Modules in arrays have no keys: put them into a `ModuleList` or `ModuleDict`.
+ * Modules cannot see `#private` fields, which are therefore not part of the model; use TypeScript's `private`.
  */
 export abstract class Module {
-  /** Whether layers behave as in training (dropout draws, batch statistics count); fixed into a program when it is compiled. */
+  /** Whether layers are in training mode (active dropout, batch statistics); fixed when a program is compiled. */
   training = true
   readonly #buffers = new Map<string, { buffer: ModuleBuffer; persistent: boolean }>()
   #hooks: ModuleHooks | undefined
@@ -51,33 +51,37 @@ export abstract class Module {
   abstract forward(x: Tensor, ...others: unknown[]): Tensor
 
   /**
-   * Calls `hook(module, args)` before each call of `forward`; what it returns takes the arguments' place.
+   * Calls `hook(module, args)` before each call of `forward`; the hook may return replacements for the arguments.
    *
-   * Hooks run while a function is traced, on tensors without contents, in the order of registering: once per call in the compiled
-   * function, not once per step. A program keeps what they did; `remove()` and new hooks concern what is compiled from there on.
+   * Hooks run while a function is traced, on tensors without contents, in the order of registration: once per call in the compiled
+   * function, not once per step. A compiled program keeps their effect; `remove()` and new hooks only affect later compilations.
    */
   registerForwardPreHook(hook: ForwardPreHook<this>): HookHandle {
     return this.#hooked().before(hook as ForwardPreHook)
   }
 
-  /** Calls `hook(module, args, output)` after each call of `forward`; what it returns takes the output's place. When: as above. */
+  /**
+   * Calls `hook(module, args, output)` after each call of `forward`; the hook may return a replacement for the output. Runs at the same
+   * time as forward pre-hooks.
+   */
   registerForwardHook<Output = Tensor>(hook: ForwardHook<this, Output>): HookHandle {
     return this.#hooked().after(hook as ForwardHook<Module, unknown>)
   }
 
   /**
-   * Calls `hook(module, gradInput, gradOutput)` in each `backward` that passes a call of `forward`, when the gradients by its arguments
-   * are complete; what it returns takes their place. Arguments without a gradient (data, numbers) have undefined;
-   * packed sequences, records and arrays have one gradient for each float tensor in them.
+   * Calls `hook(module, gradInput, gradOutput)` in each `backward` through a call of `forward`, once the gradients of its arguments are
+   * complete; the hook may return replacements for them. Arguments without a gradient (data, numbers) have undefined; packed sequences,
+   * records and arrays have one gradient for each float tensor in them.
    *
-   * It runs while a function is traced, as above; the gradients are tensors of that trace. It sees hooks' outputs as the module's.
-   * errors: `graph.misuse` for a wrong number of gradients, `shape.mismatch` for one of another shape.
+   * It runs while a function is traced, like forward pre-hooks; the gradients are tensors of that trace. Outputs of other hooks count as
+   * the module's outputs.
+   * errors: `graph.misuse` for a wrong number of gradients, `shape.mismatch` for a gradient of the wrong shape.
    */
   registerFullBackwardHook(hook: BackwardHook<this>): HookHandle {
     return this.#hooked().backward(hook as BackwardHook)
   }
 
-  /** Methods by which others call this module: hooks run for each. */
+  /** Methods by which callers run this module: hooks run for each of them. */
   protected get entryPoints(): readonly string[] {
     return ['forward']
   }
@@ -87,22 +91,22 @@ export abstract class Module {
     return this.#hooks
   }
 
-  /** Sets the mode of this module and of all inside it; returns this module. */
+  /** Sets training mode for this module and all its submodules; returns this module. */
   train(mode = true): this {
     this.training = mode
     for (const [, module] of this.children()) module.train(mode)
     return this
   }
 
-  /** `train(false)`: what is compiled from here on evaluates. */
+  /** Same as `train(false)`: programs compiled from now on evaluate. */
   eval(): this {
     return this.train(false)
   }
 
   /**
-   * Modules in this one's properties, by their part of a key; containers override it.
+   * The direct submodules, by their part of the key; containers override it.
    *
-   * errors: `graph.misuse` for modules in arrays, sets, maps and plain objects, nested ones too, which would be left out.
+   * errors: `graph.misuse` for modules in arrays, sets, maps and plain objects, also nested ones, which would be ignored.
    */
   children(): [name: string, module: Module][] {
     const properties = Object.entries(this)
@@ -115,18 +119,18 @@ export abstract class Module {
       const plain = Array.isArray(property) ? 'array' : property instanceof Set ? 'set' : 'object'
       throw new TabringError(
         'graph.misuse',
-        `${this.constructor.name}: expected modules in properties of their own, got a plain ${plain} of modules in "${name}", whose parameters would be missing. Put them into a ${plain === 'object' ? 'ModuleDict' : 'ModuleList'}.`,
+        `${this.constructor.name}: "${name}" is a plain ${plain} of modules, whose parameters would be ignored. Put them into a ${plain === 'object' ? 'ModuleDict' : 'ModuleList'}.`,
       )
     }
     return own.map(([name, module]) => [keyOf(name), module])
   }
 
-  /** This module and all inside it, each once, this one first. */
+  /** This module and all its submodules, each once, this one first. */
   *modules(): Generator<Module> {
     for (const [, module] of this.namedModules()) yield module
   }
 
-  /** This module and all inside it with their paths, this one's being `prefix`; one that two places share comes once, under its first path. */
+  /** This module and all its submodules with their paths, starting at `prefix`; a shared module comes once, under its first path. */
   *namedModules(prefix = '', seen = new Set<Module>()): Generator<[path: string, module: Module]> {
     if (seen.has(this)) return
     seen.add(this)
@@ -136,20 +140,20 @@ export abstract class Module {
     }
   }
 
-  /** Calls `fn` with every module inside this one, then with this one, and returns this one. */
+  /** Calls `fn` with every submodule, then with this module; returns this module. */
   apply(fn: (module: Module) => void): this {
     for (const module of new Set(this.children().map(([, child]) => child))) module.apply(fn)
     fn(this)
     return this
   }
 
-  /** Freezes all parameters, or lets them learn again, in what is compiled from here on; returns this module. */
+  /** Freezes or unfreezes all parameters in programs compiled from now on; returns this module. */
   requiresGrad_(flag = true): this {
     for (const parameter of this.parameters()) parameter.requiresGrad = flag
     return this
   }
 
-  /** Every parameter with its key. A parameter that two places share comes once, under its first key. */
+  /** Every parameter with its key. A shared parameter comes once, under its first key. */
   *namedParameters(prefix = ''): Generator<[key: string, parameter: Parameter]> {
     const seen = new Set<Parameter>()
     for (const [key, tensor] of this.#walk(prefix)) {
@@ -184,11 +188,11 @@ export abstract class Module {
   }
 
   /**
-   * Moves all parameters and buffers themselves to a device; returns this module when they are there.
+   * Moves all parameters and buffers to a device, in place; resolves to this module when they have moved.
    *
-   * Programs compiled for another device refuse them from then on. Move a model before its optimizer is made, as in PyTorch. What no
-   * device holds yet (a new model) is moved when this returns, awaited or not; what another device holds is read back first, tensor by
-   * tensor, or all at once with `nonBlocking`. errors: `gpu.unavailable` for a WebGPU device that this tab does not have.
+   * Programs compiled for another device refuse the moved tensors. Move a model before creating its optimizer, as in PyTorch. A new model,
+   * whose tensors are not on any device yet, has moved when this returns, awaited or not. Tensors on another device are read back first:
+   * one by one, or all at once with `nonBlocking`. errors: `gpu.unavailable` for a WebGPU device that this tab does not have.
    */
   async to(device: DeviceSpec, options: { nonBlocking?: boolean } = {}): Promise<this> {
     const { nonBlocking = false } = checkOptions('to', options, { nonBlocking: true })
@@ -205,7 +209,7 @@ export abstract class Module {
     return this
   }
 
-  /** `to` a WebGPU device: the current one unless told. */
+  /** Moves to a WebGPU device, the current one by default; see `to`. */
   webgpu(index?: number): Promise<this> {
     return this.to(index ?? 'webgpu')
   }
@@ -214,7 +218,7 @@ export abstract class Module {
     return this.to('cpu')
   }
 
-  /** The contents of all parameters and persistent buffers as they are now; what two places share, under each of its keys. */
+  /** Returns the current contents of all parameters and persistent buffers; shared tensors appear under each of their keys. */
   async stateDict(): Promise<StateDict> {
     const state: StateDict = {}
     const contents = new Map<StoredTensor, StateDict[string]>()
@@ -227,13 +231,13 @@ export abstract class Module {
   }
 
   /**
-   * Takes contents over and returns the keys that did not fit. Numbers may come in any type, as in PyTorch: also as `readSafetensors`
-   * gives them, F16 and BF16 included.
+   * Loads contents and returns the keys that did not match. Numbers may have any type, as in PyTorch, including F16 and BF16 from
+   * `readSafetensors`.
    *
-   * A tensor that two places share needs one of its keys; where several come, the last one wins, as in PyTorch. With `prefix: 'auto'`
-   * a state of the bare model loads into the wrapped one, and the other way round; unknown keys are told as they came.
-   * errors: `shape.mismatch`, naming missing and unknown keys where `strict`, or a tensor of another shape; `data.malformed` for whole
-   * numbers that 32 bits do not hold. Nothing is changed then.
+   * A shared tensor needs only one of its keys; if several are present, the last one wins, as in PyTorch. `prefix: 'auto'` loads the state
+   * of a bare model into a wrapped one and vice versa; unknown keys are reported unchanged.
+   * errors: `shape.mismatch`, naming missing and unknown keys if `strict`, or a tensor of the wrong shape; `data.malformed` for integers
+   * that do not fit into 32 bits. Then nothing changes.
    */
   loadStateDict(given: LoadableState, options: LoadOptions = {}): LoadResult {
     const known = { strict: true, prefix: true } as const
@@ -248,7 +252,7 @@ export abstract class Module {
     if (strict && (missingKeys.length || unexpectedKeys.length)) {
       throw new ShapeError(
         'shape.mismatch',
-        `loadStateDict: expected the keys of this model, got missing [${missingKeys.join(', ')}] and unknown [${unexpectedKeys.join(', ')}]. Load a file made for this model, or pass strict: false.`,
+        `loadStateDict: the keys do not match this model, missing [${missingKeys.join(', ')}] and unknown [${unexpectedKeys.join(', ')}]. Load a file saved for this model, or pass strict: false.`,
       )
     }
     const found = own.filter(([key]) => key in state)
@@ -257,7 +261,7 @@ export abstract class Module {
       if (sameShape(shape, tensor.shape)) continue
       throw new ShapeError(
         'shape.mismatch',
-        `loadStateDict: "${key}" must be ${formatShape(tensor.shape)}, got ${formatShape(shape)}. Load a file made for this model.`,
+        `loadStateDict: "${key}" must be ${formatShape(tensor.shape)}, got ${formatShape(shape)}. Load a file saved for this model.`,
       )
     }
     const values = found.map(([key, tensor]) =>
@@ -270,9 +274,9 @@ export abstract class Module {
   }
 
   /**
-   * Makes `buffer` part of this module under `name`, its state-dict key, and returns it for a property.
+   * Registers `buffer` under `name`, its state-dict key, and returns it so that it can be stored in a property.
    *
-   * Buffers that are not `persistent` stay out of the state dict.
+   * Buffers that are not `persistent` are not in the state dict.
    */
   registerBuffer(
     name: string,
@@ -298,7 +302,7 @@ export abstract class Module {
       if (seen.has(key)) {
         throw new TabringError(
           'graph.misuse',
-          `${this.constructor.name}: expected keys of its own for each tensor and module, got "${prefix}${key}" twice. Properties in camelCase become snake_case: rename one of them.`,
+          `${this.constructor.name}: two tensors or modules have the key "${prefix}${key}". Properties in camelCase become snake_case: rename one of them.`,
         )
       }
       seen.add(key)
@@ -316,7 +320,7 @@ export abstract class Module {
   }
 }
 
-/** Modules by position, which is their key: what Sequential and ModuleList share. */
+/** Modules by position, which is their key: the common base of Sequential and ModuleList. */
 export abstract class ModuleSequence<M extends Module = Module> extends Module {
   readonly #modules: M[] = []
 
@@ -333,12 +337,12 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
     return this.#modules.values()
   }
 
-  /** The module at a position; negative ones count from the end. errors: `graph.misuse` outside of the list. */
+  /** Returns the module at a position; negative ones count from the end. errors: `graph.misuse` out of range. */
   at(index: number): M {
     return this.#modules[this.#position(index, this.length - 1)]
   }
 
-  /** Puts a module in the place of another. */
+  /** Replaces the module at a position. */
   set(index: number, module: M): void {
     this.#modules[this.#position(index, this.length - 1)] = this.#checked(module)
   }
@@ -353,12 +357,12 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
     return this
   }
 
-  /** Puts a module before the one at `index`. */
+  /** Inserts a module before the one at `index`. */
   insert(index: number, module: M): void {
     this.#modules.splice(this.#position(index, this.length), 0, this.#checked(module))
   }
 
-  /** Takes a module out and returns it; the last one unless told. */
+  /** Removes a module and returns it; by default the last one. */
   pop(index = -1): M {
     return this.#modules.splice(this.#position(index, this.length - 1), 1)[0]
   }
@@ -371,7 +375,7 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
     if (module instanceof Module) return module
     throw new TabringError(
       'graph.misuse',
-      `${this.constructor.name}: expected modules, got ${Array.isArray(module) ? 'an array' : String(module)}. Make each with new.`,
+      `${this.constructor.name}: expected modules, got ${Array.isArray(module) ? 'an array' : String(module)}. Create each with new.`,
     )
   }
 
@@ -380,12 +384,12 @@ export abstract class ModuleSequence<M extends Module = Module> extends Module {
     if (Number.isInteger(from) && from >= 0 && from <= last) return from
     throw new TabringError(
       'graph.misuse',
-      `${this.constructor.name}: expected a position among ${this.length} modules, got ${index}. Check the index.`,
+      `${this.constructor.name}: index ${index} is out of range for ${this.length} modules. Check the index.`,
     )
   }
 }
 
-/** Modules one after the other; their keys are their positions. What is added or taken out concerns what is compiled from there on. */
+/** Modules applied one after the other; their keys are their positions. Adding and removing modules affects later compilations only. */
 export class Sequential extends ModuleSequence {
   constructor(...modules: Module[]) {
     super(modules)

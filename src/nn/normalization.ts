@@ -20,7 +20,7 @@ export interface LayerNormOptions {
   eps?: number
   /** Whether there are weight and bias; default true. */
   elementwiseAffine?: boolean
-  /** Whether there is a bias beside the weight; default true. */
+  /** Whether there is a bias in addition to the weight; default true. */
   bias?: boolean
 }
 

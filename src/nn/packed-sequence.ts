@@ -6,26 +6,26 @@ import { ShapeError } from '../util/errors.ts'
 import { checkOptions } from '../util/options.ts'
 import { formatShape } from '../util/shape.ts'
 
-/** Steps of each sequence: numbers fixed when the program is compiled, or an i32 tensor [B] that each run gives anew. */
+/** Number of steps of each sequence: numbers fixed when the program is compiled, or an i32 tensor [B] that each run passes. */
 export type Lengths = readonly number[] | Tensor
 
 /**
  * A batch of sequences of different lengths.
  *
- * PyTorch packs the steps that exist one after another; here they stay where they are, padded to one length, and layers pass over the padding:
- * a recorded program has fixed shapes, and so serves batches of any lengths. Results are the same numbers.
+ * PyTorch packs the existing steps one after another. Here they stay in place, padded to one length, and layers skip the padding: a
+ * compiled program has fixed shapes, and so works for batches of any lengths. Results are the same numbers.
  */
 export interface PackedSequence {
-  /** shape: [T, B, F], or [B, T, F] with `batchFirst`; what lies beyond a sequence's length is not used, but must be finite. */
+  /** shape: [T, B, F], or [B, T, F] with `batchFirst`; values beyond a sequence's length are ignored, but must be finite. */
   readonly data: Tensor
   readonly lengths: Lengths
   readonly batchFirst: boolean
 }
 
 /**
- * Says how long the padded sequences of `x` are, for a recurrent layer.
+ * Attaches the lengths of the padded sequences of `x`, for a recurrent layer.
  *
- * shape: [T, B, F], or [B, T, F] with `batchFirst`. Sequences may come in any order.
+ * shape: [T, B, F], or [B, T, F] with `batchFirst`. Sequences may be in any order.
  * errors: `shape.mismatch` unless there is one length from 1 to T for each sequence.
  */
 export function packPaddedSequence(
@@ -48,7 +48,7 @@ export function packPaddedSequence(
       : `${(lengths as Tensor).dtype}${formatShape((lengths as Tensor).shape)}`
     throw new ShapeError(
       'shape.mismatch',
-      `packPaddedSequence: expected ${B} lengths from 1 to ${T} (or an i32 tensor [${B}]), got ${got} for x${formatShape(x.shape)}. Give one length a sequence.`,
+      `packPaddedSequence: expected ${B} lengths from 1 to ${T} (or an i32 tensor [${B}]), got ${got} for x${formatShape(x.shape)}. Pass one length per sequence.`,
     )
   }
   return { data: x, lengths, batchFirst }
@@ -71,14 +71,14 @@ export function keepCleared(from: Tensor, to: Tensor): void {
 export interface PadOptions {
   /** Whether the output is [B, T, F]; default false. */
   readonly batchFirst?: boolean
-  /** What the padding holds; default 0. */
+  /** Value of the padding; default 0. */
   readonly paddingValue?: number
-  /** The number of steps that come out; default: the longest of lengths that are numbers, else all that went in. */
+  /** Number of steps of the output; default: the longest length if lengths are numbers, otherwise the input's. */
   readonly totalLength?: number
 }
 
 /**
- * The padded sequences and their lengths; what lies beyond a sequence's length is `paddingValue`.
+ * Returns the padded sequences and their lengths; positions beyond a sequence's length contain `paddingValue`.
  *
  * shape: [T, B, F], or [B, T, F] with `batchFirst`.
  * errors: `shape.mismatch` for a totalLength below the longest sequence.
@@ -97,7 +97,7 @@ export function padPackedSequence(
   if (!Number.isInteger(total) || total < longest) {
     throw new ShapeError(
       'shape.mismatch',
-      `padPackedSequence: expected a totalLength of ${longest} or more, got ${total}. Choose the length that x was padded to.`,
+      `padPackedSequence: totalLength must be at least ${longest}, got ${total}. Use the length that x was padded to.`,
     )
   }
   const isCleared = cleared.has(data) && paddingValue === 0

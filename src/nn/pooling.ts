@@ -17,7 +17,7 @@ import { checkOptions } from '../util/options.ts'
 import { checkKernel } from './check-sizes.ts'
 import { Module } from './module.ts'
 
-/** The largest value of each window; `withIndices` also gives where they are. shape: [N, C, H, W] -> [N, C, OH, OW] */
+/** The largest value of each window; `withIndices` also returns its position. shape: [N, C, H, W] -> [N, C, OH, OW] */
 export class MaxPool2d extends Module {
   readonly #kernel: Pair
   readonly #options: MaxPoolOptions
@@ -37,13 +37,13 @@ export class MaxPool2d extends Module {
     return ['forward', 'withIndices']
   }
 
-  /** What PyTorch's module returns with return_indices. */
+  /** Returns what PyTorch's module returns with return_indices. */
   withIndices(x: Tensor): PooledWithIndices {
     return maxPool2d(x, this.#kernel, { ...this.#options, returnIndices: true })
   }
 }
 
-/** The largest value of each window; `withIndices` also gives where they are. shape: [N, C, L] -> [N, C, OL] */
+/** The largest value of each window; `withIndices` also returns its position. shape: [N, C, L] -> [N, C, OL] */
 export class MaxPool1d extends Module {
   readonly #kernel: number
   readonly #options: MaxPoolOptions<number>
@@ -63,7 +63,7 @@ export class MaxPool1d extends Module {
     return ['forward', 'withIndices']
   }
 
-  /** What PyTorch's module returns with return_indices. */
+  /** Returns what PyTorch's module returns with return_indices. */
   withIndices(x: Tensor): PooledWithIndices {
     return maxPool1d(x, this.#kernel, { ...this.#options, returnIndices: true })
   }
@@ -103,7 +103,7 @@ export class AvgPool1d extends Module {
   }
 }
 
-/** The mean of windows that share the image evenly; null keeps a size. shape: [N, C, H, W] -> [N, C, ...outputSize] */
+/** The mean of windows that divide the image evenly; null keeps a size. shape: [N, C, H, W] -> [N, C, ...outputSize] */
 export class AdaptiveAvgPool2d extends Module {
   readonly #outputSize: number | readonly [number | null, number | null]
 
@@ -117,7 +117,7 @@ export class AdaptiveAvgPool2d extends Module {
   }
 }
 
-/** The mean of windows that share the row evenly. shape: [N, C, L] -> [N, C, outputSize] */
+/** The mean of windows that divide the row evenly. shape: [N, C, L] -> [N, C, outputSize] */
 export class AdaptiveAvgPool1d extends Module {
   readonly #outputSize: number
 

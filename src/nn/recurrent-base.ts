@@ -11,15 +11,15 @@ import { Module } from './module.ts'
 import { type Lengths, markCleared, type PackedSequence } from './packed-sequence.ts'
 
 export interface RecurrentLayerOptions {
-  /** Layers on top of each other. default 1 */
+  /** Number of stacked layers. Default 1. */
   numLayers?: number
-  /** default true */
+  /** Default true. */
   bias?: boolean
-  /** Sequences are the first dimension of x and of the output, steps the second. default false */
+  /** Whether the batch is the first dimension of x and of the output, and the steps the second. Default false. */
   batchFirst?: boolean
-  /** Dropout between layers, not after the last. default 0 */
+  /** Dropout between layers, not after the last. Default 0. */
   dropout?: number
-  /** A second layer goes through each sequence from its end; outputs stand side by side. default false */
+  /** Whether a second layer processes each sequence in reverse; the outputs are concatenated. Default false. */
   bidirectional?: boolean
 }
 
@@ -31,16 +31,16 @@ export const layerOptions: OptionNames<RecurrentLayerOptions> = {
   bidirectional: true,
 }
 
-/** First states, each [layers x directions, B, H]; what is not given is 0. */
+/** Initial states, each [layers x directions, B, H]; default 0. */
 export interface FirstStates {
   readonly h0?: Tensor
   readonly c0?: Tensor
 }
 
-/** Last states, each [layers x directions, B, H]. */
+/** Final states, each [layers x directions, B, H]. */
 export interface LastStates {
   readonly hn: Tensor
-  /** LSTM alone. */
+  /** LSTM only. */
   readonly cn: Tensor | undefined
 }
 
@@ -70,7 +70,10 @@ export function addWeights(
   return () => ({ ih: ih(), hh: hh(), biasIh: biasIh?.(), biasHh: biasHh?.() })
 }
 
-/** What RNN, GRU and LSTM share: layers, directions, states, variable lengths. Parameters are called `weight_ih_l0`, ..., `weight_hh_l0_reverse`. */
+/**
+ * Common base of RNN, GRU and LSTM: layers, directions, states, variable lengths. Parameters are called `weight_ih_l0`, ...,
+ * `weight_hh_l0_reverse`.
+ */
 export abstract class RecurrentBase extends Module {
   readonly inputSize: number
   readonly hiddenSize: number
@@ -96,7 +99,7 @@ export abstract class RecurrentBase extends Module {
       if (!Number.isInteger(value) || value < 1)
         throw new ShapeError(
           'shape.unsupported',
-          `${new.target.name}: expected ${name} to be a whole number above 0, got ${value}. Correct it.`,
+          `${new.target.name}: ${name} must be a whole number above 0, got ${value}. Change ${name}.`,
         )
     this.inputSize = inputSize
     this.hiddenSize = hiddenSize
@@ -127,15 +130,15 @@ export abstract class RecurrentBase extends Module {
     return this.#dropouts.map((dropout, i) => [`dropout${i}`, dropout])
   }
 
-  /** The outputs of the last layer. shape: [T, B, inputSize] -> [T, B, directions x H], or with B first; B may be left out. */
+  /** Returns the outputs of the last layer. shape: [T, B, inputSize] -> [T, B, directions x H], or with B first; B may be omitted. */
   forward(x: Tensor): Tensor {
     return this.withState(x).output
   }
 
   /**
-   * Outputs and last states, from given first ones; for a packed sequence the outputs are packed too.
+   * Returns outputs and final states, from the given initial ones; for a packed sequence the outputs are packed too.
    *
-   * errors: `shape.mismatch` for states or inputs of another shape.
+   * errors: `shape.mismatch` for states or inputs of the wrong shape.
    */
   withState(x: Tensor, states?: FirstStates): LastStates & { output: Tensor }
   withState(x: PackedSequence, states?: FirstStates): LastStates & { output: PackedSequence }
@@ -177,7 +180,7 @@ export abstract class RecurrentBase extends Module {
     if (x.shape.length !== 3 || x.shape[2] !== this.inputSize)
       throw new ShapeError(
         'shape.mismatch',
-        `${where}: expected x [${batchFirst ? 'B, T' : 'T, B'}, ${this.inputSize}], got ${formatShape(x.shape)}. Check inputSize.`,
+        `${where}: x must be [${batchFirst ? 'B, T' : 'T, B'}, ${this.inputSize}], got ${formatShape(x.shape)}. Check inputSize.`,
       )
     const B = x.shape[batchFirst ? 0 : 1]
     const directions = this.bidirectional ? 2 : 1
@@ -186,7 +189,7 @@ export abstract class RecurrentBase extends Module {
       if (state && !sameShape(state.shape, stateShape))
         throw new ShapeError(
           'shape.mismatch',
-          `${where}: expected ${name} ${formatShape(stateShape)}, got ${formatShape(state.shape)}. States are [layers x directions, B, hiddenSize].`,
+          `${where}: ${name} must be ${formatShape(stateShape)}, got ${formatShape(state.shape)}. States are [layers x directions, B, hiddenSize].`,
         )
     const nothing = h0 && (c0 || this.#cell !== 'lstm') ? undefined : zeros([B, this.hiddenSize])
     const stateOf = (all: Tensor | undefined, index: number) => all?.select(0, index) ?? nothing!

@@ -12,11 +12,11 @@ import {
 } from './recurrent-base.ts'
 
 export interface RnnOptions extends RecurrentLayerOptions {
-  /** default 'tanh' */
+  /** Default 'tanh'. */
   nonlinearity?: 'tanh' | 'relu'
 }
 
-/** Elman's recurrent network, as torch.nn.RNN: h' = tanh(W_ih x + b_ih + W_hh h + b_hh). */
+/** Elman recurrent network, like torch.nn.RNN: h' = tanh(W_ih x + b_ih + W_hh h + b_hh). */
 export class RNN extends RecurrentBase {
   constructor(inputSize: number, hiddenSize: number, options: RnnOptions = {}) {
     const known = { ...layerOptions, nonlinearity: true } as const
@@ -26,14 +26,14 @@ export class RNN extends RecurrentBase {
   }
 }
 
-/** Gated recurrent units, as torch.nn.GRU. source: Cho et al., arXiv 1406.1078, with the reset gate as cuDNN has it. */
+/** Gated recurrent units, like torch.nn.GRU. source: Cho et al., arXiv 1406.1078, with the reset gate as in cuDNN. */
 export class GRU extends RecurrentBase {
   constructor(inputSize: number, hiddenSize: number, options: RecurrentLayerOptions = {}) {
     super('gru', inputSize, hiddenSize, options)
   }
 }
 
-/** Long short-term memory, as torch.nn.LSTM without projections. source: Hochreiter and Schmidhuber, 1997. */
+/** Long short-term memory, like torch.nn.LSTM without projections. source: Hochreiter and Schmidhuber, 1997. */
 export class LSTM extends RecurrentBase {
   constructor(inputSize: number, hiddenSize: number, options: RecurrentLayerOptions = {}) {
     super('lstm', inputSize, hiddenSize, options)
@@ -41,11 +41,11 @@ export class LSTM extends RecurrentBase {
 }
 
 export interface CellOptions {
-  /** default true */
+  /** Default true. */
   bias?: boolean
 }
 
-/** One step of one layer, the batch's axis left out or not; parameters are called `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`. */
+/** One step of one layer, with or without the batch dimension; parameters are called `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`. */
 abstract class CellBase extends Module {
   readonly hiddenSize: number
   readonly #cell: CellKind
@@ -104,7 +104,7 @@ export class GRUCell extends CellBase {
   }
 }
 
-/** One step of an LSTM. shape: x[B, inputSize], h and c [B, H] (default 0) -> h'[B, H]; `withState` gives c' too. */
+/** One step of an LSTM. shape: x[B, inputSize], h and c [B, H] (default 0) -> h'[B, H]; `withState` also returns c'. */
 export class LSTMCell extends CellBase {
   constructor(inputSize: number, hiddenSize: number, options: CellOptions = {}) {
     super('lstm', inputSize, hiddenSize, options)

@@ -11,11 +11,11 @@ export interface ResNetOptions {
   /** Default 1000. */
   numClasses?: number
   /**
-   * For images of about 32x32 pixels: the first convolution is 3x3 with stride 1 and no pooling follows, as He et al. do on CIFAR-10.
+   * Adapts to images of about 32x32 pixels: the first convolution is 3x3 with stride 1 and without pooling, as He et al. do on CIFAR-10.
    * Keys stay the same. Default false: 7x7 with stride 2, then pooling, for 224x224.
    */
   smallInputs?: boolean
-  /** Channels of the first stage, which double at each further one; default 64. */
+  /** Channels of the first stage, doubled at each later one; default 64. */
   width?: number
 }
 
@@ -107,7 +107,7 @@ export class ResNet extends Module {
   readonly avgpool = new AdaptiveAvgPool2d(1)
   readonly fc: Linear
 
-  /** `depths`: blocks of each stage. */
+  /** `depths`: number of blocks in each stage. */
   constructor(
     block: Block,
     depths: readonly [number, number, number, number],

@@ -12,13 +12,13 @@ import { normalNumbers } from './init.ts'
 import type { Module } from './module.ts'
 
 export interface SpectralNormOptions {
-  /** The property that holds the weight; default 'weight'. */
+  /** Name of the property that holds the weight; default 'weight'. */
   name?: string
-  /** Power iterations in each call in training; default 1. */
+  /** Number of power iterations per training call; default 1. */
   nPowerIterations?: number
-  /** The least length that a vector is divided by; default 1e-12. */
+  /** Lower bound for the norm that a vector is divided by; default 1e-12. */
   eps?: number
-  /** The weight's dimension of outputs; default 0, and 1 for a ConvTranspose2d. */
+  /** The output dimension of the weight; default 0, and 1 for a ConvTranspose2d. */
   dim?: number
 }
 
@@ -35,12 +35,13 @@ function randomDirection(count: number, eps: number): ModuleBuffer {
 /**
  * Divides a module's weight by its largest singular value before each call of `forward`, and returns the module.
  *
- * As torch.nn.utils.spectral_norm: the weight that learns is `weight_orig`; `weight_u` and `weight_v` are buffers, between which the value
- * is measured. In training each call moves them by power iteration, inside the recorded step; gradients take them for constants. In
- * evaluation they stay. `weight` itself can be read during a call alone. Each rank moves its own copies, from rank 0's.
- * cost: with one iteration four dispatches to move the vectors, and about three for the weight.
- * errors: `graph.misuse` where the property is no parameter or normalized already; `shape.unsupported` for a number of iterations
- * below 1, a dimension that is not there, or a weight without elements.
+ * Like torch.nn.utils.spectral_norm: the trained weight is `weight_orig`; the buffers `weight_u` and `weight_v` are the vectors that
+ * estimate the singular value. Each training call updates them by power iteration, inside the compiled step; gradients treat them as
+ * constants. Evaluation does not change them. `weight` itself can only be read during a call. Each rank updates its own copies, starting
+ * from rank 0's.
+ * cost: with one iteration, four dispatches to update the vectors and about three for the weight.
+ * errors: `graph.misuse` if the property is not a parameter or already normalized; `shape.unsupported` for a number of iterations below 1,
+ * a dimension that does not exist, or a weight without elements.
  * source: Miyato et al., arXiv 1802.05957.
  */
 export function spectralNorm<M extends Module>(module: M, options: SpectralNormOptions = {}): M {
@@ -52,7 +53,7 @@ export function spectralNorm<M extends Module>(module: M, options: SpectralNormO
   if (`${name}_orig` in module) {
     throw new TabringError(
       'graph.misuse',
-      `${where}: expected a plain parameter, got "${name}", which is normalized already. Call it once.`,
+      `${where}: "${name}" is already normalized. Call spectralNorm once.`,
     )
   }
   const weight: unknown = Reflect.get(module, name)
@@ -87,7 +88,7 @@ export function spectralNorm<M extends Module>(module: M, options: SpectralNormO
       if (current?.trace === trace) return current.normalized
       throw new TabringError(
         'graph.misuse',
-        `${module.constructor.name}.${name}: expected a call of forward, which computes the normalized weight, got a read before it. Call forward, or read "${name}_orig".`,
+        `${module.constructor.name}.${name}: the normalized weight exists only during a call of forward. Call forward, or read "${name}_orig".`,
       )
     },
   })

@@ -3,7 +3,7 @@ import { unpackHalves } from '../kernels/half.ts'
 import { DataError } from '../util/errors.ts'
 import type { Shape } from '../util/shape.ts'
 
-/** What `loadStateDict` takes: entries of a state dict, or tensors as `readSafetensors` gives them. */
+/** Input of `loadStateDict`: entries of a state dict, or tensors from `readSafetensors`. */
 export type LoadableState = Readonly<Record<string, LoadableTensor>>
 
 export interface LoadableTensor {
@@ -19,7 +19,7 @@ export interface LoadableTensor {
     | Uint16Array<ArrayBuffer>
     | Int8Array<ArrayBuffer>
     | Uint8Array<ArrayBuffer>
-  /** `F16` and `BF16` say that a Uint16Array holds the bits of such floats. */
+  /** `F16` and `BF16`: a Uint16Array holds the bits of such floats. */
   readonly dtype?: string
 }
 
@@ -44,7 +44,7 @@ export function stateValues(
   if (tooLarge !== undefined)
     throw new DataError(
       'data.malformed',
-      `loadStateDict: "${key}": expected whole numbers of 32 bits, got ${tooLarge}. Load a file made for this model.`,
+      `loadStateDict: "${key}": expected whole numbers of 32 bits, got ${tooLarge}. Load a file saved for this model.`,
     )
   return Int32Array.from(numbers)
 }

@@ -10,30 +10,31 @@ import { ModuleDict } from './containers.ts'
 import { Module, ModuleSequence } from './module.ts'
 
 export interface SyncBatchNormOptions extends BatchNormLayerOptions {
-  /** The ranks whose samples count, this one among them; default: all of the wrapped model. */
+  /** Ranks whose samples count, including this one; default: all ranks of the wrapped model. */
   processGroup?: RankGroup
 }
 
 /**
- * Batch normalization by the samples of all ranks, weighed by their number, in what `DistributedDataParallel` forwards in training; elsewhere that
- * of one rank. As torch.nn.SyncBatchNorm, over the ranks of the wrapped model or of `processGroup`.
+ * Batch normalization over the samples of all ranks, weighted by their number, in training inside `DistributedDataParallel`; elsewhere over
+ * one rank. Like torch.nn.SyncBatchNorm, over the ranks of the wrapped model or of `processGroup`.
  *
- * Rows beyond the step scalar `count` stay out, so shares may be uneven, and a rank may have none. `detectAnomaly`, which any rank may call
- * alone, normalizes by that rank's samples.
+ * Rows from the step scalar `count` on are excluded, so shares may be uneven, and a rank may have none. `detectAnomaly`, which a single
+ * rank may use, normalizes by the samples of that rank.
  * shape: [N, C, ...] -> the same
- * cost: each layer stops the device once in forward and once in backward until all ranks are there.
+ * cost: each layer stops the device once in forward and once in backward until all ranks have arrived.
  */
 export class SyncBatchNorm extends BatchNorm {
-  /** Puts a `SyncBatchNorm` in the place of each batch normalization in `module`; as `convertSyncBatchnorm`. */
+  /** Replaces each batch normalization in `module` by a `SyncBatchNorm`; same as `convertSyncBatchnorm`. */
   static convert<M extends Module>(module: M, processGroup?: RankGroup): M | SyncBatchNorm {
     return SyncBatchNorm.convertSyncBatchnorm(module, processGroup)
   }
 
   /**
-   * Puts a `SyncBatchNorm` in the place of each batch normalization in `module`, with its parameters and buffers, and returns `module`; of a
-   * batch normalization itself, the new one.
+   * Replaces each batch normalization in `module` by a `SyncBatchNorm` with its parameters and buffers, and returns `module`; for a batch
+   * normalization itself, returns the new one.
    *
-   * `processGroup`: the ranks whose samples count; default: all of the wrapped model. Call it before the model is wrapped and the optimizer made. Modules in `#private` fields cannot be seen, and stay.
+   * `processGroup`: ranks whose samples count; default: all ranks of the wrapped model. Call it before wrapping the model and creating the
+   * optimizer. Modules in `#private` fields cannot be seen and stay unchanged.
    */
   static convertSyncBatchnorm<M extends Module>(
     module: M,

@@ -13,7 +13,7 @@ export interface AdagradSettings {
   lrDecay: number
   /** Default 0. */
   weightDecay: number
-  /** What the sums of squares begin with; default 0. */
+  /** Initial value of the sums of squares; default 0. */
   initialAccumulatorValue: number
   /** Added to the denominator; default 1e-10. */
   eps: number
@@ -21,7 +21,7 @@ export interface AdagradSettings {
 
 export type AdagradOptions = Partial<AdagradSettings>
 
-/** Adagrad as torch.optim.Adagrad. source: Duchi, Hazan and Singer, JMLR 12 (2011). */
+/** Adagrad, like torch.optim.Adagrad. source: Duchi, Hazan and Singer, JMLR 12 (2011). */
 export class Adagrad extends Optimizer<AdagradSettings> {
   constructor(params: Params<AdagradSettings>, options: AdagradOptions = {}) {
     const defaults = {

@@ -15,7 +15,7 @@ export interface AdamSettings {
   eps: number
   /** Default 0 in Adam, where it is added to the gradient; 0.01 in AdamW, where it shrinks the parameter. */
   weightDecay: number
-  /** Divide by the largest second moment so far; default false. Fixed by compiling: runs are refused where it has changed since. */
+  /** Divide by the largest second moment so far; default false. Fixed when the step is compiled: a later change makes runs fail. */
   amsgrad: boolean
 }
 
@@ -33,7 +33,7 @@ const defaults: AdamSettings = {
 /** A beta of 0 has no logarithm; e^-100 is nothing beside 1. */
 const logOf = (beta: number): number => Math.max(Math.log(beta), -100)
 
-/** What Adam and AdamW share: all but where the weight decay goes. */
+/** Common base of Adam and AdamW, which differ only in how they apply the weight decay. */
 abstract class AdamBase extends Optimizer<AdamSettings> {
   protected abstract readonly isDecoupled: boolean
 
@@ -93,7 +93,7 @@ abstract class AdamBase extends Optimizer<AdamSettings> {
   }
 }
 
-/** Adam with weight decay as a part of the gradient, as torch.optim.Adam. source: Kingma and Ba, arXiv 1412.6980. */
+/** Adam with weight decay added to the gradient, like torch.optim.Adam. source: Kingma and Ba, arXiv 1412.6980. */
 export class Adam extends AdamBase {
   protected readonly isDecoupled = false
   constructor(params: Params<AdamSettings>, options: AdamOptions = {}) {
@@ -101,7 +101,7 @@ export class Adam extends AdamBase {
   }
 }
 
-/** Adam with decoupled weight decay, as torch.optim.AdamW. source: Loshchilov and Hutter, arXiv 1711.05101. */
+/** Adam with decoupled weight decay, like torch.optim.AdamW. source: Loshchilov and Hutter, arXiv 1711.05101. */
 export class AdamW extends AdamBase {
   protected readonly isDecoupled = true
   constructor(params: Params<AdamSettings>, options: AdamWOptions = {}) {

@@ -19,14 +19,15 @@ import { checkOptions } from '../util/options.ts'
 import { tensorType } from '../util/shape.ts'
 import { bucketsBehind } from './parameter-buckets.ts'
 
-/** A limit, or a function that is asked in every step. */
+/** A limit, or a function called in every step that returns it. */
 export type Limit = number | (() => number)
 
 export interface ClipGradNormOptions {
   /**
-   * Which norm; default 2. p above 0: (sum of |g|^p)^(1/p); Infinity and -Infinity: the largest and smallest |g|; 0: how many are not 0.
+   * Which norm; default 2. p above 0: (sum of |g|^p)^(1/p); Infinity and -Infinity: the largest and smallest |g|; 0: the number of nonzero
+   * elements.
    *
-   * |g|^p is in float32, so a p far from 2 may overflow or vanish, as in PyTorch.
+   * |g|^p is computed in float32, so a p far from 2 may overflow or underflow, as in PyTorch.
    */
   normType?: number
   /** Whether an infinite or NaN norm is an error; default false. */
@@ -36,17 +37,19 @@ export interface ClipGradNormOptions {
 const sourceOf = (limit: Limit) => (typeof limit === 'number' ? () => limit : limit)
 
 /**
- * Scales the gradients of `parameters` so that their norm, taken as of one vector, is at most `maxNorm`; returns the norm before.
+ * Scales the gradients of `parameters` so that their total norm is at most `maxNorm`; returns the norm before clipping.
  *
- * As torch.nn.utils.clip_grad_norm_: call it between `backward` and `optimizer.step` in a compiled function. The factor is applied as the
- * update reads the gradients; `parameter.grad` stays as it was. The norm may be an output of the function, but not an op's input. In a
- * micro-step of an accumulation nothing is clipped and the norm is 0.
+ * Like torch.nn.utils.clip_grad_norm_: call it between `backward` and `optimizer.step` in a compiled function. The update applies the
+ * factor as it reads the gradients; `parameter.grad` does not change. The norm may be an output of the function, but not the input of an
+ * op. In a micro-step of gradient accumulation nothing is clipped and the norm is 0.
  *
- * The norm is that of all gradients as one vector, as PyTorch says too; for `normType` 0 it counts parameters instead. With a NaN norm all gradients become NaN, as in PyTorch. `errorIfNonfinite` leaves the update of a step with an infinite or NaN norm out,
- * on the device, and its run rejects with `train.nan` when its outputs arrive; runs that were begun before that go on.
+ * The norm treats all gradients as one vector, as PyTorch documents; for `normType` 0 PyTorch counts parameters instead. With a NaN norm
+ * all gradients become NaN, as in PyTorch. With `errorIfNonfinite`, a step with an infinite or NaN norm skips its update on the device, and
+ * its run rejects with `train.nan` when its outputs arrive; runs already in flight continue.
  * order: fixed, by bucket, then by rank.
- * cost: one more pass over the gradients, for -Infinity a dispatch a parameter; with several ranks also 8 bytes a rank and a wait for all buckets before the first update.
- * errors: `graph.misuse` before backward, after step, or for a part of a parameter group.
+ * cost: one more pass over the gradients, for -Infinity one dispatch per parameter; with several ranks also 8 bytes per rank and a wait for
+ * all buckets before the first update.
+ * errors: `graph.misuse` before backward, after step, or for only some parameters of a group.
  */
 export function clipGradNorm(
   parameters: readonly Parameter[],
@@ -91,7 +94,7 @@ function refuseNonfinite(trace: Trace, value: GraphValue): void {
         ? undefined
         : new TabringError(
             'train.nan',
-            `clipGradNorm: expected gradients with a finite norm, got ${norm}. The update was left out; lower the learning rate, or leave errorIfNonfinite out.`,
+            `clipGradNorm: the gradient norm is ${norm}. The update was skipped. Lower the learning rate, or remove errorIfNonfinite.`,
           ),
   })
 }
@@ -99,7 +102,7 @@ function refuseNonfinite(trace: Trace, value: GraphValue): void {
 /**
  * Clips every element of the gradients of `parameters` to -limit .. limit, in place in their buckets.
  *
- * As torch.nn.utils.clip_grad_value_, between `backward` and `optimizer.step`. cost: one dispatch a bucket. errors: as clipGradNorm.
+ * Like torch.nn.utils.clip_grad_value_, between `backward` and `optimizer.step`. cost: one dispatch per bucket. errors: as clipGradNorm.
  */
 export function clipGradValue(parameters: readonly Parameter[], limit: Limit): void {
   const trace = activeTrace('clipGradValue')
@@ -195,7 +198,7 @@ function kindOf(normType: number): NormKind {
   if (isPower) return `p${normType}`
   throw new TabringError(
     'config.invalid',
-    `clipGradNorm: normType must be 0, a number above it, Infinity or -Infinity, got ${normType}. 2 is the usual one.`,
+    `clipGradNorm: normType must be a number of at least 0, Infinity or -Infinity, got ${normType}. The usual value is 2.`,
   )
 }
 
@@ -205,7 +208,7 @@ function commonControl(buckets: readonly Bucket[], trace: Trace): GradientContro
   if (buckets.some((bucket) => trace.controls.get(bucket)?.value !== first?.value)) {
     throw new TabringError(
       'graph.misuse',
-      'clip: expected gradients that are all scaled alike, got some that were clipped or unscaled on their own. Treat all of them in each call.',
+      'clip: some of these gradients were clipped or unscaled separately from the others. Pass all of them in each call.',
     )
   }
   return first

@@ -8,17 +8,20 @@ export interface AveragedTensor {
   readonly data: Float32Array<ArrayBuffer>
 }
 
-/** Averages on the host, and how many updates they hold. */
+/** Averages on the host, and the number of updates in them. */
 export interface EmaState {
   readonly num_updates: number
-  /** By the parameter's index, as an optimizer's state; in older files by its name. */
+  /** By parameter index, like an optimizer's state; in older files by parameter name. */
   readonly average: Readonly<Record<string, AveragedTensor>>
-  /** With `useBuffers`, by the buffer's index. */
+  /** With `useBuffers`: by buffer index. */
   readonly buffers?: Readonly<Record<string, AveragedTensor>>
 }
 
 const malformed = (problem: string) =>
-  new TabringError('data.malformed', `ema.loadStateDict: ${problem} Load averages of this model.`)
+  new TabringError(
+    'data.malformed',
+    `ema.loadStateDict: ${problem} Load averages saved for this model.`,
+  )
 
 /** Which of these tensors a saved key means: an index, or a name in files that were saved by names. */
 function indexOf(key: string, tensors: readonly StoredTensor[]): number {
@@ -49,7 +52,7 @@ export function averagesByIndex(
     if (!sameShape(entry.shape, shape)) {
       const own = `${index}${name && ` ("${name}")`}`
       throw malformed(
-        `number ${own} must be [${shape.join(', ')}], got [${entry.shape.join(', ')}].`,
+        `average ${own} must be [${shape.join(', ')}], got [${entry.shape.join(', ')}].`,
       )
     }
     found.set(index, entry)
@@ -64,6 +67,6 @@ export function positionsOf(parameters: readonly Parameter[]): Map<Parameter, nu
   const twice = parameters.find((parameter, i) => parameters.indexOf(parameter) !== i)
   throw new TabringError(
     'graph.misuse',
-    `ExponentialMovingAverage: expected no parameter twice, got "${twice?.name}" again. Pass model.parameters().`,
+    `ExponentialMovingAverage: "${twice?.name}" occurs twice in the parameters. Pass model.parameters().`,
   )
 }

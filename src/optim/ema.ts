@@ -15,13 +15,13 @@ import { checkSetting } from './settings.ts'
 export type { AveragedTensor, EmaState } from './ema-state.ts'
 
 export interface EmaOptions {
-  /** What an update keeps of the average; default 0.999. */
+  /** Weight of the old average in an update; default 0.999. */
   decay?: number
-  /** Whether the model's float buffers, such as running statistics, are averaged and swapped too; default false. It needs the model. */
+  /** Whether float buffers of the model, such as running statistics, are averaged and swapped too; default false. Needs the model. */
   useBuffers?: boolean
 }
 
-/** What of a model is averaged. */
+/** What to average: a model or parameters. */
 export interface Averaged {
   parameters(): readonly Parameter[]
   buffers(): readonly ModuleBuffer[]
@@ -36,14 +36,14 @@ interface Average {
 /**
  * A running average of parameters on the device: average <- decay * average + (1 - decay) * parameter after each update.
  *
- * It takes a model, or parameters. A parameter's first update copies, as torch.optim.swa_utils.AveragedModel does with such an `avg_fn`.
- * Parameters without a gradient do not change and have no average. Buffers stay the model's own, unless `useBuffers`, AveragedModel's
- * `use_buffers`: then those of floats are averaged like parameters; whole numbers, which only count, stay. With several ranks each keeps
- * the whole average, from the gathered parameters, and of its own buffers.
- * cost: one dispatch a bucket and step, and a copy of the parameters' memory; one dispatch more for each buffer.
+ * Takes a model or parameters. The first update of a parameter copies it, like torch.optim.swa_utils.AveragedModel with such an `avg_fn`.
+ * Parameters without a gradient do not change and have no average. Buffers keep the model's own values unless `useBuffers` (AveragedModel's
+ * `use_buffers`) is set: then float buffers are averaged like parameters, and integer ones keep their values. With several ranks each one
+ * holds the whole average of the gathered parameters, and of its own buffers.
+ * cost: one dispatch per bucket and step, and a copy of the parameters' memory; one more dispatch per buffer.
  */
 export class ExponentialMovingAverage {
-  /** May be changed between steps. */
+  /** Can be changed between steps. */
   decay: number
   readonly #positions: ReadonlyMap<Parameter, number>
   readonly #buffers: readonly ModuleBuffer[]
@@ -64,7 +64,7 @@ export class ExponentialMovingAverage {
     if (useBuffers && !isModel) {
       throw new TabringError(
         'config.invalid',
-        `${where}: useBuffers needs the model, got parameters. Pass the model itself.`,
+        `${where}: useBuffers needs the model, got parameters. Pass the model instead.`,
       )
     }
     this.#positions = positionsOf(isModel ? averaged.parameters() : averaged)
@@ -73,14 +73,14 @@ export class ExponentialMovingAverage {
     this.decay = decay
   }
 
-  /** Adds the average's update to the function being compiled, after `optimizer.step`. errors: `graph.misuse` before it. */
+  /** Adds the update of the average to the function being compiled. errors: `graph.misuse` if called before `optimizer.step`. */
   update(): void {
     const trace = activeTrace('ema.update')
     trace.refusals.push(() => {
       if (!this.#isSwapped) return
       throw new TabringError(
         'graph.misuse',
-        'run: the model holds averaged parameters, expected its own. Call ema.swap() again before training goes on.',
+        'run: the model holds its averaged parameters. Call ema.swap() again before training continues.',
       )
     })
     if (trace.accumulation?.part === 'add') return
@@ -91,7 +91,7 @@ export class ExponentialMovingAverage {
     if (buckets.length === 0) {
       throw new TabringError(
         'graph.misuse',
-        'ema.update: expected a call after optimizer.step() in the same function, got no updated parameter. Call step() first.',
+        'ema.update: no parameter has been updated in this function. Call optimizer.step() before it, in the same function.',
       )
     }
     const other = buckets
@@ -100,7 +100,7 @@ export class ExponentialMovingAverage {
     if (other) {
       throw new TabringError(
         'graph.misuse',
-        `ema.update: expected all parameters of a group of the optimizer, got some without "${other.name}". Average them all, or give those that are meant a group of their own.`,
+        `ema.update: all parameters of an optimizer's group must be averaged together, but "${other.name}" is missing. Average them all, or put the ones you want into a separate group.`,
       )
     }
     const averages = [
@@ -134,7 +134,7 @@ export class ExponentialMovingAverage {
   }
 
   /**
-   * Exchanges the parameters and their averages on the device; a second call undoes it.
+   * Swaps the parameters with their averages on the device; a second call undoes it.
    *
    * errors: `graph.misuse` before the first update.
    */
@@ -142,7 +142,7 @@ export class ExponentialMovingAverage {
     if (this.#updates === 0) {
       throw new TabringError(
         'graph.misuse',
-        'ema.swap: expected an average, got none before the first step. Train first.',
+        'ema.swap: there is no average before the first step. Train first.',
       )
     }
     for (const [bucket, { pool, updates }] of this.#averages)
@@ -152,7 +152,7 @@ export class ExponentialMovingAverage {
     this.#isSwapped = !this.#isSwapped
   }
 
-  /** Runs `body` with the averaged parameters in the model, as torch_ema's average_parameters. */
+  /** Runs `body` with the averaged parameters in the model, like torch_ema's average_parameters. */
   async averaged<T>(body: () => Promise<T>): Promise<T> {
     this.swap()
     try {
@@ -162,12 +162,12 @@ export class ExponentialMovingAverage {
     }
   }
 
-  /** The averages by the parameters' indices, on the host. errors: `graph.misuse` while swapped. */
+  /** Returns the averages by parameter index, on the host. errors: `graph.misuse` while swapped. */
   async stateDict(): Promise<EmaState> {
     if (this.#isSwapped) {
       throw new TabringError(
         'graph.misuse',
-        'ema.stateDict: expected averages in their place, got swapped ones. Call ema.swap() first.',
+        'ema.stateDict: the averages are swapped into the model. Call ema.swap() first.',
       )
     }
     const average = new Map(this.#loaded)
@@ -196,15 +196,15 @@ export class ExponentialMovingAverage {
   }
 
   /**
-   * Takes averages over, before or after compiling. Files of older versions, by names, too, where each name is that of one parameter.
+   * Loads averages, before or after compiling. Also reads older files that are keyed by names, if each name belongs to one parameter.
    *
-   * errors: `data.malformed` for another shape, or a tensor that is not here; nothing is changed then. `graph.misuse` while swapped.
+   * errors: `data.malformed` for a wrong shape or an unknown tensor; then nothing changes. `graph.misuse` while swapped.
    */
   loadStateDict(state: EmaState): void {
     if (this.#isSwapped) {
       throw new TabringError(
         'graph.misuse',
-        'ema.loadStateDict: expected the model with its own parameters, got averaged ones in it. Call ema.swap() first.',
+        'ema.loadStateDict: the averages are swapped into the model. Call ema.swap() first.',
       )
     }
     const loaded = averagesByIndex(state.average, [...this.#positions.keys()])
@@ -257,7 +257,7 @@ export class ExponentialMovingAverage {
     else if (saved.some((entry) => entry)) {
       throw new TabringError(
         'graph.misuse',
-        `ema.loadStateDict: expected averages of all parameters that update together, got none of "${bucket.parameters[missing].name}". Load the optimizer's state too, before compiling.`,
+        `ema.loadStateDict: the state has averages of only some parameters that the step updates together, none of "${bucket.parameters[missing].name}". Load the optimizer's state too, before compiling.`,
       )
     } else average.updates = 0
     saved.forEach((entry, i) => {

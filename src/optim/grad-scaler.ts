@@ -13,17 +13,17 @@ import { type CommonSettings, checkSetting } from './settings.ts'
 export interface GradScalerOptions {
   /** Default 65536. */
   initScale?: number
-  /** What the scale is multiplied by after `growthInterval` steps without an infinite or NaN gradient; default 2. */
+  /** Factor for the scale after `growthInterval` steps without infinite or NaN gradients; default 2. */
   growthFactor?: number
-  /** What the scale is multiplied by when one is found; default 0.5. */
+  /** Factor for the scale after an infinite or NaN gradient; default 0.5. */
   backoffFactor?: number
   /** Default 2000. */
   growthInterval?: number
-  /** Default true; else every method does what it would without a scaler. */
+  /** Default true. If false, all methods act as if there were no scaler. */
   enabled?: boolean
 }
 
-/** PyTorch's keys. */
+/** The scaler's state, with PyTorch's keys. */
 export interface GradScalerState {
   scale: number
   growth_factor: number
@@ -41,12 +41,12 @@ const stateKeys: readonly (keyof GradScalerState)[] = [
 ]
 
 /**
- * Dynamic loss scaling, as torch.cuda.amp.GradScaler, inside the recorded step: `scale(loss).backward()`, perhaps `unscale(optimizer)` and
- * clipping, then `step(optimizer)` and `update()`.
+ * Dynamic loss scaling, like torch.cuda.amp.GradScaler, inside the compiled step: `scale(loss).backward()`, optionally `unscale(optimizer)`
+ * and clipping, then `step(optimizer)` and `update()`.
  *
- * Scale, the look for infinite and NaN gradients, and leaving an update out are all on the device; nothing waits for the host. Learning-rate
- * schedules run on the host and count left-out steps too.
- * cost: a pass over the gradients and about four dispatches of one thread.
+ * Scaling, checking for infinite and NaN gradients, and skipping an update all happen on the device, so nothing waits for the host.
+ * Learning-rate schedules run on the host and also count skipped steps.
+ * cost: a pass over the gradients and about four single-thread dispatches.
  */
 export class GradScaler {
   readonly #options: Required<GradScalerOptions>
@@ -75,14 +75,14 @@ export class GradScaler {
     this.#pool.write(Float32Array.of(initScale, 0))
   }
 
-  /** The loss times the scale: call `backward` on it. */
+  /** Returns the loss times the scale: call `backward` on it. */
   scale(loss: Tensor): Tensor {
     if (!this.#options.enabled) return loss
     const scale = new GraphValue(tensorType([]), { kind: 'pool', pool: this.#pool, start: 0 })
     return loss.mul(new TracedTensor(scale))
   }
 
-  /** Takes the scale out of the optimizer's gradients, before clipping; `step` does it where this was not called. */
+  /** Divides the optimizer's gradients by the scale, for clipping; `step` does it if this was not called. */
   unscale<S extends CommonSettings>(optimizer: Optimizer<S>): void {
     const trace = activeTrace('scaler.unscale')
     const key = optimizer as unknown as Optimizer
@@ -91,14 +91,14 @@ export class GradScaler {
     if (done.has(key)) {
       throw new TabringError(
         'graph.misuse',
-        'scaler.unscale: expected one call for each optimizer and step, got a second one. Leave it out.',
+        'scaler.unscale: called twice for one optimizer in one step. Remove the second call.',
       )
     }
     const buckets = optimizer.bucketsOfStep(trace, 'scaler.unscale')
     if (buckets.some((bucket) => trace.controls.has(bucket))) {
       throw new TabringError(
         'graph.misuse',
-        'scaler.unscale: expected gradients as backward left them, got clipped ones. Call unscale before clipping.',
+        'scaler.unscale: the gradients are already clipped. Call unscale before clipping.',
       )
     }
     const stats = statsOf(buckets, 'l2', trace)
@@ -107,7 +107,7 @@ export class GradScaler {
     done.set(key, value)
   }
 
-  /** `optimizer.step()`, which changes nothing in a step with an infinite or NaN gradient. */
+  /** Runs `optimizer.step()`, which changes nothing in a step with an infinite or NaN gradient. */
   step<S extends CommonSettings>(optimizer: Optimizer<S>): void {
     const trace = activeTrace('scaler.step')
     const isDone = this.#doneIn(trace).has(optimizer as unknown as Optimizer)
@@ -115,7 +115,7 @@ export class GradScaler {
     optimizer.step()
   }
 
-  /** Sets the scale for the next step; call it after `step` for all optimizers. errors: `graph.misuse` before any. */
+  /** Sets the scale for the next step; call it after `step` of all optimizers. errors: `graph.misuse` if none has stepped. */
   update(): void {
     const trace = activeTrace('scaler.update')
     if (!this.#options.enabled || trace.accumulation?.part === 'add') return
@@ -123,7 +123,7 @@ export class GradScaler {
     if (controls.length === 0 || controls.length > mostControls) {
       throw new TabringError(
         'graph.misuse',
-        `scaler.update: expected 1 to ${mostControls} optimizers that stepped before, got ${controls.length}. Call scaler.step(optimizer) first.`,
+        `scaler.update: expected 1 to ${mostControls} optimizers that called step before, got ${controls.length}. Call scaler.step(optimizer) first.`,
       )
     }
     const options = this.#options
@@ -143,7 +143,7 @@ export class GradScaler {
     })
   }
 
-  /** The scale of the next step. cost: a copy and a wait for the device. */
+  /** Returns the scale of the next step. cost: a copy and a wait for the device. */
   async getScale(): Promise<number> {
     return this.#options.enabled ? (await this.#pool.read())[0] : 1
   }
@@ -160,13 +160,13 @@ export class GradScaler {
     }
   }
 
-  /** errors: `data.malformed` for a state without one of the keys. */
+  /** Loads a saved state. errors: `data.malformed` for a state with a missing key. */
   loadStateDict(state: GradScalerState): void {
     for (const key of stateKeys) {
       if (typeof state?.[key] === 'number') continue
       throw new TabringError(
         'data.malformed',
-        `loadStateDict: GradScaler expected a number as "${key}", got ${JSON.stringify(state?.[key])}. Load what scaler.stateDict() gave.`,
+        `loadStateDict: GradScaler expected a number as "${key}", got ${JSON.stringify(state?.[key])}. Load the result of scaler.stateDict().`,
       )
     }
     this.#options.growthFactor = state.growth_factor

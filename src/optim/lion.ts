@@ -16,7 +16,7 @@ export interface LionSettings {
 
 export type LionOptions = Partial<LionSettings>
 
-/** Lion: steps of one size in the direction of the momentum's sign. source: Chen et al., arXiv 2302.06675. */
+/** Lion: steps of equal size in the direction of the momentum's sign. source: Chen et al., arXiv 2302.06675. */
 export class Lion extends Optimizer<LionSettings> {
   protected override readonly savesStep = false
 

@@ -30,7 +30,7 @@ export function commonSteps(
   if (other) {
     throw new TabringError(
       'graph.misuse',
-      `loadStateDict: "${first.name}" and "${other.name}", which the compiled step updates together, must have made as many steps, got ${stepsOf(first)} and ${stepsOf(other)}. Load the state before compiling.`,
+      `loadStateDict: the compiled step updates "${first.name}" and "${other.name}" together, so their step counts must agree, got ${stepsOf(first)} and ${stepsOf(other)}. Load the state before compiling.`,
     )
   }
   return stepsOf(first)

@@ -29,17 +29,17 @@ import {
 import { warnOfUnlisted } from './warn-unlisted.ts'
 
 /**
- * The base of all optimizers: groups, buckets, slices, step counting and state dicts are here, the update rule is the subclass's.
+ * Base class of all optimizers: groups, buckets, slices, step counts and state dicts. Subclasses add the update rule.
  *
- * With several ranks each updates its own slice with its own slice of the state, and the program gathers the rest.
+ * With several ranks each one updates its own slice using its own slice of the state, and the program gathers the rest.
  */
 export abstract class Optimizer<Settings extends CommonSettings = CommonSettings> {
-  /** The groups with their settings; numbers may be changed between steps, but for a `momentum` of 0 that was compiled. */
+  /** The groups with their settings. Numbers can be changed between steps, except a `momentum` that was 0 when the step was compiled. */
   readonly paramGroups: ParamGroup<Settings>[]
   readonly defaults: Readonly<Settings>
-  /** Steps begun so far; 1 during the first. Includes those that a GradScaler left out. Parameters that join later count their own. */
+  /** Steps begun so far; 1 during the first. Includes steps that a GradScaler skipped. Parameters that join later have their own count. */
   stepCount = 0
-  /** Whether each parameter's saved state has PyTorch's `step`. */
+  /** Whether the saved state of each parameter has PyTorch's `step`. */
   protected readonly savesStep: boolean = true
   readonly #cohorts = new Map<ParamGroup<Settings>, Cohort[]>()
   /** Made in a trace under way. */
@@ -63,13 +63,13 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     if (all.length === 0 || new Set(all).size !== all.length) {
       throw new TabringError(
         'graph.misuse',
-        `${this.constructor.name}: expected at least one parameter and none twice, got ${all.length}. Pass model.parameters().`,
+        `${this.constructor.name}: expected at least one parameter and no duplicates, got ${all.length}. Pass model.parameters().`,
       )
     }
     for (const parameter of all) owners.set(parameter, this as unknown as Optimizer)
   }
 
-  /** Adds a group; programs compiled from then on update it too. errors: `graph.misuse` for a parameter that is in already. */
+  /** Adds a group; programs compiled later update it too. errors: `graph.misuse` for a parameter that already is in a group. */
   addParamGroup(group: Partial<Settings> & { readonly params: readonly Parameter[] }): void {
     const made = this.#makeGroup(group)
     const known = this.paramGroups.flatMap(({ params }) => params)
@@ -77,14 +77,14 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     if (twice) {
       throw new TabringError(
         'graph.misuse',
-        `addParamGroup: "${twice.name}" must be new, got one that is in a group already. Leave it out.`,
+        `addParamGroup: "${twice.name}" is already in a group. Remove it from the new one.`,
       )
     }
     this.paramGroups.push(made)
     for (const parameter of group.params) owners.set(parameter, this as unknown as Optimizer)
   }
 
-  /** Forgets the gradients that `backward` gave so far in the function being compiled. */
+  /** Discards the gradients computed by `backward` so far in the function being compiled. */
   zeroGrad(): void {
     const trace = activeTrace('zeroGrad')
     for (const { params } of this.paramGroups) {
@@ -93,11 +93,11 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   }
 
   /**
-   * Adds the update of every parameter that has a gradient.
+   * Adds the update of every parameter that has a gradient to the function being compiled.
    *
-   * In a micro-step of an accumulation it adds the gradients to the earlier ones instead. Warns of parameters behind the loss that no
-   * module has listed and no optimizer has.
-   * errors: `graph.misuse` when no parameter has a gradient.
+   * In a micro-step of gradient accumulation it adds the gradients to the accumulated ones instead. Warns if the loss depends on parameters
+   * that no module lists and no optimizer has.
+   * errors: `graph.misuse` if no parameter has a gradient.
    */
   step(): void {
     const trace = activeTrace('optimizer.step')
@@ -138,9 +138,9 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   }
 
   /**
-   * Gives parameters that other ranks use and this one does not a gradient of zeros, where the model is wrapped to find them.
+   * Gives zero gradients to parameters that other ranks use and this rank does not, if the model is wrapped to find unused parameters.
    *
-   * Parameters that no rank uses keep their value. errors: `Unsettled` until ranks have told each other.
+   * Parameters that no rank uses keep their value. errors: `Unsettled` until the ranks have agreed.
    */
   fillUnused(trace: Trace): void {
     const all = this.paramGroups.flatMap(({ params }) => params)
@@ -159,17 +159,17 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     }
   }
 
-  /** Parameters that have made the same updates, in the order in which they joined. */
+  /** Groups of parameters with the same number of updates, in the order in which they joined. */
   get cohorts(): readonly Cohort[] {
     return [...this.#cohorts.values()].flat()
   }
 
-  /** All buckets made so far, in the order in which they are exchanged. */
+  /** All buckets created so far, in the order of their exchange. */
   get buckets(): Bucket[] {
     return this.cohorts.flatMap(({ buckets }) => buckets).sort((a, b) => a.index - b.index)
   }
 
-  /** The buckets that the step being compiled updates. errors: `graph.misuse` when it has updated them already. */
+  /** The buckets updated by the step being compiled. errors: `graph.misuse` if it has already updated them. */
   bucketsOfStep(trace: Trace, what: string): Bucket[] {
     const cohorts = this.paramGroups.flatMap((group) => this.#cohortsOf(group, trace))
     const buckets = cohorts.flatMap((cohort) => cohort.buckets)
@@ -177,17 +177,17 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     if (trace.updates.some(({ bucket }) => buckets.includes(bucket))) {
       throw new TabringError(
         'graph.misuse',
-        `${what}: expected a call before optimizer.step(), got one after it. Move it between backward() and step().`,
+        `${what}: called after optimizer.step(). Call it between backward() and step().`,
       )
     }
     return buckets
   }
 
   /**
-   * The whole state on the host, in PyTorch's layout: with the parameters, all that a run needs to go on bit for bit.
+   * Returns the whole state on the host, in PyTorch's layout. Together with the parameters it lets a run resume bit for bit.
    *
-   * With several ranks, each of which has a slice of the state, all must call it between the same steps; each gets the whole.
-   * cost: one copy and wait per state and bucket; with several ranks an all-gather of each, too. errors: `peer.*`.
+   * With several ranks, each of which holds a slice of the state, all must call it between the same steps; each gets the whole state.
+   * cost: one copy and wait per state and bucket; with several ranks also an all-gather of each. errors: `peer.*`.
    */
   async stateDict(): Promise<OptimizerStateDict> {
     const all = this.paramGroups.flatMap(({ params }) => params)
@@ -211,18 +211,18 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   }
 
   /**
-   * Takes over what `stateDict` returned, on a model with the same parameters in the same order; before or after compiling. After it the
-   * settings that decide which states there are (`momentum` above 0, `nesterov`, `amsgrad`, `centered`) must be those that were compiled,
-   * or the next run of that step is refused: compile it again.
+   * Loads a state from `stateDict` for a model with the same parameters in the same order, before or after compiling.
    *
-   * errors: `data.malformed`, naming what differs, `config.invalid` for settings that cannot be; nothing is changed then. `graph.misuse` where a compiled step updates parameters together that have made
-   * different numbers of steps in the saved run: load before compiling then.
+   * Settings that decide which states exist (`momentum` above 0, `nesterov`, `amsgrad`, `centered`) must match a step that is already
+   * compiled; otherwise its next run fails and the step must be compiled again.
+   * errors: `data.malformed`, naming the difference, `config.invalid` for invalid settings; then nothing changes. `graph.misuse` if a
+   * compiled step updates parameters together that have different step counts in the saved run: then load before compiling.
    */
   loadStateDict(saved: OptimizerStateDict): void {
     if (!Array.isArray(saved?.param_groups) || typeof saved.state !== 'object') {
       throw new TabringError(
         'data.malformed',
-        `loadStateDict: ${this.constructor.name} expected an optimizer's state with "state" and "param_groups", got ${saved && typeof saved === 'object' ? Object.keys(saved).join(', ') || 'an empty one' : String(saved)}. Load what optimizer.stateDict() gave.`,
+        `loadStateDict: ${this.constructor.name} expected an optimizer's state with "state" and "param_groups", got ${saved && typeof saved === 'object' ? Object.keys(saved).join(', ') || 'an empty one' : String(saved)}. Load the result of optimizer.stateDict().`,
       )
     }
     const sizes = (counts: readonly number[]) => `[${counts.join(', ')}]`
@@ -231,7 +231,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     if (sizes(own) !== sizes(theirs)) {
       throw new TabringError(
         'data.malformed',
-        `loadStateDict: expected groups of ${sizes(own)} parameters, got ${sizes(theirs)}. Make the optimizer as it was when saved.`,
+        `loadStateDict: expected groups of ${sizes(own)} parameters, got ${sizes(theirs)}. Create the optimizer with the same groups as when the state was saved.`,
       )
     }
     const loaded = new Map<Parameter, LoadedState>()
@@ -245,7 +245,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
           if (!sameShape(shape, parameter.shape) || data.length !== countElements(shape)) {
             throw new TabringError(
               'data.malformed',
-              `loadStateDict: ${name} of "${parameter.name}" must be [${parameter.shape.join(', ')}], got [${shape.join(', ')}]. Load a state made for this model.`,
+              `loadStateDict: ${name} of "${parameter.name}" must be [${parameter.shape.join(', ')}], got [${shape.join(', ')}]. Load a state saved for this model.`,
             )
           }
         }
@@ -279,7 +279,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   /** Emits the update of one slice. */
   protected abstract update(trace: Trace, slice: Slice, group: ParamGroup<Settings>): GraphNode[]
 
-  /** Which settings depend on the number of updates made, for steps that a GradScaler may leave out. */
+  /** Names the settings that depend on the number of updates made, for steps that a GradScaler may skip. */
   protected settleAttrs(
     _trace: Trace,
     _group: ParamGroup<Settings>,
@@ -289,9 +289,9 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
   }
 
   /**
-   * The setting, if any, by which a step with `compiled` settings does not do what `now` says: one that chose its kernels or states.
+   * Returns the setting, if any, whose change from `compiled` to `now` needs a new compilation: one that chose kernels or states.
    *
-   * All others are step scalars, which each run reads anew.
+   * All others are step scalars, which each run reads.
    */
   protected fixedSetting(
     _compiled: Readonly<Settings>,
@@ -300,7 +300,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     return undefined
   }
 
-  /** errors: `config.invalid` for settings that the rule cannot have. */
+  /** Checks the settings. errors: `config.invalid` for values that the update rule does not allow. */
   protected abstract check(settings: Settings): void
 
   /** Runs of the step being compiled are refused while the group's settings ask for another step. */
@@ -312,7 +312,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
       const of = (settings: Readonly<Settings>) => String(Reflect.get(settings, name))
       throw new TabringError(
         'graph.misuse',
-        `run: ${this.constructor.name}'s ${name} must be ${of(compiled)}, with which the step was compiled, got ${of(group)}. Compile the step again: it decides which kernels and states there are.`,
+        `run: the step was compiled with ${name} = ${of(compiled)} of ${this.constructor.name}, which is now ${of(group)}. Compile the step again: this setting decides its kernels and states.`,
       )
     })
   }
@@ -329,7 +329,7 @@ export abstract class Optimizer<Settings extends CommonSettings = CommonSettings
     if (group.params.some((parameter) => parameter.exchange !== exchange)) {
       throw new TabringError(
         'graph.misuse',
-        'optimizer.step: some parameters of a group are wrapped for data parallel, some are not. Wrap the whole model.',
+        'optimizer.step: only some parameters of a group are wrapped for data parallel training. Wrap the whole model.',
       )
     }
     trace.exchange = exchange
@@ -495,5 +495,5 @@ function idOfGradient(trace: Trace, parameter: Parameter): number {
 const gradientMissing = (parameter: Parameter) =>
   new TabringError(
     'graph.misuse',
-    `optimizer.step: "${parameter.name}" has no gradient, but others that joined the optimizer with it have; they update together. To freeze some of them, make a new optimizer and give it the state of this one: loadStateDict(await optimizer.stateDict()).`,
+    `optimizer.step: "${parameter.name}" has no gradient, but parameters that are updated together with it have one. To freeze some of them, create a new optimizer and load the state of this one into it: loadStateDict(await optimizer.stateDict()).`,
   )

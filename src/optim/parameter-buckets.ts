@@ -33,7 +33,7 @@ export function bucketsBehind(
     if (!owner) {
       throw new TabringError(
         'graph.misuse',
-        `${what}: "${parameter.name}" must belong to an optimizer, got none. Make the optimizer first.`,
+        `${what}: "${parameter.name}" belongs to no optimizer. Create the optimizer first.`,
       )
     }
     optimizers.add(owner)
@@ -46,7 +46,7 @@ export function bucketsBehind(
     if (other) {
       throw new TabringError(
         'graph.misuse',
-        `${what}: expected all parameters of a group, got some without "${other.name}". Pass them all, or give those that are meant a group of their own.`,
+        `${what}: all parameters of a group must be passed together, but "${other.name}" is missing. Pass them all, or put the ones you want into a separate group.`,
       )
     }
   }
@@ -56,5 +56,5 @@ export function bucketsBehind(
 export const noGradient = (what: string) =>
   new TabringError(
     'graph.misuse',
-    `${what}: no parameter has a gradient. Call loss.backward() before it in the same function.`,
+    `${what}: no parameter has a gradient. Call loss.backward() first, in the same function.`,
   )

@@ -13,7 +13,7 @@ import { emitUpdate, type Slice, slots } from './slice.ts'
 export interface RMSpropSettings {
   /** Learning rate; default 1e-2. */
   lr: number
-  /** Decay rate of the squared gradient's mean; default 0.99. */
+  /** Decay rate of the mean squared gradient; default 0.99. */
   alpha: number
   /** Added to the denominator; default 1e-8. */
   eps: number
@@ -21,17 +21,17 @@ export interface RMSpropSettings {
   weightDecay: number
   /** Default 0: no momentum buffer. */
   momentum: number
-  /** Divide by the gradient's deviation instead of its root mean square; default false. */
+  /** Divide by the gradient's standard deviation instead of its root mean square; default false. */
   centered: boolean
 }
 
 export type RMSpropOptions = Partial<RMSpropSettings>
 
 /**
- * RMSprop as torch.optim.RMSprop. source: Hinton's lecture 6e.
+ * RMSprop, like torch.optim.RMSprop. source: Hinton's lecture 6e.
  *
- * Which states there are is fixed by what `momentum` and `centered` are when the step is compiled; runs are refused where they have changed
- * since. A momentum may fall to 0.
+ * `momentum` and `centered` decide which states exist when the step is compiled; a later change makes runs fail. Only momentum may become
+ * 0.
  */
 export class RMSprop extends Optimizer<RMSpropSettings> {
   constructor(params: Params<RMSpropSettings>, options: RMSpropOptions = {}) {

@@ -1,19 +1,19 @@
 import type { Parameter } from '../graph/trace/parameter.ts'
 import { TabringError } from '../util/errors.ts'
 
-/** Settings that every optimizer has; the others are the optimizer's own. */
+/** Settings common to all optimizers; each optimizer adds its own. */
 export interface CommonSettings {
   /** Learning rate. */
   lr: number
 }
 
 /**
- * Parameters that share settings. Numbers may be changed between steps: each step reads them anew, nothing is compiled again.
+ * Parameters that share settings. Numbers can be changed between steps: each step reads them, nothing is compiled again.
  *
- * What decides which kernels and states there are is fixed by compiling: whether momentum is 0, `nesterov`, `amsgrad`, `centered`. A run
- * that finds another is refused with `graph.misuse`; only momentum may fall to 0.
+ * Settings that decide which kernels and states exist are fixed when the step is compiled: whether momentum is 0, `nesterov`, `amsgrad`,
+ * `centered`. A run after a change fails with `graph.misuse`; only momentum may become 0.
  *
- * The optional ones are kept here by learning-rate schedulers, as in PyTorch.
+ * Learning-rate schedulers keep the optional fields here, as in PyTorch.
  */
 export type ParamGroup<Settings extends CommonSettings = CommonSettings> = Settings & {
   readonly params: readonly Parameter[]
@@ -34,7 +34,7 @@ export const groupNames = {
   baseMomentum: true,
 } as const
 
-/** What an optimizer is made of: parameters, or groups of them with settings of their own over the common ones. */
+/** What an optimizer takes: parameters, or groups of parameters with settings that override the common ones. */
 export type Params<Settings> =
   | readonly Parameter[]
   | readonly (Partial<Settings> & { readonly params: readonly Parameter[] })[]
@@ -58,7 +58,7 @@ export function checkSetting(
   if (!isValid || typeof value !== 'number' || Number.isNaN(value)) {
     throw new TabringError(
       'config.invalid',
-      `${optimizer}: ${name} must be ${range}, got ${value}. Give another ${name}.`,
+      `${optimizer}: ${name} must be ${range}, got ${value}. Change ${name}.`,
     )
   }
 }

@@ -27,11 +27,10 @@ const undamped = ({ momentum, dampening }: SGDSettings): number =>
   momentum === 0 ? 1 : 1 - dampening
 
 /**
- * Stochastic gradient descent with momentum, as torch.optim.SGD.
+ * Stochastic gradient descent with momentum, like torch.optim.SGD.
  *
- * Whether there is a momentum buffer, and its form, are fixed by what `momentum` and `nesterov` are when the step is compiled; runs are
- * refused where they have changed since. A momentum that falls to 0 is plain descent from there on; the buffer then follows the gradient,
- * where PyTorch's stays as it was.
+ * `momentum` and `nesterov` decide when the step is compiled whether there is a momentum buffer, and its form; a later change makes runs
+ * fail. If momentum becomes 0, later steps are plain descent; the buffer then follows the gradient, where PyTorch leaves it unchanged.
  */
 export class SGD extends Optimizer<SGDSettings> {
   protected override readonly savesStep = false
@@ -87,7 +86,7 @@ export class SGD extends Optimizer<SGDSettings> {
     if (nesterov && (momentum <= 0 || dampening !== 0)) {
       throw new TabringError(
         'config.invalid',
-        `SGD: nesterov must come with a momentum and no dampening, got momentum ${momentum} and dampening ${dampening}. Set momentum, or leave nesterov out.`,
+        `SGD: nesterov needs a momentum and no dampening, got momentum ${momentum} and dampening ${dampening}. Set momentum, or remove nesterov.`,
       )
     }
   }

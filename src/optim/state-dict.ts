@@ -1,7 +1,7 @@
 import { TabringError } from '../util/errors.ts'
 import type { Shape } from '../util/shape.ts'
 
-/** A tensor of an optimizer's state on the host. */
+/** A tensor of an optimizer's state, on the host. */
 export interface StateTensor {
   readonly shape: Shape
   readonly data: Float32Array<ArrayBuffer>
@@ -11,8 +11,8 @@ export type StateEntry = Readonly<Record<string, number | StateTensor | null>>
 export type SettingValue = number | boolean | null | readonly number[]
 
 /**
- * An optimizer's state in PyTorch's layout and with its keys: `state` by the parameter's index over all groups, `param_groups` with
- * the indices in `params`.
+ * An optimizer's state in PyTorch's layout and with its keys: `state` by parameter index over all groups, `param_groups` with the indices
+ * in `params`.
  */
 export interface OptimizerStateDict {
   readonly state: Readonly<Record<number, StateEntry>>
@@ -59,7 +59,7 @@ export function groupFromDict(
   const refuse = (problem: string): never => {
     throw new TabringError(
       'data.malformed',
-      `loadStateDict: ${problem}. Load a state that this kind of optimizer saved.`,
+      `loadStateDict: ${problem}. Load a state saved by the same kind of optimizer.`,
     )
   }
   const implementation = ['params', 'foreach', 'capturable', 'differentiable', 'fused']
@@ -70,7 +70,7 @@ export function groupFromDict(
     if (settings.includes(name)) {
       if (kindOf(value) !== kindOf(group[name])) {
         refuse(
-          `${optimizer} expected ${kindOf(group[name])} as "${key}", got ${JSON.stringify(value)}`,
+          `${optimizer} expects ${kindOf(group[name])} as "${key}", got ${JSON.stringify(value)}`,
         )
       }
     } else if (!fromSchedulers.includes(name)) {
@@ -82,7 +82,7 @@ export function groupFromDict(
   const missing = settings.find((name) => !(name in taken))
   if (missing !== undefined) {
     refuse(
-      `${optimizer} expected the setting "${toSnake(missing)}", got ${Object.keys(saved).join(', ')}`,
+      `the setting "${toSnake(missing)}" of ${optimizer} is missing, got ${Object.keys(saved).join(', ')}`,
     )
   }
   return taken

@@ -20,6 +20,6 @@ export function warnOfUnlisted({ gradients }: Trace): void {
   const shown = unlisted.slice(0, 4).map(({ shape }) => formatShape(shape))
   if (unlisted.length > shown.length) shown.push('...')
   console.warn(
-    `tabring optimizer.step: expected an optimizer for every parameter behind the loss, got ${unlisted.length} (${shown.join(', ')}) in none, which no module has listed. Modules and parameters in #private fields are no part of a model: hold them in plain or TypeScript-private properties. If these are not to learn, call requiresGrad_(false).`,
+    `tabring optimizer.step: ${unlisted.length} parameters (${shown.join(', ')}) have gradients but belong to no optimizer, and no module lists them. A module does not see parameters and modules in #private fields: keep them in plain or TypeScript-private properties. If they should not be trained, call requiresGrad_(false).`,
   )
 }

@@ -2,19 +2,19 @@ import { ArgumentTypeError, TabringError } from './errors.ts'
 
 export type DeviceType = 'webgpu' | 'cpu'
 
-/** Where programs run and tensors live: an adapter of this browser, or the plain references on the CPU. */
+/** A device on which programs run and tensors live: a WebGPU adapter of this browser, or the CPU (plain reference ops). */
 export interface Device {
   readonly type: DeviceType
-  /** Undefined: the WebGPU device that is current when it is used. */
+  /** Number of the WebGPU device. Undefined: the current device at the time of use. */
   readonly index?: number
 }
 
-/** A device that is there, by number. */
+/** An existing device, by number. */
 export interface PlacedDevice extends Device {
   readonly index: number
 }
 
-/** All forms in which a device may be given. */
+/** All forms in which a device can be given. */
 export type DeviceSpec = string | number | Device
 
 let currentIndex = 0
@@ -27,15 +27,16 @@ export function setCurrentDevice(index: number): void {
 }
 
 /**
- * Returns the device that `spec` means: `'webgpu'`, `'webgpu:1'`, `'cpu'`, `1` (of WebGPU), `{ type, index }`, or (type, index).
+ * Returns the device that `spec` names: `'webgpu'`, `'webgpu:1'`, `'cpu'`, `1` (of WebGPU), `{ type, index }`, or (type, index).
  *
- * WebGPU device 0 is the browser's fastest adapter, then come the one that saves power and the browser's software one, where they are
- * others, of those that are visible. No index means the current one (`gpu.setDevice`) whenever the device is used, as with torch.device('cuda').
- * errors: `config.invalid` for anything else; a TypeError for what is no text, number or object.
+ * Numbers count visible devices. WebGPU device 0 is the browser's fastest adapter, followed by the low-power adapter and the software
+ * adapter, if they are different ones. No index means the current device (`gpu.setDevice`) at the time of use, as with
+ * torch.device('cuda').
+ * errors: `config.invalid` for an unknown device; a TypeError for anything but a string, number or object.
  */
 export function device(spec: DeviceSpec, index?: number): Device {
   const got = `${JSON.stringify(spec)}${index === undefined ? '' : ` and ${index}`}`
-  const words = `device: expected "webgpu", "webgpu:<index>", "cpu", an index or { type, index }, got ${got}. Name one of these.`
+  const words = `device: expected "webgpu", "webgpu:<index>", "cpu", an index or { type, index }, got ${got}. Use one of these forms.`
   const refuse = (): never => {
     throw new TabringError('config.invalid', words)
   }
@@ -64,7 +65,7 @@ export function placedDevice(spec: DeviceSpec): PlacedDevice {
   return { type, index }
 }
 
-/** `webgpu:0`, `webgpu`, `cpu` */
+/** Returns the device as text: `webgpu:0`, `webgpu` or `cpu`. */
 export const formatDevice = ({ type, index }: Device): string =>
   type === 'cpu' || index === undefined ? type : `${type}:${index}`
 

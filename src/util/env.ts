@@ -1,15 +1,15 @@
 /**
- * The world that a protocol state machine may touch: a clock, timers and randomness, all injected.
+ * The environment of a protocol state machine: a clock, timers and randomness, all injected.
  *
- * Rendezvous, links' sessions and collectives take an `Env` and nothing else from their surroundings,
- * so one seed replays a run and a virtual clock makes hours of waiting free.
+ * Rendezvous, link sessions and collectives take everything they need from outside through an `Env`, so one seed replays a run and a
+ * virtual clock makes hours of waiting free.
  */
 export interface Env {
-  /** Milliseconds since an arbitrary origin; never goes back. */
+  /** Returns milliseconds since an arbitrary origin; never decreases. */
   now(): number
   /** Runs `callback` once after `delayMs`; returns a function that cancels it. */
   after(delayMs: number, callback: () => void): () => void
-  /** `length` random bytes. */
+  /** Returns `length` random bytes. */
   random(length: number): Uint8Array
 }
 

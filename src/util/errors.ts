@@ -1,22 +1,24 @@
 /**
- * Tabring's errors: a few classes, one stable `code` each from the list below; and one for arguments of a wrong type, which is a TypeError
- * besides.
+ * All error codes, each with its cause and remedy. Errors are `TabringError`s with one of these stable codes; wrong argument types are an
+ * `ArgumentTypeError`, which is also a TypeError.
  *
- * A message reads `<where>: <expected>, got <actual>. <what to do>`. docs/reference/errors.md is made of this list (`npm run docs`).
+ * A message reads `<where>: <what is wrong>. <what to do>`. docs/reference/errors.md is generated from this list (`npm run docs`).
  */
 export const errorCodes = {
   // shapes and graphs
   'shape.mismatch': {
-    cause: 'Two tensors disagree about a dimension.',
-    remedy: 'Print both shapes; reshape, transpose or change the layer that the message names.',
+    cause: 'Two tensors have different sizes in a dimension that must agree.',
+    remedy:
+      'Compare the two shapes in the message; reshape, transpose or change the layer that it names.',
   },
   'shape.unsupported': {
-    cause: 'An op was asked for a shape, dtype or option it does not have.',
+    cause: 'An op does not support this shape, dtype or option.',
     remedy: 'Convert the tensor, or choose an option that the message allows.',
   },
   'graph.misuse': {
-    cause: 'A tensor, module or optimizer was used outside the place where it is valid.',
-    remedy: 'Move the call to where the message says, mostly into the function given to `compile`.',
+    cause: 'A tensor, module or optimizer was used where it is not valid.',
+    remedy:
+      'Move the call to where the message says, usually into the function passed to `compile`.',
   },
   // the device
   'gpu.unavailable': {
@@ -25,40 +27,42 @@ export const errorCodes = {
       'Open the page over https or localhost in a browser with WebGPU, or compile for the device `cpu`.',
   },
   'device.mismatch': {
-    cause: 'A tensor is on another device than the program that reads it.',
+    cause: 'A tensor is on a different device than the program that reads it.',
     remedy:
-      'Move the tensor or the program with `.to()` or the `device` option, so that both are on one device.',
+      'Move the tensor or the program with `.to()` or the `device` option, so that both are on the same device.',
   },
   'gpu.limit': {
-    cause: 'A buffer, kernel or program needs more than the adapter allows or has free.',
+    cause:
+      'A buffer, kernel or program needs more memory or larger limits than the adapter offers.',
     remedy: 'Use a smaller model or batch, `checkpoint`, or another adapter.',
   },
   'gpu.lost': {
-    cause: 'The device was lost.',
+    cause: 'The browser lost the GPU device.',
     remedy:
-      'Open the device again and go on from the last kept state; the built-in training does so by itself, on all ranks.',
+      'Reopen the device and resume from the last snapshot or checkpoint. The built-in training does this automatically on all ranks.',
   },
   'gpu.compile': {
     cause: 'A shader or pipeline did not compile.',
-    remedy: 'Report it with the text of the shader; `isNaive: true` may go around it.',
+    remedy: 'Report it with the shader text. `isNaive: true` may avoid it.',
   },
   'gpu.validation': {
     cause: 'The device rejected a command.',
-    remedy: 'Results after it are not valid: stop the run and report it.',
+    remedy: 'Later results are not valid: stop the run and report the error.',
   },
   // peers and signaling
   'peer.lost': {
     cause: 'A rank left, crashed or stopped answering.',
-    remedy: 'Members stay in the room: start the run again, from a checkpoint where there is one.',
+    remedy:
+      'The other members stay in the room. Start the run again, from a checkpoint if you have one.',
   },
   'peer.timeout': {
     cause:
-      'A rank did not send what a collective waited for, or set the key that a store waited for, in time.',
+      'A rank did not send what a collective waited for, or set the key that a store waited for, before the deadline.',
     remedy:
-      'Keep that tab in the foreground or give ranks more time; slow networks need longer deadlines.',
+      'Keep that tab in the foreground, or raise the timeout; slow networks need longer ones.',
   },
   'peer.protocol': {
-    cause: 'A frame or message broke the protocol.',
+    cause: 'A frame or message violated the protocol.',
     remedy: 'Load the same version of the page on every rank.',
   },
   'peer.aborted': {
@@ -66,77 +70,78 @@ export const errorCodes = {
     remedy: 'Read the error of the rank that aborted.',
   },
   'peer.unreachable': {
-    cause: 'No connection to a rank could be made.',
-    remedy: 'Check firewalls between the two machines, or put the tabs into one network.',
+    cause: 'No connection to a rank could be established.',
+    remedy: 'Check the firewalls between the two machines, or put both on the same network.',
   },
   'peer.mismatch': {
-    cause: 'Ranks disagree about the collective they are in.',
+    cause: 'Ranks disagree about the current collective.',
     remedy: 'Run the same program with the same settings on every rank.',
   },
   'signal.refused': {
     cause: 'The signaling server refused a request.',
     remedy:
-      "Read the reason in the message: a wrong secret, a full room, a run that is under way, or a limit of the room's store.",
+      "Read the reason in the message: a wrong secret, a full room, a run that has already started, or a limit of the room's store.",
   },
   'signal.lost': {
-    cause: 'The connection to the signaling server ended.',
-    remedy: 'Check that the server runs, and join again.',
+    cause: 'The connection to the signaling server closed.',
+    remedy: 'Check that the server is running, and join again.',
   },
   'train.diverged': {
-    cause: 'Replicas hold different parameters.',
-    remedy: 'Start again from a checkpoint and report it, with the adapters of all ranks.',
+    cause: 'Replicas have different parameters.',
+    remedy: 'Restart from a checkpoint, and report the error with the adapters of all ranks.',
   },
   'train.nan': {
-    cause: 'The loss, or the norm of gradients, is not a finite number.',
+    cause: 'The loss or the gradient norm is not finite.',
     remedy:
-      'Lower the learning rate or clip gradients; `compile(..., { detectAnomaly: true })` names the first op that gave it, before it changes anything.',
+      'Lower the learning rate or clip gradients. `compile(..., { detectAnomaly: true })` names the first op that produced NaN or Infinity, before any parameter changes.',
   },
   'worker.dead': {
-    cause: 'The compute worker ended.',
-    remedy: 'Reload the tab; the message holds what the worker said last.',
+    cause: 'The compute worker stopped.',
+    remedy: 'Reload the tab. The message contains the last error of the worker.',
   },
   'part.missing': {
-    cause: 'A part of the page that is loaded when it is needed did not come.',
-    remedy: 'Check that the server runs, and reload the page: the server may have a newer version.',
+    cause: 'A part of the page that loads on demand could not be loaded.',
+    remedy:
+      'Check that the server is running, and reload the page: the server may have a newer version.',
   },
   'rank.failed': {
-    cause: 'A worker that `spawn` started threw, or ended without a word.',
-    remedy: 'Read the message: it has the first rank that failed, with its stack.',
+    cause: 'A worker started by `spawn` threw an error or exited without a result.',
+    remedy: 'Read the message: it names the first rank that failed and includes its stack.',
   },
   // data, files and settings
   'data.malformed': {
     cause: 'A data file does not follow its format.',
-    remedy: 'Check that the file is of the format that the message names, and whole.',
+    remedy: 'Check that the file is complete and has the format that the message names.',
   },
   'data.missing': {
-    cause: 'A data file is not there.',
-    remedy: 'Check path or address, and that the server shares that folder.',
+    cause: 'A data file does not exist.',
+    remedy: 'Check the path or address, and that the server serves that folder.',
   },
   'data.checksum': {
-    cause: 'A file is not the one that was asked for.',
-    remedy: 'Download it again; if it still differs, the source has changed.',
+    cause: 'The checksum of a file is not the expected one.',
+    remedy: 'Download the file again. If it still differs, the source has changed.',
   },
   'data.interrupted': {
-    cause: 'A download ended before the whole file had come.',
-    remedy: 'Call `download` again: it goes on where it ended.',
+    cause: 'A download ended before the file was complete.',
+    remedy: 'Call `download` again: it resumes where it stopped.',
   },
   'config.invalid': {
-    cause: 'A setting, option or index is outside what it may be, or is misspelt.',
-    remedy: 'Give a name and a value that the message allows.',
+    cause: 'A setting, option or index is out of range or misspelled.',
+    remedy: 'Use a name and value that the message allows.',
   },
   'file.unwritable': {
     cause: 'A file could not be written.',
-    remedy: 'Check folder, permissions and free space.',
+    remedy: 'Check the folder, its permissions and the free space.',
   },
   'browser.missing': {
     cause: 'No browser was found.',
-    remedy: 'Install Chrome or Chromium, or name one with `TABRING_BROWSER`.',
+    remedy: 'Install Chrome or Chromium, or set `TABRING_BROWSER` to the path of one.',
   },
 } as const
 
 export type ErrorCode = keyof typeof errorCodes
 
-/** The common base: `code` is stable, `message` is for people. */
+/** Base class of all Tabring errors: `code` is stable, `message` is for people. */
 export class TabringError extends Error {
   static {
     // What is a TypeError can inherit from no other class, so that this one says itself that it counts.
@@ -161,10 +166,10 @@ export class GpuError extends TabringError {}
 export class PeerError extends TabringError {}
 export class DataError extends TabringError {}
 
-/** What `spawn` rejects with: a rank that failed. */
+/** The error with which `spawn` rejects: a rank failed. */
 export class ProcessException extends TabringError {
   constructor(
-    /** The rank. */
+    /** The rank that failed. */
     readonly errorIndex: number,
     message: string,
     options?: ErrorOptions,
@@ -172,12 +177,12 @@ export class ProcessException extends TabringError {
     super('rank.failed', message, options)
   }
 }
-/** A rank threw: the message has its stack, `cause` the error with its own code. */
+/** A rank threw: the message includes its stack, `cause` is the error with its own code. */
 export class ProcessRaisedException extends ProcessException {}
-/** A rank's worker did not load, or ended without a word. */
+/** A rank's worker did not load, or exited without a result. */
 export class ProcessExitedException extends ProcessException {}
 
-/** An argument of another type than the signature has, which JavaScript lets through: a TypeError that is a TabringError too. */
+/** An argument of the wrong type, which JavaScript does not catch: both a TypeError and a TabringError. */
 export class ArgumentTypeError extends TypeError {
   readonly code: ErrorCode = 'config.invalid'
   override readonly name = 'ArgumentTypeError'
@@ -185,7 +190,8 @@ export class ArgumentTypeError extends TypeError {
 
 /** Throws when an internal assumption does not hold; user mistakes use the classes above. */
 export function invariant(condition: unknown, text: () => string): asserts condition {
-  if (!condition) throw new Error(`internal: ${text()}. This is a defect in Tabring.`)
+  if (!condition)
+    throw new Error(`internal: ${text()}. This is a defect in Tabring; please report it.`)
 }
 
 /** The error's text, whatever was thrown. */

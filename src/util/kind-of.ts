@@ -8,7 +8,7 @@ export function kindOf(value: unknown): string {
   if (ArrayBuffer.isView(value) && 'length' in value)
     return `${value.constructor.name} of ${value.length}`
   if (typeof value === 'number') return `the number ${value}`
-  if (typeof value === 'string') return `the text ${JSON.stringify(value.slice(0, 40))}`
+  if (typeof value === 'string') return `the string ${JSON.stringify(value.slice(0, 40))}`
   if (typeof value !== 'object') return typeof value === 'function' ? 'a function' : `${value}`
   if ('data' in value && 'shape' in value && Array.isArray(value.shape))
     return `a tensor ${formatShape(value.shape as Shape)} of ${kindOf(value.data)}`

@@ -11,7 +11,7 @@ export async function loadPart<Part>(name: string, load: () => Promise<Part>): P
   } catch (thrown) {
     throw new TabringError(
       'part.missing',
-      `${name}: expected a part of this page from its server, got none (${messageOf(thrown)}). Check that the server runs, and reload the page.`,
+      `${name}: could not load this part of the page from the server (${messageOf(thrown)}). Check that the server is running, and reload the page.`,
       { cause: thrown },
     )
   }

@@ -15,7 +15,7 @@ export function numberFormat(spec: string): (value: number) => string {
   if (!parts || digits > 100)
     throw new TabringError(
       'config.invalid',
-      `numberFormat: expected a format such as ":6.2f" or ":.4e" with at most 100 digits, got "${spec}". Correct it.`,
+      `numberFormat: expected a format such as ":6.2f" or ":.4e" with at most 100 digits, got "${spec}". Correct the format.`,
     )
   const write = parts.notation === 'f' ? writeFixed : writeExponential
   return (value) => {

@@ -25,7 +25,7 @@ export function checkOptions<T extends object>(
     const meant = nameMeant(unknown, Object.keys(known))
     throw new TabringError(
       'config.invalid',
-      `${where}: expected options among ${names}, got "${unknown}". ${meant ? `Write ${meant}` : 'Correct its name'}, or leave it out.`,
+      `${where}: expected options among ${names}, got "${unknown}". ${meant ? `Write ${meant}` : 'Correct its name'}, or remove it.`,
     )
   }
   return options
@@ -48,7 +48,7 @@ export function checkChoice<T extends string | number>(
   if (value === undefined || choices.includes(value)) return
   throw new TabringError(
     'config.invalid',
-    `${where}: ${name} must be one of ${choices.map((choice) => `'${choice}'`).join(', ')}, got ${JSON.stringify(value)}. Choose one of these.`,
+    `${where}: ${name} must be one of ${choices.map((choice) => `'${choice}'`).join(', ')}, got ${JSON.stringify(value)}. Use one of these.`,
   )
 }
 
@@ -63,7 +63,7 @@ export function checkNumber(
   if (value === undefined || (typeof value === 'number' && isValid(value))) return
   throw new TabringError(
     'config.invalid',
-    `${where}: ${name} must be ${range}, got ${typeof value === 'number' ? value : JSON.stringify(value)}. Give another ${name}.`,
+    `${where}: ${name} must be ${range}, got ${typeof value === 'number' ? value : JSON.stringify(value)}. Change ${name}.`,
   )
 }
 
@@ -72,7 +72,7 @@ export function checkFlag(where: string, name: string, value: boolean | undefine
   if (value === undefined || typeof value === 'boolean') return
   throw new TabringError(
     'config.invalid',
-    `${where}: ${name} must be true or false, got ${JSON.stringify(value)}. Give one of the two.`,
+    `${where}: ${name} must be true or false, got ${JSON.stringify(value)}. Pass one of the two.`,
   )
 }
 

@@ -97,9 +97,9 @@ export function keyOfSeed(seed: number): [low: number, high: number] {
 }
 
 /**
- * A cursor over the stream (seed, purpose, stream), or over its page `page` where a use has two numbers to key by.
+ * A cursor over the random stream (seed, purpose, stream), or over page `page` of it where a use needs two numbers as its key.
  *
- * Counter layout: word 0 and 1 the block number (pages are 2^32 blocks apart), word 2 the stream, word 3 the purpose.
+ * Counter layout: words 0 and 1 are the block number (pages are 2^32 blocks apart), word 2 the stream, word 3 the purpose.
  */
 export class RandomStream {
   readonly #key: [number, number]
@@ -119,7 +119,7 @@ export class RandomStream {
     this.#purpose = purposes[purpose]
   }
 
-  /** The next unsigned 32-bit word. */
+  /** Returns the next unsigned 32-bit word. */
   word(): number {
     if (this.#next === 4) {
       const low = this.#blockIndex >>> 0
@@ -132,17 +132,17 @@ export class RandomStream {
     return this.#block[this.#next++]
   }
 
-  /** The next number of [0, 1): a multiple of 2^-24, so float32 holds it exactly. */
+  /** Returns the next number in [0, 1): a multiple of 2^-24, so float32 represents it exactly. */
   unit(): number {
     return (this.word() >>> 8) * 2 ** -24
   }
 
-  /** The next number of [low, high), in float64. */
+  /** Returns the next number in [low, high), in float64. */
   between(low: number, high: number): number {
     return low + (high - low) * this.unit()
   }
 
-  /** The next integer of [0, bound), without bias: words beyond the last whole multiple of `bound` are passed over. */
+  /** Returns the next integer in [0, bound), without bias: words beyond the last whole multiple of `bound` are skipped. */
   below(bound: number): number {
     const limit = 0x100000000 - (0x100000000 % bound)
     let word = this.word()

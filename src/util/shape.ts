@@ -1,19 +1,19 @@
 import { ShapeError } from './errors.ts'
 
-/** Element types that hosts hold too; each takes 4 bytes. */
+/** Element types that the host holds too; each takes 4 bytes. */
 export type HostDType = 'f32' | 'i32' | 'u32'
-/** Element types of tensors on the device. `f16` lives between ops alone: two to a word, so that a tensor of them takes half the memory. */
+/** Element types of tensors on the device. `f16` only exists between ops: two values share a word, which halves the memory. */
 export type DType = HostDType | 'f16'
 /** Row-major dimensions; `[]` is a scalar. */
 export type Shape = readonly number[]
 
-/** What a tensor is without its contents. */
+/** The shape and dtype of a tensor. */
 export interface TensorType {
   readonly shape: Shape
   readonly dtype: DType
 }
 
-/** Returns a tensor type; `f32` unless told. */
+/** Returns a tensor type; `f32` by default. */
 export const tensorType = (shape: Shape, dtype: DType = 'f32'): TensorType => ({ shape, dtype })
 
 /** The number of elements of a shape; 1 for a scalar. */
@@ -83,7 +83,7 @@ export function unify(
       if (earlier && earlier.size !== shape[axis]) {
         throw new ShapeError(
           'shape.mismatch',
-          `${op}: ${letter} must agree, got ${earlier.size} in ${earlier.name}${formatShape(earlier.shape)} and ${shape[axis]} in ${name}${formatShape(shape)}. Check the order of dimensions.`,
+          `${op}: ${letter} must agree, got ${earlier.size} in ${earlier.name}${formatShape(earlier.shape)} and ${shape[axis]} in ${name}${formatShape(shape)}. Check the order of the dimensions.`,
         )
       }
       bound[letter] ??= { size: shape[axis], name, shape }
@@ -110,7 +110,7 @@ export function resolveAxes(where: string, shape: Shape, axes: readonly number[]
   if (new Set(resolved).size !== resolved.length) {
     throw new ShapeError(
       'shape.mismatch',
-      `${where}: expected distinct dimensions, got [${axes.join(', ')}]. Name each once.`,
+      `${where}: expected distinct dimensions, got [${axes.join(', ')}]. Name each dimension once.`,
     )
   }
   return resolved

@@ -9,8 +9,8 @@ import { inLanes } from './trace-lanes.ts'
  */
 
 /**
- * As the trace event format has it; `ts` and `dur` in microseconds, `ts` from 2026 on. source: the Trace Event Format document of the
- * Chromium project.
+ * An event in the trace event format; `ts` and `dur` in microseconds, `ts` counted from 2026. source: the Trace Event Format document of
+ * the Chromium project.
  */
 export interface TraceEvent {
   readonly name: string
@@ -99,10 +99,10 @@ const threadOf = (pid: number, track: number, lane = 0): number =>
   (pid + 1) * 1000 + lane * tracks.length + track
 
 /**
- * A Chrome trace of the spans so far, as JSON text: opens in Perfetto and in speedscope. Of several ranks, give all their events.
+ * Returns the spans so far as a Chrome trace (JSON text), which Perfetto and speedscope open. For several ranks, pass the events of all.
  *
- * Spans of one track that overlap, as collectives under way at once do, are parted into tracks of their own: "collectives 2". Times count
- * from the first span on: of smaller numbers readers keep every digit.
+ * Overlapping spans of one track, such as concurrent collectives, are split into separate tracks ("collectives 2"). Times count from the
+ * first span, because trace viewers keep all digits of smaller numbers.
  */
 export function exportTrace(all: readonly TraceEvent[] = traceEvents()): string {
   const exported: TraceEvent[] = []

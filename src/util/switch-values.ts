@@ -1,19 +1,19 @@
-/** The values of the look-inside switches; docs/reference/switches.md says what each does. */
+/** Values of the debug switches; docs/reference/switches.md says what each one does. */
 export interface SwitchValues {
   /** 0 to 5 */
   readonly debug: number
   readonly naive: boolean
-  /** Variant by op. */
+  /** Variant per op. */
   readonly variant: Readonly<Record<string, string>>
   readonly trace: boolean
-  /** A share, 0 to 1. */
+  /** Fraction from 0 to 1. */
   readonly drop: number
   readonly delayMs: number
   readonly stallRank: number | null
-  /** 1 to 8; null: as the way is long. */
+  /** 1 to 8; null: chosen by round-trip time. */
   readonly lanes: number | null
   readonly cpu: boolean
-  /** Numbers with commas; null: all. */
+  /** Comma-separated numbers; null: all. */
   readonly visibleDevices: string | null
   /** At least 1. */
   readonly logicalDevices: number
@@ -23,5 +23,5 @@ export interface SwitchValues {
 
 export type SwitchName = keyof SwitchValues
 
-/** What may be given: values, or texts as in an address. */
+/** Accepted inputs: values, or their text form as in a page address. */
 export type SwitchInputs = { readonly [Name in SwitchName]?: SwitchValues[Name] | string }

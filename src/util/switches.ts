@@ -40,9 +40,9 @@ export function fixedSwitch<Name extends SwitchName>(name: Name): SwitchValues[N
 }
 
 /**
- * Sets switches in code, before anything else that sets them; what is compiled already stays as it is.
+ * Sets switches in code, with precedence over every other source. Programs that are already compiled do not change.
  *
- * errors: `config.invalid`; `graph.misuse` for one that is in use for good.
+ * errors: `config.invalid`; `graph.misuse` for a switch that can no longer change because it is in use.
  */
 export function setSwitches(inputs: SwitchInputs): void {
   const next = given ?? fromSurroundings()
@@ -51,7 +51,7 @@ export function setSwitches(inputs: SwitchInputs): void {
   if (late) {
     throw new TabringError(
       'graph.misuse',
-      `switches: ${late} must be set before its first use, got ${textOf(inputs[late])} after it. Move the call to the beginning.`,
+      `switches: ${late} is already in use and can no longer be set to ${textOf(inputs[late])}. Set it at the start of the program.`,
     )
   }
   given = { ...next, code }
@@ -98,13 +98,13 @@ export function checked(source: Source, inputs: Readonly<Record<string, unknown>
     if (!own) {
       throw new TabringError(
         'config.invalid',
-        `switches: expected ${switchNames.join(', ')}, got "${name}" (${source}). Correct its name.`,
+        `switches: unknown switch "${name}" (${source}). Use one of ${switchNames.join(', ')}.`,
       )
     }
     if (!v.is(own.schema, input)) {
       throw new TabringError(
         'config.invalid',
-        `switches: ${name} must be ${own.type}, got ${typeof input === 'string' ? '' : `the ${typeof input} `}"${String(input)}" (${source}). Correct it or leave it out.`,
+        `switches: ${name} must be ${own.type}, got ${typeof input === 'string' ? '' : `the ${typeof input} `}"${String(input)}" (${source}). Correct or remove it.`,
       )
     }
   }

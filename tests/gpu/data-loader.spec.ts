@@ -155,7 +155,7 @@ describe('workers', () => {
       collect(slowLoader(2, [0, trouble.dies, 2], { batchSize: 1 })),
     ).rejects.toMatchObject({
       code: 'worker.dead',
-      message: expect.stringMatching(/worker 1 to live.*samples 1001.*closed itself/),
+      message: expect.stringMatching(/worker 1 ended while it made samples 1001.*closed itself/),
     })
     const missing = () => new Worker('/no-such-file.js', { type: 'module' })
     await expect(collect(slowLoader(1, [0], { worker: missing }))).rejects.toMatchObject({
@@ -290,7 +290,7 @@ describe('images', () => {
       }
       await expect(loop()).rejects.toMatchObject({
         code: 'data.malformed',
-        message: expect.stringMatching(/sample 1: a\/1.png: expected an image.*40 bytes/),
+        message: expect.stringMatching(/sample 1: a\/1.png: the PNG file of 40 bytes/),
       })
     }
     await put('empty/none.txt', '')

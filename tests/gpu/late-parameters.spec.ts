@@ -197,7 +197,7 @@ describe('a state with counts by parameter', () => {
     const together = await compileStep(model.parameters, optimizer, off, runtime)
     await together.run(goldenGradients(0))
     expect(() => optimizer.loadStateDict(saved)).toThrow(
-      /"b" and "a", which the compiled step updates together, must have made as many steps, got 4 and 12. Load the state before compiling./,
+      /the compiled step updates "b" and "a" together, so their step counts must agree, got 4 and 12. Load the state before compiling./,
     )
     expect(await stepsOf(optimizer)).toEqual([1, 1])
     for (const program of [alone, both, together]) program.destroy()

@@ -38,11 +38,11 @@ test('they compute alike, side by side, and share no memory', async () => {
   const { y } = await onFirst.run(input)
   await expect(compile(forward, types, { device: 'webgpu:1' })).rejects.toMatchObject({
     code: 'device.mismatch',
-    message: expect.stringMatching(/expected webgpu:1.*got webgpu:0/),
+    message: expect.stringMatching(/the program runs on webgpu:1, but this tensor is on webgpu:0/),
   })
   await expect(new Linear(3, 2).to('webgpu:9')).rejects.toMatchObject({
     code: 'gpu.unavailable',
-    message: expect.stringMatching(/^to: expected a device that this tab has, .*got webgpu:9/),
+    message: expect.stringMatching(/^to: this tab has .*, but not webgpu:9/),
   })
   await layer.to('webgpu:1')
   const onSecond = await compile(forward, types, { device: 'webgpu:1' })

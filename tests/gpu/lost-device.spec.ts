@@ -14,7 +14,7 @@ test('waits that would have no end reject when the device is lost, and so does a
   const kept = other.wait(other.queue.onSubmittedWorkDone())
   const error = {
     code: 'gpu.lost',
-    message: expect.stringMatching(/^device: lost \(the driver was reset\)\. Open it again with /),
+    message: expect.stringMatching(/^device: lost \(the driver was reset\)\. Reopen it with /),
   }
   lose(gpu.device)
   expect(await gpu.lost).toBe('unknown: the driver was reset')

@@ -92,12 +92,12 @@ describe('settings', () => {
     expect(() => new AdamW(parameters, { betas: [0.9, 1] })).toThrow(
       /betas\[1\] must be at least 0/,
     )
-    expect(() => new SGD(parameters, { nesterov: true })).toThrow(
-      /nesterov must come with a momentum/,
-    )
-    expect(() => new SGD([{ params: [a] }, { params: [a] }])).toThrow(/none twice/)
+    expect(() => new SGD(parameters, { nesterov: true })).toThrow(/nesterov needs a momentum/)
+    expect(() => new SGD([{ params: [a] }, { params: [a] }])).toThrow(/no duplicates/)
     expect(() => new RMSprop([])).toThrow(/at least one parameter/)
-    expect(() => clipGradNorm(parameters, 1)).toThrow(/only inside a function given to compile/)
+    expect(() => clipGradNorm(parameters, 1)).toThrow(
+      /works only inside a function passed to compile/,
+    )
   })
 
   test('clipping in the wrong place is refused', async () => {
@@ -118,7 +118,7 @@ describe('settings', () => {
         clipGradValue(model.parameters, 1)
         return undefined
       }),
-    ).rejects.toThrow(/before optimizer.step\(\), got one after/)
+    ).rejects.toThrow(/called after optimizer.step\(\). Call it between/)
     await expect(
       compiled((loss) => {
         loss.backward()
@@ -126,7 +126,7 @@ describe('settings', () => {
         optimizer.step()
         return undefined
       }),
-    ).rejects.toThrow(/all parameters of a group, got some without "b"/)
+    ).rejects.toThrow(/all parameters of a group must be passed together, but "b" is missing/)
     await expect(
       compiled((loss) => {
         loss.backward()

@@ -30,7 +30,7 @@ test('a program that the device has no memory for is refused, naming the ops tha
     code: 'gpu.limit',
     message: expect.stringMatching(
       new RegExp(
-        `^device: the program needs \\d+ bytes beside its parameters, which are not free; the largest results are exp\\(${of}\\) with ${bytesOf(square)} bytes, matmul\\(${of}, ${of}\\) with ${bytesOf(square)} bytes.*Use a smaller batch`,
+        `^device: the program needs \\d+ bytes in addition to its parameters, which are not available; the largest results are exp\\(${of}\\) with ${bytesOf(square)} bytes, matmul\\(${of}, ${of}\\) with ${bytesOf(square)} bytes.*Use a smaller batch`,
       ),
     ),
   })
@@ -53,7 +53,7 @@ test('a buffer that the device has no memory for is told as that, and not as a c
   )
   await expect(gpu.wait(gpu.queue.onSubmittedWorkDone())).rejects.toMatchObject({
     code: 'gpu.limit',
-    message: expect.stringMatching(/^device: expected free memory, got none: .*smaller model/s),
+    message: expect.stringMatching(/^device: out of memory: .*smaller model/s),
   })
   for (const buffer of buffers) buffer.destroy()
   gpu.close()

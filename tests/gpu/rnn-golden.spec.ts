@@ -203,9 +203,9 @@ test('packPaddedSequence and padPackedSequence refuse lengths that do not fit', 
   await expect(tryOut((x) => packPaddedSequence(x, [1]).data)).rejects.toThrow(/2 lengths/)
   const padding = (x: Tensor) =>
     padPackedSequence(packPaddedSequence(x, [3, 1]), { totalLength: 2 }).output
-  await expect(tryOut(padding)).rejects.toThrow(/totalLength of 3 or more, got 2/)
+  await expect(tryOut(padding)).rejects.toThrow(/totalLength must be at least 3, got 2/)
   await expect(tryOut((x) => new LSTM(4, 2).forward(x))).rejects.toThrow(
-    /LSTM: expected x \[T, B, 4\]/,
+    /LSTM: x must be \[T, B, 4\]/,
   )
 })
 

@@ -429,14 +429,16 @@ export function makeStates(): Record<string, Snapshot> {
     insecure: shut(troubleAhead(insecure)),
     'no-webgpu': shut(troubleAhead({ ...insecure, isSecureContext: true })),
     'no-adapter': shut(
-      troubleOf(new GpuError('gpu.unavailable', 'device: WebGPU is there but no adapter came up.')),
+      troubleOf(
+        new GpuError('gpu.unavailable', 'device: this browser has WebGPU but offers no adapter.'),
+      ),
     ),
     'loss-not-finite': play(
       training(1, 3),
       {
         type: 'failed',
         code: 'train.nan',
-        text: 'epoch 1: rank 0: step 3: matmul: expected finite arguments, got parameter "module.0.weight" with values that are not. An earlier step made it so: lower the learning rate, or clip gradients.',
+        text: 'epoch 1: rank 0: step 3: matmul: expected finite arguments, but parameter "module.0.weight" has values that are not finite. An earlier step caused this: lower the learning rate, or clip gradients.',
       },
       { type: 'lobby', lobby: makeLobby(1, 'failed'), ownId: ids[0] },
     ),
@@ -458,7 +460,7 @@ export function makeStates(): Record<string, Snapshot> {
       troubleOf(
         new TabringError(
           'config.invalid',
-          'switches: lanes must be a whole number from 1 to 8, got "1,2" (the page address). Correct it or leave it out.',
+          'switches: lanes must be a whole number from 1 to 8, got "1,2" (the page address). Correct or remove it.',
         ),
       ),
     ),

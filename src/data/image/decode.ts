@@ -4,13 +4,13 @@ import type { PixelImage } from './pixels.ts'
 import { decodePng, isPng } from './png.ts'
 
 /**
- * Decodes a picture to RGB as Pillow's `Image.open(file).convert('RGB')`, which torchvision's folders use: transparency is dropped, a
+ * Decodes an image to RGB like Pillow's `Image.open(file).convert('RGB')`, which torchvision's folders use: transparency is dropped, a
  * camera's rotation (Exif) and colour profiles are not applied.
  *
- * PNG is decoded by fast-png, to the file's own values everywhere, Node included. All else is decoded by the browser: JPEG may differ by
- * a level or two between browsers, and where WebP, GIF, AVIF and interlaced PNG of fewer than 8 bits are transparent colours are what a
- * canvas keeps of them, 0 under alpha 0 and rounded under others.
- * errors: `data.malformed`, naming the file, when it cannot be decoded; `data.missing` when its bytes cannot be read any more.
+ * PNG is decoded by fast-png, to the exact values of the file everywhere, Node included. Other formats are decoded by the browser. JPEG may
+ * differ by a level or two between browsers. Transparent colours in WebP, GIF, AVIF and interlaced PNG with fewer than 8 bits are those of
+ * a canvas: 0 under alpha 0 and rounded under others.
+ * errors: `data.malformed`, naming the file, if it cannot be decoded; `data.missing` if its bytes can no longer be read.
  */
 export async function decodeImage(blob: Blob, name: string): Promise<PixelImage> {
   const bytes = await bytesOf(blob, name)
@@ -24,7 +24,7 @@ export async function decodeImage(blob: Blob, name: string): Promise<PixelImage>
   } catch (thrown) {
     throw new DataError(
       'data.malformed',
-      `${name}: expected an image that this browser decodes, got ${blob.size} bytes that it refuses (${messageOf(thrown)}). Convert it to PNG or JPEG, or remove it.`,
+      `${name}: the browser cannot decode these ${blob.size} bytes as an image (${messageOf(thrown)}). Convert it to PNG or JPEG, or remove it.`,
       { cause: thrown },
     )
   }
@@ -53,7 +53,7 @@ async function bytesOf(blob: Blob, name: string): Promise<Uint8Array<ArrayBuffer
   } catch (thrown) {
     throw new DataError(
       'data.missing',
-      `${name}: expected a readable file, got ${messageOf(thrown)}. Choose the folder again.`,
+      `${name}: cannot read the file (${messageOf(thrown)}). Choose the folder again.`,
       { cause: thrown },
     )
   }

@@ -1,4 +1,4 @@
-/** A decoded picture. shape of `data`: [height, width, channels], one byte a channel. */
+/** A decoded image. shape of `data`: [height, width, channels], one byte per channel. */
 export interface PixelImage {
   readonly height: number
   readonly width: number

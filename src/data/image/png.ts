@@ -26,20 +26,20 @@ export function decodePng(bytes: Uint8Array<ArrayBuffer>, name: string): PixelIm
   const refuse = (what: string, cause?: unknown) =>
     new DataError(
       'data.malformed',
-      `${name}: expected an image, got ${bytes.length} bytes of a PNG file ${what}. Convert it anew, or remove it.`,
+      `${name}: the PNG file of ${bytes.length} bytes ${what}. Convert it again, or remove it.`,
       { cause },
     )
-  if (bytes.length < headerEnd) throw refuse('that ends within its header')
+  if (bytes.length < headerEnd) throw refuse('ends within its header')
   const view = new DataView(bytes.buffer, bytes.byteOffset)
   const [width, height] = [view.getUint32(widthAt), view.getUint32(heightAt)]
   if (width === 0 || height === 0 || width * height > maxPixels)
-    throw refuse(`of ${width} x ${height} pixels (1 to ${maxPixels} are decoded)`)
+    throw refuse(`has ${width} x ${height} pixels (allowed: 1 to ${maxPixels} in total)`)
   try {
     const image = decode(bytes, { checkCrc: true })
     if (bytes[colourAt] === ofPalette && !image.palette) throw new Error('no palette')
     return { height, width, channels: 3, data: toRgb(image) }
   } catch (thrown) {
-    throw refuse(`that does not decode (${messageOf(thrown)})`, thrown)
+    throw refuse(`does not decode (${messageOf(thrown)})`, thrown)
   }
 }
 

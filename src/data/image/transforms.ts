@@ -10,18 +10,18 @@ import { scaleTo } from './resize.ts'
 export type { TransformDescription } from '../descriptions.ts'
 
 /**
- * What torchvision's transforms of the same names do.
+ * An image transform; does the same as torchvision's transform of the same name.
  *
- * Images stay bytes until `toTensor`; everything is computed by IEEE operations that round alike everywhere, so equal draws
- * give equal samples on every browser. Random ones draw from the stream that they are given, the sample's own.
+ * Images stay bytes until `toTensor`. All computations are IEEE operations with the same rounding everywhere, so equal draws give equal
+ * samples in every browser. Random transforms draw from the sample's own stream, which they receive.
  */
 export interface Transform<In, Out> {
   (input: In, random: RandomStream): Out
-  /** The transform as plain data, which a worker makes anew; a function of your own has none. */
+  /** The transform as plain data, from which a worker recreates it; absent for your own functions. */
   readonly description?: TransformDescription
 }
 
-/** [height, width]; or one length, that of a square or (in `resize`) of the shorter side. */
+/** [height, width]; or one length: of a square, or (in `resize`) of the shorter side. */
 export type Size = number | readonly [height: number, width: number]
 const both = (size: Size): readonly [number, number] =>
   typeof size === 'number' ? [size, size] : size
@@ -39,7 +39,7 @@ function requireSize(where: string, size: Size): void {
   if (!arePairs || !sides.every((side) => Number.isInteger(side) && side > 0))
     throw new DataError(
       'config.invalid',
-      `${where}: expected a size of one or two whole numbers above 0, got ${JSON.stringify(size)}. Correct it.`,
+      `${where}: expected a size of one or two whole numbers above 0, got ${JSON.stringify(size)}. Correct the size.`,
     )
 }
 
@@ -53,11 +53,11 @@ function requireRange(where: string, name: string, range: readonly [number, numb
   if (!isRange)
     throw new DataError(
       'config.invalid',
-      `${where}: ${name} must be two numbers above 0, the lower one first, got ${JSON.stringify(range)}. Give another ${name}.`,
+      `${where}: ${name} must be two numbers above 0, the lower one first, got ${JSON.stringify(range)}. Change ${name}.`,
     )
 }
 
-/** Scales: one number is the length of the shorter side, which keeps the aspect ratio; two are [height, width]. */
+/** Scales an image: one number is the length of the shorter side and keeps the aspect ratio; two are [height, width]. */
 export function resize(size: Size): Transform<PixelImage, PixelImage> {
   requireSize('resize', size)
   return describe(
@@ -78,7 +78,7 @@ const roundHalfEven = (value: number): number => {
   return low % 2 === 0 ? low : low + 1
 }
 
-/** Cuts the middle out; a smaller image gets black borders. */
+/** Crops to the centre; a smaller image gets black borders. */
 export function centerCrop(size: Size): Transform<PixelImage, PixelImage> {
   requireSize('centerCrop', size)
   const [height, width] = both(size)
@@ -113,7 +113,7 @@ function logUniform(random: RandomStream, low: number, high: number): number {
 }
 
 /**
- * Cuts a window of random area and aspect ratio and scales it to `size`. Ten tries, then the middle, as torchvision.
+ * Crops a window of random area and aspect ratio and scales it to `size`. After ten tries it uses the centre, like torchvision.
  *
  * errors: `config.invalid` for a size, scale or ratio out of range, and for an unknown option.
  */
@@ -156,7 +156,7 @@ function randomWindow(
   return [Math.floor((height - h) / 2), Math.floor((width - w) / 2), h, w]
 }
 
-/** Exchanges left and right with probability `p`. errors: `config.invalid` unless it is from 0 to 1. */
+/** Mirrors left and right with probability `p`. errors: `config.invalid` unless it is from 0 to 1. */
 export function randomHorizontalFlip(p = 0.5): Transform<PixelImage, PixelImage> {
   checkNumber('randomHorizontalFlip', 'p', p, isShare, 'a number from 0 to 1')
   return describe((image, random) => (random.unit() < p ? flipHorizontally(image) : image), {
@@ -165,7 +165,7 @@ export function randomHorizontalFlip(p = 0.5): Transform<PixelImage, PixelImage>
   })
 }
 
-/** Bytes to f32 from 0 to 1. shape: [height, width, channels] -> [channels, height, width] */
+/** Converts bytes to f32 from 0 to 1. shape: [height, width, channels] -> [channels, height, width] */
 export function toTensor(): Transform<PixelImage, HostTensor> {
   return describe(
     ({ height, width, channels, data }) => {
@@ -180,7 +180,7 @@ export function toTensor(): Transform<PixelImage, HostTensor> {
   )
 }
 
-/** (x - mean) / std for each channel. shape: [channels, height, width]. errors: `shape.mismatch` for another number of channels. */
+/** Computes (x - mean) / std per channel. shape: [channels, height, width]. errors: `shape.mismatch` for another number of channels. */
 export function normalize(
   mean: readonly number[],
   std: readonly number[],
@@ -194,14 +194,14 @@ export function normalize(
   )
     throw new DataError(
       'config.invalid',
-      `normalize: expected arrays of finite means and of as many positive stds, got ${JSON.stringify(mean)} and ${JSON.stringify(std)}. Correct them.`,
+      `normalize: expected arrays of finite means and as many positive stds, got ${JSON.stringify(mean)} and ${JSON.stringify(std)}. Correct them.`,
     )
   return describe(
     ({ shape, data }) => {
       if (shape[0] !== mean.length)
         throw new ShapeError(
           'shape.mismatch',
-          `normalize: expected ${mean.length} channels, got [${shape.join(', ')}]. Give a mean and a std for each channel.`,
+          `normalize: expected ${mean.length} channels, got [${shape.join(', ')}]. Pass a mean and a std for each channel.`,
         )
       const plane = data.length / mean.length
       const values = new Float32Array(data.length)
@@ -215,7 +215,9 @@ export function normalize(
   )
 }
 
-/** The transforms one after the other, all drawing from the sample's one stream. errors: `config.invalid` for what is no array of them. */
+/**
+ * Applies transforms one after the other; all draw from the sample's stream. errors: `config.invalid` unless it is an array of transforms.
+ */
 export function compose<In = PixelImage, Out = HostTensor>(
   transforms: readonly Transform<never, unknown>[],
 ): Transform<In, Out> {

@@ -14,45 +14,48 @@ import { startSampleWorker } from './start-worker.ts'
 /** Chooses and orders samples; `DistributedSampler` is one. */
 export interface Sampler extends Iterable<number> {
   readonly length: number
-  /** The epoch that `setEpoch` has chosen; undefined as long as nobody has called it. */
+  /** The epoch set by `setEpoch`; undefined before its first call. */
   readonly chosenEpoch?: number | undefined
   setEpoch?(epoch: number): void
-  /** The indices of an epoch that the loader counts, as nobody has chosen one. Without it, all epochs are what the sampler iterates over. */
+  /**
+   * Returns the indices of an epoch that the loader counts, used until `setEpoch` is called. Without this method, every epoch iterates over
+   * the sampler.
+   */
   indices?(epoch: number): ArrayLike<number>
-  /** What its order comes from, as plain values, for the loader's state. */
+  /** Returns what determines its order, as plain values, for the loader's state. */
   stateDict?(): unknown
   loadStateDict?(state: never): void
 }
 
-/** Puts batches where the device takes them up without a copy of the host's; `StagedUploads` is one. */
+/** Puts batches into memory from which the device reads without a host copy; `StagedUploads` is one. */
 export interface BatchPinner {
   pin(batch: object): Promise<object>
-  /** Takes the memory of a batch back that nobody will use. */
+  /** Releases the memory of an unused batch. */
   unpin(batch: object): void
 }
 
 export interface DataLoaderOptions<S, B> {
-  /** default 1 */
+  /** Default 1. */
   batchSize?: number
-  /** A new order each epoch. default false */
+  /** Whether each epoch has a new order. Default false. */
   shuffle?: boolean
-  /** Instead of `shuffle`. */
+  /** Used instead of `shuffle`. */
   sampler?: Sampler
-  /** Web workers that make batches ahead. default 0: batches are made when they are asked for, on this thread */
+  /** Number of web workers that make batches in advance. Default 0: batches are made when requested, on this thread. */
   numWorkers?: number
-  /** Starts a worker of your own, whose file calls `serveSamples(dataset)`. Needed for data sets that cannot describe themselves. */
+  /** Starts your own worker, whose file calls `serveSamples(dataset)`. Required for data sets that cannot describe themselves. */
   worker?: () => Worker
-  /** Batches that each worker makes ahead. default 2 */
+  /** Number of batches that each worker makes in advance. Default 2. */
   prefetch?: number
-  /** Staged uploads: batches lie in memory that the GPU process shares before they are asked for. default false */
+  /** Staged uploads: batches are in memory shared with the GPU process before they are requested. Default false. */
   pinMemory?: BatchPinner | false
-  /** Leave out an incomplete last batch. default false */
+  /** Whether to drop an incomplete last batch. Default false. */
   dropLast?: boolean
-  /** Stacks samples, on this thread. default: defaultCollate, in the worker where there is one */
+  /** Stacks samples, on this thread. Default: defaultCollate, in the worker if there is one. */
   collate?: (samples: S[]) => B
   /** Element types of fields for `defaultCollate`, such as `{ y: 'f32' }` for targets that are plain numbers with fractions. */
   dtypes?: FieldDTypes
-  /** Of order and random transforms; the same on every rank. default 0 */
+  /** Seed of the order and of random transforms; the same on every rank. Default 0. */
   seed?: number
 }
 
@@ -71,16 +74,16 @@ const loaderOptions: OptionNames<DataLoaderOptions<unknown, unknown>> = {
 }
 
 /**
- * Batches of a data set, as `torch.utils.data.DataLoader`: `for await (const batch of loader)` is one epoch.
+ * Batches of a data set, like `torch.utils.data.DataLoader`: `for await (const batch of loader)` is one epoch.
  *
- * Order and contents depend on seed, epoch and the samples' numbers alone: never on the number of workers. Each loop is the next epoch,
- * from 0; `setEpoch` chooses another. Once the sampler's own `setEpoch` was called, its epoch holds until the next call, as in PyTorch.
- * Workers live until `close`.
+ * Order and contents depend only on the seed, the epoch and the indices of the samples, never on the number of workers. Each loop is the
+ * next epoch, from 0; `setEpoch` sets another one. Once the sampler's own `setEpoch` was called, its epoch applies until the next call, as
+ * in PyTorch. Workers live until `close`.
  *
- * `stateDict` says where the loop under way stands, and a loader that took it over by `loadStateDict` goes on with the batch after it.
- * errors: a sample's own, with its number and its worker's (`data.malformed` for errors that are not Tabring's); `worker.dead`;
- * `config.invalid` for options that there are not, for a data set that the loader's workers cannot make anew, and for workers where there are none
- * (Node), and for options out of range.
+ * `stateDict` is the position of the current loop; a loader that loads it with `loadStateDict` resumes with the next batch.
+ * errors: those of a sample, with its index and worker (`data.malformed` for errors that are not Tabring's); `worker.dead`;
+ * `config.invalid` for unknown options and options out of range, for a data set that the workers cannot recreate, and for workers on a
+ * runtime without them (Node).
  */
 export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
   readonly dataset: Dataset<S>
@@ -106,12 +109,12 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
     if (shuffle && sampler)
       throw new DataError(
         'config.invalid',
-        'DataLoader: expected shuffle or a sampler, got both. Let the sampler shuffle.',
+        'DataLoader: shuffle and a sampler cannot be combined. Let the sampler shuffle.',
       )
     if (options.collate && options.dtypes)
       throw new DataError(
         'config.invalid',
-        'DataLoader: expected collate or dtypes, got both. Let the collate function choose the types.',
+        'DataLoader: collate and dtypes cannot be combined. Let the collate function choose the types.',
       )
     requirePinner(options.pinMemory)
     requireSwitch('shuffle', options.shuffle)
@@ -125,31 +128,31 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
     this.#seed = options.seed ?? 0
   }
 
-  /** Batches an epoch. */
+  /** Number of batches per epoch. */
   get length(): number {
     const samples = this.#sampler?.length ?? this.dataset.length
     const batches = samples / this.batchSize
     return this.#options.dropLast ? Math.floor(batches) : Math.ceil(batches)
   }
 
-  /** Of the loop under way, else of the next one. */
+  /** Epoch of the current loop, or of the next one if there is none. */
   get epoch(): number {
     return this.#loop?.epoch ?? this.#nextEpoch
   }
 
   /**
-   * How long the newest batch kept its consumer waiting. units: ms
+   * How long the consumer waited for the newest batch. units: ms
    *
-   * The `data` part of a step: with the times of a program whose runs are awaited it adds up to the step.
+   * The `data` part of a step: together with the times of a program whose runs are awaited it adds up to the step.
    */
   get waitedMs(): number {
     return this.#waitedMs
   }
 
   /**
-   * The epoch of the next loop: the order of `shuffle`, the sampler's, and the draws of random transforms.
+   * Sets the epoch of the next loop: the order of `shuffle`, of the sampler, and the draws of random transforms.
    *
-   * A sampler that chose an epoch, or has only `setEpoch`, is told too.
+   * Also calls the sampler's own `setEpoch` if it was called before, or if the sampler has no `indices`.
    */
   setEpoch(epoch: number): void {
     requireWhole('epoch', epoch, 0)
@@ -160,9 +163,10 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
   }
 
   /**
-   * Where the loop under way stands, else the next one: the newest batch that it gave counts as done, those made ahead do not.
+   * Returns the position of the current loop, or of the next one: the newest batch handed out counts as done, batches made in advance do
+   * not.
    *
-   * Call it after the step on that batch. A loop that was left early is over: the next one is of the next epoch.
+   * Call it after the step on that batch. A loop that was left early has ended: the next one is the next epoch.
    */
   stateDict(): DataLoaderState {
     const epoch = this.epoch
@@ -175,11 +179,12 @@ export class DataLoader<S = Sample, B = Batch> implements AsyncIterable<B> {
   }
 
   /**
-   * Makes the next loop go on where the saved one stood, with the same batches for any number of workers; later loops follow.
+   * Makes the next loop resume at the saved position, with the same batches for any number of workers; later loops follow.
    *
-   * It gives what is left of its epoch: nothing, if the last batch was done. `setEpoch` with that same epoch changes nothing; with
-   * another one, that epoch begins at its first batch.
-   * errors: `config.invalid` when seed or `shuffle` differ, or in the middle of an epoch `batchSize` or the number of samples; the sampler's.
+   * It gives the rest of its epoch: nothing, if the last batch was done. `setEpoch` with the same epoch changes nothing; with another one,
+   * that epoch starts at its first batch.
+   * errors: `config.invalid` if seed or `shuffle` differ, or in the middle of an epoch `batchSize` or the number of samples; those of the
+   * sampler.
    */
   loadStateDict(state: DataLoaderState): void {
     requireSameBatches(this.#settings, state)
@@ -310,7 +315,7 @@ function requireWhole(name: string, value: number, minimum: number): void {
   if (!Number.isSafeInteger(value) || value < minimum)
     throw new DataError(
       'config.invalid',
-      `DataLoader: expected ${name} to be a whole number from ${minimum}, got ${value}. Correct it.`,
+      `DataLoader: ${name} must be a whole number of at least ${minimum}, got ${value}. Change ${name}.`,
     )
 }
 
@@ -320,7 +325,7 @@ function requirePinner(pinner: unknown): void {
   if (typeof pinner === 'object' && pinner !== null && 'pin' in pinner && 'unpin' in pinner) return
   throw new DataError(
     'config.invalid',
-    `DataLoader: expected pinMemory to be the uploads of a device, got ${kindOf(pinner)}. Write pinMemory: new StagedUploads((await defaultRuntime()).gpu), with the runtime that the program is compiled for.`,
+    `DataLoader: pinMemory must be the uploads of a device, got ${kindOf(pinner)}. Write pinMemory: new StagedUploads((await defaultRuntime()).gpu), with the runtime that the program is compiled for.`,
   )
 }
 
@@ -328,6 +333,6 @@ function requireSwitch(name: string, value: unknown): void {
   if (value === undefined || typeof value === 'boolean') return
   throw new DataError(
     'config.invalid',
-    `DataLoader: expected ${name} to be true or false, got ${kindOf(value)}. Correct it.`,
+    `DataLoader: ${name} must be true or false, got ${kindOf(value)}. Pass one of the two.`,
   )
 }

@@ -1,19 +1,19 @@
 import { DataError } from '../../util/errors.ts'
 
-/** Where a DataLoader stands: plain values, for a checkpoint. */
+/** Position of a DataLoader as plain values, for checkpoints. */
 export interface DataLoaderState {
-  /** Of the loop under way, else of the next one. */
+  /** Epoch of the current loop, or of the next one if there is none. */
   readonly epoch: number
-  /** Batches of that epoch that were handed out. */
+  /** Number of batches of that epoch that were handed out. */
   readonly batches: number
-  /** What the order and the cut into batches come from; the same in the loader that goes on. */
+  /** Settings that determine the order and the batches; they must be equal in the loader that resumes. */
   readonly settings: {
     readonly seed: number
     readonly shuffle: boolean
     readonly batchSize: number
     readonly samples: number
   }
-  /** The sampler's own state at the beginning of that epoch, where it has one. */
+  /** State of the sampler at the start of that epoch, if it has one. */
   readonly sampler?: unknown
 }
 
@@ -28,6 +28,6 @@ export function requireSameBatches(
     if (settings[name] !== own[name])
       throw new DataError(
         'config.invalid',
-        `DataLoader: the state's ${name} must be ${own[name]}, got ${settings[name]}. Make the loader as the run that was saved did${batches > 0 ? ', or load a state that was saved between epochs' : ''}.`,
+        `DataLoader: the state's ${name} must be ${own[name]}, got ${settings[name]}. Create the loader like that of the saved run${batches > 0 ? ', or load a state that was saved between epochs' : ''}.`,
       )
 }

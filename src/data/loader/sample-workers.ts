@@ -68,7 +68,7 @@ export class SampleWorkers {
       this.#receive(member, number, lock, data)
     })
     member.worker.addEventListener('messageerror', () =>
-      this.#end(member, number, 'it sent what cannot be read'),
+      this.#end(member, number, 'it sent an unreadable message'),
     )
     member.worker.addEventListener('error', (event) => {
       event.preventDefault()
@@ -125,7 +125,7 @@ export class SampleWorkers {
     const [at] = member.tasks.values()
     member.ended = new TabringError(
       'worker.dead',
-      `DataLoader: expected worker ${number} to live, got its end${at ? ` while it made samples ${listed(at.indices)}` : ''} (${why}). Look into the browser's console; use fewer workers or smaller batches if memory is short.`,
+      `DataLoader: worker ${number} ended${at ? ` while it made samples ${listed(at.indices)}` : ''} (${why}). See the browser's console; use fewer workers or smaller batches if memory is short.`,
     )
     for (const { reject } of member.tasks.values()) reject(member.ended)
     member.tasks.clear()

@@ -14,15 +14,15 @@ interface WorkerScope {
 }
 
 export interface ServeOptions<S> {
-  /** Stacks samples here, in the worker. default: defaultCollate */
+  /** Stacks samples here, in the worker. Default: defaultCollate. */
   collate?: (samples: S[]) => unknown
 }
 
 /**
- * Makes this worker serve a DataLoader with the samples of `dataset`.
+ * Makes this worker serve samples of `dataset` to a DataLoader.
  *
- * Call it at the top of a worker file of your own, and give the loader `worker: () => new Worker(new URL('./that-file.ts', import.meta.url),
- * { type: 'module' })`. Without a data set the loader says which one to make, from its own description.
+ * Call it at the top of your own worker file, and pass the loader `worker: () => new Worker(new URL('./that-file.ts', import.meta.url), {
+ * type: 'module' })`. Without a data set, the loader sends the description of its data set.
  */
 export function serveSamples<S = Sample>(
   dataset?: Dataset<S> | Promise<Dataset<S>>,
@@ -61,7 +61,7 @@ export function serveSamples<S = Sample>(
         if (!dataset && !description)
           throw new DataError(
             'config.invalid',
-            'serveSamples: expected a data set, got none. Pass one, or leave the loader its own worker.',
+            "serveSamples: the loader sent no data set to this worker file, and none was passed. Pass a data set, or remove the loader's worker option.",
           )
         const own = dataset ? await dataset : restoreDataset(description!)
         return { dataset: own as Dataset<unknown>, isRaw, dtypes, seed }

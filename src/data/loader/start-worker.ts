@@ -11,7 +11,7 @@ export function startSampleWorker(start: () => Worker = ownWorker): Worker {
     if ('Worker' in globalThis) throw thrown
     throw new DataError(
       'config.invalid',
-      'DataLoader: expected web workers, which browsers have, got a runtime without them, such as Node. Use numWorkers: 0 here.',
+      'DataLoader: this runtime has no web workers (Node, for example). Use numWorkers: 0 here.',
       { cause: thrown },
     )
   }

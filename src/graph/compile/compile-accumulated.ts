@@ -12,26 +12,27 @@ import { type CompileOptions, compile } from './compile.ts'
 import { isRefusedRun } from './watched-program.ts'
 
 export interface AccumulationOptions {
-  /** How many runs make one update; default: those inside `ddp.noSync` add, each one outside of it updates. */
+  /** Number of runs per update; default: runs inside `ddp.noSync` accumulate, each run outside updates. */
   readonly steps?: number
   /**
-   * What each run's gradient counts for; default 1 / steps, which makes the update that of one batch of all runs' samples where all
-   * runs have equally many and there are `steps` of them. Without `steps` 1, as in PyTorch, where the loss is divided by hand.
+   * Weight of each run's gradient. Default 1 / steps: the update is that of one batch of all samples, if all runs have the same number of
+   * samples and there are `steps` of them. Without `steps` the default is 1, as in PyTorch, where users divide the loss themselves.
    */
   readonly weight?: number
 }
 
 /**
- * Traces a training step twice: as a micro-step that only adds its gradients to the earlier ones, and as the one that takes the sum and updates.
+ * Traces a training step twice: as a micro-step that only accumulates gradients, and as the step that updates with their sum.
  *
- * `fn` is an ordinary step: forward, `zeroGrad`, `backward`, perhaps clipping, `optimizer.step`. Micro-steps exchange nothing with other ranks
- * (PyTorch's `no_sync`; `DistributedDataParallel.noSync` tells which they are, where `steps` does not), clip nothing and count no step.
+ * `fn` is an ordinary step: forward, `zeroGrad`, `backward`, optional clipping, `optimizer.step`. Micro-steps do not exchange gradients
+ * with other ranks (PyTorch's `no_sync`), clip nothing and do not count as steps. `DistributedDataParallel.noSync` marks them if `steps`
+ * does not.
  *
- * Each run counts `weight`; where the loss is a mean over counted samples or class numbers, runs count that on average, each in proportion to
- * how many it counts (docs/reference/pytorch.md). An update before `steps` runs (`last: true`) divides by `steps` all the same. To divide by what is
- * there, each run gives `{ count, gradientWeight: (count * steps) / total }`, where `total` is the number of samples in all runs of the
- * update, on all ranks.
- * cost: one more buffer of the gradients' size, one dispatch a bucket and run. errors: as compile; `config.invalid` for bad options.
+ * Each run has the weight `weight`. If the loss is a mean over counted samples or class indices, that is the average weight, and each run
+ * is weighted in proportion to its count (docs/reference/pytorch.md). An update before `steps` runs (`last: true`) still divides by `steps`. To
+ * divide by the actual number, each run passes `{ count, gradientWeight: (count * steps) / total }`, where `total` is the number of samples
+ * in all runs of the update, on all ranks.
+ * cost: one more buffer of the gradients' size, one dispatch per bucket and run. errors: as compile; `config.invalid` for bad options.
  */
 export async function compileAccumulated(
   fn: TracedFunction,
@@ -52,9 +53,9 @@ export async function compileAccumulated(
   return new AccumulatedProgram(add, await part('take'), steps)
 }
 
-/** A step of several runs: all but the last add gradients, the last one updates. */
+/** A training step of several runs: all but the last accumulate gradients, the last one updates. */
 export class AccumulatedProgram {
-  /** The micro-step and the last run's program. */
+  /** Program of the micro-step and program of the last run. */
   readonly add: StepProgram
   readonly take: StepProgram
   readonly steps: number | undefined
@@ -79,11 +80,11 @@ export class AccumulatedProgram {
   }
 
   /**
-   * Runs the next part on its share of the samples; outputs are of this share alone.
+   * Runs the next part on its share of the samples; outputs are of this share only.
    *
-   * `last` updates now, with what has been added so far (the end of an epoch), or puts the update off. Calls run in their order; data and
-   * scalars are copied before this returns. Wrong inputs or scalars, and with `detectAnomaly` values that are not finite, count
-   * as no run: the same part is next, unless others were begun since.
+   * `last: true` updates now with the gradients so far (at the end of an epoch), `last: false` postpones the update. Calls run in order;
+   * data and scalars are copied before this returns. A run with wrong inputs or scalars, or with non-finite values under `detectAnomaly`,
+   * does not count: the same part is next, unless other runs have started since.
    * errors: as StepProgram.run; `graph.misuse` for an update inside `noSync`.
    */
   async run(
@@ -95,7 +96,7 @@ export class AccumulatedProgram {
     if (last && !this.#isSynchronizing) {
       throw new TabringError(
         'graph.misuse',
-        'noSync: expected a run that adds up gradients, got the last one of an accumulation, which updates. Call it outside.',
+        'noSync: the last run of an accumulation updates parameters. Call it outside of noSync.',
       )
     }
     const program = last ? this.take : this.add

@@ -21,14 +21,14 @@ import { withUneven } from './join-context.ts'
 import { withChecks } from './output-checks.ts'
 
 export interface CompileOptions extends PrepareOptions {
-  /** Where to run; default: `getDefaultDevice()`. `'cpu'` runs the plain references: the same interface, slow. */
+  /** Where to run; default: `getDefaultDevice()`. `'cpu'` runs the plain references: same interface, but slow. */
   readonly device?: DeviceSpec
-  /** An opened device, instead of the page's own. */
+  /** An open device, instead of the page's own. */
   readonly runtime?: AnyRuntime
   /**
-   * Each run first looks at every result of its forward and backward, and rejects with `train.nan` at the first op that makes NaN, before
-   * anything is updated or sent: as torch.autograd.set_detect_anomaly. With several ranks all reject alike. Many times a step's time; inputs
-   * are arrays. Default false.
+   * Checks every result of forward and backward in each run, and rejects with `train.nan` at the first op that produces NaN, before
+   * anything is updated or sent; like torch.autograd.set_detect_anomaly. With several ranks, all reject with the same error. Takes many
+   * times as long as a normal step; inputs must be arrays. Default false.
    */
   readonly detectAnomaly?: boolean
 }
@@ -43,13 +43,13 @@ const compileOptions: OptionNames<CompileOptions> = {
 }
 
 /**
- * Traces `fn` once and returns the program that replays it. (With several ranks once more, where a wrapped model is compiled before ranks
- * have settled the size of buckets, `ddp.ready`, and once more to find unused parameters.)
+ * Traces `fn` once and returns a program that replays it.
  *
- * `fn` gets tensors by name and returns tensors by name, at once: an async function is refused. What it reads of the outside at tracing
- * time (sizes, flags) is fixed, what changes per run is an input or a step scalar.
- * A function that throws on some ranks, once it has forwarded their wrapped model to train, throws on the others too: `peer.mismatch`, with
- * rank and message.
+ * With several ranks it traces again if a wrapped model is compiled before the ranks have agreed on the bucket size (`ddp.ready`), and to
+ * find unused parameters. `fn` gets tensors by name and returns tensors by name, synchronously: an async function is an error. Values read
+ * from outside while tracing (sizes, flags) are fixed; values that change per run must be inputs or step scalars.
+ * If a function throws on some ranks after it has called forward of their wrapped model in training, the other ranks throw too:
+ * `peer.mismatch`, with rank and message.
  * errors: those of the ops it calls, `gpu.compile`, `gpu.limit`, `graph.misuse`; `device.mismatch` for a tensor on another device.
  */
 export async function compile(

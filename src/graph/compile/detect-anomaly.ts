@@ -17,20 +17,21 @@ function nameOf(value: GraphValue): string | undefined {
 }
 
 export interface AnomalyOptions {
-  /** Whether infinite values are an anomaly wherever they arise, and not only where NaN or an infinite number comes of them; default false. */
+  /** Whether infinite values always count as an anomaly, not only if they lead to NaN or an infinite output; default false. */
   readonly checkInfinite?: boolean
 }
 
 /**
- * Runs a function once, op by op without rewrites, and rejects at the first op that makes NaN, as torch.autograd.detect_anomaly.
+ * Runs a function once, op by op without rewrites, and rejects at the first op that produces NaN, like torch.autograd.detect_anomaly.
  *
- * Infinite values may be meant, as in a mask: they are told of where an op makes NaN of them, or where an output of one element is infinite;
- * then the op is named that they came from. As in PyTorch that may be a loss scale which the scaler would have halved: begin with a smaller
- * one. Nothing is changed: no parameter, no buffer of a module.
- * Every result comes to the host, so this takes many times a step's time.
- * With several ranks it looks at what this rank's samples lead to and sends nothing, so any rank may call it alone, between steps.
- * A function with random masks needs those of the failing run: give its `randomStep` (`randomScalarNames`) among `scalars`.
- * errors: `graph.misuse` for random masks without it; `train.nan`, naming the op with its shapes, or the parameter or input that is not finite already.
+ * Infinite values may be intended, as in a mask. They are reported if an op turns them into NaN, or if an output of one element is
+ * infinite; the error then names the op that produced them. As in PyTorch, the cause may be a loss scale that the scaler would have halved:
+ * start with a smaller one. Nothing changes: no parameter, no buffer of a module.
+ * Every result is copied to the host, so this takes many times as long as a step.
+ * With several ranks it checks this rank's samples and sends nothing, so any rank may call it alone, between steps.
+ * A function with random masks needs those of the failing run: pass its `randomStep` (`randomScalarNames`) in `scalars`.
+ * errors: `graph.misuse` for random masks without it; `train.nan`, naming the op with its shapes, or the parameter or input that is already
+ * not finite.
  */
 export async function detectAnomaly(
   runtime: AnyRuntime,
@@ -75,9 +76,9 @@ class Search {
       const data = await look(value)
       if (!isNotFinite(data)) continue
       if (hasNan(data) || this.#checkInfinite) {
-        if (!origin) throw madeBy(where, 'from finite arguments')
+        if (!origin) throw madeBy(where, 'although its arguments are')
         throw origin.isOp
-          ? madeBy(origin.where, `of which ${where} makes NaN`)
+          ? madeBy(origin.where, `and ${where} turns it into NaN`)
           : given(where, origin.where)
       }
       this.#first ??= where
@@ -91,7 +92,7 @@ class Search {
 
   /** The error for an output that is infinite, though no op made NaN. */
   endsIn(name: string): TabringError {
-    return madeBy(this.#first ?? `output "${name}"`, `which output "${name}" comes of`)
+    return madeBy(this.#first ?? `output "${name}"`, `and output "${name}" depends on it`)
   }
 
   async #lookAtLeaf(where: string, value: GraphValue, look: Look): Promise<void> {
@@ -108,11 +109,11 @@ class Search {
 const madeBy = (where: string, and: string): TabringError =>
   new TabringError(
     'train.nan',
-    `${where}: expected a finite result, got values that are not, ${and}. Lower the learning rate, clip gradients, or keep the arguments in the op's range.`,
+    `${where}: the result is not finite, ${and}. Lower the learning rate, clip gradients, or keep the arguments in the op's range.`,
   )
 
 const given = (where: string, name: string): TabringError =>
   new TabringError(
     'train.nan',
-    `${where}: expected finite arguments, got ${name} with values that are not. ${name.startsWith('input') ? 'Check the data.' : 'An earlier step made it so: lower the learning rate, or clip gradients.'}`,
+    `${where}: expected finite arguments, but ${name} has values that are not finite. ${name.startsWith('input') ? 'Check the data.' : 'An earlier step caused this: lower the learning rate, or clip gradients.'}`,
   )

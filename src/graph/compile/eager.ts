@@ -20,20 +20,20 @@ import { keepBuffers } from './kept-buffers.ts'
 import { passChecks } from './output-checks.ts'
 
 export interface EagerOptions extends PrepareOptions {
-  /** Whether the run may change anything: parameters, modules' buffers, the count of steps; true unless told. Without, random masks need `randomStep` given. */
+  /** Whether the run may change parameters, module buffers and step counts; default true. If false, random masks need `randomStep`. */
   readonly isUpdating?: boolean
   readonly onKernel?: (label: string) => void
-  /** Called after the kernels of each node of forward and backward. */
+  /** Called after the kernels of each node in forward and backward. */
   readonly onNode?: OnNode
 }
 
 /**
- * Runs a function the slow way: traced anew each time, each kernel in a submit of its own, on buffers made for this run, one for
- * each intermediate: no memory plan.
+ * Runs a function op by op: traced again each time, one submit per kernel, with a separate buffer for each intermediate and no memory plan.
  *
- * The kernels and fused groups are those of the recorded program, so on one adapter the results are the same bits.
- * On the cpu, where a kernel is an op, they are what programs do anyway. `onKernel` is called after each kernel with its label, `onNode` after each node with a way to look at values: a debugger's view.
- * errors: as StepProgram.run; `graph.misuse` with several ranks, whose updates only recorded programs make.
+ * Kernels and fused groups are those of the compiled program, so results on one adapter have the same bits. On the cpu each kernel is one
+ * op, as in compiled programs. `onKernel` is called after each kernel with its label, `onNode` after each node with a way to read values,
+ * like a debugger.
+ * errors: as StepProgram.run; `graph.misuse` with several ranks, because only compiled programs can update them.
  */
 export async function runEagerly(
   runtime: AnyRuntime,
@@ -54,20 +54,20 @@ export async function runEagerly(
   if (prepared.trace.exchange?.exchangesGradients && options.isUpdating !== false) {
     throw new TabringError(
       'graph.misuse',
-      'eager: updates on one rank only and without a communication hook, got a model wrapped for several ranks, or with one. Compile the step, or debug on one rank.',
+      'eager: the model is wrapped for several ranks or has a communication hook, and eager runs update on one rank only. Compile the step, or debug on one rank.',
     )
   }
   if (prepared.meetings.length > 0 && options.isUpdating !== false) {
     throw new TabringError(
       'graph.misuse',
-      'eager: expected a function of one rank, got one in which ranks meet (synchronized batch normalization). Compile it, or debug on one rank.',
+      'eager: synchronized batch normalization needs the other ranks, and eager runs use one rank only. Compile the function, or debug on one rank.',
     )
   }
   const { step } = randomScalarNames
   if (options.isUpdating === false && prepared.trace.scalars.has(step) && !(step in scalars)) {
     throw new TabringError(
       'graph.misuse',
-      `detectAnomaly: expected "${step}" among the scalars of a function with random masks, got none. Give the number of the step that failed, so that its masks are drawn.`,
+      `detectAnomaly: the function has random masks, so "${step}" must be among the scalars. Pass the number of the failed step to draw the same masks.`,
     )
   }
   const restore = options.isUpdating === false ? await keepBuffers(prepared.nodes) : undefined

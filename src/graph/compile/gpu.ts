@@ -5,11 +5,11 @@ import { setSwitches } from '../../util/switches.ts'
 import { setDevice } from '../memory/runtime.ts'
 import { isBenchmarking, setBenchmarking } from '../tune/benchmark.ts'
 
-/** What a WebGPU device is and may do. Browsers tell no memory size. */
+/** Properties of a WebGPU device. Browsers do not report its memory size. */
 export interface DeviceProperties {
-  /** Ends in "(software)" where a CPU computes. */
+  /** Ends in "(software)" if the device computes on a CPU. */
   readonly name: string
-  /** Its number while all devices are visible: what `visibleDevices` calls it. */
+  /** Its number when all devices are visible, as used in `visibleDevices`. */
   readonly physicalIndex: number
   readonly vendor: string
   readonly architecture: string
@@ -28,7 +28,7 @@ async function getDeviceProperties(spec: DeviceSpec = 'webgpu'): Promise<DeviceP
   if (type === 'cpu') {
     throw new TabringError(
       'config.invalid',
-      'gpu: expected a WebGPU device, got cpu. Choose one that gpu.deviceCount() counts.',
+      'gpu: expected a WebGPU device, got cpu. Choose an index below gpu.deviceCount().',
     )
   }
   const adapters = await findAdapters()
@@ -36,7 +36,7 @@ async function getDeviceProperties(spec: DeviceSpec = 'webgpu'): Promise<DeviceP
   if (!found) {
     throw new GpuError(
       'gpu.unavailable',
-      `gpu: expected a device below ${adapters.length}, got ${index}. Choose one that gpu.deviceCount() counts.`,
+      `gpu: expected a device index below ${adapters.length}, got ${index}. Choose an index below gpu.deviceCount().`,
     )
   }
   const { adapter, physicalIndex } = found
@@ -66,40 +66,43 @@ async function deviceCount(): Promise<number> {
 }
 
 /**
- * Shows programs only the WebGPU devices of these numbers, numbered anew in this order: `'0,2'`; `''` hides all. As CUDA_VISIBLE_DEVICES.
+ * Makes only these WebGPU devices visible, renumbered in this order: `'0,2'`; `''` hides all. Like CUDA_VISIBLE_DEVICES.
  *
- * Goes before the page parameter `visibleDevices` and the launcher's flag. errors: `config.invalid` for anything but such a text,
- * a TypeError for what is no text at all; `graph.misuse` when a device was opened before.
+ * Takes precedence over the page parameter `visibleDevices` and the launcher's flag. errors: `config.invalid` for an invalid list, a
+ * TypeError for anything but a string; `graph.misuse` if a device is already open.
  */
 function setVisibleDevices(devices: string): void {
   if (typeof devices !== 'string') {
     throw new ArgumentTypeError(
-      `gpu.setVisibleDevices: expected a text like "0,2", got the ${typeof devices} ${String(devices)}. Put it in quotes.`,
+      `gpu.setVisibleDevices: expected a string like "0,2", got the ${typeof devices} ${String(devices)}. Put it in quotes.`,
     )
   }
   setSwitches({ visibleDevices: devices })
 }
 
-/** WebGPU as torch.cuda and torch.backends.cudnn are for CUDA; what asks the browser is asynchronous here. */
+/** The counterpart of torch.cuda and torch.backends.cudnn for WebGPU; functions that ask the browser are asynchronous. */
 export const gpu = {
-  /** Whether an adapter can be opened in this page or worker. */
+  /** Returns whether an adapter can be opened in this page or worker. */
   isAvailable: async (): Promise<boolean> => (await deviceCount()) > 0,
   /**
-   * How many adapters differ and are visible: with two GPUs of unequal power two, and one more where the browser has a software adapter
-   * beside them. Each counts as often as the switch `logicalDevices` says.
+   * Returns the number of different visible adapters: two on a machine with two GPUs of unequal power, and one more if the browser also has
+   * a software adapter. Each is multiplied by the switch `logicalDevices`.
    */
   deviceCount,
-  /** The browser's words for the device. errors: `gpu.unavailable`; `config.invalid` for the CPU. */
+  /** Returns the browser's name for the device. errors: `gpu.unavailable`; `config.invalid` for the CPU. */
   getDeviceName: async (spec?: DeviceSpec): Promise<string> =>
     (await getDeviceProperties(spec)).name,
   getDeviceProperties,
-  /** Whether shaders of the device compute with float16 themselves; where not, float16 is a way of storing alone. errors: `gpu.unavailable`. */
+  /** Returns whether shaders compute in float16 on the device; otherwise float16 is only a storage format. errors: `gpu.unavailable`. */
   isFloat16Supported: async (spec?: DeviceSpec): Promise<boolean> =>
     (await getDeviceProperties(spec)).hasF16,
   currentDevice,
   setDevice,
   setVisibleDevices,
-  /** Tuned kernels (true) or the fixed table (false, the default). Tuned ones may add in another order on another adapter. */
+  /**
+   * Whether to use tuned kernels (true) or the fixed table (false, the default). Tuned kernels may add in a different order on another
+   * adapter.
+   */
   get benchmark(): boolean {
     return isBenchmarking()
   },

@@ -25,7 +25,7 @@ export function withUneven<Program extends StepProgram>(
       if (meetings.length === 0) return run(inputs, scalars)
       throw new TabringError(
         'graph.misuse',
-        'join: expected micro-steps in which ranks do not meet, got a model with synchronized batch normalization in an accumulation. Use one of the two without the other.',
+        'join: synchronized batch normalization does not work in gradient accumulation inside join. Use one of the two without the other.',
       )
     }
     program.check(inputs, scalars)

@@ -62,7 +62,7 @@ export function withAnomalyDetection<Program extends StepProgram>(
 const lookInJoin = () =>
   new TabringError(
     'graph.misuse',
-    'join: expected a step without detectAnomaly, got one that looks for anomalies on all ranks. Compile it without, or run equally many batches outside of join.',
+    'join: this step was compiled with detectAnomaly, which checks all ranks together. Compile it without, or run the same number of batches on all ranks outside of join.',
   )
 
 async function findingOf(look: () => Promise<void>): Promise<TabringError | undefined> {
@@ -81,7 +81,7 @@ function refuseStaged(inputs: RunInputs): void {
     if (!(data instanceof StagedTensor)) continue
     throw new TabringError(
       'graph.misuse',
-      `detectAnomaly: input "${name}" must be an array, got upload memory, which one run uses up. Turn pinMemory off.`,
+      `detectAnomaly: input "${name}" is in upload memory, which only one run can use. Pass an array, or turn pinMemory off.`,
     )
   }
 }

@@ -13,20 +13,20 @@ import { composedAttention } from './composed-attention.ts'
 
 export interface AttentionOptions {
   /**
-   * A mask that broadcasts to [batch, heads, queries, keys]. Integers, and what comparisons gave: 0 where a key is not seen. Other f32:
-   * added to the scores (below -1e30 a key is not seen), unless `isBooleanMask`. One that requires a gradient when it is given (a learned
-   * mask, a relative position bias) gets it, and memory then grows with queries times keys.
+   * A mask that broadcasts to [batch, heads, queries, keys]. Integers and results of comparisons: 0 where a key is masked. Other f32: added
+   * to the scores (below -1e30 a key is masked), unless `isBooleanMask`. A mask that requires a gradient (a learned mask, a relative
+   * position bias) gets one; memory then grows with queries times keys.
    */
   attnMask?: Tensor
-  /** Whether an f32 mask holds 0 and 1; default: whether comparisons gave it. */
+  /** Whether an f32 mask holds 0 and 1; default: whether it is the result of comparisons. */
   isBooleanMask?: boolean
-  /** Whether a mask of integers is not 0 where a key is not seen, as torch.nn.MultiheadAttention has it. */
+  /** Whether an integer mask is nonzero where a key is masked, as in torch.nn.MultiheadAttention. */
   isHiddenMask?: boolean
-  /** The share of probabilities that are dropped; default 0. */
+  /** Fraction of probabilities to drop; default 0. */
   dropoutP?: number
-  /** Tells dropout masks of one step apart; default: the number of this call in the traced function. */
+  /** Distinguishes the dropout masks of one step; default: the number of this call in the traced function. */
   layer?: number
-  /** Whether query i sees keys 0 to i alone. */
+  /** Whether query i sees only keys 0 to i. */
   isCausal?: boolean
   /** Factor of the scores; default 1 / sqrt(elements of a query). */
   scale?: number
@@ -100,14 +100,14 @@ export function attend(
 }
 
 /**
- * softmax(scale * query key^T + mask) value, by heads.
+ * Returns softmax(scale * query key^T + mask) value, by heads.
  *
  * shape: query [..., H, L, E], key [..., H, S, E], value [..., H, S, V] -> [..., H, L, V]; 3 dimensions are one head, 2 one sample of it.
  * Axes before the last two broadcast.
- * cost: no score is stored, so memory grows with L alone; forward and backward walk over all pairs (causal: over half of them). With a
- * mask that requires a gradient, and with values of another width than the keys', scores and probabilities are stored and memory grows
- * with L * S. What broadcasts is copied to its full size.
- * A query that sees no key gives 0. Rows of more than 128 elements take a slow kernel.
+ * cost: scores are not stored, so memory grows only with L; forward and backward process all pairs (causal: half of them). With a mask that
+ * requires a gradient, or with values of another width than the keys, scores and probabilities are stored and memory grows with L * S.
+ * Broadcast inputs are copied to their full size.
+ * A query that sees no key gives 0. Rows of more than 128 elements use a slow kernel.
  * source: torch.nn.functional.scaled_dot_product_attention; Dao et al., arXiv 2205.14135.
  */
 export function scaledDotProductAttention(
@@ -124,7 +124,7 @@ export function scaledDotProductAttention(
   if (given.some(({ shape }) => shape.length < 2) || !isAlike) {
     throw new ShapeError(
       'shape.mismatch',
-      `${where}: query and key must be [..., length, width] of one width, value as long as key, got ${given.map(({ shape }) => formatShape(shape)).join(', ')}. Check the order of dimensions.`,
+      `${where}: query and key must be [..., length, width] with the same width, value as long as key, got ${given.map(({ shape }) => formatShape(shape)).join(', ')}. Check the order of the dimensions.`,
     )
   }
   mustBeFloat(where, ...given)
@@ -139,7 +139,7 @@ export function scaledDotProductAttention(
 }
 
 /**
- * Self-attention on queries, keys and values side by side, as one projection makes them: no split, no transpose.
+ * Returns self-attention on concatenated queries, keys and values, as one projection computes them: no split, no transpose.
  *
  * shape: qkv [batch * T, 3 * heads * E] or [batch, T, 3 * heads * E] -> the same with heads * E
  */

@@ -8,7 +8,7 @@ import { TabringError } from '../../util/errors.ts'
 import { checkOptions } from '../../util/options.ts'
 import { emit, type Tensor, toFloat } from '../trace/tensor.ts'
 
-/** What a batch normalization keeps between steps; the op changes it on the device. */
+/** Running statistics of a batch normalization; the op updates them on the device. */
 export interface RunningStatistics {
   /** shape: [C] */
   readonly mean: Tensor
@@ -19,25 +19,25 @@ export interface RunningStatistics {
 }
 
 export interface BatchNormOptions {
-  /** Needed when not training; moved towards the batch's statistics when training. */
+  /** Required for evaluation; moved towards the batch's statistics in training. */
   running?: RunningStatistics
   /** Whether to normalize by the batch's own statistics; default false, as in PyTorch. */
   training?: boolean
-  /** The share of a batch in the running statistics; null: the mean over all batches. Default 0.1. */
+  /** Weight of a batch in the running statistics; null: cumulative mean over all batches. Default 0.1. */
   momentum?: number | null
   /** Added to the variance; default 1e-5. */
   eps?: number
-  /** How many of the first rows count in the batch's statistics, a step scalar; default all. */
+  /** Number of leading rows that count in the batch's statistics, a step scalar; default all. */
   count?: ScalarSlot
 }
 
 /**
- * x normalized by mean and variance of each channel, times weight, plus bias, as torch.nn.functional.batch_norm.
+ * Returns x normalized by the mean and variance of each channel, times weight, plus bias; like torch.nn.functional.batch_norm.
  *
- * Rows beyond `count` are normalized by the others' statistics; where fewer than two values count, running ones stay as they are.
+ * Rows from `count` on are normalized by the statistics of the others. If fewer than two values count, running statistics do not change.
  * shape: x[N, C, ...], weight[C], bias[C] -> the shape of x
- * numerics: of f16 x, f16 again; statistics, weight and bias are float32.
- * errors: `graph.misuse` without statistics to normalize by; `shape.unsupported` for one value a channel in training.
+ * numerics: an f16 x gives an f16 result; statistics, weight and bias are float32.
+ * errors: `graph.misuse` without statistics to normalize by; `shape.unsupported` for one value per channel in training.
  */
 export function batchNorm(
   x: Tensor,
@@ -59,7 +59,7 @@ export function batchNorm(
   if (!running) {
     throw new TabringError(
       'graph.misuse',
-      'batchNorm: evaluation needs running statistics, got none. Pass `running`, or `training: true`.',
+      'batchNorm: evaluation needs running statistics, but there are none. Pass `running`, or `training: true`.',
     )
   }
   return emit(batchNormEval, [x, running.mean, running.variance, ...parameters], attrs)

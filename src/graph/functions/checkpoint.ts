@@ -4,11 +4,11 @@ import { Tensor } from '../trace/tensor.ts'
 import { activeTrace } from '../trace/trace.ts'
 
 /**
- * Returns `fn(...inputs)`; backward computes what happened inside again instead of keeping it from forward on.
+ * Returns `fn(...inputs)`; backward recomputes its intermediates instead of keeping them.
  *
- * cost: memory for the inputs and the results of `fn` alone until its backward begins; its forward runs a second time then.
- * The gradients are those of the plain program, dropout included: its masks depend on seed, step and position, not on when they are drawn.
- * Calls may nest.
+ * cost: memory only for the inputs and results of `fn` until its backward starts, which runs its forward a second time.
+ * Gradients are those of the plain program, dropout included: its masks depend on seed, step and position, not on when they are drawn.
+ * Calls may be nested.
  * source: torch.utils.checkpoint; Chen et al., arXiv 1604.06174.
  */
 export function checkpoint<Inputs extends readonly unknown[], R extends Tensor | readonly Tensor[]>(
@@ -25,16 +25,16 @@ export function checkpoint<Inputs extends readonly unknown[], R extends Tensor |
   })
 }
 
-/** What can run as a part of a checkpointed sequence. */
+/** A part of a checkpointed sequence. */
 export interface Layer {
   forward(x: Tensor): Tensor
 }
 
 /**
- * Runs modules one after the other in `segments` pieces of equal length; all but the last are checkpointed.
+ * Runs modules in sequence in `segments` pieces of equal length; all but the last are checkpointed.
  *
- * `modules` is a list or a Sequential. About sqrt(n) segments keep the least.
- * errors: `shape.unsupported` unless there is a segment and a module for each.
+ * `modules` is a list or a Sequential. About sqrt(n) segments need the least memory.
+ * errors: `shape.unsupported` unless there is at least one segment and one module for each.
  * source: torch.utils.checkpoint.checkpoint_sequential, which does not checkpoint the last segment either.
  */
 export function checkpointSequential(
@@ -46,7 +46,7 @@ export function checkpointSequential(
   if (!Number.isInteger(segments) || segments < 1 || segments > layers.length) {
     throw new ShapeError(
       'shape.unsupported',
-      `checkpointSequential: segments must be an integer from 1 to the ${layers.length} modules, got ${segments}. Choose about the square root of their number.`,
+      `checkpointSequential: segments must be an integer from 1 to ${layers.length}, the number of modules, got ${segments}. The square root of that number is a good choice.`,
     )
   }
   const length = Math.floor(layers.length / segments)

@@ -13,22 +13,25 @@ import { asBatch } from './unbatched.ts'
 
 /** Convolutions, named as in torch.nn.functional. */
 
-/** 'valid': no padding. 'same': as many outputs as inputs, at stride 1; where the zeros do not share out evenly, one more below and right. */
+/** 'valid': no padding. 'same': as many outputs as inputs, at stride 1; an odd number of zeros adds one more at the bottom and right. */
 export type ConvPadding<Size> = Size | 'same' | 'valid'
 
 export interface ConvOptions<Size = Pair> {
   stride?: Size
   padding?: ConvPadding<Size>
-  /** Distance of neighbouring taps. */
+  /** Distance between neighbouring taps. */
   dilation?: Size
-  /** Channels fall into so many groups, each convolved on its own; weight is then [O, C / groups, ...]. */
+  /** Number of channel groups, each convolved separately; weight is then [O, C / groups, ...]. */
   groups?: number
 }
 
 export interface ConvTransposeOptions {
   stride?: Pair
   padding?: Pair
-  /** Rows and columns added below and right, which a strided convolution would not have seen; less than the stride or the dilation. */
+  /**
+   * Rows and columns added at the bottom and right, which a strided convolution would not have covered; less than the stride or the
+   * dilation.
+   */
   outputPadding?: Pair
   dilation?: Pair
   groups?: number
@@ -53,7 +56,7 @@ function paddings(
   if (stride.some((s) => s !== 1)) {
     throw new ShapeError(
       'shape.unsupported',
-      `conv2d: padding 'same' needs stride 1, got ${formatShape(stride)}. Give the padding as numbers.`,
+      `conv2d: padding 'same' needs stride 1, got ${formatShape(stride)}. Pass the padding as numbers.`,
     )
   }
   const total = kernel.map((taps, axis) => dilation[axis] * (taps - 1))
@@ -81,7 +84,10 @@ function convolve<A>(op: Op<A>, x: Tensor, weight: Tensor, bias: Tensor | undefi
     : y.add(overPlanes)
 }
 
-/** shape: x[N, C, H, W], weight[O, C / groups, KH, KW], bias[O] -> [N, O, OH, OW]; N may be left out, as with all of these. */
+/**
+ * Returns a 2-D cross-correlation. shape: x[N, C, H, W], weight[O, C / groups, KH, KW], bias[O] -> [N, O, OH, OW]; all convolutions accept
+ * x without N.
+ */
 export function conv2d(
   x: Tensor,
   weight: Tensor,
@@ -101,7 +107,10 @@ export function conv2d(
   return asBatch(4, x, (images) => convolve(conv2dOp, images, weight, bias, attrs))
 }
 
-/** shape: x[N, C, L], weight[O, C / groups, K], bias[O] -> [N, O, OL]; a conv2d of images one row high. */
+/**
+ * Returns a 1-D cross-correlation, computed as a conv2d of images one row high. shape: x[N, C, L], weight[O, C / groups, K], bias[O] -> [N,
+ * O, OL]
+ */
 export function conv1d(
   x: Tensor,
   weight: Tensor,
@@ -129,7 +138,7 @@ export function conv1d(
 }
 
 /**
- * The transpose of a convolution: what conv2d with the same options would have its input's gradient by.
+ * Returns the transpose of a convolution: the input gradient of a conv2d with the same options.
  *
  * shape: x[N, C, H, W], weight[C, O / groups, KH, KW], bias[O] -> [N, O, OH, OW] with
  * OH = (H - 1) * stride - 2 * padding + dilation * (KH - 1) + outputPadding + 1
@@ -159,7 +168,7 @@ export function convTranspose2d(
   if (outputPadding.some((more, axis) => more < 0 || more >= most[axis])) {
     throw new ShapeError(
       'shape.unsupported',
-      `convTranspose2d: output padding must be from 0 and less than the stride or the dilation, got ${formatShape(outputPadding)} at stride ${formatShape(stride)} and dilation ${formatShape(dilation)}. Correct one of them.`,
+      `convTranspose2d: outputPadding must be at least 0 and below the stride or the dilation, got ${formatShape(outputPadding)} with stride ${formatShape(stride)} and dilation ${formatShape(dilation)}. Correct one of them.`,
     )
   }
   // Output padding of a stride or more is that of an image with so many more rows of zeros.

@@ -4,19 +4,19 @@ import { functionalLayer, randomSlots } from '../trace/random.ts'
 import { emit, type Tensor } from '../trace/tensor.ts'
 
 export interface DropoutOptions {
-  /** Whether anything is dropped; default true. */
+  /** Whether to drop anything; default true. */
   training?: boolean
-  /** How many samples x holds, one after the other; default its first dimension. */
+  /** Number of samples in x, one after the other; default: the size of its first dimension. */
   samples?: number
-  /** Tells masks of one step apart; default: the number of this call among those of the traced function. */
+  /** Distinguishes the masks of one step; default: the number of this call in the traced function. */
   layer?: number
 }
 
 /**
- * x with a share `p` of its elements set to 0 and the others times 1 / (1 - p); x itself where nothing is dropped.
+ * Returns x with a fraction `p` of its elements set to 0 and the others times 1 / (1 - p); x itself if nothing is dropped.
  *
- * The mask is a function of seed, step, layer and global sample number alone, so recomputing, replaying and any split over ranks give
- * the same one; nothing is stored for backward. Of f16 x, f16 again.
+ * The mask depends only on seed, step, layer and global sample number, so recomputing, replaying and any split over ranks give the same
+ * mask; nothing is stored for backward. An f16 x gives an f16 result.
  * source: Philox, Salmon et al. (SC 2011).
  */
 export function dropout(x: Tensor, p = 0.5, options: DropoutOptions = {}): Tensor {

@@ -17,10 +17,10 @@ const fail = (equation: string, expected: string, got: string, advice: string): 
   new ShapeError('shape.mismatch', `einsum "${equation}": ${expected}, got ${got}. ${advice}`)
 
 /**
- * The sum of products that `equation` describes, as in torch.einsum: contractions, batch axes, transposes, sums, diagonals.
+ * Returns the sum of products that `equation` describes, like torch.einsum: contractions, batch axes, transposes, sums, diagonals.
  *
- * Letters name axes; those that the result does not name are summed. Without "->" the result has the letters that occur
- * once, in alphabetical order. "..." stands for further axes in front. Sizes of 1 broadcast.
+ * Letters name axes; letters missing from the result are summed over. Without "->" the result has the letters that occur once, in
+ * alphabetical order. "..." stands for further leading axes. Axes of size 1 broadcast.
  * errors: `shape.mismatch`, naming the letter.
  */
 export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
@@ -35,17 +35,17 @@ export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
       if (own !== size) {
         throw fail(
           equation,
-          `index ${label} must have one size in a tensor`,
+          `index ${label} must have the same size throughout a tensor`,
           `${own} and ${size} in ${formatShape(tensors[n].shape)}`,
-          'A diagonal is of a square.',
+          'A diagonal needs two equal axes.',
         )
       }
       if (known && known.size !== size && size !== 1 && known.size !== 1) {
         throw fail(
           equation,
-          `index ${label} must have one size, or 1`,
+          `index ${label} must have the same size in all tensors, or 1`,
           `${known.size} in ${formatShape(known.tensor.shape)} and ${size} in ${formatShape(tensors[n].shape)}`,
-          'Check the order of letters.',
+          'Check the order of the letters.',
         )
       }
       if (!known || known.size === 1) sizes.set(label, { size, tensor: tensors[n] })
@@ -80,7 +80,7 @@ function parse(equation: string, tensors: readonly Tensor[]) {
       equation,
       `expected letters for each of ${tensors.length} tensors`,
       `${terms.length} terms`,
-      'Separate terms by commas, the result by "->".',
+      'Separate terms with commas, and the result with "->".',
     )
   }
   const read = (term: string, rank: number | undefined): string[] => {
@@ -90,7 +90,7 @@ function parse(equation: string, tensors: readonly Tensor[]) {
         equation,
         'expected letters and at most one "..." in a term',
         `"${term}"`,
-        'Name each axis by one letter.',
+        'Use one letter per axis.',
       )
     }
     const [, before, ellipsis, after] = match
@@ -100,7 +100,7 @@ function parse(equation: string, tensors: readonly Tensor[]) {
         equation,
         `"${term}" must name the ${rank} dimensions of its tensor`,
         `${letters} letters`,
-        'Name each axis by one letter.',
+        'Use one letter per axis.',
       )
     }
     const hidden = ellipsis ? (rank === undefined ? mostHidden : rank - letters) : 0
@@ -119,7 +119,7 @@ function parse(equation: string, tensors: readonly Tensor[]) {
     if (twice) {
       throw fail(
         equation,
-        `index ${twice} may occur once in the result`,
+        `index ${twice} may occur only once in the result`,
         `"${right}"`,
         'Remove one.',
       )

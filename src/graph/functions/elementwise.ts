@@ -1,6 +1,9 @@
 import { elementwise, type Operand, Tensor } from '../trace/tensor.ts'
 
-/** Elementwise functions, named as in torch; shapes broadcast by NumPy's rules. Those of two operands take numbers on either side. */
+/**
+ * Returns a + b. Elementwise functions are named as in torch; shapes broadcast by NumPy's rules. Functions of two operands accept a number
+ * on either side.
+ */
 
 export const add = (a: Operand, b: Operand): Tensor => elementwise('add', a, b)
 export const sub = (a: Operand, b: Operand): Tensor => elementwise('sub', a, b)
@@ -9,11 +12,14 @@ export const div = (a: Operand, b: Operand): Tensor => elementwise('div', a, b)
 export const minimum = (a: Operand, b: Operand): Tensor => elementwise('minimum', a, b)
 export const maximum = (a: Operand, b: Operand): Tensor => elementwise('maximum', a, b)
 
-/** a to the power of b. numerics: NaN for a negative base and a broken exponent, and for the gradient by an exponent of a negative base. */
+/**
+ * Returns a to the power of b. numerics: NaN for a negative base and a fractional exponent, and for the gradient of the exponent of a
+ * negative base.
+ */
 export const pow = (a: Operand, b: Operand): Tensor =>
   a instanceof Tensor ? a.pow(b) : elementwise('pow', a, b)
 
-/** a where the condition (f32 or integer) is not 0, else b. The gradient goes to the one that was taken. */
+/** Returns a where the condition (f32 or integer) is nonzero, otherwise b. The gradient goes to the selected one. */
 export const where = (condition: Tensor, a: Operand, b: Operand): Tensor =>
   elementwise('where', condition, a, b)
 

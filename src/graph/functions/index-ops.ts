@@ -12,14 +12,14 @@ import { emit, type Tensor } from '../trace/tensor.ts'
  * A kernel cannot stop at an index that is out of range: it gives NaN there (0 for integers), which the loss then shows.
  */
 
-/** y[i][j] = x[index[i][j]][j] for dim 0, and so on. The gradient adds in order of the index. */
+/** Returns y with y[i][j] = x[index[i][j]][j] for dim 0, and so on. The gradient is summed in index order. */
 export const gather = (x: Tensor, dim: number, index: Tensor): Tensor =>
   emit(gatherOp, [x, index], { axis: resolveAxis('gather', x.shape, dim) })
 
 /**
- * x with src[i][j] added at [index[i][j]][j] for dim 0, and so on, in order of i: the same bits in every run.
+ * Returns x with src[i][j] added at [index[i][j]][j] for dim 0, and so on, in order of i: the same bits in every run.
  *
- * cost: a search along the index for each element, or one invocation a line where lines are many and long.
+ * cost: a search along the index for each element, or one invocation per line if lines are many and long.
  */
 export const scatterAdd = (x: Tensor, dim: number, index: Tensor, src: Tensor): Tensor =>
   emit(scatterAddOp, [index, src, x], {
@@ -27,7 +27,7 @@ export const scatterAdd = (x: Tensor, dim: number, index: Tensor, src: Tensor): 
     shape: x.shape,
   })
 
-/** Slices of x along an axis, by a one-dimensional index. cost of the gradient: as embedding. */
+/** Returns slices of x along an axis, selected by a one-dimensional index. cost of the gradient: as embedding. */
 export function indexSelect(x: Tensor, dim: number, index: Tensor): Tensor {
   if (index.shape.length !== 1) {
     throw new ShapeError(
@@ -39,16 +39,16 @@ export function indexSelect(x: Tensor, dim: number, index: Tensor): Tensor {
   return emit(indexSelectOp, [x, index], { axis, ignored: null })
 }
 
-/** Rows of zeros with a 1 at the index, as f32 (PyTorch's are integers). shape: index[..] -> [.., numClasses] */
+/** Returns rows of zeros with a 1 at the index, as f32 (integers in PyTorch). shape: index[..] -> [.., numClasses] */
 export const oneHot = (index: Tensor, numClasses: number): Tensor =>
   emit(oneHotOp, [index], { classes: numClasses })
 
 /**
- * Rows of a table. shape: index[..], weight[V, D] -> [.., D]
+ * Returns rows of a table. shape: index[..], weight[V, D] -> [.., D]
  *
- * `paddingIdx`: a row that gets no gradient; negative counts from the back.
- * cost of the gradient, for N indices: N^2 comparisons of integers, N rows added in order of position, V*D elements
- * cleared. Nothing searches the table.
+ * `paddingIdx`: a row that gets no gradient; negative values count from the end.
+ * cost of the gradient, for N indices: N^2 integer comparisons, N rows added in order of position, V*D elements cleared. The table is never
+ * searched.
  */
 export function embedding(
   index: Tensor,

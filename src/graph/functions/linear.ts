@@ -11,7 +11,7 @@ export { crossEntropy } from './losses.ts'
 
 export const relu = (x: Tensor): Tensor => x.relu()
 
-/** shape: x[.., K], weight[C, K], bias[C] -> [.., C] */
+/** Returns x W^T + b. shape: x[.., K], weight[C, K], bias[C] -> [.., C] */
 export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
   mustBeFloat('linear', x, weight)
   if (x.shape.length === 1) {
@@ -25,16 +25,16 @@ export interface RowCount {
   count?: ScalarSlot
 }
 
-/** How many rows have their target among the k largest logits. shape: logits[R, C], target[R] -> [] */
+/** Returns the number of rows whose target is among the k largest logits. shape: logits[R, C], target[R] -> [] */
 export function topKCorrect(logits: Tensor, target: Tensor, k = 1, options: RowCount = {}): Tensor {
   const { count } = checkOptions('topKCorrect', options, { count: true })
   return emit(topKCorrectOp, [logits, target], { k, count: count ?? null })
 }
 
-/** A number that each run of the compiled function gives anew, by name; runs that do not give it have `initial`. */
+/** Returns a named number that each run of the compiled function can set; default `initial`. */
 export function stepScalar(name: string, initial = 0): ScalarSlot {
   return activeTrace('stepScalar').scalars.named(name, initial)
 }
 
-/** The step scalar `count`: how many of the first samples count in a batch that was filled up with others; all in runs that do not give it. */
+/** Returns the step scalar `count`: the number of leading samples that count in a padded batch; all if a run does not set it. */
 export const countedSamples = (): ScalarSlot => stepScalar('count', 2 ** 24)

@@ -9,16 +9,16 @@ import { elementwise, emit, emitAll, type Operand, type Tensor } from '../trace/
 import { activeTrace, type MeanOver } from '../trace/trace.ts'
 import { arange } from './shape.ts'
 
-/** Losses, named as in torch.nn.functional. */
+/** How a loss reduces the losses of elements or rows. Losses are named as in torch.nn.functional. */
 
 export type Reduction = 'none' | 'sum' | 'mean'
 
 export interface LossOptions {
-  /** What becomes of the elements' (or rows') losses; their mean unless told. */
+  /** Reduction of the losses of elements or rows; default `mean`. */
   readonly reduction?: Reduction
   /**
-   * How many of the first samples count: `countedSamples()`, or a step scalar of your own, for batches that are not full. The others' losses
-   * are 0, whatever finite numbers are in them, and a mean is that of what counts; of nothing it is 0.
+   * Number of leading samples that count, for batches that are not full: `countedSamples()` or your own step scalar. The losses of the
+   * other samples are 0, whatever finite values they hold. A mean is taken over the samples that count; if none do, it is 0.
    */
   readonly count?: ScalarSlot
 }
@@ -81,28 +81,28 @@ function refuseBroadcast(where: string, input: Tensor, target: Tensor): void {
   if (!sameShape(input.shape, target.shape)) {
     throw new ShapeError(
       'shape.mismatch',
-      `${where}: input and target must have one shape, got ${formatShape(input.shape)} and ${formatShape(target.shape)}. Reshape one of them.`,
+      `${where}: input and target must have the same shape, got ${formatShape(input.shape)} and ${formatShape(target.shape)}. Reshape one of them.`,
     )
   }
 }
 
 // --- regression ---
 
-/** (input - target)^2 */
+/** Returns (input - target)^2. */
 export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
   checkLoss('mseLoss', options, plainOptions)
   refuseBroadcast('mseLoss', input, target)
   return reduce(elementwise('squaredError', input, target), options)
 }
 
-/** |input - target| */
+/** Returns |input - target|. */
 export function l1Loss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
   checkLoss('l1Loss', options, plainOptions)
   refuseBroadcast('l1Loss', input, target)
   return reduce(elementwise('absoluteError', input, target), options)
 }
 
-/** d^2 / 2 up to |d| = delta, and delta (|d| - delta / 2) beyond, for d = input - target. */
+/** Returns d^2 / 2 up to |d| = delta, and delta (|d| - delta / 2) beyond, for d = input - target. */
 export function huberLoss(
   input: Tensor,
   target: Tensor,
@@ -114,7 +114,7 @@ export function huberLoss(
   return reduce(elementwise('huber', input, target, delta), options)
 }
 
-/** d^2 / (2 beta) below |d| = beta, and |d| - beta / 2 beyond, for d = input - target; |d| for a beta of 0. */
+/** Returns d^2 / (2 beta) below |d| = beta, and |d| - beta / 2 beyond, for d = input - target; |d| for a beta of 0. */
 export function smoothL1Loss(
   input: Tensor,
   target: Tensor,
@@ -131,18 +131,18 @@ export function smoothL1Loss(
 function refuseSize(where: string, name: string, value: number): never {
   throw new ShapeError(
     'shape.unsupported',
-    `${where}: ${name} must be above 0, got ${value}. 1 is the usual value.`,
+    `${where}: ${name} must be above 0, got ${value}. The usual value is 1.`,
   )
 }
 
 // --- probabilities ---
 
 export interface BinaryOptions extends LossOptions {
-  /** Multiplies the losses; broadcasts. */
+  /** Factor for the losses; broadcasts. */
   readonly weight?: Operand
 }
 
-/** -target log(input) - (1 - target) log(1 - input) for probabilities; logarithms are held above -100. */
+/** Returns -target log(input) - (1 - target) log(1 - input) for probabilities; logarithms are clamped to at least -100. */
 export function binaryCrossEntropy(
   input: Tensor,
   target: Tensor,
@@ -156,9 +156,9 @@ export function binaryCrossEntropy(
 }
 
 /**
- * `binaryCrossEntropy` of sigmoid(input), exact at any magnitude.
+ * Returns `binaryCrossEntropy` of sigmoid(input), exact at any magnitude.
  *
- * `posWeight` multiplies the part of positive targets; a tensor of it broadcasts and gets no gradient.
+ * `posWeight` multiplies the loss of positive targets; a tensor broadcasts and gets no gradient.
  */
 export function binaryCrossEntropyWithLogits(
   input: Tensor,
@@ -175,13 +175,13 @@ export function binaryCrossEntropyWithLogits(
   return reduce(weight === undefined ? losses : losses.mul(weight), options)
 }
 
-/** The short name of `binaryCrossEntropyWithLogits`. */
+/** Short name of `binaryCrossEntropyWithLogits`. */
 export const bceWithLogits = binaryCrossEntropyWithLogits
 
 /**
- * target (log target - input) for log-probabilities `input`, and a target of probabilities or (`logTarget`) their logarithms.
+ * Returns target (log target - input) for log-probabilities `input` and a target of probabilities, or with `logTarget` of their logarithms.
  *
- * `batchmean`, the divergence itself, divides the sum by the first dimension, or by how many of its samples count.
+ * `batchmean`, the actual divergence, divides the sum by the first dimension, or by the number of its samples that count.
  */
 export function klDiv(
   input: Tensor,
@@ -204,14 +204,14 @@ export function klDiv(
 // --- classes ---
 
 export interface ClassLossOptions extends LossOptions {
-  /** A weight for each class; shape: [C]. A mean divides by the sum of the rows' weights. */
+  /** A weight per class; shape: [C]. A mean divides by the sum of the rows' weights. */
   readonly weight?: Tensor
-  /** Rows with this target count nothing; default -100. */
+  /** Target of rows to ignore; default -100. */
   readonly ignoreIndex?: number
 }
 
 export interface CrossEntropyOptions extends ClassLossOptions {
-  /** The part of each target's probability that is spread over all classes. */
+  /** Fraction of each target's probability that is spread over all classes. */
   readonly labelSmoothing?: number
 }
 
@@ -226,7 +226,7 @@ function classLoss(
   if (!(labelSmoothing >= 0 && labelSmoothing <= 1)) {
     throw new ShapeError(
       'shape.unsupported',
-      `crossEntropy: labelSmoothing must be within 0..1, got ${labelSmoothing}. 0.1 is the usual value.`,
+      `crossEntropy: labelSmoothing must be from 0 to 1, got ${labelSmoothing}. The usual value is 0.1.`,
     )
   }
   const [losses, weights] = emitAll(
@@ -252,11 +252,13 @@ function classLoss(
 }
 
 /**
- * -log softmax(input)[target].
+ * Returns -log softmax(input)[target].
  *
- * shape: input [N, C, ...] or [C], target [N, ...] or [] of i32 in 0..C-1, or f32 probabilities of input's shape -> [] or, unreduced, [N, ...]
- * cost: one dispatch with its gradient for a mean over [N, C] without weights and smoothing; else one for rows, one for each sum, one for the quotient.
- * numerics: NaN for a target outside 0..C-1 that is not ignored, and for a mean over nothing, which with `count` is 0.
+ * shape: input [N, C, ...] or [C], target [N, ...] or [] of i32 in 0..C-1, or f32 probabilities of input's shape -> [] or, unreduced, [N,
+ * ...]
+ * cost: one dispatch including its gradient for a mean over [N, C] without weights and smoothing; otherwise one for rows, one per sum, one
+ * for the quotient.
+ * numerics: NaN for a target outside 0..C-1 that is not ignored, and for a mean over no rows (0 with `count`).
  */
 export function crossEntropy(
   input: Tensor,
@@ -290,7 +292,7 @@ function softTargets(input: Tensor, target: Tensor, options: CrossEntropyOptions
   if ((ignoreIndex ?? ignoredClass) !== ignoredClass) {
     throw new ShapeError(
       'shape.unsupported',
-      'crossEntropy: ignoreIndex goes with class numbers, got probabilities as targets. Leave it out.',
+      'crossEntropy: ignoreIndex needs class indices as targets, got probabilities. Remove it.',
     )
   }
   const classes = input.shape[1]
@@ -303,7 +305,7 @@ function softTargets(input: Tensor, target: Tensor, options: CrossEntropyOptions
   return reduce(losses, options)
 }
 
-/** -weight[target] input[target] for log-probabilities. shape: as `crossEntropy`; cost: as its general form. */
+/** Returns -weight[target] input[target] for log-probabilities. shape: as `crossEntropy`; cost: as its general form. */
 export function nllLoss(input: Tensor, target: Tensor, options: ClassLossOptions = {}): Tensor {
   if (input.shape.length === 1) return ofOneRow(nllLoss, input, target, options)
   return classLoss(false, input, target, checkLoss('nllLoss', options, classOptions))
@@ -318,9 +320,9 @@ const ofOneRow = <Options>(
 ): Tensor => loss(input.unsqueeze(0), target.unsqueeze(0), options).reshape([])
 
 /**
- * For each k: the percentage of rows whose target is among the k largest outputs; of the rows that count, where there is a `count`.
+ * Returns, for each k, the percentage of rows whose target is among the k largest outputs; with `count`, of the rows that count.
  *
- * shape: output [N, C], target [N] of i32 -> [] for each k; `count` as for `crossEntropy`. 0 where no row counts.
+ * shape: output [N, C], target [N] of i32 -> [] for each k; `count` as for `crossEntropy`. 0 if no row counts.
  */
 export function accuracy(
   output: Tensor,

@@ -3,7 +3,7 @@ import { formatShape, type Shape } from '../../util/shape.ts'
 import type { Tensor } from '../trace/tensor.ts'
 import { mustBeFloat } from '../trace/tensor-arguments.ts'
 
-/** Products of tensors, named as in torch. */
+/** Returns the matrix product, as Tensor.matmul. Products are named as in torch. */
 
 export const matmul = (a: Tensor, b: Tensor): Tensor => a.matmul(b)
 
@@ -12,7 +12,7 @@ const mustHaveRank = (where: string, rank: number, ...tensors: Tensor[]) => {
   if (other) {
     throw new ShapeError(
       'shape.mismatch',
-      `${where}: expected tensors of ${rank} ${rank === 1 ? 'dimension' : 'dimensions'}, got ${tensors.map(({ shape }) => formatShape(shape)).join(' and ')}. Reshape them, or use matmul().`,
+      `${where}: expected tensors with ${rank} ${rank === 1 ? 'dimension' : 'dimensions'}, got ${tensors.map(({ shape }) => formatShape(shape)).join(' and ')}. Reshape them, or use matmul().`,
     )
   }
 }
@@ -21,12 +21,12 @@ const mustAgree = (where: string, what: string, a: Shape, b: Shape, agree: boole
   if (!agree) {
     throw new ShapeError(
       'shape.mismatch',
-      `${where}: ${what} must agree, got ${formatShape(a)} and ${formatShape(b)}. Check the order of dimensions.`,
+      `${where}: ${what} must agree, got ${formatShape(a)} and ${formatShape(b)}. Check the order of the dimensions.`,
     )
   }
 }
 
-/** One product for each batch, without broadcasting. shape: [B, M, K] x [B, K, N] -> [B, M, N] */
+/** Returns one product per batch, without broadcasting. shape: [B, M, K] x [B, K, N] -> [B, M, N] */
 export function bmm(a: Tensor, b: Tensor): Tensor {
   mustHaveRank('bmm', 3, a, b)
   mustBeFloat('bmm', a, b)
@@ -34,13 +34,13 @@ export function bmm(a: Tensor, b: Tensor): Tensor {
   return a.matmul(b)
 }
 
-/** All products of an element of a and one of b. shape: [M] x [N] -> [M, N] */
+/** Returns all products of an element of a and one of b. shape: [M] x [N] -> [M, N] */
 export function outer(a: Tensor, b: Tensor): Tensor {
   mustHaveRank('outer', 1, a, b)
   return a.reshape([a.count, 1]).mul(b)
 }
 
-/** The sum of products. shape: [K] x [K] -> [] */
+/** Returns the sum of products. shape: [K] x [K] -> [] */
 export function dot(a: Tensor, b: Tensor): Tensor {
   mustHaveRank('dot', 1, a, b)
   mustBeFloat('dot', a, b)

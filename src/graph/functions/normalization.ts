@@ -20,13 +20,13 @@ function checkEnd(where: string, x: Tensor, normalizedShape: Shape): void {
   if (normalizedShape.length === 0 || !sameShape(end, normalizedShape)) {
     throw new ShapeError(
       'shape.mismatch',
-      `${where}: x must end in the normalised shape ${formatShape(normalizedShape)}, got ${formatShape(x.shape)}. Check the layer's size.`,
+      `${where}: x must end in the normalized shape ${formatShape(normalizedShape)}, got ${formatShape(x.shape)}. Check the layer's size.`,
     )
   }
 }
 
 /**
- * x with mean 0 and variance 1 over its last axes, times weight, plus bias.
+ * Returns x normalized to mean 0 and variance 1 over its last axes, times weight, plus bias.
  *
  * shape: x[..., *normalizedShape], weight and bias [*normalizedShape].
  * source: Ba, Kiros and Hinton, arXiv 1607.06450; torch.nn.functional.layer_norm.
@@ -45,9 +45,9 @@ export function layerNorm(
 }
 
 /**
- * x over the root of its mean square along the last axes, times weight.
+ * Returns x divided by the root of its mean square over the last axes, times weight.
  *
- * shape: x[..., *normalizedShape], weight [*normalizedShape]. `eps` is float32's machine epsilon unless told, as in PyTorch.
+ * shape: x[..., *normalizedShape], weight [*normalizedShape]. `eps` defaults to float32's machine epsilon, as in PyTorch.
  * source: Zhang and Sennrich, arXiv 1910.07467; torch.nn.functional.rms_norm.
  */
 export function rmsNorm(
@@ -63,7 +63,7 @@ export function rmsNorm(
 }
 
 /**
- * x with mean 0 and variance 1 over each of `numGroups` groups of channels of each sample, times weight, plus bias by channel.
+ * Returns x normalized to mean 0 and variance 1 over each of `numGroups` groups of channels per sample, times weight, plus bias by channel.
  *
  * shape: x[N, C, ...], weight and bias [C]; numGroups divides C.
  * source: Wu and He, arXiv 1803.08494; torch.nn.functional.group_norm.

@@ -4,7 +4,9 @@ import { countElements, formatShape } from '../../util/shape.ts'
 import { emit, type Tensor } from '../trace/tensor.ts'
 import { cat } from './shape.ts'
 
-/** What stands around a padded tensor: a value; its elements mirrored at the last one, the last one again, those of the other end. */
+/**
+ * Values around a padded tensor: a constant; its elements mirrored at the edge; the edge element repeated; elements from the opposite end.
+ */
 export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular'
 
 const mustHold = (condition: boolean, text: () => string): void => {
@@ -12,12 +14,12 @@ const mustHold = (condition: boolean, text: () => string): void => {
 }
 
 /**
- * x with `pads` elements around it: (before, after) for the last axis, then for the one before it, and so on.
+ * Returns x with `pads` elements around it: (before, after) for the last axis, then for the one before it, and so on.
  *
- * `mode` as torch.nn.functional.pad, or a number, which is the constant; `value` is the constant of the mode of that name, 0 unless told.
- * Negative pads cut elements off, around constants.
- * cost: one dispatch for constants, else one for each padded axis.
- * errors: `shape.mismatch` for pads that mirror or repeat more than there is; `shape.unsupported` for another mode.
+ * `mode` is as in torch.nn.functional.pad, or a number, which is the constant; `value` is the constant of mode `constant`, default 0.
+ * Negative pads remove elements, for constants.
+ * cost: one dispatch for constants, otherwise one per padded axis.
+ * errors: `shape.mismatch` for pads that mirror or repeat more than x has; `shape.unsupported` for another mode.
  */
 export function pad(
   x: Tensor,
@@ -28,7 +30,7 @@ export function pad(
   mustHold(
     pads.length % 2 === 0 && pads.length <= 2 * x.shape.length && pads.every(Number.isInteger),
     () =>
-      `pad: expected a pair of whole numbers for each of the last axes of ${formatShape(x.shape)}, got [${pads.join(', ')}]. Pairs begin at the last axis.`,
+      `pad: expected a pair of whole numbers for each of the last axes of ${formatShape(x.shape)}, got [${pads.join(', ')}]. Pairs start at the last axis.`,
   )
   if (typeof mode === 'number') return padConstant(x, pads, mode)
   if (mode === 'constant') return padConstant(x, pads, value)
@@ -88,7 +90,7 @@ function padAxis(x: Tensor, axis: number, before: number, after: number, mode: B
   mustHold(
     Math.min(before, after) >= 0 && Math.max(before, after) <= most,
     () =>
-      `pad: mode ${mode} has from 0 to ${Math.max(0, most)} elements for each side of dimension ${axis} of ${formatShape(x.shape)}, got ${before} and ${after}. Pad less.`,
+      `pad: mode ${mode} allows 0 to ${Math.max(0, most)} elements on each side of dimension ${axis} of ${formatShape(x.shape)}, got ${before} and ${after}. Pad less.`,
   )
   const parts = [
     ...(before > 0 ? [sides.before(x, axis, before)] : []),
@@ -107,7 +109,7 @@ function padConstant(x: Tensor, pads: readonly number[], value: number): Tensor 
     mustHold(
       length >= 0,
       () =>
-        `pad: cannot cut ${first} and ${Math.max(0, -after)} elements off dimension ${axis} of ${formatShape(x.shape)}, got [${pads.join(', ')}]. Cut less.`,
+        `pad: cannot remove ${first} and ${Math.max(0, -after)} elements from dimension ${axis} of ${formatShape(x.shape)}, got [${pads.join(', ')}]. Remove fewer.`,
     )
     inner = inner.narrow(axis, first, length)
   })

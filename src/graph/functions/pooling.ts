@@ -7,7 +7,7 @@ import { emit, emitAll, type Tensor } from '../trace/tensor.ts'
 import { type Pair, pair } from './pair.ts'
 import { asBatch } from './unbatched.ts'
 
-/** Pooling, named as in torch.nn.functional. The batch axis may be left out. */
+/** Options common to all pooling functions, which are named as in torch.nn.functional. The batch axis may be omitted. */
 
 export interface PoolOptions<Size = Pair> {
   /** Default: the kernel. */
@@ -16,16 +16,16 @@ export interface PoolOptions<Size = Pair> {
 }
 
 export interface MaxPoolOptions<Size = Pair> extends PoolOptions<Size> {
-  /** Distance of a window's neighbouring pixels; default 1. */
+  /** Distance between neighbouring pixels of a window; default 1. */
   dilation?: Size
-  /** Whether a last window that hangs over the image counts too; default false. */
+  /** Whether to include a last window that extends beyond the image; default false. */
   ceilMode?: boolean
 }
 
 export interface AvgPoolOptions<Size = Pair> extends PoolOptions<Size> {
-  /** Whether a last window that hangs over the image counts too; default false. */
+  /** Whether to include a last window that extends beyond the image; default false. */
   ceilMode?: boolean
-  /** Whether padding counts in the mean's divisor; default true. */
+  /** Whether padding counts in the divisor of the mean; default true. */
   countIncludePad?: boolean
 }
 
@@ -46,11 +46,11 @@ export const avgPoolOptions: OptionNames<AvgPoolOptions> = {
 /** Results are stored as x is. */
 const storedAs = ({ dtype }: Tensor) => (dtype === 'f16' ? { half: true } : {})
 
-/** Largest values and where they are (i32): positions in their image or row, row by row. */
+/** Largest values and their positions (i32) in the image or row, counted row by row. */
 export type PooledWithIndices = [output: Tensor, indices: Tensor]
 
 /**
- * The largest value of each window; with `returnIndices` also where it is.
+ * Returns the largest value of each window; with `returnIndices` also its position.
  *
  * shape: x[N, C, H, W] -> [N, C, OH, OW]; of equal values the first in row-major order wins.
  */
@@ -83,7 +83,7 @@ export function maxPool2d(
   return options.returnIndices ? [y, indices] : y
 }
 
-/** The mean of each window. shape: x[N, C, H, W] -> [N, C, OH, OW] */
+/** Returns the mean of each window. shape: x[N, C, H, W] -> [N, C, OH, OW] */
 export function avgPool2d(x: Tensor, kernel: Pair, options: AvgPoolOptions = {}): Tensor {
   checkOptions('avgPool2d', options, avgPoolOptions)
   const attrs = {
@@ -97,7 +97,9 @@ export function avgPool2d(x: Tensor, kernel: Pair, options: AvgPoolOptions = {})
   return asBatch(4, x, (images) => emit(avgPool2dOp, [images], attrs))
 }
 
-/** The mean of each of `outputSize` windows that share the image evenly; null keeps a size. shape: x[N, C, H, W] -> [N, C, OH, OW] */
+/**
+ * Returns the mean of each of `outputSize` windows that divide the image evenly; null keeps a size. shape: x[N, C, H, W] -> [N, C, OH, OW]
+ */
 export function adaptiveAvgPool2d(
   x: Tensor,
   outputSize: number | readonly [number | null, number | null],
@@ -114,7 +116,7 @@ export function adaptiveAvgPool2d(
   })
 }
 
-/** As `maxPool2d`. shape: x[N, C, L] -> [N, C, OL]; the 2-D pooling of images one row high. */
+/** Returns the largest value of each window, like `maxPool2d` on images one row high. shape: x[N, C, L] -> [N, C, OL] */
 export function maxPool1d(
   x: Tensor,
   kernel: number,
@@ -143,7 +145,7 @@ export function maxPool1d(
   return returnIndices ? [y, indices] : y
 }
 
-/** The mean of each window. shape: x[N, C, L] -> [N, C, OL] */
+/** Returns the mean of each window. shape: x[N, C, L] -> [N, C, OL] */
 export function avgPool1d(x: Tensor, kernel: number, options: AvgPoolOptions<number> = {}): Tensor {
   checkOptions('avgPool1d', options, avgPoolOptions)
   const [y] = alongRows('avgPool1d', x, (image) => [
@@ -152,7 +154,7 @@ export function avgPool1d(x: Tensor, kernel: number, options: AvgPoolOptions<num
   return y
 }
 
-/** shape: x[N, C, L] -> [N, C, outputSize] */
+/** Returns the mean of windows that divide the row evenly. shape: x[N, C, L] -> [N, C, outputSize] */
 export function adaptiveAvgPool1d(x: Tensor, outputSize: number): Tensor {
   const [y] = alongRows('adaptiveAvgPool1d', x, (image) => [
     adaptiveAvgPool2d(image, [1, outputSize]),

@@ -12,16 +12,16 @@ import { flag, mustBeFloat, notUnderstood } from '../trace/tensor-arguments.ts'
 import { where } from './elementwise.ts'
 
 /**
- * Reductions, named as in torch, their arguments in its order. Dimensions may count from the end; all of them are reduced unless told. With
- * `keepDim` they stay as size 1.
+ * Options of `variance` and `std`. Reductions are named as in torch, with arguments in its order. Dimensions may be negative; by default
+ * all are reduced.
  */
 
 export interface VarianceOptions {
   /** Whether reduced dimensions stay as size 1; default false. */
   readonly keepDim?: boolean
-  /** The sum of squares is divided by the number of elements less this; default 1, as for a sample. */
+  /** Subtracted from the number of elements in the divisor; default 1, as for a sample. */
   readonly correction?: number
-  /** Torch's older word for a correction of 1 (true) or 0 (false). */
+  /** PyTorch's older name for a correction of 1 (true) or 0 (false). */
   readonly unbiased?: boolean
 }
 
@@ -31,14 +31,14 @@ export const amax = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor => x.amax
 export const amin = (x: Tensor, dim?: Axes, keepDim?: boolean): Tensor => x.amin(dim, keepDim)
 export const argmax = (x: Tensor, dim?: number, keepDim?: boolean): Tensor => x.argmax(dim, keepDim)
 export const argmin = (x: Tensor, dim?: number, keepDim?: boolean): Tensor => x.argmin(dim, keepDim)
-/** The largest element; or, over one dimension, the largest ones and where they are. */
+/** Returns the largest element; or, along one dimension, the largest elements and their indices. */
 export function max(x: Tensor): Tensor
 export function max(x: Tensor, dim: number, keepDim?: boolean): ValuesAndIndices
 export function max(x: Tensor, dim?: number, keepDim?: boolean): Tensor | ValuesAndIndices {
   return dim === undefined ? x.max() : x.max(dim, keepDim)
 }
 
-/** As `max`, of the smallest. */
+/** Returns the smallest element or elements; see `max`. */
 export function min(x: Tensor): Tensor
 export function min(x: Tensor, dim: number, keepDim?: boolean): ValuesAndIndices
 export function min(x: Tensor, dim?: number, keepDim?: boolean): Tensor | ValuesAndIndices {
@@ -55,10 +55,10 @@ const varianceOptions: OptionNames<VarianceOptions> = {
 }
 
 /**
- * The variance of the elements.
+ * Returns the variance of the elements.
  *
- * The third argument is options, since versions of torch differ about what a third one means.
- * cost: two passes, the mean first, so that a large common offset costs no digits.
+ * The third argument is options, because versions of torch disagree about a positional one.
+ * cost: two passes, the mean first, so a large common offset costs no precision.
  */
 export function variance(x: Tensor, dim?: Axes, options: VarianceOptions = {}): Tensor {
   const { keepDim, unbiased, correction } = checkOptions('variance', options, varianceOptions)
@@ -71,17 +71,20 @@ export function variance(x: Tensor, dim?: Axes, options: VarianceOptions = {}): 
   return squares.sum(dim, keepDim).div(Math.max(0, count - lost))
 }
 
-/** The square root of the variance; its gradient where that is 0 is 0, as PyTorch's. cost: as `variance`. */
+/** Returns the square root of the variance; its gradient where that is 0 is 0, as in PyTorch. cost: as `variance`. */
 export const std = (x: Tensor, dim?: Axes, options?: VarianceOptions): Tensor =>
   elementwise('root', variance(x, dim, options))
 
-/** The variance and the mean together. */
+/** Returns the variance and the mean. */
 export const varMean = (x: Tensor, dim?: Axes, options?: VarianceOptions): [Tensor, Tensor] => [
   variance(x, dim, options),
   x.mean(dim, options?.keepDim),
 ]
 
-/** log of the sum of exp(x), without overflow; of nothing, and of -Infinity alone, -Infinity. cost: one dispatch for each run of neighbouring dimensions. */
+/**
+ * Returns log of the sum of exp(x), without overflow; -Infinity for no elements or only -Infinity. cost: one dispatch per run of
+ * neighbouring dimensions.
+ */
 export function logsumexp(x: Tensor, dim?: Axes, keepDim = false): Tensor {
   mustBeFloat('logsumexp', x)
   const axes = x.axes(dim).sort((a, b) => a - b)
@@ -103,9 +106,9 @@ export function logsumexp(x: Tensor, dim?: Axes, keepDim = false): Tensor {
 }
 
 /**
- * The p-norm of the elements: (sum |x|^p)^(1/p); the largest magnitude for p of Infinity, the smallest for -Infinity.
+ * Returns the p-norm of the elements: (sum |x|^p)^(1/p); the largest magnitude for p = Infinity, the smallest for -Infinity.
  *
- * numerics: the gradient at the origin is 0, and by an element that is 0 too, as PyTorch's.
+ * numerics: the gradient is 0 at the origin, and for an element that is 0, as in PyTorch.
  */
 export function norm(x: Tensor, p = 2, dim?: Axes, keepDim?: boolean): Tensor {
   if (typeof p !== 'number') throw notUnderstood('norm', 'a number as p', p)

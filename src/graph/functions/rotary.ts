@@ -3,12 +3,12 @@ import { checkNumber, checkOptions, isCount } from '../../util/options.ts'
 import { emit, type Tensor } from '../trace/tensor.ts'
 
 export interface RotaryOptions {
-  /** Whether neighbours pair up; default: element i pairs with i + width / 2. */
+  /** Whether neighbouring elements are paired; default: element i is paired with i + width / 2. */
   isInterleaved?: boolean
 }
 
 /**
- * x with pairs of elements turned by their position's angles.
+ * Returns x with pairs of elements rotated by the angles of their position.
  *
  * shape: x [..., T, E], table [>= T, E / 2, 2] of (cos, sin) -> as x
  * source: Su et al., RoFormer, arXiv 2104.09864.
@@ -26,7 +26,7 @@ export function rotaryEmbedding(x: Tensor, table: Tensor, options: RotaryOptions
   })
 }
 
-/** The same on the queries and keys of a packed projection. shape: qkv [batch * T, 3 * heads * E] */
+/** Applies `rotaryEmbedding` to the queries and keys of a packed projection. shape: qkv [batch * T, 3 * heads * E] */
 export function packedRotaryEmbedding(
   qkv: Tensor,
   table: Tensor,
@@ -46,7 +46,10 @@ export function packedRotaryEmbedding(
   })
 }
 
-/** (cos, sin) of position * base^(-2 i / width), [positions, width / 2, 2]; computed in float64, rounded once. errors: `config.invalid` for an odd width. */
+/**
+ * Returns (cos, sin) of position * base^(-2 i / width), [positions, width / 2, 2]; computed in float64, rounded once. errors:
+ * `config.invalid` for an odd width.
+ */
 export function rotaryTable(
   width: number,
   positions: number,

@@ -14,7 +14,10 @@ import {
 } from '../../util/shape.ts'
 import { emit, emitAll, type Tensor } from '../trace/tensor.ts'
 
-/** Functions that move elements, named as in torch; results are contiguous. Ranges and indices count as in PyTorch. */
+/**
+ * Returns x with another shape, as Tensor.reshape. Functions that move elements are named as in torch; results are contiguous. Ranges and
+ * indices count as in PyTorch.
+ */
 
 export const reshape = (x: Tensor, shape: Shape): Tensor => x.reshape(shape)
 export const flatten = (x: Tensor, start?: number, end?: number): Tensor => x.flatten(start, end)
@@ -40,20 +43,20 @@ const mustHold = (condition: boolean, text: () => string): void => {
   if (!condition) throw new ShapeError('shape.mismatch', text())
 }
 
-/** The tensors one after the other along an existing axis. cost: one dispatch for each 7 tensors. */
+/** Returns the tensors concatenated along an existing axis. cost: one dispatch per 7 tensors. */
 export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
   mustHold(tensors.length > 0, () => 'cat: expected at least one tensor, got none. Pass a list.')
   const axis = resolveAxis('cat', tensors[0].shape, dim)
   return tensors.length === 1 ? tensors[0] : emit(catOp, tensors, { axis })
 }
 
-/** The tensors, all of one shape, along a new axis `dim`. */
+/** Returns the tensors, all of the same shape, along a new axis `dim`. */
 export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
   const other = tensors.find(({ shape }) => formatShape(shape) !== formatShape(tensors[0].shape))
   mustHold(
     !other,
     () =>
-      `stack: tensors must have one shape, got ${formatShape(tensors[0].shape)} and ${formatShape(other!.shape)}. Use cat() for others.`,
+      `stack: tensors must have the same shape, got ${formatShape(tensors[0].shape)} and ${formatShape(other!.shape)}. Use cat() for different shapes.`,
   )
   const axis = tensors.length > 0 ? resolveAxis('stack', [...tensors[0].shape, 1], dim) : 0
   return cat(
@@ -62,14 +65,14 @@ export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
   )
 }
 
-/** The parts of an axis: of `size` elements each, the last one of what is left, or of the given sizes. */
+/** Returns the parts of an axis: of `size` elements each, the last one possibly smaller, or of the given sizes. */
 export function split(x: Tensor, size: number | readonly number[], dim = 0): Tensor[] {
   const axis = resolveAxis('split', x.shape, dim)
   const total = x.shape[axis]
   if (typeof size === 'number') {
     mustHold(
       Number.isInteger(size) && size > 0,
-      () => `split: expected a size of at least 1, got ${size}. Pass the size of a part.`,
+      () => `split: size must be at least 1, got ${size}. Pass the size of a part.`,
     )
   }
   const sizes =
@@ -81,23 +84,26 @@ export function split(x: Tensor, size: number | readonly number[], dim = 0): Ten
   return sizes.length === 1 && sizes[0] === total ? [x] : emitAll(splitOp, [x], { axis, sizes })
 }
 
-/** An axis in `chunks` parts of one size, the last one of what is left; fewer where that suffices (of an empty axis all), as in PyTorch. */
+/**
+ * Returns an axis in `chunks` equal parts, the last one possibly smaller; fewer parts if that suffices (except for an empty axis), as in
+ * PyTorch.
+ */
 export function chunk(x: Tensor, chunks: number, dim = 0): Tensor[] {
   const axis = resolveAxis('chunk', x.shape, dim)
   mustHold(
     Number.isInteger(chunks) && chunks > 0,
-    () => `chunk: expected at least 1 chunk, got ${chunks}. Pass how many parts you want.`,
+    () => `chunk: chunks must be at least 1, got ${chunks}. Pass the number of parts.`,
   )
   const size = x.shape[axis]
   return split(x, size === 0 ? Array(chunks).fill(0) : Math.ceil(size / chunks), axis)
 }
 
-/** x `sizes[n]` times along axis n; more sizes than axes add axes in front. */
+/** Returns x repeated `sizes[n]` times along axis n; more sizes than axes add leading axes. */
 export function repeat(x: Tensor, sizes: readonly number[]): Tensor {
   mustHold(
     sizes.length >= x.shape.length && sizes.every((size) => Number.isInteger(size) && size >= 0),
     () =>
-      `repeat: expected a whole number for each dimension of ${formatShape(x.shape)}, got [${sizes.join(', ')}]. Use 1 to leave one as it is.`,
+      `repeat: expected a whole number for each dimension of ${formatShape(x.shape)}, got [${sizes.join(', ')}]. Use 1 for dimensions that do not change.`,
   )
   const own = [...sizes.map(() => 1), ...x.shape].slice(-sizes.length)
   return x
@@ -107,9 +113,9 @@ export function repeat(x: Tensor, sizes: readonly number[]): Tensor {
 }
 
 /**
- * x with its elements moved by `shifts[n]` places along axis `dims[n]`; those beyond the end come back at the beginning.
+ * Returns x with its elements shifted by `shifts[n]` places along axis `dims[n]`; elements beyond the end reappear at the start.
  *
- * One axis needs no lists. Without `dims` the flattened tensor is rolled and gets its shape back, by one shift.
+ * One axis needs no lists. Without `dims` the flattened tensor is rolled by one shift and reshaped back.
  */
 export function roll(
   x: Tensor,
@@ -121,7 +127,7 @@ export function roll(
   mustHold(
     by.every(Number.isInteger) && by.length === (dims === undefined ? 1 : along.length),
     () =>
-      `roll: expected a whole number for each dimension, got [${by.join(', ')}] for ${dims === undefined ? 'all' : `[${along.join(', ')}]`}. Give one each.`,
+      `roll: expected a whole number for each dimension, got [${by.join(', ')}] for ${dims === undefined ? 'all' : `[${along.join(', ')}]`}. Pass one per dimension.`,
   )
   if (dims === undefined) return roll(x.reshape([x.count]), by, 0).reshape(x.shape)
   return along.reduce<Tensor>((tensor, dim, n) => {
@@ -134,23 +140,23 @@ export function roll(
   }, x)
 }
 
-/** Running sums along an axis. */
+/** Returns running sums along an axis. */
 export const cumsum = (x: Tensor, dim: number): Tensor =>
   emit(cumsumOp, [x], { axis: resolveAxis('cumsum', x.shape, dim), isReversed: false })
 
-/** The lower triangle of the last two axes, with `diagonal` diagonals above the main one; 0 elsewhere. */
+/** Returns the lower triangle of the last two axes, with `diagonal` diagonals above the main one; 0 elsewhere. */
 export const tril = (x: Tensor, diagonal = 0): Tensor =>
   emit(triangle, [x], { diagonal, isUpper: false })
 
-/** The upper triangle of the last two axes, without `diagonal` diagonals from the main one up; 0 elsewhere. */
+/** Returns the upper triangle of the last two axes, without `diagonal` diagonals from the main one up; 0 elsewhere. */
 export const triu = (x: Tensor, diagonal = 0): Tensor =>
   emit(triangle, [x], { diagonal, isUpper: true })
 
-/** Elements as another dtype: floats to integers round toward 0. Nothing flows back through integers. */
+/** Returns the elements as another dtype; floats become integers by rounding toward 0. Gradients do not flow through integers. */
 export const cast = (x: Tensor, dtype: DType): Tensor =>
   x.dtype === dtype ? x : dtype === 'f16' ? x.half() : emit(castOp, [x], { dtype })
 
-/** How a tensor that a function makes is stored, and whether `backward` leaves a gradient in its `grad`. */
+/** Element type of a new tensor, and whether `backward` stores a gradient in its `grad`. */
 export interface TensorOptions {
   dtype?: HostDType
   requiresGrad?: boolean
@@ -162,13 +168,16 @@ const make = (attrs: ConstantAttrs, requiresGrad = false): Tensor => {
   mustHold(
     attrs.shape.every((size) => Number.isInteger(size) && size >= 0),
     () =>
-      `full: expected whole numbers of at least 0 as the shape, got ${formatShape(attrs.shape)}. Correct it.`,
+      `full: expected whole numbers of at least 0 as the shape, got ${formatShape(attrs.shape)}. Correct the shape.`,
   )
   const tensor = emit(constant, [], attrs)
   return requiresGrad ? tensor.requiresGrad_() : tensor
 }
 
-/** A tensor of one number, written by the device in each run. cost: one dispatch. errors: `graph.misuse` for integers that require a gradient. */
+/**
+ * Returns a tensor filled with one number, written by the device in each run. cost: one dispatch. errors: `graph.misuse` for integers that
+ * require a gradient.
+ */
 export function full(shape: Shape, value: number, options: HostDType | TensorOptions = {}): Tensor {
   const { dtype = 'f32', requiresGrad } = typeof options === 'string' ? { dtype: options } : options
   if (typeof options !== 'string') checkOptions('full', options, tensorOptions)
@@ -180,9 +189,9 @@ export const ones = (shape: Shape, options?: HostDType | TensorOptions): Tensor 
   full(shape, 1, options)
 
 /**
- * `start` (0 unless told), `start + step`, .. below `end`; f32 unless told.
+ * Returns `start` (default 0), `start + step`, .. below `end`; f32 by default.
  *
- * errors: as full; `shape.mismatch` for a step that leads away.
+ * errors: as full; `shape.mismatch` for a step in the wrong direction.
  */
 export function arange(end: number, options?: TensorOptions): Tensor
 export function arange(start: number, end: number, options?: TensorOptions): Tensor
@@ -195,8 +204,7 @@ export function arange(first: number, ...others: (number | TensorOptions | undef
   const count = Math.ceil((end - start) / step)
   mustHold(
     Number.isFinite(count) && count >= 0,
-    () =>
-      `arange: expected a step that leads from start to end, got ${start}, ${end} and ${step}. Check its sign.`,
+    () => `arange: a step of ${step} does not lead from ${start} to ${end}. Check its sign.`,
   )
   return make({ shape: [count], dtype, start, step }, requiresGrad)
 }

@@ -71,16 +71,16 @@ declare module '../trace/tensor.ts' {
     /** As the function `outer`. */
     outer(other: Tensor): Tensor
     /**
-     * Calls `hook` with the loss's gradient by this tensor when `backward` has all of it; a tensor that it returns goes on in its place.
+     * Calls `hook` with the loss's gradient of this tensor when `backward` has completed it; the hook may return a replacement.
      *
-     * It runs while the function is traced, once per `backward` and not per step: what it computes becomes part of the program. Hooks run
-     * in the order of registering, each on what the one before returned. Those of parameters last over traces.
-     * errors: `graph.misuse` where this tensor requires no gradient; `shape.mismatch` for a gradient of another shape.
+     * It runs while the function is traced, once per `backward` and not per step: its computation becomes part of the program. Hooks run in
+     * the order of registration, each on the result of the previous one. Hooks of parameters apply to all later traces.
+     * errors: `graph.misuse` if this tensor requires no gradient; `shape.mismatch` for a gradient of the wrong shape.
      */
     registerHook(hook: (gradient: Tensor) => Tensor | undefined): HookHandle
-    /** This where the condition is not 0, else `other`. */
+    /** Returns this tensor where the condition is nonzero, otherwise `other`. */
     where(condition: Tensor, other: Operand): Tensor
-    /** As `reshape`, the sizes one by one or in an array. */
+    /** Same as `reshape`, with the sizes as arguments or as an array. */
     view(...shape: (number | readonly number[])[]): Tensor
   }
 }

@@ -29,10 +29,10 @@ function formatPlace(place: Place): string {
 function reasonOf(op: Op, call: OpCall, name: string, { variants, limits }: Runtime): string {
   if (op.variants.length === 1) return 'the only one'
   if (switchValue('variant')[op.name] === name) return 'forced'
-  if (variants[variantKey(op, call)] === name) return 'measured, or of the record'
+  if (variants[variantKey(op, call)] === name) return 'measured, or from the record'
   if (op.preferred?.(call, limits) === name) return 'fixed table'
   return name === op.variants[0].name
-    ? 'naive: asked for, or nothing else can run'
+    ? 'naive: requested, or the only one that can run'
     : 'the first that can run'
 }
 
@@ -66,10 +66,10 @@ export function describePlan(prepared: Prepared, memory: ProgramMemory, runtime:
     return `  bucket ${i}: ${bucket.elements} elements, gradients complete after ${gradientsEnd} dispatches: ${names.join(', ')}`
   })
   return [
-    `${calls.length} ops, ${plan.dispatches.length} dispatches; intermediates ${plan.peakBytes} bytes at the peak, least possible ${plan.lowerBoundBytes}; inputs, outputs and readback ${memory.otherBytes} bytes`,
+    `${calls.length} ops, ${plan.dispatches.length} dispatches; intermediates ${plan.peakBytes} bytes at the peak, lower bound ${plan.lowerBoundBytes}; inputs, outputs and readback ${memory.otherBytes} bytes`,
     ...shared,
     ...buckets,
-    'ops, the places of their tensors, * where written:',
+    'ops and the places of their tensors, * where written:',
     ...ops,
   ].join('\n')
 }

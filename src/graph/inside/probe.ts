@@ -2,10 +2,10 @@ import type { HostData } from '../plan/step-program.ts'
 import type { Trace } from '../trace/trace.ts'
 import type { GraphNode, GraphValue } from '../trace/value.ts'
 
-/** A look at a value of a run: its contents as they are at that moment, float16 as f32. */
+/** Reads the current contents of a value in a run, float16 as f32. */
 export type Look = (value: GraphValue) => Promise<HostData>
 
-/** Called after each op of a run that goes op by op. What it throws ends the run. */
+/** Called after each op of an op-by-op run. An exception ends the run. */
 export type OnNode = (node: GraphNode, look: Look, trace: Trace) => Promise<void>
 
 export const hasNan = (data: HostData): boolean =>

@@ -36,7 +36,7 @@ export class Profile {
     if (gpu.facts.hasTimestamps) this.#clock = new PassClock(gpu, dispatches)
     else {
       console.info(
-        `tabring kernels: the adapter has no timestamp-query, so ${this.#name} has no times of kernels, only the host's of whole runs`,
+        `tabring kernels: the adapter has no timestamp-query, so ${this.#name} has no kernel times, only host times of whole runs`,
       )
     }
   }

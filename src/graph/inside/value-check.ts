@@ -44,7 +44,7 @@ export class ValueCheck {
   static of(gpu: Gpu, prepared: Prepared, buffers: CheckedBuffers): ValueCheck | undefined {
     if (switchValue('debug') < 5) return undefined
     if (!prepared.trace.exchange?.exchangesGradients) return new ValueCheck(gpu, prepared, buffers)
-    console.info('tabring values: not checked, since the program is one of several ranks')
+    console.info('tabring values: not checked, because the program runs on several ranks')
     return undefined
   }
 

@@ -13,5 +13,5 @@ export const deviceOf = (memory: Memory): PlacedDevice =>
 export const formatMemory = (memory: Memory, other?: Memory): string => {
   const text = formatDevice(deviceOf(memory))
   const isAmbiguous = other && other !== memory && formatDevice(deviceOf(other)) === text
-  return isAmbiguous ? `${text} as opened another time` : text
+  return isAmbiguous ? `${text} (opened separately)` : text
 }

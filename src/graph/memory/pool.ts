@@ -10,7 +10,7 @@ export const poolAlignment = 64
 export const alignInPool = (count: number): number =>
   Math.ceil(count / poolAlignment) * poolAlignment
 
-/** Contents on the host; the array is that of the dtype. */
+/** Contents on the host; the array type is that of the dtype. */
 export type StoredData = Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>
 
 /** One buffer of 4-byte elements that outlives programs: parameters, gradients or optimizer state side by side. */
@@ -32,7 +32,7 @@ export class Pool {
     if (this.#memory) {
       throw new TabringError(
         'device.mismatch',
-        `${this.label}: expected ${formatMemory(memory)}, where the program runs, got ${formatMemory(this.#memory, memory)}. After model.to(device) make the optimizer anew and load its state.`,
+        `${this.label}: the program runs on ${formatMemory(memory)}, but this is on ${formatMemory(this.#memory, memory)}. After model.to(device), create the optimizer again and load its state.`,
       )
     }
     this.#memory = memory

@@ -18,6 +18,6 @@ export async function requireDevice(where: string, device: PlacedDevice): Promis
   const there = count === 1 ? 'webgpu:0, the only one' : `webgpu:0 to webgpu:${count - 1}`
   throw new GpuError(
     'gpu.unavailable',
-    `${where}: expected a device that this tab has, ${there}, got ${formatDevice(device)}. Each tab counts its own devices from 0, and not by rank: PyTorch's device_ids=[rank] and .to(rank) become [0] and .to(0).`,
+    `${where}: this tab has ${there}, but not ${formatDevice(device)}. Each tab counts its own devices from 0, not by rank: write [0] and .to(0) for PyTorch's device_ids=[rank] and .to(rank).`,
   )
 }

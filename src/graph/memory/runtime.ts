@@ -13,12 +13,12 @@ import {
 import { TabringError } from '../../util/errors.ts'
 import { cpuDevice } from './memory-device.ts'
 
-/** A device with everything that programs on it share. */
+/** A device with everything that its programs share. */
 export class Runtime {
   readonly gpu: Gpu
   readonly pipelines: PipelineCache
   readonly limits: KernelLimits
-  /** Kernel variants by key, settled before the first program is compiled; empty means the fixed table. */
+  /** Kernel variants by key, settled before the first program is compiled; if empty, the fixed table applies. */
   variants: Readonly<Record<string, string>> = {}
 
   constructor(gpu: Gpu) {
@@ -54,13 +54,13 @@ function subgroupSizesOf({ device: { adapterInfo } }: Gpu) {
 /**
  * The CPU as a device: programs run the ops' f64 references, rounded to float32 after each op.
  *
- * Thousands of times slower than any adapter, software ones included; for places without WebGPU and for looking at values. Nothing takes
- * it by itself: a program runs here when its author or the user said so.
+ * Thousands of times slower than any adapter, including software ones; for machines without WebGPU and for inspecting values. Never chosen
+ * automatically: a program runs here only if its author or the user asked for it.
  */
 export class CpuRuntime {
   readonly device = cpuDevice
   variants: Readonly<Record<string, string>> = {}
-  /** Those of WebGPU's defaults, so that a plan made here fits there. */
+  /** WebGPU's default limits, so that a plan made here fits on any adapter. */
   readonly limits: KernelLimits = {
     maxInvocations: 256,
     workgroupMemoryBytes: 16_384,
@@ -84,7 +84,7 @@ const opened = new Map<string, Promise<AnyRuntime>>()
 let isDefaultCpu = false
 
 /**
- * The page's or worker's one runtime on a device; opens it at the first call, and anew after it was lost.
+ * Returns the page's or worker's runtime on a device; opens it at the first call, and again after it was lost.
  *
  * errors: `gpu.unavailable`.
  */
@@ -105,14 +105,14 @@ export function runtimeOf(spec: DeviceSpec): Promise<AnyRuntime> {
   return opening
 }
 
-/** The runtime of the current WebGPU device. errors: `gpu.unavailable`. */
+/** Returns the runtime of the current WebGPU device. errors: `gpu.unavailable`. */
 export const defaultRuntime = (): Promise<Runtime> => runtimeOf('webgpu') as Promise<Runtime>
 
-/** The device that `compile` takes when it is told none: the current WebGPU device, unless `setDefaultDevice` chose the CPU. */
+/** Returns the default device of `compile`: the current WebGPU device, unless `setDefaultDevice` chose the CPU. */
 export const getDefaultDevice = (): PlacedDevice =>
   isDefaultCpu ? cpuDevice : placedDevice('webgpu')
 
-/** As torch.set_default_device. The CPU is slow: ask whoever waits. */
+/** Sets the default device, like torch.set_default_device. The CPU is slow: ask the user first. */
 export function setDefaultDevice(spec: DeviceSpec): void {
   const { type, index = currentDevice() } = device(spec)
   isDefaultCpu = type === 'cpu'
@@ -125,13 +125,13 @@ export function setDevice(spec: DeviceSpec): void {
   if (type === 'cpu') {
     throw new TabringError(
       'config.invalid',
-      'gpu.setDevice: expected a WebGPU device, got cpu. Call setDefaultDevice("cpu") to leave the GPU.',
+      'gpu.setDevice: expected a WebGPU device, got cpu. Call setDefaultDevice("cpu") to compute on the CPU.',
     )
   }
   if (index === undefined) {
     throw new TabringError(
       'config.invalid',
-      'gpu.setDevice: expected a device with an index, got webgpu, which means the current one. Give a number, or "webgpu:1".',
+      'gpu.setDevice: expected a device with an index, got webgpu, which means the current device. Pass a number, or "webgpu:1".',
     )
   }
   setCurrentDevice(index)

@@ -17,13 +17,13 @@ export function checkLimits(
       if (maxBindings !== undefined && dispatch.bindings.length > maxBindings) {
         throw new GpuError(
           'gpu.limit',
-          `${formatCall(one.node, trace)}: "${dispatch.label}" binds ${dispatch.bindings.length} tensors, the device allows ${maxBindings}. Cut the computation into ops of fewer inputs.`,
+          `${formatCall(one.node, trace)}: "${dispatch.label}" binds ${dispatch.bindings.length} tensors, but the device allows ${maxBindings}. Split the computation into ops with fewer inputs.`,
         )
       }
       if (dispatch.groups.some((count) => count > maxGroupsPerDimension)) {
         throw new GpuError(
           'gpu.limit',
-          `${formatCall(one.node, trace)}: "${dispatch.label}" needs ${dispatch.groups.join(' x ')} workgroups, the device allows ${maxGroupsPerDimension} a dimension. Use a smaller model or batch.`,
+          `${formatCall(one.node, trace)}: "${dispatch.label}" needs ${dispatch.groups.join(' x ')} workgroups, but the device allows ${maxGroupsPerDimension} per dimension. Use a smaller model or batch.`,
         )
       }
       if (maxBufferBytes !== undefined) checkTensors(one, dispatch, maxBufferBytes, trace)
@@ -51,7 +51,7 @@ function checkTensors(
     if (!type || bytes <= maxBufferBytes) continue
     throw new GpuError(
       'gpu.limit',
-      `${formatCall(one.node, trace)}: ${name} is ${formatTypes([type])} of ${bytes} bytes, the device allows ${maxBufferBytes} in one tensor. Use a smaller model or batch.`,
+      `${formatCall(one.node, trace)}: ${name} is ${formatTypes([type])} of ${bytes} bytes, but the device allows ${maxBufferBytes} per tensor. Use a smaller model or batch.`,
     )
   }
 }

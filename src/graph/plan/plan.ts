@@ -35,9 +35,9 @@ export interface Plan {
   readonly lowerBoundBytes: number
 }
 
-/** How a program's memory is planned. */
+/** Options for planning a program's memory. */
 export interface PlanOptions {
-  /** False gives every intermediate a buffer of its own, so that a mistake in sharing shows as a difference. Default true. */
+  /** False gives every intermediate its own buffer, so that a mistake in sharing shows as a difference. Default true. */
   readonly sharesBuffers?: boolean
 }
 

@@ -33,17 +33,17 @@ import {
 } from '../trace/value.ts'
 import { Weighing } from './weighing.ts'
 
-/** The traced function's inputs by name. */
+/** Inputs of the traced function by name. */
 export type InputTypes = Readonly<Record<string, TensorType>>
 /** What a traced function returns: tensors by name. */
 export type Outputs = Readonly<Record<string, Tensor>>
-/** A function that can be compiled: it is called once per trace, with tensors that have no contents. */
+/** A function that can be compiled: called once per trace, with tensors that have no contents. */
 export type TracedFunction = (inputs: Record<string, Tensor>) => Outputs
 
 export interface PrepareOptions extends PlanOptions {
-  /** No rewrites and the first variant of every op: slow, plain, for comparison. Default: the switch `naive`. */
+  /** No rewrites and the first variant of every op: slow and simple, for comparison. Default: the switch `naive`. */
   readonly isNaive?: boolean
-  /** Makes this program a part of a gradient accumulation; compileAccumulated makes both parts. */
+  /** Makes this program part of a gradient accumulation; compileAccumulated creates both parts. */
   readonly accumulation?: Accumulation
 }
 
@@ -305,7 +305,7 @@ function refuseHalfInputs(inputs: InputTypes): void {
   if (half === undefined) return
   throw new ShapeError(
     'shape.unsupported',
-    `compile: input "${half}" must be f32, i32 or u32, got f16. Give f32 and call half() in the function.`,
+    `compile: input "${half}" must be f32, i32 or u32, got f16. Pass f32 and call half() in the function.`,
   )
 }
 
@@ -330,7 +330,7 @@ function refuseReadsAfterUpdate(nodes: readonly GraphNode[], trace: Trace): void
   if (early) {
     throw new TabringError(
       'graph.misuse',
-      `compile: "${early.op.name}" reads a gradient norm, which is there only after backward of all ranks. Return the norm as it is and compute on the host.`,
+      `compile: "${early.op.name}" reads a gradient norm, which exists only after backward on all ranks. Return the norm and compute with it on the host.`,
     )
   }
   for (const { bucket, nodes: updates } of trace.updates) {
@@ -347,7 +347,7 @@ function refuseReadsAfterUpdate(nodes: readonly GraphNode[], trace: Trace): void
     if (late) {
       throw new TabringError(
         'graph.misuse',
-        `compile: "${late.op.name}" reads a parameter after optimizer.step() in the same function. Call step() last, or compile the second part on its own.`,
+        `compile: "${late.op.name}" reads a parameter after optimizer.step() in the same function. Call step() last, or compile the second part separately.`,
       )
     }
   }

@@ -10,33 +10,33 @@ export const hostArrays = { f32: Float32Array, i32: Int32Array, u32: Uint32Array
 
 export type { HostData } from '../memory/host-values.ts'
 
-/** What one input may be given as: elements, elements under a shape, or a tensor in upload memory (for one run). */
+/** Forms of an input: elements, elements with a shape, or a tensor in upload memory (for one run). */
 export type RunInput = HostData | { readonly data: HostData } | StagedTensor
-/** Inputs by name. Fields that the program has no input for, such as a batch's file names, are passed over. */
+/** Inputs by name. Fields without a matching input, such as a batch's file names, are ignored. */
 export type RunInputs = Readonly<Record<string, RunInput | readonly string[]>>
 export type RunOutputs = Record<string, HostData>
 
 /**
- * Milliseconds of the run that ended last, by part. They add up to the run: from its call, or from the end of the run before it where
- * that came later, to its results.
+ * Milliseconds of the last finished run, by part. They add up to the whole run: from its call (or the end of the previous run, if later) to
+ * its results.
  *
- * The host's own work (encoding, submitting, reading back) is shared among the parts that the device works on. Device times are sampled
- * by timestamp queries on the first runs and every eighth, newer samples counting more (browsers' device clocks tick in 100 us); where an
- * adapter has none, `forward` is 0 and `backward` holds forward too, with one rank also the optimizer.
+ * Host work (encoding, submitting, reading back) is divided among the parts that the device works on. Device times are sampled with
+ * timestamp queries on the first runs and on every eighth, newer samples weighing more (browsers' device clocks tick in 100 us). On an
+ * adapter without them, `forward` is 0 and `backward` includes forward and, with one rank, the optimizer.
  */
 export interface StepTimes {
   readonly forward: number
-  /** With several ranks: up to the last bucket's gradients on the host. */
+  /** With several ranks: until the last bucket's gradients are on the host. */
   readonly backward: number
-  /** For all ranks to begin an exchange, while nothing else is done; 0 with one rank. */
+  /** Idle time until all ranks have started an exchange; 0 with one rank. */
   readonly wait: number
-  /** Exchange that backward does not hide, once all ranks have begun it; 0 with one rank. */
+  /** Exchange not hidden by backward, after all ranks have started it; 0 with one rank. */
   readonly wire: number
-  /** What is between gradients and new parameters, and with several ranks moving both between host and device. */
+  /** Time from gradients to new parameters, with several ranks including their transfer between host and device. */
   readonly optimizer: number
 }
 
-/** The times of one run, and between which moments of `performance.now()` it went on; it may have waited for the run before it. */
+/** Times of one run, and its start and end on the `performance.now()` clock; the run may have waited for the one before it. */
 export interface RunTimes {
   readonly parts: StepTimes
   readonly beganMs: number
@@ -50,13 +50,13 @@ export function noteTimes(outputs: RunOutputs, times: RunTimes): void {
   Object.defineProperty(outputs, timesKey, { value: times })
 }
 
-/** The times of the run that gave these outputs; `program.times` are those of the newest one, where several are under way. */
+/** Returns the times of the run that produced these outputs; `program.times` has those of the newest run, if several are in flight. */
 export function timesOf(outputs: RunOutputs): RunTimes {
   const times = (outputs as { [timesKey]?: RunTimes })[timesKey]
   if (times) return times
   throw new TabringError(
     'graph.misuse',
-    'timesOf: expected what a run of a program resolved with, got another object. Give the outputs as they came.',
+    'timesOf: this object is not the result of a program run. Pass the outputs of run() unchanged.',
   )
 }
 
@@ -65,41 +65,45 @@ export const noTimes: StepTimes = { forward: 0, backward: 0, wait: 0, wire: 0, o
 /** Reports something that happened in a run: a name and `performance.now()`. */
 export type OnMark = (name: string, atMs: number) => void
 
-/** Bytes of a program, parameters and pools aside. */
+/** Memory of a program in bytes, without parameters and pools. */
 export interface ProgramMemory {
-  /** What the plan gives intermediates, and the least that any plan could: the largest sum of sizes alive at once. */
+  /** Planned memory for intermediates, and the lower bound of any plan: the largest total size alive at once. */
   readonly peakBytes: number
   readonly lowerBoundBytes: number
-  /** Sizes of the buffers that the device made for intermediates. */
+  /** Total size of the buffers that the device allocated for intermediates. */
   readonly deviceBytes: number
-  /** Sizes of the buffers for inputs, outputs, scalars and readback. */
+  /** Total size of the buffers for inputs, outputs, scalars and readback. */
   readonly otherBytes: number
 }
 
-/** A compiled function: what `compile` returns, on every device. */
+/** A compiled function: the result of `compile`, on any device. */
 export interface StepProgram {
   readonly prepared: Prepared
   readonly times: StepTimes
-  /** JavaScript of the last run, up to its submit: inputs written, commands encoded. units: ms. */
+  /** JavaScript time of the last run up to its submit: writing inputs, encoding commands. units: ms. */
   readonly encodeMs: number
   readonly memory: ProgramMemory
   onMark: OnMark | undefined
-  /** Dispatches of one run. */
+  /** Number of dispatches per run. */
   readonly dispatchCount: number
   /**
    * Runs the program once.
    *
-   * The data is copied before this returns, so callers may reuse their arrays at once. With one rank, several runs may be under way;
-   * each promise resolves with that run's outputs. A step scalar that is not among `scalars` has its initial value. With several ranks a run resolves when the parameters of all buckets are gathered.
+   * The data is copied before this returns, so callers may reuse their arrays at once. With one rank several runs may be in flight; each
+   * promise resolves with the outputs of its run. Step scalars missing from `scalars` have their initial value. With several ranks a run
+   * resolves when the parameters of all buckets are gathered.
    * errors: `graph.misuse` for wrong inputs; the device's first error; the exchange's errors.
    */
   run(inputs: RunInputs, scalars?: Readonly<Record<string, number>>): Promise<RunOutputs>
   /**
-   * Takes part in a step of the other ranks with no samples: exchanges zeros and updates this rank's slices. Nothing for a program without
-   * exchange.
+   * Takes part in a step of the other ranks without samples: exchanges zeros and updates this rank's slices. Does nothing for a program
+   * without exchange.
    */
   shadow(scalars?: Readonly<Record<string, number>>): Promise<void>
-  /** Throws what `run` would reject with for these inputs and scalars, and changes nothing. errors: `graph.misuse`, `device.mismatch`. */
+  /**
+   * Throws the error with which `run` would reject for these inputs and scalars; changes nothing. errors: `graph.misuse`,
+   * `device.mismatch`.
+   */
   check(inputs: RunInputs, scalars: Readonly<Record<string, number>>): void
   destroy(): void
 }
@@ -122,8 +126,8 @@ export const copyInputs = (inputs: RunInputs, names: Iterable<string>): RunInput
 /** A plain array is no tensor by itself: its element type is not known. */
 const remedyFor = (input: unknown, array: { readonly name: string }): string =>
   Array.isArray(input) && input.every((value) => typeof value === 'number')
-    ? `Give ${array.name}.of(...) or ${array.name}.from(array).`
-    : 'Give what the program was compiled for.'
+    ? `Pass ${array.name}.of(...) or ${array.name}.from(array).`
+    : 'Pass what the program was compiled for.'
 
 /**
  * The program's inputs out of those that a run was given.
@@ -148,7 +152,7 @@ export function checkInputs(
     if (data instanceof StagedTensor && data.isUsed) {
       throw new TabringError(
         'graph.misuse',
-        `run: input "${name}" must be a staged tensor that no run has used, got one that was. Take the next batch from the loader.`,
+        `run: input "${name}" is a staged tensor that an earlier run has used. Take the next batch from the loader.`,
       )
     }
     return [name, data]
@@ -160,7 +164,7 @@ export function refuseNoSync({ trace: { exchange, accumulation }, updates }: Pre
   if (!exchange || exchange.isSynchronizing || accumulation || updates.length === 0) return
   throw new TabringError(
     'graph.misuse',
-    'noSync: expected runs that add up gradients, got a step that updates. Compile it with compileAccumulated().',
+    'noSync: this step updates parameters instead of accumulating gradients. Compile it with compileAccumulated().',
   )
 }
 

@@ -200,7 +200,7 @@ export class Weighing implements GradientWeighing {
     if (weighed < runs) {
       throw new TabringError(
         'graph.misuse',
-        `${this.#name}: expected it of all ranks and micro-steps of an update or of none, got it in ${weighed} of ${runs} runs. Give it in all of them, or leave it out: counted samples and class numbers weigh by themselves.`,
+        `${this.#name}: all ranks and micro-steps of an update must pass it, or none, but ${weighed} of ${runs} runs passed it. Pass it in all of them, or remove it: counted samples and class indices are weighted automatically.`,
       )
     }
     if (size === 1) return
@@ -211,7 +211,7 @@ export class Weighing implements GradientWeighing {
     if (isWhole || (shadows > 0 && weights * weightUnit <= 1 + weightTolerance)) return
     throw new TabringError(
       'graph.misuse',
-      `${this.#name}: expected weights of ${size} ranks that add up to 1, got ${Number((weights * weightUnit).toPrecision(6))}. Give each rank its samples over those of all ranks, or leave it out: counted samples and class numbers weigh by themselves.`,
+      `${this.#name}: the weights of the ${size} ranks must add up to 1, got ${Number((weights * weightUnit).toPrecision(6))}. On each rank, divide its number of samples by the total over all ranks, or remove it: counted samples and class indices are weighted automatically.`,
     )
   }
 }

@@ -72,7 +72,7 @@ function withinMemory<T>({ op, outputs }: GraphNode, compute: () => T): T {
     const results = outputs.map(({ type }) => `${type.dtype}${formatShape(type.shape)}`).join(', ')
     throw new GpuError(
       'gpu.limit',
-      `${op.name}: expected results that fit into the cpu's memory, got ${results} (${thrown.message}). Use smaller tensors.`,
+      `${op.name}: the CPU's memory has no room for results of ${results} (${thrown.message}). Use smaller tensors.`,
       { cause: thrown },
     )
   }
@@ -186,7 +186,7 @@ export class CpuProgram implements StepProgram {
       if (ArrayBuffer.isView(data)) return [name, data]
       throw new TabringError(
         'device.mismatch',
-        `run: input "${name}" must be on the cpu, where the program runs, got upload memory of a GPU. Turn pinMemory off.`,
+        `run: input "${name}" is in the upload memory of a GPU, but the program runs on the cpu. Turn pinMemory off.`,
       )
     })
   }

@@ -15,6 +15,6 @@ export function outOfMemory({ nodes, trace }: Prepared, bytes: number): GpuError
     .map((node) => `${formatCall(node, trace)} with ${resultBytes(node)} bytes`)
   return new GpuError(
     'gpu.limit',
-    `device: the program needs ${bytes} bytes beside its parameters, which are not free; the largest results are ${largest.join(', ')}. Use a smaller batch, or checkpoint() parts of the model.`,
+    `device: the program needs ${bytes} bytes in addition to its parameters, which are not available; the largest results are ${largest.join(', ')}. Use a smaller batch, or checkpoint() parts of the model.`,
   )
 }

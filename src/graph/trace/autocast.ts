@@ -3,21 +3,21 @@ import { refusePromise } from './refuse-promise.ts'
 import { activeTrace } from './trace.ts'
 
 export interface AutocastOptions {
-  /** Default `float16`, which is all there is. */
+  /** Default `float16`, the only choice. */
   dtype?: 'float16'
-  /** Default true; false switches it off inside another one. */
+  /** Default true; false turns it off inside another one. */
   enabled?: boolean
 }
 
 /**
- * Returns `body()`, traced so that products (Linear layers, matmul, bmm, einsum), convolutions and attention read and give float16; as torch.autocast.
+ * Returns `body()`, traced so that matrix products (Linear layers, matmul, bmm, einsum), convolutions and attention read and return
+ * float16; like torch.autocast.
  *
- * What they give is stored as float16, and what elementwise functions, batch normalization, pooling and dropout make of it alone, so
- * activations take half the memory; sums are in float32. Norms read float16 and give float32; reductions, softmax and losses get
- * float32 and give it. Parameters and their gradients stay
- * float32: a layer rounds a copy of its weight, once in forward and once in backward. Call `backward` outside, with a `GradScaler`, since
- * gradients below 6e-8 are 0 in float16.
- * numerics: the same on every adapter, whether it has `shader-f16` or not; the bias is added in float32.
+ * Their results are stored as float16. So are results that elementwise functions, batch normalization, pooling and dropout compute from
+ * float16 only: activations take half the memory. Sums use float32. Norms read float16 and return float32; reductions, softmax and losses
+ * get and return float32. Parameters and their gradients stay float32: a layer rounds a copy of its weight, once in forward and once in
+ * backward. Call `backward` outside, with a `GradScaler`, because gradients below 6e-8 are 0 in float16.
+ * numerics: the same on every adapter, with or without `shader-f16`; the bias is added in float32.
  */
 export function autocast<T>(options: AutocastOptions, body: () => T): T {
   const { enabled = true, dtype } = checkOptions('autocast', options, {

@@ -149,7 +149,7 @@ export const isFloat = ({ type: { dtype } }: GraphValue): boolean =>
 const nothingRequiresGrad = () =>
   new TabringError(
     'graph.misuse',
-    'backward: expected a loss that depends on a tensor that requires a gradient, got one that depends on none. Compute it from parameters with requiresGrad true, or call requiresGrad_() on a tensor; what went through detach(), comparisons or integers does not count.',
+    'backward: the loss does not depend on any tensor that requires a gradient. Compute it from parameters with requiresGrad true, or call requiresGrad_() on a tensor. Gradients do not flow through detach(), comparisons or integers.',
   )
 
 /** `a + b`, elementwise; of and to f16 where that is the dtype of what they are gradients by. */
@@ -186,7 +186,7 @@ function applyRule(
   if (!op.gradient) {
     throw new TabringError(
       'graph.misuse',
-      `backward: "${op.name}" has no gradient, but a parameter stands behind it. Keep it out of the loss.`,
+      `backward: "${op.name}" has no gradient, but the loss depends on a parameter through it. Remove it from the loss.`,
     )
   }
   const context: GradientContext = {

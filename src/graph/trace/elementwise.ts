@@ -66,7 +66,7 @@ export function emitElementwise(
     if (Number.isFinite(operand) && !Number.isFinite(Math.fround(operand))) {
       throw new TabringError(
         'graph.misuse',
-        `${fn}: a number must be within float32's range, got ${operand}. Give a smaller one, or Infinity where that is meant.`,
+        `${fn}: a number must be within float32's range, got ${operand}. Use a smaller one, or Infinity.`,
       )
     }
     return { constant: operand }
@@ -74,7 +74,7 @@ export function emitElementwise(
   if (inputs.length === 0) {
     throw new TabringError(
       'graph.misuse',
-      `${fn}: expected a tensor among the operands, got numbers alone. Compute it in JavaScript.`,
+      `${fn}: expected at least one tensor operand, got only numbers. Compute it in JavaScript.`,
     )
   }
   if (staysInteger(fn, operands)) {

@@ -88,11 +88,11 @@ export interface MeetingPlace {
   readonly group: number
 }
 
-/** Some of a model's ranks, as `newGroup` gives them, and this rank's place among them. */
+/** A subset of a model's ranks, as returned by `newGroup`, and this rank's place in it. */
 export interface RankGroup {
   readonly rank: number
   readonly size: number
-  /** By rank in the group: the rank among all. */
+  /** The global rank of each rank in the group. */
   readonly ranks: readonly number[]
 }
 
@@ -206,7 +206,7 @@ export class Unsettled extends Error {
   readonly settled: Promise<unknown>
 
   constructor(what: string, settled: Promise<unknown>) {
-    super(`${what} is not settled between ranks yet: wait for ddp.ready.`)
+    super(`${what}: the ranks have not agreed on this yet. Wait for ddp.ready.`)
     this.settled = settled
     // Whoever traces again waits for it; until then it must not count as unhandled.
     settled.catch(() => undefined)

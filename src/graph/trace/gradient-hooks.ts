@@ -7,9 +7,9 @@ import type { GradientHook, GraphValue } from './value.ts'
 
 /** Functions of the user that backward calls with a gradient when it is complete. */
 
-/** What registering a hook returns. */
+/** A registered hook; `remove()` unregisters it. */
 export interface HookHandle {
-  /** Takes the hook away from what is traced or differentiated from here on; compiled programs keep what it did. */
+  /** Removes the hook from later traces and backward passes; compiled programs keep its effect. */
   remove(): void
 }
 
@@ -26,7 +26,7 @@ export function registerHook(
   if (!isRequired) {
     throw new TabringError(
       'graph.misuse',
-      'registerHook: expected a tensor that requires a gradient, got one that does not. Register it on a parameter, on what is computed from one, or after requiresGrad_().',
+      'registerHook: this tensor does not require a gradient. Register the hook on a parameter, on a tensor computed from one, or after requiresGrad_().',
     )
   }
   return hookGradients([x], ([gradient]) => gradient && [hook(gradient)])
@@ -66,7 +66,7 @@ function inPlaceOf(gradient: GraphValue | undefined, replaced: Tensor): GraphVal
   if (!gradient || !sameShape(replaced.shape, gradient.type.shape)) {
     throw new ShapeError(
       'shape.mismatch',
-      `hook: expected ${gradient ? `a gradient of ${formatShape(gradient.type.shape)}` : 'nothing where there is no gradient'}, got ${formatShape(replaced.shape)}. Return a gradient of the shape that the hook was given.`,
+      `hook: expected ${gradient ? `a gradient of ${formatShape(gradient.type.shape)}` : 'nothing, since there is no gradient'}, got ${formatShape(replaced.shape)}. Return a gradient with the shape of the one that the hook received.`,
     )
   }
   return (gradient.type.dtype === 'f16' ? replaced.half() : replaced.float()).value

@@ -6,11 +6,11 @@ import { GraphValue } from './value.ts'
 /**
  * A tensor that belongs to a module and has no gradient, such as running statistics.
  *
- * It changes on the device, inside the recorded step, by ops that list it in their `updates`. Its dtype is its data's.
+ * Ops that list it in their `updates` change it on the device, inside the compiled step. Its dtype is that of its data.
  */
 export class ModuleBuffer extends StoredTensor {
   readonly value: GraphValue
-  /** Set by DistributedDataParallel where all ranks take rank 0's after each step that changes it. */
+  /** Set by DistributedDataParallel if all ranks adopt rank 0's contents after each step that changes it. */
   exchange: GradientExchange | undefined
 
   constructor(shape: Shape, data: StoredData) {

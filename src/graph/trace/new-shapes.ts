@@ -11,7 +11,7 @@ export function reshaped(from: Shape, shape: Shape): Shape {
   if (countElements(resolved) !== count || !resolved.every(Number.isInteger)) {
     throw new ShapeError(
       'shape.mismatch',
-      `reshape: ${formatShape(shape)} must hold ${count} elements, got ${formatShape(from)}. Check the product of dimensions.`,
+      `reshape: cannot reshape ${formatShape(from)} of ${count} elements to ${formatShape(shape)}. Check the product of the dimensions.`,
     )
   }
   return resolved
@@ -24,7 +24,7 @@ export function flattened(shape: Shape, start: number, end: number): Shape {
   if (first > last) {
     throw new ShapeError(
       'shape.mismatch',
-      `flatten: the start must not be behind the end, got ${start} and ${end} for ${formatShape(shape)}. Swap them.`,
+      `flatten: start must not be after end, got ${start} and ${end} for ${formatShape(shape)}. Swap them.`,
     )
   }
   const joined = countElements(shape.slice(first, last + 1))

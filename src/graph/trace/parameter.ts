@@ -5,7 +5,7 @@ import { gradientFor, type Tensor, TracedTensor } from './tensor.ts'
 import { activeTrace } from './trace.ts'
 import { GraphValue } from './value.ts'
 
-/** A tensor that training changes by its gradient. */
+/** A tensor that training updates by its gradient. */
 export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
   readonly value: GraphValue
   #requiresGrad = true
@@ -18,7 +18,7 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
     this.value = new GraphValue(type, { kind: 'parameter', parameter: this })
   }
 
-  /** Whether it gets a gradient; frozen parameters get none and are never updated. Holds for what is compiled from here on. */
+  /** Whether it gets a gradient; frozen parameters get none and are never updated. Applies to later compilations. */
   override get requiresGrad(): boolean {
     return this.#requiresGrad
   }
@@ -37,12 +37,12 @@ export class Parameter extends StoredTensor<Float32Array<ArrayBuffer>> {
     return copy.requiresGrad_(this.#requiresGrad) as this
   }
 
-  /** A parameter's gradient is kept anyway. */
+  /** Does nothing: parameters always keep their gradient. */
   override retainGrad(): void {
     activeTrace('retainGrad')
   }
 
-  /** The gradient that `backward` gave it in the function being compiled; undefined before, and after `zeroGrad`. */
+  /** The gradient computed by `backward` in the function being compiled; undefined before, and after `zeroGrad`. */
   override get grad(): Tensor | undefined {
     const gradient = activeTrace('grad').gradients.get(this)
     return gradient && new TracedTensor(gradient)

@@ -1,17 +1,15 @@
 import { maxLayers, type RandomSlots, randomHalves } from '../../kernels/random/masks.ts'
 import { activeTrace, type NamedScalar, type Trace } from './trace.ts'
 
-/** Names of the step scalars that decide random masks; a run may give each of them. */
+/** Names of the step scalars that decide random masks; a run may set each of them. */
 export const randomScalarNames = {
-  /** 0 to 2^53 - 1; the seed of `manualSeed` unless a run gives one. */
+  /** 0 to 2^53 - 1; default: the seed of `manualSeed`. */
   seed: 'randomSeed',
-  /**
-   * 0 to 2^32 - 1; in a run that does not give it, the next number of the one counter that all programs of this page or worker share.
-   */
+  /** 0 to 2^32 - 1; default: the next number of the counter that all programs of this page or worker share. */
   step: 'randomStep',
   /**
-   * 0 to 2^32 - 1: the global number of this rank's first sample. Unless given, shares of equal size: in what DistributedDataParallel
-   * forwards rank times the samples of the layer, else 0.
+   * 0 to 2^32 - 1: the global number of this rank's first sample. Default: shares of equal size. In a model wrapped by
+   * DistributedDataParallel that is rank times the samples of the layer, otherwise 0.
    */
   sample: 'sampleOffset',
 } as const

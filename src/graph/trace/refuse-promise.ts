@@ -8,6 +8,6 @@ export function refusePromise(where: string, returned: unknown): void {
   Promise.resolve(returned).catch(() => undefined)
   throw new TabringError(
     'graph.misuse',
-    `${where}: expected a function that returns its tensors at once, got one that returns a promise. Tracing is synchronous: take out async and await, wait for data before compile, and give what changes with each run as an input.`,
+    `${where}: the function returned a promise, but tracing is synchronous. Remove async and await, wait for data before compile, and pass values that change with each run as inputs.`,
   )
 }

@@ -25,12 +25,12 @@ let layoutGeneration = 0
 export const currentLayout = (): number => layoutGeneration
 
 /**
- * A tensor with contents that outlive programs: a host array until a program first needs it, then part of a pool on the device.
+ * A tensor whose contents outlive programs: a host array until a program first needs it, then part of a pool on the device.
  *
- * Parameters and the buffers of modules are such tensors.
+ * Base class of parameters and module buffers.
  */
 export abstract class StoredTensor<Data extends StoredData = StoredData> extends Tensor {
-  /** Its key in the state dict, once it belongs to a module. */
+  /** Its state-dict key, once it belongs to a module. */
   name = ''
   #home: Home | undefined
   #host: Data
@@ -41,25 +41,26 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     if (data.length !== countElements(type.shape)) {
       throw new ShapeError(
         'shape.mismatch',
-        `${this.constructor.name}: ${formatShape(type.shape)} needs ${countElements(type.shape)} elements, got ${data.length}. Check the initialiser.`,
+        `${this.constructor.name}: ${formatShape(type.shape)} needs ${countElements(type.shape)} elements, got ${data.length}. Check the initial data.`,
       )
     }
     this.#host = data
   }
 
-  /** The device that it lives on or was sent to; undefined until a program or `to` decides. */
+  /** The device on which it is, or to which it was moved; undefined until a program or `to` decides. */
   get device(): PlacedDevice | undefined {
     return this.#device
   }
 
-  /** A new tensor with these contents. */
+  /** Returns a new tensor with these contents. */
   protected abstract like(data: Data): this
 
   /**
-   * Returns a tensor with these contents on a device: this one if it is there, else a new one; this one stays where it is, as in PyTorch.
+   * Returns a tensor with these contents on a device: this one if it is already there, otherwise a new one; this one does not move, as in
+   * PyTorch.
    *
-   * Nothing uploads before a program needs it, and no upload blocks, whatever PyTorch's `non_blocking` would say. errors: `gpu.unavailable`
-   * for a WebGPU device that this tab does not have.
+   * Uploads happen when a program needs the tensor, and never block, regardless of PyTorch's `non_blocking`. errors: `gpu.unavailable` for
+   * a WebGPU device that this tab does not have.
    */
   async to(spec: DeviceSpec): Promise<this> {
     const target = placedDevice(spec)
@@ -70,7 +71,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     return copy
   }
 
-  /** `to` a WebGPU device: the current one unless told. */
+  /** Same as `to` a WebGPU device, the current one by default. */
   webgpu(index?: number): Promise<this> {
     return this.to(index ?? 'webgpu')
   }
@@ -80,10 +81,10 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
   }
 
   /**
-   * Moves this tensor itself to a device; programs compiled for another one refuse it from then on. Undefined: it is there already, and
-   * programs that are compiled next find it there.
+   * Moves this tensor to a device, in place; programs compiled for another device then refuse it. Resolves to undefined if it is already
+   * there, or will be uploaded by the next program compiled.
    *
-   * What it was part of before (an optimizer's buckets) stays behind.
+   * It no longer belongs to what used it before (an optimizer's buckets).
    */
   moveToDevice(target: PlacedDevice): Promise<void> | undefined {
     if (this.#isOn(target)) return undefined
@@ -102,7 +103,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     return this.#device !== undefined && sameDevice(this.#device, target)
   }
 
-  /** Where it lives in this memory, making a place of its own if it has none. errors: `device.mismatch`. */
+  /** Returns its place in this memory, creating one if it has none. errors: `device.mismatch`. */
   place(memory: Memory): Home {
     this.requireOn(memory, this.name || 'stored tensor')
     if (!this.#home) {
@@ -112,7 +113,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     return this.#home!
   }
 
-  /** errors: `device.mismatch`, beginning with `what`, when it is in other memory or was sent to another device. */
+  /** Throws an error starting with `what` if it is in other memory or was moved to another device. errors: `device.mismatch`. */
   requireOn(memory: Memory, what: string): void {
     const target = deviceOf(memory)
     const isThere = this.#home
@@ -121,10 +122,10 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     if (isThere) return
     const own = this.#device ? formatDevice(this.#device) : 'another device'
     const wanted = formatDevice(target)
-    const again = own === wanted ? ' as opened another time' : ''
+    const again = own === wanted ? ' (opened separately)' : ''
     throw new TabringError(
       'device.mismatch',
-      `${what}: expected ${wanted}, where the program runs, got ${own}${again}. Call "await model.to('${wanted}')" before the optimizer is made, or compile for ${own}.`,
+      `${what}: the program runs on ${wanted}, but this tensor is on ${own}${again}. Call "await model.to('${wanted}')" before creating the optimizer, or compile for ${own}.`,
     )
   }
 
@@ -138,12 +139,12 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     layoutGeneration++
   }
 
-  /** Its home, if a program has given it one. */
+  /** Its place in a pool, if a program has given it one. */
   get home(): Home | undefined {
     return this.#home
   }
 
-  /** Its contents as they are now: from the device where it lives there. */
+  /** Returns its current contents, read from the device if it is there. */
   async read(): Promise<Data> {
     if (!this.#home) return this.#host.slice() as Data
     const { pool, start } = this.#home
@@ -155,7 +156,7 @@ export abstract class StoredTensor<Data extends StoredData = StoredData> extends
     if (data.length !== this.count) {
       throw new ShapeError(
         'shape.mismatch',
-        `${this.name || 'stored tensor'}: expected ${this.count} elements for ${formatShape(this.shape)}, got ${data.length}. Load a file made for this model.`,
+        `${this.name || 'stored tensor'}: expected ${this.count} elements for ${formatShape(this.shape)}, got ${data.length}. Load a file saved for this model.`,
       )
     }
     if (this.#home) this.#home.pool.write(data, this.#home.start)

@@ -13,7 +13,7 @@ interface Typed {
 export const notUnderstood = (name: string, expected: string, got: unknown): ShapeError =>
   new ShapeError(
     'shape.unsupported',
-    `${name}: expected ${expected}, got ${typeof got === 'object' ? JSON.stringify(got) : String(got)}. Arguments come in PyTorch's order: (dim, keepDim).`,
+    `${name}: expected ${expected}, got ${typeof got === 'object' ? JSON.stringify(got) : String(got)}. Arguments are in PyTorch's order: (dim, keepDim).`,
   )
 
 /** errors: `shape.unsupported` where there is nothing to take, or what cannot be ordered, naming the function that was called. */
@@ -24,7 +24,7 @@ export function mustHaveElements(
   if (count > 0 && dtype !== 'u32') return
   throw new ShapeError(
     'shape.unsupported',
-    `${name}: expected an f32 or i32 tensor with at least one element, got ${dtype}${formatShape(shape)}. Convert u32 with float(); leave out empty tensors.`,
+    `${name}: expected an f32 or i32 tensor with at least one element, got ${dtype}${formatShape(shape)}. Convert u32 with float(), and skip empty tensors.`,
   )
 }
 
@@ -35,7 +35,7 @@ export function mustBeFloat(name: string, ...tensors: Typed[]): void {
   const { dtype, shape } = wrong
   throw new ShapeError(
     'shape.unsupported',
-    `${name}: expected a tensor of floats, got ${dtype}${formatShape(shape)}. Convert it with float().`,
+    `${name}: expected a float tensor, got ${dtype}${formatShape(shape)}. Convert it with float().`,
   )
 }
 

@@ -39,22 +39,22 @@ import { flag, mustBeFloat, mustBeTensors, notUnderstood } from './tensor-argume
 import { activeTrace } from './trace.ts'
 import type { GraphValue } from './value.ts'
 
-/** What elementwise functions take: a tensor, a number that never changes, or one that each run gives anew. */
+/** Operand of elementwise functions: a tensor, a constant number, or a step scalar that each run can set. */
 export type Operand = Tensor | number | ScalarSlot
 
-/** One axis or several; negative ones count from the end. */
+/** One or more axes; negative ones count from the end. */
 export type Axes = number | readonly number[]
 
-/** Elements that were chosen (f32), and where they were along the axis (i32). */
+/** Selected elements (f32) and their indices along the axis (i32). */
 export interface ValuesAndIndices {
   readonly values: Tensor
   readonly indices: Tensor
 }
 
 /**
- * A tensor as user code handles it: a shape and a place in the graph, without contents of its own.
+ * A tensor in user code: a shape and a place in the graph, without contents.
  *
- * Methods add ops to the function being compiled; memory is the planner's, so there is nothing to dispose of.
+ * Methods add ops to the function being compiled; the planner owns the memory, so there is nothing to dispose of.
  */
 export abstract class Tensor {
   abstract readonly value: GraphValue
@@ -67,7 +67,7 @@ export abstract class Tensor {
     return this.value.type.dtype
   }
 
-  /** The number of elements. */
+  /** Number of elements. */
   get count(): number {
     return countElements(this.shape)
   }
@@ -86,7 +86,7 @@ export abstract class Tensor {
   div(other: Operand): Tensor {
     return elementwise('div', this, other)
   }
-  /** This to the power of `exponent`. numerics: NaN for a negative base and a broken exponent. */
+  /** Returns this to the power of `exponent`. numerics: NaN for a negative base and a fractional exponent. */
   pow(exponent: Operand): Tensor {
     return exponent === 2 ? this.square() : elementwise('pow', this, exponent)
   }
@@ -120,18 +120,18 @@ export abstract class Tensor {
   erf(): Tensor {
     return elementwise('erf', this)
   }
-  /** Held within the bounds that are given. */
+  /** Clamps the elements to the given bounds. */
   clamp(min?: number, max?: number): Tensor {
     if (min === undefined) return max === undefined ? this : elementwise('clampMax', this, max)
     return max === undefined
       ? elementwise('clampMin', this, min)
       : elementwise('clamp', this, min, max)
   }
-  /** The smaller of the two; equal elements share the gradient. */
+  /** Returns the smaller of the two; equal elements share the gradient. */
   minimum(other: Operand): Tensor {
     return elementwise('minimum', this, other)
   }
-  /** The larger of the two; equal elements share the gradient. */
+  /** Returns the larger of the two; equal elements share the gradient. */
   maximum(other: Operand): Tensor {
     return elementwise('maximum', this, other)
   }
@@ -168,45 +168,45 @@ export abstract class Tensor {
   tanh(): Tensor {
     return elementwise('tanh', this)
   }
-  /** exp(x) / sum of exp(x) over an axis. */
+  /** Returns exp(x) / sum of exp(x) over an axis. */
   softmax(axis: number): Tensor {
     mustBeFloat('softmax', this)
     return emit(softmax, [this], { axis: this.axis(axis) })
   }
-  /** The logarithm of `softmax`. */
+  /** Returns the logarithm of `softmax`. */
   logSoftmax(axis: number): Tensor {
     mustBeFloat('logSoftmax', this)
     return emit(logSoftmax, [this], { axis: this.axis(axis) })
   }
 
   /**
-   * The same numbers stored as float16, two to a word: rounded to nearest, beyond 65,504 infinite.
+   * Returns the same numbers stored as float16, two per word: rounded to nearest, infinite beyond 65,504.
    *
-   * Products of two such tensors read them as they are, elementwise functions too; every other op gets them as f32.
+   * Products and elementwise functions read float16 directly; every other op gets it as f32.
    */
   half(): Tensor {
     return this.dtype === 'f16' ? this : emit(map, [this], { steps: [], dtype: 'f16' })
   }
 
-  /** The same numbers as f32; integers are exact to 2^24. */
+  /** Returns the same numbers as f32; integers are exact up to 2^24. */
   float(): Tensor {
     return this.dtype === 'f32' ? this : emit(map, [this], { steps: [] })
   }
 
-  /** The same contents as a constant: no gradient passes. */
+  /** Returns the same contents as a constant: gradients do not flow through it. */
   detach(): Tensor {
     return emit(detach, [this], {})
   }
 
-  /** An axis counted from 0, of one that may count from the end. errors: `shape.mismatch` outside. */
+  /** Returns an axis counted from 0, for one that may be negative. errors: `shape.mismatch` out of range. */
   axis(dim: number): number {
     return resolveAxis('dim', this.shape, dim)
   }
 
   /**
-   * Axes counted from 0; all of them unless told, and for none, as in PyTorch.
+   * Returns axes counted from 0; all of them by default, and for an empty list, as in PyTorch.
    *
-   * errors: `shape.mismatch` outside or twice; `shape.unsupported` for what is no dimension.
+   * errors: `shape.mismatch` for one out of range or given twice; `shape.unsupported` for anything but a dimension.
    */
   axes(dim: Axes = []): number[] {
     const axes = typeof dim === 'number' ? [dim] : dim
@@ -216,9 +216,9 @@ export abstract class Tensor {
   }
 
   /**
-   * The product over the last axis of this and the last but one of `other`; axes before the last two broadcast.
+   * Returns the product over the last axis of this and the second-to-last of `other`; axes before the last two broadcast.
    *
-   * A tensor of one axis is a row on the left and a column on the right, and that axis is gone from the result.
+   * A tensor with one axis is a row on the left or a column on the right, and the result does not have that axis.
    * shape: [.., M, K] x [.., K, N] -> [.., M, N]
    */
   matmul(other: Tensor): Tensor {
@@ -242,58 +242,58 @@ export abstract class Tensor {
     return kept.length === shape.length ? c : c.reshape(kept)
   }
 
-  /** The same elements under another shape; one dimension may be -1. errors: `shape.mismatch` for another count. */
+  /** Returns the same elements with another shape; one dimension may be -1. errors: `shape.mismatch` for another number of elements. */
   reshape(shape: Shape): Tensor {
     const resolved = reshaped(this.shape, shape)
     return sameShape(resolved, this.shape) ? this : emit(reshape, [this], { shape: resolved })
   }
 
-  /** Dimensions from `start` to `end`, that one included, become one; of a scalar, one element. */
+  /** Joins dimensions from `start` to `end` (inclusive) into one; a scalar becomes one element. */
   flatten(start = 0, end = -1): Tensor {
     return this.reshape(flattened(this.shape, start, end))
   }
 
-  /** Axes in the order `axes`: axis n of the result is axis `axes[n]` of this. cost: a copy, unless a matmul can read it in place. */
+  /** Reorders axes: axis n of the result is axis `axes[n]` of this. cost: a copy, unless a matmul can read it in place. */
   permute(...axes: (number | readonly number[])[]): Tensor {
     return this.#view(permuted(this.shape, axes.flat()))
   }
 
-  /** Two axes swapped. cost: as permute. */
+  /** Swaps two axes. cost: as permute. */
   transpose(first: number, second: number): Tensor {
     return this.#view(transposed(this.shape, first, second))
   }
 
-  /** Axes of size 1 repeated to `shape`, new ones in front; -1 keeps a size. */
+  /** Repeats axes of size 1 to `shape`, with new leading axes; -1 keeps a size. */
   expand(...shape: (number | readonly number[])[]): Tensor {
     return this.#view(expanded(this.shape, shape.flat()))
   }
 
-  /** Without the axis `dim` where its size is 1; without all such axes unless told. */
+  /** Removes the axis `dim` if its size is 1; by default all such axes. */
   squeeze(dim?: number): Tensor {
     return this.reshape(squeezed(this.shape, dim))
   }
 
-  /** With a new axis of size 1 that becomes axis `dim`. */
+  /** Inserts a new axis of size 1 as axis `dim`. */
   unsqueeze(dim: number): Tensor {
     return this.reshape(unsqueezed(this.shape, dim))
   }
 
-  /** Python's `start:end:step` along one axis: negative ends count from the back. */
+  /** Returns Python's `start:end:step` along one axis; negative ends count from the end. */
   slice(dim: number, start = 0, end = Number.POSITIVE_INFINITY, step = 1): Tensor {
     return this.#view(sliced(this.shape, dim, start, end, step))
   }
 
-  /** `length` elements of one axis from `start` on. */
+  /** Returns `length` elements of one axis from `start`. */
   narrow(dim: number, start: number, length: number): Tensor {
     return this.#view(narrowed(this.shape, dim, start, length))
   }
 
-  /** The tensor at one index of an axis, which is gone from the result. */
+  /** Returns the tensor at one index of an axis, which the result does not have. */
   select(dim: number, index: number): Tensor {
     return this.#view(selected(this.shape, dim, index))
   }
 
-  /** The axes `dims` backwards. */
+  /** Reverses the axes `dims`. */
   flip(...dims: (number | readonly number[])[]): Tensor {
     return this.#view(flipped(this.shape, dims.flat()))
   }
@@ -309,35 +309,35 @@ export abstract class Tensor {
     const count = reduced.reduce((product, axis) => product * this.shape[axis], 1)
     return this.sum(dim, keepDim).div(count)
   }
-  /** The largest elements; equal ones share the gradient evenly. */
+  /** Returns the largest elements; equal ones share the gradient evenly. */
   amax(dim?: Axes, keepDim = false): Tensor {
     return emit(amax, [this], { axes: this.axes(dim), keepDims: flag('keepDim', keepDim) })
   }
-  /** The smallest elements; equal ones share the gradient evenly. */
+  /** Returns the smallest elements; equal ones share the gradient evenly. */
   amin(dim?: Axes, keepDim = false): Tensor {
     return emit(amin, [this], { axes: this.axes(dim), keepDims: flag('keepDim', keepDim) })
   }
-  /** The largest element; or, over one dimension, the largest ones and where they are, of equal ones the first. */
+  /** Returns the largest element; or, along one dimension, the largest elements and their indices (the first of equal ones). */
   max(): Tensor
   max(dim: number, keepDim?: boolean): ValuesAndIndices
   max(dim?: number, keepDim = false): Tensor | ValuesAndIndices {
     return dim === undefined ? extremeOf(this, 'max') : firstExtremes(this, 'max', dim, keepDim)
   }
-  /** The smallest element; or, over one dimension, the smallest ones and where they are, of equal ones the first. */
+  /** Returns the smallest element; or, along one dimension, the smallest elements and their indices (the first of equal ones). */
   min(): Tensor
   min(dim: number, keepDim?: boolean): ValuesAndIndices
   min(dim?: number, keepDim = false): Tensor | ValuesAndIndices {
     return dim === undefined ? extremeOf(this, 'min') : firstExtremes(this, 'min', dim, keepDim)
   }
-  /** The index (i32) of the largest element along a dimension, or in the flattened tensor; of equal ones the first. */
+  /** Returns the index (i32) of the largest element along a dimension, or in the flattened tensor; the first of equal ones. */
   argmax(dim?: number, keepDim = false): Tensor {
     return extremePlace(this, 'max', dim, keepDim)
   }
-  /** The index (i32) of the smallest element along a dimension, or in the flattened tensor; of equal ones the first. */
+  /** Returns the index (i32) of the smallest element along a dimension, or in the flattened tensor; the first of equal ones. */
   argmin(dim?: number, keepDim = false): Tensor {
     return extremePlace(this, 'min', dim, keepDim)
   }
-  /** The k largest (or smallest) elements along a dimension in order, and their indices (i32). cost: k passes over it. */
+  /** Returns the k largest (or smallest) elements along a dimension in order, and their indices (i32). cost: k passes over it. */
   topk(k: number, dim = -1, largest = true): ValuesAndIndices {
     const attrs = { k, axis: this.axis(dim), isLargest: flag('largest', largest) }
     const [values, indices] = emitAll(topK, [this], attrs)
@@ -346,7 +346,10 @@ export abstract class Tensor {
 
   // --- gradients ---
 
-  /** Whether `backward` gives this tensor a gradient, or passes one on to what stands behind it. Setting it is `requiresGrad_`. */
+  /**
+   * Whether `backward` computes a gradient for this tensor, or passes one on to the tensors it depends on. Setting it calls
+   * `requiresGrad_`.
+   */
   get requiresGrad(): boolean {
     return requiresGradient(activeTrace('requiresGrad'), this.value)
   }
@@ -355,10 +358,11 @@ export abstract class Tensor {
   }
 
   /**
-   * Asks for a gradient by this tensor (an input of the function, say), which `backward` then leaves in `grad`; returns this tensor.
+   * Requests a gradient for this tensor (for example an input), which `backward` stores in `grad`; returns this tensor.
    *
-   * As torch.Tensor.requires_grad_. A result of tensors that require one takes part anyway; `retainGrad` keeps its gradient.
-   * errors: `graph.misuse` for integers, and for `false` on such a result: `detach` it.
+   * Like torch.Tensor.requires_grad_. A tensor computed from ones that require a gradient already takes part; `retainGrad` keeps its
+   * gradient.
+   * errors: `graph.misuse` for integers, and for `false` on a computed tensor: `detach` it.
    */
   requiresGrad_(requiresGrad = true): this {
     const trace = activeTrace('requiresGrad_')
@@ -367,29 +371,29 @@ export abstract class Tensor {
     if (isRequired && !requiresGrad) {
       throw new TabringError(
         'graph.misuse',
-        'requiresGrad_: expected a tensor that no op computed from others that require a gradient, got such a result. Use detach() to cut it off.',
+        'requiresGrad_: this tensor is computed from tensors that require a gradient, so it cannot be set to false. Use detach() instead.',
       )
     }
     if (requiresGrad && !isRequired) this.retainGrad()
     return this
   }
 
-  /** Keeps the gradient of a computed tensor in `grad`, as torch.Tensor.retain_grad. errors: `graph.misuse` for integers. */
+  /** Keeps the gradient of a computed tensor in `grad`, like torch.Tensor.retain_grad. errors: `graph.misuse` for integers. */
   retainGrad(): void {
     if (!isFloat(this.value)) {
       throw new TabringError(
         'graph.misuse',
-        `requiresGrad_: expected a tensor of floats, got ${this.dtype}. Make it f32; nothing flows back through integers.`,
+        `requiresGrad_: expected a float tensor, got ${this.dtype}. Make it f32; gradients do not flow through integers.`,
       )
     }
     activeTrace('retainGrad').asked.add(this.value)
   }
 
   /**
-   * The gradient that `backward` gave this tensor in the function being compiled, f32; undefined before, and where none was asked for.
+   * The gradient computed by `backward` in the function being compiled, f32; undefined before, and if none was requested.
    *
-   * Several `backward` add up; `x.grad = undefined` begins anew. It counts as a constant for later ones. Steps of several ranks and of
-   * an accumulation weigh their loss; this gradient is that of the loss as it stands.
+   * Several `backward` calls add up; `x.grad = undefined` resets it. Later backward passes treat it as a constant. Steps with several ranks
+   * or accumulation scale their loss; this gradient is that of the unscaled loss.
    */
   get grad(): Tensor | undefined {
     const gradient = activeTrace('grad').tensorGradients.get(this.value)
@@ -402,9 +406,9 @@ export abstract class Tensor {
   }
 
   /**
-   * Adds this scalar's gradient by every parameter and tensor behind it that requires one to its `grad`.
+   * Adds this scalar's gradient to the `grad` of every parameter and tensor it depends on that requires one.
    *
-   * errors: `shape.mismatch` unless it has one element; `graph.misuse` where an op has no gradient, or where nothing requires one.
+   * errors: `shape.mismatch` unless it has one element; `graph.misuse` if an op has no gradient, or if nothing requires one.
    */
   backward(): void {
     const trace = activeTrace('backward')
@@ -439,7 +443,7 @@ export function gradientFor(tensor: Tensor, gradient: Tensor): GraphValue {
   if (!sameShape(tensor.shape, gradient.shape)) {
     throw new ShapeError(
       'shape.mismatch',
-      `grad: expected ${formatShape(tensor.shape)}, the shape of its tensor, got ${formatShape(gradient.shape)}. Reshape it.`,
+      `grad: must have the shape of its tensor, ${formatShape(tensor.shape)}, got ${formatShape(gradient.shape)}. Reshape it.`,
     )
   }
   return toFloat(gradient).value

@@ -151,10 +151,10 @@ export class ScalarBlock {
 }
 
 /**
- * The scalar by which `backward` begins: a rank's share of the batch in data-parallel training, else 1.
+ * Name of the scalar with which `backward` starts: a rank's share of the batch in data-parallel training, otherwise 1.
  *
- * Where it is not given, ranks and micro-steps whose loss is a mean over counted samples or class numbers weigh by how many count; others
- * weigh alike. Given, it adds up to 1 over the ranks.
+ * By default, ranks and micro-steps whose loss is a mean over counted samples or class indices are weighted by their counts; others are
+ * weighted equally. If given, the weights must add up to 1 over the ranks.
  */
 export const gradientWeight = 'gradientWeight'
 
@@ -356,7 +356,7 @@ export function activeTrace(what: string): Trace {
   if (!active) {
     throw new TabringError(
       'graph.misuse',
-      `${what}: only inside a function given to compile(). Move the call there.`,
+      `${what}: works only inside a function passed to compile(). Move the call there.`,
     )
   }
   return active
@@ -369,7 +369,7 @@ export function withTrace<T>(trace: Trace, body: () => T): T {
   if (active) {
     throw new TabringError(
       'graph.misuse',
-      'compile: a traced function may not compile another. Compile it outside and call one of them.',
+      'compile: called inside a traced function. Compile the inner function outside, or call it directly.',
     )
   }
   active = trace

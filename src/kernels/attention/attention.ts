@@ -278,7 +278,7 @@ export const attention: Op<AttentionAttrs> = defineOp<AttentionAttrs>({
     if (inputs.length > projections && context.needs(projections)) {
       throw new TabringError(
         'graph.misuse',
-        'attention: expected an added mask that requires its gradient from the start, got a mask of truths that depends on a parameter, or one asked later. Detach the truths; call requiresGrad_() before attention.',
+        'attention: only an added mask that requires its gradient from the start can get one, got a boolean mask that depends on a parameter, or requiresGrad_() came later. Detach a boolean mask; call requiresGrad_() before attention.',
       )
     }
     const [given] = outputGradients

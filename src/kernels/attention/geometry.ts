@@ -61,7 +61,7 @@ export const projectionsOf = (layout: AttentionLayout): number => (layout === 'p
 const fail = (op: string, attrs: AttentionAttrs, inputs: readonly TensorType[], what: string) =>
   new ShapeError(
     'shape.mismatch',
-    `${op}: ${what}, got ${inputs.map(({ shape, dtype }) => `${dtype}${formatShape(shape)}`).join(', ')} for batch ${attrs.batch} and ${attrs.heads} heads. Check the order of dimensions.`,
+    `${op}: ${what}, got ${inputs.map(({ shape, dtype }) => `${dtype}${formatShape(shape)}`).join(', ')} for batch ${attrs.batch} and ${attrs.heads} heads. Check the order of the dimensions.`,
   )
 
 /** The sizes of a call whose queries, keys and values are `inputs`, and its output `o` where that is not as attrs say. errors: `shape.mismatch`. */
@@ -76,7 +76,7 @@ export function attentionSizes(
   const isHalf = q.dtype === 'f16'
   const isOutputHalf = o ? o.dtype === 'f16' : (attrs.half ?? false)
   if (inputs.some(({ dtype }) => dtype !== (isHalf ? 'f16' : 'f32'))) {
-    throw fail(op, attrs, inputs, 'queries, keys and values must be f32, or f16 all of them')
+    throw fail(op, attrs, inputs, 'queries, keys and values must all be f32, or all f16')
   }
   const last = ({ shape }: TensorType) => shape[shape.length - 1] ?? 1
   const exact = (count: number, divisor: number): number => {
@@ -92,7 +92,12 @@ export function attentionSizes(
     return { batch, heads, tq: t, tk: t, d, isHalf, isOutputHalf, output }
   }
   if (!sameShape(k.shape, v.shape) || last(q) !== last(k)) {
-    throw fail(op, attrs, inputs, 'keys and values must agree, and the last dimension of all three')
+    throw fail(
+      op,
+      attrs,
+      inputs,
+      'keys and values must have the same shape, and all three the same last dimension',
+    )
   }
   const d = layout === 'tokens' ? exact(last(q), heads) : last(q)
   const per = batch * heads * d
@@ -123,7 +128,7 @@ export function checkMask(
   ) {
     throw new ShapeError(
       'shape.mismatch',
-      `${op}: expected a mask that broadcasts to ${formatShape(full)}, f32 where it is added, got ${mask ? `${mask.dtype}${formatShape(mask.shape)}` : 'none'}. Reshape it.`,
+      `${op}: expected a mask that broadcasts to ${formatShape(full)}, f32 if it is added, got ${mask ? `${mask.dtype}${formatShape(mask.shape)}` : 'none'}. Reshape it.`,
     )
   }
 }

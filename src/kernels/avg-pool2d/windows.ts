@@ -88,7 +88,7 @@ export function poolAxes(op: string, x: Shape, attrs: AvgPoolAttrs): [rows: Axis
     if (outputSize.length !== 2 || !outputSize.every((n) => Number.isInteger(n) && n >= 1)) {
       throw new ShapeError(
         'shape.unsupported',
-        `${op}: the output size must be two integers from 1, got ${formatShape(outputSize)}. Correct it.`,
+        `${op}: the output size must be two integers of at least 1, got ${formatShape(outputSize)}. Correct it.`,
       )
     }
     return [adaptiveAxis(H, outputSize[0]), adaptiveAxis(W, outputSize[1])]
@@ -99,7 +99,7 @@ export function poolAxes(op: string, x: Shape, attrs: AvgPoolAttrs): [rows: Axis
   if (axes.some(({ count }) => count < 1) || padding.some((p, axis) => p * 2 > kernel[axis])) {
     throw new ShapeError(
       'shape.unsupported',
-      `${op}: the window must fit into the padded image and padding be at most half the kernel, got x${formatShape(x)}, kernel ${formatShape(kernel)}, padding ${formatShape(padding)}. Use a smaller window.`,
+      `${op}: the window must fit into the padded image, and padding must be at most half the kernel, got x${formatShape(x)}, kernel ${formatShape(kernel)}, padding ${formatShape(padding)}. Use a smaller window.`,
     )
   }
   return axes

@@ -140,7 +140,7 @@ export const cat: Op<CatAttrs> = defineOp<CatAttrs>({
     if (!first || other || !(axis in first.shape)) {
       throw new ShapeError(
         'shape.mismatch',
-        `cat: tensors must agree in dtype and in every dimension but ${axis}, got ${inputs.map(({ shape, dtype }) => `${dtype}${formatShape(shape)}`).join(', ') || 'none'}. Reshape or convert them.`,
+        `cat: tensors must agree in dtype and in every dimension except ${axis}, got ${inputs.map(({ shape, dtype }) => `${dtype}${formatShape(shape)}`).join(', ') || 'none'}. Reshape or convert them.`,
       )
     }
     const total = sizesAlong(inputs, axis).reduce((sum, size) => sum + size, 0)
@@ -227,7 +227,7 @@ export const split: Op<SplitAttrs> = defineOp<SplitAttrs>({
     if (!(axis in x.shape) || total !== x.shape[axis] || sizes.some((size) => size < 0)) {
       throw new ShapeError(
         'shape.mismatch',
-        `split: sizes must sum to the dimension ${axis}, got [${sizes.join(', ')}] for ${formatShape(x.shape)}. Check the sizes.`,
+        `split: sizes must add up to the size of dimension ${axis}, got [${sizes.join(', ')}] for ${formatShape(x.shape)}. Check the sizes.`,
       )
     }
     return sizes.map((size) =>

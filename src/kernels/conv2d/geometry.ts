@@ -104,7 +104,7 @@ export function checkWindow(
   ) {
     throw new ShapeError(
       'shape.unsupported',
-      `${op}: kernel and stride must be two integers from 1 and padding two from 0, got kernel ${formatShape(kernel)}, stride ${formatShape(stride)}, padding ${formatShape(padding)}. Correct them.`,
+      `${op}: kernel and stride must be two integers of at least 1 and padding two of at least 0, got kernel ${formatShape(kernel)}, stride ${formatShape(stride)}, padding ${formatShape(padding)}. Correct them.`,
     )
   }
 }
@@ -135,7 +135,7 @@ export function convSizes(op: string, x: Shape, w: Shape, attrs: ConvWindow): Co
   if (C !== CG * G || O % G !== 0) {
     throw new ShapeError(
       'shape.mismatch',
-      `${op}: C must agree, got ${C} in x${formatShape(x)} and ${CG}${G === 1 ? '' : ` x ${G} groups`} in w${formatShape(w)}, and O be a multiple of the groups. Check the layer's channels and groups.`,
+      `${op}: C must agree and O must be a multiple of the groups, got ${C} in x${formatShape(x)} and ${CG}${G === 1 ? '' : ` x ${G} groups`} in w${formatShape(w)}. Check the layer's channels and groups.`,
     )
   }
   const [DH, DW] = dilation

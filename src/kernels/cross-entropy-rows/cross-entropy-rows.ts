@@ -38,14 +38,14 @@ function inferRows(
   if (x.shape.length < 2 || x.dtype !== 'f32' || target.dtype !== 'i32') {
     throw new ShapeError(
       'shape.unsupported',
-      `${op}: expected f32 inputs [N, C, ...] and i32 targets [N, ...], got ${x.dtype}${formatShape(x.shape)} and ${target.dtype}${formatShape(target.shape)}. Give class numbers as i32.`,
+      `${op}: expected f32 inputs [N, C, ...] and i32 targets [N, ...], got ${x.dtype}${formatShape(x.shape)} and ${target.dtype}${formatShape(target.shape)}. Pass class indices as i32.`,
     )
   }
   const wrong = [target, ...others].find(({ shape }) => !sameShape(shape, rows))
   if (wrong) {
     throw new ShapeError(
       'shape.mismatch',
-      `${op}: expected one target for each row of ${formatShape(x.shape)}, that is ${formatShape(rows)}, got ${formatShape(wrong.shape)}. Classes are dimension 1.`,
+      `${op}: expected one target per row of ${formatShape(x.shape)}, that is ${formatShape(rows)}, got ${formatShape(wrong.shape)}. Classes are dimension 1.`,
     )
   }
   if (weight && !(sameShape(weight.shape, [x.shape[1]]) && weight.dtype === 'f32')) {

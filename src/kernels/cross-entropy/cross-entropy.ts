@@ -217,7 +217,7 @@ function inferLogits(op: string, inputs: readonly TensorType[]): readonly [Tenso
   if (logits.dtype !== 'f32' || target.dtype !== 'i32') {
     throw new ShapeError(
       'shape.unsupported',
-      `${op}: expected f32 logits and i32 targets, got ${logits.dtype}${formatShape(logits.shape)} and ${target.dtype}${formatShape(target.shape)}. Give class numbers as i32.`,
+      `${op}: expected f32 logits and i32 targets, got ${logits.dtype}${formatShape(logits.shape)} and ${target.dtype}${formatShape(target.shape)}. Pass class indices as i32.`,
     )
   }
   return [logits, target]

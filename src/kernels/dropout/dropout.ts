@@ -80,7 +80,7 @@ export const dropout: Op<DropoutAttrs> = defineOp<DropoutAttrs>({
     if (!(samples > 0) || countElements(x.shape) % samples !== 0) {
       throw new ShapeError(
         'shape.mismatch',
-        `dropout: expected ${samples} samples of equal size, got ${formatShape(x.shape)}. Give the number of samples that x holds.`,
+        `dropout: expected ${samples} samples of equal size, got ${formatShape(x.shape)}. Pass the number of samples in x.`,
       )
     }
     return [tensorType(x.shape, half ? 'f16' : 'f32')]

@@ -39,7 +39,7 @@ function checkIndex(op: string, whole: Shape, index: TensorType, axis: number): 
   if (!fits) {
     throw new ShapeError(
       'shape.mismatch',
-      `${op}: the index must be of integers and, but for dimension ${axis}, no larger than ${formatShape(whole)}, got ${index.dtype}${formatShape(index.shape)}. Expand or convert it.`,
+      `${op}: the index must be of integers and no larger than ${formatShape(whole)} except in dimension ${axis}, got ${index.dtype}${formatShape(index.shape)}. Expand or convert it.`,
     )
   }
 }

@@ -89,7 +89,7 @@ export const settle = defineOp<SettleAttrs>({
     if (leftOut.shape.length !== 1 || leftOut.shape[0] !== 1) {
       throw new ShapeError(
         'shape.mismatch',
-        `settle: leftOut must be [1], got ${formatShape(leftOut.shape)}. Give it one counter.`,
+        `settle: leftOut must be [1], got ${formatShape(leftOut.shape)}. Pass one counter.`,
       )
     }
     return [tensorType([4])]

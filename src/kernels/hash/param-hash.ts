@@ -66,7 +66,7 @@ export const paramHash = defineOp<ParamHashAttrs>({
     if (!Number.isInteger(length) || length < 0 || length > countElements(x.shape)) {
       throw new ShapeError(
         'shape.mismatch',
-        `paramHash: length must lie within 0..${countElements(x.shape)}, got ${length} for x${formatShape(x.shape)}. Give the number of elements that count.`,
+        `paramHash: length must be within 0..${countElements(x.shape)}, got ${length} for x${formatShape(x.shape)}. Pass the number of elements to hash.`,
       )
     }
     return [tensorType([2], 'u32')]

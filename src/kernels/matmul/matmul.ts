@@ -252,7 +252,7 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
     if (other || (hasSums && form !== 'tn') || (rowSums && colSums)) {
       throw new ShapeError(
         'shape.unsupported',
-        `matmul: expected two operands of f32 or f16, and sums of one operand in form tn alone, got ${other?.dtype ?? 'f32'} in form ${form}. Convert the input or leave sums out.`,
+        `matmul: expected two operands of f32 or f16, and sums of one operand only in form tn, got ${other?.dtype ?? 'f32'} in form ${form}. Convert the input, or omit sums.`,
       )
     }
     const [a, b] = operandsOf({ inputs, outputs: [], attrs })
@@ -260,7 +260,7 @@ export const matmul: Op<MatmulAttrs> = defineOp<MatmulAttrs>({
     if (hasSums && batch.length > 0) {
       throw new ShapeError(
         'shape.unsupported',
-        `matmul: sums need operands of 2 dimensions, got ${formatShape(a.shape)} and ${formatShape(b.shape)}. Leave sums out.`,
+        `matmul: sums need operands of 2 dimensions, got ${formatShape(a.shape)} and ${formatShape(b.shape)}. Omit sums.`,
       )
     }
     const c = [...batch, m, n]

@@ -81,7 +81,7 @@ function poolSizes(op: string, x: Shape, attrs: MaxPoolAttrs): PoolSizes {
   ) {
     throw new ShapeError(
       'shape.unsupported',
-      `${op}: the window must fit into the padded image, hold a pixel of it, and padding be at most half the kernel, got x${formatShape(x)}, kernel ${formatShape(kernel)}, padding ${formatShape(padding)}, dilation ${formatShape(dilation)}. Use a smaller window.`,
+      `${op}: the window must fit into the padded image and contain a pixel of it, and padding must be at most half the kernel, got x${formatShape(x)}, kernel ${formatShape(kernel)}, padding ${formatShape(padding)}, dilation ${formatShape(dilation)}. Use a smaller window.`,
     )
   }
   return {

@@ -40,7 +40,7 @@ export function normSizes(op: string, x: TensorType, attrs: NormAttrs): NormSize
   if (!isFloat || !(size > 0) || size % span !== 0 || rows % groups !== 0) {
     throw new ShapeError(
       'shape.unsupported',
-      `${op}: expected f32 or f16 in whole rows of ${size} elements, ${groups} rows a sample, got ${x.dtype}${formatShape(x.shape)}. Check the normalised shape or the number of groups.`,
+      `${op}: expected f32 or f16 in whole rows of ${size} elements, ${groups} rows per sample, got ${x.dtype}${formatShape(x.shape)}. Check the normalized shape or the number of groups.`,
     )
   }
   const channelsPerRow = size / span
@@ -62,7 +62,7 @@ export function checkChannels(
   if (wrong) {
     throw new ShapeError(
       'shape.mismatch',
-      `${op}: weight and bias must be f32 of ${channels} elements, got ${wrong.dtype}${formatShape(wrong.shape)}. Make them for this normalised shape.`,
+      `${op}: weight and bias must be f32 with ${channels} elements, got ${wrong.dtype}${formatShape(wrong.shape)}. Create them for this normalized shape.`,
     )
   }
 }

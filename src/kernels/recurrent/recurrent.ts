@@ -215,7 +215,7 @@ function checkStates(attrs: RecurrentLayerAttrs, inputs: readonly TensorType[], 
   if (inputs.length !== at.count || (attrs.hasBias && attrs.cell !== 'gru'))
     throw new ShapeError(
       'shape.unsupported',
-      `recurrent (${attrs.cell}): expected ${at.count} inputs and a recurrent bias with a GRU alone, got ${inputs.length}. Add the bias of other cells to the gates.`,
+      `recurrent (${attrs.cell}): expected ${at.count} inputs, with a recurrent bias only for a GRU, got ${inputs.length}. Add the bias of other cells to the gates.`,
     )
   for (const [name, position, shape, dtype] of expected) {
     if (position === undefined) continue

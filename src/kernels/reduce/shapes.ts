@@ -83,7 +83,7 @@ export function refuseEmpty(op: string, { shape }: TensorType, axes: readonly nu
   if (isEmpty && countElements(reducedShape(shape, axes, false)) > 0) {
     throw new ShapeError(
       'shape.unsupported',
-      `${op}: expected at least one element along axes [${axes.join(', ')}], got ${formatShape(shape)}. Leave out empty tensors.`,
+      `${op}: expected at least one element along axes [${axes.join(', ')}], got ${formatShape(shape)}. Skip empty tensors.`,
     )
   }
 }

@@ -15,7 +15,7 @@ export const reshape: Op<ReshapeAttrs> = defineOp<ReshapeAttrs>({
     if (countElements(x.shape) !== countElements(shape)) {
       throw new ShapeError(
         'shape.mismatch',
-        `reshape: the number of elements must stay ${countElements(x.shape)}, got ${formatShape(x.shape)} to ${formatShape(shape)}. Check the sizes.`,
+        `reshape: cannot reshape ${formatShape(x.shape)} of ${countElements(x.shape)} elements to ${formatShape(shape)}. Check the sizes.`,
       )
     }
     return [tensorType(shape, x.dtype)]

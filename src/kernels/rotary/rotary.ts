@@ -48,7 +48,7 @@ export const rotary: Op<RotaryAttrs> = defineOp<RotaryAttrs>({
     ) {
       throw new ShapeError(
         'shape.mismatch',
-        `rotary: expected f32 rows of an even width ${width} at ${positions} positions and a table of at least ${positions}, got ${x.dtype}${formatShape(x.shape)} and ${table.dtype}${formatShape(table.shape)}. Make the table for more positions.`,
+        `rotary: expected f32 rows of an even width ${width} at ${positions} positions and a table of at least ${positions}, got ${x.dtype}${formatShape(x.shape)} and ${table.dtype}${formatShape(table.shape)}. Create the table for more positions.`,
       )
     }
     return [x]

@@ -79,7 +79,7 @@ export const topK: Op<TopKAttrs> = defineOp<TopKAttrs>({
     if (!isKnown || !Number.isInteger(k) || k < 0 || !(k <= x.shape[axis])) {
       throw new ShapeError(
         'shape.unsupported',
-        `topk: k must be from 0 to the size of the dimension of an f32 or i32 tensor, got k ${k} along dimension ${axis} of ${x.dtype}${formatShape(x.shape)}. Check the dimension.`,
+        `topk: k must be from 0 to the size of the dimension of an f32 or i32 tensor, got k ${k} along dimension ${axis} of ${x.dtype}${formatShape(x.shape)}. Check k and the dimension.`,
       )
     }
     const shape = x.shape.map((d, n) => (n === axis ? k : d))

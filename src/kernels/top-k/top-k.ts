@@ -87,7 +87,7 @@ export const topKCorrect = defineOp<TopKCorrectAttrs>({
     if (logits.dtype !== 'f32' || target.dtype !== 'i32') {
       throw new ShapeError(
         'shape.unsupported',
-        `topKCorrect: expected f32 logits and i32 targets, got ${logits.dtype}${formatShape(logits.shape)} and ${target.dtype}${formatShape(target.shape)}. Give class numbers as i32.`,
+        `topKCorrect: expected f32 logits and i32 targets, got ${logits.dtype}${formatShape(logits.shape)} and ${target.dtype}${formatShape(target.shape)}. Pass class indices as i32.`,
       )
     }
     if (!Number.isInteger(k) || k < 1) {

@@ -18,7 +18,7 @@ export const triangle: Op<TriangleAttrs> = defineOp<TriangleAttrs>({
     if (x.shape.length < 2 || !Number.isInteger(diagonal)) {
       throw new ShapeError(
         'shape.unsupported',
-        `tril, triu: expected at least 2 dimensions and a whole diagonal, got ${formatShape(x.shape)} and ${diagonal}. Reshape the tensor.`,
+        `tril, triu: expected at least 2 dimensions and an integer diagonal, got ${formatShape(x.shape)} and ${diagonal}. Reshape the tensor.`,
       )
     }
     return [x]

@@ -186,7 +186,7 @@ export function defineUpdate(
       if (missing || (control && control.shape.length !== 1)) {
         throw new ShapeError(
           'shape.mismatch',
-          `${rule.name}: expected the settings ${rule.settings.join(', ')} and a flat control, got ${Object.keys(attrs.settings).join(', ')} and ${control ? formatShape(control.shape) : 'none'}. Give each setting a slot.`,
+          `${rule.name}: expected the settings ${rule.settings.join(', ')} and a flat control, got ${Object.keys(attrs.settings).join(', ')} and ${control ? formatShape(control.shape) : 'none'}. Pass a slot for each setting.`,
         )
       }
       return []

@@ -28,14 +28,14 @@ export function checkSlice(
   if (wrong >= 0) {
     throw new ShapeError(
       'shape.unsupported',
-      `${op}: ${names[wrong]} must be f32, got ${inputs[wrong].dtype}${formatShape(inputs[wrong].shape)}. Optimizers keep float parameters only.`,
+      `${op}: ${names[wrong]} must be f32, got ${inputs[wrong].dtype}${formatShape(inputs[wrong].shape)}. Optimizers support only float parameters.`,
     )
   }
   const isWhole = Number.isInteger(start) && Number.isInteger(length)
   if (!isWhole || start < 0 || length < 0 || start + length > n) {
     throw new ShapeError(
       'shape.mismatch',
-      `${op}: the slice must lie within 0..${n}, got start ${start} and length ${length}. Cut the parameter's own length into slices.`,
+      `${op}: the slice must be within 0..${n}, got start ${start} and length ${length}. Cut the parameter's own length into slices.`,
     )
   }
 }

@@ -16,7 +16,7 @@ export function permuted(shape: Shape, axes: readonly number[]): ViewAttrs {
       'permute',
       `expected each dimension of ${formatShape(shape)} once`,
       `[${axes.join(', ')}]`,
-      'Name all of them.',
+      'Name each of them once.',
     )
   }
   return { ...wholeRegion(shape), axes: order, shape: order.map((axis) => shape[axis]) }
@@ -70,7 +70,7 @@ export function sliced(
       'slice',
       'expected a whole start and a step of at least 1',
       `start ${start} and step ${step}`,
-      'Use flip() to walk backwards.',
+      'Use flip() to reverse the order.',
     )
   }
   const bound = (at: number) => Math.min(Math.max(at < 0 ? at + size : at, 0), size)
@@ -88,7 +88,7 @@ export function narrowed(shape: Shape, dim: number, start: number, length: numbe
       'narrow',
       `expected a range inside dimension ${axis} of ${formatShape(shape)}`,
       `start ${start} and length ${length}`,
-      'Check both.',
+      'Check start and length.',
     )
   }
   return along(shape, axis, first, length, 1)

@@ -7,7 +7,7 @@ import {
 } from './scheduler.ts'
 import { checkState } from './state.ts'
 
-/** One scheduler after the other: number i + 1 begins at milestone i, as its epoch 0. */
+/** Runs schedulers in sequence: number i + 1 starts at milestone i, as its epoch 0. */
 export class SequentialLR implements AnyScheduler {
   readonly optimizer: Schedulable
   readonly #schedulers: readonly LRScheduler[]
@@ -69,7 +69,7 @@ export class SequentialLR implements AnyScheduler {
   }
 }
 
-/** All schedulers in each step, one after the other. */
+/** Applies all schedulers in each step, one after the other. */
 export class ChainedScheduler implements AnyScheduler {
   readonly optimizer: Schedulable
   readonly #schedulers: readonly AnyScheduler[]

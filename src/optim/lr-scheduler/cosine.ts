@@ -1,7 +1,7 @@
 import { checkNumber, checkOptions } from '../../util/options.ts'
 import { checkOption, LRScheduler, type Schedulable } from './scheduler.ts'
 
-/** Half a cosine from each group's learning rate down to `etaMin` in `tMax` epochs, and up again. source: arXiv 1608.03983. */
+/** Anneals each group's learning rate down to `etaMin` along half a cosine over `tMax` epochs, and up again. source: arXiv 1608.03983. */
 export class CosineAnnealingLR extends LRScheduler {
   protected tMax: number
   protected etaMin: number
@@ -42,9 +42,9 @@ export class CosineAnnealingLR extends LRScheduler {
 }
 
 /**
- * Half a cosine down to `etaMin` again and again: the first in `t0` epochs, each next one in `tMult` times as many.
+ * Anneals along half a cosine down to `etaMin` repeatedly: first over `t0` epochs, each time `tMult` times as long as before.
  *
- * `step(epoch)` takes fractions of epochs. source: arXiv 1608.03983.
+ * `step(epoch)` accepts fractional epochs. source: arXiv 1608.03983.
  */
 export class CosineAnnealingWarmRestarts extends LRScheduler {
   protected t0: number

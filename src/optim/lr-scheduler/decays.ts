@@ -1,7 +1,7 @@
 import { checkNumber, checkOptions } from '../../util/options.ts'
 import { checkOption, LRScheduler, perGroup, type Schedulable } from './scheduler.ts'
 
-/** Sets each group's learning rate to its initial one times `lambda(epoch)`; one function, or one for each group. */
+/** Sets each group's learning rate to its initial one times `lambda(epoch)`; takes one function, or one per group. */
 export class LambdaLR extends LRScheduler {
   readonly #lambdas: ((epoch: number) => number)[]
 
@@ -50,9 +50,9 @@ export class StepLR extends LRScheduler {
   }
 }
 
-/** Multiplies the learning rates by `gamma` at each milestone; one given twice counts twice. */
+/** Multiplies the learning rates by `gamma` at each milestone; a milestone given twice counts twice. */
 export class MultiStepLR extends LRScheduler {
-  /** How often each milestone was given. */
+  /** How many times each milestone was given. */
   protected milestones: Record<number, number> = {}
   protected gamma: number
 
@@ -85,7 +85,7 @@ export class MultiStepLR extends LRScheduler {
   }
 }
 
-/** Multiplies the learning rates by `gamma` in every epoch. */
+/** Multiplies the learning rates by `gamma` every epoch. */
 export class ExponentialLR extends LRScheduler {
   protected gamma: number
 
@@ -111,7 +111,7 @@ export class ExponentialLR extends LRScheduler {
   }
 }
 
-/** `factor` times the learning rates until epoch `totalIters`, then themselves. */
+/** Multiplies the learning rates by `factor` until epoch `totalIters`. */
 export class ConstantLR extends LRScheduler {
   protected factor: number
   protected totalIters: number
@@ -142,7 +142,7 @@ export class ConstantLR extends LRScheduler {
   }
 }
 
-/** Goes from `startFactor` to `endFactor` times the learning rates in a line over `totalIters` epochs: a warm-up. */
+/** Changes the factor of the learning rates linearly from `startFactor` to `endFactor` over `totalIters` epochs: a warm-up. */
 export class LinearLR extends LRScheduler {
   protected startFactor: number
   protected endFactor: number

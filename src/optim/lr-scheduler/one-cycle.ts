@@ -3,25 +3,25 @@ import type { ParamGroup } from '../settings.ts'
 import { checkOption, LRScheduler, perGroup, type Schedulable } from './scheduler.ts'
 
 export interface OneCycleOptions {
-  /** The highest learning rate; one, or one for each group. */
+  /** Peak learning rate; one value, or one per group. */
   maxLr: number | readonly number[]
-  /** Steps of the whole cycle; or `epochs` and `stepsPerEpoch`. */
+  /** Number of steps in the whole cycle; alternatively, set `epochs` and `stepsPerEpoch`. */
   totalSteps?: number
   epochs?: number
   stepsPerEpoch?: number
-  /** Share of the cycle that goes up; default 0.3. */
+  /** Fraction of the cycle in which the learning rate rises; default 0.3. */
   pctStart?: number
   /** Default `cos`. */
   annealStrategy?: 'cos' | 'linear'
-  /** Whether momentum, or Adam's first beta, goes the other way; default true. */
+  /** Whether momentum (or Adam's first beta) cycles inversely to the learning rate; default true. */
   cycleMomentum?: boolean
   /** Default 0.85. */
   baseMomentum?: number | readonly number[]
   /** Default 0.95. */
   maxMomentum?: number | readonly number[]
-  /** The first learning rate is maxLr / divFactor; default 25. */
+  /** The initial learning rate is maxLr / divFactor; default 25. */
   divFactor?: number
-  /** The last is the first / finalDivFactor; default 1e4. */
+  /** The final learning rate is the initial one / finalDivFactor; default 1e4. */
   finalDivFactor?: number
   /** Default false. */
   threePhase?: boolean
@@ -54,9 +54,10 @@ interface Phase {
 }
 
 /**
- * One cycle: learning rates up to `maxLr` and far down, momentum the other way; `step` after every batch. source: arXiv 1708.07120.
+ * One cycle: learning rates rise to `maxLr`, then fall far below the start; momentum does the opposite. Call `step` after every batch.
+ * source: arXiv 1708.07120.
  *
- * errors: `config.invalid`; from `step` past the last one.
+ * errors: `config.invalid`, also from a `step` past the last one.
  */
 export class OneCycleLR extends LRScheduler {
   protected totalSteps: number

@@ -5,26 +5,26 @@ import { checkState } from './state.ts'
 export interface PlateauOptions {
   /** Whether the metric should fall or rise; default `min`. */
   mode?: 'min' | 'max'
-  /** What learning rates are multiplied by; default 0.1. */
+  /** Factor for the learning rates; default 0.1. */
   factor?: number
-  /** Epochs without improvement that are let pass; default 10. */
+  /** Number of epochs without improvement to tolerate; default 10. */
   patience?: number
-  /** Least change that counts; default 1e-4. */
+  /** Smallest change that counts as an improvement; default 1e-4. */
   threshold?: number
-  /** Whether the threshold is a share of the best value or an amount; default `rel`. */
+  /** Whether the threshold is relative to the best value or absolute; default `rel`. */
   thresholdMode?: 'rel' | 'abs'
-  /** Epochs after a reduction in which nothing is counted; default 0. */
+  /** Number of epochs to ignore after a reduction; default 0. */
   cooldown?: number
   /** Default 0. */
   minLr?: number | readonly number[]
-  /** Smaller changes of a learning rate are left out; default 1e-8. */
+  /** Smaller changes of a learning rate are skipped; default 1e-8. */
   eps?: number
 }
 
 const modes = ['min', 'max'] as const
 const thresholdModes = ['rel', 'abs'] as const
 
-/** Lowers the learning rates when a metric stops getting better, as torch's ReduceLROnPlateau: `step(metric)` after each epoch. */
+/** Lowers the learning rates when a metric stops improving, like torch's ReduceLROnPlateau: call `step(metric)` after each epoch. */
 export class ReduceLROnPlateau {
   readonly optimizer: Schedulable
   #options: Required<Omit<PlateauOptions, 'minLr'>> & { minLrs: number[] }
@@ -62,7 +62,7 @@ export class ReduceLROnPlateau {
     this.#lastLr = optimizer.paramGroups.map(({ lr }) => lr)
   }
 
-  /** Takes the epoch's metric. errors: `config.invalid` for what is no number. */
+  /** Processes the metric of an epoch. errors: `config.invalid` unless it is a number. */
   step(metric: number): void {
     checkOption('ReduceLROnPlateau.step', 'metric', metric, typeof metric === 'number', 'a number')
     const { patience, cooldown } = this.#options
@@ -109,7 +109,7 @@ export class ReduceLROnPlateau {
     }
   }
 
-  /** errors: `data.malformed` for a state of another kind of scheduler, or another number of groups; nothing is changed then. */
+  /** Loads a saved state. errors: `data.malformed` for another kind of scheduler or another number of groups; then nothing changes. */
   loadStateDict(state: SchedulerState): void {
     checkState('ReduceLROnPlateau', state, this.stateDict())
     const saved = structuredClone(state)

@@ -4,12 +4,12 @@ import { checkState, type SchedulerState } from './state.ts'
 
 export type { SchedulerState } from './state.ts'
 
-/** What a scheduler needs of an optimizer. */
+/** The parts of an optimizer that a scheduler needs. */
 export interface Schedulable {
   readonly paramGroups: readonly ParamGroup[]
 }
 
-/** What learning-rate schedulers have in common, for those that are made of others. */
+/** Common interface of all learning-rate schedulers, for those that combine others. */
 export interface AnyScheduler {
   readonly optimizer: Schedulable
   step(): void
@@ -19,11 +19,11 @@ export interface AnyScheduler {
 }
 
 /**
- * The base of the schedulers that set each group's learning rate from its epoch, as torch.optim.lr_scheduler's.
+ * Base class of the schedulers that set each group's learning rate from its epoch, like torch.optim.lr_scheduler's.
  *
- * `step` counts an epoch, or whatever the caller counts, and sets `lr` in the optimizer's groups; the next run of a compiled step reads it.
- * Most are chainable: they change the present learning rate, so several may act on one optimizer. A subclass's constructor ends with
- * `initialStep`. `stateDict` holds all but the optimizer and functions.
+ * `step` counts an epoch (or any other unit the caller chooses) and sets `lr` in the optimizer's groups; the next run of a compiled step
+ * reads it. Most are chainable: they change the current learning rate, so several may act on one optimizer. The constructor of a subclass
+ * must end with `initialStep`. `stateDict` contains all state except the optimizer and functions.
  */
 export abstract class LRScheduler implements AnyScheduler {
   readonly optimizer: Schedulable
@@ -38,15 +38,15 @@ export abstract class LRScheduler implements AnyScheduler {
     this.baseLrs = optimizer.paramGroups.map(({ initialLr }) => initialLr!)
   }
 
-  /** The learning rates of `lastEpoch`, by group, from the present ones. */
+  /** Returns the learning rates of `lastEpoch` by group, computed from the current ones. */
   protected abstract rates(): number[]
 
-  /** The same from the base rates alone, where there is such a form. */
+  /** Returns the same rates computed from the base rates, if there is a closed form. */
   protected closedForm(): number[] {
     return this.rates()
   }
 
-  /** Fields that `stateDict` holds: PyTorch's key by field. */
+  /** Fields included in `stateDict`: PyTorch's key for each field. */
   protected fields(): Record<string, string> {
     return {
       baseLrs: 'base_lrs',
@@ -56,20 +56,20 @@ export abstract class LRScheduler implements AnyScheduler {
     }
   }
 
-  /** The step that makes epoch 0; SequentialLR does it again. */
+  /** Performs the step to epoch 0; SequentialLR repeats it. */
   initialStep(): void {
     this.stepCount = 0
     this.step()
   }
 
-  /** Goes on by one epoch, or to `epoch`, and sets the learning rates. */
+  /** Advances by one epoch, or to `epoch`, and sets the learning rates. */
   step(epoch?: number): void {
     this.stepCount++
     this.lastEpoch = epoch ?? this.lastEpoch + 1
     this.set(epoch === undefined ? this.rates() : this.closedForm())
   }
 
-  /** The learning rates set last, by group. */
+  /** Returns the last learning rates that were set, by group. */
   getLastLr(): readonly number[] {
     return this.lastLr
   }
@@ -82,9 +82,9 @@ export abstract class LRScheduler implements AnyScheduler {
   }
 
   /**
-   * Takes numbers over; the optimizer's state dict holds the learning rates.
+   * Loads a saved state; the learning rates are in the optimizer's state dict.
    *
-   * errors: `data.malformed` for a state of another kind of scheduler, or another number of groups; nothing is changed then.
+   * errors: `data.malformed` for another kind of scheduler or another number of groups; then nothing changes.
    */
   loadStateDict(state: SchedulerState): void {
     checkState(this.constructor.name, state, this.stateDict())
@@ -93,7 +93,7 @@ export abstract class LRScheduler implements AnyScheduler {
       own[field] = structuredClone(state[key])
   }
 
-  /** Sets the groups' learning rates. */
+  /** Sets the learning rates of the groups. */
   protected set(rates: readonly number[]): void {
     this.optimizer.paramGroups.forEach((group, i) => {
       group.lr = rates[i]
@@ -101,12 +101,12 @@ export abstract class LRScheduler implements AnyScheduler {
     this.lastLr = this.present()
   }
 
-  /** The groups' learning rates as they are. */
+  /** Returns the current learning rates of the groups. */
   protected present(): number[] {
     return this.optimizer.paramGroups.map(({ lr }) => lr)
   }
 
-  /** The groups' learning rates times `factor`. */
+  /** Returns the learning rates of the groups times `factor`. */
   protected scaled(factor: number): number[] {
     return this.present().map((lr) => lr * factor)
   }
@@ -123,7 +123,7 @@ export function checkOption(
   if (!isValid) {
     throw new TabringError(
       'config.invalid',
-      `${scheduler}: ${option} must be ${expected}, got ${JSON.stringify(value)}. Give another ${option}.`,
+      `${scheduler}: ${option} must be ${expected}, got ${JSON.stringify(value)}. Change ${option}.`,
     )
   }
 }

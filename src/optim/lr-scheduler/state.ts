@@ -1,6 +1,6 @@
 import { TabringError } from '../../util/errors.ts'
 
-/** A scheduler's numbers with PyTorch's keys; JSON. */
+/** A scheduler's state as JSON, with PyTorch's keys. */
 export type SchedulerState = Record<string, unknown>
 
 /** Keys that tell kinds of schedulers apart. */
@@ -37,7 +37,7 @@ export function checkState(
   const refuse = (expected: string, got: string): never => {
     throw new TabringError(
       'data.malformed',
-      `loadStateDict: ${scheduler} expected ${expected}, got ${got}. Load a state of the same kind of scheduler, on as many groups.`,
+      `loadStateDict: ${scheduler} expected ${expected}, got ${got}. Load a state of the same kind of scheduler with the same number of groups.`,
     )
   }
   if (typeof state !== 'object' || state === null) refuse('a state', String(state))
@@ -49,7 +49,7 @@ export function checkState(
     }
   }
   const foreign = ofOneKind.find((key) => key in state && !(key in own))
-  if (foreign !== undefined) refuse('a state of its own kind', `one with "${foreign}"`)
+  if (foreign !== undefined) refuse('a state of the same kind', `one with "${foreign}"`)
   return state
 }
 

@@ -151,7 +151,7 @@ test('files alone are no image folder', async () => {
   const got = await drop('images/cat/a.png', 'images/readme.txt')
   expect(got.sizes).toEqual({ 'a.png': grey.bytes.length, 'readme.txt': 11 })
   expect(got).toMatchObject({
-    refusal: expect.stringMatching(/ImageFolder: expected one folder a class.*no folder among 2/),
+    refusal: expect.stringMatching(/ImageFolder: expected one folder per class.*no folder among 2/),
   })
 })
 

@@ -108,7 +108,7 @@ describe('npm start', () => {
     expect(address.searchParams.get('launcher')).toBe('{"visibleDevices":"0,1"}')
     const { child, text: said } = npmStart('--visible-devices', '1,1')
     expect((await once(child, 'exit'))[0]).toBe(1)
-    expect(said()).toContain('visibleDevices must be a text of device numbers')
+    expect(said()).toContain('visibleDevices must be distinct device numbers')
   })
 
   it('--device: in the address too, beside the devices', async () => {

@@ -197,7 +197,9 @@ test('a parameter on another device is refused by op, argument and both devices'
   const { y } = await program.run(input)
   await expect(compile(forward, types, { device: 'cpu' })).rejects.toMatchObject({
     code: 'device.mismatch',
-    message: expect.stringMatching(/matmul: argument 1 \("weight"\): expected cpu.*got webgpu:0/),
+    message: expect.stringMatching(
+      /matmul: argument 1 \("weight"\): the program runs on cpu, but this tensor is on webgpu:0/,
+    ),
   })
   await layer.to('cpu')
   const onCpu = await compile(forward, types, { device: 'cpu' })
@@ -250,7 +252,9 @@ test('gpu tells what is there', async () => {
   await expect(gpu.getDeviceProperties(9)).rejects.toMatchObject({ code: 'gpu.unavailable' })
   expect(() => gpu.setDevice('cpu')).toThrow(/cpu/)
   expect(() => gpu.setDevice('webgpu')).toThrow(/expected a device with an index/)
-  expect(() => gpu.setVisibleDevices('0')).toThrow(/visibleDevices must be set before its first/)
+  expect(() => gpu.setVisibleDevices('0')).toThrow(
+    /visibleDevices is already in use and can no longer be set/,
+  )
 })
 
 test('webgpu without an index is the current device, an explicit one goes before it', async () => {
@@ -312,7 +316,7 @@ test('detectAnomaly names the op, or the parameter, that is not finite', async (
   const input = { x: uniform(6, 0, 6, 1, 2) }
   await expect(detectAnomaly(runtime, divide, types, input)).rejects.toMatchObject({
     code: 'train.nan',
-    message: expect.stringMatching(/^div\(f32\[2, 3\], f32\[2, 3\]\): expected a finite result/),
+    message: expect.stringMatching(/^div\(f32\[2, 3\], f32\[2, 3\]\): the result is not finite/),
   })
   const multiply = ({ x }: Record<string, Tensor>) => ({ y: x.matmul(weight) })
   await detectAnomaly(runtime, multiply, types, input)
@@ -347,9 +351,7 @@ test('a program compiled with detectAnomaly stops before it changes anything, ru
     if (isLooking) {
       await expect(program.run(batch(-50))).rejects.toMatchObject({
         code: 'train.nan',
-        message: expect.stringMatching(
-          /^sqrt\(f32\[\]\): expected a finite result, got values that/,
-        ),
+        message: expect.stringMatching(/^sqrt\(f32\[\]\): the result is not finite, /),
       })
     }
     const state = Object.entries(await model.stateDict()).map(([key, { data }]) => [key, ...data])
@@ -370,7 +372,7 @@ test('detectAnomaly draws the masks of the step that it is told, and asks for it
   }
   await expect(detectAnomaly(runtime, fn, types, input)).rejects.toMatchObject({
     code: 'graph.misuse',
-    message: expect.stringMatching(/expected "randomStep" among the scalars/),
+    message: expect.stringMatching(/"randomStep" must be among the scalars/),
   })
   await expect(detectAnomaly(runtime, fn, types, input, { randomStep: 7 })).rejects.toMatchObject({
     code: 'train.nan',

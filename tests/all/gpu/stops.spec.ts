@@ -73,7 +73,7 @@ test('a loss that is no number ends the run in its step, on every rank, with the
     expect(reason).toMatchObject({
       code: 'train.nan',
       message: expect.stringMatching(
-        /^step 2: ranks 0, 1 and 2: \w+\(f32\[4, \d+\], [^)]*\): expected a finite result, .*[Ll]ower the learning rate/,
+        /^step 2: ranks 0, 1 and 2: \w+\(f32\[4, \d+\], [^)]*\): the result is not finite, .*[Ll]ower the learning rate/,
       ),
     })
     expect(lastStep).toBe(1)

@@ -71,7 +71,9 @@ describe('index.html', () => {
       const page = await context.newPage()
       await page.goto(served.localUrl)
       await page.locator('button.go:enabled', { hasText: /^Start$/ }).click()
-      const words = page.getByText(/training: expected a part of this page from its server/i)
+      const words = page.getByText(
+        /training: could not load this part of the page from the server/i,
+      )
       await words.first().waitFor()
       expect(await words.first().innerText()).toContain('reload the page')
     } finally {

@@ -170,7 +170,7 @@ test.each([
   ['--lr Infinity', 'Expected a number of 0 or more'],
   ['--bucket-cap-mb 0', 'Expected a number above 0, got "0".'],
   ['--nproc-per-node 65', 'from 1 to 64, got "65"'],
-  ['--visible-devices 0;1', 'visibleDevices must be a text of device numbers'],
+  ['--visible-devices 0;1', 'visibleDevices must be distinct device numbers'],
   ['--checkpoint-every 5', '--checkpoint-every: expected --checkpoint-dir beside it, got none.'],
   ['--checkpoint-every 0 --checkpoint-dir a', 'of 1 or more, got "0"'],
   ['--keep-last 0', 'of 1 or more, got "0"'],

@@ -118,7 +118,7 @@ describe('the type of numbers does not depend on the batch', () => {
     for (const types of [{ z: 'f32' }, { a: 'f64' }, { t: 'f32' }] as CollateOptions['dtypes'][])
       expect(() => defaultCollate([{ a: 1, t: 'text' }], { dtypes: types })).toThrow(
         refusal(
-          /fields of numbers f32, i32 or u32, got .* for samples with a, t/,
+          /dtypes must be f32, i32 or u32 for numeric fields, got .* for samples with a, t/,
           'config.invalid',
         ),
       )

@@ -155,7 +155,7 @@ describe('malformed', () => {
     expect(() => table.dataset({ label: 'species', target: 'petal' })).toThrow(
       expect.objectContaining({
         code: 'config.invalid',
-        message: expect.stringMatching(/label "species" and target "petal"\. Leave one out/),
+        message: expect.stringMatching(/label "species" and target "petal"\. Remove one/),
       }),
     )
   })

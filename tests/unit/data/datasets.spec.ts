@@ -146,7 +146,7 @@ describe('DataLoader without workers', () => {
   test('refuses what it cannot do', async () => {
     expect(() => new DataLoader(numbered(3), { batchSize: 0 })).toThrow(/batchSize.*got 0/)
     expect(() => new DataLoader(numbered(3), { collate: () => 1, dtypes: { y: 'f32' } })).toThrow(
-      /collate or dtypes, got both/,
+      /collate and dtypes cannot be combined/,
     )
     const code = { length: 1, get: () => ({ y: 0 }) }
     await expect(labelsOf(new DataLoader<Sample>(code, { numWorkers: 1 }))).rejects.toMatchObject({
@@ -161,7 +161,9 @@ describe('DataLoader without workers', () => {
       await expect(labelsOf(loader)).rejects.toMatchObject({
         name: 'DataError',
         code: 'config.invalid',
-        message: expect.stringMatching(/web workers.*Node\. Use numWorkers: 0/),
+        message: expect.stringMatching(
+          /this runtime has no web workers \(Node, for example\)\. Use numWorkers: 0/,
+        ),
       })
   })
 })

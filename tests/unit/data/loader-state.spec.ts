@@ -193,7 +193,7 @@ describe('stateDict and loadStateDict', () => {
     const other = loaderOf({ shuffle: true, ...options })
     const settings = options.sampler ? { ...saved.settings, shuffle: false } : saved.settings
     expect(() => other.loadStateDict({ ...saved, settings })).toThrow(
-      `DataLoader: the state's ${text}. Make the loader`,
+      `DataLoader: the state's ${text}. Create the loader`,
     )
   })
 

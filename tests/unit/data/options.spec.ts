@@ -106,7 +106,7 @@ const refusals: Record<string, [call: () => unknown, message: RegExp]> = {
   ],
   'TokenDataset({ blockSize: 0 })': [
     () => new TokenDataset(tokens, { blockSize: 0 }),
-    /TokenDataset: expected whole blockSize/,
+    /TokenDataset: blockSize and stride must be whole numbers/,
   ],
   'TokenDataset(4)': [
     () => new TokenDataset(tokens, 4 as never),
@@ -142,7 +142,7 @@ const refusals: Record<string, [call: () => unknown, message: RegExp]> = {
   ],
   'DataLoader({ batchSize: 0 })': [
     () => new DataLoader(four, { batchSize: 0 }),
-    /DataLoader: expected batchSize to be a whole number from 1, got 0/,
+    /DataLoader: batchSize must be a whole number of at least 1, got 0/,
   ],
   'DataLoader({ batchsize })': [
     () => new DataLoader(four, { batchsize: 2 } as never),
@@ -150,19 +150,19 @@ const refusals: Record<string, [call: () => unknown, message: RegExp]> = {
   ],
   'DataLoader({ seed: 0.5 })': [
     () => new DataLoader(four, { seed: 0.5 }),
-    /DataLoader: expected seed to be a whole number from 0/,
+    /DataLoader: seed must be a whole number of at least 0/,
   ],
   "DataLoader({ shuffle: 'no' })": [
     () => new DataLoader(four, { shuffle: 'no' as never }),
-    /DataLoader: expected shuffle to be true or false/,
+    /DataLoader: shuffle must be true or false/,
   ],
   'DataLoader with shuffle and sampler': [
     () => new DataLoader(four, { shuffle: true, sampler: [0, 1] as never }),
-    /DataLoader: expected shuffle or a sampler/,
+    /DataLoader: shuffle and a sampler cannot be combined/,
   ],
   'DataLoader({ pinMemory: true })': [
     () => new DataLoader(four, { pinMemory: true as never }),
-    /expected pinMemory to be .*got true. Write pinMemory: new StagedUploads\(\(await defaultRuntime\(\)\)\.gpu\)/,
+    /pinMemory must be .*got true. Write pinMemory: new StagedUploads\(\(await defaultRuntime\(\)\)\.gpu\)/,
   ],
   'a state of another seed': [
     () => new DataLoader(four, { seed: 1 }).loadStateDict(new DataLoader(four).stateDict()),

@@ -173,6 +173,6 @@ test('the writer refuses a shape that does not fit its data', () => {
     'writeSafetensors: "a": expected 2 elements of F32 for [2], got 3 in a Float32Array',
   )
   expect(() => writeSafetensors([['__metadata__', { dtype: 'F32', shape: [3], data }]])).toThrow(
-    'a name of your own',
+    'a name that is not reserved',
   )
 })

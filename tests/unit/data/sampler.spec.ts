@@ -65,12 +65,14 @@ describe('without ranks', () => {
 
   test('and without a group the error says what to do', async () => {
     expect(() => new DistributedSampler(drawn)).toThrow(
-      /got no numReplicas and no group. Call init/,
+      /numReplicas is missing, and there is no process group to take it from. Call init/,
     )
     expect(() => new DistributedSampler(drawn, { numReplicas: 2 })).toThrow(/got no rank and no/)
     await initProcessGroup({ rank: 0, worldSize: 1, links: new Map() })
     await destroyProcessGroup()
-    expect(() => new DistributedSampler(drawn)).toThrow(/got no numReplicas and no group/)
+    expect(() => new DistributedSampler(drawn)).toThrow(
+      /numReplicas is missing, and there is no process group/,
+    )
   })
 })
 

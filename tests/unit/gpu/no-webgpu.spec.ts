@@ -29,7 +29,7 @@ test('where none was asked for, the error says what to do', async () => {
   await expect(compile(({ x }) => ({ y: x.neg() }), types)).rejects.toMatchObject({
     code: 'gpu.unavailable',
     message: expect.stringMatching(
-      /got a runtime without, such as Node. Compile for the device "cpu"/,
+      /this runtime has no WebGPU \(Node, for example\)\. .*compile for the device "cpu"/,
     ),
   })
 })

@@ -103,10 +103,10 @@ test('logical devices are numbered adapter by adapter, and visibleDevices choose
   expect((await gpu.getDeviceProperties('webgpu:4')).physicalIndex).toBe(4)
   const { setSwitches } = await import('../../../src/util/switches.ts')
   expect(() => setSwitches({ logicalDevices: 2 })).toThrow(
-    'logicalDevices must be set before its first use, got 2 after it',
+    'logicalDevices is already in use and can no longer be set to 2',
   )
   expect(() => setSwitches({ logicalDevices: 0 })).toThrow(
-    'logicalDevices must be a whole number from 1',
+    'logicalDevices must be a whole number of at least 1',
   )
 })
 
@@ -115,7 +115,7 @@ test('with all hidden, opening one says so', async () => {
   gpu.setVisibleDevices('')
   await expect(runtimeOf('webgpu')).rejects.toMatchObject({
     code: 'gpu.unavailable',
-    message: expect.stringContaining('visibleDevices is "", of 6 devices'),
+    message: expect.stringContaining('visibleDevices is "", and this browser has 6 devices'),
   })
   expect((await runtimeOf('cpu')).device.type).toBe('cpu')
 })
@@ -124,7 +124,7 @@ test('a number or a list is a TypeError with a code, like all errors of the libr
   const { gpu } = await load()
   const { TabringError } = await import('../../../src/util/errors.ts')
   for (const [wrong, words] of [
-    [0, 'gpu.setVisibleDevices: expected a text like "0,2", got the number 0. Put it in quotes.'],
+    [0, 'gpu.setVisibleDevices: expected a string like "0,2", got the number 0. Put it in quotes.'],
     [[0, 2], 'got the object 0,2'],
   ] as const) {
     const set = () => gpu.setVisibleDevices(wrong as unknown as string)
@@ -138,8 +138,8 @@ test('a number or a list is a TypeError with a code, like all errors of the libr
 test('a text of something else is refused', async () => {
   const { gpu } = await load()
   for (const [wrong, words] of [
-    ['0;2', 'visibleDevices must be a text of device numbers'],
-    ['1,1', 'each once'],
+    ['0;2', 'visibleDevices must be distinct device numbers'],
+    ['1,1', 'visibleDevices must be distinct device numbers'],
     ['1;2', 'got "1;2"'],
     ['-', 'got "-"'],
     ['"0', 'got ""0"'],
@@ -154,8 +154,7 @@ test('the CPU has no properties of a GPU', async () => {
     for (const cpu of ['cpu', { type: 'cpu' }] as const) {
       await expect(ask(cpu)).rejects.toMatchObject({
         code: 'config.invalid',
-        message:
-          'gpu: expected a WebGPU device, got cpu. Choose one that gpu.deviceCount() counts.',
+        message: 'gpu: expected a WebGPU device, got cpu. Choose an index below gpu.deviceCount().',
       })
     }
   }
@@ -166,7 +165,7 @@ test('once a device was opened it is too late', async () => {
   gpu.setVisibleDevices('1')
   await runtimeOf('webgpu')
   expect(() => gpu.setVisibleDevices('0')).toThrow(
-    'visibleDevices must be set before its first use, got 0 after it',
+    'visibleDevices is already in use and can no longer be set to 0',
   )
 })
 

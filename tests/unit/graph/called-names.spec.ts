@@ -37,7 +37,7 @@ const refusal = (call: Call) =>
 
 test.each(Object.entries(ofFloats))('%s of integers', async (name, call) => {
   await expect(refusal(call)).rejects.toThrow(
-    new RegExp(`^${name}: expected a tensor of floats, got i32\\[.*Convert it with float\\(\\)`),
+    new RegExp(`^${name}: expected a float tensor, got i32\\[.*Convert it with float\\(\\)`),
   )
 })
 
@@ -70,7 +70,7 @@ test.each([
   [
     'einsum of a letter with two sizes',
     ({ empty }) => tabring.einsum('ii->i', empty),
-    /index i must have one size in a tensor, got 0 and 3 in \[0, 3\]/,
+    /index i must have the same size throughout a tensor, got 0 and 3 in \[0, 3\]/,
   ],
 ] as readonly [string, Call, RegExp][])('%s', async (_, call, text) => {
   await expect(refusal(call)).rejects.toThrow(text)
@@ -86,7 +86,7 @@ test('tensors that the cpu cannot hold: an error that names op and shape, no Ran
   )
   const run = program.run({})
   await expect(run).rejects.toThrow(
-    /^constant: expected results that fit .*got f32\[100000, 100000\]/,
+    /^constant: the CPU's memory has no room for results of f32\[100000, 100000\]/,
   )
   await expect(run).rejects.toMatchObject({ code: 'gpu.limit' })
 })

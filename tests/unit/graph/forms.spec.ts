@@ -102,16 +102,16 @@ test.each<[string, (x: Tensor) => Tensor, RegExp]>([
   [
     'a mirror longer than the axis',
     (x) => pad(x, [4, 0], 'reflect'),
-    /mode reflect has from 0 to 3.*got 4 and 0/,
+    /mode reflect allows 0 to 3.*got 4 and 0/,
   ],
-  ['once round and more', (x) => pad(x, [0, 5], 'circular'), /mode circular has from 0 to 4/],
+  ['once round and more', (x) => pad(x, [0, 5], 'circular'), /mode circular allows 0 to 4/],
   ['cutting off', (x) => pad(x, [-1, 0], 'replicate'), /got -1 and 0/],
   [
     'another mode',
     (x) => pad(x, [1, 0], 'mirror' as 'reflect'),
     /mode must be constant, .*got mirror/,
   ],
-  ['flatten backwards', (x) => x.flatten(1, 0), /start must not be behind the end, got 1 and 0/],
+  ['flatten backwards', (x) => x.flatten(1, 0), /start must not be after end, got 1 and 0/],
   ['a number beyond float32', (x) => x.mul(1e39), /within float32's range, got 1e\+39/],
   [
     "'same' with a stride",
@@ -127,6 +127,6 @@ test.each<[string, (x: Tensor) => Tensor, RegExp]>([
 
 test('a padding mode that is not known is refused by name', () => {
   expect(() => new Conv2d(1, 1, 3, { paddingMode: 'mirror' as 'reflect' })).toThrow(
-    /Conv2d: expected a paddingMode among zeros, reflect, replicate, circular, got "mirror"/,
+    /Conv2d: paddingMode must be one of zeros, reflect, replicate, circular, got "mirror"/,
   )
 })

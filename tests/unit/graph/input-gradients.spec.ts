@@ -110,7 +110,7 @@ test('accumulated steps weigh their loss, not the gradient by an input', async (
 })
 
 const nothing =
-  /graph\.misuse backward: expected a loss that depends on a tensor that requires a gradient/
+  /graph\.misuse backward: the loss does not depend on any tensor that requires a gradient/
 
 test.each<[string, (inputs: Record<string, Tensor>) => Tensor]>([
   ['an input that asked for none', ({ x }) => x.sum()],
@@ -142,15 +142,15 @@ test('backward of frozen parameters alone throws', async () => {
 
 test('integers and results cannot ask', async () => {
   expect(await refusal(() => arange(1, 4, 1, { dtype: 'i32', requiresGrad: true }))).toMatch(
-    /graph\.misuse requiresGrad_: expected a tensor of floats, got i32/,
+    /graph\.misuse requiresGrad_: expected a float tensor, got i32/,
   )
   expect(await refusal(({ x }) => x.requiresGrad_().mul(2).requiresGrad_(false))).toMatch(
-    /graph\.misuse requiresGrad_: expected a tensor that no op computed/,
+    /graph\.misuse requiresGrad_: this tensor is computed from tensors that require a gradient/,
   )
   expect(
     await refusal(({ x }) => {
       x.grad = ones([2])
       return x
     }),
-  ).toMatch(/shape\.mismatch grad: expected \[3\], the shape of its tensor, got \[2\]/)
+  ).toMatch(/shape\.mismatch grad: must have the shape of its tensor, \[3\], got \[2\]/)
 })

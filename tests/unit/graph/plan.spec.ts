@@ -141,9 +141,9 @@ test('a plan that a device cannot run is refused by op, shapes and limit', () =>
     )
   }
   expect(refuse({ maxBufferBytes: 300_000 })).toThrow(
-    /matmul\+add\+relu\(f32\[64, 784\], f32\[256, 784\].*f32\[256, 784\] of 802816 bytes, the device allows 300000.*smaller/,
+    /matmul\+add\+relu\(f32\[64, 784\], f32\[256, 784\].*f32\[256, 784\] of 802816 bytes, but the device allows 300000.*smaller/,
   )
   expect(refuse({ maxBindings: 2 })).toThrow(
-    /matmul\+add\+relu\(.*binds 4 tensors, the device allows 2/,
+    /matmul\+add\+relu\(.*binds 4 tensors, but the device allows 2/,
   )
 })

@@ -111,7 +111,7 @@ describe('arguments of a wrong kind are refused', () => {
   const wrong: Record<string, [(x: Tensor) => Tensor, RegExp]> = {
     'options for a dimension': [
       (x) => logsumexp(x, { axes: [0] } as never),
-      /dim: expected a dimension or an array of them, got \{"axes":\[0\]\}\. Arguments come in PyTorch's order: \(dim, keepDim\)/,
+      /dim: expected a dimension or an array of them, got \{"axes":\[0\]\}\. Arguments are in PyTorch's order: \(dim, keepDim\)/,
     ],
     'options for keepDim': [
       (x) => sum(x, 0, { keepDim: true } as never),

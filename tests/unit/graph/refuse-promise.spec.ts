@@ -18,7 +18,7 @@ const asyncStep = doubled as unknown as TracedFunction
 
 const refusal = (where: string) => ({
   code: 'graph.misuse',
-  message: `${where}: expected a function that returns its tensors at once, got one that returns a promise. Tracing is synchronous: take out async and await, wait for data before compile, and give what changes with each run as an input.`,
+  message: `${where}: the function returned a promise, but tracing is synchronous. Remove async and await, wait for data before compile, and pass values that change with each run as inputs.`,
 })
 
 test('an async function is refused, and not compiled to a program without outputs', async () => {

@@ -12,18 +12,18 @@ const program = await compile(
 
 // What callers without types hand over.
 const wrong: [name: string, x: unknown, got: string, remedy: string][] = [
-  ['nothing', undefined, 'nothing', 'Give what'],
-  ['null', null, 'null', 'Give what'],
-  ['a plain array', [1, 2], 'a plain array of 2', 'Give Float32Array.of(...)'],
-  ['texts', ['a'], 'a plain array of 1', 'Give what'],
-  ['a number', 5, 'the number 5', 'Give what'],
-  ['a text', 'one', 'the text "one"', 'Give what'],
-  ['doubles', Float64Array.of(1, 2), 'Float64Array of 2', 'Give what'],
-  ['integers', Int32Array.of(1, 2), 'Int32Array of 2', 'Give what'],
-  ['too few', Float32Array.of(1), 'Float32Array of 1', 'Give what'],
-  ['a plain array under a shape', { shape: [2], data: [1, 2] }, 'a plain array of 2', 'Give what'],
-  ['no data', { shape: [2], data: undefined }, 'a tensor [2] of nothing', 'Give what'],
-  ['another object', { value: 1 }, 'an object with value', 'Give what'],
+  ['nothing', undefined, 'nothing', 'Pass what'],
+  ['null', null, 'null', 'Pass what'],
+  ['a plain array', [1, 2], 'a plain array of 2', 'Pass Float32Array.of(...)'],
+  ['texts', ['a'], 'a plain array of 1', 'Pass what'],
+  ['a number', 5, 'the number 5', 'Pass what'],
+  ['a text', 'one', 'the string "one"', 'Pass what'],
+  ['doubles', Float64Array.of(1, 2), 'Float64Array of 2', 'Pass what'],
+  ['integers', Int32Array.of(1, 2), 'Int32Array of 2', 'Pass what'],
+  ['too few', Float32Array.of(1), 'Float32Array of 1', 'Pass what'],
+  ['a plain array under a shape', { shape: [2], data: [1, 2] }, 'a plain array of 2', 'Pass what'],
+  ['no data', { shape: [2], data: undefined }, 'a tensor [2] of nothing', 'Pass what'],
+  ['another object', { value: 1 }, 'an object with value', 'Pass what'],
 ]
 for (const [name, x, got, remedy] of wrong)
   test(`an input that is ${name} is refused by what it is`, async () => {

@@ -97,12 +97,16 @@ const refused: [name: string, make: () => unknown, text: RegExp][] = [
   [
     'stack',
     () => stack([x([2]), x([3])]),
-    /stack: tensors must have one shape, got \[2\] and \[3\]/,
+    /stack: tensors must have the same shape, got \[2\] and \[3\]/,
   ],
-  ['split', () => split(x([5]), [2, 2]), /split: sizes must sum to the dimension 0, got \[2, 2\]/],
+  [
+    'split',
+    () => split(x([5]), [2, 2]),
+    /split: sizes must add up to the size of dimension 0, got \[2, 2\]/,
+  ],
   ['pad', () => pad(x([2]), [1]), /pad: expected a pair .*got \[1\]/],
-  ['pad by too little', () => pad(x([2]), [-2, -1]), /pad: cannot cut 2 and 1 elements off/],
-  ['arange', () => arange(0, 5, -1), /arange: expected a step that leads from start to end/],
+  ['pad by too little', () => pad(x([2]), [-2, -1]), /pad: cannot remove 2 and 1 elements from/],
+  ['arange', () => arange(0, 5, -1), /arange: a step of -1 does not lead from 0 to 5/],
   [
     'indexSelect',
     () => indexSelect(x([3]), 0, x([1, 2], 'i32')),

@@ -21,13 +21,13 @@ const refused: [name: string, act: () => unknown, text: RegExp][] = [
     'groups that do not divide the channels',
     () =>
       conv2dOp.infer([tensorType([1, 6, 5, 5]), tensorType([4, 3, 3, 3])], { ...plain, groups: 4 }),
-    /conv2d: C must agree, got 6 in x.* and 3 x 4 groups in w.* Check the layer's channels and groups/,
+    /conv2d: C must agree and O must be a multiple of the groups, got 6 in x.* and 3 x 4 groups in w.* Check the layer's channels and groups/,
   ],
   [
     'outputs that the groups do not divide',
     () =>
       conv2dOp.infer([tensorType([1, 6, 5, 5]), tensorType([5, 3, 3, 3])], { ...plain, groups: 2 }),
-    /and O be a multiple of the groups/,
+    /and O must be a multiple of the groups/,
   ],
   [
     'a kernel that is too large once dilated',
@@ -53,7 +53,7 @@ const refused: [name: string, act: () => unknown, text: RegExp][] = [
         outputPadding: 2,
       }),
     ),
-    /output padding must be from 0 and less than the stride or the dilation, got \[2, 2\] at stride \[2, 2\] and dilation \[1, 1\]/,
+    /outputPadding must be at least 0 and below the stride or the dilation, got \[2, 2\] with stride \[2, 2\] and dilation \[1, 1\]/,
   ],
   [
     'input channels of another transposed weight',
@@ -70,17 +70,17 @@ const refused: [name: string, act: () => unknown, text: RegExp][] = [
         ceilMode: false,
         countIncludePad: true,
       }),
-    /avgPool2d: the window must fit .* and padding be at most half the kernel/,
+    /avgPool2d: the window must fit .* and padding must be at most half the kernel/,
   ],
   [
     'no outputs',
     () => avgPool2d.infer([tensorType([1, 1, 5, 5])], { outputSize: [0, 1] }),
-    /avgPool2d: the output size must be two integers from 1, got \[0, 1\]/,
+    /avgPool2d: the output size must be two integers of at least 1, got \[0, 1\]/,
   ],
   [
     'the statistics of one value',
     () => batchNorm.infer([tensorType([1, 3]), features, features], norm),
-    /batchNorm: expected more than 1 value per channel when training, got x\[1, 3\]/,
+    /batchNorm: expected more than 1 value per channel in training, got x\[1, 3\]/,
   ],
   [
     'a weight of other features',

@@ -47,7 +47,7 @@ const refused: [name: string, infer: () => unknown, text: RegExp][] = [
   [
     'targets of another shape',
     () => crossEntropyRows.infer([tensorType([4, 3, 2]), labels(4)], rowsAttrs),
-    /one target for each row of \[4, 3, 2\], that is \[4, 2\], got \[4\]/,
+    /one target per row of \[4, 3, 2\], that is \[4, 2\], got \[4\]/,
   ],
   [
     'weights for other classes',
@@ -77,7 +77,7 @@ const refused: [name: string, infer: () => unknown, text: RegExp][] = [
   [
     'a slice past the end',
     () => adam.infer([flat, flat, flat, flat], { ...adamAttrs, start: 4, length: 5 }),
-    /adam: the slice must lie within 0..8, got start 4 and length 5/,
+    /adam: the slice must be within 0..8, got start 4 and length 5/,
   ],
   [
     'moments of another length',
@@ -102,7 +102,7 @@ const refused: [name: string, infer: () => unknown, text: RegExp][] = [
   [
     'a hash of more than there is',
     () => paramHash.infer([flat], { length: 9 }),
-    /paramHash: length must lie within 0..8, got 9/,
+    /paramHash: length must be within 0..8, got 9/,
   ],
 ]
 

@@ -105,8 +105,8 @@ test('a dict: names in order, and the methods of torch', () => {
 
 test('neither can be called; a list may be checkpointed', async () => {
   const x = undefined as unknown as Tensor
-  expect(() => new ModuleList().forward(x)).toThrow(/^ModuleList: .*Call them one by one/)
-  expect(() => new ModuleDict().forward(x)).toThrow(/^ModuleDict: .*Call them one by one/)
+  expect(() => new ModuleList().forward(x)).toThrow(/^ModuleList: .*Call its modules one by one/)
+  expect(() => new ModuleDict().forward(x)).toThrow(/^ModuleDict: .*Call its modules one by one/)
   const list = new ModuleList([linear(), new Dropout(0)])
   const program = await compile(
     ({ x }) => ({ y: checkpointSequential(list, 2, x) }),
@@ -140,7 +140,7 @@ test.each([
 ])(
   'modules in a plain %s are refused wherever they would be missing',
   async (kind, layers, use) => {
-    const text = new RegExp(`^Holding: .*plain ${kind} of modules in "layers".*${use}`)
+    const text = new RegExp(`^Holding: .*"layers" is a plain ${kind} of modules.*${use}`)
     const module = new Holding(layers)
     expect(() => module.parameters()).toThrow(text)
     expect(() => module.buffers()).toThrow(text)
@@ -186,7 +186,7 @@ test('a Sequential is a list too: length, places, iteration, and the methods of 
   expect(model.pop()).toBe(d)
   model.set(2, a)
   expect([...model]).toEqual([a, b, a])
-  expect(() => model.at(3)).toThrow(/Sequential: expected a position among 3 modules, got 3/)
+  expect(() => model.at(3)).toThrow(/Sequential: index 3 is out of range for 3 modules/)
   expect(() => model.append([a] as never)).toThrow(/Sequential: expected modules, got an array/)
   expect(() => new Sequential([a] as never)).toThrow(/Sequential: expected modules/)
 

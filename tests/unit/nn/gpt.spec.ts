@@ -86,7 +86,7 @@ test('blocks refuse rows without the number of samples in them', async () => {
     { device: 'cpu' },
   )
   await expect(refused).rejects.toThrow(
-    /number of samples that its rows \[16, 4\] hold, got undefined.*checkpoint: true/,
+    /number of samples in its rows \[16, 4\], got undefined.*checkpoint: true/,
   )
 })
 

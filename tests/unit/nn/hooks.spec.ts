@@ -241,7 +241,7 @@ describe('backward hooks', () => {
     expect(gradients).toEqual([[undefined], [2, 2]])
     handle.remove()
     model.registerFullBackwardHook((_, __, [dy]) => [dy])
-    expect(() => trace(step(model))).toThrow(/^Sequential: .*no input has one/)
+    expect(() => trace(step(model))).toThrow(/^Sequential: .*no input needs one/)
   })
 
   test('refuse a wrong number of gradients, and gradients of another shape', () => {
@@ -429,7 +429,7 @@ describe('tensor hooks', () => {
 
   test('are refused where there is no gradient', () => {
     const weight = new Parameter([3], new Float32Array(3))
-    const misuse = /^registerHook: expected a tensor that requires a gradient/
+    const misuse = /^registerHook: this tensor does not require a gradient/
     const hook = () => undefined
     trace(({ x }) => {
       expect(() => x.registerHook(hook)).toThrow(misuse)

@@ -37,7 +37,7 @@ test('an MLP and a CNN have the given sizes, by default those of the recipes', (
     '2.weight': [5, 3],
     '4.weight': [2, 5],
   })
-  expect(() => mlp({ sizes: [4] })).toThrow('mlp: expected two sizes or more, got [4]')
+  expect(() => mlp({ sizes: [4] })).toThrow('mlp: expected at least two sizes, got [4]')
   expect(shapesOf(cnn())).toMatchObject({
     '0.weight': [16, 1, 3, 3],
     '3.weight': [32, 16, 3, 3],

@@ -101,7 +101,9 @@ test.each(Object.entries(layers))('%s', (name, [make, options]) => {
   expect(make(options).parameters().length).toBeGreaterThanOrEqual(0)
   const unknown = { ...options, notAnOption: 1 }
   expect(() => make(unknown)).toThrow(
-    new RegExp(`^${name}: expected options among .*, got "notAnOption"\\. Correct its name`),
+    new RegExp(
+      `^${name}: expected options among .*, got "notAnOption"\\. Correct its name, or remove it`,
+    ),
   )
   expect(() => make(true as never)).toThrow(new RegExp(`^${name}: expected an object with options`))
 })
@@ -239,8 +241,14 @@ const values: [call: () => unknown, text: RegExp][] = [
     /adaptiveAvgPool2d: outputSize must be a whole number above 0, .*, got NaN/,
   ],
   [() => new Dropout(2), /Dropout: p must be within 0..1, got 2/],
-  [() => new Embedding(3, 2, { paddingIdx: 7 }), /paddingIdx must be a row among 3, got 7/],
-  [() => new Embedding(3, 2, { paddingIdx: -4 }), /paddingIdx must be a row among 3, got -4/],
+  [
+    () => new Embedding(3, 2, { paddingIdx: 7 }),
+    /paddingIdx must be a row index for 3 rows, got 7/,
+  ],
+  [
+    () => new Embedding(3, 2, { paddingIdx: -4 }),
+    /paddingIdx must be a row index for 3 rows, got -4/,
+  ],
   [() => new MultiheadAttention(4, 2, { dropout: -1 }), /dropout must be within 0..1, got -1/],
   [() => new LSTM(2, 2, { dropout: 1.5 }), /LSTM: dropout must be within 0..1, got 1.5/],
   [() => new RNN(2, 2, { nonlinearity: 'gelu' as never }), /one of 'tanh', 'relu', got "gelu"/],

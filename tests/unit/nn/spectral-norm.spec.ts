@@ -169,7 +169,7 @@ test('the gradient knows no way through the vectors', () => {
 })
 
 test('refuses what it cannot normalize', () => {
-  expect(() => spectralNorm(spectralNorm(new Linear(2, 2)))).toThrow(/normalized already/)
+  expect(() => spectralNorm(spectralNorm(new Linear(2, 2)))).toThrow(/already normalized/)
   expect(() => spectralNorm(new Linear(2, 2, { bias: false }), { name: 'bias' })).toThrow(
     /parameter in the property "bias", got none/,
   )
@@ -185,11 +185,13 @@ test('refuses what it cannot normalize', () => {
 
 test('the weight can be read in a call alone', () => {
   const module = spectralNorm(new Linear(3, 2))
-  expect(() => module.weight).toThrow(/^Linear\.weight: only inside a function given to compile/)
+  expect(() => module.weight).toThrow(
+    /^Linear\.weight: works only inside a function passed to compile/,
+  )
   prepare(
     planningTarget,
     ({ x }) => {
-      expect(() => module.weight).toThrow(/a read before it.*weight_orig/)
+      expect(() => module.weight).toThrow(/exists only during a call of forward.*weight_orig/)
       const y = module.forward(x)
       expect(module.weight.shape).toEqual([2, 3])
       return { y }

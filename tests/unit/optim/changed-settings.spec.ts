@@ -34,18 +34,24 @@ type Settings = Record<string, unknown>
 type Make = (parameters: Parameter[], settings: Settings) => Optimizer
 
 const cases: [name: string, make: Make, compiled: Settings, changed: Settings, text: RegExp][] = [
-  ['SGD', (p, s) => new SGD(p, s), {}, { momentum: 0.9 }, /SGD's momentum must be 0, .* got 0.9/],
+  ['SGD', (p, s) => new SGD(p, s), {}, { momentum: 0.9 }, /momentum = 0 of SGD, .* now 0.9/],
   [
     'SGD',
     (p, s) => new SGD(p, s),
     { momentum: 0.9 },
     { nesterov: true },
-    /nesterov must be false, .* got true/,
+    /nesterov = false of SGD, .* now true/,
   ],
-  ['Adam', (p, s) => new Adam(p, s), {}, { amsgrad: true }, /Adam's amsgrad must be false/],
-  ['AdamW', (p, s) => new AdamW(p, s), { amsgrad: true }, { amsgrad: false }, /must be true/],
-  ['RMSprop', (p, s) => new RMSprop(p, s), {}, { centered: true }, /centered must be false/],
-  ['RMSprop', (p, s) => new RMSprop(p, s), {}, { momentum: 0.9 }, /momentum must be 0/],
+  ['Adam', (p, s) => new Adam(p, s), {}, { amsgrad: true }, /amsgrad = false of Adam,/],
+  [
+    'AdamW',
+    (p, s) => new AdamW(p, s),
+    { amsgrad: true },
+    { amsgrad: false },
+    /amsgrad = true of AdamW/,
+  ],
+  ['RMSprop', (p, s) => new RMSprop(p, s), {}, { centered: true }, /centered = false of RMSprop/],
+  ['RMSprop', (p, s) => new RMSprop(p, s), {}, { momentum: 0.9 }, /momentum = 0 of RMSprop/],
 ]
 
 describe.each(cases)('%s', (_, make, compiled, changed, text) => {
@@ -81,7 +87,7 @@ test('a schedule that begins to cycle a momentum of 0 is refused too', async () 
   const optimizer = new SGD([one], { lr: 0.1 })
   const step = await stepOf(optimizer, one)
   new OneCycleLR(optimizer, { maxLr: 1, totalSteps: 10 })
-  await expect((async () => step.run({}))()).rejects.toThrow(/SGD's momentum must be 0/)
+  await expect((async () => step.run({}))()).rejects.toThrow(/momentum = 0 of SGD/)
 })
 
 test.each([

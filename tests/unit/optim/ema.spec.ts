@@ -126,7 +126,7 @@ test('files by names load where each names one parameter; all else is refused, a
     [{ average: { bias: entry(2) } }, /the name "bias", which 2 parameters have/],
     [{ average: { 'c.bias': entry(2) } }, /one average for each of 4 tensors, got "c.bias"/],
     [{ average: { 4: entry(2) } }, /one average for each of 4 tensors, got "4"/],
-    [{ average: { 0: entry(2) } }, /number 0 \("a.weight"\) must be \[2, 2\], got \[2\]/],
+    [{ average: { 0: entry(2) } }, /average 0 \("a.weight"\) must be \[2, 2\], got \[2\]/],
     [{ average: {}, buffers: { 0: entry(2) } }, /each of 0 tensors, got "0"/],
   ]
   for (const [state, text] of refused) {
@@ -136,7 +136,9 @@ test('files by names load where each names one parameter; all else is refused, a
   }
   expect(await ema.stateDict()).toEqual(before)
   const [weight] = model.parameters()
-  expect(() => new ExponentialMovingAverage([weight, weight])).toThrow(/no parameter twice/)
+  expect(() => new ExponentialMovingAverage([weight, weight])).toThrow(
+    /"a.weight" occurs twice in the parameters/,
+  )
 })
 
 test('averages of a part of what updates together are refused', async () => {
@@ -153,5 +155,5 @@ test('averages of a part of what updates together are refused', async () => {
     { x: tensorType([4, 2]) },
     { runtime },
   )
-  await expect(compiling).rejects.toThrow(/got some without "bias"/)
+  await expect(compiling).rejects.toThrow(/must be averaged together, but "bias" is missing/)
 })

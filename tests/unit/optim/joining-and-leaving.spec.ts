@@ -69,7 +69,7 @@ test('a part of what joined together cannot be left out; a new optimizer with th
   const [a, b] = [parameter(0), parameter(0)]
   const optimizer = new Adam([a, b], { lr: 0.1 })
   await (await stepOf(optimizer, [a, b])).run({})
-  await expect(stepOf(optimizer, [a])).rejects.toThrow(/make a new optimizer and give it the state/)
+  await expect(stepOf(optimizer, [a])).rejects.toThrow(/create a new optimizer and load the state/)
   const next = new Adam([a, b], { lr: 0.1 })
   next.loadStateDict(await optimizer.stateDict())
   await (await stepOf(next, [a])).run({})

@@ -52,8 +52,12 @@ describe('optimizers', () => {
     ['a model', { 'a.weight': 1 }, /with "state" and "param_groups", got a.weight/],
     ['Adam', new Adam(parameters()), /SGD has no setting "betas"/],
     ['RMSprop', new RMSprop(parameters()), /SGD has no setting "alpha"/],
-    ['a setting too few', [{ lr: 1, params: [0] }], /SGD expected the setting "momentum", got lr/],
-    ['text', [{ lr: 'high', params: [0] }], /SGD expected a number as "lr", got "high"/],
+    [
+      'a setting too few',
+      [{ lr: 1, params: [0] }],
+      /the setting "momentum" of SGD is missing, got lr/,
+    ],
+    ['text', [{ lr: 'high', params: [0] }], /SGD expects a number as "lr", got "high"/],
   ])('SGD refuses the state of %s, and changes nothing', async (_, other, text) => {
     const optimizer = new SGD([{ params: parameters() }], { lr: 7, momentum: 0.5 })
     const before = await optimizer.stateDict()

@@ -46,7 +46,9 @@ test('a layer in a #private field is told of, once', async () => {
   await stepOf(model, optimizer)
   await stepOf(model, optimizer)
   expect(warn).toHaveBeenCalledTimes(1)
-  expect(warn.mock.calls[0][0]).toMatch(/got 2 \(\[2\], \[2, 3\]\) in none, .* #private fields/)
+  expect(warn.mock.calls[0][0]).toMatch(
+    /2 parameters \(\[2\], \[2, 3\]\) have gradients but belong to no optimizer, .* #private fields/,
+  )
 })
 
 test('what is frozen, listed but left out, or in an optimizer of its own is not', async () => {

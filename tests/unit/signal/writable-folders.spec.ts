@@ -144,7 +144,7 @@ test('a folder that is gone, and a server that is gone, are told by name', async
   await rm(disk, { recursive: true })
   await expect(folder.write('w', new Blob(['x']))).rejects.toMatchObject({
     code: 'file.unwritable',
-    message: expect.stringMatching(/^w: expected the server to take PUT, got 500 ENOENT/),
+    message: expect.stringMatching(/^w: the server did not accept PUT: 500 ENOENT/),
   })
   server.closeAllConnections()
   await new Promise((resolve) => server.close(resolve))

@@ -166,12 +166,14 @@ test('weights that do not add up are refused on all ranks before anything is upd
     ]) {
       const told = reasons(await run(weights))
       expect(told[0]).toMatch(
-        /^graph.misuse gradientWeight: expected weights of 2 ranks that add up to 1, got /,
+        /^graph.misuse gradientWeight: the weights of the 2 ranks must add up to 1, got /,
       )
       expect(told[1]).toBe(told[0])
     }
     const some = reasons(await run([0.5, undefined]))
-    expect(some[0]).toMatch(/expected it of all ranks .* or of none, got it in 1 of 2 runs/)
+    expect(some[0]).toMatch(
+      /all ranks and micro-steps of an update must pass it, or none, but 1 of 2 runs passed it/,
+    )
     expect(some[1]).toBe(some[0])
     expect(await countedParameters(ranks)).toEqual(before)
     const [first, second] = await run([0.8, 0.2])

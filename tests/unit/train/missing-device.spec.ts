@@ -21,10 +21,10 @@ function stubAdapters(...architectures: string[]): void {
 afterEach(() => vi.unstubAllGlobals())
 
 const remedy =
-  "Each tab counts its own devices from 0, and not by rank: PyTorch's device_ids=[rank] and .to(rank) become [0] and .to(0)."
+  "Each tab counts its own devices from 0, not by rank: write [0] and .to(0) for PyTorch's device_ids=[rank] and .to(rank)."
 const missing = (where: string, index: number) => ({
   code: 'gpu.unavailable',
-  message: `${where}: expected a device that this tab has, webgpu:0, the only one, got webgpu:${index}. ${remedy}`,
+  message: `${where}: this tab has webgpu:0, the only one, but not webgpu:${index}. ${remedy}`,
 })
 
 test('model.to and tensor.to name the devices that there are', async () => {
@@ -38,7 +38,7 @@ test('model.to and tensor.to name the devices that there are', async () => {
   stubAdapters('one', 'another')
   await new Linear(2, 2).to(1)
   await expect(new Linear(2, 2).to(2)).rejects.toThrow(
-    /this tab has, webgpu:0 to webgpu:1, got webgpu:2/,
+    /this tab has webgpu:0 to webgpu:1, but not webgpu:2/,
   )
 })
 

@@ -150,5 +150,5 @@ test('a step that updates is refused inside, a program without updates is not', 
     await counted[0].program.run(batches[0])
     return counted[0].program.run(batches[1])
   })
-  await expect(last).rejects.toThrow('got the last one of an accumulation, which updates')
+  await expect(last).rejects.toThrow('noSync: the last run of an accumulation updates parameters')
 })

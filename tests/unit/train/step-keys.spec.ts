@@ -70,7 +70,7 @@ test('four ranks that go back for a loss that is no number use no key twice, and
     expect(reason).toMatchObject({
       code: 'train.nan',
       message: expect.stringMatching(
-        /^step 2: ranks 0, 1, 2 and 3: \w+\(f32\[1, \d+\], .*\): expected a finite result, got /,
+        /^step 2: ranks 0, 1, 2 and 3: \w+\(f32\[1, \d+\], .*\): the result is not finite, /,
       ),
     })
   }

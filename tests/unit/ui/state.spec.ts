@@ -316,7 +316,7 @@ describe('a run', () => {
 
   it('a loss that is no number is told in plain words, with the error behind them', () => {
     const text =
-      'epoch 1: rank 0: step 3: expected finite arguments, got parameter "0.weight" with values that are not.'
+      'epoch 1: rank 0: step 3: expected finite arguments, but parameter "0.weight" has values that are not finite.'
     const { text: said, more } = statusOf(
       play(training(2, 10), { type: 'failed', code: 'train.nan', text }),
     )

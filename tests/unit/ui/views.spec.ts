@@ -145,7 +145,7 @@ describe('what is wrong', () => {
   })
 
   it('an adapter that is missing is another trouble than a browser without WebGPU', () => {
-    const text = 'device: WebGPU is there but no adapter came up. Turn on …'
+    const text = 'device: this browser has WebGPU but offers no adapter. Turn on …'
     expect(troubleOf(new GpuError('gpu.unavailable', text)).kind).toBe('no-adapter')
   })
 })

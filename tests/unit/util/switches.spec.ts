@@ -88,7 +88,7 @@ test('what is in use for good cannot be set any more', async () => {
   const { fixedSwitch, setSwitches, switchValue } = await load('?visibleDevices=1')
   expect(fixedSwitch('visibleDevices')).toBe('1')
   expect(() => setSwitches({ visibleDevices: '0' })).toThrow(
-    'visibleDevices must be set before its first use, got 0 after it',
+    'visibleDevices is already in use and can no longer be set to 0',
   )
   setSwitches({ debug: 1 })
   expect([switchValue('debug'), switchValue('visibleDevices')]).toEqual([1, '1'])
@@ -96,11 +96,11 @@ test('what is in use for good cannot be set any more', async () => {
 
 test.each([
   ['?debug=6', 'debug must be 0 to 5, got "6" (page parameter)'],
-  ['?variant=matmul', 'variant must be `op:variant`, more after commas, got "matmul"'],
-  ['?visibleDevices=0,x', 'visibleDevices must be a text of device numbers, each once'],
+  ['?variant=matmul', 'variant must be `op:variant`, comma-separated, got "matmul"'],
+  ['?visibleDevices=0,x', 'visibleDevices must be distinct device numbers, comma-separated'],
   ['?visibleDevices=1,1', 'got "1,1" (page parameter)'],
   ['?launcher={"visibleDevices":2}', 'got the number "2" (launcher)'],
-  ['?launcher={"loud":1}', 'got "loud" (launcher)'],
+  ['?launcher={"loud":1}', 'unknown switch "loud" (launcher)'],
 ])('%s is refused', async (search, words) => {
   const { switchValue } = await load(search)
   expect(() => switchValue('debug')).toThrow(words)

@@ -8,7 +8,7 @@ const once =
   () => {
     throw new TabringError(
       'graph.misuse',
-      `backward: ${name} has no gradient of its own, got a loss that depends on a gradient. Keep gradients of this activation out of the loss.`,
+      `backward: ${name} has no second derivative, but the loss depends on its gradient. Keep gradients of this activation out of the loss.`,
     )
   }
 

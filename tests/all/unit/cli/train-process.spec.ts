@@ -48,7 +48,7 @@ test.each<[string, Files, string]>([
   [
     'a truncated gzip file',
     { 'train-images-idx3-ubyte.gz': wholeGzip.slice(0, -20) },
-    'train-images-idx3-ubyte.gz: expected a whole gzip stream',
+    'train-images-idx3-ubyte.gz: the gzip stream is truncated or damaged',
   ],
   [
     'other counts of images and labels',
